@@ -1,0 +1,2 @@
+//! The program `landau`.
+fn main() {}
