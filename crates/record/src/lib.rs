@@ -1,1 +1,43 @@
-//! Placeholder until its first module lands.
+//! What a run leaves behind: one append-only file of JSON lines (`*.landau.ndjson`), the only source of truth.
+//!
+//! [`schema`] is the vocabulary, one type for each kind of line; [`Writer`] appends and seals each line with a
+//! running checksum; [`Record`] is the file read back, torn tail and all; [`chain`] is the checksum itself.
+//! The crate knows neither how a number was measured nor how it will be drawn.
+
+pub mod chain;
+mod reader;
+pub mod schema;
+mod writer;
+
+pub use reader::{Fault, Lane, Pass, Record, Torn};
+pub use schema::Line;
+pub use writer::Writer;
+
+/// The version of the line format. It changes whenever a reader of the old format would misread the new one.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// What can go wrong between a record and its file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused; `path` is the record's.
+    #[error("{action} {path}: {source}")]
+    Io {
+        /// What was tried: `create`, `write`, `read` …
+        action: &'static str,
+        /// The record's path as the user gave it.
+        path: String,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// The file is not a record, or a line of it is not what its kind promises.
+    #[error("{path}: line {line}: {reason}")]
+    Malformed {
+        /// The record's path as the user gave it.
+        path: String,
+        /// The first offending line, counted from 1.
+        line: u64,
+        /// What is wrong with it, and what to do.
+        reason: String,
+    },
+}

@@ -1,0 +1,308 @@
+//! Reads a record back, checks its chain, and gathers its samples by pass and phase.
+//!
+//! A run can be killed at any byte, so the last line may be torn: it is recognised and left out, never an error.
+//! Any earlier line that does not parse or whose seal does not fit is a [`Fault`], and the first one is named.
+
+use crate::schema::{Case, Cut, End, Figure, Header, Host, PassEnd, PassStart, Resume, Skip, Window};
+use crate::{Error, Line, SCHEMA_VERSION, chain};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// A record as read.
+#[derive(Debug, Clone)]
+pub struct Record {
+    /// Where it was read from.
+    pub path: String,
+    /// The first line.
+    pub header: Header,
+    /// The machine.
+    pub host: Host,
+    /// What was measured, by number.
+    pub cases: Vec<Case>,
+    /// Every pass in order of execution, unfinished ones too.
+    pub passes: Vec<Pass>,
+    /// What could not be measured here.
+    pub skips: Vec<Skip>,
+    /// What was left out.
+    pub cuts: Vec<Cut>,
+    /// Remarks.
+    pub notes: Vec<String>,
+    /// Interruptions that were overcome.
+    pub resumes: Vec<Resume>,
+    /// Figures as they were computed when the run ended.
+    pub figures: Vec<Figure>,
+    /// How the run ended; none where it was killed.
+    pub end: Option<End>,
+    /// The torn last line, if there is one.
+    pub torn: Option<Torn>,
+    /// The first line that is not as it was written.
+    pub fault: Option<Fault>,
+    /// Whole lines.
+    pub line_count: u64,
+    /// Bytes up to the end of the last whole line.
+    pub whole_bytes: u64,
+    /// The seal of the last whole line: it stands for the whole record.
+    pub last_seal: String,
+}
+
+/// A last line without its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Torn {
+    /// The line's number, counted from 1.
+    pub line: u64,
+    /// How much of it there is.
+    pub bytes: u64,
+}
+
+/// A line that is not as it was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// The line's number, counted from 1.
+    pub line: u64,
+    /// What does not fit.
+    pub reason: String,
+}
+
+/// One pass with its samples.
+#[derive(Debug, Clone)]
+pub struct Pass {
+    /// How it began.
+    pub start: PassStart,
+    /// The samples of each phase.
+    pub lanes: BTreeMap<String, Lane>,
+    /// The windows with what interfered in them.
+    pub windows: Vec<Window>,
+    /// How it ended; none where the run was killed in it.
+    pub end: Option<PassEnd>,
+}
+
+/// The samples of one phase of one pass, in the order in which they were taken.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Lane {
+    /// n at each call.
+    pub n: Vec<u32>,
+    /// Its duration in nanoseconds.
+    pub ns: Vec<u64>,
+}
+
+impl Record {
+    /// Reads a record. Fails where the file cannot be read or is no record; a torn or altered one is read as far
+    /// as it makes sense and says so in [`Record::torn`] and [`Record::fault`].
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let name = path.display().to_string();
+        let bytes = std::fs::read(path).map_err(|source| Error::Io { action: "read", path: name.clone(), source })?;
+        Self::parse(&name, &bytes)
+    }
+
+    /// Reads a record out of memory; `name` is what messages call it.
+    pub fn parse(name: &str, bytes: &[u8]) -> Result<Self, Error> {
+        let mut gather = Gather::new(name);
+        let mut rest = bytes;
+        while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
+            gather.line(&rest[..end])?;
+            gather.whole_bytes += end as u64 + 1;
+            rest = &rest[end + 1..];
+        }
+        gather.finish(rest.len() as u64)
+    }
+
+    /// The passes of a case that count: the last attempt of each round, ended ones before torn-off ones.
+    pub fn passes_of(&self, case: u32) -> Vec<&Pass> {
+        let mut by_round: BTreeMap<u32, &Pass> = BTreeMap::new();
+        for pass in self.passes.iter().filter(|pass| pass.start.case == case) {
+            let better = by_round.get(&pass.start.round).is_none_or(|held| pass.is_whole() || !held.is_whole());
+            if better {
+                by_round.insert(pass.start.round, pass);
+            }
+        }
+        by_round.into_values().collect()
+    }
+
+    /// The case with that number.
+    pub fn case(&self, case: u32) -> Option<&Case> {
+        self.cases.iter().find(|held| held.case == case)
+    }
+}
+
+impl Pass {
+    /// Whether the pass ran to its own end, be it done or at a limit.
+    pub fn is_whole(&self) -> bool {
+        use crate::schema::Outcome;
+        self.end.as_ref().is_some_and(|end| matches!(end.outcome, Outcome::Done | Outcome::Limit))
+    }
+}
+
+/// The record while its lines come in.
+struct Gather {
+    name: String,
+    header: Option<Header>,
+    host: Host,
+    cases: Vec<Case>,
+    passes: Vec<Pass>,
+    skips: Vec<Skip>,
+    cuts: Vec<Cut>,
+    notes: Vec<String>,
+    resumes: Vec<Resume>,
+    figures: Vec<Figure>,
+    end: Option<End>,
+    fault: Option<Fault>,
+    line_count: u64,
+    whole_bytes: u64,
+    seal: String,
+}
+
+impl Gather {
+    fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            header: None,
+            host: Host::default(),
+            cases: Vec::new(),
+            passes: Vec::new(),
+            skips: Vec::new(),
+            cuts: Vec::new(),
+            notes: Vec::new(),
+            resumes: Vec::new(),
+            figures: Vec::new(),
+            end: None,
+            fault: None,
+            line_count: 0,
+            whole_bytes: 0,
+            seal: chain::START.to_owned(),
+        }
+    }
+
+    /// Takes one whole line.
+    fn line(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.line_count += 1;
+        let parsed =
+            std::str::from_utf8(bytes).map_err(|error| error.to_string()).and_then(|text| self.check_seal(text));
+        match parsed {
+            Ok(line) => self.take(line),
+            Err(reason) if self.line_count == 1 => Err(self.malformed(format!(
+                "this is no Landau record ({reason}); a record is what `landau run` leaves behind"
+            ))),
+            Err(reason) => {
+                self.fault(reason);
+                Ok(())
+            }
+        }
+    }
+
+    /// Notes where the chain breaks and parses the line all the same, so that a reader sees what is left.
+    fn check_seal(&mut self, text: &str) -> Result<Line, String> {
+        let (body, seal) = chain::detach(text).ok_or("the line carries no seal")?;
+        let expected = chain::seal(&self.seal, &body);
+        if expected != seal {
+            self.fault(format!("its seal is {seal}, but its content gives {expected}"));
+        }
+        seal.clone_into(&mut self.seal);
+        serde_json::from_str(&body).map_err(|error| error.to_string())
+    }
+
+    fn take(&mut self, line: Line) -> Result<(), Error> {
+        if self.header.is_none() && !matches!(line, Line::Header(_)) {
+            return Err(self.malformed("the first line is no header; is the beginning of the file missing?".into()));
+        }
+        if !matches!(line, Line::Figure(_)) {
+            self.end = None;
+        }
+        match line {
+            Line::Header(header) if header.schema > SCHEMA_VERSION => {
+                return Err(self.malformed(format!(
+                    "schema {} is newer than this landau reads ({SCHEMA_VERSION}); use landau {} or later",
+                    header.schema, header.landau
+                )));
+            }
+            Line::Header(header) => self.header = Some(header),
+            Line::Host(host) => self.host = *host,
+            Line::Case(case) => self.cases.push(case),
+            Line::Skip(skip) => self.skips.push(skip),
+            Line::Pass(start) => {
+                self.passes.push(Pass { start, lanes: BTreeMap::new(), windows: Vec::new(), end: None })
+            }
+            Line::Chunk(chunk) => self.chunk(chunk),
+            Line::Window(window) => self.in_pass(window.pass, |pass| pass.windows.push(window)),
+            Line::PassEnd(end) => self.in_pass(end.pass, |pass| pass.end = Some(end)),
+            Line::Cut(cut) => self.cuts.push(cut),
+            Line::Note(note) => self.notes.push(note.text),
+            Line::Resume(resume) => {
+                // Figures and cuts of the part before no longer speak for the whole.
+                self.figures.clear();
+                self.cuts.clear();
+                self.resumes.push(resume);
+            }
+            Line::Figure(figure) => self.figures.push(figure),
+            Line::End(end) => self.end = Some(end),
+        }
+        Ok(())
+    }
+
+    fn chunk(&mut self, chunk: crate::schema::Chunk) {
+        let number = self.line_count;
+        let mut misfit = None;
+        self.in_pass(chunk.pass, |pass| {
+            let lane = pass.lanes.entry(chunk.phase.clone()).or_default();
+            let expected = lane.n.last().map(|&n| i64::from(n) + i64::from(chunk.stride));
+            if expected.is_some_and(|n| n != i64::from(chunk.first)) {
+                misfit = Some(format!("samples of `{}` do not follow on from the chunk before", chunk.phase));
+            }
+            lane.n.extend(
+                (0..chunk.ns.len() as i64)
+                    .map(|i| (i64::from(chunk.first) + i * i64::from(chunk.stride)).max(0) as u32),
+            );
+            lane.ns.extend(chunk.ns);
+        });
+        if let Some(reason) = misfit {
+            self.fault_at(number, reason);
+        }
+    }
+
+    fn in_pass(&mut self, number: u32, act: impl FnOnce(&mut Pass)) {
+        match self.passes.iter_mut().rev().find(|pass| pass.start.pass == number) {
+            Some(pass) => act(pass),
+            None => self.fault(format!("it belongs to pass {number}, which never started")),
+        }
+    }
+
+    fn fault(&mut self, reason: String) {
+        self.fault_at(self.line_count, reason);
+    }
+
+    fn fault_at(&mut self, line: u64, reason: String) {
+        self.fault.get_or_insert(Fault { line, reason });
+    }
+
+    fn malformed(&self, reason: String) -> Error {
+        Error::Malformed { path: self.name.clone(), line: self.line_count, reason }
+    }
+
+    fn finish(self, torn_bytes: u64) -> Result<Record, Error> {
+        let Some(header) = self.header else {
+            return Err(Error::Malformed {
+                path: self.name,
+                line: 1,
+                reason: "the file is empty or its first line is torn: nothing was measured yet".into(),
+            });
+        };
+        let torn = (torn_bytes > 0).then_some(Torn { line: self.line_count + 1, bytes: torn_bytes });
+        Ok(Record {
+            path: self.name,
+            header,
+            host: self.host,
+            cases: self.cases,
+            passes: self.passes,
+            skips: self.skips,
+            cuts: self.cuts,
+            notes: self.notes,
+            resumes: self.resumes,
+            figures: self.figures,
+            end: self.end,
+            torn,
+            fault: self.fault,
+            line_count: self.line_count,
+            whole_bytes: self.whole_bytes,
+            last_seal: self.seal,
+        })
+    }
+}
