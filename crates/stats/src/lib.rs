@@ -1,1 +1,30 @@
-//! Placeholder until its first module lands.
+//! From timed calls to a verdict: quantiles, intervals, laws of growth, cliffs, outliers, comparisons.
+//!
+//! The crate is mathematics only. It reads no clock, does no I/O and prints nothing; for equal input it gives equal
+//! output to the last bit, because every random draw comes from a seed in [`Options`]. What goes in is a [`Curve`]
+//! (every timed call of one phase of one case, pass by pass); what comes out is a [`Verdict`] (see [`judge`]) or a
+//! [`Comparison`] (see [`compare`]). Units are nanoseconds for cost, objects for `n`, and plain ratios for effects.
+//!
+//! The road from one to the other is the order of the modules: `points` (cells out of calls), `polish` (passes made
+//! comparable), `cliffs` (how far the curve may be judged), `law` and `select` (which law), `growth`
+//! (how much, how sure), `verdict` (what may be said). `simulate` and `calibrate` measure how often that is right.
+
+mod cliffs;
+mod compare;
+mod curve;
+mod estimate;
+mod law;
+mod modes;
+mod options;
+mod outliers;
+mod verdict;
+
+pub use cliffs::Cliff;
+pub use compare::{Agreement, Change, Comparison, Crossing, compare, holm};
+pub use curve::{Curve, Mark, MarkKind, Pass};
+pub use estimate::Estimate;
+pub use law::Fit;
+pub use modes::{Branch, ModeKind, Modes};
+pub use options::Options;
+pub use outliers::{Outliers, Recurring, Rhythm, RhythmKind};
+pub use verdict::{Bend, BendKind, Canary, Flag, Judgement, Outcome, Point, Reach, Reason, Verdict, judge};

@@ -1,0 +1,49 @@
+//! The thresholds of a verdict, each with its default and the reason for it.
+
+use serde::{Deserialize, Serialize};
+
+/// What a verdict may be asked to assume. The defaults are those of the published calibration.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Options {
+    /// "O(1) within δ": the growth that does not matter, as a fraction. Default 0.10.
+    pub delta: f64,
+    /// Seed of the bootstrap. Equal seeds and curves give equal verdicts to the last bit.
+    pub seed: u64,
+    /// Draws of the bootstrap over passes. Default 400.
+    pub draws: usize,
+    /// Laws within this much BIC of the best are rivals. Default 6 (evidence of 20 to 1).
+    pub rival_bic: f64,
+    /// Relative misfit that does not count against a law, because no kernel path is smooth to a hair. Default 0.005.
+    pub law_tolerance: f64,
+    /// Error rate of the lack-of-fit test. Default 0.01.
+    pub misfit_level: f64,
+    /// Calls with fewer objects than this never decide a law: they pay for first touches and cold caches. Default 16.
+    pub first_n: u32,
+    /// Median cost of an empty lap in nanoseconds, if known: below five of them a verdict is flagged.
+    pub empty_lap_ns: Option<f64>,
+    /// `compare` only: pass `i` of one curve ran beside pass `i` of the other. Default false.
+    pub paired: bool,
+    /// `compare` only: the smallest ratio, as a fraction, worth calling a difference. Default 0.02.
+    pub smallest_effect: f64,
+    /// `compare` only, and only if not paired: standard deviation (log scale) of the level of one machine from run to
+    /// run, which passes of one run cannot show. Default 0.01; an A/A run measures it.
+    pub between_runs: f64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            delta: 0.10,
+            seed: 0x4c61_6e64_6175,
+            draws: 400,
+            rival_bic: 6.0,
+            law_tolerance: 0.005,
+            misfit_level: 0.01,
+            first_n: 16,
+            empty_lap_ns: None,
+            paired: false,
+            smallest_effect: 0.02,
+            between_runs: 0.01,
+        }
+    }
+}
