@@ -1,5 +1,6 @@
 //! Abrupt, lasting jumps of the raw series: the place where a resource runs out.
 
+use crate::Estimate;
 use serde::{Deserialize, Serialize};
 
 /// A jump of the cost by three times or more that lasts and recurs in a majority of the passes.

@@ -18,6 +18,7 @@ mod modes;
 mod options;
 mod outliers;
 mod verdict;
+mod words;
 
 pub use cliffs::Cliff;
 pub use compare::{Agreement, Change, Comparison, Crossing, compare, holm};

@@ -1,7 +1,83 @@
 //! The dictionary of laws: one file each, and what a fitted one looks like.
+//!
+//! Every law is `fixed + slope · g(n)` with a fixed cost of zero or more and a slope of zero or more. A new law is a new
+//! file in this folder that implements [`Law`], and its line in `registry.rs`.
+
+mod registry;
 
 use crate::Estimate;
+use crate::words::{count, digits, duration};
+pub(crate) use registry::LAWS;
 use serde::{Deserialize, Serialize};
+
+/// What a law must say of itself.
+pub(crate) trait Law: Sync {
+    /// The name under which records and pages know it.
+    fn name(&self) -> &'static str;
+
+    /// How it is written.
+    fn symbol(&self) -> &'static str;
+
+    /// What one unit of the slope is paid for: "per object".
+    fn per(&self) -> &'static str;
+
+    /// Whether it has a place of its own on the axis, and of what sort.
+    fn shape(&self) -> Shape {
+        Shape::Smooth
+    }
+
+    /// Names of the laws that it can turn into; of equals the contained one wins.
+    fn contains(&self) -> &'static [&'static str];
+
+    /// The places to try, given the judged points (rising) and the known capacities. Smooth laws have none.
+    fn candidates(&self, _points: &[f64], _capacities: &[f64]) -> Vec<Candidate> {
+        vec![Candidate::held(0.0)]
+    }
+
+    /// The rise: never negative, never falling in n. Infinite beyond a pole.
+    fn g(&self, n: f64, shape: f64) -> f64;
+}
+
+/// What place of its own a law has on the axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// None, and no slope either.
+    Flat,
+    /// None.
+    Smooth,
+    /// A jump between two points.
+    Step,
+    /// The end of the flat part.
+    Knee,
+    /// The capacity.
+    Pole,
+}
+
+/// A place to try.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Candidate {
+    /// The place in objects.
+    pub(crate) value: f64,
+    /// Whether it was chosen by the samples, and so costs a parameter.
+    pub(crate) is_free: bool,
+}
+
+impl Candidate {
+    /// A place known beforehand.
+    pub(crate) fn held(value: f64) -> Self {
+        Self { value, is_free: false }
+    }
+
+    /// A place that the samples choose.
+    pub(crate) fn free(value: f64) -> Self {
+        Self { value, is_free: true }
+    }
+}
+
+/// The law of that name.
+pub(crate) fn by_name(name: &str) -> Option<&'static dyn Law> {
+    LAWS.iter().copied().find(|law| law.name() == name)
+}
 
 /// A law fitted to a curve: `fixed + slope · g(n)`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,17 +102,45 @@ pub struct Fit {
 
 impl Fit {
     /// The cost at `n` in nanoseconds; infinite at and beyond the pole of an occupancy law.
-    pub fn at(&self, _n: f64) -> f64 {
-        todo!("lands with the next commits")
+    pub fn at(&self, n: f64) -> f64 {
+        let slope = self.slope.map_or(0.0, |slope| slope.value);
+        let rise = by_name(&self.law).map_or(0.0, |law| law.g(n, self.shape.unwrap_or(0.0)));
+        if slope > 0.0 { self.fixed.value + slope * rise } else { self.fixed.value }
     }
 
     /// The n at which the law passes `ns`, if it ever does.
-    pub fn reaches(&self, _ns: f64) -> Option<f64> {
-        todo!("lands with the next commits")
+    pub fn reaches(&self, ns: f64) -> Option<f64> {
+        // Beyond a billion objects no host follows, so a law that gets there only later never does.
+        let (mut low, mut high) = (1.0_f64, 1e9_f64);
+        if self.at(high) < ns {
+            return None;
+        }
+        for _ in 0..80 {
+            let middle = (low * high).sqrt();
+            if self.at(middle) < ns {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        Some(high)
     }
 
     /// In words: "1.02 µs + 0.31 ns per object".
     pub fn formula(&self) -> String {
-        todo!("lands with the next commits")
+        let fixed = duration(self.fixed.value);
+        let (Some(slope), Some(law)) = (self.slope, by_name(&self.law)) else {
+            return format!("{fixed}, whatever n");
+        };
+        let rise = if slope.value < 999.5 { format!("{} ns", digits(slope.value)) } else { duration(slope.value) };
+        let place = count(self.shape.unwrap_or(0.0));
+        // A fixed part below a thousandth of a nanosecond is the edge of the search, not a cost.
+        let head = if self.fixed.value < 1e-3 { String::new() } else { format!("{fixed} + ") };
+        match law.shape() {
+            Shape::Step => format!("{fixed}, and {rise} more from {place} on"),
+            Shape::Knee => format!("{fixed} up to {place}, then {rise} more per object"),
+            Shape::Pole => format!("{head}{rise} per place tried, of {place} places"),
+            Shape::Flat | Shape::Smooth => format!("{head}{rise} {}", law.per()),
+        }
     }
 }

@@ -1,0 +1,37 @@
+//! The cost does not depend on n: O(1).
+//!
+//! What everybody hopes for. It is only ever *named* after the equivalence test of `verdict`; as a law it is the one that
+//! every other must beat.
+
+use crate::law::{Law, Shape};
+
+/// For the registry.
+pub(super) const LAW: &dyn Law = &Constant;
+
+struct Constant;
+
+impl Law for Constant {
+    fn name(&self) -> &'static str {
+        "constant"
+    }
+
+    fn symbol(&self) -> &'static str {
+        "O(1)"
+    }
+
+    fn per(&self) -> &'static str {
+        ""
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Flat
+    }
+
+    fn contains(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    fn g(&self, _n: f64, _shape: f64) -> f64 {
+        0.0
+    }
+}

@@ -1,0 +1,42 @@
+//! Flat at first, then linear: a cache that is outgrown, or a scan that only begins once something is full.
+//!
+//! It becomes the linear law as the knee goes to zero, so that law is nested in it.
+
+use crate::law::{Candidate, Law, Shape};
+
+/// For the registry.
+pub(super) const LAW: &dyn Law = &Knee;
+
+struct Knee;
+
+impl Law for Knee {
+    fn name(&self) -> &'static str {
+        "knee"
+    }
+
+    fn symbol(&self) -> &'static str {
+        "O(1), then O(N)"
+    }
+
+    fn per(&self) -> &'static str {
+        "per object"
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Knee
+    }
+
+    fn contains(&self) -> &'static [&'static str] {
+        &["constant", "linear"]
+    }
+
+    /// From the second point to the third from the end: a rise seen at fewer than two points has no slope.
+    fn candidates(&self, points: &[f64], _capacities: &[f64]) -> Vec<Candidate> {
+        let places = 1..points.len().saturating_sub(2);
+        places.map(|i| Candidate::free(points[i])).collect()
+    }
+
+    fn g(&self, n: f64, shape: f64) -> f64 {
+        (n - shape).max(0.0)
+    }
+}

@@ -1,0 +1,32 @@
+//! The cost rises by the same amount with every object: O(N).
+//!
+//! A list is walked, a bitmap or a table is scanned.
+
+use crate::law::Law;
+
+/// For the registry.
+pub(super) const LAW: &dyn Law = &Linear;
+
+struct Linear;
+
+impl Law for Linear {
+    fn name(&self) -> &'static str {
+        "linear"
+    }
+
+    fn symbol(&self) -> &'static str {
+        "O(N)"
+    }
+
+    fn per(&self) -> &'static str {
+        "per object"
+    }
+
+    fn contains(&self) -> &'static [&'static str] {
+        &["constant"]
+    }
+
+    fn g(&self, n: f64, _shape: f64) -> f64 {
+        n
+    }
+}

@@ -1,0 +1,32 @@
+//! The cost rises a little faster than the number of objects: O(N log N).
+//!
+//! Something is sorted, or a tree is rebuilt, at each call.
+
+use crate::law::Law;
+
+/// For the registry.
+pub(super) const LAW: &dyn Law = &Linearithmic;
+
+struct Linearithmic;
+
+impl Law for Linearithmic {
+    fn name(&self) -> &'static str {
+        "linearithmic"
+    }
+
+    fn symbol(&self) -> &'static str {
+        "O(N log N)"
+    }
+
+    fn per(&self) -> &'static str {
+        "per object and doubling"
+    }
+
+    fn contains(&self) -> &'static [&'static str] {
+        &["constant"]
+    }
+
+    fn g(&self, n: f64, _shape: f64) -> f64 {
+        n * n.max(1.0).log2()
+    }
+}

@@ -1,0 +1,47 @@
+//! The cost rises as a table fills: `1 / (1 − N/C)`, the number of places tried before a free one is found.
+//!
+//! Port allocation, process identifiers, bitmaps. `C` is held at each capacity that the curve's marks give, and is also
+//! left free. It becomes the linear law as `C` goes to infinity, so that law is nested in it. Source: the mean length of a random
+//! search in a table of load N/C (Knuth, The Art of Computer Programming, volume 3, 6.4).
+
+use crate::law::{Candidate, Law, Shape};
+
+/// For the registry.
+pub(super) const LAW: &dyn Law = &Occupancy;
+
+struct Occupancy;
+
+impl Law for Occupancy {
+    fn name(&self) -> &'static str {
+        "occupancy"
+    }
+
+    fn symbol(&self) -> &'static str {
+        "O(1/(1 − N/C))"
+    }
+
+    fn per(&self) -> &'static str {
+        "per place tried"
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Pole
+    }
+
+    fn contains(&self) -> &'static [&'static str] {
+        &["constant", "linear"]
+    }
+
+    /// Capacities from a thousandth above the largest n to three times it; fuller tables look linear anyway.
+    fn candidates(&self, points: &[f64], capacities: &[f64]) -> Vec<Candidate> {
+        let top = points.last().copied().unwrap_or(1.0);
+        let held = capacities.iter().filter(|c| **c > top * 1.0001);
+        let mut all: Vec<Candidate> = held.map(|c| Candidate::held(*c)).collect();
+        all.extend((0..24).map(|i| Candidate::free(top * (1.0 + 0.001 * 1.39_f64.powi(i)))));
+        all
+    }
+
+    fn g(&self, n: f64, shape: f64) -> f64 {
+        if n < shape { 1.0 / (1.0 - n / shape) } else { f64::INFINITY }
+    }
+}

@@ -1,0 +1,37 @@
+//! The dictionary: every file of this folder that holds a law. `cargo xtask registry` writes the part between the marks.
+
+use super::Law;
+
+// registry:begin
+#[path = "constant.rs"]
+mod constant;
+#[path = "knee.rs"]
+mod knee;
+#[path = "linear.rs"]
+mod linear;
+#[path = "linearithmic.rs"]
+mod linearithmic;
+#[path = "logarithmic.rs"]
+mod logarithmic;
+#[path = "occupancy.rs"]
+mod occupancy;
+#[path = "quadratic.rs"]
+mod quadratic;
+#[path = "root.rs"]
+mod root;
+#[path = "step.rs"]
+mod step;
+
+/// Every law, in the order of the file names.
+pub(crate) static LAWS: &[&dyn Law] = &[
+    constant::LAW,
+    knee::LAW,
+    linear::LAW,
+    linearithmic::LAW,
+    logarithmic::LAW,
+    occupancy::LAW,
+    quadratic::LAW,
+    root::LAW,
+    step::LAW,
+];
+// registry:end

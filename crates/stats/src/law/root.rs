@@ -1,0 +1,32 @@
+//! Four times the objects cost twice as much: O(√N).
+//!
+//! A hash table that is resized too seldom, or two costs that trade against each other.
+
+use crate::law::Law;
+
+/// For the registry.
+pub(super) const LAW: &dyn Law = &Root;
+
+struct Root;
+
+impl Law for Root {
+    fn name(&self) -> &'static str {
+        "root"
+    }
+
+    fn symbol(&self) -> &'static str {
+        "O(√N)"
+    }
+
+    fn per(&self) -> &'static str {
+        "per √N"
+    }
+
+    fn contains(&self) -> &'static [&'static str] {
+        &["constant"]
+    }
+
+    fn g(&self, n: f64, _shape: f64) -> f64 {
+        n.sqrt()
+    }
+}
