@@ -13,10 +13,15 @@ mod cliffs;
 mod compare;
 mod curve;
 mod estimate;
+mod growth;
 mod law;
 mod modes;
 mod options;
 mod outliers;
+mod points;
+mod polish;
+pub mod quantile;
+mod random;
 mod verdict;
 mod words;
 

@@ -1,0 +1,208 @@
+//! Calls into cells: for each pass and each chosen n, the median log cost of the calls in a narrow window.
+//!
+//! A median inside a window is the right reduction twice over: single dear calls cannot move it (they are the business of
+//! `outliers`), and of a rising curve it is the value at the centre, so that even a steep curve is not smeared.
+
+use crate::quantile::median_ns;
+use crate::{Curve, MarkKind, Options};
+
+/// One pass with its calls in order of rising n.
+pub(crate) struct Series {
+    pub(crate) n: Vec<u32>,
+    pub(crate) ns: Vec<u64>,
+}
+
+/// Passes by points.
+#[derive(Clone, Debug)]
+pub(crate) struct Grid {
+    /// The n of each point, rising.
+    pub(crate) n: Vec<f64>,
+    /// Log cost of each pass at each point; absent where the pass made no call in the window.
+    pub(crate) cells: Vec<Vec<Option<f64>>>,
+}
+
+impl Grid {
+    /// Keeps the points for which `keep` holds.
+    pub(crate) fn filtered(&self, keep: &[bool]) -> Self {
+        let chosen = |row: &[Option<f64>]| {
+            let pairs = row.iter().zip(keep).filter(|pair| *pair.1);
+            pairs.map(|pair| *pair.0).collect::<Vec<_>>()
+        };
+        let n = self.n.iter().zip(keep).filter(|pair| *pair.1);
+        Self { n: n.map(|pair| *pair.0).collect(), cells: self.cells.iter().map(|row| chosen(row)).collect() }
+    }
+
+    /// Passes that have a cell at point `j`.
+    pub(crate) fn passes_at(&self, j: usize) -> usize {
+        self.cells.iter().filter(|row| row[j].is_some()).count()
+    }
+}
+
+/// The passes in order of rising n; `clean_only` leaves the tagged calls out. Empty passes vanish.
+pub(crate) fn series_of(curve: &Curve, clean_only: bool) -> Vec<Series> {
+    let mut all = Vec::with_capacity(curve.passes.len());
+    for pass in &curve.passes {
+        let count = pass.n.len().min(pass.ns.len());
+        let is_kept = |i: &usize| !clean_only || pass.clean.get(*i).copied().unwrap_or(true);
+        let mut order: Vec<usize> = (0..count).filter(is_kept).collect();
+        if order.is_empty() {
+            continue;
+        }
+        if !order.is_sorted_by_key(|i| pass.n[*i]) {
+            order.reverse();
+            if !order.is_sorted_by_key(|i| pass.n[*i]) {
+                // Ties are broken by time, so that the order of the calls at one n survives.
+                order.sort_by_key(|i| (pass.n[*i], *i));
+            }
+        }
+        all.push(Series {
+            n: order.iter().map(|i| pass.n[*i]).collect(),
+            ns: order.iter().map(|i| pass.ns[*i]).collect(),
+        });
+    }
+    all
+}
+
+/// A window of calls: its centre and half its width, in objects.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Window {
+    pub(crate) centre: f64,
+    pub(crate) half: f64,
+}
+
+/// What a layout of points must respect.
+pub(crate) struct Layout<'a> {
+    /// The series that are to be reduced.
+    pub(crate) series: &'a [Series],
+    /// Where the first cliff begins, if there is one.
+    pub(crate) cliff: Option<f64>,
+    /// Capacities, found or known.
+    pub(crate) capacities: &'a [f64],
+}
+
+/// Fractions of a capacity at which a curve is looked at, because that is where occupancy shows.
+const FRACTIONS: [f64; 6] = [0.50, 0.75, 0.90, 0.95, 0.99, 1.01];
+
+/// Up to so many different n, a series was measured at chosen points, which are then taken as they are.
+const SPARSE: usize = 64;
+
+/// The capacities among the marks of a curve.
+pub(crate) fn capacities_of(curve: &Curve) -> Vec<f64> {
+    let known = curve.marks.iter();
+    let known = known.filter(|mark| mark.kind == MarkKind::Capacity && mark.n.is_finite());
+    known.map(|mark| mark.n).collect()
+}
+
+/// Whether a series was measured at a few chosen n; gives them in rising order.
+pub(crate) fn chosen_points(series: &[Series]) -> Option<Vec<u32>> {
+    let mut chosen: Vec<u32> = Vec::new();
+    for one in series {
+        let mut last = None;
+        for n in &one.n {
+            if last == Some(*n) {
+                continue;
+            }
+            last = Some(*n);
+            if let Err(place) = chosen.binary_search(n) {
+                chosen.insert(place, *n);
+            }
+            if chosen.len() > SPARSE {
+                return None;
+            }
+        }
+    }
+    // Each n once a pass is a short series, not a chosen design.
+    let calls: usize = series.iter().map(|one| one.n.len()).sum();
+    (calls > chosen.len() * series.len()).then_some(chosen)
+}
+
+/// Where to look: 17 to 25 points a constant ratio (1.6 at most) apart, the capacity points, and points beyond the cliff.
+pub(crate) fn windows(layout: &Layout<'_>, options: &Options) -> Vec<Window> {
+    if let Some(chosen) = chosen_points(layout.series) {
+        let kept = chosen.iter().filter(|n| **n >= 1);
+        let as_window = |n: &u32| Window { centre: f64::from(*n), half: 0.0 };
+        return kept.map(as_window).collect();
+    }
+    let Some((first, last)) = range_of(layout.series) else {
+        return Vec::new();
+    };
+    let low = first.max(f64::from(options.first_n));
+    let high = layout.cliff.unwrap_or(last).min(last);
+    let stride = stride_of(layout.series);
+    let mut all = spread(low, high / 1.02, stride);
+    if layout.cliff.is_some() {
+        all.extend(spread(high * 1.02, last / 1.02, stride).iter().step_by(2));
+    }
+    let capacities = layout.capacities.iter().chain(layout.cliff.as_ref());
+    for capacity in capacities {
+        add_fractions(&mut all, *capacity, (low, last), stride);
+    }
+    all.sort_by(|a, b| a.centre.total_cmp(&b.centre));
+    all.dedup_by(|b, a| b.centre - a.centre < a.half);
+    all
+}
+
+/// Points a constant ratio apart from `low` to `high`.
+fn spread(low: f64, high: f64, stride: f64) -> Vec<Window> {
+    if high <= low {
+        return Vec::new();
+    }
+    let wanted = ((high / low).ln() / 1.6_f64.ln()).ceil() as usize + 1;
+    let count = wanted.clamp(17, 25);
+    let ratio = (high / low).ln() / (count - 1) as f64;
+    let at = |i: usize| (low * (ratio * i as f64).exp()).round();
+    (0..count).map(|i| window(at(i), stride)).collect()
+}
+
+/// Windows are 3% of n to each side: at least four calls, at most 64.
+fn window(centre: f64, stride: f64) -> Window {
+    Window { centre, half: (0.03 * centre).clamp(4.0, 64.0).max(4.0 * stride) }
+}
+
+/// Adds the points near a capacity; their windows keep clear of it, and they push aside what they would overlap.
+fn add_fractions(all: &mut Vec<Window>, capacity: f64, range: (f64, f64), stride: f64) {
+    for fraction in FRACTIONS {
+        let mut new = window((capacity * fraction).round(), stride);
+        new.half = new.half.min(0.3 * (capacity - new.centre).abs());
+        let is_inside = new.centre >= range.0 && new.centre + new.half <= range.1;
+        // A capacity so small that its neighbourhood holds no calls to speak of has no shape to see.
+        if !is_inside || new.half < 3.0 {
+            continue;
+        }
+        all.retain(|old| (old.centre - new.centre).abs() > old.half + new.half);
+        all.push(new);
+    }
+}
+
+/// Smallest n of all, and the n that half of the passes reach.
+fn range_of(series: &[Series]) -> Option<(f64, f64)> {
+    let first = series.iter().filter_map(|one| one.n.first()).min()?;
+    let mut ends: Vec<u32> = series.iter().filter_map(|one| one.n.last().copied()).collect();
+    ends.sort_unstable();
+    let last = ends[(ends.len() - 1) / 2];
+    Some((f64::from(*first), f64::from(last)))
+}
+
+/// Objects from one call to the next, on average; more than one where calls are timed in batches.
+fn stride_of(series: &[Series]) -> f64 {
+    let spans = series.iter().map(|one| {
+        let span = one.n.last().zip(one.n.first()).map_or(0, |(b, a)| b - a);
+        f64::from(span) / (one.n.len().max(2) - 1) as f64
+    });
+    spans.fold(1.0, f64::max)
+}
+
+/// Reduces the calls in the windows to cells.
+pub(crate) fn reduce(series: &[Series], windows: &[Window]) -> Grid {
+    let cell = |one: &Series, window: &Window| {
+        let from = one.n.partition_point(|n| f64::from(*n) < window.centre - window.half);
+        let to = one.n.partition_point(|n| f64::from(*n) <= window.centre + window.half);
+        let mut calls = one.ns[from..to].to_vec();
+        // A clock may read zero for a very cheap call; its log must still exist.
+        median_ns(&mut calls).map(|ns| ns.max(0.5).ln())
+    };
+    Grid {
+        n: windows.iter().map(|window| window.centre).collect(),
+        cells: series.iter().map(|one| windows.iter().map(|window| cell(one, window)).collect()).collect(),
+    }
+}
