@@ -1,1 +1,24 @@
-//! Placeholder until its first module lands.
+//! One safe function for each system call that Landau measures or needs.
+//!
+//! The crate decides nothing: it calls, it checks the result, and it says which call failed with which error number.
+//! Calls that are measured go through `libc`, so that what is timed is what a C program would see. This is the only
+//! crate that may hold `unsafe`; each block carries the fact that makes it sound.
+//!
+//! What differs between operating systems is confined to [`system`]: `linux.rs` and its portable twin `other.rs`
+//! have the same functions, and whatever a system lacks is answered with `None` or an error, never with a guess.
+
+pub mod clock;
+pub mod descriptor;
+mod error;
+pub mod event;
+pub mod forker;
+pub mod limits;
+pub mod memory;
+pub mod process;
+pub mod shared;
+pub mod signal;
+pub mod socket;
+pub mod system;
+pub mod thread;
+
+pub use error::{Error, Result, errno_name};

@@ -1,0 +1,88 @@
+//! Builds the forker (see `forker/main.rs`) once and links it against each C library at hand.
+//!
+//! A C library that is missing here is no error: the variant is then skipped at run time with the reason that is
+//! written down now.
+
+use std::env;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A way to link: its name, the linkers to try in turn, their arguments, and what to install where none works.
+struct Linkage {
+    name: &'static str,
+    linkers: &'static [&'static str],
+    arguments: &'static [&'static str],
+    remedy: &'static str,
+}
+
+const LINKAGES: [Linkage; 3] = [
+    Linkage { name: "dynamic", linkers: &["cc", "gcc", "clang"], arguments: &[], remedy: "install a C compiler" },
+    Linkage {
+        name: "static",
+        linkers: &["cc", "gcc", "clang"],
+        arguments: &["-static"],
+        remedy: "install the C library for static linking (Debian: libc6-dev, Fedora: glibc-static)",
+    },
+    Linkage {
+        name: "musl",
+        linkers: &["musl-gcc"],
+        arguments: &["-static"],
+        remedy: "install musl with its compiler wrapper (Debian: musl-tools, Fedora: musl-gcc)",
+    },
+];
+
+fn main() {
+    println!("cargo::rerun-if-changed=forker/main.rs");
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-env-changed=PATH");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let archive = compile(&out);
+    let mut table = String::from("const BUILT: &[(&str, std::result::Result<&[u8], &str>)] = &[\n");
+    for linkage in &LINKAGES {
+        let entry = match archive.as_ref().map_err(Clone::clone).and_then(|archive| link(archive, &out, linkage)) {
+            Ok(program) => format!("Ok(include_bytes!({:?}))", program.display().to_string()),
+            Err(reason) => format!("Err({reason:?})"),
+        };
+        writeln!(table, "    ({:?}, {entry}),", linkage.name).expect("a string takes everything");
+    }
+    table.push_str("];\n");
+    fs::write(out.join("forker_built.rs"), table).expect("OUT_DIR is writable");
+}
+
+/// The forker as a static library, with what it needs of `core` inside.
+fn compile(out: &Path) -> Result<PathBuf, String> {
+    let target = env::var("TARGET").expect("cargo sets TARGET");
+    if env::var("HOST").as_ref() != Ok(&target) {
+        return Err(format!("this landau was cross-built for {target}; build it on the target for the fork benchmark"));
+    }
+    let archive = out.join("libforker.a");
+    let rustc = env::var_os("RUSTC").expect("cargo sets RUSTC");
+    let arguments = ["--crate-type=staticlib", "--edition=2024", "-Copt-level=2", "-Cpanic=abort", "-Ccodegen-units=1"];
+    let status = Command::new(rustc)
+        .args(arguments)
+        .args(["--target", &target, "--crate-name=forker", "forker/main.rs", "-o"])
+        .arg(&archive)
+        .status();
+    match status {
+        Ok(status) if status.success() => Ok(archive),
+        other => panic!("the forker does not compile: {other:?}"),
+    }
+}
+
+fn link(archive: &Path, out: &Path, linkage: &Linkage) -> Result<PathBuf, String> {
+    let program = out.join(format!("forker-{}", linkage.name));
+    for linker in linkage.linkers {
+        let result = Command::new(linker)
+            .args(linkage.arguments)
+            .args(["-O2", "-s", "-Wl,--gc-sections", "-o"])
+            .arg(&program)
+            .arg(archive)
+            .output();
+        if result.is_ok_and(|output| output.status.success()) {
+            return Ok(program);
+        }
+    }
+    Err(format!("landau was built without it; {}, then build landau again", linkage.remedy))
+}

@@ -1,0 +1,79 @@
+//! Descriptors: opening, duplicating and, above all, closing them with a result.
+
+use crate::error::{Error, Result, check};
+use std::ffi::CStr;
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+
+/// Takes ownership of a descriptor that a call just returned.
+#[inline(always)]
+pub(crate) fn own(fd: RawFd) -> OwnedFd {
+    // SAFETY: every caller passes a descriptor that the kernel has just handed out and nobody else knows.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// Closes a descriptor and says whether that worked, which dropping it does not.
+#[inline(always)]
+pub fn close(fd: OwnedFd) -> Result<()> {
+    // SAFETY: `into_raw_fd` gives up ownership, so nobody closes the descriptor a second time.
+    check("close", unsafe { libc::close(fd.into_raw_fd()) }).map(drop)
+}
+
+/// Opens a file for reading.
+#[inline(always)]
+pub fn open(path: &CStr) -> Result<OwnedFd> {
+    // SAFETY: `path` is a valid C string for the length of the call.
+    check("open", unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) }).map(own)
+}
+
+/// Duplicates a descriptor to the lowest free number.
+#[inline(always)]
+pub fn dup(fd: &OwnedFd) -> Result<OwnedFd> {
+    // SAFETY: the descriptor is open, for it is borrowed.
+    check("dup", unsafe { libc::dup(fd.as_raw_fd()) }).map(own)
+}
+
+/// Opens a pipe: reading end, writing end.
+#[inline(always)]
+pub fn pipe() -> Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [0; 2];
+    // SAFETY: the array has room for the two descriptors.
+    check("pipe", unsafe { libc::pipe(ends.as_mut_ptr()) })?;
+    Ok((own(ends[0]), own(ends[1])))
+}
+
+/// Makes the descriptor table at least `size` slots large by using its last slot once. Fails with EBADF or EMFILE
+/// where the limit does not allow that many.
+pub fn reserve(size: u32) -> Result<()> {
+    // SAFETY: descriptor 0 belongs to the process for good; the target slot is above every descriptor in use, which
+    // the caller guarantees by passing a size that exceeds what it is about to open.
+    let fd = check("dup2", unsafe { libc::dup2(0, size as libc::c_int) })?;
+    close(own(fd))
+}
+
+/// Whether a descriptor of that number is open.
+pub fn is_open(fd: RawFd) -> bool {
+    // SAFETY: F_GETFD reads a flag and takes any number.
+    unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
+}
+
+/// Whether the descriptor survives `execve`.
+pub fn set_inherited(fd: &OwnedFd) -> Result<()> {
+    // SAFETY: F_SETFD changes a flag of an open descriptor.
+    check("fcntl", unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, 0) }).map(drop)
+}
+
+/// Opens again a descriptor that was inherited under a known number.
+pub fn inherited(fd: RawFd) -> Result<OwnedFd> {
+    if is_open(fd) { Ok(own(fd)) } else { Err(Error { call: "fcntl", errno: libc::EBADF }) }
+}
+
+/// Waits until `fd` can be read or `timeout_ms` has passed; whether it can be read (or has ended).
+pub fn wait_readable(fd: &impl AsRawFd, timeout_ms: i32) -> Result<bool> {
+    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: `poll` is one valid pollfd.
+    match check("poll", unsafe { libc::poll(&raw mut poll, 1, timeout_ms) }) {
+        Ok(ready) => Ok(ready > 0),
+        Err(error) if error.errno == libc::EINTR => Ok(false),
+        Err(error) => Err(error),
+    }
+}

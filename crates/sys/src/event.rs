@@ -1,0 +1,95 @@
+//! Event descriptors and the set that watches them: Linux's `eventfd` and `epoll`.
+
+use crate::error::Result;
+use std::os::fd::OwnedFd;
+
+#[cfg(target_os = "linux")]
+mod imp {
+    use crate::descriptor::own;
+    use crate::error::{Result, check};
+    use std::os::fd::{AsRawFd, OwnedFd};
+
+    pub(super) fn eventfd() -> Result<OwnedFd> {
+        // SAFETY: the call takes two integers.
+        check("eventfd", unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) }).map(own)
+    }
+
+    pub(super) fn epoll_create() -> Result<OwnedFd> {
+        // SAFETY: the call takes an integer.
+        check("epoll_create1", unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) }).map(own)
+    }
+
+    #[inline(always)]
+    pub(super) fn epoll_change(set: &OwnedFd, change: libc::c_int, fd: &OwnedFd) -> Result<()> {
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: fd.as_raw_fd() as u64 };
+        // SAFETY: both descriptors are open, for they are borrowed, and `event` is a valid event.
+        let result = unsafe { libc::epoll_ctl(set.as_raw_fd(), change, fd.as_raw_fd(), &raw mut event) };
+        check("epoll_ctl", result).map(drop)
+    }
+
+    pub(super) fn epoll_ready(set: &OwnedFd, most: usize) -> Result<usize> {
+        let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; most.max(1)];
+        let room = events.len() as libc::c_int;
+        // SAFETY: the vector has room for `room` events.
+        let count = unsafe { libc::epoll_wait(set.as_raw_fd(), events.as_mut_ptr(), room, 0) };
+        check("epoll_wait", count).map(|count| count as usize)
+    }
+
+    pub(super) const ADD: libc::c_int = libc::EPOLL_CTL_ADD;
+    pub(super) const DELETE: libc::c_int = libc::EPOLL_CTL_DEL;
+}
+
+#[cfg(not(target_os = "linux"))]
+mod imp {
+    use crate::error::{Error, Result};
+    use std::os::fd::OwnedFd;
+
+    const NONE: Error = Error { call: "epoll_create1", errno: libc::ENOSYS };
+
+    pub(super) fn eventfd() -> Result<OwnedFd> {
+        Err(Error { call: "eventfd", errno: libc::ENOSYS })
+    }
+
+    pub(super) fn epoll_create() -> Result<OwnedFd> {
+        Err(NONE)
+    }
+
+    pub(super) fn epoll_change(_: &OwnedFd, _: libc::c_int, _: &OwnedFd) -> Result<()> {
+        Err(NONE)
+    }
+
+    pub(super) fn epoll_ready(_: &OwnedFd, _: usize) -> Result<usize> {
+        Err(NONE)
+    }
+
+    pub(super) const ADD: libc::c_int = 0;
+    pub(super) const DELETE: libc::c_int = 0;
+}
+
+/// A counter behind a descriptor, for waking a reader.
+#[inline(always)]
+pub fn eventfd() -> Result<OwnedFd> {
+    imp::eventfd()
+}
+
+/// An empty epoll set.
+pub fn epoll_create() -> Result<OwnedFd> {
+    imp::epoll_create()
+}
+
+/// Adds a descriptor to an epoll set, watched for reading, level-triggered.
+#[inline(always)]
+pub fn epoll_add(set: &OwnedFd, fd: &OwnedFd) -> Result<()> {
+    imp::epoll_change(set, imp::ADD, fd)
+}
+
+/// Takes a descriptor out of an epoll set.
+#[inline(always)]
+pub fn epoll_delete(set: &OwnedFd, fd: &OwnedFd) -> Result<()> {
+    imp::epoll_change(set, imp::DELETE, fd)
+}
+
+/// How many of the set's descriptors are ready now, counted up to `most`.
+pub fn epoll_ready(set: &OwnedFd, most: usize) -> Result<usize> {
+    imp::epoll_ready(set, most)
+}

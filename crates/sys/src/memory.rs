@@ -1,0 +1,81 @@
+//! Mappings of files, one page or a few at a time, and what is known of a page before it is touched.
+
+use crate::error::{Error, Result, check};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
+
+/// A read-only shared mapping of a part of a file.
+///
+/// The file must not shrink below the mapped part while the mapping is read: the benchmarks map files that they made
+/// themselves in a folder of their own.
+#[derive(Debug)]
+pub struct Mapping {
+    at: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a mapping is memory that belongs to the process, not to the thread that made it.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// Maps `len` bytes of a file from `offset` (a multiple of the page size) for reading.
+    #[inline(always)]
+    pub fn new(file: BorrowedFd<'_>, offset: u64, len: usize, populate: bool) -> Result<Self> {
+        let flags = libc::MAP_SHARED | if populate { POPULATE } else { 0 };
+        let raw = file.as_raw_fd();
+        // SAFETY: no address is given, so the kernel chooses one that is free; the descriptor is open.
+        let at = unsafe { libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ, flags, raw, offset as libc::off_t) };
+        if at == libc::MAP_FAILED {
+            return Err(Error::last("mmap"));
+        }
+        NonNull::new(at.cast()).map(|at| Self { at, len }).ok_or(Error { call: "mmap", errno: libc::ENOMEM })
+    }
+
+    /// Reads the mapping's first byte, which faults its page in.
+    #[inline(always)]
+    pub fn touch(&self) -> u8 {
+        // SAFETY: the mapping is readable and at least one byte long; volatile, for the read is the point.
+        unsafe { self.at.as_ptr().read_volatile() }
+    }
+
+    /// Gives the mapping back.
+    #[inline(always)]
+    pub fn unmap(self) -> Result<()> {
+        let this = std::mem::ManuallyDrop::new(self);
+        // SAFETY: the mapping was made by `new` and, `self` being consumed, is never used again.
+        check("munmap", unsafe { libc::munmap(this.at.as_ptr().cast(), this.len) }).map(drop)
+    }
+
+    /// How many of the mapping's pages are in memory.
+    pub fn resident_pages(&self, page_bytes: usize) -> Result<usize> {
+        let mut pages = vec![0_u8; self.len.div_ceil(page_bytes)];
+        // SAFETY: the range is mapped and the vector has a byte for each of its pages.
+        let result = unsafe { libc::mincore(self.at.as_ptr().cast(), self.len, pages.as_mut_ptr().cast()) };
+        check("mincore", result)?;
+        Ok(pages.iter().filter(|&&page| page & 1 == 1).count())
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `new` and is not used after the drop. A failure could not be reported.
+        unsafe { libc::munmap(self.at.as_ptr().cast(), self.len) };
+    }
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const POPULATE: libc::c_int = libc::MAP_POPULATE;
+#[cfg(any(target_os = "freebsd", target_os = "dragonfly"))]
+const POPULATE: libc::c_int = libc::MAP_PREFAULT_READ;
+#[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd", target_os = "dragonfly")))]
+const POPULATE: libc::c_int = 0;
+
+/// Whether a mapping can be asked to fault its pages in at once.
+pub const CAN_POPULATE: bool = POPULATE != 0;
+
+/// The size of a page in bytes.
+pub fn page_bytes() -> usize {
+    // SAFETY: the call takes an integer and touches no memory.
+    let value = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(value).unwrap_or(4096)
+}

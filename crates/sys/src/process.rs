@@ -1,0 +1,116 @@
+//! What a worker process needs to know and to do about itself and its group.
+
+use crate::error::{Error, Result, check};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+/// What interfered with this process so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Involuntary context switches.
+    pub preempted: u64,
+    /// Page faults served without a device.
+    pub faults_minor: u64,
+    /// Page faults that needed a device.
+    pub faults_major: u64,
+}
+
+/// What interfered with this process so far.
+pub fn usage() -> Usage {
+    // SAFETY: `rusage` is plain data for which all zeroes is a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is a valid rusage that the call may write; the call cannot fail for RUSAGE_SELF.
+    unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
+    Usage {
+        preempted: usage.ru_nivcsw as u64,
+        faults_minor: usage.ru_minflt as u64,
+        faults_major: usage.ru_majflt as u64,
+    }
+}
+
+/// The identifier of the parent process: the cheapest call that enters the kernel, used as the canary.
+#[inline(always)]
+pub fn parent_id() -> i32 {
+    // SAFETY: the call takes nothing and cannot fail.
+    unsafe { libc::getppid() }
+}
+
+/// The user this process acts for.
+pub fn effective_user() -> u32 {
+    // SAFETY: the call takes nothing and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Makes this process the leader of a group of its own, so that the terminal's Ctrl-C reaches the controller alone.
+pub fn lead_group() -> Result<()> {
+    // SAFETY: the call takes two integers.
+    check("setpgid", unsafe { libc::setpgid(0, 0) }).map(drop)
+}
+
+/// Sends SIGKILL to every process of a group that a worker of ours leads.
+pub fn kill_group(leader: u32) -> Result<()> {
+    let group = libc::pid_t::try_from(leader).ok().filter(|&group| group > 1);
+    let group = group.ok_or(Error { call: "kill", errno: libc::ESRCH })?;
+    // SAFETY: the call takes two integers; the group is one that we started, never 0 or -1.
+    check("kill", unsafe { libc::kill(-group, libc::SIGKILL) }).map(drop)
+}
+
+/// Whether a process of that identifier exists.
+pub fn exists(pid: i32) -> bool {
+    // SAFETY: signal 0 only asks.
+    let asked = unsafe { libc::kill(pid, 0) };
+    asked == 0 || Error::last("kill").errno == libc::EPERM
+}
+
+/// A process that does nothing but hold the descriptors that its maker had open when it was made.
+#[derive(Debug)]
+pub struct Holder {
+    pid: libc::pid_t,
+    _life: OwnedFd,
+}
+
+impl Holder {
+    /// Makes one. It leaves when the holder is dropped or this process ends, however it ends.
+    ///
+    /// Must be called from a process with a single thread: the child goes on with what the parent had.
+    pub fn new() -> Result<Self> {
+        let (reading, writing) = crate::descriptor::pipe()?;
+        // SAFETY: the process has one thread (the caller's promise), so the child's copy of it is whole.
+        let pid = check("fork", unsafe { libc::fork() })?;
+        if pid == 0 {
+            drop(writing);
+            hold(&reading);
+        }
+        Ok(Self { pid, _life: writing })
+    }
+}
+
+/// Waits for the end of the maker, then leaves without touching anything.
+fn hold(life: &OwnedFd) -> ! {
+    let mut byte = 0_u8;
+    loop {
+        // SAFETY: the buffer has room for the one byte.
+        let got = unsafe { libc::read(life.as_raw_fd(), (&raw mut byte).cast(), 1) };
+        if got == 0 {
+            break;
+        }
+    }
+    // SAFETY: leaves at once, without running what belongs to the parent.
+    unsafe { libc::_exit(0) }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        // SAFETY: the child is ours and not yet waited for, so the identifier is still its own.
+        unsafe { libc::kill(self.pid, libc::SIGKILL) };
+        let mut status = 0;
+        // SAFETY: `status` may be written; the child is ours.
+        unsafe { libc::waitpid(self.pid, &raw mut status, 0) };
+    }
+}
+
+/// Reads the whole of a small file of `/proc` that is held open, without moving its position.
+pub fn read_at_start(file: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize> {
+    // SAFETY: the buffer is writable for its whole length.
+    let got = unsafe { libc::pread(file.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
+    usize::try_from(got).map_err(|_| Error::last("pread"))
+}

@@ -1,0 +1,183 @@
+//! Sockets, as far as the benchmarks of sockets and ports need them.
+
+use crate::descriptor::own;
+use crate::error::{Error, Result, check};
+use std::mem::size_of;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// An address family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+/// What a socket transports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// A stream.
+    Tcp,
+    /// Datagrams.
+    Udp,
+}
+
+/// A new socket. Plain `socket`, without flags: that is the call of the 2003 study.
+#[inline(always)]
+pub fn socket(family: Family, transport: Transport) -> Result<OwnedFd> {
+    let domain = match family {
+        Family::V4 => libc::AF_INET,
+        Family::V6 => libc::AF_INET6,
+    };
+    let kind = match transport {
+        Transport::Tcp => libc::SOCK_STREAM,
+        Transport::Udp => libc::SOCK_DGRAM,
+    };
+    // SAFETY: the call takes three integers.
+    check("socket", unsafe { libc::socket(domain, kind, 0) }).map(own)
+}
+
+/// An address in the form that `bind` takes, made once and used for many sockets.
+#[derive(Clone, Copy)]
+pub struct Address {
+    storage: libc::sockaddr_storage,
+    len: libc::socklen_t,
+}
+
+impl std::fmt::Debug for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Address({} bytes)", self.len)
+    }
+}
+
+impl Address {
+    /// The wildcard address of a family with port 0: the system chooses the port.
+    pub fn any(family: Family) -> Self {
+        match family {
+            Family::V4 => SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0).into(),
+            Family::V6 => SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0).into(),
+        }
+    }
+}
+
+/// `value` written into the beginning of an all-zero `sockaddr_storage`.
+fn stored<T: Copy>(value: T) -> Address {
+    // SAFETY: `sockaddr_storage` is plain data for which all zeroes is a value.
+    let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+    // SAFETY: `sockaddr_storage` is at least as large as any socket address and at least as strictly aligned.
+    unsafe { (&raw mut storage).cast::<T>().write(value) };
+    Address { storage, len: size_of::<T>() as libc::socklen_t }
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Self {
+        match address {
+            SocketAddr::V4(address) => {
+                // SAFETY: `sockaddr_in` is plain data for which all zeroes is a value.
+                let mut raw: libc::sockaddr_in = unsafe { std::mem::zeroed() };
+                raw.sin_family = libc::AF_INET as libc::sa_family_t;
+                raw.sin_port = address.port().to_be();
+                raw.sin_addr.s_addr = u32::from_ne_bytes(address.ip().octets());
+                stored(raw)
+            }
+            SocketAddr::V6(address) => {
+                // SAFETY: `sockaddr_in6` is plain data for which all zeroes is a value.
+                let mut raw: libc::sockaddr_in6 = unsafe { std::mem::zeroed() };
+                raw.sin6_family = libc::AF_INET6 as libc::sa_family_t;
+                raw.sin6_port = address.port().to_be();
+                raw.sin6_addr.s6_addr = address.ip().octets();
+                stored(raw)
+            }
+        }
+    }
+}
+
+/// Binds a socket.
+#[inline(always)]
+pub fn bind(socket: &OwnedFd, address: &Address) -> Result<()> {
+    let pointer = (&raw const address.storage).cast();
+    // SAFETY: `pointer` leads to `len` bytes of a socket address.
+    check("bind", unsafe { libc::bind(socket.as_raw_fd(), pointer, address.len) }).map(drop)
+}
+
+/// The port a socket is bound to; 0 where it is not.
+pub fn local_port(socket: &OwnedFd) -> Result<u16> {
+    // SAFETY: `sockaddr_storage` is plain data for which all zeroes is a value.
+    let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+    let mut len = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+    let pointer = (&raw mut storage).cast();
+    // SAFETY: `pointer` and `len` describe a buffer large enough for any address.
+    check("getsockname", unsafe { libc::getsockname(socket.as_raw_fd(), pointer, &raw mut len) })?;
+    // The port stands at the same place in both families' addresses.
+    // SAFETY: the buffer is larger than `sockaddr_in`, initialised, and suitably aligned.
+    let address = unsafe { (&raw const storage).cast::<libc::sockaddr_in>().read() };
+    Ok(u16::from_be(address.sin_port))
+}
+
+/// Says whether an IPv6 socket is for IPv6 alone (`IPV6_V6ONLY`).
+pub fn set_v6only(socket: &OwnedFd, only: bool) -> Result<()> {
+    set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, libc::c_int::from(only))
+}
+
+/// Restricts the ports that the system may choose for this socket (`IP_LOCAL_PORT_RANGE`, Linux 6.3).
+#[cfg(target_os = "linux")]
+pub fn set_port_range(socket: &OwnedFd, low: u16, high: u16) -> Result<()> {
+    const IP_LOCAL_PORT_RANGE: libc::c_int = 51;
+    set_option(socket, libc::IPPROTO_IP, IP_LOCAL_PORT_RANGE, u32::from(high) << 16 | u32::from(low))
+}
+
+/// Restricts the ports that the system may choose for this socket: no such option here.
+#[cfg(not(target_os = "linux"))]
+pub fn set_port_range(_: &OwnedFd, _: u16, _: u16) -> Result<()> {
+    Err(Error { call: "setsockopt", errno: libc::ENOTSUP })
+}
+
+fn set_option<T: Copy>(socket: &OwnedFd, level: libc::c_int, name: libc::c_int, value: T) -> Result<()> {
+    let pointer = (&raw const value).cast();
+    let len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: `pointer` leads to `len` bytes of the option's value.
+    check("setsockopt", unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, pointer, len) }).map(drop)
+}
+
+/// Whether an IPv6 socket with that `IPV6_V6ONLY` accepts an IPv4 peer under its mapped address.
+pub fn accepts_mapped_peer(v6only: bool) -> Result<bool> {
+    let listener = socket(Family::V6, Transport::Tcp)?;
+    set_v6only(&listener, v6only)?;
+    bind(&listener, &Address::any(Family::V6))?;
+    // SAFETY: the call takes a descriptor and an integer.
+    check("listen", unsafe { libc::listen(listener.as_raw_fd(), 1) })?;
+    let port = local_port(&listener)?;
+    match std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port)) {
+        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => Ok(false),
+        Err(error) => Err(Error::from_io("connect", &error)),
+        Ok(_) => {
+            let listener = std::net::TcpListener::from(listener);
+            let (_, peer) = listener.accept().map_err(|error| Error::from_io("accept", &error))?;
+            Ok(matches!(peer, SocketAddr::V6(peer) if peer.ip().to_ipv4_mapped().is_some()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_socket_has_a_port_and_an_unbound_one_none() {
+        let fd = socket(Family::V4, Transport::Udp).unwrap();
+        assert_eq!(local_port(&fd).unwrap(), 0);
+        bind(&fd, &Address::any(Family::V4)).unwrap();
+        assert_ne!(local_port(&fd).unwrap(), 0);
+    }
+
+    #[test]
+    fn an_address_goes_through_the_kernel_unchanged() {
+        let fd = socket(Family::V4, Transport::Udp).unwrap();
+        let address: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        bind(&fd, &address.into()).unwrap();
+        let socket = std::net::UdpSocket::from(fd);
+        assert_eq!(socket.local_addr().unwrap().ip(), address.ip());
+    }
+}

@@ -1,0 +1,230 @@
+//! Linux.
+
+use super::Headroom;
+use crate::error::{Result, check};
+use std::fs;
+use std::path::Path;
+
+/// The value of a kernel setting by its sysctl name, as it reads: `net.ipv4.ip_local_port_range`.
+pub fn setting(name: &str) -> Option<String> {
+    let path = format!("/proc/sys/{}", name.replace('.', "/"));
+    fs::read_to_string(path).ok().map(|text| text.trim().replace('\t', " "))
+}
+
+/// The processors this process may run on.
+pub fn processors() -> Vec<u32> {
+    // SAFETY: `cpu_set_t` is plain data for which all zeroes is a value.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `set` may be written and its size is given.
+    let got = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) };
+    if got != 0 {
+        return Vec::new();
+    }
+    // SAFETY: the numbers lie within the set's size.
+    (0..libc::CPU_SETSIZE as usize).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).map(|cpu| cpu as u32).collect()
+}
+
+/// Binds this process to some processors.
+pub fn pin(processors: &[u32]) -> Result<()> {
+    // SAFETY: `cpu_set_t` is plain data for which all zeroes is a value.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    for &cpu in processors.iter().filter(|&&cpu| (cpu as i32) < libc::CPU_SETSIZE) {
+        // SAFETY: the number lies within the set's size.
+        unsafe { libc::CPU_SET(cpu as usize, &mut set) };
+    }
+    // SAFETY: `set` is a valid set of the given size.
+    check("sched_setaffinity", unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) })
+        .map(drop)
+}
+
+/// The processor this thread runs on at this moment.
+#[inline]
+pub fn current_processor() -> Option<u32> {
+    // SAFETY: the call takes nothing.
+    u32::try_from(unsafe { libc::sched_getcpu() }).ok()
+}
+
+/// Lets the kernel send this process SIGKILL when its parent ends. `parent` is who the parent should be: if it is
+/// gone already, the process ends now.
+pub fn die_with_parent(parent: i32) -> Result<()> {
+    // SAFETY: the call takes integers.
+    check("prctl", unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) })?;
+    if crate::process::parent_id() != parent {
+        // SAFETY: leaves at once: nobody is left to report to.
+        unsafe { libc::_exit(0) };
+    }
+    Ok(())
+}
+
+/// Ticks (of 1/100 s) that the hypervisor stole from all processors, out of the text of `/proc/stat`.
+pub fn steal_ticks_of(stat: &str) -> Option<u64> {
+    let line = stat.lines().next()?.strip_prefix("cpu ")?;
+    line.split_ascii_whitespace().nth(7)?.parse().ok()
+}
+
+/// The data and unified caches of the first processor: level and bytes.
+pub fn caches() -> Vec<(u32, u64)> {
+    let mut found = Vec::new();
+    for index in 0..8 {
+        let folder = format!("/sys/devices/system/cpu/cpu0/cache/index{index}");
+        let read = |name: &str| fs::read_to_string(Path::new(&folder).join(name)).ok();
+        let (Some(kind), Some(level), Some(size)) = (read("type"), read("level"), read("size")) else {
+            continue;
+        };
+        let kilobytes = size.trim().strip_suffix('K').and_then(|text| text.parse::<u64>().ok());
+        if let (false, Ok(level), Some(kilobytes)) = (kind.trim() == "Instruction", level.trim().parse(), kilobytes) {
+            found.push((level, kilobytes * 1024));
+        }
+    }
+    found
+}
+
+/// The ephemeral ports: lowest, highest, and how many of them the host keeps reserved.
+pub fn ephemeral_ports() -> Option<(u16, u16, u16)> {
+    let range = setting("net.ipv4.ip_local_port_range")?;
+    let mut ends = range.split_ascii_whitespace().map(str::parse::<u16>);
+    let (low, high) = (ends.next()?.ok()?, ends.next()?.ok()?);
+    let reserved = setting("net.ipv4.ip_local_reserved_ports").unwrap_or_default();
+    let count = reserved.split(',').filter(|part| !part.is_empty()).map(|part| reserved_within(part, low, high)).sum();
+    Some((low, high, count))
+}
+
+/// How many ports of `part` (`8080` or `9000-9010`) lie within the range.
+fn reserved_within(part: &str, low: u16, high: u16) -> u16 {
+    let (first, last) = part.split_once('-').unwrap_or((part, part));
+    match (first.trim().parse::<u16>(), last.trim().parse::<u16>()) {
+        (Ok(first), Ok(last)) => (last.min(high) + 1).saturating_sub(first.max(low)),
+        _ => 0,
+    }
+}
+
+/// TCP sockets that wait out `TIME_WAIT` in this network namespace.
+pub fn time_wait_count() -> Option<u64> {
+    let text = fs::read_to_string("/proc/net/sockstat").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("TCP:"))?;
+    let mut words = line.split_ascii_whitespace();
+    words.find(|&word| word == "tw")?;
+    words.next()?.parse().ok()
+}
+
+/// Under what this system runs: `none` or the hypervisor's name.
+pub fn virtualization() -> Option<String> {
+    let text = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let flags = text.lines().find(|line| line.starts_with("flags") || line.starts_with("Features"))?;
+    if !flags.split_ascii_whitespace().any(|flag| flag == "hypervisor") {
+        return Some("none".to_owned());
+    }
+    let product = fs::read_to_string("/sys/class/dmi/id/product_name").unwrap_or_default();
+    let vendor = fs::read_to_string("/sys/class/dmi/id/sys_vendor").unwrap_or_default();
+    let name = format!("{} {}", vendor.trim(), product.trim());
+    Some(if name.trim().is_empty() { "hypervisor".to_owned() } else { name.trim().to_owned() })
+}
+
+/// What this host still has to give.
+pub fn headroom() -> Headroom {
+    Headroom { memory_bytes: memory(), processes: processes(), descriptors: descriptors() }
+}
+
+fn number(path: impl AsRef<Path>) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// A line of `/proc/meminfo` in bytes.
+pub(super) fn meminfo(name: &str) -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
+}
+
+fn memory() -> Option<u64> {
+    let available = meminfo("MemAvailable")?;
+    Some(available.min(group_memory().unwrap_or(u64::MAX)))
+}
+
+/// The path of this process's control group under a controller (`""`: the unified hierarchy).
+fn group_path(controller: &str) -> Option<String> {
+    let text = fs::read_to_string("/proc/self/cgroup").ok()?;
+    text.lines().find_map(|line| {
+        let mut parts = line.splitn(3, ':');
+        let (_, names, path) = (parts.next()?, parts.next()?, parts.next()?);
+        let hit = if controller.is_empty() { names.is_empty() } else { names.split(',').any(|n| n == controller) };
+        hit.then(|| path.trim_end_matches('/').to_owned())
+    })
+}
+
+/// What the memory control group leaves, in bytes; none where there is no limit.
+fn group_memory() -> Option<u64> {
+    let unified = group_path("").and_then(|path| {
+        let folder = format!("/sys/fs/cgroup{path}");
+        let limit = number(format!("{folder}/memory.max"))?;
+        Some(limit.saturating_sub(number(format!("{folder}/memory.current"))?))
+    });
+    let legacy = group_path("memory").and_then(|path| {
+        let folder = format!("/sys/fs/cgroup/memory{path}");
+        let limit = number(format!("{folder}/memory.limit_in_bytes"))?;
+        // Pages of files count as used but can be had back.
+        let used = number(format!("{folder}/memory.usage_in_bytes"))?;
+        let stat = fs::read_to_string(format!("{folder}/memory.stat")).unwrap_or_default();
+        let cache = stat.lines().find_map(|line| line.strip_prefix("total_inactive_file ")?.parse::<u64>().ok());
+        Some(limit.saturating_sub(used.saturating_sub(cache.unwrap_or(0))))
+    });
+    unified.into_iter().chain(legacy).min()
+}
+
+/// The tightest of the limits on processes, less what exists.
+fn processes() -> Option<(u64, String)> {
+    let existing = fs::read_to_string("/proc/loadavg").ok().and_then(|text| {
+        let (_, total) = text.split_ascii_whitespace().nth(3)?.split_once('/')?;
+        total.parse::<u64>().ok()
+    })?;
+    let mut bounds = Vec::new();
+    for name in ["kernel.pid_max", "kernel.threads-max"] {
+        if let Some(value) = setting(name).and_then(|text| text.parse::<u64>().ok()) {
+            bounds.push((value.saturating_sub(existing), format!("{name} is {value}, {existing} exist")));
+        }
+    }
+    if let Ok((soft, _)) = crate::limits::get(crate::limits::Resource::Processes)
+        && soft != crate::limits::UNLIMITED
+    {
+        bounds.push((soft.saturating_sub(existing), format!("RLIMIT_NPROC is {soft}")));
+    }
+    for folder in [
+        group_path("pids").map(|path| format!("/sys/fs/cgroup/pids{path}")),
+        group_path("").map(|path| format!("/sys/fs/cgroup{path}")),
+    ]
+    .into_iter()
+    .flatten()
+    {
+        if let (Some(most), Some(now)) =
+            (number(format!("{folder}/pids.max")), number(format!("{folder}/pids.current")))
+        {
+            bounds.push((most.saturating_sub(now), format!("the control group's pids.max is {most}")));
+        }
+    }
+    bounds.into_iter().min_by_key(|(room, _)| *room)
+}
+
+fn descriptors() -> Option<(u64, String)> {
+    let text = setting("fs.file-nr")?;
+    let mut words = text.split_ascii_whitespace().map(str::parse::<u64>);
+    let (used, most) = (words.next()?.ok()?, words.nth(1)?.ok()?);
+    Some((most.saturating_sub(used), format!("fs.file-max is {most}, {used} are open")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reserved_ports_count_only_within_the_range() {
+        assert_eq!(reserved_within("8080", 32768, 60999), 0);
+        assert_eq!(reserved_within("60990-61010", 32768, 60999), 10);
+        assert_eq!(reserved_within("nonsense", 32768, 60999), 0);
+    }
+
+    #[test]
+    fn steal_is_the_eighth_number() {
+        assert_eq!(steal_ticks_of("cpu  1 2 3 4 5 6 7 8 9 10\ncpu0 …"), Some(8));
+        assert_eq!(steal_ticks_of("intr 1"), None);
+    }
+}

@@ -1,0 +1,59 @@
+//! Every other Unix: what POSIX gives, and an honest "unknown" for the rest.
+
+use super::Headroom;
+use crate::error::{Error, Result};
+
+/// The value of a kernel setting: not read here yet.
+pub fn setting(_name: &str) -> Option<String> {
+    None
+}
+
+/// The processors this process may run on: all of them.
+pub fn processors() -> Vec<u32> {
+    std::thread::available_parallelism().map_or(Vec::new(), |count| (0..count.get() as u32).collect())
+}
+
+/// Binds this process to some processors: not possible here.
+pub fn pin(_processors: &[u32]) -> Result<()> {
+    Err(Error { call: "sched_setaffinity", errno: libc::ENOSYS })
+}
+
+/// The processor this thread runs on at this moment: not told here.
+pub fn current_processor() -> Option<u32> {
+    None
+}
+
+/// Lets this process end with its parent: not possible here, so the worker notices by its pipe.
+pub fn die_with_parent(_parent: i32) -> Result<()> {
+    Err(Error { call: "prctl", errno: libc::ENOSYS })
+}
+
+/// Ticks that the hypervisor stole: not told here.
+pub fn steal_ticks_of(_stat: &str) -> Option<u64> {
+    None
+}
+
+/// The caches of a processor: not told here.
+pub fn caches() -> Vec<(u32, u64)> {
+    Vec::new()
+}
+
+/// The ephemeral ports: not read here yet.
+pub fn ephemeral_ports() -> Option<(u16, u16, u16)> {
+    None
+}
+
+/// TCP sockets in `TIME_WAIT`: not told here.
+pub fn time_wait_count() -> Option<u64> {
+    None
+}
+
+/// Under what this system runs: not told here.
+pub fn virtualization() -> Option<String> {
+    None
+}
+
+/// What this host still has to give: not told here.
+pub fn headroom() -> Headroom {
+    Headroom::default()
+}

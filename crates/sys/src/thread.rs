@@ -1,0 +1,148 @@
+//! Threads as a C program makes them, for the benchmarks that pile them up.
+
+use crate::clock::monotonic_ns;
+use crate::descriptor::wait_readable;
+use crate::error::{Error, Result};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+
+/// What a thread and its maker share.
+struct Slot {
+    started_ns: AtomicU64,
+    may_leave: Mutex<bool>,
+    changed: Condvar,
+    report: libc::c_int,
+}
+
+/// A thread that says that it runs, then sleeps until it is told to leave.
+pub struct Sleeper {
+    thread: libc::pthread_t,
+    slot: Box<Slot>,
+}
+
+impl std::fmt::Debug for Sleeper {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Sleeper")
+    }
+}
+
+// SAFETY: `pthread_t` is a handle that any thread of the process may use.
+unsafe impl Send for Sleeper {}
+
+/// When a new thread came to life, by `CLOCK_MONOTONIC` in nanoseconds.
+#[derive(Debug, Clone, Copy)]
+pub struct Birth {
+    /// Before `pthread_create`.
+    pub before_ns: u64,
+    /// After it returned.
+    pub returned_ns: u64,
+    /// In the thread, as the first thing it does.
+    pub started_ns: u64,
+    /// In the maker, once it has read the thread's byte.
+    pub read_ns: u64,
+}
+
+extern "C" fn sleep(argument: *mut libc::c_void) -> *mut libc::c_void {
+    let started_ns = monotonic_ns();
+    // SAFETY: `argument` leads to the sleeper's slot, which the maker frees only after it has joined this thread.
+    let slot = unsafe { &*argument.cast::<Slot>() };
+    slot.started_ns.store(started_ns, Ordering::Release);
+    // SAFETY: the descriptor stays open as long as there are sleepers, and the buffer is one byte long.
+    unsafe { libc::write(slot.report, c"t".as_ptr().cast(), 1) };
+    let mut may_leave = slot.may_leave.lock().unwrap_or_else(PoisonError::into_inner);
+    while !*may_leave {
+        may_leave = slot.changed.wait(may_leave).unwrap_or_else(PoisonError::into_inner);
+    }
+    std::ptr::null_mut()
+}
+
+impl Sleeper {
+    /// Makes a thread with the system's own stack size (`stack_bytes` 0) or the given one, and waits until it has
+    /// written its byte into `report` and `listen`, the pipe's other end, has given it back.
+    pub fn new(report: &OwnedFd, listen: &OwnedFd, stack_bytes: usize) -> Result<(Self, Birth)> {
+        let slot = Box::new(Slot {
+            started_ns: AtomicU64::new(0),
+            may_leave: Mutex::new(false),
+            changed: Condvar::new(),
+            report: report.as_raw_fd(),
+        });
+        let attributes = Attributes::new(stack_bytes)?;
+        // SAFETY: `pthread_t` is an integer or a pointer, for which all zeroes is a value.
+        let mut thread: libc::pthread_t = unsafe { std::mem::zeroed() };
+        let argument = (&raw const *slot).cast_mut().cast();
+        let before_ns = monotonic_ns();
+        // SAFETY: `thread` may be written, the attributes are initialised, and the slot outlives the thread.
+        let error = unsafe { libc::pthread_create(&raw mut thread, attributes.pointer(), sleep, argument) };
+        let returned_ns = monotonic_ns();
+        if error != 0 {
+            return Err(Error { call: "pthread_create", errno: error });
+        }
+        let sleeper = Self { thread, slot };
+        let read_ns = read_byte(listen)?;
+        let started_ns = sleeper.slot.started_ns.load(Ordering::Acquire);
+        Ok((sleeper, Birth { before_ns, returned_ns, started_ns, read_ns }))
+    }
+
+    /// Lets the thread go; it ends some time later.
+    pub fn release(&self) {
+        *self.slot.may_leave.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.slot.changed.notify_one();
+    }
+
+    /// Waits for the thread's end. It must have been released.
+    #[inline(always)]
+    pub fn join(self) -> Result<()> {
+        // SAFETY: the thread is ours, joinable and, `self` being consumed, joined once. The slot is freed afterwards.
+        match unsafe { libc::pthread_join(self.thread, std::ptr::null_mut()) } {
+            0 => Ok(()),
+            errno => {
+                // The thread may still use its slot: better to leak it than to pull it away.
+                std::mem::forget(self.slot);
+                Err(Error { call: "pthread_join", errno })
+            }
+        }
+    }
+}
+
+/// Blocks in `read` for one byte, as the benchmark's subject demands; the time afterwards.
+fn read_byte(listen: &OwnedFd) -> Result<u64> {
+    let mut byte = 0_u8;
+    // SAFETY: the buffer has room for the one byte.
+    let got = unsafe { libc::read(listen.as_raw_fd(), (&raw mut byte).cast(), 1) };
+    let read_ns = monotonic_ns();
+    match got {
+        1 => Ok(read_ns),
+        0 => Err(Error { call: "read", errno: libc::EPIPE }),
+        _ => Err(Error::last("read")),
+    }
+}
+
+/// Whether a byte waits that nobody asked for.
+pub fn has_stray_byte(listen: &OwnedFd) -> Result<bool> {
+    wait_readable(listen, 0)
+}
+
+/// Attributes of a thread to be; none where the system's own are wanted.
+struct Attributes(Option<libc::pthread_attr_t>);
+
+impl Attributes {
+    fn new(stack_bytes: usize) -> Result<Self> {
+        if stack_bytes == 0 {
+            return Ok(Self(None));
+        }
+        // SAFETY: `pthread_attr_t` is plain data that `pthread_attr_init` fills.
+        let mut raw: libc::pthread_attr_t = unsafe { std::mem::zeroed() };
+        // SAFETY: `raw` may be written.
+        unsafe { libc::pthread_attr_init(&raw mut raw) };
+        // SAFETY: `raw` was initialised above.
+        match unsafe { libc::pthread_attr_setstacksize(&raw mut raw, stack_bytes) } {
+            0 => Ok(Self(Some(raw))),
+            errno => Err(Error { call: "pthread_attr_setstacksize", errno }),
+        }
+    }
+
+    fn pointer(&self) -> *const libc::pthread_attr_t {
+        self.0.as_ref().map_or(std::ptr::null(), std::ptr::from_ref)
+    }
+}
