@@ -1,6 +1,12 @@
 //! Abrupt, lasting jumps of the raw series: the place where a resource runs out.
+//!
+//! A cliff is looked for call by call, in each pass by itself, by comparing the median of the calls before a place with
+//! that of the calls after it. The windows are an eighth of the calls so far: over such a window even a quadratic rise makes
+//! less than a factor of two, so only a jump can make three. What looks like a cliff in one pass only is an episode.
 
-use crate::Estimate;
+use crate::points::Series;
+use crate::quantile::median_ns;
+use crate::{Estimate, Mark, MarkKind};
 use serde::{Deserialize, Serialize};
 
 /// A jump of the cost by three times or more that lasts and recurs in a majority of the passes.
@@ -10,7 +16,7 @@ pub struct Cliff {
     pub n: Estimate,
     /// Cost just after over cost just before (medians of up to 256 calls each side).
     pub factor: f64,
-    /// Cost after over the median of the first thousand calls.
+    /// Cost after the cliff over the median of the first thousand calls.
     pub factor_over_start: f64,
     /// Cost after the cliff in nanoseconds.
     pub after_ns: f64,
@@ -20,4 +26,170 @@ pub struct Cliff {
     pub of: usize,
     /// Name of the nearest mark, if one lies within 1%.
     pub mark: Option<String>,
+}
+
+/// A jump smaller than this is a step, which is a law.
+const FACTOR: f64 = 3.0;
+/// Calls on each side of a place, at least and at most.
+const WINDOW: (usize, usize) = (16, 256);
+
+/// A jump in one pass.
+#[derive(Clone, Copy)]
+struct Jump {
+    /// Index of the first dear call.
+    index: usize,
+    n: f64,
+    before: f64,
+    after: f64,
+}
+
+/// Finds the cliffs of a curve, in order of n.
+pub(crate) fn find(series: &[Series], marks: &[Mark]) -> Vec<Cliff> {
+    let per_pass: Vec<Vec<Jump>> = series.iter().map(jumps).collect();
+    let mut all: Vec<(usize, Jump)> = Vec::new();
+    for (pass, jumps) in per_pass.iter().enumerate() {
+        all.extend(jumps.iter().map(|jump| (pass, *jump)));
+    }
+    all.sort_by(|a, b| a.1.n.total_cmp(&b.1.n));
+    let mut cliffs = Vec::new();
+    let mut from = 0;
+    while from < all.len() {
+        let limit = all[from].1.n * 1.02 + 16.0;
+        let to = from + all[from..].partition_point(|(_, jump)| jump.n <= limit);
+        cliffs.extend(recurring(&all[from..to], series, marks));
+        from = to;
+    }
+    cliffs
+}
+
+/// A group of neighbouring jumps, if a majority of the passes that got there shows one.
+fn recurring(group: &[(usize, Jump)], series: &[Series], marks: &[Mark]) -> Option<Cliff> {
+    let mut passes: Vec<usize> = group.iter().map(|(pass, _)| *pass).collect();
+    passes.sort_unstable();
+    passes.dedup();
+    let mut places: Vec<f64> = group.iter().map(|(_, jump)| jump.n).collect();
+    places.sort_by(f64::total_cmp);
+    let place = places[(places.len() - 1) / 2];
+    let of = series.iter().filter(|one| reaches(one, place)).count().max(passes.len());
+    if passes.len() * 2 <= of {
+        return None;
+    }
+    let middle = |f: &dyn Fn(&Jump) -> f64| {
+        let mut values: Vec<f64> = group.iter().map(|(_, jump)| f(jump)).collect();
+        values.sort_by(f64::total_cmp);
+        values[(values.len() - 1) / 2]
+    };
+    let mut starts: Vec<f64> = passes.iter().filter_map(|p| start(&series[*p])).collect();
+    let start = crate::quantile::median_of(&mut starts).unwrap_or(1.0).max(0.5);
+    let after_ns = middle(&|jump| jump.after);
+    Some(Cliff {
+        n: Estimate { value: place, low: places[0], high: places[places.len() - 1] },
+        factor: middle(&|jump| jump.after / jump.before),
+        factor_over_start: after_ns / start,
+        after_ns,
+        passes: passes.len(),
+        of,
+        mark: nearest(marks, place, 0.01, &[MarkKind::Capacity, MarkKind::Table, MarkKind::Cache]),
+    })
+}
+
+/// Whether a pass has enough calls beyond a place to show a cliff there.
+fn reaches(one: &Series, place: f64) -> bool {
+    let beyond = one.n.partition_point(|n| f64::from(*n) < place);
+    one.n.len() - beyond >= WINDOW.0
+}
+
+/// Median of the first thousand calls.
+fn start(one: &Series) -> Option<f64> {
+    let mut first = one.ns[..one.ns.len().min(1000)].to_vec();
+    median_ns(&mut first)
+}
+
+/// Name of the nearest mark of these kinds within a relative distance.
+pub(crate) fn nearest(marks: &[Mark], n: f64, within: f64, kinds: &[MarkKind]) -> Option<String> {
+    let distance = |mark: &Mark| (mark.n / n).ln().abs();
+    let close = marks.iter().filter(|mark| mark.n > 0.0 && kinds.contains(&mark.kind));
+    let close = close.filter(|mark| distance(mark) <= within.ln_1p());
+    let best = close.min_by(|a, b| distance(a).total_cmp(&distance(b)));
+    best.map(|mark| mark.name.clone())
+}
+
+/// The jumps of one pass. Block medians keep the work linear in the number of calls.
+fn jumps(one: &Series) -> Vec<Jump> {
+    let block = WINDOW.0;
+    let calls = one.ns.len();
+    let blocks: Vec<f64> = one.ns.chunks_exact(block).map(|c| log_median(c)).collect();
+    let step = |i: usize| {
+        let side = (i / 8).clamp(1, WINDOW.1 / block);
+        let (from, to) = (i - side.min(i), (i + side).min(blocks.len()));
+        middle(&blocks[i..to]) - middle(&blocks[from..i])
+    };
+    // A cut may fall inside a block, which then belongs to neither side: half of the jump is enough to look closer.
+    let mut found: Vec<Jump> = Vec::new();
+    let mut i = 2;
+    while i < blocks.len() {
+        if step(i) < 0.5 * FACTOR.ln() {
+            i += 1;
+            continue;
+        }
+        // Medians of wide windows turn over well before the jump itself, so that the whole plateau is searched.
+        let end = (i..blocks.len()).find(|j| step(*j) < 0.5 * FACTOR.ln()).unwrap_or(blocks.len());
+        let side = block * (i / 8).clamp(1, WINDOW.1 / block);
+        let range = ((i - 2) * block, ((end + 1) * block).min(calls));
+        found.extend(sharpen(one, range, side));
+        i = end + 1;
+    }
+    lasting(one, found)
+}
+
+fn log_median(calls: &[u64]) -> f64 {
+    let mut copy: [u64; WINDOW.0] = [0; WINDOW.0];
+    copy.copy_from_slice(calls);
+    median_ns(&mut copy).unwrap_or(1.0).max(0.5).ln()
+}
+
+fn middle(blocks: &[f64]) -> f64 {
+    let mut copy = blocks.to_vec();
+    crate::quantile::median_of(&mut copy).unwrap_or(0.0)
+}
+
+/// Places a jump to the call: where the fewest calls are on the wrong side of half the later level (or of the geometric
+/// mean of both, if that is higher). Half the later level, because occupancy climbs steeply just before its capacity and the
+/// cliff is where the climb has ended.
+fn sharpen(one: &Series, range: (usize, usize), side: usize) -> Option<Jump> {
+    let (from, to) = (range.0.saturating_sub(side), (range.1 + side).min(one.ns.len()));
+    let level = |a: usize, b: usize| median_ns(&mut one.ns[a..b].to_vec()).map(|ns| ns.max(0.5));
+    let (early, late) = (level(from, range.0.max(from + 1))?, level(range.1.min(to - 1), to)?);
+    let threshold = (early * late).sqrt().max(late / 2.0);
+    let is_dear = |i: usize| one.ns[i] as f64 > threshold;
+    let mut wrong = (range.0..range.1).filter(|i| !is_dear(*i)).count();
+    let (mut index, mut fewest) = (range.0, wrong);
+    for i in range.0..range.1 {
+        wrong = if is_dear(i) { wrong + 1 } else { wrong - 1 };
+        if wrong < fewest {
+            (index, fewest) = (i + 1, wrong);
+        }
+    }
+    let end = (index + side).min(one.ns.len());
+    if end - index < WINDOW.0 || index < WINDOW.0 {
+        return None;
+    }
+    let (before, after) = (level(index.saturating_sub(side), index)?, level(index, end)?);
+    // A series measured at few n leaps over what lies between, and a leap is not a jump.
+    let gap = f64::from(one.n[index]) / f64::from(one.n[index - 1]).max(1.0);
+    (after / before >= FACTOR && gap < 1.1).then_some(Jump { index, n: f64::from(one.n[index]), before, after })
+}
+
+/// Keeps the jumps after which the cost stays up, to the next jump or to the end.
+fn lasting(one: &Series, found: Vec<Jump>) -> Vec<Jump> {
+    let mut kept: Vec<Jump> = Vec::new();
+    for (i, jump) in found.iter().enumerate() {
+        let end = found.get(i + 1).map_or(one.ns.len(), |next| next.index.max(jump.index + 1));
+        let rest = median_ns(&mut one.ns[jump.index..end].to_vec()).unwrap_or(0.0);
+        let is_repeat = kept.last().is_some_and(|last| jump.index < last.index + WINDOW.0);
+        if rest >= FACTOR * jump.before && !is_repeat {
+            kept.push(*jump);
+        }
+    }
+    kept
 }

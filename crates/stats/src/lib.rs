@@ -9,11 +9,13 @@
 //! comparable), `cliffs` (how far the curve may be judged), `law` and `select` (which law), `growth`
 //! (how much, how sure), `verdict` (what may be said). `simulate` and `calibrate` measure how often that is right.
 
+pub mod calibrate;
 mod cliffs;
 mod compare;
 mod curve;
 mod estimate;
 mod growth;
+mod judgement;
 mod law;
 mod modes;
 mod options;
@@ -22,6 +24,9 @@ mod points;
 mod polish;
 pub mod quantile;
 mod random;
+mod select;
+mod sentence;
+pub mod simulate;
 mod verdict;
 mod words;
 
@@ -29,8 +34,9 @@ pub use cliffs::Cliff;
 pub use compare::{Agreement, Change, Comparison, Crossing, compare, holm};
 pub use curve::{Curve, Mark, MarkKind, Pass};
 pub use estimate::Estimate;
+pub use judgement::{Bend, BendKind, Judgement, Outcome, Point, Reach, Reason};
 pub use law::Fit;
 pub use modes::{Branch, ModeKind, Modes};
 pub use options::Options;
 pub use outliers::{Outliers, Recurring, Rhythm, RhythmKind};
-pub use verdict::{Bend, BendKind, Canary, Flag, Judgement, Outcome, Point, Reach, Reason, Verdict, judge};
+pub use verdict::{Canary, Flag, Verdict, judge};

@@ -1,6 +1,7 @@
 //! What may be said about a curve, and how sure it is.
 
-use crate::{Cliff, Curve, Estimate, Fit, Modes, Options, Outliers};
+use crate::judgement::{Judgement, Outcome, Reach, Reason, growth_of, judge_samples};
+use crate::{Curve, Estimate, Modes, Options, Outliers, modes, outliers, sentence};
 use serde::{Deserialize, Serialize};
 
 /// Everything that is said about one curve.
@@ -22,128 +23,6 @@ pub struct Verdict {
     pub passes: usize,
     /// Calls over all passes.
     pub calls: usize,
-}
-
-/// A judgement of one set of samples.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Judgement {
-    /// The verdict in one word.
-    pub outcome: Outcome,
-    /// The verdict in one sentence.
-    pub words: String,
-    /// The reduced curve, for drawing: every point, beyond the cliff too.
-    pub points: Vec<Point>,
-    /// Cost of the top three judged points over that of the bottom three, with a 90% interval.
-    pub growth: Option<Estimate>,
-    /// Cost at the smallest judged n, nanoseconds, 95%.
-    pub start: Option<Estimate>,
-    /// Cost at the largest judged n, nanoseconds, 95%.
-    pub end: Option<Estimate>,
-    /// Smallest and largest n that were judged; the largest lies before the first cliff.
-    pub range: Option<(f64, f64)>,
-    /// Factor by which the cost multiplies when n doubles, at the top of the range, 95%.
-    pub doubling: Option<Estimate>,
-    /// Cost at ten times the largest judged n, nanoseconds, 95%. An extrapolation; absent where the law has a pole before it or none is named.
-    pub at_ten_times: Option<Estimate>,
-    /// The n at which a call passes one millisecond.
-    pub one_ms: Reach,
-    /// The law of the outcome. With `NoSimpleLaw` it is the least bad one, for drawing only, and its `misfit_p` says so.
-    pub fit: Option<Fit>,
-    /// Laws that these samples cannot tell from it, best first.
-    pub rivals: Vec<Fit>,
-    /// d ln cost / d ln n over the last decade of n, 95%.
-    pub exponent: Option<Estimate>,
-    /// Where the cost jumps; the first one ends the judged range.
-    pub cliffs: Vec<Cliff>,
-    /// A step or knee of the law, with the mark that may explain it.
-    pub bend: Option<Bend>,
-}
-
-/// The verdict in one word.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Outcome {
-    /// O(1): shown to change by no more than `within` (a fraction) over the range.
-    Constant {
-        /// The δ that was shown.
-        within: f64,
-    },
-    /// Grows by a law of the dictionary (its registry name, e.g. "linear").
-    Grows {
-        /// Registry name of the law.
-        law: String,
-    },
-    /// Changes with n for certain, but by no law of the dictionary.
-    NoSimpleLaw,
-    /// Falls as n rises (growth interval wholly below one, and not within δ).
-    Shrinks,
-    /// Nothing may be said.
-    Inconclusive {
-        /// Why not.
-        reason: Reason,
-        /// About how many more passes would settle it, where more passes would.
-        more_passes: Option<u32>,
-    },
-}
-
-/// Why nothing may be said.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Reason {
-    /// The series is too short for points.
-    TooFewPoints,
-    /// One pass alone has no error to judge by.
-    TooFewPasses,
-    /// The intervals are too wide to tell constant from growing.
-    TooNoisy,
-    /// The canary moved as much as the thing measured.
-    Canary,
-}
-
-/// A point of the reduced curve.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Point {
-    /// Objects.
-    pub n: f64,
-    /// Cost in nanoseconds (trimmed mean over passes of the median of the window), 95%.
-    pub ns: Estimate,
-    /// Passes that reached it.
-    pub passes: usize,
-    /// Whether it took part in the judgement (false beyond a cliff or where too few passes arrived).
-    pub judged: bool,
-}
-
-/// Where a cost is passed.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Reach {
-    /// Passed within what was measured, at this n.
-    Measured(f64),
-    /// The law passes it at this n, beyond what was measured.
-    Extrapolated(f64),
-    /// The law never does.
-    Never,
-    /// No law, no answer.
-    Unknown,
-}
-
-/// A bend of the curve.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Bend {
-    /// Its sort.
-    pub kind: BendKind,
-    /// Where, with the neighbouring points as interval.
-    pub n: Estimate,
-    /// The nearest mark within 15%.
-    pub mark: Option<String>,
-}
-
-/// Sorts of bends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum BendKind {
-    /// From one flat level to another.
-    Step,
-    /// Flat, then linear.
-    Knee,
-    /// A pole: the capacity that occupancy runs into.
-    Capacity,
 }
 
 /// What a reader must know before believing a verdict.
@@ -174,7 +53,119 @@ pub struct Canary {
     pub vetoes: bool,
 }
 
+/// Fewer than this share of the calls clean, and the clean ones alone are no judgement.
+const CLEAN_MIN: f64 = 0.5;
+/// An operation cheaper than so many empty laps is mostly instrument (METHOD.md, 1.8).
+const LAPS_MIN: f64 = 5.0;
+/// Fewer passes than this give no useful interval for a median.
+const PASSES_MIN: usize = 5;
+
 /// Judges a curve. `canary` is the curve of the fixed call timed beside it, on the same n.
-pub fn judge(_curve: &Curve, _canary: Option<&Curve>, _options: &Options) -> Verdict {
-    todo!("lands with the next commits")
+pub fn judge(curve: &Curve, canary: Option<&Curve>, options: &Options) -> Verdict {
+    let mut all = judge_samples(curve, false, options).unwrap_or_else(nothing);
+    let mut clean = clean_judgement(curve, options);
+    let canary = canary.and_then(|canary| canary_of(canary, &all, options));
+    if canary.is_some_and(|canary| canary.vetoes) {
+        for judgement in std::iter::once(&mut all).chain(clean.as_mut()) {
+            veto(judgement);
+        }
+    }
+    let passes = curve.passes.iter().filter(|pass| !pass.ns.is_empty()).count();
+    Verdict {
+        flags: flags(curve, &all, clean.as_ref(), canary, passes, options),
+        outliers: outliers::find(curve),
+        modes: modes::find(curve, options),
+        passes,
+        calls: curve.passes.iter().map(|pass| pass.ns.len()).sum(),
+        all,
+        clean,
+        canary,
+    }
+}
+
+/// The judgement on not a single call.
+fn nothing() -> Judgement {
+    Judgement {
+        outcome: Outcome::Inconclusive { reason: Reason::TooFewPoints, more_passes: None },
+        words: "inconclusive: not a single call".to_owned(),
+        points: Vec::new(),
+        growth: None,
+        start: None,
+        end: None,
+        range: None,
+        doubling: None,
+        at_ten_times: None,
+        one_ms: Reach::Unknown,
+        fit: None,
+        rivals: Vec::new(),
+        exponent: None,
+        cliffs: Vec::new(),
+        bend: None,
+    }
+}
+
+/// The judgement of the clean calls, if some but not too many calls are tagged.
+fn clean_judgement(curve: &Curve, options: &Options) -> Option<Judgement> {
+    let tags = curve.passes.iter().flat_map(|pass| &pass.clean);
+    let (count, clean) = tags.fold((0_usize, 0_usize), |(count, clean), tag| (count + 1, clean + usize::from(*tag)));
+    let is_useful = clean < count && clean as f64 >= CLEAN_MIN * count as f64;
+    is_useful.then(|| judge_samples(curve, true, options)).flatten()
+}
+
+/// What the canary did, and whether it forbids the verdict.
+///
+/// It forbids growth if it grew by at least half as much itself (in logarithms, the same way, significantly): then drift
+/// explains too much of it. It forbids "constant" if it moved by more than δ: then a drift may have hidden a growth.
+fn canary_of(canary: &Curve, all: &Judgement, options: &Options) -> Option<Canary> {
+    let growth = growth_of(canary, options)?;
+    let moved = growth.low > 1.0 || growth.high < 1.0;
+    let (own, measured) = (growth.value.ln(), all.growth.map_or(0.0, |g| g.value.ln()));
+    let vetoes = moved
+        && match all.outcome {
+            Outcome::Inconclusive { .. } => false,
+            Outcome::Constant { .. } => own.abs() > options.delta.ln_1p(),
+            _ => own * measured > 0.0 && own.abs() >= 0.5 * measured.abs(),
+        };
+    Some(Canary { growth, moved, vetoes })
+}
+
+/// Takes the outcome back; the figures stay for whoever wants to see why.
+fn veto(judgement: &mut Judgement) {
+    judgement.outcome = Outcome::Inconclusive { reason: Reason::Canary, more_passes: None };
+    judgement.words = sentence::of(judgement);
+    judgement.at_ten_times = None;
+    if matches!(judgement.one_ms, Reach::Extrapolated(_) | Reach::Never) {
+        judgement.one_ms = Reach::Unknown;
+    }
+}
+
+fn flags(
+    curve: &Curve,
+    all: &Judgement,
+    clean: Option<&Judgement>,
+    canary: Option<Canary>,
+    passes: usize,
+    options: &Options,
+) -> Vec<Flag> {
+    let is_near_floor = all.start.zip(options.empty_lap_ns).is_some_and(|(start, lap)| start.value < LAPS_MIN * lap);
+    let lengths = || curve.passes.iter().map(|pass| pass.ns.len()).filter(|len| *len > 0);
+    let (shortest, longest) = (lengths().min().unwrap_or(0), lengths().max().unwrap_or(0));
+    let conditions = [
+        (Flag::CleanDiffers, clean.is_some_and(|clean| !is_alike(&clean.outcome, &all.outcome))),
+        (Flag::NearFloor, is_near_floor),
+        (Flag::CanaryMoved, canary.is_some_and(|canary| canary.moved)),
+        (Flag::FewPasses, passes < PASSES_MIN),
+        // A limit may be hit a call or two earlier in one pass than in another without being worth a word.
+        (Flag::UnequalLengths, (shortest as f64) < 0.98 * longest as f64),
+        (Flag::EndsAtCliff, !all.cliffs.is_empty()),
+    ];
+    conditions.iter().filter(|pair| pair.1).map(|pair| pair.0).collect()
+}
+
+/// Whether two outcomes say the same, the number of passes still wanted apart.
+fn is_alike(a: &Outcome, b: &Outcome) -> bool {
+    match (a, b) {
+        (Outcome::Inconclusive { reason: a, .. }, Outcome::Inconclusive { reason: b, .. }) => a == b,
+        _ => a == b,
+    }
 }

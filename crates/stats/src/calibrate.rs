@@ -1,0 +1,141 @@
+//! How often is a verdict right? Counted on synthetic curves of known truth.
+
+use crate::simulate::{Noise, Truth, simulate};
+use crate::{Judgement, Options, Outcome, judge};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
+
+/// The outcome of a calibration.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ConfusionTable {
+    /// Curves for each row.
+    pub trials: usize,
+    /// Seed of the first curve.
+    pub seed: u64,
+    /// Passes of each curve.
+    pub passes: usize,
+    /// One row for each truth and noise.
+    pub rows: Vec<ConfusionRow>,
+}
+
+/// What became of the curves of one truth and one noise; all shares are of the trials, 0 to 1.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ConfusionRow {
+    /// The truth.
+    pub truth: Truth,
+    /// Noise of a cell, as a fraction.
+    pub noise: f64,
+    /// The chosen law is the true one (or "no simple law", rightly).
+    pub right: f64,
+    /// The true law is the chosen one or a named rival.
+    pub named: f64,
+    /// Laws named on average, the chosen one included, where one was chosen.
+    pub laws: f64,
+    /// Called O(1) within δ.
+    pub constant: f64,
+    /// Called growing, by a law or by none.
+    pub grows: f64,
+    /// Called "no simple law".
+    pub no_law: f64,
+    /// Called falling.
+    pub shrinks: f64,
+    /// Called inconclusive.
+    pub inconclusive: f64,
+}
+
+/// Passes of the published table.
+const PASSES: usize = 9;
+/// Cell noises of the published table.
+const NOISES: [f64; 2] = [0.01, 0.04];
+
+/// Judges `trials` curves of every truth at both noises. Curve `i` of every row has a seed of its own, counted from `seed`.
+pub fn calibrate(trials: usize, seed: u64) -> ConfusionTable {
+    let cells = NOISES.iter().flat_map(|noise| Truth::ALL.iter().map(move |truth| (*truth, *noise)));
+    let rows = cells.enumerate().map(|(i, (truth, noise))| {
+        // Rows are far apart in seed, so that no two of them share a curve.
+        row(truth, noise, trials, seed.wrapping_add(i as u64 * 1_000_003))
+    });
+    ConfusionTable { trials, seed, passes: PASSES, rows: rows.collect() }
+}
+
+/// One row of the table.
+pub fn row(truth: Truth, noise: f64, trials: usize, seed: u64) -> ConfusionRow {
+    let options = Options::default();
+    let judged = |i: usize| {
+        let curve = simulate(truth, Noise::of_cell(noise), PASSES, seed.wrapping_add(i as u64));
+        judge(&curve, None, &options).all
+    };
+    let all: Vec<Judgement> = (0..trials).map(judged).collect();
+    let share = |f: &dyn Fn(&Judgement) -> bool| {
+        all.iter().filter(|judgement| f(judgement)).count() as f64 / trials.max(1) as f64
+    };
+    let chosen: Vec<usize> = all.iter().filter_map(laws_named).collect();
+    ConfusionRow {
+        truth,
+        noise,
+        right: share(&|j| is_right(truth, j)),
+        named: share(&|j| is_named(truth, j)),
+        laws: chosen.iter().sum::<usize>() as f64 / chosen.len().max(1) as f64,
+        constant: share(&|j| matches!(j.outcome, Outcome::Constant { .. })),
+        grows: share(&|j| matches!(j.outcome, Outcome::Grows { .. } | Outcome::NoSimpleLaw)),
+        no_law: share(&|j| j.outcome == Outcome::NoSimpleLaw),
+        shrinks: share(&|j| j.outcome == Outcome::Shrinks),
+        inconclusive: share(&|j| matches!(j.outcome, Outcome::Inconclusive { .. })),
+    }
+}
+
+fn laws_named(judgement: &Judgement) -> Option<usize> {
+    match judgement.outcome {
+        Outcome::Grows { .. } => Some(1 + judgement.rivals.len()),
+        Outcome::Constant { .. } => Some(1),
+        _ => None,
+    }
+}
+
+fn is_right(truth: Truth, judgement: &Judgement) -> bool {
+    let has_cliff = judgement.cliffs.first().is_some_and(|c| (c.n.value - 1500.0).abs() <= 1.0);
+    if has_cliff != (truth == Truth::Cliff) {
+        return false;
+    }
+    match (truth.law(), &judgement.outcome) {
+        (Some("constant"), Outcome::Constant { .. }) | (None, Outcome::NoSimpleLaw) => true,
+        (Some(law), Outcome::Grows { law: chosen }) => law == chosen,
+        _ => false,
+    }
+}
+
+fn is_named(truth: Truth, judgement: &Judgement) -> bool {
+    let is_rival = || judgement.rivals.iter().any(|rival| Some(rival.law.as_str()) == truth.law());
+    let grows = matches!(judgement.outcome, Outcome::Grows { .. });
+    is_right(truth, judgement) || (grows && is_rival())
+}
+
+impl ConfusionTable {
+    /// The table as Markdown, percentages throughout.
+    pub fn markdown(&self) -> String {
+        let mut text = format!(
+            "{} curves a row, {} passes each, seed {}.\n\n\
+             | truth | noise | right | right or named | laws named | O(1) | grows | no simple law | falls | inconclusive |\n\
+             |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
+            self.trials, self.passes, self.seed
+        );
+        for row in &self.rows {
+            // Writing to a String cannot fail.
+            let _ = writeln!(
+                text,
+                "| {:?} | {:.0} | {:.1} | {:.1} | {:.2} | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} |",
+                row.truth,
+                row.noise * 100.0,
+                row.right * 100.0,
+                row.named * 100.0,
+                row.laws,
+                row.constant * 100.0,
+                row.grows * 100.0,
+                row.no_law * 100.0,
+                row.shrinks * 100.0,
+                row.inconclusive * 100.0
+            );
+        }
+        text
+    }
+}

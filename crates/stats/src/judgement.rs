@@ -1,0 +1,433 @@
+//! What one set of samples says: from the curve to outcome, figures and words.
+
+use crate::cliffs;
+use crate::growth::{contrast, last_decade, student, top_over_bottom};
+use crate::law::{Shape, by_name};
+use crate::points::{Grid, Layout, capacities_of, reduce, series_of, windows};
+use crate::polish::{Level, level};
+use crate::select::{Selection, flat, select};
+use crate::sentence;
+use crate::{Cliff, Curve, Estimate, Fit, Mark, MarkKind, Options};
+use serde::{Deserialize, Serialize};
+
+/// A judgement of one set of samples.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Judgement {
+    /// The verdict in one word.
+    pub outcome: Outcome,
+    /// The verdict in one sentence.
+    pub words: String,
+    /// The reduced curve, for drawing: every point, beyond the cliff too.
+    pub points: Vec<Point>,
+    /// Cost of the top three judged points over that of the bottom three, with a 90% interval.
+    pub growth: Option<Estimate>,
+    /// Cost at the smallest judged n, nanoseconds, 95%.
+    pub start: Option<Estimate>,
+    /// Cost at the largest judged n, nanoseconds, 95%.
+    pub end: Option<Estimate>,
+    /// Smallest and largest n that were judged; the largest lies before the first cliff.
+    pub range: Option<(f64, f64)>,
+    /// Factor by which the cost multiplies when n doubles, at the top of the range, 95%.
+    pub doubling: Option<Estimate>,
+    /// Cost at ten times the largest judged n, nanoseconds, 95%. An extrapolation; absent where no law is named, where it
+    /// has a pole before that n, or where a cliff was found.
+    pub at_ten_times: Option<Estimate>,
+    /// The n at which a call passes one millisecond.
+    pub one_ms: Reach,
+    /// The law of the outcome. With `NoSimpleLaw` it is the least bad one, for drawing only, and its `misfit_p` says so.
+    pub fit: Option<Fit>,
+    /// Laws that these samples cannot tell from it, best first.
+    pub rivals: Vec<Fit>,
+    /// d ln cost / d ln n over the last decade of n, 95%.
+    pub exponent: Option<Estimate>,
+    /// Where the cost jumps; the first one ends the judged range.
+    pub cliffs: Vec<Cliff>,
+    /// A step or knee of the law, with the mark that may explain it.
+    pub bend: Option<Bend>,
+}
+
+/// The verdict in one word.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// O(1): shown to change by no more than `within` (a fraction) over the range.
+    Constant {
+        /// The δ that was shown.
+        within: f64,
+    },
+    /// Grows by a law of the dictionary (its registry name, e.g. "linear").
+    Grows {
+        /// Registry name of the law.
+        law: String,
+    },
+    /// Changes with n for certain, but by no law of the dictionary.
+    NoSimpleLaw,
+    /// Falls as n rises (growth interval wholly below one, not within δ, and at no point above the start by more than δ).
+    /// No law is fitted to a falling curve: a cost that falls has no O, and what falls is mostly a warm-up.
+    Shrinks,
+    /// Nothing may be said.
+    Inconclusive {
+        /// Why not.
+        reason: Reason,
+        /// About how many more passes would settle it, where more passes would.
+        more_passes: Option<u32>,
+    },
+}
+
+/// Why nothing may be said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reason {
+    /// The series is too short for points.
+    TooFewPoints,
+    /// One pass alone has no error to judge by.
+    TooFewPasses,
+    /// The intervals are too wide to tell constant from growing.
+    TooNoisy,
+    /// The canary moved as much as the thing measured.
+    Canary,
+}
+
+/// A point of the reduced curve.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Objects.
+    pub n: f64,
+    /// Cost in nanoseconds (trimmed mean over passes of the median of the window), 95%.
+    pub ns: Estimate,
+    /// Passes that reached it.
+    pub passes: usize,
+    /// Whether it took part in the judgement (false beyond a cliff or where too few passes arrived).
+    pub judged: bool,
+}
+
+/// Where a cost is passed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Reach {
+    /// Passed within what was measured, at this n.
+    Measured(f64),
+    /// The law passes it at this n, beyond what was measured.
+    Extrapolated(f64),
+    /// The law never does.
+    Never,
+    /// No law, no answer.
+    Unknown,
+}
+
+/// A bend of the curve.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bend {
+    /// Its sort.
+    pub kind: BendKind,
+    /// Where, with the neighbouring points as interval.
+    pub n: Estimate,
+    /// The nearest mark within 15%.
+    pub mark: Option<String>,
+}
+
+/// Sorts of bends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BendKind {
+    /// From one flat level to another.
+    Step,
+    /// Flat, then linear.
+    Knee,
+    /// A pole: the capacity that occupancy runs into.
+    Capacity,
+}
+
+/// Fewer points than this, or a range of less than this factor, decide nothing.
+const POINTS_MIN: usize = 6;
+const RANGE_MIN: f64 = 8.0;
+/// One millisecond.
+const ONE_MS: f64 = 1e6;
+/// More passes than this is no advice.
+const MORE_MAX: f64 = 500.0;
+
+/// The reduced curve, all of it and the part that is judged.
+struct Reduced {
+    points: Vec<Point>,
+    judged: Level,
+    cliffs: Vec<Cliff>,
+    capacities: Vec<f64>,
+    passes: usize,
+}
+
+/// Judges all samples, or the clean ones. `None` if not one call is left.
+pub(crate) fn judge_samples(curve: &Curve, clean_only: bool, options: &Options) -> Option<Judgement> {
+    let reduced = reduce_curve(curve, clean_only, options)?;
+    let mut judgement = blank(&reduced);
+    let n = &reduced.judged.n;
+    let range = n.last().copied().unwrap_or(1.0) / n.first().copied().unwrap_or(1.0);
+    if n.len() < POINTS_MIN || range < RANGE_MIN {
+        judgement.words = sentence::of(&judgement);
+        return Some(judgement);
+    }
+    measure(&mut judgement, &reduced, options);
+    decide(&mut judgement, &reduced, &curve.marks, options);
+    judgement.words = sentence::of(&judgement);
+    Some(judgement)
+}
+
+/// Growth of a curve over what can be judged of it, 90%.
+pub(crate) fn growth_of(curve: &Curve, options: &Options) -> Option<Estimate> {
+    let reduced = reduce_curve(curve, false, options)?;
+    growth(&reduced.judged, options)
+}
+
+/// The judged part of a curve, for comparisons.
+pub(crate) fn judged_level(curve: &Curve, options: &Options) -> Option<Level> {
+    reduce_curve(curve, false, options).map(|reduced| reduced.judged)
+}
+
+fn reduce_curve(curve: &Curve, clean_only: bool, options: &Options) -> Option<Reduced> {
+    let series = series_of(curve, clean_only);
+    if series.is_empty() {
+        return None;
+    }
+    let capacities = capacities_of(curve);
+    let cliffs = cliffs::find(&series, &curve.marks);
+    let layout = Layout { series: &series, cliff: cliffs.first().map(|cliff| cliff.n.low), capacities: &capacities };
+    let windows = windows(&layout, options);
+    let grid = reduce(&series, &windows);
+    let passes = series.len();
+    let present: Vec<bool> = (0..windows.len()).map(|j| grid.passes_at(j) > 0).collect();
+    let ends: Vec<f64> = windows.iter().map(|w| w.centre + w.half).collect();
+    let enough = passes.div_ceil(2).max(passes.min(2));
+    let first = first_judged(&grid, options);
+    let judged: Vec<bool> = (0..windows.len())
+        .map(|j| {
+            let is_before = layout.cliff.is_none_or(|cliff| ends[j] < cliff);
+            is_before && grid.passes_at(j) >= enough && grid.n[j] >= first
+        })
+        .collect();
+    let drawn = grid.filtered(&present);
+    let flags: Vec<bool> = judged.iter().zip(&present).filter(|p| *p.1).map(|p| *p.0).collect();
+    Some(Reduced {
+        points: points_of(&drawn, &flags),
+        judged: level(&grid.filtered(&judged)),
+        cliffs,
+        capacities,
+        passes,
+    })
+}
+
+/// Smallest n that may decide. Where the design itself chose few n, those below `first_n` go only if enough remain.
+fn first_judged(grid: &Grid, options: &Options) -> f64 {
+    let first = f64::from(options.first_n);
+    let left = grid.n.iter().filter(|n| **n >= first).count();
+    if left >= POINTS_MIN { first } else { 1.0 }
+}
+
+fn points_of(grid: &Grid, judged: &[bool]) -> Vec<Point> {
+    let level = level(grid);
+    let t = student(0.975, level.freedom.min((level.passes.max(2) - 1) as f64));
+    let point = |j: usize| Point {
+        n: level.n[j],
+        ns: around(level.mean[j], t * level.error_absolute[j]),
+        passes: grid.passes_at(j),
+        judged: judged[j],
+    };
+    (0..level.n.len()).map(point).collect()
+}
+
+/// From a log cost and the half-width of its interval to nanoseconds.
+fn around(log: f64, half: f64) -> Estimate {
+    let value = Estimate { value: log, low: log - half, high: log + half };
+    value.map(f64::exp)
+}
+
+/// A judgement that says only that there are too few points.
+fn blank(reduced: &Reduced) -> Judgement {
+    Judgement {
+        outcome: Outcome::Inconclusive { reason: Reason::TooFewPoints, more_passes: None },
+        words: String::new(),
+        points: reduced.points.clone(),
+        growth: None,
+        start: None,
+        end: None,
+        range: None,
+        doubling: None,
+        at_ten_times: None,
+        one_ms: Reach::Unknown,
+        fit: None,
+        rivals: Vec::new(),
+        exponent: None,
+        cliffs: reduced.cliffs.clone(),
+        bend: None,
+    }
+}
+
+fn growth(level: &Level, options: &Options) -> Option<Estimate> {
+    let weights = top_over_bottom(level.n.len());
+    let log = contrast(level, &weights, 0.90, options.seed, options.draws)?;
+    Some(log.map(f64::exp))
+}
+
+/// The figures that need no law.
+fn measure(judgement: &mut Judgement, reduced: &Reduced, options: &Options) {
+    let level = &reduced.judged;
+    judgement.growth = growth(level, options);
+    let weights = last_decade(&level.n);
+    judgement.exponent = contrast(level, &weights, 0.95, options.seed, options.draws);
+    let judged = || reduced.points.iter().filter(|point| point.judged);
+    judgement.start = judged().next().map(|point| point.ns);
+    judgement.end = judged().next_back().map(|point| point.ns);
+    judgement.range = level.n.first().copied().zip(level.n.last().copied());
+}
+
+/// Outcome, law and the figures that follow from it.
+fn decide(judgement: &mut Judgement, reduced: &Reduced, marks: &[Mark], options: &Options) {
+    let level = &reduced.judged;
+    let (Some(growth), Some(selection)) = (judgement.growth, select(level, &reduced.capacities, options)) else {
+        return;
+    };
+    judgement.outcome = outcome(growth, level, &selection, options);
+    match &judgement.outcome {
+        Outcome::Constant { .. } => judgement.fit = flat(level, options),
+        Outcome::Grows { .. } | Outcome::NoSimpleLaw => {
+            judgement.fit = Some(selection.best.clone());
+            judgement.rivals.clone_from(&selection.rivals);
+        }
+        Outcome::Shrinks | Outcome::Inconclusive { .. } => {}
+    }
+    if judgement.outcome == Outcome::NoSimpleLaw {
+        judgement.rivals.clear();
+    }
+    judgement.bend = bend(judgement, marks);
+    extrapolate(judgement, &selection);
+    judgement.one_ms = one_ms(judgement);
+}
+
+/// The order of the questions is the method: equivalence first, then growth, then which law, then whether any.
+fn outcome(growth: Estimate, level: &Level, selection: &Selection, options: &Options) -> Outcome {
+    let inconclusive = |reason, more_passes| Outcome::Inconclusive { reason, more_passes };
+    if level.passes < 2 {
+        return inconclusive(Reason::TooFewPasses, Some(4));
+    }
+    let band = 1.0 + options.delta;
+    let strays = strays(level, options.delta);
+    if growth.low >= 1.0 / band && growth.high <= band && !strays {
+        return Outcome::Constant { within: options.delta };
+    }
+    let is_misfit = selection.best.misfit_p.is_some_and(|p| p < options.misfit_level);
+    if growth.high < 1.0 && !rises(level, options.delta) {
+        return Outcome::Shrinks;
+    }
+    let moves = growth.low > 1.0 || growth.high < 1.0 || (strays && is_misfit);
+    if moves && is_misfit {
+        return Outcome::NoSimpleLaw;
+    }
+    // Significant growth of which the best description is "constant" is a contradiction that only more passes resolve.
+    if growth.low > 1.0 && selection.best.law != "constant" {
+        return Outcome::Grows { law: selection.best.law.clone() };
+    }
+    inconclusive(Reason::TooNoisy, more_passes(growth, level.passes, options.delta))
+}
+
+/// Whether an inner point lies further than δ from the middle of the curve.
+fn strays(level: &Level, delta: f64) -> bool {
+    let mean = level.mean.iter().sum::<f64>() / level.mean.len() as f64;
+    level.mean.iter().any(|y| (y - mean).abs() > delta.ln_1p())
+}
+
+/// Whether any point lies above the start by more than δ.
+fn rises(level: &Level, delta: f64) -> bool {
+    let start = level.mean.iter().take(3).sum::<f64>() / level.mean.len().min(3) as f64;
+    level.mean.iter().any(|y| y - start > delta.ln_1p())
+}
+
+/// How many more passes until the interval, which narrows with the root of their number, fits in the band or leaves one.
+fn more_passes(growth: Estimate, passes: usize, delta: f64) -> Option<u32> {
+    let centre = growth.value.ln().abs();
+    let half = (growth.high / growth.low).ln() / 2.0;
+    let distance = (delta.ln_1p() - centre).max(centre);
+    let wanted = passes as f64 * (half / distance).powi(2);
+    let more = (wanted - passes as f64).ceil().max(1.0);
+    (more <= MORE_MAX).then_some(more as u32)
+}
+
+/// The bend of the chosen law, if it has one.
+fn bend(judgement: &Judgement, marks: &[Mark]) -> Option<Bend> {
+    let fit = judgement.fit.as_ref()?;
+    let place = fit.shape?;
+    let (kind, marked): (_, &[MarkKind]) = match by_name(&fit.law)?.shape() {
+        Shape::Step => (BendKind::Step, &[MarkKind::Table, MarkKind::Cache, MarkKind::Capacity]),
+        Shape::Knee => (BendKind::Knee, &[MarkKind::Table, MarkKind::Cache, MarkKind::Capacity]),
+        Shape::Pole => (BendKind::Capacity, &[MarkKind::Capacity]),
+        Shape::Flat | Shape::Smooth => return None,
+    };
+    let judged = || judgement.points.iter().filter(|point| point.judged);
+    let below = judged().filter(|point| point.n < place).next_back();
+    let above = judged().find(|point| point.n > place);
+    Some(Bend {
+        kind,
+        n: Estimate {
+            value: place,
+            low: below.map_or(place, |point| point.n),
+            high: above.map_or(place, |point| point.n),
+        },
+        mark: cliffs::nearest(marks, place, 0.15, marked),
+    })
+}
+
+/// Doubling cost and the cost at ten times n.
+fn extrapolate(judgement: &mut Judgement, selection: &Selection) {
+    let Some((_, top)) = judgement.range else {
+        return;
+    };
+    let named = matches!(judgement.outcome, Outcome::Constant { .. } | Outcome::Grows { .. });
+    let Some(fit) = judgement.fit.clone().filter(|_| named) else {
+        // Without a law the local slope is what is known of a doubling.
+        judgement.doubling = judgement.exponent.map(|e| e.map(f64::exp2));
+        return;
+    };
+    let draws = match judgement.outcome {
+        Outcome::Grows { .. } => selection.draws.as_slice(),
+        _ => &[],
+    };
+    let spread = |f: &dyn Fn(&Fit) -> f64| predicted(&fit, draws, f);
+    judgement.doubling = spread(&|fit| fit.at(top) / fit.at(top / 2.0));
+    if judgement.cliffs.is_empty() {
+        judgement.at_ten_times = spread(&|fit| fit.at(10.0 * top));
+    }
+    if let (Outcome::Constant { .. }, Some(level)) = (&judgement.outcome, judgement.end) {
+        // A flat law would predict with the certainty of all points together; the last point is the honest width.
+        judgement.at_ten_times = judgement.at_ten_times.map(|at| Estimate {
+            low: at.value * level.low / level.value,
+            high: at.value * level.high / level.value,
+            ..at
+        });
+    }
+}
+
+/// Something that follows from a fit, with the interval that the draws of its coefficients give it.
+fn predicted(fit: &Fit, draws: &[(f64, f64)], f: &dyn Fn(&Fit) -> f64) -> Option<Estimate> {
+    let value = f(fit);
+    let drawn = |(fixed, slope): &(f64, f64)| {
+        let mut one = fit.clone();
+        one.fixed.value = *fixed;
+        one.slope = one.slope.map(|_| Estimate::bare(*slope));
+        f(&one)
+    };
+    let mut values: Vec<f64> = draws.iter().map(drawn).collect();
+    values.sort_by(f64::total_cmp);
+    let at = |q: f64| crate::quantile::quantile(&values, q).unwrap_or(value);
+    let estimate = Estimate { value, low: at(0.025).min(value), high: at(0.975).max(value) };
+    (estimate.low.is_finite() && estimate.high.is_finite()).then_some(estimate)
+}
+
+/// Where a call passes one millisecond: seen, foretold, or never.
+fn one_ms(judgement: &Judgement) -> Reach {
+    let seen = judgement.points.iter().find(|point| point.ns.value >= ONE_MS);
+    let cliff = judgement.cliffs.iter().find(|cliff| cliff.after_ns >= ONE_MS);
+    match (seen, cliff) {
+        (Some(point), Some(cliff)) => return Reach::Measured(point.n.min(cliff.n.value)),
+        (Some(point), None) => return Reach::Measured(point.n),
+        (None, Some(cliff)) => return Reach::Measured(cliff.n.value),
+        (None, None) => {}
+    }
+    match (&judgement.outcome, &judgement.fit) {
+        (Outcome::Constant { .. }, _) => Reach::Never,
+        (Outcome::Grows { .. }, Some(fit)) => fit.reaches(ONE_MS).map_or(Reach::Never, Reach::Extrapolated),
+        _ => Reach::Unknown,
+    }
+}

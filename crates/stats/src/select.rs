@@ -1,0 +1,283 @@
+//! Which law? Every law of the dictionary fitted on relative error, weighed by BIC, tested for lack of fit.
+//!
+//! Fitted is `log a + log(1 + r·g(n))`: relative error is what timing has, and `a` drops out by averaging, so that one
+//! search over `r` is the whole fit. The errors of the points are known from the passes, so the misfit is a chi-square
+//! and BIC needs no estimate of variance; where even the best law misses by more than the errors explain, all are
+//! measured by that yardstick, which lets in more rivals rather than fewer.
+
+use crate::growth::interval;
+use crate::law::{Candidate, Fit, LAWS, Law, Shape, by_name};
+use crate::polish::{Level, trimmed};
+use crate::random::Random;
+use crate::{Estimate, Options};
+use statrs::distribution::{ContinuousCDF, FisherSnedecor};
+
+/// What the dictionary has to say about a curve.
+pub(crate) struct Selection {
+    /// The chosen law.
+    pub(crate) best: Fit,
+    /// Those that cannot be told from it.
+    pub(crate) rivals: Vec<Fit>,
+    /// Fixed cost and slope of the chosen law in each bootstrap draw.
+    pub(crate) draws: Vec<(f64, f64)>,
+}
+
+/// A law with everything about it found.
+#[derive(Clone)]
+pub(crate) struct Solved {
+    law: &'static dyn Law,
+    candidate: Candidate,
+    fixed: f64,
+    slope: f64,
+    chi_square: f64,
+}
+
+impl Solved {
+    /// Parameters that the samples chose: level, slope, place.
+    fn parameters(&self) -> f64 {
+        let slope = f64::from(u8::from(self.law.shape() != Shape::Flat));
+        1.0 + slope + f64::from(u8::from(self.candidate.is_free))
+    }
+
+    fn bic(&self, scale: f64, points: usize) -> f64 {
+        self.chi_square / scale + self.parameters() * (points as f64).ln()
+    }
+
+    fn at(&self, n: f64) -> f64 {
+        if self.slope > 0.0 { self.fixed + self.slope * self.law.g(n, self.candidate.value) } else { self.fixed }
+    }
+}
+
+/// The points that a law is fitted to.
+pub(crate) struct Target<'a> {
+    pub(crate) n: &'a [f64],
+    /// Log costs.
+    pub(crate) y: &'a [f64],
+    /// One over the variance of each.
+    pub(crate) weight: &'a [f64],
+}
+
+/// Ends of the search for `ln r`: a rise of a millionth, and a fixed cost of a hundred-millionth.
+const LOG_R: (f64, f64) = (-14.0, 18.0);
+
+/// Golden section in `[low, high]`, to within 1e-6 of the width.
+fn golden(mut low: f64, mut high: f64, rounds: usize, f: impl Fn(f64) -> f64) -> f64 {
+    let phi = 0.618_033_988_749_894_9;
+    let (mut a, mut b) = (high - phi * (high - low), low + phi * (high - low));
+    let (mut at_a, mut at_b) = (f(a), f(b));
+    for _ in 0..rounds {
+        if at_a <= at_b {
+            (high, b, at_b) = (b, a, at_a);
+            a = high - phi * (high - low);
+            at_a = f(a);
+        } else {
+            (low, a, at_a) = (a, b, at_b);
+            b = low + phi * (high - low);
+            at_b = f(b);
+        }
+    }
+    f64::midpoint(low, high)
+}
+
+/// Level and chi-square for one `r`, given `g` scaled to a maximum of one.
+fn profile(target: &Target<'_>, g: &[f64], r: f64) -> (f64, f64) {
+    let (mut sum, mut square, mut total) = (0.0, 0.0, 0.0);
+    for ((y, weight), g) in target.y.iter().zip(target.weight).zip(g) {
+        let residual = y - (r * g).ln_1p();
+        sum += weight * residual;
+        square += weight * residual * residual;
+        total += weight;
+    }
+    let mean = sum / total;
+    (mean, (square - sum * mean).max(0.0))
+}
+
+/// Fits one law with its place held at `candidate`. `around` narrows the search to the neighbourhood of a known `ln r`.
+fn fit_at(target: &Target<'_>, law: &'static dyn Law, candidate: Candidate, around: Option<f64>) -> Solved {
+    let raw: Vec<f64> = target.n.iter().map(|n| law.g(*n, candidate.value)).collect();
+    let top = raw.iter().copied().fold(0.0, f64::max);
+    let solved = |fixed: f64, slope: f64, chi_square: f64| Solved { law, candidate, fixed, slope, chi_square };
+    let (flat, flat_square) = profile(target, &raw, 0.0);
+    if top <= 0.0 || !top.is_finite() {
+        return solved(flat.exp(), 0.0, flat_square);
+    }
+    let g: Vec<f64> = raw.iter().map(|x| x / top).collect();
+    let square = |log_r: f64| profile(target, &g, log_r.exp()).1;
+    // The misfit may have two valleys in r, so that a coarse look comes before the fine search.
+    let (low, high) = match around {
+        Some(log_r) => (log_r - 2.0, log_r + 2.0),
+        None => {
+            let places = (0..=32).map(|i| LOG_R.0 + f64::from(i));
+            let best = places.min_by(|a, b| square(*a).total_cmp(&square(*b)));
+            best.map_or(LOG_R, |log_r| (log_r - 1.0, log_r + 1.0))
+        }
+    };
+    let r = golden(low, high, 26, square).exp();
+    let (mean, chi_square) = profile(target, &g, r);
+    if chi_square < flat_square {
+        solved(mean.exp(), mean.exp() * r / top, chi_square)
+    } else {
+        solved(flat.exp(), 0.0, flat_square)
+    }
+}
+
+/// Fits one law, with its place searched for where it has one.
+pub(crate) fn fit_law(target: &Target<'_>, law: &'static dyn Law, capacities: &[f64]) -> Option<Solved> {
+    let candidates = law.candidates(target.n, capacities);
+    let tries: Vec<Solved> = candidates.iter().map(|c| fit_at(target, law, *c, None)).collect();
+    let cost = |solved: &Solved| solved.bic(1.0, target.n.len());
+    let best = tries.iter().enumerate().min_by(|a, b| cost(a.1).total_cmp(&cost(b.1)));
+    let (place, best) = best.map(|(i, solved)| (i, solved.clone()))?;
+    let is_smooth = matches!(law.shape(), Shape::Knee | Shape::Pole);
+    if !best.candidate.is_free || !is_smooth {
+        return Some(best);
+    }
+    // The place itself is searched between its free neighbours.
+    let free = |i: Option<usize>| {
+        let neighbour = i.and_then(|i| candidates.get(i)).filter(|c| c.is_free);
+        neighbour.map_or(best.candidate.value, |c| c.value)
+    };
+    let (low, high) = (free(place.checked_sub(1)), free(Some(place + 1)));
+    let at = |value: f64| fit_at(target, law, Candidate::free(value), None);
+    let refined = at(golden(low, high, 12, |value| at(value).chi_square));
+    Some(if refined.chi_square < best.chi_square { refined } else { best })
+}
+
+/// One over the variance of each point, the tolerance included.
+pub(crate) fn weights(level: &Level, options: &Options) -> Vec<f64> {
+    let floor = options.law_tolerance.max(1e-6).powi(2);
+    level.error.iter().map(|e| 1.0 / (e * e + floor)).collect()
+}
+
+/// Chooses the law of a reduced curve. `None` without points.
+pub(crate) fn select(level: &Level, capacities: &[f64], options: &Options) -> Option<Selection> {
+    let weight = weights(level, options);
+    let target = Target { n: &level.n, y: &level.mean, weight: &weight };
+    let points = level.n.len();
+    let fits = LAWS.iter().filter_map(|law| fit_law(&target, *law, capacities));
+    let mut fits: Vec<Solved> = fits.collect();
+    let spare = |solved: &Solved| (points as f64 - solved.parameters()).max(1.0);
+    let scale = fits.iter().map(|s| s.chi_square / spare(s)).fold(f64::MAX, f64::min).max(1.0);
+    fits.sort_by(|a, b| a.bic(scale, points).total_cmp(&b.bic(scale, points)));
+    let lowest = fits.first()?.bic(scale, points);
+    let best = simplest(&fits, |s| s.bic(scale, points));
+    let chosen = fits[best].clone();
+    let chosen_bic = chosen.bic(scale, points);
+    let is_rival = |other: &&Solved| {
+        let bic = other.bic(scale, points);
+        let is_extension = other.law.contains().contains(&chosen.law.name());
+        other.law.name() != chosen.law.name()
+            && bic < lowest + options.rival_bic
+            && !(is_extension && bic >= chosen_bic)
+    };
+    let named = |solved: &Solved, draws: usize| {
+        let (draws, fixed, slope) = resample(level, solved, &weight, draws, options.seed);
+        let p = misfit_p(solved, level);
+        (draws, describe(solved, fixed, slope, &target, p, solved.bic(scale, points) - lowest))
+    };
+    let (draws, best) = named(&chosen, options.draws / 2);
+    let rivals = fits.iter().filter(is_rival).map(|s| named(s, options.draws / 8).1).collect();
+    Some(Selection { best, rivals, draws })
+}
+
+/// Of nested equals (within 2 BIC, where there is nothing to choose) the simpler wins.
+fn simplest(fits: &[Solved], bic: impl Fn(&Solved) -> f64) -> usize {
+    let mut best = 0;
+    let limit = bic(&fits[0]) + 2.0;
+    for (i, solved) in fits.iter().enumerate() {
+        let is_inside = fits[best].law.contains().contains(&solved.law.name());
+        if is_inside && bic(solved) <= limit {
+            best = i;
+        }
+    }
+    best
+}
+
+/// p value of the misfit against the error between passes. `None` for a single pass, which has none.
+fn misfit_p(solved: &Solved, level: &Level) -> Option<f64> {
+    let points = level.n.len() as f64;
+    let spare = points - solved.parameters();
+    let freedom = (level.passes as f64 - 1.0) * (points - 1.0);
+    if level.passes < 2 || spare < 1.0 {
+        return None;
+    }
+    let f = FisherSnedecor::new(spare, freedom).ok()?;
+    Some(f.sf((solved.chi_square / spare).min(1e12)))
+}
+
+/// Fits the law anew to resampled passes, its place held: draws of (fixed, slope), and the intervals of both.
+fn resample(
+    level: &Level,
+    solved: &Solved,
+    weight: &[f64],
+    draws: usize,
+    seed: u64,
+) -> (Vec<(f64, f64)>, Estimate, Estimate) {
+    let top = level.n.iter().map(|n| solved.law.g(*n, solved.candidate.value));
+    let top = top.fold(0.0, f64::max);
+    let around = (solved.slope > 0.0).then(|| (solved.slope * top / solved.fixed).ln());
+    let mut random = Random::new(seed);
+    let mut pairs = Vec::with_capacity(draws);
+    let draws = if level.passes < 2 { 0 } else { draws };
+    for _ in 0..draws {
+        let y = resampled_means(level, &mut random);
+        let target = Target { n: &level.n, y: &y, weight };
+        let drawn = fit_at(&target, solved.law, solved.candidate, around);
+        pairs.push((drawn.fixed, drawn.slope));
+    }
+    let spread = |value: f64, pick: &dyn Fn(&(f64, f64)) -> f64| {
+        let mut values: Vec<f64> = pairs.iter().map(pick).collect();
+        let raw = interval(value, &mut values, level.passes, 0.95);
+        // Widening may reach below zero, where neither a fixed cost nor a slope can be.
+        Estimate { low: raw.low.max(0.0), ..raw }
+    };
+    let fixed = spread(solved.fixed, &|pair| pair.0);
+    let slope = spread(solved.slope, &|pair| pair.1);
+    (pairs, fixed, slope)
+}
+
+/// Point means of one bootstrap sample of the passes, the level of each pass (taken out by the polish) put back.
+pub(crate) fn resampled_means(level: &Level, random: &mut Random) -> Vec<f64> {
+    let chosen: Vec<usize> = (0..level.passes).map(|_| random.below(level.passes)).collect();
+    let mut column = Vec::with_capacity(level.passes);
+    let means = level.mean.iter().enumerate().map(|(j, whole)| {
+        column.clear();
+        column.extend(chosen.iter().filter_map(|p| level.cells[*p][j]));
+        trimmed(&mut column).map_or(*whole, |pair| pair.0)
+    });
+    means.collect()
+}
+
+/// What a reader is given of a solved law.
+fn describe(
+    solved: &Solved,
+    fixed: Estimate,
+    slope: Estimate,
+    target: &Target<'_>,
+    misfit_p: Option<f64>,
+    bic: f64,
+) -> Fit {
+    let shape = solved.law.shape();
+    let has_place = matches!(shape, Shape::Step | Shape::Knee | Shape::Pole);
+    let residual = |(n, y): (&f64, &f64)| (y - solved.at(*n).ln()).powi(2);
+    let square: f64 = target.n.iter().zip(target.y).map(residual).sum();
+    Fit {
+        law: solved.law.name().to_owned(),
+        symbol: solved.law.symbol().to_owned(),
+        fixed,
+        slope: (shape != Shape::Flat).then_some(slope),
+        shape: has_place.then_some(solved.candidate.value),
+        bic,
+        misfit: (square / target.n.len() as f64).sqrt(),
+        misfit_p,
+    }
+}
+
+/// The constant law at the mean level, for curves that equivalence has shown to be flat.
+pub(crate) fn flat(level: &Level, options: &Options) -> Option<Fit> {
+    let weight = weights(level, options);
+    let target = Target { n: &level.n, y: &level.mean, weight: &weight };
+    let solved = fit_law(&target, by_name("constant")?, &[])?;
+    let (_, fixed, slope) = resample(level, &solved, &weight, options.draws / 2, options.seed);
+    Some(describe(&solved, fixed, slope, &target, misfit_p(&solved, level), 0.0))
+}

@@ -1,0 +1,78 @@
+//! The verdict in one sentence that a newcomer understands.
+
+use crate::judgement::{Judgement, Outcome, Reason};
+use crate::words::{count, digits};
+use crate::{Cliff, Estimate};
+
+/// The sentence.
+pub(crate) fn of(judgement: &Judgement) -> String {
+    let head = head(judgement);
+    match judgement.cliffs.first() {
+        Some(cliff) => format!("{}; before it: {head}", cliff_words(cliff)),
+        None => head,
+    }
+}
+
+fn head(judgement: &Judgement) -> String {
+    let span = judgement.range.map_or(String::new(), |(low, high)| format!(" from {} to {}", count(low), count(high)));
+    let growth = judgement.growth.map_or(String::new(), growth_words);
+    let formula = judgement.fit.as_ref().map_or(String::new(), crate::Fit::formula);
+    match &judgement.outcome {
+        Outcome::Constant { within } => {
+            let rise = match judgement.growth {
+                Some(g) if g.low > 1.0 => ", though a small rise is certain",
+                _ => "",
+            };
+            format!("O(1) within {}%{span}: {growth}{rise}", digits(within * 100.0))
+        }
+        Outcome::Grows { .. } => {
+            let symbol = judgement.fit.as_ref().map_or("", |fit| fit.symbol.as_str());
+            let rivals: Vec<&str> = judgement.rivals.iter().map(|r| r.symbol.as_str()).collect();
+            let or = if rivals.is_empty() { String::new() } else { format!(" (or {})", rivals.join(", ")) };
+            format!("{symbol}{or}: {formula}; {growth}{span}")
+        }
+        Outcome::NoSimpleLaw => {
+            let local = judgement.exponent.map_or(String::new(), |e| {
+                let (low, high) = (digits(e.low), digits(e.high));
+                format!("; at the top like N^{} ({low} to {high})", digits(e.value))
+            });
+            let verb = match judgement.growth {
+                Some(g) if g.low > 1.0 => "grows",
+                _ => "changes",
+            };
+            format!("{verb}, no simple law: {growth}{span}{local}")
+        }
+        Outcome::Shrinks => format!("falls as n rises: {growth}{span}"),
+        Outcome::Inconclusive { reason, more_passes } => {
+            format!("inconclusive: {}{}", reason_words(*reason, &growth), more(*more_passes))
+        }
+    }
+}
+
+fn growth_words(growth: Estimate) -> String {
+    let (value, low, high) = (digits(growth.value), digits(growth.low), digits(growth.high));
+    format!("×{value} (90% interval {low} to {high})")
+}
+
+fn reason_words(reason: Reason, growth: &str) -> String {
+    match reason {
+        Reason::TooFewPoints => "too few points".to_owned(),
+        Reason::TooFewPasses => "one pass alone has no error to judge by".to_owned(),
+        Reason::TooNoisy => format!("{growth} is neither shown flat nor shown to grow by a law"),
+        Reason::Canary => "the canary moved as much as the thing measured".to_owned(),
+    }
+}
+
+fn more(passes: Option<u32>) -> String {
+    passes.map_or(String::new(), |k| format!("; about {k} more passes would settle it"))
+}
+
+fn cliff_words(cliff: &Cliff) -> String {
+    let mark = cliff.mark.as_ref().map_or(String::new(), |mark| format!(" ({mark})"));
+    format!(
+        "cliff at {}{mark}: ×{} at once, ×{} over the start",
+        count(cliff.n.value),
+        digits(cliff.factor),
+        digits(cliff.factor_over_start)
+    )
+}

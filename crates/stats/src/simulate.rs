@@ -1,0 +1,187 @@
+//! Synthetic curves of known truth, so that the error rate of a verdict can be measured instead of believed.
+//!
+//! The noise is made at two levels, because real noise is: every pass has an offset (3%), every cell (one pass at one n)
+//! has an error of its own that all its calls share (the stated noise, 1% or 4%) and three cells in a hundred are hit by
+//! an episode that makes all their calls dearer; and every call has its own jitter (5%) and three in a hundred a tail.
+//! Without the shared part the median of a window would average the noise away and every method would look perfect.
+
+use crate::random::Random;
+use crate::{Curve, Mark, MarkKind, Pass};
+use serde::{Deserialize, Serialize};
+
+/// The truth behind a synthetic curve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Truth {
+    /// Flat.
+    Constant,
+    /// A rise of 6% over the range, which "O(1) within 10%" must accept.
+    Rise6,
+    /// `a + b log N`, ×1.65.
+    Logarithmic,
+    /// `a + b √N`, ×2.2.
+    Root,
+    /// `a + b N`, ×7.
+    Linear,
+    /// `a + b N`, ×1.65: the growth that known tools miss.
+    Linear65,
+    /// `a + b N log N`, ×6.7.
+    Linearithmic,
+    /// `a + b N²`, ×11.
+    Quadratic,
+    /// +30% from 4,096 on.
+    Step,
+    /// Flat to 8,000, then linear, ×4.
+    Knee,
+    /// `a + b / (1 − N/21,000)`, ×11.
+    Occupancy,
+    /// Outside the dictionary: a hash table that is resized at every eighth doubling.
+    Sawtooth,
+    /// Outside the dictionary: dear in the middle.
+    Hump,
+    /// Outside the dictionary: two steps.
+    TwoSteps,
+    /// Outside the dictionary: flat, steep, flat again (a log-logistic rise).
+    Sigmoid,
+    /// Flat, and ten times dearer from call 1,500 on. Simulated call by call.
+    Cliff,
+}
+
+impl Truth {
+    /// Every truth, in the order of the table.
+    pub const ALL: [Self; 16] = [
+        Self::Constant,
+        Self::Rise6,
+        Self::Logarithmic,
+        Self::Root,
+        Self::Linear,
+        Self::Linear65,
+        Self::Linearithmic,
+        Self::Quadratic,
+        Self::Step,
+        Self::Knee,
+        Self::Occupancy,
+        Self::Sawtooth,
+        Self::Hump,
+        Self::TwoSteps,
+        Self::Sigmoid,
+        Self::Cliff,
+    ];
+
+    /// The registry name of the law that a verdict should name; `None` for shapes outside the dictionary.
+    pub fn law(self) -> Option<&'static str> {
+        match self {
+            Self::Constant | Self::Rise6 | Self::Cliff => Some("constant"),
+            Self::Logarithmic => Some("logarithmic"),
+            Self::Root => Some("root"),
+            Self::Linear | Self::Linear65 => Some("linear"),
+            Self::Linearithmic => Some("linearithmic"),
+            Self::Quadratic => Some("quadratic"),
+            Self::Step => Some("step"),
+            Self::Knee => Some("knee"),
+            Self::Occupancy => Some("occupancy"),
+            Self::Sawtooth | Self::Hump | Self::TwoSteps | Self::Sigmoid => None,
+        }
+    }
+
+    /// The true cost in nanoseconds.
+    pub fn cost(self, n: f64) -> f64 {
+        match self {
+            Self::Constant => 1000.0,
+            Self::Rise6 => 1000.0 * (1.0 + 0.06 * (n / 16.0).ln() / 1250.0_f64.ln()),
+            Self::Logarithmic => 700.0 + 60.0 * n.log2(),
+            Self::Root => 900.0 + 8.0 * n.sqrt(),
+            Self::Linear => 1000.0 + 0.3 * n,
+            Self::Linear65 => 1000.0 + 0.0325 * n,
+            Self::Linearithmic => 1000.0 + 0.02 * n * n.log2(),
+            Self::Quadratic => 1000.0 + 2.5e-5 * n * n,
+            Self::Step => 1000.0 + 300.0 * f64::from(u8::from(n >= 4096.0)),
+            Self::Knee => 1000.0 + 0.25 * (n - 8000.0).max(0.0),
+            Self::Occupancy => 500.0 + 500.0 / (1.0 - n / 21_000.0),
+            Self::Sawtooth => 1000.0 * (1.0 + 0.4 * (n.log2() / 3.0).fract()),
+            Self::Hump => 1000.0 * (1.0 + 0.8 * (-(n / 1000.0).ln().powi(2)).exp()),
+            Self::TwoSteps if n < 300.0 => 1000.0,
+            Self::TwoSteps if n < 4000.0 => 1400.0,
+            Self::TwoSteps => 2000.0,
+            Self::Sigmoid => 1000.0 + 2000.0 / (1.0 + (600.0 / n).powi(3)),
+            Self::Cliff if n < 1500.0 => 1000.0,
+            Self::Cliff => 10_000.0,
+        }
+    }
+}
+
+/// What noise to add, as fractions (standard deviations of the logarithm).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Noise {
+    /// Error that all calls of one cell share.
+    pub cell: f64,
+    /// Offset of a pass.
+    pub pass: f64,
+    /// Jitter of one call.
+    pub call: f64,
+    /// Chance of a dear cell, and of a dear call.
+    pub tail: f64,
+}
+
+impl Noise {
+    /// The noise of the published calibration, with this error of a cell.
+    pub fn of_cell(cell: f64) -> Self {
+        Self { cell, pass: 0.03, call: 0.05, tail: 0.03 }
+    }
+}
+
+/// Points of a synthetic curve: 19, from 16 to 20,000, a ratio of 1.49 apart.
+const POINTS: i32 = 19;
+/// Calls in one cell.
+const CALLS: usize = 7;
+/// Calls of a pass that is simulated call by call.
+const LENGTH: u32 = 3000;
+
+/// A synthetic curve. Equal arguments give equal curves.
+pub fn simulate(truth: Truth, noise: Noise, passes: usize, seed: u64) -> Curve {
+    let mut random = Random::new(seed);
+    let passes = (0..passes).map(|_| {
+        if truth == Truth::Cliff { dense(truth, noise, &mut random) } else { sparse(truth, noise, &mut random) }
+    });
+    let passes = passes.collect();
+    let marks = vec![Mark { name: "a capacity that is not reached".to_owned(), n: 50_000.0, kind: MarkKind::Capacity }];
+    Curve { passes, marks }
+}
+
+/// A right tail: nothing, or with the given chance a factor of 1.2 to about 4.
+fn tail(chance: f64, random: &mut Random) -> f64 {
+    if random.uniform() < chance { 0.2 + 0.4 * random.normal().abs() } else { 0.0 }
+}
+
+fn sparse(truth: Truth, noise: Noise, random: &mut Random) -> Pass {
+    let offset = noise.pass * random.normal();
+    let mut pass = Pass::default();
+    for i in 0..POINTS {
+        let n = (16.0 * 1250.0_f64.powf(f64::from(i) / f64::from(POINTS - 1))).round();
+        let cell = offset + noise.cell * random.normal() + tail(noise.tail, random);
+        for _ in 0..CALLS {
+            add(&mut pass, n, truth.cost(n), cell, noise, random);
+        }
+    }
+    pass
+}
+
+fn dense(truth: Truth, noise: Noise, random: &mut Random) -> Pass {
+    let offset = noise.pass * random.normal();
+    let mut pass = Pass::default();
+    let mut cell = offset;
+    for n in 0..LENGTH {
+        // One error for a hundred calls: an episode has a length.
+        if n % 100 == 0 {
+            cell = offset + noise.cell * random.normal() + tail(noise.tail, random);
+        }
+        add(&mut pass, f64::from(n), truth.cost(f64::from(n)), cell, noise, random);
+    }
+    pass
+}
+
+fn add(pass: &mut Pass, n: f64, cost: f64, cell: f64, noise: Noise, random: &mut Random) {
+    let call = noise.call * random.normal() + 2.0 * tail(noise.tail, random);
+    pass.n.push(n as u32);
+    pass.ns.push((cost * (cell + call).exp()).round() as u64);
+    pass.clean.push(true);
+}
