@@ -1,1 +1,32 @@
-//! Placeholder until its first module lands.
+//! How a run works: what a benchmark is, how its passes are planned, driven, watched and recorded.
+//!
+//! A run is planned ([`Plan`]) on this host, then each pass of each case is given to a fresh worker process (this
+//! very program, started again), which takes the steps and pushes their durations into memory that it shares with
+//! the controller ([`run`]). The controller writes them to the record while the worker runs. The engine knows no
+//! benchmark by name: it is handed a registry of [`Entry`].
+
+mod benchmark;
+mod error;
+mod host;
+mod laps;
+mod limit;
+mod observer;
+mod pass;
+mod plan;
+mod run;
+mod scratch;
+mod settings;
+mod worker;
+
+pub use benchmark::{Benchmark, Context, Cost, Entry, Phase, Stop, Study, Support, Variant};
+pub use error::Error;
+pub use host::describe as describe_host;
+pub use laps::Laps;
+pub use observer::{Event, Observer, Silent};
+pub use plan::{Availability, Plan, Planned, Request, availability};
+pub use run::{Ending, resume, run};
+pub use scratch::{Scratch, space as scratch_space};
+pub use settings::{Kind, Parameter, Settings};
+pub use worker::{ARGUMENT as WORKER_ARGUMENT, main as worker_main};
+
+pub use landau_record::schema::{Host, Mark, MarkKind};

@@ -1,0 +1,135 @@
+//! The machine's account of itself at the start of a run.
+
+use landau_record::schema::{Cache, Clock, Host};
+use landau_sys::clock::{Probe, candidates};
+use landau_sys::limits::{ALL, get};
+use landau_sys::system::{self, setting};
+use landau_sys::{memory, process};
+use std::collections::BTreeMap;
+use std::fs;
+
+/// Settings of the kernel that bear on a benchmark of ours.
+const SYSCTLS: &[&str] = &[
+    "fs.epoll.max_user_watches",
+    "fs.file-max",
+    "fs.nr_open",
+    "kernel.pid_max",
+    "kernel.randomize_va_space",
+    "kernel.sched_autogroup_enabled",
+    "kernel.threads-max",
+    "net.core.somaxconn",
+    "net.ipv4.ip_local_port_range",
+    "net.ipv4.ip_local_reserved_ports",
+    "net.ipv4.tcp_fin_timeout",
+    "net.ipv4.tcp_max_tw_buckets",
+    "net.ipv4.tcp_tw_reuse",
+    "net.ipv6.bindv6only",
+    "net.ipv6.conf.all.disable_ipv6",
+    "vm.max_map_count",
+    "vm.nr_hugepages",
+    "vm.overcommit_memory",
+];
+
+/// The machine as it is now, and the clock that will time the calls.
+pub fn describe() -> Result<(Host, Probe), landau_sys::Error> {
+    let kernel = system::kernel()?;
+    let probes = candidates();
+    let chosen = probes[0];
+    let processors = system::processors();
+    let headroom = system::headroom();
+    let host = Host {
+        system: kernel.system,
+        release: kernel.release,
+        version: kernel.version,
+        machine: kernel.machine,
+        distribution: distribution(),
+        processor: processor_model(),
+        processor_count: processors.len() as u32,
+        pinned_processor: if cfg!(target_os = "linux") { processors.last().copied() } else { None },
+        caches: system::caches().into_iter().map(|(level, bytes)| Cache { level, bytes }).collect(),
+        memory_bytes: memory_total(),
+        memory_available_bytes: headroom.memory_bytes.unwrap_or(0),
+        page_bytes: memory::page_bytes() as u64,
+        virtualization: system::virtualization().unwrap_or_else(|| "unknown".to_owned()),
+        clock: Clock {
+            name: chosen.clock.name().to_owned(),
+            empty_lap_ns: chosen.empty_lap_ns,
+            quantum_ns: chosen.quantum_ns,
+            candidates: probes.iter().map(|one| (one.clock.name().to_owned(), one.empty_lap_ns)).collect(),
+        },
+        limits: ALL.iter().filter_map(|(what, name)| Some(((*name).to_owned(), get(*what).ok()?.0))).collect(),
+        sysctls: SYSCTLS.iter().filter_map(|name| Some(((*name).to_owned(), setting(name)?))).collect(),
+        mitigations: mitigations(),
+        leftovers: leftovers(),
+        privilege: privilege(),
+    };
+    Ok((host, chosen))
+}
+
+fn read(path: &str) -> Option<String> {
+    fs::read_to_string(path).ok()
+}
+
+/// The value behind `name`, a separator and spaces, on the first line that begins with `name`.
+fn field(text: &str, name: &str, separator: char) -> Option<String> {
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    Some(line.split_once(separator)?.1.trim().trim_matches('"').to_owned())
+}
+
+fn distribution() -> String {
+    read("/etc/os-release").and_then(|text| field(&text, "PRETTY_NAME", '=')).unwrap_or_default()
+}
+
+fn processor_model() -> String {
+    let text = read("/proc/cpuinfo").unwrap_or_default();
+    ["model name", "Model", "cpu model"].iter().find_map(|name| field(&text, name, ':')).unwrap_or_default()
+}
+
+fn memory_total() -> u64 {
+    let text = read("/proc/meminfo").unwrap_or_default();
+    let kilobytes = field(&text, "MemTotal", ':').and_then(|text| text.strip_suffix(" kB")?.trim().parse::<u64>().ok());
+    kilobytes.unwrap_or(0) * 1024
+}
+
+fn mitigations() -> BTreeMap<String, String> {
+    let Ok(entries) = fs::read_dir("/sys/devices/system/cpu/vulnerabilities") else {
+        return BTreeMap::new();
+    };
+    let state = |path: std::path::PathBuf| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
+    entries.flatten().filter_map(|one| Some((one.file_name().into_string().ok()?, state(one.path())?))).collect()
+}
+
+/// What lies about: each may bend a curve.
+fn leftovers() -> BTreeMap<String, f64> {
+    let mut found = BTreeMap::new();
+    if let Some(count) = system::time_wait_count() {
+        found.insert("sockets_in_time_wait".to_owned(), count as f64);
+    }
+    if let Some(open) = setting("fs.file-nr").and_then(|text| text.split(' ').next()?.parse().ok()) {
+        found.insert("open_files".to_owned(), open);
+    }
+    if let Some(text) = read("/proc/loadavg") {
+        let words: Vec<&str> = text.split_ascii_whitespace().collect();
+        if let Some(load) = words.first().and_then(|word| word.parse().ok()) {
+            found.insert("load_1m".to_owned(), load);
+        }
+        if let Some(total) = words.get(3).and_then(|word| word.split_once('/')?.1.parse().ok()) {
+            found.insert("processes_and_threads".to_owned(), total);
+        }
+    }
+    found
+}
+
+/// Root or not, and whether root is whole: in a container it often is not.
+fn privilege() -> String {
+    if process::effective_user() != 0 {
+        return "unprivileged".to_owned();
+    }
+    const CAP_SYS_RESOURCE: u64 = 1 << 24;
+    let status = read("/proc/self/status").unwrap_or_default();
+    let effective = field(&status, "CapEff", ':').and_then(|text| u64::from_str_radix(&text, 16).ok());
+    match effective {
+        Some(set) if set & CAP_SYS_RESOURCE == 0 => "root, without CAP_SYS_RESOURCE".to_owned(),
+        _ => "root".to_owned(),
+    }
+}

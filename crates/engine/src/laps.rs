@@ -1,0 +1,172 @@
+//! The stopwatch of a pass: durations go into shared lanes, and every few steps a window is closed that says what
+//! interfered.
+
+use crate::Stop;
+use landau_record::schema::Direction;
+use landau_sys::clock::Clock;
+use landau_sys::process::{Usage, parent_id, read_at_start, usage};
+use landau_sys::shared::Lanes;
+use landau_sys::system;
+use std::fs::File;
+use std::os::fd::AsFd;
+
+/// The canary sings once in so many steps.
+const CANARY_EVERY: u32 = 16;
+
+/// A window is closed after so many steps, or after [`WINDOW_NS`].
+const WINDOW_STEPS: u32 = 256;
+
+/// A window is closed once it has lasted so long.
+const WINDOW_NS: u64 = 5_000_000;
+
+/// The time that a hypervisor stole is read this often: it is counted in hundredths of a second anyway.
+const STEAL_NS: u64 = 10_000_000;
+
+/// Numbers that describe a window in its lane.
+pub(crate) const WINDOW_WORDS: usize = 10;
+
+/// The lanes of a case: one for each phase, then the canary's, then the windows'.
+pub(crate) fn lane_capacities(phase_count: usize, n: u64) -> Vec<usize> {
+    let n = n as usize;
+    // Both ways, windows by count and by time; a pass that lasts longer than 200 s loses tags, not samples.
+    let windows = (2 * n + 2).min(2 * n / WINDOW_STEPS as usize + 40_002);
+    let mut capacities = vec![n; phase_count];
+    capacities.extend([n + 2, windows * WINDOW_WORDS]);
+    capacities
+}
+
+/// The stopwatch of a pass.
+#[derive(Debug)]
+pub struct Laps<'a> {
+    lanes: &'a Lanes,
+    clock: Clock,
+    canary: usize,
+    windows: usize,
+    stat: Option<File>,
+    direction: Direction,
+    began: u64,
+    first: u64,
+    count: u32,
+    window_began: u64,
+    steal_read: u64,
+    steal_ticks: u64,
+    usage: Usage,
+}
+
+impl<'a> Laps<'a> {
+    pub(crate) fn new(lanes: &'a Lanes, clock: Clock, phase_count: usize) -> Self {
+        let now = clock.ticks();
+        Self {
+            lanes,
+            clock,
+            canary: phase_count,
+            windows: phase_count + 1,
+            stat: File::open("/proc/stat").ok(),
+            direction: Direction::Up,
+            began: now,
+            first: 0,
+            count: 0,
+            window_began: now,
+            steal_read: now,
+            steal_ticks: 0,
+            usage: Usage::default(),
+        }
+    }
+
+    /// Times one call of a phase (its place in [`crate::Benchmark::PHASES`]). The duration counts if the call
+    /// succeeds; a refused one leaves no sample.
+    #[inline(always)]
+    pub fn time<T>(&mut self, phase: usize, call: impl FnOnce() -> landau_sys::Result<T>) -> Result<T, Stop> {
+        let start = self.clock.ticks();
+        let result = call();
+        let end = self.clock.ticks();
+        match result {
+            Ok(value) => {
+                self.lanes.push(phase, self.clock.to_ns(end - start));
+                Ok(value)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Enters a duration that was measured elsewhere, in nanoseconds.
+    #[inline(always)]
+    pub fn enter(&mut self, phase: usize, ns: u64) {
+        self.lanes.push(phase, ns);
+    }
+
+    /// Begins the way up or down.
+    pub(crate) fn begin(&mut self, direction: Direction) {
+        self.direction = direction;
+        self.count = 0;
+        self.steal_ticks = self.read_steal();
+        self.usage = usage();
+        self.window_began = self.clock.ticks();
+        if direction == Direction::Up {
+            self.began = self.window_began;
+        }
+    }
+
+    /// Takes note of a step; from time to time lets the canary sing and closes the window.
+    #[inline]
+    pub(crate) fn stepped(&mut self, n: u64) {
+        if self.count == 0 {
+            self.first = n;
+        }
+        self.count += 1;
+        if self.count % CANARY_EVERY == 1 {
+            let start = self.clock.ticks();
+            std::hint::black_box(parent_id());
+            let end = self.clock.ticks();
+            self.lanes.push(self.canary, self.clock.to_ns(end - start));
+        }
+        let now = self.clock.ticks();
+        if self.count == WINDOW_STEPS || self.clock.to_ns(now - self.window_began) >= WINDOW_NS {
+            self.close_window();
+        }
+    }
+
+    /// Writes down what interfered since the window was opened, and opens the next.
+    #[cold]
+    pub(crate) fn close_window(&mut self) {
+        if self.count == 0 {
+            return;
+        }
+        let now = self.clock.ticks();
+        let mut stolen = 0;
+        if self.clock.to_ns(now - self.steal_read) >= STEAL_NS {
+            let ticks = self.read_steal();
+            stolen = ticks.saturating_sub(self.steal_ticks);
+            self.steal_ticks = ticks;
+            self.steal_read = now;
+        }
+        let used = usage();
+        let words: [u64; WINDOW_WORDS] = [
+            u64::from(self.direction == Direction::Down),
+            self.first,
+            u64::from(self.count),
+            self.clock.to_ns(now - self.began) / 1_000,
+            used.preempted - self.usage.preempted,
+            used.faults_minor - self.usage.faults_minor,
+            used.faults_major - self.usage.faults_major,
+            system::current_processor().map_or(0, |processor| u64::from(processor) + 1),
+            stolen,
+            self.lanes.len(self.canary) as u64,
+        ];
+        // A full lane would take a part of a window and spoil those after it.
+        if self.lanes.len(self.windows) + WINDOW_WORDS <= self.lanes.capacity(self.windows) {
+            for word in words {
+                self.lanes.push(self.windows, word);
+            }
+        }
+        self.count = 0;
+        self.usage = usage();
+        self.window_began = self.clock.ticks();
+    }
+
+    fn read_steal(&self) -> u64 {
+        let mut buffer = [0_u8; 256];
+        let got = self.stat.as_ref().and_then(|file| read_at_start(file.as_fd(), &mut buffer).ok()).unwrap_or(0);
+        std::str::from_utf8(&buffer[..got]).ok().and_then(system::steal_ticks_of).unwrap_or(self.steal_ticks)
+    }
+}

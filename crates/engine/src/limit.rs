@@ -1,0 +1,74 @@
+//! What a refused call means: which limit was met, what it stands at, and the command that raises it.
+
+use landau_record::schema::Limit;
+use landau_sys::limits::{Resource, get};
+use landau_sys::system::setting;
+use landau_sys::{Error, errno_name};
+
+/// The limit behind a refusal at step `n`; none where the refusal is an error and not a limit.
+pub(crate) fn explain(error: Error, n: u64) -> Option<Limit> {
+    let (meaning, raise) = match error.errno {
+        libc::EMFILE => descriptors(),
+        libc::ENFILE => sysctl("fs.file-max", "the system's table of open files"),
+        libc::EADDRINUSE | libc::EADDRNOTAVAIL if error.call == "bind" => (
+            format!("no ephemeral port is left ({})", setting_or("net.ipv4.ip_local_port_range", "range unknown")),
+            "sysctl -w net.ipv4.ip_local_port_range=\"1024 65535\"".to_owned(),
+        ),
+        libc::EAGAIN if is_process(error.call) => processes(),
+        libc::ENOMEM if matches!(error.call, "mmap" | "mprotect" | "munmap") => {
+            sysctl("vm.max_map_count", "mappings of one process")
+        }
+        libc::ENOMEM => ("the kernel has no memory for it".to_owned(), String::new()),
+        libc::ENOBUFS => ("the kernel has no buffers for it".to_owned(), String::new()),
+        libc::ENOSPC if error.call == "epoll_ctl" => sysctl("fs.epoll.max_user_watches", "watches of one user"),
+        libc::ENOSPC | libc::EDQUOT => ("the file system is full".to_owned(), String::new()),
+        _ => return None,
+    };
+    Some(Limit { n, call: error.call.to_owned(), errno: error.errno, error: errno_name(error.errno), meaning, raise })
+}
+
+fn is_process(call: &str) -> bool {
+    matches!(call, "fork" | "vfork-exec" | "posix_spawn" | "clone3" | "pthread_create")
+}
+
+fn setting_or(name: &str, otherwise: &str) -> String {
+    setting(name).map_or(otherwise.to_owned(), |value| format!("{name} is {value}"))
+}
+
+fn sysctl(name: &str, what: &str) -> (String, String) {
+    match setting(name) {
+        Some(value) => {
+            let doubled = value.parse::<u64>().map_or(String::new(), |now| format!("sysctl -w {name}={}", now * 2));
+            (format!("{what}: {name} is {value}"), doubled)
+        }
+        None => (what.to_owned(), String::new()),
+    }
+}
+
+fn descriptors() -> (String, String) {
+    let Ok((soft, hard)) = get(Resource::Descriptors) else {
+        return ("descriptors of one process".to_owned(), String::new());
+    };
+    (format!("descriptors of one process: RLIMIT_NOFILE is {soft}, at most {hard}"), format!("ulimit -n {}", soft * 2))
+}
+
+fn processes() -> (String, String) {
+    let most = landau_sys::system::headroom().processes.map_or(String::new(), |(_, why)| format!(" ({why})"));
+    (
+        format!("no more processes may be made{most}"),
+        "ulimit -u, sysctl kernel.pid_max or kernel.threads-max".to_owned(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_table_is_a_limit_and_a_bad_address_is_not() {
+        let limit = explain(Error { call: "socket", errno: libc::EMFILE }, 7).unwrap();
+        assert!(limit.meaning.contains("RLIMIT_NOFILE") && limit.raise.starts_with("ulimit -n"));
+        assert_eq!((limit.n, limit.error.as_str()), (7, "EMFILE"));
+        assert_eq!(explain(Error { call: "socket", errno: libc::EAFNOSUPPORT }, 7), None);
+    }
+}

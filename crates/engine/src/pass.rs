@@ -1,0 +1,282 @@
+//! One pass: start a worker, write down what it measures while it measures, and see that it ends.
+
+use crate::laps::{WINDOW_WORDS, lane_capacities};
+use crate::worker::{ARGUMENT, Order, Report};
+use crate::{Error, Event, Observer, Plan, Planned};
+use landau_record::Writer;
+use landau_record::schema::{Chunk, Direction, Line, Outcome, PassEnd, Window};
+use landau_sys::descriptor::wait_readable;
+use landau_sys::process::kill_group;
+use landau_sys::shared::Lanes;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How often the controller looks after the worker. Ten times as often as the record must reach the disk.
+const LOOK_MS: i32 = 100;
+
+/// Lines reach the file at least this often.
+const FLUSH: Duration = Duration::from_millis(500);
+
+/// A worker that measures nothing for so long hangs. Setting up the largest benchmark takes a twentieth of it.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What ends a pass from outside.
+pub(crate) struct Bounds<'a> {
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) interrupted: &'a dyn Fn() -> bool,
+}
+
+/// The worker and its controller's view of it.
+struct Supervisor<'a> {
+    planned: &'a Planned,
+    pass: u32,
+    lanes: Lanes,
+    worker: Worker,
+    /// Samples of each phase that are in the record.
+    written: Vec<usize>,
+    windows_written: usize,
+    canary_written: usize,
+}
+
+/// A worker process that does not outlive this value.
+struct Worker {
+    child: Child,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // The worker leads a group that holds everything it started. Once it has been waited for, its identifier
+        // may belong to somebody else, so it is only signalled while it is still ours.
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = kill_group(self.child.id());
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// Runs one pass and writes everything about it but its first line.
+pub(crate) fn run(
+    plan: &Plan,
+    planned: &Planned,
+    pass: u32,
+    scratch: &Path,
+    bounds: &Bounds,
+    writer: &mut Writer,
+    observer: &mut dyn Observer,
+) -> Result<PassEnd, Error> {
+    let began = Instant::now();
+    let (lanes, fd) = Lanes::create(&lane_capacities(planned.case.phases.len(), planned.case.n))?;
+    let worker = {
+        use std::os::fd::AsRawFd;
+        let order = order(plan, planned, pass, scratch, fd.as_raw_fd());
+        start(&order)?
+    };
+    drop(fd);
+    let mut supervisor = Supervisor {
+        planned,
+        pass,
+        lanes,
+        worker,
+        written: vec![0; planned.case.phases.len()],
+        windows_written: 0,
+        canary_written: 0,
+    };
+    let verdict = supervisor.watch(bounds, writer, observer)?;
+    supervisor.drain(writer)?;
+    supervisor.drain_rest(writer)?;
+    let steps = supervisor.steps_up();
+    drop(supervisor);
+    let mut end = PassEnd {
+        pass,
+        outcome: Outcome::Done,
+        steps,
+        elapsed_ms: began.elapsed().as_millis() as u64,
+        limit: None,
+        error: None,
+        facts: std::collections::BTreeMap::new(),
+    };
+    match verdict {
+        Verdict::Stopped(outcome, reason) => {
+            end.outcome = outcome;
+            end.error = reason;
+        }
+        Verdict::Reported(report) => {
+            end.outcome = match (&report.wrong, &report.limit) {
+                (Some(_), _) => Outcome::Failed,
+                (None, Some(_)) => Outcome::Limit,
+                (None, None) => Outcome::Done,
+            };
+            (end.limit, end.error, end.facts) = (report.limit, report.wrong, report.facts);
+            if !report.locked {
+                end.facts
+                    .insert("sample memory".to_owned(), "touched, but not locked: the limit is too low".to_owned());
+            }
+        }
+    }
+    writer.append(&Line::PassEnd(end.clone()))?;
+    writer.flush()?;
+    Ok(end)
+}
+
+fn order(plan: &Plan, planned: &Planned, pass: u32, scratch: &Path, lanes_fd: i32) -> Order {
+    Order {
+        benchmark: planned.case.benchmark.clone(),
+        settings: planned.settings.as_map().clone(),
+        n: planned.case.n,
+        seed: plan.seed ^ (u64::from(pass) << 32),
+        scratch: scratch.to_owned(),
+        host: plan.host.clone(),
+        clock: plan.clock.name().to_owned(),
+        ns_per_tick: plan.clock.ns_per_tick(),
+        lanes_fd,
+        processor: plan.host.pinned_processor,
+        parent: std::process::id() as i32,
+    }
+}
+
+fn start(order: &Order) -> Result<Worker, Error> {
+    let broken = |error: std::io::Error| Error::Worker(error.to_string());
+    let program = std::env::current_exe().map_err(broken)?;
+    let mut child = Command::new(program)
+        .arg(ARGUMENT)
+        // What the user has in his environment would weigh on every exec that is measured.
+        .env_clear()
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(broken)?;
+    let (Some(mut orders), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
+        return Err(Error::Worker("it has no pipes".to_owned()));
+    };
+    let worker = Worker { child, answers: BufReader::new(answers) };
+    let mut line = serde_json::to_string(order).map_err(|error| broken(error.into()))?;
+    line.push('\n');
+    orders.write_all(line.as_bytes()).map_err(broken)?;
+    Ok(worker)
+}
+
+enum Verdict {
+    Reported(Report),
+    Stopped(Outcome, Option<String>),
+}
+
+impl Supervisor<'_> {
+    /// Writes along until the worker reports, dies or is stopped.
+    fn watch(&mut self, bounds: &Bounds, writer: &mut Writer, observer: &mut dyn Observer) -> Result<Verdict, Error> {
+        let expected = self.planned.case.n * self.written.len() as u64;
+        let (mut flushed, mut moved, mut samples) = (Instant::now(), Instant::now(), 0);
+        loop {
+            let readable = wait_readable(self.worker.answers.get_ref(), LOOK_MS)?;
+            self.drain(writer)?;
+            if flushed.elapsed() >= FLUSH {
+                writer.flush()?;
+                flushed = Instant::now();
+            }
+            if readable {
+                return Ok(self.report());
+            }
+            let now: u64 = (0..self.written.len()).map(|phase| self.lanes.len(phase) as u64).sum();
+            if now > samples {
+                (samples, moved) = (now, Instant::now());
+            }
+            observer.event(&Event::Progress { samples, of: expected });
+            if (bounds.interrupted)() {
+                return Ok(Verdict::Stopped(Outcome::Interrupted, None));
+            }
+            if bounds.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(Verdict::Stopped(Outcome::Cut, Some("the time limit ended it".to_owned())));
+            }
+            if moved.elapsed() > PATIENCE {
+                let reason = format!("it measured nothing for {} s and was ended", PATIENCE.as_secs());
+                return Ok(Verdict::Stopped(Outcome::Failed, Some(reason)));
+            }
+        }
+    }
+
+    /// The worker's own report, or how it died.
+    fn report(&mut self) -> Verdict {
+        let mut line = String::new();
+        let read = self.worker.answers.read_line(&mut line);
+        match read
+            .map_err(|error| error.to_string())
+            .and_then(|_| serde_json::from_str::<Report>(&line).map_err(|error| error.to_string()))
+        {
+            Ok(report) => {
+                let _ = self.worker.child.wait();
+                Verdict::Reported(report)
+            }
+            Err(_) => {
+                let status = self.worker.child.wait().map_or("unknown".to_owned(), |status| status.to_string());
+                Verdict::Stopped(Outcome::Failed, Some(format!("the worker ended without a report ({status})")))
+            }
+        }
+    }
+
+    fn steps_up(&self) -> u64 {
+        let phases = self.planned.case.phases.iter().enumerate();
+        phases
+            .filter(|(_, phase)| phase.direction == Direction::Up)
+            .map(|(lane, _)| self.lanes.len(lane) as u64)
+            .min()
+            .unwrap_or(0)
+    }
+
+    /// Writes the windows that were closed since the last look, with their samples.
+    fn drain(&mut self, writer: &mut Writer) -> Result<(), Error> {
+        let lane = self.written.len() + 1;
+        let whole = self.lanes.len(lane) / WINDOW_WORDS * WINDOW_WORDS;
+        for words in self.lanes.read(lane, self.windows_written, whole).chunks_exact(WINDOW_WORDS) {
+            let direction = if words[0] == 1 { Direction::Down } else { Direction::Up };
+            self.write_samples(writer, direction, words[2] as usize)?;
+            let canary_ns = self.lanes.read(self.written.len(), self.canary_written, words[9] as usize);
+            self.canary_written = words[9] as usize;
+            writer.append(&Line::Window(Window {
+                pass: self.pass,
+                direction,
+                first: words[1] as u32,
+                count: words[2] as u32,
+                until_us: words[3],
+                preempted: words[4] as u32,
+                faults: [words[5] as u32, words[6] as u32],
+                processor: words[7] as i32 - 1,
+                steal_ms: words[8] as u32 * 10,
+                canary_ns,
+            }))?;
+        }
+        self.windows_written = whole;
+        Ok(())
+    }
+
+    /// Writes the samples that lie behind the last closed window: those of a refused step or of a dead worker.
+    fn drain_rest(&mut self, writer: &mut Writer) -> Result<(), Error> {
+        self.write_samples(writer, Direction::Up, usize::MAX)?;
+        self.write_samples(writer, Direction::Down, usize::MAX)
+    }
+
+    /// Writes up to `most` further samples of each phase of a direction.
+    fn write_samples(&mut self, writer: &mut Writer, direction: Direction, most: usize) -> Result<(), Error> {
+        let top = self.steps_up();
+        for (lane, phase) in self.planned.case.phases.iter().enumerate() {
+            if phase.direction != direction {
+                continue;
+            }
+            let from = self.written[lane];
+            let ns = self.lanes.read(lane, from, from.saturating_add(most));
+            if ns.is_empty() {
+                continue;
+            }
+            self.written[lane] += ns.len();
+            let (first, stride) = match direction {
+                Direction::Up => (from as u64 + 1, 1),
+                Direction::Down => (top.saturating_sub(from as u64), -1),
+            };
+            let phase = phase.name.clone();
+            writer.append(&Line::Chunk(Chunk { pass: self.pass, phase, first: first as u32, stride, ns }))?;
+        }
+        Ok(())
+    }
+}

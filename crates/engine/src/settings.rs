@@ -1,0 +1,150 @@
+//! Parameters of a benchmark and their values.
+
+use crate::Study;
+use std::collections::BTreeMap;
+
+/// What values a parameter takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A whole number within bounds.
+    Count {
+        /// The smallest value.
+        min: u64,
+        /// The largest value.
+        max: u64,
+    },
+    /// As [`Kind::Count`], or `auto`: the benchmark reads the value off the host.
+    AutoCount {
+        /// The smallest value.
+        min: u64,
+        /// The largest value.
+        max: u64,
+    },
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// Two numbers `LOW-HIGH`, or `host`: the host's own range of ephemeral ports.
+    PortRange,
+}
+
+/// A parameter of a benchmark, with its value in each study.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parameter {
+    /// Its name after `--set benchmark.`
+    pub name: &'static str,
+    /// What values it takes.
+    pub kind: Kind,
+    /// Its value in a smoke run: so small that a test may run it.
+    pub smoke: &'static str,
+    /// Its value in the quick study.
+    pub quick: &'static str,
+    /// Its value in the full study.
+    pub full: &'static str,
+    /// What it does, in one line.
+    pub help: &'static str,
+}
+
+impl Parameter {
+    /// A parameter with the same value in every study.
+    pub const fn fixed(name: &'static str, kind: Kind, value: &'static str, help: &'static str) -> Self {
+        Self { name, kind, smoke: value, quick: value, full: value, help }
+    }
+
+    /// The number of steps, which every benchmark has: one value for each study.
+    pub const fn steps(smoke: &'static str, quick: &'static str, full: &'static str, help: &'static str) -> Self {
+        Self { name: "n", kind: Kind::AutoCount { min: 1, max: 10_000_000 }, smoke, quick, full, help }
+    }
+
+    /// The value in a study.
+    pub fn value(&self, study: Study) -> &'static str {
+        match study {
+            Study::Smoke => self.smoke,
+            Study::Quick => self.quick,
+            Study::Full => self.full,
+        }
+    }
+
+    /// Says what is wrong with a value; nothing if it is right.
+    pub fn reject(&self, value: &str) -> Option<String> {
+        let count = |min, max| match value.parse::<u64>() {
+            Ok(number) if (min..=max).contains(&number) => None,
+            _ => Some(format!("`{value}` is not a whole number from {min} to {max}")),
+        };
+        match self.kind {
+            Kind::Count { min, max } => count(min, max),
+            Kind::AutoCount { .. } if value == "auto" => None,
+            Kind::AutoCount { min, max } => count(min, max).map(|reason| format!("{reason}, nor `auto`")),
+            Kind::Choice(words) if words.contains(&value) => None,
+            Kind::Choice(words) => Some(format!("`{value}` is not one of {}", words.join(", "))),
+            Kind::PortRange if value == "host" || port_range(value).is_some() => None,
+            Kind::PortRange => Some(format!("`{value}` is neither `host` nor two ports LOW-HIGH, as 40000-42000")),
+        }
+    }
+}
+
+/// Two ports in rising order.
+fn port_range(text: &str) -> Option<(u16, u16)> {
+    let (low, high) = text.split_once('-')?;
+    let (low, high) = (low.parse().ok()?, high.parse().ok()?);
+    (0 < low && low < high).then_some((low, high))
+}
+
+/// The values of all parameters of a benchmark. They were checked when they were set, so reading cannot fail.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Settings(BTreeMap<String, String>);
+
+impl Settings {
+    /// The values of a study.
+    pub fn of_study(parameters: &[Parameter], study: Study) -> Self {
+        Self(parameters.iter().map(|one| (one.name.to_owned(), one.value(study).to_owned())).collect())
+    }
+
+    /// Values that come from a record or an order.
+    pub fn from_map(map: BTreeMap<String, String>) -> Self {
+        Self(map)
+    }
+
+    /// The values by name.
+    pub fn as_map(&self) -> &BTreeMap<String, String> {
+        &self.0
+    }
+
+    /// Sets a value that [`Parameter::reject`] did not reject.
+    pub fn set(&mut self, name: &str, value: &str) {
+        self.0.insert(name.to_owned(), value.to_owned());
+    }
+
+    /// A value as text.
+    pub fn text(&self, name: &str) -> &str {
+        self.0.get(name).map_or("", String::as_str)
+    }
+
+    /// A whole number; 0 where the value is a word such as `auto`.
+    pub fn count(&self, name: &str) -> u64 {
+        self.text(name).parse().unwrap_or(0)
+    }
+
+    /// Whether a choice stands at `word`.
+    pub fn is(&self, name: &str, word: &str) -> bool {
+        self.text(name) == word
+    }
+
+    /// A range of ports; none for the host's own.
+    pub fn ports(&self, name: &str) -> Option<(u16, u16)> {
+        port_range(self.text(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rejection_says_what_would_be_right() {
+        let parameter = Parameter::fixed("family", Kind::Choice(&["v4", "v6"]), "v4", "");
+        assert_eq!(parameter.reject("v4"), None);
+        assert_eq!(parameter.reject("v5").as_deref(), Some("`v5` is not one of v4, v6"));
+        let ports = Parameter::fixed("ports", Kind::PortRange, "host", "");
+        assert_eq!(ports.reject("40000-42000"), None);
+        assert!(ports.reject("42000-40000").is_some() && ports.reject("1-70000").is_some());
+    }
+}

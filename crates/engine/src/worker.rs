@@ -1,0 +1,158 @@
+//! The worker: a fresh process that takes the steps of one pass and nothing else.
+//!
+//! Its order comes as one line of JSON on standard input, its report goes as one line to standard output, and its
+//! samples lie in memory that it shares with the controller. It has one thread until the benchmark makes more.
+
+use crate::{Benchmark, Context, Entry, Host, Laps, Settings, Stop};
+use landau_record::schema::Direction;
+use landau_sys::clock::Clock;
+use landau_sys::limits::{Resource, raise};
+use landau_sys::shared::Lanes;
+use landau_sys::{descriptor, process, system};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io::{BufRead, Write};
+use std::path::PathBuf;
+
+/// The word that makes this program a worker. It is not for users.
+pub const ARGUMENT: &str = "__worker";
+
+/// What a worker is to do.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Order {
+    pub(crate) benchmark: String,
+    pub(crate) settings: BTreeMap<String, String>,
+    pub(crate) n: u64,
+    pub(crate) seed: u64,
+    pub(crate) scratch: PathBuf,
+    pub(crate) host: Host,
+    pub(crate) clock: String,
+    pub(crate) ns_per_tick: f64,
+    pub(crate) lanes_fd: i32,
+    pub(crate) processor: Option<u32>,
+    pub(crate) parent: i32,
+}
+
+/// How a pass went, as the worker saw it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Report {
+    pub(crate) steps: u64,
+    pub(crate) wrong: Option<String>,
+    pub(crate) limit: Option<landau_record::schema::Limit>,
+    pub(crate) facts: BTreeMap<String, String>,
+    pub(crate) locked: bool,
+}
+
+impl Report {
+    fn new() -> Self {
+        Self { steps: 0, wrong: None, limit: None, facts: BTreeMap::new(), locked: false }
+    }
+
+    /// Enters why the pass stopped; a refusal that is a limit becomes a result.
+    fn stop(&mut self, stop: &Stop, n: u64, may_be_limit: bool) {
+        match stop {
+            Stop::Refused(error) => match crate::limit::explain(*error, n).filter(|_| may_be_limit) {
+                Some(limit) => self.limit = Some(limit),
+                None => self.wrong = Some(format!("at n = {n}: {error}")),
+            },
+            Stop::Wrong(what) => self.wrong = Some(format!("at n = {n}: {what}")),
+            Stop::Enough => {}
+        }
+    }
+}
+
+/// Runs a worker if the program was started as one: the exit status then.
+///
+/// Must be called before anything else, while the process has a single thread and no descriptors of its own.
+pub fn main(registry: &[Entry]) -> Option<u8> {
+    let mut words = std::env::args_os().skip(1);
+    if words.next().is_none_or(|word| word != ARGUMENT) {
+        return None;
+    }
+    Some(match work(registry) {
+        Ok(()) => 0,
+        Err(reason) => {
+            let report = Report { wrong: Some(reason), ..Report::new() };
+            u8::from(send(&report).is_err()) + 1
+        }
+    })
+}
+
+fn work(registry: &[Entry]) -> Result<(), String> {
+    let mut line = String::new();
+    std::io::stdin().lock().read_line(&mut line).map_err(|error| error.to_string())?;
+    let order: Order =
+        serde_json::from_str(&line).map_err(|error| format!("a worker is started by landau: {error}"))?;
+    let entry = registry.iter().find(|entry| entry.name == order.benchmark).ok_or("no such benchmark")?;
+    // Where the system cannot do this, the worker notices its parent's end by the pipe it writes its report to.
+    let _ = system::die_with_parent(order.parent);
+    process::lead_group().map_err(|error| error.to_string())?;
+    if let Some(processor) = order.processor {
+        // Where pinning is impossible the host facts say so; the pass is still a pass.
+        let _ = system::pin(&[processor]);
+    }
+    for resource in [Resource::Descriptors, Resource::Processes] {
+        raise(resource).map_err(|error| error.to_string())?;
+    }
+    let capacities = crate::laps::lane_capacities(entry.phases.len(), order.n);
+    let mut lanes = {
+        let fd = descriptor::inherited(order.lanes_fd).map_err(|error| error.to_string())?;
+        Lanes::attach(&fd, &capacities).map_err(|error| error.to_string())?
+    };
+    let locked = lanes.prepare();
+    let clock = Clock::named(&order.clock, order.ns_per_tick);
+    let settings = Settings::from_map(order.settings);
+    let context =
+        Context { settings: &settings, n: order.n, seed: order.seed, scratch: &order.scratch, host: &order.host };
+    let mut laps = Laps::new(&lanes, clock, entry.phases.len());
+    let report = (entry.drive)(&context, &mut laps);
+    send(&Report { locked, ..report }).map_err(|error| error.to_string())
+}
+
+fn send(report: &Report) -> std::io::Result<()> {
+    let line = serde_json::to_string(report).map_err(std::io::Error::other)?;
+    writeln!(std::io::stdout().lock(), "{line}")
+}
+
+/// The life of a pass: set up, the way up, the check, the way down.
+pub(crate) fn drive<B: Benchmark>(context: &Context, laps: &mut Laps) -> Report {
+    let mut report = Report::new();
+    let mut benchmark = match B::setup(context) {
+        Ok(benchmark) => benchmark,
+        Err(stop) => {
+            report.stop(&stop, 0, false);
+            return report;
+        }
+    };
+    laps.begin(Direction::Up);
+    for n in 1..=context.n {
+        if let Err(stop) = benchmark.step(n, laps) {
+            report.stop(&stop, n, true);
+            break;
+        }
+        laps.stepped(n);
+        report.steps = n;
+    }
+    laps.close_window();
+    if report.wrong.is_none()
+        && let Err(stop) = benchmark.check(report.steps, &mut report.facts)
+    {
+        report.stop(&stop, report.steps, false);
+    }
+    if report.wrong.is_none() && B::PHASES.iter().any(|phase| phase.direction == Direction::Down) {
+        down(&mut benchmark, laps, &mut report);
+    }
+    report
+}
+
+fn down<B: Benchmark>(benchmark: &mut B, laps: &mut Laps, report: &mut Report) {
+    laps.begin(Direction::Down);
+    for n in (1..=report.steps).rev() {
+        if let Err(stop) = benchmark.undo(n, laps) {
+            report.stop(&stop, n, false);
+            break;
+        }
+        laps.stepped(n);
+    }
+    laps.close_window();
+}
