@@ -3,7 +3,7 @@
 use crate::cliffs;
 use crate::growth::{contrast, last_decade, student, top_over_bottom};
 use crate::law::{Shape, by_name};
-use crate::points::{Grid, Layout, capacities_of, reduce, series_of, windows};
+use crate::points::{Grid, Layout, capacities_of, reduce, series_of, start, windows};
 use crate::polish::{Level, level};
 use crate::select::{Selection, flat, select};
 use crate::sentence;
@@ -61,7 +61,7 @@ pub enum Outcome {
     },
     /// Changes with n for certain, but by no law of the dictionary.
     NoSimpleLaw,
-    /// Falls as n rises (growth interval wholly below one, not within δ, and at no point above the start by more than δ).
+    /// Falls as n rises (growth interval wholly below 1/(1 + δ), and no point above the start by more than δ).
     /// No law is fitted to a falling curve: a cost that falls has no O, and what falls is mostly a warm-up.
     Shrinks,
     /// Nothing may be said.
@@ -210,9 +210,9 @@ fn reduce_curve(curve: &Curve, clean_only: bool, options: &Options) -> Option<Re
     })
 }
 
-/// Smallest n that may decide. Where the design itself chose few n, those below `first_n` go only if enough remain.
+/// Smallest n that may decide. Where the design itself chose few n, those below go only if enough remain.
 fn first_judged(grid: &Grid, options: &Options) -> f64 {
-    let first = f64::from(options.first_n);
+    let first = start(grid.n.last().copied().unwrap_or(1.0), options);
     let left = grid.n.iter().filter(|n| **n >= first).count();
     if left >= POINTS_MIN { first } else { 1.0 }
 }
@@ -308,11 +308,12 @@ fn outcome(growth: Estimate, level: &Level, selection: &Selection, options: &Opt
     if growth.low >= 1.0 / band && growth.high <= band && !strays {
         return Outcome::Constant { within: options.delta };
     }
-    let is_misfit = selection.best.misfit_p.is_some_and(|p| p < options.misfit_level);
-    if growth.high < 1.0 && !rises(level, options.delta) {
+    // A fall is only called one if it is proven to be more than δ: smaller ones are warm-up far more often than news.
+    if growth.high < 1.0 / band && !rises(level, options.delta) {
         return Outcome::Shrinks;
     }
-    let moves = growth.low > 1.0 || growth.high < 1.0 || (strays && is_misfit);
+    let is_misfit = selection.best.misfit_p.is_some_and(|p| p < options.misfit_level);
+    let moves = growth.low > 1.0 || (strays && is_misfit && rises(level, options.delta));
     if moves && is_misfit {
         return Outcome::NoSimpleLaw;
     }

@@ -126,8 +126,8 @@ pub(crate) fn windows(layout: &Layout<'_>, options: &Options) -> Vec<Window> {
     let Some((first, last)) = range_of(layout.series) else {
         return Vec::new();
     };
-    let low = first.max(f64::from(options.first_n));
     let high = layout.cliff.unwrap_or(last).min(last);
+    let low = first.max(start(high, options));
     let stride = stride_of(layout.series);
     let mut all = spread(low, high / 1.02, stride);
     if layout.cliff.is_some() {
@@ -140,6 +140,14 @@ pub(crate) fn windows(layout: &Layout<'_>, options: &Options) -> Vec<Window> {
     all.sort_by(|a, b| a.centre.total_cmp(&b.centre));
     all.dedup_by(|b, a| b.centre - a.centre < a.half);
     all
+}
+
+/// Where judging starts: at `first_n`, or at a two-hundredth of the length if that is less, but never below eight.
+///
+/// The first dozens of calls of a real pass are up to 20% dearer than those that follow (cold caches, first slabs and
+/// pages), so that a curve judged from the first call falls. Two decades and a half are left for the law.
+pub(crate) fn start(high: f64, options: &Options) -> f64 {
+    (high / 200.0).round().min(f64::from(options.first_n)).max(8.0)
 }
 
 /// Points a constant ratio apart from `low` to `high`.

@@ -2,7 +2,7 @@
 //!
 //! The noise is made at two levels, because real noise is: every pass has an offset (3%), every cell (one pass at one n)
 //! has an error of its own that all its calls share (the stated noise, 1% or 4%) and three cells in a hundred are hit by
-//! an episode that makes all their calls dearer; and every call has its own jitter (5%) and three in a hundred a tail.
+//! an episode that makes all their calls dearer; and every call has its own jitter (2%, seven calls to a cell: as much as 7% over a real window of a hundred) and three in a hundred a tail.
 //! Without the shared part the median of a window would average the noise away and every method would look perfect.
 
 use crate::random::Random;
@@ -16,9 +16,9 @@ pub enum Truth {
     Constant,
     /// A rise of 6% over the range, which "O(1) within 10%" must accept.
     Rise6,
-    /// `a + b log N`, ×1.65.
+    /// `a + b log N`, ×1.5.
     Logarithmic,
-    /// `a + b √N`, ×2.2.
+    /// `a + b √N`, ×2.1.
     Root,
     /// `a + b N`, ×7.
     Linear,
@@ -34,7 +34,9 @@ pub enum Truth {
     Knee,
     /// `a + b / (1 − N/21,000)`, ×11.
     Occupancy,
-    /// Outside the dictionary: a hash table that is resized at every eighth doubling.
+    /// `a + b / (1 − N/21,000)²`, ×50.
+    Probing,
+    /// Outside the dictionary: a hash table that is resized every third doubling.
     Sawtooth,
     /// Outside the dictionary: dear in the middle.
     Hump,
@@ -48,7 +50,7 @@ pub enum Truth {
 
 impl Truth {
     /// Every truth, in the order of the table.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Constant,
         Self::Rise6,
         Self::Logarithmic,
@@ -60,6 +62,7 @@ impl Truth {
         Self::Step,
         Self::Knee,
         Self::Occupancy,
+        Self::Probing,
         Self::Sawtooth,
         Self::Hump,
         Self::TwoSteps,
@@ -79,6 +82,7 @@ impl Truth {
             Self::Step => Some("step"),
             Self::Knee => Some("knee"),
             Self::Occupancy => Some("occupancy"),
+            Self::Probing => Some("probing"),
             Self::Sawtooth | Self::Hump | Self::TwoSteps | Self::Sigmoid => None,
         }
     }
@@ -87,7 +91,7 @@ impl Truth {
     pub fn cost(self, n: f64) -> f64 {
         match self {
             Self::Constant => 1000.0,
-            Self::Rise6 => 1000.0 * (1.0 + 0.06 * (n / 16.0).ln() / 1250.0_f64.ln()),
+            Self::Rise6 => 1000.0 * (1.0 + 0.06 * (n / 64.0).ln() / 312.5_f64.ln()),
             Self::Logarithmic => 700.0 + 60.0 * n.log2(),
             Self::Root => 900.0 + 8.0 * n.sqrt(),
             Self::Linear => 1000.0 + 0.3 * n,
@@ -97,6 +101,7 @@ impl Truth {
             Self::Step => 1000.0 + 300.0 * f64::from(u8::from(n >= 4096.0)),
             Self::Knee => 1000.0 + 0.25 * (n - 8000.0).max(0.0),
             Self::Occupancy => 500.0 + 500.0 / (1.0 - n / 21_000.0),
+            Self::Probing => 900.0 + 100.0 / (1.0 - n / 21_000.0).powi(2),
             Self::Sawtooth => 1000.0 * (1.0 + 0.4 * (n.log2() / 3.0).fract()),
             Self::Hump => 1000.0 * (1.0 + 0.8 * (-(n / 1000.0).ln().powi(2)).exp()),
             Self::TwoSteps if n < 300.0 => 1000.0,
@@ -125,11 +130,11 @@ pub struct Noise {
 impl Noise {
     /// The noise of the published calibration, with this error of a cell.
     pub fn of_cell(cell: f64) -> Self {
-        Self { cell, pass: 0.03, call: 0.05, tail: 0.03 }
+        Self { cell, pass: 0.03, call: 0.02, tail: 0.03 }
     }
 }
 
-/// Points of a synthetic curve: 19, from 16 to 20,000, a ratio of 1.49 apart.
+/// Points of a synthetic curve: 19, from 64 to 20,000, a ratio of 1.38 apart.
 const POINTS: i32 = 19;
 /// Calls in one cell.
 const CALLS: usize = 7;
@@ -156,7 +161,7 @@ fn sparse(truth: Truth, noise: Noise, random: &mut Random) -> Pass {
     let offset = noise.pass * random.normal();
     let mut pass = Pass::default();
     for i in 0..POINTS {
-        let n = (16.0 * 1250.0_f64.powf(f64::from(i) / f64::from(POINTS - 1))).round();
+        let n = (64.0 * 312.5_f64.powf(f64::from(i) / f64::from(POINTS - 1))).round();
         let cell = offset + noise.cell * random.normal() + tail(noise.tail, random);
         for _ in 0..CALLS {
             add(&mut pass, n, truth.cost(n), cell, noise, random);

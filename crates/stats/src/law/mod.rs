@@ -82,7 +82,8 @@ pub(crate) fn by_name(name: &str) -> Option<&'static dyn Law> {
 /// A law fitted to a curve: `fixed + slope · g(n)`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fit {
-    /// Registry name: "constant", "logarithmic", "root", "linear", "linearithmic", "quadratic", "occupancy", "step", "knee".
+    /// Registry name: "constant", "logarithmic", "root", "linear", "linearithmic", "quadratic", "occupancy",
+    /// "probing", "step", "knee".
     pub law: String,
     /// How it is written: "O(1)", "O(log N)", "O(√N)" …
     pub symbol: String,
@@ -139,7 +140,7 @@ impl Fit {
         match law.shape() {
             Shape::Step => format!("{fixed}, and {rise} more from {place} on"),
             Shape::Knee => format!("{fixed} up to {place}, then {rise} more per object"),
-            Shape::Pole => format!("{head}{rise} per place tried, of {place} places"),
+            Shape::Pole => format!("{head}{rise} {}, of {place} places", law.per()),
             Shape::Flat | Shape::Smooth => format!("{head}{rise} {}", law.per()),
         }
     }

@@ -15,6 +15,8 @@ mod linearithmic;
 mod logarithmic;
 #[path = "occupancy.rs"]
 mod occupancy;
+#[path = "probing.rs"]
+mod probing;
 #[path = "quadratic.rs"]
 mod quadratic;
 #[path = "root.rs"]
@@ -30,6 +32,7 @@ pub(crate) static LAWS: &[&dyn Law] = &[
     linearithmic::LAW,
     logarithmic::LAW,
     occupancy::LAW,
+    probing::LAW,
     quadratic::LAW,
     root::LAW,
     step::LAW,
