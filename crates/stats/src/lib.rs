@@ -24,6 +24,7 @@ mod points;
 mod polish;
 pub mod quantile;
 mod random;
+mod rhythm;
 mod select;
 mod sentence;
 pub mod simulate;

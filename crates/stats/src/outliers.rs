@@ -1,6 +1,14 @@
 //! Single dear calls: those that recur at one place are the kernel's, the others are a neighbour's.
+//!
+//! A call is dear by comparison with the median of the calls around it, in one of three tiers (see `TIERS`). The harder the
+//! tier the rarer it is by chance; the slight one finds the call that is only twice as dear but is so every 512 calls in
+//! every pass. Whether a recurrence may be chance is a binomial question, asked with the rate of that tier on that curve.
 
 use crate::Curve;
+use crate::points::{Series, series_of};
+use crate::quantile::{median_ns, median_of};
+use crate::rhythm;
+use crate::words::{count, durations};
 use serde::{Deserialize, Serialize};
 
 /// The single dear calls of a curve, classified. Nothing is deleted anywhere because of it.
@@ -81,7 +89,231 @@ pub enum RhythmKind {
     FirstCalls,
 }
 
+/// How dear is dear: factor over the local median, and nanoseconds above it at least (a clock ticks in tens of them).
+const TIERS: [(f64, f64); 3] = [(20.0, 100_000.0), (5.0, 100.0), (1.6, 60.0)];
+/// Calls whose median is "local".
+const BLOCK: usize = 64;
+/// Share of the passes in which a position must recur.
+const SHARE: f64 = 0.8;
+/// Expected number of such positions by chance, at most.
+const CHANCE: f64 = 0.01;
+/// Longest list.
+const LISTED: usize = 4096;
+/// A curve whose numbers span more than this is not call by call.
+const SPAN: usize = 1 << 24;
+
+/// For every n how many passes made a call there, and how many of them a dear one, tier by tier.
+struct Counts {
+    first: u32,
+    calls: Vec<u16>,
+    dear: [Vec<u16>; 3],
+}
+
+/// A position that recurs, and the tier in which it does.
+struct Found {
+    n: u32,
+    tier: usize,
+    passes: usize,
+    of: usize,
+    slack: u32,
+    chance: f64,
+}
+
 /// Finds and classifies the single dear calls of a curve.
-pub(crate) fn find(_curve: &Curve) -> Outliers {
-    Outliers::default()
+pub(crate) fn find(curve: &Curve) -> Outliers {
+    let series = series_of(curve, false);
+    let locals: Vec<Vec<f64>> = series.iter().map(local_medians).collect();
+    let Some(counts) = tally(&series, &locals) else {
+        return Outliers::default();
+    };
+    let found = recurring(&counts, series.len());
+    let listed = &found[..found.len().min(LISTED)];
+    let structural: Vec<Recurring> = listed.iter().filter_map(|found| describe(found, &series, &locals)).collect();
+    let tiers: Vec<usize> = listed.iter().map(|found| found.tier).collect();
+    let rhythms = rhythm::find(&structural, &tiers, counts.first, last_of(&counts));
+    let (neighbours, neighbour_ns) = neighbours(&series, &locals, &found);
+    let total: f64 = series.iter().flat_map(|one| &one.ns).map(|ns| *ns as f64).sum();
+    let own: f64 = listed.iter().map(|found| cost_of(found, &series)).sum();
+    Outliers {
+        words: words(&structural, &rhythms),
+        structural_count: found.len(),
+        structural_time: own / total.max(1.0),
+        neighbour_time: neighbour_ns / total.max(1.0),
+        structural,
+        rhythms,
+        neighbours,
+    }
+}
+
+/// Median of each block of calls, or of the next block if that is dearer: a rise within a block is not an outlier.
+fn local_medians(one: &Series) -> Vec<f64> {
+    let blocks = one.ns.chunks(BLOCK);
+    let own: Vec<f64> = blocks.map(|c| median_ns(&mut c.to_vec()).unwrap_or(1.0).max(1.0)).collect();
+    // A last block of a few calls is no neighbourhood of its own.
+    let is_short = one.ns.len() % BLOCK < BLOCK / 2 && own.len() > 1;
+    let own_at = |i: usize| if is_short && i == own.len() - 1 { own[i - 1] } else { own[i] };
+    (0..own.len()).map(|i| own_at(i).max(own_at((i + 1).min(own.len() - 1)))).collect()
+}
+
+fn is_dear(ns: u64, local: f64, tier: usize) -> bool {
+    let (factor, above) = TIERS[tier];
+    let ns = ns as f64;
+    // The hard tier asks for a hundred microseconds in all, the others for a distance that a clock can resolve.
+    let floor = if tier == 0 { above } else { local + above };
+    ns > factor * local && ns > floor
+}
+
+fn tally(series: &[Series], locals: &[Vec<f64>]) -> Option<Counts> {
+    let first = series.iter().filter_map(|one| one.n.first()).min().copied()?;
+    let last = series.iter().filter_map(|one| one.n.last()).max().copied()?;
+    let span = (last - first) as usize + 1;
+    // Where several calls share an n there is no position to recur.
+    let is_single = |one: &Series| one.n.windows(2).all(|pair| pair[0] < pair[1]);
+    if span > SPAN || series.len() > usize::from(u16::MAX) || !series.iter().all(is_single) {
+        return None;
+    }
+    let mut counts = Counts { first, calls: vec![0; span], dear: [vec![0; span], vec![0; span], vec![0; span]] };
+    for (one, locals) in series.iter().zip(locals) {
+        for (i, (n, ns)) in one.n.iter().zip(&one.ns).enumerate() {
+            let place = (n - first) as usize;
+            counts.calls[place] += 1;
+            let local = locals[i / BLOCK];
+            // Nearly every call is not even slightly dear, so that the loosest tier is asked first.
+            for tier in (0..3).rev() {
+                if !is_dear(*ns, local, tier) {
+                    break;
+                }
+                counts.dear[tier][place] += 1;
+            }
+        }
+    }
+    Some(counts)
+}
+
+fn last_of(counts: &Counts) -> u32 {
+    counts.first + counts.calls.len() as u32 - 1
+}
+
+/// The positions that recur more often than chance allows; exactly first, then give or take one call.
+fn recurring(counts: &Counts, passes: usize) -> Vec<Found> {
+    let mut all: Vec<Found> = Vec::new();
+    if passes < 2 {
+        return all;
+    }
+    let mut taken = vec![false; counts.calls.len()];
+    for slack in [0, 1] {
+        for tier in 0..3 {
+            // Give or take one is only for calls so dear that chance has no part in it.
+            if slack == 0 || tier < 2 {
+                one_tier(counts, tier, slack, &mut taken, &mut all);
+            }
+        }
+    }
+    all.sort_by_key(|found| found.n);
+    all
+}
+
+fn one_tier(counts: &Counts, tier: usize, slack: u32, taken: &mut [bool], all: &mut Vec<Found>) {
+    let dear = &counts.dear[tier];
+    let calls: u64 = counts.calls.iter().map(|c| u64::from(*c)).sum();
+    let hits: u64 = dear.iter().map(|c| u64::from(*c)).sum();
+    let side = slack as usize;
+    let rate = (hits as f64 / calls.max(1) as f64 * f64::from(2 * slack + 1)).min(1.0);
+    for place in side..dear.len().saturating_sub(side) {
+        let near = place - side..=place + side;
+        let of = usize::from(counts.calls[place]);
+        let passes = dear[near.clone()].iter().map(|c| usize::from(*c)).sum::<usize>().min(of);
+        let needed = ((SHARE * of as f64).ceil() as usize).max(2);
+        if dear[place] == 0 || passes < needed || taken[near.clone()].iter().any(|t| *t) {
+            continue;
+        }
+        let chance = dear.len() as f64 * binomial_tail(of, passes, rate);
+        if chance < CHANCE {
+            taken[near].fill(true);
+            all.push(Found { n: counts.first + place as u32, tier, passes, of, slack, chance });
+        }
+    }
+}
+
+/// P(at least `hits` of `of`) at this rate.
+fn binomial_tail(of: usize, hits: usize, rate: f64) -> f64 {
+    if rate <= 0.0 {
+        return 0.0;
+    }
+    if rate >= 1.0 {
+        return 1.0;
+    }
+    let mut log_choose = 0.0;
+    let mut sum = 0.0;
+    for k in 0..=of {
+        if k >= hits {
+            sum += (log_choose + k as f64 * rate.ln() + (of - k) as f64 * (-rate).ln_1p()).exp();
+        }
+        log_choose += ((of - k) as f64 / (k + 1) as f64).max(f64::MIN_POSITIVE).ln();
+    }
+    sum.min(1.0)
+}
+
+/// The dearest call of a pass at a position, give or take the slack, with its local median.
+fn call_at(found: &Found, one: &Series, locals: Option<&[f64]>) -> Option<(u64, f64)> {
+    let from = one.n.partition_point(|n| n + found.slack < found.n);
+    let to = one.n.partition_point(|n| *n <= found.n + found.slack);
+    let best = (from..to).max_by_key(|i| one.ns[*i])?;
+    Some((one.ns[best], locals.map_or(1.0, |locals| locals[best / BLOCK])))
+}
+
+fn cost_of(found: &Found, series: &[Series]) -> f64 {
+    let costs = series.iter().filter_map(|one| call_at(found, one, None));
+    costs.map(|call| call.0 as f64).sum()
+}
+
+fn describe(found: &Found, series: &[Series], locals: &[Vec<f64>]) -> Option<Recurring> {
+    let calls = series.iter().zip(locals).filter_map(|(one, l)| call_at(found, one, Some(l)));
+    let dear: Vec<(u64, f64)> = calls.filter(|(ns, l)| is_dear(*ns, *l, found.tier)).collect();
+    let mut costs: Vec<u64> = dear.iter().map(|call| call.0).collect();
+    let mut factors: Vec<f64> = dear.iter().map(|(ns, local)| *ns as f64 / local).collect();
+    Some(Recurring {
+        n: found.n,
+        passes: found.passes,
+        of: found.of,
+        factor: median_of(&mut factors)?,
+        ns_min: costs.iter().copied().min()?,
+        ns_max: costs.iter().copied().max()?,
+        ns_median: median_ns(&mut costs)? as u64,
+        chance: found.chance,
+    })
+}
+
+/// Hard outliers that do not recur: how many, and their time in nanoseconds.
+fn neighbours(series: &[Series], locals: &[Vec<f64>], found: &[Found]) -> (usize, f64) {
+    let is_structural = |n: u32| {
+        let next = found.partition_point(|f| f.n + f.slack < n);
+        found.get(next).is_some_and(|f| f.n - f.slack <= n)
+    };
+    let mut sum = (0, 0.0);
+    for (one, locals) in series.iter().zip(locals) {
+        for (i, (n, ns)) in one.n.iter().zip(&one.ns).enumerate() {
+            if is_dear(*ns, locals[i / BLOCK], 0) && !is_structural(*n) {
+                sum = (sum.0 + 1, sum.1 + *ns as f64);
+            }
+        }
+    }
+    sum
+}
+
+/// The two strongest rhythms in words; without a rhythm the first positions.
+fn words(structural: &[Recurring], rhythms: &[Rhythm]) -> String {
+    if !rhythms.is_empty() {
+        let two: Vec<&str> = rhythms.iter().take(2).map(|r| r.words.as_str()).collect();
+        return two.join("; ");
+    }
+    let (Some(low), Some(high)) =
+        (structural.iter().map(|r| r.ns_min).min(), structural.iter().map(|r| r.ns_max).max())
+    else {
+        return String::new();
+    };
+    let places: Vec<String> = structural.iter().take(3).map(|r| count(f64::from(r.n))).collect();
+    let more = if structural.len() > 3 { " …" } else { "" };
+    let range = durations(low as f64, high as f64);
+    format!("single calls of {range} at {}{more}", places.join(", "))
 }

@@ -1,0 +1,132 @@
+//! The rule behind positions that recur: doubling tables, pages, first calls.
+//!
+//! The hard outliers (milliseconds at a descriptor table's doublings) and the gentle ones (a page of a slab every few dozen
+//! calls) have different causes, so that each group is searched by itself.
+
+use crate::outliers::{Recurring, Rhythm, RhythmKind};
+use crate::words::{count, durations};
+
+/// Positions this close to the start are first calls.
+const FIRST: u32 = 16;
+/// Largest distance between a position and the number that doubles: descriptors start at 3 or a little above.
+const OFFSET_MAX: i32 = 16;
+/// Smallest power of two that says anything.
+const POWER_MIN: i64 = 32;
+/// Of the places where a rule foretells a dear call, the share that must have one.
+const KEPT_MIN: f64 = 0.7;
+/// Rules reported for one group.
+const RULES_MAX: usize = 3;
+
+/// Finds the rules among positions (rising) of a series that runs from `first` to `last`. `tiers` says how hard each is.
+pub(crate) fn find(all: &[Recurring], tiers: &[usize], first: u32, last: u32) -> Vec<Rhythm> {
+    let is_first = |one: &Recurring| one.n - first < FIRST.min((last - first) / 8);
+    let mut found = Vec::new();
+    let early: Vec<&Recurring> = all.iter().filter(|one| is_first(one)).collect();
+    for hard in [true, false] {
+        let group = all.iter().zip(tiers).filter(|(one, tier)| !is_first(one) && (**tier == 0) == hard);
+        let mut rest: Vec<&Recurring> = group.map(|pair| pair.0).collect();
+        for _ in 0..RULES_MAX {
+            let (powers, every) = (powers(&rest, last), every(&rest, first, last));
+            // Multiples of 512 contain powers of two; what doubles contains no multiples. The order follows from that.
+            let rule = if hard { powers.or(every) } else { every.or(powers) };
+            let Some((kind, kept)) = rule else { break };
+            let (hits, others): (Vec<&Recurring>, Vec<&Recurring>) = rest.iter().partition(|one| follows(kind, one.n));
+            found.push(describe(kind, kept, &hits));
+            rest = others;
+        }
+    }
+    found.sort_by(|a, b| b.factor.total_cmp(&a.factor));
+    if !early.is_empty() {
+        found.push(describe(RhythmKind::FirstCalls, 1.0, &early));
+    }
+    found
+}
+
+fn follows(kind: RhythmKind, n: u32) -> bool {
+    match kind {
+        RhythmKind::PowersOfTwo { offset } => is_power(i64::from(n) + i64::from(offset)),
+        RhythmKind::Every { period, phase } => n % period == phase,
+        RhythmKind::FirstCalls => true,
+    }
+}
+
+fn is_power(x: i64) -> bool {
+    x >= POWER_MIN && x & (x - 1) == 0
+}
+
+/// The offset that makes most positions powers of two, if they are three at least and leave out few in between.
+fn powers(all: &[&Recurring], last: u32) -> Option<(RhythmKind, f64)> {
+    let hits = |offset: i32| {
+        let sums = all.iter().map(move |one| i64::from(one.n) + i64::from(offset));
+        sums.filter(|x| is_power(*x)).collect::<Vec<i64>>()
+    };
+    let offsets = (-OFFSET_MAX..=OFFSET_MAX).map(|offset| (hits(offset), offset));
+    let (hits, offset) = offsets.max_by_key(|(hits, offset)| (hits.len(), -offset.abs()))?;
+    let lowest = *hits.first()?;
+    let top = i64::from(last) + i64::from(offset);
+    let foretold = (0..40).filter(|k| (lowest << k) <= top).count();
+    let kept = hits.len() as f64 / foretold.max(1) as f64;
+    (hits.len() >= 3 && kept >= KEPT_MIN).then_some((RhythmKind::PowersOfTwo { offset }, kept))
+}
+
+/// The period that most positions keep, if they are four at least and leave out few in between.
+fn every(all: &[&Recurring], first: u32, last: u32) -> Option<(RhythmKind, f64)> {
+    let mut gaps: Vec<u32> = Vec::new();
+    for lag in 1..=3 {
+        gaps.extend(all.iter().zip(all.iter().skip(lag)).map(|(a, b)| b.n - a.n));
+    }
+    gaps.retain(|gap| *gap >= 8);
+    let best = most_common(gaps).into_iter().filter_map(|period| {
+        let phases = all.iter().map(|one| one.n % period).collect();
+        let phase = *most_common(phases).first()?;
+        let hits = all.iter().filter(|one| one.n % period == phase).count();
+        let lowest = first + (phase + period - first % period) % period;
+        let foretold = (last.checked_sub(lowest)? / period) as usize + 1;
+        let kept = hits as f64 / foretold as f64;
+        let is_rule = hits >= 4 && kept >= KEPT_MIN;
+        is_rule.then_some((hits, kept, RhythmKind::Every { period, phase }))
+    });
+    best.max_by_key(|rule| rule.0).map(|(_, kept, kind)| (kind, kept))
+}
+
+/// The eight most common values, most common first, smaller first among equals.
+fn most_common(mut values: Vec<u32>) -> Vec<u32> {
+    values.sort_unstable();
+    let mut runs: Vec<(usize, u32)> = values.chunk_by(|a, b| a == b).map(|run| (run.len(), run[0])).collect();
+    runs.sort_by_key(|(length, value)| (usize::MAX - length, *value));
+    runs.iter().take(8).map(|run| run.1).collect()
+}
+
+fn describe(kind: RhythmKind, kept: f64, hits: &[&Recurring]) -> Rhythm {
+    let ns_min = hits.iter().map(|one| one.ns_min).min().unwrap_or(0);
+    let ns_max = hits.iter().map(|one| one.ns_max).max().unwrap_or(0);
+    let mut factors: Vec<f64> = hits.iter().map(|one| one.factor).collect();
+    let range = durations(ns_min as f64, ns_max as f64);
+    let words = match kind {
+        RhythmKind::PowersOfTwo { offset } => {
+            let place = |one: &&Recurring| count(f64::from(one.n) + f64::from(offset));
+            let places: Vec<String> = hits.iter().take(3).map(place).collect();
+            let more = if hits.len() > 3 { " …" } else { "" };
+            let shift = match offset {
+                0 => String::new(),
+                o if o > 0 => format!(" (n + {o})"),
+                o => format!(" (n − {})", -o),
+            };
+            format!("single calls of {range} at {}{more}{shift}", places.join(", "))
+        }
+        RhythmKind::Every { period, phase } => {
+            let period = count(f64::from(period));
+            format!("single calls of {range} every {period}, first at {}", count(f64::from(phase)))
+        }
+        RhythmKind::FirstCalls => format!("the first calls, {range}"),
+    };
+    Rhythm {
+        kind,
+        count: hits.len(),
+        kept,
+        factor: crate::quantile::median_of(&mut factors).unwrap_or(1.0),
+        ns_min,
+        ns_max,
+        words,
+    }
+}
