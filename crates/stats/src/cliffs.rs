@@ -153,14 +153,18 @@ fn middle(blocks: &[f64]) -> f64 {
     crate::quantile::median_of(&mut copy).unwrap_or(0.0)
 }
 
-/// Places a jump to the call: where the fewest calls are on the wrong side of half the later level (or of the geometric
-/// mean of both, if that is higher). Half the later level, because occupancy climbs steeply just before its capacity and the
-/// cliff is where the climb has ended.
+/// Places a jump to the call: where the fewest calls are on the wrong side of what nearly all later calls exceed (or of the
+/// geometric mean of both levels, if that is higher). The later level counts, because occupancy climbs steeply, with calls
+/// scattered from nothing to the full scan, and the cliff is where the scatter has ended.
 fn sharpen(one: &Series, range: (usize, usize), side: usize) -> Option<Jump> {
     let (from, to) = (range.0.saturating_sub(side), (range.1 + side).min(one.ns.len()));
     let level = |a: usize, b: usize| median_ns(&mut one.ns[a..b].to_vec()).map(|ns| ns.max(0.5));
     let (early, late) = (level(from, range.0.max(from + 1))?, level(range.1.min(to - 1), to)?);
-    let threshold = (early * late).sqrt().max(late / 2.0);
+    // Nearly all later calls are dearer than this, and few of those on the climb.
+    let mut later: Vec<f64> = one.ns[range.1.min(to - 1)..to].iter().map(|ns| *ns as f64).collect();
+    later.sort_by(f64::total_cmp);
+    let floor = 0.9 * crate::quantile::quantile(&later, 0.05)?;
+    let threshold = (early * late).sqrt().max(floor);
     let is_dear = |i: usize| one.ns[i] as f64 > threshold;
     let mut wrong = (range.0..range.1).filter(|i| !is_dear(*i)).count();
     let (mut index, mut fewest) = (range.0, wrong);

@@ -1,6 +1,18 @@
 //! Curve against curve: faster or slower, by how much, by the same law, and where do they cross?
+//!
+//! The pass is the unit: each gives one number, its mean log cost over the common points, and the numbers of both sides are
+//! compared by Welch's t on trimmed means (or by the differences of pairs, if the passes ran side by side). What passes of one
+//! run cannot show is by how much the machine itself differs from run to run; `Options::between_runs` is added for that, and
+//! nothing below `Options::smallest_effect` is called a difference. Both make it slow to speak on a shared machine.
 
-use crate::{Curve, Estimate, Options, Verdict};
+use crate::common::{Pair, pair};
+use crate::crossing;
+use crate::growth::{student, top_over_bottom};
+use crate::judgement::{Judgement, Outcome};
+use crate::polish::trimmed;
+use crate::select::{both, coefficient_ratios};
+use crate::words::{digits, percent};
+use crate::{Curve, Estimate, Options, Verdict, judge};
 use serde::{Deserialize, Serialize};
 
 /// What may be said about two curves of one case; ratios are `b` over `a`, so below one means that `b` is faster.
@@ -63,9 +75,9 @@ pub enum Change {
 /// Whether two things are alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Agreement {
-    /// Nothing speaks against it: the interval of the ratio holds one, or each law is among the other's rivals.
+    /// The whole interval of the ratio lies within δ of one, or the one law is named for both.
     Same,
-    /// Proven different.
+    /// Proven different, by more than the smallest effect.
     Different,
     /// Not to be said from these passes.
     Unclear,
@@ -80,12 +92,240 @@ pub struct Crossing {
     pub sure: f64,
 }
 
+/// Error rate of all intervals and tests here.
+const LEVEL: f64 = 0.05;
+
 /// Compares two curves of one case on their common range.
-pub fn compare(_a: &Curve, _b: &Curve, _options: &Options) -> Comparison {
-    todo!("lands with the next commits")
+pub fn compare(a: &Curve, b: &Curve, options: &Options) -> Comparison {
+    let (judged_a, judged_b) = (judge(a, None, options), judge(b, None, options));
+    let mut comparison = Comparison {
+        ratio: None,
+        ratio_start: None,
+        ratio_end: None,
+        change: Change::NoDifferenceProven { would_have_seen: None },
+        p: 1.0,
+        p_adjusted: 1.0,
+        would_have_seen: None,
+        same_law: same_law(&judged_a.all, &judged_b.all),
+        growth_ratio: None,
+        same_growth: Agreement::Unclear,
+        slope_ratio: None,
+        same_slope: Agreement::Unclear,
+        fixed_ratio: None,
+        same_fixed: Agreement::Unclear,
+        common_law: None,
+        crossing: None,
+        words: String::new(),
+        a: judged_a,
+        b: judged_b,
+    };
+    if let Some(pair) = pair(a, b, options) {
+        measure(&mut comparison, &pair, options);
+    }
+    comparison.words = words(&comparison);
+    comparison
+}
+
+/// Everything that needs a common range.
+fn measure(comparison: &mut Comparison, pair: &Pair, options: &Options) {
+    let points = pair.a.n.len();
+    let side = 3.min(points);
+    let mean_of = |range: std::ops::Range<usize>| {
+        let count = range.len() as f64;
+        let weight = |j: usize| if range.contains(&j) { 1.0 / count } else { 0.0 };
+        (0..points).map(weight).collect::<Vec<f64>>()
+    };
+    let level = |weights: &[f64]| effect(pair, weights, options, options.between_runs);
+    comparison.ratio_start = level(&mean_of(0..side)).map(|e| e.ratio());
+    comparison.ratio_end = level(&mean_of(points - side..points)).map(|e| e.ratio());
+    if let Some(effect) = level(&mean_of(0..points)) {
+        comparison.ratio = Some(effect.ratio());
+        comparison.p = effect.p();
+        comparison.p_adjusted = comparison.p;
+        comparison.would_have_seen = Some(effect.detectable().max(options.smallest_effect));
+    }
+    comparison.change = change(comparison, options.smallest_effect);
+    // A growth is a ratio within one run, which differences between runs leave alone.
+    let growth = effect(pair, &top_over_bottom(points), options, 0.0).map(|e| e.ratio());
+    comparison.growth_ratio = growth;
+    comparison.same_growth = agreement(growth, options);
+    if comparison.same_growth == Agreement::Different && comparison.same_law == Agreement::Unclear {
+        let is_flat = |v: &Verdict| matches!(v.all.outcome, Outcome::Constant { .. });
+        if is_flat(&comparison.a) != is_flat(&comparison.b) {
+            comparison.same_law = Agreement::Different;
+        }
+    }
+    if let Some(law) = both(&pair.a, &pair.b, &pair.capacities, options) {
+        let (fixed, slope) = coefficient_ratios(&pair.a, &pair.b, law, &pair.capacities, options);
+        comparison.common_law = Some(law.name().to_owned());
+        comparison.fixed_ratio = fixed;
+        comparison.slope_ratio = slope;
+        comparison.same_fixed = agreement(fixed, options);
+        comparison.same_slope = agreement(slope, options);
+    }
+    comparison.crossing = crossing::find(pair, options);
+}
+
+/// A difference of logarithms with its error.
+struct Effect {
+    difference: f64,
+    error: f64,
+    freedom: f64,
+}
+
+impl Effect {
+    fn ratio(&self) -> Estimate {
+        let half = student(1.0 - LEVEL / 2.0, self.freedom) * self.error;
+        let log = Estimate { value: self.difference, low: self.difference - half, high: self.difference + half };
+        log.map(f64::exp)
+    }
+
+    fn p(&self) -> f64 {
+        use statrs::distribution::{ContinuousCDF, StudentsT};
+        if self.error <= 0.0 {
+            return if self.difference == 0.0 { 1.0 } else { 0.0 };
+        }
+        let t = (self.difference / self.error).abs();
+        StudentsT::new(0.0, 1.0, self.freedom.max(1.0)).map_or(1.0, |d| (2.0 * d.sf(t)).min(1.0))
+    }
+
+    /// The change that would be seen in four cases out of five.
+    fn detectable(&self) -> f64 {
+        let t = student(1.0 - LEVEL / 2.0, self.freedom) + student(0.8, self.freedom);
+        (t * self.error).exp_m1()
+    }
+}
+
+/// The difference `b` less `a` of a weighted sum over points, pass by pass.
+fn effect(pair: &Pair, weights: &[f64], options: &Options, between_runs: f64) -> Option<Effect> {
+    let value = |row: &Vec<Option<f64>>| {
+        let mut sum = 0.0;
+        for (cell, weight) in row.iter().zip(weights) {
+            if *weight != 0.0 {
+                sum += weight * (*cell)?;
+            }
+        }
+        Some(sum)
+    };
+    let a: Vec<Option<f64>> = pair.raw_a.iter().map(value).collect();
+    let b: Vec<Option<f64>> = pair.raw_b.iter().map(value).collect();
+    if options.paired {
+        let differences = a.iter().zip(&b).filter_map(|(a, b)| Some((*b)? - (*a)?));
+        let mut differences: Vec<f64> = differences.collect();
+        let count = differences.len();
+        let (difference, error) = trimmed(&mut differences)?;
+        return Some(Effect { difference, error: error?, freedom: (count - 2 * (count / 5)) as f64 - 1.0 });
+    }
+    let side = |values: &[Option<f64>]| {
+        let mut present: Vec<f64> = values.iter().copied().flatten().collect();
+        let count = present.len();
+        let (mean, error) = trimmed(&mut present)?;
+        Some((mean, error?, (count - 2 * (count / 5)) as f64 - 1.0))
+    };
+    let ((mean_a, error_a, free_a), (mean_b, error_b, free_b)) = (side(&a)?, side(&b)?);
+    let (square_a, square_b) = (error_a * error_a, error_b * error_b);
+    // Welch's freedom; the error between runs comes on top with no freedom of its own, which keeps the t as wide.
+    let welch = (square_a + square_b).powi(2)
+        / (square_a * square_a / free_a.max(1.0) + square_b * square_b / free_b.max(1.0)).max(1e-300);
+    Some(Effect {
+        difference: mean_b - mean_a,
+        error: (square_a + square_b + 2.0 * between_runs * between_runs).sqrt(),
+        freedom: welch.max(1.0),
+    })
+}
+
+/// Faster or slower only if significant after correction and worth it.
+fn change(comparison: &Comparison, smallest: f64) -> Change {
+    let none = Change::NoDifferenceProven { would_have_seen: comparison.would_have_seen };
+    match comparison.ratio {
+        Some(r) if comparison.p_adjusted < LEVEL && r.value.ln().abs() >= smallest.ln_1p() => {
+            if r.value < 1.0 {
+                Change::Faster
+            } else {
+                Change::Slower
+            }
+        }
+        _ => none,
+    }
+}
+
+fn agreement(ratio: Option<Estimate>, options: &Options) -> Agreement {
+    let Some(ratio) = ratio else {
+        return Agreement::Unclear;
+    };
+    let band = 1.0 + options.delta;
+    let excludes_one = !ratio.holds(1.0);
+    if excludes_one && ratio.value.ln().abs() >= options.smallest_effect.ln_1p() {
+        return Agreement::Different;
+    }
+    if ratio.low >= 1.0 / band && ratio.high <= band { Agreement::Same } else { Agreement::Unclear }
+}
+
+/// Two verdicts name one law if one's choice is the other's choice or rival; different ones if they have none in common.
+fn same_law(a: &Judgement, b: &Judgement) -> Agreement {
+    let named = |j: &Judgement| match &j.outcome {
+        Outcome::Constant { .. } => vec!["constant".to_owned()],
+        Outcome::Grows { law } => {
+            let rivals = j.rivals.iter().map(|rival| rival.law.clone());
+            std::iter::once(law.clone()).chain(rivals).collect()
+        }
+        _ => Vec::new(),
+    };
+    let (of_a, of_b) = (named(a), named(b));
+    match (of_a.first(), of_b.first()) {
+        (Some(x), Some(y)) if of_b.contains(x) || of_a.contains(y) => Agreement::Same,
+        // A flat curve and a curve that grows may differ by a hair; their growths decide.
+        (Some(x), Some(y)) if (x == "constant") == (y == "constant") => {
+            let share = of_a.iter().any(|law| of_b.contains(law));
+            if share { Agreement::Unclear } else { Agreement::Different }
+        }
+        _ => Agreement::Unclear,
+    }
+}
+
+fn words(comparison: &Comparison) -> String {
+    let seen =
+        comparison.would_have_seen.map_or(String::new(), |seen| format!(" (would have seen {}%)", percent(seen)));
+    let head = match (comparison.change, comparison.ratio) {
+        (Change::NoDifferenceProven { .. }, Some(_)) => format!("no difference proven at 95%{seen}"),
+        (_, Some(ratio)) => {
+            let (low, high) = (digits(ratio.low), digits(ratio.high));
+            let word = if comparison.change == Change::Faster { "faster" } else { "slower" };
+            format!("{word}: ×{} the cost (95% interval {low} to {high})", digits(ratio.value))
+        }
+        (_, None) => "not comparable: no common range, or fewer than two passes".to_owned(),
+    };
+    let law = match comparison.same_law {
+        Agreement::Same => "; the same law",
+        Agreement::Different => "; another law",
+        Agreement::Unclear => "",
+    };
+    let growth = match (comparison.same_growth, comparison.growth_ratio) {
+        (Agreement::Different, Some(growth)) => {
+            format!("; it grows ×{} as much", digits(growth.value))
+        }
+        _ => String::new(),
+    };
+    let crossing = comparison
+        .crossing
+        .map_or(String::new(), |crossing| format!("; the curves cross at about {}", digits(crossing.n.value.round())));
+    format!("{head}{law}{growth}{crossing}")
 }
 
 /// Corrects the comparisons of one report for their number (Holm), and takes back what no longer stands.
-pub fn holm(_comparisons: &mut [Comparison]) {
-    todo!("lands with the next commits")
+pub fn holm(comparisons: &mut [Comparison]) {
+    let count = comparisons.len();
+    let mut order: Vec<usize> = (0..count).collect();
+    order.sort_by(|a, b| comparisons[*a].p.total_cmp(&comparisons[*b].p));
+    let mut highest = 0.0_f64;
+    for (rank, i) in order.into_iter().enumerate() {
+        let one = &mut comparisons[i];
+        highest = highest.max((one.p * (count - rank) as f64).min(1.0));
+        one.p_adjusted = highest;
+        // A correction can only take a difference back, never make one.
+        if one.p_adjusted >= LEVEL {
+            one.change = Change::NoDifferenceProven { would_have_seen: one.would_have_seen };
+        }
+        one.words = words(one);
+    }
 }

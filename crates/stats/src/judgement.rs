@@ -152,7 +152,6 @@ struct Reduced {
     judged: Level,
     cliffs: Vec<Cliff>,
     capacities: Vec<f64>,
-    passes: usize,
 }
 
 /// Judges all samples, or the clean ones. `None` if not one call is left.
@@ -175,11 +174,6 @@ pub(crate) fn judge_samples(curve: &Curve, clean_only: bool, options: &Options) 
 pub(crate) fn growth_of(curve: &Curve, options: &Options) -> Option<Estimate> {
     let reduced = reduce_curve(curve, false, options)?;
     growth(&reduced.judged, options)
-}
-
-/// The judged part of a curve, for comparisons.
-pub(crate) fn judged_level(curve: &Curve, options: &Options) -> Option<Level> {
-    reduce_curve(curve, false, options).map(|reduced| reduced.judged)
 }
 
 fn reduce_curve(curve: &Curve, clean_only: bool, options: &Options) -> Option<Reduced> {
@@ -205,13 +199,7 @@ fn reduce_curve(curve: &Curve, clean_only: bool, options: &Options) -> Option<Re
         .collect();
     let drawn = grid.filtered(&present);
     let flags: Vec<bool> = judged.iter().zip(&present).filter(|p| *p.1).map(|p| *p.0).collect();
-    Some(Reduced {
-        points: points_of(&drawn, &flags),
-        judged: level(&grid.filtered(&judged)),
-        cliffs,
-        capacities,
-        passes,
-    })
+    Some(Reduced { points: points_of(&drawn, &flags), judged: level(&grid.filtered(&judged)), cliffs, capacities })
 }
 
 /// Smallest n that may decide. Where the design itself chose few n, those below go only if enough remain.

@@ -11,7 +11,9 @@
 
 pub mod calibrate;
 mod cliffs;
+mod common;
 mod compare;
+mod crossing;
 mod curve;
 mod estimate;
 mod growth;

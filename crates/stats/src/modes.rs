@@ -1,6 +1,13 @@
 //! Two branches instead of one: calls, or whole passes, that cost either this or that.
+//!
+//! In the study of 2003 a fork under Linux 2.4 was, call by call and at random, on an O(1) or on an O(n) branch; one median
+//! hides that, one mean lies about it. In each window the log costs are split where the variance between the two parts is
+//! greatest (Otsu 1979); two modes they are only if the parts are far apart for their width (Ashman's D, 1994) *and* there is a
+//! valley between the peaks. A single mode with a long tail splits too, but has no valley.
 
-use crate::{Curve, Estimate, Options};
+use crate::points::{Layout, Series, Window, capacities_of, series_of, windows};
+use crate::quantile::{median_of, quantile};
+use crate::{Cliff, Curve, Estimate, Options};
 use serde::{Deserialize, Serialize};
 
 /// How the costs divide.
@@ -34,7 +41,196 @@ pub struct Branch {
     pub growth: f64,
 }
 
-/// Looks for two branches.
-pub(crate) fn find(_curve: &Curve, _options: &Options) -> Option<Modes> {
-    None
+/// Cheapest ratio of two centres worth a word.
+const RATIO_MIN: f64 = 1.3;
+/// And their distance: less is the tick of a clock (10 to 40 ns).
+const DISTANCE_MIN_NS: f64 = 80.0;
+/// Smallest share of a branch.
+const SHARE_MIN: f64 = 0.1;
+/// Distance of the centres in mean widths of the parts.
+const ASHMAN_MIN: f64 = 3.0;
+/// Calls on the way between the peaks over calls at the lower peak.
+const VALLEY_MAX: f64 = 0.3;
+/// Fewer calls than this in a window show no modes.
+const CALLS_MIN: usize = 40;
+/// A share of the windows must show two branches.
+const WINDOWS_MIN: f64 = 0.6;
+/// Windows looked at.
+const WINDOWS_MAX: usize = 10;
+
+/// The two modes of one window, in logarithms.
+#[derive(Clone, Copy)]
+struct Split {
+    threshold: f64,
+    low: f64,
+    high: f64,
+}
+
+/// Looks for two branches before the first cliff.
+pub(crate) fn find(curve: &Curve, cliffs: &[Cliff], options: &Options) -> Option<Modes> {
+    let series = series_of(curve, false);
+    let capacities = capacities_of(curve);
+    let cliff = cliffs.first().map(|cliff| cliff.n.low);
+    let layout = Layout { series: &series, cliff, capacities: &capacities };
+    let mut chosen = windows(&layout, options);
+    chosen.retain(|w| cliff.is_none_or(|cliff| w.centre + w.half < cliff));
+    let step = chosen.len().div_ceil(WINDOWS_MAX).max(1);
+    // Counted from the end, because what grows is told apart best at the top.
+    let looked: Vec<Window> = chosen.iter().rev().step_by(step).copied().collect();
+    let splits: Vec<(Window, Split)> =
+        looked.iter().filter_map(|window| split(&mut calls(&series, window)).map(|split| (*window, split))).collect();
+    if looked.is_empty() || (splits.len() as f64) < WINDOWS_MIN * looked.len() as f64 {
+        return None;
+    }
+    describe(&series, &splits)
+}
+
+/// Log costs of all passes in a window.
+fn calls(series: &[Series], window: &Window) -> Vec<f64> {
+    series.iter().flat_map(|one| calls_of(one, window)).collect()
+}
+
+fn calls_of(one: &Series, window: &Window) -> Vec<f64> {
+    let from = one.n.partition_point(|n| f64::from(*n) < window.centre - window.half);
+    let to = one.n.partition_point(|n| f64::from(*n) <= window.centre + window.half);
+    one.ns[from..to].iter().map(|ns| (*ns as f64).max(0.5).ln()).collect()
+}
+
+/// Splits values into two modes, if there are two.
+fn split(values: &mut [f64]) -> Option<Split> {
+    if values.len() < CALLS_MIN {
+        return None;
+    }
+    values.sort_by(f64::total_cmp);
+    // The dearest hundredth is the business of `outliers`; it would draw the cut to itself.
+    let values = &values[..values.len() - values.len() / 100];
+    let cut = otsu(values);
+    let (low, high) = values.split_at(cut);
+    let share = low.len().min(high.len()) as f64 / values.len() as f64;
+    if share < SHARE_MIN {
+        return None;
+    }
+    let ((a, width_a), (b, width_b)) = (centre(low)?, centre(high)?);
+    let is_far = b - a > RATIO_MIN.ln() && b.exp() - a.exp() > DISTANCE_MIN_NS;
+    // Half a percent of width at least, so that two values of a coarse clock are not infinitely far apart.
+    let width = ((width_a * width_a + width_b * width_b) / 2.0).sqrt().max(0.005);
+    if !is_far || (b - a) / width < ASHMAN_MIN || !has_valley(values, a, b) {
+        return None;
+    }
+    Some(Split { threshold: f64::midpoint(low[low.len() - 1], high[0]), low: a, high: b })
+}
+
+/// How many of the sorted values belong to the lower part: the cut with the greatest variance between the parts.
+fn otsu(sorted: &[f64]) -> usize {
+    let total: f64 = sorted.iter().sum();
+    let count = sorted.len() as f64;
+    let mut below = 0.0;
+    let mut best = (1, f64::MIN);
+    for (i, value) in sorted.iter().enumerate().take(sorted.len() - 1) {
+        below += value;
+        let left = (i + 1) as f64;
+        let distance = below / left - (total - below) / (count - left);
+        let between = left * (count - left) * distance * distance;
+        if between > best.1 {
+            best = (i + 1, between);
+        }
+    }
+    best.0
+}
+
+/// Median and robust standard deviation.
+fn centre(values: &[f64]) -> Option<(f64, f64)> {
+    let middle = quantile(values, 0.5)?;
+    let mut distances: Vec<f64> = values.iter().map(|x| (x - middle).abs()).collect();
+    Some((middle, 1.4826 * median_of(&mut distances)?))
+}
+
+/// Whether few values lie half-way between two peaks.
+fn has_valley(sorted: &[f64], low: f64, high: f64) -> bool {
+    let half = 0.1 * (high - low);
+    let near = |x: f64| {
+        let from = sorted.partition_point(|v| *v < x - half);
+        sorted.partition_point(|v| *v <= x + half) - from
+    };
+    let peak = near(low).min(near(high)) as f64;
+    (near(f64::midpoint(low, high)) as f64) < VALLEY_MAX * peak
+}
+
+/// What a reader is told; the first split is that of the largest n.
+fn describe(series: &[Series], splits: &[(Window, Split)]) -> Option<Modes> {
+    let ((window, top), (_, bottom)) = (splits.first()?, splits.last()?);
+    let per_pass = series.iter().map(|one| calls_of(one, window)).filter(|c| !c.is_empty());
+    let per_pass: Vec<Vec<f64>> = per_pass.collect();
+    let share_high = |calls: &[f64]| {
+        let high = calls.iter().filter(|x| **x > top.threshold).count();
+        high as f64 / calls.len() as f64
+    };
+    // A pass that is nine tenths on one branch is on that branch; the rest are its outliers.
+    let mixed = per_pass.iter().filter(|calls| (0.1..=0.9).contains(&share_high(calls))).count();
+    let is_by_call = mixed * 2 > per_pass.len();
+    let shares = per_pass.iter().map(|calls| {
+        let share = share_high(calls);
+        if is_by_call { share } else { share.round() }
+    });
+    let high_share = shares.sum::<f64>() / per_pass.len() as f64;
+    let branch = |is_high: bool, share: f64, log: f64, log_start: f64| {
+        let of_pass = |calls: &Vec<f64>| {
+            let own = calls.iter().filter(|x| (**x > top.threshold) == is_high);
+            let mut own: Vec<f64> = own.copied().collect();
+            // One stray call of a pass on the other branch is no centre.
+            if own.len() * 10 < calls.len() { None } else { median_of(&mut own) }
+        };
+        let centres: Vec<f64> = per_pass.iter().filter_map(of_pass).collect();
+        Branch {
+            share,
+            ns: Estimate {
+                value: log.exp(),
+                low: centres.iter().copied().fold(log, f64::min).exp(),
+                high: centres.iter().copied().fold(log, f64::max).exp(),
+            },
+            growth: (log - log_start).exp(),
+        }
+    };
+    // One odd pass is an episode, not a branch.
+    let high_passes = high_share * per_pass.len() as f64;
+    if !is_by_call && (high_passes < 1.5 || per_pass.len() as f64 - high_passes < 1.5) {
+        return None;
+    }
+    Some(Modes {
+        kind: if is_by_call { ModeKind::ByCall } else { ModeKind::ByPass },
+        low: branch(false, 1.0 - high_share, top.low, bottom.low),
+        high: branch(true, high_share, top.high, bottom.high),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    /// Guards against one skewed mode with a tail passing for two: the commonest shape of all real costs.
+    #[test]
+    fn a_tail_is_no_mode() {
+        let mut random = Random::new(5);
+        for _ in 0..200 {
+            let one = |r: &mut Random| 7.0 + 0.05 * r.normal() - 0.3 * (1.0 - r.uniform()).ln();
+            let mut values: Vec<f64> = (0..500).map(|_| one(&mut random)).collect();
+            assert!(split(&mut values).is_none());
+        }
+    }
+
+    /// Guards against two clear branches being missed.
+    #[test]
+    fn two_branches_are_two() {
+        let mut random = Random::new(5);
+        for _ in 0..200 {
+            let one = |r: &mut Random| {
+                let branch = if r.uniform() < 0.3 { 0.7 } else { 0.0 };
+                7.0 + branch + 0.08 * r.normal()
+            };
+            let mut values: Vec<f64> = (0..500).map(|_| one(&mut random)).collect();
+            let found = split(&mut values).unwrap();
+            assert!((found.high - found.low - 0.7).abs() < 0.05);
+        }
+    }
 }

@@ -281,3 +281,63 @@ pub(crate) fn flat(level: &Level, options: &Options) -> Option<Fit> {
     let (_, fixed, slope) = resample(level, &solved, &weight, options.draws / 2, options.seed);
     Some(describe(&solved, fixed, slope, &target, misfit_p(&solved, level), 0.0))
 }
+
+/// The one law that describes two curves best, each with coefficients of its own.
+pub(crate) fn both(a: &Level, b: &Level, capacities: &[f64], options: &Options) -> Option<&'static dyn Law> {
+    let cost = |law: &'static dyn Law, level: &Level| {
+        let weight = weights(level, options);
+        let target = Target { n: &level.n, y: &level.mean, weight: &weight };
+        Some(fit_law(&target, law, capacities)?.bic(1.0, level.n.len()))
+    };
+    let costs = LAWS.iter().filter_map(|law| Some((cost(*law, a)? + cost(*law, b)?, *law)));
+    costs.min_by(|x, y| x.0.total_cmp(&y.0)).map(|pair| pair.1)
+}
+
+/// Fixed cost and slope of `b` over those of `a` under one law, 95%. Absent where one of them is nothing.
+pub(crate) fn coefficient_ratios(
+    a: &Level,
+    b: &Level,
+    law: &'static dyn Law,
+    capacities: &[f64],
+    options: &Options,
+) -> (Option<Estimate>, Option<Estimate>) {
+    let drawn = |level: &Level, seed: u64| {
+        let weight = weights(level, options);
+        let target = Target { n: &level.n, y: &level.mean, weight: &weight };
+        let solved = fit_law(&target, law, capacities)?;
+        let (draws, ..) = resample(level, &solved, &weight, options.draws / 2, seed);
+        Some((solved, draws, level_error(level)))
+    };
+    // Independent curves need independent draws, hence two seeds.
+    let (Some(a_found), Some(b_found)) = (drawn(a, options.seed), drawn(b, options.seed.wrapping_add(1))) else {
+        return (None, None);
+    };
+    let passes = a.passes.min(b.passes);
+    // Draws of a polished curve know nothing of the level of its passes, which every cost carries.
+    let runs = if options.paired { 0.0 } else { 2.0 * options.between_runs.powi(2) };
+    let level = (a_found.2.powi(2) + b_found.2.powi(2) + runs).sqrt();
+    let extra = crate::growth::student(0.975, passes.max(2) as f64 - 1.0) * level;
+    let ratio = |pick: &dyn Fn(&(f64, f64)) -> f64| {
+        let of = |s: &Solved| pick(&(s.fixed, s.slope));
+        let (x, y) = (of(&a_found.0), of(&b_found.0));
+        let pairs = a_found.1.iter().zip(&b_found.1).map(|(a, b)| (pick(b) / pick(a)).ln());
+        let mut logs: Vec<f64> = pairs.filter(|log| log.is_finite()).collect();
+        if x <= 0.0 || y <= 0.0 || logs.len() * 10 < a_found.1.len() * 9 || passes < 2 {
+            return None;
+        }
+        let log = interval((y / x).ln(), &mut logs, passes, 0.95);
+        let widened = Estimate {
+            value: log.value,
+            low: log.value - (log.value - log.low).hypot(extra),
+            high: log.value + (log.high - log.value).hypot(extra),
+        };
+        Some(widened.map(f64::exp))
+    };
+    (ratio(&|pair| pair.0), ratio(&|pair| pair.1))
+}
+
+/// Standard error of the level of a curve that the offsets of its passes cause.
+fn level_error(level: &Level) -> f64 {
+    let squares = level.error_absolute.iter().map(|e| e * e);
+    (squares.sum::<f64>() / level.n.len() as f64).sqrt()
+}

@@ -74,7 +74,7 @@ pub fn judge(curve: &Curve, canary: Option<&Curve>, options: &Options) -> Verdic
     Verdict {
         flags: flags(curve, &all, clean.as_ref(), canary, passes, options),
         outliers: outliers::find(curve),
-        modes: modes::find(curve, options),
+        modes: modes::find(curve, &all.cliffs, options),
         passes,
         calls: curve.passes.iter().map(|pass| pass.ns.len()).sum(),
         all,

@@ -55,6 +55,12 @@ pub(crate) fn durations(low: f64, high: f64) -> String {
     }
 }
 
+/// A fraction as a percentage with two digits: 0.025 gives "2.5".
+pub(crate) fn percent(fraction: f64) -> String {
+    let x = fraction * 100.0;
+    if x < 10.0 { format!("{x:.1}") } else { format!("{x:.0}") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,0 +1,66 @@
+//! Two curves on common ground: the same windows, before the first cliff of either, where both have enough passes.
+
+use crate::cliffs;
+use crate::points::{Grid, Layout, capacities_of, reduce, series_of, start, windows};
+use crate::polish::{Level, level};
+use crate::{Curve, Options};
+
+/// Two curves reduced at the same points.
+pub(crate) struct Pair {
+    /// Cells of `a` as measured, pass offsets and all.
+    pub(crate) raw_a: Vec<Vec<Option<f64>>>,
+    /// Cells of `b`.
+    pub(crate) raw_b: Vec<Vec<Option<f64>>>,
+    /// The reduced `a`.
+    pub(crate) a: Level,
+    /// The reduced `b`.
+    pub(crate) b: Level,
+    /// Capacities of either.
+    pub(crate) capacities: Vec<f64>,
+}
+
+/// Fewer common points than this are no common range.
+const POINTS_MIN: usize = 3;
+
+/// Brings two curves together; `None` if they have no common range or no passes.
+pub(crate) fn pair(a: &Curve, b: &Curve, options: &Options) -> Option<Pair> {
+    let (mut series, of_b) = (series_of(a, false), series_of(b, false));
+    let count_a = series.len();
+    let ends = |all: &[crate::points::Series]| {
+        let mut ends: Vec<u32> = all.iter().filter_map(|one| one.n.last().copied()).collect();
+        ends.sort_unstable();
+        ends.get((ends.len().max(1) - 1) / 2).copied()
+    };
+    let end = f64::from(ends(&series)?.min(ends(&of_b)?));
+    let cliff = |all: &[crate::points::Series], curve: &Curve| {
+        cliffs::find(all, &curve.marks).first().map_or(f64::MAX, |cliff| cliff.n.low)
+    };
+    let cliff = cliff(&series, a).min(cliff(&of_b, b));
+    // The points end where the shorter curve does, or where the earlier cliff begins.
+    let limit = if cliff < end { cliff } else { end + 1.0 };
+    series.extend(of_b);
+    let mut capacities = capacities_of(a);
+    capacities.extend(capacities_of(b));
+    let layout = Layout { series: &series, cliff: Some(limit), capacities: &capacities };
+    let chosen = windows(&layout, options);
+    let grid = reduce(&series, &chosen);
+    let first = start(end, options);
+    let keep: Vec<bool> = (0..chosen.len())
+        .map(|j| {
+            let enough = |rows: &[Vec<Option<f64>>]| {
+                let present = rows.iter().filter(|row| row[j].is_some()).count();
+                present >= rows.len().div_ceil(2).max(1)
+            };
+            let is_before = chosen[j].centre + chosen[j].half < limit;
+            let (rows_a, rows_b) = grid.cells.split_at(count_a);
+            is_before && chosen[j].centre >= first && enough(rows_a) && enough(rows_b)
+        })
+        .collect();
+    let mut grid = grid.filtered(&keep);
+    if grid.n.len() < POINTS_MIN {
+        return None;
+    }
+    let raw_b = grid.cells.split_off(count_a);
+    let of = |cells: &Vec<Vec<Option<f64>>>| level(&Grid { n: grid.n.clone(), cells: cells.clone() });
+    Some(Pair { a: of(&grid.cells), b: of(&raw_b), raw_a: grid.cells, raw_b, capacities })
+}
