@@ -1,1 +1,9 @@
-//! Placeholder until its first module lands.
+//! Every benchmark of Landau, one file each in `list/`.
+//!
+//! A benchmark reads like the description of an experiment; how it is planned, driven and recorded is the engine's
+//! business. The registry below is generated from the folder by `cargo xtask registry` and checked by CI.
+
+mod files;
+pub mod list;
+
+pub use list::REGISTRY;

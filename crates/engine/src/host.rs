@@ -2,7 +2,7 @@
 
 use landau_record::schema::{Cache, Clock, Host};
 use landau_sys::clock::{Probe, candidates};
-use landau_sys::limits::{ALL, get};
+use landau_sys::limits::{ALL, Resource, get, raise};
 use landau_sys::system::{self, setting};
 use landau_sys::{memory, process};
 use std::collections::BTreeMap;
@@ -32,6 +32,10 @@ const SYSCTLS: &[&str] = &[
 
 /// The machine as it is now, and the clock that will time the calls.
 pub fn describe() -> Result<(Host, Probe), landau_sys::Error> {
+    // The workers raise theirs in the same way; what stands in the record is what they had.
+    for resource in [Resource::Descriptors, Resource::Processes] {
+        raise(resource)?;
+    }
     let kernel = system::kernel()?;
     let probes = candidates();
     let chosen = probes[0];
@@ -120,12 +124,14 @@ fn leftovers() -> BTreeMap<String, f64> {
     found
 }
 
+/// The capability to raise limits beyond the hard ones.
+const CAP_SYS_RESOURCE: u64 = 1 << 24;
+
 /// Root or not, and whether root is whole: in a container it often is not.
 fn privilege() -> String {
     if process::effective_user() != 0 {
         return "unprivileged".to_owned();
     }
-    const CAP_SYS_RESOURCE: u64 = 1 << 24;
     let status = read("/proc/self/status").unwrap_or_default();
     let effective = field(&status, "CapEff", ':').and_then(|text| u64::from_str_radix(&text, 16).ok());
     match effective {

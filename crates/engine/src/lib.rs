@@ -18,7 +18,7 @@ mod scratch;
 mod settings;
 mod worker;
 
-pub use benchmark::{Benchmark, Context, Cost, Entry, Phase, Stop, Study, Support, Variant};
+pub use benchmark::{Benchmark, Context, Cost, Entry, Facts, Phase, Stop, Study, Support, Variant};
 pub use error::Error;
 pub use host::describe as describe_host;
 pub use laps::Laps;

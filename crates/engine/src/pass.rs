@@ -4,7 +4,7 @@ use crate::laps::{WINDOW_WORDS, lane_capacities};
 use crate::worker::{ARGUMENT, Order, Report};
 use crate::{Error, Event, Observer, Plan, Planned};
 use landau_record::Writer;
-use landau_record::schema::{Chunk, Direction, Line, Outcome, PassEnd, Window};
+use landau_record::schema::{Chunk, Direction, Line, Outcome, PassEnd, PassStart, Window};
 use landau_sys::descriptor::wait_readable;
 use landau_sys::process::kill_group;
 use landau_sys::shared::Lanes;
@@ -62,7 +62,7 @@ impl Drop for Worker {
 pub(crate) fn run(
     plan: &Plan,
     planned: &Planned,
-    pass: u32,
+    start: &PassStart,
     scratch: &Path,
     bounds: &Bounds,
     writer: &mut Writer,
@@ -72,13 +72,13 @@ pub(crate) fn run(
     let (lanes, fd) = Lanes::create(&lane_capacities(planned.case.phases.len(), planned.case.n))?;
     let worker = {
         use std::os::fd::AsRawFd;
-        let order = order(plan, planned, pass, scratch, fd.as_raw_fd());
-        start(&order)?
+        let order = order(plan, planned, start.round, scratch, fd.as_raw_fd());
+        spawn(&order)?
     };
     drop(fd);
     let mut supervisor = Supervisor {
         planned,
-        pass,
+        pass: start.pass,
         lanes,
         worker,
         written: vec![0; planned.case.phases.len()],
@@ -91,7 +91,7 @@ pub(crate) fn run(
     let steps = supervisor.steps_up();
     drop(supervisor);
     let mut end = PassEnd {
-        pass,
+        pass: start.pass,
         outcome: Outcome::Done,
         steps,
         elapsed_ms: began.elapsed().as_millis() as u64,
@@ -122,23 +122,24 @@ pub(crate) fn run(
     Ok(end)
 }
 
-fn order(plan: &Plan, planned: &Planned, pass: u32, scratch: &Path, lanes_fd: i32) -> Order {
+fn order(plan: &Plan, planned: &Planned, round: u32, scratch: &Path, lanes_fd: i32) -> Order {
     Order {
         benchmark: planned.case.benchmark.clone(),
         settings: planned.settings.as_map().clone(),
         n: planned.case.n,
-        seed: plan.seed ^ (u64::from(pass) << 32),
+        // Of the round and not of the pass: a resumed run repeats a round with the order it would have had.
+        seed: plan.seed ^ (u64::from(planned.case.case) << 48) ^ (u64::from(round) << 32),
         scratch: scratch.to_owned(),
         host: plan.host.clone(),
         clock: plan.clock.name().to_owned(),
         ns_per_tick: plan.clock.ns_per_tick(),
         lanes_fd,
         processor: plan.host.pinned_processor,
-        parent: std::process::id() as i32,
+        parent: std::process::id().cast_signed(),
     }
 }
 
-fn start(order: &Order) -> Result<Worker, Error> {
+fn spawn(order: &Order) -> Result<Worker, Error> {
     let broken = |error: std::io::Error| Error::Worker(error.to_string());
     let program = std::env::current_exe().map_err(broken)?;
     let mut child = Command::new(program)
@@ -201,18 +202,11 @@ impl Supervisor<'_> {
     fn report(&mut self) -> Verdict {
         let mut line = String::new();
         let read = self.worker.answers.read_line(&mut line);
-        match read
-            .map_err(|error| error.to_string())
-            .and_then(|_| serde_json::from_str::<Report>(&line).map_err(|error| error.to_string()))
-        {
-            Ok(report) => {
-                let _ = self.worker.child.wait();
-                Verdict::Reported(report)
-            }
-            Err(_) => {
-                let status = self.worker.child.wait().map_or("unknown".to_owned(), |status| status.to_string());
-                Verdict::Stopped(Outcome::Failed, Some(format!("the worker ended without a report ({status})")))
-            }
+        let parsed = read.ok().and_then(|_| serde_json::from_str::<Report>(&line).ok());
+        let status = self.worker.child.wait().map_or("unknown".to_owned(), |status| status.to_string());
+        match parsed {
+            Some(report) => Verdict::Reported(report),
+            None => Verdict::Stopped(Outcome::Failed, Some(format!("the worker ended without a report ({status})"))),
         }
     }
 

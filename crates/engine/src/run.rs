@@ -283,12 +283,13 @@ impl<'a> Course<'a> {
         let pass = self.next_pass;
         self.next_pass += 1;
         let at_ms = self.began.elapsed().as_millis() as u64;
-        self.writer.append(&Line::Pass(PassStart { pass, case, round, at_ms }))?;
+        let start = PassStart { pass, case, round, at_ms };
+        self.writer.append(&Line::Pass(start.clone()))?;
         let left = self.estimate(&todo[done..]);
         let (label, of) = (planned.case.label.as_str(), todo.len());
         self.observer.event(&Event::PassStarted { label, done, of, left });
         let bounds = Bounds { deadline: self.deadline(), interrupted: self.interrupted };
-        let end = pass::run(plan, planned, pass, &self.scratch, &bounds, self.writer, self.observer)?;
+        let end = pass::run(plan, planned, &start, &self.scratch, &bounds, self.writer, self.observer)?;
         self.durations.insert(case, Duration::from_millis(end.elapsed_ms));
         self.observer.event(&Event::PassEnded { label, end: &end });
         Ok(end)

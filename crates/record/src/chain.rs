@@ -19,7 +19,7 @@ pub fn seal(previous: &str, body: &str) -> String {
     hash.update(previous.as_bytes());
     hash.update(body.as_bytes());
     let digest = hash.finalize();
-    digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    format!("{:016x}", digest.iter().take(8).fold(0_u64, |value, &byte| value << 8 | u64::from(byte)))
 }
 
 /// `body` (a JSON object) with its seal as the last member.

@@ -219,7 +219,7 @@ impl Gather {
             Line::Case(case) => self.cases.push(case),
             Line::Skip(skip) => self.skips.push(skip),
             Line::Pass(start) => {
-                self.passes.push(Pass { start, lanes: BTreeMap::new(), windows: Vec::new(), end: None })
+                self.passes.push(Pass { start, lanes: BTreeMap::new(), windows: Vec::new(), end: None });
             }
             Line::Chunk(chunk) => self.chunk(chunk),
             Line::Window(window) => self.in_pass(window.pass, |pass| pass.windows.push(window)),
@@ -248,7 +248,8 @@ impl Gather {
                 misfit = Some(format!("samples of `{}` do not follow on from the chunk before", chunk.phase));
             }
             lane.n.extend(
-                (0..chunk.ns.len() as i64)
+                (0_i64..)
+                    .take(chunk.ns.len())
                     .map(|i| (i64::from(chunk.first) + i * i64::from(chunk.stride)).max(0) as u32),
             );
             lane.ns.extend(chunk.ns);

@@ -100,7 +100,7 @@ pub struct Host {
     pub sysctls: BTreeMap<String, String>,
     /// The processor vulnerabilities' mitigations, as the kernel states them.
     pub mitigations: BTreeMap<String, String>,
-    /// What lay about at the start: sockets in TIME_WAIT, open files, processes, load.
+    /// What lay about at the start: sockets in `TIME_WAIT`, open files, processes, load.
     pub leftovers: BTreeMap<String, f64>,
     /// Whether the user may do everything (`root`), and which capabilities he lacks.
     pub privilege: String,

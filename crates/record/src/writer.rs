@@ -84,7 +84,6 @@ impl Writer {
 /// Keeps a second run from appending to the same record; the kernel drops the lock with the process.
 fn lock(file: &File, path: &Path) -> Result<(), Error> {
     match file.try_lock() {
-        Ok(()) => Ok(()),
         Err(std::fs::TryLockError::WouldBlock) => Err(Error::Io {
             action: "lock",
             path: path.display().to_string(),
@@ -94,7 +93,7 @@ fn lock(file: &File, path: &Path) -> Result<(), Error> {
             ),
         }),
         // Some network file systems have no locks; the record is then as safe as the user's discipline.
-        Err(std::fs::TryLockError::Error(_)) => Ok(()),
+        Ok(()) | Err(std::fs::TryLockError::Error(_)) => Ok(()),
     }
 }
 

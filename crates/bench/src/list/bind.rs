@@ -1,0 +1,234 @@
+//! `bind`: a port is asked for on each of thousands of sockets, past half of the ephemeral range and past the whole.
+//!
+//! Measures `bind()` to port 0: the kernel chooses an unused port. Linux hands out one parity of the range first and
+//! searches all of it in vain, on every call, once it is used up: a cliff at half the range.
+//!
+//! Misleads if the sweep stops early: up to the classic 10,000 sockets the curve looks flat. It also misleads after
+//! a run of an HTTP benchmark: sockets in `TIME_WAIT` hold ports too, so they are waited for.
+//!
+//! A process may not have descriptors enough for the whole range; every time its table is full, a holder process
+//! takes over what is bound, untimed, and the table is emptied.
+//!
+//! Source: the bind benchmark of Felix von Leitner's 2003 study, whose program did not check whether bind succeeded
+//! until 6 November 2003.
+
+use landau_engine::{
+    Benchmark, Context, Cost, Facts, Host, Kind, Laps, Mark, MarkKind, Parameter, Phase, Settings, Stop, Study,
+    Support, Variant,
+};
+use landau_sys::descriptor::close;
+use landau_sys::process::Holder;
+use landau_sys::socket::{
+    Address, Family, Transport, accepts_mapped_peer, bind, local_port, set_port_range, set_v6only, socket,
+};
+use landau_sys::system::{ephemeral_ports, setting, time_wait_count};
+use std::collections::HashSet;
+use std::os::fd::OwnedFd;
+
+/// Descriptors that are left for other things when the table is handed to a holder.
+const SPARE: usize = 64;
+
+/// The benchmark.
+#[derive(Debug)]
+pub struct Bind {
+    family: Family,
+    v6only: Option<bool>,
+    range: Option<(u16, u16)>,
+    address: Address,
+    sockets: Vec<OwnedFd>,
+    room: usize,
+    held: Vec<Holder>,
+    ports: Vec<u16>,
+}
+
+const SOCKET: usize = 0;
+const BIND: usize = 1;
+const CLOSE: usize = 2;
+
+impl Benchmark for Bind {
+    const NAME: &'static str = "bind";
+    const ABOUT: &'static str = "Does bind() to a port of the system's choice cost more the more ports are taken?";
+    const AXIS: &'static str = "bound sockets";
+    const PHASES: &'static [Phase] = &[
+        Phase::up("socket", "socket(): allocate a socket and the lowest unused descriptor"),
+        Phase::up("bind", "bind() to port 0 of the wildcard address: the kernel chooses an unused port"),
+        Phase::down("close", "close() of the socket bound last, which gives its port back"),
+    ];
+    const PARAMETERS: &'static [Parameter] = &[
+        Parameter {
+            smoke: "64",
+            ..Parameter::steps(
+                "64",
+                "auto",
+                "auto",
+                "how many; auto: past half the range (quick), past all of it (full)",
+            )
+        },
+        Parameter::fixed("family", Kind::Choice(&["v4", "v6"]), "v4", "IPv4 or IPv6"),
+        Parameter::fixed("v6only", Kind::Choice(&["on", "off"]), "on", "IPV6_V6ONLY of IPv6 sockets"),
+        Parameter::fixed(
+            "range",
+            Kind::PortRange,
+            "host",
+            "ports to choose from: host, or LOW-HIGH for these sockets alone (Linux 6.3)",
+        ),
+    ];
+    const VARIANTS: &'static [Variant] = &[
+        Variant::always(&[("family", "v6"), ("v6only", "on")]),
+        Variant::always(&[("family", "v6"), ("v6only", "off")]),
+        Variant::always(&[("range", "40000-42001")]),
+    ];
+    const MISLEADS: &'static [&'static str] = &[
+        "Up to two thirds of half the range the curve looks flat: a sweep that stops there misses the cliff.",
+        "Sockets in TIME_WAIT hold ports as well; the host's facts say how many there were.",
+        "A search in a range of another size scans another number of ports: compare against n / capacity.",
+    ];
+    const SOURCE: &'static str =
+        "F. von Leitner, Benchmarking BSD and Linux (2003), the bind benchmark; the range's parity since Linux 4.2";
+
+    fn support(_: &Host, settings: &Settings) -> Support {
+        if settings.is("family", "v6") && socket(Family::V6, Transport::Tcp).is_err() {
+            return Support::No("this host has no IPv6".to_owned());
+        }
+        match settings.ports("range") {
+            Some((low, high)) => match socket(Family::V4, Transport::Tcp).map(|fd| set_port_range(&fd, low, high)) {
+                Ok(Ok(())) => Support::Yes,
+                Ok(Err(error)) => Support::No(format!("a range for single sockets needs Linux 6.3 ({error})")),
+                Err(error) => Support::No(error.to_string()),
+            },
+            None => Support::Yes,
+        }
+    }
+
+    fn auto_n(_: &Host, settings: &Settings, study: Study) -> u64 {
+        let Some(capacity) = capacity(settings) else {
+            return 10_000;
+        };
+        // A range of the user's own is small, so the quick study goes past all of it; the host's range takes a
+        // minute a pass in its second half.
+        if study == Study::Full || settings.ports("range").is_some() {
+            capacity + capacity / 100
+        } else {
+            capacity / 2 * 103 / 100
+        }
+    }
+
+    fn marks(_: &Host, settings: &Settings) -> Vec<Mark> {
+        let Some(capacity) = capacity(settings) else {
+            return Vec::new();
+        };
+        let source = if settings.ports("range").is_some() {
+            "bind.range, IP_LOCAL_PORT_RANGE".to_owned()
+        } else {
+            "net.ipv4.ip_local_port_range less ip_local_reserved_ports".to_owned()
+        };
+        let mark = |name: &str, n| Mark { name: name.to_owned(), n, mark: MarkKind::Capacity, source: source.clone() };
+        vec![
+            mark("half the ephemeral port range", capacity as f64 / 2.0),
+            mark("the whole ephemeral port range", capacity as f64),
+        ]
+    }
+
+    fn cost(_: &Settings) -> Cost {
+        Cost { memory_bytes_each: 2_800, descriptors_each: 1, ..Cost::default() }
+    }
+
+    fn unsettled(settings: &Settings) -> Option<String> {
+        let (capacity, waiting) = (capacity(settings)?, time_wait_count()?);
+        (waiting > capacity / 100)
+            .then(|| format!("{waiting} sockets in TIME_WAIT hold ports of the {capacity} that bind chooses from"))
+    }
+
+    fn setup(context: &Context) -> Result<Self, Stop> {
+        let settings = context.settings;
+        let family = if settings.is("family", "v6") { Family::V6 } else { Family::V4 };
+        let limit = landau_sys::limits::get(landau_sys::limits::Resource::Descriptors)?.0;
+        Ok(Self {
+            family,
+            v6only: (family == Family::V6).then(|| settings.is("v6only", "on")),
+            range: settings.ports("range"),
+            address: Address::any(family),
+            sockets: Vec::with_capacity(context.n as usize),
+            room: (limit as usize).saturating_sub(SPARE).max(1),
+            held: Vec::new(),
+            ports: Vec::with_capacity(context.n as usize),
+        })
+    }
+
+    fn step(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
+        if self.sockets.len() >= self.room {
+            self.hand_over()?;
+        }
+        let (family, address) = (self.family, &self.address);
+        let socket = laps.time(SOCKET, || socket(family, Transport::Tcp))?;
+        if let Some(only) = self.v6only {
+            set_v6only(&socket, only)?;
+        }
+        if let Some((low, high)) = self.range {
+            set_port_range(&socket, low, high)?;
+        }
+        laps.time(BIND, || bind(&socket, address))?;
+        self.sockets.push(socket);
+        Ok(())
+    }
+
+    fn undo(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
+        let socket = self.sockets.pop().ok_or(Stop::Enough)?;
+        laps.time(CLOSE, || close(socket))
+    }
+
+    fn check(&mut self, steps: u64, facts: &mut Facts) -> Result<(), Stop> {
+        self.note_ports()?;
+        let distinct: HashSet<u16> = self.ports.iter().copied().filter(|&port| port != 0).collect();
+        Stop::unless(distinct.len() as u64 == steps, || {
+            format!("{steps} sockets were bound, but only to {} different ports", distinct.len())
+        })?;
+        facts.insert("first thousand ports".to_owned(), parity(&self.ports).to_owned());
+        if let Some(only) = self.v6only {
+            let answer = if accepts_mapped_peer(only)? { "yes" } else { "no" };
+            facts.insert("an IPv4-mapped peer is accepted".to_owned(), answer.to_owned());
+        }
+        if let Some(default) = setting("net.ipv6.bindv6only").filter(|_| self.v6only.is_some()) {
+            facts.insert("IPV6_V6ONLY by default".to_owned(), default);
+        }
+        Ok(())
+    }
+}
+
+impl Bind {
+    /// Lets a holder process keep what is bound and empties the table.
+    fn hand_over(&mut self) -> Result<(), Stop> {
+        self.note_ports()?;
+        self.held.push(Holder::new()?);
+        for socket in self.sockets.drain(..) {
+            close(socket)?;
+        }
+        Ok(())
+    }
+
+    /// Writes down the ports of the sockets in the table.
+    fn note_ports(&mut self) -> Result<(), Stop> {
+        for socket in &self.sockets {
+            self.ports.push(local_port(socket)?);
+        }
+        Ok(())
+    }
+}
+
+/// How many ports there are to choose from.
+fn capacity(settings: &Settings) -> Option<u64> {
+    match settings.ports("range") {
+        Some((low, high)) => Some(u64::from(high - low) + 1),
+        None => ephemeral_ports().map(|(low, high, reserved)| u64::from(high - low) + 1 - u64::from(reserved)),
+    }
+}
+
+/// Whether the first ports share a parity, which is why the search has a cliff at half the range.
+fn parity(ports: &[u16]) -> &'static str {
+    let first = &ports[..ports.len().min(1_000)];
+    match first.iter().filter(|&&port| port % 2 == 1).count() {
+        0 => "all even",
+        odd if odd == first.len() => "all odd",
+        _ => "odd and even",
+    }
+}

@@ -1,0 +1,60 @@
+//! `dup`: one descriptor is duplicated again and again.
+//!
+//! Measures `dup()`: nothing but the search for the lowest unused descriptor and a reference more to an open file.
+//! What `socket` costs beyond this is the socket's own.
+//!
+//! Misleads if the table has holes: here it never has, so the lowest unused descriptor is always the next one.
+//!
+//! Source: the part of the 2003 study's socket benchmark that it calls "not so easy".
+
+use landau_engine::{Benchmark, Context, Cost, Facts, Laps, Parameter, Phase, Settings, Stop};
+use landau_sys::descriptor::{close, dup, pipe};
+use std::os::fd::OwnedFd;
+
+/// The benchmark.
+#[derive(Debug)]
+pub struct Dup {
+    original: OwnedFd,
+    copies: Vec<OwnedFd>,
+}
+
+const DUP: usize = 0;
+const CLOSE: usize = 1;
+
+impl Benchmark for Dup {
+    const NAME: &'static str = "dup";
+    const ABOUT: &'static str = "What does finding the lowest unused descriptor cost when thousands are in use?";
+    const AXIS: &'static str = "duplicated descriptors";
+    const PHASES: &'static [Phase] = &[
+        Phase::up("dup", "dup() of one descriptor"),
+        Phase::down("close", "close() of the copy made last; the file itself stays open"),
+    ];
+    const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "10000", "19000", "how many copies")];
+    const MISLEADS: &'static [&'static str] =
+        &["The table has no holes here; a server that closes in random order makes the search longer."];
+    const SOURCE: &'static str = "the descriptor half of the socket benchmark of F. von Leitner (2003)";
+
+    fn cost(_: &Settings) -> Cost {
+        Cost { memory_bytes_each: 8, descriptors_each: 1, ..Cost::default() }
+    }
+
+    fn setup(context: &Context) -> Result<Self, Stop> {
+        let (original, _) = pipe()?;
+        Ok(Self { original, copies: Vec::with_capacity(context.n as usize) })
+    }
+
+    fn step(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
+        let original = &self.original;
+        self.copies.push(laps.time(DUP, || dup(original))?);
+        Ok(())
+    }
+
+    fn undo(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
+        let copy = self.copies.pop().ok_or(Stop::Enough)?;
+        laps.time(CLOSE, || close(copy))
+    }
+
+    fn check(&mut self, steps: u64, _facts: &mut Facts) -> Result<(), Stop> {
+        crate::list::check_open(&self.copies, steps)
+    }
+}

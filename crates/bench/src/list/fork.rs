@@ -1,0 +1,148 @@
+//! `fork`: processes pile up; each writes one byte and stays. Then they are killed and waited for.
+//!
+//! Measures how long it takes from the call until it has returned in the parent, until the child runs, and until
+//! the parent has read the child's byte. On the way down: `kill`, then `waitpid` until the child is gone.
+//!
+//! Misleads if read as a figure of the kernel alone: the parent's memory decides. A dynamically linked parent has
+//! more mappings to copy, and a large one more page tables; hence the parameters `linkage`, `resident` and
+//! `mappings`. The parent is a small program of its own, for Landau itself would be a large one.
+//!
+//! Source: the fork and static fork benchmarks of Felix von Leitner's 2003 study; the way down after a suggestion of
+//! Niels Provos (23 October 2003).
+
+use landau_engine::{
+    Benchmark, Context, Cost, Facts, Host, Kind, Laps, Parameter, Phase, Settings, Stop, Support, Variant,
+};
+use landau_sys::forker::{Forker, LINKAGES, WAYS, image};
+use landau_sys::system::{pin, processors};
+
+/// The benchmark.
+#[derive(Debug)]
+pub struct Fork {
+    forker: Forker,
+    way: usize,
+    in_creation_order: bool,
+    pids: Vec<u64>,
+}
+
+const RETURN: usize = 0;
+const RUN: usize = 1;
+const BYTE: usize = 2;
+const KILL: usize = 3;
+const WAIT: usize = 4;
+
+impl Benchmark for Fork {
+    const NAME: &'static str = "fork";
+    const ABOUT: &'static str = "Does making another process cost more when thousands exist, and does ending one?";
+    const AXIS: &'static str = "living children";
+    const PHASES: &'static [Phase] = &[
+        Phase::up("return", "from the call until it has returned in the parent"),
+        Phase::up("run", "from the call until the child's first instruction of its own"),
+        Phase::up("byte", "from the call until the parent has read the child's byte out of a pipe"),
+        Phase::down("kill", "kill(SIGKILL) of one child"),
+        Phase::down("wait", "waitpid() until that child is gone"),
+    ];
+    const PARAMETERS: &'static [Parameter] = &[
+        Parameter::steps("20", "1000", "3000", "how many children"),
+        Parameter::fixed("linkage", Kind::Choice(LINKAGES), "dynamic", "how the parent is linked"),
+        Parameter::fixed("way", Kind::Choice(WAYS), "fork", "how a process is made"),
+        Parameter::fixed("order", Kind::Choice(&["reverse", "creation"]), "reverse", "who is ended first"),
+        Parameter::fixed(
+            "resident",
+            Kind::Count { min: 0, max: 1 << 20 },
+            "0",
+            "MiB of private memory that the parent has touched",
+        ),
+        Parameter::fixed(
+            "mappings",
+            Kind::Count { min: 0, max: 60_000 },
+            "0",
+            "further mappings that the parent's memory is split into",
+        ),
+        Parameter::fixed("processors", Kind::Choice(&["one", "all"]), "one", "where parent and children may run"),
+    ];
+    const VARIANTS: &'static [Variant] = &[
+        Variant::always(&[("linkage", "static")]),
+        Variant::always(&[("linkage", "musl")]),
+        Variant::always(&[("way", "vfork-exec")]),
+        Variant::always(&[("way", "posix_spawn")]),
+        Variant::always(&[("way", "clone3")]),
+        Variant::always(&[("order", "creation")]),
+        Variant::full(&[("resident", "256")]),
+        Variant::full(&[("mappings", "2000")]),
+        Variant::full(&[("processors", "all")]),
+    ];
+    const MISLEADS: &'static [&'static str] = &[
+        "The parent's mappings and page tables are most of the cost, not the number of processes.",
+        "Parent and children share one processor by default; with processors=all the wake-up crosses processors.",
+        "vfork-exec and posix_spawn start a new program each time, which fork alone does not.",
+    ];
+    const SOURCE: &'static str =
+        "F. von Leitner, Benchmarking BSD and Linux (2003), fork and static fork; N. Provos for the way down";
+
+    fn support(host: &Host, settings: &Settings) -> Support {
+        if settings.is("way", "clone3") && host.system != "Linux" {
+            return Support::No("clone3() is Linux's own".to_owned());
+        }
+        match image(settings.text("linkage")) {
+            Ok(_) => Support::Yes,
+            Err(reason) => Support::No(reason.to_owned()),
+        }
+    }
+
+    fn cost(settings: &Settings) -> Cost {
+        Cost {
+            // Kernel stack, task, page tables and the pages that a child writes to: measured at about 150 KiB.
+            memory_bytes_each: (200 << 10) + settings.count("resident") * 2_200,
+            memory_bytes: settings.count("resident") << 20,
+            processes_each: 1,
+            ..Cost::default()
+        }
+    }
+
+    fn setup(context: &Context) -> Result<Self, Stop> {
+        let settings = context.settings;
+        if settings.is("processors", "all") {
+            pin(&(0..1024).collect::<Vec<u32>>())?;
+        }
+        let mut forker = Forker::start(settings.text("linkage"))?;
+        if settings.count("resident") > 0 {
+            forker.grow_resident(settings.count("resident") << 20)?;
+        }
+        if settings.count("mappings") > 0 {
+            forker.grow_mappings(settings.count("mappings"))?;
+        }
+        Ok(Self {
+            forker,
+            way: WAYS.iter().position(|way| settings.is("way", way)).unwrap_or(0),
+            in_creation_order: settings.is("order", "creation"),
+            pids: Vec::with_capacity(context.n as usize),
+        })
+    }
+
+    fn step(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
+        let birth = self.forker.spawn(self.way)?;
+        laps.enter(RETURN, birth.returned_ns - birth.before_ns);
+        laps.enter(RUN, birth.started_ns.saturating_sub(birth.before_ns));
+        laps.enter(BYTE, birth.read_ns - birth.before_ns);
+        self.pids.push(birth.pid);
+        Ok(())
+    }
+
+    fn undo(&mut self, n: u64, laps: &mut Laps) -> Result<(), Stop> {
+        let index = if self.in_creation_order { self.pids.len() - n as usize } else { n as usize - 1 };
+        let death = self.forker.reap(self.pids[index])?;
+        laps.enter(KILL, death.killed_ns - death.before_ns);
+        laps.enter(WAIT, death.waited_ns - death.killed_ns);
+        Ok(())
+    }
+
+    fn check(&mut self, steps: u64, facts: &mut Facts) -> Result<(), Stop> {
+        let mut alive = 0;
+        for &pid in &self.pids {
+            alive += u64::from(self.forker.is_alive(pid)?);
+        }
+        facts.insert("processors to run on".to_owned(), processors().len().to_string());
+        Stop::unless(alive == steps, || format!("{steps} children were made, but {alive} live"))
+    }
+}

@@ -1,0 +1,97 @@
+//! `manymap`: thousands of small files, a hundred to a folder, are opened, mapped and touched one after the other.
+//!
+//! Measures `open()`, `mmap()` of the whole file (one page) and the first touch; on the way down `munmap()` and
+//! `close()`. It is what a web server that maps its files does.
+//!
+//! Misleads as a benchmark of disks: every file is in the cache, which is proven before the first call.
+//!
+//! Source: the "mmapping many small files" benchmark of Felix von Leitner's 2003 study (10,000 files of about 150
+//! bytes), made after Thor Lancelot Simon's objection to mapping pages of one file.
+
+use crate::files::many_files;
+use landau_engine::{Benchmark, Context, Cost, Facts, Laps, Parameter, Phase, Settings, Stop};
+use landau_sys::descriptor::{close, open};
+use landau_sys::memory::{Mapping, page_bytes};
+use std::ffi::CString;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// The benchmark.
+#[derive(Debug)]
+pub struct Manymap {
+    paths: Vec<CString>,
+    files: Vec<(OwnedFd, Mapping)>,
+}
+
+const OPEN: usize = 0;
+const MMAP: usize = 1;
+const TOUCH: usize = 2;
+const MUNMAP: usize = 3;
+const CLOSE: usize = 4;
+
+/// What every one of the files begins with.
+const FIRST_BYTE: u8 = b'<';
+
+impl Benchmark for Manymap {
+    const NAME: &'static str = "manymap";
+    const ABOUT: &'static str = "Does serving one more small file from memory cost more when thousands are mapped?";
+    const AXIS: &'static str = "mapped files";
+    const PHASES: &'static [Phase] = &[
+        Phase::up("open", "open() of the next file, which no process has open"),
+        Phase::up("mmap", "mmap() of the whole file, one page, read-only and shared"),
+        Phase::up("touch", "the first read of its page: a fault that finds it in the cache"),
+        Phase::down("munmap", "munmap() of the file mapped last"),
+        Phase::down("close", "close() of that file"),
+    ];
+    const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "10000", "19000", "how many files")];
+    const MISLEADS: &'static [&'static str] = &[
+        "Every file is in the cache; on a cold disk the first access costs a thousand times more.",
+        "The folders lie on the file system of --dir: file systems differ in open().",
+    ];
+    const SOURCE: &'static str = "F. von Leitner, Benchmarking BSD and Linux (2003), mmapping many small files";
+
+    fn cost(settings: &Settings) -> Cost {
+        // A file of 150 bytes takes a block and an inode.
+        let disk_bytes = settings.count("n") * 4_608;
+        Cost { memory_bytes_each: 2_500, memory_bytes: disk_bytes, descriptors_each: 1, disk_bytes, ..Cost::default() }
+    }
+
+    fn setup(context: &Context) -> Result<Self, Stop> {
+        let paths = many_files(context.scratch, context.n)?;
+        for path in &paths {
+            prove_cached(path)?;
+        }
+        Ok(Self { paths, files: Vec::with_capacity(context.n as usize) })
+    }
+
+    fn step(&mut self, n: u64, laps: &mut Laps) -> Result<(), Stop> {
+        let path = &self.paths[n as usize - 1];
+        let file = laps.time(OPEN, || open(path))?;
+        let mapping = laps.time(MMAP, || Mapping::new(file.as_fd(), 0, page_bytes(), false))?;
+        let byte = laps.time(TOUCH, || Ok(mapping.touch()))?;
+        self.files.push((file, mapping));
+        Stop::unless(byte == FIRST_BYTE, || format!("file {n} begins with {byte}"))
+    }
+
+    fn undo(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
+        let (file, mapping) = self.files.pop().ok_or(Stop::Enough)?;
+        laps.time(MUNMAP, || mapping.unmap())?;
+        laps.time(CLOSE, || close(file))
+    }
+
+    fn check(&mut self, steps: u64, _facts: &mut Facts) -> Result<(), Stop> {
+        crate::list::check_open(self.files.iter().map(|(file, _)| file), steps)?;
+        let wrong = self.files.iter().position(|(_, mapping)| mapping.touch() != FIRST_BYTE);
+        wrong.map_or(Ok(()), |index| Err(Stop::Wrong(format!("the mapping of file {} is gone", index + 1))))
+    }
+}
+
+/// Sees that a file's page is in the cache, reading it once if not.
+fn prove_cached(path: &CString) -> Result<(), Stop> {
+    let file = open(path)?;
+    let mapping = Mapping::new(file.as_fd(), 0, page_bytes(), false)?;
+    if mapping.resident_pages(page_bytes())? == 0 {
+        mapping.touch();
+    }
+    let resident = mapping.resident_pages(page_bytes())?;
+    Stop::unless(resident == 1, || format!("{} does not stay in the cache", path.to_string_lossy()))
+}

@@ -1,0 +1,163 @@
+//! `mmap`: every second page of a large cached file is mapped on its own and touched.
+//!
+//! Measures `mmap()` of one page, the first touch (a page fault that finds the page in the cache), and `munmap()`
+//! on the way down. Every second page, so that no two mappings can be joined: the kernel's list of mappings grows.
+//!
+//! Misleads as a picture of many small files: alternate pages of one file are the worst case for systems that join
+//! mappings, and one file is one object (Thor Lancelot Simon's objection, 23 October 2003; `manymap` answers it).
+//!
+//! Source: the mmap benchmark of Felix von Leitner's 2003 study (200 MB file), whose programs took the page size for
+//! granted and did not check the file's.
+
+use crate::files::{big_file, page_byte};
+use landau_engine::{
+    Benchmark, Context, Cost, Facts, Host, Kind, Laps, Mark, MarkKind, Parameter, Phase, Settings, Stop, Study,
+    Support, Variant,
+};
+use landau_sys::memory::{CAN_POPULATE, Mapping, page_bytes};
+use landau_sys::system::setting;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use std::fs::File;
+use std::os::fd::AsFd;
+
+/// The benchmark.
+#[derive(Debug)]
+pub struct Mmap {
+    file: File,
+    page_bytes: usize,
+    populate: bool,
+    /// The pages to map, in order.
+    order: Vec<u64>,
+    mappings: Vec<Mapping>,
+}
+
+const MMAP: usize = 0;
+const TOUCH: usize = 1;
+const MUNMAP: usize = 2;
+
+impl Benchmark for Mmap {
+    const NAME: &'static str = "mmap";
+    const ABOUT: &'static str = "Does mapping another page of a file cost more when thousands of mappings exist?";
+    const AXIS: &'static str = "mappings";
+    const PHASES: &'static [Phase] = &[
+        Phase::up("mmap", "mmap() of one page of the file, read-only and shared"),
+        Phase::up("touch", "the first read of the page: a fault that finds it in the cache"),
+        Phase::down("munmap", "munmap() of the mapping made last"),
+    ];
+    const PARAMETERS: &'static [Parameter] = &[
+        Parameter::steps("64", "auto", "auto", "how many mappings; auto: as far as `until` says"),
+        Parameter::fixed("until", Kind::Choice(&["file", "limit"]), "file", "half the file, or past vm.max_map_count"),
+        Parameter {
+            smoke: "2",
+            ..Parameter::fixed("file", Kind::Count { min: 1, max: 1 << 20 }, "200", "MiB of the file")
+        },
+        Parameter::fixed("order", Kind::Choice(&["sequential", "random"]), "sequential", "which page comes next"),
+        Parameter::fixed("populate", Kind::Choice(&["off", "on"]), "off", "fault the page in at once (MAP_POPULATE)"),
+    ];
+    const VARIANTS: &'static [Variant] = &[
+        Variant::always(&[("order", "random")]),
+        Variant::always(&[("populate", "on")]),
+        Variant { from: Study::Quick, settings: &[("until", "limit")] },
+    ];
+    const MISLEADS: &'static [&'static str] = &[
+        "Alternate pages of one file are the worst case for systems that join neighbouring mappings; manymap maps \
+         many files.",
+        "The whole file is in the cache, which is proven before the first call: this is not about disks.",
+        "Some systems map several pages around a fault; here the neighbours belong to no mapping.",
+    ];
+    const SOURCE: &'static str = "F. von Leitner, Benchmarking BSD and Linux (2003), the mmap benchmark";
+
+    fn support(_: &Host, settings: &Settings) -> Support {
+        if settings.is("until", "limit") && max_map_count().is_none() {
+            return Support::No("this system has no limit of mappings that could be read".to_owned());
+        }
+        Support::when(CAN_POPULATE || settings.is("populate", "off"), "this system cannot fault pages in at once")
+    }
+
+    fn auto_n(_: &Host, settings: &Settings, study: Study) -> u64 {
+        match max_map_count() {
+            Some(limit) if settings.is("until", "limit") => limit + limit / 100,
+            _ if study == Study::Full => pages(settings) / 2,
+            _ => (pages(settings) / 2).min(10_000),
+        }
+    }
+
+    fn marks(_: &Host, _: &Settings) -> Vec<Mark> {
+        let mark = |limit| Mark {
+            name: "limit of mappings".to_owned(),
+            n: limit as f64,
+            mark: MarkKind::Capacity,
+            source: "vm.max_map_count".to_owned(),
+        };
+        max_map_count().map(mark).into_iter().collect()
+    }
+
+    fn cost(settings: &Settings) -> Cost {
+        let bytes = settings.count("file") << 20;
+        Cost { memory_bytes_each: 220, memory_bytes: bytes, disk_bytes: bytes, ..Cost::default() }
+    }
+
+    fn setup(context: &Context) -> Result<Self, Stop> {
+        let settings = context.settings;
+        let pages = pages(settings);
+        let file = big_file(context.scratch, pages, page_bytes())?;
+        prove_cached(&file, pages)?;
+        // Past the file's end the walk begins again at its first page: the mappings are what counts.
+        let mut order: Vec<u64> = (0..context.n).map(|index| 2 * index % (pages / 2 * 2)).collect();
+        if settings.is("order", "random") {
+            order.shuffle(&mut ChaCha8Rng::seed_from_u64(context.seed));
+        }
+        Ok(Self {
+            file,
+            page_bytes: page_bytes(),
+            populate: settings.is("populate", "on"),
+            order,
+            mappings: Vec::with_capacity(context.n as usize),
+        })
+    }
+
+    fn step(&mut self, n: u64, laps: &mut Laps) -> Result<(), Stop> {
+        let page = self.order[n as usize - 1];
+        let (file, len, populate) = (self.file.as_fd(), self.page_bytes, self.populate);
+        let mapping = laps.time(MMAP, || Mapping::new(file, page * len as u64, len, populate))?;
+        let byte = laps.time(TOUCH, || Ok(mapping.touch()))?;
+        self.mappings.push(mapping);
+        Stop::unless(byte == page_byte(page), || format!("page {page} begins with {byte}, not {}", page_byte(page)))
+    }
+
+    fn undo(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
+        let mapping = self.mappings.pop().ok_or(Stop::Enough)?;
+        laps.time(MUNMAP, || mapping.unmap())
+    }
+
+    fn check(&mut self, steps: u64, _facts: &mut Facts) -> Result<(), Stop> {
+        Stop::unless(self.mappings.len() as u64 == steps, || "a mapping was lost".to_owned())?;
+        // Each mapping still shows its own page.
+        let wrong = self.mappings.iter().zip(&self.order).position(|(one, &page)| one.touch() != page_byte(page));
+        wrong.map_or(Ok(()), |index| Err(Stop::Wrong(format!("mapping {} shows another page", index + 1))))
+    }
+}
+
+/// Pages of the file.
+fn pages(settings: &Settings) -> u64 {
+    (settings.count("file") << 20) / page_bytes() as u64
+}
+
+fn max_map_count() -> Option<u64> {
+    setting("vm.max_map_count")?.parse().ok()
+}
+
+/// Sees that every page of the file is in the cache, reading it once more if not.
+fn prove_cached(file: &File, pages: u64) -> Result<(), Stop> {
+    let len = pages as usize * page_bytes();
+    let whole = Mapping::new(file.as_fd(), 0, len, false)?;
+    if whole.resident_pages(page_bytes())? as u64 == pages {
+        return Ok(());
+    }
+    let mut reader = std::io::BufReader::with_capacity(1 << 20, file);
+    std::io::copy(&mut reader, &mut std::io::sink()).map_err(|error| Stop::io("read", &error))?;
+    let resident = whole.resident_pages(page_bytes())? as u64;
+    Stop::unless(resident == pages, || format!("only {resident} of the file's {pages} pages stay in the cache"))
+}

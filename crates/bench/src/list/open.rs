@@ -1,0 +1,63 @@
+//! `open`: the same small file is opened again and again.
+//!
+//! Measures `open()` for reading: the walk along the path, an open file, the lowest unused descriptor. The way down
+//! measures `close()`.
+//!
+//! Misleads as a benchmark of file systems: the path is short and in the cache from the first call on. `manymap`
+//! opens thousands of different files.
+//!
+//! Source: the open graph of the 2003 study, reduced to what does not depend on the directory.
+
+use crate::files::small_file;
+use landau_engine::{Benchmark, Context, Cost, Facts, Laps, Parameter, Phase, Settings, Stop};
+use landau_sys::descriptor::{close, open};
+use std::ffi::CString;
+use std::os::fd::OwnedFd;
+
+/// The benchmark.
+#[derive(Debug)]
+pub struct Open {
+    path: CString,
+    files: Vec<OwnedFd>,
+}
+
+const OPEN: usize = 0;
+const CLOSE: usize = 1;
+
+impl Benchmark for Open {
+    const NAME: &'static str = "open";
+    const ABOUT: &'static str = "Does open() cost more when thousands of files are open?";
+    const AXIS: &'static str = "open files";
+    const PHASES: &'static [Phase] = &[
+        Phase::up("open", "open() of one small cached file for reading"),
+        Phase::down("close", "close() of the file opened last"),
+    ];
+    const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "10000", "19000", "how many times")];
+    const MISLEADS: &'static [&'static str] =
+        &["It is always the same file, so the path is in the cache: manymap opens different ones."];
+    const SOURCE: &'static str = "F. von Leitner, Benchmarking BSD and Linux (2003), the open graph";
+
+    fn cost(_: &Settings) -> Cost {
+        Cost { memory_bytes_each: 400, descriptors_each: 1, disk_bytes: 1 << 20, ..Cost::default() }
+    }
+
+    fn setup(context: &Context) -> Result<Self, Stop> {
+        let path = small_file(context.scratch)?;
+        Ok(Self { path, files: Vec::with_capacity(context.n as usize) })
+    }
+
+    fn step(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
+        let path = &self.path;
+        self.files.push(laps.time(OPEN, || open(path))?);
+        Ok(())
+    }
+
+    fn undo(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
+        let file = self.files.pop().ok_or(Stop::Enough)?;
+        laps.time(CLOSE, || close(file))
+    }
+
+    fn check(&mut self, steps: u64, _facts: &mut Facts) -> Result<(), Stop> {
+        crate::list::check_open(&self.files, steps)
+    }
+}

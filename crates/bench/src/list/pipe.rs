@@ -1,0 +1,57 @@
+//! `pipe`: pipes pile up, then are closed one by one.
+//!
+//! Measures `pipe()`: an inode, a ring of buffers and two descriptors. The way down closes both ends.
+//!
+//! Misleads for an unprivileged user with many pipes: past `fs.pipe-user-pages-soft` the kernel gives smaller rings,
+//! and the call becomes cheaper, not dearer.
+//!
+//! Source: will-it-scale's pipe and libMicro's pipe tests have the call, without the piling up.
+
+use landau_engine::{Benchmark, Context, Cost, Facts, Laps, Parameter, Phase, Settings, Stop};
+use landau_sys::descriptor::{close, pipe};
+use std::os::fd::OwnedFd;
+
+/// The benchmark.
+#[derive(Debug)]
+pub struct Pipe {
+    pipes: Vec<(OwnedFd, OwnedFd)>,
+}
+
+const PIPE: usize = 0;
+const CLOSE: usize = 1;
+
+impl Benchmark for Pipe {
+    const NAME: &'static str = "pipe";
+    const ABOUT: &'static str = "Does another pipe() cost more when thousands of pipes are open?";
+    const AXIS: &'static str = "open pipes";
+    const PHASES: &'static [Phase] = &[
+        Phase::up("pipe", "pipe(): one pipe, two descriptors"),
+        Phase::down("close", "close() of both ends of the pipe made last"),
+    ];
+    const PARAMETERS: &'static [Parameter] = &[Parameter::steps("32", "5000", "9500", "how many pipes")];
+    const MISLEADS: &'static [&'static str] =
+        &["Past fs.pipe-user-pages-soft an unprivileged user gets smaller pipes, which are cheaper to make."];
+    const SOURCE: &'static str = "the frame of F. von Leitner's socket benchmark, with pipes";
+
+    fn cost(_: &Settings) -> Cost {
+        Cost { memory_bytes_each: 2_200, descriptors_each: 2, ..Cost::default() }
+    }
+
+    fn setup(context: &Context) -> Result<Self, Stop> {
+        Ok(Self { pipes: Vec::with_capacity(context.n as usize) })
+    }
+
+    fn step(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
+        self.pipes.push(laps.time(PIPE, pipe)?);
+        Ok(())
+    }
+
+    fn undo(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
+        let (reading, writing) = self.pipes.pop().ok_or(Stop::Enough)?;
+        laps.time(CLOSE, || close(reading).and_then(|()| close(writing)))
+    }
+
+    fn check(&mut self, steps: u64, _facts: &mut Facts) -> Result<(), Stop> {
+        crate::list::check_open(self.pipes.iter().flat_map(|(reading, writing)| [reading, writing]), 2 * steps)
+    }
+}

@@ -1,0 +1,121 @@
+//! `socket`: sockets pile up, then are closed one by one.
+//!
+//! Measures `socket()`: the kernel allocates the socket and finds the lowest unused descriptor. On the way down it
+//! measures `close()`.
+//!
+//! Misleads if only medians are looked at: when a second thread shares the descriptor table, the call that makes
+//! the table double waits for every processor (`expand_fdtable` and its RCU grace period) and takes a thousand
+//! times longer, at descriptor 256, 512, 1,024 … Hence the parameter `threads`, and `reserve` as the remedy.
+//!
+//! Source: the socket benchmark of Felix von Leitner's 2003 study (10,000 sockets); the threads after a finding of
+//! Ted Unangst (August 2025).
+
+use landau_engine::{Benchmark, Context, Cost, Facts, Kind, Laps, Parameter, Phase, Stop, Variant};
+use landau_sys::descriptor::{close, pipe, reserve};
+use landau_sys::socket::{Family, Transport, socket};
+use landau_sys::thread::Sleeper;
+use std::os::fd::OwnedFd;
+
+/// The benchmark.
+#[derive(Debug)]
+pub struct Socket {
+    family: Family,
+    transport: Transport,
+    sockets: Vec<OwnedFd>,
+    threads: Vec<Sleeper>,
+}
+
+const SOCKET: usize = 0;
+const CLOSE: usize = 1;
+
+impl Benchmark for Socket {
+    const NAME: &'static str = "socket";
+    const ABOUT: &'static str = "Does another socket() cost more when thousands of sockets are open?";
+    const AXIS: &'static str = "open sockets";
+    const PHASES: &'static [Phase] = &[
+        Phase::up("socket", "socket(): allocate a socket and the lowest unused descriptor"),
+        Phase::down("close", "close() of the socket made last"),
+    ];
+    const PARAMETERS: &'static [Parameter] = &[
+        Parameter::steps("64", "10000", "auto", "how many sockets; auto: past the limit of descriptors"),
+        Parameter::fixed("family", Kind::Choice(&["v4", "v6"]), "v4", "IPv4 or IPv6"),
+        Parameter::fixed("type", Kind::Choice(&["tcp", "udp"]), "tcp", "streams or datagrams"),
+        Parameter::fixed(
+            "threads",
+            Kind::Count { min: 0, max: 64 },
+            "0",
+            "idle extra threads that share the descriptor table",
+        ),
+        Parameter::fixed(
+            "reserve",
+            Kind::Count { min: 0, max: 10_000_000 },
+            "0",
+            "grow the descriptor table to so many slots beforehand",
+        ),
+    ];
+    const VARIANTS: &'static [Variant] = &[
+        Variant::always(&[("threads", "1")]),
+        Variant::always(&[("threads", "1"), ("reserve", "10100")]),
+        Variant::full(&[("family", "v6")]),
+        Variant::full(&[("type", "udp")]),
+    ];
+    const MISLEADS: &'static [&'static str] = &[
+        "Medians hide the doubling of a shared descriptor table: look at the single calls with threads=1.",
+        "The descriptor is the lowest unused one; a program whose table has holes pays for the search as well.",
+    ];
+    const SOURCE: &'static str =
+        "F. von Leitner, Benchmarking BSD and Linux (2003), the socket benchmark; T. Unangst (2025) for threads";
+
+    fn auto_n(host: &landau_engine::Host, _: &landau_engine::Settings, _: landau_engine::Study) -> u64 {
+        host.limits.get("RLIMIT_NOFILE").map_or(10_000, |&limit| limit.saturating_add(1).min(1_000_000))
+    }
+
+    fn cost(_: &landau_engine::Settings) -> Cost {
+        Cost { memory_bytes_each: 2_600, descriptors_each: 1, ..Cost::default() }
+    }
+
+    fn setup(context: &Context) -> Result<Self, Stop> {
+        let settings = context.settings;
+        let mut threads = Vec::new();
+        if settings.count("threads") > 0 {
+            let (listen, report) = pipe()?;
+            for _ in 0..settings.count("threads") {
+                threads.push(Sleeper::new(&report, &listen, 0)?.0);
+            }
+        }
+        if settings.count("reserve") > 0 {
+            reserve(settings.count("reserve") as u32)?;
+        }
+        Ok(Self {
+            family: if settings.is("family", "v6") { Family::V6 } else { Family::V4 },
+            transport: if settings.is("type", "udp") { Transport::Udp } else { Transport::Tcp },
+            sockets: Vec::with_capacity(context.n as usize),
+            threads,
+        })
+    }
+
+    fn step(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
+        let (family, transport) = (self.family, self.transport);
+        self.sockets.push(laps.time(SOCKET, || socket(family, transport))?);
+        Ok(())
+    }
+
+    fn undo(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
+        let socket = self.sockets.pop().ok_or(Stop::Enough)?;
+        laps.time(CLOSE, || close(socket))
+    }
+
+    fn check(&mut self, steps: u64, _facts: &mut Facts) -> Result<(), Stop> {
+        crate::list::check_open(&self.sockets, steps)
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        for thread in self.threads.drain(..) {
+            thread.release();
+            // A thread that cannot be joined ends with the process, which is about to leave.
+            let _ = thread.join();
+        }
+    }
+}

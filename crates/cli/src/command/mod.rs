@@ -1,0 +1,51 @@
+//! The commands, one file each. What stands between the markers is generated: `cargo xtask registry`.
+
+use clap::{Parser, Subcommand};
+
+// registry:begin
+mod generate;
+mod list;
+mod run;
+mod verify;
+// registry:end
+
+/// Measures how the cost of an operating system's calls grows as their objects pile up, and names the law.
+///
+/// Without a command, landau runs the quick study and leaves a record and a page.
+#[derive(Debug, Parser)]
+#[command(name = "landau", version, after_help = EXAMPLES, max_term_width = 100)]
+pub(crate) struct Landau {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+const EXAMPLES: &str = "Examples:
+  landau                          the quick study: a record, a page and a summary
+  landau run bind --passes 9      one benchmark, nine times
+  landau show FILE                the verdicts of a record
+  landau report FILE -o page.html the page of a record
+
+Exit status: 0 done, 1 a check failed or the run was interrupted, 2 could not run.";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Measure: run benchmarks, write a record and a page
+    Run(run::Args),
+    /// Show what can be measured here, and what cannot and why
+    List(list::Args),
+    /// Recompute every figure of a record or page, and name the first line that was altered
+    Verify(verify::Args),
+    /// Write the manual page, shell completions or the reference of all options
+    Generate(generate::Args),
+}
+
+/// Carries out what was typed; the exit status.
+pub(crate) fn run(landau: Landau, words: &[String]) -> anyhow::Result<u8> {
+    match landau.command {
+        None => run::run(&run::Args::default(), words),
+        Some(Command::Run(args)) => run::run(&args, words),
+        Some(Command::List(args)) => list::run(&args),
+        Some(Command::Verify(args)) => verify::run(&args),
+        Some(Command::Generate(args)) => generate::run(&args),
+    }
+}

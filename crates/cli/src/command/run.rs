@@ -1,0 +1,167 @@
+//! `landau run`: measure, and leave a record and a page.
+
+use crate::progress::Progress;
+use crate::status;
+use anyhow::{Context, bail};
+use clap::ValueEnum;
+use landau_bench::REGISTRY;
+use landau_engine::{Ending, Plan, Request, Scratch, Study, describe_host, scratch_space};
+use landau_record::schema::{End, Line};
+use landau_record::{Record, Writer};
+use landau_sys::signal::{catch_interrupts, interrupted};
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum StudyWord {
+    /// Seconds: does everything work?
+    Smoke,
+    /// Minutes: the laws
+    Quick,
+    /// As long as it takes: past every capacity, nine passes
+    Full,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  landau run                                  every benchmark at quick size
+  landau run socket bind --passes 9           two of them, nine passes each
+  landau run bind --set bind.family=v6        other settings; `landau list --long` shows them
+  landau run --study full --time-limit 1800   half an hour at the most; says what was left out
+  landau run --resume FILE                    go on with a run that was interrupted")]
+pub(crate) struct Args {
+    /// Benchmarks to run; all of them if none is named
+    names: Vec<String>,
+    /// How much to measure
+    #[arg(long, value_enum, default_value = "quick")]
+    study: StudyWord,
+    /// Passes of each case, each in a fresh process [default: 5 quick, 9 full]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    passes: Option<u32>,
+    /// Set a parameter of a benchmark (repeatable)
+    #[arg(long, value_name = "BENCH.PARAM=VALUE")]
+    set: Vec<String>,
+    /// Seed of every random order [default: of the moment, and in the record]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// The record to write [default: landau-TIME.landau.ndjson]
+    #[arg(long, short, value_name = "FILE", conflicts_with = "resume")]
+    out: Option<PathBuf>,
+    /// Go on with a record whose run did not end
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["names", "study", "passes", "set", "seed"])]
+    resume: Option<PathBuf>,
+    /// Write no page
+    #[arg(long)]
+    no_report: bool,
+    /// End after so many seconds and say what was left out
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    time_limit: Option<u64>,
+    /// Folder for the benchmarks' own files, removed afterwards [default: the system's temporary folder]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Show neither progress nor summary
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+impl Default for Args {
+    fn default() -> Self {
+        Self {
+            names: Vec::new(),
+            study: StudyWord::Quick,
+            passes: None,
+            set: Vec::new(),
+            seed: None,
+            out: None,
+            resume: None,
+            no_report: false,
+            time_limit: None,
+            dir: None,
+            quiet: false,
+        }
+    }
+}
+
+pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
+    catch_interrupts();
+    let (path, ending) = match &args.resume {
+        Some(path) => (path.clone(), resume(args, path, words)?),
+        None => start(args, words)?,
+    };
+    if !args.quiet {
+        eprintln!("record: {}", path.display());
+    }
+    Ok(match ending {
+        Ending::Complete | Ending::Cut => status::DONE,
+        Ending::Interrupted => {
+            eprintln!("interrupted; go on with: landau run --resume {}", path.display());
+            status::FAILED
+        }
+        Ending::Failed => status::FAILED,
+    })
+}
+
+fn start(args: &Args, words: &[String]) -> anyhow::Result<(PathBuf, Ending)> {
+    let path = args.out.clone().unwrap_or_else(default_path);
+    let scratch = Scratch::create(&folder(args))?;
+    let (host, clock) = describe_host()?;
+    let request = Request {
+        names: args.names.clone(),
+        study: match args.study {
+            StudyWord::Smoke => Study::Smoke,
+            StudyWord::Quick => Study::Quick,
+            StudyWord::Full => Study::Full,
+        },
+        pass_count: args.passes,
+        settings: args.set.clone(),
+        seed: args.seed.unwrap_or_else(seed_of_the_moment),
+        time_limit_s: args.time_limit,
+    };
+    let plan = Plan::resolve(REGISTRY, &request, host, clock.clock, scratch_space(scratch.path()))?;
+    let mut writer = Writer::create(&path)?;
+    let mut progress = Progress::new(args.quiet);
+    let interrupted = || interrupted().is_some();
+    let (ending, end) = landau_engine::run(&plan, words, &mut writer, &scratch, &mut progress, &interrupted)
+        .with_context(|| resume_hint(&path))?;
+    finish(&mut writer, end).with_context(|| resume_hint(&path))?;
+    Ok((path, ending))
+}
+
+fn resume(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<Ending> {
+    let record = Record::read(path)?;
+    if record.end.as_ref().is_some_and(|end| end.outcome == "complete") {
+        bail!("{} is complete: there is nothing to resume", path.display());
+    }
+    let scratch = Scratch::create(&folder(args))?;
+    let mut writer = Writer::resume(path, &record)?;
+    let mut progress = Progress::new(args.quiet);
+    let interrupted = || interrupted().is_some();
+    let (ending, end) =
+        landau_engine::resume(&record, REGISTRY, words, &mut writer, &scratch, &mut progress, &interrupted)
+            .with_context(|| resume_hint(path))?;
+    finish(&mut writer, end).with_context(|| resume_hint(path))?;
+    Ok(ending)
+}
+
+/// Closes the record.
+fn finish(writer: &mut Writer, mut end: End) -> anyhow::Result<()> {
+    end.line_count = writer.line_count();
+    writer.append(&Line::End(end))?;
+    Ok(writer.sync()?)
+}
+
+fn resume_hint(path: &Path) -> String {
+    format!("what was measured until now is in {0}; go on with landau run --resume {0}", path.display())
+}
+
+fn folder(args: &Args) -> PathBuf {
+    args.dir.clone().unwrap_or_else(std::env::temp_dir)
+}
+
+/// A name that sorts by time and is safe on every file system.
+fn default_path() -> PathBuf {
+    PathBuf::from(format!("landau-{}.landau.ndjson", jiff::Timestamp::now().strftime("%Y-%m-%dT%H%M%SZ")))
+}
+
+fn seed_of_the_moment() -> u64 {
+    jiff::Timestamp::now().as_microsecond().unsigned_abs()
+}
