@@ -163,7 +163,17 @@ fn measure(comparison: &mut Comparison, pair: &Pair, options: &Options) {
         comparison.same_fixed = agreement(fixed, options);
         comparison.same_slope = agreement(slope, options);
     }
-    comparison.crossing = crossing::find(pair, options);
+    comparison.crossing = crossing::find(pair, options).filter(|_| turns(comparison, options));
+}
+
+/// Whether the ends differ the opposite way, each by enough to matter: two curves that lie on each other cross everywhere.
+fn turns(comparison: &Comparison, options: &Options) -> bool {
+    let matters = |ratio: Option<Estimate>| {
+        let ratio = ratio.filter(|r| !r.holds(1.0))?;
+        (ratio.value.ln().abs() >= options.smallest_effect.ln_1p()).then_some(ratio.value > 1.0)
+    };
+    let ends = (matters(comparison.ratio_start), matters(comparison.ratio_end));
+    matches!(ends, (Some(start), Some(end)) if start != end)
 }
 
 /// A difference of logarithms with its error.

@@ -85,7 +85,10 @@ pub(crate) fn polish(grid: &Grid) -> Vec<Vec<Option<f64>>> {
 }
 
 /// A cell further from the middle of its point than so many robust standard deviations is pulled in to that distance.
-const REACH: f64 = 2.5;
+const REACH: f64 = 2.0;
+
+/// By how much pulling in hides the error of normal values: at two deviations 4.6% of them are pulled in (Yuen's factor).
+pub(crate) const HIDDEN: f64 = 1.0 / (1.0 - 0.046);
 
 /// Winsorises the cells. An episode that falls on one cell would otherwise be carried by that pass into every contrast
 /// and every bootstrap draw, where trimming over passes comes too late: 3% bad cells spoil a sixth of the passes.
@@ -132,6 +135,9 @@ pub(crate) fn level(grid: &Grid) -> Level {
     let mut known: Vec<f64> = own.iter().copied().flatten().collect();
     let pooled = trimmed(&mut known).map_or(0.0, |pair| pair.0);
     let freedom = (passes.max(1) - 1) as f64;
+    // The offsets of the passes were estimated too, one out of so many points each; and what was pulled in hides variance.
+    let points = grid.n.len() as f64;
+    let spent = points / (points - 1.0).max(1.0) * HIDDEN * HIDDEN;
     let shrunk = |square: &Option<f64>| match square {
         Some(square) => (freedom * square + POOLING * pooled) / (freedom + POOLING),
         None => pooled,
@@ -139,7 +145,7 @@ pub(crate) fn level(grid: &Grid) -> Level {
     Level {
         n: grid.n.clone(),
         mean,
-        error: own.iter().map(|square| shrunk(square).sqrt()).collect(),
+        error: own.iter().map(|square| (spent * shrunk(square)).sqrt()).collect(),
         error_absolute,
         freedom: freedom + POOLING.min(freedom * (grid.n.len() as f64 - 1.0)),
         passes,
