@@ -23,7 +23,7 @@ pub enum Error {
         reason: String,
     },
     /// The folder for the benchmarks' files cannot be used.
-    #[error("cannot use {} for the benchmarks' files: {source}; choose another with --dir", .path.display())]
+    #[error("cannot use {} for the benchmarks' files; choose another folder with --dir", .path.display())]
     Scratch {
         /// The folder.
         path: PathBuf,

@@ -11,7 +11,7 @@ use std::fs::File;
 use std::os::fd::AsFd;
 
 /// The canary sings once in so many steps.
-const CANARY_EVERY: u32 = 16;
+const CANARY_EVERY: u32 = 32;
 
 /// A window is closed after so many steps, or after [`WINDOW_NS`].
 const WINDOW_STEPS: u32 = 256;

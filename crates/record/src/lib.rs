@@ -21,7 +21,7 @@ pub const SCHEMA_VERSION: u32 = 1;
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused; `path` is the record's.
-    #[error("{action} {path}: {source}")]
+    #[error("{action} {path}")]
     Io {
         /// What was tried: `create`, `write`, `read` …
         action: &'static str,

@@ -19,7 +19,7 @@ impl Writer {
     /// Starts a record in a new file. An existing file is never overwritten.
     pub fn create(path: &Path) -> Result<Self, Error> {
         let file =
-            OpenOptions::new().write(true).create_new(true).open(path).map_err(|source| io("create", path, source))?;
+            OpenOptions::new().write(true).create_new(true).open(path).map_err(|source| refused(path, &source))?;
         lock(&file, path)?;
         Ok(Self {
             file: BufWriter::with_capacity(1 << 20, file),
@@ -95,6 +95,17 @@ fn lock(file: &File, path: &Path) -> Result<(), Error> {
         // Some network file systems have no locks; the record is then as safe as the user's discipline.
         Ok(()) | Err(std::fs::TryLockError::Error(_)) => Ok(()),
     }
+}
+
+/// Why a record cannot be begun, with what to do about it.
+fn refused(path: &Path, source: &std::io::Error) -> Error {
+    use std::io::ErrorKind;
+    let advice = match source.kind() {
+        ErrorKind::AlreadyExists => "choose another --out, or go on with it by --resume",
+        ErrorKind::NotFound => "its folder does not exist; make it, or choose another --out",
+        _ => "choose a place that you may write to with --out",
+    };
+    io("create", path, std::io::Error::new(source.kind(), format!("{source}; {advice}")))
 }
 
 fn io(action: &'static str, path: &Path, source: std::io::Error) -> Error {

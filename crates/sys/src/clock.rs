@@ -134,13 +134,12 @@ fn probe(clock: Clock) -> Probe {
         let start = clock.ticks();
         *lap = clock.ticks() - start;
     }
-    let quantum = laps.iter().copied().filter(|&ticks| ticks > 0).min();
-    // Readings move in steps of the quantum: the smallest difference between two laps that differ shows it.
-    let mut sorted = laps.clone();
-    sorted.sort_unstable();
-    sorted.dedup();
-    let step = sorted.windows(2).map(|pair| pair[1] - pair[0]).min().or(quantum).unwrap_or(1);
     laps.sort_unstable();
+    // Readings move in steps of the quantum: the smallest difference between two laps that are both common shows it.
+    // Rare ones were interrupted and end anywhere.
+    let common: Vec<u64> =
+        laps.chunk_by(|a, b| a == b).filter(|equal| equal.len() >= LAPS / 1_000).map(|equal| equal[0]).collect();
+    let step = common.windows(2).map(|pair| pair[1] - pair[0]).min().or(common.first().copied()).unwrap_or(1).max(1);
     Probe {
         clock,
         empty_lap_ns: laps[LAPS / 2] as f64 * clock.ns_per_tick(),

@@ -35,6 +35,13 @@ mod imp {
         check("epoll_wait", count).map(|count| count as usize)
     }
 
+    pub(super) fn raise(counter: &OwnedFd) -> Result<()> {
+        let one = 1_u64;
+        // SAFETY: the pointer leads to the eight bytes of a number.
+        let written = unsafe { libc::write(counter.as_raw_fd(), (&raw const one).cast(), 8) };
+        check("write", written as libc::c_int).map(drop)
+    }
+
     pub(super) const ADD: libc::c_int = libc::EPOLL_CTL_ADD;
     pub(super) const DELETE: libc::c_int = libc::EPOLL_CTL_DEL;
 }
@@ -62,6 +69,10 @@ mod imp {
         Err(NONE)
     }
 
+    pub(super) fn raise(_: &OwnedFd) -> Result<()> {
+        Err(NONE)
+    }
+
     pub(super) const ADD: libc::c_int = 0;
     pub(super) const DELETE: libc::c_int = 0;
 }
@@ -70,6 +81,11 @@ mod imp {
 #[inline(always)]
 pub fn eventfd() -> Result<OwnedFd> {
     imp::eventfd()
+}
+
+/// Raises a counter by one, which makes it readable.
+pub fn raise(counter: &OwnedFd) -> Result<()> {
+    imp::raise(counter)
 }
 
 /// An empty epoll set.

@@ -10,8 +10,7 @@
 //! fixed size.
 
 use landau_engine::{Benchmark, Context, Cost, Facts, Host, Laps, Parameter, Phase, Settings, Stop, Support};
-use landau_sys::event::{epoll_add, epoll_create, epoll_delete, epoll_ready, eventfd};
-use std::io::Write;
+use landau_sys::event::{epoll_add, epoll_create, epoll_delete, epoll_ready, eventfd, raise};
 use std::os::fd::OwnedFd;
 
 /// The benchmark.
@@ -66,8 +65,7 @@ impl Benchmark for EpollCtl {
     /// Raises every counter and sees that the set reports each of them.
     fn check(&mut self, steps: u64, _facts: &mut Facts) -> Result<(), Stop> {
         for counter in &self.watched {
-            let mut file = std::fs::File::from(counter.try_clone().map_err(|error| Stop::io("dup", &error))?);
-            file.write_all(&1_u64.to_ne_bytes()).map_err(|error| Stop::io("write", &error))?;
+            raise(counter)?;
         }
         let ready = epoll_ready(&self.set, steps as usize + 1)?;
         Stop::unless(ready as u64 == steps, || format!("{steps} descriptors were added, but {ready} report events"))

@@ -59,7 +59,7 @@ impl Benchmark for Mmap {
     const VARIANTS: &'static [Variant] = &[
         Variant::always(&[("order", "random")]),
         Variant::always(&[("populate", "on")]),
-        Variant { from: Study::Quick, settings: &[("until", "limit")] },
+        Variant::full(&[("until", "limit")]),
     ];
     const MISLEADS: &'static [&'static str] = &[
         "Alternate pages of one file are the worst case for systems that join neighbouring mappings; manymap maps \

@@ -10,7 +10,9 @@
 //! Source: the socket benchmark of Felix von Leitner's 2003 study (10,000 sockets); the threads after a finding of
 //! Ted Unangst (August 2025).
 
-use landau_engine::{Benchmark, Context, Cost, Facts, Kind, Laps, Parameter, Phase, Stop, Variant};
+use landau_engine::{
+    Benchmark, Context, Cost, Facts, Host, Kind, Laps, Parameter, Phase, Settings, Stop, Study, Support, Variant,
+};
 use landau_sys::descriptor::{close, pipe, reserve};
 use landau_sys::socket::{Family, Transport, socket};
 use landau_sys::thread::Sleeper;
@@ -66,11 +68,19 @@ impl Benchmark for Socket {
     const SOURCE: &'static str =
         "F. von Leitner, Benchmarking BSD and Linux (2003), the socket benchmark; T. Unangst (2025) for threads";
 
-    fn auto_n(host: &landau_engine::Host, _: &landau_engine::Settings, _: landau_engine::Study) -> u64 {
+    fn support(host: &Host, settings: &Settings) -> Support {
+        let limit = host.limits.get("RLIMIT_NOFILE").copied().unwrap_or(u64::MAX);
+        Support::when(
+            settings.count("reserve") < limit,
+            &format!("the table cannot grow to {} slots: RLIMIT_NOFILE is {limit}", settings.text("reserve")),
+        )
+    }
+
+    fn auto_n(host: &Host, _: &Settings, _: Study) -> u64 {
         host.limits.get("RLIMIT_NOFILE").map_or(10_000, |&limit| limit.saturating_add(1).min(1_000_000))
     }
 
-    fn cost(_: &landau_engine::Settings) -> Cost {
+    fn cost(_: &Settings) -> Cost {
         Cost { memory_bytes_each: 2_600, descriptors_each: 1, ..Cost::default() }
     }
 
