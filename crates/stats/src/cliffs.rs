@@ -33,6 +33,10 @@ const FACTOR: f64 = 3.0;
 /// Calls on each side of a place, at least and at most.
 const WINDOW: (usize, usize) = (16, 256);
 
+/// A cheap call after the cut counts as so many dear ones before it: on the climb to a capacity up to half of the calls are as
+/// dear as a full scan already, while beyond it hardly one is cheap.
+const LATE_WEIGHT: usize = 3;
+
 /// A jump in one pass.
 #[derive(Clone, Copy)]
 struct Jump {
@@ -118,7 +122,7 @@ pub(crate) fn nearest(marks: &[Mark], n: f64, within: f64, kinds: &[MarkKind]) -
 fn jumps(one: &Series) -> Vec<Jump> {
     let block = WINDOW.0;
     let calls = one.ns.len();
-    let blocks: Vec<f64> = one.ns.chunks_exact(block).map(|c| log_median(c)).collect();
+    let blocks: Vec<f64> = one.ns.chunks_exact(block).map(log_median).collect();
     let step = |i: usize| {
         let side = (i / 8).clamp(1, WINDOW.1 / block);
         let (from, to) = (i - side.min(i), (i + side).min(blocks.len()));
@@ -139,7 +143,7 @@ fn jumps(one: &Series) -> Vec<Jump> {
         found.extend(sharpen(one, range, side));
         i = end + 1;
     }
-    lasting(one, found)
+    lasting(one, &found)
 }
 
 fn log_median(calls: &[u64]) -> f64 {
@@ -166,10 +170,10 @@ fn sharpen(one: &Series, range: (usize, usize), side: usize) -> Option<Jump> {
     let floor = 0.9 * crate::quantile::quantile(&later, 0.05)?;
     let threshold = (early * late).sqrt().max(floor);
     let is_dear = |i: usize| one.ns[i] as f64 > threshold;
-    let mut wrong = (range.0..range.1).filter(|i| !is_dear(*i)).count();
+    let mut wrong = LATE_WEIGHT * (range.0..range.1).filter(|i| !is_dear(*i)).count();
     let (mut index, mut fewest) = (range.0, wrong);
     for i in range.0..range.1 {
-        wrong = if is_dear(i) { wrong + 1 } else { wrong - 1 };
+        wrong = if is_dear(i) { wrong + 1 } else { wrong - LATE_WEIGHT };
         if wrong < fewest {
             (index, fewest) = (i + 1, wrong);
         }
@@ -185,7 +189,7 @@ fn sharpen(one: &Series, range: (usize, usize), side: usize) -> Option<Jump> {
 }
 
 /// Keeps the jumps after which the cost stays up, to the next jump or to the end.
-fn lasting(one: &Series, found: Vec<Jump>) -> Vec<Jump> {
+fn lasting(one: &Series, found: &[Jump]) -> Vec<Jump> {
     let mut kept: Vec<Jump> = Vec::new();
     for (i, jump) in found.iter().enumerate() {
         let end = found.get(i + 1).map_or(one.ns.len(), |next| next.index.max(jump.index + 1));

@@ -1,7 +1,7 @@
 //! Contrasts: how much the top differs from the bottom, and the slope at the top, with the pass as the unit.
 
 use crate::Estimate;
-use crate::polish::Level;
+use crate::polish::{HIDDEN, Level};
 use crate::random::Random;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -11,14 +11,14 @@ pub(crate) fn student(q: f64, freedom: f64) -> f64 {
 }
 
 /// By how much the percentile interval of a bootstrap over few passes must be widened: resampling `k` values shows only
-/// (k − 1)/k of their variance, and percentiles know nothing of Student's tails.
+/// (k − 1)/k of their variance, percentiles know nothing of Student's tails, and cells were pulled in.
 pub(crate) fn widening(passes: usize, level: f64) -> f64 {
     if passes < 2 {
         return 1.0;
     }
     let k = passes as f64;
     let q = 0.5 + level / 2.0;
-    student(q, k - 1.0) / student(q, 1e6) * (k / (k - 1.0)).sqrt()
+    HIDDEN * student(q, k - 1.0) / student(q, 1e6) * (k / (k - 1.0)).sqrt()
 }
 
 /// An interval out of bootstrap draws of something on an additive scale, widened about its centre.

@@ -1,7 +1,7 @@
 //! What one set of samples says: from the curve to outcome, figures and words.
 
 use crate::cliffs;
-use crate::growth::{contrast, last_decade, student, top_over_bottom};
+use crate::growth::{contrast, last_decade, student, top_over_bottom, widening};
 use crate::law::{Shape, by_name};
 use crate::points::{Grid, Layout, capacities_of, reduce, series_of, start, windows};
 use crate::polish::{Level, level};
@@ -285,7 +285,7 @@ fn decide(judgement: &mut Judgement, reduced: &Reduced, marks: &[Mark], options:
         judgement.rivals.clear();
     }
     judgement.bend = bend(judgement, marks);
-    extrapolate(judgement, &selection);
+    extrapolate(judgement, &selection, level.passes);
     judgement.one_ms = one_ms(judgement);
 }
 
@@ -362,7 +362,7 @@ fn bend(judgement: &Judgement, marks: &[Mark]) -> Option<Bend> {
         Shape::Flat | Shape::Smooth => return None,
     };
     let judged = || judgement.points.iter().filter(|point| point.judged);
-    let below = judged().filter(|point| point.n < place).next_back();
+    let below = judged().rfind(|point| point.n < place);
     let above = judged().find(|point| point.n > place);
     Some(Bend {
         kind,
@@ -376,7 +376,7 @@ fn bend(judgement: &Judgement, marks: &[Mark]) -> Option<Bend> {
 }
 
 /// Doubling cost and the cost at ten times n.
-fn extrapolate(judgement: &mut Judgement, selection: &Selection) {
+fn extrapolate(judgement: &mut Judgement, selection: &Selection, passes: usize) {
     let Some((_, top)) = judgement.range else {
         return;
     };
@@ -390,7 +390,7 @@ fn extrapolate(judgement: &mut Judgement, selection: &Selection) {
         Outcome::Grows { .. } => selection.draws.as_slice(),
         _ => &[],
     };
-    let spread = |f: &dyn Fn(&Fit) -> f64| predicted(&fit, draws, f);
+    let spread = |f: &dyn Fn(&Fit) -> f64| predicted(&fit, draws, passes, f);
     judgement.doubling = spread(&|fit| fit.at(top) / fit.at(top / 2.0));
     if judgement.cliffs.is_empty() {
         judgement.at_ten_times = spread(&|fit| fit.at(10.0 * top));
@@ -406,7 +406,7 @@ fn extrapolate(judgement: &mut Judgement, selection: &Selection) {
 }
 
 /// Something that follows from a fit, with the interval that the draws of its coefficients give it.
-fn predicted(fit: &Fit, draws: &[(f64, f64)], f: &dyn Fn(&Fit) -> f64) -> Option<Estimate> {
+fn predicted(fit: &Fit, draws: &[(f64, f64)], passes: usize, f: &dyn Fn(&Fit) -> f64) -> Option<Estimate> {
     let value = f(fit);
     let drawn = |(fixed, slope): &(f64, f64)| {
         let mut one = fit.clone();
@@ -417,7 +417,9 @@ fn predicted(fit: &Fit, draws: &[(f64, f64)], f: &dyn Fn(&Fit) -> f64) -> Option
     let mut values: Vec<f64> = draws.iter().map(drawn).collect();
     values.sort_by(f64::total_cmp);
     let at = |q: f64| crate::quantile::quantile(&values, q).unwrap_or(value);
-    let estimate = Estimate { value, low: at(0.025).min(value), high: at(0.975).max(value) };
+    // Widened as every bootstrap over few passes; costs are ratios at heart, so it is done to their logarithms.
+    let wide = |end: f64| value * (end / value).powf(widening(passes, 0.95));
+    let estimate = Estimate { value, low: wide(at(0.025).min(value)), high: wide(at(0.975).max(value)) };
     (estimate.low.is_finite() && estimate.high.is_finite()).then_some(estimate)
 }
 

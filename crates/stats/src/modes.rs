@@ -113,7 +113,7 @@ fn split(values: &mut [f64]) -> Option<Split> {
     let ((a, width_a), (b, width_b)) = (centre(low)?, centre(high)?);
     let is_far = b - a > RATIO_MIN.ln() && b.exp() - a.exp() > DISTANCE_MIN_NS;
     // Half a percent of width at least, so that two values of a coarse clock are not infinitely far apart.
-    let width = ((width_a * width_a + width_b * width_b) / 2.0).sqrt().max(0.005);
+    let width = f64::midpoint(width_a * width_a, width_b * width_b).sqrt().max(0.005);
     if !is_far || (b - a) / width < ASHMAN_MIN || !has_valley(values, a, b) {
         return None;
     }

@@ -133,7 +133,7 @@ pub(crate) fn find(curve: &Curve) -> Outliers {
     let rhythms = rhythm::find(&structural, &tiers, counts.first, last_of(&counts));
     let (neighbours, neighbour_ns) = neighbours(&series, &locals, &found);
     let total: f64 = series.iter().flat_map(|one| &one.ns).map(|ns| *ns as f64).sum();
-    let own: f64 = listed.iter().map(|found| cost_of(found, &series)).sum();
+    let own: f64 = listed.iter().fold(0.0, |sum, found| sum + cost_of(found, &series));
     Outliers {
         words: words(&structural, &rhythms),
         structural_count: found.len(),

@@ -14,6 +14,8 @@ pub(crate) struct Level {
     pub(crate) n: Vec<f64>,
     /// Cells with the offsets of the passes taken out, and pulled in where they stand far out.
     pub(crate) cells: Vec<Vec<Option<f64>>>,
+    /// By how much each pass as a whole is dearer (log scale); their trimmed mean is zero.
+    pub(crate) offsets: Vec<f64>,
     /// Mean log cost of each point.
     pub(crate) mean: Vec<f64>,
     /// Its standard error, pass offsets not counted: for shapes.
@@ -52,9 +54,10 @@ pub(crate) fn trimmed(values: &mut [f64]) -> Option<(f64, Option<f64>)> {
     Some((mean, Some((square / (h * (h - 1.0).max(1.0))).sqrt())))
 }
 
-/// Takes the offsets of the passes out of the cells.
-pub(crate) fn polish(grid: &Grid) -> Vec<Vec<Option<f64>>> {
+/// Takes the offsets of the passes out of the cells; gives the cells and the offsets.
+pub(crate) fn polish(grid: &Grid) -> (Vec<Vec<Option<f64>>>, Vec<f64>) {
     let mut cells = grid.cells.clone();
+    let mut offsets = vec![0.0; cells.len()];
     let points = grid.n.len();
     let mut column_effect = vec![0.0; points];
     // Medians settle after a few rounds; the bound only guards against two values that trade places for ever.
@@ -66,9 +69,10 @@ pub(crate) fn polish(grid: &Grid) -> Vec<Vec<Option<f64>>> {
             cells.iter_mut().filter_map(|row| row[j].as_mut()).for_each(|x| *x -= shift);
         }
         let mut moved = 0.0_f64;
-        for row in &mut cells {
+        for (row, offset) in cells.iter_mut().zip(&mut offsets) {
             let mut present: Vec<f64> = row.iter().copied().flatten().collect();
             let shift = median_of(&mut present).unwrap_or(0.0);
+            *offset += shift;
             moved = moved.max(shift.abs());
             row.iter_mut().flatten().for_each(|x| *x -= shift);
         }
@@ -76,12 +80,17 @@ pub(crate) fn polish(grid: &Grid) -> Vec<Vec<Option<f64>>> {
             break;
         }
     }
+    // The common part of the offsets is the level of the curve and goes back into the cells.
+    let common = trimmed(&mut offsets.clone()).map_or(0.0, |pair| pair.0);
+    for offset in &mut offsets {
+        *offset -= common;
+    }
     for row in &mut cells {
         for (cell, effect) in row.iter_mut().zip(&column_effect) {
-            *cell = cell.map(|residual| residual + effect);
+            *cell = cell.map(|residual| residual + effect + common);
         }
     }
-    cells
+    (cells, offsets)
 }
 
 /// A cell further from the middle of its point than so many robust standard deviations is pulled in to that distance.
@@ -102,9 +111,11 @@ fn winsorise(cells: &mut [Vec<Option<f64>>], points: usize) {
         let column = cells.iter().filter_map(move |row| row[j]);
         column.map(|x| (x - middles[j]).abs()).collect::<Vec<f64>>()
     };
-    // The usual 1.4826 makes the median distance a standard deviation; few passes make it small by chance, so that a point
-    // is never held to less than what all points together show.
-    let spread = |mut all: Vec<f64>| 1.4826 * median_of(&mut all).unwrap_or(0.0);
+    // 1.4826 makes the median distance a standard deviation; distances from a median of few values are too short by
+    // about k/(k − 0.8); and a point is never held to less than what all points together show.
+    let passes = cells.len() as f64;
+    let factor = 1.4826 * passes / (passes - 0.8);
+    let spread = |mut all: Vec<f64>| factor * median_of(&mut all).unwrap_or(0.0);
     let common = spread((0..points).flat_map(distances).collect());
     let limits: Vec<f64> = (0..points).map(|j| REACH * spread(distances(j)).max(common)).collect();
     for row in cells {
@@ -116,9 +127,19 @@ fn winsorise(cells: &mut [Vec<Option<f64>>], points: usize) {
 
 /// Reduces a grid whose every point has at least one cell.
 pub(crate) fn level(grid: &Grid) -> Level {
-    let mut cells = polish(grid);
-    // With fewer passes there is no telling the odd one out.
-    if cells.len() >= 5 {
+    let (cells, offsets) = polish(grid);
+    // Passes in an order of their own, so that draws by index do not depend on the order in which passes were given.
+    let mut order: Vec<usize> = (0..offsets.len()).collect();
+    // Offsets of whole nanoseconds do tie; then the cells themselves decide.
+    let key = |p: usize| std::iter::once(offsets[p]).chain(cells[p].iter().map(|x| x.unwrap_or(0.0)));
+    order.sort_by(|a, b| {
+        let mut pairs = key(*a).zip(key(*b)).map(|(x, y)| x.total_cmp(&y));
+        pairs.find(|order| order.is_ne()).unwrap_or(std::cmp::Ordering::Equal)
+    });
+    let mut cells: Vec<Vec<Option<f64>>> = order.iter().map(|p| cells[*p].clone()).collect();
+    let offsets: Vec<f64> = order.iter().map(|p| offsets[*p]).collect();
+    // Of two there is no telling which is the odd one.
+    if cells.len() >= 3 {
         winsorise(&mut cells, grid.n.len());
     }
     let passes = cells.len();
@@ -150,6 +171,7 @@ pub(crate) fn level(grid: &Grid) -> Level {
         freedom: freedom + POOLING.min(freedom * (grid.n.len() as f64 - 1.0)),
         passes,
         cells,
+        offsets,
     }
 }
 

@@ -3,7 +3,7 @@
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-/// A seeded source. ChaCha with 8 rounds has a published stream, so that a result can be recomputed on any machine.
+/// A seeded source. `ChaCha` with 8 rounds has a published stream, so that a result can be recomputed on any machine.
 pub(crate) struct Random(ChaCha8Rng);
 
 impl Random {

@@ -104,13 +104,12 @@ fn fit_at(target: &Target<'_>, law: &'static dyn Law, candidate: Candidate, arou
     let g: Vec<f64> = raw.iter().map(|x| x / top).collect();
     let square = |log_r: f64| profile(target, &g, log_r.exp()).1;
     // The misfit may have two valleys in r, so that a coarse look comes before the fine search.
-    let (low, high) = match around {
-        Some(log_r) => (log_r - 2.0, log_r + 2.0),
-        None => {
-            let places = (0..=32).map(|i| LOG_R.0 + f64::from(i));
-            let best = places.min_by(|a, b| square(*a).total_cmp(&square(*b)));
-            best.map_or(LOG_R, |log_r| (log_r - 1.0, log_r + 1.0))
-        }
+    let (low, high) = if let Some(log_r) = around {
+        (log_r - 2.0, log_r + 2.0)
+    } else {
+        let places = (0..=32).map(|i| LOG_R.0 + f64::from(i));
+        let best = places.min_by(|a, b| square(*a).total_cmp(&square(*b)));
+        best.map_or(LOG_R, |log_r| (log_r - 1.0, log_r + 1.0))
     };
     let r = golden(low, high, 26, square).exp();
     let (mean, chi_square) = profile(target, &g, r);
@@ -236,14 +235,17 @@ fn resample(
     (pairs, fixed, slope)
 }
 
-/// Point means of one bootstrap sample of the passes, the level of each pass (taken out by the polish) put back.
+/// Point means of one bootstrap sample of the passes, with the level of that sample: the polish took the offsets of the passes
+/// out of the shape, but a cost in nanoseconds carries them.
 pub(crate) fn resampled_means(level: &Level, random: &mut Random) -> Vec<f64> {
     let chosen: Vec<usize> = (0..level.passes).map(|_| random.below(level.passes)).collect();
+    let mut shifts: Vec<f64> = chosen.iter().map(|p| level.offsets[*p]).collect();
+    let shift = trimmed(&mut shifts).map_or(0.0, |pair| pair.0);
     let mut column = Vec::with_capacity(level.passes);
     let means = level.mean.iter().enumerate().map(|(j, whole)| {
         column.clear();
         column.extend(chosen.iter().filter_map(|p| level.cells[*p][j]));
-        trimmed(&mut column).map_or(*whole, |pair| pair.0)
+        shift + trimmed(&mut column).map_or(*whole, |pair| pair.0)
     });
     means.collect()
 }
@@ -306,17 +308,16 @@ pub(crate) fn coefficient_ratios(
         let target = Target { n: &level.n, y: &level.mean, weight: &weight };
         let solved = fit_law(&target, law, capacities)?;
         let (draws, ..) = resample(level, &solved, &weight, options.draws / 2, seed);
-        Some((solved, draws, level_error(level)))
+        Some((solved, draws))
     };
     // Independent curves need independent draws, hence two seeds.
     let (Some(a_found), Some(b_found)) = (drawn(a, options.seed), drawn(b, options.seed.wrapping_add(1))) else {
         return (None, None);
     };
     let passes = a.passes.min(b.passes);
-    // Draws of a polished curve know nothing of the level of its passes, which every cost carries.
+    // What differs from run to run is in no draw.
     let runs = if options.paired { 0.0 } else { 2.0 * options.between_runs.powi(2) };
-    let level = (a_found.2.powi(2) + b_found.2.powi(2) + runs).sqrt();
-    let extra = crate::growth::student(0.975, passes.max(2) as f64 - 1.0) * level;
+    let extra = crate::growth::student(0.975, passes.max(2) as f64 - 1.0) * runs.sqrt();
     let ratio = |pick: &dyn Fn(&(f64, f64)) -> f64| {
         let of = |s: &Solved| pick(&(s.fixed, s.slope));
         let (x, y) = (of(&a_found.0), of(&b_found.0));
@@ -334,10 +335,4 @@ pub(crate) fn coefficient_ratios(
         Some(widened.map(f64::exp))
     };
     (ratio(&|pair| pair.0), ratio(&|pair| pair.1))
-}
-
-/// Standard error of the level of a curve that the offsets of its passes cause.
-fn level_error(level: &Level) -> f64 {
-    let squares = level.error_absolute.iter().map(|e| e * e);
-    (squares.sum::<f64>() / level.n.len() as f64).sqrt()
 }

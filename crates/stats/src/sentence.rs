@@ -4,6 +4,11 @@ use crate::judgement::{Judgement, Outcome, Reason};
 use crate::words::{count, digits};
 use crate::{Cliff, Estimate};
 
+/// A certain rise below half a percent is the tick of the clock as often as not, and nobody's concern.
+const RISE_MIN: f64 = 1.005;
+/// More rivals than this are not listed: then the law is not known, and a list would hide that.
+const RIVALS_MAX: usize = 3;
+
 /// The sentence.
 pub(crate) fn of(judgement: &Judgement) -> String {
     let head = head(judgement);
@@ -20,7 +25,7 @@ fn head(judgement: &Judgement) -> String {
     match &judgement.outcome {
         Outcome::Constant { within } => {
             let rise = match judgement.growth {
-                Some(g) if g.low > 1.0 => ", though a small rise is certain",
+                Some(g) if g.low > RISE_MIN => ", though a small rise is certain",
                 _ => "",
             };
             format!("O(1) within {}%{span}: {growth}{rise}", digits(within * 100.0))

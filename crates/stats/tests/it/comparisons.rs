@@ -1,0 +1,82 @@
+//! Curve against curve.
+
+use landau_stats::simulate::{Noise, Truth, simulate};
+use landau_stats::{Agreement, Change, Comparison, Curve, Options, compare, holm};
+
+fn curve(truth: Truth, seed: u64) -> Curve {
+    simulate(truth, Noise::of_cell(0.01), 9, seed)
+}
+
+fn scaled(mut curve: Curve, factor: f64) -> Curve {
+    let calls = curve.passes.iter_mut().flat_map(|pass| &mut pass.ns);
+    calls.for_each(|ns| *ns = (*ns as f64 * factor).round() as u64);
+    curve
+}
+
+fn is_none(one: &Comparison) -> bool {
+    matches!(one.change, Change::NoDifferenceProven { .. })
+}
+
+/// Guards against differences out of nothing: ten reports of six A/A comparisons, of which at most one may speak up.
+#[test]
+fn a_machine_equals_itself() {
+    let options = Options::default();
+    let loud = (0..10).filter(|report| {
+        let one = |i: u64| {
+            let truth = Truth::ALL[(i % 11) as usize];
+            compare(&curve(truth, 100 * report + i), &curve(truth, 50_000 + 100 * report + i), &options)
+        };
+        let mut all: Vec<Comparison> = (0..6).map(one).collect();
+        holm(&mut all);
+        assert!(all.iter().all(|one| one.p_adjusted >= one.p));
+        !all.iter().all(is_none)
+    });
+    assert!(loud.count() <= 1);
+}
+
+/// Guards against a real difference being missed, turned round, or its interval missing the truth.
+#[test]
+fn a_planted_difference_is_seen() {
+    let base = curve(Truth::Linear, 1);
+    let slower = compare(&base, &scaled(curve(Truth::Linear, 2), 1.25), &Options::default());
+    assert_eq!(slower.change, Change::Slower);
+    assert!(slower.ratio.unwrap().holds(1.25), "{:?}", slower.ratio);
+    assert_eq!(slower.same_law, Agreement::Same);
+    assert_eq!(slower.same_slope, Agreement::Different);
+    let faster = compare(&scaled(curve(Truth::Linear, 2), 1.25), &base, &Options::default());
+    assert_eq!(faster.change, Change::Faster);
+}
+
+/// Guards against pairing being ignored: passes that share their offsets resolve what unpaired ones cannot.
+#[test]
+fn pairs_see_more() {
+    let base = curve(Truth::Constant, 1);
+    let other = scaled(base.clone(), 1.03);
+    let options = Options { paired: true, ..Options::default() };
+    assert_eq!(compare(&base, &other, &options).change, Change::Slower);
+    let unpaired = compare(&base, &other, &Options::default());
+    assert!(is_none(&unpaired) && unpaired.words.starts_with("no difference proven at 95% (would have seen "));
+}
+
+/// Guards against the crossing of a cheap linear with a dear flat curve being lost or misplaced.
+#[test]
+fn crossings_are_found() {
+    // 0.5 · (1000 + 0.3 n) reaches 1000 at n = 3,333.
+    let linear = scaled(curve(Truth::Linear, 2), 0.5);
+    let found = compare(&curve(Truth::Constant, 1), &linear, &Options::default());
+    let crossing = found.crossing.unwrap();
+    assert!(crossing.n.low < 3600.0 && crossing.n.high > 3100.0 && crossing.sure > 0.95, "{crossing:?}");
+    assert_eq!((found.same_law, found.same_growth), (Agreement::Different, Agreement::Different));
+    let same = compare(&curve(Truth::Constant, 1), &curve(Truth::Constant, 2), &Options::default());
+    assert_eq!(same.crossing, None);
+}
+
+/// Guards against a single pass, or no common range, being compared at all.
+#[test]
+fn what_cannot_be_compared_is_not() {
+    let one = simulate(Truth::Linear, Noise::of_cell(0.01), 1, 1);
+    let found = compare(&one, &curve(Truth::Linear, 2), &Options::default());
+    assert!(is_none(&found) && found.ratio.is_none() && found.words.starts_with("not comparable"));
+    let nothing = compare(&Curve::default(), &one, &Options::default());
+    assert!(nothing.ratio.is_none());
+}

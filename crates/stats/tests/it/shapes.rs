@@ -1,0 +1,201 @@
+//! Shapes that must be recognised, call by call.
+
+use crate::synthetic::{dense, hash};
+use landau_stats::{
+    BendKind, Curve, Flag, Mark, MarkKind, ModeKind, Options, Outcome, Reach, Reason, RhythmKind, judge,
+};
+
+fn mark(name: &str, n: f64, kind: MarkKind) -> Mark {
+    Mark { name: name.to_owned(), n, kind }
+}
+
+/// Guards against a cliff that is missed, misplaced or smeared into a law; bind's is at half the ephemeral range.
+#[test]
+fn a_cliff_is_found_to_the_call() {
+    let mut curve = dense(5, 6000, |_, n| if n < 4117 { 1000.0 } else { 900_000.0 });
+    curve.marks.push(mark("half the range", 4116.0, MarkKind::Capacity));
+    let found = judge(&curve, None, &Options::default());
+    let cliff = &found.all.cliffs[0];
+    assert_eq!((cliff.n.low, cliff.n.high), (4117.0, 4117.0));
+    assert!((cliff.factor / 900.0 - 1.0).abs() < 0.05, "{}", cliff.factor);
+    assert_eq!(cliff.mark.as_deref(), Some("half the range"));
+    assert!(matches!(found.all.outcome, Outcome::Constant { .. }), "{}", found.all.words);
+    assert!(found.flags.contains(&Flag::EndsAtCliff));
+    assert!(found.all.points.iter().any(|point| !point.judged && point.n > 4117.0));
+}
+
+/// Guards against a climb that ends in a cliff being cut too early: calls before it scatter up to the full scan.
+#[test]
+fn a_climb_ends_where_its_scatter_ends() {
+    let climb = |p: u32, n: u32| {
+        let tries = if n < 5000 { (-hash(p, n, 7).ln() / (1.0 - f64::from(n) / 5000.0)).min(4000.0) } else { 4000.0 };
+        1000.0 + 1000.0 * tries
+    };
+    let found = judge(&dense(7, 6000, climb), None, &Options::default());
+    let cliff = &found.all.cliffs[0];
+    assert!((cliff.n.value - 5000.0).abs() <= 3.0, "{:?}", cliff.n);
+}
+
+/// Guards against an episode of one pass being taken for the kernel's doing.
+#[test]
+fn an_episode_of_one_pass_is_no_cliff() {
+    let curve = dense(5, 4000, |p, n| if p == 2 && n > 2000 { 9000.0 } else { 1000.0 });
+    assert!(judge(&curve, None, &Options::default()).all.cliffs.is_empty());
+}
+
+/// Guards against steep but smooth growth, and a step of 30%, being called cliffs.
+#[test]
+fn growth_and_steps_are_no_cliffs() {
+    let squared = dense(5, 4000, |_, n| 100.0 + f64::from(n) * f64::from(n));
+    let found = judge(&squared, None, &Options::default()).all;
+    assert!(found.cliffs.is_empty(), "{:?}", found.cliffs);
+    assert_eq!(found.outcome, Outcome::Grows { law: "quadratic".to_owned() });
+    let mut step = dense(5, 10_000, |_, n| if n < 4096 { 1000.0 } else { 1300.0 });
+    step.marks.push(mark("a table of 4,096", 4096.0, MarkKind::Table));
+    let found = judge(&step, None, &Options::default()).all;
+    assert!(found.cliffs.is_empty());
+    let bend = found.bend.unwrap();
+    assert_eq!(bend.kind, BendKind::Step);
+    assert!(bend.n.holds(4096.0), "{bend:?}");
+    assert_eq!(bend.mark.as_deref(), Some("a table of 4,096"));
+}
+
+/// Guards against the structural outlier of a doubling table drowning in a neighbour's: position is all that tells.
+#[test]
+fn doubling_tables_are_told_from_neighbours() {
+    let cost = |p: u32, n: u32| {
+        let is_neighbour = hash(p, n, 3) < 0.002;
+        if (n + 3).is_power_of_two() && n > 100 {
+            5_000_000.0
+        } else if is_neighbour {
+            400_000.0
+        } else {
+            2000.0
+        }
+    };
+    let found = judge(&dense(5, 9000, cost), None, &Options::default()).outliers;
+    let places: Vec<u32> = found.structural.iter().map(|one| one.n).collect();
+    assert_eq!(places, [125, 253, 509, 1021, 2045, 4093, 8189]);
+    assert_eq!(found.rhythms[0].kind, RhythmKind::PowersOfTwo { offset: 3 });
+    assert_eq!(found.words, "single calls of 5–5.24 ms at 128, 256, 512 … (n + 3)");
+    assert!((50..140).contains(&found.neighbours), "{}", found.neighbours);
+}
+
+/// Guards against a gentle rhythm being missed: twice as dear every 512 calls, among 2% of random calls as dear.
+#[test]
+fn a_gentle_rhythm_is_heard() {
+    let cost = |p: u32, n: u32| if n % 512 == 37 || hash(p, n, 3) < 0.02 { 2200.0 } else { 1000.0 };
+    let found = judge(&dense(9, 10_000, cost), None, &Options::default()).outliers;
+    assert_eq!(found.rhythms[0].kind, RhythmKind::Every { period: 512, phase: 37 });
+    assert_eq!(found.structural_count, 20);
+}
+
+/// Guards against rhythm out of nothing: random dear calls alone must give no position.
+#[test]
+fn neighbours_have_no_rhythm() {
+    let cost = |p: u32, n: u32| if hash(p, n, 3) < 0.01 { 300_000.0 } else { 1000.0 };
+    let found = judge(&dense(5, 10_000, cost), None, &Options::default()).outliers;
+    assert!(found.structural.is_empty(), "{:?}", found.structural);
+    assert!(found.neighbours > 400);
+}
+
+/// Guards against two branches being averaged, and against by-call and by-pass being confused (fork under Linux 2.4).
+#[test]
+fn branches_are_told_apart() {
+    let by_call = |p: u32, n: u32| if hash(p, n, 3) < 0.4 { 2000.0 + f64::from(n) } else { 1000.0 };
+    let found = judge(&dense(5, 4000, by_call), None, &Options::default()).modes.unwrap();
+    assert_eq!(found.kind, ModeKind::ByCall);
+    assert!((found.high.share - 0.4).abs() < 0.1 && found.high.growth > 1.5, "{found:?}");
+    assert!((found.low.growth - 1.0).abs() < 0.05, "{found:?}");
+    let by_pass = dense(6, 4000, |p, _| if p % 2 == 0 { 1000.0 } else { 1800.0 });
+    let found = judge(&by_pass, None, &Options::default()).modes.unwrap();
+    assert_eq!(found.kind, ModeKind::ByPass);
+    assert!(judge(&dense(6, 4000, |_, _| 1000.0), None, &Options::default()).modes.is_none());
+}
+
+/// Guards against drift of the machine being sold as growth: the canary rose as much.
+#[test]
+fn the_canary_vetoes() {
+    let drifting = dense(5, 4000, |_, n| 1000.0 * (1.0 + 0.3 * f64::from(n) / 4000.0));
+    let steady = dense(5, 4000, |p, n| 150.0 + hash(p, n, 9));
+    let alone = judge(&drifting, Some(&steady), &Options::default());
+    assert!(matches!(alone.all.outcome, Outcome::Grows { .. }), "{}", alone.all.words);
+    let vetoed = judge(&drifting, Some(&drifting), &Options::default());
+    assert!(vetoed.canary.unwrap().vetoes && vetoed.flags.contains(&Flag::CanaryMoved));
+    assert!(matches!(vetoed.all.outcome, Outcome::Inconclusive { reason: Reason::Canary, .. }));
+}
+
+/// Guards against a growth that only tagged calls show passing without a word, and against judging a few clean calls.
+#[test]
+fn clean_samples_are_judged_by_themselves() {
+    // Cheap calls scatter from 1 to 2 µs; from call 500 on the tagged two in five cost 3 µs and lift the median of all.
+    let is_tagged = |share: f64, p: u32, n: u32| hash(p, n, 4) < share;
+    let tagged = |share: f64| {
+        let is_dear = |p: u32, n: u32| n > 500 && is_tagged(share, p, n);
+        let cost = |p: u32, n: u32| if is_dear(p, n) { 3000.0 } else { 1000.0 + 1000.0 * hash(p, n, 5) };
+        let mut curve = dense(9, 8000, cost);
+        for (p, pass) in (0..).zip(&mut curve.passes) {
+            pass.clean = pass.n.iter().map(|n| !is_tagged(share, p, *n)).collect();
+        }
+        judge(&curve, None, &Options::default())
+    };
+    let some = tagged(0.4);
+    assert!(some.all.growth.unwrap().low > 1.1, "{}", some.all.words);
+    assert!(matches!(some.clean.unwrap().outcome, Outcome::Constant { .. }));
+    assert!(some.flags.contains(&Flag::CleanDiffers));
+    let most = tagged(0.6);
+    assert_eq!(most.clean, None);
+}
+
+/// Guards against the flags that make a reader careful getting lost.
+#[test]
+fn flags_are_raised() {
+    let mut curve = dense(3, 4000, |_, _| 60.0);
+    curve.passes[1].n.truncate(3000);
+    curve.passes[1].ns.truncate(3000);
+    let options = Options { empty_lap_ns: Some(20.0), ..Options::default() };
+    let flags = judge(&curve, None, &options).flags;
+    assert_eq!(flags, [Flag::NearFloor, Flag::FewPasses, Flag::UnequalLengths]);
+}
+
+/// Guards against a limit that ends passes at different n costing what was measured before it.
+#[test]
+fn unequal_passes_are_judged_where_most_arrived() {
+    let mut curve = dense(5, 8000, |_, n| 1000.0 + 0.5 * f64::from(n));
+    for (i, pass) in curve.passes.iter_mut().enumerate() {
+        let length = [8000, 8000, 7000, 6900, 3000][i];
+        pass.n.truncate(length);
+        pass.ns.truncate(length);
+    }
+    let found = judge(&curve, None, &Options::default()).all;
+    assert_eq!(found.outcome, Outcome::Grows { law: "linear".to_owned() });
+    assert!((6000.0..7100.0).contains(&found.range.unwrap().1), "{:?}", found.range);
+    let slope = found.fit.unwrap().slope.unwrap();
+    assert!((slope.value / 0.5125 - 1.0).abs() < 0.02, "{slope:?}");
+}
+
+/// Guards against the inverse question being answered beside the curve.
+#[test]
+fn one_millisecond_is_found() {
+    let seen = dense(5, 4000, |_, n| 400.0 * f64::from(n));
+    let Reach::Measured(n) = judge(&seen, None, &Options::default()).all.one_ms else {
+        panic!("it is passed within the curve");
+    };
+    assert!((2000.0..3500.0).contains(&n), "{n}");
+    let foretold = dense(5, 4000, |_, n| 1000.0 + 40.0 * f64::from(n));
+    let Reach::Extrapolated(n) = judge(&foretold, None, &Options::default()).all.one_ms else {
+        panic!("it is passed beyond the curve");
+    };
+    assert!((n / 24_400.0 - 1.0).abs() < 0.03, "{n}");
+    let flat = dense(5, 4000, |_, _| 1000.0);
+    assert_eq!(judge(&flat, None, &Options::default()).all.one_ms, Reach::Never);
+}
+
+/// Guards against a warm-up or a falling curve being forced into a law of growth.
+#[test]
+fn falling_curves_are_called_falling() {
+    let curve: Curve = dense(5, 4000, |_, n| 1000.0 + 2000.0 / (1.0 + f64::from(n) / 300.0));
+    let found = judge(&curve, None, &Options::default()).all;
+    assert_eq!(found.outcome, Outcome::Shrinks);
+    assert!(found.exponent.unwrap().high < 0.0);
+}
