@@ -33,7 +33,11 @@ fn head(judgement: &Judgement) -> String {
         Outcome::Grows { .. } => {
             let symbol = judgement.fit.as_ref().map_or("", |fit| fit.symbol.as_str());
             let rivals: Vec<&str> = judgement.rivals.iter().map(|r| r.symbol.as_str()).collect();
-            let or = if rivals.is_empty() { String::new() } else { format!(" (or {})", rivals.join(", ")) };
+            let or = match rivals.len() {
+                0 => String::new(),
+                few if few <= RIVALS_MAX => format!(" (or {})", rivals.join(", ")),
+                many => format!(" (but {many} other laws fit these passes as well)"),
+            };
             format!("{symbol}{or}: {formula}; {growth}{span}")
         }
         Outcome::NoSimpleLaw => {

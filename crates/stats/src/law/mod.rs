@@ -145,3 +145,61 @@ impl Fit {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fit(law: &dyn Law, shape: f64) -> Fit {
+        Fit {
+            law: law.name().to_owned(),
+            symbol: law.symbol().to_owned(),
+            fixed: Estimate::bare(1020.0),
+            slope: (law.shape() != Shape::Flat).then(|| Estimate::bare(0.31)),
+            shape: Some(shape),
+            bic: 0.0,
+            misfit: 0.0,
+            misfit_p: None,
+        }
+    }
+
+    /// Guards against a law that falls, is negative, or nests in a law that is not in the dictionary: fitting and selection
+    /// take all three for granted.
+    #[test]
+    fn every_law_keeps_the_contract() {
+        for law in LAWS {
+            let mut last = 0.0;
+            for n in [1.0, 10.0, 100.0, 1000.0, 4999.0] {
+                let g = law.g(n, 5000.0);
+                assert!(g >= last && g.is_finite(), "{} at {n}: {g} after {last}", law.name());
+                last = g;
+            }
+            assert!(law.contains().iter().all(|name| by_name(name).is_some()), "{}", law.name());
+            assert_eq!(LAWS.iter().filter(|other| other.name() == law.name()).count(), 1);
+        }
+    }
+
+    /// Guards against "the n at which a call passes 1 ms" disagreeing with the curve that is drawn beside it.
+    #[test]
+    fn reaching_is_the_inverse_of_the_curve() {
+        for law in LAWS {
+            let fit = fit(*law, 5000.0);
+            let target = fit.at(20_000.0).min(fit.at(4900.0) * 1.0001);
+            match fit.reaches(target * 1.0001) {
+                Some(n) => assert!((fit.at(n) / (target * 1.0001) - 1.0).abs() < 0.01, "{} at {n}", law.name()),
+                None => assert!(matches!(law.shape(), Shape::Flat | Shape::Step), "{}", law.name()),
+            }
+        }
+    }
+
+    /// Guards against words that a newcomer cannot read.
+    #[test]
+    fn formulas_read_well() {
+        let words = |name: &str| fit(by_name(name).unwrap(), 5000.0).formula();
+        assert_eq!(words("linear"), "1.02 µs + 0.31 ns per object");
+        assert_eq!(words("constant"), "1.02 µs, whatever n");
+        assert_eq!(words("step"), "1.02 µs, and 0.31 ns more from 5,000 on");
+        assert_eq!(words("knee"), "1.02 µs up to 5,000, then 0.31 ns more per object");
+        assert_eq!(words("occupancy"), "1.02 µs + 0.31 ns per place tried, of 5,000 places");
+    }
+}
