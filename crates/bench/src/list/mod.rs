@@ -14,6 +14,7 @@ pub mod mmap;
 pub mod nop;
 pub mod open;
 pub mod pipe;
+pub mod refill;
 pub mod socket;
 pub mod syscall;
 pub mod thread;
@@ -30,6 +31,7 @@ pub static REGISTRY: &[Entry] = &[
     Entry::of::<nop::Nop>(),
     Entry::of::<open::Open>(),
     Entry::of::<pipe::Pipe>(),
+    Entry::of::<refill::Refill>(),
     Entry::of::<socket::Socket>(),
     Entry::of::<syscall::Syscall>(),
     Entry::of::<thread::Thread>(),
