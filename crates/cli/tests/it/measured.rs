@@ -1,0 +1,106 @@
+//! Every benchmark measures what it says, at smoke size.
+
+use crate::support::Room;
+use landau_record::schema::{Direction, Outcome};
+
+/// The whole registry: every case that can run here ends well, its check holds, and each phase has one sample for
+/// each step. A new benchmark is covered by being in the folder.
+#[test]
+fn every_benchmark_runs_and_its_check_holds() {
+    let room = Room::new();
+    let (ran, record) = room.smoke(&[]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let named: std::collections::BTreeSet<&str> = record.cases.iter().map(|case| case.benchmark.as_str()).collect();
+    for entry in landau_bench::REGISTRY {
+        let skipped = record.skips.iter().any(|skip| skip.label.starts_with(entry.name));
+        assert!(named.contains(entry.name) || skipped, "{} was neither measured nor skipped", entry.name);
+    }
+    for pass in &record.passes {
+        let case = record.case(pass.start.case).unwrap();
+        let end = pass.end.as_ref().unwrap();
+        assert!(matches!(end.outcome, Outcome::Done | Outcome::Limit), "{}: {end:?}", case.label);
+        for phase in &case.phases {
+            let lane = &pass.lanes[&phase.name];
+            let (first, last) = (lane.n[0], *lane.n.last().unwrap());
+            let steps = end.steps as u32;
+            match phase.direction {
+                Direction::Up => assert!(first == 1 && last >= steps, "{} {}", case.label, phase.name),
+                Direction::Down => assert_eq!((first, last), (steps, 1), "{} {}", case.label, phase.name),
+            }
+        }
+        let stepped: u32 = pass.windows.iter().filter(|one| one.direction == Direction::Up).map(|one| one.count).sum();
+        assert_eq!(u64::from(stepped), end.steps, "{}: windows cover every step", case.label);
+    }
+    assert_eq!(room.leftovers(), Vec::<String>::new());
+    assert_eq!(room.landau(&["verify", "run.ndjson"]).status, Some(0));
+}
+
+/// Past the whole of a port range the curve ends with a limit, exactly at the range's size.
+#[test]
+fn a_full_port_range_is_a_limit_at_its_size() {
+    let room = Room::new();
+    let (ran, record) = room.smoke(&["bind", "--set", "bind.range=40000-40199", "--set", "bind.n=300"]);
+    assert_eq!(ran.status, Some(0), "a limit is a result: {ran:?}");
+    if record.cases.is_empty() {
+        // Before Linux 6.3 there is no range for single sockets, and the record says so.
+        assert!(record.skips.iter().all(|skip| skip.reason.contains("Linux 6.3")));
+        return;
+    }
+    for pass in &record.passes {
+        let limit = pass.end.as_ref().unwrap().limit.as_ref().unwrap();
+        assert_eq!((limit.n, limit.call.as_str(), limit.error.as_str()), (201, "bind", "EADDRINUSE"));
+        assert!(!limit.raise.is_empty());
+    }
+}
+
+/// The order of passes and every random order come from the seed.
+#[test]
+fn the_same_seed_gives_the_same_order() {
+    let order = || {
+        let room = Room::new();
+        let words = ["nop", "syscall", "dup", "open", "pipe", "--passes", "4", "--set", "pipe.n=20"];
+        let (_, record) = room.smoke(&words);
+        record.passes.iter().map(|pass| pass.start.case).collect::<Vec<_>>()
+    };
+    let first = order();
+    assert_eq!(first, order());
+    let rounds: std::collections::BTreeSet<&[u32]> = first.chunks(5).collect();
+    assert!(rounds.len() > 1, "each round has an order of its own: {first:?}");
+}
+
+/// A size that would endanger the host is brought down, and the record says by how much and why.
+#[test]
+fn too_many_processes_are_cut_with_a_reason() {
+    let room = Room::new();
+    let words = ["fork", "--set", "fork.n=9000000", "--set", "fork.linkage=dynamic", "--time-limit", "1"];
+    let (_, record) = room.smoke(&words);
+    let reduced = record.cases[0].reduced.as_ref().unwrap();
+    assert_eq!(reduced.asked, 9_000_000);
+    assert!(record.cases[0].n < 4_000_000 && reduced.reason.contains("left alone"), "{reduced:?}");
+}
+
+/// What can be asked for is what the registry has.
+#[test]
+fn list_names_every_benchmark() {
+    let room = Room::new();
+    let ran = room.landau(&["list", "--json"]);
+    let rows: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    let names: Vec<&str> = rows.as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
+    assert_eq!(names, landau_bench::REGISTRY.iter().map(|entry| entry.name).collect::<Vec<_>>());
+    for name in names {
+        assert!(room.landau(&["list"]).out.contains(name));
+    }
+}
+
+/// What restates the parser comes from the parser and names every command.
+#[test]
+fn manual_and_completions_name_every_command() {
+    let room = Room::new();
+    for words in [&["generate", "man"][..], &["generate", "completions", "bash"], &["generate", "reference"]] {
+        let ran = room.landau(words);
+        assert_eq!(ran.status, Some(0));
+        for command in ["run", "list", "verify", "generate"] {
+            assert!(ran.out.contains(command), "{words:?} lacks {command}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Misuse: each answer is clear, the status is 2, and nothing is lost.
+
+use crate::support::{LANDAU, Ran, Room};
+use std::process::{Command, Stdio};
+
+fn is_root() -> bool {
+    landau_sys::process::effective_user() == 0
+}
+
+#[test]
+fn an_unknown_name_is_answered_with_the_nearest_one() {
+    let room = Room::new();
+    let ran = room.landau(&["run", "bnd", "--no-report"]);
+    assert_eq!(ran.status, Some(2));
+    assert!(ran.err.contains("no benchmark is called `bnd` (did you mean `bind`?)"), "{}", ran.err);
+    assert!(std::fs::read_dir(room.path()).unwrap().next().is_none(), "nothing was left behind");
+}
+
+#[test]
+fn a_wrong_setting_says_what_would_be_right() {
+    let room = Room::new();
+    for (setting, answer) in [
+        ("bind.famly=v4", "it has n, family, v6only, range"),
+        ("bind.family=v5", "is not one of v4, v6"),
+        ("bind", "write it as benchmark.parameter=value"),
+        ("socket.n=many", "is not a whole number"),
+        ("sockte.n=5", "did you mean `socket`?"),
+    ] {
+        let ran = room.landau(&["run", "--set", setting, "--no-report"]);
+        assert_eq!(ran.status, Some(2), "{setting}");
+        assert!(ran.err.contains(answer), "{setting}: {}", ran.err);
+    }
+}
+
+#[test]
+fn an_existing_record_is_never_overwritten() {
+    let room = Room::new();
+    std::fs::write(room.file("mine"), "precious").unwrap();
+    let ran = room.landau(&["run", "nop", "--out", "mine", "--no-report"]);
+    assert_eq!(ran.status, Some(2));
+    assert!(ran.err.contains("choose another --out"), "{}", ran.err);
+    assert_eq!(std::fs::read(room.file("mine")).unwrap(), b"precious");
+}
+
+#[test]
+fn an_unwritable_place_is_an_error_before_anything_is_measured() {
+    let room = Room::new();
+    let began = std::time::Instant::now();
+    let ran = room.landau(&["run", "--out", "/nonexistent/record", "--no-report"]);
+    assert_eq!(ran.status, Some(2));
+    assert!(ran.err.contains("its folder does not exist"), "{}", ran.err);
+    let ran = room.landau(&["run", "--dir", "/nonexistent", "--no-report", "--out", "r"]);
+    assert_eq!(ran.status, Some(2));
+    assert!(ran.err.contains("choose another folder with --dir"), "{}", ran.err);
+    assert!(!room.file("r").exists());
+    // The quick study takes half a minute: had it been begun, this would show.
+    assert!(began.elapsed().as_secs() < 10);
+}
+
+/// A record that cannot grow to its end is refused before anything is measured; the file system is a real one of
+/// one mebibyte, where root may mount it.
+#[test]
+fn a_full_disk_is_an_error_before_anything_is_measured() {
+    if !is_root() {
+        return;
+    }
+    let room = Room::new();
+    let script = format!(
+        "mkdir small && mount -t tmpfs -o size=1m none small && {LANDAU} run --out small/r --no-report; \
+         echo status $?; ls -A small"
+    );
+    let output = Command::new("unshare").args(["-m", "sh", "-c", &script]).current_dir(room.path()).output().unwrap();
+    let ran = Ran::of(output);
+    assert!(ran.err.contains("MiB are free; make room or choose another place with --out"), "{ran:?}");
+    assert!(ran.out.contains("status 2"), "{ran:?}");
+}
+
+/// With 64 descriptors every benchmark still ends: at the limit, which is a result, or skipped with a reason.
+#[test]
+fn few_descriptors_are_a_limit_and_not_a_failure() {
+    let room = Room::new();
+    let script = format!("ulimit -n 64; {LANDAU} run --study smoke --out r --no-report --set socket.n=100");
+    let output = Command::new("sh").args(["-c", &script]).current_dir(room.path()).output().unwrap();
+    let ran = Ran::of(output);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let record = room.record("r");
+    let socket = record.cases.iter().find(|case| case.label == "socket").unwrap();
+    let pass = record.passes_of(socket.case)[0];
+    let limit = pass.end.as_ref().unwrap().limit.as_ref().unwrap();
+    assert!(limit.error == "EMFILE" && limit.meaning.contains("RLIMIT_NOFILE is 64"), "{limit:?}");
+    assert!(pass.lanes["close"].ns.len() as u64 == limit.n - 1, "the way down is measured all the same");
+}
+
+/// Whoever may do nothing special gets everything that needs nothing special.
+#[test]
+fn an_unprivileged_user_can_measure() {
+    if !is_root() {
+        return;
+    }
+    let folder = std::env::temp_dir().join(format!("landau-unprivileged-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    let program = folder.join("landau");
+    std::fs::copy(LANDAU, &program).unwrap();
+    let script = format!(
+        "chown -R 65534:65534 {0} && cd {0} && exec setpriv --reuid 65534 --regid 65534 --clear-groups ./landau run --study smoke --out r --no-report --dir .",
+        folder.display()
+    );
+    let ran = Ran::of(Command::new("sh").args(["-c", &script]).output().unwrap());
+    let record = landau_record::Record::read(&folder.join("r"));
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert_eq!(record.unwrap().host.privilege, "unprivileged");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let room = Room::new();
+    let mut child = room.command(&["generate", "reference"]).stdout(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn what_is_no_record_is_said_to_be_none() {
+    let room = Room::new();
+    std::fs::write(room.file("text"), "hello\n").unwrap();
+    std::fs::write(room.file("empty"), "").unwrap();
+    for (file, answer) in [("text", "no Landau record"), ("empty", "is empty"), ("missing", "No such file")] {
+        let ran = room.landau(&["verify", file]);
+        assert_eq!(ran.status, Some(2), "{file}: {ran:?}");
+        assert!(ran.err.contains(answer), "{file}: {}", ran.err);
+    }
+}
+
+/// Whatever is changed in a record, `verify` names the line.
+#[test]
+fn verify_names_the_first_altered_line() {
+    let room = Room::new();
+    room.smoke(&["nop", "dup", "--passes", "2"]);
+    let text = std::fs::read_to_string(room.file("run.ndjson")).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let number = lines.iter().position(|line| line.contains("\"ns\":[")).unwrap();
+    let changed = lines[number].replacen("\"ns\":[", "\"ns\":[1", 1);
+    let mut altered = lines.clone();
+    altered[number] = &changed;
+    let mut shorter = lines.clone();
+    shorter.remove(number);
+    let mut swapped = lines.clone();
+    swapped.swap(number, number + 1);
+    for (name, lines) in [("altered", altered), ("shorter", shorter), ("swapped", swapped)] {
+        std::fs::write(room.file(name), lines.join("\n") + "\n").unwrap();
+        let ran = room.landau(&["verify", name]);
+        assert_eq!(ran.status, Some(1), "{name}: {ran:?}");
+        assert!(ran.out.contains(&format!("line {}", number + 1)), "{name}: {}", ran.out);
+    }
+}
