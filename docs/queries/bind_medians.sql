@@ -1,0 +1,36 @@
+-- The median cost of bind(), pass by pass, in buckets of n that double: the cliff, without Landau.
+--
+-- duckdb -cmd "SET VARIABLE record = 'FILE.landau.ndjson'" -f docs/queries/bind_medians.sql
+
+WITH lines AS (
+    SELECT * FROM read_json(
+        getvariable('record'),
+        format = 'newline_delimited',
+        columns = {
+            kind: 'VARCHAR', label: 'VARCHAR', benchmark: 'VARCHAR', "case": 'INTEGER', pass: 'INTEGER',
+            outcome: 'VARCHAR', phase: 'VARCHAR', "first": 'INTEGER', stride: 'INTEGER', ns: 'UBIGINT[]'
+        }
+    )
+),
+-- A pass counts if it ran to its own end; one that was torn off is followed by a repetition.
+whole AS (
+    SELECT begun.pass, cases.label
+    FROM lines AS begun
+    JOIN lines AS ended ON ended.kind = 'pass_end' AND ended.pass = begun.pass
+    JOIN lines AS cases ON cases.kind = 'case' AND cases."case" = begun."case"
+    WHERE begun.kind = 'pass' AND ended.outcome IN ('done', 'limit') AND cases.benchmark = 'bind'
+),
+samples AS (
+    SELECT
+        whole.label,
+        dense_rank() OVER (PARTITION BY whole.label ORDER BY whole.pass) AS pass,
+        chunk."first" + chunk.stride * (generate_subscripts(chunk.ns, 1) - 1) AS n,
+        unnest(chunk.ns) AS ns
+    FROM lines AS chunk
+    JOIN whole ON whole.pass = chunk.pass
+    WHERE chunk.kind = 'chunk' AND chunk.phase = 'bind'
+)
+PIVOT (SELECT label, pass, CAST(power(2, floor(log2(n))) AS INTEGER) AS from_n, ns FROM samples)
+ON 'pass ' || pass USING CAST(median(ns) AS INTEGER)
+GROUP BY label, from_n
+ORDER BY label, from_n;
