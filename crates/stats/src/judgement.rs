@@ -306,12 +306,14 @@ fn outcome(growth: Estimate, level: &Level, selection: &Selection, options: &Opt
     }
     let is_misfit = selection.best.misfit_p.is_some_and(|p| p < options.misfit_level)
         && lack(&selection.best, level) > LACK_MAX * height(level);
-    let moves = growth.low > 1.0 || (strays && is_misfit && rises(level, options.delta));
+    // Two passes agree by chance too often to be believed about small growth: theirs must be proven to exceed δ.
+    let (floor, may_stray) = if level.passes < 3 { (band, false) } else { (1.0, true) };
+    let moves = growth.low > floor || (may_stray && strays && is_misfit && rises(level, options.delta));
     if moves && is_misfit {
         return Outcome::NoSimpleLaw;
     }
     // Significant growth of which the best description is "constant" is a contradiction that only more passes resolve.
-    if growth.low > 1.0 && selection.best.law != "constant" {
+    if growth.low > floor && selection.best.law != "constant" {
         return Outcome::Grows { law: selection.best.law.clone() };
     }
     inconclusive(Reason::TooNoisy, more_passes(growth, level.passes, options.delta))
