@@ -56,7 +56,6 @@ pub struct Plan {
 
 /// One override: whose, which, what.
 struct Override<'a> {
-    text: &'a str,
     benchmark: &'a str,
     name: &'a str,
     value: &'a str,
@@ -146,7 +145,7 @@ fn parse<'a>(registry: &[Entry], text: &'a str) -> Result<Override<'a>, Error> {
     })?;
     match parameter.reject(value) {
         Some(reason) => Err(bad(reason)),
-        None => Ok(Override { text, benchmark, name, value }),
+        None => Ok(Override { benchmark, name, value }),
     }
 }
 
@@ -160,7 +159,6 @@ fn variants(entry: &Entry, study: Study, overrides: &[&Override]) -> Vec<Setting
             settings.set(name, value);
         }
         for one in overrides {
-            debug_assert!(one.text.contains(one.name));
             settings.set(one.name, one.value);
         }
         // An override can make two variants equal; the case is then measured once.
@@ -321,4 +319,106 @@ pub fn availability(registry: &[Entry], study: Study, host: &Host) -> Vec<Availa
             }
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Benchmark, Context, Facts, Kind, Laps, Phase, Stop, Variant};
+
+    /// A benchmark that is never run: only its description counts here.
+    struct Fake;
+
+    impl Benchmark for Fake {
+        const NAME: &'static str = "fake";
+        const ABOUT: &'static str = "";
+        const AXIS: &'static str = "things";
+        const PHASES: &'static [Phase] = &[Phase::up("make", "")];
+        const PARAMETERS: &'static [Parameter] = &[
+            Parameter::steps("10", "100", "1000", ""),
+            Parameter::fixed("colour", Kind::Choice(&["red", "blue"]), "red", ""),
+        ];
+        const VARIANTS: &'static [Variant] =
+            &[Variant::always(&[("colour", "blue")]), Variant::full(&[("colour", "blue"), ("n", "7")])];
+        const MISLEADS: &'static [&'static str] = &[];
+        const SOURCE: &'static str = "";
+
+        fn support(_: &Host, settings: &Settings) -> Support {
+            Support::when(settings.count("n") != 7, "seven is not supported")
+        }
+
+        fn cost(_: &Settings) -> Cost {
+            Cost { processes_each: 1, ..Cost::default() }
+        }
+
+        fn setup(_: &Context) -> Result<Self, Stop> {
+            Ok(Fake)
+        }
+
+        fn step(&mut self, _: u64, _: &mut Laps) -> Result<(), Stop> {
+            Ok(())
+        }
+
+        fn check(&mut self, _: u64, _: &mut Facts) -> Result<(), Stop> {
+            Ok(())
+        }
+    }
+
+    const REGISTRY: &[Entry] = &[Entry::of::<Fake>()];
+
+    fn plan(study: Study, settings: &[&str]) -> Result<Plan, Error> {
+        let request = Request {
+            names: Vec::new(),
+            study,
+            pass_count: None,
+            settings: settings.iter().map(|&one| one.to_owned()).collect(),
+            seed: 1,
+            time_limit_s: None,
+        };
+        Plan::resolve(REGISTRY, &request, Host::default(), Clock::Gettime, None)
+    }
+
+    fn labels(plan: &Plan) -> Vec<&str> {
+        plan.cases.iter().map(|one| one.case.label.as_str()).collect()
+    }
+
+    #[test]
+    fn a_study_brings_its_sizes_and_its_variants() {
+        let quick = plan(Study::Quick, &[]).unwrap();
+        assert_eq!(labels(&quick), ["fake", "fake colour=blue"]);
+        assert!(quick.cases.iter().all(|one| one.case.n == 100) && quick.pass_count == 5);
+        let full = plan(Study::Full, &[]).unwrap();
+        assert_eq!((full.pass_count, full.cases[0].case.n), (9, 1_000));
+        assert_eq!(full.skips[0].reason, "seven is not supported");
+    }
+
+    /// An override that makes two variants equal must not measure the same case twice.
+    #[test]
+    fn an_override_applies_to_all_and_equal_cases_become_one() {
+        let plan = plan(Study::Quick, &["fake.colour=blue", "fake.n=50"]).unwrap();
+        assert_eq!(labels(&plan), ["fake colour=blue"]);
+        assert_eq!(plan.cases[0].settings.count("n"), 50);
+    }
+
+    #[test]
+    fn what_does_not_exist_is_named_with_what_does() {
+        let message = |settings: &[&str]| plan(Study::Quick, settings).unwrap_err().to_string();
+        assert!(message(&["fkae.n=3"]).contains("did you mean `fake`?"));
+        assert!(message(&["fake.color=red"]).contains("it has n, colour"));
+        assert!(message(&["fake.colour=green"]).contains("not one of red, blue"));
+        assert!(message(&["fake=3"]).contains("benchmark.parameter=value"));
+    }
+
+    /// The host is never asked for more than it has: a tenth of the processes is left alone.
+    #[test]
+    fn the_tightest_resource_bounds_the_size() {
+        let headroom =
+            Headroom { memory_bytes: Some(1 << 40), processes: Some((1_000, "a limit".to_owned())), descriptors: None };
+        let settings = Settings::of_study(Fake::PARAMETERS, Study::Full);
+        let found = size(&REGISTRY[0], &settings, Study::Full, &Host::default(), &headroom, None).unwrap();
+        assert_eq!(found, (900, Some(Reduced { asked: 1_000, reason: "a limit; a tenth is left alone".to_owned() })));
+        let none = Headroom { processes: Some((9, "full".to_owned())), ..headroom };
+        let refused = size(&REGISTRY[0], &settings, Study::Full, &Host::default(), &none, None).unwrap_err();
+        assert!(refused.contains("no room"), "{refused}");
+    }
 }

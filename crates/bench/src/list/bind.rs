@@ -56,15 +56,7 @@ impl Benchmark for Bind {
         Phase::down("close", "close() of the socket bound last, which gives its port back"),
     ];
     const PARAMETERS: &'static [Parameter] = &[
-        Parameter {
-            smoke: "64",
-            ..Parameter::steps(
-                "64",
-                "auto",
-                "auto",
-                "how many; auto: past half the range (quick), past all of it (full)",
-            )
-        },
+        Parameter::steps("64", "auto", "auto", "how many; auto: past half the range (quick), past all of it (full)"),
         Parameter::fixed("family", Kind::Choice(&["v4", "v6"]), "v4", "IPv4 or IPv6"),
         Parameter::fixed("v6only", Kind::Choice(&["on", "off"]), "on", "IPV6_V6ONLY of IPv6 sockets"),
         Parameter::fixed(

@@ -67,6 +67,14 @@ pub fn disk_space(folder: &CStr) -> Result<(u64, u64)> {
     Ok((stat.f_bavail as u64 * unit, stat.f_blocks as u64 * unit))
 }
 
+/// The columns of the terminal that standard output leads to; none where it leads to none.
+pub fn terminal_width() -> Option<u16> {
+    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: `size` may be written; the request only asks.
+    let asked = unsafe { libc::ioctl(1, libc::TIOCGWINSZ, &raw mut size) };
+    (asked == 0 && size.ws_col > 0).then_some(size.ws_col)
+}
+
 /// Resources that a benchmark could exhaust to the host's harm, as they stand now. `None` where unknown.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Headroom {
