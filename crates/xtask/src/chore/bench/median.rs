@@ -1,0 +1,9 @@
+//! Medians for tables.
+
+use landau_stats::quantile::quantile;
+
+/// The median; not a number where there is nothing.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    quantile(&values, 0.5).unwrap_or(f64::NAN)
+}

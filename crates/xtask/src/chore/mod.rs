@@ -1,0 +1,43 @@
+//! Every chore, one file each.
+
+mod bench;
+mod calibrate;
+mod ci;
+mod registry;
+mod test;
+mod tidy;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+/// A chore with its arguments.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Chore {
+    /// Write the lists that are generated from folders
+    Registry(registry::Words),
+    /// Check what the documents promise about the tree
+    Tidy,
+    /// Run every test; the last line is `N passed, N failed`
+    Test,
+    /// Run every test and every check; the last line is `N passed, N failed`
+    Ci,
+    /// Count how often verdicts are right, on synthetic curves of known truth
+    Calibrate(calibrate::Words),
+    /// Measure Landau itself
+    #[command(subcommand)]
+    Bench(bench::Bench),
+}
+
+impl Chore {
+    /// Does it; whether all is well.
+    pub(crate) fn run(&self) -> Result<bool> {
+        match self {
+            Self::Registry(words) => registry::run(words),
+            Self::Tidy => tidy::run(),
+            Self::Test => test::run(),
+            Self::Ci => ci::run(),
+            Self::Calibrate(words) => calibrate::run(words),
+            Self::Bench(bench) => bench.run(),
+        }
+    }
+}

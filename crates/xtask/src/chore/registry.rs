@@ -1,0 +1,164 @@
+//! `registry`: writes the lists that must name every file of a folder, between the marks that they carry.
+//!
+//! A benchmark, a law or a command is one file; a list kept by hand would be the second place to edit. What is
+//! written is plain Rust that editors see, and `--check` fails where it is not what the folder says.
+
+use crate::workspace;
+use anyhow::{Context, Result, bail};
+use std::fmt::Write as _;
+
+/// Arguments of `registry`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Words {
+    /// Only say which lists are out of date
+    #[arg(long)]
+    check: bool,
+}
+
+const BEGIN: &str = "// registry:begin";
+const END: &str = "// registry:end";
+
+/// A file of a folder: its module name and its text.
+struct Module {
+    name: String,
+    text: String,
+}
+
+/// A list: the file that holds it, and how it is written.
+struct List {
+    file: &'static str,
+    render: fn(&[Module]) -> Result<String>,
+}
+
+const LISTS: [List; 3] = [
+    List { file: "crates/bench/src/list/mod.rs", render: benchmarks },
+    List { file: "crates/cli/src/command/mod.rs", render: commands },
+    List { file: "crates/stats/src/law/registry.rs", render: laws },
+];
+
+/// What `registry --check` says.
+pub(crate) fn check() -> Result<bool> {
+    run(&Words { check: true })
+}
+
+pub(crate) fn run(words: &Words) -> Result<bool> {
+    let mut is_current = true;
+    for list in &LISTS {
+        let old = workspace::read(list.file)?;
+        let modules = modules_beside(list.file)?;
+        let new = between_marks(&old, &(list.render)(&modules)?).with_context(|| list.file)?;
+        if old == new {
+            continue;
+        }
+        if words.check {
+            println!("{}: it does not say what its folder holds; run `cargo xtask registry`", list.file);
+            is_current = false;
+        } else {
+            std::fs::write(workspace::root().join(list.file), new).with_context(|| format!("write {}", list.file))?;
+            println!("{}: written", list.file);
+        }
+    }
+    Ok(is_current)
+}
+
+/// The other files of the list's folder, by name.
+fn modules_beside(file: &str) -> Result<Vec<Module>> {
+    let path = workspace::root().join(file);
+    let folder = path.parent().context("a list lies in a folder")?;
+    let mut modules = Vec::new();
+    for entry in std::fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))? {
+        let found = entry?.path();
+        let Some(name) = found.file_stem().and_then(|name| name.to_str()) else { continue };
+        let is_module = found.extension().is_some_and(|ending| ending == "rs") && name != "mod" && found != path;
+        if is_module {
+            let text = std::fs::read_to_string(&found).with_context(|| format!("read {}", found.display()))?;
+            modules.push(Module { name: name.to_owned(), text });
+        }
+    }
+    modules.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(modules)
+}
+
+/// `text` with `inner` between its marks.
+fn between_marks(text: &str, inner: &str) -> Result<String> {
+    let (head, rest) = text.split_once(BEGIN).with_context(|| format!("there is no `{BEGIN}`"))?;
+    let (_, tail) = rest.split_once(END).with_context(|| format!("there is no `{END}`"))?;
+    Ok(format!("{head}{BEGIN}\n{inner}{END}{tail}"))
+}
+
+/// The type for which a file implements a trait.
+fn implementer<'a>(module: &'a Module, of: &str) -> Result<&'a str> {
+    let mark = format!("impl {of} for ");
+    let line = module.text.lines().find_map(|line| line.strip_prefix(mark.as_str()));
+    let name = line.and_then(|rest| rest.split(|c: char| !c.is_alphanumeric()).next());
+    match name {
+        Some(name) if !name.is_empty() => Ok(name),
+        _ => bail!("{}.rs has no line that begins with `{mark}`", module.name),
+    }
+}
+
+fn benchmarks(modules: &[Module]) -> Result<String> {
+    let mut text = String::new();
+    for module in modules {
+        writeln!(text, "pub mod {};", module.name)?;
+    }
+    text.push_str("\n/// Every benchmark, by name.\npub static REGISTRY: &[Entry] = &[\n");
+    for module in modules {
+        writeln!(text, "    Entry::of::<{}::{}>(),", module.name, implementer(module, "Benchmark")?)?;
+    }
+    text.push_str("];\n");
+    Ok(text)
+}
+
+fn commands(modules: &[Module]) -> Result<String> {
+    let mut text = String::new();
+    for module in modules {
+        writeln!(text, "mod {};", module.name)?;
+    }
+    Ok(text)
+}
+
+fn laws(modules: &[Module]) -> Result<String> {
+    let mut text = String::new();
+    for module in modules {
+        writeln!(text, "#[path = \"{0}.rs\"]\nmod {0};", module.name)?;
+    }
+    text.push_str("\n/// Every law, in the order of the file names.\npub(crate) static LAWS: &[&dyn Law] = &[\n");
+    for module in modules {
+        implementer(module, "Law")?;
+        writeln!(text, "    {}::LAW,", module.name)?;
+    }
+    text.push_str("];\n");
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn module(name: &str, text: &str) -> Module {
+        Module { name: name.to_owned(), text: text.to_owned() }
+    }
+
+    #[test]
+    fn a_list_names_every_file_and_its_type() {
+        let modules =
+            [module("epoll_ctl", "//! x\nimpl Benchmark for EpollCtl {\n"), module("nop", "impl Benchmark for Nop {}")];
+        let text = benchmarks(&modules).unwrap();
+        assert!(text.starts_with("pub mod epoll_ctl;\npub mod nop;\n\n///"), "{text}");
+        assert!(text.contains("    Entry::of::<epoll_ctl::EpollCtl>(),\n    Entry::of::<nop::Nop>(),\n];\n"), "{text}");
+    }
+
+    #[test]
+    fn a_file_without_a_benchmark_is_refused() {
+        let error = benchmarks(&[module("helper", "fn help() {}")]).unwrap_err().to_string();
+        assert!(error.contains("helper.rs"), "{error}");
+    }
+
+    #[test]
+    fn only_what_stands_between_the_marks_changes() {
+        let old = format!("a\n{BEGIN}\nold\n{END}\nz\n");
+        assert_eq!(between_marks(&old, "new\n").unwrap(), format!("a\n{BEGIN}\nnew\n{END}\nz\n"));
+        assert!(between_marks("no marks", "new").is_err());
+    }
+}

@@ -1,0 +1,58 @@
+//! No file names the address of a package registry: where packages come from is the builder's business, and a
+//! mirror's address written into a lock file breaks everybody else's build.
+
+use super::source::line_of;
+use super::{File, Findings};
+
+/// Parts of such addresses, put together so that this file holds none.
+const HOSTS: &[&str] = &[
+    concat!("index.crates", ".io"),
+    concat!("static.crates", ".io"),
+    concat!("//crates", ".io"),
+    concat!("registry.npm", "js"),
+    concat!("npmjs", ".org"),
+    concat!("registry.yarn", "pkg"),
+    concat!("pypi", ".org"),
+    concat!("files.python", "hosted"),
+    concat!("proxy.golang", ".org"),
+    concat!("arti", "factory"),
+    concat!("/api", "/npm/"),
+    concat!("/api", "/cargo/"),
+    concat!("/api", "/pypi/"),
+    concat!("sparse", "+http"),
+];
+
+/// How cargo names its default source in a lock file, whatever mirror is used.
+const USUAL: &str = "registry+https://github.com/rust-lang/crates.io-index";
+
+pub(crate) fn check(files: &[File]) -> Findings {
+    let mut findings = Findings::new();
+    for file in files {
+        let text = if file.path == "Cargo.lock" { file.text.replace(USUAL, "") } else { file.text.clone() };
+        let text = text.to_ascii_lowercase();
+        for host in HOSTS {
+            for (at, _) in text.match_indices(host) {
+                findings.push(format!("{}:{}: the address of a registry ({host})", file.path, line_of(&text, at)));
+            }
+        }
+        if file.path == "Cargo.lock" {
+            let sources = text.lines().enumerate().filter(|(_, line)| line.starts_with("source = \"registry+"));
+            findings.extend(sources.map(|(index, _)| format!("Cargo.lock:{}: another source than usual", index + 1)));
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn the_usual_source_is_allowed_and_a_mirror_is_not() {
+        let lock = |source: &str| File { path: "Cargo.lock".to_owned(), text: format!("source = \"{source}\"\n") };
+        assert!(check(&[lock(USUAL)]).is_empty());
+        assert_eq!(check(&[lock("registry+https://mirror.example/index")]).len(), 1);
+        let text = format!("\"resolved\": \"https://{}/a.tgz\"", concat!("registry.npm", "js.example"));
+        assert_eq!(check(&[File { path: "tests/browser/package-lock.json".to_owned(), text }]).len(), 1);
+    }
+}

@@ -1,0 +1,49 @@
+//! Where the workspace lies, what is in it, and what cargo knows of it.
+
+use crate::program::Program;
+use anyhow::{Context, Result};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// The folder that holds the workspace's `Cargo.toml`.
+pub(crate) fn root() -> PathBuf {
+    let own = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+    own.ancestors().nth(2).map_or(own.clone(), Path::to_owned)
+}
+
+/// The files of the tree that git would keep, by their path below the root.
+pub(crate) fn files() -> Result<Vec<String>> {
+    let listing = Program::new("git")
+        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+        .text()
+        .context("list the tree's files")?;
+    let mut files: Vec<String> =
+        listing.split('\0').filter(|path| !path.is_empty() && root().join(path).is_file()).map(str::to_owned).collect();
+    files.sort();
+    files.dedup();
+    Ok(files)
+}
+
+/// The text of a file of the tree.
+pub(crate) fn read(path: &str) -> Result<String> {
+    std::fs::read_to_string(root().join(path)).with_context(|| format!("read {path}"))
+}
+
+/// What `cargo metadata` says of the workspace and of everything it depends on.
+pub(crate) fn metadata() -> Result<Value> {
+    let text = Program::cargo().args(["metadata", "--format-version", "1", "--locked"]).text()?;
+    serde_json::from_str(&text).context("parse what cargo metadata printed")
+}
+
+/// Builds the program as users get it and says where it is.
+pub(crate) fn landau() -> Result<PathBuf> {
+    Program::cargo().args(["build", "--release", "--quiet", "--package", "landau"]).run().context("build landau")?;
+    Ok(target()?.join("release/landau"))
+}
+
+/// The folder that cargo builds into.
+pub(crate) fn target() -> Result<PathBuf> {
+    let text = Program::cargo().args(["metadata", "--format-version", "1", "--no-deps"]).text()?;
+    let metadata: Value = serde_json::from_str(&text).context("parse what cargo metadata printed")?;
+    Ok(PathBuf::from(metadata["target_directory"].as_str().context("cargo metadata names no target directory")?))
+}
