@@ -1,1 +1,19 @@
-//! Placeholder until its first module lands.
+//! What a person sees of a record: findings in plain sentences, a table, a page, charts.
+//!
+//! One [`Analysis`] is made of each record ([`landau_stats`] judges, this crate only gathers and words), and everything that
+//! is shown is drawn from it: [`findings`], the rows of `landau show` ([`table`]), the self-contained page ([`page`]) and the
+//! standalone charts ([`svg`]). So two places can never show two different figures. The crate measures nothing, reads
+//! no clock and prints nothing: it turns values into text.
+
+mod analysis;
+pub mod findings;
+pub mod page;
+pub mod quantity;
+mod reduce;
+mod section;
+pub mod svg;
+pub mod table;
+mod versus;
+
+pub use analysis::{Analysis, CaseStudy, LimitMet, Mismatch, PhaseStudy, check_figures};
+pub use versus::{Duel, Versus};

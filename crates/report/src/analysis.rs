@@ -1,0 +1,348 @@
+//! A record with a verdict on every curve: what all that is shown is drawn from.
+//!
+//! Samples become curves here, once, for the engine's closing figures, `landau show`, the page and `landau verify` alike.
+
+use landau_record::schema::{Case, Direction, Figure, Limit, MarkKind, Outcome, Phase, Window};
+use landau_record::{Pass, Record};
+use landau_stats::{Curve, Mark, Options, Verdict, judge};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A record and what may be said about it.
+#[derive(Debug)]
+pub struct Analysis<'r> {
+    /// The record.
+    pub record: &'r Record,
+    /// Every case of which at least one call was timed, in the record's order.
+    pub cases: Vec<CaseStudy<'r>>,
+}
+
+/// A case and what may be said about it.
+#[derive(Debug)]
+pub struct CaseStudy<'r> {
+    /// The case.
+    pub case: &'r Case,
+    /// Its phases, in the case's order.
+    pub phases: Vec<PhaseStudy<'r>>,
+    /// Where the system refused, if it did.
+    pub limit: Option<LimitMet<'r>>,
+    /// What the benchmark's check established, by name: one value, or several where passes disagree.
+    pub facts: BTreeMap<&'r str, Vec<&'r str>>,
+    /// What failed, a sentence for each pass concerned.
+    pub failures: Vec<String>,
+}
+
+/// A phase of a case, as a curve, with its verdict.
+#[derive(Debug)]
+pub struct PhaseStudy<'r> {
+    /// The phase.
+    pub phase: &'r Phase,
+    /// Every call of every pass that counts.
+    pub curve: Curve,
+    /// The replicate that each pass of the curve is.
+    pub rounds: Vec<u32>,
+    /// What may be said.
+    pub verdict: Verdict,
+}
+
+/// A refusal that ended curves.
+#[derive(Debug)]
+pub struct LimitMet<'r> {
+    /// The refusal, as the first pass met it.
+    pub limit: &'r Limit,
+    /// Passes that ended at it.
+    pub passes: usize,
+    /// Smallest and largest n at which it was met.
+    pub range: (u64, u64),
+}
+
+/// A figure that does not follow from the samples.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mismatch {
+    /// The case.
+    pub case: u32,
+    /// The phase.
+    pub phase: String,
+    /// Where in the verdict: `all.growth.value`.
+    pub member: String,
+    /// What is written.
+    pub stored: Value,
+    /// What the samples give.
+    pub computed: Value,
+}
+
+impl std::fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { case, phase, member, stored, computed } = self;
+        write!(f, "case {case}, {phase}: {member} is {stored}, but the samples give {computed}")
+    }
+}
+
+impl<'r> Analysis<'r> {
+    /// Judges every curve of a record. Equal records give equal analyses, whatever the number of processors.
+    pub fn of(record: &'r Record) -> Self {
+        let mut drafts = drafts(record);
+        judge_all(record, &mut drafts);
+        let mut cases: Vec<CaseStudy<'r>> = Vec::new();
+        for draft in drafts {
+            let Some(verdict) = draft.verdict else { continue };
+            let study = PhaseStudy { phase: draft.phase, curve: draft.curve, rounds: draft.rounds, verdict };
+            match cases.last_mut().filter(|last| last.case.case == draft.case.case) {
+                Some(last) => last.phases.push(study),
+                None => cases.push(CaseStudy::new(record, draft.case, study)),
+            }
+        }
+        Self { record, cases }
+    }
+
+    /// The figures to be kept in the record: one verdict for each phase of each case.
+    pub fn figures(&self) -> Vec<Figure> {
+        let every = self.cases.iter().flat_map(|case| case.phases.iter().map(move |phase| (case, phase)));
+        every
+            .map(|(case, phase)| Figure {
+                case: case.case.case,
+                phase: phase.phase.name.clone(),
+                verdict: serde_json::to_value(&phase.verdict).unwrap_or(Value::Null),
+            })
+            .collect()
+    }
+
+    /// The figures of `stored` that do not follow from this record's samples, to nine digits.
+    pub fn mismatches(&self, stored: &[Figure]) -> Vec<Mismatch> {
+        let computed = self.figures();
+        let mut found = Vec::new();
+        for figure in stored {
+            let same = computed.iter().find(|other| other.case == figure.case && other.phase == figure.phase);
+            let computed = same.map_or(&Value::Null, |other| &other.verdict);
+            differences(figure, "", &figure.verdict, computed, &mut found);
+        }
+        for figure in &computed {
+            if !stored.iter().any(|other| other.case == figure.case && other.phase == figure.phase) {
+                differences(figure, "", &Value::Null, &figure.verdict, &mut found);
+            }
+        }
+        found
+    }
+
+    /// How many calls were timed.
+    pub fn call_count(&self) -> usize {
+        self.cases.iter().flat_map(|case| &case.phases).map(|phase| phase.verdict.calls).sum()
+    }
+}
+
+impl<'r> CaseStudy<'r> {
+    fn new(record: &'r Record, case: &'r Case, first: PhaseStudy<'r>) -> Self {
+        let passes = record.passes_of(case.case);
+        let ends = || passes.iter().filter_map(|pass| pass.end.as_ref());
+        let limits: Vec<&Limit> = ends().filter_map(|end| end.limit.as_ref()).collect();
+        let limit = limits.first().map(|limit| LimitMet {
+            limit,
+            passes: limits.len(),
+            range: limits.iter().fold((u64::MAX, 0), |(low, high), limit| (low.min(limit.n), high.max(limit.n))),
+        });
+        let mut facts: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (name, value) in ends().flat_map(|end| &end.facts) {
+            let values = facts.entry(name).or_default();
+            if !values.contains(&value.as_str()) {
+                values.push(value);
+            }
+        }
+        let failed = |pass: &&Pass| pass.end.as_ref().is_some_and(|end| end.outcome == Outcome::Failed);
+        let failures = passes.iter().filter(|pass| failed(pass)).map(|pass| {
+            let error = pass.end.as_ref().and_then(|end| end.error.as_deref()).unwrap_or("no reason was recorded");
+            format!("pass {} failed: {error}", pass.start.round + 1)
+        });
+        Self { case, phases: vec![first], limit, facts, failures: failures.collect() }
+    }
+
+    /// The largest n that any pass reached.
+    pub fn largest_n(&self) -> u32 {
+        let passes = self.phases.iter().flat_map(|phase| &phase.curve.passes);
+        passes.flat_map(|pass| pass.n.iter().copied()).max().unwrap_or(1)
+    }
+}
+
+/// Recomputes every figure a record holds from its samples. A record without figures (a run that was killed) has none to
+/// contradict.
+pub fn check_figures(record: &Record) -> Vec<Mismatch> {
+    if record.figures.is_empty() { Vec::new() } else { Analysis::of(record).mismatches(&record.figures) }
+}
+
+/// A curve before its verdict.
+struct Draft<'r> {
+    case: &'r Case,
+    phase: &'r Phase,
+    curve: Curve,
+    canary: Curve,
+    rounds: Vec<u32>,
+    verdict: Option<Verdict>,
+}
+
+fn drafts(record: &Record) -> Vec<Draft<'_>> {
+    let mut drafts = Vec::new();
+    for case in &record.cases {
+        let passes = record.passes_of(case.case);
+        let marks: Vec<Mark> = case.marks.iter().map(mark).collect();
+        for phase in &case.phases {
+            let held: Vec<&&Pass> =
+                passes.iter().filter(|pass| pass.lanes.get(&phase.name).is_some_and(|lane| !lane.ns.is_empty())).collect();
+            if held.is_empty() {
+                continue;
+            }
+            let curve = Curve { passes: held.iter().map(|pass| calls(pass, phase)).collect(), marks: marks.clone() };
+            let canary = Curve { passes: held.iter().map(|pass| canary(pass, phase)).collect(), marks: Vec::new() };
+            let rounds = held.iter().map(|pass| pass.start.round).collect();
+            drafts.push(Draft { case, phase, curve, canary, rounds, verdict: None });
+        }
+    }
+    drafts
+}
+
+/// Curves are independent of one another, so each processor takes the next one that nobody has.
+fn judge_all(record: &Record, drafts: &mut [Draft<'_>]) {
+    let lap = record.host.clock.empty_lap_ns;
+    let options = Options { empty_lap_ns: (lap > 0.0).then_some(lap), ..Options::default() };
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(drafts.len().max(1));
+    let next = AtomicUsize::new(0);
+    let shared: &[Draft<'_>] = drafts;
+    let work = || {
+        let mut done = Vec::new();
+        while let Some((index, draft)) = Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|i| Some((i, shared.get(i)?))) {
+            let has_canary = draft.canary.passes.iter().any(|pass| !pass.ns.is_empty());
+            done.push((index, judge(&draft.curve, has_canary.then_some(&draft.canary), &options)));
+        }
+        done
+    };
+    let verdicts: Vec<(usize, Verdict)> = std::thread::scope(|scope| {
+        let handles: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        handles.into_iter().flat_map(|handle| handle.join().unwrap_or_default()).collect()
+    });
+    for (index, verdict) in verdicts {
+        drafts[index].verdict = Some(verdict);
+    }
+}
+
+/// The calls of one phase of one pass. A call is clean where its window saw no preemption, no stolen time and no fault that
+/// needed a device.
+fn calls(pass: &Pass, phase: &Phase) -> landau_stats::Pass {
+    let Some(lane) = pass.lanes.get(&phase.name) else { return landau_stats::Pass::default() };
+    let mut dirty = vec![false; lane.n.iter().max().map_or(0, |&n| n as usize + 1)];
+    for window in pass.windows.iter().filter(|window| window.direction == phase.direction && !is_clean(window)) {
+        let first = window.first as usize;
+        let count = window.count as usize;
+        let (from, to) = match window.direction {
+            Direction::Up => (first, first + count),
+            Direction::Down => ((first + 1).saturating_sub(count), first + 1),
+        };
+        let to = to.min(dirty.len());
+        dirty[from.min(to)..to].fill(true);
+    }
+    let clean = lane.n.iter().map(|&n| !dirty[n as usize]).collect();
+    landau_stats::Pass { n: lane.n.clone(), ns: lane.ns.clone(), clean }
+}
+
+fn is_clean(window: &Window) -> bool {
+    window.preempted == 0 && window.steal_ms == 0 && window.faults[1] == 0
+}
+
+/// The canary's calls on the same way of the same pass.
+fn canary(pass: &Pass, phase: &Phase) -> landau_stats::Pass {
+    let mut canary = landau_stats::Pass::default();
+    for window in pass.windows.iter().filter(|window| window.direction == phase.direction) {
+        for &ns in &window.canary_ns {
+            canary.n.push(window.first);
+            canary.ns.push(ns);
+            canary.clean.push(is_clean(window));
+        }
+    }
+    canary
+}
+
+fn mark(mark: &landau_record::schema::Mark) -> Mark {
+    let kind = match mark.mark {
+        MarkKind::Capacity => landau_stats::MarkKind::Capacity,
+        MarkKind::Table => landau_stats::MarkKind::Table,
+        MarkKind::Cache => landau_stats::MarkKind::Cache,
+    };
+    Mark { name: mark.name.clone(), n: mark.n, kind }
+}
+
+/// Walks two verdicts and notes where they part.
+fn differences(figure: &Figure, path: &str, stored: &Value, computed: &Value, found: &mut Vec<Mismatch>) {
+    let under = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+    match (stored, computed) {
+        (Value::Object(a), Value::Object(b)) => {
+            let names: std::collections::BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+            for name in names {
+                let (x, y) = (a.get(name).unwrap_or(&Value::Null), b.get(name).unwrap_or(&Value::Null));
+                differences(figure, &under(name), x, y, found);
+            }
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            for (i, (x, y)) in a.iter().zip(b).enumerate() {
+                differences(figure, &under(&i.to_string()), x, y, found);
+            }
+        }
+        (a, b) if is_same(a, b) => {}
+        (a, b) => found.push(Mismatch {
+            case: figure.case,
+            phase: figure.phase.clone(),
+            member: path.to_owned(),
+            stored: a.clone(),
+            computed: b.clone(),
+        }),
+    }
+}
+
+/// Equal, or equal to nine digits where both are numbers: another processor's libm may round otherwise.
+fn is_same(a: &Value, b: &Value) -> bool {
+    match (a.as_f64(), b.as_f64()) {
+        (Some(x), Some(y)) => (x - y).abs() <= 1e-9 * x.abs().max(y.abs()).max(f64::MIN_POSITIVE),
+        _ => a == b,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn figure(verdict: Value) -> Figure {
+        Figure { case: 3, phase: "bind".into(), verdict }
+    }
+
+    #[test]
+    fn differences_name_the_member_and_pass_over_the_tenth_digit() {
+        let stored = figure(json!({"a": [1.0, 2.0], "b": "x", "c": 5}));
+        let mut found = Vec::new();
+        let computed = json!({"a": [1.000_000_000_01, 2.1], "b": "y", "d": true});
+        differences(&stored, "", &stored.verdict, &computed, &mut found);
+        let members: Vec<&str> = found.iter().map(|mismatch| mismatch.member.as_str()).collect();
+        assert_eq!(members, ["a.1", "b", "c", "d"]);
+        assert_eq!(found[0].to_string(), "case 3, bind: a.1 is 2.0, but the samples give 2.1");
+    }
+
+    #[test]
+    fn a_window_on_the_way_down_taints_the_calls_it_covers() {
+        let lane = landau_record::Lane { n: vec![10, 9, 8, 7, 6], ns: vec![1; 5] };
+        let window = Window {
+            pass: 0,
+            direction: Direction::Down,
+            first: 9,
+            count: 2,
+            until_us: 0,
+            preempted: 1,
+            faults: [0, 0],
+            processor: 0,
+            steal_ms: 0,
+            canary_ns: vec![180],
+        };
+        let start = landau_record::schema::PassStart { pass: 0, case: 0, round: 0, at_ms: 0 };
+        let lanes = BTreeMap::from([("close".to_owned(), lane)]);
+        let pass = Pass { start, lanes, windows: vec![window], end: None };
+        let phase = Phase { name: "close".into(), direction: Direction::Down, about: String::new() };
+        assert_eq!(calls(&pass, &phase).clean, [true, false, false, true, true]);
+        assert_eq!(canary(&pass, &phase).n, [9]);
+    }
+}

@@ -1,0 +1,248 @@
+//! What was found, in sentences that need no statistics, the most surprising first.
+//!
+//! The order is that of surprise: what failed, cliffs by their factor, refusals, single dear calls by their size, growth by its
+//! ratio, split costs, facts, then all that stays constant in one sentence, what could not be told, what was skipped or cut.
+//! Every number is one of a verdict's; nothing is computed here.
+
+use crate::quantity::{count, duration, durations, factor, percent};
+use crate::{Analysis, CaseStudy, PhaseStudy};
+use landau_stats::{Cliff, ModeKind, Outcome};
+use serde::Serialize;
+
+/// A sentence and where it leads.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Finding {
+    /// What sort of finding it is; the order of the variants is the order of the page.
+    pub kind: Kind,
+    /// The sentence.
+    pub text: String,
+    /// The case it is about, if it is about one.
+    pub case: Option<u32>,
+    /// The larger, the more surprising among its kind.
+    #[serde(skip)]
+    weight: f64,
+}
+
+/// Sorts of findings, in the order of surprise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A pass failed, or the record is not as it was written.
+    Failure,
+    /// The cost jumps.
+    Cliff,
+    /// The system refused.
+    Limit,
+    /// Single calls are dear, always at the same place.
+    Outlier,
+    /// The cost grows.
+    Growth,
+    /// Two costs instead of one.
+    Split,
+    /// Something the benchmark's check established.
+    Fact,
+    /// The cost stays.
+    Constant,
+    /// Nothing may be said.
+    Unclear,
+    /// Not measured.
+    Skip,
+}
+
+impl Kind {
+    /// In a word or two, for a label.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Failure => "failed",
+            Self::Cliff => "cliff",
+            Self::Limit => "limit",
+            Self::Outlier => "dear calls",
+            Self::Growth => "grows",
+            Self::Split => "two costs",
+            Self::Fact => "fact",
+            Self::Constant => "constant",
+            Self::Unclear => "unclear",
+            Self::Skip => "not measured",
+        }
+    }
+}
+
+/// The findings of an analysis, most surprising first.
+pub fn of(analysis: &Analysis<'_>) -> Vec<Finding> {
+    let mut found = Vec::new();
+    whole_record(analysis, &mut found);
+    for study in &analysis.cases {
+        of_case(study, &mut found);
+        for phase in &study.phases {
+            of_phase(study, phase, &mut found);
+        }
+    }
+    gathered(analysis, &mut found);
+    found.sort_by(|a, b| a.kind.cmp(&b.kind).then(b.weight.total_cmp(&a.weight)));
+    found
+}
+
+/// What a sentence calls a phase: the case's label, and the phase where the label does not say it.
+pub fn subject(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>) -> String {
+    let (case, name) = (study.case, &phase.phase.name);
+    if *name == case.benchmark { case.label.clone() } else { format!("{} · {name}", case.label) }
+}
+
+fn finding(kind: Kind, study: Option<&CaseStudy<'_>>, weight: f64, text: String) -> Finding {
+    Finding { kind, text, case: study.map(|study| study.case.case), weight }
+}
+
+fn whole_record(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
+    let record = analysis.record;
+    if let Some(fault) = &record.fault {
+        let text = format!("The record is not as it was written: line {}: {}.", fault.line, fault.reason);
+        found.push(finding(Kind::Failure, None, f64::INFINITY, text));
+    }
+    for skip in &record.skips {
+        let reason = skip.reason.trim_start_matches("skipped, ").trim_end_matches('.');
+        let reason = if reason.starts_with("because") { reason.to_owned() } else { format!("because {reason}") };
+        found.push(finding(Kind::Skip, None, 1.0, format!("{} was skipped, {reason}.", skip.label)));
+    }
+    for cut in &record.cuts {
+        let passes = if cut.pass_count == 1 { "One pass".to_owned() } else { format!("{} passes", cut.pass_count) };
+        let text = format!("{passes} of {} left out: {}.", cut.label, cut.reason.trim_end_matches('.'));
+        found.push(finding(Kind::Skip, None, 0.0, text));
+    }
+}
+
+fn of_case(study: &CaseStudy<'_>, found: &mut Vec<Finding>) {
+    let case = study.case;
+    for failure in &study.failures {
+        found.push(finding(Kind::Failure, Some(study), 1.0, format!("{}: {failure}.", case.label)));
+    }
+    if let Some(met) = &study.limit {
+        let limit = met.limit;
+        let at = if met.range.0 == met.range.1 {
+            count(met.range.0 as f64)
+        } else {
+            format!("{}–{}", count(met.range.0 as f64), count(met.range.1 as f64))
+        };
+        let remedy = if limit.raise.is_empty() { String::new() } else { format!(" Raise it with: {}", limit.raise) };
+        let text = format!(
+            "{}: {} is refused with {} at {at} {}: {}.{remedy}",
+            case.label,
+            limit.call,
+            limit.error,
+            case.axis,
+            limit.meaning.trim_end_matches('.')
+        );
+        found.push(finding(Kind::Limit, Some(study), 1.0, text));
+    }
+    if let Some(reduced) = &case.reduced {
+        let (asked, n) = (count(reduced.asked as f64), count(case.n as f64));
+        let text =
+            format!("{}: {n} instead of {asked} {}: {}.", case.label, case.axis, reduced.reason.trim_end_matches('.'));
+        found.push(finding(Kind::Skip, Some(study), 2.0, text));
+    }
+    for (name, values) in &study.facts {
+        found.push(finding(Kind::Fact, Some(study), 1.0, format!("{}: {name}: {}.", case.label, values.join(" or "))));
+    }
+}
+
+fn of_phase(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, found: &mut Vec<Finding>) {
+    let verdict = &phase.verdict;
+    let name = subject(study, phase);
+    if let Some(cliff) = verdict.all.cliffs.iter().max_by(|a, b| a.factor_over_start.total_cmp(&b.factor_over_start)) {
+        found.push(finding(Kind::Cliff, Some(study), cliff.factor_over_start, cliff_words(study, &name, cliff)));
+    }
+    if !verdict.outliers.words.is_empty() {
+        let structural = &verdict.outliers.structural;
+        let weight = structural.iter().map(|call| call.ns_median).max().unwrap_or(0) as f64;
+        let share = match verdict.outliers.structural_time {
+            share if share >= 0.01 => format!(" Together they take {} of the time.", percent(share)),
+            _ => String::new(),
+        };
+        found.push(finding(Kind::Outlier, Some(study), weight, format!("{name}: {}.{share}", verdict.outliers.words)));
+    }
+    if let Some(text) = growth_words(study, phase, &name) {
+        let weight = verdict.all.growth.map_or(0.0, |growth| (growth.value.max(1e-9)).ln().abs());
+        found.push(finding(Kind::Growth, Some(study), weight, text));
+    }
+    if let Some(modes) = &verdict.modes {
+        let chooser = match modes.kind {
+            ModeKind::ByPass => "whole passes cost",
+            ModeKind::ByCall => "calls cost",
+        };
+        let (low, high) = (&modes.low, &modes.high);
+        let text = format!(
+            "{name}: {chooser} either {} ({}) or {} ({}) at the largest n.",
+            duration(low.ns.value),
+            percent(low.share),
+            duration(high.ns.value),
+            percent(high.share)
+        );
+        found.push(finding(Kind::Split, Some(study), high.ns.value / low.ns.value.max(1e-9), text));
+    }
+}
+
+/// A cliff, in words.
+pub fn cliff_words(study: &CaseStudy<'_>, name: &str, cliff: &Cliff) -> String {
+    let first = duration(cliff.after_ns / cliff.factor_over_start.max(f64::MIN_POSITIVE));
+    let why = cliff.mark.as_ref().map_or(String::new(), |mark| format!(": {mark} is reached"));
+    format!(
+        "{name} costs {first} at first and {} from {} {} on ({}){why}.",
+        duration(cliff.after_ns),
+        count(cliff.n.value),
+        study.case.axis,
+        factor(cliff.factor_over_start),
+    )
+}
+
+fn growth_words(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<String> {
+    let judged = &phase.verdict.all;
+    let (from, to, growth) = (judged.start?, judged.end?, judged.growth?);
+    let (first, last) = judged.range?;
+    let verb = match judged.outcome {
+        Outcome::Grows { .. } | Outcome::NoSimpleLaw if growth.value >= 1.0 => "grows",
+        Outcome::Grows { .. } | Outcome::NoSimpleLaw | Outcome::Shrinks => "falls",
+        Outcome::Constant { .. } | Outcome::Inconclusive { .. } => return None,
+    };
+    let law = match (&judged.outcome, &judged.fit) {
+        (Outcome::Grows { .. }, Some(fit)) => format!("by {}: {}", fit.symbol, fit.formula()),
+        _ => "by no simple law".to_owned(),
+    };
+    Some(format!(
+        "{name} {verb} from {} to {} between {} and {} {} (×{}, 90% interval {}–{}), {law}.",
+        duration(from.value),
+        duration(to.value),
+        count(first),
+        count(last),
+        study.case.axis,
+        crate::quantity::digits(growth.value),
+        crate::quantity::digits(growth.low),
+        crate::quantity::digits(growth.high),
+    ))
+}
+
+/// What stays constant, in one sentence; what could not be told, in another.
+fn gathered(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
+    let (mut constant, mut unclear) = (Vec::new(), Vec::new());
+    let mut within: f64 = 0.0;
+    let every = analysis.cases.iter().flat_map(|study| study.phases.iter().map(move |phase| (study, phase)));
+    for (study, phase) in every {
+        let judged = &phase.verdict.all;
+        match judged.outcome {
+            Outcome::Constant { within: delta } => {
+                within = within.max(delta);
+                let ends = [judged.start, judged.end].map(|end| end.map_or(f64::NAN, |end| end.value));
+                let cost = durations(ends[0].min(ends[1]), ends[0].max(ends[1]));
+                constant.push(format!("{} ({cost})", subject(study, phase)));
+            }
+            Outcome::Inconclusive { .. } => unclear.push(format!("{} ({})", subject(study, phase), judged.words)),
+            _ => {}
+        }
+    }
+    if !constant.is_empty() {
+        let text =
+            format!("The cost does not depend on n, to within {}: {}.", percent(within), constant.join(", "));
+        found.push(finding(Kind::Constant, None, 1.0, text));
+    }
+    if !unclear.is_empty() {
+        found.push(finding(Kind::Unclear, None, 1.0, format!("Nothing may be said of {}.", unclear.join("; "))));
+    }
+}

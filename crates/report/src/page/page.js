@@ -1,0 +1,108 @@
+// Brings the page to life: charts when the reader comes near, theme, download, print.
+const figures = [...document.querySelectorAll("figure.chart")];
+const views = { curve: curveView, density: densityView };
+
+function raise(figure) {
+  const data = parcels.get(figure.dataset.chart);
+  if (data && !frames.has(figure)) {
+    frames.set(figure, new Frame(figure, data, views[figure.dataset.kind]));
+    figure.dataset.drawn = "yes";
+  }
+}
+
+async function near(figure) {
+  await unpackChart(figure.dataset.chart);
+  raise(figure);
+}
+
+const watcher = new IntersectionObserver((entries) => {
+  for (const entry of entries.filter((one) => one.isIntersecting)) {
+    watcher.unobserve(entry.target);
+    near(entry.target);
+  }
+}, { rootMargin: "600px 0px" });
+figures.forEach((figure) => watcher.observe(figure));
+
+// While the reader reads, the rest is unpacked, so that printing finds everything at hand.
+const whenIdle = window.requestIdleCallback ?? ((act) => setTimeout(act, 50));
+async function unpackNext(index) {
+  if (index >= figures.length) {
+    document.documentElement.dataset.unpacked = "yes";
+    return;
+  }
+  await unpackChart(figures[index].dataset.chart);
+  whenIdle(() => unpackNext(index + 1));
+}
+whenIdle(() => unpackNext(0));
+
+function redraw() {
+  for (const frame of frames.values()) frame.plot.redraw(false, true);
+}
+
+const root = document.documentElement;
+const system = matchMedia("(prefers-color-scheme: dark)");
+const themeButton = document.getElementById("theme");
+
+function isDark() {
+  return root.dataset.theme ? root.dataset.theme === "dark" : system.matches;
+}
+
+function nameTheme() {
+  themeButton.textContent = isDark() ? "Light" : "Dark";
+}
+
+themeButton.addEventListener("click", () => {
+  root.dataset.theme = isDark() ? "light" : "dark";
+  nameTheme();
+  redraw();
+});
+system.addEventListener("change", () => {
+  nameTheme();
+  redraw();
+});
+nameTheme();
+
+// Paper is light, shows every chart and unfolds the findings.
+let before = null;
+addEventListener("beforeprint", () => {
+  before = { theme: root.dataset.theme, folded: [...document.querySelectorAll("details.more:not([open])")] };
+  root.dataset.theme = "light";
+  before.folded.forEach((one) => { one.open = true; });
+  root.classList.add("printing");
+  figures.forEach(raise);
+  for (const frame of frames.values()) frame.build();
+});
+addEventListener("afterprint", () => {
+  if (!before) return;
+  root.classList.remove("printing");
+  if (before.theme) root.dataset.theme = before.theme;
+  else delete root.dataset.theme;
+  before.folded.forEach((one) => { one.open = false; });
+  before = null;
+  for (const frame of frames.values()) frame.build();
+});
+
+for (const button of document.querySelectorAll("button.download")) {
+  button.addEventListener("click", async () => {
+    const parcel = document.getElementById(button.dataset.record);
+    const blob = new Blob([await unpackBytes(parcel.id)], { type: "application/x-ndjson" });
+    const link = element("a", { href: URL.createObjectURL(blob), download: parcel.dataset.fileName });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+  });
+}
+
+// The place in the contents follows the reader.
+const places = new Map([...document.querySelectorAll(".contents a")].map((link) => [link.hash.slice(1), link]));
+const follower = new IntersectionObserver((entries) => {
+  for (const entry of entries.filter((one) => one.isIntersecting)) {
+    places.forEach((link) => link.removeAttribute("aria-current"));
+    places.get(entry.target.id)?.setAttribute("aria-current", "true");
+  }
+}, { rootMargin: "-20% 0px -70% 0px" });
+for (const id of places.keys()) {
+  const target = document.getElementById(id);
+  if (target) follower.observe(target);
+}
+if (matchMedia("(max-width: 1100px)").matches) document.querySelector(".contents details").open = false;
+root.dataset.ready = Math.round(performance.now());

@@ -1,0 +1,53 @@
+//! Several records: who wins each benchmark, and where nothing is proven.
+
+use crate::page::{View, escape};
+use crate::quantity::percent;
+use std::fmt::Write;
+
+/// The table of winners; nothing for one record.
+pub(crate) fn render(view: &View<'_>) -> String {
+    let Some(versus) = view.versus else { return String::new() };
+    let mut rows = String::new();
+    for duel in &versus.duels {
+        let class = duel.winner().map_or("even".to_owned(), |winner| format!("won-{}", winner.min(5)));
+        let ratio = duel.comparison.ratio.map_or("–".to_owned(), |ratio| {
+            format!("{} ({}–{})", percent(ratio.value), percent(ratio.low), percent(ratio.high))
+        });
+        let winner = duel.winner().map_or("–", |winner| view.names[winner].as_str());
+        let _ = writeln!(
+            rows,
+            "<tr class=\"{class}\"><th scope=\"row\">{} · {}</th><td>{}</td><td>{}</td><td class=\"number\">{ratio}</td><td>{}</td></tr>",
+            escape(&duel.label), escape(&duel.phase), escape(&view.names[duel.other]), escape(winner), escape(&duel.words(&view.names))
+        );
+    }
+    format!(
+        "<section id=\"comparison\" aria-labelledby=\"comparison-heading\"><h2 id=\"comparison-heading\">Who is faster</h2>\n\
+         <p>The base is <b>{}</b>. The pass is the unit, intervals are at 95%, and all comparisons of this page are corrected \
+         together for their number (Holm).</p>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Comparisons\"><table><thead><tr><th scope=\"col\">Case and phase</th><th scope=\"col\">Against</th>\
+         <th scope=\"col\">Faster</th><th scope=\"col\">Cost of the base</th><th scope=\"col\">In words</th></tr></thead><tbody>\n{rows}</tbody></table></div></section>\n",
+        escape(&view.names[0])
+    )
+}
+
+/// The winner of a benchmark in a sentence.
+pub(crate) fn of_benchmark(view: &View<'_>, benchmark: &str) -> String {
+    let Some(versus) = view.versus else { return String::new() };
+    let mut won = vec![0usize; view.names.len()];
+    let mut even = 0usize;
+    for duel in versus.of_benchmark(benchmark) {
+        match duel.winner() {
+            Some(winner) => won[winner] += 1,
+            None => even += 1,
+        }
+    }
+    let mut parts: Vec<String> = won
+        .iter()
+        .enumerate()
+        .filter(|(_, count)| **count > 0)
+        .map(|(index, count)| format!("<b>{}</b> is faster in {count}", escape(&view.names[index])))
+        .collect();
+    if even > 0 {
+        parts.push(format!("no difference proven in {even}"));
+    }
+    if parts.is_empty() { String::new() } else { format!("<p class=\"winner\">Of its curves: {}.</p>", parts.join(", ")) }
+}

@@ -1,0 +1,164 @@
+//! Each chart as a file of its own, for an article or a slide: SVG through plotters, both axes logarithmic.
+//!
+//! Passes are thin, the law is strong, marks are dashed, as on the page. No font is embedded or measured: the viewer chooses.
+
+use crate::findings::subject;
+use crate::quantity::{count, digits, duration};
+use crate::reduce::{Columns, Kept};
+use crate::{Analysis, CaseStudy, PhaseStudy};
+use plotters::coord::types::RangedCoordf64;
+use plotters::prelude::*;
+use plotters::series::DashedLineSeries;
+
+const SIZE: (u32, u32) = (960, 540);
+const PASS: RGBColor = RGBColor(0x56, 0x8c, 0xc8);
+const LAW: RGBColor = RGBColor(0x0b, 0x3d, 0x78);
+const CLIFF: RGBColor = RGBColor(0xb8, 0x46, 0x00);
+const QUIET: RGBColor = RGBColor(0x77, 0x77, 0x77);
+
+type Failure = DrawingAreaErrorKind<std::io::Error>;
+
+/// A file's name and its content, for each phase of each case. A phase without a positive cost has no logarithm and no chart.
+pub fn charts(analysis: &Analysis<'_>) -> Vec<(String, String)> {
+    let mut files = Vec::new();
+    for study in &analysis.cases {
+        let columns = Columns::up_to(study.largest_n());
+        for phase in &study.phases {
+            files.extend(chart(study, phase, &columns).map(|svg| (file_name(study, phase), svg)));
+        }
+    }
+    files
+}
+
+fn file_name(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>) -> String {
+    let raw = format!("{:02}-{}-{}", study.case.case, study.case.label, phase.phase.name);
+    let plain: String = raw.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.=".contains(c) { c } else { '-' }).collect();
+    format!("{plain}.svg")
+}
+
+fn chart(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, columns: &Columns) -> Option<String> {
+    let passes: Vec<Vec<Option<Kept>>> = phase.curve.passes.iter().map(|pass| columns.keep(pass)).collect();
+    let costs = || passes.iter().flatten().flatten().map(|kept| kept.median).filter(|ns| *ns > 0.0);
+    let (low, high) = costs().fold((f64::INFINITY, 0.0f64), |(low, high), ns| (low.min(ns), high.max(ns)));
+    if !(low > 0.0 && high > 0.0 && low.is_finite()) {
+        return None;
+    }
+    // A flat cost must look flat: never less than a factor of ten from bottom to top.
+    let pad = (10.0 / (high / low)).max(1.69).sqrt();
+    let (from, to) = (1.0, f64::from(study.largest_n()).max(2.0));
+    let mut svg = String::new();
+    let plot = Plot { study, phase, columns, passes: &passes, x: (from, to), y: (low / pad, high * pad) };
+    plot.draw(&mut svg).ok()?;
+    Some(titled(&svg, &subject(study, phase), &phase.verdict.all.words))
+}
+
+/// Title and description for those who cannot see it. They come first, as the standard wants.
+fn titled(svg: &str, title: &str, words: &str) -> String {
+    let (title, words) = (crate::page::escape(title), crate::page::escape(words));
+    let Some((head, rest)) = svg.split_once('>') else { return svg.to_owned() };
+    format!("{head} role=\"img\">\n<title>{title}</title>\n<desc>{words}</desc>{rest}")
+}
+
+/// What a chart is drawn from.
+struct Plot<'a> {
+    study: &'a CaseStudy<'a>,
+    phase: &'a PhaseStudy<'a>,
+    columns: &'a Columns,
+    passes: &'a [Vec<Option<Kept>>],
+    x: (f64, f64),
+    y: (f64, f64),
+}
+
+/// Logarithmic both ways: the coordinates hold decimal logarithms, so that a short axis still has ticks.
+type Area<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+
+impl Plot<'_> {
+    fn draw(&self, svg: &mut String) -> Result<(), Failure> {
+        let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
+        root.fill(&WHITE)?;
+        let (x, y) = (self.x, self.y);
+        let mut area = ChartBuilder::on(&root)
+            .margin(16)
+            .caption(subject(self.study, self.phase), ("sans-serif", 20))
+            .x_label_area_size(44)
+            .y_label_area_size(76)
+            .build_cartesian_2d(x.0.log10()..x.1.log10(), y.0.log10()..y.1.log10())?;
+        area.configure_mesh()
+            .disable_mesh()
+            .x_desc(&self.study.case.axis)
+            .y_desc("cost of a call")
+            .x_label_formatter(&|x| digits(10f64.powf(*x).round()))
+            .y_label_formatter(&|y| duration(10f64.powf(*y)))
+            .axis_style(QUIET)
+            .draw()?;
+        self.marks(&mut area)?;
+        self.passes(&mut area)?;
+        self.law(&mut area)?;
+        self.cliffs(&mut area)?;
+        root.present()
+    }
+
+    fn inside(&self, n: f64) -> bool {
+        n >= self.x.0 && n <= self.x.1
+    }
+
+    fn marks(&self, area: &mut Area<'_>) -> Result<(), Failure> {
+        for (row, mark) in self.study.case.marks.iter().filter(|mark| self.inside(mark.n)).enumerate() {
+            let (x, bottom, top) = (mark.n.log10(), self.y.0.log10(), self.y.1.log10());
+            area.draw_series(DashedLineSeries::new([(x, bottom), (x, top)], 4, 4, QUIET.stroke_width(1)))?;
+            let y = top - (top - bottom) * (0.02 + 0.035 * (row % 4) as f64);
+            let style = ("sans-serif", 12).into_font().color(&QUIET);
+            let anchor = plotters::style::text_anchor::Pos::new(
+                plotters::style::text_anchor::HPos::Right,
+                plotters::style::text_anchor::VPos::Top,
+            );
+            area.draw_series([Text::new(format!("{} ", mark.name), (x, y), style.pos(anchor))])?;
+        }
+        Ok(())
+    }
+
+    fn passes(&self, area: &mut Area<'_>) -> Result<(), Failure> {
+        for pass in self.passes {
+            let point = |(column, kept): (usize, &Option<Kept>)| {
+                let ns = kept.filter(|kept| kept.median > 0.0)?.median;
+                Some((self.columns.middle(column).log10(), ns.log10()))
+            };
+            area.draw_series(LineSeries::new(pass.iter().enumerate().filter_map(point), PASS.mix(0.45).stroke_width(1)))?;
+        }
+        Ok(())
+    }
+
+    fn law(&self, area: &mut Area<'_>) -> Result<(), Failure> {
+        let judged = &self.phase.verdict.all;
+        let (Some(fit), Some((first, last))) = (&judged.fit, judged.range) else { return Ok(()) };
+        let places = (0..=100).map(|i| first * (last / first).powf(f64::from(i) / 100.0));
+        let points = places.map(|n| (n, fit.at(n))).filter(|(_, ns)| ns.is_finite() && *ns > self.y.0 && *ns < self.y.1);
+        let line: Vec<(f64, f64)> = points.map(|(n, ns)| (n.log10(), ns.log10())).collect();
+        let end = line.last().copied();
+        area.draw_series(LineSeries::new(line, LAW.stroke_width(3)))?;
+        if let Some(end) = end {
+            let anchor = plotters::style::text_anchor::Pos::new(
+                plotters::style::text_anchor::HPos::Right,
+                plotters::style::text_anchor::VPos::Bottom,
+            );
+            let style = ("sans-serif", 15).into_font().color(&LAW).pos(anchor);
+            let lift = (self.y.1 / self.y.0).log10() * 0.02;
+            area.draw_series([Text::new(crate::table::law_short(judged), (end.0, end.1 + lift), style)])?;
+        }
+        Ok(())
+    }
+
+    fn cliffs(&self, area: &mut Area<'_>) -> Result<(), Failure> {
+        for cliff in self.phase.verdict.all.cliffs.iter().filter(|cliff| self.inside(cliff.n.value)) {
+            let place = (cliff.n.value.log10(), cliff.after_ns.clamp(self.y.0, self.y.1).log10());
+            area.draw_series([Circle::new(place, 4, CLIFF.filled())])?;
+            let anchor = plotters::style::text_anchor::Pos::new(
+                plotters::style::text_anchor::HPos::Right,
+                plotters::style::text_anchor::VPos::Center,
+            );
+            let words = format!("{} at {}  ", crate::quantity::factor(cliff.factor_over_start), count(cliff.n.value));
+            area.draw_series([Text::new(words, place, ("sans-serif", 14).into_font().color(&CLIFF).pos(anchor))])?;
+        }
+        Ok(())
+    }
+}
