@@ -4,6 +4,7 @@
 mod command;
 mod progress;
 mod status;
+mod terminal;
 
 use clap::{CommandFactory, FromArgMatches};
 use std::process::ExitCode;

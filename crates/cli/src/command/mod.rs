@@ -5,7 +5,9 @@ use clap::{Parser, Subcommand};
 // registry:begin
 mod generate;
 mod list;
+mod report;
 mod run;
+mod show;
 mod verify;
 // registry:end
 
@@ -33,6 +35,10 @@ enum Command {
     Run(run::Args),
     /// Show what can be measured here, and what cannot and why
     List(list::Args),
+    /// Show the verdicts of a record as a table; of several side by side
+    Show(show::Args),
+    /// Draw one self-contained page, of one record or of several over one another
+    Report(report::Args),
     /// Recompute every figure of a record or page, and name the first line that was altered
     Verify(verify::Args),
     /// Write the manual page, shell completions or the reference of all options
@@ -45,6 +51,8 @@ pub(crate) fn run(landau: Landau, words: &[String]) -> anyhow::Result<u8> {
         None => run::run(&run::Args::default(), words),
         Some(Command::Run(args)) => run::run(&args, words),
         Some(Command::List(args)) => list::run(&args),
+        Some(Command::Show(args)) => show::run(&args),
+        Some(Command::Report(args)) => report::run(&args),
         Some(Command::Verify(args)) => verify::run(&args),
         Some(Command::Generate(args)) => generate::run(&args),
     }

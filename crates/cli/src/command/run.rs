@@ -1,5 +1,6 @@
 //! `landau run`: measure, and leave a record and a page.
 
+use crate::command::{report, show};
 use crate::progress::Progress;
 use crate::status;
 use anyhow::{Context, bail};
@@ -8,6 +9,7 @@ use landau_bench::REGISTRY;
 use landau_engine::{Ending, Plan, Request, Scratch, Study, describe_host, scratch_space};
 use landau_record::schema::{End, Line};
 use landau_record::{Record, Writer};
+use landau_report::Analysis;
 use landau_sys::signal::{catch_interrupts, interrupted};
 use std::path::{Path, PathBuf};
 
@@ -49,6 +51,9 @@ pub(crate) struct Args {
     /// Go on with a record whose run did not end
     #[arg(long, value_name = "FILE", conflicts_with_all = ["names", "study", "passes", "set", "seed"])]
     resume: Option<PathBuf>,
+    /// The page to write [default: the record's name with .html]
+    #[arg(long, value_name = "FILE", conflicts_with = "no_report")]
+    page: Option<PathBuf>,
     /// Write no page
     #[arg(long)]
     no_report: bool,
@@ -73,6 +78,7 @@ impl Default for Args {
             seed: None,
             out: None,
             resume: None,
+            page: None,
             no_report: false,
             time_limit: None,
             dir: None,
@@ -87,9 +93,7 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
         Some(path) => (path.clone(), resume(args, path, words)?),
         None => start(args, words)?,
     };
-    if !args.quiet {
-        eprintln!("record: {}", path.display());
-    }
+    conclude(args, &path, ending)?;
     Ok(match ending {
         Ending::Complete | Ending::Cut => status::DONE,
         Ending::Interrupted => {
@@ -142,8 +146,29 @@ fn resume(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<Ending> 
     Ok(ending)
 }
 
-/// Closes the record.
+/// Says what came out: the verdicts, where the record is and where the page.
+fn conclude(args: &Args, path: &Path, ending: Ending) -> anyhow::Result<()> {
+    if !args.quiet {
+        status::print(&show::summary(&Analysis::of(&Record::read(path)?)))?;
+        eprintln!("\nrecord: {}", path.display());
+    }
+    // An interrupted run is not what the user wants to show; the page of what there is can be had at any time.
+    if !args.no_report && ending != Ending::Interrupted {
+        let page = args.page.clone().unwrap_or_else(|| report::page_path(path));
+        report::write_one(path, &page)?;
+        if !args.quiet {
+            eprintln!("page:   {}", page.display());
+        }
+    }
+    Ok(())
+}
+
+/// Judges what was measured, keeps the figures in the record for `landau verify`, and closes it.
 fn finish(writer: &mut Writer, mut end: End) -> anyhow::Result<()> {
+    writer.flush()?;
+    for figure in Analysis::of(&Record::read(writer.path())?).figures() {
+        writer.append(&Line::Figure(figure))?;
+    }
     end.line_count = writer.line_count();
     writer.append(&Line::End(end))?;
     Ok(writer.sync()?)

@@ -1,0 +1,110 @@
+//! `landau report`: one self-contained page out of one record, or of several drawn over one another.
+
+use crate::command::show;
+use crate::status;
+use anyhow::Context;
+use landau_record::Record;
+use landau_report::page::{Options, Page, Source};
+use landau_report::{Analysis, svg};
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  landau report run.landau.ndjson -o page.html
+  landau report before.landau.ndjson after.landau.ndjson -o compared.html
+  landau report run.landau.ndjson --svg charts         each chart as a file")]
+pub(crate) struct Args {
+    /// Records; the first is the base that the others are compared with
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// The page to write [default: the first record's name with .html]
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Write each chart of the first record as an SVG file into this folder; no page unless -o is given
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
+    let bytes = args.files.iter().map(|path| read(path)).collect::<anyhow::Result<Vec<_>>>()?;
+    let records = records(&args.files, &bytes)?;
+    if let Some(folder) = &args.svg {
+        let count = write_charts(&Analysis::of(&records[0]), folder)?;
+        eprintln!("{count} charts in {}", folder.display());
+    }
+    if args.svg.is_none() || args.output.is_some() {
+        let output = args.output.clone().unwrap_or_else(|| page_path(&args.files[0]));
+        write_page(&args.files, &bytes, &records, &output)?;
+        eprintln!("page: {}", output.display());
+    }
+    for record in &records {
+        show::warn_of(record);
+    }
+    Ok(status::DONE)
+}
+
+fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+    std::fs::read(path).with_context(|| format!("read {}", path.display()))
+}
+
+fn records(paths: &[PathBuf], bytes: &[Vec<u8>]) -> anyhow::Result<Vec<Record>> {
+    let parse = |(path, bytes): (&PathBuf, &Vec<u8>)| Record::parse(&path.display().to_string(), bytes);
+    Ok(paths.iter().zip(bytes).map(parse).collect::<Result<_, _>>()?)
+}
+
+/// Where the page of a record goes unless the user says otherwise: beside it, by its name.
+pub(crate) fn page_path(record: &Path) -> PathBuf {
+    let name = show::names(&[record.to_owned()]).remove(0);
+    record.with_file_name(format!("{name}.html"))
+}
+
+/// Draws the page of one record; what `landau run` does at its end.
+pub(crate) fn write_one(path: &Path, output: &Path) -> anyhow::Result<()> {
+    let paths = [path.to_owned()];
+    let bytes = [read(path)?];
+    write_page(&paths, &bytes, &records(&paths, &bytes)?, output)
+}
+
+fn write_page(paths: &[PathBuf], bytes: &[Vec<u8>], records: &[Record], output: &Path) -> anyhow::Result<()> {
+    let names = show::names(paths);
+    let sources: Vec<Source> = names
+        .iter()
+        .zip(paths)
+        .zip(bytes.iter().zip(records))
+        .map(|((name, path), (bytes, record))| Source {
+            name: name.clone(),
+            file_name: path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned()),
+            bytes,
+            analysis: Analysis::of(record),
+        })
+        .collect();
+    let page = Page::render(&sources, &Options::default());
+    let folder = output.parent().unwrap_or(Path::new("")).to_owned();
+    for beside in page.beside {
+        let path = folder.join(&beside.file_name);
+        // The record itself often lies there already; it is never written over itself.
+        if std::fs::read(&path).is_ok_and(|there| there == beside.bytes) {
+            continue;
+        }
+        write_new(&path, &beside.bytes)?;
+    }
+    std::fs::write(output, page.html).with_context(|| format!("write {}", output.display()))
+}
+
+/// Writes a file that must not exist: beside a page lie records, and those are never overwritten.
+fn write_new(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    use std::io::Write;
+    let context = || format!("write {} beside the page", path.display());
+    let mut file = std::fs::File::create_new(path).with_context(context)?;
+    file.write_all(bytes).with_context(context)
+}
+
+fn write_charts(analysis: &Analysis, folder: &Path) -> anyhow::Result<usize> {
+    std::fs::create_dir_all(folder).with_context(|| format!("make {}", folder.display()))?;
+    let charts = svg::charts(analysis);
+    for (name, chart) in &charts {
+        let path = folder.join(name);
+        std::fs::write(&path, chart).with_context(|| format!("write {}", path.display()))?;
+    }
+    Ok(charts.len())
+}

@@ -1,0 +1,84 @@
+//! `landau show`: the verdicts of a record as a table in the terminal.
+
+use crate::status;
+use crate::terminal;
+use landau_record::Record;
+use landau_report::{Analysis, Versus, findings, table};
+use serde_json::json;
+use std::path::PathBuf;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  landau show run.landau.ndjson
+  landau show before.landau.ndjson after.landau.ndjson     side by side, with a winner per case
+  landau show run.landau.ndjson --json | jq '.rows[].law'")]
+pub(crate) struct Args {
+    /// Records; the first is the base that the others are compared with
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
+    let records = args.files.iter().map(|path| Record::read(path)).collect::<Result<Vec<_>, _>>()?;
+    let analyses: Vec<Analysis> = records.iter().map(Analysis::of).collect();
+    let text = if args.json { as_json(&analyses, &args.files)? } else { as_table(&analyses, &args.files) };
+    status::print(&text)?;
+    for record in &records {
+        warn_of(record);
+    }
+    Ok(status::DONE)
+}
+
+/// The rows of one record, then its findings; of several the duels between them.
+fn as_table(analyses: &[Analysis], files: &[PathBuf]) -> String {
+    match analyses {
+        [one] => summary(one),
+        several => {
+            let versus = Versus::of(&several.iter().collect::<Vec<_>>());
+            table::render_duels(&table::duels(&versus, &names(files)), terminal::layout())
+        }
+    }
+}
+
+/// What a newcomer should read of one record: the table and the findings.
+pub(crate) fn summary(analysis: &Analysis) -> String {
+    let mut text = table::render(&table::rows(analysis), terminal::layout());
+    text.push_str("\n\nWhat stands out, most surprising first:\n");
+    for finding in findings::of(analysis) {
+        text.push_str(&terminal::bullet(&finding.text));
+    }
+    text
+}
+
+fn as_json(analyses: &[Analysis], files: &[PathBuf]) -> anyhow::Result<String> {
+    let value = match analyses {
+        [one] => {
+            let found: Vec<_> = findings::of(one).iter().map(|one| json!({"kind": one.kind.name(), "text": one.text})).collect();
+            json!({ "rows": table::rows(one), "findings": found, "figures": one.figures() })
+        }
+        several => {
+            let versus = Versus::of(&several.iter().collect::<Vec<_>>());
+            json!({ "duels": table::duels(&versus, &names(files)) })
+        }
+    };
+    Ok(serde_json::to_string_pretty(&value)?)
+}
+
+/// What the records are called: their file names without the ending.
+pub(crate) fn names(files: &[PathBuf]) -> Vec<String> {
+    let name = |path: &PathBuf| path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
+    files.iter().map(|path| name(path).trim_end_matches(".ndjson").trim_end_matches(".landau").to_owned()).collect()
+}
+
+/// Says on standard error what a reader of the figures should know about the record as a file.
+pub(crate) fn warn_of(record: &Record) {
+    if let Some(fault) = &record.fault {
+        eprintln!("{}: line {} was altered: {}", record.path, fault.line, fault.reason);
+    }
+    if record.end.is_none() {
+        eprintln!("{0}: the run did not end; go on with landau run --resume {0}", record.path);
+    }
+}
