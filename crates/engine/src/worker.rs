@@ -83,6 +83,7 @@ fn work(registry: &[Entry]) -> Result<(), String> {
     std::io::stdin().lock().read_line(&mut line).map_err(|error| error.to_string())?;
     let order: Order =
         serde_json::from_str(&line).map_err(|error| format!("a worker is started by landau: {error}"))?;
+    descriptor::close_inherited(order.lanes_fd);
     let entry = registry.iter().find(|entry| entry.name == order.benchmark).ok_or("no such benchmark")?;
     // Where the system cannot do this, the worker notices its parent's end by the pipe it writes its report to.
     let _ = system::die_with_parent(order.parent);

@@ -43,7 +43,7 @@ pub(crate) fn pair(a: &Curve, b: &Curve, options: &Options) -> Option<Pair> {
     capacities.extend(capacities_of(b));
     let layout = Layout { series: &series, cliff: Some(limit), capacities: &capacities };
     let chosen = windows(&layout, options);
-    let grid = reduce(&series, &chosen);
+    let grid = reduce(&series, &chosen, options);
     let first = start(end, options);
     let keep: Vec<bool> = (0..chosen.len())
         .map(|j| {

@@ -185,7 +185,7 @@ fn reduce_curve(curve: &Curve, clean_only: bool, options: &Options) -> Option<Re
     let cliffs = cliffs::find(&series, &curve.marks);
     let layout = Layout { series: &series, cliff: cliffs.first().map(|cliff| cliff.n.low), capacities: &capacities };
     let windows = windows(&layout, options);
-    let grid = reduce(&series, &windows);
+    let grid = reduce(&series, &windows, options);
     let passes = series.len();
     let present: Vec<bool> = (0..windows.len()).map(|j| grid.passes_at(j) > 0).collect();
     let ends: Vec<f64> = windows.iter().map(|w| w.centre + w.half).collect();

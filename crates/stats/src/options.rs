@@ -22,6 +22,8 @@ pub struct Options {
     pub first_n: u32,
     /// Median cost of an empty lap in nanoseconds, if known: below five of them a verdict is flagged.
     pub empty_lap_ns: Option<f64>,
+    /// Step of the clock in nanoseconds, if known: medians see between its ticks.
+    pub quantum_ns: Option<f64>,
     /// `compare` only: pass `i` of one curve ran beside pass `i` of the other. Default false.
     pub paired: bool,
     /// `compare` only: the smallest ratio, as a fraction, worth calling a difference. Default 0.02.
@@ -43,6 +45,7 @@ impl Default for Options {
             misfit_level: 0.01,
             first_n: 64,
             empty_lap_ns: None,
+            quantum_ns: None,
             paired: false,
             smallest_effect: 0.02,
             between_runs: 0.02,

@@ -130,7 +130,7 @@ pub(crate) fn find(curve: &Curve) -> Outliers {
     let listed = &found[..found.len().min(LISTED)];
     let structural: Vec<Recurring> = listed.iter().filter_map(|found| describe(found, &series, &locals)).collect();
     let tiers: Vec<usize> = listed.iter().map(|found| found.tier).collect();
-    let rhythms = rhythm::find(&structural, &tiers, counts.first, last_of(&counts));
+    let rhythms = rhythm::find(&structural, &tiers, (counts.first, last_of(&counts)), is_falling(curve));
     let (neighbours, neighbour_ns) = neighbours(&series, &locals, &found);
     let total: f64 = series.iter().flat_map(|one| &one.ns).map(|ns| *ns as f64).sum();
     let own: f64 = listed.iter().fold(0.0, |sum, found| sum + cost_of(found, &series));
@@ -188,6 +188,12 @@ fn tally(series: &[Series], locals: &[Vec<f64>]) -> Option<Counts> {
         }
     }
     Some(counts)
+}
+
+/// Whether the calls were made from the largest n down.
+fn is_falling(curve: &Curve) -> bool {
+    let ends = |pass: &crate::Pass| pass.n.first() > pass.n.last();
+    curve.passes.iter().filter(|pass| ends(pass)).count() * 2 > curve.passes.len()
 }
 
 fn last_of(counts: &Counts) -> u32 {

@@ -3,7 +3,7 @@
 //! A median inside a window is the right reduction twice over: single dear calls cannot move it (they are the business of
 //! `outliers`), and of a rising curve it is the value at the centre, so that even a steep curve is not smeared.
 
-use crate::quantile::median_ns;
+use crate::quantile::grouped_median_ns;
 use crate::{Curve, MarkKind, Options};
 
 /// One pass with its calls in order of rising n.
@@ -162,9 +162,10 @@ fn spread(low: f64, high: f64, stride: f64) -> Vec<Window> {
     (0..count).map(|i| window(at(i), stride)).collect()
 }
 
-/// Windows are 3% of n to each side: at least four calls, at most 64.
+/// Windows are 3% of n to each side: at least four calls, at most 256. A narrower one would hold less time than a burst
+/// of noise lasts.
 fn window(centre: f64, stride: f64) -> Window {
-    Window { centre, half: (0.03 * centre).clamp(4.0, 64.0).max(4.0 * stride) }
+    Window { centre, half: (0.03 * centre).clamp(4.0, 256.0).max(4.0 * stride) }
 }
 
 /// Adds the points near a capacity; their windows keep clear of it, and they push aside what they would overlap.
@@ -201,13 +202,14 @@ fn stride_of(series: &[Series]) -> f64 {
 }
 
 /// Reduces the calls in the windows to cells.
-pub(crate) fn reduce(series: &[Series], windows: &[Window]) -> Grid {
+pub(crate) fn reduce(series: &[Series], windows: &[Window], options: &Options) -> Grid {
+    let quantum = options.quantum_ns.unwrap_or(1.0);
     let cell = |one: &Series, window: &Window| {
         let from = one.n.partition_point(|n| f64::from(*n) < window.centre - window.half);
         let to = one.n.partition_point(|n| f64::from(*n) <= window.centre + window.half);
         let mut calls = one.ns[from..to].to_vec();
         // A clock may read zero for a very cheap call; its log must still exist.
-        median_ns(&mut calls).map(|ns| ns.max(0.5).ln())
+        grouped_median_ns(&mut calls, quantum).map(|ns| ns.max(0.5).ln())
     };
     Grid {
         n: windows.iter().map(|window| window.centre).collect(),

@@ -35,6 +35,24 @@ pub(crate) fn median_ns(values: &mut [u64]) -> Option<f64> {
     Some(upper as f64)
 }
 
+/// Median of durations that a clock read in steps of `quantum` nanoseconds: the median for grouped data, which
+/// interpolates within the step that holds the middle, as if the readings lay evenly in it.
+///
+/// A clock that ticks in tens gives 20 or 30 for a call of 25, and the plain median jumps from one to the other. Where
+/// readings do not repeat, this is the plain median.
+pub(crate) fn grouped_median_ns(values: &mut [u64], quantum: f64) -> Option<f64> {
+    let plain = median_ns(values)?;
+    // A clock of ten nanoseconds whose scale was rounded reads 19, 20 and 21: one step.
+    let holds = |value: &&u64| (**value as f64 - plain).abs() <= quantum / 2.0;
+    let equal = values.iter().filter(holds).count();
+    let below = values.iter().filter(|value| (**value as f64) < plain - quantum / 2.0).count();
+    if quantum <= 1.0 || equal * 4 < values.len() {
+        return Some(plain);
+    }
+    let place = (values.len() as f64 / 2.0 - below as f64) / equal as f64;
+    Some(plain + quantum * (place.clamp(0.0, 1.0) - 0.5))
+}
+
 /// Quantile `q` (0 to 1) of values in rising order, by linear interpolation between the two nearest (Hyndman and Fan's
 /// type 7). `None` if empty.
 pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
@@ -163,6 +181,19 @@ mod tests {
         assert_eq!(median_of(&mut [4.0, 1.0, 3.0, 2.0]), Some(2.5));
         assert_eq!(median_ns(&mut [4, 1, 3, 2]), Some(2.5));
         assert_eq!(median_ns(&mut [9, 1, 3]), Some(3.0));
+    }
+
+    /// Guards against a flat curve of an empty step called growing because its readings are 20 in one place and 30 in
+    /// the next.
+    #[test]
+    fn a_grouped_median_sees_between_the_ticks() {
+        let mixed = |many: usize, few: usize| [vec![20_u64; many], vec![30; few]].concat();
+        let at = |many, few| grouped_median_ns(&mut mixed(many, few), 10.0).unwrap();
+        assert!((at(100, 0) - 20.0).abs() < 1e-9);
+        assert!(at(70, 30) > at(90, 10) && at(55, 45) > at(70, 30));
+        assert!((at(51, 49) - at(49, 51)).abs() < 1.0, "no jump where the majority changes");
+        let spread: Vec<u64> = (0..101).map(|i| 1_000 + 37 * i).collect();
+        assert_eq!(grouped_median_ns(&mut spread.clone(), 10.0), median_ns(&mut spread.clone()));
         assert_eq!(median_of(&mut []), None);
     }
 }

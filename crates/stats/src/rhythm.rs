@@ -17,9 +17,11 @@ const KEPT_MIN: f64 = 0.7;
 /// Rules reported for one group.
 const RULES_MAX: usize = 3;
 
-/// Finds the rules among positions (rising) of a series that runs from `first` to `last`. `tiers` says how hard each is.
-pub(crate) fn find(all: &[Recurring], tiers: &[usize], first: u32, last: u32) -> Vec<Rhythm> {
-    let is_first = |one: &Recurring| one.n - first < FIRST.min((last - first) / 8);
+/// Finds the rules among positions (rising) of a series that spans `first` to `last`. `tiers` says how hard each is;
+/// `falling` that the calls were made from `last` down.
+pub(crate) fn find(all: &[Recurring], tiers: &[usize], (first, last): (u32, u32), falling: bool) -> Vec<Rhythm> {
+    let from_start = |n: u32| if falling { last - n } else { n - first };
+    let is_first = |one: &Recurring| from_start(one.n) < FIRST.min((last - first) / 8);
     let mut found = Vec::new();
     let early: Vec<&Recurring> = all.iter().filter(|one| is_first(one)).collect();
     for hard in [true, false] {

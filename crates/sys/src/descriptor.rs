@@ -62,6 +62,22 @@ pub fn set_inherited(fd: &OwnedFd) -> Result<()> {
     check("fcntl", unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, 0) }).map(drop)
 }
 
+/// Closes whatever was inherited beyond the three standard descriptors, but for one.
+///
+/// A shell or a build tool may leave descriptors open in its children; a benchmark of descriptors must not begin at
+/// another number each time.
+pub fn close_inherited(but: RawFd) {
+    let highest = std::fs::read_dir("/proc/self/fd")
+        .map(|entries| entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<RawFd>().ok()).max())
+        .ok()
+        .flatten()
+        .unwrap_or(255);
+    for fd in (3..=highest).filter(|&fd| fd != but) {
+        // SAFETY: nothing in this process owns these descriptors yet (the caller's promise); EBADF is the usual answer.
+        unsafe { libc::close(fd) };
+    }
+}
+
 /// Opens again a descriptor that was inherited under a known number.
 pub fn inherited(fd: RawFd) -> Result<OwnedFd> {
     if is_open(fd) { Ok(own(fd)) } else { Err(Error { call: "fcntl", errno: libc::EBADF }) }
