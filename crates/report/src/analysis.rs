@@ -185,8 +185,10 @@ fn drafts(record: &Record) -> Vec<Draft<'_>> {
         let passes = record.passes_of(case.case);
         let marks: Vec<Mark> = case.marks.iter().map(mark).collect();
         for phase in &case.phases {
-            let held: Vec<&&Pass> =
-                passes.iter().filter(|pass| pass.lanes.get(&phase.name).is_some_and(|lane| !lane.ns.is_empty())).collect();
+            let held: Vec<&&Pass> = passes
+                .iter()
+                .filter(|pass| pass.lanes.get(&phase.name).is_some_and(|lane| !lane.ns.is_empty()))
+                .collect();
             if held.is_empty() {
                 continue;
             }
@@ -202,13 +204,16 @@ fn drafts(record: &Record) -> Vec<Draft<'_>> {
 /// Curves are independent of one another, so each processor takes the next one that nobody has.
 fn judge_all(record: &Record, drafts: &mut [Draft<'_>]) {
     let lap = record.host.clock.empty_lap_ns;
-    let options = Options { empty_lap_ns: (lap > 0.0).then_some(lap), ..Options::default() };
+    let quantum_ns = Some(record.host.clock.quantum_ns).filter(|&step| step > 0.0);
+    let options = Options { empty_lap_ns: (lap > 0.0).then_some(lap), quantum_ns, ..Options::default() };
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(drafts.len().max(1));
     let next = AtomicUsize::new(0);
     let shared: &[Draft<'_>] = drafts;
     let work = || {
         let mut done = Vec::new();
-        while let Some((index, draft)) = Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|i| Some((i, shared.get(i)?))) {
+        while let Some((index, draft)) =
+            Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|i| Some((i, shared.get(i)?)))
+        {
             let has_canary = draft.canary.passes.iter().any(|pass| !pass.ns.is_empty());
             done.push((index, judge(&draft.curve, has_canary.then_some(&draft.canary), &options)));
         }

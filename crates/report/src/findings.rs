@@ -6,7 +6,7 @@
 
 use crate::quantity::{count, duration, durations, factor, percent};
 use crate::{Analysis, CaseStudy, PhaseStudy};
-use landau_stats::{Cliff, ModeKind, Outcome};
+use landau_stats::{Cliff, ModeKind, Outcome, RhythmKind};
 use serde::Serialize;
 
 /// A sentence and where it leads.
@@ -21,6 +21,12 @@ pub struct Finding {
     /// The larger, the more surprising among its kind.
     #[serde(skip)]
     weight: f64,
+    /// Benchmark and phase: findings of one kind and theme are told in one sentence.
+    #[serde(skip)]
+    theme: String,
+    /// How the finding is told where another case leads the sentence: "bind family=v6 (×3,356)".
+    #[serde(skip)]
+    brief: String,
 }
 
 /// Sorts of findings, in the order of surprise.
@@ -77,6 +83,7 @@ pub fn of(analysis: &Analysis<'_>) -> Vec<Finding> {
             of_phase(study, phase, &mut found);
         }
     }
+    let mut found = merged(found);
     gathered(analysis, &mut found);
     found.sort_by(|a, b| a.kind.cmp(&b.kind).then(b.weight.total_cmp(&a.weight)));
     found
@@ -89,7 +96,41 @@ pub fn subject(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>) -> String {
 }
 
 fn finding(kind: Kind, study: Option<&CaseStudy<'_>>, weight: f64, text: String) -> Finding {
-    Finding { kind, text, case: study.map(|study| study.case.case), weight }
+    Finding { kind, text, case: study.map(|study| study.case.case), weight, theme: String::new(), brief: String::new() }
+}
+
+impl Finding {
+    fn on(mut self, study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, brief: &str) -> Self {
+        self.theme = format!("{} {}", study.case.benchmark, phase.phase.name);
+        self.brief = format!("{} ({brief})", study.case.label);
+        self
+    }
+}
+
+/// Variants of one benchmark that show the same thing share a sentence, led by the first of them.
+fn merged(found: Vec<Finding>) -> Vec<Finding> {
+    let mut kept: Vec<Finding> = Vec::new();
+    let mut briefs: Vec<Vec<String>> = Vec::new();
+    for one in found {
+        let leader =
+            kept.iter().position(|held| !one.theme.is_empty() && held.kind == one.kind && held.theme == one.theme);
+        match leader {
+            Some(leader) => {
+                kept[leader].weight = kept[leader].weight.max(one.weight);
+                briefs[leader].push(one.brief);
+            }
+            None => {
+                kept.push(one);
+                briefs.push(Vec::new());
+            }
+        }
+    }
+    for (one, briefs) in kept.iter_mut().zip(briefs) {
+        if !briefs.is_empty() {
+            one.text.push_str(&format!(" Likewise {}.", briefs.join(", ")));
+        }
+    }
+    kept
 }
 
 fn whole_record(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
@@ -140,7 +181,11 @@ fn of_case(study: &CaseStudy<'_>, found: &mut Vec<Finding>) {
         found.push(finding(Kind::Skip, Some(study), 2.0, text));
     }
     for (name, values) in &study.facts {
-        found.push(finding(Kind::Fact, Some(study), 1.0, format!("{}: {name}: {}.", case.label, values.join(" or "))));
+        let value = values.join(" or ");
+        let mut fact = finding(Kind::Fact, Some(study), 1.0, format!("{}: {name}: {value}.", case.label));
+        fact.theme = format!("{} {name} {value}", case.benchmark);
+        fact.brief.clone_from(&case.label);
+        found.push(fact);
     }
 }
 
@@ -148,7 +193,9 @@ fn of_phase(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, found: &mut Vec<Findi
     let verdict = &phase.verdict;
     let name = subject(study, phase);
     if let Some(cliff) = verdict.all.cliffs.iter().max_by(|a, b| a.factor_over_start.total_cmp(&b.factor_over_start)) {
-        found.push(finding(Kind::Cliff, Some(study), cliff.factor_over_start, cliff_words(study, &name, cliff)));
+        let brief = format!("{} at {}", factor(cliff.factor_over_start), count(cliff.n.value));
+        let text = cliff_words(study, &name, cliff);
+        found.push(finding(Kind::Cliff, Some(study), cliff.factor_over_start, text).on(study, phase, &brief));
     }
     if !verdict.outliers.words.is_empty() {
         let structural = &verdict.outliers.structural;
@@ -157,11 +204,24 @@ fn of_phase(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, found: &mut Vec<Findi
             share if share >= 0.01 => format!(" Together they take {} of the time.", percent(share)),
             _ => String::new(),
         };
-        found.push(finding(Kind::Outlier, Some(study), weight, format!("{name}: {}.{share}", verdict.outliers.words)));
+        let text = format!("{name}: {}.{share}", verdict.outliers.words);
+        let brief = format!("up to {}", duration(weight));
+        let mut outlier = finding(Kind::Outlier, Some(study), weight, text).on(study, phase, &brief);
+        // Calls at the doublings of a table are another story than the first calls of a process.
+        let rhythms = &verdict.outliers.rhythms;
+        let kinds: Vec<_> = rhythms.iter().map(|rhythm| std::mem::discriminant(&rhythm.kind)).collect();
+        outlier.theme = format!("{} {:?}", outlier.theme, kinds.first());
+        if !rhythms.is_empty() && rhythms.iter().all(|rhythm| rhythm.kind == RhythmKind::FirstCalls) {
+            // Every process pays for its first calls; that surprises nobody, however dear they are.
+            outlier.weight = -1.0 / weight.max(1.0);
+        }
+        found.push(outlier);
     }
     if let Some(text) = growth_words(study, phase, &name) {
         let weight = verdict.all.growth.map_or(0.0, |growth| (growth.value.max(1e-9)).ln().abs());
-        found.push(finding(Kind::Growth, Some(study), weight, text));
+        let growth =
+            verdict.all.growth.map_or(String::new(), |growth| format!("×{}", crate::quantity::digits(growth.value)));
+        found.push(finding(Kind::Growth, Some(study), weight, text).on(study, phase, &growth));
     }
     if let Some(modes) = &verdict.modes {
         let chooser = match modes.kind {
@@ -176,7 +236,9 @@ fn of_phase(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, found: &mut Vec<Findi
             duration(high.ns.value),
             percent(high.share)
         );
-        found.push(finding(Kind::Split, Some(study), high.ns.value / low.ns.value.max(1e-9), text));
+        let ratio = high.ns.value / low.ns.value.max(1e-9);
+        let brief = format!("{} or {}", duration(low.ns.value), duration(high.ns.value));
+        found.push(finding(Kind::Split, Some(study), ratio, text).on(study, phase, &brief));
     }
 }
 
@@ -238,8 +300,7 @@ fn gathered(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
         }
     }
     if !constant.is_empty() {
-        let text =
-            format!("The cost does not depend on n, to within {}: {}.", percent(within), constant.join(", "));
+        let text = format!("The cost does not depend on n, to within {}: {}.", percent(within), constant.join(", "));
         found.push(finding(Kind::Constant, None, 1.0, text));
     }
     if !unclear.is_empty() {

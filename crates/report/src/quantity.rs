@@ -106,7 +106,10 @@ mod tests {
         assert_eq!(factor(1602.0), "×1,602");
         assert_eq!(percent(0.025), "2.5%");
         assert_eq!(bytes(2 << 30), "2 GiB");
-        assert_eq!([ordinal(1.0), ordinal(12.0), ordinal(112.0), ordinal(14_117.0)], ["1st", "12th", "112th", "14,117th"]);
+        assert_eq!(
+            [ordinal(1.0), ordinal(12.0), ordinal(112.0), ordinal(14_117.0)],
+            ["1st", "12th", "112th", "14,117th"]
+        );
         assert_eq!(ordinal(23.0), "23rd");
     }
 }

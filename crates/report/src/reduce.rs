@@ -134,7 +134,18 @@ mod tests {
 
     #[test]
     fn the_single_dearest_and_cheapest_call_survive() {
-        let one = pass(|n| if n == 8192 { 20_000_000 } else if n == 77 { 3 } else { 2600 }, 10_000);
+        let one = pass(
+            |n| {
+                if n == 8192 {
+                    20_000_000
+                } else if n == 77 {
+                    3
+                } else {
+                    2600
+                }
+            },
+            10_000,
+        );
         let kept: Vec<Kept> = Columns::up_to(10_000).keep(&one).into_iter().flatten().collect();
         assert_eq!(kept.iter().map(|kept| kept.max).max(), Some(20_000_000));
         assert_eq!(kept.iter().map(|kept| kept.min).min(), Some(3));

@@ -32,7 +32,8 @@ pub fn charts(analysis: &Analysis<'_>) -> Vec<(String, String)> {
 
 fn file_name(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>) -> String {
     let raw = format!("{:02}-{}-{}", study.case.case, study.case.label, phase.phase.name);
-    let plain: String = raw.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.=".contains(c) { c } else { '-' }).collect();
+    let plain: String =
+        raw.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.=".contains(c) { c } else { '-' }).collect();
     format!("{plain}.svg")
 }
 
@@ -123,7 +124,10 @@ impl Plot<'_> {
                 let ns = kept.filter(|kept| kept.median > 0.0)?.median;
                 Some((self.columns.middle(column).log10(), ns.log10()))
             };
-            area.draw_series(LineSeries::new(pass.iter().enumerate().filter_map(point), PASS.mix(0.45).stroke_width(1)))?;
+            area.draw_series(LineSeries::new(
+                pass.iter().enumerate().filter_map(point),
+                PASS.mix(0.45).stroke_width(1),
+            ))?;
         }
         Ok(())
     }
@@ -132,7 +136,8 @@ impl Plot<'_> {
         let judged = &self.phase.verdict.all;
         let (Some(fit), Some((first, last))) = (&judged.fit, judged.range) else { return Ok(()) };
         let places = (0..=100).map(|i| first * (last / first).powf(f64::from(i) / 100.0));
-        let points = places.map(|n| (n, fit.at(n))).filter(|(_, ns)| ns.is_finite() && *ns > self.y.0 && *ns < self.y.1);
+        let points =
+            places.map(|n| (n, fit.at(n))).filter(|(_, ns)| ns.is_finite() && *ns > self.y.0 && *ns < self.y.1);
         let line: Vec<(f64, f64)> = points.map(|(n, ns)| (n.log10(), ns.log10())).collect();
         let end = line.last().copied();
         area.draw_series(LineSeries::new(line, LAW.stroke_width(3)))?;

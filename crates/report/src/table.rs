@@ -129,7 +129,9 @@ pub fn duels(versus: &Versus, names: &[String]) -> Vec<DuelRow> {
 pub fn law_short(judged: &Judgement) -> String {
     match &judged.outcome {
         Outcome::Shrinks => "falls".to_owned(),
-        Outcome::NoSimpleLaw => judged.exponent.map_or("no simple law".to_owned(), |exponent| format!("no simple law, ~N^{}", digits(exponent.value))),
+        Outcome::NoSimpleLaw => judged
+            .exponent
+            .map_or("no simple law".to_owned(), |exponent| format!("no simple law, ~N^{}", digits(exponent.value))),
         Outcome::Inconclusive { .. } => "unclear".to_owned(),
         Outcome::Constant { .. } | Outcome::Grows { .. } => symbol(judged).unwrap_or_default(),
     }
@@ -164,7 +166,8 @@ pub fn render(rows: &[Row], layout: Layout) -> String {
         let case = if row.case == previous { "" } else { row.case.as_str() };
         previous = &row.case;
         let arrow = if row.direction == Direction::Down { "↓ " } else { "" };
-        let surprises: Vec<&str> = [row.limit.as_str(), &row.surprises].into_iter().filter(|text| !text.is_empty()).collect();
+        let surprises: Vec<&str> =
+            [row.limit.as_str(), &row.surprises].into_iter().filter(|text| !text.is_empty()).collect();
         let color = match row.symbol.as_deref() {
             Some("O(1)") => Color::Green,
             Some(_) => Color::Yellow,
@@ -202,7 +205,10 @@ pub fn render_duels(rows: &[DuelRow], layout: Layout) -> String {
 
 fn frame(layout: Layout, header: &[&str]) -> Table {
     let mut table = Table::new();
-    table.load_preset("     ──            ").set_content_arrangement(ContentArrangement::Dynamic).set_width(layout.width);
+    table
+        .load_preset("     ──            ")
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(layout.width);
     if layout.color {
         table.enforce_styling();
     } else {

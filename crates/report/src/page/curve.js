@@ -17,7 +17,7 @@ const curveView = {
     for (const group of frame.shown()) {
       const stroke = () => ink(`tone-${group.tone}`);
       const dash = group.is_down ? [5, 4] : undefined;
-      for (const _ of group.passes) made.push({ stroke, width: 1, alpha: 0.5, dash, points: { show: false }, spanGaps: true });
+      for (const _ of group.passes) made.push({ stroke, width: 1, alpha: frame.data.groups.length > 3 ? 0.28 : 0.5, dash, points: { show: false }, spanGaps: true });
       made.push({ stroke, width: 3, dash: group.is_down ? [9, 5] : undefined, points: { show: false } });
     }
     return made;
@@ -64,7 +64,7 @@ const curveView = {
       if (band.length < 2) continue;
       ctx.beginPath();
       for (const [n, , high] of band) ctx.lineTo(plot.valToPos(n, "x", true), plot.valToPos(high, "y", true));
-      for (const [n, low] of band.reverse()) ctx.lineTo(plot.valToPos(n, "x", true), plot.valToPos(low, "y", true));
+      for (const [n, low] of band.slice().reverse()) ctx.lineTo(plot.valToPos(n, "x", true), plot.valToPos(low, "y", true));
       ctx.closePath();
       ctx.globalAlpha = 0.14;
       ctx.fillStyle = ink(`tone-${group.tone}`);
@@ -87,6 +87,8 @@ const curveView = {
 
   over(frame, plot) {
     const { ctx } = plot;
+    ctx.textAlign = "left";
+    ctx.textBaseline = "alphabetic";
     const dot = 2 * devicePixelRatio;
     for (const group of frame.shown()) {
       ctx.fillStyle = ink(`tone-${group.tone}`);
@@ -154,6 +156,7 @@ const curveView = {
     const ratio = devicePixelRatio;
     if (plot.width < 420) return;
     const placed = [];
+    ctx.textAlign = "left";
     for (const group of frame.shown()) {
       const rows = [...group.passes.map((pass) => pass.median), group.law];
       let at = null;

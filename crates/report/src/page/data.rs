@@ -1,7 +1,7 @@
 //! What a chart in the browser is drawn from.
 //!
 //! Everything is reduced and computed here (laws evaluated, intervals laid out), so that the scripts draw and never calculate
-//! a figure. Arrays over columns are parallel to `x`.
+//! a figure. Arrays over columns are parallel to `spans`.
 
 use crate::reduce::{Columns, Density, Kept};
 use crate::{CaseStudy, PhaseStudy};
@@ -20,9 +20,7 @@ pub(crate) struct Chart {
     pub(crate) id: String,
     /// What n counts.
     axis: String,
-    /// The columns' middles.
-    x: Vec<f64>,
-    /// First and last n of each column.
+    /// First and last n of each column, which is drawn at their geometric middle.
     spans: Vec<(u32, u32)>,
     marks: Vec<MarkLine>,
     /// The empty lap in nanoseconds, where it matters.
@@ -93,7 +91,6 @@ impl Chart {
         Self {
             id,
             axis: case.axis.clone(),
-            x: (0..columns.len()).map(|i| columns.middle(i)).collect(),
             spans: (0..columns.len()).map(|i| columns.span(i)).collect(),
             marks: marks.collect(),
             floor: None,
@@ -103,12 +100,19 @@ impl Chart {
     }
 
     /// Adds the curves of a phase.
-    pub(crate) fn add(&mut self, name: String, tone: usize, study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, columns: &Columns) {
+    pub(crate) fn add(
+        &mut self,
+        name: String,
+        tone: usize,
+        study: &CaseStudy<'_>,
+        phase: &PhaseStudy<'_>,
+        columns: &Columns,
+    ) {
         let judged = &phase.verdict.all;
         let (first, last) = judged.range.unwrap_or((f64::INFINITY, 0.0));
         let law = judged.fit.as_ref().map(|fit| {
-            let at = |&n: &f64| (n >= first && n <= last).then(|| fit.at(n)).filter(|ns| ns.is_finite());
-            self.x.iter().map(at).collect()
+            let at = |n: f64| (n >= first && n <= last).then(|| fit.at(n)).filter(|ns| ns.is_finite()).map(drawn);
+            (0..columns.len()).map(|i| at(columns.middle(i))).collect()
         });
         let structural = &phase.verdict.outliers.structural;
         let mut outliers: Vec<_> =
@@ -126,7 +130,11 @@ impl Chart {
             symbol: crate::table::law_short(judged),
             passes: passes.map(|(pass, &round)| PassData::of(round, &columns.keep(pass))).collect(),
             law: law.unwrap_or_default(),
-            band: judged.points.iter().map(|point| (point.n, point.ns.low, point.ns.high)).collect(),
+            band: judged
+                .points
+                .iter()
+                .map(|point| (drawn(point.n), drawn(point.ns.low), drawn(point.ns.high)))
+                .collect(),
             cliffs: cliffs(phase),
             outliers,
             limit: limit(study, phase),
@@ -138,6 +146,15 @@ impl Chart {
         let starts = phases.iter().filter_map(|phase| phase.verdict.all.start);
         let cheapest = starts.map(|start| start.value).fold(f64::INFINITY, f64::min);
         self.floor = (empty_lap_ns > 0.0 && cheapest < FLOOR_MATTERS * empty_lap_ns).then_some(empty_lap_ns);
+    }
+
+    /// Leaves the medians alone: beside other cases there is no room for each pass's extremes, and the case's own chart has them.
+    pub(crate) fn without_extremes(mut self) -> Self {
+        for pass in self.groups.iter_mut().flat_map(|group| &mut group.passes) {
+            pass.min.clear();
+            pass.max.clear();
+        }
+        self
     }
 
     /// Turns the chart into a density; one group with its outliers stays.
@@ -163,6 +180,16 @@ impl PassData {
             max: kept.iter().map(|kept| kept.map(|kept| kept.max)).collect(),
         }
     }
+}
+
+/// Five digits: more than any screen shows, and half the size of the page.
+fn drawn(value: f64) -> f64 {
+    if value == 0.0 || !value.is_finite() {
+        return value;
+    }
+    let unit = 10f64.powf(value.abs().log10().floor() - 4.0);
+    // Dividing by a whole power keeps the decimal short where multiplying by its inverse would not.
+    if unit < 1.0 { (value / unit).round() / (1.0 / unit).round() } else { (value / unit).round() * unit.round() }
 }
 
 fn cliffs(phase: &PhaseStudy<'_>) -> Vec<Note> {

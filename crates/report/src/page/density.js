@@ -22,7 +22,7 @@ const densityView = {
     }
     const [low, high] = [this.edge(frame, 0), this.edge(frame, top)];
     if (!frame.log.y) return [0, high * 1.05];
-    const pad = Math.sqrt(Math.max(10 / (high / low), 1.6));
+    const pad = Math.sqrt(Math.max(10 / (high / low), 3));
     return [low / pad, high * pad];
   },
 
@@ -55,9 +55,11 @@ const densityView = {
 
   // The calls that recur, the dearest first, each with its n where there is room.
   rings(frame, plot, group) {
-    const { ctx } = plot;
+    const { ctx, bbox } = plot;
     const ratio = devicePixelRatio;
     const taken = [];
+    ctx.textAlign = "left";
+    ctx.textBaseline = "alphabetic";
     ctx.strokeStyle = ctx.fillStyle = ink("alarm");
     ctx.lineWidth = 1.2 * ratio;
     ctx.font = `${10.5 * ratio}px system-ui, sans-serif`;
@@ -73,7 +75,8 @@ const densityView = {
       ctx.stroke();
       const words = count(n);
       const width = ctx.measureText(words).width;
-      const box = { left: x - width / 2, right: x + width / 2, top: y - 18 * ratio, bottom: y - 5 * ratio };
+      const left = Math.min(Math.max(x - width / 2, bbox.left + 2), bbox.left + bbox.width - width - 2);
+      const box = { left, right: left + width, top: y - 18 * ratio, bottom: y - 5 * ratio };
       const meets = (other) => box.left < other.right + 3 && box.right > other.left - 3 && box.top < other.bottom && box.bottom > other.top;
       if (taken.some(meets)) continue;
       taken.push(box);

@@ -50,7 +50,8 @@ pub enum ExtractError {
 /// Takes a page apart. Fails where it is none, or where a record inside is not the one that its checksum names.
 pub fn extract(html: &str) -> Result<Extract, ExtractError> {
     let figures = element(html, "id=\"figures\"").ok_or(ExtractError::NoPage { missing: "figures" })?;
-    let figures = serde_json::from_str(figures.1).map_err(|error| altered("figures", error))?;
+    let figures = decompress("figures", figures.1)?;
+    let figures = serde_json::from_slice(&figures).map_err(|error| altered("figures", error))?;
     let mut records = Vec::new();
     while let Some((tag, content)) = element(html, &format!("id=\"record-{}\"", records.len())) {
         records.push(unpack(records.len(), tag, content)?);
@@ -68,14 +69,19 @@ fn unpack(index: usize, tag: &str, content: &str) -> Result<Packed, ExtractError
     if content.is_empty() {
         return Ok(Packed { file_name, sha256: stated, bytes: None });
     }
-    let compressed = STANDARD.decode(content).map_err(|error| altered(&part, error))?;
-    let mut bytes = Vec::new();
-    GzDecoder::new(compressed.as_slice()).read_to_end(&mut bytes).map_err(|error| altered(&part, error))?;
+    let bytes = decompress(&part, content)?;
     let found = sha256(&bytes);
     if found != stated {
         return Err(altered(&part, format!("its checksum is {found}, the page says {stated}")));
     }
     Ok(Packed { file_name, sha256: stated, bytes: Some(bytes) })
+}
+
+fn decompress(part: &str, content: &str) -> Result<Vec<u8>, ExtractError> {
+    let compressed = STANDARD.decode(content).map_err(|error| altered(part, error))?;
+    let mut bytes = Vec::new();
+    GzDecoder::new(compressed.as_slice()).read_to_end(&mut bytes).map_err(|error| altered(part, error))?;
+    Ok(bytes)
 }
 
 fn altered(part: &str, reason: impl ToString) -> ExtractError {
@@ -85,8 +91,7 @@ fn altered(part: &str, reason: impl ToString) -> ExtractError {
 /// The attributes and the content of the script element with that attribute. Text out of a record cannot pose as one,
 /// because it is escaped wherever it stands.
 fn element<'h>(html: &'h str, attribute: &str) -> Option<(&'h str, &'h str)> {
-    let at = html.find(&format!("<script type=\"application/json\" {attribute}"));
-    let at = at.or_else(|| html.find(&format!("<script type=\"application/octet-stream\" {attribute}")))?;
+    let at = html.find(&format!("<script type=\"application/octet-stream\" {attribute}"))?;
     let (tag, rest) = html[at..].split_once('>')?;
     let (content, _) = rest.split_once("</script>")?;
     Some((tag, content))
@@ -115,8 +120,9 @@ mod tests {
     #[test]
     fn an_altered_record_is_noticed() {
         let record = super::super::compress(b"{}\n");
+        let figures = super::super::compress(b"[[]]");
         let page = format!(
-            "<script type=\"application/json\" id=\"figures\">[[]]</script>\
+            "<script type=\"application/octet-stream\" id=\"figures\">{figures}</script>\
              <script type=\"application/octet-stream\" id=\"record-0\" data-file-name=\"a&amp;b\" data-sha256=\"00\">{record}</script>"
         );
         assert!(extract(&page).unwrap_err().to_string().contains("its checksum is"));

@@ -10,7 +10,9 @@ async function unpackBytes(id) {
 
 async function unpackChart(id) {
   if (!parcels.has(id)) {
-    parcels.set(id, JSON.parse(new TextDecoder().decode(await unpackBytes(`data-${id}`))));
+    const data = JSON.parse(new TextDecoder().decode(await unpackBytes(`data-${id}`)));
+    data.x = data.spans.map(([first, last]) => Math.sqrt(first * last));
+    parcels.set(id, data);
   }
   return parcels.get(id);
 }
@@ -125,6 +127,8 @@ class Frame {
     const { ctx, bbox } = plot;
     const ratio = devicePixelRatio;
     const rows = [];
+    ctx.textAlign = "left";
+    ctx.textBaseline = "alphabetic";
     ctx.font = `${11 * ratio}px system-ui, sans-serif`;
     ctx.lineWidth = ratio;
     const inside = (mark) => mark.n > this.range.x[0] && mark.n < this.range.x[1];
@@ -137,7 +141,7 @@ class Frame {
       ctx.lineTo(x, bbox.top + bbox.height);
       ctx.stroke();
       const width = ctx.measureText(mark.name).width + 10 * ratio;
-      if (!this.view.crosshair && bbox.width > 300 * ratio || bbox.width > 420 * ratio) {
+      if (bbox.width > 420 * ratio) {
         const left = x - width >= bbox.left ? x - width : x;
         let row = rows.findIndex((from) => left + width <= from);
         if (row < 0) row = rows.push(0) - 1;
@@ -217,7 +221,7 @@ class Frame {
     }
     tools.append(
       element("span", { className: "spread" }),
-      ...(this.view.crosshair ? [] : [switchable("extremes", false, (isOn) => {
+      ...(this.view.crosshair || !this.data.groups[0]?.passes[0]?.max.length ? [] : [switchable("extremes", false, (isOn) => {
         this.extremes = isOn;
         this.home();
         this.build();

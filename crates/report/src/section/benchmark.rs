@@ -44,7 +44,9 @@ fn section(view: &View<'_>, benchmark: &str, cases: &[&CaseStudy<'_>], charts: &
     let mut html = format!(
         "<section class=\"benchmark\" id=\"{anchor}\" aria-labelledby=\"{anchor}-heading\">\n<h2 id=\"{anchor}-heading\">{}</h2>\n\
          <p class=\"asked\">{}</p>\n{}",
-        escape(benchmark), escape(about), comparison::of_benchmark(view, benchmark)
+        escape(benchmark),
+        escape(about),
+        comparison::of_benchmark(view, benchmark)
     );
     if cases.len() > 1 && view.versus.is_none() {
         html.push_str(&side_by_side(benchmark, cases, charts));
@@ -60,7 +62,10 @@ fn section(view: &View<'_>, benchmark: &str, cases: &[&CaseStudy<'_>], charts: &
     }
     if !misleads.is_empty() {
         let items: String = misleads.iter().map(|sentence| format!("<li>{}</li>", escape(sentence))).collect();
-        let _ = write!(html, "<aside class=\"misleads\" aria-label=\"What would mislead here\"><h3>What would mislead here</h3><ul>{items}</ul></aside>\n");
+        let _ = write!(
+            html,
+            "<aside class=\"misleads\" aria-label=\"What would mislead here\"><h3>What would mislead here</h3><ul>{items}</ul></aside>\n"
+        );
     }
     if !source.is_empty() {
         let _ = writeln!(html, "<p class=\"source\">Source: {}</p>", escape(source));
@@ -89,13 +94,29 @@ fn side_by_side(benchmark: &str, cases: &[&CaseStudy<'_>], charts: &mut Vec<Char
         if rows.len() < 2 {
             continue;
         }
-        charts.push(chart);
-        let words: Vec<String> = rows.iter().map(|(name, phase)| format!("{name}: {}", phase.verdict.all.words)).collect();
-        figures.push_str(&figure(&id, "curve", &format!("{benchmark}: {name}, every variant"), &words.join(" "), &points_table(&rows), true));
+        charts.push(chart.without_extremes());
+        let words: Vec<String> =
+            rows.iter().map(|(name, phase)| format!("{name}: {}.", phase.verdict.all.words)).collect();
+        figures.push_str(&figure(
+            &id,
+            "curve",
+            &format!("{benchmark}: {name}, every variant"),
+            &words.join(" "),
+            &points_table(&rows),
+            true,
+        ));
     }
     let more = cases.len().saturating_sub(SIDE_BY_SIDE);
-    let more = if more > 0 { format!("<p class=\"note\">{more} more variants follow below, each by itself.</p>") } else { String::new() };
-    if figures.is_empty() { figures } else { format!("<h3>Variants side by side</h3><div class=\"multiples\">{figures}</div>{more}\n") }
+    let more = if more > 0 {
+        format!("<p class=\"note\">{more} more variants follow below, each by itself.</p>")
+    } else {
+        String::new()
+    };
+    if figures.is_empty() {
+        figures
+    } else {
+        format!("<h3>Variants side by side</h3><div class=\"multiples\">{figures}</div>{more}\n")
+    }
 }
 
 /// A case's settings that differ from the defaults.
@@ -106,7 +127,11 @@ fn setting(study: &CaseStudy<'_>) -> String {
 
 fn case(view: &View<'_>, study: &CaseStudy<'_>, charts: &mut Vec<Chart>) -> String {
     let case = study.case;
-    let mut html = format!("<article class=\"case\" id=\"case-{0}\" aria-labelledby=\"case-{0}-heading\">\n<h3 id=\"case-{0}-heading\">{1}</h3>\n", case.case, escape(&case.label));
+    let mut html = format!(
+        "<article class=\"case\" id=\"case-{0}\" aria-labelledby=\"case-{0}-heading\">\n<h3 id=\"case-{0}-heading\">{1}</h3>\n",
+        case.case,
+        escape(&case.label)
+    );
     html.push_str(&verdicts(study));
     html.push_str(&remarks(study));
     let columns = Columns::up_to(study.largest_n());
@@ -129,10 +154,15 @@ fn loop_chart(view: &View<'_>, study: &CaseStudy<'_>, columns: &Columns, charts:
         chart.add(phase.phase.name.clone(), tone % TONES, study, phase, columns);
     }
     charts.push(chart);
-    let rows: Vec<(String, &PhaseStudy<'_>)> = study.phases.iter().map(|phase| (phase.phase.name.clone(), phase)).collect();
-    let words: Vec<String> = rows.iter().map(|(name, phase)| format!("{name}: {}", phase.verdict.all.words)).collect();
+    let rows: Vec<(String, &PhaseStudy<'_>)> =
+        study.phases.iter().map(|phase| (phase.phase.name.clone(), phase)).collect();
+    let words: Vec<String> = rows.iter().map(|(name, phase)| format!("{name}: {}.", phase.verdict.all.words)).collect();
     let down = study.phases.iter().any(|phase| phase.phase.direction == Direction::Down);
-    let title = format!("{}: every pass{}", study.case.label, if down { ", the way down (dashed) against the way up" } else { "" });
+    let title = format!(
+        "{}: every pass{}",
+        study.case.label,
+        if down { ", the way down (dashed) against the way up" } else { "" }
+    );
     figure(&id, "curve", &title, &words.join(" "), &points_table(&rows), false)
 }
 
@@ -144,7 +174,8 @@ fn duels(view: &View<'_>, study: &CaseStudy<'_>, charts: &mut Vec<Chart>) -> Str
         let mut rows = Vec::new();
         for (index, source) in view.sources.iter().enumerate() {
             let same_case = source.analysis.cases.iter().find(|other| other.case.label == study.case.label);
-            let same = same_case.and_then(|case| Some((case, case.phases.iter().find(|other| other.phase.name == *name)?)));
+            let same =
+                same_case.and_then(|case| Some((case, case.phases.iter().find(|other| other.phase.name == *name)?)));
             rows.extend(same.map(|(case, phase)| (index, case, phase)));
         }
         let largest = rows.iter().map(|(_, case, _)| case.largest_n()).max().unwrap_or(1);
@@ -156,9 +187,22 @@ fn duels(view: &View<'_>, study: &CaseStudy<'_>, charts: &mut Vec<Chart>) -> Str
             chart.add(view.names[*index].clone(), index % TONES, case, phase, &columns);
         }
         charts.push(chart);
-        let words: Vec<String> = view.versus.iter().flat_map(|versus| versus.of_phase(&study.case.label, name)).map(|duel| duel.words(&view.names)).collect();
-        let rows: Vec<(String, &PhaseStudy<'_>)> = rows.iter().map(|(index, _, phase)| (view.names[*index].clone(), *phase)).collect();
-        html.push_str(&figure(&id, "curve", &format!("{}: {name}", study.case.label), &words.join(" · "), &points_table(&rows), false));
+        let words: Vec<String> = view
+            .versus
+            .iter()
+            .flat_map(|versus| versus.of_phase(&study.case.label, name))
+            .map(|duel| duel.words(&view.names))
+            .collect();
+        let rows: Vec<(String, &PhaseStudy<'_>)> =
+            rows.iter().map(|(index, _, phase)| (view.names[*index].clone(), *phase)).collect();
+        html.push_str(&figure(
+            &id,
+            "curve",
+            &format!("{}: {name}", study.case.label),
+            &words.join(" · "),
+            &points_table(&rows),
+            false,
+        ));
     }
     html
 }
@@ -180,9 +224,18 @@ fn densities(study: &CaseStudy<'_>, columns: &Columns, charts: &mut Vec<Chart>) 
         let words = match (outliers.words.is_empty(), outliers.neighbours) {
             (false, _) => format!("Recurring: {}.", outliers.words),
             (true, 0) => "No single call is dear in pass after pass, and no neighbour disturbed.".to_owned(),
-            (true, count) => format!("No single call is dear in pass after pass; {count} stray ones are a neighbour's."),
+            (true, count) => {
+                format!("No single call is dear in pass after pass; {count} stray ones are a neighbour's.")
+            }
         };
-        html.push_str(&figure(&id, "density", &format!("{}: every single call", phase.phase.name), &words, &calls_table(phase), true));
+        html.push_str(&figure(
+            &id,
+            "density",
+            &format!("{}: every single call", phase.phase.name),
+            &words,
+            &calls_table(phase),
+            true,
+        ));
     }
     format!("<h4>Single calls</h4><div class=\"multiples\">{html}</div>\n")
 }
@@ -194,18 +247,37 @@ fn remarks(study: &CaseStudy<'_>) -> String {
     }
     if let Some(met) = &study.limit {
         let limit = met.limit;
-        let raise = if limit.raise.is_empty() { String::new() } else { format!(" Raise it with <code>{}</code>.", escape(&limit.raise)) };
+        let raise = if limit.raise.is_empty() {
+            String::new()
+        } else {
+            format!(" Raise it with <code>{}</code>.", escape(&limit.raise))
+        };
         let _ = writeln!(
             html,
             "<p class=\"limit\"><b>Limit:</b> {} passes end at {} {}: <code>{}</code> is refused with <code>{}</code>: {}.{raise}</p>",
-            met.passes, count(met.range.0 as f64), escape(&study.case.axis), escape(&limit.call), escape(&limit.error), escape(limit.meaning.trim_end_matches('.'))
+            met.passes,
+            count(met.range.0 as f64),
+            escape(&study.case.axis),
+            escape(&limit.call),
+            escape(&limit.error),
+            escape(limit.meaning.trim_end_matches('.'))
         );
     }
     if let Some(reduced) = &study.case.reduced {
-        let _ = writeln!(html, "<p class=\"limit\"><b>Cut down:</b> {} instead of {}: {}</p>", count(study.case.n as f64), count(reduced.asked as f64), escape(&reduced.reason));
+        let _ = writeln!(
+            html,
+            "<p class=\"limit\"><b>Cut down:</b> {} instead of {}: {}</p>",
+            count(study.case.n as f64),
+            count(reduced.asked as f64),
+            escape(&reduced.reason)
+        );
     }
     if !study.facts.is_empty() {
-        let facts: String = study.facts.iter().map(|(name, values)| format!("<li>{}: <b>{}</b></li>", escape(name), escape(&values.join(" or ")))).collect();
+        let facts: String = study
+            .facts
+            .iter()
+            .map(|(name, values)| format!("<li>{}: <b>{}</b></li>", escape(name), escape(&values.join(" or "))))
+            .collect();
         let _ = writeln!(html, "<ul class=\"checked\" aria-label=\"Checked\">{facts}</ul>");
     }
     html
@@ -222,8 +294,12 @@ fn verdicts(study: &CaseStudy<'_>) -> String {
              <td class=\"number\">{}</td><td><b>{}</b></td><td>{}</td></tr>",
             tone % TONES,
             if phase.phase.direction == Direction::Down { " down" } else { "" },
-            escape(&phase.phase.name), escape(&phase.phase.about), escape(&row.first), escape(&row.last),
-            escape(&law_short(&phase.verdict.all)), escape(&row.law)
+            escape(&phase.phase.name),
+            escape(&phase.phase.about),
+            escape(&row.first),
+            escape(&row.last),
+            escape(&law_short(&phase.verdict.all)),
+            escape(&row.law)
         );
     }
     format!(
@@ -238,7 +314,7 @@ fn figure(id: &str, kind: &str, title: &str, words: &str, table: &str, is_small:
     let (id, title, words) = (escape(id), escape(title), escape(words));
     let small = if is_small { " small" } else { "" };
     format!(
-        "<figure class=\"chart{small}\" data-chart=\"{id}\" data-kind=\"{kind}\">\n<figcaption><strong>{title}</strong> <span class=\"words\">{words}</span></figcaption>\n\
+        "<figure class=\"chart{small} {kind}\" data-chart=\"{id}\" data-kind=\"{kind}\">\n<figcaption><strong>{title}</strong> <span class=\"words\">{words}</span></figcaption>\n\
          <div class=\"tools\" role=\"group\" aria-label=\"Axes and zoom of {title}\"></div>\n\
          <div class=\"plot\" tabindex=\"0\" role=\"img\" aria-roledescription=\"chart\" aria-label=\"{title}. {words} Arrow keys read the values, plus, minus and 0 zoom; a table of the points follows.\"></div>\n\
          <p class=\"readout\" aria-live=\"polite\"></p>\n{table}</figure>\n"
@@ -247,13 +323,19 @@ fn figure(id: &str, kind: &str, title: &str, words: &str, table: &str, is_small:
 
 /// The points of the curves as a table.
 fn points_table(rows: &[(String, &PhaseStudy<'_>)]) -> String {
-    let mut html = String::from("<details class=\"points\"><summary>Points as a table</summary><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Points\"><table><thead><tr><th scope=\"col\">Curve</th><th scope=\"col\">n</th><th scope=\"col\">Cost</th><th scope=\"col\">95% interval</th><th scope=\"col\">Passes</th></tr></thead><tbody>");
+    let mut html = String::from(
+        "<details class=\"points\"><summary>Points as a table</summary><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Points\"><table><thead><tr><th scope=\"col\">Curve</th><th scope=\"col\">n</th><th scope=\"col\">Cost</th><th scope=\"col\">95% interval</th><th scope=\"col\">Passes</th></tr></thead><tbody>",
+    );
     for (name, phase) in rows {
         for point in &phase.verdict.all.points {
             let _ = write!(
                 html,
-                "<tr><td>{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td></tr>",
-                escape(name), count(point.n), duration(point.ns.value), durations(point.ns.low, point.ns.high), point.passes
+                "<tr><td>{}<td>{}<td>{}<td>{}<td>{}",
+                escape(name),
+                count(point.n),
+                duration(point.ns.value),
+                durations(point.ns.low, point.ns.high),
+                point.passes
             );
         }
     }
@@ -266,16 +348,32 @@ fn calls_table(phase: &PhaseStudy<'_>) -> String {
     let mut every: Vec<u64> = phase.curve.passes.iter().flat_map(|pass| pass.ns.iter().copied()).collect();
     every.sort_unstable();
     let at = |share: f64| every.get(((every.len() as f64 - 1.0) * share).round() as usize).copied().unwrap_or(0) as f64;
-    let mut html = String::from("<details class=\"points\"><summary>Calls as a table</summary><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Calls\"><table><tbody>");
-    for (name, share) in [("cheapest", 0.0), ("median", 0.5), ("90 of 100 below", 0.9), ("99 of 100 below", 0.99), ("999 of 1,000 below", 0.999), ("dearest", 1.0)] {
-        let _ = write!(html, "<tr><th scope=\"row\">{name}</th><td class=\"number\">{}</td></tr>", duration(at(share)));
+    let mut html = String::from(
+        "<details class=\"points\"><summary>Calls as a table</summary><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Calls\"><table><tbody>",
+    );
+    for (name, share) in [
+        ("cheapest", 0.0),
+        ("median", 0.5),
+        ("90 of 100 below", 0.9),
+        ("99 of 100 below", 0.99),
+        ("999 of 1,000 below", 0.999),
+        ("dearest", 1.0),
+    ] {
+        let _ = write!(html, "<tr><th scope=\"row\">{name}<td>{}", duration(at(share)));
     }
     html.push_str("</tbody></table>");
     let structural = &phase.verdict.outliers.structural;
     if !structural.is_empty() {
         html.push_str("<table><thead><tr><th scope=\"col\">n</th><th scope=\"col\">Dear in</th><th scope=\"col\">Cost</th></tr></thead><tbody>");
         for call in structural.iter().take(64) {
-            let _ = write!(html, "<tr><td class=\"number\">{}</td><td>{} of {} passes</td><td class=\"number\">{}</td></tr>", count(f64::from(call.n)), call.passes, call.of, durations(call.ns_min as f64, call.ns_max as f64));
+            let _ = write!(
+                html,
+                "<tr><td>{}<td>{} of {} passes<td>{}",
+                count(f64::from(call.n)),
+                call.passes,
+                call.of,
+                durations(call.ns_min as f64, call.ns_max as f64)
+            );
         }
         html.push_str("</tbody></table>");
         if structural.len() > 64 {

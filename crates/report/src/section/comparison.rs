@@ -17,7 +17,11 @@ pub(crate) fn render(view: &View<'_>) -> String {
         let _ = writeln!(
             rows,
             "<tr class=\"{class}\"><th scope=\"row\">{} · {}</th><td>{}</td><td>{}</td><td class=\"number\">{ratio}</td><td>{}</td></tr>",
-            escape(&duel.label), escape(&duel.phase), escape(&view.names[duel.other]), escape(winner), escape(&duel.words(&view.names))
+            escape(&duel.label),
+            escape(&duel.phase),
+            escape(&view.names[duel.other]),
+            escape(winner),
+            escape(&duel.words(&view.names))
         );
     }
     format!(
@@ -49,5 +53,9 @@ pub(crate) fn of_benchmark(view: &View<'_>, benchmark: &str) -> String {
     if even > 0 {
         parts.push(format!("no difference proven in {even}"));
     }
-    if parts.is_empty() { String::new() } else { format!("<p class=\"winner\">Of its curves: {}.</p>", parts.join(", ")) }
+    if parts.is_empty() {
+        String::new()
+    } else {
+        format!("<p class=\"winner\">Of its curves: {}.</p>", parts.join(", "))
+    }
 }

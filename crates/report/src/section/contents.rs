@@ -10,13 +10,24 @@ pub(crate) fn render(view: &View<'_>) -> String {
     let mut benchmark = "";
     for study in view.base().into_iter().flat_map(|analysis| &analysis.cases) {
         if study.case.benchmark != benchmark {
-            let _ = write!(list, "{}<li><a class=\"part\" href=\"#{}\">{}</a><ul>", if benchmark.is_empty() { "" } else { "</ul></li>\n" },
-                super::benchmark::anchor(&study.case.benchmark), escape(&study.case.benchmark));
+            let _ = write!(
+                list,
+                "{}<li><a class=\"part\" href=\"#{}\">{}</a><ul>",
+                if benchmark.is_empty() { "" } else { "</ul></li>\n" },
+                super::benchmark::anchor(&study.case.benchmark),
+                escape(&study.case.benchmark)
+            );
             benchmark = &study.case.benchmark;
         }
         let setting = study.case.label.strip_prefix(benchmark).map_or("", str::trim);
         let name = if setting.is_empty() { "default" } else { setting };
-        let _ = write!(list, "<li><a href=\"#case-{}\"><span>{}</span>{}</a></li>", study.case.case, escape(name), sparkline(study));
+        let _ = write!(
+            list,
+            "<li><a href=\"#case-{}\"><span>{}</span>{}</a></li>",
+            study.case.case,
+            escape(name),
+            sparkline(study)
+        );
     }
     if !benchmark.is_empty() {
         list.push_str("</ul></li>");
@@ -33,10 +44,14 @@ pub(crate) fn render(view: &View<'_>) -> String {
 /// so a screen reader passes them over.
 pub(crate) fn sparkline(study: &CaseStudy<'_>) -> String {
     let (width, height) = (72.0, 18.0);
-    let curves: Vec<Vec<(f64, f64)>> = study.phases.iter().map(|phase| {
-        let points = phase.verdict.all.points.iter().filter(|point| point.n >= 1.0 && point.ns.value > 0.0);
-        points.map(|point| (point.n.ln(), point.ns.value.ln())).collect()
-    }).collect();
+    let curves: Vec<Vec<(f64, f64)>> = study
+        .phases
+        .iter()
+        .map(|phase| {
+            let points = phase.verdict.all.points.iter().filter(|point| point.n >= 1.0 && point.ns.value > 0.0);
+            points.map(|point| (point.n.ln(), point.ns.value.ln())).collect()
+        })
+        .collect();
     let every = || curves.iter().flatten();
     let (left, right) = every().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), p| (a.min(p.0), b.max(p.0)));
     let (low, high) = every().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), p| (a.min(p.1), b.max(p.1)));
@@ -54,7 +69,14 @@ pub(crate) fn sparkline(study: &CaseStudy<'_>) -> String {
             format!("{across:.1},{down:.1}")
         };
         let points: Vec<String> = curve.iter().map(place).collect();
-        let _ = write!(lines, "<polyline class=\"tone-{}\" points=\"{}\"/>", tone % super::benchmark::TONES, points.join(" "));
+        let _ = write!(
+            lines,
+            "<polyline class=\"tone-{}\" points=\"{}\"/>",
+            tone % super::benchmark::TONES,
+            points.join(" ")
+        );
     }
-    format!("<svg class=\"spark\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" aria-hidden=\"true\" focusable=\"false\">{lines}</svg>")
+    format!(
+        "<svg class=\"spark\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" aria-hidden=\"true\" focusable=\"false\">{lines}</svg>"
+    )
 }

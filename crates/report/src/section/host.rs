@@ -7,7 +7,9 @@ use std::fmt::Write;
 
 /// The closing sections.
 pub(crate) fn render(view: &View<'_>, parcels: &[Parcel]) -> String {
-    let mut html = String::from("<section id=\"host\" aria-labelledby=\"host-heading\"><h2 id=\"host-heading\">The machine</h2>\n");
+    let mut html = String::from(
+        "<section id=\"host\" aria-labelledby=\"host-heading\"><h2 id=\"host-heading\">The machine</h2>\n",
+    );
     for (source, name) in view.sources.iter().zip(&view.names) {
         if view.sources.len() > 1 {
             let _ = write!(html, "<h3>{}</h3>", escape(name));
@@ -24,16 +26,21 @@ pub(crate) fn render(view: &View<'_>, parcels: &[Parcel]) -> String {
 
 fn machine(record: &Record) -> String {
     let host = &record.host;
-    let caches: Vec<String> = host.caches.iter().map(|cache| format!("L{} {}", cache.level, bytes(cache.bytes))).collect();
+    let caches: Vec<String> =
+        host.caches.iter().map(|cache| format!("L{} {}", cache.level, bytes(cache.bytes))).collect();
     let clock = &host.clock;
-    let pinned = host.pinned_processor.map_or("not pinned".to_owned(), |cpu| format!("workers pinned to processor {cpu}"));
+    let pinned =
+        host.pinned_processor.map_or("not pinned".to_owned(), |cpu| format!("workers pinned to processor {cpu}"));
     let rows = [
         ("System", format!("{} {} {}", host.system, host.release, host.machine)),
         ("Build", host.version.clone()),
         ("Distribution", host.distribution.clone()),
         ("Processor", format!("{} · {} to run on · {pinned}", host.processor, host.processor_count)),
         ("Caches", caches.join(", ")),
-        ("Memory", format!("{}, {} available at the start", bytes(host.memory_bytes), bytes(host.memory_available_bytes))),
+        (
+            "Memory",
+            format!("{}, {} available at the start", bytes(host.memory_bytes), bytes(host.memory_available_bytes)),
+        ),
         ("Page", bytes(host.page_bytes)),
         ("Virtualisation", host.virtualization.clone()),
         (
@@ -70,7 +77,9 @@ fn fold(title: &str, rows: Vec<(String, String)>) -> String {
     }
     let rows: String = rows
         .iter()
-        .map(|(name, value)| format!("<tr><th scope=\"row\"><code>{}</code></th><td>{}</td></tr>", escape(name), escape(value)))
+        .map(|(name, value)| {
+            format!("<tr><th scope=\"row\"><code>{}</code></th><td>{}</td></tr>", escape(name), escape(value))
+        })
         .collect();
     format!("<details><summary>{title}</summary><table class=\"facts\"><tbody>{rows}</tbody></table></details>\n")
 }
@@ -78,13 +87,23 @@ fn fold(title: &str, rows: Vec<(String, String)>) -> String {
 fn repeat(record: &Record, index: usize, parcel: &Parcel, is_named: bool) -> String {
     let header = &record.header;
     let quoted: Vec<String> = header.command.iter().map(|word| quote(word)).collect();
-    let seed = if header.command.iter().any(|word| word == "--seed" || word.starts_with("--seed=")) { String::new() } else { format!(" --seed {}", header.seed) };
+    let seed = if header.command.iter().any(|word| word == "--seed" || word.starts_with("--seed=")) {
+        String::new()
+    } else {
+        format!(" --seed {}", header.seed)
+    };
     let name = escape(&parcel.file_name);
     let heading = if is_named { format!("<h3>{name}</h3>") } else { String::new() };
     let place = if parcel.packed.is_some() {
-        format!("<button type=\"button\" class=\"download\" data-record=\"record-{index}\">Download the record</button> <span>{name}, {}, inside this page</span>", bytes(parcel.size as u64))
+        format!(
+            "<button type=\"button\" class=\"download\" data-record=\"record-{index}\">Download the record</button> <span>{name}, {}, inside this page</span>",
+            bytes(parcel.size as u64)
+        )
     } else {
-        format!("<a class=\"download\" href=\"{name}\" download>{name}</a> <span>{}, too large for this page: it lies beside it</span>", bytes(parcel.size as u64))
+        format!(
+            "<a class=\"download\" href=\"{name}\" download>{name}</a> <span>{}, too large for this page: it lies beside it</span>",
+            bytes(parcel.size as u64)
+        )
     };
     let notes: String = record.notes.iter().map(|note| format!("<li>{}</li>", escape(note))).collect();
     let notes = if notes.is_empty() { String::new() } else { format!("<p>Remarks of the run:</p><ul>{notes}</ul>") };
@@ -97,8 +116,13 @@ fn repeat(record: &Record, index: usize, parcel: &Parcel, is_named: bool) -> Str
         "{heading}<p>This run began {} (landau {}, study {}). {ending}</p>\n<p>The command that repeats it:</p><pre><code>{}{}</code></pre>\n\
          <p class=\"take\">{place}</p>\n<p>sha256 <code class=\"sum\" id=\"sum-{index}\">{}</code></p>\n{notes}\
          <p>Every figure here can be computed again from the samples in it:</p><pre><code>landau verify {}</code></pre>\n",
-        escape(&header.started), escape(&header.landau), escape(&header.study),
-        escape(&quoted.join(" ")), escape(&seed), parcel.sha256, escape(&quote(&parcel.file_name)),
+        escape(&header.started),
+        escape(&header.landau),
+        escape(&header.study),
+        escape(&quoted.join(" ")),
+        escape(&seed),
+        parcel.sha256,
+        escape(&quote(&parcel.file_name)),
     )
 }
 
@@ -114,6 +138,9 @@ mod tests {
 
     #[test]
     fn words_survive_a_shell() {
-        assert_eq!([quote("a b"), quote("it's"), quote(""), quote("--set=x.y=1")], ["'a b'", "'it'\\''s'", "''", "--set=x.y=1"]);
+        assert_eq!(
+            [quote("a b"), quote("it's"), quote(""), quote("--set=x.y=1")],
+            ["'a b'", "'it'\\''s'", "''", "--set=x.y=1"]
+        );
     }
 }

@@ -64,13 +64,18 @@ fn lead(view: &View<'_>) -> String {
 fn list(view: &View<'_>, index: usize) -> String {
     let analysis = &view.sources[index].analysis;
     let found = findings::of(analysis);
-    let heading = if view.sources.len() > 1 { format!("<h3>{}</h3>", escape(&view.names[index])) } else { String::new() };
+    let heading =
+        if view.sources.len() > 1 { format!("<h3>{}</h3>", escape(&view.names[index])) } else { String::new() };
     let item = |finding: &Finding| {
         let study = finding.case.and_then(|case| analysis.cases.iter().find(|study| study.case.case == case));
         let line = study.map(sparkline).unwrap_or_default();
         let link = match study {
             Some(study) if index == 0 => {
-                format!(" <a href=\"#case-{}\" aria-label=\"to the curve of {}\">curve</a>", study.case.case, escape(&study.case.label))
+                format!(
+                    " <a href=\"#case-{}\" aria-label=\"to the curve of {}\">curve</a>",
+                    study.case.case,
+                    escape(&study.case.label)
+                )
             }
             _ => String::new(),
         };
@@ -85,7 +90,10 @@ fn list(view: &View<'_>, index: usize) -> String {
     let rest: String = found.iter().skip(SHOWN).map(item).collect();
     let rest = match found.len().saturating_sub(SHOWN) {
         0 => String::new(),
-        more => format!("<details class=\"more\"><summary>{more} more</summary><ol start=\"{}\">{rest}</ol></details>", SHOWN + 1),
+        more => format!(
+            "<details class=\"more\"><summary>{more} more</summary><ol start=\"{}\">{rest}</ol></details>",
+            SHOWN + 1
+        ),
     };
     format!("{heading}<ol>{shown}</ol>{rest}\n")
 }

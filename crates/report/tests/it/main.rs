@@ -1,0 +1,239 @@
+//! Pages, tables and charts out of synthetic records.
+
+mod support;
+
+use landau_record::Record;
+use landau_report::findings::{self, Kind};
+use landau_report::page::{Options, Page, Source, extract};
+use landau_report::table::{self, Layout};
+use landau_report::{Analysis, Versus, check_figures, svg};
+use std::sync::OnceLock;
+use support::{Bend, record};
+
+/// The study that most tests look at; judged once, because that takes a second.
+fn study() -> &'static (Record, Vec<u8>) {
+    static STUDY: OnceLock<(Record, Vec<u8>)> = OnceLock::new();
+    STUDY.get_or_init(|| record(5, &Bend::default()))
+}
+
+fn analysis() -> &'static Analysis<'static> {
+    static ANALYSIS: OnceLock<Analysis<'static>> = OnceLock::new();
+    ANALYSIS.get_or_init(|| Analysis::of(&study().0))
+}
+
+fn source<'a>(name: &str, record: &'a Record, bytes: &'a [u8]) -> Source<'a> {
+    Source { name: name.into(), file_name: format!("{name}.landau.ndjson"), bytes, analysis: Analysis::of(record) }
+}
+
+fn page() -> &'static Page {
+    static PAGE: OnceLock<Page> = OnceLock::new();
+    PAGE.get_or_init(|| Page::render(&[source("study", &study().0, &study().1)], &Options::default()))
+}
+
+#[test]
+fn the_page_has_a_section_a_chart_and_a_table_for_every_case() {
+    let html = &page().html;
+    for case in &analysis().cases {
+        let number = case.case.case;
+        assert!(
+            html.contains(&format!("<article class=\"case\" id=\"case-{number}\"")),
+            "no section for {}",
+            case.case.label
+        );
+        assert!(html.contains(&format!("id=\"data-case-{number}\"")), "no curve for {}", case.case.label);
+        for phase in 0..case.phases.len() {
+            assert!(
+                html.contains(&format!("id=\"data-density-{number}-{phase}\"")),
+                "no density for {}",
+                case.case.label
+            );
+        }
+    }
+    let charts = html.matches("<figure class=\"chart").count();
+    assert_eq!(html.matches("<details class=\"points\">").count(), charts);
+    assert_eq!(html.matches("role=\"img\" aria-roledescription=\"chart\" aria-label=\"").count(), charts);
+}
+
+#[test]
+fn the_page_asks_the_network_for_nothing() {
+    let html = &page().html;
+    for sign in ["src=\"http", "href=\"http", "@import", "url(http", "fetch(", "XMLHttpRequest", "<link", "<img"] {
+        assert!(!html.contains(sign), "the page holds {sign}");
+    }
+    assert!(html.contains("default-src 'none'"));
+}
+
+#[test]
+fn the_cliff_leads_and_its_numbers_are_the_verdicts() {
+    let found = findings::of(analysis());
+    let bind = analysis().cases.iter().find(|case| case.case.label == "bind").unwrap();
+    let cliff = &bind.phases[0].verdict.all.cliffs[0];
+    assert_eq!(found[0].kind, Kind::Cliff);
+    assert!((cliff.n.value - 1400.0).abs() < 14.0, "the cliff is at {}", cliff.n.value);
+    use landau_report::quantity::{count, duration, factor};
+    for number in [count(cliff.n.value), duration(cliff.after_ns), factor(cliff.factor_over_start)] {
+        assert!(found[0].text.contains(&number), "{number} is not in: {}", found[0].text);
+    }
+    assert!(found[0].text.contains("half the ephemeral port range"));
+}
+
+#[test]
+fn growth_limits_outliers_facts_and_skips_are_all_told() {
+    let found = findings::of(analysis());
+    let text = |kind: Kind| {
+        found.iter().filter(|one| one.kind == kind).map(|one| one.text.clone()).collect::<Vec<_>>().join("\n")
+    };
+    assert!(text(Kind::Limit).contains("mmap is refused with ENOMEM at 2,501 open things"));
+    assert!(text(Kind::Limit).contains("sysctl -w vm.max_map_count=5000"));
+    let outliers = &analysis().cases[0].phases[0].verdict.outliers;
+    assert!(!outliers.words.is_empty() && text(Kind::Outlier).contains(&outliers.words), "{}", text(Kind::Outlier));
+    let growth =
+        analysis().cases.iter().find(|case| case.case.label == "fork").unwrap().phases[0].verdict.all.growth.unwrap();
+    assert!(text(Kind::Growth).contains(&format!("×{}", landau_report::quantity::digits(growth.value))));
+    assert!(text(Kind::Growth).contains("Likewise fork linkage=static"));
+    assert!(text(Kind::Constant).contains("socket threads=1 · close"));
+    assert!(text(Kind::Fact).contains("an IPv4-mapped peer is accepted: yes"));
+    assert!(text(Kind::Skip).contains("rocket was skipped, because there is no launch pad."));
+    assert!(text(Kind::Skip).contains("2 passes of fork left out"));
+    assert!(found.windows(2).all(|pair| pair[0].kind <= pair[1].kind), "findings are not in order of surprise");
+}
+
+#[test]
+fn equal_records_give_equal_pages_and_figures() {
+    let again = Page::render(&[source("study", &study().0, &study().1)], &Options::default());
+    assert!(again.html == page().html, "two renderings differ");
+    assert_eq!(analysis().mismatches(&analysis().figures()), []);
+}
+
+#[test]
+fn a_figure_that_was_altered_is_found() {
+    let mut figures = analysis().figures();
+    assert!(check_figures(&study().0).is_empty(), "no figures are stored, so none can be wrong");
+    figures[1].verdict["all"]["growth"]["value"] = 42.0.into();
+    let found = analysis().mismatches(&figures);
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].member, "all.growth.value");
+    figures.pop();
+    assert_eq!(analysis().mismatches(&figures).len(), 2, "a missing figure counts too");
+}
+
+#[test]
+fn record_and_figures_come_out_of_the_page_again() {
+    let whole = extract(&page().html).unwrap();
+    assert_eq!(whole.records.len(), 1);
+    assert_eq!(whole.records[0].bytes.as_deref(), Some(study().1.as_slice()));
+    assert!(page().html.contains(&format!("id=\"sum-0\">{}<", whole.records[0].sha256)));
+    assert_eq!(analysis().mismatches(&whole.figures[0]), []);
+    let altered = page().html.replacen("id=\"record-0\"", "id=\"record-9\"", 1);
+    assert!(extract(&altered).is_err());
+}
+
+#[test]
+fn a_record_too_large_for_the_page_lies_beside_it() {
+    let options = Options { size_limit_bytes: 200_000, ..Options::default() };
+    let page = Page::render(&[source("study", &study().0, &study().1)], &options);
+    assert_eq!(page.beside.len(), 1);
+    assert_eq!(page.beside[0].bytes, study().1);
+    assert!(page.html.contains(&page.beside[0].sha256));
+    let whole = extract(&page.html).unwrap();
+    assert_eq!((whole.records[0].bytes.as_ref(), &whole.records[0].sha256), (None, &page.beside[0].sha256));
+    assert!(self::page().beside.is_empty() && self::page().html.len() < 6_000_000);
+}
+
+#[test]
+fn nothing_in_a_record_becomes_markup() {
+    let poison = "<script>alert(1)</script>\"'onload=x <img src=x onerror=y>&";
+    let (record, bytes) = record(2, &Bend { poison, ..Bend::default() });
+    let mut source = source("x", &record, &bytes);
+    source.name = poison.into();
+    source.file_name = format!("{poison}.ndjson");
+    let second = self::source("y", &record, &bytes);
+    for sources in [vec![source], vec![second]] {
+        let page = Page::render(&sources, &Options { title: Some(poison.into()), ..Options::default() });
+        assert!(page.html.contains("&lt;script&gt;alert(1)"), "the poison is not shown at all");
+        assert!(!page.html.contains("<script>alert") && !page.html.contains("<img"));
+        let ours = page.html.matches("<script").count();
+        assert_eq!(ours, page.html.matches("</script>").count());
+        assert!(extract(&page.html).unwrap().records[0].bytes.is_some());
+    }
+    for (name, svg) in svg::charts(&Analysis::of(&record)) {
+        assert!(!svg.contains("<script") && !svg.contains("<img") && !name.contains(['/', '<', '"']), "{name}");
+    }
+}
+
+#[test]
+fn a_torn_record_makes_a_page_that_says_so() {
+    let (record, bytes) = record(2, &Bend { torn: true, ..Bend::default() });
+    assert!(record.torn.is_some());
+    let page = Page::render(&[source("torn", &record, &bytes)], &Options::default());
+    assert!(page.html.contains("The run was killed while it wrote"));
+}
+
+#[test]
+fn a_slower_record_loses_and_an_equal_one_is_not_told_apart() {
+    let (slow, slow_bytes) = record(5, &Bend { factor: 1.5, seed: 2, ..Bend::default() });
+    let (like, _) = record(5, &Bend { seed: 3, ..Bend::default() });
+    let (slow_study, like_study) = (Analysis::of(&slow), Analysis::of(&like));
+    let versus = Versus::of(&[analysis(), &slow_study, &like_study]);
+    let names = ["base".to_owned(), "slow".to_owned(), "like".to_owned()];
+    let rows = table::duels(&versus, &names);
+    assert!(
+        rows.iter().filter(|row| row.other == "slow").all(|row| row.winner.as_deref() == Some("base")),
+        "{rows:#?}"
+    );
+    let told = rows.iter().filter(|row| row.other == "like" && row.winner.is_some()).count();
+    assert_eq!(told, 0, "{rows:#?}");
+    assert!(rows.iter().any(|row| row.words.starts_with("no difference proven at 95% (would have seen ")));
+    let sources = [source("base", &study().0, &study().1), source("slow", &slow, &slow_bytes)];
+    let html = Page::render(&sources, &Options::default()).html;
+    assert!(html.contains("id=\"comparison\"") && html.contains("<b>base</b> is faster in"));
+    assert_eq!(extract(&html).unwrap().records.len(), 2);
+    let text = table::render_duels(&rows, Layout { width: 120, color: false });
+    assert!(text.contains("base costs") && text.lines().all(|line| line.chars().count() <= 120));
+}
+
+#[test]
+fn charts_are_well_formed_and_described() {
+    let charts = svg::charts(analysis());
+    let phases: usize = analysis().cases.iter().map(|case| case.phases.len()).sum();
+    assert_eq!(charts.len(), phases);
+    for (name, svg) in &charts {
+        assert!(svg.contains("<title>") && svg.contains("<desc>"), "{name} is not described");
+        well_formed(name, svg);
+    }
+}
+
+/// Every element that opens closes again, in order, and attributes are quoted.
+fn well_formed(name: &str, xml: &str) {
+    let mut open: Vec<&str> = Vec::new();
+    let mut rest = xml;
+    while let Some((_, after)) = rest.split_once('<') {
+        let (tag, next) = after.split_once('>').unwrap_or_else(|| panic!("{name}: an open tag without its end"));
+        assert!(tag.matches('"').count().is_multiple_of(2), "{name}: {tag}");
+        let word = tag.trim_start_matches('/').split([' ', '\n', '/']).next().unwrap_or("");
+        if tag.starts_with('/') {
+            assert_eq!(open.pop(), Some(word), "{name}: {tag} closes what is not open");
+        } else if !tag.ends_with('/') && !tag.starts_with(['?', '!']) {
+            open.push(word);
+        }
+        rest = next;
+    }
+    assert!(open.is_empty(), "{name}: {open:?} never close");
+}
+
+#[test]
+fn the_table_fits_its_width_and_says_what_matters() {
+    let rows = table::rows(analysis());
+    assert_eq!(rows.len(), 8);
+    let text = table::render(&rows, Layout { width: 130, color: false });
+    assert!(text.lines().all(|line| line.chars().count() <= 130), "{text}");
+    assert!(!text.contains('\u{1b}'));
+    let flat: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for words in ["Cost with few", "socket threads=1", "ENOMEM at", "cliff", "O(1)"] {
+        assert!(flat.contains(words), "{words} is missing from\n{text}");
+    }
+    assert!(table::render(&rows, Layout { width: 130, color: true }).contains('\u{1b}'));
+    let json = serde_json::to_value(&rows).unwrap();
+    assert_eq!(json[0]["phase"], "socket");
+    assert!(json[0]["first_ns"][1]["value"].is_number());
+}
