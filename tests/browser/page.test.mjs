@@ -1,0 +1,255 @@
+// Opens a page of Landau's in Chromium and uses it as a reader would: mouse, keyboard, telephone, dark, print, download.
+//
+// LANDAU_PAGE names the page. CHROMIUM names the browser, Debian's if unset. The page must be of one record that lies inside it for the
+// download to be checked; otherwise that part checks the link beside it.
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import { resolve } from "node:path";
+import { after, before, test } from "node:test";
+import { pathToFileURL } from "node:url";
+import { chromium } from "playwright-core";
+
+const address = pathToFileURL(resolve(process.env.LANDAU_PAGE ?? "landau.html")).href;
+const flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+  "--disable-background-networking", "--disable-component-update", "--disable-sync"];
+// A crowded machine is slow; what is reported is the time, what is asserted is that it is no hang.
+const GENEROUS_MS = 10_000;
+
+let browser;
+const complaints = [];
+const requests = [];
+
+before(async () => {
+  browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: flags });
+});
+after(() => browser?.close());
+
+// A fresh reader in front of the page; whatever the console or the network says is held against the page.
+async function visit(options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1300, height: 900 }, ...options });
+  const page = await context.newPage();
+  page.on("console", (message) => {
+    if (["error", "warning"].includes(message.type())) complaints.push(message.text());
+  });
+  page.on("pageerror", (error) => complaints.push(error.stack));
+  page.on("request", (request) => {
+    if (request.url() !== address && !/^(blob|data):/.test(request.url())) requests.push(request.url());
+  });
+  await page.goto(address);
+  await page.waitForFunction(() => document.documentElement.dataset.ready);
+  return page;
+}
+
+// The first curve, drawn and in sight.
+async function curve(page) {
+  const figure = page.locator("article figure.chart[data-kind=curve]").first();
+  await figure.evaluate((one) => one.scrollIntoView({ behavior: "instant", block: "center" }));
+  await figure.locator("canvas").waitFor();
+  return figure;
+}
+
+async function overlay(figure) {
+  const box = await figure.locator(".u-over").boundingBox();
+  return { at: (x, y) => [box.x + box.width * x, box.y + box.height * y] };
+}
+
+// The chart's pixels, to see that something changed; labels and lines are on one canvas.
+const pixels = (figure) => figure.locator("canvas").evaluate((canvas) => canvas.toDataURL());
+
+test("the page is there within two seconds and draws its first chart", async (t) => {
+  const page = await visit();
+  const ready = Number(await page.evaluate(() => document.documentElement.dataset.ready));
+  const figure = await curve(page);
+  const drawn = await page.evaluate(() => performance.now());
+  t.diagnostic(`interactive after ${ready} ms, first curve in sight drawn after ${Math.round(drawn)} ms`);
+  assert.ok(ready < GENEROUS_MS);
+  const inked = await figure.locator("canvas").evaluate((canvas) => {
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    let marked = 0;
+    for (let i = 3; i < data.length; i += 4) if (data[i]) marked += 1;
+    return marked / (data.length / 4);
+  });
+  assert.ok(inked > 0.005, `only ${inked} of the chart is drawn on`);
+  await page.context().close();
+});
+
+test("every figure can be drawn", async () => {
+  const page = await visit();
+  const figures = page.locator("figure.chart");
+  for (let i = 0; i < await figures.count(); i += 1) {
+    await figures.nth(i).evaluate((one) => one.scrollIntoView({ behavior: "instant" }));
+    await figures.nth(i).locator("canvas").waitFor();
+  }
+  assert.equal(await page.locator("figure.chart:not([data-drawn])").count(), 0);
+  await page.context().close();
+});
+
+test("hovering shows values", async () => {
+  const page = await visit();
+  const figure = await curve(page);
+  assert.equal(await figure.locator(".tip").isVisible(), false);
+  const { at } = await overlay(figure);
+  await page.mouse.move(...at(0.6, 0.5));
+  await figure.locator(".tip").waitFor({ state: "visible" });
+  assert.match(await figure.locator(".tip").innerText(), /\d+(\.\d+)? (ns|µs|ms|s)/);
+  await page.context().close();
+});
+
+test("dragging zooms, the button resets", async () => {
+  const page = await visit();
+  const figure = await curve(page);
+  const whole = await pixels(figure);
+  const { at } = await overlay(figure);
+  await page.mouse.move(...at(0.4, 0.3));
+  await page.mouse.down();
+  await page.mouse.move(...at(0.7, 0.8), { steps: 6 });
+  await page.mouse.up();
+  await page.waitForFunction((one) => one.dataset.range, await figure.elementHandle());
+  const [low, high] = (await figure.getAttribute("data-range")).split(" ").map(Number);
+  assert.ok(low > 1 && high > low);
+  assert.notEqual(await pixels(figure), whole);
+  await figure.getByRole("button", { name: "show everything" }).click();
+  assert.equal(Number((await figure.getAttribute("data-range")).split(" ")[0]), 1);
+  await page.context().close();
+});
+
+test("both axes turn linear and back, each by itself", async () => {
+  const page = await visit();
+  const figure = await curve(page);
+  for (const name of ["log n", "log cost"]) {
+    const button = figure.getByRole("button", { name });
+    const logarithmic = await pixels(figure);
+    await button.click();
+    assert.equal(await button.getAttribute("aria-pressed"), "false");
+    await page.waitForTimeout(50);
+    assert.notEqual(await pixels(figure), logarithmic, `${name} changed nothing`);
+    await button.click();
+    assert.equal(await button.getAttribute("aria-pressed"), "true");
+  }
+  await page.context().close();
+});
+
+test("the keyboard reads values and zooms", async () => {
+  const page = await visit();
+  const figure = await curve(page);
+  await figure.locator(".plot").focus();
+  await page.keyboard.press("End");
+  const last = await figure.locator(".readout").textContent();
+  assert.match(last, /\d (ns|µs|ms|s)/);
+  await page.keyboard.press("ArrowLeft");
+  assert.notEqual(await figure.locator(".readout").textContent(), last);
+  await page.keyboard.press("+");
+  const near = (await figure.getAttribute("data-range")).split(" ").map(Number);
+  await page.keyboard.press("0");
+  const whole = (await figure.getAttribute("data-range")).split(" ").map(Number);
+  assert.ok(near[1] - near[0] < whole[1] - whole[0]);
+  await page.keyboard.press("Escape");
+  assert.equal(await figure.locator(".tip").isVisible(), false);
+  await page.context().close();
+});
+
+test("every control can be reached by Tab and has a name", async () => {
+  const page = await visit();
+  await curve(page);
+  const nameless = await page.evaluate(() => [...document.querySelectorAll("button, a[href], summary, [tabindex='0']")]
+    .filter((one) => !(one.getAttribute("aria-label") || one.textContent.trim())).map((one) => one.outerHTML));
+  assert.deepEqual(nameless, []);
+  const unreachable = await page.evaluate(() => [...document.querySelectorAll("button, a[href]")].filter((one) => one.tabIndex < 0).length);
+  assert.equal(unreachable, 0);
+  await page.keyboard.press("Tab");
+  assert.equal(await page.evaluate(() => document.activeElement.className), "skip");
+  await page.context().close();
+});
+
+test("dark follows the system, and the button overrules it", async () => {
+  const background = (page) => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const light = await visit({ colorScheme: "light" });
+  const dark = await visit({ colorScheme: "dark" });
+  const [day, night] = [await background(light), await background(dark)];
+  assert.notEqual(day, night);
+  await dark.locator("#theme").click();
+  assert.equal(await background(dark), day);
+  const figure = await curve(light);
+  const before = await pixels(figure);
+  await light.locator("#theme").click();
+  assert.equal(await background(light), night);
+  await light.waitForTimeout(100);
+  assert.notEqual(await pixels(figure), before, "the chart kept its colours");
+  await light.context().close();
+  await dark.context().close();
+});
+
+test("print has every chart and no controls", async () => {
+  const page = await visit({ colorScheme: "dark" });
+  await page.waitForFunction(() => document.documentElement.dataset.unpacked, null, { timeout: 30_000 });
+  await page.emulateMedia({ media: "print" });
+  for (const hidden of [".contents", ".controls", ".tools"]) {
+    assert.equal(await page.locator(hidden).first().isVisible(), false, `${hidden} is printed`);
+  }
+  await page.emulateMedia({ media: null });
+  const pdf = await page.pdf({ format: "A4", path: process.env.LANDAU_PDF });
+  assert.equal(pdf.subarray(0, 5).toString(), "%PDF-");
+  assert.equal(await page.locator("figure.chart:not([data-drawn])").count(), 0, "printing left charts out");
+  assert.equal(await page.evaluate(() => document.documentElement.dataset.theme ?? ""), "", "the theme did not come back");
+  await page.context().close();
+});
+
+test("a telephone scrolls in one direction only", async () => {
+  const page = await visit({ viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true, deviceScaleFactor: 2 });
+  const figure = await curve(page);
+  const [needed, there] = await page.evaluate(() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]);
+  assert.ok(needed <= there, `${needed} px wide on ${there}`);
+  const box = await figure.locator("canvas").boundingBox();
+  assert.ok(box.x >= 0 && box.x + box.width <= 390.5);
+  const small = await page.evaluate(() => [...document.querySelectorAll("p, li, td, figcaption")]
+    .filter((one) => one.offsetParent && parseFloat(getComputedStyle(one).fontSize) < 12).length);
+  assert.equal(small, 0, "text too small to read");
+  await page.context().close();
+});
+
+test("the record that is downloaded is the one whose checksum stands there", async () => {
+  const page = await visit({ acceptDownloads: true });
+  const stated = await page.locator("#sum-0").innerText();
+  assert.match(stated, /^[0-9a-f]{64}$/);
+  const button = page.locator("button.download").first();
+  if (await button.count()) {
+    const [download] = await Promise.all([page.waitForEvent("download"), button.click()]);
+    const bytes = await readFile(await download.path());
+    assert.equal(createHash("sha256").update(bytes).digest("hex"), stated);
+    assert.match(download.suggestedFilename(), /\.ndjson$/);
+  } else {
+    const link = await page.locator("a.download").first().evaluate((one) => one.href);
+    const bytes = await readFile(new URL(link));
+    assert.equal(createHash("sha256").update(bytes).digest("hex"), stated);
+  }
+  await page.context().close();
+});
+
+test("headings are in order, charts have a label and a table", async () => {
+  const page = await visit();
+  await curve(page);
+  const levels = await page.evaluate(() => [...document.querySelectorAll("h1, h2, h3, h4, h5, h6")].map((one) => Number(one.tagName[1])));
+  assert.equal(levels.filter((level) => level === 1).length, 1);
+  levels.reduce((above, level) => {
+    assert.ok(level <= above + 1, `a heading of level ${level} follows one of level ${above}`);
+    return level;
+  }, 0);
+  const faults = await page.evaluate(() => [...document.querySelectorAll("figure.chart")].filter((one) => {
+    const plot = one.querySelector(".plot");
+    return plot.getAttribute("role") !== "img" || !plot.getAttribute("aria-label") || !one.querySelector("details table tr td") ||
+      !one.querySelector("figcaption");
+  }).length);
+  assert.equal(faults, 0);
+  const ids = await page.evaluate(() => [...document.querySelectorAll("[id]")].map((one) => one.id));
+  assert.equal(new Set(ids).size, ids.length, "an id stands twice");
+  const dead = await page.evaluate(() => [...document.querySelectorAll("a[href^='#']")].filter((one) => !document.getElementById(one.hash.slice(1))).length);
+  assert.equal(dead, 0, "a link leads nowhere");
+  assert.equal(await page.evaluate(() => document.documentElement.lang), "en");
+  await page.context().close();
+});
+
+test("no complaint in the console, no request", () => {
+  assert.deepEqual(complaints, []);
+  assert.deepEqual(requests, []);
+});
