@@ -114,20 +114,17 @@ fn merged(found: Vec<Finding>) -> Vec<Finding> {
     for one in found {
         let leader =
             kept.iter().position(|held| !one.theme.is_empty() && held.kind == one.kind && held.theme == one.theme);
-        match leader {
-            Some(leader) => {
-                kept[leader].weight = kept[leader].weight.max(one.weight);
-                briefs[leader].push(one.brief);
-            }
-            None => {
-                kept.push(one);
-                briefs.push(Vec::new());
-            }
+        if let Some(leader) = leader {
+            kept[leader].weight = kept[leader].weight.max(one.weight);
+            briefs[leader].push(one.brief);
+        } else {
+            kept.push(one);
+            briefs.push(Vec::new());
         }
     }
     for (one, briefs) in kept.iter_mut().zip(briefs) {
         if !briefs.is_empty() {
-            one.text.push_str(&format!(" Likewise {}.", briefs.join(", ")));
+            one.text.extend([" Likewise ", &briefs.join(", "), "."]);
         }
     }
     kept

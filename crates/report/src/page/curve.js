@@ -102,8 +102,12 @@ const curveView = {
       }
       ctx.globalAlpha = 1;
       this.rings(frame, plot, group);
-      for (const cliff of group.cliffs) this.note(plot, cliff, ink("alarm"), ink("paper"));
-      if (group.limit) this.note(plot, group.limit, ink("alarm"), ink("paper"));
+      // Side by side, the words of every variant would cover one another; each has its own chart below.
+      const isSide = frame.figure.classList.contains("small");
+      for (const note of [...group.cliffs, ...(group.limit ? [group.limit] : [])]) {
+        if (isSide) this.stop(plot, note, ink(`tone-${group.tone}`));
+        else this.note(plot, note, ink("alarm"), ink("paper"));
+      }
     }
   },
 
@@ -127,6 +131,15 @@ const curveView = {
         ctx.stroke();
       }
     }
+  },
+
+  // Where a curve jumps or ends, without words.
+  stop(plot, { n, ns }, color) {
+    const { ctx } = plot;
+    ctx.fillStyle = color;
+    ctx.beginPath();
+    ctx.arc(plot.valToPos(n, "x", true), plot.valToPos(Math.max(ns, 1e-9), "y", true), 3 * devicePixelRatio, 0, 7);
+    ctx.fill();
   },
 
   // A cliff or a limit in words beside its place.
@@ -178,7 +191,10 @@ const curveView = {
     ctx.textBaseline = "middle";
     for (const { group, y } of placed) {
       ctx.fillStyle = ink(`tone-${group.tone}`);
-      ctx.fillText(this.words(frame, group, plot.width), bbox.left + bbox.width + 8 * ratio, y, (plot.width * ratio) - bbox.left - bbox.width - 10 * ratio);
+      let words = this.words(frame, group, plot.width);
+      const room = plot.width * ratio - bbox.left - bbox.width - 10 * ratio;
+      while (words.length > 4 && ctx.measureText(words).width > room) words = `${words.slice(0, -2)}…`;
+      ctx.fillText(words, bbox.left + bbox.width + 8 * ratio, y);
     }
     ctx.textBaseline = "alphabetic";
   },

@@ -51,7 +51,7 @@ pub enum ExtractError {
 pub fn extract(html: &str) -> Result<Extract, ExtractError> {
     let figures = element(html, "id=\"figures\"").ok_or(ExtractError::NoPage { missing: "figures" })?;
     let figures = decompress("figures", figures.1)?;
-    let figures = serde_json::from_slice(&figures).map_err(|error| altered("figures", error))?;
+    let figures = serde_json::from_slice(&figures).map_err(|error| altered("figures", &error))?;
     let mut records = Vec::new();
     while let Some((tag, content)) = element(html, &format!("id=\"record-{}\"", records.len())) {
         records.push(unpack(records.len(), tag, content)?);
@@ -72,19 +72,19 @@ fn unpack(index: usize, tag: &str, content: &str) -> Result<Packed, ExtractError
     let bytes = decompress(&part, content)?;
     let found = sha256(&bytes);
     if found != stated {
-        return Err(altered(&part, format!("its checksum is {found}, the page says {stated}")));
+        return Err(altered(&part, &format!("its checksum is {found}, the page says {stated}")));
     }
     Ok(Packed { file_name, sha256: stated, bytes: Some(bytes) })
 }
 
 fn decompress(part: &str, content: &str) -> Result<Vec<u8>, ExtractError> {
-    let compressed = STANDARD.decode(content).map_err(|error| altered(part, error))?;
+    let compressed = STANDARD.decode(content).map_err(|error| altered(part, &error))?;
     let mut bytes = Vec::new();
-    GzDecoder::new(compressed.as_slice()).read_to_end(&mut bytes).map_err(|error| altered(part, error))?;
+    GzDecoder::new(compressed.as_slice()).read_to_end(&mut bytes).map_err(|error| altered(part, &error))?;
     Ok(bytes)
 }
 
-fn altered(part: &str, reason: impl ToString) -> ExtractError {
+fn altered(part: &str, reason: &impl ToString) -> ExtractError {
     ExtractError::Altered { part: part.to_owned(), reason: reason.to_string() }
 }
 

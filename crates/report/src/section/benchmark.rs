@@ -62,9 +62,9 @@ fn section(view: &View<'_>, benchmark: &str, cases: &[&CaseStudy<'_>], charts: &
     }
     if !misleads.is_empty() {
         let items: String = misleads.iter().map(|sentence| format!("<li>{}</li>", escape(sentence))).collect();
-        let _ = write!(
+        let _ = writeln!(
             html,
-            "<aside class=\"misleads\" aria-label=\"What would mislead here\"><h3>What would mislead here</h3><ul>{items}</ul></aside>\n"
+            "<aside class=\"misleads\" aria-label=\"What would mislead here\"><h3>What would mislead here</h3><ul>{items}</ul></aside>"
         );
     }
     if !source.is_empty() {

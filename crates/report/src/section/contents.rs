@@ -55,7 +55,7 @@ pub(crate) fn sparkline(study: &CaseStudy<'_>) -> String {
     let every = || curves.iter().flatten();
     let (left, right) = every().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), p| (a.min(p.0), b.max(p.0)));
     let (low, high) = every().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), p| (a.min(p.1), b.max(p.1)));
-    if !(right > left) {
+    if right.partial_cmp(&left) != Some(std::cmp::Ordering::Greater) {
         return String::new();
     }
     // Less than a factor of four fills no more than its share: a flat cost must look flat.

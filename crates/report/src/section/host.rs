@@ -64,14 +64,14 @@ fn machine(record: &Record) -> String {
     });
     let leftovers = host.leftovers.iter().map(|(name, &value)| (name.clone(), digits(value)));
     let plain = |map: &std::collections::BTreeMap<String, String>| map.clone().into_iter().collect::<Vec<_>>();
-    html.push_str(&fold("Limits of the workers", limits.collect()));
-    html.push_str(&fold("What lay about at the start", leftovers.collect()));
-    html.push_str(&fold("Settings of the kernel", plain(&host.sysctls)));
-    html.push_str(&fold("Mitigations of the processor", plain(&host.mitigations)));
+    html.push_str(&fold("Limits of the workers", &limits.collect::<Vec<_>>()));
+    html.push_str(&fold("What lay about at the start", &leftovers.collect::<Vec<_>>()));
+    html.push_str(&fold("Settings of the kernel", &plain(&host.sysctls)));
+    html.push_str(&fold("Mitigations of the processor", &plain(&host.mitigations)));
     html
 }
 
-fn fold(title: &str, rows: Vec<(String, String)>) -> String {
+fn fold(title: &str, rows: &[(String, String)]) -> String {
     if rows.is_empty() {
         return String::new();
     }

@@ -5,6 +5,7 @@ mod support;
 use landau_record::Record;
 use landau_report::findings::{self, Kind};
 use landau_report::page::{Options, Page, Source, extract};
+use landau_report::quantity::{count, duration, factor};
 use landau_report::table::{self, Layout};
 use landau_report::{Analysis, Versus, check_figures, svg};
 use std::sync::OnceLock;
@@ -70,7 +71,6 @@ fn the_cliff_leads_and_its_numbers_are_the_verdicts() {
     let cliff = &bind.phases[0].verdict.all.cliffs[0];
     assert_eq!(found[0].kind, Kind::Cliff);
     assert!((cliff.n.value - 1400.0).abs() < 14.0, "the cliff is at {}", cliff.n.value);
-    use landau_report::quantity::{count, duration, factor};
     for number in [count(cliff.n.value), duration(cliff.after_ns), factor(cliff.factor_over_start)] {
         assert!(found[0].text.contains(&number), "{number} is not in: {}", found[0].text);
     }

@@ -1,5 +1,7 @@
 //! Synthetic records with realistic curves, written through the real writer.
 
+#![allow(clippy::unwrap_used, reason = "a study that cannot be written is a broken test")]
+
 use landau_record::schema::{
     Case, Chunk, Clock, Cut, Direction, End, Header, Host, Limit, Mark, MarkKind, Note, Outcome, PassEnd, PassStart,
     Phase, Skip, Window,
