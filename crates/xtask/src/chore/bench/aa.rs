@@ -1,13 +1,13 @@
 //! `bench aa`: runs of one and the same machine against each other. Every difference that is called is false.
 //!
 //! The quick study is run `--runs` times (or the records are given), and every pair of runs is compared by
-//! `landau compare --json`, the earlier one as the base: 45 pairs of ten runs, which holds the far-apart pairs that
-//! a drift of the machine would show in as well as the neighbours. Each pair is corrected for its own number of
-//! comparisons, as a user's single comparison is.
+//! `landau show BASE OTHER --json`, the earlier one as the base: 45 pairs of ten runs, which holds the far-apart pairs
+//! that a drift of the machine would show in as well as the neighbours. Each pair is corrected (Holm) for its own
+//! number of comparisons, as a user's own two records are. A comparison that names a winner calls a difference.
 
 use crate::program::Program;
 use crate::workspace;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -56,7 +56,7 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
     for one in &called {
         println!("  {}: {}", one.place, one.words);
     }
-    let share = called.len() as f64 / f64::from(count.max(1));
+    let share = called.len() as f64 / count.max(1) as f64;
     println!("{} of {count} comparisons call a difference: {:.1}%", called.len(), share * 100.0);
     Ok(count > 0 && share <= SHARE)
 }
@@ -75,34 +75,28 @@ fn measure(landau: &Path, runs: u32, folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// How many comparisons a pair of records gives, and those that call a difference.
-fn compare(landau: &Path, base: &Path, new: &Path) -> Result<(u32, Vec<Called>)> {
+fn compare(landau: &Path, base: &Path, other: &Path) -> Result<(usize, Vec<Called>)> {
     let full = |path: &Path| path.canonicalize().with_context(|| format!("find {}", path.display()));
-    let program = Program::new(landau).args(["compare", "--json"]).arg(full(base)?).arg(full(new)?);
-    let (status, out, err) = program.output()?;
-    // Status 1 says that something differs, which is what is being counted.
-    if !status.success() && status.code() != Some(1) {
-        bail!("`landau compare` failed: {status}\n{err}");
-    }
-    let answer: Value = serde_json::from_str(&out).context("parse what `landau compare --json` printed")?;
+    let answer = Program::new(landau).args(["show", "--json"]).arg(full(base)?).arg(full(other)?).text()?;
+    let answer: Value = serde_json::from_str(&answer).context("parse what `landau show --json` printed")?;
     read(&answer)
 }
 
-/// Reads the answer of `landau compare --json`: an array of duels, or an object that holds it.
-fn read(answer: &Value) -> Result<(u32, Vec<Called>)> {
-    let list = answer.as_array().or_else(|| answer["comparisons"].as_array()).or_else(|| answer["duels"].as_array());
-    let list = list.context("`landau compare --json` printed no list of comparisons")?;
+/// Reads the answer of `landau show --json` about several records.
+fn read(answer: &Value) -> Result<(usize, Vec<Called>)> {
+    let duels = answer["duels"].as_array().context("`landau show --json` printed no duels")?;
     let mut called = Vec::new();
-    for one in list {
-        let comparison = if one["comparison"].is_object() { &one["comparison"] } else { one };
-        let change = &comparison["change"];
-        ensure!(!change.is_null(), "a comparison says nothing about a change");
-        if change == "Faster" || change == "Slower" {
-            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-            let place = format!("{} {}", text(&one["label"]), text(&one["phase"]));
-            called.push(Called { place, words: text(&comparison["words"]) });
+    for duel in duels {
+        let text = |name: &str| duel[name].as_str().with_context(|| format!("a duel has no `{name}`"));
+        ensure!(duel.get("winner").is_some(), "a duel does not say who won, or that nobody did");
+        if !duel["winner"].is_null() {
+            called.push(Called {
+                place: format!("{} {}", text("case")?, text("phase")?),
+                words: text("words")?.to_owned(),
+            });
         }
     }
-    Ok((list.len() as u32, called))
+    Ok((duels.len(), called))
 }
 
 #[cfg(test)]
@@ -112,12 +106,9 @@ mod tests {
 
     #[test]
     fn differences_are_counted() {
-        let answer = json!([
-            {"label": "bind", "phase": "bind", "comparison": {"change": "Faster", "words": "w"}},
-            {"label": "bind", "phase": "close", "comparison": {"change": {"NoDifferenceProven": {}}}},
-        ]);
-        let (count, called) = read(&answer).unwrap();
-        assert_eq!((count, called.len(), called[0].place.as_str()), (2, 1, "bind bind"));
-        assert!(read(&json!([{"label": "x"}])).is_err() && read(&json!({})).is_err());
+        let duel = |winner: Value| json!({"case": "bind", "phase": "close", "winner": winner, "words": "w"});
+        let (count, called) = read(&json!({"duels": [duel(json!("b")), duel(Value::Null)]})).unwrap();
+        assert_eq!((count, called.len(), called[0].place.as_str()), (2, 1, "bind close"));
+        assert!(read(&json!({"duels": [{"case": "x"}]})).is_err() && read(&json!({"rows": []})).is_err());
     }
 }

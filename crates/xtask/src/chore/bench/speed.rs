@@ -2,11 +2,12 @@
 
 use crate::program::Program;
 use crate::workspace;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use landau_record::schema::{Case, Chunk, Direction, End, Header, Line, Outcome, PassEnd, PassStart, Phase, Window};
 use landau_record::{SCHEMA_VERSION, Writer};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
@@ -59,7 +60,7 @@ fn study(landau: &Path, folder: &Path) -> Result<bool> {
     // In the folder, because that is where the record and the page go.
     let (status, out, err) = Program::new(landau).within(folder).output()?;
     let elapsed_s = began.elapsed().as_secs_f64();
-    anyhow::ensure!(status.success(), "landau failed: {status}\n{out}{err}");
+    ensure!(status.success(), "landau failed: {status}\n{out}{err}");
     let mut is_good = verdict("the quick study, its record and page", elapsed_s, "s", STUDY_S);
     for entry in std::fs::read_dir(folder).context("read the folder")?.flatten() {
         let size_mib = entry.metadata().context("look at a file")?.len() as f64 / f64::from(1 << 20);
@@ -81,8 +82,13 @@ fn fit(landau: &Path, folder: &Path) -> Result<bool> {
     let samples = f64::from(CASES * PASSES) * f64::from(STEPS) * 2.0;
     println!("     a synthetic full study: {:.1} million samples, {size_mib} MiB", samples / 1e6);
     let began = Instant::now();
-    Program::new(landau).arg("show").arg(&path).text()?;
-    Ok(verdict("reading and fitting it", began.elapsed().as_secs_f64(), "s", FIT_S))
+    let answer = Program::new(landau).args(["show", "--json"]).arg(&path).text()?;
+    let elapsed_s = began.elapsed().as_secs_f64();
+    let answer: Value = serde_json::from_str(&answer).context("parse what `landau show --json` printed")?;
+    let fitted =
+        answer["rows"].as_array().map_or(0, |rows| rows.iter().filter(|row| row["growth"].is_object()).count());
+    ensure!(fitted == CASES as usize * 2, "only {fitted} phases of the synthetic record were fitted");
+    Ok(verdict("reading and fitting it", elapsed_s, "s", FIT_S))
 }
 
 fn build(target: &Path) -> Result<bool> {
