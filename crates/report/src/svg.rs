@@ -6,7 +6,7 @@ use crate::findings::subject;
 use crate::quantity::{count, digits, duration};
 use crate::reduce::{Columns, Kept};
 use crate::{Analysis, CaseStudy, PhaseStudy};
-use plotters::coord::types::RangedCoordf64;
+use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint};
 use plotters::prelude::*;
 use plotters::series::DashedLineSeries;
 
@@ -71,7 +71,41 @@ struct Plot<'a> {
 }
 
 /// Logarithmic both ways: the coordinates hold decimal logarithms, so that a short axis still has ticks.
-type Area<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+type Area<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<Axis, Axis>>;
+
+/// Decimal logarithms from one value to another, with ticks at round values.
+struct Axis {
+    from: f64,
+    to: f64,
+}
+
+impl Axis {
+    fn over((from, to): (f64, f64)) -> Self {
+        Self { from: from.log10(), to: to.log10() }
+    }
+}
+
+impl Ranged for Axis {
+    type FormatOption = DefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
+        let share = (value - self.from) / (self.to - self.from);
+        limit.0 + (share * f64::from(limit.1 - limit.0)).round() as i32
+    }
+
+    /// Every decade, or 1, 2 and 5 where those are few.
+    fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
+        let steps: &[f64] = if self.to - self.from > 3.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+        let decades = self.from.floor() as i32..=self.to.ceil() as i32;
+        let every = decades.flat_map(|decade| steps.iter().map(move |step| step.log10() + f64::from(decade)));
+        every.filter(|tick| *tick >= self.from - 1e-9 && *tick <= self.to).collect()
+    }
+
+    fn range(&self) -> std::ops::Range<f64> {
+        self.from..self.to
+    }
+}
 
 impl Plot<'_> {
     fn draw(&self, svg: &mut String) -> Result<(), Failure> {
@@ -83,7 +117,7 @@ impl Plot<'_> {
             .caption(subject(self.study, self.phase), ("sans-serif", 20))
             .x_label_area_size(44)
             .y_label_area_size(76)
-            .build_cartesian_2d(x.0.log10()..x.1.log10(), y.0.log10()..y.1.log10())?;
+            .build_cartesian_2d(Axis::over(x), Axis::over(y))?;
         area.configure_mesh()
             .disable_mesh()
             .x_desc(&self.study.case.axis)
@@ -159,7 +193,7 @@ impl Plot<'_> {
             area.draw_series([Circle::new(place, 4, CLIFF.filled())])?;
             let anchor = plotters::style::text_anchor::Pos::new(
                 plotters::style::text_anchor::HPos::Right,
-                plotters::style::text_anchor::VPos::Center,
+                plotters::style::text_anchor::VPos::Top,
             );
             let words = format!("{} at {}  ", crate::quantity::factor(cliff.factor_over_start), count(cliff.n.value));
             area.draw_series([Text::new(words, place, ("sans-serif", 14).into_font().color(&CLIFF).pos(anchor))])?;

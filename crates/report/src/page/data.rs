@@ -137,7 +137,7 @@ impl Chart {
                 .collect(),
             cliffs: cliffs(phase),
             outliers,
-            limit: limit(study, phase),
+            limit: limit(study, phase).filter(|_| self.groups.iter().all(|group| group.limit.is_none())),
         });
     }
 

@@ -24,13 +24,34 @@ pub(crate) fn render(view: &View<'_>) -> String {
             escape(&duel.words(&view.names))
         );
     }
+    let alone = alone(view);
     format!(
         "<section id=\"comparison\" aria-labelledby=\"comparison-heading\"><h2 id=\"comparison-heading\">Who is faster</h2>\n\
          <p>The base is <b>{}</b>. The pass is the unit, intervals are at 95%, and all comparisons of this page are corrected \
          together for their number (Holm).</p>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Comparisons\"><table><thead><tr><th scope=\"col\">Case and phase</th><th scope=\"col\">Against</th>\
-         <th scope=\"col\">Faster</th><th scope=\"col\">Cost of the base</th><th scope=\"col\">In words</th></tr></thead><tbody>\n{rows}</tbody></table></div></section>\n",
+         <th scope=\"col\">Faster</th><th scope=\"col\">Cost of the base</th><th scope=\"col\">In words</th></tr></thead><tbody>\n{rows}</tbody></table></div>{alone}</section>\n",
         escape(&view.names[0])
     )
+}
+
+/// What cannot be compared, because one record has it and the other has not.
+fn alone(view: &View<'_>) -> String {
+    let labels = |index: usize| view.sources[index].analysis.cases.iter().map(|study| study.case.label.as_str());
+    let mut html = String::new();
+    for index in 0..view.sources.len() {
+        let others = (0..view.sources.len()).filter(|other| *other != index);
+        let held: Vec<&str> = others.flat_map(labels).collect();
+        let only: Vec<&str> = labels(index).filter(|label| !held.contains(label)).collect();
+        if !only.is_empty() {
+            let _ = writeln!(
+                html,
+                "<p class=\"note\">Only in {}: {}.</p>",
+                escape(&view.names[index]),
+                escape(&only.join(", "))
+            );
+        }
+    }
+    html
 }
 
 /// The winner of a benchmark in a sentence.
