@@ -6,7 +6,7 @@
 
 use crate::quantity::{count, duration, durations, factor, percent};
 use crate::{Analysis, CaseStudy, PhaseStudy};
-use landau_stats::{Cliff, ModeKind, Outcome, RhythmKind};
+use landau_stats::{Cliff, ModeKind, Outcome, Reason, RhythmKind};
 use serde::Serialize;
 
 /// A sentence and where it leads.
@@ -292,7 +292,7 @@ fn gathered(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
                 let cost = durations(ends[0].min(ends[1]), ends[0].max(ends[1]));
                 constant.push(format!("{} ({cost})", subject(study, phase)));
             }
-            Outcome::Inconclusive { .. } => unclear.push(format!("{} ({})", subject(study, phase), judged.words)),
+            Outcome::Inconclusive { reason, .. } => unclear.push((reason, subject(study, phase))),
             _ => {}
         }
     }
@@ -300,7 +300,18 @@ fn gathered(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
         let text = format!("The cost does not depend on n, to within {}: {}.", percent(within), constant.join(", "));
         found.push(finding(Kind::Constant, None, 1.0, text));
     }
-    if !unclear.is_empty() {
-        found.push(finding(Kind::Unclear, None, 1.0, format!("Nothing may be said of {}.", unclear.join("; "))));
+    let reasons = [
+        (Reason::Canary, "because the machine's own speed moved as much (the canary shows it)"),
+        (Reason::TooNoisy, "because the passes differ too much; more passes would tell"),
+        (Reason::TooFewPasses, "from so few passes"),
+        (Reason::TooFewPoints, "from so few calls"),
+    ];
+    for (reason, words) in reasons {
+        let names: Vec<&str> =
+            unclear.iter().filter(|(other, _)| *other == reason).map(|(_, name)| name.as_str()).collect();
+        if !names.is_empty() {
+            let text = format!("Neither constant nor growing is shown {words}: {}.", names.join(", "));
+            found.push(finding(Kind::Unclear, None, 1.0, text));
+        }
     }
 }

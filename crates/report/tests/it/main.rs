@@ -99,6 +99,16 @@ fn growth_limits_outliers_facts_and_skips_are_all_told() {
 }
 
 #[test]
+fn what_one_pass_cannot_tell_is_said_once_with_its_reason() {
+    let (record, _) = record(1, &Bend::default());
+    let found = findings::of(&Analysis::of(&record));
+    let unclear: Vec<&str> =
+        found.iter().filter(|one| one.kind == Kind::Unclear).map(|one| one.text.as_str()).collect();
+    assert_eq!(unclear.len(), 1, "{unclear:?}");
+    assert!(unclear[0].contains("from so few passes") && unclear[0].contains("mmap · munmap"), "{unclear:?}");
+}
+
+#[test]
 fn equal_records_give_equal_pages_and_figures() {
     let again = Page::render(&[source("study", &study().0, &study().1)], &Options::default());
     assert!(again.html == page().html, "two renderings differ");
