@@ -44,7 +44,10 @@ mod tests {
     fn a_bullet_loses_no_word_and_no_line_is_too_long() {
         let sentence = "single calls of 1.3 ms ".repeat(20);
         let text = bullet(&sentence);
-        assert_eq!(text.split_whitespace().skip(1).collect::<Vec<_>>(), sentence.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(
+            text.split_whitespace().skip(1).collect::<Vec<_>>(),
+            sentence.split_whitespace().collect::<Vec<_>>()
+        );
         assert!(text.lines().all(|line| line.chars().count() <= 110));
     }
 }

@@ -30,6 +30,14 @@ pub enum Error {
         /// The system's answer.
         source: std::io::Error,
     },
+    /// The workers cannot be pinned as asked.
+    #[error("processor {wanted} is not among those this process may run on: {}", list(.allowed))]
+    NoProcessor {
+        /// What was asked for.
+        wanted: u32,
+        /// What there is.
+        allowed: Vec<u32>,
+    },
     /// There is too little room for the record.
     #[error(
         "the record needs about {needed_mib} MiB in {}, where {free_mib} MiB are free; \
@@ -60,6 +68,10 @@ pub enum Error {
     /// The record cannot be written or read.
     #[error(transparent)]
     Record(#[from] landau_record::Error),
+}
+
+fn list(numbers: &[u32]) -> String {
+    numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn hint(suggestion: Option<&str>) -> String {

@@ -1,5 +1,6 @@
 //! The machine's account of itself at the start of a run.
 
+use crate::Error;
 use landau_record::schema::{Cache, Clock, Host};
 use landau_sys::clock::{Probe, candidates};
 use landau_sys::limits::{ALL, Resource, get, raise};
@@ -30,8 +31,32 @@ const SYSCTLS: &[&str] = &[
     "vm.overcommit_memory",
 ];
 
+/// Where the workers run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Pinning {
+    /// On the last processor that this process may run on: the first one serves most interrupts.
+    #[default]
+    Last,
+    /// On this one.
+    On(u32),
+    /// Wherever the system puts them.
+    Free,
+}
+
+impl Pinning {
+    /// The processor, among those that this process may run on.
+    fn choose(self, processors: &[u32]) -> Result<Option<u32>, Error> {
+        match self {
+            Pinning::Free => Ok(None),
+            Pinning::Last => Ok(if cfg!(target_os = "linux") { processors.last().copied() } else { None }),
+            Pinning::On(one) if processors.contains(&one) => Ok(Some(one)),
+            Pinning::On(one) => Err(Error::NoProcessor { wanted: one, allowed: processors.to_vec() }),
+        }
+    }
+}
+
 /// The machine as it is now, and the clock that will time the calls.
-pub fn describe() -> Result<(Host, Probe), landau_sys::Error> {
+pub fn describe(pinning: Pinning) -> Result<(Host, Probe), Error> {
     // The workers raise theirs in the same way; what stands in the record is what they had.
     for resource in [Resource::Descriptors, Resource::Processes] {
         raise(resource)?;
@@ -49,7 +74,7 @@ pub fn describe() -> Result<(Host, Probe), landau_sys::Error> {
         distribution: distribution(),
         processor: processor_model(),
         processor_count: processors.len() as u32,
-        pinned_processor: if cfg!(target_os = "linux") { processors.last().copied() } else { None },
+        pinned_processor: pinning.choose(&processors)?,
         caches: system::caches().into_iter().map(|(level, bytes)| Cache { level, bytes }).collect(),
         memory_bytes: memory_total(),
         memory_available_bytes: headroom.memory_bytes.unwrap_or(0),

@@ -127,7 +127,7 @@ fn plan_of(record: &Record, registry: &[Entry]) -> Result<Plan, Error> {
     if let Some(fault) = &record.fault {
         return Err(no(format!("line {} was altered: {}", fault.line, fault.reason)));
     }
-    let (host, _) = crate::describe_host()?;
+    let (host, _) = crate::describe_host(crate::Pinning::Free)?;
     if (&host.release, &host.version) != (&record.host.release, &record.host.version) {
         return Err(no(format!("it was made under kernel {}, this is {}", record.host.release, host.release)));
     }

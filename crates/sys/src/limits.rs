@@ -45,8 +45,9 @@ pub fn raise(resource: Resource) -> Result<u64> {
     Ok(get(resource)?.0)
 }
 
+#[allow(clippy::unnecessary_cast, reason = "the type is signed on some systems")]
 fn widen(value: libc::rlim_t) -> u64 {
-    if value == libc::RLIM_INFINITY { UNLIMITED } else { value }
+    if value == libc::RLIM_INFINITY { UNLIMITED } else { value as u64 }
 }
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]

@@ -2,7 +2,7 @@
 
 use crate::status;
 use landau_bench::REGISTRY;
-use landau_engine::{Availability, Study, availability, describe_host};
+use landau_engine::{Availability, Pinning, Study, availability, describe_host};
 use std::fmt::Write;
 
 #[derive(Debug, clap::Args)]
@@ -20,7 +20,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
-    let (host, _) = describe_host()?;
+    let (host, _) = describe_host(Pinning::default())?;
     let rows = availability(REGISTRY, Study::Full, &host);
     let text = if args.json { serde_json::to_string_pretty(&rows)? } else { render(&rows, args.long) };
     status::print(&text)?;

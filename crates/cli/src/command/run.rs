@@ -6,7 +6,7 @@ use crate::status;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use landau_bench::REGISTRY;
-use landau_engine::{Ending, Plan, Request, Scratch, Study, describe_host, scratch_space};
+use landau_engine::{Ending, Pinning, Plan, Request, Scratch, Study, describe_host, scratch_space};
 use landau_record::schema::{End, Line};
 use landau_record::{Record, Writer};
 use landau_report::Analysis;
@@ -63,6 +63,9 @@ pub(crate) struct Args {
     /// Folder for the benchmarks' own files, removed afterwards [default: the system's temporary folder]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
+    /// Processor for the workers: a number, or `any` to leave it to the system [default: the last one]
+    #[arg(long, value_name = "N", value_parser = pinning, default_value = "last", hide_default_value = true)]
+    processor: Pinning,
     /// Show neither progress nor summary
     #[arg(long, short)]
     quiet: bool,
@@ -82,6 +85,7 @@ impl Default for Args {
             no_report: false,
             time_limit: None,
             dir: None,
+            processor: Pinning::default(),
             quiet: false,
         }
     }
@@ -107,7 +111,7 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
 fn start(args: &Args, words: &[String]) -> anyhow::Result<(PathBuf, Ending)> {
     let path = args.out.clone().unwrap_or_else(default_path);
     let scratch = Scratch::create(&folder(args))?;
-    let (host, clock) = describe_host()?;
+    let (host, clock) = describe_host(args.processor)?;
     let request = Request {
         names: args.names.clone(),
         study: match args.study {
@@ -180,6 +184,14 @@ fn resume_hint(path: &Path) -> String {
 
 fn folder(args: &Args) -> PathBuf {
     args.dir.clone().unwrap_or_else(std::env::temp_dir)
+}
+
+fn pinning(word: &str) -> Result<Pinning, String> {
+    match word {
+        "last" => Ok(Pinning::Last),
+        "any" => Ok(Pinning::Free),
+        number => number.parse().map(Pinning::On).map_err(|_| "neither a processor's number nor `any`".to_owned()),
+    }
 }
 
 /// A name that sorts by time and is safe on every file system.

@@ -56,7 +56,8 @@ pub(crate) fn summary(analysis: &Analysis) -> String {
 fn as_json(analyses: &[Analysis], files: &[PathBuf]) -> anyhow::Result<String> {
     let value = match analyses {
         [one] => {
-            let found: Vec<_> = findings::of(one).iter().map(|one| json!({"kind": one.kind.name(), "text": one.text})).collect();
+            let found: Vec<_> =
+                findings::of(one).iter().map(|one| json!({"kind": one.kind.name(), "text": one.text})).collect();
             json!({ "rows": table::rows(one), "findings": found, "figures": one.figures() })
         }
         several => {

@@ -69,7 +69,10 @@ fn of_page(path: &Path, bytes: &[u8]) -> anyhow::Result<Vec<Findings>> {
         let mut one = judge(&record, figures);
         let sha256 = page::sha256(&bytes);
         if sha256 != packed.sha256 {
-            one.faults.push(format!("the page was drawn from a record with the checksum {}, this is {sha256}", packed.sha256));
+            one.faults.push(format!(
+                "the page was drawn from a record with the checksum {}, this is {sha256}",
+                packed.sha256
+            ));
         }
         found.push(one);
     }
@@ -105,7 +108,7 @@ fn judge(record: &Record, stored: &[Figure]) -> Findings {
 }
 
 fn as_text(found: &[Findings]) -> String {
-    let mut text = String::new();
+    let mut lines = Vec::new();
     for one in found {
         let seals = format!("{} lines sealed, the last with {}", one.lines, one.seal);
         let figures = match one.figures {
@@ -113,15 +116,11 @@ fn as_text(found: &[Findings]) -> String {
             count => format!("{count} figures recomputed from its samples"),
         };
         let verdict = if one.faults.is_empty() { "as it was written" } else { "NOT as it was written" };
-        text.push_str(&format!("{}: {verdict}: {seals}; {figures}\n", one.name));
-        for fault in &one.faults {
-            text.push_str(&format!("  wrong: {fault}\n"));
-        }
-        for remark in &one.remarks {
-            text.push_str(&format!("  note: {remark}\n"));
-        }
+        lines.push(format!("{}: {verdict}: {seals}; {figures}", one.name));
+        lines.extend(one.faults.iter().map(|fault| format!("  wrong: {fault}")));
+        lines.extend(one.remarks.iter().map(|remark| format!("  note: {remark}")));
     }
-    text
+    lines.join("\n")
 }
 
 fn as_json(found: &[Findings]) -> serde_json::Value {

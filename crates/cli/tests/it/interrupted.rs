@@ -1,7 +1,7 @@
 //! Interruptions: Ctrl-C, kill -9, a torn file. The record stays readable and the run goes on.
 
-use crate::support::{Room, eventually, processes_with};
-use std::process::{Child, Stdio};
+use crate::support::{LANDAU, Ran, Room, eventually, processes_with};
+use std::process::{Child, Command, Stdio};
 
 /// A run that lasts long enough to be interrupted, started and already measuring.
 fn measuring(room: &Room) -> Child {
@@ -14,7 +14,7 @@ fn measuring(room: &Room) -> Child {
 }
 
 fn signal(child: &Child, name: &str) {
-    let sent = std::process::Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
+    let sent = Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
     assert!(sent.success());
 }
 
@@ -95,6 +95,32 @@ fn a_complete_or_altered_record_is_not_resumed() {
     std::fs::write(room.file("altered"), text[..cut].replacen("\"pass\":0", "\"pass\":7", 1)).unwrap();
     let ran = room.landau(&["run", "--resume", "altered"]);
     assert!(ran.status == Some(2) && ran.err.contains("was altered"), "{ran:?}");
+}
+
+/// A disk that fills up in the middle of a run: the error says so, what was measured is valid, and once there is room
+/// the run goes on. The file system is a real one, where root may mount it.
+#[test]
+fn a_disk_that_fills_up_costs_nothing_but_the_last_second() {
+    if landau_sys::process::effective_user() != 0 {
+        return;
+    }
+    let room = Room::new();
+    let script = format!(
+        "mkdir full && mount -t tmpfs -o size=24m none full || exit 9
+         {LANDAU} run fork dup --passes 20 --out full/r --no-report --quiet & landau=$!
+         while ! grep -q pass_end full/r 2>/dev/null; do :; done
+         dd if=/dev/zero of=full/fill bs=1M 2>/dev/null
+         wait $landau; echo run $?
+         {LANDAU} verify full/r; echo verify $?
+         rm full/fill
+         {LANDAU} run --resume full/r --no-report --quiet; echo resume $?
+         {LANDAU} verify full/r; echo verify $?"
+    );
+    let output = Command::new("unshare").args(["-m", "sh", "-c", &script]).current_dir(room.path()).output().unwrap();
+    let ran = Ran::of(output);
+    assert!(ran.err.contains("No space left on device") && ran.err.contains("--resume full/r"), "{ran:?}");
+    let statuses: Vec<&str> = ran.out.lines().filter(|line| line.split(' ').count() == 2).collect();
+    assert_eq!(statuses, ["run 2", "verify 0", "resume 0", "verify 0"], "{ran:?}");
 }
 
 /// The time limit cuts, says what it cut, and the run still counts as done.

@@ -1,4 +1,5 @@
 //! The program from outside: what it does, says and leaves behind.
+#![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
 
 mod interrupted;
 mod measured;

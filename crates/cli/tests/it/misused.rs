@@ -33,6 +33,14 @@ fn a_wrong_setting_says_what_would_be_right() {
 }
 
 #[test]
+fn a_processor_that_is_not_there_is_refused() {
+    let room = Room::new();
+    let ran = room.landau(&["run", "nop", "--processor", "9999", "--no-report"]);
+    assert_eq!(ran.status, Some(2));
+    assert!(ran.err.contains("processor 9999 is not among"), "{}", ran.err);
+}
+
+#[test]
 fn an_existing_record_is_never_overwritten() {
     let room = Room::new();
     std::fs::write(room.file("mine"), "precious").unwrap();
