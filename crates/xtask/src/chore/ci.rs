@@ -53,7 +53,7 @@ fn clippy() -> Result<bool> {
 }
 
 fn rustdoc() -> Result<bool> {
-    let cargo = Program::cargo().args(["doc", "--workspace", "--no-deps", "--document-private-items", "--quiet"]);
+    let cargo = Program::cargo().args(["doc", "--workspace", "--no-deps", "--quiet"]);
     holds(cargo.env("RUSTDOCFLAGS", "--deny warnings"))
 }
 
