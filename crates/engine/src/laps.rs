@@ -14,10 +14,10 @@ use std::os::fd::AsFd;
 const CANARY_EVERY: u32 = 32;
 
 /// A window is closed after so many steps, or after [`WINDOW_NS`].
-const WINDOW_STEPS: u32 = 256;
+const WINDOW_STEPS: u32 = 512;
 
 /// A window is closed once it has lasted so long.
-const WINDOW_NS: u64 = 5_000_000;
+const WINDOW_NS: u64 = 10_000_000;
 
 /// The time that a hypervisor stole is read this often: it is counted in hundredths of a second anyway.
 const STEAL_NS: u64 = 10_000_000;

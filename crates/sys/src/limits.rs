@@ -11,16 +11,13 @@ pub enum Resource {
     Processes,
     /// Bytes a process may lock in memory.
     LockedMemory,
-    /// Bytes of address space.
-    AddressSpace,
 }
 
 /// All of them, with the names their manual page uses.
-pub const ALL: [(Resource, &str); 4] = [
+pub const ALL: [(Resource, &str); 3] = [
     (Resource::Descriptors, "RLIMIT_NOFILE"),
     (Resource::Processes, "RLIMIT_NPROC"),
     (Resource::LockedMemory, "RLIMIT_MEMLOCK"),
-    (Resource::AddressSpace, "RLIMIT_AS"),
 ];
 
 /// Stands for "no limit".
@@ -60,6 +57,5 @@ fn number(resource: Resource) -> Number {
         Resource::Descriptors => libc::RLIMIT_NOFILE,
         Resource::Processes => libc::RLIMIT_NPROC,
         Resource::LockedMemory => libc::RLIMIT_MEMLOCK,
-        Resource::AddressSpace => libc::RLIMIT_AS,
     }
 }

@@ -46,7 +46,14 @@ impl Mapping {
         check("munmap", unsafe { libc::munmap(this.at.as_ptr().cast(), this.len) }).map(drop)
     }
 
+    /// How many of the mapping's pages are in memory: OpenBSD has not said so since 6.5.
+    #[cfg(target_os = "openbsd")]
+    pub fn resident_pages(&self, _page_bytes: usize) -> Result<usize> {
+        Err(Error { call: "mincore", errno: libc::ENOSYS })
+    }
+
     /// How many of the mapping's pages are in memory.
+    #[cfg(not(target_os = "openbsd"))]
     pub fn resident_pages(&self, page_bytes: usize) -> Result<usize> {
         let mut pages = vec![0_u8; self.len.div_ceil(page_bytes)];
         // SAFETY: the range is mapped and the vector has a byte for each of its pages.

@@ -29,7 +29,7 @@ impl Benchmark for Dup {
         Phase::up("dup", "dup() of one descriptor"),
         Phase::down("close", "close() of the copy made last; the file itself stays open"),
     ];
-    const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "10000", "19000", "how many copies")];
+    const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "5000", "19000", "how many copies")];
     const MISLEADS: &'static [&'static str] =
         &["The table has no holes here; a server that closes in random order makes the search longer."];
     const SOURCE: &'static str = "the descriptor half of the socket benchmark of F. von Leitner (2003)";

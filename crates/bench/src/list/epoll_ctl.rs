@@ -31,7 +31,7 @@ impl Benchmark for EpollCtl {
         Phase::up("add", "epoll_ctl(EPOLL_CTL_ADD) of a new event descriptor"),
         Phase::down("delete", "epoll_ctl(EPOLL_CTL_DEL) of the one added last"),
     ];
-    const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "10000", "19000", "how many")];
+    const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "5000", "19000", "how many")];
     const MISLEADS: &'static [&'static str] =
         &["A server adds a descriptor once in a connection's life; what it does all the time is wait."];
     const SOURCE: &'static str = "the frame of F. von Leitner's socket benchmark, with epoll";

@@ -29,7 +29,7 @@ impl Benchmark for Eventfd {
         Phase::up("eventfd", "eventfd(): a counter behind a descriptor"),
         Phase::down("close", "close() of the one made last"),
     ];
-    const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "10000", "19000", "how many")];
+    const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "5000", "19000", "how many")];
     const MISLEADS: &'static [&'static str] =
         &["The table of descriptors has no holes here; a program that closes in random order makes it search."];
     const SOURCE: &'static str = "the frame of F. von Leitner's socket benchmark, with event descriptors";

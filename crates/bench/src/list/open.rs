@@ -32,7 +32,7 @@ impl Benchmark for Open {
         Phase::up("open", "open() of one small cached file for reading"),
         Phase::down("close", "close() of the file opened last"),
     ];
-    const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "10000", "19000", "how many times")];
+    const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "5000", "19000", "how many times")];
     const MISLEADS: &'static [&'static str] =
         &["It is always the same file, so the path is in the cache: manymap opens different ones."];
     const SOURCE: &'static str = "F. von Leitner, Benchmarking BSD and Linux (2003), the open graph";

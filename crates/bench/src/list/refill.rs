@@ -36,7 +36,7 @@ impl Benchmark for Refill {
         Phase::up("close", "close() of a descriptor near the table's beginning"),
         Phase::up("dup", "dup(), which must give out that number again"),
     ];
-    const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "10000", "19000", "how many steps")];
+    const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "5000", "19000", "how many steps")];
     const MISLEADS: &'static [&'static str] = &["There is one gap, always at the same place; a busy server has many."];
     const SOURCE: &'static str = "F. von Leitner's socket benchmark as changed on 7 November 2003";
 
