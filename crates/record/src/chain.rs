@@ -1,9 +1,10 @@
 //! The running checksum that seals each line of a record.
 //!
-//! A line's seal is the first 8 hexadecimal digits of SHA-256 over the seal of the line before it and the line's
-//! own bytes. So a changed, inserted, removed or swapped line breaks the chain exactly where it stands, and
-//! `landau verify` can name it: one change in four billion goes unseen. Longer seals would be a tenth of a packed record. It guards against accident and careless editing; whoever rewrites every seal behind
-//! his change is not detected, which is why the last line's seal is worth publishing beside a figure.
+//! A line's seal is the first 8 hexadecimal digits of SHA-256 over the seal of the line before it and the line's own
+//! bytes. So a changed, inserted, removed or swapped line breaks the chain exactly where it stands, and
+//! `landau verify` can name it: one change in four billion goes unseen. Longer seals would be a tenth of a packed
+//! record, for random digits do not compress. It guards against accident and careless editing; whoever rewrites every
+//! seal behind his change is not detected, which is why the last line's seal is worth publishing beside a figure.
 
 use sha2::{Digest, Sha256};
 

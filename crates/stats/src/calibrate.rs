@@ -48,7 +48,8 @@ const PASSES: usize = 9;
 /// Cell noises of the published table.
 const NOISES: [f64; 2] = [0.01, 0.04];
 
-/// Judges `trials` curves of every truth at both noises. Curve `i` of every row has a seed of its own, counted from `seed`.
+/// Judges `trials` curves of every truth at both noises. Curve `i` of every row has a seed of its own, counted from
+/// `seed`.
 pub fn calibrate(trials: usize, seed: u64) -> ConfusionTable {
     let cells = NOISES.iter().flat_map(|noise| Truth::ALL.iter().map(move |truth| (*truth, *noise)));
     let rows = cells.enumerate().map(|(i, (truth, noise))| {
@@ -115,7 +116,8 @@ impl ConfusionTable {
     pub fn markdown(&self) -> String {
         let mut text = format!(
             "{} curves a row, {} passes each, seed {}.\n\n\
-             | truth | noise | right | right or named | laws named | O(1) | grows | no simple law | falls | inconclusive |\n\
+             | truth | noise | right | right or named | laws named | O(1) | grows | no simple law | falls \
+             | inconclusive |\n\
              |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
             self.trials, self.passes, self.seed
         );

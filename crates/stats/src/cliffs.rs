@@ -1,8 +1,9 @@
 //! Abrupt, lasting jumps of the raw series: the place where a resource runs out.
 //!
-//! A cliff is looked for call by call, in each pass by itself, by comparing the median of the calls before a place with
-//! that of the calls after it. The windows are an eighth of the calls so far: over such a window even a quadratic rise makes
-//! less than a factor of two, so only a jump can make three. What looks like a cliff in one pass only is an episode.
+//! A cliff is looked for call by call, in each pass by itself, by comparing the median of the calls before a place
+//! with that of the calls after it. The windows are an eighth of the calls so far: over such a window even a
+//! quadratic rise makes less than a factor of two, so only a jump can make three. What looks like a cliff in one pass
+//! only is an episode.
 
 use crate::points::Series;
 use crate::quantile::median_ns;
@@ -33,8 +34,8 @@ const FACTOR: f64 = 3.0;
 /// Calls on each side of a place, at least and at most.
 const WINDOW: (usize, usize) = (16, 256);
 
-/// A cheap call after the cut counts as so many dear ones before it: on the climb to a capacity up to half of the calls are as
-/// dear as a full scan already, while beyond it hardly one is cheap.
+/// A cheap call after the cut counts as so many dear ones before it: on the climb to a capacity up to half of the
+/// calls are as dear as a full scan already, while beyond it hardly one is cheap.
 const LATE_WEIGHT: usize = 3;
 
 /// A jump in one pass.
@@ -157,9 +158,9 @@ fn middle(blocks: &[f64]) -> f64 {
     crate::quantile::median_of(&mut copy).unwrap_or(0.0)
 }
 
-/// Places a jump to the call: where the fewest calls are on the wrong side of what nearly all later calls exceed (or of the
-/// geometric mean of both levels, if that is higher). The later level counts, because occupancy climbs steeply, with calls
-/// scattered from nothing to the full scan, and the cliff is where the scatter has ended.
+/// Places a jump to the call: where the fewest calls are on the wrong side of what nearly all later calls exceed (or
+/// of the geometric mean of both levels, if that is higher). The later level counts, because occupancy climbs
+/// steeply, with calls scattered from nothing to the full scan, and the cliff is where the scatter has ended.
 fn sharpen(one: &Series, range: (usize, usize), side: usize) -> Option<Jump> {
     let (from, to) = (range.0.saturating_sub(side), (range.1 + side).min(one.ns.len()));
     let level = |a: usize, b: usize| median_ns(&mut one.ns[a..b].to_vec()).map(|ns| ns.max(0.5));

@@ -1,9 +1,10 @@
 //! Curve against curve: faster or slower, by how much, by the same law, and where do they cross?
 //!
-//! The pass is the unit: each gives one number, its mean log cost over the common points, and the numbers of both sides are
-//! compared by Welch's t on trimmed means (or by the differences of pairs, if the passes ran side by side). What passes of one
-//! run cannot show is by how much the machine itself differs from run to run; `Options::between_runs` is added for that, and
-//! nothing below `Options::smallest_effect` is called a difference. Both make it slow to speak on a shared machine.
+//! The pass is the unit: each gives one number, its mean log cost over the common points, and the numbers of both
+//! sides are compared by Welch's t on trimmed means (or by the differences of pairs, if the passes ran side by side).
+//! What passes of one run cannot show is by how much the machine itself differs from run to run;
+//! `Options::between_runs` is added for that, and nothing below `Options::smallest_effect` is called a difference.
+//! Both make it slow to speak on a shared machine.
 
 use crate::common::{Pair, pair};
 use crate::crossing;
@@ -166,7 +167,8 @@ fn measure(comparison: &mut Comparison, pair: &Pair, options: &Options) {
     comparison.crossing = crossing::find(pair, options).filter(|_| turns(comparison, options));
 }
 
-/// Whether the ends differ the opposite way, each by enough to matter: two curves that lie on each other cross everywhere.
+/// Whether the ends differ the opposite way, each by enough to matter: two curves that lie on each other cross
+/// everywhere.
 fn turns(comparison: &Comparison, options: &Options) -> bool {
     let matters = |ratio: Option<Estimate>| {
         let ratio = ratio.filter(|r| !r.holds(1.0))?;
@@ -271,7 +273,8 @@ fn agreement(ratio: Option<Estimate>, options: &Options) -> Agreement {
     if ratio.low >= 1.0 / band && ratio.high <= band { Agreement::Same } else { Agreement::Unclear }
 }
 
-/// Two verdicts name one law if one's choice is the other's choice or rival; different ones if they have none in common.
+/// Two verdicts name one law if one's choice is the other's choice or rival; different ones if they have none in
+/// common.
 fn same_law(a: &Judgement, b: &Judgement) -> Agreement {
     let named = |j: &Judgement| match &j.outcome {
         Outcome::Constant { .. } => vec!["constant".to_owned()],

@@ -42,8 +42,8 @@ fn difference(pair: &Pair, a: &[usize], b: &[usize]) -> Vec<f64> {
     (0..pair.a.n.len()).map(at).collect()
 }
 
-/// Where the sign turns for good: the cut with the fewest points on the wrong side, then between its neighbours. `None` if
-/// the difference has one sign at both ends.
+/// Where the sign turns for good: the cut with the fewest points on the wrong side, then between its neighbours.
+/// `None` if the difference has one sign at both ends.
 fn place(n: &[f64], difference: &[f64]) -> Option<f64> {
     let side = 3.min(n.len() / 2);
     let first: f64 = difference.iter().take(side).sum();

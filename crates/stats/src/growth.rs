@@ -10,8 +10,8 @@ pub(crate) fn student(q: f64, freedom: f64) -> f64 {
     StudentsT::new(0.0, 1.0, freedom.max(1.0)).map_or(1.96, |t| t.inverse_cdf(q))
 }
 
-/// By how much the percentile interval of a bootstrap over few passes must be widened: resampling `k` values shows only
-/// (k − 1)/k of their variance, percentiles know nothing of Student's tails, and cells were pulled in.
+/// By how much the percentile interval of a bootstrap over few passes must be widened: resampling `k` values shows
+/// only (k − 1)/k of their variance, percentiles know nothing of Student's tails, and cells were pulled in.
 pub(crate) fn widening(passes: usize, level: f64) -> f64 {
     if passes < 2 {
         return 1.0;
@@ -37,7 +37,8 @@ pub(crate) fn interval(value: f64, draws: &mut [f64], passes: usize, level: f64)
     }
 }
 
-/// The value of a contrast (weights that sum to zero over points) in each pass; passes that lack a point it needs drop out.
+/// The value of a contrast (weights that sum to zero over points) in each pass; passes that lack a point it needs
+/// drop out.
 fn per_pass(level: &Level, weights: &[f64]) -> Vec<f64> {
     let value = |row: &Vec<Option<f64>>| {
         let mut sum = 0.0;

@@ -29,12 +29,13 @@ pub struct Judgement {
     pub range: Option<(f64, f64)>,
     /// Factor by which the cost multiplies when n doubles, at the top of the range, 95%.
     pub doubling: Option<Estimate>,
-    /// Cost at ten times the largest judged n, nanoseconds, 95%. An extrapolation; absent where no law is named, where it
-    /// has a pole before that n, or where a cliff was found.
+    /// Cost at ten times the largest judged n, nanoseconds, 95%. An extrapolation; absent where no law is named,
+    /// where it has a pole before that n, or where a cliff was found.
     pub at_ten_times: Option<Estimate>,
     /// The n at which a call passes one millisecond.
     pub one_ms: Reach,
-    /// The law of the outcome. With `NoSimpleLaw` it is the least bad one, for drawing only, and its `misfit_p` says so.
+    /// The law of the outcome. With `NoSimpleLaw` it is the least bad one, for drawing only, and its `misfit_p` says
+    /// so.
     pub fit: Option<Fit>,
     /// Laws that these samples cannot tell from it, best first.
     pub rivals: Vec<Fit>,
@@ -142,8 +143,9 @@ const ONE_MS: f64 = 1e6;
 /// More passes than this is no advice.
 const MORE_MAX: f64 = 500.0;
 
-/// A law that misses by less than this share of the whole rise (in logarithms) is named, even where errors are so small
-/// that the test sees the miss: bind rises ×300 and follows the probing law to 7%, which is the news; `misfit` says the rest.
+/// A law that misses by less than this share of the whole rise (in logarithms) is named, even where errors are so
+/// small that the test sees the miss: bind rises ×300 and follows the probing law to 7%, which is the news; `misfit`
+/// says the rest.
 const LACK_MAX: f64 = 0.02;
 
 /// The reduced curve, all of it and the part that is judged.
@@ -343,7 +345,8 @@ fn rises(level: &Level, delta: f64) -> bool {
     level.mean.iter().any(|y| y - start > delta.ln_1p())
 }
 
-/// How many more passes until the interval, which narrows with the root of their number, fits in the band or leaves one.
+/// How many more passes until the interval, which narrows with the root of their number, fits in the band or leaves
+/// one.
 fn more_passes(growth: Estimate, passes: usize, delta: f64) -> Option<u32> {
     let centre = growth.value.ln().abs();
     let half = (growth.high / growth.low).ln() / 2.0;

@@ -1,9 +1,9 @@
 //! Two branches instead of one: calls, or whole passes, that cost either this or that.
 //!
-//! In the study of 2003 a fork under Linux 2.4 was, call by call and at random, on an O(1) or on an O(n) branch; one median
-//! hides that, one mean lies about it. In each window the log costs are split where the variance between the two parts is
-//! greatest (Otsu 1979); two modes they are only if the parts are far apart for their width (Ashman's D, 1994) *and* there is a
-//! valley between the peaks. A single mode with a long tail splits too, but has no valley.
+//! In the study of 2003 a fork under Linux 2.4 was, call by call and at random, on an O(1) or on an O(n) branch; one
+//! median hides that, one mean lies about it. In each window the log costs are split where the variance between the
+//! two parts is greatest (Otsu 1979); two modes they are only if the parts are far apart for their width (Ashman's D,
+//! 1994) *and* there is a valley between the peaks. A single mode with a long tail splits too, but has no valley.
 
 use crate::points::{Layout, Series, Window, capacities_of, series_of, windows};
 use crate::quantile::{median_of, quantile};

@@ -17,8 +17,8 @@ pub struct Options {
     pub law_tolerance: f64,
     /// Error rate of the lack-of-fit test. Default 0.01.
     pub misfit_level: f64,
-    /// Calls with fewer objects than this decide no law: they pay for first touches and cold caches. Short curves start
-    /// earlier, at a two-hundredth of their length but never below 8. Default 64.
+    /// Calls with fewer objects than this decide no law: they pay for first touches and cold caches. Short curves
+    /// start earlier, at a two-hundredth of their length but never below 8. Default 64.
     pub first_n: u32,
     /// Median cost of an empty lap in nanoseconds, if known: below five of them a verdict is flagged.
     pub empty_lap_ns: Option<f64>,
@@ -29,8 +29,9 @@ pub struct Options {
     /// `compare` only: the smallest ratio, as a fraction, worth calling a difference. Default 0.02.
     pub smallest_effect: f64,
     /// `compare` only, and only if not paired: standard deviation (log scale) of the level of one machine from run to
-    /// run, which passes of one run cannot show. Default 0.02; an A/A run measures it. With too small a value every comparison of
-    /// two runs finds the weather: if the truth is 0.03, a default of 0.01 speaks up in three reports of ten comparisons out of four.
+    /// run, which passes of one run cannot show. Default 0.02; an A/A run measures it. With too small a value every
+    /// comparison of two runs finds the weather: if the truth is 0.03, a default of 0.01 speaks up in three
+    /// reports of ten comparisons out of four.
     pub between_runs: f64,
 }
 

@@ -1,8 +1,9 @@
 //! Single dear calls: those that recur at one place are the kernel's, the others are a neighbour's.
 //!
-//! A call is dear by comparison with the median of the calls around it, in one of three tiers (see `TIERS`). The harder the
-//! tier the rarer it is by chance; the slight one finds the call that is only twice as dear but is so every 512 calls in
-//! every pass. Whether a recurrence may be chance is a binomial question, asked with the rate of that tier on that curve.
+//! A call is dear by comparison with the median of the calls around it, in one of three tiers (see `TIERS`). The
+//! harder the tier the rarer it is by chance; the slight one finds the call that is only twice as dear but is so
+//! every 512 calls in every pass. Whether a recurrence may be chance is a binomial question, asked with the rate of
+//! that tier on that curve.
 
 use crate::Curve;
 use crate::points::{Series, series_of};

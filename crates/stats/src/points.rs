@@ -1,7 +1,8 @@
 //! Calls into cells: for each pass and each chosen n, the median log cost of the calls in a narrow window.
 //!
-//! A median inside a window is the right reduction twice over: single dear calls cannot move it (they are the business of
-//! `outliers`), and of a rising curve it is the value at the centre, so that even a steep curve is not smeared.
+//! A median inside a window is the right reduction twice over: single dear calls cannot move it (they are the
+//! business of `outliers`), and of a rising curve it is the value at the centre, so that even a steep curve is not
+//! smeared.
 
 use crate::quantile::grouped_median_ns;
 use crate::{Curve, MarkKind, Options};
@@ -116,7 +117,8 @@ pub(crate) fn chosen_points(series: &[Series]) -> Option<Vec<u32>> {
     (calls > chosen.len() * series.len()).then_some(chosen)
 }
 
-/// Where to look: 17 to 25 points a constant ratio (1.6 at most) apart, the capacity points, and points beyond the cliff.
+/// Where to look: 17 to 25 points a constant ratio (1.6 at most) apart, the capacity points, and points beyond the
+/// cliff.
 pub(crate) fn windows(layout: &Layout<'_>, options: &Options) -> Vec<Window> {
     if let Some(chosen) = chosen_points(layout.series) {
         let kept = chosen.iter().filter(|n| **n >= 1);
@@ -162,8 +164,8 @@ fn spread(low: f64, high: f64, stride: f64) -> Vec<Window> {
     (0..count).map(|i| window(at(i), stride)).collect()
 }
 
-/// Windows are 3% of n to each side: at least four calls, at most 256. A narrower one would hold less time than a burst
-/// of noise lasts.
+/// Windows are 3% of n to each side: at least four calls, at most 256. A narrower one would hold less time than a
+/// burst of noise lasts.
 fn window(centre: f64, stride: f64) -> Window {
     Window { centre, half: (0.03 * centre).clamp(4.0, 256.0).max(4.0 * stride) }
 }

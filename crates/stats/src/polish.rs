@@ -1,8 +1,8 @@
 //! Cells into points: passes made comparable, then averaged so that one bad pass does no harm.
 //!
-//! A pass as a whole may be dearer than another (layout, frequency, a busy hour) without saying anything about growth.
-//! Median polish (Tukey, Exploratory Data Analysis, 1977) takes that out; a 20% trimmed mean with Yuen's winsorised
-//! error (Biometrika 61, 1974) then averages over passes.
+//! A pass as a whole may be dearer than another (layout, frequency, a busy hour) without saying anything about
+//! growth. Median polish (Tukey, Exploratory Data Analysis, 1977) takes that out; a 20% trimmed mean with Yuen's
+//! winsorised error (Biometrika 61, 1974) then averages over passes.
 
 use crate::points::Grid;
 use crate::quantile::median_of;
@@ -28,8 +28,9 @@ pub(crate) struct Level {
     pub(crate) passes: usize,
 }
 
-/// Weight, in degrees of freedom, of the pooled error against that of the single point. Nine passes have eight degrees at a
-/// point, too few to weigh points by alone; but small n is often noisier than large n, so pooling all is wrong too.
+/// Weight, in degrees of freedom, of the pooled error against that of the single point. Nine passes have eight
+/// degrees at a point, too few to weigh points by alone; but small n is often noisier than large n, so pooling all is
+/// wrong too.
 const POOLING: f64 = 16.0;
 
 /// Mean and standard error by 20% trimming; plain ones below five values. The error is absent for a single value.
@@ -96,11 +97,13 @@ pub(crate) fn polish(grid: &Grid) -> (Vec<Vec<Option<f64>>>, Vec<f64>) {
 /// A cell further from the middle of its point than so many robust standard deviations is pulled in to that distance.
 const REACH: f64 = 2.0;
 
-/// By how much pulling in hides the error of normal values: at two deviations 4.6% of them are pulled in (Yuen's factor).
+/// By how much pulling in hides the error of normal values: at two deviations 4.6% of them are pulled in (Yuen's
+/// factor).
 pub(crate) const HIDDEN: f64 = 1.0 / (1.0 - 0.046);
 
-/// Winsorises the cells. An episode that falls on one cell would otherwise be carried by that pass into every contrast
-/// and every bootstrap draw, where trimming over passes comes too late: 3% bad cells spoil a sixth of the passes.
+/// Winsorises the cells. An episode that falls on one cell would otherwise be carried by that pass into every
+/// contrast and every bootstrap draw, where trimming over passes comes too late: 3% bad cells spoil a sixth of the
+/// passes.
 fn winsorise(cells: &mut [Vec<Option<f64>>], points: usize) {
     let middle = |j: usize| {
         let mut column: Vec<f64> = cells.iter().filter_map(|row| row[j]).collect();
@@ -156,7 +159,8 @@ pub(crate) fn level(grid: &Grid) -> Level {
     let mut known: Vec<f64> = own.iter().copied().flatten().collect();
     let pooled = trimmed(&mut known).map_or(0.0, |pair| pair.0);
     let freedom = (passes.max(1) - 1) as f64;
-    // The offsets of the passes were estimated too, one out of so many points each; and what was pulled in hides variance.
+    // The offsets of the passes were estimated too, one out of so many points each; and what was pulled in hides
+    // variance.
     let points = grid.n.len() as f64;
     let spent = points / (points - 1.0).max(1.0) * HIDDEN * HIDDEN;
     let shrunk = |square: &Option<f64>| match square {
@@ -179,7 +183,8 @@ pub(crate) fn level(grid: &Grid) -> Level {
 mod tests {
     use super::*;
 
-    /// Guards against Yuen's error being off by a factor; the figures are worked by hand for 1 … 9 with one cut each side.
+    /// Guards against Yuen's error being off by a factor; the figures are worked by hand for 1 … 9 with one cut each
+    /// side.
     #[test]
     fn trimming_by_hand() {
         let mut values: Vec<f64> = (1..=9).map(f64::from).collect();

@@ -38,8 +38,8 @@ pub(crate) fn median_ns(values: &mut [u64]) -> Option<f64> {
 /// Median of durations that a clock read in steps of `quantum` nanoseconds: the median for grouped data, which
 /// interpolates within the step that holds the middle, as if the readings lay evenly in it.
 ///
-/// A clock that ticks in tens gives 20 or 30 for a call of 25, and the plain median jumps from one to the other. Where
-/// readings do not repeat, this is the plain median.
+/// A clock that ticks in tens gives 20 or 30 for a call of 25, and the plain median jumps from one to the other.
+/// Where readings do not repeat, this is the plain median.
 pub(crate) fn grouped_median_ns(values: &mut [u64], quantum: f64) -> Option<f64> {
     let plain = median_ns(values)?;
     // A clock of ten nanoseconds whose scale was rounded reads 19, 20 and 21: one step.
@@ -53,8 +53,8 @@ pub(crate) fn grouped_median_ns(values: &mut [u64], quantum: f64) -> Option<f64>
     Some(plain + quantum * (place.clamp(0.0, 1.0) - 0.5))
 }
 
-/// Quantile `q` (0 to 1) of values in rising order, by linear interpolation between the two nearest (Hyndman and Fan's
-/// type 7). `None` if empty.
+/// Quantile `q` (0 to 1) of values in rising order, by linear interpolation between the two nearest (Hyndman and
+/// Fan's type 7). `None` if empty.
 pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let place = q.clamp(0.0, 1.0) * last as f64;
@@ -65,8 +65,9 @@ pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
     Some(sorted[below] + part * (sorted[above] - sorted[below]))
 }
 
-/// The median with its exact order-statistic interval, and the coverage that interval really has: the narrowest symmetric
-/// pair that covers at least `level`, or the extremes if none does. No assumption about the distribution. `None` if empty.
+/// The median with its exact order-statistic interval, and the coverage that interval really has: the narrowest
+/// symmetric pair that covers at least `level`, or the extremes if none does. No assumption about the distribution.
+/// `None` if empty.
 ///
 /// With nine values and level 0.95 it is the 2nd to 8th, which covers 96.1%.
 pub fn median_interval(values: &[f64], level: f64) -> Option<(Estimate, f64)> {

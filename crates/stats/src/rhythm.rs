@@ -1,7 +1,7 @@
 //! The rule behind positions that recur: doubling tables, pages, first calls.
 //!
-//! The hard outliers (milliseconds at a descriptor table's doublings) and the gentle ones (a page of a slab every few dozen
-//! calls) have different causes, so that each group is searched by itself.
+//! The hard outliers (milliseconds at a descriptor table's doublings) and the gentle ones (a page of a slab every few
+//! dozen calls) have different causes, so that each group is searched by itself.
 
 use crate::outliers::{Recurring, Rhythm, RhythmKind};
 use crate::words::{count, durations};

@@ -1,9 +1,9 @@
 //! Which law? Every law of the dictionary fitted on relative error, weighed by BIC, tested for lack of fit.
 //!
-//! Fitted is `log a + log(1 + r·g(n))`: relative error is what timing has, and `a` drops out by averaging, so that one
-//! search over `r` is the whole fit. The errors of the points are known from the passes, so the misfit is a chi-square
-//! and BIC needs no estimate of variance; where even the best law misses by more than the errors explain, all are
-//! measured by that yardstick, which lets in more rivals rather than fewer.
+//! Fitted is `log a + log(1 + r·g(n))`: relative error is what timing has, and `a` drops out by averaging, so that
+//! one search over `r` is the whole fit. The errors of the points are known from the passes, so the misfit is a
+//! chi-square and BIC needs no estimate of variance; where even the best law misses by more than the errors explain,
+//! all are measured by that yardstick, which lets in more rivals rather than fewer.
 
 use crate::growth::interval;
 use crate::law::{Candidate, Fit, LAWS, Law, Shape, by_name};
@@ -92,7 +92,8 @@ fn profile(target: &Target<'_>, g: &[f64], r: f64) -> (f64, f64) {
     (mean, (square - sum * mean).max(0.0))
 }
 
-/// Fits one law with its place held at `candidate`. `around` narrows the search to the neighbourhood of a known `ln r`.
+/// Fits one law with its place held at `candidate`. `around` narrows the search to the neighbourhood of a known `ln
+/// r`.
 fn fit_at(target: &Target<'_>, law: &'static dyn Law, candidate: Candidate, around: Option<f64>) -> Solved {
     let raw: Vec<f64> = target.n.iter().map(|n| law.g(*n, candidate.value)).collect();
     let top = raw.iter().copied().fold(0.0, f64::max);
@@ -235,8 +236,8 @@ fn resample(
     (pairs, fixed, slope)
 }
 
-/// Point means of one bootstrap sample of the passes, with the level of that sample: the polish took the offsets of the passes
-/// out of the shape, but a cost in nanoseconds carries them.
+/// Point means of one bootstrap sample of the passes, with the level of that sample: the polish took the offsets of
+/// the passes out of the shape, but a cost in nanoseconds carries them.
 pub(crate) fn resampled_means(level: &Level, random: &mut Random) -> Vec<f64> {
     let chosen: Vec<usize> = (0..level.passes).map(|_| random.below(level.passes)).collect();
     let mut shifts: Vec<f64> = chosen.iter().map(|p| level.offsets[*p]).collect();

@@ -1,9 +1,10 @@
 //! Synthetic curves of known truth, so that the error rate of a verdict can be measured instead of believed.
 //!
-//! The noise is made at two levels, because real noise is: every pass has an offset (3%), every cell (one pass at one n)
-//! has an error of its own that all its calls share (the stated noise, 1% or 4%) and three cells in a hundred are hit by
-//! an episode that makes all their calls dearer; and every call has its own jitter (2%, seven calls to a cell: as much as 7% over a real window of a hundred) and three in a hundred a tail.
-//! Without the shared part the median of a window would average the noise away and every method would look perfect.
+//! The noise is made at two levels, because real noise is: every pass has an offset (3%), every cell (one pass at one
+//! n) has an error of its own that all its calls share (the stated noise, 1% or 4%) and three cells in a hundred are
+//! hit by an episode that makes all their calls dearer; and every call has its own jitter (2%, seven calls to a cell:
+//! as much as 7% over a real window of a hundred) and three in a hundred a tail. Without the shared part the median
+//! of a window would average the noise away and every method would look perfect.
 
 use crate::random::Random;
 use crate::{Curve, Mark, MarkKind, Pass};

@@ -114,8 +114,9 @@ fn clean_judgement(curve: &Curve, options: &Options) -> Option<Judgement> {
 
 /// What the canary did, and whether it forbids the verdict.
 ///
-/// It forbids growth if it grew by at least half as much itself (in logarithms, the same way, significantly): then drift
-/// explains too much of it. It forbids "constant" if it moved by more than δ: then a drift may have hidden a growth.
+/// It forbids growth if it grew by at least half as much itself (in logarithms, the same way, significantly): then
+/// drift explains too much of it. It forbids "constant" if it moved by more than δ: then a drift may have hidden a
+/// growth.
 fn canary_of(canary: &Curve, all: &Judgement, options: &Options) -> Option<Canary> {
     let growth = growth_of(canary, options)?;
     let moved = growth.low > 1.0 || growth.high < 1.0;

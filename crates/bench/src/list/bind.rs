@@ -67,7 +67,7 @@ impl Benchmark for Bind {
         ),
     ];
     const VARIANTS: &'static [Variant] = &[
-        // A range of two thousand ports: past the whole of it in a moment, and the law against n / capacity is the same.
+        // A range of two thousand ports: past the whole of it in a moment; the law against n / capacity is the same.
         Variant::always(&[("range", "40000-42001")]),
         Variant::always(&[("range", "40000-42001"), ("family", "v6"), ("v6only", "on")]),
         Variant::always(&[("range", "40000-42001"), ("family", "v6"), ("v6only", "off")]),

@@ -76,8 +76,8 @@ impl Benchmark for Fork {
     const MISLEADS: &'static [&'static str] = &[
         "The parent's mappings and page tables are most of the cost, not the number of processes.",
         "Parent and children share one processor by default; with processors=all the wake-up crosses processors.",
-        "Where kill() lets the child run at once, its end falls into the kill; otherwise into the wait: only reap, which \
-         holds both, is comparable.",
+        "Where kill() lets the child run at once, its end falls into the kill; otherwise into the wait: only reap, \
+         which holds both, is comparable.",
         "vfork-exec and posix_spawn start a new program each time, which fork alone does not.",
     ];
     const SOURCE: &'static str =

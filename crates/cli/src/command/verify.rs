@@ -66,7 +66,7 @@ fn of_page(path: &Path, bytes: &[u8]) -> anyhow::Result<Vec<Findings>> {
                 .with_context(|| format!("the page's record lies beside it: read {}", beside.display()))?,
         };
         let record = Record::parse(&packed.file_name, &bytes)?;
-        let mut one = judge(&record, figures);
+        let mut one = judge(&record, figures.as_ref().unwrap_or(&record.figures));
         let sha256 = page::sha256(&bytes);
         if sha256 != packed.sha256 {
             one.faults.push(format!(

@@ -110,7 +110,8 @@ fn an_unprivileged_user_can_measure() {
     let program = folder.join("landau");
     std::fs::copy(LANDAU, &program).unwrap();
     let script = format!(
-        "chown -R 65534:65534 {0} && cd {0} && exec setpriv --reuid 65534 --regid 65534 --clear-groups ./landau run --study smoke --out r --no-report --dir .",
+        "chown -R 65534:65534 {0} && cd {0} && exec setpriv --reuid 65534 --regid 65534 --clear-groups \
+         ./landau run --study smoke --out r --no-report --dir .",
         folder.display()
     );
     let ran = Ran::of(Command::new("sh").args(["-c", &script]).output().unwrap());

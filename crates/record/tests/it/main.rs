@@ -132,7 +132,7 @@ fn of_two_attempts_at_a_round_the_whole_one_counts() {
 }
 
 proptest! {
-    /// Whichever byte is changed, the record is not taken for what was written, and no line before the change is blamed.
+    /// Whichever byte is changed, the record is not taken for what was written, and the line of the change is blamed.
     #[test]
     fn any_changed_byte_is_found(place in 0_usize..1_000, to in b' '..=b'~') {
         let whole = example();

@@ -1,7 +1,7 @@
 //! The cost does not depend on n: O(1).
 //!
-//! What everybody hopes for. It is only ever *named* after the equivalence test of `verdict`; as a law it is the one that
-//! every other must beat.
+//! What everybody hopes for. It is only ever *named* after the equivalence test of `verdict`; as a law it is the one
+//! that every other must beat.
 
 use crate::law::{Law, Shape};
 

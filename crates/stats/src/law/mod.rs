@@ -1,7 +1,7 @@
 //! The dictionary of laws: one file each, and what a fitted one looks like.
 //!
-//! Every law is `fixed + slope · g(n)` with a fixed cost of zero or more and a slope of zero or more. A new law is a new
-//! file in this folder that implements [`Law`], and its line in `registry.rs`.
+//! Every law is `fixed + slope · g(n)` with a fixed cost of zero or more and a slope of zero or more. A new law is a
+//! new file in this folder that implements [`Law`], and its line in `registry.rs`.
 
 mod registry;
 
@@ -163,8 +163,8 @@ mod tests {
         }
     }
 
-    /// Guards against a law that falls, is negative, or nests in a law that is not in the dictionary: fitting and selection
-    /// take all three for granted.
+    /// Guards against a law that falls, is negative, or nests in a law that is not in the dictionary: fitting and
+    /// selection take all three for granted.
     #[test]
     fn every_law_keeps_the_contract() {
         for law in LAWS {

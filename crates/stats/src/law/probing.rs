@@ -1,8 +1,9 @@
 //! The cost rises with the square as a table fills: `1 / (1 − N/C)²`, a search from a random place in steps of one.
 //!
-//! What is taken forms runs, and a search that lands in a run must walk to its end, so that the cost runs away earlier than by
-//! the occupancy law. Source: linear probing, unsuccessful search, ½ (1 + 1/(1 − α)²) (Knuth, Notes on open addressing, 1963).
-//! Linux searches a port for bind(0) in this way, and real curves follow this law where occupancy misses by 18%.
+//! What is taken forms runs, and a search that lands in a run must walk to its end, so that the cost runs away
+//! earlier than by the occupancy law. Source: linear probing, unsuccessful search, ½ (1 + 1/(1 − α)²) (Knuth, Notes
+//! on open addressing, 1963). Linux searches a port for bind(0) in this way, and real curves follow this law where
+//! occupancy misses by 18%.
 
 use crate::law::{Candidate, Law, Shape};
 

@@ -1,4 +1,5 @@
-//! The dictionary: every file of this folder that holds a law. `cargo xtask registry` writes the part between the marks.
+//! The dictionary: every file of this folder that holds a law. `cargo xtask registry` writes the part between the
+//! marks.
 
 use super::Law;
 

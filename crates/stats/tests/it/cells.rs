@@ -1,4 +1,5 @@
-//! Cells of the calibration, few trials each, at a seed that is neither the tuning seed nor that of the published table.
+//! Cells of the calibration, few trials each, at a seed that is neither the tuning seed nor that of the published
+//! table.
 
 use landau_stats::calibrate::{calibrate, row};
 use landau_stats::simulate::Truth;

@@ -77,7 +77,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Guards against absolute thresholds creeping into the choice of a law: a machine eight times slower follows the same.
+    /// Guards against absolute thresholds in the choice of a law: a machine eight times slower follows the same.
     #[test]
     fn the_unit_does_not_change_the_law(truth in clear_truth(), seed in 0_u64..1000) {
         let curve = simulate(truth, Noise::of_cell(0.01), 9, seed);
@@ -125,7 +125,8 @@ proptest! {
     }
 }
 
-/// Guards against an infinity or NaN in a verdict, which JSON turns into null: the pole of an occupancy law invites one.
+/// Guards against an infinity or NaN in a verdict, which JSON turns into null: the pole of an occupancy law invites
+/// one.
 #[test]
 fn verdicts_survive_json() {
     for truth in Truth::ALL {

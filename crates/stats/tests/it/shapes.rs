@@ -128,7 +128,7 @@ fn the_canary_vetoes() {
 /// Guards against a growth that only tagged calls show passing without a word, and against judging a few clean calls.
 #[test]
 fn clean_samples_are_judged_by_themselves() {
-    // Cheap calls scatter from 1 to 2 µs; from call 500 on the tagged two in five cost 3 µs and lift the median of all.
+    // Cheap calls scatter from 1 to 2 µs; from call 500 on the tagged two in five cost 3 µs and lift the median.
     let is_tagged = |share: f64, p: u32, n: u32| hash(p, n, 4) < share;
     let tagged = |share: f64| {
         let is_dear = |p: u32, n: u32| n > 500 && is_tagged(share, p, n);

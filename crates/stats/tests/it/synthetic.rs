@@ -1,4 +1,5 @@
-//! Dense curves, call by call, for the tests; the noise is a hash of the place, so that no generator is shared with the crate.
+//! Dense curves, call by call, for the tests; the noise is a hash of the place, so that no generator is shared with
+//! the crate.
 
 use landau_stats::{Curve, Pass};
 

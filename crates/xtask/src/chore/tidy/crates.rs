@@ -107,7 +107,10 @@ mod unit {
 
     #[test]
     fn an_arrow_that_points_up_is_found() {
-        let package = |name: &str, of: &str| json!({"name": name, "source": null, "dependencies": [{"name": of, "path": "/x"}, {"name": "serde"}]});
+        let package = |name: &str, of: &str| {
+            let needs = [json!({"name": of, "path": "/x"}), json!({"name": "serde"})];
+            json!({"name": name, "source": null, "dependencies": needs})
+        };
         let metadata = json!({"packages": [
             package("landau-bench", "landau-engine"), package("landau-stats", "landau-record"),
             package("landau-new", "landau-sys")]});
