@@ -226,6 +226,18 @@ test("the record that is downloaded is the one whose checksum stands there", asy
   await page.context().close();
 });
 
+test("the points of every chart unfold as a table", async () => {
+  const page = await visit();
+  const folded = page.locator("details.points");
+  for (let i = 0; i < await folded.count(); i += 1) {
+    await folded.nth(i).locator("summary").click();
+    const cell = folded.nth(i).locator("table tr td").last();
+    await cell.waitFor();
+    assert.doesNotMatch(await folded.nth(i).innerText(), /undefined|NaN/);
+  }
+  await page.context().close();
+});
+
 test("headings are in order, charts have a label and a table", async () => {
   const page = await visit();
   await curve(page);
@@ -237,8 +249,8 @@ test("headings are in order, charts have a label and a table", async () => {
   }, 0);
   const faults = await page.evaluate(() => [...document.querySelectorAll("figure.chart")].filter((one) => {
     const plot = one.querySelector(".plot");
-    return plot.getAttribute("role") !== "img" || !plot.getAttribute("aria-label") || !one.querySelector("details table tr td") ||
-      !one.querySelector("figcaption");
+    return plot.getAttribute("role") !== "img" || !plot.getAttribute("aria-label") || !one.querySelector("details.points summary") ||
+      !document.getElementById(plot.getAttribute("aria-describedby")) || !one.querySelector("figcaption");
   }).length);
   assert.equal(faults, 0);
   const ids = await page.evaluate(() => [...document.querySelectorAll("[id]")].map((one) => one.id));

@@ -6,8 +6,8 @@
 
 use landau_stats::{Curve, Pass};
 
-/// Columns on each of the two rulers, logarithmic and linear; together at most 200, so 600 values of each pass.
-const RULER: u32 = 100;
+/// Columns on each of the two rulers, logarithmic and linear; together at most 140, five pixels each on a wide screen.
+const RULER: u32 = 70;
 /// Rows of the density for each decade of cost.
 const ROWS_PER_DECADE: f64 = 12.0;
 
@@ -50,6 +50,19 @@ impl Columns {
     /// How many columns there are.
     pub(crate) fn len(&self) -> usize {
         self.edges.len() - 1
+    }
+
+    /// Where each column begins, and where the last one ends.
+    pub(crate) fn edges(&self) -> &[u32] {
+        &self.edges
+    }
+
+    /// Two columns made one, for what is drawn as area.
+    pub(crate) fn paired(&self) -> Self {
+        let last = self.edges.last().copied();
+        let mut edges: Vec<u32> = self.edges[..self.len()].iter().step_by(2).copied().collect();
+        edges.extend(last);
+        Self { edges }
     }
 
     /// First and last n of a column.
@@ -119,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_cover_every_n_once_and_are_at_most_two_hundred() {
+    fn columns_cover_every_n_once_and_are_at_most_two_rulers() {
         for last in [1, 2, 7, 100, 4096, 14_117, 1_000_000] {
             let columns = Columns::up_to(last);
             assert!(columns.len() <= 2 * RULER as usize, "{} columns for {last}", columns.len());

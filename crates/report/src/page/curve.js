@@ -18,7 +18,7 @@ const curveView = {
       const stroke = () => ink(`tone-${group.tone}`);
       const dash = group.is_down ? [5, 4] : undefined;
       for (const _ of group.passes) made.push({ stroke, width: 1, alpha: frame.data.groups.length > 3 ? 0.28 : 0.5, dash, points: { show: false }, spanGaps: true });
-      made.push({ stroke, width: 3, dash: group.is_down ? [9, 5] : undefined, points: { show: false } });
+      made.push({ stroke, width: 3, dash: group.is_down ? [9, 5] : undefined, points: { show: false }, spanGaps: true });
     }
     return made;
   },
@@ -60,11 +60,11 @@ const curveView = {
   under(frame, plot) {
     const { ctx, bbox } = plot;
     for (const group of frame.shown()) {
-      const band = group.band.filter(([n, low, high]) => n > 0 && low > 0 && high > 0);
+      const band = group.points.filter(([n, , low, high]) => n > 0 && low > 0 && high > 0);
       if (band.length < 2) continue;
       ctx.beginPath();
-      for (const [n, , high] of band) ctx.lineTo(plot.valToPos(n, "x", true), plot.valToPos(high, "y", true));
-      for (const [n, low] of band.slice().reverse()) ctx.lineTo(plot.valToPos(n, "x", true), plot.valToPos(low, "y", true));
+      for (const [n, , , high] of band) ctx.lineTo(plot.valToPos(n, "x", true), plot.valToPos(high, "y", true));
+      for (const [n, , low] of band.slice().reverse()) ctx.lineTo(plot.valToPos(n, "x", true), plot.valToPos(low, "y", true));
       ctx.closePath();
       ctx.globalAlpha = 0.14;
       ctx.fillStyle = ink(`tone-${group.tone}`);

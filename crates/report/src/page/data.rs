@@ -1,7 +1,8 @@
 //! What a chart in the browser is drawn from.
 //!
 //! Everything is reduced and computed here (laws evaluated, intervals laid out), so that the scripts draw and never calculate
-//! a figure. Arrays over columns are parallel to `spans`.
+//! a figure. A case has one block; every chart and table of it is drawn from that one, the chart of all variants from
+//! the blocks of each. Arrays over columns are parallel to the columns that `edges` parts.
 
 use crate::reduce::{Columns, Density, Kept};
 use crate::{CaseStudy, PhaseStudy};
@@ -13,21 +14,27 @@ const DRAWN_OUTLIERS: usize = 400;
 /// An empty lap is drawn beside whatever costs less than this many of them.
 const FLOOR_MATTERS: f64 = 20.0;
 
-/// A chart.
+/// Steps in which a median or a law is written, for each factor of e: a step is a twentieth of a per cent.
+const FINE: f64 = 2000.0;
+/// The same for the cheapest and the dearest call of a column, told from the median.
+const COARSE: f64 = 1000.0;
+
+/// A block of data: what one case's charts are drawn from.
 #[derive(Debug, Serialize)]
 pub(crate) struct Chart {
     #[serde(skip)]
     pub(crate) id: String,
     /// What n counts.
     axis: String,
-    /// First and last n of each column, which is drawn at their geometric middle.
-    spans: Vec<(u32, u32)>,
+    /// Where each column begins, and where the last one ends; a column is drawn at the geometric middle of its n.
+    edges: Vec<u32>,
     marks: Vec<MarkLine>,
     /// The empty lap in nanoseconds, where it matters.
     floor: Option<f64>,
     groups: Vec<Group>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    density: Option<DensityData>,
+    /// The single calls of each group, in the groups' order; absent where the block has none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    singles: Vec<Singles>,
 }
 
 /// Curves that belong together: one phase of one case of one record.
@@ -40,22 +47,28 @@ struct Group {
     /// The law, short, to stand beside the curve.
     symbol: String,
     passes: Vec<PassData>,
-    law: Vec<Option<f64>>,
-    /// n, low and high of each judged or unjudged point, 95%.
-    band: Vec<(f64, f64, f64)>,
+    /// Like a pass's medians.
+    law: Vec<Option<i64>>,
+    /// n, cost, low and high at 95%, passes: each judged or unjudged point.
+    points: Vec<(f64, f64, f64, f64, usize)>,
     cliffs: Vec<Note>,
-    /// n, lowest, median and highest cost, of the calls that are dear in pass after pass.
-    outliers: Vec<(u32, u64, u64, u64)>,
+    /// The calls that are dear in pass after pass: n, lowest, median and highest cost, in how many of how many passes.
+    outliers: Vec<(u32, u64, u64, u64, usize, usize)>,
+    /// How many there are, should the list have been cut.
+    outlier_count: usize,
     limit: Option<Note>,
 }
 
-/// A pass in columns, in nanoseconds.
+/// A pass in columns. Costs are logarithms in steps, each told from its neighbour, because small whole numbers pack best;
+/// see `data.js`, which turns them back.
 #[derive(Debug, Serialize)]
 struct PassData {
-    round: u32,
-    min: Vec<Option<u64>>,
-    median: Vec<Option<f64>>,
-    max: Vec<Option<u64>>,
+    /// In steps of [`FINE`], from the column before.
+    median: Vec<Option<i64>>,
+    /// In steps of [`COARSE`], how far below the median.
+    min: Vec<i64>,
+    /// In steps of [`COARSE`], how far above the median.
+    max: Vec<i64>,
 }
 
 /// Words at a place.
@@ -74,15 +87,19 @@ struct MarkLine {
     kind: MarkKind,
 }
 
-/// The density of the single calls.
+/// The single calls of a phase: how often each cost occurred, and how they spread.
 #[derive(Debug, Serialize)]
-struct DensityData {
+struct Singles {
+    /// Lower edge of the first row.
     floor: f64,
-    /// For each column: row and count by turns.
+    /// For each pair of columns: row and count by turns.
     cells: Vec<Vec<u32>>,
-    /// Words about the recurring calls.
-    words: String,
+    /// Cost at each of [`SHARES`], in nanoseconds.
+    quantiles: [u64; 6],
 }
+
+/// The shares of all calls at which the table of single calls states a cost; `tables.js` names them.
+const SHARES: [f64; 6] = [0.0, 0.5, 0.9, 0.99, 0.999, 1.0];
 
 impl Chart {
     /// An empty chart over the axis of a case.
@@ -91,11 +108,11 @@ impl Chart {
         Self {
             id,
             axis: case.axis.clone(),
-            spans: (0..columns.len()).map(|i| columns.span(i)).collect(),
+            edges: columns.edges().to_vec(),
             marks: marks.collect(),
             floor: None,
             groups: Vec::new(),
-            density: None,
+            singles: Vec::new(),
         }
     }
 
@@ -111,34 +128,26 @@ impl Chart {
         let judged = &phase.verdict.all;
         let (first, last) = judged.range.unwrap_or((f64::INFINITY, 0.0));
         let law = judged.fit.as_ref().map(|fit| {
-            let at = |n: f64| (n >= first && n <= last).then(|| fit.at(n)).filter(|ns| ns.is_finite()).map(drawn);
-            (0..columns.len()).map(|i| at(columns.middle(i))).collect()
+            let at = |n: f64| (n >= first && n <= last).then(|| fit.at(n)).filter(|ns| ns.is_finite());
+            chained((0..columns.len()).map(|i| at(columns.middle(i))))
         });
-        let structural = &phase.verdict.outliers.structural;
-        let mut outliers: Vec<_> =
-            structural.iter().map(|call| (call.n, call.ns_min, call.ns_median, call.ns_max)).collect();
-        if outliers.len() > DRAWN_OUTLIERS {
-            outliers.sort_by_key(|call| std::cmp::Reverse(call.2));
-            outliers.truncate(DRAWN_OUTLIERS);
-            outliers.sort_unstable();
-        }
-        let passes = phase.curve.passes.iter().zip(&phase.rounds);
+        let point = |point: &landau_stats::Point| {
+            (drawn(point.n), drawn(point.ns.value), drawn(point.ns.low), drawn(point.ns.high), point.passes)
+        };
+        let limit = limit(study, phase).filter(|_| self.groups.iter().all(|group| group.limit.is_none()));
         self.groups.push(Group {
-            name,
-            tone,
-            is_down: phase.phase.direction == Direction::Down,
-            symbol: crate::table::law_short(judged),
-            passes: passes.map(|(pass, &round)| PassData::of(round, &columns.keep(pass))).collect(),
+            passes: phase.curve.passes.iter().map(|pass| PassData::of(&columns.keep(pass))).collect(),
             law: law.unwrap_or_default(),
-            band: judged
-                .points
-                .iter()
-                .map(|point| (drawn(point.n), drawn(point.ns.low), drawn(point.ns.high)))
-                .collect(),
+            points: judged.points.iter().map(point).collect(),
             cliffs: cliffs(phase),
-            outliers,
-            limit: limit(study, phase).filter(|_| self.groups.iter().all(|group| group.limit.is_none())),
+            limit,
+            ..Group::bare(name, tone, phase)
         });
+    }
+
+    /// Adds no more of a phase than its single calls need.
+    pub(crate) fn add_bare(&mut self, name: String, tone: usize, phase: &PhaseStudy<'_>) {
+        self.groups.push(Group::bare(name, tone, phase));
     }
 
     /// Adds the line of the instrument where it matters.
@@ -148,38 +157,74 @@ impl Chart {
         self.floor = (empty_lap_ns > 0.0 && cheapest < FLOOR_MATTERS * empty_lap_ns).then_some(empty_lap_ns);
     }
 
-    /// Leaves the medians alone: beside other cases there is no room for each pass's extremes, and the case's own chart has them.
-    pub(crate) fn without_extremes(mut self) -> Self {
-        for pass in self.groups.iter_mut().flat_map(|group| &mut group.passes) {
-            pass.min.clear();
-            pass.max.clear();
-        }
-        self
-    }
-
-    /// Turns the chart into a density; one group with its outliers stays.
-    pub(crate) fn add_density(&mut self, density: Density, words: &str) {
+    /// Adds the single calls of the next group.
+    pub(crate) fn add_singles(&mut self, phase: &PhaseStudy<'_>, columns: &Columns) {
+        let Density { floor_ns, cells } = columns.paired().density(&phase.curve);
         let flat = |column: Vec<(u32, u32)>| column.into_iter().flat_map(|(row, count)| [row, count]).collect();
-        self.density = Some(DensityData {
-            floor: density.floor_ns,
-            cells: density.cells.into_iter().map(flat).collect(),
-            words: words.to_owned(),
-        });
-        for group in &mut self.groups {
-            group.passes.clear();
+        let mut every: Vec<u64> = phase.curve.passes.iter().flat_map(|pass| pass.ns.iter().copied()).collect();
+        every.sort_unstable();
+        let last = every.len().saturating_sub(1) as f64;
+        let quantiles = SHARES.map(|share| every.get((last * share).round() as usize).copied().unwrap_or(0));
+        self.singles.push(Singles { floor: floor_ns, cells: cells.into_iter().map(flat).collect(), quantiles });
+    }
+}
+
+impl Group {
+    /// A phase without its curves.
+    fn bare(name: String, tone: usize, phase: &PhaseStudy<'_>) -> Self {
+        let structural = &phase.verdict.outliers.structural;
+        let tell =
+            |call: &landau_stats::Recurring| (call.n, call.ns_min, call.ns_median, call.ns_max, call.passes, call.of);
+        let mut outliers: Vec<_> = structural.iter().map(tell).collect();
+        if outliers.len() > DRAWN_OUTLIERS {
+            outliers.sort_by_key(|call| std::cmp::Reverse(call.2));
+            outliers.truncate(DRAWN_OUTLIERS);
+            outliers.sort_unstable();
+        }
+        Self {
+            name,
+            tone,
+            is_down: phase.phase.direction == Direction::Down,
+            symbol: crate::table::law_short(&phase.verdict.all),
+            passes: Vec::new(),
+            law: Vec::new(),
+            points: Vec::new(),
+            cliffs: Vec::new(),
+            outliers,
+            outlier_count: phase.verdict.outliers.structural_count.max(structural.len()),
+            limit: None,
         }
     }
 }
 
 impl PassData {
-    fn of(round: u32, kept: &[Option<Kept>]) -> Self {
+    fn of(kept: &[Option<Kept>]) -> Self {
+        let below = |kept: &Kept| steps(kept.median, COARSE) - steps(kept.min as f64, COARSE);
+        let above = |kept: &Kept| steps(kept.max as f64, COARSE) - steps(kept.median, COARSE);
         Self {
-            round,
-            min: kept.iter().map(|kept| kept.map(|kept| kept.min)).collect(),
-            median: kept.iter().map(|kept| kept.map(|kept| kept.median)).collect(),
-            max: kept.iter().map(|kept| kept.map(|kept| kept.max)).collect(),
+            median: chained(kept.iter().map(|kept| kept.map(|kept| kept.median))),
+            min: kept.iter().flatten().map(below).collect(),
+            max: kept.iter().flatten().map(above).collect(),
         }
     }
+}
+
+/// The logarithm of a cost in whole steps; below a nanosecond there is nothing to see.
+fn steps(ns: f64, fineness: f64) -> i64 {
+    (ns.max(1.0).ln() * fineness).round() as i64
+}
+
+/// Costs as steps from one to the next.
+fn chained(costs: impl Iterator<Item = Option<f64>>) -> Vec<Option<i64>> {
+    let mut before = 0;
+    let next = |ns: f64| {
+        let now = steps(ns, FINE);
+        let step = now - before;
+        before = now;
+        step
+    };
+    let mut next = next;
+    costs.map(|cost| cost.map(&mut next)).collect()
 }
 
 /// Five digits: more than any screen shows, and half the size of the page.

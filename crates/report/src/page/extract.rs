@@ -12,8 +12,8 @@ use std::io::Read;
 pub struct Extract {
     /// The records, in the page's order.
     pub records: Vec<Packed>,
-    /// The figures that the page shows of each record, in the same order.
-    pub figures: Vec<Vec<Figure>>,
+    /// The figures that the page shows of each record, in the same order; none where they are those that the record holds.
+    pub figures: Vec<Option<Vec<Figure>>>,
 }
 
 /// A record as a page holds it.

@@ -1,21 +1,5 @@
-// What every chart shares: unpacking its data, axes, zoom by drag, button and key, the cursor and its readout.
+// What every chart shares: axes, zoom by drag, button and key, the cursor and its readout.
 const frames = new Map();
-const parcels = new Map();
-
-async function unpackBytes(id) {
-  const raw = Uint8Array.from(atob(document.getElementById(id).textContent), (letter) => letter.charCodeAt(0));
-  const stream = new Blob([raw]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
-}
-
-async function unpackChart(id) {
-  if (!parcels.has(id)) {
-    const data = JSON.parse(new TextDecoder().decode(await unpackBytes(`data-${id}`)));
-    data.x = data.spans.map(([first, last]) => Math.sqrt(first * last));
-    parcels.set(id, data);
-  }
-  return parcels.get(id);
-}
 
 function ink(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();

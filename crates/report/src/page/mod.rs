@@ -25,11 +25,13 @@ pub const SIZE_LIMIT_BYTES: usize = 6_000_000;
 const UPLOT_JS: &str = include_str!("../../vendor/uplot/uPlot.iife.min.js");
 const UPLOT_CSS: &str = include_str!("../../vendor/uplot/uPlot.min.css");
 const STYLE: &str = include_str!("page.css");
-const SCRIPTS: [&str; 5] = [
+const SCRIPTS: [&str; 7] = [
     include_str!("format.js"),
+    include_str!("data.js"),
     include_str!("frame.js"),
     include_str!("curve.js"),
     include_str!("density.js"),
+    include_str!("tables.js"),
     include_str!("page.js"),
 ];
 
@@ -159,9 +161,14 @@ fn block(chart: &Chart) -> String {
     )
 }
 
-/// The figures of every record, as `verify` will read them.
+/// The figures of every record, as `verify` will read them; null where the record itself holds the same ones.
 fn figures(sources: &[Source<'_>]) -> String {
-    let every: Vec<_> = sources.iter().map(|source| source.analysis.figures()).collect();
+    let of = |source: &Source<'_>| {
+        let analysis = &source.analysis;
+        let is_held = analysis.mismatches(&analysis.record.figures).is_empty();
+        (!is_held).then(|| analysis.figures())
+    };
+    let every: Vec<_> = sources.iter().map(of).collect();
     let json = serde_json::to_vec(&every).unwrap_or_default();
     format!("<script type=\"application/octet-stream\" id=\"figures\">{}</script>\n", compress(&json))
 }

@@ -3,15 +3,15 @@ const figures = [...document.querySelectorAll("figure.chart")];
 const views = { curve: curveView, density: densityView };
 
 function raise(figure) {
-  const data = parcels.get(figure.dataset.chart);
-  if (data && !frames.has(figure)) {
+  const data = frames.has(figure) ? undefined : compose(figure);
+  if (data) {
     frames.set(figure, new Frame(figure, data, views[figure.dataset.kind]));
     figure.dataset.drawn = "yes";
   }
 }
 
 async function near(figure) {
-  await unpackChart(figure.dataset.chart);
+  await unpackFigure(figure);
   raise(figure);
 }
 
@@ -30,7 +30,7 @@ async function unpackNext(index) {
     document.documentElement.dataset.unpacked = "yes";
     return;
   }
-  await unpackChart(figures[index].dataset.chart);
+  await unpackFigure(figures[index]);
   whenIdle(() => unpackNext(index + 1));
 }
 whenIdle(() => unpackNext(0));

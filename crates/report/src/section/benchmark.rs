@@ -1,11 +1,11 @@
 //! A benchmark: what is asked, its cases side by side, and each case with its curves, its single calls and its pitfalls.
 
 use super::comparison;
+use crate::CaseStudy;
 use crate::page::{Chart, View, escape};
-use crate::quantity::{count, duration, durations};
+use crate::quantity::count;
 use crate::reduce::Columns;
 use crate::table::{self, law_short};
-use crate::{CaseStudy, PhaseStudy};
 use landau_record::schema::Direction;
 use std::fmt::Write;
 
@@ -49,7 +49,7 @@ fn section(view: &View<'_>, benchmark: &str, cases: &[&CaseStudy<'_>], charts: &
         comparison::of_benchmark(view, benchmark)
     );
     if cases.len() > 1 && view.versus.is_none() {
-        html.push_str(&side_by_side(benchmark, cases, charts));
+        html.push_str(&side_by_side(benchmark, cases));
     }
     for study in cases {
         html.push_str(&case(view, study, charts));
@@ -74,37 +74,31 @@ fn section(view: &View<'_>, benchmark: &str, cases: &[&CaseStudy<'_>], charts: &
     html
 }
 
-/// One small chart for each phase that the cases share, a line for each case.
-fn side_by_side(benchmark: &str, cases: &[&CaseStudy<'_>], charts: &mut Vec<Chart>) -> String {
+/// One small chart for each phase that the cases share, a line for each case, drawn from the cases' own blocks.
+fn side_by_side(benchmark: &str, cases: &[&CaseStudy<'_>]) -> String {
     let mut figures = String::new();
     let Some(first) = cases.first() else { return figures };
-    let largest = cases.iter().map(|study| study.largest_n()).max().unwrap_or(1);
-    let columns = Columns::up_to(largest);
     let shown = &cases[..cases.len().min(SIDE_BY_SIDE)];
-    for (number, phase) in first.phases.iter().enumerate() {
+    for phase in &first.phases {
         let name = &phase.phase.name;
-        let id = format!("side-{}-{number}", first.case.case);
-        let mut chart = Chart::new(id.clone(), first.case, &columns);
-        let mut rows = Vec::new();
-        for (tone, study) in shown.iter().enumerate() {
-            let Some(same) = study.phases.iter().find(|other| other.phase.name == *name) else { continue };
-            chart.add(setting(study), tone, study, same, &columns);
-            rows.push((setting(study), same));
-        }
-        if rows.len() < 2 {
+        let held = |study: &&CaseStudy<'_>| {
+            study.phases.iter().position(|other| other.phase.name == *name).map(|number| (study.case.case, number))
+        };
+        let sources: Vec<String> =
+            shown.iter().filter_map(held).map(|(case, number)| format!("case-{case}/{number}")).collect();
+        let names: Vec<String> =
+            shown.iter().filter(|study| held(study).is_some()).map(|study| setting(study)).collect();
+        if names.len() < 2 {
             continue;
         }
-        charts.push(chart.without_extremes());
-        let words: Vec<String> =
-            rows.iter().map(|(name, phase)| format!("{name}: {}.", phase.verdict.all.words)).collect();
-        figures.push_str(&figure(
-            &id,
-            "curve",
-            &format!("{benchmark}: {name}, every variant"),
-            &words.join(" "),
-            &points_table(&rows),
-            true,
-        ));
+        figures.push_str(&figure(&Figure {
+            source: &sources.join(" "),
+            names: &names,
+            kind: "curve",
+            title: &format!("{benchmark}: {name}, every variant"),
+            words: "",
+            is_small: true,
+        }));
     }
     let more = cases.len().saturating_sub(SIDE_BY_SIDE);
     let more = if more > 0 {
@@ -140,7 +134,7 @@ fn case(view: &View<'_>, study: &CaseStudy<'_>, charts: &mut Vec<Chart>) -> Stri
     } else {
         html.push_str(&loop_chart(view, study, &columns, charts));
     }
-    html.push_str(&densities(study, &columns, charts));
+    html.push_str(&densities(view, study, &columns, charts));
     html.push_str("</article>\n");
     html
 }
@@ -152,18 +146,16 @@ fn loop_chart(view: &View<'_>, study: &CaseStudy<'_>, columns: &Columns, charts:
     chart.add_floor(empty_lap(view, 0), &study.phases);
     for (tone, phase) in study.phases.iter().enumerate() {
         chart.add(phase.phase.name.clone(), tone % TONES, study, phase, columns);
+        chart.add_singles(phase, columns);
     }
     charts.push(chart);
-    let rows: Vec<(String, &PhaseStudy<'_>)> =
-        study.phases.iter().map(|phase| (phase.phase.name.clone(), phase)).collect();
-    let words: Vec<String> = rows.iter().map(|(name, phase)| format!("{name}: {}.", phase.verdict.all.words)).collect();
     let down = study.phases.iter().any(|phase| phase.phase.direction == Direction::Down);
     let title = format!(
         "{}: every pass{}",
         study.case.label,
         if down { ", the way down (dashed) against the way up" } else { "" }
     );
-    figure(&id, "curve", &title, &words.join(" "), &points_table(&rows), false)
+    figure(&Figure { source: &id, names: &[], kind: "curve", title: &title, words: "", is_small: false })
 }
 
 /// One chart for each phase, a colour for each record.
@@ -193,16 +185,14 @@ fn duels(view: &View<'_>, study: &CaseStudy<'_>, charts: &mut Vec<Chart>) -> Str
             .flat_map(|versus| versus.of_phase(&study.case.label, name))
             .map(|duel| duel.words(&view.names))
             .collect();
-        let rows: Vec<(String, &PhaseStudy<'_>)> =
-            rows.iter().map(|(index, _, phase)| (view.names[*index].clone(), *phase)).collect();
-        html.push_str(&figure(
-            &id,
-            "curve",
-            &format!("{}: {name}", study.case.label),
-            &words.join(" · "),
-            &points_table(&rows),
-            false,
-        ));
+        html.push_str(&figure(&Figure {
+            source: &id,
+            names: &[],
+            kind: "curve",
+            title: &format!("{}: {name}", study.case.label),
+            words: &words.join(" · "),
+            is_small: false,
+        }));
     }
     html
 }
@@ -211,15 +201,22 @@ fn empty_lap(view: &View<'_>, index: usize) -> f64 {
     view.sources.get(index).map_or(0.0, |source| source.analysis.record.host.clock.empty_lap_ns)
 }
 
-/// The density of single calls, a small chart for each phase.
-fn densities(study: &CaseStudy<'_>, columns: &Columns, charts: &mut Vec<Chart>) -> String {
+/// The density of single calls, a small chart for each phase. They are the base's; with one record its curves share the block.
+fn densities(view: &View<'_>, study: &CaseStudy<'_>, columns: &Columns, charts: &mut Vec<Chart>) -> String {
     let mut html = String::new();
-    for (number, phase) in study.phases.iter().enumerate() {
-        let id = format!("density-{}-{number}", study.case.case);
+    let id = match view.versus {
+        Some(_) => format!("singles-{}", study.case.case),
+        None => format!("case-{}", study.case.case),
+    };
+    if view.versus.is_some() {
         let mut chart = Chart::new(id.clone(), study.case, columns);
-        chart.add(phase.phase.name.clone(), number % TONES, study, phase, columns);
-        chart.add_density(columns.density(&phase.curve), &phase.verdict.outliers.words);
+        for (number, phase) in study.phases.iter().enumerate() {
+            chart.add_bare(phase.phase.name.clone(), number % TONES, phase);
+            chart.add_singles(phase, columns);
+        }
         charts.push(chart);
+    }
+    for (number, phase) in study.phases.iter().enumerate() {
         let outliers = &phase.verdict.outliers;
         let words = match (outliers.words.is_empty(), outliers.neighbours) {
             (false, _) => format!("Recurring: {}.", outliers.words),
@@ -228,14 +225,14 @@ fn densities(study: &CaseStudy<'_>, columns: &Columns, charts: &mut Vec<Chart>) 
                 format!("No single call is dear in pass after pass; {count} stray ones are a neighbour's.")
             }
         };
-        html.push_str(&figure(
-            &id,
-            "density",
-            &format!("{}: every single call", phase.phase.name),
-            &words,
-            &calls_table(phase),
-            true,
-        ));
+        html.push_str(&figure(&Figure {
+            source: &format!("{id}/{number}"),
+            names: &[],
+            kind: "density",
+            title: &format!("{}: every single call", phase.phase.name),
+            words: &words,
+            is_small: true,
+        }));
     }
     format!("<h4>Single calls</h4><div class=\"multiples\">{html}</div>\n")
 }
@@ -309,77 +306,37 @@ fn verdicts(study: &CaseStudy<'_>) -> String {
     )
 }
 
-/// A chart's frame: caption, place, controls and the table of its points.
-fn figure(id: &str, kind: &str, title: &str, words: &str, table: &str, is_small: bool) -> String {
-    let (id, title, words) = (escape(id), escape(title), escape(words));
-    let small = if is_small { " small" } else { "" };
+/// A chart's place on the page.
+struct Figure<'a> {
+    /// The blocks of data that it is drawn from; `block/number` where it is one group of a block.
+    source: &'a str,
+    /// What the curves are called, where the blocks call them otherwise.
+    names: &'a [String],
+    kind: &'a str,
+    title: &'a str,
+    words: &'a str,
+    is_small: bool,
+}
+
+/// A chart's frame: caption, place, controls, and the table of its points, which a script fills when it is unfolded.
+fn figure(one: &Figure<'_>) -> String {
+    let (source, kind, title) = (escape(one.source), one.kind, escape(one.title));
+    let names = match one.names {
+        [] => String::new(),
+        names => format!(" data-names=\"{}\"", escape(&serde_json::to_string(names).unwrap_or_default())),
+    };
+    let words = if one.words.is_empty() {
+        String::new()
+    } else {
+        format!(" <span class=\"words\">{}</span>", escape(one.words))
+    };
+    let small = if one.is_small { " small" } else { "" };
+    let points = if kind == "density" { "Calls" } else { "Points" };
     format!(
-        "<figure class=\"chart{small} {kind}\" data-chart=\"{id}\" data-kind=\"{kind}\">\n<figcaption><strong>{title}</strong> <span class=\"words\">{words}</span></figcaption>\n\
-         <div class=\"tools\" role=\"group\" aria-label=\"Axes and zoom of {title}\"></div>\n\
-         <div class=\"plot\" tabindex=\"0\" role=\"img\" aria-roledescription=\"chart\" aria-label=\"{title}. {words} Arrow keys read the values, plus, minus and 0 zoom; a table of the points follows.\"></div>\n\
-         <p class=\"readout\" aria-live=\"polite\"></p>\n{table}</figure>\n"
+        "<figure class=\"chart{small} {kind}\" data-chart=\"{source}\" data-kind=\"{kind}\"{names}>\n\
+         <figcaption><strong>{title}</strong>{words}</figcaption>\n<div class=\"tools\" role=\"group\" \
+         aria-label=\"Axes and zoom of {title}\"></div>\n<div class=\"plot\" tabindex=\"0\" role=\"img\" \
+         aria-roledescription=\"chart\" aria-label=\"{title}\" aria-describedby=\"keys\"></div>\n<p class=\"readout\" aria-live=\"polite\"></p>\n\
+         <details class=\"points\"><summary>{points} as a table</summary></details></figure>\n"
     )
-}
-
-/// The points of the curves as a table.
-fn points_table(rows: &[(String, &PhaseStudy<'_>)]) -> String {
-    let mut html = String::from(
-        "<details class=\"points\"><summary>Points as a table</summary><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Points\"><table><thead><tr><th scope=\"col\">Curve</th><th scope=\"col\">n</th><th scope=\"col\">Cost</th><th scope=\"col\">95% interval</th><th scope=\"col\">Passes</th></tr></thead><tbody>",
-    );
-    for (name, phase) in rows {
-        for point in &phase.verdict.all.points {
-            let _ = write!(
-                html,
-                "<tr><td>{}<td>{}<td>{}<td>{}<td>{}",
-                escape(name),
-                count(point.n),
-                duration(point.ns.value),
-                durations(point.ns.low, point.ns.high),
-                point.passes
-            );
-        }
-    }
-    html.push_str("</tbody></table></div></details>\n");
-    html
-}
-
-/// How the single calls spread, and those that recur, as a table.
-fn calls_table(phase: &PhaseStudy<'_>) -> String {
-    let mut every: Vec<u64> = phase.curve.passes.iter().flat_map(|pass| pass.ns.iter().copied()).collect();
-    every.sort_unstable();
-    let at = |share: f64| every.get(((every.len() as f64 - 1.0) * share).round() as usize).copied().unwrap_or(0) as f64;
-    let mut html = String::from(
-        "<details class=\"points\"><summary>Calls as a table</summary><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Calls\"><table><tbody>",
-    );
-    for (name, share) in [
-        ("cheapest", 0.0),
-        ("median", 0.5),
-        ("90 of 100 below", 0.9),
-        ("99 of 100 below", 0.99),
-        ("999 of 1,000 below", 0.999),
-        ("dearest", 1.0),
-    ] {
-        let _ = write!(html, "<tr><th scope=\"row\">{name}<td>{}", duration(at(share)));
-    }
-    html.push_str("</tbody></table>");
-    let structural = &phase.verdict.outliers.structural;
-    if !structural.is_empty() {
-        html.push_str("<table><thead><tr><th scope=\"col\">n</th><th scope=\"col\">Dear in</th><th scope=\"col\">Cost</th></tr></thead><tbody>");
-        for call in structural.iter().take(64) {
-            let _ = write!(
-                html,
-                "<tr><td>{}<td>{} of {} passes<td>{}",
-                count(f64::from(call.n)),
-                call.passes,
-                call.of,
-                durations(call.ns_min as f64, call.ns_max as f64)
-            );
-        }
-        html.push_str("</tbody></table>");
-        if structural.len() > 64 {
-            let _ = write!(html, "<p>and {} more</p>", structural.len() - 64);
-        }
-    }
-    html.push_str("</div></details>\n");
-    html
 }

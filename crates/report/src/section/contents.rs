@@ -40,16 +40,23 @@ pub(crate) fn render(view: &View<'_>) -> String {
     )
 }
 
+/// The most points of a curve of a word's size.
+const SPARKS: usize = 24;
+
 /// The curves of a case as lines of a word's size, both axes logarithmic. Pictures of what stands in words beside them,
-/// so a screen reader passes them over.
-pub(crate) fn sparkline(study: &CaseStudy<'_>) -> String {
-    let (width, height) = (72.0, 18.0);
+/// so a screen reader passes them over. They stand in the contents; others refer to them by [`spark`].
+fn sparkline(study: &CaseStudy<'_>) -> String {
+    let (width, height) = (144.0, 36.0);
     let curves: Vec<Vec<(f64, f64)>> = study
         .phases
         .iter()
         .map(|phase| {
             let points = phase.verdict.all.points.iter().filter(|point| point.n >= 1.0 && point.ns.value > 0.0);
-            points.map(|point| (point.n.ln(), point.ns.value.ln())).collect()
+            let points: Vec<_> = points.map(|point| (point.n.ln(), point.ns.value.ln())).collect();
+            let last = points.len().saturating_sub(1);
+            let stride = points.len().div_ceil(SPARKS).max(1);
+            let kept = points.into_iter().enumerate().filter(|(i, _)| i % stride == 0 || *i == last);
+            kept.map(|(_, point)| point).collect()
         })
         .collect();
     let every = || curves.iter().flatten();
@@ -64,9 +71,9 @@ pub(crate) fn sparkline(study: &CaseStudy<'_>) -> String {
     let mut lines = String::new();
     for (tone, curve) in curves.iter().enumerate() {
         let place = |&(x, y): &(f64, f64)| {
-            let across = 1.0 + (x - left) / (right - left) * (width - 2.0);
-            let down = height / 2.0 - (y - middle) / half * (height / 2.0 - 2.0);
-            format!("{across:.1},{down:.1}")
+            let across = 2.0 + (x - left) / (right - left) * (width - 4.0);
+            let down = height / 2.0 - (y - middle) / half * (height / 2.0 - 4.0);
+            format!("{across:.0},{down:.0}")
         };
         let points: Vec<String> = curve.iter().map(place).collect();
         let _ = write!(
@@ -76,7 +83,14 @@ pub(crate) fn sparkline(study: &CaseStudy<'_>) -> String {
             points.join(" ")
         );
     }
-    format!(
-        "<svg class=\"spark\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" aria-hidden=\"true\" focusable=\"false\">{lines}</svg>"
-    )
+    drawing(&format!("<g id=\"spark-{}\">{lines}</g>", study.case.case))
+}
+
+/// The same picture once more.
+pub(crate) fn spark(study: &CaseStudy<'_>) -> String {
+    drawing(&format!("<use href=\"#spark-{}\"/>", study.case.case))
+}
+
+fn drawing(inner: &str) -> String {
+    format!("<svg class=\"spark\" viewBox=\"0 0 144 36\" aria-hidden=\"true\" focusable=\"false\">{inner}</svg>")
 }

@@ -1,6 +1,6 @@
 //! The head of the page: what was measured where, and the findings in plain sentences.
 
-use super::contents::sparkline;
+use super::contents::spark;
 use crate::findings::{self, Finding};
 use crate::page::{View, escape};
 use crate::quantity::{bytes, count};
@@ -27,8 +27,10 @@ pub(crate) fn render(view: &View<'_>, title: &str) -> String {
         "<header class=\"head\">\n<div class=\"brand\"><span class=\"mark\" aria-hidden=\"true\">O</span> Landau</div>\n\
          <div class=\"controls\" role=\"group\" aria-label=\"Page\">\
          <button type=\"button\" id=\"theme\" aria-label=\"Switch between light and dark\">Dark</button></div>\n\
-         <h1>{title}</h1>\n{lead}\n<noscript><p class=\"warning\">The charts need JavaScript; sentences and tables do \
-         not.</p></noscript>\n</header>\n<section id=\"findings\" class=\"findings\" aria-labelledby=\"findings-heading\">\n\
+         <h1>{title}</h1>\n{lead}\n<noscript><p class=\"warning\">The charts and the tables of their points need \
+         JavaScript; the sentences and verdicts do not.</p></noscript>\n\
+         <p id=\"keys\" hidden>Arrow keys read the values, plus, minus and 0 zoom; the verdict stands above and a table of the \
+         points follows.</p></header>\n<section id=\"findings\" class=\"findings\" aria-labelledby=\"findings-heading\">\n\
          <h2 id=\"findings-heading\">What was found</h2>\n{blocks}</section>"
     )
 }
@@ -68,7 +70,7 @@ fn list(view: &View<'_>, index: usize) -> String {
         if view.sources.len() > 1 { format!("<h3>{}</h3>", escape(&view.names[index])) } else { String::new() };
     let item = |finding: &Finding| {
         let study = finding.case.and_then(|case| analysis.cases.iter().find(|study| study.case.case == case));
-        let line = study.map(sparkline).unwrap_or_default();
+        let line = study.filter(|_| index == 0).map(spark).unwrap_or_default();
         let link = match study {
             Some(study) if index == 0 => {
                 format!(

@@ -1,0 +1,42 @@
+// The points of a chart as a table, made when a reader unfolds it.
+function row(kind, cells) {
+  return element("tr", {}, ...cells.map((text) => element(kind, { textContent: text })));
+}
+
+function grid(head, rows) {
+  const made = element("table", {}, element("tbody", {}, ...rows.map((cells) => row("td", cells))));
+  if (head.length) made.prepend(element("thead", {}, row("th", head)));
+  made.querySelectorAll("th").forEach((cell) => { cell.scope = "col"; });
+  return made;
+}
+
+function pointRows(data) {
+  return data.groups.flatMap(({ name, points }) => points.map(([n, ns, low, high, passes]) =>
+    [name, count(n), duration(ns), durations(low, high), passes]));
+}
+
+const shares = ["cheapest", "median", "90 of 100 below", "99 of 100 below", "999 of 1,000 below", "dearest"];
+
+function callTables({ density, groups: [{ outliers, outlier_count: total }] }) {
+  const tables = [grid([], density.quantiles.map((ns, i) => [shares[i], duration(ns)]))];
+  if (!outliers.length) return tables;
+  const rows = outliers.map(([n, low, , high, passes, of]) => [count(n), `${passes} of ${of} passes`, durations(low, high)]);
+  tables.push(grid(["n", "Dear in", "Cost"], rows));
+  if (total > rows.length) tables.push(element("p", { textContent: `and ${count(total - rows.length)} more` }));
+  return tables;
+}
+
+for (const details of document.querySelectorAll("details.points")) {
+  details.addEventListener("toggle", async () => {
+    if (!details.open || details.querySelector(".scroll")) return;
+    const figure = details.closest("figure");
+    const place = element("div", { className: "scroll", tabIndex: 0 });
+    place.setAttribute("role", "region");
+    place.setAttribute("aria-label", details.textContent);
+    details.append(place);
+    await unpackFigure(figure);
+    const data = compose(figure);
+    const head = ["Curve", "n", "Cost", "95% interval", "Passes"];
+    place.append(...(data.density ? callTables(data) : [grid(head, pointRows(data))]));
+  });
+}
