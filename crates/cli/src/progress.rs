@@ -67,7 +67,9 @@ impl Observer for Progress {
             }
             Event::Progress { .. } => self.bar.tick(),
             Event::PassEnded { label, end } => self.ended(label, end),
-            Event::Cut(cut) => self.line(&format!("{}: a pass was left out: {}", cut.label, cut.reason)),
+            Event::Cut(cut) => {
+                self.line(&format!("{}: passes left out: {}; {}", cut.label, cut.pass_count, cut.reason))
+            }
             Event::Note(text) => self.line(&format!("note: {text}")),
             _ => {}
         }

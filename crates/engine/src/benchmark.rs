@@ -212,6 +212,12 @@ pub trait Benchmark: Sized + 'static {
         Cost::default()
     }
 
+    /// What a refusal means where the general answer (see `limit.rs`) would be wrong: the limit in words, and the
+    /// command that raises it.
+    fn limit(_settings: &Settings, _refused: landau_sys::Error) -> Option<(String, String)> {
+        None
+    }
+
     /// What lies about on the host and would bend the curve: it is waited for, visibly and not for ever.
     fn unsettled(_settings: &Settings) -> Option<String> {
         None

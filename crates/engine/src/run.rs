@@ -54,6 +54,8 @@ struct Course<'a> {
     durations: BTreeMap<u32, Duration>,
     failed: bool,
     unsettled_noted: bool,
+    /// Passes that the time limit left out, by case.
+    left_out: BTreeMap<u32, u32>,
 }
 
 /// Makes the record of a plan: measures everything in it. `words` is the command line. The caller appends figures
@@ -188,6 +190,7 @@ impl<'a> Course<'a> {
             durations: BTreeMap::new(),
             failed: false,
             unsettled_noted: false,
+            left_out: BTreeMap::new(),
         }
     }
 
@@ -231,7 +234,7 @@ impl<'a> Course<'a> {
                 break;
             }
             if !self.fits(case) {
-                self.cut(case, 1, "the time limit leaves no room for it")?;
+                *self.left_out.entry(case).or_default() += 1;
                 ending = Ending::Cut;
                 continue;
             }
@@ -245,6 +248,9 @@ impl<'a> Course<'a> {
                 Outcome::Failed => self.failed = true,
                 Outcome::Done | Outcome::Limit => {}
             }
+        }
+        for (case, pass_count) in std::mem::take(&mut self.left_out) {
+            self.cut(case, pass_count, "the time limit left no room for them")?;
         }
         if self.failed && ending == Ending::Complete {
             ending = Ending::Failed;

@@ -48,13 +48,23 @@ impl Report {
         Self { steps: 0, wrong: None, limit: None, facts: BTreeMap::new(), locked: false }
     }
 
-    /// Enters why the pass stopped; a refusal that is a limit becomes a result.
-    fn stop(&mut self, stop: &Stop, n: u64, may_be_limit: bool) {
+    /// Enters what ended the way up; a refusal that is a limit becomes a result.
+    fn ended<B: Benchmark>(&mut self, stop: &Stop, n: u64, settings: &Settings) {
+        if let Stop::Refused(error) = stop
+            && let Some(limit) = crate::limit::explain(*error, n)
+        {
+            let own = B::limit(settings, *error);
+            let (meaning, raise) = own.unwrap_or((limit.meaning, limit.raise));
+            self.limit = Some(landau_record::schema::Limit { meaning, raise, ..limit });
+        } else {
+            self.stop(stop, n);
+        }
+    }
+
+    /// Enters why the pass failed.
+    fn stop(&mut self, stop: &Stop, n: u64) {
         match stop {
-            Stop::Refused(error) => match crate::limit::explain(*error, n).filter(|_| may_be_limit) {
-                Some(limit) => self.limit = Some(limit),
-                None => self.wrong = Some(format!("at n = {n}: {error}")),
-            },
+            Stop::Refused(error) => self.wrong = Some(format!("at n = {n}: {error}")),
             Stop::Wrong(what) => self.wrong = Some(format!("at n = {n}: {what}")),
             Stop::Enough => {}
         }
@@ -121,14 +131,14 @@ pub(crate) fn drive<B: Benchmark>(context: &Context, laps: &mut Laps) -> Report 
     let mut benchmark = match B::setup(context) {
         Ok(benchmark) => benchmark,
         Err(stop) => {
-            report.stop(&stop, 0, false);
+            report.stop(&stop, 0);
             return report;
         }
     };
     laps.begin(Direction::Up);
     for n in 1..=context.n {
         if let Err(stop) = benchmark.step(n, laps) {
-            report.stop(&stop, n, true);
+            report.ended::<B>(&stop, n, context.settings);
             break;
         }
         laps.stepped(n);
@@ -138,7 +148,7 @@ pub(crate) fn drive<B: Benchmark>(context: &Context, laps: &mut Laps) -> Report 
     if report.wrong.is_none()
         && let Err(stop) = benchmark.check(report.steps, &mut report.facts)
     {
-        report.stop(&stop, report.steps, false);
+        report.stop(&stop, report.steps);
     }
     if report.wrong.is_none() && B::PHASES.iter().any(|phase| phase.direction == Direction::Down) {
         down(&mut benchmark, laps, &mut report);
@@ -150,7 +160,7 @@ fn down<B: Benchmark>(benchmark: &mut B, laps: &mut Laps, report: &mut Report) {
     laps.begin(Direction::Down);
     for n in (1..=report.steps).rev() {
         if let Err(stop) = benchmark.undo(n, laps) {
-            report.stop(&stop, n, false);
+            report.stop(&stop, n);
             break;
         }
         laps.stepped(n);

@@ -1,6 +1,6 @@
 //! What was measured: every timed call of one phase of one case, pass by pass.
 //!
-//! A pass is one fresh process and the unit of replication (METHOD.md, 1.4); the calls inside it are not independent
+//! A pass is one fresh process and the unit of replication (METHODOLOGY.md); the calls inside it are not independent
 //! of one another, so nothing in this crate ever counts them as if they were.
 
 use serde::{Deserialize, Serialize};

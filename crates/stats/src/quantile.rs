@@ -160,7 +160,7 @@ impl Histogram {
 mod tests {
     use super::*;
 
-    /// Guards against an off-by-one in the order statistics: METHOD.md states the 2nd and 8th of nine at 96.1%.
+    /// Guards against an off-by-one in the order statistics: METHODOLOGY.md states the 2nd and 8th of nine at 96.1%.
     #[test]
     fn nine_values_give_the_second_and_eighth() {
         let values: Vec<f64> = (1..=9).rev().map(f64::from).collect();

@@ -73,7 +73,7 @@ fn reason_words(reason: Reason, growth: &str) -> String {
 }
 
 fn more(passes: Option<u32>) -> String {
-    passes.map_or(String::new(), |k| format!("; about {k} more passes would settle it"))
+    passes.map_or(String::new(), |k| format!("; about {k} more pass{} would settle it", if k == 1 { "" } else { "es" }))
 }
 
 fn cliff_words(cliff: &Cliff) -> String {

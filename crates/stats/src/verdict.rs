@@ -55,7 +55,7 @@ pub struct Canary {
 
 /// Fewer than this share of the calls clean, and the clean ones alone are no judgement.
 const CLEAN_MIN: f64 = 0.5;
-/// An operation cheaper than so many empty laps is mostly instrument (METHOD.md, 1.8).
+/// An operation cheaper than so many empty laps is mostly instrument (METHODOLOGY.md).
 const LAPS_MIN: f64 = 5.0;
 /// Fewer passes than this give no useful interval for a median.
 const PASSES_MIN: usize = 5;

@@ -135,16 +135,29 @@ fn probe(clock: Clock) -> Probe {
         *lap = clock.ticks() - start;
     }
     laps.sort_unstable();
-    // Readings move in steps of the quantum: the smallest difference between two laps that are both common shows it.
-    // Rare ones were interrupted and end anywhere.
-    let common: Vec<u64> =
-        laps.chunk_by(|a, b| a == b).filter(|equal| equal.len() >= LAPS / 1_000).map(|equal| equal[0]).collect();
-    let step = common.windows(2).map(|pair| pair[1] - pair[0]).min().or(common.first().copied()).unwrap_or(1).max(1);
-    Probe {
-        clock,
-        empty_lap_ns: laps[LAPS / 2] as f64 * clock.ns_per_tick(),
-        quantum_ns: step as f64 * clock.ns_per_tick(),
-    }
+    Probe { clock, empty_lap_ns: laps[LAPS / 2] as f64 * clock.ns_per_tick(), quantum_ns: quantum_ns(clock) }
+}
+
+/// The step in which a clock's readings move, in nanoseconds.
+fn quantum_ns(clock: Clock) -> f64 {
+    const LAPS: u64 = 20_000;
+    // Laps of many lengths, so that they end anywhere within a step if the steps are finer than the lap.
+    let lap = |spins: u64| {
+        let start = clock.ticks();
+        (0..spins).for_each(|spin| {
+            std::hint::black_box(spin);
+        });
+        clock.to_ns(clock.ticks() - start)
+    };
+    step_of(&(0..LAPS).map(|index| lap(index % 61)).collect::<Vec<_>>())
+}
+
+/// The largest number of nanoseconds of which nearly all durations are multiples, but for the rounding of one.
+fn step_of(laps: &[u64]) -> f64 {
+    let is_multiple = |lap: u64, step: u64| lap % step <= 1 || lap % step == step - 1;
+    let share = |step: u64| laps.iter().filter(|&&lap| is_multiple(lap, step)).count() as f64 / laps.len() as f64;
+    // Below eight the rounding leaves hardly a number that is no multiple.
+    (8..=200).rev().find(|&step| share(step) > 0.95).unwrap_or(1) as f64
 }
 
 /// Nanoseconds per tick of the counter; none where there is no counter or it does not run evenly.
@@ -167,6 +180,14 @@ fn rate_over(span: Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_coarse_clock_shows_its_step_and_a_fine_one_shows_none() {
+        let coarse: Vec<u64> = (0..1_000).map(|i| 20 + 10 * (i % 9) + u64::from(i % 7 == 0)).collect();
+        let fine: Vec<u64> = (0..1_000).map(|i| 20 + i % 97).collect();
+        assert!((step_of(&coarse) - 10.0).abs() < f64::EPSILON);
+        assert!((step_of(&fine) - 1.0).abs() < f64::EPSILON);
+    }
 
     #[test]
     fn every_candidate_moves_forward_and_agrees_on_a_span() {

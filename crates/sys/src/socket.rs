@@ -62,6 +62,18 @@ impl Address {
     }
 }
 
+impl Address {
+    /// The same address with another port.
+    #[must_use]
+    pub fn with_port(mut self, port: u16) -> Self {
+        // The port stands at the same place in both families' addresses.
+        // SAFETY: the storage holds a socket address, which is at least as large as `sockaddr_in`.
+        let address = unsafe { &mut *(&raw mut self.storage).cast::<libc::sockaddr_in>() };
+        address.sin_port = port.to_be();
+        self
+    }
+}
+
 /// `value` written into the beginning of an all-zero `sockaddr_storage`.
 fn stored<T: Copy>(value: T) -> Address {
     // SAFETY: `sockaddr_storage` is plain data for which all zeroes is a value.

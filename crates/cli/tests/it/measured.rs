@@ -1,7 +1,8 @@
 //! Every benchmark measures what it says, at smoke size.
 
-use crate::support::Room;
+use crate::support::{LANDAU, Room};
 use landau_record::schema::{Direction, Outcome};
+use std::process::Command;
 
 /// The whole registry: every case that can run here ends well, its check holds, and each phase has one sample for
 /// each step. A new benchmark is covered by being in the folder.
@@ -39,8 +40,15 @@ fn every_benchmark_runs_and_its_check_holds() {
 #[test]
 fn a_full_port_range_is_a_limit_at_its_size() {
     let room = Room::new();
-    let (ran, record) = room.smoke(&["bind", "--set", "bind.range=40000-40199", "--set", "bind.n=300"]);
-    assert_eq!(ran.status, Some(0), "a limit is a result: {ran:?}");
+    // In a network of its own, where root may make one: elsewhere somebody else may hold one of the ports.
+    let script = format!(
+        "{LANDAU} run bind --study smoke --set bind.range=40000-40199 --set bind.n=300 --out r --no-report --quiet"
+    );
+    let is_alone = landau_sys::process::effective_user() == 0;
+    let words = if is_alone { vec!["unshare", "-n", "sh", "-c", &script] } else { vec!["sh", "-c", &script] };
+    let output = Command::new(words[0]).args(&words[1..]).current_dir(room.path()).output().unwrap();
+    assert!(output.status.success(), "a limit is a result: {output:?}");
+    let record = room.record("r");
     if record.cases.is_empty() {
         // Before Linux 6.3 there is no range for single sockets, and the record says so.
         assert!(record.skips.iter().all(|skip| skip.reason.contains("Linux 6.3")));
@@ -48,8 +56,9 @@ fn a_full_port_range_is_a_limit_at_its_size() {
     }
     for pass in &record.passes {
         let limit = pass.end.as_ref().unwrap().limit.as_ref().unwrap();
-        assert_eq!((limit.n, limit.call.as_str(), limit.error.as_str()), (201, "bind", "EADDRINUSE"));
-        assert!(!limit.raise.is_empty());
+        assert_eq!((limit.call.as_str(), limit.error.as_str()), ("bind", "EADDRINUSE"));
+        assert!(limit.n == 201 || (!is_alone && limit.n < 201), "{limit:?}");
+        assert!(limit.meaning.contains("no port from 40000 to 40199"), "{limit:?}");
     }
 }
 
