@@ -2,6 +2,7 @@
 //!
 //! Samples become curves here, once, for the engine's closing figures, `landau show`, the page and `landau verify` alike.
 
+use crate::quantity::count;
 use landau_record::schema::{Case, Direction, Figure, Limit, MarkKind, Outcome, Phase, Window};
 use landau_record::{Pass, Record};
 use landau_stats::{Curve, Mark, Options, Verdict, judge};
@@ -55,6 +56,14 @@ pub struct LimitMet<'r> {
     pub passes: usize,
     /// Smallest and largest n at which it was met.
     pub range: (u64, u64),
+}
+
+impl LimitMet<'_> {
+    /// Where it was met: "2,003", or "886–2,003" where passes ended apart.
+    pub fn at(&self) -> String {
+        let (low, high) = (count(self.range.0 as f64), count(self.range.1 as f64));
+        if low == high { low } else { format!("{low}–{high}") }
+    }
 }
 
 /// A figure that does not follow from the samples.

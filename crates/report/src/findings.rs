@@ -1,11 +1,13 @@
 //! What was found, in sentences that need no statistics, the most surprising first.
 //!
 //! The order is that of surprise: what failed, cliffs by their factor, refusals, single dear calls by their size, growth by its
-//! ratio, split costs, facts, then all that stays constant in one sentence, what could not be told, what was skipped or cut.
+//! ratio, split costs, facts, then all that stays constant in one sentence, what could not be told, what was skipped or cut,
+//! and last the first calls, which are dear everywhere.
 //! Every number is one of a verdict's; nothing is computed here.
 
 use crate::quantity::{count, duration, durations, factor, percent};
-use crate::{Analysis, CaseStudy, PhaseStudy};
+use crate::{Analysis, CaseStudy, PhaseStudy, table};
+use landau_record::schema::Direction;
 use landau_stats::{Cliff, ModeKind, Outcome, Reason, RhythmKind};
 use serde::Serialize;
 
@@ -27,6 +29,9 @@ pub struct Finding {
     /// How the finding is told where another case leads the sentence: "bind family=v6 (×3,356)".
     #[serde(skip)]
     brief: String,
+    /// What follows when all who share the sentence are named.
+    #[serde(skip)]
+    tail: String,
 }
 
 /// Sorts of findings, in the order of surprise.
@@ -53,7 +58,14 @@ pub enum Kind {
     Unclear,
     /// Not measured.
     Skip,
+    /// Every process pays for its first calls.
+    FirstCalls,
 }
+
+/// What measures the instrument: it is told only where it moved.
+const INSTRUMENT: [&str; 2] = ["nop", "syscall"];
+/// Phases whose first calls are named; of the others only the number.
+const FIRST_CALLS_NAMED: usize = 4;
 
 impl Kind {
     /// In a word or two, for a label.
@@ -69,6 +81,7 @@ impl Kind {
             Self::Constant => "constant",
             Self::Unclear => "unclear",
             Self::Skip => "not measured",
+            Self::FirstCalls => "first calls",
         }
     }
 }
@@ -85,18 +98,22 @@ pub fn of(analysis: &Analysis<'_>) -> Vec<Finding> {
     }
     let mut found = merged(found);
     gathered(analysis, &mut found);
+    first_calls(analysis, &mut found);
     found.sort_by(|a, b| a.kind.cmp(&b.kind).then(b.weight.total_cmp(&a.weight)));
     found
 }
 
-/// What a sentence calls a phase: the case's label, and the phase where the label does not say it.
+/// What a sentence calls a phase: the case's label, and the phase where the label does not say it or where more than one
+/// way up could be meant by it.
 pub fn subject(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>) -> String {
     let (case, name) = (study.case, &phase.phase.name);
-    if *name == case.benchmark { case.label.clone() } else { format!("{} · {name}", case.label) }
+    let ways_up = case.phases.iter().filter(|phase| phase.direction == Direction::Up).count();
+    if *name == case.benchmark && ways_up < 2 { case.label.clone() } else { format!("{} · {name}", case.label) }
 }
 
 fn finding(kind: Kind, study: Option<&CaseStudy<'_>>, weight: f64, text: String) -> Finding {
-    Finding { kind, text, case: study.map(|study| study.case.case), weight, theme: String::new(), brief: String::new() }
+    let case = study.map(|study| study.case.case);
+    Finding { kind, text, case, weight, theme: String::new(), brief: String::new(), tail: String::new() }
 }
 
 impl Finding {
@@ -126,6 +143,7 @@ fn merged(found: Vec<Finding>) -> Vec<Finding> {
         if !briefs.is_empty() {
             one.text.extend([" Likewise ", &briefs.join(", "), "."]);
         }
+        one.text.push_str(&one.tail);
     }
     kept
 }
@@ -155,21 +173,22 @@ fn of_case(study: &CaseStudy<'_>, found: &mut Vec<Finding>) {
     }
     if let Some(met) = &study.limit {
         let limit = met.limit;
-        let at = if met.range.0 == met.range.1 {
-            count(met.range.0 as f64)
-        } else {
-            format!("{}–{}", count(met.range.0 as f64), count(met.range.1 as f64))
-        };
+        let at = met.at();
         let remedy = if limit.raise.is_empty() { String::new() } else { format!(" Raise it with: {}", limit.raise) };
         let text = format!(
-            "{}: {} is refused with {} at {at} {}: {}.{remedy}",
+            "{}: {} is refused with {} at {at} {}: {}.",
             case.label,
             limit.call,
             limit.error,
             case.axis,
             limit.meaning.trim_end_matches('.')
         );
-        found.push(finding(Kind::Limit, Some(study), 1.0, text));
+        let mut refused = finding(Kind::Limit, Some(study), 1.0, text);
+        // Variants that meet one and the same limit share the sentence.
+        refused.theme = format!("{} {} {} {}", case.benchmark, limit.call, limit.error, limit.meaning);
+        refused.brief = format!("{} (at {at})", case.label);
+        refused.tail = remedy;
+        found.push(refused);
     }
     if let Some(reduced) = &case.reduced {
         let (asked, n) = (count(reduced.asked as f64), count(case.n as f64));
@@ -187,56 +206,107 @@ fn of_case(study: &CaseStudy<'_>, found: &mut Vec<Finding>) {
 }
 
 fn of_phase(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, found: &mut Vec<Finding>) {
-    let verdict = &phase.verdict;
     let name = subject(study, phase);
-    if let Some(cliff) = verdict.all.cliffs.iter().max_by(|a, b| a.factor_over_start.total_cmp(&b.factor_over_start)) {
+    let growth = growth_words(study, phase, &name);
+    let ratio = phase.verdict.all.growth.map_or(1.0, |growth| growth.value.max(1e-9));
+    if INSTRUMENT.contains(&study.case.benchmark.as_str()) {
+        if let Some(text) = growth {
+            let text = format!("The instrument itself moved, so distrust changes of this size elsewhere: {text}");
+            found.push(finding(Kind::Growth, Some(study), ratio.ln().abs(), text));
+        }
+        return;
+    }
+    let cliffs = &phase.verdict.all.cliffs;
+    if let Some(cliff) = cliffs.iter().max_by(|a, b| a.factor_over_start.total_cmp(&b.factor_over_start)) {
         let brief = format!("{} at {}", factor(cliff.factor_over_start), count(cliff.n.value));
         let text = cliff_words(study, &name, cliff);
         found.push(finding(Kind::Cliff, Some(study), cliff.factor_over_start, text).on(study, phase, &brief));
     }
-    if !verdict.outliers.words.is_empty() {
-        let structural = &verdict.outliers.structural;
-        let weight = structural.iter().map(|call| call.ns_median).max().unwrap_or(0) as f64;
-        let share = match verdict.outliers.structural_time {
-            share if share >= 0.01 => format!(" Together they take {} of the time.", percent(share)),
-            _ => String::new(),
-        };
-        let text = format!("{name}: {}.{share}", verdict.outliers.words);
-        let brief = format!("up to {}", duration(weight));
-        let mut outlier = finding(Kind::Outlier, Some(study), weight, text).on(study, phase, &brief);
-        // Calls at the doublings of a table are another story than the first calls of a process.
-        let rhythms = &verdict.outliers.rhythms;
-        let kinds: Vec<_> = rhythms.iter().map(|rhythm| std::mem::discriminant(&rhythm.kind)).collect();
-        outlier.theme = format!("{} {:?}", outlier.theme, kinds.first());
-        if !rhythms.is_empty() && rhythms.iter().all(|rhythm| rhythm.kind == RhythmKind::FirstCalls) {
-            // Every process pays for its first calls; that surprises nobody, however dear they are.
-            outlier.weight = -1.0 / weight.max(1.0);
-        }
-        found.push(outlier);
+    found.extend(outlier(study, phase, &name));
+    if let Some(text) = growth {
+        let brief = factor(ratio);
+        found.push(finding(Kind::Growth, Some(study), ratio.ln().abs(), text).on(study, phase, &brief));
     }
-    if let Some(text) = growth_words(study, phase, &name) {
-        let weight = verdict.all.growth.map_or(0.0, |growth| (growth.value.max(1e-9)).ln().abs());
-        let growth =
-            verdict.all.growth.map_or(String::new(), |growth| format!("×{}", crate::quantity::digits(growth.value)));
-        found.push(finding(Kind::Growth, Some(study), weight, text).on(study, phase, &growth));
+    found.extend(split(study, phase, &name));
+}
+
+/// The rules and places of recurring calls but for the first ones, in words; empty if there are no others.
+fn recurring_words(phase: &PhaseStudy<'_>) -> String {
+    let parts = phase.verdict.outliers.words.split("; ").filter(|part| !part.starts_with(FIRST_CALLS));
+    parts.collect::<Vec<_>>().join("; ")
+}
+
+/// How `landau-stats` begins the words about first calls.
+const FIRST_CALLS: &str = "the first calls";
+
+fn outlier(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<Finding> {
+    let outliers = &phase.verdict.outliers;
+    let words = recurring_words(phase);
+    if words.is_empty() {
+        return None;
     }
-    if let Some(modes) = &verdict.modes {
-        let chooser = match modes.kind {
-            ModeKind::ByPass => "whole passes cost",
-            ModeKind::ByCall => "calls cost",
-        };
-        let (low, high) = (&modes.low, &modes.high);
-        let text = format!(
-            "{name}: {chooser} either {} ({}) or {} ({}) at the largest n.",
-            duration(low.ns.value),
-            percent(low.share),
-            duration(high.ns.value),
-            percent(high.share)
-        );
-        let ratio = high.ns.value / low.ns.value.max(1e-9);
-        let brief = format!("{} or {}", duration(low.ns.value), duration(high.ns.value));
-        found.push(finding(Kind::Split, Some(study), ratio, text).on(study, phase, &brief));
+    let weight = outliers.structural.iter().map(|call| call.ns_median).max().unwrap_or(0) as f64;
+    let together = if words == outliers.words { "Together" } else { "Together with the first calls" };
+    let share = match outliers.structural_time {
+        share if share >= 0.01 => format!(" {together} they take {} of the time.", percent(share)),
+        _ => String::new(),
+    };
+    let brief = format!("up to {}", duration(weight));
+    let text = format!("{name}: {words}.{share}");
+    let mut outlier = finding(Kind::Outlier, Some(study), weight, text).on(study, phase, &brief);
+    // Calls at the doublings of a table are another story than those of a page that fills.
+    let kind = outliers.rhythms.first().map(|rhythm| std::mem::discriminant(&rhythm.kind));
+    outlier.theme = format!("{} {kind:?}", outlier.theme);
+    Some(outlier)
+}
+
+fn split(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<Finding> {
+    let modes = phase.verdict.modes.as_ref()?;
+    let chooser = match modes.kind {
+        ModeKind::ByPass => "whole passes cost",
+        ModeKind::ByCall => "calls cost",
+    };
+    let (low, high) = (&modes.low, &modes.high);
+    let text = format!(
+        "{name}: {chooser} either {} ({}) or {} ({}) at the largest n.",
+        duration(low.ns.value),
+        percent(low.share),
+        duration(high.ns.value),
+        percent(high.share)
+    );
+    let ratio = high.ns.value / low.ns.value.max(1e-9);
+    let brief = format!("{} or {}", duration(low.ns.value), duration(high.ns.value));
+    Some(finding(Kind::Split, Some(study), ratio, text).on(study, phase, &brief))
+}
+
+/// First calls are dear everywhere, which surprises nobody: one sentence for the whole record.
+fn first_calls(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
+    let every = analysis.cases.iter().flat_map(|study| study.phases.iter().map(move |phase| (study, phase)));
+    let mut dear: Vec<(u64, String)> = every
+        .filter_map(|(study, phase)| {
+            let mut rhythms = phase.verdict.outliers.rhythms.iter();
+            let first = rhythms.find(|rhythm| rhythm.kind == RhythmKind::FirstCalls)?;
+            Some((first.ns_max, subject(study, phase)))
+        })
+        .collect();
+    dear.sort_by(|a, b| b.cmp(a));
+    if dear.is_empty() {
+        return;
     }
+    let named: Vec<String> = dear
+        .iter()
+        .take(FIRST_CALLS_NAMED)
+        .map(|(ns, name)| format!("{name} (up to {})", duration(*ns as f64)))
+        .collect();
+    let more = match dear.len().saturating_sub(FIRST_CALLS_NAMED) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    let text = format!(
+        "The first calls of a process cost more than those after them, as they do everywhere: {}{more}.",
+        named.join(", ")
+    );
+    found.push(finding(Kind::FirstCalls, None, 0.0, text));
 }
 
 /// A cliff, in words.
@@ -256,23 +326,23 @@ fn growth_words(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Op
     let judged = &phase.verdict.all;
     let (from, to, growth) = (judged.start?, judged.end?, judged.growth?);
     let (first, last) = judged.range?;
-    let verb = match judged.outcome {
-        Outcome::Grows { .. } | Outcome::NoSimpleLaw if growth.value >= 1.0 => "grows",
-        Outcome::Grows { .. } | Outcome::NoSimpleLaw | Outcome::Shrinks => "falls",
-        Outcome::Constant { .. } | Outcome::Inconclusive { .. } => return None,
-    };
+    if matches!(judged.outcome, Outcome::Constant { .. } | Outcome::Inconclusive { .. }) {
+        return None;
+    }
+    let verb = table::verb(judged);
     let law = match (&judged.outcome, &judged.fit) {
         (Outcome::Grows { .. }, Some(fit)) => format!("by {}: {}", fit.symbol, fit.formula()),
         _ => "by no simple law".to_owned(),
     };
+    // The ratio is of three points at either end, pass by pass; where single ends say otherwise, they are not told.
+    let agrees = verb != "changes" && (to.value > from.value) == (growth.value > 1.0);
+    let ends = if agrees { format!(" from {} to {}", duration(from.value), duration(to.value)) } else { String::new() };
     Some(format!(
-        "{name} {verb} from {} to {} between {} and {} {} (×{}, 90% interval {}–{}), {law}.",
-        duration(from.value),
-        duration(to.value),
+        "{name} {verb}{ends} between {} and {} {} ({}, 90% interval {}–{}), {law}.",
         count(first),
         count(last),
         study.case.axis,
-        crate::quantity::digits(growth.value),
+        factor(growth.value),
         crate::quantity::digits(growth.low),
         crate::quantity::digits(growth.high),
     ))

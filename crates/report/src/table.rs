@@ -5,9 +5,9 @@
 
 use crate::quantity::{count, digits, duration, factor, percent};
 use crate::{Analysis, CaseStudy, PhaseStudy, Versus};
-use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table};
+use comfy_table::{Attribute, Cell, Color, ColumnConstraint, ContentArrangement, Table};
 use landau_record::schema::Direction;
-use landau_stats::{Estimate, Judgement, Outcome};
+use landau_stats::{Estimate, Judgement, Outcome, Reason, Rhythm, RhythmKind};
 use serde::Serialize;
 
 /// What may be said about one phase of one case.
@@ -29,10 +29,16 @@ pub struct Row {
     pub last: String,
     /// The law and how sure it is, in words.
     pub law: String,
+    /// The same in so few words that it fits a cell: "O(1) ±10%", "unclear: passes differ (5 more)".
+    pub law_brief: String,
+    /// Cost of the top over the bottom of the judged range with its 90% interval: "×1.29 (1.2–1.41)".
+    pub change: String,
     /// Where the system refused; empty if it did not.
     pub limit: String,
     /// Cliffs and single dear calls; empty if there are none.
     pub surprises: String,
+    /// Of the single dear calls those that matter: at powers of two, of 0.1 ms and more, or a fiftieth of the time.
+    pub dear: String,
     /// Smallest judged n and cost there in nanoseconds, 95%.
     pub first_ns: Option<(f64, Estimate)>,
     /// Largest measured n and cost there in nanoseconds, 95%.
@@ -93,8 +99,13 @@ impl Row {
             first: at(&first),
             last: at(&last),
             law: judged.words.clone(),
-            limit: limit.map_or(String::new(), |met| format!("{} at {}", met.limit.error, count(met.range.0 as f64))),
+            law_brief: law_brief(judged),
+            change: judged.growth.map_or(String::new(), |growth| {
+                format!("{} ({}–{})", factor(growth.value), digits(growth.low), digits(growth.high))
+            }),
+            limit: limit.map_or(String::new(), |met| format!("{} at {}", met.limit.error, met.at())),
             surprises: surprises(phase),
+            dear: dear(phase),
             first_ns: first,
             last_ns: last,
             symbol: symbol(judged),
@@ -137,6 +148,76 @@ pub fn law_short(judged: &Judgement) -> String {
     }
 }
 
+/// Whether a cost grows or falls, where its ratio's interval says so.
+pub(crate) fn verb(judged: &Judgement) -> &'static str {
+    match (&judged.outcome, judged.growth) {
+        (Outcome::Grows { .. }, _) => "grows",
+        (Outcome::Shrinks, _) => "falls",
+        (_, Some(growth)) if growth.low > 1.0 => "grows",
+        (_, Some(growth)) if growth.high < 1.0 => "falls",
+        _ => "changes",
+    }
+}
+
+/// The law for a cell.
+fn law_brief(judged: &Judgement) -> String {
+    let head = match &judged.outcome {
+        Outcome::Constant { within } => format!("O(1) ±{}", percent(*within)),
+        Outcome::Grows { .. } => {
+            let tight = |symbol: &str| symbol.replace(" − ", "−").replace(", one step", " with one step");
+            let named = symbol(judged).map_or(String::new(), |symbol| tight(&symbol));
+            match judged.rivals.as_slice() {
+                [] => named,
+                [one] => format!("{named} or {}", tight(&one.symbol)),
+                several => format!("{named} or {} others", several.len()),
+            }
+        }
+        Outcome::NoSimpleLaw => format!("{}, no simple law", verb(judged)),
+        Outcome::Shrinks => "falls".to_owned(),
+        Outcome::Inconclusive { reason, more_passes } => {
+            let why = match reason {
+                Reason::Canary => "canary moved",
+                Reason::TooNoisy => "passes differ",
+                Reason::TooFewPasses => "one pass alone",
+                Reason::TooFewPoints => "too few calls",
+            };
+            let more = more_passes.map_or(String::new(), |passes| format!(" ({passes} more)"));
+            format!("unclear: {why}{more}")
+        }
+    };
+    match judged.cliffs.first() {
+        Some(cliff) => {
+            format!("{head}, then cliff {} at {}", factor(cliff.factor_over_start), count(cliff.n.value))
+        }
+        None => head,
+    }
+}
+
+/// From here on a single call is worth a cell, in nanoseconds.
+const DEAR_NS: u64 = 100_000;
+/// So is what takes that share of the time.
+const DEAR_SHARE: f64 = 0.02;
+
+fn dear(phase: &PhaseStudy<'_>) -> String {
+    let outliers = &phase.verdict.outliers;
+    let is_first = |rhythm: &&Rhythm| rhythm.kind == RhythmKind::FirstCalls;
+    let matters = |rhythm: &&Rhythm| {
+        matches!(rhythm.kind, RhythmKind::PowersOfTwo { .. })
+            || rhythm.ns_max >= DEAR_NS
+            || outliers.structural_time >= DEAR_SHARE
+    };
+    let words: Vec<&str> = if outliers.rhythms.iter().all(|rhythm| is_first(&rhythm)) {
+        let highest = outliers.structural.iter().map(|call| call.ns_max).max().unwrap_or(0);
+        let held = highest >= DEAR_NS || outliers.structural_time >= DEAR_SHARE;
+        outliers.words.split("; ").filter(|words| held && !words.starts_with("the first calls")).collect()
+    } else {
+        let told = outliers.rhythms.iter().filter(|rhythm| !is_first(rhythm)).filter(matters);
+        told.map(|rhythm| rhythm.words.as_str()).collect()
+    };
+    let bare = words.iter().map(|words| words.trim_start_matches("single calls of "));
+    bare.collect::<Vec<_>>().join("; ").replace("(n + ", "(n+").replace("(n − ", "(n−")
+}
+
 fn symbol(judged: &Judgement) -> Option<String> {
     match judged.outcome {
         Outcome::Constant { .. } => Some("O(1)".to_owned()),
@@ -158,31 +239,63 @@ fn surprises(phase: &PhaseStudy<'_>) -> String {
     parts.join("; ")
 }
 
-/// Lays rows out.
+/// The mark of a line whose place a case's name takes; nothing that comes out of a record holds a control letter.
+const NAME: char = '\u{1}';
+/// From this width on the figures stand in one line each.
+const ROOMY: u16 = 96;
+
+/// Lays rows out: the name of each case with its limit, and below it a line for each phase.
 pub fn render(rows: &[Row], layout: Layout) -> String {
-    let mut table = frame(layout, &["Case", "Phase", "Cost with few", "Cost with many", "Law", "Limit, dear calls"]);
+    let header = ["Phase", "Cost with few", "Cost with many", "Law", "Growth (90%)", "Single dear calls"];
+    let mut table = frame(layout, &header);
+    let mut names: Vec<String> = Vec::new();
     let mut previous = "";
     for row in rows {
-        let case = if row.case == previous { "" } else { row.case.as_str() };
-        previous = &row.case;
+        if row.case != previous {
+            previous = &row.case;
+            let limit = rows.iter().find(|other| other.case == row.case && !other.limit.is_empty());
+            names.push(case_line(&row.case, limit.map(|row| row.limit.as_str()), layout));
+            table.add_row(vec![Cell::new(NAME)]);
+        }
         let arrow = if row.direction == Direction::Down { "↓ " } else { "" };
-        let surprises: Vec<&str> =
-            [row.limit.as_str(), &row.surprises].into_iter().filter(|text| !text.is_empty()).collect();
         let color = match row.symbol.as_deref() {
             Some("O(1)") => Color::Green,
             Some(_) => Color::Yellow,
             None => Color::Reset,
         };
         table.add_row(vec![
-            bold(&plain(case), layout),
-            Cell::new(format!("{arrow}{}", plain(&row.phase))),
+            Cell::new(format!("  {arrow}{}", plain(&row.phase))),
             Cell::new(&row.first),
             Cell::new(&row.last),
-            tint(&plain(&row.law), color, layout),
-            tint(&plain(&surprises.join("; ")), Color::Red, layout),
+            tint(&plain(&row.law_brief), color, layout),
+            Cell::new(&row.change),
+            tint(&plain(&row.dear), Color::Red, layout),
         ]);
     }
-    table.trim_fmt()
+    if layout.width >= ROOMY {
+        for column in [0, 1, 2, 4] {
+            if let Some(column) = table.column_mut(column) {
+                column.set_constraint(ColumnConstraint::ContentWidth);
+            }
+        }
+    }
+    let mut names = names.into_iter();
+    let text = table.trim_fmt();
+    let lines =
+        text.lines().map(|line| if line.contains(NAME) { names.next().unwrap_or_default() } else { line.into() });
+    lines.collect::<Vec<String>>().join("\n")
+}
+
+/// A case's name and where the system refused it.
+fn case_line(case: &str, limit: Option<&str>, layout: Layout) -> String {
+    let limit = limit.map_or(String::new(), |limit| format!("  limit: {}", plain(limit)));
+    let room = usize::from(layout.width).saturating_sub(limit.chars().count() + 1);
+    let name: String = plain(case).chars().take(room).collect();
+    if layout.color {
+        format!(" \u{1b}[1m{name}\u{1b}[0m\u{1b}[31m{limit}\u{1b}[0m")
+    } else {
+        format!(" {name}{limit}")
+    }
 }
 
 /// Lays the rows of a comparison out.

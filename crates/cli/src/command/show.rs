@@ -19,12 +19,18 @@ pub(crate) struct Args {
     /// Answer in JSON
     #[arg(long)]
     json: bool,
+    /// Every finding, not only the ten most surprising
+    #[arg(long, conflicts_with = "json")]
+    all: bool,
 }
+
+/// Findings that are printed unless all are asked for.
+const SHOWN: usize = 10;
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     let records = args.files.iter().map(|path| Record::read(path)).collect::<Result<Vec<_>, _>>()?;
     let analyses: Vec<Analysis> = records.iter().map(Analysis::of).collect();
-    let text = if args.json { as_json(&analyses, &args.files)? } else { as_table(&analyses, &args.files) };
+    let text = if args.json { as_json(&analyses, &args.files)? } else { as_table(&analyses, args) };
     status::print(&text)?;
     for record in &records {
         warn_of(record);
@@ -33,22 +39,33 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
 }
 
 /// The rows of one record, then its findings; of several the duels between them.
-fn as_table(analyses: &[Analysis], files: &[PathBuf]) -> String {
+fn as_table(analyses: &[Analysis], args: &Args) -> String {
     match analyses {
+        [one] if args.all => digest(one, usize::MAX),
         [one] => summary(one),
         several => {
             let versus = Versus::of(&several.iter().collect::<Vec<_>>());
-            table::render_duels(&table::duels(&versus, &names(files)), terminal::layout())
+            table::render_duels(&table::duels(&versus, &names(&args.files)), terminal::layout())
         }
     }
 }
 
-/// What a newcomer should read of one record: the table and the findings.
+/// What a newcomer should read of one record: the table and what surprises most.
 pub(crate) fn summary(analysis: &Analysis) -> String {
+    digest(analysis, SHOWN)
+}
+
+/// The table and so many findings.
+fn digest(analysis: &Analysis, shown: usize) -> String {
     let mut text = table::render(&table::rows(analysis), terminal::layout());
     text.push_str("\n\nWhat stands out, most surprising first:\n");
-    for finding in findings::of(analysis) {
+    let found = findings::of(analysis);
+    for finding in found.iter().take(shown) {
         text.push_str(&terminal::bullet(&finding.text));
+    }
+    if let more @ 1.. = found.len().saturating_sub(shown) {
+        let (more, path) = (more.to_string(), &analysis.record.path);
+        text.extend(["  … and ", &more, " more findings: on the page, or landau show --all ", path, "\n"]);
     }
     text
 }

@@ -150,6 +150,53 @@ fn a_record_too_large_for_the_page_lies_beside_it() {
     assert!(self::page().beside.is_empty() && self::page().html.len() < 6_000_000);
 }
 
+/// What a newcomer reads, letter for letter. `LANDAU_SNAPSHOTS=write` writes what is said now; look at the difference.
+#[test]
+fn the_table_and_the_findings_read_as_they_did() {
+    let mut text = table::render(&table::rows(analysis()), Layout { width: 120, color: false });
+    text.push_str("\n\n");
+    for finding in findings::of(analysis()) {
+        text.extend([finding.kind.name(), ": ", &finding.text, "\n"]);
+    }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/snapshots/show.txt");
+    if std::env::var_os("LANDAU_SNAPSHOTS").is_some_and(|word| word == "write") {
+        std::fs::write(path, &text).unwrap();
+    }
+    let kept = std::fs::read_to_string(path).unwrap();
+    let mut lines = kept.lines().zip(text.lines()).enumerate();
+    if let Some((number, (old, new))) = lines.find(|(_, (old, new))| old != new) {
+        panic!("{path}, line {}:\n- {old}\n+ {new}\nLANDAU_SNAPSHOTS=write accepts it", number + 1);
+    }
+    assert_eq!(
+        kept.lines().count(),
+        text.lines().count(),
+        "lines were added or lost; LANDAU_SNAPSHOTS=write accepts it"
+    );
+}
+
+#[test]
+fn the_instrument_is_told_only_where_it_moved() {
+    let up = landau_record::schema::Direction::Up;
+    let steady: (&str, _, fn(u32, u32) -> f64) = ("nop", up, |_, _| 20.0);
+    let moving: (&str, _, fn(u32, u32) -> f64) = ("getppid", up, |n, _| 100.0 + 0.3 * f64::from(n));
+    let sketch = |benchmark, shape| support::Sketch {
+        benchmark,
+        label: benchmark,
+        n: 2000,
+        phases: vec![shape],
+        marks: vec![],
+        limit: false,
+    };
+    let (record, _) = support::record_of(&[sketch("nop", steady), sketch("syscall", moving)], 5, &Bend::default());
+    let found = findings::of(&Analysis::of(&record));
+    let loud: Vec<_> = found.iter().filter(|one| one.kind < Kind::Fact).map(|one| one.text.as_str()).collect();
+    assert_eq!(loud.len(), 1, "{loud:?}");
+    assert!(
+        loud[0].starts_with("The instrument itself moved") && loud[0].contains("syscall · getppid grows"),
+        "{loud:?}"
+    );
+}
+
 #[test]
 fn nothing_in_a_record_becomes_markup() {
     let poison = "<script>alert(1)</script>\"'onload=x <img src=x onerror=y>&";

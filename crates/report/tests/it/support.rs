@@ -256,9 +256,14 @@ fn end(pass: u32, sketch: &Sketch, poison: &str) -> PassEnd {
 
 /// A record in a folder of its own, and its bytes.
 pub(crate) fn record(passes: u32, bend: &Bend) -> (Record, Vec<u8>) {
+    record_of(&sketches(), passes, bend)
+}
+
+/// The same of other cases.
+pub(crate) fn record_of(sketches: &[Sketch], passes: u32, bend: &Bend) -> (Record, Vec<u8>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("study.landau.ndjson");
-    write(&path, &sketches(), passes, bend);
+    write(&path, sketches, passes, bend);
     let bytes = std::fs::read(&path).unwrap();
     (Record::parse("study.landau.ndjson", &bytes).unwrap(), bytes)
 }
