@@ -83,6 +83,8 @@ pub enum Reason {
     TooFewPasses,
     /// The intervals are too wide to tell constant from growing.
     TooNoisy,
+    /// Flat from end to end, but a point between lies off by more than δ.
+    Strays,
     /// The canary moved as much as the thing measured.
     Canary,
 }
@@ -317,6 +319,11 @@ fn outcome(growth: Estimate, level: &Level, selection: &Selection, options: &Opt
     // Significant growth of which the best description is "constant" is a contradiction that only more passes resolve.
     if growth.low > floor && selection.best.law != "constant" {
         return Outcome::Grows { law: selection.best.law.clone() };
+    }
+    // Flat from end to end, yet not in between: how many passes would settle that, the interval of the growth does not
+    // say.
+    if growth.low >= 1.0 / band && growth.high <= band {
+        return inconclusive(Reason::Strays, None);
     }
     inconclusive(Reason::TooNoisy, more_passes(growth, level.passes, options.delta))
 }

@@ -68,6 +68,7 @@ fn reason_words(reason: Reason, growth: &str) -> String {
         Reason::TooFewPoints => "too few points".to_owned(),
         Reason::TooFewPasses => "one pass alone has no error to judge by".to_owned(),
         Reason::TooNoisy => format!("{growth} is neither shown flat nor shown to grow by a law"),
+        Reason::Strays => format!("{growth} from end to end, but a point between lies further off than is allowed"),
         Reason::Canary => "the canary moved as much as the thing measured".to_owned(),
     }
 }
