@@ -101,6 +101,15 @@ fn list_names_every_benchmark() {
     }
 }
 
+/// The reference in the documents is what the program says of itself.
+#[test]
+fn the_reference_is_the_programs_own() {
+    let room = Room::new();
+    let written = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference.md")).unwrap();
+    let ran = room.landau(&["generate", "reference"]);
+    assert!(written == ran.out, "out of date; run: landau generate reference > docs/reference.md");
+}
+
 /// What restates the parser comes from the parser and names every command.
 #[test]
 fn manual_and_completions_name_every_command() {
@@ -108,7 +117,7 @@ fn manual_and_completions_name_every_command() {
     for words in [&["generate", "man"][..], &["generate", "completions", "bash"], &["generate", "reference"]] {
         let ran = room.landau(words);
         assert_eq!(ran.status, Some(0));
-        for command in ["run", "list", "verify", "generate"] {
+        for command in ["run", "list", "show", "report", "verify", "generate"] {
             assert!(ran.out.contains(command), "{words:?} lacks {command}");
         }
     }
