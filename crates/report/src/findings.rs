@@ -373,6 +373,7 @@ fn gathered(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
     let reasons = [
         (Reason::Canary, "because the machine's own speed moved as much (the canary shows it)"),
         (Reason::TooNoisy, "because the passes differ too much; more passes would tell"),
+        (Reason::Strays, "because the ends agree but a point between lies further off than is allowed"),
         (Reason::TooFewPasses, "from so few passes"),
         (Reason::TooFewPoints, "from so few calls"),
     ];

@@ -178,6 +178,7 @@ fn law_brief(judged: &Judgement) -> String {
             let why = match reason {
                 Reason::Canary => "canary moved",
                 Reason::TooNoisy => "passes differ",
+                Reason::Strays => "a point strays",
                 Reason::TooFewPasses => "one pass alone",
                 Reason::TooFewPoints => "too few calls",
             };

@@ -1,13 +1,15 @@
 //! `landau verify`: is a record as it was written, and are the figures what its samples say?
 //!
 //! Of a record: every seal, then every figure that the run left in it. Of a page: the record inside (or beside) it
-//! in the same way, and every figure that the page shows.
+//! in the same way, then the whole page, which is drawn again from it and compared letter for letter. A page by
+//! another version of landau cannot be drawn again; its figures are compared.
 
 use crate::status;
 use anyhow::Context;
 use landau_record::Record;
 use landau_record::schema::Figure;
-use landau_report::{Analysis, page};
+use landau_report::Analysis;
+use landau_report::page::{self, ExtractError, Source};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -51,42 +53,102 @@ fn looks_like_page(bytes: &[u8]) -> bool {
 
 fn of_file(path: &Path, bytes: &[u8]) -> anyhow::Result<Findings> {
     let record = Record::parse(&path.display().to_string(), bytes)?;
-    Ok(judge(&record, &record.figures))
+    let analysis = (!record.figures.is_empty()).then(|| Analysis::of(&record));
+    Ok(judge(&record, analysis.as_ref(), &record.figures))
+}
+
+/// A page's record as it was found: its bytes, and what of it does not fit the page.
+struct Found {
+    file_name: String,
+    bytes: Vec<u8>,
+    fault: Option<String>,
 }
 
 fn of_page(path: &Path, bytes: &[u8]) -> anyhow::Result<Vec<Findings>> {
-    let extract = page::extract(&String::from_utf8_lossy(bytes))?;
-    let folder = path.parent().unwrap_or(Path::new(""));
+    let html = String::from_utf8_lossy(bytes);
+    let extract = match page::extract(&html) {
+        Ok(extract) => extract,
+        Err(error @ ExtractError::Altered { .. }) => return Ok(vec![Findings::broken(path, &error.to_string())]),
+        Err(error) => return Err(error.into()),
+    };
+    let files = extract.records.into_iter().map(|packed| find(path, packed)).collect::<anyhow::Result<Vec<_>>>()?;
+    let parse = |file: &Found| Record::parse(&file.file_name, &file.bytes);
+    let records = files.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+    let sources: Vec<Source> = files
+        .iter()
+        .zip(&records)
+        .enumerate()
+        .map(|(index, (file, record))| Source {
+            name: extract.made.names.get(index).cloned().unwrap_or_default(),
+            file_name: file.file_name.clone(),
+            bytes: &file.bytes,
+            analysis: Analysis::of(record),
+        })
+        .collect();
     let mut found = Vec::new();
-    for (packed, figures) in extract.records.into_iter().zip(&extract.figures) {
-        let beside = folder.join(&packed.file_name);
-        let bytes = match packed.bytes {
-            Some(bytes) => bytes,
-            None => std::fs::read(&beside)
-                .with_context(|| format!("the page's record lies beside it: read {}", beside.display()))?,
-        };
-        let record = Record::parse(&packed.file_name, &bytes)?;
-        let mut one = judge(&record, figures.as_ref().unwrap_or(&record.figures));
-        let sha256 = page::sha256(&bytes);
-        if sha256 != packed.sha256 {
-            one.faults.push(format!(
-                "the page was drawn from a record with the checksum {}, this is {sha256}",
-                packed.sha256
-            ));
-        }
+    for (index, (file, source)) in files.iter().zip(&sources).enumerate() {
+        let record = source.analysis.record;
+        let figures = extract.figures.get(index).and_then(Option::as_ref).unwrap_or(&record.figures);
+        let mut one = judge(record, Some(&source.analysis), figures);
+        one.faults.extend(file.fault.clone());
         found.push(one);
     }
+    found.push(drawn(path, &html, &extract.made, &sources));
     Ok(found)
 }
 
+/// The record out of the page, or from beside it.
+fn find(page: &Path, packed: page::Packed) -> anyhow::Result<Found> {
+    let beside = page.parent().unwrap_or(Path::new("")).join(&packed.file_name);
+    let bytes = match packed.bytes {
+        Some(bytes) => bytes,
+        None => std::fs::read(&beside)
+            .with_context(|| format!("the page's record lies beside it: read {}", beside.display()))?,
+    };
+    let sha256 = page::sha256(&bytes);
+    let fault = (sha256 != packed.sha256)
+        .then(|| format!("the page was drawn from a record with the checksum {}, this is {sha256}", packed.sha256));
+    Ok(Found { file_name: packed.file_name, bytes, fault })
+}
+
+/// What drawing the page again says about it.
+fn drawn(path: &Path, html: &str, made: &page::Made, sources: &[Source]) -> Findings {
+    let mut one = Findings::broken(path, "");
+    one.faults.clear();
+    if made.is_ours() {
+        one.faults.extend(page::difference(html, made, sources));
+    } else {
+        one.remarks.push(format!(
+            "landau {} drew this page and this is {}: only its figures were compared, not its text and charts",
+            made.landau,
+            env!("CARGO_PKG_VERSION")
+        ));
+    }
+    one
+}
+
+impl Findings {
+    /// About a page as a file, with what is wrong with it.
+    fn broken(path: &Path, fault: &str) -> Self {
+        Self {
+            name: path.display().to_string(),
+            lines: 0,
+            seal: String::new(),
+            figures: 0,
+            faults: vec![fault.to_owned()],
+            remarks: Vec::new(),
+        }
+    }
+}
+
 /// Checks the seals, then computes every figure again.
-fn judge(record: &Record, stored: &[Figure]) -> Findings {
+fn judge(record: &Record, analysis: Option<&Analysis>, stored: &[Figure]) -> Findings {
     let mut faults = Vec::new();
     if let Some(fault) = &record.fault {
         faults.push(format!("line {} was altered: {}", fault.line, fault.reason));
     }
-    if !stored.is_empty() {
-        faults.extend(Analysis::of(record).mismatches(stored).iter().map(ToString::to_string));
+    if let Some(analysis) = analysis.filter(|_| !stored.is_empty()) {
+        faults.extend(analysis.mismatches(stored).iter().map(ToString::to_string));
     }
     let mut remarks = Vec::new();
     if let Some(torn) = &record.torn {
@@ -110,13 +172,22 @@ fn judge(record: &Record, stored: &[Figure]) -> Findings {
 fn as_text(found: &[Findings]) -> String {
     let mut lines = Vec::new();
     for one in found {
+        let verdict = if one.faults.is_empty() { "as it was written" } else { "NOT as it was written" };
         let seals = format!("{} lines sealed, the last with {}", one.lines, one.seal);
         let figures = match one.figures {
             0 => "it holds no figures".to_owned(),
             count => format!("{count} figures recomputed from its samples"),
         };
-        let verdict = if one.faults.is_empty() { "as it was written" } else { "NOT as it was written" };
-        lines.push(format!("{}: {verdict}: {seals}; {figures}", one.name));
+        if one.seal.is_empty() {
+            let whole = match (one.faults.is_empty(), one.remarks.is_empty()) {
+                (true, true) => "every letter of the page follows from its record",
+                (true, false) => "its figures follow from its record",
+                (false, _) => "NOT what its record gives",
+            };
+            lines.push(format!("{}: {whole}", one.name));
+        } else {
+            lines.push(format!("{}: {verdict}: {seals}; {figures}", one.name));
+        }
         lines.extend(one.faults.iter().map(|fault| format!("  wrong: {fault}")));
         lines.extend(one.remarks.iter().map(|remark| format!("  note: {remark}")));
     }

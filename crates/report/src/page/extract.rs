@@ -1,6 +1,6 @@
 //! Takes the records and the figures out of a page again, for `landau verify page.html`.
 
-use super::sha256;
+use super::{Made, sha256};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flate2::read::GzDecoder;
@@ -10,6 +10,8 @@ use std::io::Read;
 /// What a page holds.
 #[derive(Debug)]
 pub struct Extract {
+    /// How it was made.
+    pub made: Made,
     /// The records, in the page's order.
     pub records: Vec<Packed>,
     /// The figures that the page shows of each record, in the same order; none where they are those that the record holds.
@@ -49,6 +51,10 @@ pub enum ExtractError {
 
 /// Takes a page apart. Fails where it is none, or where a record inside is not the one that its checksum names.
 pub fn extract(html: &str) -> Result<Extract, ExtractError> {
+    let made = html.split_once("<script type=\"application/json\" id=\"made\">");
+    let made = made.and_then(|(_, rest)| rest.split_once("</script>"));
+    let (made, _) = made.ok_or(ExtractError::NoPage { missing: "word on how it was made" })?;
+    let made = serde_json::from_str(made).map_err(|error| altered("made", &error))?;
     let figures = element(html, "id=\"figures\"").ok_or(ExtractError::NoPage { missing: "figures" })?;
     let figures = decompress("figures", figures.1)?;
     let figures = serde_json::from_slice(&figures).map_err(|error| altered("figures", &error))?;
@@ -59,7 +65,7 @@ pub fn extract(html: &str) -> Result<Extract, ExtractError> {
     if records.is_empty() {
         return Err(ExtractError::NoPage { missing: "record" });
     }
-    Ok(Extract { records, figures })
+    Ok(Extract { made, records, figures })
 }
 
 fn unpack(index: usize, tag: &str, content: &str) -> Result<Packed, ExtractError> {
@@ -114,7 +120,7 @@ mod tests {
     #[test]
     fn what_is_no_page_is_named_as_such() {
         let error = extract("<html></html>").unwrap_err();
-        assert!(matches!(error, ExtractError::NoPage { missing: "figures" }));
+        assert!(matches!(error, ExtractError::NoPage { .. }));
     }
 
     #[test]
@@ -122,7 +128,8 @@ mod tests {
         let record = super::super::compress(b"{}\n");
         let figures = super::super::compress(b"[[]]");
         let page = format!(
-            "<script type=\"application/octet-stream\" id=\"figures\">{figures}</script>\
+            "<script type=\"application/json\" id=\"made\">{{\"landau\":\"0\",\"title\":null,\"size_limit_bytes\":1,\"names\":[]}}</script>\
+             <script type=\"application/octet-stream\" id=\"figures\">{figures}</script>\
              <script type=\"application/octet-stream\" id=\"record-0\" data-file-name=\"a&amp;b\" data-sha256=\"00\">{record}</script>"
         );
         assert!(extract(&page).unwrap_err().to_string().contains("its checksum is"));

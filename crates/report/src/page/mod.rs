@@ -4,6 +4,7 @@
 //! compressed, unpacked when a reader comes near. The figures and the record stand in the page compressed too, so that
 //! [`extract`] hands `landau verify` both. Everything that comes out of a record passes through [`escape`].
 
+mod check;
 mod data;
 mod extract;
 
@@ -16,6 +17,7 @@ use flate2::write::GzEncoder;
 use sha2::{Digest, Sha256};
 use std::io::Write;
 
+pub use check::{Made, difference};
 pub(crate) use data::Chart;
 pub use extract::{Extract, ExtractError, Packed, extract};
 
@@ -119,7 +121,8 @@ impl Page {
         let figures = figures(sources);
         let used = sections.len() + blocks.len() + figures.len() + UPLOT_JS.len() + STYLE.len() + 200_000;
         let (parcels, beside) = pack(sources, options.size_limit_bytes.saturating_sub(used));
-        let html = document(&view, options, &sections, &[blocks, figures], &parcels);
+        let made = Made::of(sources, options).block();
+        let html = document(&view, options, &sections, &[made, blocks, figures], &parcels);
         Self { html, beside }
     }
 }

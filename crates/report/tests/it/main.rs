@@ -4,7 +4,7 @@ mod support;
 
 use landau_record::Record;
 use landau_report::findings::{self, Kind};
-use landau_report::page::{Options, Page, Source, extract};
+use landau_report::page::{Options, Page, Source, difference, extract};
 use landau_report::quantity::{count, duration, factor};
 use landau_report::table::{self, Layout};
 use landau_report::{Analysis, Versus, check_figures, svg};
@@ -148,6 +148,43 @@ fn a_record_too_large_for_the_page_lies_beside_it() {
     let whole = extract(&page.html).unwrap();
     assert_eq!((whole.records[0].bytes.as_ref(), &whole.records[0].sha256), (None, &page.beside[0].sha256));
     assert!(self::page().beside.is_empty() && self::page().html.len() < 6_000_000);
+}
+
+/// Puts another digit for the first one after `mark`.
+fn bent(html: &str, mark: &str) -> String {
+    let from = html.find(mark).unwrap_or_else(|| panic!("{mark} is not on the page")) + mark.len();
+    let digit = html[from..].find(|letter: char| letter.is_ascii_digit());
+    let at = from + digit.unwrap_or_else(|| panic!("no digit follows {mark}"));
+    let other = if html.as_bytes()[at] == b'7' { "8" } else { "7" };
+    format!("{}{other}{}", &html[..at], &html[at + 1..])
+}
+
+/// Guards against a verification that passes over what a reader reads: sentences, cells, charts, head and script.
+#[test]
+fn one_digit_altered_anywhere_is_found_and_its_place_named() {
+    let html = &page().html;
+    let made = extract(html).unwrap().made;
+    let sources = [source("study", &study().0, &study().1)];
+    assert!(made.is_ours());
+    assert_eq!(difference(html, &made, &sources), None);
+    let places = [
+        ("<ol>", "under “What was found” (#"),
+        ("<td class=\"number\">", "under “socket threads=1” (#case-0"),
+        ("id=\"data-case-1\">", "in the block data-case-1"),
+        ("id=\"figures\">", "in the block figures"),
+        ("<table class=\"facts\">", "under “The machine” (#host"),
+        ("<style>", "in the head"),
+    ];
+    for (mark, place) in places {
+        let told = difference(&bent(html, mark), &made, &sources).unwrap();
+        assert!(told.starts_with(place), "after {mark}: {told}");
+    }
+    let shorter = &html[..html.len() - 8];
+    assert!(difference(shorter, &made, &sources).is_some());
+    let record = html.find("id=\"record-0\"").unwrap();
+    let altered = format!("{}{}", &html[..record], bent(&html[record..], "H4s"));
+    let error = extract(&altered).unwrap_err().to_string();
+    assert!(error.contains("record 1"), "{error}");
 }
 
 /// What a newcomer reads, letter for letter. `LANDAU_SNAPSHOTS=write` writes what is said now; look at the difference.
