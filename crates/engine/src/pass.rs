@@ -9,6 +9,7 @@ use landau_sys::descriptor::wait_readable;
 use landau_sys::process::kill_group;
 use landau_sys::shared::Lanes;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -141,8 +142,11 @@ fn order(plan: &Plan, planned: &Planned, round: u32, scratch: &Path, lanes_fd: i
 
 fn spawn(order: &Order) -> Result<Worker, Error> {
     let broken = |error: std::io::Error| Error::Worker(error.to_string());
-    let program = std::env::current_exe().map_err(broken)?;
+    // This very program, even if its file was replaced since it started; its path would lead to another one.
+    let own = Path::new("/proc/self/exe");
+    let program = if own.exists() { own.to_owned() } else { std::env::current_exe().map_err(broken)? };
     let mut child = Command::new(program)
+        .arg0("landau")
         .arg(ARGUMENT)
         // What the user has in his environment would weigh on every exec that is measured.
         .env_clear()
