@@ -50,7 +50,7 @@ const curveView = {
   labels(frame, width) {
     if (width < 420) return 12;
     const longest = Math.max(...frame.shown().map((group) => this.words(frame, group, width).length), 6);
-    return Math.min(longest * 6.6 + 16, width * 0.3);
+    return Math.min(longest * 7.4 + 18, width * 0.3);
   },
 
   words(frame, group, width) {
@@ -59,7 +59,9 @@ const curveView = {
 
   under(frame, plot) {
     const { ctx, bbox } = plot;
-    for (const group of frame.shown()) {
+    // Side by side, bands would cover one another; each variant has its own chart below.
+    const isSide = frame.figure.classList.contains("small");
+    for (const group of isSide ? [] : frame.shown()) {
       const band = group.points.filter(([n, , low, high]) => n > 0 && low > 0 && high > 0);
       if (band.length < 2) continue;
       ctx.beginPath();
@@ -147,7 +149,7 @@ const curveView = {
     const { ctx, bbox } = plot;
     const ratio = devicePixelRatio;
     const x = plot.valToPos(n, "x", true);
-    const y = Math.min(Math.max(plot.valToPos(Math.max(ns, 1e-9), "y", true), bbox.top + 66 * ratio), bbox.top + bbox.height - 8 * ratio);
+    const y = Math.min(Math.max(plot.valToPos(Math.max(ns, 1e-9), "y", true), bbox.top + 12 * ratio), bbox.top + bbox.height - 8 * ratio);
     ctx.font = `600 ${12.5 * ratio}px system-ui, sans-serif`;
     ctx.textAlign = x - ctx.measureText(text).width - 14 * ratio > bbox.left ? "right" : "left";
     ctx.strokeStyle = paper;

@@ -1,5 +1,7 @@
 // What every chart shares: axes, zoom by drag, button and key, the cursor and its readout.
 const frames = new Map();
+const measure = document.createElement("canvas").getContext("2d");
+const namesFont = (ratio) => `${11 * ratio}px system-ui, sans-serif`;
 
 function ink(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
@@ -68,22 +70,23 @@ class Frame {
       range: () => this.range[key],
     });
     const labels = this.view.labels(this, width);
+    this.rows = this.nameRows(width - 62 - labels);
     this.plot = new uPlot({
       width,
       height,
-      padding: [14, labels, 0, 0],
+      padding: [14 + 13 * Math.max(this.rows - 1, 0) + (this.rows ? 4 : 0), labels, 0, 0],
       legend: { show: false },
       cursor: { drag: { x: true, y: true, uni: 24, setScale: false }, points: { show: false }, y: this.view.crosshair },
       scales: { x: scale("x"), y: scale("y") },
       axes: [
-        { ...axis("x", Math.max(Math.floor((width - 70 - labels) / 62), 3), count), size: 44, label: this.data.axis, labelSize: 18,
+        { ...axis("x", Math.max(Math.floor((width - 70 - labels) / 62), 3), count), size: 28, label: this.data.axis, labelSize: 18,
           labelFont: "12px system-ui, sans-serif", labelGap: 0 },
         { ...axis("y", Math.max(Math.floor(height / 38), 3), duration), size: 62 },
       ],
       series: [{}, ...this.view.series(this)],
       hooks: {
         drawAxes: [(plot) => this.clipped(plot, () => { this.marks(plot); this.view.under(this, plot); })],
-        draw: [(plot) => { this.clipped(plot, () => this.view.over(this, plot)); this.view.label(this, plot); }],
+        draw: [(plot) => { this.clipped(plot, () => this.view.over(this, plot)); this.view.label(this, plot); this.name(plot); }],
         setCursor: [(plot) => this.read(plot)],
         setSelect: [(plot) => this.drag(plot)],
       },
@@ -106,34 +109,60 @@ class Frame {
     ctx.restore();
   }
 
-  // Known places on the axis: dashed lines with their names, in rows so that they do not meet.
+  // Known places on the axis: dashed lines.
   marks(plot) {
     const { ctx, bbox } = plot;
-    const ratio = devicePixelRatio;
-    const rows = [];
-    ctx.textAlign = "left";
-    ctx.textBaseline = "alphabetic";
-    ctx.font = `${11 * ratio}px system-ui, sans-serif`;
-    ctx.lineWidth = ratio;
-    const inside = (mark) => mark.n > this.range.x[0] && mark.n < this.range.x[1];
-    for (const mark of this.data.marks.filter(inside).sort((a, b) => b.n - a.n)) {
+    ctx.lineWidth = devicePixelRatio;
+    ctx.setLineDash([3 * devicePixelRatio, 4 * devicePixelRatio]);
+    for (const mark of this.marksInSight()) {
       const x = plot.valToPos(mark.n, "x", true);
-      ctx.strokeStyle = ctx.fillStyle = ink(mark.kind === "cache" ? "faint" : "quiet");
-      ctx.setLineDash([3 * ratio, 4 * ratio]);
+      ctx.strokeStyle = ink(mark.kind === "cache" ? "faint" : "quiet");
       ctx.beginPath();
       ctx.moveTo(x, bbox.top);
       ctx.lineTo(x, bbox.top + bbox.height);
       ctx.stroke();
-      const width = ctx.measureText(mark.name).width + 10 * ratio;
-      if (bbox.width > 420 * ratio) {
-        const left = x - width >= bbox.left ? x - width : x;
-        let row = rows.findIndex((from) => left + width <= from);
-        if (row < 0) row = rows.push(0) - 1;
-        rows[row] = left;
-        if (row < 4) ctx.fillText(mark.name, left + 5 * ratio, bbox.top + (12 + 13 * row) * ratio);
-      }
     }
     ctx.setLineDash([]);
+  }
+
+  marksInSight() {
+    const inside = (mark) => mark.n > this.range.x[0] && mark.n < this.range.x[1];
+    return this.data.marks.filter(inside).sort((a, b) => b.n - a.n);
+  }
+
+  // Where the names of the places stand: ends at their place if there is room on its left, in rows so that none meet.
+  names(place, left) {
+    measure.font = namesFont(1);
+    const rows = [];
+    return this.marksInSight().map((mark) => {
+      const [x, width] = [place(mark.n), measure.measureText(mark.name).width + 10];
+      const from = x - width >= left ? x - width + 8 : x;
+      let row = rows.findIndex((taken) => from + width <= taken);
+      if (row < 0) row = rows.push(0) - 1;
+      rows[row] = from;
+      return { mark, from, row };
+    });
+  }
+
+  // Rows of names above a chart of that inner width; none where the chart is small.
+  nameRows(width) {
+    if (width < 420) return 0;
+    const [to, [low, high]] = [this.log.x ? Math.log : (v) => v, this.range.x];
+    const place = (n) => 62 + ((to(n) - to(low)) / (to(high) - to(low))) * width;
+    return Math.min(Math.max(0, ...this.names(place, 62).map(({ row }) => row + 1)), 4);
+  }
+
+  // The names above the chart, where no call can cover them.
+  name(plot) {
+    const { ctx, bbox } = plot;
+    const ratio = devicePixelRatio;
+    ctx.font = namesFont(ratio);
+    ctx.textAlign = "left";
+    ctx.textBaseline = "alphabetic";
+    for (const { mark, from, row } of this.names((n) => plot.valToPos(n, "x", true) / ratio, bbox.left / ratio)) {
+      ctx.fillStyle = ink("quiet");
+      if (row < this.rows) ctx.fillText(mark.name, from * ratio, bbox.top - (5 + 13 * row) * ratio);
+    }
   }
 
   drag(plot) {

@@ -83,7 +83,7 @@ fn sparkline(study: &CaseStudy<'_>) -> String {
             points.join(" ")
         );
     }
-    drawing(&format!("<g id=\"spark-{}\">{lines}</g>", study.case.case))
+    drawing(&format!("<g class=\"lines\" id=\"spark-{}\">{lines}</g>", study.case.case))
 }
 
 /// The same picture once more.
