@@ -1,35 +1,9 @@
 //! Numbers as a reader wants them: three digits, a unit, thousands apart.
 //!
-//! The same look as in the sentences of `landau-stats`, so that a figure reads alike in a sentence, a table and a chart.
+//! Durations and counts are worded by `landau-stats`, so that a figure reads alike in a sentence, a table and a chart;
+//! what only a reader of the whole needs is added here.
 
-/// A duration in the unit that suits it, with three digits: "310 ns", "1.02 µs", "1.75 ms".
-pub fn duration(ns: f64) -> String {
-    let (value, unit) = split(ns);
-    format!("{value} {unit}")
-}
-
-/// A range of durations that says the unit once where both ends share it: "1.3–20 ms".
-pub fn durations(low: f64, high: f64) -> String {
-    let ((a, unit), (b, other)) = (split(low), split(high));
-    match (a == b, unit == other) {
-        (true, true) => format!("{a} {unit}"),
-        (false, true) => format!("{a}–{b} {unit}"),
-        (_, false) => format!("{a} {unit}–{b} {other}"),
-    }
-}
-
-/// A whole number with its thousands apart: "14,117".
-pub fn count(x: f64) -> String {
-    let plain = format!("{:.0}", x.abs());
-    let mut text = String::from(if x <= -0.5 { "−" } else { "" });
-    for (i, digit) in plain.chars().enumerate() {
-        if i > 0 && (plain.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
+pub use landau_stats::words::{count, digits, duration, durations};
 
 /// A factor: "×1,600", "×3.2", "×1.04".
 pub fn factor(x: f64) -> String {
@@ -63,33 +37,6 @@ pub fn ordinal(n: f64) -> String {
         _ => "th",
     };
     format!("{}{ending}", count(n))
-}
-
-/// Three significant digits, and more before the point where there are more.
-pub fn digits(x: f64) -> String {
-    let size = x.abs();
-    if size >= 999.5 {
-        return count(x);
-    }
-    let places = match size {
-        s if s >= 99.95 => 0,
-        s if s >= 9.995 => 1,
-        s if s >= 0.995 || s == 0.0 => 2,
-        s if s >= 0.0995 => 3,
-        _ => 4,
-    };
-    let text = format!("{x:.places$}");
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
-}
-
-fn split(ns: f64) -> (String, &'static str) {
-    let (value, unit) = match ns.abs() {
-        x if x < 999.5 => (ns, "ns"),
-        x if x < 999.5e3 => (ns / 1e3, "µs"),
-        x if x < 999.5e6 => (ns / 1e6, "ms"),
-        _ => (ns / 1e9, "s"),
-    };
-    (digits(value), unit)
 }
 
 #[cfg(test)]

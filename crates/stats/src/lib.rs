@@ -31,7 +31,7 @@ mod select;
 mod sentence;
 pub mod simulate;
 mod verdict;
-mod words;
+pub mod words;
 
 pub use cliffs::Cliff;
 pub use compare::{Agreement, Change, Comparison, Crossing, compare, holm};

@@ -1,7 +1,9 @@
 //! Numbers as a reader wants them: three digits, a unit, thousands apart.
+//!
+//! Public, so that a figure reads alike in a sentence of a verdict, in a table and on a page.
 
 /// A duration in the unit that suits it, with three digits: "310 ns", "1.02 µs", "1.75 ms".
-pub(crate) fn duration(ns: f64) -> String {
+pub fn duration(ns: f64) -> String {
     let (value, unit) = match ns.abs() {
         x if x < 999.5 => (ns, "ns"),
         x if x < 999.5e3 => (ns / 1e3, "µs"),
@@ -12,12 +14,12 @@ pub(crate) fn duration(ns: f64) -> String {
 }
 
 /// Three significant digits, and more before the point where there are more; tiny values in powers of ten.
-pub(crate) fn digits(x: f64) -> String {
+pub fn digits(x: f64) -> String {
     let size = x.abs();
     if size >= 1e15 || (size > 0.0 && size < 1e-3) {
         return format!("{x:.2e}");
     }
-    if size >= 1000.0 {
+    if size >= 999.5 {
         return count(x);
     }
     let places = match size {
@@ -33,7 +35,7 @@ pub(crate) fn digits(x: f64) -> String {
 }
 
 /// A whole number with its thousands apart: "14,117".
-pub(crate) fn count(x: f64) -> String {
+pub fn count(x: f64) -> String {
     let plain = format!("{:.0}", x.abs());
     let mut text = String::from(if x <= -0.5 { "−" } else { "" });
     for (i, digit) in plain.chars().enumerate() {
@@ -46,7 +48,7 @@ pub(crate) fn count(x: f64) -> String {
 }
 
 /// A range of durations that says the unit once where both ends share it: "1.3–20 ms".
-pub(crate) fn durations(low: f64, high: f64) -> String {
+pub fn durations(low: f64, high: f64) -> String {
     let (a, b) = (duration(low), duration(high));
     match (a.split_once(' '), b.split_once(' ')) {
         _ if a == b => a,
@@ -73,6 +75,7 @@ mod tests {
         assert_eq!(duration(999.7), "1 µs");
         assert_eq!(duration(1_753_000.0), "1.75 ms");
         assert_eq!(digits(0.31), "0.31");
+        assert_eq!([digits(999.4), digits(999.7)], ["999", "1,000"]);
         assert_eq!(count(14_117.0), "14,117");
         assert_eq!(count(999.0), "999");
         assert_eq!(durations(1.3e6, 20e6), "1.3–20 ms");
