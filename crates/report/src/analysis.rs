@@ -1,6 +1,7 @@
 //! A record with a verdict on every curve: what all that is shown is drawn from.
 //!
-//! Samples become curves here, once, for the engine's closing figures, `landau show`, the page and `landau verify` alike.
+//! Samples become curves here, once, for the engine's closing figures, `landau show`, the page and `landau verify`
+//! alike.
 
 use crate::quantity::count;
 use landau_record::schema::{Case, Direction, Figure, Limit, MarkKind, Outcome, Phase, Window};
@@ -172,8 +173,8 @@ impl<'r> CaseStudy<'r> {
     }
 }
 
-/// Recomputes every figure a record holds from its samples. A record without figures (a run that was killed) has none to
-/// contradict.
+/// Recomputes every figure a record holds from its samples. A record without figures (a run that was killed) has none
+/// to contradict.
 pub fn check_figures(record: &Record) -> Vec<Mismatch> {
     if record.figures.is_empty() { Vec::new() } else { Analysis::of(record).mismatches(&record.figures) }
 }
@@ -237,8 +238,8 @@ fn judge_all(record: &Record, drafts: &mut [Draft<'_>]) {
     }
 }
 
-/// The calls of one phase of one pass. A call is clean where its window saw no preemption, no stolen time and no fault that
-/// needed a device.
+/// The calls of one phase of one pass. A call is clean where its window saw no preemption, no stolen time and no fault
+/// that needed a device.
 fn calls(pass: &Pass, phase: &Phase) -> landau_stats::Pass {
     let Some(lane) = pass.lanes.get(&phase.name) else { return landau_stats::Pass::default() };
     let mut dirty = vec![false; lane.n.iter().max().map_or(0, |&n| n as usize + 1)];

@@ -1,8 +1,8 @@
 //! What was found, in sentences that need no statistics, the most surprising first.
 //!
-//! The order is that of surprise: what failed, cliffs by their factor, refusals, single dear calls by their size, growth by its
-//! ratio, split costs, facts, then all that stays constant in one sentence, what could not be told, what was skipped or cut,
-//! and last the first calls, which are dear everywhere.
+//! The order is that of surprise: what failed, cliffs by their factor, refusals, single dear calls by their size,
+//! growth by its ratio, split costs, facts, then all that stays constant in one sentence, what could not be told, what
+//! was skipped or cut, and last the first calls, which are dear everywhere.
 //! Every number is one of a verdict's; nothing is computed here.
 
 use crate::quantity::{count, duration, durations, factor, percent};
@@ -103,8 +103,8 @@ pub fn of(analysis: &Analysis<'_>) -> Vec<Finding> {
     found
 }
 
-/// What a sentence calls a phase: the case's label, and the phase where the label does not say it or where more than one
-/// way up could be meant by it.
+/// What a sentence calls a phase: the case's label, and the phase where the label does not say it or where more than
+/// one way up could be meant by it.
 pub fn subject(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>) -> String {
     let (case, name) = (study.case, &phase.phase.name);
     let ways_up = case.phases.iter().filter(|phase| phase.direction == Direction::Up).count();

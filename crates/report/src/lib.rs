@@ -1,9 +1,9 @@
 //! What a person sees of a record: findings in plain sentences, a table, a page, charts.
 //!
-//! One [`Analysis`] is made of each record ([`landau_stats`] judges, this crate only gathers and words), and everything that
-//! is shown is drawn from it: [`findings`], the rows of `landau show` ([`table`]), the self-contained page ([`page`]) and the
-//! standalone charts ([`svg`]). So two places can never show two different figures. The crate measures nothing, reads
-//! no clock and prints nothing: it turns values into text.
+//! One [`Analysis`] is made of each record ([`landau_stats`] judges, this crate only gathers and words), and everything
+//! that is shown is drawn from it: [`findings`], the rows of `landau show` ([`table`]), the self-contained page
+//! ([`page`]) and the standalone charts ([`svg`]). So two places can never show two different figures. The crate
+//! measures nothing, reads no clock and prints nothing: it turns values into text.
 
 #![allow(
     clippy::format_collect,

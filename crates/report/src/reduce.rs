@@ -1,8 +1,8 @@
 //! Curves reduced to what the eye can see.
 //!
-//! A chart is some hundred pixels wide and a pass has ten thousand calls. So the axis is cut into columns, narrow enough for
-//! a logarithmic and for a linear axis, and of each pass every column keeps its lowest, median and highest call: an
-//! extreme is never lost. How often each cost occurred is kept as a density of all calls.
+//! A chart is some hundred pixels wide and a pass has ten thousand calls. So the axis is cut into columns, narrow
+//! enough for a logarithmic and for a linear axis, and of each pass every column keeps its lowest, median and highest
+//! call: an extreme is never lost. How often each cost occurred is kept as a density of all calls.
 
 use landau_stats::{Curve, Pass};
 

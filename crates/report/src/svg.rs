@@ -1,6 +1,7 @@
 //! Each chart as a file of its own, for an article or a slide: SVG through plotters, both axes logarithmic.
 //!
-//! Passes are thin, the law is strong, marks are dashed, as on the page. No font is embedded or measured: the viewer chooses.
+//! Passes are thin, the law is strong, marks are dashed, as on the page. No font is embedded or measured: the viewer
+//! chooses.
 
 use crate::findings::subject;
 use crate::quantity::{count, digits, duration};
@@ -18,7 +19,8 @@ const QUIET: RGBColor = RGBColor(0x77, 0x77, 0x77);
 
 type Failure = DrawingAreaErrorKind<std::io::Error>;
 
-/// A file's name and its content, for each phase of each case. A phase without a positive cost has no logarithm and no chart.
+/// A file's name and its content, for each phase of each case. A phase without a positive cost has no logarithm and no
+/// chart.
 pub fn charts(analysis: &Analysis<'_>) -> Vec<(String, String)> {
     let mut files = Vec::new();
     for study in &analysis.cases {

@@ -1,7 +1,7 @@
 //! The rows of `landau show`: one for each phase of each case, in words that need no statistics.
 //!
-//! [`rows`] and [`duels`] give plain data (serialised as it is for `--json`); [`render`] and [`render_duels`] lay it out for a
-//! terminal of a given width.
+//! [`rows`] and [`duels`] give plain data (serialised as it is for `--json`); [`render`] and [`render_duels`] lay it
+//! out for a terminal of a given width.
 
 use crate::quantity::{count, digits, duration, factor, percent};
 use crate::{Analysis, CaseStudy, PhaseStudy, Versus};

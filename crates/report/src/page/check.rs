@@ -1,7 +1,7 @@
 //! Is a page what its records give? Drawing is deterministic, so it is drawn again and compared letter for letter.
 //!
-//! A page states how it was made ([`Made`]): title, names, limit of size, version. With those and the records inside, the same
-//! version must give the same page; the first letter that differs is told with the section in which it stands.
+//! A page states how it was made ([`Made`]): title, names, limit of size, version. With those and the records inside,
+//! the same version must give the same page; the first letter that differs is told with the section in which it stands.
 
 use super::{Options, Page, Source};
 use serde::{Deserialize, Serialize};

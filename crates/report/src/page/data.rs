@@ -1,8 +1,8 @@
 //! What a chart in the browser is drawn from.
 //!
-//! Everything is reduced and computed here (laws evaluated, intervals laid out), so that the scripts draw and never calculate
-//! a figure. A case has one block; every chart and table of it is drawn from that one, the chart of all variants from
-//! the blocks of each. Arrays over columns are parallel to the columns that `edges` parts.
+//! Everything is reduced and computed here (laws evaluated, intervals laid out), so that the scripts draw and never
+//! calculate a figure. A case has one block; every chart and table of it is drawn from that one, the chart of all
+//! variants from the blocks of each. Arrays over columns are parallel to the columns that `edges` parts.
 
 use crate::reduce::{Columns, Density, Kept};
 use crate::{CaseStudy, PhaseStudy};
@@ -59,8 +59,8 @@ struct Group {
     limit: Option<Note>,
 }
 
-/// A pass in columns. Costs are logarithms in steps, each told from its neighbour, because small whole numbers pack best;
-/// see `data.js`, which turns them back.
+/// A pass in columns. Costs are logarithms in steps, each told from its neighbour, because small whole numbers pack
+/// best; see `data.js`, which turns them back.
 #[derive(Debug, Serialize)]
 struct PassData {
     /// In steps of [`FINE`], from the column before.

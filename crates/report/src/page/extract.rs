@@ -14,7 +14,8 @@ pub struct Extract {
     pub made: Made,
     /// The records, in the page's order.
     pub records: Vec<Packed>,
-    /// The figures that the page shows of each record, in the same order; none where they are those that the record holds.
+    /// The figures that the page shows of each record, in the same order; none where they are those that the record
+    /// holds.
     pub figures: Vec<Option<Vec<Figure>>>,
 }
 
@@ -128,9 +129,11 @@ mod tests {
         let record = super::super::compress(b"{}\n");
         let figures = super::super::compress(b"[[]]");
         let page = format!(
-            "<script type=\"application/json\" id=\"made\">{{\"landau\":\"0\",\"title\":null,\"size_limit_bytes\":1,\"names\":[]}}</script>\
+            "<script type=\"application/json\" \
+             id=\"made\">{{\"landau\":\"0\",\"title\":null,\"size_limit_bytes\":1,\"names\":[]}}</script>\
              <script type=\"application/octet-stream\" id=\"figures\">{figures}</script>\
-             <script type=\"application/octet-stream\" id=\"record-0\" data-file-name=\"a&amp;b\" data-sha256=\"00\">{record}</script>"
+             <script type=\"application/octet-stream\" id=\"record-0\" data-file-name=\"a&amp;b\" \
+             data-sha256=\"00\">{record}</script>"
         );
         assert!(extract(&page).unwrap_err().to_string().contains("its checksum is"));
         let page = page.replace("\"00\"", &format!("\"{}\"", sha256(b"{}\n")));

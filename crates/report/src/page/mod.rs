@@ -143,7 +143,8 @@ pub(crate) fn escape(text: &str) -> String {
     safe
 }
 
-/// Compressed and in letters that HTML leaves alone. Writing to memory cannot fail; if it did, the block would be empty.
+/// Compressed and in letters that HTML leaves alone. Writing to memory cannot fail; if it did, the block would be
+/// empty.
 fn compress(bytes: &[u8]) -> String {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     let written = encoder.write_all(bytes).and_then(|()| encoder.finish());
@@ -226,7 +227,8 @@ fn document(view: &View<'_>, options: &Options, sections: &str, blocks: &[String
          <title>{title}</title>\n<style>{UPLOT_CSS}\n{STYLE}</style>\n</head>\n<body>\n\
          <a class=\"skip\" href=\"#findings\">Skip to the findings</a>\n{summary}\n<div class=\"layout\">\n{contents}\n\
          <main>\n{comparison}{sections}{host}</main>\n</div>\n{blocks}{records}\
-         <script>{UPLOT_JS}</script>\n<script>\"use strict\";\n(() => {{\n{scripts}\n}})();\n</script>\n</body>\n</html>\n",
+         <script>{UPLOT_JS}</script>\n<script>\"use strict\";\n(() => \
+         {{\n{scripts}\n}})();\n</script>\n</body>\n</html>\n",
         env!("CARGO_PKG_VERSION")
     )
 }

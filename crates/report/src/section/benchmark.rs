@@ -1,4 +1,5 @@
-//! A benchmark: what is asked, its cases side by side, and each case with its curves, its single calls and its pitfalls.
+//! A benchmark: what is asked, its cases side by side, and each case with its curves, its single calls and its
+//! pitfalls.
 
 use super::comparison;
 use crate::CaseStudy;
@@ -42,7 +43,8 @@ fn section(view: &View<'_>, benchmark: &str, cases: &[&CaseStudy<'_>], charts: &
     let about = cases.first().map_or("", |study| study.case.about.as_str());
     let source = cases.first().map_or("", |study| study.case.source.as_str());
     let mut html = format!(
-        "<section class=\"benchmark\" id=\"{anchor}\" aria-labelledby=\"{anchor}-heading\">\n<h2 id=\"{anchor}-heading\">{}</h2>\n\
+        "<section class=\"benchmark\" id=\"{anchor}\" aria-labelledby=\"{anchor}-heading\">\n<h2 \
+         id=\"{anchor}-heading\">{}</h2>\n\
          <p class=\"asked\">{}</p>\n{}",
         escape(benchmark),
         escape(about),
@@ -64,7 +66,8 @@ fn section(view: &View<'_>, benchmark: &str, cases: &[&CaseStudy<'_>], charts: &
         let items: String = misleads.iter().map(|sentence| format!("<li>{}</li>", escape(sentence))).collect();
         let _ = writeln!(
             html,
-            "<aside class=\"misleads\" aria-label=\"What would mislead here\"><h3>What would mislead here</h3><ul>{items}</ul></aside>"
+            "<aside class=\"misleads\" aria-label=\"What would mislead here\"><h3>What would mislead \
+             here</h3><ul>{items}</ul></aside>"
         );
     }
     if !source.is_empty() {
@@ -122,7 +125,8 @@ fn setting(study: &CaseStudy<'_>) -> String {
 fn case(view: &View<'_>, study: &CaseStudy<'_>, charts: &mut Vec<Chart>) -> String {
     let case = study.case;
     let mut html = format!(
-        "<article class=\"case\" id=\"case-{0}\" aria-labelledby=\"case-{0}-heading\">\n<h3 id=\"case-{0}-heading\">{1}</h3>\n",
+        "<article class=\"case\" id=\"case-{0}\" aria-labelledby=\"case-{0}-heading\">\n<h3 \
+         id=\"case-{0}-heading\">{1}</h3>\n",
         case.case,
         escape(&case.label)
     );
@@ -201,7 +205,8 @@ fn empty_lap(view: &View<'_>, index: usize) -> f64 {
     view.sources.get(index).map_or(0.0, |source| source.analysis.record.host.clock.empty_lap_ns)
 }
 
-/// The density of single calls, a small chart for each phase. They are the base's; with one record its curves share the block.
+/// The density of single calls, a small chart for each phase. They are the base's; with one record its curves share the
+/// block.
 fn densities(view: &View<'_>, study: &CaseStudy<'_>, columns: &Columns, charts: &mut Vec<Chart>) -> String {
     let mut html = String::new();
     let id = match view.versus {
@@ -251,7 +256,8 @@ fn remarks(study: &CaseStudy<'_>) -> String {
         };
         let _ = writeln!(
             html,
-            "<p class=\"limit\"><b>Limit:</b> {} passes end at {} {}: <code>{}</code> is refused with <code>{}</code>: {}.{raise}</p>",
+            "<p class=\"limit\"><b>Limit:</b> {} passes end at {} {}: <code>{}</code> is refused with \
+             <code>{}</code>: {}.{raise}</p>",
             met.passes,
             count(met.range.0 as f64),
             escape(&study.case.axis),
@@ -287,7 +293,8 @@ fn verdicts(study: &CaseStudy<'_>) -> String {
         let row = table::Row::of(study, phase);
         let _ = writeln!(
             rows,
-            "<tr><th scope=\"row\"><span class=\"swatch tone-{}{}\" aria-hidden=\"true\"></span>{}</th><td>{}</td><td class=\"number\">{}</td>\
+            "<tr><th scope=\"row\"><span class=\"swatch tone-{}{}\" \
+             aria-hidden=\"true\"></span>{}</th><td>{}</td><td class=\"number\">{}</td>\
              <td class=\"number\">{}</td><td><b>{}</b></td><td>{}</td></tr>",
             tone % TONES,
             if phase.phase.direction == Direction::Down { " down" } else { "" },
@@ -300,8 +307,10 @@ fn verdicts(study: &CaseStudy<'_>) -> String {
         );
     }
     format!(
-        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Verdicts on {}\"><table class=\"verdicts\"><thead><tr><th scope=\"col\">Phase</th><th scope=\"col\">What is timed</th>\
-         <th scope=\"col\">Few</th><th scope=\"col\">Many</th><th scope=\"col\">Law</th><th scope=\"col\">How sure</th></tr></thead><tbody>{rows}</tbody></table></div>\n",
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Verdicts on {}\"><table \
+         class=\"verdicts\"><thead><tr><th scope=\"col\">Phase</th><th scope=\"col\">What is timed</th>\
+         <th scope=\"col\">Few</th><th scope=\"col\">Many</th><th scope=\"col\">Law</th><th scope=\"col\">How \
+         sure</th></tr></thead><tbody>{rows}</tbody></table></div>\n",
         escape(&study.case.label)
     )
 }
@@ -336,7 +345,8 @@ fn figure(one: &Figure<'_>) -> String {
         "<figure class=\"chart{small} {kind}\" data-chart=\"{source}\" data-kind=\"{kind}\"{names}>\n\
          <figcaption><strong>{title}</strong>{words}</figcaption>\n<div class=\"tools\" role=\"group\" \
          aria-label=\"Axes and zoom of {title}\"></div>\n<div class=\"plot\" tabindex=\"0\" role=\"img\" \
-         aria-roledescription=\"chart\" aria-label=\"{title}\" aria-describedby=\"keys\"></div>\n<p class=\"readout\" aria-live=\"polite\"></p>\n\
+         aria-roledescription=\"chart\" aria-label=\"{title}\" aria-describedby=\"keys\"></div>\n<p \
+         class=\"readout\" aria-live=\"polite\"></p>\n\
          <details class=\"points\"><summary>{points} as a table</summary></details></figure>\n"
     )
 }

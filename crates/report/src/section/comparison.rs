@@ -16,7 +16,8 @@ pub(crate) fn render(view: &View<'_>) -> String {
         let winner = duel.winner().map_or("–", |winner| view.names[winner].as_str());
         let _ = writeln!(
             rows,
-            "<tr class=\"{class}\"><th scope=\"row\">{} · {}</th><td>{}</td><td>{}</td><td class=\"number\">{ratio}</td><td>{}</td></tr>",
+            "<tr class=\"{class}\"><th scope=\"row\">{} · {}</th><td>{}</td><td>{}</td><td \
+             class=\"number\">{ratio}</td><td>{}</td></tr>",
             escape(&duel.label),
             escape(&duel.phase),
             escape(&view.names[duel.other]),
@@ -26,10 +27,15 @@ pub(crate) fn render(view: &View<'_>) -> String {
     }
     let alone = alone(view);
     format!(
-        "<section id=\"comparison\" aria-labelledby=\"comparison-heading\"><h2 id=\"comparison-heading\">Who is faster</h2>\n\
-         <p>The base is <b>{}</b>. The pass is the unit, intervals are at 95%, and all comparisons of this page are corrected \
-         together for their number (Holm).</p>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Comparisons\"><table><thead><tr><th scope=\"col\">Case and phase</th><th scope=\"col\">Against</th>\
-         <th scope=\"col\">Faster</th><th scope=\"col\">Cost of the base</th><th scope=\"col\">In words</th></tr></thead><tbody>\n{rows}</tbody></table></div>{alone}</section>\n",
+        "<section id=\"comparison\" aria-labelledby=\"comparison-heading\"><h2 id=\"comparison-heading\">Who is \
+         faster</h2>\n\
+         <p>The base is <b>{}</b>. The pass is the unit, intervals are at 95%, and all comparisons of this page are \
+         corrected \
+         together for their number (Holm).</p>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" \
+         aria-label=\"Comparisons\"><table><thead><tr><th scope=\"col\">Case and phase</th><th \
+         scope=\"col\">Against</th>\
+         <th scope=\"col\">Faster</th><th scope=\"col\">Cost of the base</th><th scope=\"col\">In \
+         words</th></tr></thead><tbody>\n{rows}</tbody></table></div>{alone}</section>\n",
         escape(&view.names[0])
     )
 }

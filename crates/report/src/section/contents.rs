@@ -35,7 +35,8 @@ pub(crate) fn render(view: &View<'_>) -> String {
     format!(
         "<nav class=\"contents\" aria-label=\"Contents\"><details open><summary>Contents</summary>\n<ul>\
          <li><a class=\"part\" href=\"#findings\">What was found</a></li>\n{list}\n\
-         <li><a class=\"part\" href=\"#host\">The machine</a></li><li><a class=\"part\" href=\"#repeat\">Repeat, verify</a></li>\
+         <li><a class=\"part\" href=\"#host\">The machine</a></li><li><a class=\"part\" href=\"#repeat\">Repeat, \
+         verify</a></li>\
          </ul></details></nav>"
     )
 }

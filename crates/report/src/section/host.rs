@@ -16,7 +16,10 @@ pub(crate) fn render(view: &View<'_>, parcels: &[Parcel]) -> String {
         }
         html.push_str(&machine(source.analysis.record));
     }
-    html.push_str("</section>\n<section id=\"repeat\" aria-labelledby=\"repeat-heading\"><h2 id=\"repeat-heading\">Repeat, verify, take along</h2>\n");
+    html.push_str(
+        "</section>\n<section id=\"repeat\" aria-labelledby=\"repeat-heading\"><h2 \
+     id=\"repeat-heading\">Repeat, verify, take along</h2>\n",
+    );
     for (index, (source, parcel)) in view.sources.iter().zip(parcels).enumerate() {
         html.push_str(&repeat(source.analysis.record, index, parcel, view.sources.len() > 1));
     }
@@ -96,12 +99,14 @@ fn repeat(record: &Record, index: usize, parcel: &Parcel, is_named: bool) -> Str
     let heading = if is_named { format!("<h3>{name}</h3>") } else { String::new() };
     let place = if parcel.packed.is_some() {
         format!(
-            "<button type=\"button\" class=\"download\" data-record=\"record-{index}\">Download the record</button> <span>{name}, {}, inside this page</span>",
+            "<button type=\"button\" class=\"download\" data-record=\"record-{index}\">Download the record</button> \
+             <span>{name}, {}, inside this page</span>",
             bytes(parcel.size as u64)
         )
     } else {
         format!(
-            "<a class=\"download\" href=\"{name}\" download>{name}</a> <span>{}, too large for this page: it lies beside it</span>",
+            "<a class=\"download\" href=\"{name}\" download>{name}</a> <span>{}, too large for this page: it lies \
+             beside it</span>",
             bytes(parcel.size as u64)
         )
     };
@@ -113,9 +118,11 @@ fn repeat(record: &Record, index: usize, parcel: &Parcel, is_named: bool) -> Str
         (None, None) => "The run was killed; what it had written by then counts.".to_owned(),
     };
     format!(
-        "{heading}<p>This run began {} (landau {}, study {}). {ending}</p>\n<p>The command that repeats it:</p><pre><code>{}{}</code></pre>\n\
+        "{heading}<p>This run began {} (landau {}, study {}). {ending}</p>\n<p>The command that repeats \
+         it:</p><pre><code>{}{}</code></pre>\n\
          <p class=\"take\">{place}</p>\n<p>sha256 <code class=\"sum\" id=\"sum-{index}\">{}</code></p>\n{notes}\
-         <p>Every figure here can be computed again from the samples in it:</p><pre><code>landau verify {}</code></pre>\n",
+         <p>Every figure here can be computed again from the samples in it:</p><pre><code>landau verify \
+         {}</code></pre>\n",
         escape(&header.started),
         escape(&header.landau),
         escape(&header.study),

@@ -24,13 +24,16 @@ pub(crate) fn render(view: &View<'_>, title: &str) -> String {
     let lead: String = view.base().map(|_| lead(view)).unwrap_or_default();
     let blocks: String = (0..view.sources.len()).map(|index| list(view, index)).collect();
     format!(
-        "<header class=\"head\">\n<div class=\"brand\"><span class=\"mark\" aria-hidden=\"true\">O</span> Landau</div>\n\
+        "<header class=\"head\">\n<div class=\"brand\"><span class=\"mark\" aria-hidden=\"true\">O</span> \
+         Landau</div>\n\
          <div class=\"controls\" role=\"group\" aria-label=\"Page\">\
          <button type=\"button\" id=\"theme\" aria-label=\"Switch between light and dark\">Dark</button></div>\n\
          <h1>{title}</h1>\n{lead}\n<noscript><p class=\"warning\">The charts and the tables of their points need \
          JavaScript; the sentences and verdicts do not.</p></noscript>\n\
-         <p id=\"keys\" hidden>Arrow keys read the values, plus, minus and 0 zoom; the verdict stands above and a table of the \
-         points follows.</p></header>\n<section id=\"findings\" class=\"findings\" aria-labelledby=\"findings-heading\">\n\
+         <p id=\"keys\" hidden>Arrow keys read the values, plus, minus and 0 zoom; the verdict stands above and a \
+         table of the \
+         points follows.</p></header>\n<section id=\"findings\" class=\"findings\" \
+         aria-labelledby=\"findings-heading\">\n\
          <h2 id=\"findings-heading\">What was found</h2>\n{blocks}</section>"
     )
 }
@@ -83,7 +86,8 @@ fn list(view: &View<'_>, index: usize) -> String {
         };
         let class = finding.kind.name().replace(' ', "-");
         format!(
-            "<li class=\"finding {class}\"><span class=\"kind\">{}</span><span class=\"text\">{}{link}</span>{line}</li>\n",
+            "<li class=\"finding {class}\"><span class=\"kind\">{}</span><span \
+             class=\"text\">{}{link}</span>{line}</li>\n",
             finding.kind.name(),
             escape(&finding.text)
         )
