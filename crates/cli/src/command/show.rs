@@ -10,6 +10,7 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   landau show run.landau.ndjson
+  landau show --all run.landau.ndjson                      every finding
   landau show before.landau.ndjson after.landau.ndjson     side by side, with a winner per case
   landau show run.landau.ndjson --json | jq '.rows[].law'")]
 pub(crate) struct Args {
