@@ -35,7 +35,7 @@ impl Progress {
     pub(crate) fn line(&self, text: &str) {
         if self.bar.is_hidden() {
             if !self.quiet {
-                eprintln!("{text}");
+                crate::status::tell(text);
             }
         } else {
             self.bar.println(text);
@@ -68,7 +68,7 @@ impl Observer for Progress {
             Event::Progress { .. } => self.bar.tick(),
             Event::PassEnded { label, end } => self.ended(label, end),
             Event::Cut(cut) => {
-                self.line(&format!("{}: passes left out: {}; {}", cut.label, cut.pass_count, cut.reason))
+                self.line(&format!("{}: passes left out: {}; {}", cut.label, cut.pass_count, cut.reason));
             }
             Event::Note(text) => self.line(&format!("note: {text}")),
             _ => {}

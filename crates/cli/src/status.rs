@@ -34,3 +34,8 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     }
     Ok(out.flush()?)
 }
+
+/// Tells something on standard error. If nobody listens any more, the work goes on all the same.
+pub(crate) fn tell(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}

@@ -34,7 +34,8 @@ pub(crate) fn lane_capacities(phase_count: usize, n: u64) -> Vec<usize> {
     // Both ways, windows by count and by time; a pass that lasts longer than 200 s loses tags, not samples.
     let windows = (2 * n + 2).min(2 * n / WINDOW_STEPS as usize + 40_002);
     let mut capacities = vec![n; phase_count];
-    capacities.extend([n + 2, windows * WINDOW_WORDS]);
+    // Where every step closes a window, the canary sings at each, both ways.
+    capacities.extend([2 * n + 2, windows * WINDOW_WORDS]);
     capacities
 }
 

@@ -15,7 +15,7 @@ pub(crate) fn explain(error: Error, n: u64) -> Option<Limit> {
             "sysctl -w net.ipv4.ip_local_port_range=\"1024 65535\"".to_owned(),
         ),
         libc::EAGAIN if is_process(error.call) => processes(),
-        libc::ENOMEM if matches!(error.call, "mmap" | "mprotect" | "munmap") => {
+        libc::ENOMEM if is_mapping(error.call) && mappings_are_used_up() => {
             sysctl("vm.max_map_count", "mappings of one process")
         }
         libc::ENOMEM => ("the kernel has no memory for it".to_owned(), String::new()),
@@ -52,12 +52,33 @@ fn descriptors() -> (String, String) {
     (format!("descriptors of one process: RLIMIT_NOFILE is {soft}, at most {hard}"), format!("ulimit -n {}", soft * 2))
 }
 
+fn is_mapping(call: &str) -> bool {
+    matches!(call, "mmap" | "mprotect" | "munmap")
+}
+
+/// Whether this process has as many mappings as it may, give or take those that a failed call took back.
+fn mappings_are_used_up() -> bool {
+    let most = setting("vm.max_map_count").and_then(|text| text.parse::<usize>().ok());
+    let used = std::fs::read_to_string("/proc/self/maps").map_or(0, |text| text.lines().count());
+    most.is_some_and(|most| used + 64 >= most)
+}
+
+/// Which limit stops processes and threads: the one that is used up now, else mappings, else an honest "not said".
 fn processes() -> (String, String) {
-    let most = landau_sys::system::headroom().processes.map_or(String::new(), |(_, why)| format!(" ({why})"));
-    (
-        format!("no more processes may be made{most}"),
-        "ulimit -u, sysctl kernel.pid_max or kernel.threads-max".to_owned(),
-    )
+    const NEARLY_NONE: u64 = 32;
+    match landau_sys::system::headroom().processes {
+        Some((room, why)) if room <= NEARLY_NONE => (
+            format!("no more processes may be made: {why}"),
+            "ulimit -u, sysctl kernel.pid_max or kernel.threads-max".to_owned(),
+        ),
+        _ if mappings_are_used_up() => sysctl("vm.max_map_count", "mappings of one process"),
+        _ => (
+            "the system did not say which limit: not its number of processes; memory, address space (ulimit -v) or a \
+             control group remain"
+                .to_owned(),
+            String::new(),
+        ),
+    }
 }
 
 #[cfg(test)]

@@ -147,6 +147,9 @@ fn spawn(order: &Order) -> Result<Worker, Error> {
     let program = if own.exists() { own.to_owned() } else { std::env::current_exe().map_err(broken)? };
     let mut child = Command::new(program)
         .arg0("landau")
+        // A group of its own from its first moment: the terminal's Ctrl-C reaches the controller alone, and one signal
+        // ends the worker with everything that it started.
+        .process_group(0)
         .arg(ARGUMENT)
         // What the user has in his environment would weigh on every exec that is measured.
         .env_clear()
@@ -182,7 +185,10 @@ impl Supervisor<'_> {
                 flushed = Instant::now();
             }
             if readable {
-                return Ok(self.report());
+                return Ok(match self.report() {
+                    Verdict::Stopped(..) if (bounds.interrupted)() => Verdict::Stopped(Outcome::Interrupted, None),
+                    verdict => verdict,
+                });
             }
             let now: u64 = (0..self.written.len()).map(|phase| self.lanes.len(phase) as u64).sum();
             if now > samples {

@@ -1,7 +1,7 @@
 //! A run from its first line to its last: the order of the passes, the waits, the budget, the interruption.
 
 use crate::pass::{self, Bounds};
-use crate::{Entry, Error, Event, Observer, Plan, Planned, Scratch, Settings, Study, scratch};
+use crate::{Entry, Error, Event, Host, Observer, Plan, Planned, Scratch, Settings, Study, scratch};
 use landau_record::schema::{Cut, End, Header, Line, Note, Outcome, PassEnd, PassStart, Resume};
 use landau_record::{Record, SCHEMA_VERSION, Writer};
 use landau_sys::clock::Clock;
@@ -58,25 +58,36 @@ struct Course<'a> {
     left_out: BTreeMap<u32, u32>,
 }
 
-/// Makes the record of a plan: measures everything in it. `words` is the command line. The caller appends figures
+/// What a run works with, whether it is new or resumed.
+pub struct Session<'a> {
+    /// The command line, for the record.
+    pub words: &'a [String],
+    /// The folder for the benchmarks' files.
+    pub scratch: &'a Scratch,
+    /// Who watches.
+    pub observer: &'a mut dyn Observer,
+    /// Whether the user wants it to end.
+    pub interrupted: &'a dyn Fn() -> bool,
+}
+
+impl std::fmt::Debug for Session<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("words", &self.words).finish_non_exhaustive()
+    }
+}
+
+/// Makes the record of a plan: measures everything in it. The caller appends figures
 /// and the last line with the [`End`] that is returned beside the ending.
-pub fn run(
-    plan: &Plan,
-    words: &[String],
-    writer: &mut Writer,
-    scratch: &Scratch,
-    observer: &mut dyn Observer,
-    interrupted: &dyn Fn() -> bool,
-) -> Result<(Ending, End), Error> {
-    check_room(plan, writer.path())?;
+pub fn run<'a>(plan: &'a Plan, writer: &'a mut Writer, session: Session<'a>) -> Result<(Ending, End), Error> {
     writer.append(&Line::Header(Header {
         schema: SCHEMA_VERSION,
         landau: env!("CARGO_PKG_VERSION").to_owned(),
-        command: words.to_vec(),
+        command: session.words.to_vec(),
         started: jiff::Timestamp::now().to_string(),
         seed: plan.seed,
         study: plan.study.name().to_owned(),
         pass_count: plan.pass_count,
+        case_count: plan.cases.len() as u32,
         time_limit_s: plan.time_limit_s,
     }))?;
     writer.append(&Line::Host(Box::new(plan.host.clone())))?;
@@ -87,31 +98,35 @@ pub fn run(
         writer.append(&Line::Skip(skip.clone()))?;
     }
     writer.sync()?;
-    let mut course = Course::new(plan, writer, scratch, observer, interrupted);
+    let mut course = Course::new(plan, writer, session);
     course.announce();
     course.all_rounds()
 }
 
-/// Goes on with a record whose run was interrupted: measures the rounds that it lacks.
+/// Goes on with a record whose run was interrupted: measures the rounds that it lacks, within `time_limit_s` from now
+/// or the limit that the run had.
 pub fn resume(
     record: &Record,
     registry: &[Entry],
-    words: &[String],
+    time_limit_s: Option<u64>,
     writer: &mut Writer,
-    scratch: &Scratch,
-    observer: &mut dyn Observer,
-    interrupted: &dyn Fn() -> bool,
+    session: Session,
 ) -> Result<(Ending, End), Error> {
-    let plan = plan_of(record, registry)?;
+    let (host, _) = crate::describe_host(crate::Pinning::Free)?;
+    let mut plan = plan_of(record, registry, &host)?;
+    plan.time_limit_s = time_limit_s.or(plan.time_limit_s);
     check_room(&plan, writer.path())?;
     writer.append(&Line::Resume(Resume {
         at: jiff::Timestamp::now().to_string(),
-        command: words.to_vec(),
+        command: session.words.to_vec(),
         torn_bytes: record.torn.as_ref().map_or(0, |torn| torn.bytes),
     }))?;
-    // A kill during the first lines leaves a plan that is only partly written down.
+    for difference in differences(&record.host, &host) {
+        writer.append(&Line::Note(Note { text: format!("resumed on another machine or setting: {difference}") }))?;
+    }
     writer.sync()?;
-    let mut course = Course::new(&plan, writer, scratch, observer, interrupted);
+    let Session { words, scratch, observer, interrupted } = session;
+    let mut course = Course::new(&plan, writer, Session { words, scratch, observer, interrupted });
     course.next_pass = record.passes.iter().map(|pass| pass.start.pass + 1).max().unwrap_or(0);
     for pass in record.passes.iter().filter(|pass| pass.is_whole()) {
         course.finished.insert((pass.start.case, pass.start.round));
@@ -124,17 +139,16 @@ pub fn resume(
 }
 
 /// The plan that a record was made by.
-fn plan_of(record: &Record, registry: &[Entry]) -> Result<Plan, Error> {
+fn plan_of(record: &Record, registry: &[Entry], host: &Host) -> Result<Plan, Error> {
     let no = |reason: String| Error::NotResumable { path: record.path.clone(), reason };
     if let Some(fault) = &record.fault {
         return Err(no(format!("line {} was altered: {}", fault.line, fault.reason)));
     }
-    let (host, _) = crate::describe_host(crate::Pinning::Free)?;
     if (&host.release, &host.version) != (&record.host.release, &record.host.version) {
         return Err(no(format!("it was made under kernel {}, this is {}", record.host.release, host.release)));
     }
-    if record.cases.is_empty() {
-        return Err(no("its plan is not in it; nothing was measured, so start anew".to_owned()));
+    if record.cases.is_empty() || record.cases.len() < record.header.case_count as usize {
+        return Err(no("its plan was not written down whole; nothing was measured, so start anew".to_owned()));
     }
     let mut cases = Vec::new();
     for case in &record.cases {
@@ -158,8 +172,28 @@ fn plan_of(record: &Record, registry: &[Entry]) -> Result<Plan, Error> {
     })
 }
 
+/// What is no longer as it was when the run began: each would bend a curve and goes into the record.
+fn differences(then: &Host, now: &Host) -> Vec<String> {
+    let facts = |host: &Host| {
+        let mut facts = BTreeMap::from([
+            ("the processor".to_owned(), host.processor.clone()),
+            ("the number of processors".to_owned(), host.processor_count.to_string()),
+            ("the memory in bytes".to_owned(), host.memory_bytes.to_string()),
+        ]);
+        facts.extend(host.limits.iter().map(|(name, value)| (name.clone(), value.to_string())));
+        facts.extend(host.sysctls.clone());
+        facts
+    };
+    let now = facts(now);
+    let changed = |(name, value): (String, String)| {
+        let is = now.get(&name).map_or("unknown", String::as_str);
+        (is != value).then(|| format!("{name} was {value} and is {is}"))
+    };
+    facts(then).into_iter().filter_map(changed).collect()
+}
+
 /// A record that cannot grow to its end is refused before anything is measured.
-fn check_room(plan: &Plan, path: &Path) -> Result<(), Error> {
+pub fn check_room(plan: &Plan, path: &Path) -> Result<(), Error> {
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let needed = plan.record_bytes();
     match scratch::space(folder) {
@@ -171,13 +205,8 @@ fn check_room(plan: &Plan, path: &Path) -> Result<(), Error> {
 }
 
 impl<'a> Course<'a> {
-    fn new(
-        plan: &'a Plan,
-        writer: &'a mut Writer,
-        scratch: &Scratch,
-        observer: &'a mut dyn Observer,
-        interrupted: &'a dyn Fn() -> bool,
-    ) -> Self {
+    fn new(plan: &'a Plan, writer: &'a mut Writer, session: Session<'a>) -> Self {
+        let Session { words: _, scratch, observer, interrupted } = session;
         Self {
             plan,
             writer,
@@ -252,7 +281,8 @@ impl<'a> Course<'a> {
         for (case, pass_count) in std::mem::take(&mut self.left_out) {
             self.cut(case, pass_count, "the time limit left no room for them")?;
         }
-        if self.failed && ending == Ending::Complete {
+        // What was cut is in the record; a failure must not hide behind it.
+        if self.failed && ending != Ending::Interrupted {
             ending = Ending::Failed;
         }
         let end = End {

@@ -8,7 +8,7 @@ use landau_record::schema::Direction;
 use landau_sys::clock::Clock;
 use landau_sys::limits::{Resource, raise};
 use landau_sys::shared::Lanes;
-use landau_sys::{descriptor, process, system};
+use landau_sys::{descriptor, system};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
@@ -97,7 +97,6 @@ fn work(registry: &[Entry]) -> Result<(), String> {
     let entry = registry.iter().find(|entry| entry.name == order.benchmark).ok_or("no such benchmark")?;
     // Where the system cannot do this, the worker notices its parent's end by the pipe it writes its report to.
     let _ = system::die_with_parent(order.parent);
-    process::lead_group().map_err(|error| error.to_string())?;
     if let Some(processor) = order.processor {
         // Where pinning is impossible the host facts say so; the pass is still a pass.
         let _ = system::pin(&[processor]);

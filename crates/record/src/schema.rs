@@ -56,6 +56,9 @@ pub struct Header {
     pub study: String,
     /// How many passes of each case were planned.
     pub pass_count: u32,
+    /// How many cases the plan has: fewer `case` lines mean that it was not written down whole.
+    #[serde(default)]
+    pub case_count: u32,
     /// The longest the run was allowed to take, in seconds; none if unbounded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_limit_s: Option<u64>,

@@ -9,12 +9,15 @@
 //! only the parent holds. When the parent is gone, however it ended, every child reads end-of-file and leaves: no
 //! process outlives the run. A child that dies before its time is reported by the SIGCHLD handler through the very
 //! pipe that the parent waits on, so its death is an error and never a hang.
+//!
+//! `unsafe` here is calls of the C library with integers, with buffers of this frame whose sizes are given, and with
+//! pointers to constants; what goes beyond that says so at its place.
 #![no_std]
 #![no_main]
 
 use core::ffi::{c_char, c_int, c_long, c_void};
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 
 unsafe extern "C" {
     fn _exit(code: c_int) -> !;
@@ -37,7 +40,16 @@ unsafe extern "C" {
     fn read(fd: c_int, buffer: *mut c_void, len: usize) -> isize;
     fn signal(number: c_int, handler: usize) -> usize;
     fn syscall(number: c_long, ...) -> c_long;
-    fn vfork() -> c_int;
+    #[cfg(target_os = "linux")]
+    fn clone(
+        run: extern "C" fn(*mut c_void) -> c_int,
+        stack_top: *mut c_void,
+        flags: c_int,
+        argument: *mut c_void,
+        ...
+    ) -> c_int;
+    #[cfg(target_os = "linux")]
+    fn waitid(kind: c_int, id: c_int, info: *mut u64, options: c_int) -> c_int;
     fn waitpid(pid: c_int, status: *mut c_int, options: c_int) -> c_int;
     fn write(fd: c_int, buffer: *const c_void, len: usize) -> isize;
     #[cfg_attr(target_os = "linux", link_name = "__errno_location")]
@@ -101,6 +113,8 @@ const LIFE_READ: c_int = 7;
 const LIFE_WRITE: c_int = 8;
 
 static REAPING: AtomicBool = AtomicBool::new(false);
+/// The stack of a child that borrows the parent's memory.
+static STACK: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 static PIDFD: AtomicI32 = AtomicI32::new(0);
 
 #[panic_handler]
@@ -144,13 +158,7 @@ fn make(way: u64, env: *const *const c_char) -> i64 {
     let pid = match way {
         WAY_FORK => unsafe { fork() },
         WAY_VFORK_EXEC => {
-            let pid = unsafe { vfork() };
-            if pid == 0 {
-                unsafe {
-                    execve(SELF.as_ptr().cast(), argv.as_ptr(), env);
-                    _exit(71)
-                }
-            }
+            let pid = vfork_and_execute(&Program { argv: argv.as_ptr(), env });
             return if pid < 0 { -(errno() as i64) } else { i64::from(pid) };
         }
         WAY_POSIX_SPAWN => {
@@ -166,6 +174,64 @@ fn make(way: u64, env: *const *const c_char) -> i64 {
         child();
     }
     if pid < 0 { -(errno() as i64) } else { i64::from(pid) }
+}
+
+/// What a child that shares the parent's memory executes.
+struct Program {
+    argv: *const *const c_char,
+    env: *const *const c_char,
+}
+
+/// What `vfork` does: the child borrows the parent's memory, and the parent stands still until the child has executed
+/// a program. `vfork` itself returns twice on one stack, which Rust cannot express; so the child gets a stack of its
+/// own, as in every `posix_spawn`.
+#[cfg(target_os = "linux")]
+fn vfork_and_execute(program: &Program) -> c_int {
+    const CLONE_VM: c_int = 0x100;
+    const CLONE_VFORK: c_int = 0x4000;
+    const STACK_BYTES: usize = 64 << 10;
+    let stack = STACK.load(Ordering::Relaxed);
+    let stack = if stack.is_null() { map(STACK_BYTES) } else { stack };
+    if stack.is_null() {
+        return -1;
+    }
+    STACK.store(stack, Ordering::Relaxed);
+    let argument = (&raw const *program).cast_mut().cast();
+    // SAFETY: the stack is ours, nobody else uses it while the parent stands still, and the program outlives the call.
+    unsafe { clone(execute, stack.add(STACK_BYTES).cast(), CLONE_VM | CLONE_VFORK | SIGCHLD, argument) }
+}
+
+#[cfg(target_os = "linux")]
+extern "C" fn execute(program: *mut c_void) -> c_int {
+    // SAFETY: the parent, which stands still, holds the program; `execve` does not return unless it fails.
+    unsafe {
+        let program = &*program.cast::<Program>();
+        execve(SELF.as_ptr().cast(), program.argv, program.env);
+        _exit(71)
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn vfork_and_execute(_: &Program) -> c_int {
+    -1
+}
+
+/// Whether a child lives: one that has ended but was not waited for does not, though a signal still finds it.
+#[cfg(target_os = "linux")]
+fn lives(pid: c_int) -> bool {
+    const P_PID: c_int = 1;
+    const WNOHANG_WEXITED_WNOWAIT: c_int = 0x0100_0005;
+    // A `siginfo_t` is 128 bytes; its first word stays zero where no child has ended.
+    let mut info = [0_u64; 16];
+    // SAFETY: the buffer holds a `siginfo_t`; WNOWAIT leaves the child as it is.
+    let asked = unsafe { waitid(P_PID, pid, info.as_mut_ptr(), WNOHANG_WEXITED_WNOWAIT) };
+    asked == 0 && info[0] == 0
+}
+
+#[cfg(not(target_os = "linux"))]
+fn lives(pid: c_int) -> bool {
+    // SAFETY: signal 0 only asks.
+    unsafe { kill(pid, 0) == 0 }
 }
 
 /// `clone3` with a descriptor for the child, which is closed again at once: the call is what is timed, and 20,000
@@ -315,8 +381,7 @@ extern "C" fn main(argc: c_int, _argv: *const *const c_char, env: *const *const 
             OP_RESIDENT => [grow_resident(order[1]), 0, 0, 0, 0, 0],
             OP_MAPPINGS => [grow_mappings(order[1]), 0, 0, 0, 0, 0],
             OP_ALIVE => {
-                let lives = unsafe { kill(order[1] as c_int, 0) } == 0;
-                [u64::from(!lives), order[1], 0, 0, 0, 0]
+                [u64::from(!lives(order[1] as c_int)), order[1], 0, 0, 0, 0]
             }
             _ => [22, 0, 0, 0, 0, 0],
         };

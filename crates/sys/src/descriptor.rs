@@ -41,12 +41,12 @@ pub fn pipe() -> Result<(OwnedFd, OwnedFd)> {
     Ok((own(ends[0]), own(ends[1])))
 }
 
-/// Makes the descriptor table at least `size` slots large by using its last slot once. Fails with EBADF or EMFILE
+/// Makes the descriptor table at least `size` slots large by using its last slot once. Fails with EINVAL or EMFILE
 /// where the limit does not allow that many.
 pub fn reserve(size: u32) -> Result<()> {
-    // SAFETY: descriptor 0 belongs to the process for good; the target slot is above every descriptor in use, which
-    // the caller guarantees by passing a size that exceeds what it is about to open.
-    let fd = check("dup2", unsafe { libc::dup2(0, size as libc::c_int) })?;
+    let last = size.saturating_sub(1) as libc::c_int;
+    // SAFETY: F_DUPFD takes the lowest unused slot from `last` on, so it replaces no descriptor in use.
+    let fd = check("fcntl", unsafe { libc::fcntl(0, libc::F_DUPFD, last) })?;
     close(own(fd))
 }
 

@@ -38,9 +38,9 @@ pub enum Failure {
     #[error(transparent)]
     Refused(#[from] Error),
     /// A child died before its time.
-    #[error("child {pid} died before it was told to; was it killed from outside?")]
+    #[error("a child died before it was told to (child {pid} was being made or ended); was it killed from outside?")]
     DiedEarly {
-        /// The child.
+        /// The child that was being made or ended when the death was noticed; it need not be the dead one.
         pid: u64,
     },
     /// The forker does not answer.
@@ -218,7 +218,19 @@ mod tests {
         }
     }
 
-    /// Guards against the hang of the 2003 program, whose parent waited for ever for the byte of a dead child.
+    /// A child that was killed from outside must not pass the check that every child lives.
+    #[test]
+    fn a_dead_child_is_not_taken_for_a_living_one() {
+        let mut forker = Forker::start("dynamic").unwrap();
+        let child = forker.spawn(0).unwrap();
+        let pid = libc::pid_t::try_from(child.pid).unwrap();
+        // SAFETY: the child is the forker's and alive.
+        assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
+        // It stays a zombie until the forker waits for it, and signal 0 would still find it.
+        assert!((0..10_000).any(|_| !forker.is_alive(child.pid).unwrap()));
+    }
+
+    /// The 2003 program's parent waited for ever for the byte of a dead child.
     #[test]
     fn a_child_that_dies_early_is_an_error() {
         let mut forker = Forker::start("dynamic").unwrap();

@@ -40,12 +40,6 @@ pub fn effective_user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Makes this process the leader of a group of its own, so that the terminal's Ctrl-C reaches the controller alone.
-pub fn lead_group() -> Result<()> {
-    // SAFETY: the call takes two integers.
-    check("setpgid", unsafe { libc::setpgid(0, 0) }).map(drop)
-}
-
 /// Sends SIGKILL to every process of a group that a worker of ours leads.
 pub fn kill_group(leader: u32) -> Result<()> {
     let group = libc::pid_t::try_from(leader).ok().filter(|&group| group > 1);

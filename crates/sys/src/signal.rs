@@ -8,11 +8,16 @@ extern "C" fn remember(number: libc::c_int) {
     CAUGHT.store(number, Ordering::Relaxed);
 }
 
-/// From now on SIGINT, SIGTERM and SIGHUP are remembered instead of ending the process.
+/// From now on SIGINT, SIGTERM and SIGHUP are remembered instead of ending the process; those that are ignored already
+/// (`nohup`, a job in the background) stay ignored.
 pub fn catch_interrupts() {
     for number in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         // SAFETY: the handler only stores to an atomic, which is allowed in a signal handler.
-        unsafe { libc::signal(number, remember as *const () as libc::sighandler_t) };
+        let before = unsafe { libc::signal(number, remember as *const () as libc::sighandler_t) };
+        if before == libc::SIG_IGN {
+            // SAFETY: SIG_IGN is a valid disposition.
+            unsafe { libc::signal(number, libc::SIG_IGN) };
+        }
     }
 }
 

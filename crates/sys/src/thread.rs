@@ -5,20 +5,20 @@ use crate::descriptor::wait_readable;
 use crate::error::{Error, Result};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// What a thread and its maker share.
 struct Slot {
     started_ns: AtomicU64,
     may_leave: Mutex<bool>,
     changed: Condvar,
-    report: libc::c_int,
+    report: Arc<OwnedFd>,
 }
 
 /// A thread that says that it runs, then sleeps until it is told to leave.
 pub struct Sleeper {
     thread: libc::pthread_t,
-    slot: Box<Slot>,
+    slot: Arc<Slot>,
 }
 
 impl std::fmt::Debug for Sleeper {
@@ -45,11 +45,11 @@ pub struct Birth {
 
 extern "C" fn sleep(argument: *mut libc::c_void) -> *mut libc::c_void {
     let started_ns = monotonic_ns();
-    // SAFETY: `argument` leads to the sleeper's slot, which the maker frees only after it has joined this thread.
-    let slot = unsafe { &*argument.cast::<Slot>() };
+    // SAFETY: `argument` is the reference that `Sleeper::new` gave away with `Arc::into_raw` to this thread alone.
+    let slot = unsafe { Arc::from_raw(argument.cast_const().cast::<Slot>()) };
     slot.started_ns.store(started_ns, Ordering::Release);
-    // SAFETY: the descriptor stays open as long as there are sleepers, and the buffer is one byte long.
-    unsafe { libc::write(slot.report, c"t".as_ptr().cast(), 1) };
+    // SAFETY: the slot keeps the descriptor open, and the buffer is one byte long.
+    unsafe { libc::write(slot.report.as_raw_fd(), c"t".as_ptr().cast(), 1) };
     let mut may_leave = slot.may_leave.lock().unwrap_or_else(PoisonError::into_inner);
     while !*may_leave {
         may_leave = slot.changed.wait(may_leave).unwrap_or_else(PoisonError::into_inner);
@@ -60,22 +60,27 @@ extern "C" fn sleep(argument: *mut libc::c_void) -> *mut libc::c_void {
 impl Sleeper {
     /// Makes a thread with the system's own stack size (`stack_bytes` 0) or the given one, and waits until it has
     /// written its byte into `report` and `listen`, the pipe's other end, has given it back.
-    pub fn new(report: &OwnedFd, listen: &OwnedFd, stack_bytes: usize) -> Result<(Self, Birth)> {
-        let slot = Box::new(Slot {
+    ///
+    /// A sleeper that is dropped without having been joined sleeps until the process ends.
+    pub fn new(report: &Arc<OwnedFd>, listen: &OwnedFd, stack_bytes: usize) -> Result<(Self, Birth)> {
+        let slot = Arc::new(Slot {
             started_ns: AtomicU64::new(0),
             may_leave: Mutex::new(false),
             changed: Condvar::new(),
-            report: report.as_raw_fd(),
+            report: Arc::clone(report),
         });
         let attributes = Attributes::new(stack_bytes)?;
         // SAFETY: `pthread_t` is an integer or a pointer, for which all zeroes is a value.
         let mut thread: libc::pthread_t = unsafe { std::mem::zeroed() };
-        let argument = (&raw const *slot).cast_mut().cast();
+        let given = Arc::into_raw(Arc::clone(&slot));
+        let argument = given.cast_mut().cast();
         let before_ns = monotonic_ns();
-        // SAFETY: `thread` may be written, the attributes are initialised, and the slot outlives the thread.
+        // SAFETY: `thread` may be written, the attributes are initialised, and the thread owns its reference.
         let error = unsafe { libc::pthread_create(&raw mut thread, attributes.pointer(), sleep, argument) };
         let returned_ns = monotonic_ns();
         if error != 0 {
+            // SAFETY: no thread was made, so the reference that was to be its own is still ours.
+            drop(unsafe { Arc::from_raw(given) });
             return Err(Error { call: "pthread_create", errno: error });
         }
         let sleeper = Self { thread, slot };
@@ -93,14 +98,10 @@ impl Sleeper {
     /// Waits for the thread's end. It must have been released.
     #[inline(always)]
     pub fn join(self) -> Result<()> {
-        // SAFETY: the thread is ours, joinable and, `self` being consumed, joined once. The slot is freed afterwards.
+        // SAFETY: the thread is ours, joinable and, `self` being consumed, joined once.
         match unsafe { libc::pthread_join(self.thread, std::ptr::null_mut()) } {
             0 => Ok(()),
-            errno => {
-                // The thread may still use its slot: better to leak it than to pull it away.
-                std::mem::forget(self.slot);
-                Err(Error { call: "pthread_join", errno })
-            }
+            errno => Err(Error { call: "pthread_join", errno }),
         }
     }
 }

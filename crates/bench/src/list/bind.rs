@@ -21,7 +21,7 @@ use landau_sys::process::Holder;
 use landau_sys::socket::{
     Address, Family, Transport, accepts_mapped_peer, bind, local_port, set_port_range, set_v6only, socket,
 };
-use landau_sys::system::{ephemeral_ports, setting, time_wait_count};
+use landau_sys::system::{ephemeral_ports, reserved_ports, setting, time_wait_count};
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 
@@ -88,7 +88,7 @@ impl Benchmark for Bind {
         }
         match settings.ports("range") {
             // Linux takes a socket's own range for a part of the host's and ignores what lies outside.
-            Some((low, high)) if ephemeral_ports().is_some_and(|(from, to, _)| low < from || high > to) => {
+            Some((low, high)) if ephemeral_ports().is_some_and(|(from, to)| low < from || high > to) => {
                 Support::No(format!("ports {low}-{high} do not lie within the host's ephemeral range"))
             }
             Some((low, high)) => match socket(Family::V4, Transport::Tcp).map(|fd| set_port_range(&fd, low, high)) {
@@ -141,7 +141,7 @@ impl Benchmark for Bind {
     /// Ports that others hold, be it in `TIME_WAIT` or by a mere bind, which no table of the kernel lists: each is
     /// asked for by its number. Some thousand calls, a fifth of a second, and nothing stays behind.
     fn unsettled(settings: &Settings) -> Option<String> {
-        let (low, high) = settings.ports("range").or_else(|| ephemeral_ports().map(|(low, high, _)| (low, high)))?;
+        let (low, high) = settings.ports("range").or_else(ephemeral_ports)?;
         let family = family(settings);
         let taken = (low..=high).filter(|&port| is_taken(family, port)).count();
         let waiting = time_wait_count().unwrap_or(0);
@@ -231,10 +231,8 @@ impl Bind {
 
 /// How many ports there are to choose from.
 fn capacity(settings: &Settings) -> Option<u64> {
-    match settings.ports("range") {
-        Some((low, high)) => Some(u64::from(high - low) + 1),
-        None => ephemeral_ports().map(|(low, high, reserved)| u64::from(high - low) + 1 - u64::from(reserved)),
-    }
+    let (low, high) = settings.ports("range").or_else(ephemeral_ports)?;
+    Some((u64::from(high - low) + 1).saturating_sub(u64::from(reserved_ports(low, high))))
 }
 
 fn family(settings: &Settings) -> Family {

@@ -84,8 +84,9 @@ impl Benchmark for Fork {
         "F. von Leitner, Benchmarking BSD and Linux (2003), fork and static fork; N. Provos for the way down";
 
     fn support(host: &Host, settings: &Settings) -> Support {
-        if settings.is("way", "clone3") && host.system != "Linux" {
-            return Support::No("clone3() is Linux's own".to_owned());
+        let is_linuxs_own = settings.is("way", "clone3") || settings.is("way", "vfork-exec");
+        if is_linuxs_own && host.system != "Linux" {
+            return Support::No("this way to make a process needs Linux's clone".to_owned());
         }
         match image(settings.text("linkage")) {
             Ok(_) => Support::Yes,

@@ -17,6 +17,7 @@ use landau_sys::descriptor::{close, pipe, reserve};
 use landau_sys::socket::{Family, Transport, socket};
 use landau_sys::thread::Sleeper;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 /// The benchmark.
 #[derive(Debug)]
@@ -89,6 +90,7 @@ impl Benchmark for Socket {
         let mut threads = Vec::new();
         if settings.count("threads") > 0 {
             let (listen, report) = pipe()?;
+            let report = Arc::new(report);
             for _ in 0..settings.count("threads") {
                 threads.push(Sleeper::new(&report, &listen, 0)?.0);
             }

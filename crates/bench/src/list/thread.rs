@@ -13,12 +13,13 @@ use landau_sys::descriptor::pipe;
 use landau_sys::system::pin;
 use landau_sys::thread::{Sleeper, has_stray_byte};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 /// The benchmark.
 #[derive(Debug)]
 pub struct Thread {
     listen: OwnedFd,
-    report: OwnedFd,
+    report: Arc<OwnedFd>,
     stack_bytes: usize,
     threads: Vec<Sleeper>,
 }
@@ -65,7 +66,7 @@ impl Benchmark for Thread {
         }
         let (listen, report) = pipe()?;
         let stack_bytes = context.settings.count("stack") as usize * 1024;
-        Ok(Self { listen, report, stack_bytes, threads: Vec::with_capacity(context.n as usize) })
+        Ok(Self { listen, report: Arc::new(report), stack_bytes, threads: Vec::with_capacity(context.n as usize) })
     }
 
     fn step(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {

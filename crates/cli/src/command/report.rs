@@ -30,12 +30,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     let records = records(&args.files, &bytes)?;
     if let Some(folder) = &args.svg {
         let count = write_charts(&Analysis::of(&records[0]), folder)?;
-        eprintln!("{count} charts in {}", folder.display());
+        status::tell(&format!("{count} charts in {}", folder.display()));
     }
     if args.svg.is_none() || args.output.is_some() {
         let output = args.output.clone().unwrap_or_else(|| page_path(&args.files[0]));
         write_page(&args.files, &bytes, &records, &output)?;
-        eprintln!("page: {}", output.display());
+        status::tell(&format!("page: {}", output.display()));
     }
     for record in &records {
         show::warn_of(record);
@@ -88,7 +88,25 @@ fn write_page(paths: &[PathBuf], bytes: &[Vec<u8>], records: &[Record], output: 
         }
         write_new(&path, &beside.bytes)?;
     }
-    std::fs::write(output, page.html).with_context(|| format!("write {}", output.display()))
+    put_page(output, &page.html)
+}
+
+/// Writes a page in one piece. Only a page is ever replaced: a slip of the pen must not cost a record.
+fn put_page(output: &Path, html: &str) -> anyhow::Result<()> {
+    check_place(output)?;
+    let beside = output.with_extension("html.part");
+    let context = || format!("write {}", output.display());
+    std::fs::write(&beside, html).and_then(|()| std::fs::rename(&beside, output)).with_context(context)
+}
+
+/// Refuses a place where something lies that is no page.
+pub(crate) fn check_place(output: &Path) -> anyhow::Result<()> {
+    let mut first = [0_u8; 1];
+    let read = std::fs::File::open(output).and_then(|mut file| std::io::Read::read(&mut file, &mut first));
+    if read.is_ok_and(|len| len > 0) && first != *b"<" {
+        anyhow::bail!("{} is no page, so it is not replaced by one; choose another name", output.display());
+    }
+    Ok(())
 }
 
 /// Writes a file that must not exist: beside a page lie records, and those are never overwritten.

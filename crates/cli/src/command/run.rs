@@ -6,7 +6,9 @@ use crate::status;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use landau_bench::REGISTRY;
-use landau_engine::{Ending, Pinning, Plan, Request, Scratch, Study, describe_host, scratch_space};
+use landau_engine::{
+    Ending, Pinning, Plan, Request, Scratch, Session, Study, check_room, describe_host, scratch_space,
+};
 use landau_record::schema::{End, Line};
 use landau_record::{Record, Writer};
 use landau_report::Analysis;
@@ -49,7 +51,7 @@ pub(crate) struct Args {
     #[arg(long, short, value_name = "FILE", conflicts_with = "resume")]
     out: Option<PathBuf>,
     /// Go on with a record whose run did not end
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["names", "study", "passes", "set", "seed"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["names", "study", "passes", "set", "seed", "processor"])]
     resume: Option<PathBuf>,
     /// The page to write [default: the record's name with .html]
     #[arg(long, value_name = "FILE", conflicts_with = "no_report")]
@@ -101,7 +103,7 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     Ok(match ending {
         Ending::Complete | Ending::Cut => status::DONE,
         Ending::Interrupted => {
-            eprintln!("interrupted; go on with: landau run --resume {}", path.display());
+            status::tell(&format!("interrupted; go on with: landau run --resume {}", path.display()));
             status::FAILED
         }
         Ending::Failed => status::FAILED,
@@ -125,11 +127,23 @@ fn start(args: &Args, words: &[String]) -> anyhow::Result<(PathBuf, Ending)> {
         time_limit_s: args.time_limit,
     };
     let plan = Plan::resolve(REGISTRY, &request, host, clock.clock, scratch_space(scratch.path()))?;
+    if plan.cases.is_empty() {
+        let why = plan.skips.iter().map(|skip| format!("{}: skipped, because {}", skip.label, skip.reason));
+        bail!("nothing of it can be measured here:\n  {}", why.collect::<Vec<_>>().join("\n  "));
+    }
+    if !args.no_report {
+        let page = page_of(args, &path);
+        if page == path {
+            bail!("the page cannot lie where the record is: {}", page.display());
+        }
+        report::check_place(&page)?;
+    }
+    check_room(&plan, &path)?;
     let mut writer = Writer::create(&path)?;
     let mut progress = Progress::new(args.quiet);
     let interrupted = || interrupted().is_some();
-    let (ending, end) = landau_engine::run(&plan, words, &mut writer, &scratch, &mut progress, &interrupted)
-        .with_context(|| resume_hint(&path))?;
+    let session = Session { words, scratch: &scratch, observer: &mut progress, interrupted: &interrupted };
+    let (ending, end) = landau_engine::run(&plan, &mut writer, session).with_context(|| resume_hint(&path))?;
     finish(&mut writer, end).with_context(|| resume_hint(&path))?;
     Ok((path, ending))
 }
@@ -143,28 +157,34 @@ fn resume(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<Ending> 
     let mut writer = Writer::resume(path, &record)?;
     let mut progress = Progress::new(args.quiet);
     let interrupted = || interrupted().is_some();
-    let (ending, end) =
-        landau_engine::resume(&record, REGISTRY, words, &mut writer, &scratch, &mut progress, &interrupted)
-            .with_context(|| resume_hint(path))?;
+    let session = Session { words, scratch: &scratch, observer: &mut progress, interrupted: &interrupted };
+    let (ending, end) = landau_engine::resume(&record, REGISTRY, args.time_limit, &mut writer, session)
+        .with_context(|| resume_hint(path))?;
     finish(&mut writer, end).with_context(|| resume_hint(path))?;
     Ok(ending)
 }
 
-/// Says what came out: the verdicts, where the record is and where the page.
+/// Writes the page and says what came out: the verdicts, where the record is and where the page.
 fn conclude(args: &Args, path: &Path, ending: Ending) -> anyhow::Result<()> {
+    // The page first: whoever reads the summary may stop reading. An interrupted run is not what the user wants to
+    // show; the page of what there is can be had at any time.
+    let page = page_of(args, path);
+    let has_page = !args.no_report && ending != Ending::Interrupted;
+    if has_page {
+        report::write_one(path, &page)?;
+    }
     if !args.quiet {
         status::print(&show::summary(&Analysis::of(&Record::read(path)?)))?;
-        eprintln!("\nrecord: {}", path.display());
-    }
-    // An interrupted run is not what the user wants to show; the page of what there is can be had at any time.
-    if !args.no_report && ending != Ending::Interrupted {
-        let page = args.page.clone().unwrap_or_else(|| report::page_path(path));
-        report::write_one(path, &page)?;
-        if !args.quiet {
-            eprintln!("page:   {}", page.display());
+        status::tell(&format!("\nrecord: {}", path.display()));
+        if has_page {
+            status::tell(&format!("page:   {}", page.display()));
         }
     }
     Ok(())
+}
+
+fn page_of(args: &Args, record: &Path) -> PathBuf {
+    args.page.clone().unwrap_or_else(|| report::page_path(record))
 }
 
 /// Judges what was measured, keeps the figures in the record for `landau verify`, and closes it.

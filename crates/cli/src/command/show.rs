@@ -95,9 +95,9 @@ pub(crate) fn names(files: &[PathBuf]) -> Vec<String> {
 /// Says on standard error what a reader of the figures should know about the record as a file.
 pub(crate) fn warn_of(record: &Record) {
     if let Some(fault) = &record.fault {
-        eprintln!("{}: line {} was altered: {}", record.path, fault.line, fault.reason);
+        status::tell(&format!("{}: line {} was altered: {}", record.path, fault.line, fault.reason));
     }
     if record.end.is_none() {
-        eprintln!("{0}: the run did not end; go on with landau run --resume {0}", record.path);
+        status::tell(&format!("{0}: the run did not end; go on with landau run --resume {0}", record.path));
     }
 }

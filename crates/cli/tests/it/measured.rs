@@ -13,8 +13,8 @@ fn every_benchmark_runs_and_its_check_holds() {
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let named: std::collections::BTreeSet<&str> = record.cases.iter().map(|case| case.benchmark.as_str()).collect();
     for entry in landau_bench::REGISTRY {
-        let skipped = record.skips.iter().any(|skip| skip.label.starts_with(entry.name));
-        assert!(named.contains(entry.name) || skipped, "{} was neither measured nor skipped", entry.name);
+        let skipped = !cfg!(target_os = "linux") && record.skips.iter().any(|skip| skip.label.starts_with(entry.name));
+        assert!(named.contains(entry.name) || skipped, "{} was not measured", entry.name);
     }
     for pass in &record.passes {
         let case = record.case(pass.start.case).unwrap();

@@ -163,3 +163,96 @@ fn verify_names_the_first_altered_line() {
         assert!(ran.out.contains(&format!("line {}", number + 1)), "{name}: {}", ran.out);
     }
 }
+
+/// A slip of the pen must not cost what was measured.
+#[test]
+fn a_page_never_replaces_a_record() {
+    let room = Room::new();
+    room.smoke(&["nop"]);
+    let before = std::fs::read(room.file("run.ndjson")).unwrap();
+    for words in [
+        &["report", "run.ndjson", "-o", "run.ndjson"][..],
+        &["run", "nop", "--study", "smoke", "--out", "new", "--page", "run.ndjson"],
+        &["run", "nop", "--study", "smoke", "--out", "same", "--page", "same"],
+    ] {
+        let ran = room.landau(words);
+        assert_eq!(ran.status, Some(2), "{words:?}: {ran:?}");
+        assert_eq!(std::fs::read(room.file("run.ndjson")).unwrap(), before, "{words:?}");
+        assert!(
+            !room.file("new").exists() && !room.file("same").exists(),
+            "{words:?}: refused before anything is measured"
+        );
+    }
+}
+
+/// What failed its check is in no verdict, and the status says so, time limit or not.
+#[test]
+fn a_failed_pass_is_told_and_judges_nothing() {
+    let room = Room::new();
+    let script = format!(
+        "(sleep 0.3; kill -KILL $(pgrep -n -f landau-forker)) & {LANDAU} run fork --passes 1 --set fork.n=3000 \
+         --set fork.way=fork --set fork.linkage=dynamic --set fork.order=reverse --out r --no-report --time-limit 60"
+    );
+    let ran = Ran::of(
+        Command::new("unshare")
+            .args(["-pf", "--mount-proc", "sh", "-c", &script])
+            .current_dir(room.path())
+            .output()
+            .unwrap(),
+    );
+    if !is_root() {
+        return;
+    }
+    assert_eq!(ran.status, Some(1), "{ran:?}");
+    let record = room.record("r");
+    assert_eq!(record.end.as_ref().unwrap().outcome, "failed");
+    assert!(record.figures.is_empty(), "a failed pass is in no verdict");
+    let shown = room.landau(&["show", "r"]);
+    assert!(shown.out.contains("the forker ended unexpectedly"), "{}", shown.out);
+}
+
+/// A reader that goes away costs neither the run nor its page.
+#[test]
+fn a_run_survives_closed_pipes() {
+    for closed in ["| true", "2>&1 | true"] {
+        let room = Room::new();
+        let script = format!("{LANDAU} run nop dup --study smoke --set dup.n=50 --out r {closed}; exit 0");
+        Command::new("sh").args(["-c", &script]).current_dir(room.path()).output().unwrap();
+        assert_eq!(room.record("r").end.unwrap().outcome, "complete", "{closed}");
+        assert!(std::fs::read_to_string(room.file("r.html")).unwrap().starts_with("<!"), "{closed}");
+    }
+}
+
+/// A request of which nothing can be measured here is an error with the reasons, not an empty success.
+#[test]
+fn a_run_of_nothing_is_an_error() {
+    let room = Room::new();
+    let ran = room.landau(&["run", "bind", "--set", "bind.range=100-200", "--no-report", "--out", "r"]);
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert!(ran.err.contains("nothing of it can be measured here") && ran.err.contains("range=100-200"), "{ran:?}");
+    assert!(!room.file("r").exists());
+}
+
+/// A page's figures, text and charts are checked, and so is the record inside.
+#[test]
+fn verify_finds_what_was_altered_in_a_page() {
+    let room = Room::new();
+    let ran = room.landau(&["run", "nop", "pipe", "--study", "smoke", "--passes", "2", "--out", "r.landau.ndjson"]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert_eq!(room.landau(&["verify", "r.html"]).status, Some(0));
+    let page = std::fs::read_to_string(room.file("r.html")).unwrap();
+    let place = page.find("What was found").unwrap();
+    let digit = place + page[place..].find(|letter: char| letter.is_ascii_digit()).unwrap();
+    let other = if &page[digit..=digit] == "1" { "2" } else { "1" };
+    std::fs::write(room.file("altered.html"), format!("{}{other}{}", &page[..digit], &page[digit + 1..])).unwrap();
+    let ran = room.landau(&["verify", "altered.html"]);
+    assert_eq!(ran.status, Some(1), "{ran:?}");
+}
+
+/// The record that the documents quote is as it was written, and its figures are this program's.
+#[test]
+fn the_sample_record_verifies() {
+    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/records/sample.landau.ndjson");
+    let ran = Room::new().landau(&["verify", sample]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+}

@@ -15,6 +15,7 @@ fn header() -> Line {
         seed: 7,
         study: "smoke".to_owned(),
         pass_count: 1,
+        case_count: 0,
         time_limit_s: None,
     })
 }

@@ -140,6 +140,7 @@ pub(crate) fn write(path: &Path, sketches: &[Sketch], passes: u32, bend: &Bend) 
     let mut writer = Writer::create(path).unwrap();
     let mut put = |line: Line| writer.append(&line).unwrap();
     put(Line::Header(Header {
+        case_count: sketches.len() as u32,
         schema: 1,
         landau: "0.1.0".into(),
         command: vec!["landau".into(), "run".into()],

@@ -79,21 +79,24 @@ pub fn caches() -> Vec<(u32, u64)> {
     found
 }
 
-/// The ephemeral ports: lowest, highest, and how many of them the host keeps reserved.
-pub fn ephemeral_ports() -> Option<(u16, u16, u16)> {
+/// The ephemeral ports: lowest and highest.
+pub fn ephemeral_ports() -> Option<(u16, u16)> {
     let range = setting("net.ipv4.ip_local_port_range")?;
     let mut ends = range.split_ascii_whitespace().map(str::parse::<u16>);
-    let (low, high) = (ends.next()?.ok()?, ends.next()?.ok()?);
+    Some((ends.next()?.ok()?, ends.next()?.ok()?))
+}
+
+/// How many ports from `low` to `high` the host keeps reserved: the system chooses none of them.
+pub fn reserved_ports(low: u16, high: u16) -> u32 {
     let reserved = setting("net.ipv4.ip_local_reserved_ports").unwrap_or_default();
-    let count = reserved.split(',').filter(|part| !part.is_empty()).map(|part| reserved_within(part, low, high)).sum();
-    Some((low, high, count))
+    reserved.split(',').filter(|part| !part.is_empty()).map(|part| reserved_within(part, low, high)).sum()
 }
 
 /// How many ports of `part` (`8080` or `9000-9010`) lie within the range.
-fn reserved_within(part: &str, low: u16, high: u16) -> u16 {
+fn reserved_within(part: &str, low: u16, high: u16) -> u32 {
     let (first, last) = part.split_once('-').unwrap_or((part, part));
     match (first.trim().parse::<u16>(), last.trim().parse::<u16>()) {
-        (Ok(first), Ok(last)) => (last.min(high) + 1).saturating_sub(first.max(low)),
+        (Ok(first), Ok(last)) => (u32::from(last.min(high)) + 1).saturating_sub(u32::from(first.max(low))),
         _ => 0,
     }
 }
@@ -219,6 +222,8 @@ mod tests {
     fn reserved_ports_count_only_within_the_range() {
         assert_eq!(reserved_within("8080", 32768, 60999), 0);
         assert_eq!(reserved_within("60990-61010", 32768, 60999), 10);
+        // Guards against a sum in 16 bits, where the last port plus one is none.
+        assert_eq!(reserved_within("60001-65535", 1024, 65535), 5_535);
         assert_eq!(reserved_within("nonsense", 32768, 60999), 0);
     }
 

@@ -39,8 +39,13 @@ pub fn caches() -> Vec<(u32, u64)> {
 }
 
 /// The ephemeral ports: not read here yet.
-pub fn ephemeral_ports() -> Option<(u16, u16, u16)> {
+pub fn ephemeral_ports() -> Option<(u16, u16)> {
     None
+}
+
+/// Reserved ports: none are known here.
+pub fn reserved_ports(_low: u16, _high: u16) -> u32 {
+    0
 }
 
 /// TCP sockets in `TIME_WAIT`: not told here.

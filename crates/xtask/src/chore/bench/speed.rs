@@ -112,6 +112,7 @@ fn write_synthetic(path: &Path) -> Result<()> {
         seed: 1,
         study: "full".to_owned(),
         pass_count: PASSES,
+        case_count: CASES,
         time_limit_s: None,
     }))?;
     writer.append(&Line::Host(Box::default()))?;
