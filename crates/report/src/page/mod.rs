@@ -1,8 +1,8 @@
 //! The page: one HTML file that works without network and holds the record it was drawn from.
 //!
-//! Sections are text made here; charts are drawn in the browser by uPlot out of [`data`] blocks, one for each chart,
+//! Sections are text made here; charts are drawn in the browser by uPlot out of `data` blocks, one for each chart,
 //! compressed, unpacked when a reader comes near. The figures and the record stand in the page compressed too, so that
-//! [`extract`] hands `landau verify` both. Everything that comes out of a record passes through [`escape`].
+//! [`extract`] hands `landau verify` both. Everything that comes out of a record passes through `escape`.
 
 mod check;
 mod data;
