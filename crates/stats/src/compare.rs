@@ -31,7 +31,12 @@ pub struct Comparison {
     pub p: f64,
     /// The same, corrected by [`holm`] for the number of comparisons in the report; equal to `p` before.
     pub p_adjusted: f64,
-    /// The smallest change (a fraction) that these passes would have shown in four cases out of five.
+    /// Standard error of the ratio's logarithm, differences between runs included.
+    pub error: Option<f64>,
+    /// Degrees of freedom of `error`.
+    pub freedom: f64,
+    /// The smallest change (a fraction) that these passes would have shown in four cases out of five, at the level that
+    /// [`holm`] leaves to one of so many comparisons.
     pub would_have_seen: Option<f64>,
     /// Whether both follow one law.
     pub same_law: Agreement,
@@ -106,6 +111,8 @@ pub fn compare(a: &Curve, b: &Curve, options: &Options) -> Comparison {
         change: Change::NoDifferenceProven { would_have_seen: None },
         p: 1.0,
         p_adjusted: 1.0,
+        error: None,
+        freedom: 0.0,
         would_have_seen: None,
         same_law: same_law(&judged_a.all, &judged_b.all),
         growth_ratio: None,
@@ -143,7 +150,9 @@ fn measure(comparison: &mut Comparison, pair: &Pair, options: &Options) {
         comparison.ratio = Some(effect.ratio());
         comparison.p = effect.p();
         comparison.p_adjusted = comparison.p;
-        comparison.would_have_seen = Some(effect.detectable().max(options.smallest_effect));
+        comparison.error = Some(effect.error);
+        comparison.freedom = effect.freedom;
+        comparison.would_have_seen = Some(effect.detectable(LEVEL).max(options.smallest_effect));
     }
     comparison.change = change(comparison, options.smallest_effect);
     // A growth is a ratio within one run, which differences between runs leave alone.
@@ -201,9 +210,9 @@ impl Effect {
         StudentsT::new(0.0, 1.0, self.freedom.max(1.0)).map_or(1.0, |d| (2.0 * d.sf(t)).min(1.0))
     }
 
-    /// The change that would be seen in four cases out of five.
-    fn detectable(&self) -> f64 {
-        let t = student(1.0 - LEVEL / 2.0, self.freedom) + student(0.8, self.freedom);
+    /// The change that would be seen in four cases out of five by a test of that level.
+    fn detectable(&self, level: f64) -> f64 {
+        let t = student(1.0 - level / 2.0, self.freedom) + student(0.8, self.freedom);
         (t * self.error).exp_m1()
     }
 }
@@ -335,6 +344,12 @@ pub fn holm(comparisons: &mut [Comparison]) {
         let one = &mut comparisons[i];
         highest = highest.max((one.p * (count - rank) as f64).min(1.0));
         one.p_adjusted = highest;
+        // What one of so many comparisons would have seen: the correction asks for more of each.
+        if let Some(error) = one.error {
+            let effect = Effect { difference: 0.0, error, freedom: one.freedom };
+            let seen = effect.detectable(LEVEL / count as f64);
+            one.would_have_seen = one.would_have_seen.map(|alone| alone.max(seen));
+        }
         // A correction can only take a difference back, never make one.
         if one.p_adjusted >= LEVEL {
             one.change = Change::NoDifferenceProven { would_have_seen: one.would_have_seen };

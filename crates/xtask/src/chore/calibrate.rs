@@ -54,6 +54,10 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
     for miss in &misses {
         println!("missed: {miss}");
     }
+    for row in table.rows.iter().filter(|row| BEYOND_TARGET.contains(&row.truth) && row.named < NAMED) {
+        let (truth, noise, named) = (row.truth, row.noise * 100.0, row.named * 100.0);
+        println!("beyond the target, reported only: {truth:?} at {noise:.0}% noise: right or named in {named:.1}%");
+    }
     if misses.is_empty() {
         println!("every target is met");
     }
