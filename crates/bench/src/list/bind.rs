@@ -141,8 +141,8 @@ impl Benchmark for Bind {
         Some((format!("no port from {low} to {high} is left"), "--set bind.range=LOW-HIGH with more ports".to_owned()))
     }
 
-    /// Ports that others hold, be it in `TIME_WAIT` or by a mere bind, which no table of the kernel lists: some are asked
-    /// for by their number. Not all: twenty-eight thousand sockets that come and go leave the kernel's slabs in such a
+    /// Ports that others hold, be it in `TIME_WAIT` or by a mere bind, which no table of the kernel lists: some are
+    /// asked for by their number. Not all: twenty-eight thousand sockets that come and go leave the kernel's slabs in such a
     /// state that a bind afterwards costs 29% more.
     fn unsettled(settings: &Settings) -> Option<String> {
         let (low, high) = settings.ports("range").or_else(ephemeral_ports)?;
@@ -155,7 +155,7 @@ impl Benchmark for Bind {
         let many_wait = is_host && waiting > u64::from(high - low) / 100;
         (many_wait || taken > 1 + asked.len() / 50).then(|| {
             format!(
-                "of {} ports asked for between {low} and {high}, others hold {taken} ({waiting} sockets are in TIME_WAIT)",
+                "others hold {taken} of {} ports asked for from {low} to {high} ({waiting} sockets are in TIME_WAIT)",
                 asked.len()
             )
         })
