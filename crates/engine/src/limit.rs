@@ -4,6 +4,7 @@ use landau_record::schema::Limit;
 use landau_sys::limits::{Resource, get};
 use landau_sys::system::setting;
 use landau_sys::{Error, errno_name};
+use std::io::Read;
 
 /// The limit behind a refusal at step `n`; none where the refusal is an error and not a limit.
 pub(crate) fn explain(error: Error, n: u64) -> Option<Limit> {
@@ -59,8 +60,20 @@ fn is_mapping(call: &str) -> bool {
 /// Whether this process has as many mappings as it may, give or take those that a failed call took back.
 fn mappings_are_used_up() -> bool {
     let most = setting("vm.max_map_count").and_then(|text| text.parse::<usize>().ok());
-    let used = std::fs::read_to_string("/proc/self/maps").map_or(0, |text| text.lines().count());
-    most.is_some_and(|most| used + 64 >= most)
+    most.is_some_and(|most| mapping_count() + 64 >= most)
+}
+
+/// Mappings of this process. Counted piece by piece: to read the list whole would take a mapping more, and there may
+/// be none left.
+fn mapping_count() -> usize {
+    let Ok(mut maps) = std::fs::File::open("/proc/self/maps") else {
+        return 0;
+    };
+    let (mut piece, mut count) = ([0_u8; 4096], 0);
+    while let Ok(len @ 1..) = maps.read(&mut piece) {
+        count += piece[..len].split(|&byte| byte == b'\n').count() - 1;
+    }
+    count
 }
 
 /// Which limit stops processes and threads: the one that is used up now, else mappings, else an honest "not said".

@@ -142,8 +142,8 @@ impl Benchmark for Bind {
     }
 
     /// Ports that others hold, be it in `TIME_WAIT` or by a mere bind, which no table of the kernel lists: some are
-    /// asked for by their number. Not all: twenty-eight thousand sockets that come and go leave the kernel's slabs in such a
-    /// state that a bind afterwards costs 29% more.
+    /// asked for by their number. Not all: twenty-eight thousand sockets that come and go leave the kernel's slabs in
+    /// such a state that a bind afterwards costs 29% more.
     fn unsettled(settings: &Settings) -> Option<String> {
         let (low, high) = settings.ports("range").or_else(ephemeral_ports)?;
         let (family, waiting) = (family(settings), time_wait_count().unwrap_or(0));

@@ -62,6 +62,19 @@ fn a_full_port_range_is_a_limit_at_its_size() {
     }
 }
 
+/// Past the limit of mappings the curve ends with that limit's name: to find it out must not take a mapping itself.
+#[test]
+fn the_limit_of_mappings_is_named() {
+    let room = Room::new();
+    let words = ["mmap", "--set", "mmap.until=limit", "--set", "mmap.n=auto", "--set", "mmap.order=sequential"];
+    let (ran, record) = room.smoke(&[&words[..], &["--set", "mmap.populate=off"]].concat());
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    if let Some(pass) = record.passes.first() {
+        let limit = pass.end.as_ref().unwrap().limit.as_ref().unwrap();
+        assert!(limit.error == "ENOMEM" && limit.meaning.contains("vm.max_map_count is"), "{limit:?}");
+    }
+}
+
 /// The order of passes and every random order come from the seed.
 #[test]
 fn the_same_seed_gives_the_same_order() {
