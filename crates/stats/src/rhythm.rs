@@ -118,7 +118,9 @@ fn describe(kind: RhythmKind, kept: f64, hits: &[&Recurring]) -> Rhythm {
         }
         RhythmKind::Every { period, phase } => {
             let period = count(f64::from(period));
-            format!("single calls of {range} every {period}, first at {}", count(f64::from(phase)))
+            // A phase of zero is no place: the first call that follows the rule is.
+            let first = hits.first().map_or(phase, |one| one.n);
+            format!("single calls of {range} every {period}, first at {}", count(f64::from(first)))
         }
         RhythmKind::FirstCalls => format!("the first calls, {range}"),
     };
