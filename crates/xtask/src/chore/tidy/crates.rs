@@ -11,8 +11,20 @@ const BELOW: &[(&str, &[&str])] = &[
     ("landau-record", &[]),
     ("landau-engine", &["landau-record", "landau-sys"]),
     ("landau-bench", &["landau-engine", "landau-sys"]),
+    ("landau-lab", &["landau-engine", "landau-record", "landau-stats", "landau-sys"]),
     ("landau-report", &["landau-record", "landau-stats"]),
-    ("landau", &["landau-bench", "landau-engine", "landau-record", "landau-report", "landau-stats", "landau-sys"]),
+    (
+        "landau",
+        &[
+            "landau-bench",
+            "landau-engine",
+            "landau-lab",
+            "landau-record",
+            "landau-report",
+            "landau-stats",
+            "landau-sys",
+        ],
+    ),
     // The chores measure the program from outside; of its parts they need the reader and the mathematics.
     ("xtask", &["landau-record", "landau-stats"]),
 ];
@@ -23,6 +35,7 @@ const FORBIDDEN: &[(&str, &[&str], &str)] = &[
     ("crates/record/src/", &["Instant", "SystemTime"], "a record knows what it is told, and reads no clock"),
     ("crates/report/src/", &["Instant", "SystemTime", "Timestamp::now"], "equal records give equal pages: no clock"),
     ("crates/stats/src/", &["std::fs", "std::io", "std::net", "std::env", "std::process"], "mathematics does no I/O"),
+    ("crates/lab/src/", &["println!", "eprintln!", "print!", "eprint!"], "the lab tells an observer"),
     ("crates/engine/src/", &["println!", "eprintln!", "print!", "eprint!"], "the engine tells an observer"),
     ("crates/bench/src/", &["println!", "eprintln!", "print!", "eprint!"], "a benchmark measures"),
 ];
