@@ -24,6 +24,11 @@ pub enum Study {
 }
 
 impl Study {
+    /// The study of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Study::Smoke, Study::Quick, Study::Full].into_iter().find(|one| one.name() == name)
+    }
+
     /// The study's name.
     pub fn name(self) -> &'static str {
         match self {

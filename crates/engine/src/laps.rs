@@ -55,6 +55,8 @@ pub struct Laps<'a> {
     steal_read: u64,
     steal_ticks: u64,
     usage: Usage,
+    /// What is done between two windows.
+    rest: Option<fn()>,
 }
 
 impl<'a> Laps<'a> {
@@ -74,7 +76,13 @@ impl<'a> Laps<'a> {
             steal_read: now,
             steal_ticks: 0,
             usage: Usage::default(),
+            rest: None,
         }
+    }
+
+    /// Calls `rest` after each window, untimed.
+    pub(crate) fn rest_after_windows(&mut self, rest: fn()) {
+        self.rest = Some(rest);
     }
 
     /// Times one call of a phase (its place in [`crate::Benchmark::PHASES`]). The duration counts if the call
@@ -174,6 +182,9 @@ impl<'a> Laps<'a> {
             }
         }
         self.count = 0;
+        if let Some(rest) = self.rest {
+            rest();
+        }
         self.usage = usage();
         self.window_began = self.clock.ticks();
     }

@@ -1,9 +1,9 @@
 //! One pass: start a worker, write down what it measures while it measures, and see that it ends.
 
 use crate::laps::{WINDOW_WORDS, lane_capacities};
-use crate::worker::{ARGUMENT, Order, Report};
+use crate::worker::{ARGUMENT, Order, Report, WINDOW};
 use crate::{Error, Event, Observer, Plan, Planned};
-use landau_record::Writer;
+use landau_record::Journal;
 use landau_record::schema::{Chunk, Direction, Line, Outcome, PassEnd, PassStart, Window};
 use landau_sys::descriptor::wait_readable;
 use landau_sys::process::kill_group;
@@ -11,7 +11,7 @@ use landau_sys::shared::Lanes;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How often the controller looks after the worker. Ten times as often as the record must reach the disk.
@@ -33,6 +33,7 @@ pub(crate) struct Bounds<'a> {
 struct Supervisor<'a> {
     planned: &'a Planned,
     pass: u32,
+    lockstep: bool,
     lanes: Lanes,
     worker: Worker,
     /// Samples of each phase that are in the record.
@@ -44,6 +45,7 @@ struct Supervisor<'a> {
 /// A worker process that does not outlive this value.
 struct Worker {
     child: Child,
+    orders: ChildStdin,
     answers: BufReader<ChildStdout>,
 }
 
@@ -66,7 +68,7 @@ pub(crate) fn run(
     start: &PassStart,
     scratch: &Path,
     bounds: &Bounds,
-    writer: &mut Writer,
+    writer: &mut dyn Journal,
     observer: &mut dyn Observer,
 ) -> Result<PassEnd, Error> {
     let began = Instant::now();
@@ -80,6 +82,7 @@ pub(crate) fn run(
     let mut supervisor = Supervisor {
         planned,
         pass: start.pass,
+        lockstep: plan.lockstep,
         lanes,
         worker,
         written: vec![0; planned.case.phases.len()],
@@ -137,6 +140,7 @@ fn order(plan: &Plan, planned: &Planned, round: u32, scratch: &Path, lanes_fd: i
         lanes_fd,
         processor: plan.host.pinned_processor,
         parent: std::process::id().cast_signed(),
+        lockstep: plan.lockstep,
     }
 }
 
@@ -157,13 +161,13 @@ fn spawn(order: &Order) -> Result<Worker, Error> {
         .stdout(Stdio::piped())
         .spawn()
         .map_err(broken)?;
-    let (Some(mut orders), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
+    let (Some(orders), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
         return Err(Error::Worker("it has no pipes".to_owned()));
     };
-    let worker = Worker { child, answers: BufReader::new(answers) };
+    let mut worker = Worker { child, orders, answers: BufReader::new(answers) };
     let mut line = serde_json::to_string(order).map_err(|error| broken(error.into()))?;
     line.push('\n');
-    orders.write_all(line.as_bytes()).map_err(broken)?;
+    worker.orders.write_all(line.as_bytes()).map_err(broken)?;
     Ok(worker)
 }
 
@@ -174,18 +178,32 @@ enum Verdict {
 
 impl Supervisor<'_> {
     /// Writes along until the worker reports, dies or is stopped.
-    fn watch(&mut self, bounds: &Bounds, writer: &mut Writer, observer: &mut dyn Observer) -> Result<Verdict, Error> {
+    fn watch(
+        &mut self,
+        bounds: &Bounds,
+        writer: &mut dyn Journal,
+        observer: &mut dyn Observer,
+    ) -> Result<Verdict, Error> {
         let expected = self.planned.case.n * self.written.len() as u64;
         let (mut flushed, mut moved, mut samples) = (Instant::now(), Instant::now(), 0);
+        // In lockstep nobody but the worker may have the processor while it measures.
+        let look_ms = if self.lockstep { PATIENCE.as_millis() as i32 } else { LOOK_MS };
         loop {
-            let readable = wait_readable(self.worker.answers.get_ref(), LOOK_MS)?;
+            let readable = wait_readable(self.worker.answers.get_ref(), look_ms)?;
             self.drain(writer)?;
             if flushed.elapsed() >= FLUSH {
                 writer.flush()?;
                 flushed = Instant::now();
             }
             if readable {
-                return Ok(match self.report() {
+                let line = self.answer();
+                if line == WINDOW {
+                    writer.flush()?;
+                    // A worker that is gone says so by its next answer.
+                    let _ = self.worker.orders.write_all(WINDOW.as_bytes());
+                    continue;
+                }
+                return Ok(match self.report(&line) {
                     Verdict::Stopped(..) if (bounds.interrupted)() => Verdict::Stopped(Outcome::Interrupted, None),
                     verdict => verdict,
                 });
@@ -208,11 +226,17 @@ impl Supervisor<'_> {
         }
     }
 
-    /// The worker's own report, or how it died.
-    fn report(&mut self) -> Verdict {
+    /// The worker's next line; nothing once it is gone.
+    fn answer(&mut self) -> String {
         let mut line = String::new();
-        let read = self.worker.answers.read_line(&mut line);
-        let parsed = read.ok().and_then(|_| serde_json::from_str::<Report>(&line).ok());
+        // What cannot be read is no answer: the worker's status says why.
+        let _ = self.worker.answers.read_line(&mut line);
+        line
+    }
+
+    /// The worker's own report, or how it died.
+    fn report(&mut self, line: &str) -> Verdict {
+        let parsed = serde_json::from_str::<Report>(line).ok();
         let status = self.worker.child.wait().map_or("unknown".to_owned(), |status| status.to_string());
         match parsed {
             Some(report) => Verdict::Reported(report),
@@ -230,7 +254,7 @@ impl Supervisor<'_> {
     }
 
     /// Writes the windows that were closed since the last look, with their samples.
-    fn drain(&mut self, writer: &mut Writer) -> Result<(), Error> {
+    fn drain(&mut self, writer: &mut dyn Journal) -> Result<(), Error> {
         let lane = self.written.len() + 1;
         let whole = self.lanes.len(lane) / WINDOW_WORDS * WINDOW_WORDS;
         for words in self.lanes.read(lane, self.windows_written, whole).chunks_exact(WINDOW_WORDS) {
@@ -256,13 +280,13 @@ impl Supervisor<'_> {
     }
 
     /// Writes the samples that lie behind the last closed window: those of a refused step or of a dead worker.
-    fn drain_rest(&mut self, writer: &mut Writer) -> Result<(), Error> {
+    fn drain_rest(&mut self, writer: &mut dyn Journal) -> Result<(), Error> {
         self.write_samples(writer, Direction::Up, usize::MAX)?;
         self.write_samples(writer, Direction::Down, usize::MAX)
     }
 
     /// Writes up to `most` further samples of each phase of a direction.
-    fn write_samples(&mut self, writer: &mut Writer, direction: Direction, most: usize) -> Result<(), Error> {
+    fn write_samples(&mut self, writer: &mut dyn Journal, direction: Direction, most: usize) -> Result<(), Error> {
         let top = self.steps_up();
         for (lane, phase) in self.planned.case.phases.iter().enumerate() {
             if phase.direction != direction {

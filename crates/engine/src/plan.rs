@@ -52,6 +52,10 @@ pub struct Plan {
     pub host: Host,
     /// The clock that times the calls.
     pub clock: Clock,
+    /// Whether worker and controller take turns: for one processor on which nothing may disturb the worker.
+    pub lockstep: bool,
+    /// Remarks for the record's beginning.
+    pub notes: Vec<String>,
 }
 
 /// One override: whose, which, what.
@@ -99,6 +103,8 @@ impl Plan {
             skips,
             host,
             clock,
+            lockstep: false,
+            notes: Vec::new(),
         })
     }
 

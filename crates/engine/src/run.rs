@@ -3,7 +3,7 @@
 use crate::pass::{self, Bounds};
 use crate::{Entry, Error, Event, Host, Observer, Plan, Planned, Scratch, Settings, Study, scratch};
 use landau_record::schema::{Cut, End, Header, Line, Note, Outcome, PassEnd, PassStart, Resume};
-use landau_record::{Record, SCHEMA_VERSION, Writer};
+use landau_record::{Journal, Record, SCHEMA_VERSION};
 use landau_sys::clock::Clock;
 use landau_sys::system;
 use rand::seq::SliceRandom;
@@ -43,7 +43,7 @@ impl Ending {
 /// What is left to do and what is known about how long it takes.
 struct Course<'a> {
     plan: &'a Plan,
-    writer: &'a mut Writer,
+    writer: &'a mut dyn Journal,
     observer: &'a mut dyn Observer,
     interrupted: &'a dyn Fn() -> bool,
     scratch: PathBuf,
@@ -78,7 +78,7 @@ impl std::fmt::Debug for Session<'_> {
 
 /// Makes the record of a plan: measures everything in it. The caller appends figures
 /// and the last line with the [`End`] that is returned beside the ending.
-pub fn run<'a>(plan: &'a Plan, writer: &'a mut Writer, session: Session<'a>) -> Result<(Ending, End), Error> {
+pub fn run<'a>(plan: &'a Plan, writer: &'a mut dyn Journal, session: Session<'a>) -> Result<(Ending, End), Error> {
     writer.append(&Line::Header(Header {
         schema: SCHEMA_VERSION,
         landau: env!("CARGO_PKG_VERSION").to_owned(),
@@ -97,6 +97,9 @@ pub fn run<'a>(plan: &'a Plan, writer: &'a mut Writer, session: Session<'a>) -> 
     for skip in &plan.skips {
         writer.append(&Line::Skip(skip.clone()))?;
     }
+    for text in &plan.notes {
+        writer.append(&Line::Note(Note { text: text.clone() }))?;
+    }
     writer.sync()?;
     let mut course = Course::new(plan, writer, session);
     course.announce();
@@ -109,13 +112,13 @@ pub fn resume(
     record: &Record,
     registry: &[Entry],
     time_limit_s: Option<u64>,
-    writer: &mut Writer,
+    writer: &mut dyn Journal,
     session: Session,
 ) -> Result<(Ending, End), Error> {
     let (host, _) = crate::describe_host(crate::Pinning::Free)?;
     let mut plan = plan_of(record, registry, &host)?;
     plan.time_limit_s = time_limit_s.or(plan.time_limit_s);
-    check_room(&plan, writer.path())?;
+    check_room(&plan, Path::new(&record.path))?;
     writer.append(&Line::Resume(Resume {
         at: jiff::Timestamp::now().to_string(),
         command: session.words.to_vec(),
@@ -157,7 +160,7 @@ fn plan_of(record: &Record, registry: &[Entry], host: &Host) -> Result<Plan, Err
         let settings = Settings::from_map(case.settings.clone());
         cases.push(Planned { case: case.clone(), entry: *entry, settings });
     }
-    let study = [Study::Smoke, Study::Quick, Study::Full].into_iter().find(|one| one.name() == record.header.study);
+    let study = Study::named(&record.header.study);
     // The clock is calibrated anew: its name must be the record's, its rate is this boot's.
     let clock = landau_sys::clock::candidates().into_iter().find(|one| one.clock.name() == record.host.clock.name);
     Ok(Plan {
@@ -169,6 +172,8 @@ fn plan_of(record: &Record, registry: &[Entry], host: &Host) -> Result<Plan, Err
         skips: record.skips.clone(),
         host: record.host.clone(),
         clock: clock.map_or(Clock::Gettime, |probe| probe.clock),
+        lockstep: false,
+        notes: Vec::new(),
     })
 }
 
@@ -205,7 +210,7 @@ pub fn check_room(plan: &Plan, path: &Path) -> Result<(), Error> {
 }
 
 impl<'a> Course<'a> {
-    fn new(plan: &'a Plan, writer: &'a mut Writer, session: Session<'a>) -> Self {
+    fn new(plan: &'a Plan, writer: &'a mut dyn Journal, session: Session<'a>) -> Self {
         let Session { words: _, scratch, observer, interrupted } = session;
         Self {
             plan,

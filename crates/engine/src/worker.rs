@@ -17,6 +17,9 @@ use std::path::PathBuf;
 /// The word that makes this program a worker. It is not for users.
 pub const ARGUMENT: &str = "__worker";
 
+/// What worker and controller say to each other at the end of a window, where they go in lockstep.
+pub(crate) const WINDOW: &str = "window\n";
+
 /// What a worker is to do.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
@@ -31,6 +34,8 @@ pub(crate) struct Order {
     pub(crate) lanes_fd: i32,
     pub(crate) processor: Option<u32>,
     pub(crate) parent: i32,
+    /// Whether the worker rests at the end of each window until its controller has written it down.
+    pub(crate) lockstep: bool,
 }
 
 /// How a pass went, as the worker saw it.
@@ -115,8 +120,20 @@ fn work(registry: &[Entry]) -> Result<(), String> {
     let context =
         Context { settings: &settings, n: order.n, seed: order.seed, scratch: &order.scratch, host: &order.host };
     let mut laps = Laps::new(&lanes, clock, entry.phases.len());
+    if order.lockstep {
+        laps.rest_after_windows(rest);
+    }
     let report = (entry.drive)(&context, &mut laps);
     send(&Report { locked, ..report }).map_err(|error| error.to_string())
+}
+
+/// Rests until the controller has written the window down. Where it cannot be reached the pass goes on: its end is
+/// noticed by the signal that [`system::die_with_parent`] asked for.
+fn rest() {
+    let mut line = String::new();
+    if std::io::stdout().lock().write_all(WINDOW.as_bytes()).is_ok() {
+        let _ = std::io::stdin().lock().read_line(&mut line);
+    }
 }
 
 fn send(report: &Report) -> std::io::Result<()> {

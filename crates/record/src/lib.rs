@@ -11,7 +11,7 @@ mod writer;
 
 pub use reader::{Fault, Lane, Pass, Record, Torn};
 pub use schema::Line;
-pub use writer::Writer;
+pub use writer::{Journal, Writer};
 
 /// The version of the line format. It changes whenever a reader of the old format would misread the new one.
 pub const SCHEMA_VERSION: u32 = 1;

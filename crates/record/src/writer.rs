@@ -15,6 +15,32 @@ pub struct Writer {
     line_count: u64,
 }
 
+/// Where a run's lines go: a file, or whatever carries them to one.
+pub trait Journal {
+    /// Appends a line.
+    fn append(&mut self, line: &Line) -> Result<(), Error>;
+
+    /// Hands everything appended so far on: a kill from now on costs none of it.
+    fn flush(&mut self) -> Result<(), Error>;
+
+    /// Flushes and waits until it is safe.
+    fn sync(&mut self) -> Result<(), Error>;
+}
+
+impl Journal for Writer {
+    fn append(&mut self, line: &Line) -> Result<(), Error> {
+        Writer::append(self, line)
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        Writer::flush(self)
+    }
+
+    fn sync(&mut self) -> Result<(), Error> {
+        Writer::sync(self)
+    }
+}
+
 impl Writer {
     /// Starts a record in a new file. An existing file is never overwritten.
     pub fn create(path: &Path) -> Result<Self, Error> {

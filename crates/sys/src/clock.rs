@@ -17,6 +17,8 @@ pub enum Clock {
         /// Nanoseconds per tick, measured against `CLOCK_MONOTONIC`.
         ns_per_tick: f64,
     },
+    /// The processor's counter where an emulator lets it count instructions, one a tick: no time at all.
+    Instructions,
 }
 
 /// A clock as it was found.
@@ -36,7 +38,7 @@ impl Clock {
     pub fn ticks(self) -> u64 {
         match self {
             Clock::Gettime => monotonic_ns(),
-            Clock::Counter { .. } => counter(),
+            Clock::Counter { .. } | Clock::Instructions => counter(),
         }
     }
 
@@ -44,7 +46,7 @@ impl Clock {
     #[inline(always)]
     pub fn to_ns(self, ticks: u64) -> u64 {
         match self {
-            Clock::Gettime => ticks,
+            Clock::Gettime | Clock::Instructions => ticks,
             Clock::Counter { ns_per_tick } => (ticks as f64 * ns_per_tick + 0.5) as u64,
         }
     }
@@ -55,18 +57,23 @@ impl Clock {
             Clock::Gettime => "clock_gettime",
             Clock::Counter { .. } if cfg!(target_arch = "x86_64") => "tsc",
             Clock::Counter { .. } => "cntvct",
+            Clock::Instructions => "icount",
         }
     }
 
     /// The clock that `name` and the given scale describe; how a worker is told what its controller chose.
     pub fn named(name: &str, ns_per_tick: f64) -> Self {
-        if name == "clock_gettime" { Clock::Gettime } else { Clock::Counter { ns_per_tick } }
+        match name {
+            "clock_gettime" => Clock::Gettime,
+            "icount" => Clock::Instructions,
+            _ => Clock::Counter { ns_per_tick },
+        }
     }
 
     /// Nanoseconds per tick.
     pub fn ns_per_tick(self) -> f64 {
         match self {
-            Clock::Gettime => 1.0,
+            Clock::Gettime | Clock::Instructions => 1.0,
             Clock::Counter { ns_per_tick } => ns_per_tick,
         }
     }
@@ -127,7 +134,7 @@ pub fn candidates() -> Vec<Probe> {
 }
 
 /// Measures the empty lap and the quantum of a clock; about a millisecond.
-fn probe(clock: Clock) -> Probe {
+pub fn probe(clock: Clock) -> Probe {
     const LAPS: usize = 20_000;
     let mut laps = vec![0_u64; LAPS];
     for lap in &mut laps {

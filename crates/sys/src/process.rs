@@ -48,6 +48,23 @@ pub fn kill_group(leader: u32) -> Result<()> {
     check("kill", unsafe { libc::kill(-group, libc::SIGKILL) }).map(drop)
 }
 
+/// Lets a program that is about to be started end with the thread that starts it, however that ends; it leads a group
+/// of its own, so that the terminal's Ctrl-C does not reach it. Where the system cannot do the first, the program has
+/// to notice by itself.
+pub fn bind_to_parent(command: &mut std::process::Command) {
+    use std::os::unix::process::CommandExt;
+    let parent = std::process::id().cast_signed();
+    command.process_group(0);
+    // SAFETY: between fork and exec only `prctl`, `getppid` and `_exit` are called, which are async-signal-safe.
+    unsafe {
+        command.pre_exec(move || {
+            // An error here means that the system has no such thing.
+            let _ = crate::system::die_with_parent(parent);
+            Ok(())
+        });
+    }
+}
+
 /// Whether a process of that identifier exists.
 pub fn exists(pid: i32) -> bool {
     // SAFETY: signal 0 only asks.

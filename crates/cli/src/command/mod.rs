@@ -4,6 +4,7 @@ use clap::{Parser, Subcommand};
 
 // registry:begin
 mod generate;
+mod lab;
 mod list;
 mod report;
 mod run;
@@ -35,6 +36,8 @@ enum Command {
     Run(run::Args),
     /// Show what can be measured here, and what cannot and why
     List(list::Args),
+    /// Measure under other kernels
+    Lab(lab::Args),
     /// Show the verdicts of a record as a table; of several side by side
     Show(show::Args),
     /// Draw one self-contained page, of one record or of several over one another
@@ -51,6 +54,7 @@ pub(crate) fn run(landau: Landau, words: &[String]) -> anyhow::Result<u8> {
         None => run::run(&run::Args::default(), words),
         Some(Command::Run(args)) => run::run(&args, words),
         Some(Command::List(args)) => list::run(&args),
+        Some(Command::Lab(args)) => lab::run(&args, words),
         Some(Command::Show(args)) => show::run(&args),
         Some(Command::Report(args)) => report::run(&args),
         Some(Command::Verify(args)) => verify::run(&args),

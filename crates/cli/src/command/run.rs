@@ -188,7 +188,7 @@ fn page_of(args: &Args, record: &Path) -> PathBuf {
 }
 
 /// Judges what was measured, keeps the figures in the record for `landau verify`, and closes it.
-fn finish(writer: &mut Writer, mut end: End) -> anyhow::Result<()> {
+pub(crate) fn finish(writer: &mut Writer, mut end: End) -> anyhow::Result<()> {
     writer.flush()?;
     for figure in Analysis::of(&Record::read(writer.path())?).figures() {
         writer.append(&Line::Figure(figure))?;

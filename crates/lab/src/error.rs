@@ -1,0 +1,43 @@
+//! Why a kernel could not be had, booted or measured.
+
+use std::path::Path;
+
+/// Why a kernel could not be had, booted or measured.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file or a program refused.
+    #[error("cannot {action} {path}")]
+    Io {
+        /// What was tried: `read`, `start` …
+        action: &'static str,
+        /// The file or program.
+        path: String,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// The guest cannot be made or does not do what it should.
+    #[error("{0}")]
+    Guest(String),
+    /// An engine is not to be had here.
+    #[error("the engine `{engine}` cannot be used here: {reason}")]
+    Engine {
+        /// Its name.
+        engine: String,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// The record cannot be written.
+    #[error(transparent)]
+    Record(#[from] landau_record::Error),
+    /// The run cannot be planned or carried out.
+    #[error(transparent)]
+    Run(#[from] landau_engine::Error),
+    /// A system call failed.
+    #[error(transparent)]
+    System(#[from] landau_sys::Error),
+}
+
+pub(crate) fn io(action: &'static str, path: &Path, source: std::io::Error) -> Error {
+    Error::Io { action, path: path.display().to_string(), source }
+}

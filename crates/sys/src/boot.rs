@@ -1,0 +1,63 @@
+//! What the first process of a system has to do: mount, speak over the serial line, end the machine. Linux only.
+
+use crate::error::{Error, Result, check};
+use crate::socket::{Family, Transport};
+use std::ffi::CString;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+/// Mounts a file system that needs no device: `proc`, `sysfs`, `devtmpfs`, `tmpfs`.
+pub fn mount(kind: &str, target: &str) -> Result<()> {
+    let text = |word: &str| CString::new(word).map_err(|_| Error { call: "mount", errno: libc::EINVAL });
+    let (kind, target) = (text(kind)?, text(target)?);
+    // SAFETY: the strings are valid for the length of the call; these file systems take no data.
+    let mounted = unsafe { libc::mount(kind.as_ptr(), target.as_ptr(), kind.as_ptr(), 0, std::ptr::null()) };
+    check("mount", mounted).map(drop)
+}
+
+/// Lets a serial line carry bytes as they are, at the highest rate that every line has.
+pub fn make_raw(line: BorrowedFd<'_>) -> Result<()> {
+    // SAFETY: `termios` is plain data for which all zeroes is a value.
+    let mut settings: libc::termios = unsafe { std::mem::zeroed() };
+    // SAFETY: `settings` may be written.
+    check("tcgetattr", unsafe { libc::tcgetattr(line.as_raw_fd(), &raw mut settings) })?;
+    // SAFETY: `settings` is a valid termios.
+    unsafe { libc::cfmakeraw(&raw mut settings) };
+    settings.c_cflag |= libc::CLOCAL;
+    // SAFETY: as above.
+    check("cfsetspeed", unsafe { libc::cfsetspeed(&raw mut settings, libc::B115200) })?;
+    // SAFETY: `settings` is a valid termios.
+    check("tcsetattr", unsafe { libc::tcsetattr(line.as_raw_fd(), libc::TCSANOW, &raw const settings) }).map(drop)
+}
+
+/// Waits until everything written to a serial line has left it.
+pub fn drain(line: BorrowedFd<'_>) -> Result<()> {
+    // SAFETY: the call takes an open descriptor.
+    check("tcdrain", unsafe { libc::tcdrain(line.as_raw_fd()) }).map(drop)
+}
+
+/// Brings the loopback interface up, as a system's start-up does.
+pub fn raise_loopback() -> Result<()> {
+    let socket = crate::socket::socket(Family::V4, Transport::Udp)?;
+    // SAFETY: `ifreq` is plain data for which all zeroes is a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    request.ifr_name[0] = b'l' as libc::c_char;
+    request.ifr_name[1] = b'o' as libc::c_char;
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    // SAFETY: `request` is a valid ifreq with a name and flags, which is what this request reads.
+    let set = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) };
+    check("ioctl", set).map(drop)
+}
+
+/// Restarts the machine at once, without writing anything back. Only returns if that is refused.
+pub fn restart() -> Error {
+    // SAFETY: the call takes a number; whatever is not yet written is meant to be lost.
+    unsafe { libc::reboot(libc::RB_AUTOBOOT) };
+    Error::last("reboot")
+}
+
+/// Raises the soft and the hard limit of open descriptors, which the first process of a system may do.
+pub fn raise_descriptors(count: u64) -> Result<()> {
+    let limit = libc::rlimit { rlim_cur: count as libc::rlim_t, rlim_max: count as libc::rlim_t };
+    // SAFETY: `limit` is a valid rlimit.
+    check("setrlimit", unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }).map(drop)
+}
