@@ -57,6 +57,8 @@ pub struct Laps<'a> {
     usage: Usage,
     /// What is done between two windows.
     rest: Option<fn()>,
+    /// From this n on, upwards, each step is a window of its own.
+    fine_from: u64,
 }
 
 impl<'a> Laps<'a> {
@@ -77,6 +79,7 @@ impl<'a> Laps<'a> {
             steal_ticks: 0,
             usage: Usage::default(),
             rest: None,
+            fine_from: u64::MAX,
         }
     }
 
@@ -107,6 +110,11 @@ impl<'a> Laps<'a> {
         self.lanes.push(phase, ns);
     }
 
+    /// From `n` on each step upwards is a window of its own.
+    pub(crate) fn close_windows_from(&mut self, n: u64) {
+        self.fine_from = n;
+    }
+
     /// Begins the way up or down.
     pub(crate) fn begin(&mut self, direction: Direction) {
         self.direction = direction;
@@ -130,7 +138,8 @@ impl<'a> Laps<'a> {
             self.sing();
         }
         let now = self.clock.ticks();
-        if self.count == WINDOW_STEPS || self.clock.to_ns(now - self.window_began) >= WINDOW_NS {
+        let fine = n >= self.fine_from && self.direction == Direction::Up;
+        if self.count == WINDOW_STEPS || fine || self.clock.to_ns(now - self.window_began) >= WINDOW_NS {
             self.close_window();
         }
     }

@@ -75,7 +75,7 @@ pub(crate) fn run(
     let (lanes, fd) = Lanes::create(&lane_capacities(planned.case.phases.len(), planned.case.n))?;
     let worker = {
         use std::os::fd::AsRawFd;
-        let order = order(plan, planned, start.round, scratch, fd.as_raw_fd());
+        let order = order(plan, planned, start, scratch, fd.as_raw_fd());
         spawn(&order)?
     };
     drop(fd);
@@ -126,13 +126,13 @@ pub(crate) fn run(
     Ok(end)
 }
 
-fn order(plan: &Plan, planned: &Planned, round: u32, scratch: &Path, lanes_fd: i32) -> Order {
+fn order(plan: &Plan, planned: &Planned, start: &PassStart, scratch: &Path, lanes_fd: i32) -> Order {
     Order {
         benchmark: planned.case.benchmark.clone(),
         settings: planned.settings.as_map().clone(),
         n: planned.case.n,
         // Of the round and not of the pass: a resumed run repeats a round with the order it would have had.
-        seed: plan.seed ^ (u64::from(planned.case.case) << 48) ^ (u64::from(round) << 32),
+        seed: plan.seed ^ (u64::from(planned.case.case) << 48) ^ (u64::from(start.round) << 32),
         scratch: scratch.to_owned(),
         host: plan.host.clone(),
         clock: plan.clock.name().to_owned(),
@@ -141,6 +141,7 @@ fn order(plan: &Plan, planned: &Planned, round: u32, scratch: &Path, lanes_fd: i
         processor: plan.host.pinned_processor,
         parent: std::process::id().cast_signed(),
         lockstep: plan.lockstep,
+        fine_from: plan.fine.filter(|fine| fine.pass == start.pass).map(|fine| fine.from),
     }
 }
 

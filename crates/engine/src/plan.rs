@@ -4,6 +4,7 @@ use crate::{Cost, Entry, Error, Parameter, Settings, Study, Support, laps};
 use landau_record::schema::{Case, Host, Mark, MarkKind, Phase, Reduced, Skip};
 use landau_sys::clock::Clock;
 use landau_sys::system::{Headroom, headroom};
+use serde::{Deserialize, Serialize};
 
 /// What was asked for, as typed.
 #[derive(Debug, Clone)]
@@ -20,6 +21,15 @@ pub struct Request {
     pub seed: u64,
     /// The longest the run may take, in seconds.
     pub time_limit_s: Option<u64>,
+}
+
+/// A place in a run from which on every step is written down by itself: the system is expected to stop there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fine {
+    /// The pass, by its number within the record.
+    pub pass: u32,
+    /// From this n on, upwards.
+    pub from: u64,
 }
 
 /// A case with what is needed to run it.
@@ -54,6 +64,8 @@ pub struct Plan {
     pub clock: Clock,
     /// Whether worker and controller take turns: for one processor on which nothing may disturb the worker.
     pub lockstep: bool,
+    /// Where windows are closed after every step.
+    pub fine: Option<Fine>,
     /// Remarks for the record's beginning.
     pub notes: Vec<String>,
 }
@@ -104,6 +116,7 @@ impl Plan {
             host,
             clock,
             lockstep: false,
+            fine: None,
             notes: Vec::new(),
         })
     }

@@ -173,6 +173,7 @@ fn plan_of(record: &Record, registry: &[Entry], host: &Host) -> Result<Plan, Err
         host: record.host.clone(),
         clock: clock.map_or(Clock::Gettime, |probe| probe.clock),
         lockstep: false,
+        fine: None,
         notes: Vec::new(),
     })
 }

@@ -36,6 +36,8 @@ pub(crate) struct Order {
     pub(crate) parent: i32,
     /// Whether the worker rests at the end of each window until its controller has written it down.
     pub(crate) lockstep: bool,
+    /// From where on, upwards, each step is a window of its own.
+    pub(crate) fine_from: Option<u64>,
 }
 
 /// How a pass went, as the worker saw it.
@@ -122,6 +124,9 @@ fn work(registry: &[Entry]) -> Result<(), String> {
     let mut laps = Laps::new(&lanes, clock, entry.phases.len());
     if order.lockstep {
         laps.rest_after_windows(rest);
+    }
+    if let Some(from) = order.fine_from {
+        laps.close_windows_from(from);
     }
     let report = (entry.drive)(&context, &mut laps);
     send(&Report { locked, ..report }).map_err(|error| error.to_string())

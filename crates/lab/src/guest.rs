@@ -187,6 +187,6 @@ fn plan(registry: &[Entry], job: &Job, scratch: &Scratch) -> Result<Plan, landau
         time_limit_s: None,
     };
     let mut plan = Plan::resolve(registry, &request, host, clock.clock, scratch_space(scratch.path()))?;
-    plan.lockstep = true;
+    (plan.lockstep, plan.fine) = (true, job.fine);
     Ok(plan)
 }

@@ -28,6 +28,8 @@ pub struct Job {
     pub settle_s: u64,
     /// Settings of the kernel, by sysctl name.
     pub sysctls: BTreeMap<String, String>,
+    /// Where a kernel is expected to stop: every step from there on is told at once.
+    pub fine: Option<landau_engine::Fine>,
     /// Whether the kernel's symbols are wanted first.
     pub symbols: bool,
 }
