@@ -1,8 +1,8 @@
 //! The machine's account of itself at the start of a run.
 
 use crate::Error;
-use landau_record::schema::{Cache, Clock, Host};
-use landau_sys::clock::{Probe, candidates};
+use landau_record::schema::{Cache, Clock, EmptyLap, Host, Quantum, Unit};
+use landau_sys::clock::{Probe, candidates, probe};
 use landau_sys::limits::{ALL, Resource, get, raise};
 use landau_sys::system::{self, setting};
 use landau_sys::{memory, process};
@@ -57,12 +57,18 @@ impl Pinning {
 
 /// The machine as it is now, and the clock that will time the calls.
 pub fn describe(pinning: Pinning) -> Result<(Host, Probe), Error> {
+    describe_in(Unit::Ns, pinning)
+}
+
+/// The same where samples count something else than time: in the lab, which knows what its machine counts.
+pub fn describe_in(unit: Unit, pinning: Pinning) -> Result<(Host, Probe), Error> {
     // The workers raise theirs in the same way; what stands in the record is what they had.
     for resource in [Resource::Descriptors, Resource::Processes] {
         raise(resource)?;
     }
     let kernel = system::kernel()?;
-    let probes = candidates();
+    let probes =
+        if unit == Unit::Instructions { vec![probe(landau_sys::clock::Clock::Instructions)] } else { candidates() };
     let chosen = probes[0];
     let processors = system::processors();
     let headroom = system::headroom();
@@ -82,8 +88,9 @@ pub fn describe(pinning: Pinning) -> Result<(Host, Probe), Error> {
         virtualization: system::virtualization().unwrap_or_else(|| "unknown".to_owned()),
         clock: Clock {
             name: chosen.clock.name().to_owned(),
-            empty_lap_ns: chosen.empty_lap_ns,
-            quantum_ns: chosen.quantum_ns,
+            unit,
+            empty_lap: EmptyLap::new(unit, chosen.empty_lap_ns),
+            quantum: Quantum::new(unit, chosen.quantum_ns),
             candidates: probes.iter().map(|one| (one.clock.name().to_owned(), one.empty_lap_ns)).collect(),
         },
         limits: ALL.iter().filter_map(|(what, name)| Some(((*name).to_owned(), get(*what).ok()?.0))).collect(),

@@ -4,7 +4,7 @@ use crate::laps::{WINDOW_WORDS, lane_capacities};
 use crate::worker::{ARGUMENT, Order, Report, WINDOW};
 use crate::{Error, Event, Observer, Plan, Planned};
 use landau_record::Journal;
-use landau_record::schema::{Chunk, Direction, Line, Outcome, PassEnd, PassStart, Window};
+use landau_record::schema::{Canary, Chunk, Direction, Line, Outcome, PassEnd, PassStart, Samples, Unit, Window};
 use landau_sys::descriptor::wait_readable;
 use landau_sys::process::kill_group;
 use landau_sys::shared::Lanes;
@@ -33,6 +33,8 @@ pub(crate) struct Bounds<'a> {
 struct Supervisor<'a> {
     planned: &'a Planned,
     pass: u32,
+    /// What the samples count.
+    unit: Unit,
     lockstep: bool,
     lanes: Lanes,
     worker: Worker,
@@ -82,6 +84,7 @@ pub(crate) fn run(
     let mut supervisor = Supervisor {
         planned,
         pass: start.pass,
+        unit: plan.host.clock.unit,
         lockstep: plan.lockstep,
         lanes,
         worker,
@@ -261,7 +264,7 @@ impl Supervisor<'_> {
         for words in self.lanes.read(lane, self.windows_written, whole).chunks_exact(WINDOW_WORDS) {
             let direction = if words[0] == 1 { Direction::Down } else { Direction::Up };
             self.write_samples(writer, direction, words[2] as usize)?;
-            let canary_ns = self.lanes.read(self.written.len(), self.canary_written, words[9] as usize);
+            let canary = self.lanes.read(self.written.len(), self.canary_written, words[9] as usize);
             self.canary_written = words[9] as usize;
             writer.append(&Line::Window(Window {
                 pass: self.pass,
@@ -273,7 +276,7 @@ impl Supervisor<'_> {
                 faults: [words[5] as u32, words[6] as u32],
                 processor: words[7] as i32 - 1,
                 steal_ms: words[8] as u32 * 10,
-                canary_ns,
+                canary: Canary::new(self.unit, canary),
             }))?;
         }
         self.windows_written = whole;
@@ -294,17 +297,18 @@ impl Supervisor<'_> {
                 continue;
             }
             let from = self.written[lane];
-            let ns = self.lanes.read(lane, from, from.saturating_add(most));
-            if ns.is_empty() {
+            let costs = self.lanes.read(lane, from, from.saturating_add(most));
+            if costs.is_empty() {
                 continue;
             }
-            self.written[lane] += ns.len();
+            self.written[lane] += costs.len();
             let (first, stride) = match direction {
                 Direction::Up => (from as u64 + 1, 1),
                 Direction::Down => (top.saturating_sub(from as u64), -1),
             };
             let phase = phase.name.clone();
-            writer.append(&Line::Chunk(Chunk { pass: self.pass, phase, first: first as u32, stride, ns }))?;
+            let samples = Samples::new(self.unit, costs);
+            writer.append(&Line::Chunk(Chunk { pass: self.pass, phase, first: first as u32, stride, samples }))?;
         }
         Ok(())
     }

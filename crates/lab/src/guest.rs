@@ -2,10 +2,10 @@
 
 use crate::frame;
 use crate::job::{JOB_PATH, Job, Message, VARIABLE};
-use landau_engine::{Entry, Pinning, Plan, Request, Scratch, Session, Silent, Study, describe_host, scratch_space};
-use landau_record::schema::Line;
+use landau_engine::{Entry, Pinning, Plan, Request, Scratch, Session, Silent, Study, describe_host_in, scratch_space};
+use landau_record::schema::{Line, Unit};
 use landau_record::{Error as RecordError, Journal};
-use landau_sys::clock::{Clock, probe};
+use landau_sys::clock::Clock;
 use landau_sys::{boot, process, system};
 use std::fs::{File, OpenOptions};
 use std::io::{Error as IoError, Write};
@@ -171,13 +171,8 @@ fn plan(registry: &[Entry], job: &Job, scratch: &Scratch) -> Result<Plan, landau
     if let Some(open) = system::setting("fs.nr_open").and_then(|text| text.parse().ok()) {
         boot::raise_descriptors(open)?;
     }
-    let (mut host, mut clock) = describe_host(Pinning::Last)?;
-    if job.counts_instructions {
-        clock = probe(Clock::Instructions);
-        host.clock.name = clock.clock.name().to_owned();
-        (host.clock.empty_lap_ns, host.clock.quantum_ns) = (clock.empty_lap_ns, clock.quantum_ns);
-        host.clock.candidates.insert(host.clock.name.clone(), clock.empty_lap_ns);
-    }
+    let unit = if job.counts_instructions { Unit::Instructions } else { Unit::Ns };
+    let (host, clock) = describe_host_in(unit, Pinning::Last)?;
     let request = Request {
         names: job.names.clone(),
         study: Study::named(&job.study).unwrap_or(Study::Quick),

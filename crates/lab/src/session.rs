@@ -5,8 +5,8 @@ use crate::job::{Job, Message};
 use crate::machine::{Bounds, Ended, Ending, attend};
 use crate::pack;
 use crate::qemu::{Accelerator, Machine};
-use landau_record::Writer;
 use landau_record::schema::{End, Header, Line, Note};
+use landau_record::{SCHEMA_VERSION, Writer};
 use std::path::Path;
 
 /// What is measured and how.
@@ -99,7 +99,8 @@ fn line_of(text: &str, order: &Order) -> Result<Line, Error> {
         .map_err(|error| Error::Guest(format!("the guest wrote what is no line of a record: {error}")))?;
     Ok(match line {
         Line::Header(header) => {
-            Line::Header(Header { started: order.started.to_owned(), command: order.words.to_vec(), ..header })
+            let (started, command) = (order.started.to_owned(), order.words.to_vec());
+            Line::Header(Header { schema: SCHEMA_VERSION, started, command, ..header })
         }
         other => other,
     })

@@ -13,8 +13,15 @@ pub use reader::{Fault, Lane, Pass, Record, Torn};
 pub use schema::Line;
 pub use writer::{Journal, Writer};
 
-/// The version of the line format. It changes whenever a reader of the old format would misread the new one.
-pub const SCHEMA_VERSION: u32 = 1;
+/// The newest version of the line format that this crate reads. It changes whenever a reader of the old format would
+/// misread the new one: 2 came with units other than time, and with the lab.
+pub const SCHEMA_VERSION: u32 = 2;
+
+/// The version that a reader of a record needs: 1 for one in real time and made on the host itself, which readers from
+/// before the lab still understand.
+pub fn schema_version(unit: schema::Unit, is_lab: bool) -> u32 {
+    if unit == schema::Unit::Ns && !is_lab { 1 } else { SCHEMA_VERSION }
+}
 
 /// What can go wrong between a record and its file.
 #[derive(Debug, thiserror::Error)]

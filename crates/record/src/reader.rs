@@ -3,7 +3,9 @@
 //! A run can be killed at any byte, so the last line may be torn: it is recognised and left out, never an error.
 //! Any earlier line that does not parse or whose seal does not fit is a [`Fault`], and the first one is named.
 
-use crate::schema::{Case, Cut, End, Figure, Header, Host, PassEnd, PassStart, Resume, Skip, Window};
+use crate::schema::{
+    Case, Chunk, Crash, Cut, End, Figure, Header, Host, Lab, PassEnd, PassStart, Resume, Skip, Unit, Window,
+};
 use crate::{Error, Line, SCHEMA_VERSION, chain};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,12 +19,16 @@ pub struct Record {
     pub header: Header,
     /// The machine.
     pub host: Host,
+    /// The machine that the lab made for it; none outside the lab.
+    pub lab: Option<Lab>,
     /// What was measured, by number.
     pub cases: Vec<Case>,
     /// Every pass in order of execution, unfinished ones too.
     pub passes: Vec<Pass>,
     /// What could not be measured here.
     pub skips: Vec<Skip>,
+    /// Machines of the lab that came to a stop before their time.
+    pub crashes: Vec<Crash>,
     /// What was left out.
     pub cuts: Vec<Cut>,
     /// Remarks.
@@ -81,8 +87,8 @@ pub struct Pass {
 pub struct Lane {
     /// n at each call.
     pub n: Vec<u32>,
-    /// Its duration in nanoseconds.
-    pub ns: Vec<u64>,
+    /// What it cost, in the unit of the record ([`Record::unit`]).
+    pub costs: Vec<u64>,
 }
 
 impl Record {
@@ -118,6 +124,11 @@ impl Record {
         by_round.into_values().collect()
     }
 
+    /// What every sample of the record counts.
+    pub fn unit(&self) -> Unit {
+        self.host.clock.unit
+    }
+
     /// The case with that number.
     pub fn case(&self, case: u32) -> Option<&Case> {
         self.cases.iter().find(|held| held.case == case)
@@ -125,10 +136,10 @@ impl Record {
 }
 
 impl Pass {
-    /// Whether the pass ran to its own end, be it done or at a limit.
+    /// Whether the pass ran to its own end, be it done, at a limit, or at that of the kernel.
     pub fn is_whole(&self) -> bool {
         use crate::schema::Outcome;
-        self.end.as_ref().is_some_and(|end| matches!(end.outcome, Outcome::Done | Outcome::Limit))
+        self.end.as_ref().is_some_and(|end| matches!(end.outcome, Outcome::Done | Outcome::Limit | Outcome::Crashed))
     }
 }
 
@@ -137,9 +148,11 @@ struct Gather {
     name: String,
     header: Option<Header>,
     host: Host,
+    lab: Option<Lab>,
     cases: Vec<Case>,
     passes: Vec<Pass>,
     skips: Vec<Skip>,
+    crashes: Vec<Crash>,
     cuts: Vec<Cut>,
     notes: Vec<String>,
     resumes: Vec<Resume>,
@@ -157,9 +170,11 @@ impl Gather {
             name: name.to_owned(),
             header: None,
             host: Host::default(),
+            lab: None,
             cases: Vec::new(),
             passes: Vec::new(),
             skips: Vec::new(),
+            crashes: Vec::new(),
             cuts: Vec::new(),
             notes: Vec::new(),
             resumes: Vec::new(),
@@ -216,13 +231,15 @@ impl Gather {
             }
             Line::Header(header) => self.header = Some(header),
             Line::Host(host) => self.host = *host,
+            Line::Lab(lab) => self.lab = Some(*lab),
             Line::Case(case) => self.cases.push(case),
             Line::Skip(skip) => self.skips.push(skip),
             Line::Pass(start) => {
                 self.passes.push(Pass { start, lanes: BTreeMap::new(), windows: Vec::new(), end: None });
             }
-            Line::Chunk(chunk) => self.chunk(chunk),
-            Line::Window(window) => self.in_pass(window.pass, |pass| pass.windows.push(window)),
+            Line::Chunk(chunk) => self.chunk(&chunk),
+            Line::Window(window) => self.window(window),
+            Line::Crash(crash) => self.crashes.push(crash),
             Line::PassEnd(end) => self.in_pass(end.pass, |pass| pass.end = Some(end)),
             Line::Cut(cut) => self.cuts.push(cut),
             Line::Note(note) => self.notes.push(note.text),
@@ -238,25 +255,40 @@ impl Gather {
         Ok(())
     }
 
-    fn chunk(&mut self, chunk: crate::schema::Chunk) {
+    fn chunk(&mut self, chunk: &Chunk) {
         let number = self.line_count;
-        let mut misfit = None;
+        let mut misfit = self.other_unit(chunk.samples.unit());
         self.in_pass(chunk.pass, |pass| {
+            if misfit.is_some() {
+                return;
+            }
+            let costs = chunk.samples.values();
             let lane = pass.lanes.entry(chunk.phase.clone()).or_default();
             let expected = lane.n.last().map(|&n| i64::from(n) + i64::from(chunk.stride));
             if expected.is_some_and(|n| n != i64::from(chunk.first)) {
                 misfit = Some(format!("samples of `{}` do not follow on from the chunk before", chunk.phase));
             }
-            lane.n.extend(
-                (0_i64..)
-                    .take(chunk.ns.len())
-                    .map(|i| (i64::from(chunk.first) + i * i64::from(chunk.stride)).max(0) as u32),
-            );
-            lane.ns.extend(chunk.ns);
+            let n_of = |i: i64| (i64::from(chunk.first) + i * i64::from(chunk.stride)).max(0) as u32;
+            lane.n.extend((0_i64..).take(costs.len()).map(n_of));
+            lane.costs.extend(costs);
         });
         if let Some(reason) = misfit {
             self.fault_at(number, reason);
         }
+    }
+
+    fn window(&mut self, window: Window) {
+        match self.other_unit(window.canary.unit()) {
+            Some(reason) => self.fault(reason),
+            None => self.in_pass(window.pass, |pass| pass.windows.push(window)),
+        }
+    }
+
+    /// What is wrong with a line whose samples count something else than the record's clock: no figure may rest on it.
+    fn other_unit(&self, unit: Unit) -> Option<String> {
+        let own = self.host.clock.unit;
+        (unit != own)
+            .then(|| format!("its samples are in {}, but the record's clock counts {}", unit.name(), own.name()))
     }
 
     fn in_pass(&mut self, number: u32, act: impl FnOnce(&mut Pass)) {
@@ -291,9 +323,11 @@ impl Gather {
             path: self.name,
             header,
             host: self.host,
+            lab: self.lab,
             cases: self.cases,
             passes: self.passes,
             skips: self.skips,
+            crashes: self.crashes,
             cuts: self.cuts,
             notes: self.notes,
             resumes: self.resumes,

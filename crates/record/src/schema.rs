@@ -3,8 +3,13 @@
 //! Every member's name carries its unit last. Times are integers in nanoseconds unless the name says otherwise.
 //! `docs/record.md` shows the same vocabulary with worked queries.
 
+mod lab;
+mod unit;
+
+pub use lab::{Crash, CrashKind, Emulator, Kernel, Lab};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+pub use unit::{Canary, EmptyLap, Quantum, Samples, Unit};
 
 /// One line of a record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -15,6 +20,8 @@ pub enum Line {
     Header(Header),
     /// The machine, its limits and what lay about on it at the start.
     Host(Box<Host>),
+    /// The machine that the lab made for the run; absent outside the lab.
+    Lab(Box<Lab>),
     /// One thing to be measured: a benchmark with its settings.
     Case(Case),
     /// A benchmark that could not be measured here, and why.
@@ -27,6 +34,8 @@ pub enum Line {
     Window(Window),
     /// The worker is done, or what stopped it.
     PassEnd(PassEnd),
+    /// The machine of the lab came to a stop before its time: a result.
+    Crash(Crash),
     /// Something the plan held was left out, and why.
     Cut(Cut),
     /// Anything a reader should know: a wait for leftovers, a lock that was refused.
@@ -42,7 +51,7 @@ pub enum Line {
 /// What was asked for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Header {
-    /// [`crate::SCHEMA_VERSION`] of the writer.
+    /// The version of the line format that a reader needs: [`crate::schema_version`].
     pub schema: u32,
     /// The version of landau that wrote the record.
     pub landau: String,
@@ -121,13 +130,18 @@ pub struct Cache {
 /// The clock that timed the calls, as it was measured at the start.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Clock {
-    /// `clock_gettime`, `tsc`, `cntvct`.
+    /// `clock_gettime`, `tsc`, `cntvct`, `icount`.
     pub name: String,
-    /// The median of an empty lap, in nanoseconds. Never subtracted from a sample.
-    pub empty_lap_ns: f64,
-    /// The smallest step between two different readings, in nanoseconds.
-    pub quantum_ns: f64,
-    /// The clocks that were tried: name and the median of an empty lap in nanoseconds.
+    /// What it counts, and with it every sample of the record.
+    #[serde(default, skip_serializing_if = "Unit::is_default")]
+    pub unit: Unit,
+    /// The median of an empty lap. Never subtracted from a sample.
+    #[serde(flatten)]
+    pub empty_lap: EmptyLap,
+    /// The smallest step between two different readings.
+    #[serde(flatten)]
+    pub quantum: Quantum,
+    /// The clocks that were tried: name and the median of an empty lap, in the clock's unit.
     pub candidates: BTreeMap<String, f64>,
 }
 
@@ -249,8 +263,9 @@ pub struct Chunk {
     pub first: u32,
     /// +1 on the way up, -1 on the way down.
     pub stride: i32,
-    /// The calls' durations in nanoseconds.
-    pub ns: Vec<u64>,
+    /// What each call cost, in the unit of the record's clock.
+    #[serde(flatten)]
+    pub samples: Samples,
 }
 
 /// What interfered while the steps of a window were timed.
@@ -274,8 +289,9 @@ pub struct Window {
     pub processor: i32,
     /// Time stolen by the hypervisor from all processors, in milliseconds.
     pub steal_ms: u32,
-    /// The canary's calls within the window, in nanoseconds.
-    pub canary_ns: Vec<u64>,
+    /// The canary's calls within the window, in the unit of the record's clock.
+    #[serde(flatten)]
+    pub canary: Canary,
 }
 
 /// How a pass ended.
@@ -292,6 +308,8 @@ pub enum Outcome {
     Interrupted,
     /// The time limit ended the worker.
     Cut,
+    /// The kernel itself came to a stop: a result, told by a `crash` line.
+    Crashed,
 }
 
 /// A refusal that ends a curve.

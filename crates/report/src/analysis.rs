@@ -204,7 +204,7 @@ fn drafts(record: &Record) -> Vec<Draft<'_>> {
             let held: Vec<&&Pass> = passes
                 .iter()
                 .filter(|pass| !has_failed(pass))
-                .filter(|pass| pass.lanes.get(&phase.name).is_some_and(|lane| !lane.ns.is_empty()))
+                .filter(|pass| pass.lanes.get(&phase.name).is_some_and(|lane| !lane.costs.is_empty()))
                 .collect();
             if held.is_empty() {
                 continue;
@@ -220,8 +220,8 @@ fn drafts(record: &Record) -> Vec<Draft<'_>> {
 
 /// Curves are independent of one another, so each processor takes the next one that nobody has.
 fn judge_all(record: &Record, drafts: &mut [Draft<'_>]) {
-    let lap = record.host.clock.empty_lap_ns;
-    let quantum_ns = Some(record.host.clock.quantum_ns).filter(|&step| step > 0.0);
+    let lap = *record.host.clock.empty_lap.values();
+    let quantum_ns = Some(*record.host.clock.quantum.values()).filter(|&step| step > 0.0);
     let options = Options { empty_lap_ns: (lap > 0.0).then_some(lap), quantum_ns, ..Options::default() };
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(drafts.len().max(1));
     let next = AtomicUsize::new(0);
@@ -265,7 +265,7 @@ fn calls(pass: &Pass, phase: &Phase) -> landau_stats::Pass {
         dirty[from.min(to)..to].fill(true);
     }
     let clean = lane.n.iter().map(|&n| !dirty[n as usize]).collect();
-    landau_stats::Pass { n: lane.n.clone(), ns: lane.ns.clone(), clean }
+    landau_stats::Pass { n: lane.n.clone(), ns: lane.costs.clone(), clean }
 }
 
 fn is_clean(window: &Window) -> bool {
@@ -276,7 +276,7 @@ fn is_clean(window: &Window) -> bool {
 fn canary(pass: &Pass, phase: &Phase) -> landau_stats::Pass {
     let mut canary = landau_stats::Pass::default();
     for window in pass.windows.iter().filter(|window| window.direction == phase.direction) {
-        for &ns in &window.canary_ns {
+        for &ns in window.canary.values() {
             canary.n.push(window.first);
             canary.ns.push(ns);
             canary.clean.push(is_clean(window));
@@ -352,7 +352,7 @@ mod tests {
 
     #[test]
     fn a_window_on_the_way_down_taints_the_calls_it_covers() {
-        let lane = landau_record::Lane { n: vec![10, 9, 8, 7, 6], ns: vec![1; 5] };
+        let lane = landau_record::Lane { n: vec![10, 9, 8, 7, 6], costs: vec![1; 5] };
         let window = Window {
             pass: 0,
             direction: Direction::Down,
@@ -363,7 +363,7 @@ mod tests {
             faults: [0, 0],
             processor: 0,
             steal_ms: 0,
-            canary_ns: vec![180],
+            canary: landau_record::schema::Canary::Ns(vec![180]),
         };
         let start = landau_record::schema::PassStart { pass: 0, case: 0, round: 0, at_ms: 0 };
         let lanes = BTreeMap::from([("close".to_owned(), lane)]);

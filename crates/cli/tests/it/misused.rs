@@ -96,7 +96,7 @@ fn few_descriptors_are_a_limit_and_not_a_failure() {
     let pass = record.passes_of(socket.case)[0];
     let limit = pass.end.as_ref().unwrap().limit.as_ref().unwrap();
     assert!(limit.error == "EMFILE" && limit.meaning.contains("RLIMIT_NOFILE is 64"), "{limit:?}");
-    assert!(pass.lanes["close"].ns.len() as u64 == limit.n - 1, "the way down is measured all the same");
+    assert!(pass.lanes["close"].costs.len() as u64 == limit.n - 1, "the way down is measured all the same");
 }
 
 /// Whoever may do nothing special gets everything that needs nothing special.

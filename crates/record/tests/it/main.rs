@@ -1,8 +1,11 @@
 //! The record as a file: written, read back, torn, altered.
 #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
 
-use landau_record::schema::{Chunk, End, Header, Line, Note, Outcome, PassEnd, PassStart};
-use landau_record::{Record, SCHEMA_VERSION, Writer};
+use landau_record::schema::{
+    Canary, Chunk, Clock, Crash, CrashKind, Direction, EmptyLap, End, Header, Host, Lab, Line, Note, Outcome, PassEnd,
+    PassStart, Quantum, Samples, Unit, Window,
+};
+use landau_record::{Record, SCHEMA_VERSION, Writer, schema_version};
 use proptest::prelude::*;
 use std::path::Path;
 
@@ -34,7 +37,8 @@ fn pass(number: u32, ns: &[u64]) -> Vec<Line> {
     let mut lines = vec![Line::Pass(start)];
     let mut first = 1;
     for part in ns.chunks(3) {
-        lines.push(Line::Chunk(Chunk { pass: number, phase: "make".to_owned(), first, stride: 1, ns: part.to_vec() }));
+        let samples = Samples::Ns(part.to_vec());
+        lines.push(Line::Chunk(Chunk { pass: number, phase: "make".to_owned(), first, stride: 1, samples }));
         first += part.len() as u32;
     }
     lines.push(Line::PassEnd(end));
@@ -70,7 +74,7 @@ fn what_was_written_is_read() {
     let record = Record::parse("example", &example()).unwrap();
     assert_eq!((record.fault.clone(), record.torn.clone()), (None, None));
     assert_eq!(record.passes_of(0).len(), 2);
-    assert_eq!(record.passes[1].lanes["make"].ns, [110, 210, 310, 410]);
+    assert_eq!(record.passes[1].lanes["make"].costs, [110, 210, 310, 410]);
     assert_eq!(record.passes[1].lanes["make"].n, [1, 2, 3, 4]);
     assert_eq!(record.end.unwrap().outcome, "complete");
 }
@@ -129,7 +133,94 @@ fn of_two_attempts_at_a_round_the_whole_one_counts() {
     let record = Record::parse("r", &written(folder.path(), &lines)).unwrap();
     let counted = record.passes_of(0);
     assert_eq!(counted.len(), 1);
-    assert_eq!(counted[0].lanes["make"].ns, [4, 5, 6]);
+    assert_eq!(counted[0].lanes["make"].costs, [4, 5, 6]);
+}
+
+/// A record in instructions: the host that says so, a pass, a window, and the machine's end.
+fn counted(unit: Unit) -> Vec<Line> {
+    let clock = Clock {
+        name: "icount".to_owned(),
+        unit,
+        empty_lap: EmptyLap::new(unit, 12.0),
+        quantum: Quantum::new(unit, 1.0),
+        ..Clock::default()
+    };
+    let start = PassStart { pass: 0, case: 0, round: 0, at_ms: 0 };
+    let samples = Samples::new(unit, vec![337, 338]);
+    vec![
+        header(),
+        Line::Host(Box::new(Host { clock, ..Host::default() })),
+        Line::Lab(Box::new(Lab { engine: "exact".to_owned(), ..Lab::default() })),
+        Line::Pass(start),
+        Line::Chunk(Chunk { pass: 0, phase: "make".to_owned(), first: 1, stride: 1, samples }),
+        Line::Window(Window {
+            pass: 0,
+            direction: Direction::Up,
+            first: 1,
+            count: 2,
+            until_us: 0,
+            preempted: 0,
+            faults: [0, 0],
+            processor: 0,
+            steal_ms: 0,
+            canary: Canary::new(unit, vec![73]),
+        }),
+        Line::Crash(Crash {
+            pass: Some(0),
+            crash: CrashKind::Panic,
+            last_n: Some(2),
+            console: vec!["Kernel panic - not syncing".to_owned()],
+            boots: 3,
+            same_place: Some(true),
+            every_last_n: vec![2, 2, 2],
+            meaning: "the kernel panicked".to_owned(),
+        }),
+    ]
+}
+
+/// Members are named by the unit, so that a query for nanoseconds finds no instructions.
+#[test]
+fn instructions_have_members_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = written(folder.path(), &counted(Unit::Instructions));
+    let text = String::from_utf8(bytes.clone()).unwrap();
+    for member in ["\"instructions\":[337,338]", "\"canary_instructions\":[73]", "\"empty_lap_instructions\":12.0"] {
+        assert!(text.contains(member), "{member} in {text}");
+    }
+    assert!(!text.contains("_ns\":") && !text.contains("\"ns\":"), "{text}");
+    let record = Record::parse("r", &bytes).unwrap();
+    assert_eq!((record.fault.clone(), record.unit()), (None, Unit::Instructions));
+    assert_eq!(record.passes[0].lanes["make"].costs, [337, 338]);
+    assert_eq!(record.passes[0].windows[0].canary, Canary::Instructions(vec![73]));
+    assert_eq!(record.crashes[0].every_last_n, [2, 2, 2]);
+    assert_eq!(record.lab.unwrap().engine, "exact");
+}
+
+/// Time among instructions is a fault, and no sample of it is kept.
+#[test]
+fn a_chunk_in_another_unit_is_a_fault() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut lines = counted(Unit::Instructions);
+    lines.push(Line::Chunk(Chunk {
+        pass: 0,
+        phase: "make".to_owned(),
+        first: 3,
+        stride: 1,
+        samples: Samples::Ns(vec![1]),
+    }));
+    let record = Record::parse("r", &written(folder.path(), &lines)).unwrap();
+    assert!(record.fault.unwrap().reason.contains("the record's clock counts instructions"));
+    assert_eq!(record.passes[0].lanes["make"].costs, [337, 338]);
+}
+
+/// Records from before the units say none and are in nanoseconds.
+#[test]
+fn a_record_without_a_unit_is_in_nanoseconds() {
+    let host = r#"{"name":"tsc","empty_lap_ns":20.0,"quantum_ns":1.0,"candidates":{}}"#;
+    let clock: Clock = serde_json::from_str(host).unwrap();
+    assert_eq!((clock.unit, clock.empty_lap.clone()), (Unit::Ns, EmptyLap::Ns(20.0)));
+    assert_eq!(serde_json::to_string(&clock).unwrap(), host);
+    assert_eq!((schema_version(Unit::Ns, false), schema_version(Unit::Instructions, true)), (1, SCHEMA_VERSION));
 }
 
 proptest! {

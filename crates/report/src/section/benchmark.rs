@@ -202,7 +202,7 @@ fn duels(view: &View<'_>, study: &CaseStudy<'_>, charts: &mut Vec<Chart>) -> Str
 }
 
 fn empty_lap(view: &View<'_>, index: usize) -> f64 {
-    view.sources.get(index).map_or(0.0, |source| source.analysis.record.host.clock.empty_lap_ns)
+    view.sources.get(index).map_or(0.0, |source| source.analysis.record.host.clock.empty_lap.values().to_owned())
 }
 
 /// The density of single calls, a small chart for each phase. They are the base's; with one record its curves share the

@@ -51,8 +51,8 @@ fn machine(record: &Record) -> String {
             format!(
                 "{}: an empty lap takes {} (never subtracted), its smallest step is {}",
                 clock.name,
-                duration(clock.empty_lap_ns),
-                duration(clock.quantum_ns)
+                duration(*clock.empty_lap.values()),
+                duration(*clock.quantum.values())
             ),
         ),
         ("Rights", host.privilege.clone()),

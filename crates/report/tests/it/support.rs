@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a study that cannot be written is a broken test")]
 
 use landau_record::schema::{
-    Case, Chunk, Clock, Cut, Direction, End, Header, Host, Limit, Mark, MarkKind, Note, Outcome, PassEnd, PassStart,
-    Phase, Skip, Window,
+    Canary, Case, Chunk, Clock, Cut, Direction, EmptyLap, End, Header, Host, Limit, Mark, MarkKind, Note, Outcome,
+    PassEnd, PassStart, Phase, Quantum, Samples, Skip, Window,
 };
 use landau_record::{Line, Record, Writer};
 use std::collections::BTreeMap;
@@ -112,7 +112,12 @@ fn host() -> Host {
         memory_available_bytes: 7 << 30,
         page_bytes: 4096,
         virtualization: "kvm".into(),
-        clock: Clock { name: "clock_gettime".into(), empty_lap_ns: 20.0, quantum_ns: 1.0, candidates: BTreeMap::new() },
+        clock: Clock {
+            name: "clock_gettime".into(),
+            empty_lap: EmptyLap::Ns(20.0),
+            quantum: Quantum::Ns(1.0),
+            ..Clock::default()
+        },
         ..Host::default()
     }
 }
@@ -215,9 +220,9 @@ fn samples(pass: u32, round: u32, sketch: &Sketch, factor: f64, noise: &mut Nois
             Direction::Down => (1..=sketch.n).rev().collect(),
         };
         for part in order.chunks(500) {
-            let ns = part.iter().map(|&n| noise.cost(cost(n, round) * factor)).collect();
+            let samples = Samples::Ns(part.iter().map(|&n| noise.cost(cost(n, round) * factor)).collect());
             let stride = if *direction == Direction::Up { 1 } else { -1 };
-            lines.push(Line::Chunk(Chunk { pass, phase: (*name).to_owned(), first: part[0], stride, ns }));
+            lines.push(Line::Chunk(Chunk { pass, phase: (*name).to_owned(), first: part[0], stride, samples }));
             lines.push(Line::Window(Window {
                 pass,
                 direction: *direction,
@@ -228,7 +233,7 @@ fn samples(pass: u32, round: u32, sketch: &Sketch, factor: f64, noise: &mut Nois
                 faults: [0, 0],
                 processor: 1,
                 steal_ms: 0,
-                canary_ns: (0..4).map(|_| noise.cost(180.0)).collect(),
+                canary: Canary::Ns((0..4).map(|_| noise.cost(180.0)).collect()),
             }));
         }
     }

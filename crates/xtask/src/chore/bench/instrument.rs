@@ -135,8 +135,8 @@ impl Bench {
         let pass = record.passes.first().context("the record holds no pass")?;
         let of = |&phase: &&str| {
             let lane = pass.lanes.get(phase).with_context(|| format!("the record holds no phase `{phase}`"))?;
-            ensure!(lane.ns.len() == CALLS as usize, "`{phase}` was timed {} times", lane.ns.len());
-            Ok((phase.to_owned(), median(lane.ns.iter().map(|&ns| ns as f64).collect())))
+            ensure!(lane.costs.len() == CALLS as usize, "`{phase}` was timed {} times", lane.costs.len());
+            Ok((phase.to_owned(), median(lane.costs.iter().map(|&ns| ns as f64).collect())))
         };
         subject.phases.iter().map(of).collect()
     }

@@ -3,7 +3,9 @@
 use crate::program::Program;
 use crate::workspace;
 use anyhow::{Context, Result, ensure};
-use landau_record::schema::{Case, Chunk, Direction, End, Header, Line, Outcome, PassEnd, PassStart, Phase, Window};
+use landau_record::schema::{
+    Canary, Case, Chunk, Direction, End, Header, Line, Outcome, PassEnd, PassStart, Phase, Samples, Window,
+};
 use landau_record::{SCHEMA_VERSION, Writer};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -152,7 +154,13 @@ fn write_pass(writer: &mut Writer, random: &mut ChaCha8Rng, pass: u32) -> Result
         for done in (0..STEPS).step_by(CHUNK as usize) {
             let (first, stride) = if direction == Direction::Up { (done + 1, 1) } else { (STEPS - done, -1) };
             let ns = (0..CHUNK).map(|_| cost_ns(random, case, first)).collect();
-            writer.append(&Line::Chunk(Chunk { pass, phase: phase.to_owned(), first, stride, ns }))?;
+            writer.append(&Line::Chunk(Chunk {
+                pass,
+                phase: phase.to_owned(),
+                first,
+                stride,
+                samples: Samples::Ns(ns),
+            }))?;
             writer.append(&Line::Window(Window {
                 pass,
                 direction,
@@ -163,7 +171,7 @@ fn write_pass(writer: &mut Writer, random: &mut ChaCha8Rng, pass: u32) -> Result
                 faults: [0, 0],
                 processor: 0,
                 steal_ms: 0,
-                canary_ns: (0..CHUNK / 16).map(|_| 180 + u64::from(random.next_u32() % 8)).collect(),
+                canary: Canary::Ns((0..CHUNK / 16).map(|_| 180 + u64::from(random.next_u32() % 8)).collect()),
             }))?;
         }
     }
@@ -208,7 +216,7 @@ mod tests {
         let record = landau_record::Record::read(&path).unwrap();
         assert!(record.fault.is_none(), "{:?}", record.fault);
         let lanes = &record.passes[0].lanes;
-        assert!(lanes.values().all(|lane| lane.ns.len() == STEPS as usize) && lanes.len() == 2);
+        assert!(lanes.values().all(|lane| lane.costs.len() == STEPS as usize) && lanes.len() == 2);
         assert_eq!(lanes["unmake"].n.last(), Some(&1));
     }
 }

@@ -1,0 +1,114 @@
+//! What a sample counts: time, instructions, or an emulator's time, which is neither.
+//!
+//! A record has one unit, that of its clock ([`super::Clock::unit`]), and the members that hold samples are named by
+//! it: `ns` or `instructions`. So a query for one can never pick up the other.
+
+use serde::{Deserialize, Serialize};
+
+/// What a sample counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// Nanoseconds of real time. What records without the member hold.
+    #[default]
+    Ns,
+    /// Instructions of the machine that the system runs on, counted exactly by an emulator.
+    Instructions,
+    /// Nanoseconds of an emulator that does not count instructions: no timing of anything.
+    EmulatedNs,
+}
+
+impl Unit {
+    /// The name as members of a record carry it, last.
+    pub fn name(self) -> &'static str {
+        match self {
+            Unit::Ns => "ns",
+            Unit::Instructions => "instructions",
+            Unit::EmulatedNs => "emulated_ns",
+        }
+    }
+
+    /// Whether it is the unit of a record that does not say.
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+    pub(crate) fn is_default(&self) -> bool {
+        *self == Unit::default()
+    }
+}
+
+/// One value for each unit, in a member whose name says which.
+macro_rules! by_unit {
+    ($(#[$about:meta])* $name:ident of $values:ty: $ns:literal, $instructions:literal, $emulated:literal) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        pub enum $name {
+            /// In [`Unit::Ns`].
+            #[serde(rename = $ns)]
+            Ns($values),
+            /// In [`Unit::Instructions`].
+            #[serde(rename = $instructions)]
+            Instructions($values),
+            /// In [`Unit::EmulatedNs`].
+            #[serde(rename = $emulated)]
+            EmulatedNs($values),
+        }
+
+        impl $name {
+            /// These values in that unit.
+            pub fn new(unit: Unit, values: $values) -> Self {
+                match unit {
+                    Unit::Ns => Self::Ns(values),
+                    Unit::Instructions => Self::Instructions(values),
+                    Unit::EmulatedNs => Self::EmulatedNs(values),
+                }
+            }
+
+            /// The unit.
+            pub fn unit(&self) -> Unit {
+                match self {
+                    Self::Ns(_) => Unit::Ns,
+                    Self::Instructions(_) => Unit::Instructions,
+                    Self::EmulatedNs(_) => Unit::EmulatedNs,
+                }
+            }
+
+            /// The values.
+            pub fn values(&self) -> &$values {
+                match self {
+                    Self::Ns(values) | Self::Instructions(values) | Self::EmulatedNs(values) => values,
+                }
+            }
+        }
+    };
+}
+
+by_unit! {
+    /// The costs of consecutive calls.
+    Samples of Vec<u64>: "ns", "instructions", "emulated_ns"
+}
+
+by_unit! {
+    /// The costs of the canary's calls.
+    Canary of Vec<u64>: "canary_ns", "canary_instructions", "canary_emulated_ns"
+}
+
+by_unit! {
+    /// The cost of an empty lap: two readings of the clock with nothing between.
+    EmptyLap of f64: "empty_lap_ns", "empty_lap_instructions", "empty_lap_emulated_ns"
+}
+
+by_unit! {
+    /// The smallest step between two different readings of the clock.
+    Quantum of f64: "quantum_ns", "quantum_instructions", "quantum_emulated_ns"
+}
+
+impl Default for EmptyLap {
+    fn default() -> Self {
+        Self::Ns(0.0)
+    }
+}
+
+impl Default for Quantum {
+    fn default() -> Self {
+        Self::Ns(0.0)
+    }
+}
