@@ -27,10 +27,14 @@ mod imp {
         check("epoll_ctl", result).map(drop)
     }
 
-    pub(super) fn epoll_ready(set: &OwnedFd, most: usize) -> Result<usize> {
-        let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; most.max(1)];
+    pub(super) type Event = libc::epoll_event;
+
+    pub(super) const NO_EVENT: Event = libc::epoll_event { events: 0, u64: 0 };
+
+    #[inline(always)]
+    pub(super) fn epoll_wait(set: &OwnedFd, events: &mut [Event]) -> Result<usize> {
         let room = events.len() as libc::c_int;
-        // SAFETY: the vector has room for `room` events.
+        // SAFETY: the slice has room for `room` events.
         let count = unsafe { libc::epoll_wait(set.as_raw_fd(), events.as_mut_ptr(), room, 0) };
         check("epoll_wait", count).map(|count| count as usize)
     }
@@ -65,7 +69,11 @@ mod imp {
         Err(NONE)
     }
 
-    pub(super) fn epoll_ready(_: &OwnedFd, _: usize) -> Result<usize> {
+    pub(super) type Event = ();
+
+    pub(super) const NO_EVENT: Event = ();
+
+    pub(super) fn epoll_wait(_: &OwnedFd, _: &mut [Event]) -> Result<usize> {
         Err(NONE)
     }
 
@@ -105,7 +113,29 @@ pub fn epoll_delete(set: &OwnedFd, fd: &OwnedFd) -> Result<()> {
     imp::epoll_change(set, imp::DELETE, fd)
 }
 
+/// Room for the events of an epoll set.
+pub struct Events(Vec<imp::Event>);
+
+impl std::fmt::Debug for Events {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Events(room for {})", self.0.len())
+    }
+}
+
+impl Events {
+    /// Room for so many, one at least.
+    pub fn with_room(count: usize) -> Self {
+        Self(vec![imp::NO_EVENT; count.max(1)])
+    }
+}
+
+/// How many of the set's descriptors are ready now, as far as there is room for them.
+#[inline(always)]
+pub fn epoll_wait(set: &OwnedFd, events: &mut Events) -> Result<usize> {
+    imp::epoll_wait(set, &mut events.0)
+}
+
 /// How many of the set's descriptors are ready now, counted up to `most`.
 pub fn epoll_ready(set: &OwnedFd, most: usize) -> Result<usize> {
-    imp::epoll_ready(set, most)
+    epoll_wait(set, &mut Events::with_room(most))
 }

@@ -9,6 +9,7 @@
 
 #[cfg(target_os = "linux")]
 pub mod boot;
+pub mod child;
 pub mod clock;
 pub mod descriptor;
 mod error;
@@ -22,5 +23,6 @@ pub mod signal;
 pub mod socket;
 pub mod system;
 pub mod thread;
+pub mod wait;
 
 pub use error::{Error, Result, errno_name};

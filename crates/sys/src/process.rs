@@ -96,7 +96,7 @@ impl Holder {
 }
 
 /// Waits for the end of the maker, then leaves without touching anything.
-fn hold(life: &OwnedFd) -> ! {
+pub(crate) fn hold(life: &OwnedFd) -> ! {
     let mut byte = 0_u8;
     loop {
         // SAFETY: the buffer has room for the one byte.
