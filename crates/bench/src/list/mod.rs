@@ -18,6 +18,8 @@ pub mod refill;
 pub mod socket;
 pub mod syscall;
 pub mod thread;
+pub mod wait;
+pub mod wait_any;
 
 /// Every benchmark, by name.
 pub static REGISTRY: &[Entry] = &[
@@ -35,6 +37,8 @@ pub static REGISTRY: &[Entry] = &[
     Entry::of::<socket::Socket>(),
     Entry::of::<syscall::Syscall>(),
     Entry::of::<thread::Thread>(),
+    Entry::of::<wait::Wait>(),
+    Entry::of::<wait_any::WaitAny>(),
 ];
 // registry:end
 

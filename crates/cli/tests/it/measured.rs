@@ -75,6 +75,26 @@ fn the_limit_of_mappings_is_named() {
     }
 }
 
+/// A set of `select` ends at `FD_SETSIZE`: left to itself the curve goes as far as there is room, and its check sees
+/// every descriptor told; asked for more, the case is left out with the size that fits, and the others go on.
+#[test]
+fn a_select_of_too_many_is_left_out_with_what_fits() {
+    let room = Room::new();
+    let (ran, record) = room.smoke(&["wait", "--set", "wait.mechanism=select", "--set", "wait.n=auto"]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let most = record.cases[0].n;
+    assert!(most <= landau_sys::wait::SELECT_CAPACITY as u64 / 2, "each pipe takes two descriptors: {most}");
+    let end = record.passes[0].end.as_ref().unwrap();
+    assert_eq!((end.outcome, end.steps), (Outcome::Done, most), "{end:?}");
+
+    let room = Room::new();
+    let n = format!("wait.n={}", most + 1);
+    let (_, record) = room.smoke(&["wait", "--set", &n, "--set", "wait.object=pipe"]);
+    assert!(record.cases.iter().any(|case| case.label.ends_with("wait") && case.n == most + 1), "{:?}", record.cases);
+    let skip = record.skips.iter().find(|skip| skip.label.contains("select")).unwrap();
+    assert!(skip.reason.contains(&format!("at most {most}")), "{skip:?}");
+}
+
 /// The order of passes and every random order come from the seed.
 #[test]
 fn the_same_seed_gives_the_same_order() {

@@ -1,0 +1,83 @@
+//! `wait_any`: children pile up; each time the parent asks whether any of them has ended.
+//!
+//! Measures `waitpid(-1, WNOHANG)` while all of them live and, on the way down, `waitpid(-1)` when exactly one has
+//! ended. Neither sleeps. A kernel that keeps its children in a list walks it: to the end when none has ended, and as
+//! far as the one that has otherwise; hence the parameter `order`.
+//!
+//! Misleads as a figure for programs that name the child that they wait for: those need no walk.
+//!
+//! Source: the frame of the fork benchmark of Felix von Leitner's 2003 study; a server with a process for each
+//! connection waits like this.
+
+use landau_engine::{Benchmark, Context, Cost, Facts, Kind, Laps, Parameter, Phase, Settings, Stop, Variant};
+use landau_sys::child::{Nursery, ask_any, is_alive, kill_without_reaping, wait_any};
+
+/// The benchmark.
+#[derive(Debug)]
+pub struct WaitAny {
+    nursery: Nursery,
+    in_creation_order: bool,
+    pids: Vec<i32>,
+}
+
+const NONE: usize = 0;
+const ONE: usize = 1;
+
+impl Benchmark for WaitAny {
+    const NAME: &'static str = "wait_any";
+    const ABOUT: &'static str = "Does waiting for any child cost more when thousands of children live?";
+    const AXIS: &'static str = "living children";
+    const PHASES: &'static [Phase] = &[
+        Phase::up("none", "waitpid(-1, WNOHANG) while no child has ended"),
+        Phase::down("one", "waitpid(-1) when one child has ended: that one is found and taken away"),
+    ];
+    const PARAMETERS: &'static [Parameter] = &[
+        Parameter::steps("20", "1000", "3000", "how many children"),
+        Parameter::fixed("order", Kind::Choice(&["reverse", "creation"]), "reverse", "who ends first"),
+    ];
+    const VARIANTS: &'static [Variant] = &[Variant::always(&[("order", "creation")])];
+    const MISLEADS: &'static [&'static str] = &[
+        "A program that names the child, or holds a descriptor of it (pidfd), needs no search.",
+        "Where the ended child stands in the kernel's list decides `one`: compare order=reverse and creation.",
+        "Making a child empties some of the caches before each call; one that asks in a loop finds them warm.",
+    ];
+    const SOURCE: &'static str = "the frame of F. von Leitner's fork benchmark (2003), with the wait of a server that \
+                                  has a process for each connection";
+
+    fn cost(_: &Settings) -> Cost {
+        // Kernel stack, task, page tables and the pages that a child writes to.
+        Cost { memory_bytes_each: 200 << 10, processes_each: 1, ..Cost::default() }
+    }
+
+    fn setup(context: &Context) -> Result<Self, Stop> {
+        Ok(Self {
+            nursery: Nursery::new()?,
+            in_creation_order: context.settings.is("order", "creation"),
+            pids: Vec::with_capacity(context.n as usize),
+        })
+    }
+
+    fn step(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
+        self.pids.push(self.nursery.spawn()?);
+        let ended = laps.time(NONE, ask_any)?;
+        Stop::unless(ended == 0, || format!("child {ended} ended before its time; was it killed from outside?"))
+    }
+
+    fn undo(&mut self, n: u64, laps: &mut Laps) -> Result<(), Stop> {
+        let index = if self.in_creation_order { self.pids.len() - n as usize } else { n as usize - 1 };
+        let pid = self.pids[index];
+        kill_without_reaping(pid)?;
+        let (ended, signal) = laps.time(ONE, wait_any)?;
+        Stop::unless(ended == pid && signal == libc::SIGKILL, || {
+            format!("child {pid} was killed, but child {ended} was waited for, ended by signal {signal}")
+        })
+    }
+
+    fn check(&mut self, steps: u64, _facts: &mut Facts) -> Result<(), Stop> {
+        let mut alive = 0;
+        for &pid in &self.pids {
+            alive += u64::from(is_alive(pid)?);
+        }
+        Stop::unless(alive == steps, || format!("{steps} children were made, but {alive} live"))
+    }
+}
