@@ -4,13 +4,18 @@
 //! host does.
 
 pub mod cpio;
+pub mod deb;
+pub mod debian;
 mod error;
 pub mod frame;
 #[cfg(target_os = "linux")]
 pub mod guest;
+pub mod image;
 pub mod job;
+pub mod kernel;
 pub mod machine;
 pub mod pack;
+mod packing;
 pub mod qemu;
 pub mod session;
 

@@ -1,0 +1,272 @@
+//! Debian's package client with a root of its own: it reads the host's keys and proxies, and writes into one folder.
+//!
+//! Nothing is installed, and what the host has apt do around its own updates is left out.
+
+use super::sources;
+use crate::kernel::Error;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long one call of the client may take.
+const LONGEST: Duration = Duration::from_secs(900);
+
+/// The part of the client that reads and fetches single files.
+const HELPER: &str = "/usr/lib/apt/apt-helper";
+
+/// What apt is told beyond the host's own configuration. `{root}` is the private folder.
+const CONFIGURATION: &str = r##"// Written by landau; what the host's apt does is not changed by this.
+#clear APT::Update::Pre-Invoke;
+#clear APT::Update::Post-Invoke;
+#clear APT::Update::Post-Invoke-Success;
+#clear APT::Architectures;
+APT::Architecture "amd64";
+APT::Architectures { "amd64"; };
+APT::Get::AllowUnauthenticated "false";
+Acquire::AllowInsecureRepositories "false";
+Acquire::AllowWeakRepositories "false";
+Acquire::AllowDowngradeToInsecureRepositories "false";
+Acquire::GzipIndexes "true";
+Acquire::Languages "none";
+Acquire::Retries "2";
+Acquire::http::Timeout "30";
+Acquire::https::Timeout "30";
+Dir::Cache "{root}/cache";
+Dir::Cache::archives "{root}/cache/archives";
+Dir::Cache::pkgcache "";
+Dir::Cache::srcpkgcache "";
+Dir::Etc::preferences "/dev/null";
+Dir::Etc::preferencesparts "/dev/null";
+Dir::Etc::sourcelist "/dev/null";
+Dir::Etc::sourceparts "{root}/sources";
+Dir::State "{root}/state";
+Dir::State::lists "{root}/state/lists";
+Dir::State::status "{root}/state/status";
+pkgCacheFile::Generate "false";
+"##;
+
+/// The private root.
+pub(super) struct Apt {
+    root: PathBuf,
+}
+
+/// What the client printed, and whether it was content.
+pub(super) struct Answer {
+    pub(super) is_good: bool,
+    pub(super) out: String,
+    pub(super) err: String,
+}
+
+/// What became of an attempt to refresh the index.
+pub(super) struct Update {
+    /// Whether any archive answered.
+    pub(super) reached: bool,
+    /// What went wrong, in words for the user.
+    pub(super) troubles: Vec<String>,
+}
+
+impl Apt {
+    /// Lays the private root out in a folder, and says whether the sources are others than last time.
+    pub(super) fn new(root: &Path) -> Result<(Self, bool), Error> {
+        let text = root.to_str().filter(|text| !text.contains(['"', '\n', ';', '{', '}']));
+        let text = text.ok_or_else(|| {
+            Error::Apt(format!("{}: apt cannot use a folder of that name; give another with --cache", root.display()))
+        })?;
+        for folder in ["cache/archives/partial", "state/lists/partial", "sources"] {
+            let folder = root.join(folder);
+            std::fs::create_dir_all(&folder).map_err(|error| Error::io(&folder, error))?;
+        }
+        let mut configuration = CONFIGURATION.replace("{root}", text);
+        if landau_sys::process::effective_user() == 0 {
+            // As root the client hands its downloads to a user who cannot reach into a private folder.
+            configuration.push_str("APT::Sandbox::User \"root\";\n");
+        }
+        write(&root.join("apt.conf"), &configuration)?;
+        write(&root.join("state/status"), "")?;
+        let apt = Self { root: root.to_owned() };
+        let sources = private_sources()?;
+        let is_new = write(&root.join("sources/landau.sources"), &sources)?;
+        Ok((apt, is_new))
+    }
+
+    /// Runs one of the client's programs on the private root.
+    fn run(&self, program: &str, words: &[&str], within: &Path) -> Result<Answer, Error> {
+        let mut command = Command::new(program);
+        command.arg("-c").arg(self.root.join("apt.conf")).args(words).current_dir(within);
+        answer(&mut command, program)
+    }
+
+    /// Refreshes the index.
+    pub(super) fn update(&self) -> Result<Update, Error> {
+        let answer = self.run("apt-get", &["update"], &self.root)?;
+        let reached = answer.out.lines().any(|line| line.starts_with("Get:") || line.starts_with("Hit:"));
+        Ok(Update { reached, troubles: troubles(&answer.err) })
+    }
+
+    /// What the index says of the packages that kernels are in, each with the address of its file in `URI`.
+    ///
+    /// The lists are read from end to end: asking the client for one package after the other would unpack them anew for
+    /// each, which takes minutes.
+    pub(super) fn packages(&self, prefixes: &[&str]) -> Result<String, Error> {
+        let sources = self.root.join("sources/landau.sources");
+        let sources = std::fs::read_to_string(&sources).map_err(|error| Error::io(&sources, error))?;
+        let folder = self.root.join("state/lists");
+        let files = std::fs::read_dir(&folder).map_err(|error| Error::io(&folder, error))?;
+        let mut lists: Vec<String> = files.flatten().map(|file| file.path().display().to_string()).collect();
+        lists.sort();
+        let mut packages = String::new();
+        for list in lists.iter().filter(|list| list.contains("_binary-amd64_Packages")) {
+            let Some(archive) = sources::archive_of(&sources, list) else { continue };
+            let text = self.run(HELPER, &["cat-file", list], &self.root)?.out;
+            let is_wanted = |stanza: &&str| {
+                let name = stanza.trim_start().strip_prefix("Package: ").and_then(|rest| rest.lines().next());
+                let begins = |name: &str| prefixes.iter().any(|prefix| name.starts_with(prefix));
+                name.is_some_and(|name| begins(name) && name.ends_with("-amd64") && !name.contains("-unsigned-"))
+            };
+            for stanza in text.split("\n\n").filter(is_wanted) {
+                let file = stanza.lines().find_map(|line| line.strip_prefix("Filename: "));
+                let Some(file) = file else { continue };
+                let uri = format!("{}/{file}", archive.trim_end_matches('/'));
+                packages.extend([stanza.trim(), "\nURI: ", &uri, "\n\n"]);
+            }
+        }
+        Ok(packages)
+    }
+
+    /// Fetches a package by the address and checksum that the signed index gives; the client checks it.
+    pub(super) fn download(&self, uri: &str, sha256: &str, into: &Path) -> Result<(), Error> {
+        let target = into.display().to_string();
+        let sum = format!("SHA256:{sha256}");
+        let answer = self.run(HELPER, &["download-file", uri, &target, &sum], &self.root)?;
+        if answer.is_good && into.exists() {
+            return Ok(());
+        }
+        let file = into.file_name().unwrap_or_default().to_string_lossy();
+        Err(Error::Apt(format!("{file} could not be fetched: {}", troubles(&answer.err).join("; "))))
+    }
+}
+
+/// Writes a file if it says something else, and says whether it did.
+fn write(path: &Path, text: &str) -> Result<bool, Error> {
+    if std::fs::read_to_string(path).is_ok_and(|old| old == text) {
+        return Ok(false);
+    }
+    std::fs::write(path, text).map_err(|error| Error::io(path, error)).map(|()| true)
+}
+
+/// The sources for the private root, out of those that the host has.
+fn private_sources() -> Result<String, Error> {
+    let words = ["shell", "LIST", "Dir::Etc::sourcelist/f", "PARTS", "Dir::Etc::sourceparts/d"];
+    let places = answer(Command::new("apt-config").args(words), "apt-config")?.out;
+    let place = |name: &str| {
+        let line = places.lines().find_map(|line| line.strip_prefix(name))?;
+        Some(PathBuf::from(line.trim_matches('\'')))
+    };
+    let mut files: Vec<PathBuf> = place("LIST=").into_iter().collect();
+    if let Some(folder) = place("PARTS=") {
+        let parts = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|file| file.path());
+        files.extend(parts.filter(|path| path.extension().is_some_and(|is| is == "list" || is == "sources")));
+        files.sort();
+    }
+    let read = |path: &PathBuf| {
+        let text = std::fs::read_to_string(path).ok()?;
+        Some(sources::read(&path.to_string_lossy(), &text))
+    };
+    let entries: Vec<_> = files.iter().filter_map(read).flatten().collect();
+    sources::private(&entries).ok_or_else(|| {
+        Error::Apt(
+            "this host's apt has no source of Debian's own archive, from which kernels could be fetched; fetch a \
+             package elsewhere and give it as --kernel FILE.deb"
+                .to_owned(),
+        )
+    })
+}
+
+/// Runs a program to its end, in words that do not change with the user's language.
+fn answer(command: &mut Command, name: &str) -> Result<Answer, Error> {
+    command.env("LC_ALL", "C").env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut child = child.map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => Error::Apt(format!(
+            "{name} is not there: kernels are fetched by Debian's package client; elsewhere give --kernel FILE"
+        )),
+        _ => Error::Apt(format!("{name} could not be started: {error}")),
+    })?;
+    let (out, err) = (reader(child.stdout.take()), reader(child.stderr.take()));
+    let status = wait(&mut child).map_err(|error| Error::Apt(format!("{name}: {error}")))?;
+    let text = |reader: std::thread::JoinHandle<String>| reader.join().unwrap_or_default();
+    Ok(Answer { is_good: status, out: text(out), err: text(err) })
+}
+
+/// Reads a stream beside us, so that the program never waits for its reader.
+fn reader(stream: Option<impl std::io::Read + Send + 'static>) -> std::thread::JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut stream) = stream {
+            let _ = stream.read_to_end(&mut bytes);
+        }
+        String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+    })
+}
+
+/// Waits for a program, but not forever; whether it ended well.
+fn wait(child: &mut Child) -> std::io::Result<bool> {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status.success());
+        }
+        if start.elapsed() > LONGEST || landau_sys::signal::interrupted().is_some() {
+            child.kill()?;
+            child.wait()?;
+            return Err(std::io::Error::other("it did not end in time and was stopped"));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The client's complaints in words for the user, each once.
+fn troubles(err: &str) -> Vec<String> {
+    let mut troubles = Vec::new();
+    for line in err.lines().filter_map(|line| line.strip_prefix("E: ").or(line.strip_prefix("W: "))) {
+        let said = match line.split_once("NO_PUBKEY ") {
+            Some((before, key)) => {
+                let suite = before.split_whitespace().take_while(|word| *word != "InRelease:" && *word != "Release:");
+                let suite = suite.last().unwrap_or("a suite").trim_end_matches("InRelease").to_owned();
+                let suite = if suite.is_empty() { "a suite".to_owned() } else { suite };
+                let key = key.split_whitespace().next().unwrap_or_default();
+                format!("{suite} is signed by key {key}, which this host lacks; a newer debian-archive-keyring has it")
+            }
+            None if line.ends_with("is not signed.") || line.starts_with("Some index files failed") => continue,
+            None => line.to_owned(),
+        };
+        if !troubles.contains(&said) {
+            troubles.push(said);
+        }
+    }
+    troubles
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_key_is_said_clearly() {
+        let err = "W: GPG error: http://m.example/debian trixie InRelease: The following signatures couldn't be verified \
+                   because the public key is not available: NO_PUBKEY 6ED0E7B82643E131 NO_PUBKEY 78DBA3BC47EF2265\n\
+                   E: The repository 'http://m.example/debian trixie InRelease' is not signed.\n\
+                   W: Failed to fetch http://m.example/x  Could not resolve 'm.example'\n\
+                   W: Some index files failed to download. They have been ignored, or old ones used instead.\n";
+        let said = troubles(err);
+        assert_eq!(said.len(), 2, "{said:?}");
+        assert!(said[0].starts_with("trixie is signed by key 6ED0E7B82643E131, which this host lacks"), "{said:?}");
+        assert!(said[1].contains("Could not resolve"));
+    }
+
+    #[test]
+    fn a_folder_that_would_change_the_configuration_is_refused() {
+        let Err(error) = Apt::new(Path::new("/tmp/a\"; x")) else { unreachable!() };
+        assert!(error.to_string().contains("--cache"), "{error}");
+    }
+}

@@ -1,0 +1,89 @@
+//! Words, files, and the cache.
+#![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
+
+use super::*;
+use crate::deb::tests::package;
+use crate::image::tests::{bz_image_bytes, elf_bytes, note};
+use crate::packing::tests::packed;
+
+const CONTROL: &str = "Package: linux-image-6.1.0-9-amd64\nVersion: 6.1.27-1\nArchitecture: amd64\n";
+
+fn get(word: &Path, cache: &Path) -> Result<Kernel, Error> {
+    obtain(word.to_str().unwrap(), cache, &mut |_| {})
+}
+
+#[test]
+fn words_name_sources() {
+    let cases = [
+        ("host", Source::Host),
+        ("./host", Source::File("./host".into())),
+        ("debian:6.12", Source::Debian("6.12".to_owned())),
+        ("debian:?", Source::DebianList),
+        ("image:a.qcow2", Source::Image("a.qcow2".into())),
+        ("ssh:me@there", Source::Ssh("me@there".to_owned())),
+        ("a:b", Source::File("a:b".into())),
+    ];
+    for (word, source) in cases {
+        assert_eq!(Source::parse(word), source);
+    }
+    assert!(matches!(obtain("host", Path::new("/nowhere"), &mut |_| {}), Err(Error::NoFile(_))));
+}
+
+#[test]
+fn a_kernel_in_a_file_is_left_where_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let (image, cache) = (folder.path().join("vmlinuz-6.1"), folder.path().join("cache"));
+    std::fs::write(&image, bz_image_bytes("6.1.9")).unwrap();
+    std::fs::write(folder.path().join("config-6.1"), "CONFIG_X=y\n").unwrap();
+    std::fs::write(folder.path().join("System.map-6.1"), "a stand-in").unwrap();
+    let kernel = get(&image, &cache).unwrap();
+    assert_eq!((kernel.name.as_str(), &kernel.image, kernel.kind), ("6.1.9", &image, Kind::BzImage));
+    assert_eq!(kernel.config, Some(folder.path().join("config-6.1")));
+    assert_eq!((kernel.system_map, kernel.sha256.len()), (None, 64));
+    assert!(!cache.exists());
+}
+
+#[test]
+fn a_package_is_unpacked_once_and_again_where_the_copy_was_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, cache) = (folder.path().join("a.deb"), folder.path().join("cache"));
+    let files: &[(&str, &[u8])] = &[("boot/vmlinuz-6.1", &bz_image_bytes("6.1.9")), ("boot/config-6.1", b"X=y")];
+    std::fs::write(&path, package(CONTROL, files, 1)).unwrap();
+    let kernel = get(&path, &cache).unwrap();
+    assert!(kernel.image.starts_with(&cache) && kernel.config.is_some());
+    assert!(kernel.origin.starts_with("linux-image-6.1.0-9-amd64 6.1.27-1"), "{}", kernel.origin);
+    std::fs::write(&kernel.image, "changed").unwrap();
+    assert_eq!(get(&path, &cache).unwrap(), kernel);
+    assert_eq!(std::fs::read_dir(cache.join("files")).unwrap().count(), 1, "a draft was left behind");
+}
+
+#[test]
+fn a_damaged_package_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, cache) = (folder.path().join("a.deb"), folder.path().join("cache"));
+    std::fs::write(&path, package(CONTROL, &[("boot/vmlinuz-6.1", b"text")], 1)).unwrap();
+    assert!(get(&path, &cache).unwrap_err().to_string().contains("a text file"));
+    assert_eq!(std::fs::read_dir(cache.join("files")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_compressed_vmlinux_is_unpacked() {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = elf_bytes(0xffff_ffff_8100_0000, &note(b"Xen\0", 18), "Linux version 6.12.9 (a@b) #1");
+    for (packing, packed) in packed(&bytes) {
+        let path = folder.path().join(packing.name());
+        std::fs::write(&path, packed).unwrap();
+        let kernel = get(&path, &folder.path().join("cache")).unwrap();
+        assert_eq!(kernel.kind, Kind::Vmlinux { pvh: true });
+        assert_eq!((std::fs::read(kernel.image).unwrap(), kernel.release), (bytes.clone(), Some("6.12.9".to_owned())));
+    }
+}
+
+#[test]
+fn a_wrong_file_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = get(folder.path(), folder.path()).unwrap_err().to_string();
+    assert!(said.contains("this is a folder; --kernel wants a bzImage"), "{said}");
+    let said = get(&folder.path().join("none"), folder.path()).unwrap_err().to_string();
+    assert!(said.contains("none: No such file"), "{said}");
+}

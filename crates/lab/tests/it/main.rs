@@ -1,0 +1,53 @@
+//! Kernels out of the host's Debian archive, as a user gets them.
+#![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
+#![allow(clippy::print_stderr, reason = "a test that is skipped says why")]
+
+use landau_lab::debian;
+use landau_lab::image::Kind;
+use landau_lab::kernel::{Error, obtain};
+use std::path::Path;
+
+/// Why Debian's archive cannot be asked here, if it cannot: it is for hosts that have apt, a source of it and a network.
+fn hindrance(error: &Error) -> Option<String> {
+    match error {
+        Error::Apt(why) if !why.contains("could not be fetched") => Some(why.clone()),
+        _ => None,
+    }
+}
+
+/// Fetches, and then does without apt, network and index, since everything is in the cache.
+#[test]
+fn a_kernel_of_the_archive_is_fetched_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().join("a cache");
+    let mut said = Vec::new();
+    let all = match debian::available(&cache, &mut |text| said.push(text.to_owned())) {
+        Ok(all) => all,
+        Err(error) => {
+            let why = hindrance(&error).unwrap_or_else(|| panic!("{error}"));
+            return eprintln!("skipped: {why}");
+        }
+    };
+    let smallest = all.iter().min_by_key(|one| one.bytes).unwrap();
+    let newest = all.iter().rfind(|one| one.flavour == "cloud-amd64").unwrap();
+    for one in [smallest, newest] {
+        let word = one.word();
+        let kernel = obtain(&word, &cache, &mut |text| said.push(text.to_owned())).unwrap();
+        assert_eq!(kernel.kind, Kind::BzImage);
+        let release = kernel.release.as_deref().unwrap();
+        assert!(release.starts_with(&one.release) && release.ends_with(one.flavour), "{release} for {word}");
+        assert!(kernel.origin.contains(&one.version) && kernel.image.starts_with(&cache), "{kernel:?}");
+        assert!(kernel.config.as_ref().is_some_and(|path| has(path, "CONFIG_X86_64=y")), "{kernel:?}");
+        let mut silent = |text: &str| panic!("{text}");
+        assert_eq!(obtain(&word, &cache, &mut silent).unwrap(), kernel);
+    }
+    assert_eq!(said.iter().filter(|text| text.contains("asking")).count(), 1, "{said:?}");
+    let missing = obtain("debian:1.2", &cache, &mut |_| {}).unwrap_err().to_string();
+    assert!(missing.contains("no kernel of that version") && missing.contains(&newest.release), "{missing}");
+    let inside: Vec<_> = std::fs::read_dir(folder.path()).unwrap().flatten().map(|file| file.path()).collect();
+    assert_eq!(inside, [cache], "something was written beside the cache");
+}
+
+fn has(path: &Path, line: &str) -> bool {
+    std::fs::read_to_string(path).unwrap().lines().any(|one| one == line)
+}
