@@ -109,7 +109,7 @@ impl Store {
                 return Ok(old);
             }
         };
-        if self.is_fresh() && !is_new {
+        if self.is_fresh() && !is_new && !old.is_empty() {
             return Ok(old);
         }
         tell("asking the host's Debian archive which kernels there are (once a day, about 40 MB the first time)");

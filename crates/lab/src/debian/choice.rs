@@ -6,8 +6,8 @@ use crate::deb::Package;
 use crate::kernel::Error;
 use std::cmp::Ordering;
 
-/// The flavours of Debian's kernels for x86-64, and the words that users have for them. The first is taken where none is
-/// named: it is small, and has built in what a virtual machine needs.
+/// The flavours of Debian's kernels for x86-64, and the words that users have for them. The first is taken where none
+/// is named: it is small, and has built in what a virtual machine needs.
 const FLAVOURS: [(&str, &[&str]); 3] = [
     ("cloud-amd64", &["-cloud-amd64", "-cloud"]),
     ("rt-amd64", &["-rt-amd64", "-rt"]),
@@ -186,7 +186,8 @@ mod tests {
     fn index(packages: &[(&str, &str)]) -> Vec<Entry> {
         let stanza = |(name, version): &(&str, &str)| {
             format!(
-                "Package: {name}\nVersion: {version}\nArchitecture: amd64\nURI: a/{name}.deb\nSize: 9\nSHA256: {name}{version}\n\n"
+                "Package: {name}\nVersion: {version}\nArchitecture: amd64\nURI: a/{name}.deb\nSize: 9\n\
+                 SHA256: {name}{version}\n\n"
             )
         };
         Entry::all(&packages.iter().map(stanza).collect::<String>())

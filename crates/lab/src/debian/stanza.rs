@@ -1,5 +1,5 @@
-//! The form that Debian writes packages, sources and indices in: paragraphs of `Field: value`, with values that go on in
-//! lines that begin with a space.
+//! The form that Debian writes packages, sources and indices in: paragraphs of `Field: value`, with values that go
+//! on in lines that begin with a space.
 
 /// One paragraph.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
