@@ -254,7 +254,8 @@ mod tests {
     #[test]
     fn a_missing_key_is_said_clearly() {
         let err = "W: GPG error: http://m.example/debian trixie InRelease: The following signatures couldn't be \
-                   verified because the public key is not available: NO_PUBKEY 6ED0E7B82643E131 NO_PUBKEY 78DBA3BC47EF2265\n\
+                   verified because the public key is not available: \
+                   NO_PUBKEY 6ED0E7B82643E131 NO_PUBKEY 78DBA3BC47EF2265\n\
                    E: The repository 'http://m.example/debian trixie InRelease' is not signed.\n\
                    W: Failed to fetch http://m.example/x  Could not resolve 'm.example'\n\
                    W: Some index files failed to download. They have been ignored, or old ones used instead.\n";

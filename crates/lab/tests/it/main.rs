@@ -7,7 +7,7 @@ use landau_lab::image::Kind;
 use landau_lab::kernel::{Error, obtain};
 use std::path::Path;
 
-/// Why Debian's archive cannot be asked here, if it cannot: it is for hosts that have apt, a source of it and a network.
+/// Why Debian's archive cannot be asked here: that needs apt, a source of Debian's and a network.
 fn hindrance(error: &Error) -> Option<String> {
     match error {
         Error::Apt(why) if !why.contains("could not be fetched") => Some(why.clone()),
