@@ -1,9 +1,14 @@
 //! What a run shows while it lasts: a bar with the time left on a terminal, nothing in a pipe.
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use landau_engine::{Event, Observer};
-use landau_record::schema::{Outcome, PassEnd};
+use landau_lab::kernel::Kernel;
+use landau_lab::matrix::Fate;
+use landau_lab::watch::Watch;
+use landau_record::schema::{Line, Outcome, PassEnd};
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// Shows a run on standard error.
@@ -79,6 +84,97 @@ impl Observer for Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
+    }
+}
+
+/// Shows kernels that are measured side by side, a bar for each.
+pub(crate) struct Kernels {
+    all: MultiProgress,
+    bars: BTreeMap<String, (ProgressBar, Mutex<Vec<String>>)>,
+    quiet: bool,
+}
+
+impl Kernels {
+    /// A bar for each kernel where standard error is a terminal and the user did not ask for silence.
+    pub(crate) fn new(quiet: bool, kernels: &[Kernel]) -> Self {
+        let shown = !quiet && std::io::stderr().is_terminal();
+        let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let all = MultiProgress::with_draw_target(target);
+        let bar = |kernel: &Kernel| {
+            let bar = all.add(ProgressBar::new(1));
+            if let Ok(style) = ProgressStyle::with_template("{prefix:>28} {bar:24} {pos:>4}/{len} passes · {wide_msg}")
+            {
+                bar.set_style(style.progress_chars("━╸ "));
+            }
+            bar.set_prefix(kernel.name.clone());
+            bar.set_message("waits");
+            (kernel.name.clone(), (bar, Mutex::new(Vec::new())))
+        };
+        let bars = kernels.iter().map(bar).collect();
+        Self { all, bars, quiet }
+    }
+
+    fn message(&self, kernel: &Kernel, text: String) {
+        if let Some((bar, _)) = self.bars.get(&kernel.name) {
+            bar.set_message(text);
+        }
+    }
+
+    fn line_for(&self, kernel: &Kernel, text: &str) {
+        let text = format!("{}: {text}", kernel.name);
+        let shown = self.bars.get(&kernel.name).is_some_and(|(bar, _)| !bar.is_hidden());
+        if !shown && !self.quiet {
+            crate::status::tell(&text);
+        } else if shown {
+            // Where the terminal is gone, the records still say it.
+            let _ = self.all.println(text);
+        }
+    }
+}
+
+impl Watch for Kernels {
+    fn started(&self, kernel: &Kernel) {
+        self.message(kernel, "starts".to_owned());
+    }
+
+    fn up(&self, kernel: &Kernel) {
+        self.message(kernel, "is up and waits for its background work".to_owned());
+    }
+
+    fn line(&self, kernel: &Kernel, line: &Line) {
+        let Some((bar, labels)) = self.bars.get(&kernel.name) else {
+            return;
+        };
+        match line {
+            Line::Header(header) => bar.set_length(u64::from(header.pass_count * header.case_count)),
+            Line::Case(case) => {
+                if let Ok(mut labels) = labels.lock() {
+                    labels.push(case.label.clone());
+                }
+            }
+            Line::Pass(start) => {
+                let label = labels.lock().ok().and_then(|labels| labels.get(start.case as usize).cloned());
+                bar.set_message(label.unwrap_or_default());
+            }
+            Line::PassEnd(end) => {
+                bar.inc(1);
+                if let (Outcome::Failed, Some(error)) = (end.outcome, &end.error) {
+                    self.line_for(kernel, &format!("a pass failed: {error}"));
+                }
+            }
+            Line::Skip(skip) => self.line_for(kernel, &format!("{}: skipped, because {}", skip.label, skip.reason)),
+            _ => {}
+        }
+    }
+
+    fn again(&self, kernel: &Kernel, place: &str) {
+        self.line_for(kernel, &format!("stopped in {place}; it is started again to see whether it stops there again"));
+    }
+
+    fn ended(&self, kernel: &Kernel, fate: &Fate) {
+        if let Some((bar, _)) = self.bars.get(&kernel.name) {
+            bar.finish_with_message(if fate.record().is_some() { "done" } else { "failed" });
+        }
     }
 }
 

@@ -136,6 +136,12 @@ fn choose<'a>(registry: &'a [Entry], names: &[String]) -> Result<Vec<&'a Entry>,
     Ok(registry.iter().filter(|entry| names.is_empty() || names.iter().any(|name| name == entry.name)).collect())
 }
 
+/// Whether names and settings mean something, before anything is done with them.
+pub fn check_words(registry: &[Entry], names: &[String], settings: &[String]) -> Result<(), Error> {
+    choose(registry, names)?;
+    settings.iter().try_for_each(|text| parse(registry, text).map(drop))
+}
+
 fn find<'a>(registry: &'a [Entry], name: &str) -> Result<&'a Entry, Error> {
     registry.iter().find(|entry| entry.name == name).ok_or_else(|| Error::UnknownBenchmark {
         name: name.to_owned(),

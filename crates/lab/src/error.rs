@@ -27,6 +27,9 @@ pub enum Error {
         /// Why, and what to do.
         reason: String,
     },
+    /// The kernel cannot be had.
+    #[error(transparent)]
+    Kernel(#[from] crate::kernel::Error),
     /// The record cannot be written.
     #[error(transparent)]
     Record(#[from] landau_record::Error),

@@ -144,9 +144,10 @@ fn settle(job: &Job) -> String {
         let (quickest, mean) = canary(job);
         if mean <= quickest as f64 * 1.05 || tries == SETTLE_TRIES || job.settle_s == 0 {
             return format!(
-                "waited {} s for the kernel's background work; then getppid took {quickest} {} at the least and {mean:.1} on average",
+                "waited {} s for the kernel's background work; then getppid took {quickest} {} at the least and \
+                 {mean:.1} on average",
                 u64::from(tries) * job.settle_s,
-                if job.counts_instructions { "instructions" } else { "ns" },
+                if job.unit == Unit::Instructions { "instructions" } else { "ns" },
             );
         }
     }
@@ -155,7 +156,7 @@ fn settle(job: &Job) -> String {
 /// The canary's quickest call and its mean: where others run, the mean is far above.
 fn canary(job: &Job) -> (u64, f64) {
     const CALLS: u64 = 2_000;
-    let clock = if job.counts_instructions { Clock::Instructions } else { Clock::Gettime };
+    let clock = if job.unit == Unit::Instructions { Clock::Instructions } else { Clock::Gettime };
     let (mut quickest, mut sum) = (u64::MAX, 0);
     for _ in 0..CALLS {
         let start = clock.ticks();
@@ -171,8 +172,7 @@ fn plan(registry: &[Entry], job: &Job, scratch: &Scratch) -> Result<Plan, landau
     if let Some(open) = system::setting("fs.nr_open").and_then(|text| text.parse().ok()) {
         boot::raise_descriptors(open)?;
     }
-    let unit = if job.counts_instructions { Unit::Instructions } else { Unit::Ns };
-    let (host, clock) = describe_host_in(unit, Pinning::Last)?;
+    let (host, clock) = describe_host_in(job.unit, Pinning::Last)?;
     let request = Request {
         names: job.names.clone(),
         study: Study::named(&job.study).unwrap_or(Study::Quick),

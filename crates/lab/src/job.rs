@@ -1,5 +1,6 @@
 //! What is asked of a guest, and what it says: both sides are this very program.
 
+use landau_record::schema::Unit;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -22,8 +23,8 @@ pub struct Job {
     pub settings: Vec<String>,
     /// The seed of every random order.
     pub seed: u64,
-    /// Whether the processor's counter counts instructions.
-    pub counts_instructions: bool,
+    /// What the guest's clock counts.
+    pub unit: Unit,
     /// How long the guest idles before it measures, in seconds of its own time.
     pub settle_s: u64,
     /// Settings of the kernel, by sysctl name.

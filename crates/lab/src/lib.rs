@@ -6,6 +6,7 @@
 pub mod cpio;
 pub mod deb;
 pub mod debian;
+pub mod engine;
 mod error;
 pub mod frame;
 #[cfg(target_os = "linux")]
@@ -14,9 +15,11 @@ pub mod image;
 pub mod job;
 pub mod kernel;
 pub mod machine;
+pub mod matrix;
 pub mod pack;
 mod packing;
-pub mod qemu;
+mod progress;
 pub mod session;
+pub mod watch;
 
 pub use error::Error;

@@ -1,26 +1,33 @@
-//! One kernel measured: a machine is made for it, its record is written down while it runs, and what ended it is told.
+//! One kernel measured: a machine is made for it, its record is written down while it runs, and if it stops before its
+//! time, it is started again to see whether it stops at the same place.
 
+use crate::engine::{Engine, Machine};
 use crate::error::{Error, io};
 use crate::job::{Job, Message};
+use crate::kernel::Kernel;
 use crate::machine::{Bounds, Ended, Ending, attend};
-use crate::pack;
-use crate::qemu::{Accelerator, Machine};
-use landau_record::schema::{End, Header, Line, Note};
+use crate::progress::Progress;
+use crate::{pack, watch::Watch};
+use landau_engine::Fine;
+use landau_record::schema::{Crash, CrashKind, End, Header, Lab, Line, Note, Outcome, PassEnd};
 use landau_record::{SCHEMA_VERSION, Writer};
 use std::path::Path;
+
+/// How many of the console's last lines go into a record.
+const LAST_WORDS: usize = 40;
 
 /// What is measured and how.
 #[derive(Debug)]
 pub struct Order<'a> {
-    /// The kernel's image.
-    pub kernel: &'a Path,
+    /// The kernel.
+    pub kernel: &'a Kernel,
     /// How the machine runs.
-    pub accelerator: Accelerator,
+    pub engine: Engine,
     /// What the guest does.
     pub job: &'a Job,
     /// The program that becomes the guest's init: this one.
     pub program: &'a Path,
-    /// A folder for the initramfs.
+    /// A folder for the initramfs, this kernel's own.
     pub folder: &'a Path,
     /// Memory in MiB.
     pub memory_mib: u32,
@@ -28,7 +35,7 @@ pub struct Order<'a> {
     pub append: &'a str,
     /// What bounds it.
     pub bounds: Bounds,
-    /// What the record's header says instead of the guest's own words: when it began, and the command line.
+    /// When it began, RFC 3339: the guest's own clock is made up.
     pub started: &'a str,
     /// The command line.
     pub words: &'a [String],
@@ -38,13 +45,26 @@ pub struct Order<'a> {
 #[derive(Debug)]
 pub struct Measured {
     /// How the machine ended.
-    pub ended: Ended,
-    /// The record's last line, where the guest measured everything.
+    pub how: Ending,
+    /// The record's last line; the caller puts the figures before it. None where the guest measured nothing at all.
     pub end: Option<End>,
+    /// The console's last lines.
+    pub console: Vec<String>,
     /// The kernel's symbols, where they were asked for.
     pub symbols: Option<String>,
-    /// Why the guest could not measure.
+    /// Why the guest could not measure, in its own words.
     pub failed: Option<String>,
+    /// The crash as the record has it.
+    pub crash: Option<Crash>,
+}
+
+/// What one boot left.
+struct Boot {
+    ended: Ended,
+    done: Option<End>,
+    symbols: Option<String>,
+    failed: Option<String>,
+    progress: Progress,
 }
 
 /// Boots a kernel and writes what its guest measures to a record, up to where it ended.
@@ -52,45 +72,91 @@ pub fn measure(
     order: &Order,
     writer: &mut Writer,
     interrupted: &dyn Fn() -> bool,
-    watch: &mut dyn FnMut(&Line),
+    watch: &dyn Watch,
 ) -> Result<Measured, Error> {
-    let initramfs = order.folder.join("initramfs.cpio");
-    std::fs::write(&initramfs, pack::initramfs(order.program, order.job)?)
-        .map_err(|source| io("write", &initramfs, source))?;
-    let machine = Machine {
-        accelerator: order.accelerator,
-        kernel: order.kernel,
-        initramfs: &initramfs,
-        memory_mib: order.memory_mib,
-        append: order.append,
+    let lab = describe(order)?;
+    let mut keep = |line: &Line| -> Result<(), Error> {
+        writer.append(line)?;
+        if matches!(line, Line::Host(_)) {
+            writer.append(&Line::Lab(Box::new(lab.clone())))?;
+        }
+        writer.flush()?;
+        Ok(())
     };
-    let (mut end, mut symbols, mut failed) = (None, None, None);
+    let boot = boot(order, order.job, interrupted, watch, &mut keep)?;
+    for what in &boot.ended.broken {
+        keep(&Line::Note(Note { text: format!("the serial line broke a message: {what}") }))?;
+    }
+    let mut crash = None;
+    let end = match (&boot.ended.how, boot.done) {
+        (Ending::Done, done) => done,
+        _ if !boot.progress.has_plan() => None,
+        (Ending::Interrupted, _) => Some(unfinished("interrupted")),
+        (how, _) => {
+            let found = again(order, &boot.progress, how, &boot.ended.console, interrupted, watch, &mut keep)?;
+            keep(&Line::Crash(found.clone()))?;
+            crash = Some(found);
+            Some(unfinished("crashed"))
+        }
+    };
+    writer.sync()?;
+    Ok(Measured {
+        how: boot.ended.how,
+        end,
+        console: boot.ended.console,
+        symbols: boot.symbols,
+        failed: boot.failed,
+        crash,
+    })
+}
+
+fn unfinished(outcome: &str) -> End {
+    End { outcome: outcome.to_owned(), line_count: 0, elapsed_ms: 0 }
+}
+
+/// The machine as the record tells it.
+fn describe(order: &Order) -> Result<Lab, Error> {
+    let initramfs = order.folder.join("initramfs.cpio");
+    let machine = machine(order, &initramfs);
+    order.engine.describe(&machine, order.program)
+}
+
+fn machine<'a>(order: &'a Order, initramfs: &'a Path) -> Machine<'a> {
+    Machine { kernel: order.kernel, initramfs, memory_mib: order.memory_mib, append: order.append, extra: &[] }
+}
+
+/// One start of the machine, from its initramfs to its end.
+fn boot(
+    order: &Order,
+    job: &Job,
+    interrupted: &dyn Fn() -> bool,
+    watch: &dyn Watch,
+    keep: &mut dyn FnMut(&Line) -> Result<(), Error>,
+) -> Result<Boot, Error> {
+    let initramfs = order.folder.join("initramfs.cpio");
+    std::fs::write(&initramfs, pack::initramfs(order.program, job)?)
+        .map_err(|source| io("write", &initramfs, source))?;
+    let command = order.engine.command(&machine(order, &initramfs))?;
+    let (mut done, mut symbols, mut failed, mut progress) = (None, None, None, Progress::default());
     let mut take = |message: Message| -> Result<(), Error> {
         match message {
-            Message::Up => {}
+            Message::Up => watch.up(order.kernel),
             Message::Lines(lines) => {
                 for text in &lines {
                     let line = line_of(text, order)?;
-                    writer.append(&line)?;
-                    watch(&line);
+                    keep(&line)?;
+                    progress.note(&line);
+                    watch.line(order.kernel, &line);
                 }
-                writer.flush()?;
             }
             Message::Symbols(text) => symbols = Some(text),
-            Message::Done { outcome, elapsed_ms } => end = Some(End { outcome, line_count: 0, elapsed_ms }),
+            Message::Done { outcome, elapsed_ms } => done = Some(End { outcome, line_count: 0, elapsed_ms }),
             Message::Failed(reason) => failed = Some(reason),
         }
         Ok(())
     };
-    let ended = attend(machine.command(), &order.bounds, interrupted, &mut take)?;
-    for what in &ended.broken {
-        writer.append(&Line::Note(Note { text: format!("the serial line broke a message: {what}") }))?;
-    }
-    writer.flush()?;
-    if ended.how != Ending::Done {
-        end = None;
-    }
-    Ok(Measured { ended, end, symbols, failed })
+    let ended = attend(command, &order.bounds, interrupted, &mut take)?;
+    Ok(Boot { ended, done, symbols, failed, progress })
 }
 
 /// A line of the guest; its header says when and by which words the run was started on the host.
@@ -104,4 +170,82 @@ fn line_of(text: &str, order: &Order) -> Result<Line, Error> {
         }
         other => other,
     })
+}
+
+/// Starts a machine that stopped once more, with every step near the place told at once. What the second start adds
+/// to the pass that was under way goes into the record if the engine repeats itself exactly: then it is the same pass.
+fn again(
+    order: &Order,
+    first: &Progress,
+    how: &Ending,
+    console: &[String],
+    interrupted: &dyn Fn() -> bool,
+    watch: &dyn Watch,
+    keep: &mut dyn FnMut(&Line) -> Result<(), Error>,
+) -> Result<Crash, Error> {
+    let mut places = vec![first.last_n()];
+    let mut same = None;
+    if let (Some(pass), Some(last)) = (first.pass(), first.last_n())
+        && !interrupted()
+    {
+        watch.again(order.kernel, &first.place());
+        let job = Job { fine: Some(Fine { pass, from: last }), ..order.job.clone() };
+        let mut behind = Vec::new();
+        let mut gather = |line: &Line| -> Result<(), Error> {
+            if let Line::Chunk(chunk) = line
+                && chunk.pass == pass
+                && chunk.stride > 0
+                && u64::from(chunk.first) > last
+            {
+                behind.push(line.clone());
+            }
+            Ok(())
+        };
+        let second = boot(order, &job, interrupted, watch, &mut gather)?;
+        let is_same = second.progress.pass() == Some(pass)
+            && std::mem::discriminant(&second.ended.how) == std::mem::discriminant(how)
+            && second.progress.last_n() >= Some(last);
+        // The first start may have taken up to a window of steps more than it could tell.
+        same = Some(is_same);
+        places.push(second.progress.last_n());
+        if is_same && order.engine.is_exact() {
+            behind.iter().try_for_each(&mut *keep)?;
+        }
+    }
+    let last_n = places.iter().flatten().copied().max();
+    if let Some(pass) = first.pass() {
+        keep(&Line::PassEnd(PassEnd {
+            pass,
+            outcome: Outcome::Crashed,
+            steps: last_n.unwrap_or(0),
+            elapsed_ms: 0,
+            limit: None,
+            error: None,
+            facts: std::collections::BTreeMap::new(),
+        }))?;
+    }
+    let (crash, meaning) = told(how, order);
+    Ok(Crash {
+        pass: first.pass(),
+        crash,
+        last_n,
+        console: console[console.len().saturating_sub(LAST_WORDS)..].to_vec(),
+        boots: places.len() as u32,
+        same_place: same,
+        every_last_n: places.into_iter().flatten().collect(),
+        meaning,
+    })
+}
+
+/// The kind of a stop, and a sentence about it.
+pub(crate) fn told(how: &Ending, order: &Order) -> (CrashKind, String) {
+    let bounds = &order.bounds;
+    match how {
+        Ending::Panic(reason) => (CrashKind::Panic, format!("the kernel panicked: {reason}")),
+        Ending::Silent => (CrashKind::Hang, format!("nothing was heard for {} s", bounds.silence.as_secs())),
+        Ending::NeverUp => (CrashKind::Hang, format!("the guest did not come up within {} s", bounds.start.as_secs())),
+        Ending::Overtime => (CrashKind::Hang, format!("it was not done within {} s", bounds.whole.as_secs())),
+        Ending::Gone(words) => (CrashKind::Exit, format!("the machine ended without a word: {words}")),
+        Ending::Done | Ending::Interrupted => (CrashKind::Other, "it was ended".to_owned()),
+    }
 }

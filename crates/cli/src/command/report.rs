@@ -60,9 +60,13 @@ pub(crate) fn page_path(record: &Path) -> PathBuf {
 
 /// Draws the page of one record; what `landau run` does at its end.
 pub(crate) fn write_one(path: &Path, output: &Path) -> anyhow::Result<()> {
-    let paths = [path.to_owned()];
-    let bytes = [read(path)?];
-    write_page(&paths, &bytes, &records(&paths, &bytes)?, output)
+    write_several(&[path.to_owned()], output)
+}
+
+/// Draws several records over one another; what `landau lab run` does at its end.
+pub(crate) fn write_several(paths: &[PathBuf], output: &Path) -> anyhow::Result<()> {
+    let bytes = paths.iter().map(|path| read(path)).collect::<anyhow::Result<Vec<_>>>()?;
+    write_page(paths, &bytes, &records(paths, &bytes)?, output)
 }
 
 fn write_page(paths: &[PathBuf], bytes: &[Vec<u8>], records: &[Record], output: &Path) -> anyhow::Result<()> {

@@ -16,7 +16,7 @@ use landau_sys::signal::{catch_interrupts, interrupted};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum StudyWord {
+pub(crate) enum StudyWord {
     /// Seconds: does everything work?
     Smoke,
     /// Minutes: the laws
@@ -73,6 +73,17 @@ pub(crate) struct Args {
     quiet: bool,
 }
 
+impl StudyWord {
+    /// The study that the word means.
+    pub(crate) fn study(self) -> Study {
+        match self {
+            StudyWord::Smoke => Study::Smoke,
+            StudyWord::Quick => Study::Quick,
+            StudyWord::Full => Study::Full,
+        }
+    }
+}
+
 impl Default for Args {
     fn default() -> Self {
         Self {
@@ -116,11 +127,7 @@ fn start(args: &Args, words: &[String]) -> anyhow::Result<(PathBuf, Ending)> {
     let (host, clock) = describe_host(args.processor)?;
     let request = Request {
         names: args.names.clone(),
-        study: match args.study {
-            StudyWord::Smoke => Study::Smoke,
-            StudyWord::Quick => Study::Quick,
-            StudyWord::Full => Study::Full,
-        },
+        study: args.study.study(),
         pass_count: args.passes,
         settings: args.set.clone(),
         seed: args.seed.unwrap_or_else(seed_of_the_moment),
@@ -219,6 +226,6 @@ fn default_path() -> PathBuf {
     PathBuf::from(format!("landau-{}.landau.ndjson", jiff::Timestamp::now().strftime("%Y-%m-%dT%H%M%SZ")))
 }
 
-fn seed_of_the_moment() -> u64 {
+pub(crate) fn seed_of_the_moment() -> u64 {
     jiff::Timestamp::now().as_microsecond().unsigned_abs()
 }

@@ -51,6 +51,13 @@ fn as_table(analyses: &[Analysis], args: &Args) -> String {
     }
 }
 
+/// One record, or several side by side; what `landau lab run` says at its end.
+pub(crate) fn side_by_side(files: &[PathBuf]) -> anyhow::Result<String> {
+    let records = files.iter().map(|path| Record::read(path)).collect::<Result<Vec<_>, _>>()?;
+    let analyses: Vec<Analysis> = records.iter().map(Analysis::of).collect();
+    Ok(as_table(&analyses, &Args { files: files.to_vec(), json: false, all: false }))
+}
+
 /// What a newcomer should read of one record: the table and what surprises most.
 pub(crate) fn summary(analysis: &Analysis) -> String {
     digest(analysis, SHOWN)

@@ -1,0 +1,229 @@
+//! `landau lab run`: boot kernels and measure under each.
+
+use crate::command::run::{StudyWord, finish};
+use crate::command::{report, show};
+use crate::progress::Kernels;
+use crate::status;
+use anyhow::{Context, bail};
+use landau_lab::debian;
+use landau_lab::engine::{self, Engine};
+use landau_lab::job::Job;
+use landau_lab::kernel::{self, Kernel, Source};
+use landau_lab::machine::Bounds;
+use landau_lab::matrix::{Fate, Matrix};
+use landau_record::Writer;
+use landau_record::schema::End;
+use landau_sys::signal::{catch_interrupts, interrupted};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Passes of each case where every run is the same to the last instruction: with three, a timer's interrupt in one of
+/// them is outvoted.
+const EXACT_PASSES: u32 = 3;
+
+/// The seed of exact runs: the same words give the same record.
+const EXACT_SEED: u64 = 1;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  landau lab run --kernel debian:6.1 --kernel debian:6.12 bind socket
+                                     fetch two kernels and count instructions under each
+  landau lab run -k ./bzImage -k ./old/bzImage.deb
+                                     a kernel's image and a Debian package, every benchmark
+  landau lab run -k ./vmlinuz bind --sysctl net.ipv4.ip_local_port_range='40000 42000'
+  landau lab run -k debian:6.12 --append 'mitigations=off' --out off
+  landau lab run -k debian:5.10 -k debian:7.2 --out kernels --resume
+                                     go on with what was interrupted
+
+Instructions are neither time nor speed: they know no cache misses, no contention and one processor only.")]
+pub(crate) struct Args {
+    /// Benchmarks to run; all of them if none is named
+    names: Vec<String>,
+    /// A kernel (repeatable): a bzImage, a vmlinux, a Debian package, or `debian:VERSION`; `debian:?` lists those
+    #[arg(long, short, required = true)]
+    kernel: Vec<String>,
+    /// What runs the kernels
+    #[arg(long, short, value_parser = engine_word, default_value = "exact")]
+    engine: Engine,
+    /// How much to measure
+    #[arg(long, value_enum, default_value = "quick")]
+    study: StudyWord,
+    /// Passes of each case, each in a fresh process [default: 3 exact, else the study's]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    passes: Option<u32>,
+    /// Set a parameter of a benchmark (repeatable)
+    #[arg(long, value_name = "BENCH.PARAM=VALUE")]
+    set: Vec<String>,
+    /// Seed of every random order [default: 1 exact, else of the moment]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Folder for the records, made if it is not there
+    #[arg(long, short, value_name = "DIR", default_value = ".")]
+    out: PathBuf,
+    /// The page to write [default: lab.html in the records' folder]
+    #[arg(long, value_name = "FILE", conflicts_with = "no_report")]
+    page: Option<PathBuf>,
+    /// Write no page
+    #[arg(long)]
+    no_report: bool,
+    /// Keep whole records that are there already, and measure what is missing or torn
+    #[arg(long)]
+    resume: bool,
+    /// How many kernels run at a time [default: one a processor]
+    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    jobs: Option<u16>,
+    /// Memory of each guest in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(64..=1_048_576))]
+    memory: u32,
+    /// Set a sysctl in the guest (repeatable)
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+    sysctl: Vec<(String, String)>,
+    /// Further words for the kernels' command line
+    #[arg(long, value_name = "WORDS", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
+    append: String,
+    /// Seconds without a sign of life after which a guest is given up
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    patience: u64,
+    /// Seconds that each guest may take in all
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..))]
+    time_limit: u64,
+    /// Folder for fetched kernels [default: landau in the user's caches]
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
+    /// Show neither progress nor summary
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
+    catch_interrupts();
+    if args.kernel.iter().any(|word| Source::parse(word) == Source::DebianList) {
+        return list_debian(args);
+    }
+    landau_engine::check_words(landau_bench::REGISTRY, &args.names, &args.set)?;
+    let kernels = kernels(args)?;
+    args.engine.check()?;
+    std::fs::create_dir_all(&args.out).with_context(|| format!("make {}", args.out.display()))?;
+    let page = page_of(args);
+    if let Some(page) = &page {
+        report::check_place(page)?;
+    }
+    let watch = Kernels::new(args.quiet, &kernels);
+    let job = job(args);
+    let matrix = Matrix {
+        kernels: &kernels,
+        engine: args.engine,
+        job: &job,
+        program: &own_program()?,
+        out: &args.out,
+        temporary: &std::env::temp_dir(),
+        memory_mib: args.memory,
+        append: &args.append,
+        bounds: bounds(args),
+        parallel: args.jobs.map_or_else(processors, usize::from),
+        resume: args.resume,
+        words,
+    };
+    let close = |writer: &mut Writer, end: End| finish(writer, end).map_err(|error| format!("{error:#}"));
+    let fates = matrix.run(&close, &|| interrupted().is_some(), &watch);
+    drop(watch);
+    conclude(args, &kernels, &fates, page.as_deref())
+}
+
+/// This very program, even if its file was replaced since it started.
+fn own_program() -> anyhow::Result<PathBuf> {
+    let own = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
+    if own.exists() { Ok(own) } else { Ok(std::env::current_exe()?) }
+}
+
+fn engine_word(word: &str) -> Result<Engine, String> {
+    let names = || engine::ALL.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ");
+    Engine::named(word).ok_or_else(|| format!("there are {}", names()))
+}
+
+fn pair(word: &str) -> Result<(String, String), String> {
+    let (name, value) = word.split_once('=').ok_or("write it as NAME=VALUE")?;
+    Ok((name.trim().to_owned(), value.to_owned()))
+}
+
+fn processors() -> usize {
+    landau_sys::system::processors().len().max(1)
+}
+
+fn cache(args: &Args) -> anyhow::Result<PathBuf> {
+    let folder = args.cache.clone().or_else(kernel::default_cache);
+    folder.context("no folder for fetched kernels: neither HOME nor XDG_CACHE_HOME is set; name one with --cache")
+}
+
+fn list_debian(args: &Args) -> anyhow::Result<u8> {
+    let found = debian::available(&cache(args)?, &mut |text| status::tell(text))?;
+    let lines: Vec<String> = found
+        .iter()
+        .map(|one| format!("debian:{}-{}  ({}, {} MiB)", one.release, one.flavour, one.version, one.bytes >> 20))
+        .collect();
+    status::print(&lines.join("\n"))?;
+    Ok(status::DONE)
+}
+
+/// Gets every kernel before the first is booted: a slip in the last name must not cost an hour.
+fn kernels(args: &Args) -> anyhow::Result<Vec<Kernel>> {
+    let mut tell = |text: &str| {
+        if !args.quiet {
+            status::tell(text);
+        }
+    };
+    let cache = cache(args)?;
+    args.kernel.iter().map(|word| Ok(kernel::obtain(word, &cache, &mut tell)?)).collect()
+}
+
+fn job(args: &Args) -> Job {
+    let exact = args.engine.is_exact();
+    Job {
+        names: args.names.clone(),
+        study: args.study.study().name().to_owned(),
+        pass_count: args.passes.or(exact.then_some(EXACT_PASSES)),
+        settings: args.set.clone(),
+        seed: args.seed.unwrap_or_else(|| if exact { EXACT_SEED } else { crate::command::run::seed_of_the_moment() }),
+        unit: args.engine.unit(),
+        settle_s: args.engine.settle_s(),
+        sysctls: args.sysctl.iter().cloned().collect::<BTreeMap<_, _>>(),
+        ..Job::default()
+    }
+}
+
+fn bounds(args: &Args) -> Bounds {
+    Bounds {
+        start: Duration::from_secs(args.patience),
+        silence: Duration::from_secs(args.patience),
+        whole: Duration::from_secs(args.time_limit),
+    }
+}
+
+fn page_of(args: &Args) -> Option<PathBuf> {
+    (!args.no_report).then(|| args.page.clone().unwrap_or_else(|| args.out.join("lab.html")))
+}
+
+/// Draws the records over one another and says what became of each kernel.
+fn conclude(args: &Args, kernels: &[Kernel], fates: &[Fate], page: Option<&Path>) -> anyhow::Result<u8> {
+    let records: Vec<PathBuf> = fates.iter().filter_map(Fate::record).map(Path::to_owned).collect();
+    let was_interrupted = fates.iter().any(|fate| matches!(fate, Fate::Interrupted(_)));
+    if let (Some(page), false, false) = (page, records.is_empty(), was_interrupted) {
+        report::write_several(&records, page)?;
+        status::tell(&format!("page:   {}", page.display()));
+    }
+    if !args.quiet && !records.is_empty() {
+        status::print(&show::side_by_side(&records)?)?;
+    }
+    for (kernel, fate) in kernels.iter().zip(fates) {
+        status::tell(&format!("{}: {}", kernel.name, fate.in_words()));
+    }
+    if was_interrupted {
+        status::tell("interrupted; the same words with --resume go on");
+    }
+    if records.is_empty() && !was_interrupted {
+        bail!("nothing was measured under any kernel");
+    }
+    let is_good = |fate: &Fate| matches!(fate, Fate::Measured(_) | Fate::Kept(_));
+    Ok(if fates.iter().all(is_good) { status::DONE } else { status::FAILED })
+}

@@ -1,0 +1,53 @@
+//! How far a guest came, read off the lines it sends.
+
+use landau_record::schema::{Line, PassStart};
+
+/// How far a guest came.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    labels: Vec<String>,
+    pass: Option<PassStart>,
+    last_n: Option<u64>,
+}
+
+impl Progress {
+    /// Takes note of a line.
+    pub(crate) fn note(&mut self, line: &Line) {
+        match line {
+            Line::Case(case) => self.labels.push(case.label.clone()),
+            Line::Pass(start) => (self.pass, self.last_n) = (Some(start.clone()), Some(0)),
+            Line::Chunk(chunk) if chunk.stride > 0 => {
+                let last = u64::from(chunk.first) + chunk.samples.values().len() as u64 - 1;
+                self.last_n = self.last_n.max(Some(last));
+            }
+            Line::PassEnd(_) => (self.pass, self.last_n) = (None, None),
+            _ => {}
+        }
+    }
+
+    /// Whether the guest told what it would measure.
+    pub(crate) fn has_plan(&self) -> bool {
+        !self.labels.is_empty()
+    }
+
+    /// The pass under way.
+    pub(crate) fn pass(&self) -> Option<u32> {
+        self.pass.as_ref().map(|start| start.pass)
+    }
+
+    /// The last step of the pass under way of which a sample came.
+    pub(crate) fn last_n(&self) -> Option<u64> {
+        self.last_n
+    }
+
+    /// Where it is, in words.
+    pub(crate) fn place(&self) -> String {
+        match (&self.pass, self.last_n) {
+            (Some(start), Some(n)) => {
+                let label = self.labels.get(start.case as usize).map_or("a case", String::as_str);
+                format!("{label}, pass {}, after n = {n}", start.round + 1)
+            }
+            _ => "between two passes".to_owned(),
+        }
+    }
+}
