@@ -59,6 +59,8 @@ pub struct Laps<'a> {
     rest: Option<fn()>,
     /// From this n on, upwards, each step is a window of its own.
     fine_from: u64,
+    /// What goes wrong on purpose, and at which n.
+    fault: Option<(u64, fn())>,
 }
 
 impl<'a> Laps<'a> {
@@ -80,6 +82,7 @@ impl<'a> Laps<'a> {
             usage: Usage::default(),
             rest: None,
             fine_from: u64::MAX,
+            fault: None,
         }
     }
 
@@ -115,6 +118,11 @@ impl<'a> Laps<'a> {
         self.fine_from = n;
     }
 
+    /// Lets something go wrong at `n` on the way up.
+    pub(crate) fn fail_at(&mut self, n: u64, fault: fn()) {
+        self.fault = Some((n, fault));
+    }
+
     /// Begins the way up or down.
     pub(crate) fn begin(&mut self, direction: Direction) {
         self.direction = direction;
@@ -138,6 +146,11 @@ impl<'a> Laps<'a> {
             self.sing();
         }
         let now = self.clock.ticks();
+        if let Some((at, fail)) = self.fault
+            && at == n
+        {
+            fail();
+        }
         let fine = n >= self.fine_from && self.direction == Direction::Up;
         if self.count == WINDOW_STEPS || fine || self.clock.to_ns(now - self.window_began) >= WINDOW_NS {
             self.close_window();

@@ -144,6 +144,7 @@ fn order(plan: &Plan, planned: &Planned, start: &PassStart, scratch: &Path, lane
         processor: plan.host.pinned_processor,
         parent: std::process::id().cast_signed(),
         lockstep: plan.lockstep,
+        fault: plan.fault,
         fine_from: plan.fine.filter(|fine| fine.pass == start.pass).map(|fine| fine.from),
     }
 }

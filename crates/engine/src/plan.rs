@@ -32,6 +32,16 @@ pub struct Fine {
     pub from: u64,
 }
 
+/// A fault that is made on purpose, to see what becomes of a run whose system stops under it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fault {
+    /// The kernel panics at this n.
+    Panic(u64),
+    /// The worker loops for ever at this n.
+    Hang(u64),
+}
+
 /// A case with what is needed to run it.
 #[derive(Debug, Clone)]
 pub struct Planned {
@@ -66,6 +76,8 @@ pub struct Plan {
     pub lockstep: bool,
     /// Where windows are closed after every step.
     pub fine: Option<Fine>,
+    /// A fault that is made on purpose.
+    pub fault: Option<Fault>,
     /// Remarks for the record's beginning.
     pub notes: Vec<String>,
 }
@@ -117,6 +129,7 @@ impl Plan {
             clock,
             lockstep: false,
             fine: None,
+            fault: None,
             notes: Vec::new(),
         })
     }

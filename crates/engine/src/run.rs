@@ -174,6 +174,7 @@ fn plan_of(record: &Record, registry: &[Entry], host: &Host) -> Result<Plan, Err
         clock: clock.map_or(Clock::Gettime, |probe| probe.clock),
         lockstep: false,
         fine: None,
+        fault: None,
         notes: Vec::new(),
     })
 }

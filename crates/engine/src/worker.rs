@@ -3,7 +3,7 @@
 //! Its order comes as one line of JSON on standard input, its report goes as one line to standard output, and its
 //! samples lie in memory that it shares with the controller. It has one thread until the benchmark makes more.
 
-use crate::{Benchmark, Context, Entry, Host, Laps, Settings, Stop};
+use crate::{Benchmark, Context, Entry, Fault, Host, Laps, Settings, Stop};
 use landau_record::schema::Direction;
 use landau_sys::clock::Clock;
 use landau_sys::limits::{Resource, raise};
@@ -36,6 +36,8 @@ pub(crate) struct Order {
     pub(crate) parent: i32,
     /// Whether the worker rests at the end of each window until its controller has written it down.
     pub(crate) lockstep: bool,
+    /// A fault that is made on purpose.
+    pub(crate) fault: Option<Fault>,
     /// From where on, upwards, each step is a window of its own.
     pub(crate) fine_from: Option<u64>,
 }
@@ -124,6 +126,15 @@ fn work(registry: &[Entry]) -> Result<(), String> {
     let mut laps = Laps::new(&lanes, clock, entry.phases.len());
     if order.lockstep {
         laps.rest_after_windows(rest);
+    }
+    match order.fault {
+        Some(Fault::Panic(n)) => laps.fail_at(n, system::panic),
+        Some(Fault::Hang(n)) => laps.fail_at(n, || {
+            loop {
+                std::hint::spin_loop();
+            }
+        }),
+        None => {}
     }
     if let Some(from) = order.fine_from {
         laps.close_windows_from(from);

@@ -2,7 +2,9 @@
 
 use crate::frame;
 use crate::job::{JOB_PATH, Job, Message, VARIABLE};
-use landau_engine::{Entry, Pinning, Plan, Request, Scratch, Session, Silent, Study, describe_host_in, scratch_space};
+use landau_engine::{
+    Entry, Fault, Pinning, Plan, Request, Scratch, Session, Silent, Study, describe_host_in, scratch_space,
+};
 use landau_record::schema::{Line, Unit};
 use landau_record::{Error as RecordError, Journal};
 use landau_sys::clock::Clock;
@@ -116,6 +118,12 @@ fn measure(registry: &[Entry], link: &mut Link) -> Result<Message, String> {
     Ok(Message::Done { outcome: end.outcome, elapsed_ms: end.elapsed_ms })
 }
 
+/// A fault that the kernel's command line asks for: `LANDAU_PANIC_AT=2031`, `LANDAU_HANG_AT=2031`.
+fn fault() -> Option<Fault> {
+    let at = |name: &str| std::env::var(name).ok()?.parse().ok();
+    at("LANDAU_PANIC_AT").map(Fault::Panic).or_else(|| at("LANDAU_HANG_AT").map(Fault::Hang))
+}
+
 /// What a system's start-up would have done, and what the user wants changed.
 fn prepare(job: &Job) -> Result<(), String> {
     boot::raise_loopback().map_err(|error| format!("the loopback interface: {error}"))?;
@@ -182,6 +190,6 @@ fn plan(registry: &[Entry], job: &Job, scratch: &Scratch) -> Result<Plan, landau
         time_limit_s: None,
     };
     let mut plan = Plan::resolve(registry, &request, host, clock.clock, scratch_space(scratch.path()))?;
-    (plan.lockstep, plan.fine) = (true, job.fine);
+    (plan.lockstep, plan.fine, plan.fault) = (true, job.fine, fault());
     Ok(plan)
 }

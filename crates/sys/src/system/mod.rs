@@ -15,8 +15,8 @@ mod other;
 use other as imp;
 
 pub use imp::{
-    caches, current_processor, die_with_parent, ephemeral_ports, headroom, pin, processors, reserved_ports, setting,
-    steal_ticks_of, time_wait_count, virtualization,
+    caches, current_processor, die_with_parent, ephemeral_ports, headroom, panic, pin, processors, reserved_ports,
+    setting, steal_ticks_of, time_wait_count, virtualization,
 };
 
 use crate::error::{Result, check};
