@@ -40,6 +40,11 @@ pub fn available(cache: &Path, tell: &mut dyn FnMut(&str)) -> Result<Vec<Availab
     Ok(choice::available(&store.refreshed(tell)?))
 }
 
+/// The kernel that a word means, of those that are to be had.
+pub fn meant<'a>(word: &str, all: &'a [Available]) -> Result<&'a Available, Error> {
+    choice::Wanted::parse(word).choose(word, all)
+}
+
 /// Gets the kernel that `word` means: a version or the beginning of one, and a flavour if need be.
 pub(crate) fn obtain(word: &str, cache: &Path, tell: &mut dyn FnMut(&str)) -> Result<Kernel, Error> {
     let store = Store::open(cache, tell)?;

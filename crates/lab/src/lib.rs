@@ -3,6 +3,7 @@
 //! A kernel comes from a file, a package or a disk image, is booted by an engine, and leaves a record as a run on the
 //! host does.
 
+pub mod bisect;
 pub mod cpio;
 pub mod deb;
 pub mod debian;
@@ -16,8 +17,10 @@ pub mod job;
 pub mod kernel;
 pub mod machine;
 pub mod matrix;
+pub mod metric;
 pub mod pack;
 mod packing;
+
 mod progress;
 pub mod session;
 pub mod watch;

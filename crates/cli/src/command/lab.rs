@@ -1,6 +1,8 @@
 //! `landau lab`: the same benchmarks under other kernels. One file a subcommand in `lab/`.
 
+mod bisect;
 mod run;
+mod step;
 
 use clap::Subcommand;
 
@@ -14,10 +16,16 @@ pub(crate) struct Args {
 enum Lab {
     /// Boot kernels and measure under each: a record for each and a page for all
     Run(run::Args),
+    /// Find the first of a row of kernels of which a claim no longer holds
+    Bisect(bisect::Args),
+    /// Ask one kernel whether a claim holds; for `git bisect run`
+    Test(bisect::Test),
 }
 
 pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     match &args.command {
         Lab::Run(args) => run::run(args, words),
+        Lab::Bisect(args) => bisect::run(args),
+        Lab::Test(args) => bisect::test(args),
     }
 }

@@ -132,7 +132,7 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
 }
 
 /// This very program, even if its file was replaced since it started.
-fn own_program() -> anyhow::Result<PathBuf> {
+pub(super) fn own_program() -> anyhow::Result<PathBuf> {
     let own = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
     if own.exists() { Ok(own) } else { Ok(std::env::current_exe()?) }
 }
@@ -184,12 +184,18 @@ fn job(args: &Args) -> Job {
         study: args.study.study().name().to_owned(),
         pass_count: args.passes.or(exact.then_some(EXACT_PASSES)),
         settings: args.set.clone(),
-        seed: args.seed.unwrap_or_else(|| if exact { EXACT_SEED } else { crate::command::run::seed_of_the_moment() }),
+        seed: seed_of(args.engine, args.seed),
         unit: args.engine.unit(),
         settle_s: args.engine.settle_s(),
         sysctls: args.sysctl.iter().cloned().collect::<BTreeMap<_, _>>(),
         ..Job::default()
     }
+}
+
+/// The seed that was asked for; else one that makes equal words give equal exact records.
+pub(super) fn seed_of(engine: Engine, asked: Option<u64>) -> u64 {
+    let own = || if engine.is_exact() { EXACT_SEED } else { crate::command::run::seed_of_the_moment() };
+    asked.unwrap_or_else(own)
 }
 
 fn bounds(args: &Args) -> Bounds {

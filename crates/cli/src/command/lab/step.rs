@@ -1,0 +1,125 @@
+//! One kernel, one boot, one claim: what `landau lab bisect` and `landau lab test` do again and again.
+
+use super::run::{own_program, seed_of};
+use crate::status;
+use anyhow::Context;
+use landau_engine::Scratch;
+use landau_lab::engine::Engine;
+use landau_lab::job::Job;
+use landau_lab::kernel::{self, Kernel};
+use landau_lab::machine::Bounds;
+use landau_lab::matrix::{Fate, Matrix};
+use landau_lab::metric::{Answer, Metric};
+use landau_lab::watch::Silent;
+use landau_record::schema::{Line, Unit};
+use landau_record::{Record, Writer};
+use landau_sys::signal::interrupted;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What runs the kernels.
+#[derive(Debug, clap::Args)]
+pub(super) struct Machinery {
+    /// Set a parameter of the benchmark (repeatable)
+    #[arg(long, value_name = "BENCH.PARAM=VALUE")]
+    set: Vec<String>,
+    /// Memory of each guest in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(64..=1_048_576))]
+    memory: u32,
+    /// Further words for the kernels' command line
+    #[arg(long, value_name = "WORDS", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
+    append: String,
+    /// Seconds without a sign of life after which a guest is given up
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    patience: u64,
+    /// Folder for fetched kernels [default: landau in the user's caches]
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
+}
+
+impl Machinery {
+    /// The folder for fetched kernels.
+    pub(super) fn cache(&self) -> anyhow::Result<PathBuf> {
+        let folder = self.cache.clone().or_else(kernel::default_cache);
+        folder.context("no folder for fetched kernels: neither HOME nor XDG_CACHE_HOME is set; name one with --cache")
+    }
+}
+
+/// What is asked of each kernel.
+pub(super) struct Step<'a> {
+    metric: &'a Metric,
+    machinery: &'a Machinery,
+    engine: Engine,
+    job: Job,
+    program: PathBuf,
+    scratch: Scratch,
+}
+
+impl<'a> Step<'a> {
+    /// A claim and what runs the kernels; refuses a claim that no benchmark could answer.
+    pub(super) fn new(metric: &'a Metric, machinery: &'a Machinery) -> anyhow::Result<Self> {
+        let names = vec![metric.benchmark.clone()];
+        let mut settings = vec![format!("{}.n={}", metric.benchmark, metric.steps())];
+        settings.extend(machinery.set.iter().cloned());
+        landau_engine::check_words(landau_bench::REGISTRY, &names, &settings)?;
+        let engine = if metric.unit == Unit::Instructions { Engine::Exact } else { Engine::Kvm };
+        engine.check()?;
+        let job = Job {
+            names,
+            study: "quick".to_owned(),
+            pass_count: if engine.is_exact() { Some(1) } else { None },
+            settings,
+            seed: seed_of(engine, None),
+            unit: engine.unit(),
+            settle_s: engine.settle_s(),
+            ..Job::default()
+        };
+        let scratch = Scratch::create(&std::env::temp_dir())?;
+        Ok(Self { metric, machinery, engine, job, program: own_program()?, scratch })
+    }
+
+    /// Gets a kernel.
+    pub(super) fn obtain(&self, word: &str) -> anyhow::Result<Kernel> {
+        Ok(kernel::obtain(word, &self.machinery.cache()?, &mut |text| status::tell(text))?)
+    }
+
+    /// Boots it and asks.
+    pub(super) fn ask(&self, kernel: &Kernel) -> anyhow::Result<Answer> {
+        let kernels = [kernel.clone()];
+        let patience = Duration::from_secs(self.machinery.patience);
+        let matrix = Matrix {
+            kernels: &kernels,
+            engine: self.engine,
+            job: &self.job,
+            program: &self.program,
+            out: self.scratch.path(),
+            temporary: self.scratch.path(),
+            memory_mib: self.machinery.memory,
+            append: &self.machinery.append,
+            bounds: Bounds { start: patience, silence: patience, whole: Duration::from_secs(3600) },
+            parallel: 1,
+            resume: false,
+            words: &[],
+        };
+        // No figures: the claim is asked of the samples.
+        let close = |writer: &mut Writer, end| {
+            writer.append(&Line::End(end)).and_then(|()| writer.flush()).map_err(|error| error.to_string())
+        };
+        let fates = matrix.run(&close, &|| interrupted().is_some(), &Silent);
+        let Some(fate) = fates.first() else {
+            return Ok(Answer::Unknown("it was not run".to_owned()));
+        };
+        let Some(path) = fate.record() else {
+            return Ok(Answer::Unknown(fate.in_words()));
+        };
+        let answer = match fate {
+            Fate::Crashed(..) => match self.metric.ask(&Record::read(path)?) {
+                Answer::Unknown(_) => Answer::Unknown(fate.in_words()),
+                told => told,
+            },
+            _ => self.metric.ask(&Record::read(path)?),
+        };
+        std::fs::remove_file(path).with_context(|| format!("remove {}", path.display()))?;
+        Ok(answer)
+    }
+}
