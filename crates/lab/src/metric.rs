@@ -13,7 +13,7 @@ const NEAR: f64 = 0.01;
 pub struct Metric {
     /// The benchmark.
     pub benchmark: String,
-    /// The phase; the benchmark's first one if none is named.
+    /// The phase; if none is named, the one that bears the benchmark's name, or the first.
     pub phase: Option<String>,
     /// What is counted.
     pub unit: Unit,
@@ -112,6 +112,15 @@ impl Metric {
         (self.n as f64 * (1.0 + NEAR)).ceil() as u64
     }
 
+    /// The phase that is meant, of those there are: the one that bears the benchmark's name where none is named.
+    fn phase_of<'a>(&self, names: &[&'a str]) -> Option<&'a str> {
+        let named = |wanted: &str| names.iter().copied().find(|name| *name == wanted);
+        match &self.phase {
+            Some(phase) => named(phase),
+            None => named(&self.benchmark).or_else(|| names.first().copied()),
+        }
+    }
+
     /// What a record says: the median of all samples whose n lies within a hundredth of the asked one, over all passes.
     pub fn ask(&self, record: &Record) -> Answer {
         if record.unit() != self.unit {
@@ -122,11 +131,8 @@ impl Metric {
             let why = skip.map_or(String::new(), |skip| format!(": {}", skip.reason));
             return Answer::Unknown(format!("`{}` was not measured{why}", self.benchmark));
         };
-        let first = case.phases.first().map(|phase| phase.name.as_str());
-        let Some(phase) =
-            self.phase.as_deref().or(first).filter(|name| case.phases.iter().any(|one| one.name == *name))
-        else {
-            let names: Vec<&str> = case.phases.iter().map(|phase| phase.name.as_str()).collect();
+        let names: Vec<&str> = case.phases.iter().map(|phase| phase.name.as_str()).collect();
+        let Some(phase) = self.phase_of(&names) else {
             return Answer::Unknown(format!("`{}` has no such phase; it has {}", self.benchmark, names.join(", ")));
         };
         let near = |n: u32| (f64::from(n) - self.n as f64).abs() <= self.n as f64 * NEAR;
