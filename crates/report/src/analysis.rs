@@ -4,9 +4,9 @@
 //! alike.
 
 use crate::quantity::count;
-use landau_record::schema::{Case, Direction, Figure, Limit, MarkKind, Outcome, Phase, Window};
+use landau_record::schema::{Case, Crash, Direction, Figure, Limit, MarkKind, Outcome, Phase, Window};
 use landau_record::{Pass, Record};
-use landau_stats::{Curve, Mark, Options, Verdict, judge};
+use landau_stats::{Curve, Mark, Options, Unit, Verdict, judge};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,6 +29,8 @@ pub struct CaseStudy<'r> {
     pub phases: Vec<PhaseStudy<'r>>,
     /// Where the system refused, if it did.
     pub limit: Option<LimitMet<'r>>,
+    /// Where the kernel came to a stop while this was measured, if it did.
+    pub crashes: Vec<&'r Crash>,
     /// What the benchmark's check established, by name: one value, or several where passes disagree.
     pub facts: BTreeMap<&'r str, Vec<&'r str>>,
     /// What failed, a sentence for each pass concerned.
@@ -114,7 +116,7 @@ impl<'r> Analysis<'r> {
             .map(|(case, phase)| Figure {
                 case: case.case.case,
                 phase: phase.phase.name.clone(),
-                verdict: serde_json::to_value(&phase.verdict).unwrap_or(Value::Null),
+                verdict: named_by_unit(serde_json::to_value(&phase.verdict).unwrap_or(Value::Null), self.record.unit()),
             })
             .collect()
     }
@@ -164,7 +166,12 @@ impl<'r> CaseStudy<'r> {
             let error = pass.end.as_ref().and_then(|end| end.error.as_deref()).unwrap_or("no reason was recorded");
             format!("pass {} failed: {error}", pass.start.round + 1)
         });
-        Self { case, phases: Vec::new(), limit, facts, failures: failures.collect() }
+        let own = |crash: &&Crash| {
+            let mut of_case = record.passes.iter().filter(|pass| pass.start.case == case.case);
+            crash.pass.is_some_and(|number| of_case.any(|pass| pass.start.pass == number))
+        };
+        let crashes = record.crashes.iter().filter(own).collect();
+        Self { case, phases: Vec::new(), limit, crashes, facts, failures: failures.collect() }
     }
 
     /// The largest n that any pass reached.
@@ -178,6 +185,61 @@ impl<'r> CaseStudy<'r> {
 /// to contradict.
 pub fn check_figures(record: &Record) -> Vec<Mismatch> {
     if record.figures.is_empty() { Vec::new() } else { Analysis::of(record).mismatches(&record.figures) }
+}
+
+/// What the costs of a record count. An emulator's time is worded as time; that it is none, the page says.
+pub fn unit_of(record: &Record) -> Unit {
+    match record.unit() {
+        landau_record::schema::Unit::Instructions => Unit::Instructions,
+        _ => Unit::Time,
+    }
+}
+
+/// Members that end in `ns` (or begin with it) named by the unit of a record: a reader who asks for nanoseconds finds
+/// no instructions.
+pub fn named_by_unit(value: Value, unit: landau_record::schema::Unit) -> Value {
+    if unit == landau_record::schema::Unit::Ns {
+        return value;
+    }
+    let name = |key: String| match key.as_str() {
+        "ns" => unit.name().to_owned(),
+        "one_ms" => "one_million".to_owned(),
+        _ => match (key.strip_suffix("_ns"), key.strip_prefix("ns_")) {
+            (Some(head), _) => format!("{head}_{}", unit.name()),
+            (_, Some(tail)) => format!("{}_{tail}", unit.name()),
+            _ => key,
+        },
+    };
+    match value {
+        Value::Object(members) => {
+            members.into_iter().map(|(key, value)| (name(key), named_by_unit(value, unit))).collect()
+        }
+        Value::Array(values) => values.into_iter().map(|value| named_by_unit(value, unit)).collect(),
+        other => other,
+    }
+}
+
+/// Why records cannot be shown together: they count different things. None where they can.
+pub fn unlike<'r>(records: impl IntoIterator<Item = &'r Record>) -> Option<String> {
+    let mut records = records.into_iter();
+    let base = records.next()?;
+    let other = records.find(|other| other.unit() != base.unit())?;
+    Some(format!(
+        "{} is in {} and {} in {}: these cannot be compared, nor shown together; give only records of one kind at once",
+        base.path,
+        unit_name(base),
+        other.path,
+        unit_name(other)
+    ))
+}
+
+/// What a record counts, in words.
+pub fn unit_name(record: &Record) -> &'static str {
+    match record.unit() {
+        landau_record::schema::Unit::Ns => "time",
+        landau_record::schema::Unit::Instructions => "instructions",
+        landau_record::schema::Unit::EmulatedNs => "an emulator's time, which is no timing",
+    }
 }
 
 /// Whether a pass is in no verdict: what it measured is not what was meant.
@@ -222,7 +284,8 @@ fn drafts(record: &Record) -> Vec<Draft<'_>> {
 fn judge_all(record: &Record, drafts: &mut [Draft<'_>]) {
     let lap = *record.host.clock.empty_lap.values();
     let quantum_ns = Some(*record.host.clock.quantum.values()).filter(|&step| step > 0.0);
-    let options = Options { empty_lap_ns: (lap > 0.0).then_some(lap), quantum_ns, ..Options::default() };
+    let (unit, empty_lap_ns) = (unit_of(record), (lap > 0.0).then_some(lap));
+    let options = Options { unit, empty_lap_ns, quantum_ns, ..Options::default() };
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(drafts.len().max(1));
     let next = AtomicUsize::new(0);
     let shared: &[Draft<'_>] = drafts;

@@ -5,9 +5,9 @@
 //! was skipped or cut, and last the first calls, which are dear everywhere.
 //! Every number is one of a verdict's; nothing is computed here.
 
-use crate::quantity::{count, duration, durations, factor, percent};
-use crate::{Analysis, CaseStudy, PhaseStudy, table};
-use landau_record::schema::Direction;
+use crate::quantity::{Unit, count, factor, percent};
+use crate::{Analysis, CaseStudy, PhaseStudy, table, unit_of};
+use landau_record::schema::{Crash, Direction};
 use landau_stats::{Cliff, ModeKind, Outcome, Reason, RhythmKind};
 use serde::Serialize;
 
@@ -42,6 +42,8 @@ pub enum Kind {
     Failure,
     /// The cost jumps.
     Cliff,
+    /// The kernel came to a stop.
+    Crash,
     /// The system refused.
     Limit,
     /// Single calls are dear, always at the same place.
@@ -73,6 +75,7 @@ impl Kind {
         match self {
             Self::Failure => "failed",
             Self::Cliff => "cliff",
+            Self::Crash => "crash",
             Self::Limit => "limit",
             Self::Outlier => "dear calls",
             Self::Growth => "grows",
@@ -154,6 +157,9 @@ fn whole_record(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
         let text = format!("The record is not as it was written: line {}: {}.", fault.line, fault.reason);
         found.push(finding(Kind::Failure, None, f64::INFINITY, text));
     }
+    for crash in record.crashes.iter().filter(|crash| crash.pass.is_none()) {
+        found.push(finding(Kind::Crash, None, 2.0, format!("{}.", crash_words(crash, "objects"))));
+    }
     for skip in &record.skips {
         let reason = skip.reason.trim_start_matches("skipped, ").trim_end_matches('.');
         let reason = if reason.starts_with("because") { reason.to_owned() } else { format!("because {reason}") };
@@ -190,6 +196,10 @@ fn of_case(study: &CaseStudy<'_>, found: &mut Vec<Finding>) {
         refused.tail = remedy;
         found.push(refused);
     }
+    for crash in &study.crashes {
+        let text = format!("{}: {}.", case.label, crash_words(crash, &case.axis));
+        found.push(finding(Kind::Crash, Some(study), 1.0, text));
+    }
     if let Some(reduced) = &case.reduced {
         let (asked, n) = (count(reduced.asked as f64), count(case.n as f64));
         let text =
@@ -219,7 +229,7 @@ fn of_phase(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, found: &mut Vec<Findi
     let cliffs = &phase.verdict.all.cliffs;
     if let Some(cliff) = cliffs.iter().max_by(|a, b| a.factor_over_start.total_cmp(&b.factor_over_start)) {
         let brief = format!("{} at {}", factor(cliff.factor_over_start), count(cliff.n.value));
-        let text = cliff_words(study, &name, cliff);
+        let text = cliff_words(study, &name, cliff, phase.verdict.all.unit);
         found.push(finding(Kind::Cliff, Some(study), cliff.factor_over_start, text).on(study, phase, &brief));
     }
     found.extend(outlier(study, phase, &name));
@@ -251,7 +261,7 @@ fn outlier(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<
         share if share >= 0.01 => format!(" {together} they take {} of the time.", percent(share)),
         _ => String::new(),
     };
-    let brief = format!("up to {}", duration(weight));
+    let brief = format!("up to {}", phase.verdict.all.unit.cost(weight));
     let text = format!("{name}: {words}.{share}");
     let mut outlier = finding(Kind::Outlier, Some(study), weight, text).on(study, phase, &brief);
     // Calls at the doublings of a table are another story than those of a page that fills.
@@ -267,15 +277,16 @@ fn split(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<Fi
         ModeKind::ByCall => "calls cost",
     };
     let (low, high) = (&modes.low, &modes.high);
+    let cost = |cost| phase.verdict.all.unit.cost(cost);
     let text = format!(
         "{name}: {chooser} either {} ({}) or {} ({}) at the largest n.",
-        duration(low.ns.value),
+        cost(low.ns.value),
         percent(low.share),
-        duration(high.ns.value),
+        cost(high.ns.value),
         percent(high.share)
     );
     let ratio = high.ns.value / low.ns.value.max(1e-9);
-    let brief = format!("{} or {}", duration(low.ns.value), duration(high.ns.value));
+    let brief = format!("{} or {}", cost(low.ns.value), cost(high.ns.value));
     Some(finding(Kind::Split, Some(study), ratio, text).on(study, phase, &brief))
 }
 
@@ -296,7 +307,7 @@ fn first_calls(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
     let named: Vec<String> = dear
         .iter()
         .take(FIRST_CALLS_NAMED)
-        .map(|(ns, name)| format!("{name} (up to {})", duration(*ns as f64)))
+        .map(|(ns, name)| format!("{name} (up to {})", unit_of(analysis.record).cost(*ns as f64)))
         .collect();
     let more = match dear.len().saturating_sub(FIRST_CALLS_NAMED) {
         0 => String::new(),
@@ -309,13 +320,30 @@ fn first_calls(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
     found.push(finding(Kind::FirstCalls, None, 0.0, text));
 }
 
+/// Where a machine stopped, whether it does so each time, and its last words.
+pub fn crash_words(crash: &Crash, axis: &str) -> String {
+    let place = crash.last_n.map_or(String::new(), |n| format!(" behind {} {axis}", count(n as f64)));
+    let again = match (crash.same_place, crash.boots) {
+        (Some(true), boots) => format!(", at the same place in each of {boots} boots"),
+        (Some(false), boots) => {
+            let places: Vec<String> = crash.every_last_n.iter().map(|n| count(*n as f64)).collect();
+            let places = if places.is_empty() { String::new() } else { format!(": {}", places.join(", ")) };
+            format!(", elsewhere in each of {boots} boots{places}")
+        }
+        (None, _) => ", seen in one boot only".to_owned(),
+    };
+    let last = crash.console.iter().rev().find(|line| !line.trim().is_empty());
+    let last = last.map_or(String::new(), |line| format!("; its last words: “{}”", line.trim()));
+    format!("{}{place}{again}{last}", crash.meaning.trim_end_matches('.'))
+}
+
 /// A cliff, in words.
-pub fn cliff_words(study: &CaseStudy<'_>, name: &str, cliff: &Cliff) -> String {
-    let first = duration(cliff.after_ns / cliff.factor_over_start.max(f64::MIN_POSITIVE));
+pub fn cliff_words(study: &CaseStudy<'_>, name: &str, cliff: &Cliff, unit: Unit) -> String {
+    let first = unit.cost((cliff.after_ns / cliff.factor_over_start.max(f64::MIN_POSITIVE)).round());
     let why = cliff.mark.as_ref().map_or(String::new(), |mark| format!(": {mark} is reached"));
     format!(
         "{name} costs {first} at first and {} from {} {} on ({}){why}.",
-        duration(cliff.after_ns),
+        unit.cost(cliff.after_ns),
         count(cliff.n.value),
         study.case.axis,
         factor(cliff.factor_over_start),
@@ -331,12 +359,25 @@ fn growth_words(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Op
     }
     let verb = table::verb(judged);
     let law = match (&judged.outcome, &judged.fit) {
-        (Outcome::Grows { .. }, Some(fit)) => format!("by {}: {}", fit.symbol, fit.formula()),
+        (Outcome::Grows { .. }, Some(fit)) => format!("by {}: {}", fit.symbol, fit.formula(judged.unit)),
         _ => "by no simple law".to_owned(),
     };
     // The ratio is of three points at either end, pass by pass; where single ends say otherwise, they are not told.
     let agrees = verb != "changes" && (to.value > from.value) == (growth.value > 1.0);
-    let ends = if agrees { format!(" from {} to {}", duration(from.value), duration(to.value)) } else { String::new() };
+    let ends = if agrees {
+        format!(" from {} to {}", judged.unit.bare(from.value), judged.unit.cost(to.value))
+    } else {
+        String::new()
+    };
+    if judged.unit == Unit::Instructions {
+        let axis = &study.case.axis;
+        return Some(format!(
+            "{name} {verb}{ends} between {} and {} {axis} ({}), {law}.",
+            count(first),
+            count(last),
+            factor(growth.value)
+        ));
+    }
     Some(format!(
         "{name} {verb}{ends} between {} and {} {} ({}, 90% interval {}–{}), {law}.",
         count(first),
@@ -359,7 +400,7 @@ fn gathered(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
             Outcome::Constant { within: delta } => {
                 within = within.max(delta);
                 let ends = [judged.start, judged.end].map(|end| end.map_or(f64::NAN, |end| end.value));
-                let cost = durations(ends[0].min(ends[1]), ends[0].max(ends[1]));
+                let cost = judged.unit.costs(ends[0].min(ends[1]), ends[0].max(ends[1]));
                 constant.push(format!("{} ({cost})", subject(study, phase)));
             }
             Outcome::Inconclusive { reason, .. } => unclear.push((reason, subject(study, phase))),
@@ -367,7 +408,8 @@ fn gathered(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
         }
     }
     if !constant.is_empty() {
-        let text = format!("The cost does not depend on n, to within {}: {}.", percent(within), constant.join(", "));
+        let how = if within == 0.0 { "at all".to_owned() } else { format!("to within {}", percent(within)) };
+        let text = format!("The cost does not depend on n, {how}: {}.", constant.join(", "));
         found.push(finding(Kind::Constant, None, 1.0, text));
     }
     let reasons = [

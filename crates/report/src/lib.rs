@@ -20,5 +20,7 @@ pub mod svg;
 pub mod table;
 mod versus;
 
-pub use analysis::{Analysis, CaseStudy, LimitMet, Mismatch, PhaseStudy, check_figures};
+pub use analysis::{
+    Analysis, CaseStudy, LimitMet, Mismatch, PhaseStudy, check_figures, named_by_unit, unit_name, unit_of, unlike,
+};
 pub use versus::{Duel, Versus};

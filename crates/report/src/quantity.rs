@@ -3,6 +3,7 @@
 //! Durations and counts are worded by `landau-stats`, so that a figure reads alike in a sentence, a table and a chart;
 //! what only a reader of the whole needs is added here.
 
+pub use landau_stats::Unit;
 pub use landau_stats::words::{count, digits, duration, durations};
 
 /// A factor: "×1,600", "×3.2", "×1.04".

@@ -4,7 +4,7 @@
 //! chooses.
 
 use crate::findings::subject;
-use crate::quantity::{count, digits, duration};
+use crate::quantity::{Unit, count, digits};
 use crate::reduce::{Columns, Kept};
 use crate::{Analysis, CaseStudy, PhaseStudy};
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint};
@@ -114,6 +114,7 @@ impl Plot<'_> {
         let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
         root.fill(&WHITE)?;
         let (x, y) = (self.x, self.y);
+        let unit = self.phase.verdict.all.unit;
         let mut area = ChartBuilder::on(&root)
             .margin(16)
             .caption(subject(self.study, self.phase), ("sans-serif", 20))
@@ -123,9 +124,9 @@ impl Plot<'_> {
         area.configure_mesh()
             .disable_mesh()
             .x_desc(&self.study.case.axis)
-            .y_desc("cost of a call")
+            .y_desc(if unit == Unit::Instructions { "instructions of a call" } else { "cost of a call" })
             .x_label_formatter(&|x| digits(10f64.powf(*x).round()))
-            .y_label_formatter(&|y| duration(10f64.powf(*y)))
+            .y_label_formatter(&|y| unit.bare(10f64.powf(*y).round()))
             .axis_style(QUIET)
             .draw()?;
         self.marks(&mut area)?;

@@ -3,7 +3,7 @@
 //! [`rows`] and [`duels`] give plain data (serialised as it is for `--json`); [`render`] and [`render_duels`] lay it
 //! out for a terminal of a given width.
 
-use crate::quantity::{count, digits, duration, factor, percent};
+use crate::quantity::{Unit, count, digits, factor, percent};
 use crate::{Analysis, CaseStudy, PhaseStudy, Versus};
 use comfy_table::{Attribute, Cell, Color, ColumnConstraint, ContentArrangement, Table};
 use landau_record::schema::Direction;
@@ -87,7 +87,7 @@ impl Row {
         let reached = judged.points.last().map(|point| (point.n, point.ns));
         let last = reached.or_else(|| judged.range.zip(judged.end).map(|(range, cost)| (range.1, cost)));
         let at = |place: &Option<(f64, Estimate)>| {
-            place.map_or("–".to_owned(), |(n, cost)| format!("{} at {}", duration(cost.value), count(n)))
+            place.map_or("–".to_owned(), |(n, cost)| format!("{} at {}", judged.unit.cost(cost.value), count(n)))
         };
         let limit = study.limit.as_ref().filter(|_| phase.phase.direction == Direction::Up);
         Self {
@@ -100,10 +100,13 @@ impl Row {
             last: at(&last),
             law: judged.words.clone(),
             law_brief: law_brief(judged),
-            change: judged.growth.map_or(String::new(), |growth| {
-                format!("{} ({}–{})", factor(growth.value), digits(growth.low), digits(growth.high))
+            change: judged.growth.map_or(String::new(), |growth| match judged.unit {
+                Unit::Instructions if growth.low.to_bits() == growth.high.to_bits() => factor(growth.value),
+                _ => format!("{} ({}–{})", factor(growth.value), digits(growth.low), digits(growth.high)),
             }),
-            limit: limit.map_or(String::new(), |met| format!("{} at {}", met.limit.error, met.at())),
+            limit: crashed(study, phase)
+                .or_else(|| limit.map(|met| format!("{} at {}", met.limit.error, met.at())))
+                .unwrap_or_default(),
             surprises: surprises(phase),
             dear: dear(phase),
             first_ns: first,
@@ -112,6 +115,20 @@ impl Row {
             growth: judged.growth,
         }
     }
+}
+
+/// Where the kernel stopped under a case: "panic at 2,031".
+fn crashed(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>) -> Option<String> {
+    use landau_record::schema::CrashKind;
+    let crash = study.crashes.first().filter(|_| phase.phase.direction == Direction::Up)?;
+    let kind = match crash.crash {
+        CrashKind::Panic => "panic",
+        CrashKind::Hang => "hang",
+        CrashKind::Exit => "exit",
+        CrashKind::OutOfMemory => "out of memory",
+        _ => "crash",
+    };
+    Some(crash.last_n.map_or(kind.to_owned(), |n| format!("{kind} at {}", count(n as f64))))
 }
 
 /// The rows of an analysis.
@@ -162,11 +179,13 @@ pub(crate) fn verb(judged: &Judgement) -> &'static str {
 /// The law for a cell.
 fn law_brief(judged: &Judgement) -> String {
     let head = match &judged.outcome {
+        Outcome::Constant { within } if *within == 0.0 => "O(1) exactly".to_owned(),
         Outcome::Constant { within } => format!("O(1) ±{}", percent(*within)),
         Outcome::Grows { .. } => {
             let tight = |symbol: &str| symbol.replace(" − ", "−").replace(", one step", " with one step");
             let named = symbol(judged).map_or(String::new(), |symbol| tight(&symbol));
             match judged.rivals.as_slice() {
+                [] if judged.unit == Unit::Instructions => format!("{named}{}", each(judged)),
                 [] => named,
                 [one] => format!("{named} or {}", tight(&one.symbol)),
                 several => format!("{named} or {} others", several.len()),
@@ -194,6 +213,13 @@ fn law_brief(judged: &Judgement) -> String {
     }
 }
 
+/// What an object more costs, where that is one figure: ", 337 each".
+fn each(judged: &Judgement) -> String {
+    let fit = judged.fit.as_ref().filter(|fit| fit.law == "linear" || fit.law == "knee");
+    let slope = fit.and_then(|fit| fit.slope);
+    slope.map_or(String::new(), |slope| format!(", {} each", judged.unit.bare(slope.value)))
+}
+
 /// From here on a single call is worth a cell, in nanoseconds.
 const DEAR_NS: u64 = 100_000;
 /// So is what takes that share of the time.
@@ -204,6 +230,7 @@ fn dear(phase: &PhaseStudy<'_>) -> String {
     let is_first = |rhythm: &&Rhythm| rhythm.kind == RhythmKind::FirstCalls;
     let matters = |rhythm: &&Rhythm| {
         matches!(rhythm.kind, RhythmKind::PowersOfTwo { .. })
+            || phase.verdict.all.unit == Unit::Instructions
             || rhythm.ns_max >= DEAR_NS
             || outliers.structural_time >= DEAR_SHARE
     };
@@ -213,7 +240,8 @@ fn dear(phase: &PhaseStudy<'_>) -> String {
         outliers.words.split("; ").filter(|words| held && !words.starts_with("the first calls")).collect()
     } else {
         let told = outliers.rhythms.iter().filter(|rhythm| !is_first(rhythm)).filter(matters);
-        told.map(|rhythm| rhythm.words.as_str()).collect()
+        let most = if phase.verdict.all.unit == Unit::Instructions { 2 } else { usize::MAX };
+        told.take(most).map(|rhythm| rhythm.words.as_str()).collect()
     };
     let bare = words.iter().map(|words| words.trim_start_matches("single calls of "));
     bare.collect::<Vec<_>>().join("; ").replace("(n + ", "(n+").replace("(n − ", "(n−")
@@ -246,8 +274,15 @@ const NAME: char = '\u{1}';
 const ROOMY: u16 = 96;
 
 /// Lays rows out: the name of each case with its limit, and below it a line for each phase.
-pub fn render(rows: &[Row], layout: Layout) -> String {
-    let header = ["Phase", "Cost with few", "Cost with many", "Law", "Growth (90%)", "Single dear calls"];
+pub fn render(rows: &[Row], unit: Unit, layout: Layout) -> String {
+    let header = match unit {
+        Unit::Time => ["Phase", "Cost with few", "Cost with many", "Law", "Growth (90%)", "Single dear calls"],
+        Unit::Instructions => {
+            ["Phase", "Instructions, few", "Instructions, many", "Law", "Growth", "Single dear calls (instructions)"]
+        }
+    };
+    // The head of the column has said it.
+    let bare = |text: &str| text.replace(" instructions", "");
     let mut table = frame(layout, &header);
     let mut names: Vec<String> = Vec::new();
     let mut previous = "";
@@ -266,11 +301,11 @@ pub fn render(rows: &[Row], layout: Layout) -> String {
         };
         table.add_row(vec![
             Cell::new(format!("  {arrow}{}", plain(&row.phase))),
-            Cell::new(&row.first),
-            Cell::new(&row.last),
+            Cell::new(bare(&row.first)),
+            Cell::new(bare(&row.last)),
             tint(&plain(&row.law_brief), color, layout),
             Cell::new(&row.change),
-            tint(&plain(&row.dear), Color::Red, layout),
+            tint(&plain(&bare(&row.dear)), Color::Red, layout),
         ]);
     }
     if layout.width >= ROOMY {
@@ -297,6 +332,38 @@ fn case_line(case: &str, limit: Option<&str>, layout: Layout) -> String {
     } else {
         format!(" {name}{limit}")
     }
+}
+
+/// Several records side by side, a line for each phase: the cost at the largest n that all have reached, the law, and
+/// which record has the least of it. `rows` are those of each record.
+pub fn render_side_by_side(rows: &[Vec<Row>], names: &[String], layout: Layout) -> String {
+    let mut header = vec!["Case and phase"];
+    header.extend(names.iter().map(String::as_str));
+    header.push("Fewest");
+    let mut table = frame(layout, &header);
+    for row in rows.first().into_iter().flatten() {
+        let same = |other: &&Row| other.case == row.case && other.phase == row.phase;
+        let found: Vec<Option<&Row>> = rows.iter().map(|one| one.iter().find(same)).collect();
+        let cost = |row: &Option<&Row>| row.and_then(|row| row.last_ns.map(|last| last.1.value));
+        let lowest = found.iter().filter_map(cost).fold(f64::MAX, f64::min);
+        let highest = found.iter().filter_map(cost).fold(0.0, f64::max);
+        // Less than a fiftieth is another compiler's, not another algorithm's.
+        let differs = highest > lowest * 1.02;
+        let winner = found.iter().position(|row| differs && cost(row).is_some_and(|cost| cost <= lowest));
+        let mut cells = vec![bold(&plain(&format!("{} {}", row.case, row.phase)), layout)];
+        for (index, row) in found.iter().enumerate() {
+            let text = row.map_or("–".to_owned(), |row| {
+                let end = if row.limit.is_empty() { String::new() } else { format!(" ({})", row.limit) };
+                format!("{}{end} {}", row.last.replace(" instructions", ""), row.law_brief)
+            });
+            let color = if winner == Some(index) { Color::Green } else { Color::Reset };
+            cells.push(tint(&plain(&text), color, layout));
+        }
+        let least = winner.and_then(|winner| names.get(winner)).map_or("alike", String::as_str);
+        cells.push(Cell::new(plain(least)));
+        table.add_row(cells);
+    }
+    table.trim_fmt()
 }
 
 /// Lays the rows of a comparison out.

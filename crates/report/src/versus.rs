@@ -3,8 +3,8 @@
 //! The first record is the base. All comparisons of one report are corrected together for their number.
 
 use crate::quantity::percent;
-use crate::{Analysis, CaseStudy, PhaseStudy};
-use landau_stats::{Change, Comparison, Options, compare, holm};
+use crate::{Analysis, CaseStudy, PhaseStudy, unit_of};
+use landau_stats::{Change, Comparison, Options, Unit, compare, holm};
 
 /// Every comparison of a report.
 #[derive(Debug)]
@@ -29,17 +29,20 @@ pub struct Duel {
 }
 
 impl Versus {
-    /// Compares every analysis with the first one.
+    /// Compares every analysis with the first one. One that counts something else is compared with nothing: see
+    /// [`crate::unlike`].
     pub fn of(analyses: &[&Analysis<'_>]) -> Self {
         let Some((base, others)) = analyses.split_first() else { return Self { duels: Vec::new() } };
+        let unit = base.record.unit();
+        let options = Options { unit: unit_of(base.record), ..Options::default() };
         let mut labels = Vec::new();
         let mut comparisons = Vec::new();
         for study in &base.cases {
             for phase in &study.phases {
-                for (other, analysis) in others.iter().enumerate() {
+                for (other, analysis) in others.iter().enumerate().filter(|(_, one)| one.record.unit() == unit) {
                     let Some(rival) = same(analysis, study, phase) else { continue };
                     labels.push((study, phase, other + 1));
-                    comparisons.push(compare(&phase.curve, &rival.curve, &Options::default()));
+                    comparisons.push(compare(&phase.curve, &rival.curve, &options));
                 }
             }
         }
@@ -78,13 +81,19 @@ impl Duel {
     /// The result with the records' names.
     pub fn words(&self, names: &[String]) -> String {
         let name = |index: usize| names.get(index).map_or("?", String::as_str);
+        let is_exact = self.comparison.a.all.unit == Unit::Instructions;
         match (self.winner(), self.comparison.ratio) {
             (Some(winner), Some(ratio)) => {
                 let loser = if winner == 0 { self.other } else { 0 };
                 let gain = if winner == 0 { ratio.map(|r| 1.0 - 1.0 / r) } else { ratio.map(|r| 1.0 - r) };
+                if is_exact {
+                    let (few, many) = (name(winner), name(loser));
+                    return format!("{few} needs {} fewer instructions than {many}", percent(gain.value));
+                }
                 let (low, high) = (percent(gain.low.max(0.0)), percent(gain.high));
                 format!("{} costs {} less than {} (95%: {low}–{high})", name(winner), percent(gain.value), name(loser))
             }
+            _ if is_exact => self.comparison.words.split("; ").next().unwrap_or_default().to_owned(),
             _ => match self.comparison.would_have_seen {
                 Some(seen) => format!("no difference proven at 95% (would have seen {})", percent(seen)),
                 None => "no difference proven at 95% (two passes of each are the least that shows one)".to_owned(),

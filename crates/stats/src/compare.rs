@@ -12,8 +12,8 @@ use crate::growth::{student, top_over_bottom};
 use crate::judgement::{Judgement, Outcome};
 use crate::polish::trimmed;
 use crate::select::{both, coefficient_ratios};
-use crate::words::{digits, percent};
-use crate::{Curve, Estimate, Options, Verdict, judge};
+use crate::words::{Unit, digits, percent};
+use crate::{Curve, Estimate, Options, Verdict, exact, judge};
 use serde::{Deserialize, Serialize};
 
 /// What may be said about two curves of one case; ratios are `b` over `a`, so below one means that `b` is faster.
@@ -103,6 +103,8 @@ const LEVEL: f64 = 0.05;
 
 /// Compares two curves of one case on their common range.
 pub fn compare(a: &Curve, b: &Curve, options: &Options) -> Comparison {
+    let own = if options.unit == Unit::Instructions { exact::options(options) } else { options.clone() };
+    let options = &own;
     let (judged_a, judged_b) = (judge(a, None, options), judge(b, None, options));
     let mut comparison = Comparison {
         ratio: None,
@@ -219,6 +221,10 @@ impl Effect {
 
 /// The difference `b` less `a` of a weighted sum over points, pass by pass.
 fn effect(pair: &Pair, weights: &[f64], options: &Options, between_runs: f64) -> Option<Effect> {
+    if options.unit == Unit::Instructions {
+        let difference = exact::contrast(&pair.b, weights).value - exact::contrast(&pair.a, weights).value;
+        return Some(Effect { difference, error: 0.0, freedom: 1.0 });
+    }
     let value = |row: &Vec<Option<f64>>| {
         let mut sum = 0.0;
         for (cell, weight) in row.iter().zip(weights) {
@@ -306,9 +312,22 @@ fn same_law(a: &Judgement, b: &Judgement) -> Agreement {
 }
 
 fn words(comparison: &Comparison) -> String {
+    let is_exact = comparison.a.all.unit == Unit::Instructions;
     let seen =
         comparison.would_have_seen.map_or(String::new(), |seen| format!(" (would have seen {}%)", percent(seen)));
     let head = match (comparison.change, comparison.ratio) {
+        (Change::NoDifferenceProven { .. }, Some(ratio)) if is_exact => {
+            let all = [comparison.ratio_start, Some(ratio), comparison.ratio_end];
+            if all.iter().flatten().all(|one| (one.value - 1.0).abs() < 1e-12) {
+                "exactly the same".to_owned()
+            } else {
+                format!("no difference that matters: ×{} the cost", digits(ratio.value))
+            }
+        }
+        (change, Some(ratio)) if is_exact => {
+            let word = if change == Change::Faster { "fewer instructions" } else { "more instructions" };
+            format!("{word}: ×{} the cost", digits(ratio.value))
+        }
         (Change::NoDifferenceProven { .. }, Some(_)) => format!("no difference proven at 95%{seen}"),
         (_, Some(ratio)) => {
             let (low, high) = (digits(ratio.low), digits(ratio.high));

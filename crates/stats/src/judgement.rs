@@ -1,18 +1,23 @@
 //! What one set of samples says: from the curve to outcome, figures and words.
 
 use crate::cliffs;
+use crate::exact;
 use crate::growth::{contrast, last_decade, student, top_over_bottom, widening};
 use crate::law::{Shape, by_name};
 use crate::points::{Grid, Layout, capacities_of, reduce, series_of, start, windows};
 use crate::polish::{Level, level};
 use crate::select::{Selection, flat, select};
 use crate::sentence;
+use crate::words::Unit;
 use crate::{Cliff, Curve, Estimate, Fit, Mark, MarkKind, Options};
 use serde::{Deserialize, Serialize};
 
 /// A judgement of one set of samples.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
+    /// What the costs count: where a member says nanoseconds, it is this unit.
+    #[serde(default, skip_serializing_if = "Unit::is_time")]
+    pub unit: Unit,
     /// The verdict in one word.
     pub outcome: Outcome,
     /// The verdict in one sentence.
@@ -160,11 +165,14 @@ struct Reduced {
 
 /// Judges all samples, or the clean ones. `None` if not one call is left.
 pub(crate) fn judge_samples(curve: &Curve, clean_only: bool, options: &Options) -> Option<Judgement> {
+    let own = if is_exact(options) { exact::options(options) } else { options.clone() };
+    let options = &own;
     let reduced = reduce_curve(curve, clean_only, options)?;
-    let mut judgement = blank(&reduced);
+    let mut judgement = blank(&reduced, options.unit);
     let n = &reduced.judged.n;
     let range = n.last().copied().unwrap_or(1.0) / n.first().copied().unwrap_or(1.0);
-    if n.len() < POINTS_MIN || range < RANGE_MIN {
+    let points_min = if is_exact(options) { exact::POINTS_MIN } else { POINTS_MIN };
+    if n.len() < points_min || range < RANGE_MIN {
         judgement.words = sentence::of(&judgement);
         return Some(judgement);
     }
@@ -172,6 +180,16 @@ pub(crate) fn judge_samples(curve: &Curve, clean_only: bool, options: &Options) 
     decide(&mut judgement, &reduced, &curve.marks, options);
     judgement.words = sentence::of(&judgement);
     Some(judgement)
+}
+
+/// Whether the costs were counted and not timed.
+fn is_exact(options: &Options) -> bool {
+    options.unit == Unit::Instructions
+}
+
+/// The reduced curve in logarithms.
+fn level_of(grid: &Grid, options: &Options) -> Level {
+    if is_exact(options) { exact::level(grid) } else { level(grid) }
 }
 
 /// Growth of a curve over what can be judged of it, 90%.
@@ -203,7 +221,8 @@ fn reduce_curve(curve: &Curve, clean_only: bool, options: &Options) -> Option<Re
         .collect();
     let drawn = grid.filtered(&present);
     let flags: Vec<bool> = judged.iter().zip(&present).filter(|p| *p.1).map(|p| *p.0).collect();
-    Some(Reduced { points: points_of(&drawn, &flags), judged: level(&grid.filtered(&judged)), cliffs, capacities })
+    let judged = level_of(&grid.filtered(&judged), options);
+    Some(Reduced { points: points_of(&drawn, &flags, options), judged, cliffs, capacities })
 }
 
 /// Smallest n that may decide. Where the design itself chose few n, those below go only if enough remain.
@@ -213,12 +232,16 @@ fn first_judged(grid: &Grid, options: &Options) -> f64 {
     if left >= POINTS_MIN { first } else { 1.0 }
 }
 
-fn points_of(grid: &Grid, judged: &[bool]) -> Vec<Point> {
-    let level = level(grid);
+fn points_of(grid: &Grid, judged: &[bool], options: &Options) -> Vec<Point> {
+    let level = level_of(grid, options);
     let t = student(0.975, level.freedom.min((level.passes.max(2) - 1) as f64));
     let point = |j: usize| Point {
         n: level.n[j],
-        ns: around(level.mean[j], t * level.error_absolute[j]),
+        ns: if is_exact(options) {
+            exact::point(&level, j)
+        } else {
+            around(level.mean[j], t * level.error_absolute[j])
+        },
         passes: grid.passes_at(j),
         judged: judged[j],
     };
@@ -232,8 +255,9 @@ fn around(log: f64, half: f64) -> Estimate {
 }
 
 /// A judgement that says only that there are too few points.
-fn blank(reduced: &Reduced) -> Judgement {
+fn blank(reduced: &Reduced, unit: Unit) -> Judgement {
     Judgement {
+        unit,
         outcome: Outcome::Inconclusive { reason: Reason::TooFewPoints, more_passes: None },
         words: String::new(),
         points: reduced.points.clone(),
@@ -254,6 +278,9 @@ fn blank(reduced: &Reduced) -> Judgement {
 
 fn growth(level: &Level, options: &Options) -> Option<Estimate> {
     let weights = top_over_bottom(level.n.len());
+    if is_exact(options) {
+        return (!level.n.is_empty()).then(|| exact::contrast(level, &weights).map(f64::exp));
+    }
     let log = contrast(level, &weights, 0.90, options.seed, options.draws)?;
     Some(log.map(f64::exp))
 }
@@ -263,7 +290,11 @@ fn measure(judgement: &mut Judgement, reduced: &Reduced, options: &Options) {
     let level = &reduced.judged;
     judgement.growth = growth(level, options);
     let weights = last_decade(&level.n);
-    judgement.exponent = contrast(level, &weights, 0.95, options.seed, options.draws);
+    judgement.exponent = if is_exact(options) {
+        Some(exact::contrast(level, &weights))
+    } else {
+        contrast(level, &weights, 0.95, options.seed, options.draws)
+    };
     let judged = || reduced.points.iter().filter(|point| point.judged);
     judgement.start = judged().next().map(|point| point.ns);
     judgement.end = judged().next_back().map(|point| point.ns);
@@ -276,8 +307,13 @@ fn decide(judgement: &mut Judgement, reduced: &Reduced, marks: &[Mark], options:
     let (Some(growth), Some(selection)) = (judgement.growth, select(level, &reduced.capacities, options)) else {
         return;
     };
-    judgement.outcome = outcome(growth, level, &selection, options);
+    judgement.outcome = if is_exact(options) {
+        exact::outcome(growth, level, &selection, options)
+    } else {
+        outcome(growth, level, &selection, options)
+    };
     match &judgement.outcome {
+        Outcome::Constant { .. } if is_exact(options) => judgement.fit = exact::flat(level),
         Outcome::Constant { .. } => judgement.fit = flat(level, options),
         Outcome::Grows { .. } | Outcome::NoSimpleLaw => {
             judgement.fit = Some(selection.best.clone());
@@ -287,6 +323,9 @@ fn decide(judgement: &mut Judgement, reduced: &Reduced, marks: &[Mark], options:
     }
     if judgement.outcome == Outcome::NoSimpleLaw {
         judgement.rivals.clear();
+    }
+    if is_exact(options) {
+        judgement.fit.iter_mut().chain(&mut judgement.rivals).for_each(|fit| exact::refine(fit, level));
     }
     judgement.bend = bend(judgement, marks);
     extrapolate(judgement, &selection, level.passes);

@@ -3,7 +3,8 @@
 //! The crate is mathematics only. It reads no clock, does no I/O and prints nothing; for equal input it gives equal
 //! output to the last bit, because every random draw comes from a seed in [`Options`]. What goes in is a [`Curve`]
 //! (every timed call of one phase of one case, pass by pass); what comes out is a [`Verdict`] (see [`judge`]) or a
-//! [`Comparison`] (see [`compare`]). Units are nanoseconds for cost, objects for `n`, and plain ratios for effects.
+//! [`Comparison`] (see [`compare`]). Units are nanoseconds for cost (or instructions, by [`Options::unit`]: then `exact`
+//! takes the place of statistics), objects for `n`, and plain ratios for effects.
 //!
 //! The road from one to the other is the order of the modules: `points` (cells out of calls), `polish` (passes made
 //! comparable), `cliffs` (how far the curve may be judged), `law` and `select` (which law), `growth`
@@ -16,6 +17,7 @@ mod compare;
 mod crossing;
 mod curve;
 mod estimate;
+mod exact;
 mod growth;
 mod judgement;
 mod law;
@@ -37,9 +39,11 @@ pub use cliffs::Cliff;
 pub use compare::{Agreement, Change, Comparison, Crossing, compare, holm};
 pub use curve::{Curve, Mark, MarkKind, Pass};
 pub use estimate::Estimate;
+pub use exact::Exact;
 pub use judgement::{Bend, BendKind, Judgement, Outcome, Point, Reach, Reason};
 pub use law::Fit;
 pub use modes::{Branch, ModeKind, Modes};
 pub use options::Options;
 pub use outliers::{Outliers, Recurring, Rhythm, RhythmKind};
 pub use verdict::{Canary, Flag, Verdict, judge};
+pub use words::Unit;

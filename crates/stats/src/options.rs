@@ -1,10 +1,14 @@
 //! The thresholds of a verdict, each with its default and the reason for it.
 
+use crate::words::Unit;
 use serde::{Deserialize, Serialize};
 
 /// What a verdict may be asked to assume. The defaults are those of the published calibration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Options {
+    /// What the costs count. With [`Unit::Instructions`] they are exact, and nothing is left to chance: see METHODOLOGY.md,
+    /// "Instructions". Default [`Unit::Time`].
+    pub unit: Unit,
     /// "O(1) within δ": the growth that does not matter, as a fraction. Default 0.10.
     pub delta: f64,
     /// Seed of the bootstrap. Equal seeds and curves give equal verdicts to the last bit.
@@ -38,6 +42,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            unit: Unit::Time,
             delta: 0.10,
             seed: 0x4c61_6e64_6175,
             draws: 400,

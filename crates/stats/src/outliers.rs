@@ -9,7 +9,7 @@ use crate::Curve;
 use crate::points::{Series, series_of};
 use crate::quantile::{median_ns, median_of};
 use crate::rhythm;
-use crate::words::{count, durations};
+use crate::words::{Unit, count};
 use serde::{Deserialize, Serialize};
 
 /// The single dear calls of a curve, classified. Nothing is deleted anywhere because of it.
@@ -121,7 +121,7 @@ struct Found {
 }
 
 /// Finds and classifies the single dear calls of a curve.
-pub(crate) fn find(curve: &Curve) -> Outliers {
+pub(crate) fn find(curve: &Curve, unit: Unit) -> Outliers {
     let series = series_of(curve, false);
     let locals: Vec<Vec<f64>> = series.iter().map(local_medians).collect();
     let Some(counts) = tally(&series, &locals) else {
@@ -131,12 +131,12 @@ pub(crate) fn find(curve: &Curve) -> Outliers {
     let listed = &found[..found.len().min(LISTED)];
     let structural: Vec<Recurring> = listed.iter().filter_map(|found| describe(found, &series, &locals)).collect();
     let tiers: Vec<usize> = listed.iter().map(|found| found.tier).collect();
-    let rhythms = rhythm::find(&structural, &tiers, (counts.first, last_of(&counts)), is_falling(curve));
+    let rhythms = rhythm::find(&structural, &tiers, (counts.first, last_of(&counts)), is_falling(curve), unit);
     let (neighbours, neighbour_ns) = neighbours(&series, &locals, &found);
     let total: f64 = series.iter().flat_map(|one| &one.ns).map(|ns| *ns as f64).sum();
     let own: f64 = listed.iter().fold(0.0, |sum, found| sum + cost_of(found, &series));
     Outliers {
-        words: words(&structural, &rhythms),
+        words: words(&structural, &rhythms, unit),
         structural_count: found.len(),
         structural_time: own / total.max(1.0),
         neighbour_time: neighbour_ns / total.max(1.0),
@@ -309,7 +309,7 @@ fn neighbours(series: &[Series], locals: &[Vec<f64>], found: &[Found]) -> (usize
 }
 
 /// The two strongest rhythms in words; without a rhythm the first positions.
-fn words(structural: &[Recurring], rhythms: &[Rhythm]) -> String {
+fn words(structural: &[Recurring], rhythms: &[Rhythm], unit: Unit) -> String {
     if !rhythms.is_empty() {
         let two: Vec<&str> = rhythms.iter().take(2).map(|r| r.words.as_str()).collect();
         return two.join("; ");
@@ -321,6 +321,6 @@ fn words(structural: &[Recurring], rhythms: &[Rhythm]) -> String {
     };
     let places: Vec<String> = structural.iter().take(3).map(|r| count(f64::from(r.n))).collect();
     let more = if structural.len() > 3 { " …" } else { "" };
-    let range = durations(low as f64, high as f64);
+    let range = unit.costs(low as f64, high as f64);
     format!("single calls of {range} at {}{more}", places.join(", "))
 }

@@ -4,7 +4,8 @@
 //! business of `outliers`), and of a rising curve it is the value at the centre, so that even a steep curve is not
 //! smeared.
 
-use crate::quantile::grouped_median_ns;
+use crate::quantile::{grouped_median_ns, lower_median};
+use crate::words::Unit;
 use crate::{Curve, MarkKind, Options};
 
 /// One pass with its calls in order of rising n.
@@ -207,9 +208,17 @@ fn stride_of(series: &[Series]) -> f64 {
 pub(crate) fn reduce(series: &[Series], windows: &[Window], options: &Options) -> Grid {
     let quantum = options.quantum_ns.unwrap_or(1.0);
     let cell = |one: &Series, window: &Window| {
-        let from = one.n.partition_point(|n| f64::from(*n) < window.centre - window.half);
-        let to = one.n.partition_point(|n| f64::from(*n) <= window.centre + window.half);
+        let mut half = window.half;
+        if let (Unit::Instructions, Some(first), Some(last)) = (options.unit, one.n.first(), one.n.last()) {
+            // A window that the curve's end cuts off has its middle elsewhere, which exact costs show.
+            half = half.min(window.centre - f64::from(*first)).min(f64::from(*last) - window.centre).max(0.0);
+        }
+        let from = one.n.partition_point(|n| f64::from(*n) < window.centre - half);
+        let to = one.n.partition_point(|n| f64::from(*n) <= window.centre + half);
         let mut calls = one.ns[from..to].to_vec();
+        if options.unit == Unit::Instructions {
+            return lower_median(&mut calls).map(|cost| (cost as f64).max(0.5).ln());
+        }
         // A clock may read zero for a very cheap call; its log must still exist.
         grouped_median_ns(&mut calls, quantum).map(|ns| ns.max(0.5).ln())
     };

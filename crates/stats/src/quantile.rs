@@ -35,6 +35,13 @@ pub(crate) fn median_ns(values: &mut [u64]) -> Option<f64> {
     Some(upper as f64)
 }
 
+/// The lower of the two middle values where there are two: a value that occurred.
+pub(crate) fn lower_median<T: Copy + PartialOrd>(values: &mut [T]) -> Option<T> {
+    let middle = values.len().checked_sub(1)? / 2;
+    let order = |a: &T, b: &T| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal);
+    Some(*values.select_nth_unstable_by(middle, order).1)
+}
+
 /// Median of durations that a clock read in steps of `quantum` nanoseconds: the median for grouped data, which
 /// interpolates within the step that holds the middle, as if the readings lay evenly in it.
 ///

@@ -4,7 +4,7 @@
 //! dozen calls) have different causes, so that each group is searched by itself.
 
 use crate::outliers::{Recurring, Rhythm, RhythmKind};
-use crate::words::{count, durations};
+use crate::words::{Unit, count};
 
 /// Positions this close to the start are first calls.
 const FIRST: u32 = 16;
@@ -19,7 +19,13 @@ const RULES_MAX: usize = 3;
 
 /// Finds the rules among positions (rising) of a series that spans `first` to `last`. `tiers` says how hard each is;
 /// `falling` that the calls were made from `last` down.
-pub(crate) fn find(all: &[Recurring], tiers: &[usize], (first, last): (u32, u32), falling: bool) -> Vec<Rhythm> {
+pub(crate) fn find(
+    all: &[Recurring],
+    tiers: &[usize],
+    (first, last): (u32, u32),
+    falling: bool,
+    unit: Unit,
+) -> Vec<Rhythm> {
     let from_start = |n: u32| if falling { last - n } else { n - first };
     let is_first = |one: &Recurring| from_start(one.n) < FIRST.min((last - first) / 8);
     let mut found = Vec::new();
@@ -33,13 +39,13 @@ pub(crate) fn find(all: &[Recurring], tiers: &[usize], (first, last): (u32, u32)
             let rule = if hard { powers.or(every) } else { every.or(powers) };
             let Some((kind, kept)) = rule else { break };
             let (hits, others): (Vec<&Recurring>, Vec<&Recurring>) = rest.iter().partition(|one| follows(kind, one.n));
-            found.push(describe(kind, kept, &hits));
+            found.push(describe(kind, kept, &hits, unit));
             rest = others;
         }
     }
     found.sort_by(|a, b| b.factor.total_cmp(&a.factor));
     if !early.is_empty() {
-        found.push(describe(RhythmKind::FirstCalls, 1.0, &early));
+        found.push(describe(RhythmKind::FirstCalls, 1.0, &early, unit));
     }
     found
 }
@@ -99,11 +105,11 @@ fn most_common(mut values: Vec<u32>) -> Vec<u32> {
     runs.iter().take(8).map(|run| run.1).collect()
 }
 
-fn describe(kind: RhythmKind, kept: f64, hits: &[&Recurring]) -> Rhythm {
+fn describe(kind: RhythmKind, kept: f64, hits: &[&Recurring], unit: Unit) -> Rhythm {
     let ns_min = hits.iter().map(|one| one.ns_min).min().unwrap_or(0);
     let ns_max = hits.iter().map(|one| one.ns_max).max().unwrap_or(0);
     let mut factors: Vec<f64> = hits.iter().map(|one| one.factor).collect();
-    let range = durations(ns_min as f64, ns_max as f64);
+    let range = unit.costs(ns_min as f64, ns_max as f64);
     let words = match kind {
         RhythmKind::PowersOfTwo { offset } => {
             let place = |one: &&Recurring| count(f64::from(one.n) + f64::from(offset));

@@ -9,6 +9,7 @@ use crate::growth::interval;
 use crate::law::{Candidate, Fit, LAWS, Law, Shape, by_name};
 use crate::polish::{Level, trimmed};
 use crate::random::Random;
+use crate::words::Unit;
 use crate::{Estimate, Options};
 use statrs::distribution::{ContinuousCDF, FisherSnedecor};
 
@@ -315,7 +316,8 @@ pub(crate) fn coefficient_ratios(
     let (Some(a_found), Some(b_found)) = (drawn(a, options.seed), drawn(b, options.seed.wrapping_add(1))) else {
         return (None, None);
     };
-    let passes = a.passes.min(b.passes);
+    // What is counted needs no second pass to be sure of.
+    let passes = if options.unit == Unit::Instructions { 2 } else { a.passes.min(b.passes) };
     // What differs from run to run is in no draw.
     let runs = if options.paired { 0.0 } else { 2.0 * options.between_runs.powi(2) };
     let extra = crate::growth::student(0.975, passes.max(2) as f64 - 1.0) * runs.sqrt();

@@ -1,7 +1,7 @@
 //! The verdict in one sentence that a newcomer understands.
 
 use crate::judgement::{Judgement, Outcome, Reason};
-use crate::words::{count, digits};
+use crate::words::{Unit, count, digits};
 use crate::{Cliff, Estimate};
 
 /// A certain rise below half a percent is the tick of the clock as often as not, and nobody's concern.
@@ -20,9 +20,11 @@ pub(crate) fn of(judgement: &Judgement) -> String {
 
 fn head(judgement: &Judgement) -> String {
     let span = judgement.range.map_or(String::new(), |(low, high)| format!(" from {} to {}", count(low), count(high)));
-    let growth = judgement.growth.map_or(String::new(), growth_words);
-    let formula = judgement.fit.as_ref().map_or(String::new(), crate::Fit::formula);
+    let is_exact = judgement.unit == Unit::Instructions;
+    let growth = judgement.growth.map_or(String::new(), |growth| growth_words(growth, is_exact));
+    let formula = judgement.fit.as_ref().map_or(String::new(), |fit| fit.formula(judgement.unit));
     match &judgement.outcome {
+        Outcome::Constant { within } if is_exact => exact_constant(judgement, *within, &span),
         Outcome::Constant { within } => {
             let rise = match judgement.growth {
                 Some(g) if g.low > RISE_MIN => ", though a small rise is certain",
@@ -42,6 +44,9 @@ fn head(judgement: &Judgement) -> String {
         }
         Outcome::NoSimpleLaw => {
             let local = judgement.exponent.map_or(String::new(), |e| {
+                if is_exact {
+                    return format!("; at the top like N^{}", digits(e.value));
+                }
                 let (low, high) = (digits(e.low), digits(e.high));
                 format!("; at the top like N^{} ({low} to {high})", digits(e.value))
             });
@@ -58,8 +63,20 @@ fn head(judgement: &Judgement) -> String {
     }
 }
 
-fn growth_words(growth: Estimate) -> String {
+/// A constant that was counted: to the instruction, or between which costs.
+fn exact_constant(judgement: &Judgement, within: f64, span: &str) -> String {
+    let points = || judgement.points.iter().filter(|point| point.judged).map(|point| point.ns.value);
+    let (low, high) = (points().fold(f64::MAX, f64::min), points().fold(0.0, f64::max));
+    let costs = judgement.unit.costs(low, high);
+    if within == 0.0 { format!("O(1), exactly {costs}{span}") } else { format!("O(1): {costs}{span}") }
+}
+
+/// What is counted has no error; passes may differ all the same.
+fn growth_words(growth: Estimate, is_exact: bool) -> String {
     let (value, low, high) = (digits(growth.value), digits(growth.low), digits(growth.high));
+    if is_exact {
+        return if low == high { format!("×{value}") } else { format!("×{value} (passes: ×{low} to ×{high})") };
+    }
     format!("×{value} (90% interval {low} to {high})")
 }
 

@@ -1,7 +1,8 @@
 //! What may be said about a curve, and how sure it is.
 
 use crate::judgement::{Judgement, Outcome, Reach, Reason, growth_of, judge_samples};
-use crate::{Curve, Estimate, Modes, Options, Outliers, modes, outliers, sentence};
+use crate::words::Unit;
+use crate::{Curve, Estimate, Exact, Modes, Options, Outliers, exact, modes, outliers, sentence};
 use serde::{Deserialize, Serialize};
 
 /// Everything that is said about one curve.
@@ -23,6 +24,9 @@ pub struct Verdict {
     pub passes: usize,
     /// Calls over all passes.
     pub calls: usize,
+    /// Which costs occurred, where they were counted exactly.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exact: Option<Exact>,
 }
 
 /// What a reader must know before believing a verdict.
@@ -60,10 +64,15 @@ const LAPS_MIN: f64 = 5.0;
 /// Fewer passes than this give no useful interval for a median.
 const PASSES_MIN: usize = 5;
 
+/// Growth of an exact canary that is nothing yet.
+const EXACT_CANARY: f64 = 1.005;
+
 /// Judges a curve. `canary` is the curve of the fixed call timed beside it, on the same n.
 pub fn judge(curve: &Curve, canary: Option<&Curve>, options: &Options) -> Verdict {
-    let mut all = judge_samples(curve, false, options).unwrap_or_else(nothing);
-    let mut clean = clean_judgement(curve, options);
+    let mut all = judge_samples(curve, false, options).unwrap_or_else(|| nothing(options.unit));
+    let is_exact = options.unit == Unit::Instructions;
+    // What is counted cannot be interfered with, so no call of it is cleaner than another.
+    let mut clean = if is_exact { None } else { clean_judgement(curve, options) };
     let canary = canary.and_then(|canary| canary_of(canary, &all, options));
     if canary.is_some_and(|canary| canary.vetoes) {
         for judgement in std::iter::once(&mut all).chain(clean.as_mut()) {
@@ -71,9 +80,15 @@ pub fn judge(curve: &Curve, canary: Option<&Curve>, options: &Options) -> Verdic
         }
     }
     let passes = curve.passes.iter().filter(|pass| !pass.ns.is_empty()).count();
+    let mut dear = outliers::find(curve, options.unit);
+    if is_exact {
+        exact::add_rhythms(&mut dear, curve);
+    }
+    let flat = all.fit.as_ref().filter(|fit| fit.slope.is_none()).map(|fit| fit.fixed.value);
     Verdict {
+        exact: is_exact.then(|| exact::describe(curve, &all.cliffs, flat)),
         flags: flags(curve, &all, clean.as_ref(), canary, passes, options),
-        outliers: outliers::find(curve),
+        outliers: dear,
         modes: modes::find(curve, &all.cliffs, options),
         passes,
         calls: curve.passes.iter().map(|pass| pass.ns.len()).sum(),
@@ -84,8 +99,9 @@ pub fn judge(curve: &Curve, canary: Option<&Curve>, options: &Options) -> Verdic
 }
 
 /// The judgement on not a single call.
-fn nothing() -> Judgement {
+fn nothing(unit: Unit) -> Judgement {
     Judgement {
+        unit,
         outcome: Outcome::Inconclusive { reason: Reason::TooFewPoints, more_passes: None },
         words: "inconclusive: not a single call".to_owned(),
         points: Vec::new(),
@@ -119,7 +135,9 @@ fn clean_judgement(curve: &Curve, options: &Options) -> Option<Judgement> {
 /// growth.
 fn canary_of(canary: &Curve, all: &Judgement, options: &Options) -> Option<Canary> {
     let growth = growth_of(canary, options)?;
-    let moved = growth.low > 1.0 || growth.high < 1.0;
+    // A counted canary that moves by a few instructions took another path; half a percent is work of others.
+    let tolerated = if options.unit == Unit::Instructions { EXACT_CANARY } else { 1.0 };
+    let moved = growth.low > tolerated || growth.high < 1.0 / tolerated;
     let (own, measured) = (growth.value.ln(), all.growth.map_or(0.0, |g| g.value.ln()));
     let vetoes = moved
         && match all.outcome {
@@ -155,7 +173,7 @@ fn flags(
         (Flag::CleanDiffers, clean.is_some_and(|clean| !is_alike(&clean.outcome, &all.outcome))),
         (Flag::NearFloor, is_near_floor),
         (Flag::CanaryMoved, canary.is_some_and(|canary| canary.moved)),
-        (Flag::FewPasses, passes < PASSES_MIN),
+        (Flag::FewPasses, passes < PASSES_MIN && options.unit == Unit::Time),
         // A limit may be hit a call or two earlier in one pass than in another without being worth a word.
         (Flag::UnequalLengths, (shortest as f64) < 0.98 * longest as f64),
         (Flag::EndsAtCliff, !all.cliffs.is_empty()),

@@ -2,6 +2,61 @@
 //!
 //! Public, so that a figure reads alike in a sentence of a verdict, in a table and on a page.
 
+use serde::{Deserialize, Serialize};
+
+/// What a cost counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Unit {
+    /// Nanoseconds, measured: every figure has its error.
+    #[default]
+    Time,
+    /// Instructions, counted exactly: what is seen is what is.
+    Instructions,
+}
+
+impl Unit {
+    /// Whether it is the unit that is not mentioned.
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+    pub(crate) fn is_time(&self) -> bool {
+        *self == Unit::Time
+    }
+
+    /// A cost in words: "1.02 µs", "1,742 instructions".
+    pub fn cost(self, cost: f64) -> String {
+        match self {
+            Unit::Time => duration(cost),
+            Unit::Instructions => format!("{} instructions", self.bare(cost)),
+        }
+    }
+
+    /// The same where the unit stands elsewhere: "1.02 µs", "1,742".
+    pub fn bare(self, cost: f64) -> String {
+        match self {
+            Unit::Time => duration(cost),
+            Unit::Instructions if cost.fract().abs() < 1e-9 => count(cost),
+            Unit::Instructions => digits(cost),
+        }
+    }
+
+    /// A range of costs that says the unit once: "1.3–20 ms", "1,742–1,780 instructions".
+    pub fn costs(self, low: f64, high: f64) -> String {
+        match self {
+            Unit::Time => durations(low, high),
+            Unit::Instructions if self.bare(low) == self.bare(high) => self.cost(low),
+            Unit::Instructions => format!("{}–{}", self.bare(low), self.cost(high)),
+        }
+    }
+
+    /// What one object more costs, behind a cost: "0.31 ns", "337".
+    pub(crate) fn rise(self, slope: f64) -> String {
+        match self {
+            Unit::Time if slope < 999.5 => format!("{} ns", digits(slope)),
+            Unit::Time => duration(slope),
+            Unit::Instructions => self.bare(slope),
+        }
+    }
+}
+
 /// A duration in the unit that suits it, with three digits: "310 ns", "1.02 µs", "1.75 ms".
 pub fn duration(ns: f64) -> String {
     let (value, unit) = match ns.abs() {
@@ -80,5 +135,10 @@ mod tests {
         assert_eq!(count(999.0), "999");
         assert_eq!(durations(1.3e6, 20e6), "1.3–20 ms");
         assert_eq!(durations(900.0, 2000.0), "900 ns–2 µs");
+        let counted = Unit::Instructions;
+        assert_eq!([counted.cost(1742.0), counted.bare(44.02)], ["1,742 instructions", "44"]);
+        assert_eq!(counted.costs(1742.0, 1780.0), "1,742–1,780 instructions");
+        assert_eq!(counted.costs(337.0, 337.0), "337 instructions");
+        assert_eq!(Unit::Time.costs(1.3e6, 20e6), "1.3–20 ms");
     }
 }

@@ -28,6 +28,9 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     let bytes = args.files.iter().map(|path| read(path)).collect::<anyhow::Result<Vec<_>>>()?;
     let records = records(&args.files, &bytes)?;
+    if let Some(why) = landau_report::unlike(&records) {
+        anyhow::bail!(why);
+    }
     if let Some(folder) = &args.svg {
         let count = write_charts(&Analysis::of(&records[0]), folder)?;
         status::tell(&format!("{count} charts in {}", folder.display()));

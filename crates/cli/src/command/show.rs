@@ -3,7 +3,8 @@
 use crate::status;
 use crate::terminal;
 use landau_record::Record;
-use landau_report::{Analysis, Versus, findings, table};
+use landau_report::quantity::Unit;
+use landau_report::{Analysis, Versus, findings, named_by_unit, table, unit_of};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -30,6 +31,9 @@ const SHOWN: usize = 10;
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     let records = args.files.iter().map(|path| Record::read(path)).collect::<Result<Vec<_>, _>>()?;
+    if let Some(why) = landau_report::unlike(&records) {
+        anyhow::bail!(why);
+    }
     let analyses: Vec<Analysis> = records.iter().map(Analysis::of).collect();
     let text = if args.json { as_json(&analyses, &args.files)? } else { as_table(&analyses, args) };
     status::print(&text)?;
@@ -44,6 +48,11 @@ fn as_table(analyses: &[Analysis], args: &Args) -> String {
     match analyses {
         [one] if args.all => digest(one, usize::MAX),
         [one] => summary(one),
+        [base, ..] if unit_of(base.record) == Unit::Instructions => {
+            let rows: Vec<_> = analyses.iter().map(table::rows).collect();
+            let table = table::render_side_by_side(&rows, &names(&args.files), terminal::layout());
+            format!("{}{table}\n", what_it_counts(base))
+        }
         several => {
             let versus = Versus::of(&several.iter().collect::<Vec<_>>());
             table::render_duels(&table::duels(&versus, &names(&args.files)), terminal::layout())
@@ -63,9 +72,23 @@ pub(crate) fn summary(analysis: &Analysis) -> String {
     digest(analysis, SHOWN)
 }
 
+/// A line above the table where the figures are no time.
+fn what_it_counts(analysis: &Analysis) -> String {
+    match analysis.record.unit() {
+        landau_record::schema::Unit::Ns => String::new(),
+        landau_record::schema::Unit::Instructions => {
+            "Instructions, counted exactly on one emulated processor: path lengths, not time.\n\n".to_owned()
+        }
+        landau_record::schema::Unit::EmulatedNs => {
+            "No timing: an emulator's own clock measured this. It shows limits and that calls work.\n\n".to_owned()
+        }
+    }
+}
+
 /// The table and so many findings.
 fn digest(analysis: &Analysis, shown: usize) -> String {
-    let mut text = table::render(&table::rows(analysis), terminal::layout());
+    let mut text = what_it_counts(analysis);
+    text.push_str(&table::render(&table::rows(analysis), unit_of(analysis.record), terminal::layout()));
     text.push_str("\n\nWhat stands out, most surprising first:\n");
     let found = findings::of(analysis);
     for finding in found.iter().take(shown) {
@@ -83,7 +106,8 @@ fn as_json(analyses: &[Analysis], files: &[PathBuf]) -> anyhow::Result<String> {
         [one] => {
             let found: Vec<_> =
                 findings::of(one).iter().map(|one| json!({"kind": one.kind.name(), "text": one.text})).collect();
-            json!({ "rows": table::rows(one), "findings": found, "figures": one.figures() })
+            let rows = named_by_unit(serde_json::to_value(table::rows(one))?, one.record.unit());
+            json!({ "unit": one.record.unit(), "rows": rows, "findings": found, "figures": one.figures() })
         }
         several => {
             let versus = Versus::of(&several.iter().collect::<Vec<_>>());

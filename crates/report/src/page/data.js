@@ -1,4 +1,4 @@
-// The blocks of data behind the charts: unpacked once each, turned back into nanoseconds, put together for a figure.
+// The blocks of data behind the charts: unpacked once each, turned back into costs, put together for a figure.
 const blocks = new Map();
 
 async function unpackBytes(id) {
@@ -13,8 +13,9 @@ async function unpackBlock(id) {
 }
 
 // data.rs says in which steps: logarithms, each from the one before; extremes from their median.
-const fine = 2000;
-const coarse = 1000;
+const finer = isCounted ? 100 : 1;
+const fine = 2000 * finer;
+const coarse = 1000 * finer;
 
 function unchain(steps) {
   let now = 0;

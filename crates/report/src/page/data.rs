@@ -4,6 +4,7 @@
 //! calculate a figure. A case has one block; every chart and table of it is drawn from that one, the chart of all
 //! variants from the blocks of each. Arrays over columns are parallel to the columns that `edges` parts.
 
+use crate::quantity::Unit;
 use crate::reduce::{Columns, Density, Kept};
 use crate::{CaseStudy, PhaseStudy};
 use landau_record::schema::{Case, Direction, MarkKind};
@@ -16,6 +17,8 @@ const FLOOR_MATTERS: f64 = 20.0;
 
 /// Steps in which a median or a law is written, for each factor of e: a step is a twentieth of a per cent.
 const FINE: f64 = 2000.0;
+/// So much finer are the steps where costs are counted: an instruction more must show.
+const EXACT: f64 = 100.0;
 /// The same for the cheapest and the dearest call of a column, told from the median.
 const COARSE: f64 = 1000.0;
 
@@ -127,16 +130,17 @@ impl Chart {
     ) {
         let judged = &phase.verdict.all;
         let (first, last) = judged.range.unwrap_or((f64::INFINITY, 0.0));
+        let finer = if judged.unit == Unit::Instructions { EXACT } else { 1.0 };
         let law = judged.fit.as_ref().map(|fit| {
             let at = |n: f64| (n >= first && n <= last).then(|| fit.at(n)).filter(|ns| ns.is_finite());
-            chained((0..columns.len()).map(|i| at(columns.middle(i))))
+            chained((0..columns.len()).map(|i| at(columns.middle(i))), FINE * finer)
         });
         let point = |point: &landau_stats::Point| {
             (drawn(point.n), drawn(point.ns.value), drawn(point.ns.low), drawn(point.ns.high), point.passes)
         };
         let limit = limit(study, phase).filter(|_| self.groups.iter().all(|group| group.limit.is_none()));
         self.groups.push(Group {
-            passes: phase.curve.passes.iter().map(|pass| PassData::of(&columns.keep(pass))).collect(),
+            passes: phase.curve.passes.iter().map(|pass| PassData::of(&columns.keep(pass), finer)).collect(),
             law: law.unwrap_or_default(),
             points: judged.points.iter().map(point).collect(),
             cliffs: cliffs(phase),
@@ -198,11 +202,12 @@ impl Group {
 }
 
 impl PassData {
-    fn of(kept: &[Option<Kept>]) -> Self {
-        let below = |kept: &Kept| steps(kept.median, COARSE) - steps(kept.min as f64, COARSE);
-        let above = |kept: &Kept| steps(kept.max as f64, COARSE) - steps(kept.median, COARSE);
+    fn of(kept: &[Option<Kept>], finer: f64) -> Self {
+        let coarse = COARSE * finer;
+        let below = |kept: &Kept| steps(kept.median, coarse) - steps(kept.min as f64, coarse);
+        let above = |kept: &Kept| steps(kept.max as f64, coarse) - steps(kept.median, coarse);
         Self {
-            median: chained(kept.iter().map(|kept| kept.map(|kept| kept.median))),
+            median: chained(kept.iter().map(|kept| kept.map(|kept| kept.median)), FINE * finer),
             min: kept.iter().flatten().map(below).collect(),
             max: kept.iter().flatten().map(above).collect(),
         }
@@ -215,10 +220,10 @@ fn steps(ns: f64, fineness: f64) -> i64 {
 }
 
 /// Costs as steps from one to the next.
-fn chained(costs: impl Iterator<Item = Option<f64>>) -> Vec<Option<i64>> {
+fn chained(costs: impl Iterator<Item = Option<f64>>, fineness: f64) -> Vec<Option<i64>> {
     let mut before = 0;
     let next = |ns: f64| {
-        let now = steps(ns, FINE);
+        let now = steps(ns, fineness);
         let step = now - before;
         before = now;
         step

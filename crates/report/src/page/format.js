@@ -11,7 +11,20 @@ function count(x) {
   return Math.round(x).toString().replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
-function duration(ns) {
+// A page is in time or in instructions, never in both.
+const isCounted = document.documentElement.dataset.unit === "instructions";
+
+// A cost in words; where its unit stands beside it, `tick` is enough.
+function duration(cost) {
+  return isCounted ? `${tick(cost)} instructions` : time(cost);
+}
+
+function tick(cost) {
+  if (!isCounted) return time(cost);
+  return Number.isInteger(cost) || cost >= 100 ? count(cost) : digits(cost);
+}
+
+function time(ns) {
   const size = Math.abs(ns);
   if (size < 999.5) return `${digits(ns)} ns`;
   if (size < 999.5e3) return `${digits(ns / 1e3)} µs`;

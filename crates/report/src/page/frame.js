@@ -81,7 +81,7 @@ class Frame {
       axes: [
         { ...axis("x", Math.max(Math.floor((width - 70 - labels) / 62), 3), count), size: 28, label: this.data.axis, labelSize: 18,
           labelFont: "12px system-ui, sans-serif", labelGap: 0 },
-        { ...axis("y", Math.max(Math.floor(height / 38), 3), duration), size: 62 },
+        { ...axis("y", Math.max(Math.floor(height / 38), 3), tick), size: isCounted ? 74 : 62 },
       ],
       series: [{}, ...this.view.series(this)],
       hooks: {

@@ -8,8 +8,9 @@ mod check;
 mod data;
 mod extract;
 
+use crate::quantity::Unit;
 use crate::section;
-use crate::{Analysis, Versus};
+use crate::{Analysis, Versus, unit_of};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
@@ -96,6 +97,11 @@ impl View<'_> {
     /// The record that gives the order of cases: the first.
     pub(crate) fn base(&self) -> Option<&Analysis<'_>> {
         self.sources.first().map(|source| &source.analysis)
+    }
+
+    /// What every figure of the page counts.
+    pub(crate) fn unit(&self) -> Unit {
+        self.base().map_or(Unit::Time, |base| unit_of(base.record))
     }
 }
 
@@ -219,8 +225,9 @@ fn document(view: &View<'_>, options: &Options, sections: &str, blocks: &[String
     let host = section::host::render(view, parcels);
     let scripts = SCRIPTS.join("\n");
     let blocks = blocks.concat();
+    let unit = if view.unit() == Unit::Instructions { " data-unit=\"instructions\"" } else { "" };
     format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+        "<!doctype html>\n<html lang=\"en\"{unit}>\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
          <meta name=\"generator\" content=\"landau {}\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\

@@ -3,6 +3,7 @@
 
 use super::comparison;
 use crate::CaseStudy;
+use crate::findings;
 use crate::page::{Chart, View, escape};
 use crate::quantity::count;
 use crate::reduce::Columns;
@@ -168,7 +169,8 @@ fn duels(view: &View<'_>, study: &CaseStudy<'_>, charts: &mut Vec<Chart>) -> Str
     for (number, phase) in study.phases.iter().enumerate() {
         let name = &phase.phase.name;
         let mut rows = Vec::new();
-        for (index, source) in view.sources.iter().enumerate() {
+        let unit = |index: usize| view.sources.get(index).map(|source| source.analysis.record.unit());
+        for (index, source) in view.sources.iter().enumerate().filter(|(index, _)| unit(*index) == unit(0)) {
             let same_case = source.analysis.cases.iter().find(|other| other.case.label == study.case.label);
             let same =
                 same_case.and_then(|case| Some((case, case.phases.iter().find(|other| other.phase.name == *name)?)));
@@ -224,6 +226,7 @@ fn densities(view: &View<'_>, study: &CaseStudy<'_>, columns: &Columns, charts: 
     for (number, phase) in study.phases.iter().enumerate() {
         let outliers = &phase.verdict.outliers;
         let words = match (outliers.words.is_empty(), outliers.neighbours) {
+            _ if phase.verdict.exact.is_some() => counted(&phase.verdict),
             (false, _) => format!("Recurring: {}.", outliers.words),
             (true, 0) => "No single call is dear in pass after pass, and no neighbour disturbed.".to_owned(),
             (true, count) => {
@@ -240,6 +243,20 @@ fn densities(view: &View<'_>, study: &CaseStudy<'_>, columns: &Columns, charts: 
         }));
     }
     format!("<h4>Single calls</h4><div class=\"multiples\">{html}</div>\n")
+}
+
+/// What is said of the single calls where each was counted.
+fn counted(verdict: &landau_stats::Verdict) -> String {
+    let exact = verdict.exact.as_ref();
+    let mut parts = vec![exact.map_or(String::new(), |exact| exact.words.clone())];
+    if !verdict.outliers.words.is_empty() {
+        parts.push(format!("recurring: {}", verdict.outliers.words));
+    }
+    if verdict.outliers.neighbours > 0 {
+        parts.push(format!("{} calls were met by an interrupt", count(verdict.outliers.neighbours as f64)));
+    }
+    parts.retain(|part| !part.is_empty());
+    format!("{}.", parts.join("; "))
 }
 
 fn remarks(study: &CaseStudy<'_>) -> String {
@@ -264,6 +281,16 @@ fn remarks(study: &CaseStudy<'_>) -> String {
             escape(&limit.call),
             escape(&limit.error),
             escape(limit.meaning.trim_end_matches('.'))
+        );
+    }
+    for crash in &study.crashes {
+        let _ = writeln!(
+            html,
+            "<div class=\"limit\"><b>The kernel stopped:</b> {}.<details><summary>The console's last {} \
+             lines</summary><pre>{}</pre></details></div>",
+            escape(&findings::crash_words(crash, &study.case.axis)),
+            crash.console.len(),
+            escape(&crash.console.join("\n"))
         );
     }
     if let Some(reduced) = &study.case.reduced {

@@ -1,17 +1,19 @@
 //! Several records: who wins each benchmark, and where nothing is proven.
 
 use crate::page::{View, escape};
-use crate::quantity::percent;
+use crate::quantity::{Unit, percent};
 use std::fmt::Write;
 
 /// The table of winners; nothing for one record.
 pub(crate) fn render(view: &View<'_>) -> String {
     let Some(versus) = view.versus else { return String::new() };
+    let is_exact = view.unit() == Unit::Instructions;
     let mut rows = String::new();
     for duel in &versus.duels {
         let class = duel.winner().map_or("even".to_owned(), |winner| format!("won-{}", winner.min(5)));
         let ratio = duel.comparison.ratio.map_or("–".to_owned(), |ratio| {
-            format!("{} ({}–{})", percent(ratio.value), percent(ratio.low), percent(ratio.high))
+            let value = percent(ratio.value);
+            if is_exact { value } else { format!("{value} ({}–{})", percent(ratio.low), percent(ratio.high)) }
         });
         let winner = duel.winner().map_or("–", |winner| view.names[winner].as_str());
         let _ = writeln!(
@@ -26,17 +28,22 @@ pub(crate) fn render(view: &View<'_>) -> String {
         );
     }
     let alone = alone(view);
+    let how = if is_exact {
+        "Instructions are counted exactly, so every difference is real; one of less than 2% is not called one."
+    } else {
+        "The pass is the unit, intervals are at 95%, and all comparisons of this page are corrected together for their \
+         number (Holm)."
+    };
     format!(
-        "<section id=\"comparison\" aria-labelledby=\"comparison-heading\"><h2 id=\"comparison-heading\">Who is \
-         faster</h2>\n\
-         <p>The base is <b>{}</b>. The pass is the unit, intervals are at 95%, and all comparisons of this page are \
-         corrected \
-         together for their number (Holm).</p>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" \
+        "<section id=\"comparison\" aria-labelledby=\"comparison-heading\"><h2 id=\"comparison-heading\">Who {}</h2>\n\
+         <p>The base is <b>{}</b>. {how}</p>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" \
          aria-label=\"Comparisons\"><table><thead><tr><th scope=\"col\">Case and phase</th><th \
          scope=\"col\">Against</th>\
-         <th scope=\"col\">Faster</th><th scope=\"col\">Cost of the base</th><th scope=\"col\">In \
+         <th scope=\"col\">{}</th><th scope=\"col\">Cost of the base</th><th scope=\"col\">In \
          words</th></tr></thead><tbody>\n{rows}</tbody></table></div>{alone}</section>\n",
-        escape(&view.names[0])
+        if is_exact { "needs fewer instructions" } else { "is faster" },
+        escape(&view.names[0]),
+        if is_exact { "Fewer" } else { "Faster" },
     )
 }
 
@@ -63,6 +70,10 @@ fn alone(view: &View<'_>) -> String {
 /// The winner of a benchmark in a sentence.
 pub(crate) fn of_benchmark(view: &View<'_>, benchmark: &str) -> String {
     let Some(versus) = view.versus else { return String::new() };
+    let (verb, none) = match view.unit() {
+        Unit::Time => ("is faster", "no difference proven"),
+        Unit::Instructions => ("needs fewer instructions", "no difference that matters"),
+    };
     let mut won = vec![0usize; view.names.len()];
     let mut even = 0usize;
     for duel in versus.of_benchmark(benchmark) {
@@ -75,10 +86,10 @@ pub(crate) fn of_benchmark(view: &View<'_>, benchmark: &str) -> String {
         .iter()
         .enumerate()
         .filter(|(_, count)| **count > 0)
-        .map(|(index, count)| format!("<b>{}</b> is faster in {count}", escape(&view.names[index])))
+        .map(|(index, count)| format!("<b>{}</b> {verb} in {count}", escape(&view.names[index])))
         .collect();
     if even > 0 {
-        parts.push(format!("no difference proven in {even}"));
+        parts.push(format!("{none} in {even}"));
     }
     if parts.is_empty() {
         String::new()

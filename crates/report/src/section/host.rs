@@ -1,8 +1,10 @@
 //! The machine, the clock, the command that repeats the run, and the record to take along.
 
 use crate::page::{Parcel, View, escape};
-use crate::quantity::{bytes, digits, duration};
+use crate::quantity::{bytes, digits};
+use crate::{unit_name, unit_of};
 use landau_record::Record;
+use landau_record::schema::{Lab, Unit};
 use std::fmt::Write;
 
 /// The closing sections.
@@ -49,16 +51,18 @@ fn machine(record: &Record) -> String {
         (
             "Clock",
             format!(
-                "{}: an empty lap takes {} (never subtracted), its smallest step is {}",
+                "{}{}: an empty lap takes {} (never subtracted), its smallest step is {}",
                 clock.name,
-                duration(*clock.empty_lap.values()),
-                duration(*clock.quantum.values())
+                if record.unit() == Unit::Ns { String::new() } else { format!(" (counts {})", unit_name(record)) },
+                unit_of(record).cost(*clock.empty_lap.values()),
+                unit_of(record).cost(*clock.quantum.values())
             ),
         ),
         ("Rights", host.privilege.clone()),
     ];
+    let lab = record.lab.as_ref().map(lab_rows).unwrap_or_default();
     let mut html = String::from("<table class=\"facts\"><tbody>");
-    for (name, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
+    for (name, value) in lab.iter().chain(&rows).filter(|(_, value)| !value.is_empty()) {
         let _ = write!(html, "<tr><th scope=\"row\">{name}</th><td>{}</td></tr>", escape(value));
     }
     html.push_str("</tbody></table>\n");
@@ -72,6 +76,27 @@ fn machine(record: &Record) -> String {
     html.push_str(&fold("Settings of the kernel", &plain(&host.sysctls)));
     html.push_str(&fold("Mitigations of the processor", &plain(&host.mitigations)));
     html
+}
+
+/// The machine that the lab made.
+fn lab_rows(lab: &Lab) -> Vec<(&'static str, String)> {
+    let kernel = lab.kernel.as_ref().map_or(String::new(), |kernel| {
+        format!("{}: {} (sha256 {}), from {}", kernel.name, kernel.file, kernel.sha256, kernel.origin)
+    });
+    let emulator = lab.emulator.as_ref();
+    vec![
+        ("Engine of the lab", lab.engine.clone()),
+        ("Kernel", kernel),
+        ("Its command line", lab.command_line.clone()),
+        ("Emulator", emulator.map_or(String::new(), |one| format!("{} {}", one.name, one.version))),
+        ("Its arguments", emulator.map_or(String::new(), |one| one.arguments.join(" "))),
+        ("Processor model", lab.processor.clone()),
+        ("Its memory", lab.memory_mib.map_or(String::new(), |mib| format!("{mib} MiB"))),
+        (
+            "Program",
+            if lab.program_sha256.is_empty() { String::new() } else { format!("sha256 {}", lab.program_sha256) },
+        ),
+    ]
 }
 
 fn fold(title: &str, rows: &[(String, String)]) -> String {

@@ -4,6 +4,7 @@ use super::contents::spark;
 use crate::findings::{self, Finding};
 use crate::page::{View, escape};
 use crate::quantity::{bytes, count};
+use landau_record::schema::Unit;
 
 /// Findings that are shown at once; the others unfold.
 const SHOWN: usize = 10;
@@ -13,7 +14,12 @@ pub(crate) fn title(view: &View<'_>) -> String {
     match (view.sources.len(), view.base()) {
         (1, Some(analysis)) => {
             let host = &analysis.record.host;
-            format!("What calls cost on {} {} as things pile up", host.system, host.release)
+            let cost = if analysis.record.unit() == Unit::Instructions {
+                "calls cost, in instructions,"
+            } else {
+                "calls cost"
+            };
+            format!("What {cost} on {} {} as things pile up", host.system, host.release)
         }
         (records, _) => format!("{records} records against each other: what calls cost as things pile up"),
     }
@@ -23,12 +29,13 @@ pub(crate) fn title(view: &View<'_>) -> String {
 pub(crate) fn render(view: &View<'_>, title: &str) -> String {
     let lead: String = view.base().map(|_| lead(view)).unwrap_or_default();
     let blocks: String = (0..view.sources.len()).map(|index| list(view, index)).collect();
+    let what = what_it_counts(view);
     format!(
         "<header class=\"head\">\n<div class=\"brand\"><span class=\"mark\" aria-hidden=\"true\">O</span> \
          Landau</div>\n\
          <div class=\"controls\" role=\"group\" aria-label=\"Page\">\
          <button type=\"button\" id=\"theme\" aria-label=\"Switch between light and dark\">Dark</button></div>\n\
-         <h1>{title}</h1>\n{lead}\n<noscript><p class=\"warning\">The charts and the tables of their points need \
+         <h1>{title}</h1>\n{lead}\n{what}<noscript><p class=\"warning\">The charts and the tables of their points need \
          JavaScript; the sentences and verdicts do not.</p></noscript>\n\
          <p id=\"keys\" hidden>Arrow keys read the values, plus, minus and 0 zoom; the verdict stands above and a \
          table of the \
@@ -36,6 +43,25 @@ pub(crate) fn render(view: &View<'_>, title: &str) -> String {
          aria-labelledby=\"findings-heading\">\n\
          <h2 id=\"findings-heading\">What was found</h2>\n{blocks}</section>"
     )
+}
+
+/// What the figures are not, where they are no time.
+fn what_it_counts(view: &View<'_>) -> String {
+    let Some(base) = view.base() else { return String::new() };
+    let text = match base.record.unit() {
+        Unit::Ns => return String::new(),
+        Unit::Instructions => {
+            "<b>Every cost here is a number of instructions, counted exactly by an emulator, and no time.</b> It shows \
+             how long the path through the kernel is and how it grows, to the instruction and alike on every host. It \
+             shows no cache miss, no page walk, no contention and no second processor; an instruction may take a \
+             fraction of a nanosecond or hundreds of them. Who has fewer instructions need not be faster."
+        }
+        Unit::EmulatedNs => {
+            "<b>No timing.</b> An emulator measured this by its own clock. The figures say that the calls work and \
+             where limits are, not what anything costs; compare them with nothing."
+        }
+    };
+    format!("<p class=\"note unit\">{text}</p>\n")
 }
 
 fn lead(view: &View<'_>) -> String {

@@ -1,11 +1,12 @@
 //! Pages, tables and charts out of synthetic records.
 
+mod counted;
 mod support;
 
 use landau_record::Record;
 use landau_report::findings::{self, Kind};
 use landau_report::page::{Options, Page, Source, difference, extract};
-use landau_report::quantity::{count, duration, factor};
+use landau_report::quantity::{Unit, count, duration, factor};
 use landau_report::table::{self, Layout};
 use landau_report::{Analysis, Versus, check_figures, svg};
 use std::sync::OnceLock;
@@ -190,7 +191,7 @@ fn one_digit_altered_anywhere_is_found_and_its_place_named() {
 /// What a newcomer reads, letter for letter. `LANDAU_SNAPSHOTS=write` writes what is said now; look at the difference.
 #[test]
 fn the_table_and_the_findings_read_as_they_did() {
-    let mut text = table::render(&table::rows(analysis()), Layout { width: 120, color: false });
+    let mut text = table::render(&table::rows(analysis()), Unit::Time, Layout { width: 120, color: false });
     text.push_str("\n\n");
     for finding in findings::of(analysis()) {
         text.extend([finding.kind.name(), ": ", &finding.text, "\n"]);
@@ -319,14 +320,14 @@ fn well_formed(name: &str, xml: &str) {
 fn the_table_fits_its_width_and_says_what_matters() {
     let rows = table::rows(analysis());
     assert_eq!(rows.len(), 8);
-    let text = table::render(&rows, Layout { width: 130, color: false });
+    let text = table::render(&rows, Unit::Time, Layout { width: 130, color: false });
     assert!(text.lines().all(|line| line.chars().count() <= 130), "{text}");
     assert!(!text.contains('\u{1b}'));
     let flat: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for words in ["Cost with few", "socket threads=1", "ENOMEM at", "cliff", "O(1)"] {
         assert!(flat.contains(words), "{words} is missing from\n{text}");
     }
-    assert!(table::render(&rows, Layout { width: 130, color: true }).contains('\u{1b}'));
+    assert!(table::render(&rows, Unit::Time, Layout { width: 130, color: true }).contains('\u{1b}'));
     let json = serde_json::to_value(&rows).unwrap();
     assert_eq!(json[0]["phase"], "socket");
     assert!(json[0]["first_ns"][1]["value"].is_number());

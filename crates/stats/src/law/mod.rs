@@ -6,7 +6,7 @@
 mod registry;
 
 use crate::Estimate;
-use crate::words::{count, digits, duration};
+use crate::words::{Unit, count};
 pub(crate) use registry::LAWS;
 use serde::{Deserialize, Serialize};
 
@@ -127,16 +127,18 @@ impl Fit {
         Some(high)
     }
 
-    /// In words: "1.02 µs + 0.31 ns per object".
-    pub fn formula(&self) -> String {
-        let fixed = duration(self.fixed.value);
+    /// In words: "1.02 µs + 0.31 ns per object", "1,410 instructions + 337 per object".
+    pub fn formula(&self, unit: Unit) -> String {
+        let fixed = unit.cost(self.fixed.value);
         let (Some(slope), Some(law)) = (self.slope, by_name(&self.law)) else {
             return format!("{fixed}, whatever n");
         };
-        let rise = if slope.value < 999.5 { format!("{} ns", digits(slope.value)) } else { duration(slope.value) };
+        let rise = unit.rise(slope.value);
         let place = count(self.shape.unwrap_or(0.0));
         // A fixed part below a thousandth of a nanosecond is the edge of the search, not a cost.
-        let head = if self.fixed.value < 1e-3 { String::new() } else { format!("{fixed} + ") };
+        let is_free = self.fixed.value < 1e-3;
+        let head = if is_free { String::new() } else { format!("{fixed} + ") };
+        let rise = if is_free && unit == Unit::Instructions { format!("{rise} instructions") } else { rise };
         match law.shape() {
             Shape::Step => format!("{fixed}, and {rise} more from {place} on"),
             Shape::Knee => format!("{fixed} up to {place}, then {rise} more per object"),
@@ -195,7 +197,7 @@ mod tests {
     /// Guards against words that a newcomer cannot read.
     #[test]
     fn formulas_read_well() {
-        let words = |name: &str| fit(by_name(name).unwrap(), 5000.0).formula();
+        let words = |name: &str| fit(by_name(name).unwrap(), 5000.0).formula(Unit::Time);
         assert_eq!(words("linear"), "1.02 µs + 0.31 ns per object");
         assert_eq!(words("constant"), "1.02 µs, whatever n");
         assert_eq!(words("step"), "1.02 µs, and 0.31 ns more from 5,000 on");

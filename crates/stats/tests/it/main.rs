@@ -3,6 +3,7 @@
 
 mod cells;
 mod comparisons;
+mod exact;
 mod properties;
 mod shapes;
 mod synthetic;
