@@ -344,12 +344,12 @@ pub fn render_side_by_side(rows: &[Vec<Row>], names: &[String], layout: Layout) 
     for row in rows.first().into_iter().flatten() {
         let same = |other: &&Row| other.case == row.case && other.phase == row.phase;
         let found: Vec<Option<&Row>> = rows.iter().map(|one| one.iter().find(same)).collect();
-        let cost = |row: &Option<&Row>| row.and_then(|row| row.last_ns.map(|last| last.1.value));
-        let lowest = found.iter().filter_map(cost).fold(f64::MAX, f64::min);
-        let highest = found.iter().filter_map(cost).fold(0.0, f64::max);
+        let cost = |row: Option<&Row>| row.and_then(|row| row.last_ns.map(|last| last.1.value));
+        let lowest = found.iter().copied().filter_map(cost).fold(f64::MAX, f64::min);
+        let highest = found.iter().copied().filter_map(cost).fold(0.0, f64::max);
         // Less than a fiftieth is another compiler's, not another algorithm's.
         let differs = highest > lowest * 1.02;
-        let winner = found.iter().position(|row| differs && cost(row).is_some_and(|cost| cost <= lowest));
+        let winner = found.iter().position(|row| differs && cost(*row).is_some_and(|cost| cost <= lowest));
         let mut cells = vec![bold(&plain(&format!("{} {}", row.case, row.phase)), layout)];
         for (index, row) in found.iter().enumerate() {
             let text = row.map_or("–".to_owned(), |row| {

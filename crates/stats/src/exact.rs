@@ -253,9 +253,11 @@ fn words(exact: &Exact, calls: usize, flat: Option<f64>) -> String {
     // Where hardly two calls cost the same, no cost is common.
     let head = if *share >= 0.1 && flat.is_some() {
         let named = exact.common.iter().skip(1).take(2).filter(|(_, share)| *share >= 0.01);
-        let named: String =
-            named.map(|(cost, share)| format!(", {} in {}%", count(*cost as f64), digits(share * 100.0))).collect();
-        format!("{} instructions in {}% of the calls{named}; ", count(*cost as f64), digits(share * 100.0))
+        let mut text = format!("{} instructions in {}% of the calls", count(*cost as f64), digits(share * 100.0));
+        for (cost, share) in named {
+            text.extend([", ", &count(*cost as f64), " in ", &digits(share * 100.0), "%"]);
+        }
+        text + "; "
     } else {
         format!("{} different costs; ", count(exact.distinct as f64))
     };
@@ -329,7 +331,7 @@ fn beats_of(one: &Series) -> Vec<Beat> {
     }
     dear.sort_by_key(|call| (call.0, call.1));
     let paths = dear.chunk_by(|a, b| b.0 as f64 <= a.0 as f64 * (1.0 + SAME_PATH));
-    paths.filter_map(|path| beat(path)).collect()
+    paths.filter_map(beat).collect()
 }
 
 fn beat(path: &[(u64, u32, f64)]) -> Option<Beat> {
