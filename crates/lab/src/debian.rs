@@ -17,6 +17,7 @@ use crate::deb;
 use crate::kernel::{self, Error, Kernel};
 use apt::Apt;
 use choice::{Entry, Wanted};
+use std::fmt::Write as _;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -52,10 +53,11 @@ pub(crate) fn obtain(word: &str, cache: &Path, tell: &mut dyn FnMut(&str)) -> Re
     let known = store.index();
     let kernels = choice::available(&known);
     // A kernel's whole name means the same tomorrow; what is here already needs no newer index.
-    if let Some(exact) = wanted.choose(word, &kernels).ok().filter(|one| wanted.is_exact(one)) {
-        if kernel::is_whole(&store.folder(&known[exact.index]))? {
-            return store.kernel(&known, exact, tell);
-        }
+    let exact = wanted.choose(word, &kernels).ok().filter(|one| wanted.is_exact(one));
+    if let Some(exact) = exact
+        && kernel::is_whole(&store.folder(&known[exact.index]))?
+    {
+        return store.kernel(&known, exact, tell);
     }
     let entries = store.refreshed(tell)?;
     let kernels = choice::available(&entries);
@@ -140,7 +142,8 @@ impl Store {
         let now = Entry::all(&text);
         for entry in old.iter().filter(|entry| !now.iter().any(|one| one.is(entry)) && self.file(entry).exists()) {
             let package = &entry.package;
-            text.push_str(&format!(
+            let _ = write!(
+                text,
                 "\nPackage: {}\nVersion: {}\nArchitecture: {}\nDepends: {}\nURI: {}\nSize: {}\nSHA256: {}\n",
                 package.name,
                 package.version,
@@ -149,7 +152,7 @@ impl Store {
                 entry.uri,
                 entry.bytes,
                 entry.sha256
-            ));
+            );
         }
         self.replace(&self.root.join("troubles"), &troubles.join("\n"))?;
         self.replace(&self.index_path(), &text)

@@ -15,7 +15,7 @@ const LONGEST: Duration = Duration::from_secs(900);
 const HELPER: &str = "/usr/lib/apt/apt-helper";
 
 /// What apt is told beyond the host's own configuration. `{root}` is the private folder.
-const CONFIGURATION: &str = r##"// Written by landau; what the host's apt does is not changed by this.
+const CONFIGURATION: &str = r#"// Written by landau; what the host's apt does is not changed by this.
 #clear APT::Update::Pre-Invoke;
 #clear APT::Update::Post-Invoke;
 #clear APT::Update::Post-Invoke-Success;
@@ -43,7 +43,7 @@ Dir::State "{root}/state";
 Dir::State::lists "{root}/state/lists";
 Dir::State::status "{root}/state/status";
 pkgCacheFile::Generate "false";
-"##;
+"#;
 
 /// The private root.
 pub(super) struct Apt {
