@@ -255,7 +255,9 @@ fn outlier(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<
     if words.is_empty() {
         return None;
     }
-    let weight = outliers.structural.iter().map(|call| call.ns_median).max().unwrap_or(0) as f64;
+    let dearest = outliers.structural.iter().map(|call| call.ns_median).max();
+    // A rhythm that begins elsewhere in each pass has no positions that recur.
+    let weight = dearest.or_else(|| outliers.rhythms.iter().map(|one| one.ns_max).max()).unwrap_or(0) as f64;
     let together = if words == outliers.words { "Together" } else { "Together with the first calls" };
     let share = match outliers.structural_time {
         share if share >= 0.01 => format!(" {together} they take {} of the time.", percent(share)),

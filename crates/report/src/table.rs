@@ -170,6 +170,8 @@ pub(crate) fn verb(judged: &Judgement) -> &'static str {
     match (&judged.outcome, judged.growth) {
         (Outcome::Grows { .. }, _) => "grows",
         (Outcome::Shrinks, _) => "falls",
+        // What is counted has no interval: ends that differ by less than a fiftieth are alike.
+        (_, Some(growth)) if judged.unit == Unit::Instructions && growth.value.ln().abs() < 0.02 => "changes",
         (_, Some(growth)) if growth.low > 1.0 => "grows",
         (_, Some(growth)) if growth.high < 1.0 => "falls",
         _ => "changes",

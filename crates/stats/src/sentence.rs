@@ -51,6 +51,7 @@ fn head(judgement: &Judgement) -> String {
                 format!("; at the top like N^{} ({low} to {high})", digits(e.value))
             });
             let verb = match judgement.growth {
+                Some(g) if is_exact && g.value < 1.02 => "changes",
                 Some(g) if g.low > 1.0 => "grows",
                 _ => "changes",
             };
