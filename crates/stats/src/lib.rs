@@ -3,8 +3,8 @@
 //! The crate is mathematics only. It reads no clock, does no I/O and prints nothing; for equal input it gives equal
 //! output to the last bit, because every random draw comes from a seed in [`Options`]. What goes in is a [`Curve`]
 //! (every timed call of one phase of one case, pass by pass); what comes out is a [`Verdict`] (see [`judge`]) or a
-//! [`Comparison`] (see [`compare`]). Units are nanoseconds for cost (or instructions, by [`Options::unit`]: then `exact`
-//! takes the place of statistics), objects for `n`, and plain ratios for effects.
+//! [`Comparison`] (see [`compare`]). Units are nanoseconds for cost (or instructions, by [`Options::unit`]: then
+//! `exact` takes the place of statistics), objects for `n`, and plain ratios for effects.
 //!
 //! The road from one to the other is the order of the modules: `points` (cells out of calls), `polish` (passes made
 //! comparable), `cliffs` (how far the curve may be judged), `law` and `select` (which law), `growth`

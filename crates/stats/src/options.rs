@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// What a verdict may be asked to assume. The defaults are those of the published calibration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Options {
-    /// What the costs count. With [`Unit::Instructions`] they are exact, and nothing is left to chance: see METHODOLOGY.md,
+    /// What the costs count. With [`Unit::Instructions`] they are exact and nothing is left to chance: METHODOLOGY.md,
     /// "Instructions". Default [`Unit::Time`].
     pub unit: Unit,
     /// "O(1) within δ": the growth that does not matter, as a fraction. Default 0.10.
