@@ -25,7 +25,7 @@ use std::os::unix::net::UnixStream;
 const SPARE: u64 = 16;
 
 /// As far as a study goes by itself: a call that asks each of n descriptors makes the sweep n².
-const FULL_MOST: u64 = 20_000;
+const FULL_MOST: u64 = 10_000;
 
 /// The benchmark.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl Benchmark for Wait {
             "64",
             "auto",
             "auto",
-            "how many; auto: 2,000 (quick), past the limit of descriptors (full), to FD_SETSIZE (select)",
+            "how many; auto: 2,000 (quick), 10,000 or past the limit of descriptors (full), to FD_SETSIZE (select)",
         ),
         Parameter::fixed("mechanism", Kind::Choice(&["select", "poll", "epoll_wait"]), "poll", "which call waits"),
         Parameter::fixed("object", Kind::Choice(&["pipe", "eventfd", "socket"]), "pipe", "what is watched"),
@@ -137,7 +137,7 @@ impl Benchmark for Wait {
         let memory_bytes_each = match Object::of(settings) {
             Object::Pipe => 2_200,
             Object::Eventfd => 320,
-            Object::Socket => 3_400,
+            Object::Socket => 4_800,
         };
         Cost { memory_bytes_each, descriptors_each: descriptors_each(settings), ..Cost::default() }
     }

@@ -45,8 +45,8 @@ impl Benchmark for WaitAny {
                                   has a process for each connection";
 
     fn cost(_: &Settings) -> Cost {
-        // Kernel stack, task, page tables and the pages that a child writes to.
-        Cost { memory_bytes_each: 200 << 10, processes_each: 1, ..Cost::default() }
+        // Kernel stack, task, page tables and the pages that a child writes to: measured at about 100 KiB.
+        Cost { memory_bytes_each: 100 << 10, processes_each: 1, ..Cost::default() }
     }
 
     fn setup(context: &Context) -> Result<Self, Stop> {
