@@ -32,6 +32,12 @@ pub fn dup(fd: &OwnedFd) -> Result<OwnedFd> {
     check("dup", unsafe { libc::dup(fd.as_raw_fd()) }).map(own)
 }
 
+/// Duplicates a descriptor to the lowest free number from `least` on.
+pub fn dup_from(fd: &OwnedFd, least: RawFd) -> Result<OwnedFd> {
+    // SAFETY: the descriptor is open, for it is borrowed; the copy takes an unused number, so it replaces none in use.
+    check("fcntl", unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD, least) }).map(own)
+}
+
 /// Opens a pipe: reading end, writing end.
 #[inline(always)]
 pub fn pipe() -> Result<(OwnedFd, OwnedFd)> {

@@ -1,9 +1,29 @@
 //! Waiting for descriptors with the two calls that every system has: `select` and `poll`.
 //!
-//! Both are asked without patience: they say what is ready now. `epoll` is in [`crate::event`].
+//! Asked without patience they say what is ready now; asked with it, they first leave a note with each descriptor that
+//! is not, up to the first that is. `epoll` is in [`crate::event`].
 
 use crate::error::{Error, Result, check};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+/// How long a wait waits for a descriptor to become ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Patience {
+    /// Not at all: a timeout of zero.
+    None,
+    /// Until one is: no timeout.
+    Forever,
+}
+
+impl Patience {
+    /// As `poll` and `epoll_wait` take it.
+    pub(crate) fn milliseconds(self) -> libc::c_int {
+        match self {
+            Patience::None => 0,
+            Patience::Forever => -1,
+        }
+    }
+}
 
 /// One more than the highest descriptor that a `select` can watch: the size of the C library's `fd_set`.
 pub const SELECT_CAPACITY: usize = libc::FD_SETSIZE;
@@ -41,13 +61,22 @@ impl SelectSet {
         Ok(())
     }
 
-    /// How many of the descriptors are ready now. The set holds only those afterwards.
+    /// The descriptor that the kernel looks at last: the highest.
+    pub fn last(&self) -> Option<RawFd> {
+        (self.highest >= 0).then_some(self.highest)
+    }
+
+    /// How many of the descriptors are ready. The set holds only those afterwards.
     #[inline(always)]
-    pub fn ready(&mut self) -> Result<usize> {
-        let mut patience = libc::timeval { tv_sec: 0, tv_usec: 0 };
+    pub fn ready(&mut self, patience: Patience) -> Result<usize> {
+        let mut zero = libc::timeval { tv_sec: 0, tv_usec: 0 };
+        let timeout = match patience {
+            Patience::None => &raw mut zero,
+            Patience::Forever => std::ptr::null_mut(),
+        };
         let (none, set) = (std::ptr::null_mut(), &raw mut self.set);
-        // SAFETY: the set has room for `highest`, and the call may write to it and to `patience`.
-        let count = unsafe { libc::select(self.highest + 1, set, none, none, &raw mut patience) };
+        // SAFETY: the set has room for `highest`, and the call may write to it and to `zero`.
+        let count = unsafe { libc::select(self.highest + 1, set, none, none, timeout) };
         check("select", count).map(|count| count as usize)
     }
 }
@@ -75,28 +104,44 @@ impl PollSet {
 
     /// Adds a descriptor.
     pub fn add(&mut self, fd: &OwnedFd) {
-        self.0.push(libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 });
+        self.0.push(entry(fd));
     }
 
-    /// How many of the descriptors are ready now.
+    /// Adds a descriptor just before the last, which stays the last.
+    pub fn add_before_last(&mut self, fd: &OwnedFd) {
+        self.0.insert(self.0.len().saturating_sub(1), entry(fd));
+    }
+
+    /// The descriptor that the kernel looks at last.
+    pub fn last(&self) -> Option<RawFd> {
+        self.0.last().map(|entry| entry.fd)
+    }
+
+    /// How many of the descriptors are ready.
     #[inline(always)]
-    pub fn ready(&mut self) -> Result<usize> {
+    pub fn ready(&mut self, patience: Patience) -> Result<usize> {
+        let (entries, count) = (self.0.as_mut_ptr(), self.0.len() as libc::nfds_t);
         // SAFETY: the vector holds so many valid entries, which the call may write to.
-        let count = unsafe { libc::poll(self.0.as_mut_ptr(), self.0.len() as libc::nfds_t, 0) };
+        let count = unsafe { libc::poll(entries, count, patience.milliseconds()) };
         check("poll", count).map(|count| count as usize)
     }
+}
+
+fn entry(fd: &OwnedFd) -> libc::pollfd {
+    libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::descriptor::{dup, pipe};
+    use crate::descriptor::{dup, dup_from, pipe};
     use std::fs::File;
     use std::io::Write;
 
     /// Both see the one of three that is ready, and a set that is asked again is asked about all of them.
     #[test]
     fn both_count_what_is_ready() {
+        let now = Patience::None;
         let mut select = SelectSet::new();
         let mut poll = PollSet::with_capacity(3);
         let mut pipes: Vec<(OwnedFd, File)> = Vec::new();
@@ -106,11 +151,33 @@ mod tests {
             poll.add(&reading);
             pipes.push((reading, writing.into()));
         }
-        assert_eq!((select.clone().ready(), poll.ready()), (Ok(0), Ok(0)));
+        assert_eq!((select.clone().ready(now), poll.ready(now)), (Ok(0), Ok(0)));
         pipes[1].1.write_all(b"x").unwrap();
-        assert_eq!((select.clone().ready(), poll.ready()), (Ok(1), Ok(1)));
+        assert_eq!((select.clone().ready(now), poll.ready(now)), (Ok(1), Ok(1)));
         pipes[0].1.write_all(b"x").unwrap();
-        assert_eq!((select.clone().ready(), poll.ready()), (Ok(2), Ok(2)));
+        assert_eq!((select.clone().ready(now), poll.ready(now)), (Ok(2), Ok(2)));
+    }
+
+    /// The one that is ready stays behind those that are added later, and without a timeout both tell of it alone.
+    #[test]
+    fn what_is_ready_stays_last() {
+        let (original, writing) = pipe().unwrap();
+        File::from(writing).write_all(b"x").unwrap();
+        let bell = dup_from(&original, 200).unwrap();
+        assert!(bell.as_raw_fd() >= 200, "{bell:?}");
+        let mut select = SelectSet::new();
+        let mut poll = PollSet::with_capacity(3);
+        assert_eq!((select.last(), poll.last()), (None, None));
+        select.add(&bell).unwrap();
+        poll.add_before_last(&bell);
+        let idle = [pipe().unwrap(), pipe().unwrap()];
+        for (reading, _) in &idle {
+            select.add(reading).unwrap();
+            poll.add_before_last(reading);
+        }
+        let last = Some(bell.as_raw_fd());
+        assert_eq!((select.last(), poll.last()), (last, last));
+        assert_eq!((select.ready(Patience::Forever), poll.ready(Patience::Forever)), (Ok(1), Ok(1)));
     }
 
     /// Beyond its size the set must refuse: to set a bit there would write past its end.
