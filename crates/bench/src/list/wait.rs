@@ -1,10 +1,12 @@
 //! `wait`: one more idle descriptor is watched, and the system is asked which are ready.
 //!
-//! Measures a wait without patience (timeout 0) by `select`, `poll` or `epoll_wait`: each call of the first two names
-//! every descriptor anew and the kernel asks each; the third keeps a list of those that are ready.
+//! Measures a wait without timeout by `select`, `poll` or `epoll_wait`: each call of the first two names every
+//! descriptor anew, and the kernel asks each and leaves a note with each that is idle; the third keeps a list of those
+//! that are ready. So that the call returns, one more descriptor, the bell, is always ready. It is the last that the
+//! kernel looks at, for behind the first that is ready no notes are left. `patience=none` has no bell: a timeout of 0,
+//! for which the kernel asks each but leaves no notes.
 //!
-//! Misleads as the whole cost of a server's wait: one that finds nothing and sleeps has to leave a note with every
-//! descriptor (`select`, `poll`) and to be woken, which a wait without patience has not.
+//! Misleads as the whole cost of a server's wait: one that finds nothing also sleeps and is woken.
 //!
 //! Source: what Banga, Mogul and Druschel found web servers to spend their time on (1999); the idle and the active
 //! descriptors are those of libevent's benchmark.
@@ -13,15 +15,16 @@ use landau_engine::{
     Benchmark, Context, Cost, Facts, Host, Kind, Laps, Mark, MarkKind, Parameter, Phase, Settings, Stop, Study,
     Support, Variant,
 };
-use landau_sys::descriptor::pipe;
+use landau_sys::descriptor::{dup_from, pipe};
 use landau_sys::event::{Events, epoll_add, epoll_create, epoll_ready, epoll_wait, eventfd, raise};
-use landau_sys::wait::{PollSet, SELECT_CAPACITY, SelectSet};
+use landau_sys::limits::{Resource, get};
+use landau_sys::wait::{Patience, PollSet, SELECT_CAPACITY, SelectSet};
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
-/// Numbers below `SELECT_CAPACITY` that a worker may have given to other things.
+/// Numbers below `SELECT_CAPACITY` that a worker may have given to other things, the bell among them.
 const SPARE: u64 = 16;
 
 /// As far as a study goes by itself: a call that asks each of n descriptors makes the sweep n².
@@ -33,6 +36,7 @@ pub struct Wait {
     watch: Watch,
     object: Object,
     active: u64,
+    bell: Option<Bell>,
     watched: Vec<OwnedFd>,
     /// The other ends of pipes and sockets, through which they are made ready.
     others: Vec<File>,
@@ -46,12 +50,20 @@ enum Object {
     Socket,
 }
 
-/// How it is watched. A further mechanism is a further variant with its lines in `of`, `add`, `ask` and `count`.
+/// How it is watched. A further mechanism is a further variant with its lines in `of`, `add`, `ask`, `last` and `count`.
 #[derive(Debug)]
 enum Watch {
     Select(SelectSet),
     Poll(PollSet),
     Epoll { set: OwnedFd, events: Events },
+}
+
+/// The one that is always ready, and the last that the kernel looks at. It is of the same kind as the others.
+#[derive(Debug)]
+struct Bell {
+    watched: OwnedFd,
+    /// Kept open: an end that is gone is told as something else than data.
+    _other: Option<File>,
 }
 
 const WAIT: usize = 0;
@@ -61,7 +73,7 @@ impl Benchmark for Wait {
     const ABOUT: &'static str = "What does one wait for events cost when thousands of descriptors are watched?";
     const AXIS: &'static str = "watched descriptors";
     const PHASES: &'static [Phase] =
-        &[Phase::up("wait", "select(), poll() or epoll_wait() with timeout 0 on all descriptors so far")];
+        &[Phase::up("wait", "select(), poll() or epoll_wait() without timeout on all descriptors so far and the bell")];
     const PARAMETERS: &'static [Parameter] = &[
         Parameter::steps(
             "64",
@@ -77,6 +89,12 @@ impl Benchmark for Wait {
             "0",
             "how many of them are ready all the time; the others are idle",
         ),
+        Parameter::fixed(
+            "patience",
+            Kind::Choice(&["forever", "none"]),
+            "forever",
+            "forever: no timeout, and a bell that is always ready is looked at last; none: timeout 0 and no bell",
+        ),
     ];
     const VARIANTS: &'static [Variant] = &[
         Variant::always(&[("mechanism", "select")]),
@@ -85,13 +103,17 @@ impl Benchmark for Wait {
         Variant::full(&[("object", "socket")]),
         Variant::full(&[("active", "100")]),
         Variant::full(&[("mechanism", "epoll_wait"), ("active", "100")]),
+        Variant::full(&[("patience", "none")]),
     ];
     const MISLEADS: &'static [&'static str] = &[
-        "Timeout 0 never sleeps: a wait that does must also register with each descriptor (select, poll), sleep and \
-         be woken.",
+        "It never sleeps: a bell that is always ready is the last that the kernel looks at. A server that finds \
+         nothing to do also pays for sleeping and being woken.",
+        "With patience=none (timeout 0) select() and poll() do not register with the descriptors, which a wait that \
+         may sleep has to: it is what a busy loop pays.",
         "select() changes the set that it is given; the copy that a program makes for each call is not in the time.",
         "What asking one descriptor costs depends on its kind: compare object=pipe, eventfd and socket.",
-        "With active=k the first k descriptors stay ready, for nobody reads them, and every wait tells them anew.",
+        "With active=k the first k descriptors stay ready, for nobody reads them, and every wait tells them anew. \
+         select() and poll() then register with no other, for a ready one has come before.",
     ];
     const SOURCE: &'static str = "G. Banga, J. Mogul and P. Druschel, A scalable and explicit event delivery mechanism \
                                   for UNIX (1999); active and idle descriptors as in libevent's bench";
@@ -144,10 +166,14 @@ impl Benchmark for Wait {
 
     fn setup(context: &Context) -> Result<Self, Stop> {
         let (settings, room) = (context.settings, context.n as usize);
+        let object = Object::of(settings);
+        let mut watch = Watch::of(settings, room)?;
+        let bell = if settings.is("patience", "forever") { Some(Bell::hang(object, &mut watch)?) } else { None };
         Ok(Self {
-            watch: Watch::of(settings, room)?,
-            object: Object::of(settings),
+            watch,
+            object,
             active: settings.count("active"),
+            bell,
             watched: Vec::with_capacity(room),
             others: Vec::with_capacity(room),
         })
@@ -155,36 +181,71 @@ impl Benchmark for Wait {
 
     fn step(&mut self, n: u64, laps: &mut Laps) -> Result<(), Stop> {
         let (watched, other) = self.object.make()?;
-        self.watch.add(&watched)?;
+        let patience = self.patience();
+        self.watch.add(&watched, patience)?;
         self.watched.push(watched);
         self.others.extend(other);
         if n <= self.active {
             self.make_ready(n as usize - 1)?;
         }
-        let ready = self.watch.ask(laps)?;
-        let expected = n.min(self.active);
+        let ready = self.watch.ask(patience, laps)?;
+        let expected = n.min(self.active) + self.bells();
         Stop::unless(ready as u64 == expected, || format!("{ready} descriptors are ready instead of {expected}"))
     }
 
-    /// Makes every descriptor ready and sees that the next wait tells of each.
+    /// Sees that the bell is the last; then makes every descriptor ready and sees that the next wait tells of each.
     fn check(&mut self, steps: u64, _facts: &mut Facts) -> Result<(), Stop> {
+        if let Some(bell) = &self.bell {
+            let (bell, last) = (bell.watched.as_raw_fd(), self.watch.last());
+            Stop::unless(last.is_none_or(|last| last == bell), || {
+                format!("the bell is descriptor {bell}, but the last that the kernel looks at is {last:?}")
+            })?;
+        }
         for index in self.active.min(steps)..steps {
             self.make_ready(index as usize)?;
         }
-        let ready = self.watch.count(steps as usize + 1)?;
-        Stop::unless(ready as u64 == steps, || {
-            format!("{steps} descriptors are watched, but {ready} are told to be ready")
+        let expected = steps + self.bells();
+        let ready = self.watch.count(expected as usize + 1)?;
+        Stop::unless(ready as u64 == expected, || {
+            format!("{expected} descriptors are watched, but {ready} are told to be ready")
         })
     }
 }
 
 impl Wait {
+    fn patience(&self) -> Patience {
+        if self.bell.is_some() { Patience::Forever } else { Patience::None }
+    }
+
+    fn bells(&self) -> u64 {
+        u64::from(self.bell.is_some())
+    }
+
     /// Gives a watched descriptor something to be read.
     fn make_ready(&mut self, index: usize) -> Result<(), Stop> {
-        match self.others.get_mut(index) {
-            Some(other) => other.write_all(b"x").map_err(|error| Stop::io("write", &error)),
-            None => Ok(raise(&self.watched[index])?),
+        fill(&self.watched[index], self.others.get_mut(index))
+    }
+}
+
+impl Bell {
+    /// Makes it, ready, and the first to be watched: for `select` with the highest number that a set has room for.
+    fn hang(object: Object, watch: &mut Watch) -> Result<Self, Stop> {
+        let (mut watched, mut other) = object.make()?;
+        fill(&watched, other.as_mut())?;
+        if let Watch::Select(_) = watch {
+            let numbers = get(Resource::Descriptors)?.0.min(SELECT_CAPACITY as u64);
+            watched = dup_from(&watched, numbers as RawFd - 1)?;
         }
+        watch.add(&watched, Patience::Forever)?;
+        Ok(Self { watched, _other: other })
+    }
+}
+
+/// Gives a descriptor something to be read, through its other end where it has one.
+fn fill(watched: &OwnedFd, other: Option<&mut File>) -> Result<(), Stop> {
+    match other {
+        Some(other) => other.write_all(b"x").map_err(|error| Stop::io("write", &error)),
+        None => Ok(raise(watched)?),
     }
 }
 
@@ -215,17 +276,19 @@ impl Watch {
         Ok(match settings.text("mechanism") {
             "select" => Watch::Select(SelectSet::new()),
             "epoll_wait" => {
-                // One place even where nothing will be ready: the call takes no fewer.
-                let events = Events::with_room(room.min(settings.count("active") as usize));
+                // The bell's place is there even without one: the call takes no fewer.
+                let events = Events::with_room(room.min(settings.count("active") as usize) + 1);
                 Watch::Epoll { set: epoll_create()?, events }
             }
-            _ => Watch::Poll(PollSet::with_capacity(room)),
+            _ => Watch::Poll(PollSet::with_capacity(room + 1)),
         })
     }
 
-    fn add(&mut self, fd: &OwnedFd) -> Result<(), Stop> {
+    /// Watches one more. With patience the first of all is the bell: it is kept last, as by its number in `select`.
+    fn add(&mut self, fd: &OwnedFd, patience: Patience) -> Result<(), Stop> {
         match self {
             Watch::Select(set) => set.add(fd)?,
+            Watch::Poll(set) if patience == Patience::Forever => set.add_before_last(fd),
             Watch::Poll(set) => set.add(fd),
             Watch::Epoll { set, .. } => epoll_add(set, fd)?,
         }
@@ -234,22 +297,31 @@ impl Watch {
 
     /// The timed wait: how many are ready. The choice of the call lies outside what is timed.
     #[inline(always)]
-    fn ask(&mut self, laps: &mut Laps) -> Result<usize, Stop> {
+    fn ask(&mut self, patience: Patience, laps: &mut Laps) -> Result<usize, Stop> {
         match self {
             Watch::Select(set) => {
                 let mut copy = *set;
-                laps.time(WAIT, || copy.ready())
+                laps.time(WAIT, || copy.ready(patience))
             }
-            Watch::Poll(set) => laps.time(WAIT, || set.ready()),
-            Watch::Epoll { set, events } => laps.time(WAIT, || epoll_wait(set, events)),
+            Watch::Poll(set) => laps.time(WAIT, || set.ready(patience)),
+            Watch::Epoll { set, events } => laps.time(WAIT, || epoll_wait(set, events, patience)),
+        }
+    }
+
+    /// The descriptor that the kernel looks at last, where each call looks at all.
+    fn last(&self) -> Option<RawFd> {
+        match self {
+            Watch::Select(set) => set.last(),
+            Watch::Poll(set) => set.last(),
+            Watch::Epoll { .. } => None,
         }
     }
 
     /// How many are ready, counted up to `most`. Untimed.
     fn count(&mut self, most: usize) -> Result<usize, Stop> {
         Ok(match self {
-            Watch::Select(set) => { *set }.ready()?,
-            Watch::Poll(set) => set.ready()?,
+            Watch::Select(set) => { *set }.ready(Patience::None)?,
+            Watch::Poll(set) => set.ready(Patience::None)?,
             Watch::Epoll { set, .. } => epoll_ready(set, most)?,
         })
     }

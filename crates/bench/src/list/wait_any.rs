@@ -32,7 +32,7 @@ impl Benchmark for WaitAny {
         Phase::down("one", "waitpid(-1) when one child has ended: that one is found and taken away"),
     ];
     const PARAMETERS: &'static [Parameter] = &[
-        Parameter::steps("20", "1000", "3000", "how many children"),
+        Parameter::steps("20", "300", "3000", "how many children"),
         Parameter::fixed("order", Kind::Choice(&["reverse", "creation"]), "reverse", "who ends first"),
     ];
     const VARIANTS: &'static [Variant] = &[Variant::always(&[("order", "creation")])];
