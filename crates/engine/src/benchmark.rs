@@ -192,6 +192,9 @@ pub trait Benchmark: Sized + 'static {
     const PARAMETERS: &'static [Parameter];
     /// The cases besides the one at default values.
     const VARIANTS: &'static [Variant] = &[];
+    /// What the quick study sets otherwise where instructions are counted: an emulator takes some fifty times as long,
+    /// and a curve without noise shows its law in fewer steps.
+    const EMULATED: &'static [(&'static str, &'static str)] = &[];
     /// How the result can mislead, a sentence each.
     const MISLEADS: &'static [&'static str];
     /// Where the experiment comes from.
@@ -258,6 +261,8 @@ pub struct Entry {
     pub parameters: &'static [Parameter],
     /// [`Benchmark::VARIANTS`].
     pub variants: &'static [Variant],
+    /// [`Benchmark::EMULATED`].
+    pub emulated: &'static [(&'static str, &'static str)],
     /// [`Benchmark::MISLEADS`].
     pub misleads: &'static [&'static str],
     /// [`Benchmark::SOURCE`].
@@ -280,6 +285,7 @@ impl Entry {
             phases: B::PHASES,
             parameters: B::PARAMETERS,
             variants: B::VARIANTS,
+            emulated: B::EMULATED,
             misleads: B::MISLEADS,
             source: B::SOURCE,
             support: B::support,

@@ -29,4 +29,4 @@ pub use scratch::{Scratch, space as scratch_space};
 pub use settings::{Kind, Parameter, Settings};
 pub use worker::{ARGUMENT as WORKER_ARGUMENT, main as worker_main};
 
-pub use landau_record::schema::{Host, Mark, MarkKind};
+pub use landau_record::schema::{Host, Mark, MarkKind, Unit};

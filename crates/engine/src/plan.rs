@@ -1,7 +1,7 @@
 //! From what was typed to what will be measured on this host: cases, their sizes, and what is left out and why.
 
 use crate::{Cost, Entry, Error, Parameter, Settings, Study, Support, laps};
-use landau_record::schema::{Case, Host, Mark, MarkKind, Phase, Reduced, Skip};
+use landau_record::schema::{Case, Host, Mark, MarkKind, Phase, Reduced, Skip, Unit};
 use landau_sys::clock::Clock;
 use landau_sys::system::{Headroom, headroom};
 use serde::{Deserialize, Serialize};
@@ -104,7 +104,7 @@ impl Plan {
         let (mut cases, mut skips) = (Vec::new(), Vec::new());
         for entry in chosen {
             let own: Vec<&Override> = overrides.iter().filter(|one| one.benchmark == entry.name).collect();
-            for settings in variants(entry, request.study, &own) {
+            for settings in variants(entry, request.study, host.clock.unit, &own) {
                 let label = label(entry, &settings, request.study);
                 let planned = match (entry.support)(&host, &settings) {
                     Support::No(reason) => Err(reason),
@@ -188,11 +188,15 @@ fn parse<'a>(registry: &[Entry], text: &'a str) -> Result<Override<'a>, Error> {
 }
 
 /// The settings of each case of a benchmark: the study's values, then each variant's, the user's on top of all.
-fn variants(entry: &Entry, study: Study, overrides: &[&Override]) -> Vec<Settings> {
+fn variants(entry: &Entry, study: Study, unit: Unit, overrides: &[&Override]) -> Vec<Settings> {
     let mut found: Vec<Settings> = Vec::new();
     let differing = entry.variants.iter().filter(|one| one.from <= study).map(|one| one.settings);
     for variant in std::iter::once(&[][..]).chain(differing) {
         let mut settings = Settings::of_study(entry.parameters, study);
+        let emulated = if unit != Unit::Ns && study == Study::Quick { entry.emulated } else { &[] };
+        for (name, value) in emulated {
+            settings.set(name, value);
+        }
         for (name, value) in variant {
             settings.set(name, value);
         }
@@ -340,7 +344,7 @@ pub fn availability(registry: &[Entry], study: Study, host: &Host) -> Vec<Availa
         .iter()
         .map(|entry| {
             let (mut cases, mut unavailable) = (Vec::new(), Vec::new());
-            for settings in variants(entry, study, &[]) {
+            for settings in variants(entry, study, host.clock.unit, &[]) {
                 let label = label(entry, &settings, study);
                 match (entry.support)(host, &settings) {
                     Support::Yes => cases.push(label),

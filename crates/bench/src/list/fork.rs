@@ -73,6 +73,7 @@ impl Benchmark for Fork {
         Variant::full(&[("mappings", "2000")]),
         Variant::full(&[("processors", "all")]),
     ];
+    const EMULATED: &'static [(&'static str, &'static str)] = &[("n", "300")];
     const MISLEADS: &'static [&'static str] = &[
         "The parent's mappings and page tables are most of the cost, not the number of processes.",
         "Parent and children share one processor by default; with processors=all the wake-up crosses processors.",

@@ -43,6 +43,7 @@ impl Benchmark for Manymap {
         Phase::down("close", "close() of that file"),
     ];
     const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "10000", "19000", "how many files")];
+    const EMULATED: &'static [(&'static str, &'static str)] = &[("n", "4000")];
     const MISLEADS: &'static [&'static str] = &[
         "Every file is in the cache; on a cold disk the first access costs a thousand times more.",
         "The folders lie on the file system of --dir: file systems differ in open().",

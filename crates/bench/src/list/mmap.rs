@@ -61,6 +61,7 @@ impl Benchmark for Mmap {
         Variant::always(&[("populate", "on")]),
         Variant::full(&[("until", "limit")]),
     ];
+    const EMULATED: &'static [(&'static str, &'static str)] = &[("n", "4000")];
     const MISLEADS: &'static [&'static str] = &[
         "Alternate pages of one file are the worst case for systems that join neighbouring mappings; manymap maps \
          many files.",

@@ -50,6 +50,7 @@ impl Benchmark for Thread {
         Parameter::fixed("processors", Kind::Choice(&["one", "all"]), "one", "where the threads may run"),
     ];
     const VARIANTS: &'static [Variant] = &[Variant::full(&[("stack", "64")]), Variant::full(&[("processors", "all")])];
+    const EMULATED: &'static [(&'static str, &'static str)] = &[("n", "1000")];
     const MISLEADS: &'static [&'static str] = &[
         "The C library keeps the stacks of some ended threads: joins that give stacks back are dearer than others.",
         "Each thread needs two mappings, so vm.max_map_count bounds their number as well.",

@@ -36,6 +36,7 @@ impl Benchmark for WaitAny {
         Parameter::fixed("order", Kind::Choice(&["reverse", "creation"]), "reverse", "who ends first"),
     ];
     const VARIANTS: &'static [Variant] = &[Variant::always(&[("order", "creation")])];
+    const EMULATED: &'static [(&'static str, &'static str)] = &[("n", "300")];
     const MISLEADS: &'static [&'static str] = &[
         "A program that names the child, or holds a descriptor of it (pidfd), needs no search.",
         "Where the ended child stands in the kernel's list decides `one`: compare order=reverse and creation.",
