@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
 
 mod interrupted;
+mod lab;
 mod measured;
 mod misused;
 mod support;

@@ -17,11 +17,17 @@ struct Need {
     is_there: fn() -> bool,
 }
 
-const NEEDS: [Need; 7] = [
+const NEEDS: [Need; 9] = [
     Need { package: "gcc", what_for: "linking, and the forker", is_there: || program::find("cc").is_some() },
     Need { package: "libc6-dev", what_for: "the forker in static glibc", is_there: has_static_libc },
     Need { package: "musl-tools", what_for: "the forker in musl", is_there: || program::find("musl-gcc").is_some() },
     Need { package: "jq", what_for: "the queries of docs/record.md", is_there: || program::find("jq").is_some() },
+    Need {
+        package: "qemu-system-x86",
+        what_for: "the lab's kernels",
+        is_there: || program::find("qemu-system-x86_64").is_some(),
+    },
+    Need { package: "cpio", what_for: "reading the lab's initramfs", is_there: || program::find("cpio").is_some() },
     Need { package: "nodejs", what_for: "browser tests", is_there: || program::find("node").is_some() },
     Need { package: "npm", what_for: "browser tests", is_there: || program::find("npm").is_some() },
     Need { package: "chromium", what_for: "browser tests", is_there: || program::find("chromium").is_some() },
