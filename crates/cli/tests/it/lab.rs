@@ -159,7 +159,7 @@ fn a_kernel_that_never_gets_to_measuring_shows_its_console_and_leaves_no_record(
 fn a_wrong_image_is_named_before_anything_is_booted() {
     let room = Room::new();
     std::fs::write(room.file("text"), "I am no kernel\n").unwrap();
-    for (name, what) in [("text", "text file"), (LANDAU, "program"), ("nothing", "nothing")] {
+    for (name, what) in [("text", "text file"), (LANDAU, "ELF program"), ("nothing", "nothing")] {
         let ran = room.landau(&["lab", "run", "--kernel", name, "syscall"]);
         assert_eq!(ran.status, Some(2), "{ran:?}");
         assert!(ran.err.contains(what), "{name}: {ran:?}");

@@ -55,7 +55,9 @@ pub(super) fn inspect(file: &mut File, head: &[u8]) -> io::Result<Found> {
         }
         return Ok(Found { kind: Kind::Vmlinux { pvh: has_pvh(file, &segments)? }, release });
     }
-    if release.is_some() && find(file, UML)?.is_some() {
+    // User-mode Linux stands at a fixed address; a program that can lie anywhere may hold the same words, as this one.
+    const FIXED: Option<u64> = Some(2);
+    if release.is_some() && number::<2>(head, 16) == FIXED && find(file, UML)?.is_some() {
         return Ok(Found { kind: Kind::Uml, release });
     }
     Ok(Found::other("an ELF program or library, not a kernel"))
@@ -65,7 +67,8 @@ pub(super) fn inspect(file: &mut File, head: &[u8]) -> io::Result<Found> {
 fn release(text: &[u8]) -> Option<String> {
     let end = text.iter().position(|&byte| byte <= b' ' || byte > b'~')?;
     let word = String::from_utf8(text[..end].to_vec()).ok()?;
-    word.starts_with(|first: char| first.is_ascii_digit()).then_some(word)
+    let is_release = word.split_once('.').is_some_and(|(major, _)| major.parse::<u8>().is_ok());
+    is_release.then_some(word)
 }
 
 /// The bytes after the first place that holds `what` and, for the banner, a digit after it.
