@@ -243,9 +243,8 @@ fn a_full_disk_is_told_and_ends_the_emulator() {
     let room = Room::new();
     let kernel = kernel.display().to_string();
     // A file that may not grow is a disk that is full, and needs no root; the initramfs lies elsewhere.
-    let shell = format!(
-        "ulimit -f 24 && trap '' XFSZ && exec '{LANDAU}' lab run -k '{kernel}' --no-report --out r --engine exact socket"
-    );
+    let shell =
+        format!("ulimit -f 24 && trap '' XFSZ && exec '{LANDAU}' lab run -k '{kernel}' --no-report --out r socket");
     let mut command = Command::new("sh");
     command.args(["-c", &shell]).current_dir(room.path()).env("TMPDIR", room.path());
     let ran = Ran::of(command.output().unwrap());

@@ -16,7 +16,7 @@ use landau_sys::signal::{catch_interrupts, interrupted};
   landau lab bisect --good v1/bzImage --bad v9/bzImage -k v2/bzImage -k v3/bzImage \\
       --metric 'wait.instructions@500 < 200000'
 
-The claim holds of the good kernel and not of the bad one. Each kernel is booted once: instructions need no repetition.")]
+The claim holds of the good kernel and not of the bad one. Each kernel is booted once: a count needs no repetition.")]
 pub(crate) struct Args {
     /// The kernel of which the claim holds
     #[arg(long)]

@@ -74,7 +74,8 @@ pub(crate) struct Args {
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     jobs: Option<u16>,
     /// Memory of each guest in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(64..=1_048_576))]
+    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    #[arg(value_parser = clap::value_parser!(u32).range(64..=1_048_576))]
     memory: u32,
     /// Set a sysctl in the guest (repeatable)
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
@@ -83,7 +84,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "WORDS", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
     append: String,
     /// Seconds without a sign of life after which a guest is given up
-    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
     patience: u64,
     /// Seconds that each guest may take in all
     #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..))]

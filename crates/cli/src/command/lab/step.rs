@@ -24,13 +24,15 @@ pub(super) struct Machinery {
     #[arg(long, value_name = "BENCH.PARAM=VALUE")]
     set: Vec<String>,
     /// Memory of each guest in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(64..=1_048_576))]
+    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    #[arg(value_parser = clap::value_parser!(u32).range(64..=1_048_576))]
     memory: u32,
     /// Further words for the kernels' command line
     #[arg(long, value_name = "WORDS", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
     append: String,
     /// Seconds without a sign of life after which a guest is given up
-    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
     patience: u64,
     /// Folder for fetched kernels [default: landau in the user's caches]
     #[arg(long, value_name = "DIR")]
