@@ -45,10 +45,21 @@ fn man(out: &mut Vec<u8>) -> anyhow::Result<()> {
     let mut landau = Landau::command();
     landau.build();
     clap_mangen::Man::new(landau.clone()).render(out)?;
-    for command in landau.get_subcommands().filter(|command| command.get_name() != "help") {
-        clap_mangen::Man::new(command.clone()).render(out)?;
+    for (_, command) in commands(&mut landau) {
+        clap_mangen::Man::new(command).render(out)?;
     }
     Ok(())
+}
+
+/// Every command below one, with what is typed for it: each, then those below it.
+fn commands(above: &mut clap::Command) -> Vec<(String, clap::Command)> {
+    let words = above.get_bin_name().unwrap_or(above.get_name()).to_owned();
+    let mut found = Vec::new();
+    for command in above.get_subcommands_mut().filter(|command| command.get_name() != "help") {
+        found.push((format!("{words} {}", command.get_name()), command.clone()));
+        found.extend(commands(command));
+    }
+    found
 }
 
 fn reference() -> String {
@@ -62,8 +73,7 @@ fn reference() -> String {
         let _ = write!(text, "\n## {name}\n\n```text\n{}\n```\n", help.trim_end());
     };
     chapter("landau", landau.render_long_help().to_string());
-    for command in landau.get_subcommands_mut().filter(|command| command.get_name() != "help") {
-        let name = format!("landau {}", command.get_name());
+    for (name, mut command) in commands(&mut landau) {
         chapter(&name, command.render_long_help().to_string());
     }
     text
