@@ -50,13 +50,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
             Ok(place) => place,
             Err(found) => break found,
         };
-        let kernel = step.obtain(&words[place])?;
-        let answer = step.ask(&kernel)?;
+        // A kernel that cannot be had is gone round like one that does not boot.
+        let answer = step.obtain(&words[place]).and_then(|kernel| {
+            names[place].clone_from(&kernel.name);
+            step.ask(&kernel)
+        });
+        let answer = answer.unwrap_or_else(|error| Answer::Unknown(format!("{error:#}")));
         if interrupted().is_some() {
-            bail!("interrupted after {}", kernel.name);
+            bail!("interrupted at {}", names[place]);
         }
-        status::tell(&format!("{}: {}", kernel.name, in_words(&answer)));
-        names[place].clone_from(&kernel.name);
+        status::tell(&format!("{}: {}", names[place], in_words(&answer)));
         search.enter(place, answer);
     };
     conclude(args, &names, &search, &found)
