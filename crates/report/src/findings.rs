@@ -52,6 +52,8 @@ pub enum Kind {
     Growth,
     /// Two costs instead of one.
     Split,
+    /// Single calls recur that are somewhat dearer: a slab's page fills.
+    Rhythm,
     /// Something the benchmark's check established.
     Fact,
     /// The cost stays.
@@ -66,6 +68,8 @@ pub enum Kind {
 
 /// What measures the instrument: it is told only where it moved.
 const INSTRUMENT: [&str; 2] = ["nop", "syscall"];
+/// Recurring calls below so many times the usual cost surprise nobody: a page for a slab is dear everywhere.
+const DEAR: f64 = 10.0;
 /// Phases whose first calls are named; of the others only the number.
 const FIRST_CALLS_NAMED: usize = 4;
 
@@ -80,6 +84,7 @@ impl Kind {
             Self::Outlier => "dear calls",
             Self::Growth => "grows",
             Self::Split => "two costs",
+            Self::Rhythm => "now and then",
             Self::Fact => "fact",
             Self::Constant => "constant",
             Self::Unclear => "unclear",
@@ -265,7 +270,9 @@ fn outlier(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<
     };
     let brief = format!("up to {}", phase.verdict.all.unit.cost(weight));
     let text = format!("{name}: {words}.{share}");
-    let mut outlier = finding(Kind::Outlier, Some(study), weight, text).on(study, phase, &brief);
+    let usual = phase.verdict.all.end.map_or(0.0, |end| end.value);
+    let kind = if weight < DEAR * usual { Kind::Rhythm } else { Kind::Outlier };
+    let mut outlier = finding(kind, Some(study), weight, text).on(study, phase, &brief);
     // Calls at the doublings of a table are another story than those of a page that fills.
     let kind = outliers.rhythms.first().map(|rhythm| std::mem::discriminant(&rhythm.kind));
     outlier.theme = format!("{} {kind:?}", outlier.theme);
