@@ -50,7 +50,7 @@ enum Object {
     Socket,
 }
 
-/// How it is watched. A further mechanism is a further variant with its lines in `of`, `add`, `ask`, `last` and `count`.
+/// How it is watched. A further mechanism is a further variant with its lines in each method.
 #[derive(Debug)]
 enum Watch {
     Select(SelectSet),

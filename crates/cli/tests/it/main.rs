@@ -1,5 +1,6 @@
 //! The program from outside: what it does, says and leaves behind.
 #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
+#![allow(clippy::print_stderr, reason = "a test that is skipped says why")]
 
 mod interrupted;
 mod lab;

@@ -14,6 +14,10 @@ const BANNER: &[u8] = b"Linux version ";
 /// Part of symbols and drivers of user-mode Linux, not of programs that happen to hold the banner.
 const UML: &[u8] = b"uml_";
 
+/// `ET_EXEC`: user-mode Linux stands at a fixed address. A program that can lie anywhere may hold the same words, as
+/// this one does.
+const FIXED: u64 = 2;
+
 /// One program header.
 #[derive(Clone, Copy)]
 struct Segment {
@@ -55,9 +59,7 @@ pub(super) fn inspect(file: &mut File, head: &[u8]) -> io::Result<Found> {
         }
         return Ok(Found { kind: Kind::Vmlinux { pvh: has_pvh(file, &segments)? }, release });
     }
-    // User-mode Linux stands at a fixed address; a program that can lie anywhere may hold the same words, as this one.
-    const FIXED: Option<u64> = Some(2);
-    if release.is_some() && number::<2>(head, 16) == FIXED && find(file, UML)?.is_some() {
+    if release.is_some() && number::<2>(head, 16) == Some(FIXED) && find(file, UML)?.is_some() {
         return Ok(Found { kind: Kind::Uml, release });
     }
     Ok(Found::other("an ELF program or library, not a kernel"))

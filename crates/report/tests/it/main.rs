@@ -1,4 +1,5 @@
 //! Pages, tables and charts out of synthetic records.
+#![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
 
 mod counted;
 mod support;

@@ -43,7 +43,7 @@ fn a_constant_is_a_constant() {
 #[test]
 fn an_interrupt_is_told_and_moves_nothing() {
     let ticks = curve(2, 5000, |n, k| {
-        let is_met = scrambled(u64::from(n) << 8 | u64::from(k)) % 500 == 0;
+        let is_met = scrambled(u64::from(n) << 8 | u64::from(k)).is_multiple_of(500);
         332 + if is_met { 4_000 + scrambled(u64::from(n * 2 + k)) % 50_000 } else { 0 }
     });
     let met = ticks.passes.iter().flat_map(|pass| &pass.ns).filter(|ns| **ns > 332).count();

@@ -129,7 +129,7 @@ fn debian_row(args: &Args) -> anyhow::Result<Vec<String>> {
     ensure!(flavour == all[bad].flavour, "{} and {} are of different flavours", args.good, args.bad);
     let (from, to) = (good.min(bad), good.max(bad));
     let mut words: Vec<String> =
-        all[from..=to].iter().filter(|one| one.flavour == flavour).map(|one| one.word()).collect();
+        all[from..=to].iter().filter(|one| one.flavour == flavour).map(debian::Available::word).collect();
     if good > bad {
         words.reverse();
     }
