@@ -14,9 +14,10 @@ fn main() -> ExitCode {
     if let Some(status) = landau_engine::worker_main(landau_bench::REGISTRY) {
         return ExitCode::from(status);
     }
-    // Nor has the first process of a guest anything to parse.
-    #[cfg(target_os = "linux")]
-    landau_lab::guest::main(landau_bench::REGISTRY);
+    // Nor has a guest anything to parse.
+    if let Some(status) = landau_lab::guest::main(landau_bench::REGISTRY) {
+        return ExitCode::from(status);
+    }
     let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let parsed =
         command::Landau::command().try_get_matches().and_then(|found| command::Landau::from_arg_matches(&found));

@@ -27,7 +27,7 @@ pub enum Error {
         /// Why, and what to do.
         reason: String,
     },
-    /// The kernel cannot be had.
+    /// A kernel cannot be had.
     #[error(transparent)]
     Kernel(#[from] crate::kernel::Error),
     /// The record cannot be written.

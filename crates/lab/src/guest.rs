@@ -1,67 +1,48 @@
-//! Inside the guest: the first process of a system that was booted to measure it.
+//! Inside the guest: what measures there, and the line by which it tells the host.
+//!
+//! A guest is either the first process of a system that was booted for it ([`init`]), or a child of whoever wants to
+//! know, by pipes or over a wire ([`child`]).
+
+pub mod child;
+#[cfg(target_os = "linux")]
+mod init;
 
 use crate::frame;
-use crate::job::{JOB_PATH, Job, Message, VARIABLE};
+use crate::job::{Job, Message};
 use landau_engine::{
     Entry, Fault, Pinning, Plan, Request, Scratch, Session, Silent, Study, describe_host_in, scratch_space,
 };
 use landau_record::schema::{Line, Unit};
 use landau_record::{Error as RecordError, Journal};
 use landau_sys::clock::Clock;
-use landau_sys::{boot, process, system};
-use std::fs::{File, OpenOptions};
-use std::io::{Error as IoError, Write};
-use std::os::fd::AsFd;
+use landau_sys::{descriptor, process, system};
+use std::fs::File;
+use std::io::{Error as IoError, IsTerminal, Write};
 use std::path::Path;
 use std::time::Duration;
-
-/// The line to the host. The kernel's console is the same one.
-const LINE: &str = "/dev/ttyS0";
 
 /// How often the guest waits anew for the work of its start to end.
 const SETTLE_TRIES: u32 = 6;
 
-/// Measures as the first process of a guest, if that is what this process is. Then it does not return.
-pub fn main(registry: &[Entry]) {
-    if std::process::id() != 1 || std::env::var_os(VARIABLE).is_none() {
-        return;
-    }
-    let ended = match Link::open() {
-        Ok(mut link) => {
-            let last = match measure(registry, &mut link) {
-                Ok(done) => done,
-                Err(reason) => Message::Failed(reason),
-            };
-            link.say(&last).map_err(|error| error.to_string())
-        }
-        Err(reason) => Err(reason),
-    };
-    if let Err(reason) = ended {
-        // The console is all there is left to say it to.
-        let _ = File::options()
-            .write(true)
-            .open("/dev/console")
-            .and_then(|mut console| writeln!(console, "landau: {reason}"));
-    }
-    let refused = boot::restart();
-    panic!("the machine does not end: {refused}");
+/// Measures as a guest, if that is what this process is: its exit status then. The first process of a system does not
+/// return.
+pub fn main(registry: &[Entry]) -> Option<u8> {
+    #[cfg(target_os = "linux")]
+    init::main(registry);
+    child::main(registry)
 }
 
 /// The line to the host, and the lines of the record that have not gone over it yet.
 struct Link {
     line: File,
+    name: String,
     number: u64,
     waiting: Vec<String>,
 }
 
 impl Link {
-    fn open() -> Result<Self, String> {
-        for (kind, target) in [("proc", "/proc"), ("sysfs", "/sys"), ("devtmpfs", "/dev"), ("tmpfs", "/tmp")] {
-            boot::mount(kind, target).map_err(|error| format!("{target}: {error}"))?;
-        }
-        let line = OpenOptions::new().read(true).write(true).open(LINE).map_err(|error| format!("{LINE}: {error}"))?;
-        boot::make_raw(line.as_fd()).map_err(|error| format!("{LINE}: {error}"))?;
-        Ok(Self { line, number: 0, waiting: Vec::new() })
+    fn new(line: File, name: &str) -> Self {
+        Self { line, name: name.to_owned(), number: 0, waiting: Vec::new() }
     }
 
     /// Says something and waits until it has left: nothing is to be sent while something is measured.
@@ -70,17 +51,17 @@ impl Link {
         let text = frame::encode(self.number, &content)?;
         self.number += 1;
         self.line.write_all(text.as_bytes())?;
-        boot::drain(self.line.as_fd()).map_err(IoError::other)
+        if self.line.is_terminal() { descriptor::drain(&self.line).map_err(IoError::other) } else { Ok(()) }
     }
-}
 
-fn refused(source: IoError) -> RecordError {
-    RecordError::Io { action: "write", path: LINE.to_owned(), source }
+    fn refused(&self, source: IoError) -> RecordError {
+        RecordError::Io { action: "write", path: self.name.clone(), source }
+    }
 }
 
 impl Journal for Link {
     fn append(&mut self, line: &Line) -> Result<(), RecordError> {
-        let text = serde_json::to_string(line).map_err(|error| refused(error.into()))?;
+        let text = serde_json::to_string(line).map_err(|error| self.refused(error.into()))?;
         self.waiting.push(text);
         Ok(())
     }
@@ -90,7 +71,7 @@ impl Journal for Link {
             return Ok(());
         }
         let lines = std::mem::take(&mut self.waiting);
-        self.say(&Message::Lines(lines)).map_err(refused)
+        self.say(&Message::Lines(lines)).map_err(|error| self.refused(error))
     }
 
     fn sync(&mut self) -> Result<(), RecordError> {
@@ -98,49 +79,29 @@ impl Journal for Link {
     }
 }
 
-fn measure(registry: &[Entry], link: &mut Link) -> Result<Message, String> {
+/// Measures what the job says; the last message.
+fn measure(
+    registry: &[Entry],
+    job: &Job,
+    link: &mut Link,
+    fault: Option<Fault>,
+    mut notes: Vec<String>,
+    interrupted: &dyn Fn() -> bool,
+) -> Result<Message, String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
-    link.say(&Message::Up).map_err(|error| text(&error))?;
-    let job: Job = std::fs::read(Path::new("/").join(JOB_PATH))
-        .map_err(|error| error.to_string())
-        .and_then(|bytes| serde_json::from_slice(&bytes).map_err(|error| error.to_string()))?;
-    prepare(&job)?;
-    if job.symbols {
-        link.say(&Message::Symbols(symbols()?)).map_err(|error| text(&error))?;
+    if job.probe {
+        return Ok(Message::Done { outcome: "complete".to_owned(), elapsed_ms: 0 });
     }
-    let settled = settle(&job);
-    let scratch = Scratch::create(Path::new("/tmp")).map_err(|error| text(&error))?;
-    let mut plan = plan(registry, &job, &scratch).map_err(|error| text(&error))?;
-    plan.notes.push(settled);
-    let session = Session { words: &[], scratch: &scratch, observer: &mut Silent, interrupted: &|| false };
+    notes.extend((job.settle_s > 0).then(|| settle(job)));
+    let folder = job.scratch.clone().unwrap_or_else(std::env::temp_dir);
+    let scratch = Scratch::create(&folder).map_err(|error| text(&error))?;
+    let mut plan = plan(registry, job, scratch.path()).map_err(|error| text(&error))?;
+    plan.notes.extend(notes);
+    plan.fault = fault;
+    let session = Session { words: &[], scratch: &scratch, observer: &mut Silent, interrupted };
     let (_, end) = landau_engine::run(&plan, link, session).map_err(|error| text(&error))?;
     link.flush().map_err(|error| text(&error))?;
     Ok(Message::Done { outcome: end.outcome, elapsed_ms: end.elapsed_ms })
-}
-
-/// A fault that the kernel's command line asks for: `LANDAU_PANIC_AT=2031`, `LANDAU_HANG_AT=2031`.
-fn fault() -> Option<Fault> {
-    let at = |name: &str| std::env::var(name).ok()?.parse().ok();
-    at("LANDAU_PANIC_AT").map(Fault::Panic).or_else(|| at("LANDAU_HANG_AT").map(Fault::Hang))
-}
-
-/// What a system's start-up would have done, and what the user wants changed.
-fn prepare(job: &Job) -> Result<(), String> {
-    boot::raise_loopback().map_err(|error| format!("the loopback interface: {error}"))?;
-    // From here on only a panic speaks on the console, which is the line to the host.
-    std::fs::write("/proc/sys/kernel/printk", "1").map_err(|error| format!("kernel.printk: {error}"))?;
-    for (name, value) in &job.sysctls {
-        let path = format!("/proc/sys/{}", name.replace('.', "/"));
-        std::fs::write(path, value).map_err(|error| format!("{name}={value}: {error}"))?;
-    }
-    Ok(())
-}
-
-/// The kernel's own functions and where they stand.
-fn symbols() -> Result<String, String> {
-    let text = std::fs::read_to_string("/proc/kallsyms").map_err(|error| format!("/proc/kallsyms: {error}"))?;
-    let is_function = |line: &&str| matches!(line.as_bytes().get(17), Some(b't' | b'T' | b'w' | b'W' | b'i'));
-    Ok(text.lines().filter(is_function).flat_map(|line| [line, "\n"]).collect())
 }
 
 /// Waits until the work that a kernel does in the background after its start is done, and says what was seen.
@@ -150,7 +111,7 @@ fn settle(job: &Job) -> String {
         std::thread::sleep(Duration::from_secs(job.settle_s));
         tries += 1;
         let (quickest, mean) = canary(job);
-        if mean <= quickest as f64 * 1.05 || tries == SETTLE_TRIES || job.settle_s == 0 {
+        if mean <= quickest as f64 * 1.05 || tries == SETTLE_TRIES {
             return format!(
                 "waited {} s for the kernel's background work; then getppid took {quickest} {} at the least and \
                  {mean:.1} on average",
@@ -176,10 +137,7 @@ fn canary(job: &Job) -> (u64, f64) {
     (quickest, sum as f64 / CALLS as f64)
 }
 
-fn plan(registry: &[Entry], job: &Job, scratch: &Scratch) -> Result<Plan, landau_engine::Error> {
-    if let Some(open) = system::setting("fs.nr_open").and_then(|text| text.parse().ok()) {
-        boot::raise_descriptors(open)?;
-    }
+fn plan(registry: &[Entry], job: &Job, scratch: &Path) -> Result<Plan, landau_engine::Error> {
     let (host, clock) = describe_host_in(job.unit, Pinning::Last)?;
     let request = Request {
         names: job.names.clone(),
@@ -189,7 +147,9 @@ fn plan(registry: &[Entry], job: &Job, scratch: &Scratch) -> Result<Plan, landau
         seed: job.seed,
         time_limit_s: None,
     };
-    let mut plan = Plan::resolve(registry, &request, host, clock.clock, scratch_space(scratch.path()))?;
-    (plan.lockstep, plan.fine, plan.fault) = (true, job.fine, fault());
+    let mut plan = Plan::resolve(registry, &request, host, clock.clock, scratch_space(scratch))?;
+    // Where others can run beside it, nobody waits for the worker, and the worker for nobody.
+    plan.lockstep = job.unit == Unit::Instructions || system::processors().len() == 1;
+    plan.fine = job.fine;
     Ok(plan)
 }

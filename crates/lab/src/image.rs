@@ -42,6 +42,10 @@ pub enum Kind {
     Deb,
     /// A disk with a system on it.
     DiskImage(Disk),
+    /// No file: the kernel that runs already.
+    Running,
+    /// No file: whatever runs at the other end of ssh.
+    Remote,
     /// Anything else, described: "a gzip-compressed initramfs".
     Other(String),
 }
@@ -68,6 +72,7 @@ impl Found {
     pub fn refusal(&self) -> Option<String> {
         let is = match &self.kind {
             Kind::BzImage | Kind::Vmlinux { pvh: true } | Kind::PackedVmlinux(_) | Kind::Deb => return None,
+            Kind::Running | Kind::Remote => "no file",
             Kind::Vmlinux { pvh: false } => {
                 return Some(
                     "this is a vmlinux without an entry for hypervisors (CONFIG_PVH), which qemu cannot boot; give \

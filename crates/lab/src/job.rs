@@ -3,6 +3,7 @@
 use landau_record::schema::Unit;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// Where the job lies in the initramfs.
 pub const JOB_PATH: &str = "lab/job.json";
@@ -12,6 +13,7 @@ pub const VARIABLE: &str = "LANDAU_LAB";
 
 /// What a guest is to measure.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Job {
     /// Names of benchmarks; empty means all.
     pub names: Vec<String>,
@@ -33,6 +35,14 @@ pub struct Job {
     pub fine: Option<landau_engine::Fine>,
     /// Whether the kernel's symbols are wanted first.
     pub symbols: bool,
+    /// Whether it is only to be seen that a guest comes up: nothing is measured.
+    pub probe: bool,
+    /// The device of the line to the host, where it is not the first serial line.
+    pub line: Option<String>,
+    /// Whether the guest makes itself a network of its own first.
+    pub own_network: bool,
+    /// The folder for the benchmarks' files; none means that for temporary files.
+    pub scratch: Option<PathBuf>,
 }
 
 /// What a guest says.

@@ -131,6 +131,35 @@ impl Kernel {
             system_map: None,
         })
     }
+
+    /// One that is in no file.
+    fn without_file(name: String, kind: Kind, origin: String) -> Self {
+        let (release, sha256, config, system_map) = (None, String::new(), None, None);
+        Self { name, image: PathBuf::new(), kind, release, sha256, origin, config, system_map }
+    }
+
+    /// The kernel that runs now.
+    pub fn running() -> Self {
+        let release = landau_sys::system::kernel().map_or_else(|_| "host".to_owned(), |kernel| kernel.release);
+        Self { release: Some(release.clone()), ..Self::without_file(release, Kind::Running, "host".to_owned()) }
+    }
+
+    /// Whatever runs at the other end of ssh; its record knows its release.
+    pub fn remote(target: &str) -> Self {
+        Self::without_file(target.to_owned(), Kind::Remote, target.to_owned())
+    }
+
+    /// A system on a disk; its record knows its release.
+    pub fn on_disk(path: &Path) -> Result<Self, Error> {
+        let found = image::inspect(path)?;
+        if !matches!(found.kind, Kind::DiskImage(_)) {
+            let what = "this is not a disk image in qcow2 or raw form, which image:FILE wants".to_owned();
+            return Err(Error::Wrong { path: path.to_owned(), what });
+        }
+        let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        let image = std::path::absolute(path).map_err(|error| Error::io(path, error))?;
+        Ok(Self { image, ..Self::without_file(name, found.kind, path.display().to_string()) })
+    }
 }
 
 /// The folder that holds what was fetched and unpacked, unless the user names another: `landau` in the user's caches.

@@ -4,13 +4,14 @@
 //! host does.
 
 pub mod bisect;
+pub mod choice;
+pub mod console;
 pub mod cpio;
 pub mod deb;
 pub mod debian;
 pub mod engine;
 mod error;
 pub mod frame;
-#[cfg(target_os = "linux")]
 pub mod guest;
 pub mod image;
 pub mod job;
@@ -20,9 +21,9 @@ pub mod matrix;
 pub mod metric;
 pub mod pack;
 mod packing;
-
 mod progress;
 pub mod session;
+pub mod sysctl;
 pub mod watch;
 
 pub use error::Error;

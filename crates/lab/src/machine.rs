@@ -1,14 +1,16 @@
-//! A machine under an emulator: started, listened to, and ended whatever happens.
+//! A machine or a process: started, listened to, and ended whatever happens.
 
+use crate::console::Script;
 use crate::error::{Error, io};
 use crate::frame::{Decoder, Item};
 use crate::job::Message;
 use landau_sys::descriptor::wait_readable;
 use landau_sys::process::{bind_to_parent, kill_group};
 use std::collections::VecDeque;
-use std::io::Read;
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How much of the console is kept.
@@ -16,6 +18,29 @@ const CONSOLE_LINES: usize = 400;
 
 /// How long a wait for the guest's next word lasts before interruptions and bounds are looked at.
 const LOOK_MS: i32 = 100;
+
+/// How long the last words on standard error are waited for.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// How a guest is started.
+#[derive(Debug)]
+pub struct Start {
+    /// What is started. Its standard output is the guest's line to the host.
+    pub command: Command,
+    /// What is said to it first; then its standard input stays open until it is done. None where nothing is said.
+    pub input: Option<Vec<u8>>,
+    /// What is typed on its console until the guest is up.
+    pub script: Option<Script>,
+    /// How long it may take to leave by itself once it is done or not wanted any more.
+    pub grace: Duration,
+}
+
+impl Start {
+    /// A machine that is told nothing and simply ended.
+    pub fn machine(command: Command) -> Self {
+        Self { command, input: None, script: None, grace: Duration::ZERO }
+    }
+}
 
 /// What bounds a guest from outside. All of it is wall time of the host.
 #[derive(Debug, Clone, Copy)]
@@ -58,41 +83,73 @@ pub struct Ended {
     pub broken: Vec<String>,
 }
 
-/// A started emulator. It does not outlive this value, nor this program.
-struct Emulator(Child);
+/// A started program. It does not outlive this value, nor this program.
+struct Started {
+    child: Child,
+    input: Option<ChildStdin>,
+}
 
-impl Drop for Emulator {
-    fn drop(&mut self) {
-        // Once it was waited for, its identifier may be somebody else's.
-        if matches!(self.0.try_wait(), Ok(None)) {
-            let _ = kill_group(self.0.id());
-            let _ = self.0.kill();
-            let _ = self.0.wait();
+impl Started {
+    fn new(mut command: Command, has_input: bool) -> Result<Self, Error> {
+        let input = if has_input { Stdio::piped() } else { Stdio::null() };
+        command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
+        bind_to_parent(&mut command);
+        let program = command.get_program().to_owned();
+        let mut child = command.spawn().map_err(|source| io("start", Path::new(&program), source))?;
+        let input = child.stdin.take();
+        Ok(Self { child, input })
+    }
+
+    /// Types or says something. A program that does not listen any more says so by its end.
+    fn say(&mut self, bytes: &[u8]) {
+        if let Some(input) = &mut self.input {
+            let _ = input.write_all(bytes).and_then(|()| input.flush());
+        }
+    }
+
+    /// Lets it leave by itself, for as long as that may take.
+    fn leave(&mut self, grace: Duration) {
+        self.input = None;
+        let began = Instant::now();
+        while began.elapsed() < grace && matches!(self.child.try_wait(), Ok(None)) {
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
 }
 
-/// Starts `command`, whose standard output is the guest's serial line, and hands on what the guest says until it is
-/// done or a bound is met.
+impl Drop for Started {
+    fn drop(&mut self) {
+        // Once it was waited for, its identifier may be somebody else's.
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = kill_group(self.child.id());
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// Starts a guest and hands on what it says until it is done or a bound is met.
 pub fn attend(
-    mut command: Command,
+    start: Start,
     bounds: &Bounds,
     interrupted: &dyn Fn() -> bool,
     take: &mut dyn FnMut(Message) -> Result<(), Error>,
 ) -> Result<Ended, Error> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    bind_to_parent(&mut command);
+    let Start { command, input, mut script, grace } = start;
     let program = command.get_program().to_owned();
-    let child = command.spawn().map_err(|source| io("start", Path::new(&program), source))?;
-    let mut emulator = Emulator(child);
-    let (Some(mut line), Some(mut errors)) = (emulator.0.stdout.take(), emulator.0.stderr.take()) else {
-        return Err(Error::Guest("the emulator has no pipes".to_owned()));
+    let mut started = Started::new(command, input.is_some() || script.is_some())?;
+    let (Some(mut line), Some(mut errors)) = (started.child.stdout.take(), started.child.stderr.take()) else {
+        return Err(Error::Guest("the machine has no pipes".to_owned()));
     };
+    started.say(&input.unwrap_or_default());
     let mut watch = Watch::new();
     let mut buffer = vec![0; 1 << 16];
     let how = loop {
         if let Some(how) = watch.bound(bounds, interrupted) {
             break how;
+        }
+        if let Some(typed) = script.as_mut().filter(|_| !watch.up).and_then(Script::idle) {
+            started.say(&typed);
         }
         if !wait_readable(&line, LOOK_MS)? {
             continue;
@@ -101,7 +158,10 @@ pub fn attend(
         if got == 0 {
             let rest = std::mem::take(&mut watch.decoder).finish();
             watch.hear(rest, take)?;
-            break watch.last.take().unwrap_or_else(|| Ending::Gone(last_words(&mut emulator, &mut errors)));
+            break watch.last.take().unwrap_or_else(|| Ending::Gone(last_words(&mut started, &mut errors)));
+        }
+        if let Some(typed) = script.as_mut().filter(|_| !watch.up).and_then(|script| script.hear(&buffer[..got])) {
+            started.say(&typed);
         }
         let items = watch.decoder.push(&buffer[..got]);
         watch.hear(items, take)?;
@@ -109,7 +169,11 @@ pub fn attend(
             break Ending::Done;
         }
     };
-    drop(emulator);
+    if let Some(script) = script.filter(|_| !watch.up) {
+        watch.text(format!("(landau waited for {})", script.waits_for()));
+    }
+    started.leave(grace);
+    drop(started);
     Ok(Ended { how, console: watch.console.into(), broken: watch.broken })
 }
 
@@ -190,12 +254,27 @@ impl Watch {
     }
 }
 
-/// How the emulator itself ended, and what it said of it.
-fn last_words(emulator: &mut Emulator, errors: &mut impl Read) -> String {
-    let mut text = String::new();
-    // What cannot be read cannot be told.
-    let _ = errors.read_to_string(&mut text);
-    let status = emulator.0.wait().map_or("unknown".to_owned(), |status| status.to_string());
+/// How the program itself ended, and what it said of it.
+fn last_words(started: &mut Started, errors: &mut (impl Read + AsRawFd)) -> String {
+    let (began, mut bytes, mut buffer) = (Instant::now(), Vec::new(), [0; 4096]);
+    // Something that it started may still hold the other end; what cannot be read cannot be told.
+    while began.elapsed() < LAST_WORDS {
+        match wait_readable(errors, LOOK_MS) {
+            Ok(true) => {}
+            Ok(false) => continue,
+            Err(_) => break,
+        }
+        match errors.read(&mut buffer) {
+            Ok(got) if got > 0 => bytes.extend_from_slice(&buffer[..got]),
+            _ => break,
+        }
+    }
+    started.leave(LAST_WORDS);
+    let status = match started.child.try_wait() {
+        Ok(Some(status)) => status.to_string(),
+        _ => "it closed its output and did not end".to_owned(),
+    };
+    let text = String::from_utf8_lossy(&bytes);
     let words: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     if words.is_empty() { status } else { format!("{status}: {}", words.join("; ")) }
 }

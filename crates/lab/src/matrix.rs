@@ -1,7 +1,8 @@
 //! Many kernels: some at a time, each with its own machine and record, and one that fails leaves the others alone.
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Terminal};
 use crate::error::{Error, io};
+use crate::image::Kind;
 use crate::job::Job;
 use crate::kernel::Kernel;
 use crate::machine::{Bounds, Ending};
@@ -29,6 +30,8 @@ pub struct Matrix<'a> {
     pub out: &'a Path,
     /// The folder for what is needed only while a machine runs.
     pub temporary: &'a Path,
+    /// Who logs in where a whole system is booted.
+    pub terminal: &'a Terminal,
     /// Memory of each machine in MiB.
     pub memory_mib: u32,
     /// Further words for each kernel.
@@ -104,9 +107,18 @@ impl Matrix<'_> {
         let safe = |letter: char| if letter.is_alphanumeric() || "._+-".contains(letter) { letter } else { '-' };
         let same = self.kernels.iter().filter(|other| other.name == kernel.name).count() > 1;
         // Two builds may call themselves the same.
-        let name = if same { format!("{}-{}", kernel.name, &kernel.sha256[..8]) } else { kernel.name.clone() };
+        let name = if same {
+            format!("{}-{}", kernel.name, kernel.sha256.get(..8).unwrap_or_default())
+        } else {
+            kernel.name.clone()
+        };
         let name: String = name.chars().map(safe).collect();
-        self.out.join(format!("{name}.{}.landau.ndjson", self.engine.name()))
+        self.out.join(format!("{name}.{}.landau.ndjson", self.engine_of(kernel).name()))
+    }
+
+    /// What runs a kernel: one that is elsewhere has only one way.
+    fn engine_of(&self, kernel: &Kernel) -> Engine {
+        if kernel.kind == Kind::Remote { Engine::Ssh } else { self.engine }
     }
 
     /// Measures under every kernel; what became of each, in their order.
@@ -160,10 +172,11 @@ impl Matrix<'_> {
         let mut writer = Writer::create(&path)?;
         let order = Order {
             kernel,
-            engine: self.engine,
+            engine: self.engine_of(kernel),
             job: self.job,
             program: self.program,
             folder: scratch.path(),
+            terminal: self.terminal,
             memory_mib: self.memory_mib,
             append: self.append,
             bounds: self.bounds,
@@ -215,14 +228,7 @@ fn why_nothing(order: &Order, measured: &Measured) -> String {
         Some(reason) => reason.clone(),
         None => crate::session::told(&measured.how, order).1,
     };
-    let advice = match &measured.how {
-        Ending::Gone(_) => "the emulator refused; its own words say why",
-        Ending::NeverUp | Ending::Silent | Ending::Overtime => {
-            "is it a kernel for this kind of machine, with a serial console (CONFIG_SERIAL_8250_CONSOLE) and an \
-             initramfs (CONFIG_BLK_DEV_INITRD)? --patience waits longer, --append adds words for the kernel"
-        }
-        _ => "--memory gives it more, --append adds words for the kernel",
-    };
+    let advice = order.engine.advice(&measured.how);
     let from = measured.console.len().saturating_sub(LINES);
     let mut lines = vec![format!("{told}; {advice}")];
     lines.extend(measured.console[from..].iter().map(|line| format!("  | {line}")));

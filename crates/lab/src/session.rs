@@ -1,13 +1,14 @@
 //! One kernel measured: a machine is made for it, its record is written down while it runs, and if it stops before its
 //! time, it is started again to see whether it stops at the same place.
 
-use crate::engine::{Engine, Machine};
+use crate::engine::{Engine, Machine, Terminal};
 use crate::error::{Error, io};
 use crate::job::{Job, Message};
 use crate::kernel::Kernel;
 use crate::machine::{Bounds, Ended, Ending, attend};
 use crate::progress::Progress;
-use crate::{pack, watch::Watch};
+use crate::watch::Watch;
+use crate::{pack, sysctl};
 use landau_engine::Fine;
 use landau_record::schema::{Crash, CrashKind, End, Header, Lab, Line, Note, Outcome, PassEnd};
 use landau_record::{SCHEMA_VERSION, Writer};
@@ -29,6 +30,8 @@ pub struct Order<'a> {
     pub program: &'a Path,
     /// A folder for the initramfs, this kernel's own.
     pub folder: &'a Path,
+    /// Who logs in where it is a whole system.
+    pub terminal: &'a Terminal,
     /// Memory in MiB.
     pub memory_mib: u32,
     /// Further words for the kernel.
@@ -83,7 +86,13 @@ pub fn measure(
         writer.flush()?;
         Ok(())
     };
+    let outside = || sysctl::values(order.job.sysctls.keys());
+    let before = outside();
     let boot = boot(order, order.job, interrupted, watch, &mut keep)?;
+    if order.engine == Engine::Netns && outside() != before {
+        // The list of what a network has to itself would be wrong on this kernel: that must not go unnoticed.
+        return Err(Error::Guest(format!("settings of the host changed meanwhile; they were {before:?}")));
+    }
     for what in &boot.ended.broken {
         keep(&Line::Note(Note { text: format!("the serial line broke a message: {what}") }))?;
     }
@@ -116,13 +125,20 @@ fn unfinished(outcome: &str) -> End {
 
 /// The machine as the record tells it.
 fn describe(order: &Order) -> Result<Lab, Error> {
-    let initramfs = order.folder.join("initramfs.cpio");
-    let machine = machine(order, &initramfs);
-    order.engine.describe(&machine, order.program)
+    order.engine.describe(&machine(order, &order.folder.join("initramfs.cpio")))
 }
 
 fn machine<'a>(order: &'a Order, initramfs: &'a Path) -> Machine<'a> {
-    Machine { kernel: order.kernel, initramfs, memory_mib: order.memory_mib, append: order.append, extra: &[] }
+    Machine {
+        kernel: order.kernel,
+        initramfs,
+        program: order.program,
+        folder: order.folder,
+        terminal: order.terminal,
+        memory_mib: order.memory_mib,
+        append: order.append,
+        extra: &[],
+    }
 }
 
 /// One start of the machine, from its initramfs to its end.
@@ -134,9 +150,13 @@ fn boot(
     keep: &mut dyn FnMut(&Line) -> Result<(), Error>,
 ) -> Result<Boot, Error> {
     let initramfs = order.folder.join("initramfs.cpio");
-    std::fs::write(&initramfs, pack::initramfs(order.program, job)?)
-        .map_err(|source| io("write", &initramfs, source))?;
-    let command = order.engine.command(&machine(order, &initramfs))?;
+    let machine = machine(order, &initramfs);
+    let job = order.engine.job(job, &machine);
+    if order.engine.wants_initramfs(&machine) {
+        std::fs::write(&initramfs, pack::initramfs(order.program, &job)?)
+            .map_err(|source| io("write", &initramfs, source))?;
+    }
+    let start = order.engine.start(&machine, &job)?;
     let (mut done, mut symbols, mut failed, mut progress) = (None, None, None, Progress::default());
     let mut take = |message: Message| -> Result<(), Error> {
         match message {
@@ -155,7 +175,7 @@ fn boot(
         }
         Ok(())
     };
-    let ended = attend(command, &order.bounds, interrupted, &mut take)?;
+    let ended = attend(start, &order.bounds, interrupted, &mut take)?;
     Ok(Boot { ended, done, symbols, failed, progress })
 }
 

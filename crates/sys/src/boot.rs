@@ -1,4 +1,5 @@
-//! What the first process of a system has to do: mount, speak over the serial line, end the machine. Linux only.
+//! What the first process of a system has to do: mount, speak over the serial line, end the machine; and what a
+//! process does that wants a network of its own. Linux only.
 
 use crate::error::{Error, Result, check};
 use crate::socket::{Family, Transport};
@@ -29,12 +30,6 @@ pub fn make_raw(line: BorrowedFd<'_>) -> Result<()> {
     check("tcsetattr", unsafe { libc::tcsetattr(line.as_raw_fd(), libc::TCSANOW, &raw const settings) }).map(drop)
 }
 
-/// Waits until everything written to a serial line has left it.
-pub fn drain(line: BorrowedFd<'_>) -> Result<()> {
-    // SAFETY: the call takes an open descriptor.
-    check("tcdrain", unsafe { libc::tcdrain(line.as_raw_fd()) }).map(drop)
-}
-
 /// Brings the loopback interface up, as a system's start-up does.
 pub fn raise_loopback() -> Result<()> {
     let socket = crate::socket::socket(Family::V4, Transport::Udp)?;
@@ -60,4 +55,35 @@ pub fn raise_descriptors(count: u64) -> Result<()> {
     let limit = libc::rlimit { rlim_cur: count as libc::rlim_t, rlim_max: count as libc::rlim_t };
     // SAFETY: `limit` is a valid rlimit.
     check("setrlimit", unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }).map(drop)
+}
+
+/// Puts this process into a network of its own, in which nothing but a loopback interface is, and that one down. Where
+/// the user may not do that as he is, it is done inside a user namespace in which he is the superuser. What this
+/// process starts from then on is in it too, and when all of them are gone, so is the network.
+///
+/// Must be called while the process has a single thread.
+pub fn enter_own_network() -> Result<()> {
+    let (user, group) = (crate::process::effective_user(), effective_group());
+    match unshare(libc::CLONE_NEWNET) {
+        Err(error) if error.errno == libc::EPERM => {}
+        done => return done,
+    }
+    unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET)?;
+    let write = |path: &str, text: String| {
+        std::fs::write(path, text)
+            .map_err(|error| Error { call: "write", errno: error.raw_os_error().unwrap_or(libc::EIO) })
+    };
+    write("/proc/self/setgroups", "deny".to_owned())?;
+    write("/proc/self/uid_map", format!("0 {user} 1"))?;
+    write("/proc/self/gid_map", format!("0 {group} 1"))
+}
+
+fn unshare(what: libc::c_int) -> Result<()> {
+    // SAFETY: the call takes a number; namespaces concern neither memory nor descriptors of this process.
+    check("unshare", unsafe { libc::unshare(what) }).map(drop)
+}
+
+fn effective_group() -> u32 {
+    // SAFETY: the call takes nothing and cannot fail.
+    unsafe { libc::getegid() }
 }

@@ -99,3 +99,9 @@ pub fn wait_readable(fd: &impl AsRawFd, timeout_ms: i32) -> Result<bool> {
         Err(error) => Err(error),
     }
 }
+
+/// Waits until everything written to a terminal or serial line has left it.
+pub fn drain(line: &impl AsRawFd) -> Result<()> {
+    // SAFETY: the call takes an open descriptor.
+    check("tcdrain", unsafe { libc::tcdrain(line.as_raw_fd()) }).map(drop)
+}

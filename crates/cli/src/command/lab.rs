@@ -1,6 +1,7 @@
 //! `landau lab`: the same benchmarks under other kernels. One file a subcommand in `lab/`.
 
 mod bisect;
+mod engines;
 mod run;
 mod step;
 
@@ -15,11 +16,13 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum Lab {
     /// Boot kernels and measure under each: a record for each and a page for all
-    Run(run::Args),
+    Run(Box<run::Args>),
     /// Find the first of a row of kernels of which a claim no longer holds
     Bisect(bisect::Args),
     /// Ask one kernel whether a claim holds; for `git bisect run`
     Test(bisect::Test),
+    /// Show what can run kernels here, and what cannot and why
+    Engines(engines::Args),
 }
 
 pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
@@ -27,5 +30,6 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
         Lab::Run(args) => run::run(args, words),
         Lab::Bisect(args) => bisect::run(args),
         Lab::Test(args) => bisect::test(args),
+        Lab::Engines(args) => engines::run(args),
     }
 }

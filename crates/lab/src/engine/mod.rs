@@ -1,35 +1,73 @@
-//! What runs a kernel: each engine makes, of a machine's description, a command whose standard output is the guest's
-//! line to the host.
+//! What runs a kernel: each engine makes, of what is to be measured, a [`Start`] whose standard output is the guest's
+//! line to the host. One file an engine.
 
+pub mod disk;
+pub mod gvisor;
+pub mod native;
+pub mod netns;
+pub mod probe;
 pub mod qemu;
+pub mod ssh;
+pub mod uml;
+pub mod vng;
 
 use crate::error::Error;
+use crate::job::Job;
 use crate::kernel::Kernel;
+use crate::machine::{Ending, Start};
+pub use disk::Terminal;
 use landau_record::schema::{Lab, Unit};
 use std::path::Path;
-use std::process::Command;
 
 /// What runs a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Engine {
-    /// An emulator that counts instructions and repeats itself to the last of them.
-    Exact,
+    /// The kernel that runs already.
+    Native,
+    /// The kernel that runs already, in a network of its own.
+    Netns,
     /// The host's processor under a hypervisor.
     Kvm,
+    /// An emulator that counts instructions and repeats itself to the last of them.
+    Exact,
     /// An emulator against the host's clock: no timing of anything.
     Tcg,
+    /// virtme-ng: the user's own way to boot a kernel.
+    Vng,
+    /// A kernel that is a program: no timing of anything.
+    Uml,
+    /// A sandbox's own kernel.
+    Gvisor,
+    /// Whatever runs at the other end of ssh.
+    Ssh,
 }
 
 /// Every engine.
-pub const ALL: &[Engine] = &[Engine::Exact, Engine::Kvm, Engine::Tcg];
+pub const ALL: &[Engine] = &[
+    Engine::Native,
+    Engine::Netns,
+    Engine::Kvm,
+    Engine::Exact,
+    Engine::Tcg,
+    Engine::Vng,
+    Engine::Uml,
+    Engine::Gvisor,
+    Engine::Ssh,
+];
 
 /// What a machine is made of.
 #[derive(Debug, Clone)]
 pub struct Machine<'a> {
     /// The kernel.
     pub kernel: &'a Kernel,
-    /// The initramfs.
+    /// The initramfs, where the engine wants one.
     pub initramfs: &'a Path,
+    /// The program that measures: this one.
+    pub program: &'a Path,
+    /// A folder for what is needed only while it runs.
+    pub folder: &'a Path,
+    /// Who logs in where it is a whole system.
+    pub terminal: &'a Terminal,
     /// Memory in MiB.
     pub memory_mib: u32,
     /// Further words for the kernel.
@@ -52,9 +90,15 @@ impl Engine {
     /// The engine's name.
     pub fn name(self) -> &'static str {
         match self {
-            Engine::Exact => "exact",
+            Engine::Native => "native",
+            Engine::Netns => "netns",
             Engine::Kvm => "kvm",
+            Engine::Exact => "exact",
             Engine::Tcg => "tcg",
+            Engine::Vng => "vng",
+            Engine::Uml => "uml",
+            Engine::Gvisor => "gvisor",
+            Engine::Ssh => "ssh",
         }
     }
 
@@ -63,12 +107,27 @@ impl Engine {
         ALL.iter().copied().find(|one| one.name() == name)
     }
 
+    /// What it is, and what its figures are not, in a line.
+    pub fn about(self) -> &'static str {
+        match self {
+            Engine::Native => "the kernel that runs already; times are this machine's",
+            Engine::Netns => "the same in a network of its own, to try settings of the network",
+            Engine::Kvm => "a kernel on this processor under a hypervisor; times include its exits",
+            Engine::Exact => "a kernel in an emulator that counts instructions, the same each time; no time at all",
+            Engine::Tcg => "a kernel in an emulator; does it work at all? its times mean nothing",
+            Engine::Vng => "a kernel started by virtme-ng on this machine's files; its times mean nothing",
+            Engine::Uml => "a kernel that is a program (user-mode Linux); its times mean nothing",
+            Engine::Gvisor => "gVisor's kernel in user space; times include the interception of each call",
+            Engine::Ssh => "another machine, with any system; times are that machine's",
+        }
+    }
+
     /// What its samples count.
     pub fn unit(self) -> Unit {
         match self {
             Engine::Exact => Unit::Instructions,
-            Engine::Kvm => Unit::Ns,
-            Engine::Tcg => Unit::EmulatedNs,
+            Engine::Native | Engine::Netns | Engine::Kvm | Engine::Gvisor | Engine::Ssh => Unit::Ns,
+            Engine::Tcg | Engine::Uml | Engine::Vng => Unit::EmulatedNs,
         }
     }
 
@@ -77,23 +136,118 @@ impl Engine {
         self == Engine::Exact
     }
 
+    /// Whether it boots a kernel out of a file; else it runs on one that is there already.
+    pub fn boots(self) -> bool {
+        matches!(self, Engine::Kvm | Engine::Exact | Engine::Tcg | Engine::Vng | Engine::Uml)
+    }
+
+    /// Whether its guest is the first process of a system, out of an initramfs of ours.
+    pub(crate) fn wants_initramfs(self, machine: &Machine) -> bool {
+        matches!(self, Engine::Kvm | Engine::Exact | Engine::Tcg | Engine::Uml) && !disk::is_one(machine)
+    }
+
     /// Seconds of its own time that a guest idles before it measures. Where idling is skipped it costs nothing.
     pub fn settle_s(self) -> u64 {
-        if self.is_exact() { 20 } else { 3 }
+        match self {
+            Engine::Exact => 20,
+            Engine::Kvm | Engine::Tcg | Engine::Uml | Engine::Vng => 3,
+            Engine::Native | Engine::Netns | Engine::Gvisor | Engine::Ssh => 0,
+        }
     }
 
-    /// Whether it can be used here at all, as far as that can be told without booting.
-    pub fn check(self) -> Result<(), Error> {
-        qemu::version().map(drop)
+    /// The job as a guest of this engine gets it.
+    pub fn job(self, job: &Job, machine: &Machine) -> Job {
+        let mut job = job.clone();
+        match self {
+            Engine::Native => job.scratch = Some(machine.folder.to_owned()),
+            Engine::Netns => (job.scratch, job.own_network) = (Some(machine.folder.to_owned()), true),
+            Engine::Uml => job.line = Some(uml::LINE.to_owned()),
+            Engine::Kvm | Engine::Exact | Engine::Tcg | Engine::Vng | Engine::Gvisor | Engine::Ssh => {}
+        }
+        job
     }
 
-    /// The command that starts a machine.
-    pub fn command(self, machine: &Machine) -> Result<Command, Error> {
-        Ok(qemu::command(self, machine))
+    /// Whether it can do what the job asks for, before anything is started.
+    pub fn check_job(self, job: &Job) -> Result<(), Error> {
+        let refuse = |reason: String| Err(Error::Engine { engine: self.name().to_owned(), reason });
+        match (self, job.sysctls.keys().next()) {
+            (Engine::Netns, _) => crate::sysctl::check_all(&job.sysctls).or_else(refuse),
+            (Engine::Native | Engine::Gvisor | Engine::Ssh | Engine::Vng, Some(name)) => refuse(format!(
+                "it would set {name} on a system that is not the lab's own; --engine netns sets what belongs to a \
+                 network, --engine exact or kvm anything in a guest of its own"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether it can be used here at all, as far as that can be told without booting: what there is of it.
+    pub fn check(self, program: &Path) -> Result<String, Error> {
+        match self {
+            Engine::Native => native::check(),
+            Engine::Netns => netns::check(program),
+            Engine::Kvm => qemu::version().and_then(|version| probe::device().map(|()| version)),
+            Engine::Exact | Engine::Tcg => qemu::version(),
+            Engine::Vng => vng::check(),
+            Engine::Uml => uml::check(),
+            Engine::Gvisor => gvisor::check(program),
+            Engine::Ssh => ssh::check(),
+        }
+    }
+
+    /// How a guest is started.
+    pub fn start(self, machine: &Machine, job: &Job) -> Result<Start, Error> {
+        match self {
+            Engine::Native => native::start(machine, job),
+            Engine::Netns => netns::start(machine, job),
+            Engine::Kvm | Engine::Exact | Engine::Tcg if disk::is_one(machine) => disk::start(self, machine, job),
+            Engine::Kvm | Engine::Exact | Engine::Tcg => Ok(qemu::start(self, machine)),
+            Engine::Vng => vng::start(machine, job),
+            Engine::Uml => Ok(uml::start(machine)),
+            Engine::Gvisor => gvisor::start(machine, job),
+            Engine::Ssh => ssh::start(machine, job),
+        }
     }
 
     /// The machine as a record tells it.
-    pub fn describe(self, machine: &Machine, program: &Path) -> Result<Lab, Error> {
-        qemu::describe(self, machine, program)
+    pub fn describe(self, machine: &Machine) -> Result<Lab, Error> {
+        match self {
+            Engine::Kvm | Engine::Exact | Engine::Tcg => qemu::describe(self, machine),
+            Engine::Uml => uml::describe(machine),
+            Engine::Vng => vng::describe(machine),
+            Engine::Gvisor => gvisor::describe(machine),
+            Engine::Ssh => ssh::describe(machine),
+            Engine::Native | Engine::Netns => native::describe(self, machine),
+        }
     }
+
+    /// What a user can do about a guest that ended before it measured anything.
+    pub(crate) fn advice(self, how: &Ending) -> &'static str {
+        match (self, how) {
+            (Engine::Native | Engine::Netns | Engine::Gvisor, _) => "`landau lab engines` says what works here",
+            (Engine::Ssh, _) => {
+                "`ssh` must get there without being asked for anything (BatchMode), and the program must be one for \
+                 that system: --program names another"
+            }
+            (Engine::Vng, _) => "`landau lab engines` says what virtme-ng needs; its own words say why",
+            (_, Ending::Gone(_)) => "the emulator refused; its own words say why",
+            (_, Ending::NeverUp | Ending::Silent | Ending::Overtime) => {
+                "is it a kernel for this kind of machine, with a serial console (CONFIG_SERIAL_8250_CONSOLE) and an \
+                 initramfs (CONFIG_BLK_DEV_INITRD)? --patience waits longer, --append adds words for the kernel"
+            }
+            _ => "--memory gives it more, --append adds words for the kernel",
+        }
+    }
+}
+
+/// What a program says of its version: the first line of what it prints.
+pub(crate) fn version_of(engine: Engine, program: &str, word: &str, install: &str) -> Result<String, Error> {
+    let missing = |reason: String| Error::Engine { engine: engine.name().to_owned(), reason };
+    let said = std::process::Command::new(program)
+        .arg(word)
+        .output()
+        .map_err(|error| missing(format!("{program}: {error}; {install}")))?;
+    // ssh says it on standard error.
+    let text = String::from_utf8_lossy(if said.stdout.is_empty() { &said.stderr } else { &said.stdout }).into_owned();
+    let line = text.lines().next().unwrap_or_default().to_owned();
+    if said.status.success() { Ok(line) } else { Err(missing(format!("{program} {word}: {line}; {install}"))) }
 }

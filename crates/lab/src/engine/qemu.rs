@@ -1,12 +1,12 @@
 //! The emulator: a machine on which the same program does the same things in the same number of instructions; or, with
 //! other words, a hypervisor's.
 
-use super::{Engine, Machine};
+use super::{Engine, Machine, disk};
 use crate::error::Error;
 use crate::job::VARIABLE;
 use crate::kernel::sha256;
+use crate::machine::Start;
 use landau_record::schema::{Emulator, Lab};
-use std::path::Path;
 use std::process::Command;
 
 /// The program.
@@ -33,18 +33,26 @@ fn processor(engine: Engine) -> &'static str {
         // of its repetitions.
         Engine::Exact => "max,rdrand=off,rdseed=off,erms=off,fsrm=off",
         Engine::Kvm => "host",
-        Engine::Tcg => "max",
+        _ => "max",
     }
 }
 
-fn arguments(engine: Engine, machine: &Machine) -> Vec<String> {
-    let mut words: Vec<String> =
-        "-nodefaults -no-user-config -no-reboot -display none -smp 1 -M pc -serial stdio -monitor none"
-            .split(' ')
-            .map(str::to_owned)
-            .collect();
+/// The words for a machine without kernel, disk and memory.
+pub(super) fn bare_arguments(engine: Engine) -> Vec<String> {
+    let mut words = "-nodefaults -no-user-config -no-reboot -display none -smp 1 -M pc -serial stdio -monitor none"
+        .split(' ')
+        .map(str::to_owned)
+        .collect::<Vec<_>>();
     let accelerator = if engine == Engine::Kvm { "kvm" } else { "tcg" };
     words.extend(["-accel", accelerator, "-cpu", processor(engine)].map(str::to_owned));
+    words
+}
+
+fn arguments(engine: Engine, machine: &Machine) -> Vec<String> {
+    if disk::is_one(machine) {
+        return disk::arguments(engine, machine);
+    }
+    let mut words = bare_arguments(engine);
     if engine.is_exact() {
         words.extend("-icount shift=0,sleep=off -rtc base=2026-01-01T00:00:00,clock=vm".split(' ').map(str::to_owned));
     }
@@ -57,18 +65,19 @@ fn arguments(engine: Engine, machine: &Machine) -> Vec<String> {
 }
 
 /// The command that starts a machine.
-pub(super) fn command(engine: Engine, machine: &Machine) -> Command {
+pub(super) fn start(engine: Engine, machine: &Machine) -> Start {
     let mut command = Command::new(PROGRAM);
     command.args(arguments(engine, machine));
-    command
+    Start::machine(command)
 }
 
 /// The machine as a record tells it.
-pub(super) fn describe(engine: Engine, machine: &Machine, program: &Path) -> Result<Lab, Error> {
+pub(super) fn describe(engine: Engine, machine: &Machine) -> Result<Lab, Error> {
     Ok(Lab {
         engine: engine.name().to_owned(),
         kernel: Some(super::as_recorded(machine.kernel)),
-        command_line: kernel_words(engine, machine),
+        // A whole system has its own.
+        command_line: if disk::is_one(machine) { String::new() } else { kernel_words(engine, machine) },
         emulator: Some(Emulator {
             name: PROGRAM.to_owned(),
             version: version()?,
@@ -76,7 +85,7 @@ pub(super) fn describe(engine: Engine, machine: &Machine, program: &Path) -> Res
         }),
         processor: processor(engine).to_owned(),
         memory_mib: Some(u64::from(machine.memory_mib)),
-        program_sha256: sha256(program)?,
+        program_sha256: sha256(machine.program)?,
     })
 }
 

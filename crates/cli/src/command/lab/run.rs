@@ -5,14 +5,15 @@ use crate::command::{report, show};
 use crate::progress::Kernels;
 use crate::status;
 use anyhow::{Context, bail};
+use landau_lab::choice::{self, Choice, Places};
 use landau_lab::debian;
-use landau_lab::engine::{self, Engine};
+use landau_lab::engine::{self, Engine, Terminal};
 use landau_lab::job::Job;
 use landau_lab::kernel::{self, Kernel, Source};
 use landau_lab::machine::Bounds;
 use landau_lab::matrix::{Fate, Matrix};
 use landau_record::Writer;
-use landau_record::schema::End;
+use landau_record::schema::{End, Unit};
 use landau_sys::signal::{catch_interrupts, interrupted};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -35,17 +36,23 @@ const EXACT_SEED: u64 = 1;
   landau lab run -k debian:6.12 --append 'mitigations=off' --out off
   landau lab run -k debian:5.10 -k debian:7.2 --out kernels --resume
                                      go on with what was interrupted
+  landau lab run --engine netns bind --sysctl net.ipv4.ip_local_port_range='40000 42000'
+                                     the running kernel with another setting, in a network of its own
+  landau lab run -k ssh:me@freebsd --program ./landau-freebsd
+                                     another system, by ssh
 
 Instructions are neither time nor speed: they know no cache misses, no contention and one processor only.")]
 pub(crate) struct Args {
     /// Benchmarks to run; all of them if none is named
     names: Vec<String>,
-    /// A kernel (repeatable): a bzImage, a vmlinux, a Debian package, or `debian:VERSION`; `debian:?` lists those
-    #[arg(long, short, required = true)]
+    /// A kernel (repeatable): a bzImage, a vmlinux, a Debian package, or `debian:VERSION`; `debian:?` lists those;
+    /// `host` is the one that runs now, `image:DISK` a whole system, `ssh:USER@HOST[:PORT]` another machine
+    #[arg(long, short, default_value = "host")]
     kernel: Vec<String>,
-    /// What runs the kernels
-    #[arg(long, short, value_parser = engine_word, default_value = "exact")]
-    engine: Engine,
+    /// What runs the kernels, or `auto`: what is there already natively, else kvm if it works, else exact;
+    /// `landau lab engines` tells of each
+    #[arg(long, short, value_parser = engine_word, default_value = "auto")]
+    engine: Wanted,
     /// How much to measure
     #[arg(long, value_enum, default_value = "quick")]
     study: StudyWord,
@@ -80,7 +87,7 @@ pub(crate) struct Args {
     /// Set a sysctl in the guest (repeatable)
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     sysctl: Vec<(String, String)>,
-    /// Further words for the kernels' command line
+    /// Further words for the kernels' command line; for runsc under gvisor, for qemu with a disk image
     #[arg(long, value_name = "WORDS", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
     append: String,
     /// Seconds without a sign of life after which a guest is given up
@@ -90,6 +97,15 @@ pub(crate) struct Args {
     /// Seconds that each guest may take in all
     #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..))]
     time_limit: u64,
+    /// The program that measures, where the other system needs one of its own kind [default: this one]
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+    /// Who logs in on the console of a system given as `image:DISK`
+    #[arg(long, value_name = "USER[:PASSWORD]", default_value = "root")]
+    login: String,
+    /// What the prompt of that user's shell ends with [default: any of # $ % >]
+    #[arg(long, value_name = "TEXT")]
+    prompt: Option<String>,
     /// Folder for fetched kernels [default: landau in the user's caches]
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
@@ -104,26 +120,29 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
         return list_debian(args);
     }
     landau_engine::check_words(landau_bench::REGISTRY, &args.names, &args.set)?;
-    let kernels = kernels(args)?;
-    args.engine.check()?;
+    let program = args.program.clone().map_or_else(own_program, Ok)?;
+    let choice = choose(args, &program)?;
+    let (engine, kernels) = (choice.engine, choice.kernels);
     std::fs::create_dir_all(&args.out).with_context(|| format!("make {}", args.out.display()))?;
     let page = page_of(args);
     if let Some(page) = &page {
         report::check_place(page)?;
     }
     let watch = Kernels::new(args.quiet, &kernels);
-    let job = job(args);
+    let job = job(args, engine);
+    engine.check_job(&job)?;
     let matrix = Matrix {
         kernels: &kernels,
-        engine: args.engine,
+        engine,
         job: &job,
-        program: &own_program()?,
+        program: &program,
+        terminal: &terminal(args),
         out: &args.out,
         temporary: &std::env::temp_dir(),
         memory_mib: args.memory,
         append: &args.append,
         bounds: bounds(args),
-        parallel: args.jobs.map_or_else(processors, usize::from),
+        parallel: args.jobs.map_or_else(|| parallel(engine), usize::from),
         resume: args.resume,
         words,
     };
@@ -133,15 +152,16 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     conclude(args, &kernels, &fates, page.as_deref())
 }
 
-/// This very program, even if its file was replaced since it started.
-pub(super) fn own_program() -> anyhow::Result<PathBuf> {
-    let own = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
-    if own.exists() { Ok(own) } else { Ok(std::env::current_exe()?) }
-}
+/// An engine, or none where the choice is left to us.
+#[derive(Debug, Clone, Copy)]
+struct Wanted(Option<Engine>);
 
-fn engine_word(word: &str) -> Result<Engine, String> {
+fn engine_word(word: &str) -> Result<Wanted, String> {
+    if word == "auto" {
+        return Ok(Wanted(None));
+    }
     let names = || engine::ALL.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ");
-    Engine::named(word).ok_or_else(|| format!("there are {}", names()))
+    Engine::named(word).map(|one| Wanted(Some(one))).ok_or_else(|| format!("there are auto, {}", names()))
 }
 
 fn pair(word: &str) -> Result<(String, String), String> {
@@ -149,8 +169,15 @@ fn pair(word: &str) -> Result<(String, String), String> {
     Ok((name.trim().to_owned(), value.to_owned()))
 }
 
-fn processors() -> usize {
-    landau_sys::system::processors().len().max(1)
+/// How many run at a time: what is timed must have the machine to itself.
+fn parallel(engine: Engine) -> usize {
+    if engine.unit() == Unit::Ns { 1 } else { landau_sys::system::processors().len().max(1) }
+}
+
+/// This very program, even if its file was replaced since it started.
+pub(super) fn own_program() -> anyhow::Result<PathBuf> {
+    let own = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
+    if own.exists() { Ok(own) } else { Ok(std::env::current_exe()?) }
 }
 
 fn cache(args: &Args) -> anyhow::Result<PathBuf> {
@@ -168,27 +195,33 @@ fn list_debian(args: &Args) -> anyhow::Result<u8> {
     Ok(status::DONE)
 }
 
-/// Gets every kernel before the first is booted: a slip in the last name must not cost an hour.
-fn kernels(args: &Args) -> anyhow::Result<Vec<Kernel>> {
+/// Gets every kernel before the first is booted, for a slip in the last name must not cost an hour; and the engine.
+fn choose(args: &Args, program: &Path) -> anyhow::Result<Choice> {
     let mut tell = |text: &str| {
         if !args.quiet {
             status::tell(text);
         }
     };
     let cache = cache(args)?;
-    args.kernel.iter().map(|word| Ok(kernel::obtain(word, &cache, &mut tell)?)).collect()
+    let places = Places { cache: &cache, program };
+    let choice = choice::choose(&args.kernel, args.engine.0, &places, &mut tell)?;
+    if args.engine.0.is_none() {
+        tell(&format!("engine: {}, for {}", choice.engine.name(), choice.why));
+    }
+    choice.engine.check(program)?;
+    Ok(choice)
 }
 
-fn job(args: &Args) -> Job {
-    let exact = args.engine.is_exact();
+fn job(args: &Args, engine: Engine) -> Job {
+    let exact = engine.is_exact();
     Job {
         names: args.names.clone(),
         study: args.study.study().name().to_owned(),
         pass_count: args.passes.or(exact.then_some(EXACT_PASSES)),
         settings: args.set.clone(),
-        seed: seed_of(args.engine, args.seed),
-        unit: args.engine.unit(),
-        settle_s: args.engine.settle_s(),
+        seed: seed_of(engine, args.seed),
+        unit: engine.unit(),
+        settle_s: engine.settle_s(),
         sysctls: args.sysctl.iter().cloned().collect::<BTreeMap<_, _>>(),
         ..Job::default()
     }
@@ -198,6 +231,15 @@ fn job(args: &Args) -> Job {
 pub(super) fn seed_of(engine: Engine, asked: Option<u64>) -> u64 {
     let own = || if engine.is_exact() { EXACT_SEED } else { crate::command::run::seed_of_the_moment() };
     asked.unwrap_or_else(own)
+}
+
+fn terminal(args: &Args) -> Terminal {
+    let (user, password) = match args.login.split_once(':') {
+        Some((user, password)) => (user, Some(password.to_owned())),
+        None => (args.login.as_str(), None),
+    };
+    let prompts = args.prompt.clone().map_or_else(|| Terminal::default().prompts, |prompt| vec![prompt]);
+    Terminal { user: user.to_owned(), password, prompts }
 }
 
 fn bounds(args: &Args) -> Bounds {

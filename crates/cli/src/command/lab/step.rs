@@ -4,7 +4,7 @@ use super::run::{own_program, seed_of};
 use crate::status;
 use anyhow::Context;
 use landau_engine::Scratch;
-use landau_lab::engine::Engine;
+use landau_lab::engine::{Engine, Terminal};
 use landau_lab::job::Job;
 use landau_lab::kernel::{self, Kernel};
 use landau_lab::machine::Bounds;
@@ -65,7 +65,8 @@ impl<'a> Step<'a> {
         settings.extend(machinery.set.iter().cloned());
         landau_engine::check_words(landau_bench::REGISTRY, &names, &settings)?;
         let engine = if metric.unit == Unit::Instructions { Engine::Exact } else { Engine::Kvm };
-        engine.check()?;
+        let program = own_program()?;
+        engine.check(&program)?;
         let job = Job {
             names,
             study: "quick".to_owned(),
@@ -77,7 +78,7 @@ impl<'a> Step<'a> {
             ..Job::default()
         };
         let scratch = Scratch::create(&std::env::temp_dir())?;
-        Ok(Self { metric, machinery, engine, job, program: own_program()?, scratch })
+        Ok(Self { metric, machinery, engine, job, program, scratch })
     }
 
     /// Gets a kernel.
@@ -94,6 +95,7 @@ impl<'a> Step<'a> {
             engine: self.engine,
             job: &self.job,
             program: &self.program,
+            terminal: &Terminal::default(),
             out: self.scratch.path(),
             temporary: self.scratch.path(),
             memory_mib: self.machinery.memory,
