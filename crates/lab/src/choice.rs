@@ -95,15 +95,16 @@ fn obtain(word: &str, engine: Option<Engine>, cache: &Path, tell: &mut dyn FnMut
 pub fn own_image() -> Result<PathBuf, Error> {
     let release = landau_sys::system::kernel()?.release;
     let places = [format!("/boot/vmlinuz-{release}"), format!("/lib/modules/{release}/vmlinuz")];
-    let mut last = String::new();
+    let mut refused = Vec::new();
     for place in places.iter().map(PathBuf::from) {
         match std::fs::File::open(&place) {
             Ok(_) => return Ok(place),
-            Err(error) => last.push_str(&format!("; {}: {error}", place.display())),
+            Err(error) => refused.push(format!("{}: {error}", place.display())),
         }
     }
+    let refused = refused.join("; ");
     refuse(format!(
-        "--kernel host is to be booted, but the file of the running kernel cannot be read{last}; give its bzImage as \
+        "--kernel host is to be booted, but the file of the running kernel cannot be read ({refused}); give its bzImage as \
          --kernel FILE, or measure it where it runs, alone, with --engine native"
     ))
 }

@@ -53,7 +53,7 @@ fn the_running_kernel_is_measured_where_it_runs() {
     let lab = record.lab.as_ref().unwrap();
     assert_eq!((lab.engine.as_str(), record.unit()), ("native", Unit::Ns));
     assert_eq!(record.end.as_ref().unwrap().outcome, "complete");
-    assert!(record.passes.iter().all(|pass| pass.is_whole()));
+    assert!(record.passes.iter().all(landau_record::Pass::is_whole));
     assert_eq!(room.leftovers(), Vec::<String>::new());
     assert_eq!(processes_in(room.path()), Vec::<String>::new());
 }

@@ -7,7 +7,7 @@ use super::{Link, measure};
 use crate::job::{Job, Message};
 use landau_engine::Entry;
 use landau_sys::descriptor::wait_readable;
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufRead, Write};
 use std::os::fd::AsFd;
@@ -21,7 +21,7 @@ pub(super) fn main(registry: &[Entry]) -> Option<u8> {
     if words.next().is_none_or(|word| word != ARGUMENT) {
         return None;
     }
-    Some(match serve(registry, words.next()) {
+    Some(match serve(registry, words.next().as_deref()) {
         Ok(()) => 0,
         Err(reason) => {
             // Where nobody listens any more there is nobody to tell.
@@ -31,15 +31,14 @@ pub(super) fn main(registry: &[Entry]) -> Option<u8> {
     })
 }
 
-fn serve(registry: &[Entry], file: Option<OsString>) -> Result<(), String> {
+fn serve(registry: &[Entry], file: Option<&OsStr>) -> Result<(), String> {
     let text = |error: std::io::Error| error.to_string();
-    let job = match &file {
-        Some(path) => std::fs::read_to_string(path).map_err(text)?,
-        None => {
-            let mut line = String::new();
-            std::io::stdin().lock().read_line(&mut line).map_err(text)?;
-            line
-        }
+    let job = if let Some(path) = file {
+        std::fs::read_to_string(path).map_err(text)?
+    } else {
+        let mut line = String::new();
+        std::io::stdin().lock().read_line(&mut line).map_err(text)?;
+        line
     };
     let job: Job = serde_json::from_str(&job).map_err(|error| format!("a guest is started by landau lab: {error}"))?;
     let output = std::io::stdout().as_fd().try_clone_to_owned().map_err(text)?;
