@@ -104,7 +104,7 @@ pub fn own_image() -> Result<PathBuf, Error> {
     }
     let refused = refused.join("; ");
     refuse(format!(
-        "--kernel host is to be booted, but the file of the running kernel cannot be read ({refused}); give its bzImage as \
+        "--kernel host is to be booted, but the running kernel's file cannot be read ({refused}); give its bzImage as \
          --kernel FILE, or measure it where it runs, alone, with --engine native"
     ))
 }

@@ -93,7 +93,8 @@ pub fn values<'a>(names: impl Iterator<Item = &'a String>) -> BTreeMap<String, S
     names.filter_map(value).collect()
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(target_os = "linux")]
+#[cfg(test)]
 mod tests {
     use super::*;
 

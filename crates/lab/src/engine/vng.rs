@@ -32,8 +32,9 @@ pub(super) fn start(machine: &Machine, job: &Job) -> Result<Start, Error> {
     std::fs::copy(machine.program, &program).map_err(|source| io("copy", machine.program, source))?;
     let text = serde_json::to_vec(job).map_err(|error| Error::Guest(error.to_string()))?;
     std::fs::write(&path, text).map_err(|source| io("write", &path, source))?;
-    let mut command = Command::new(PROGRAM);
-    command.args(arguments(machine)).arg("--exec").arg(format!(
+    // Its console goes to standard error, which must be read while it runs.
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec \"$0\" \"$@\" 2>&1", PROGRAM]).args(arguments(machine)).arg("--exec").arg(format!(
         "{} {} {}",
         program.display(),
         child::ARGUMENT,
