@@ -4,6 +4,7 @@
 use crate::Stop;
 use landau_record::schema::Direction;
 use landau_sys::clock::Clock;
+use landau_sys::mark;
 use landau_sys::process::{Usage, parent_id, read_at_start, usage};
 use landau_sys::shared::Lanes;
 use landau_sys::system;
@@ -92,14 +93,16 @@ impl<'a> Laps<'a> {
     }
 
     /// Times one call of a phase (its place in [`crate::Benchmark::PHASES`]). The duration counts if the call
-    /// succeeds; a refused one leaves no sample.
+    /// succeeds; a refused one leaves no sample, nor the mark behind it.
     #[inline(always)]
     pub fn time<T>(&mut self, phase: usize, call: impl FnOnce() -> landau_sys::Result<T>) -> Result<T, Stop> {
+        mark::begin(phase);
         let start = self.clock.ticks();
         let result = call();
         let end = self.clock.ticks();
         match result {
             Ok(value) => {
+                mark::end(phase);
                 self.lanes.push(phase, self.clock.to_ns(end - start));
                 Ok(value)
             }
@@ -131,6 +134,7 @@ impl<'a> Laps<'a> {
         self.usage = usage();
         self.window_began = self.clock.ticks();
         if direction == Direction::Up {
+            mark::pass();
             self.began = self.window_began;
         }
     }

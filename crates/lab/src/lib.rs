@@ -11,6 +11,7 @@ pub mod deb;
 pub mod debian;
 pub mod engine;
 mod error;
+pub mod explain;
 pub mod frame;
 pub mod guest;
 pub mod image;

@@ -16,6 +16,7 @@ mod error;
 pub mod event;
 pub mod forker;
 pub mod limits;
+pub mod mark;
 pub mod memory;
 pub mod process;
 pub mod shared;

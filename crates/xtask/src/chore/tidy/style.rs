@@ -12,6 +12,12 @@ const COLUMNS: usize = 120;
 /// Functions that may be longer: file, name, reason.
 const LONG: &[(&str, &str, &str)] = &[];
 
+/// Where `unsafe` may stand, and why.
+const UNSAFE: &[(&str, &str)] = &[
+    ("crates/sys/", "it is what the crate is for"),
+    ("crates/lab/plugin/", "a library that qemu loads: a crate root of its own that cannot lean on `sys`"),
+];
+
 /// Words that mean "not done", put together so that this file does not hold them.
 const UNDONE: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X", "XX")];
 
@@ -59,7 +65,7 @@ fn of_source(file: &File) -> Findings {
             ));
         }
     }
-    if !path.starts_with("crates/sys/") {
+    if !UNSAFE.iter().any(|(folder, _)| path.starts_with(folder)) {
         let places = words(&code, "unsafe").map(|at| line_of(&code, at));
         findings.extend(places.map(|line| format!("{path}:{line}: `unsafe` lives in crates/sys")));
     }

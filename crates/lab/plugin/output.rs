@@ -1,0 +1,86 @@
+//! The file of counts: a stream of records, each a tag and numbers of seven bits a byte, the lowest first.
+//!
+//! | tag | numbers | means |
+//! |---|---|---|
+//! | 1 | parent, function | the next node of the tree; nodes are numbered from 1, 0 is the measured program |
+//! | 2 | | a pass begins |
+//! | 3 | phase, count of pairs, pairs of node and instructions | a timed call that succeeded |
+//! | 4 | | chains were cut short: more of them than the tree takes |
+//! | 5 | | the last record: qemu ended in good order |
+
+use crate::library::{complain, create_file, write_all};
+use alloc::vec::Vec;
+use core::ffi::c_int;
+
+/// Bytes that are gathered before they are written.
+const ENOUGH: usize = 1 << 16;
+
+/// The file, and what is not in it yet.
+pub(crate) struct Output {
+    file: c_int,
+    bytes: Vec<u8>,
+    has_failed: bool,
+    has_overflown: bool,
+}
+
+impl Output {
+    /// A new file; none where that fails.
+    pub(crate) fn create(name: &[u8]) -> Option<Self> {
+        let file = create_file(name)?;
+        Some(Self { file, bytes: b"landau counts 1\n".to_vec(), has_failed: false, has_overflown: false })
+    }
+
+    pub(crate) fn node(&mut self, parent: u32, function: u32) {
+        self.number(1);
+        self.number(u64::from(parent));
+        self.number(u64::from(function));
+    }
+
+    pub(crate) fn pass(&mut self) {
+        self.number(2);
+        self.write();
+    }
+
+    /// A lap with so many [`Self::count`]s to follow.
+    pub(crate) fn lap(&mut self, phase: u8, pairs: usize) {
+        if self.bytes.len() >= ENOUGH {
+            self.write();
+        }
+        self.number(3);
+        self.number(u64::from(phase));
+        self.number(pairs as u64);
+    }
+
+    pub(crate) fn count(&mut self, node: u32, count: u64) {
+        self.number(u64::from(node));
+        self.number(count);
+    }
+
+    pub(crate) fn overflow(&mut self) {
+        if !self.has_overflown {
+            self.has_overflown = true;
+            self.number(4);
+        }
+    }
+
+    pub(crate) fn end(&mut self) {
+        self.number(5);
+        self.write();
+    }
+
+    fn number(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.bytes.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.bytes.push(value as u8);
+    }
+
+    fn write(&mut self) {
+        if !self.has_failed && write_all(self.file, &self.bytes).is_none() {
+            self.has_failed = true;
+            complain("landau's plugin: the counts cannot be written; is the device full?\n");
+        }
+        self.bytes.clear();
+    }
+}

@@ -1,0 +1,85 @@
+//! The plugin for qemu's translator that counts instructions by function, which Landau carries inside.
+//!
+//! Its source is `crates/lab/plugin`; `build.rs` compiled it, once for each version of qemu's plugin interface.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+include!(concat!(env!("OUT_DIR"), "/plugin_built.rs"));
+
+/// Why there is no plugin.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The build host could not build it.
+    #[error("explain needs landau's plugin for qemu: {0}")]
+    NotBuilt(String),
+    /// `qemu --version` says something that is not understood.
+    #[error("explain does not know the version of this qemu, which says {0:?}; use qemu 5.2 to 8.2, or 9.1 or later")]
+    UnknownVersion(String),
+    /// A version whose plugin interface lies between those that are served.
+    #[error("explain cannot use qemu {0}; use qemu 5.2 to 8.2, or 9.1 or later")]
+    Unsupported(String),
+    /// The file could not be written.
+    #[error("cannot write the plugin to {path}: {error}; is there room, and may you write?", path = path.display())]
+    Write {
+        /// Where to.
+        path: PathBuf,
+        /// Why not.
+        error: std::io::Error,
+    },
+}
+
+/// Writes the plugin that fits a qemu into a folder; its path then. `version` is what `qemu-system-… --version` prints.
+pub fn write_into(folder: &Path, version: &str) -> Result<PathBuf, Error> {
+    let name = interface(version)?;
+    let built = BUILT.iter().find(|(own, _)| *own == name).map_or(Err("no such variant"), |(_, built)| *built);
+    let plugin = built.map_err(|reason| Error::NotBuilt(reason.to_owned()))?;
+    let path = folder.join("landau-plugin.so");
+    fs::write(&path, plugin).map_err(|error| Error::Write { path: path.clone(), error })?;
+    Ok(path)
+}
+
+/// The version of the plugin interface to use with a qemu. Plugins came with 5.2 as an option; what `translate` counts
+/// per processor came with 9.0, and the way to read an instruction that the second variant uses with 9.1.
+fn interface(version: &str) -> Result<&'static str, Error> {
+    let unknown = || Error::UnknownVersion(version.lines().next().unwrap_or_default().to_owned());
+    let mut words = version.split_whitespace().skip_while(|word| *word != "version").skip(1);
+    let number = words.next().ok_or_else(unknown)?;
+    let mut parts = number.split('.').map(|part| part.parse::<u32>().ok());
+    match (parts.next().flatten(), parts.next().flatten()) {
+        (Some(5), Some(2..)) | (Some(6..=8), Some(_)) => Ok("1"),
+        (Some(9), Some(1..)) | (Some(10..), Some(_)) => Ok("3"),
+        (Some(_), Some(_)) => Err(Error::Unsupported(number.to_owned())),
+        _ => Err(unknown()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_qemu_gets_the_variant_that_it_takes() {
+        let of = |number: &str| interface(&format!("QEMU emulator version {number} (Debian 1:x)\nCopyright (c) …"));
+        assert_eq!(of("7.2.22").unwrap(), "1");
+        assert_eq!(of("8.2.0").unwrap(), "1");
+        assert_eq!(of("9.1.2").unwrap(), "3");
+        assert_eq!(of("11.0.50").unwrap(), "3");
+        assert!(matches!(of("9.0.1"), Err(Error::Unsupported(number)) if number == "9.0.1"));
+        assert!(matches!(of("4.2.1"), Err(Error::Unsupported(_))));
+        assert!(matches!(interface("qemu, of a kind"), Err(Error::UnknownVersion(_))));
+    }
+
+    #[test]
+    fn both_variants_are_built_where_the_host_can() {
+        let folder = tempfile::tempdir().unwrap();
+        for version in ["version 7.2.0", "version 10.0.0"] {
+            match write_into(folder.path(), version) {
+                Ok(path) => assert!(fs::read(path).unwrap().starts_with(b"\x7fELF")),
+                Err(Error::NotBuilt(reason)) => assert!(reason.contains("build landau"), "{reason}"),
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+}
