@@ -3,9 +3,9 @@
 //! Which function runs is always known: it is where the block stands. By which chain of calls it was reached is
 //! followed from block to block: a block that ended in a call is followed by a callee, one that ended in a return by
 //! somebody further up, and an entry of the kernel (system call, fault, interrupt) is put on top of what it
-//! interrupted. What jumps elsewhere takes its caller's place, as a tail call does; the thunks that stand in for indirect calls come
-//! out right by the same rule. After a switch to another task the chain is that of the task that was left, until the
-//! next system call: functions are right there, chains are not.
+//! interrupted. What jumps elsewhere takes its caller's place, as a tail call does; the thunks that stand in for
+//! indirect calls come out right by the same rule. After a switch to another task the chain is that of the task that
+//! was left, until the next system call: functions are right there, chains are not.
 
 use crate::output::Output;
 use crate::symbols::USER;

@@ -1,9 +1,9 @@
 //! Marks: instructions that do nothing on a processor and that an emulator can recognise.
 //!
 //! `landau explain` counts a guest's instructions from outside, by a plugin of the emulator
-//! (`crates/lab/plugin/lib.rs`), and has to know which of them belong to a timed call. So the stopwatch executes a
-//! no-op of a form that no compiler emits before and after each. It costs a processor one slot of its decoder, outside what
-//! lies between the two readings of the clock; on other processors than x86-64 there is none.
+//! (`crates/lab/plugin/lib.rs`), and has to know which of them belong to a timed call. So the stopwatch executes a no-
+//! op of a form that no compiler emits before and after each. It costs a processor one slot of its decoder, outside
+//! what lies between the two readings of the clock; on other processors than x86-64 there is none.
 
 /// How many phases have marks of their own. No benchmark has more than a handful; a phase beyond has none.
 const PHASES: usize = 16;
