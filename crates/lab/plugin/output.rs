@@ -12,9 +12,6 @@ use crate::library::{complain, create_file, write_all};
 use alloc::vec::Vec;
 use core::ffi::c_int;
 
-/// Bytes that are gathered before they are written.
-const ENOUGH: usize = 1 << 16;
-
 /// The file, and what is not in it yet.
 pub(crate) struct Output {
     file: c_int,
@@ -38,14 +35,10 @@ impl Output {
 
     pub(crate) fn pass(&mut self) {
         self.number(2);
-        self.write();
     }
 
     /// A lap with so many [`Self::count`]s to follow.
     pub(crate) fn lap(&mut self, phase: u8, pairs: usize) {
-        if self.bytes.len() >= ENOUGH {
-            self.write();
-        }
         self.number(3);
         self.number(u64::from(phase));
         self.number(pairs as u64);
@@ -76,7 +69,9 @@ impl Output {
         self.bytes.push(value as u8);
     }
 
-    fn write(&mut self) {
+    /// Hands everything to the operating system. Once for each lap: qemu may be killed as soon as the guest says that
+    /// it is done, and what is still held then is lost.
+    pub(crate) fn write(&mut self) {
         if !self.has_failed && write_all(self.file, &self.bytes).is_none() {
             self.has_failed = true;
             complain("landau's plugin: the counts cannot be written; is the device full?\n");

@@ -150,6 +150,7 @@ impl Tree {
         for &node in &self.touched {
             output.count(node, self.nodes[node as usize].count);
         }
+        output.write();
         self.clear();
     }
 

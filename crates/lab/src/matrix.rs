@@ -179,6 +179,7 @@ impl Matrix<'_> {
             terminal: self.terminal,
             memory_mib: self.memory_mib,
             append: self.append,
+            extra: &[],
             bounds: self.bounds,
             started: &jiff::Timestamp::now().to_string(),
             words: self.words,

@@ -18,7 +18,7 @@ use std::path::Path;
 const LAST_WORDS: usize = 40;
 
 /// What is measured and how.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Order<'a> {
     /// The kernel.
     pub kernel: &'a Kernel,
@@ -36,6 +36,8 @@ pub struct Order<'a> {
     pub memory_mib: u32,
     /// Further words for the kernel.
     pub append: &'a str,
+    /// Further words for the emulator.
+    pub extra: &'a [String],
     /// What bounds it.
     pub bounds: Bounds,
     /// When it began, RFC 3339: the guest's own clock is made up.
@@ -137,7 +139,7 @@ fn machine<'a>(order: &'a Order, initramfs: &'a Path) -> Machine<'a> {
         terminal: order.terminal,
         memory_mib: order.memory_mib,
         append: order.append,
-        extra: &[],
+        extra: order.extra,
     }
 }
 

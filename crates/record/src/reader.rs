@@ -4,7 +4,8 @@
 //! Any earlier line that does not parse or whose seal does not fit is a [`Fault`], and the first one is named.
 
 use crate::schema::{
-    Case, Chunk, Crash, Cut, End, Figure, Header, Host, Lab, PassEnd, PassStart, Resume, Skip, Unit, Window,
+    Case, Chunk, Crash, Cut, End, Explanation, Figure, Header, Host, Lab, PassEnd, PassStart, Resume, Skip, Unit,
+    Window,
 };
 use crate::{Error, Line, SCHEMA_VERSION, chain};
 use std::collections::BTreeMap;
@@ -29,6 +30,8 @@ pub struct Record {
     pub skips: Vec<Skip>,
     /// Machines of the lab that came to a stop before their time.
     pub crashes: Vec<Crash>,
+    /// Where calls' instructions go, by function.
+    pub explanations: Vec<Explanation>,
     /// What was left out.
     pub cuts: Vec<Cut>,
     /// Remarks.
@@ -153,6 +156,7 @@ struct Gather {
     passes: Vec<Pass>,
     skips: Vec<Skip>,
     crashes: Vec<Crash>,
+    explanations: Vec<Explanation>,
     cuts: Vec<Cut>,
     notes: Vec<String>,
     resumes: Vec<Resume>,
@@ -175,6 +179,7 @@ impl Gather {
             passes: Vec::new(),
             skips: Vec::new(),
             crashes: Vec::new(),
+            explanations: Vec::new(),
             cuts: Vec::new(),
             notes: Vec::new(),
             resumes: Vec::new(),
@@ -241,6 +246,7 @@ impl Gather {
             Line::Window(window) => self.window(window),
             Line::Crash(crash) => self.crashes.push(crash),
             Line::PassEnd(end) => self.in_pass(end.pass, |pass| pass.end = Some(end)),
+            Line::Explanation(found) => self.explanations.push(*found),
             Line::Cut(cut) => self.cuts.push(cut),
             Line::Note(note) => self.notes.push(note.text),
             Line::Resume(resume) => {
@@ -328,6 +334,7 @@ impl Gather {
             passes: self.passes,
             skips: self.skips,
             crashes: self.crashes,
+            explanations: self.explanations,
             cuts: self.cuts,
             notes: self.notes,
             resumes: self.resumes,

@@ -3,9 +3,11 @@
 //! Every member's name carries its unit last. Times are integers in nanoseconds unless the name says otherwise.
 //! `docs/record.md` shows the same vocabulary with worked queries.
 
+mod explanation;
 mod lab;
 mod unit;
 
+pub use explanation::{Chain, Explanation, FunctionCost};
 pub use lab::{Crash, CrashKind, Emulator, Kernel, Lab};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -36,6 +38,8 @@ pub enum Line {
     PassEnd(PassEnd),
     /// The machine of the lab came to a stop before its time: a result.
     Crash(Crash),
+    /// Where a call's instructions go, function by function.
+    Explanation(Box<Explanation>),
     /// Something the plan held was left out, and why.
     Cut(Cut),
     /// Anything a reader should know: a wait for leftovers, a lock that was refused.

@@ -11,7 +11,9 @@
 )]
 
 mod analysis;
+pub mod explained;
 pub mod findings;
+mod flame;
 pub mod page;
 pub mod quantity;
 mod reduce;

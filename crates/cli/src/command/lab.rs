@@ -2,7 +2,7 @@
 
 mod bisect;
 mod engines;
-mod run;
+pub(crate) mod run;
 mod step;
 
 use clap::Subcommand;

@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 
 // registry:begin
+mod explain;
 mod generate;
 mod lab;
 mod list;
@@ -38,6 +39,8 @@ enum Command {
     List(list::Args),
     /// Measure under other kernels
     Lab(lab::Args),
+    /// Name the kernel functions that a benchmark's calls spend their instructions in
+    Explain(explain::Args),
     /// Show the verdicts of a record as a table; of several side by side
     Show(show::Args),
     /// Draw one self-contained page, of one record or of several over one another
@@ -55,6 +58,7 @@ pub(crate) fn run(landau: Landau, words: &[String]) -> anyhow::Result<u8> {
         Some(Command::Run(args)) => run::run(&args, words),
         Some(Command::List(args)) => list::run(&args),
         Some(Command::Lab(args)) => lab::run(&args, words),
+        Some(Command::Explain(args)) => explain::run(&args, words),
         Some(Command::Show(args)) => show::run(&args),
         Some(Command::Report(args)) => report::run(&args),
         Some(Command::Verify(args)) => verify::run(&args),

@@ -222,7 +222,7 @@ fn pinning(word: &str) -> Result<Pinning, String> {
 }
 
 /// A name that sorts by time and is safe on every file system.
-fn default_path() -> PathBuf {
+pub(crate) fn default_path() -> PathBuf {
     PathBuf::from(format!("landau-{}.landau.ndjson", jiff::Timestamp::now().strftime("%Y-%m-%dT%H%M%SZ")))
 }
 

@@ -30,7 +30,7 @@ pub enum Error {
     },
 }
 
-/// Writes the plugin that fits a qemu into a folder; its path then. `version` is what `qemu-system-… --version` prints.
+/// Writes the plugin that fits a qemu into a folder; its path then. `version` is what `qemu --version` prints.
 pub fn write_into(folder: &Path, version: &str) -> Result<PathBuf, Error> {
     let name = interface(version)?;
     let built = BUILT.iter().find(|(own, _)| *own == name).map_or(Err("no such variant"), |(_, built)| *built);

@@ -1,7 +1,7 @@
 //! A benchmark: what is asked, its cases side by side, and each case with its curves, its single calls and its
 //! pitfalls.
 
-use super::comparison;
+use super::{comparison, explanation};
 use crate::CaseStudy;
 use crate::findings;
 use crate::page::{Chart, View, escape};
@@ -140,6 +140,7 @@ fn case(view: &View<'_>, study: &CaseStudy<'_>, charts: &mut Vec<Chart>) -> Stri
         html.push_str(&loop_chart(view, study, &columns, charts));
     }
     html.push_str(&densities(view, study, &columns, charts));
+    html.push_str(&explanation::of_case(view, study));
     html.push_str("</article>\n");
     html
 }

@@ -5,5 +5,6 @@
 pub(crate) mod benchmark;
 pub(crate) mod comparison;
 pub(crate) mod contents;
+pub(crate) mod explanation;
 pub(crate) mod host;
 pub(crate) mod summary;

@@ -175,7 +175,7 @@ fn parallel(engine: Engine) -> usize {
 }
 
 /// This very program, even if its file was replaced since it started.
-pub(super) fn own_program() -> anyhow::Result<PathBuf> {
+pub(crate) fn own_program() -> anyhow::Result<PathBuf> {
     let own = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
     if own.exists() { Ok(own) } else { Ok(std::env::current_exe()?) }
 }

@@ -1,0 +1,356 @@
+//! From counted calls to an explanation: which function's instructions grow with n, and by how much for each object.
+//!
+//! Only whole calls are compared: at a size stands one call that was made there, so that the functions' instructions
+//! add up to that call's and their growth to the difference of two samples. Which call: the one at the size, or the
+//! nearest to it, in which no interrupt came in and that is like its neighbours.
+
+use super::Error;
+use super::counts::{Counts, Lap};
+use super::symbols::Symbols;
+use landau_record::schema::{Case, Chain, Explanation, FunctionCost};
+use landau_record::{Lane, Pass};
+use std::collections::{BTreeMap, HashMap};
+
+/// Calls within this part of a size stand for it.
+const NEAR: f64 = 0.02;
+
+/// And so many objects to each side in any case: where a timer ticks in one call, its neighbour tells the same.
+const NEAR_LEAST: u64 = 3;
+
+/// Calls that a line is fitted to, at the most.
+const FITTED: usize = 2_000;
+
+/// A node of the chains is kept if it or what it calls has this part of the instructions.
+const KEPT: f64 = 0.0005;
+
+/// A counted call with its sample.
+struct Call<'a> {
+    n: u64,
+    sample: u64,
+    lap: &'a Lap,
+    total: u64,
+    is_disturbed: bool,
+}
+
+/// Explains each phase of a case. `passes` are those of the whole record, in the order in which they were made; `at`
+/// are the sizes to look at, or none for three that suit.
+pub(super) fn case(
+    case: &Case,
+    passes: &[Pass],
+    counts: &Counts,
+    symbols: &Symbols,
+    at: &[u64],
+) -> Result<Vec<Explanation>, Error> {
+    let mut found = Vec::new();
+    for (phase, described) in case.phases.iter().enumerate() {
+        let calls = calls(case.case, phase, &described.name, passes, counts, symbols)?;
+        // A phase that the benchmark times by itself has no marks, one that was refused at once no samples.
+        if !calls.is_empty() {
+            let mut explanation = explain(&calls, counts, symbols, at);
+            (explanation.case, explanation.phase) = (case.case, described.name.clone());
+            found.push(explanation);
+        }
+    }
+    Ok(found)
+}
+
+/// The calls of a phase, each with its sample, by n.
+fn calls<'a>(
+    case: u32,
+    phase: usize,
+    name: &str,
+    passes: &[Pass],
+    counts: &'a Counts,
+    symbols: &Symbols,
+) -> Result<Vec<Call<'a>>, Error> {
+    let is_interrupt: Vec<bool> = interrupts(counts, symbols);
+    let empty = Lane::default();
+    if counts
+        .laps
+        .iter()
+        .all(|lap| lap.phase != phase || passes.get(lap.pass).is_none_or(|pass| pass.start.case != case))
+    {
+        return Ok(Vec::new());
+    }
+    let mut calls = Vec::new();
+    for (number, pass) in passes.iter().enumerate().filter(|(_, pass)| pass.start.case == case) {
+        let lane = pass.lanes.get(name).unwrap_or(&empty);
+        let laps: Vec<&Lap> = counts.laps.iter().filter(|lap| lap.pass == number && lap.phase == phase).collect();
+        if laps.len() != lane.n.len() {
+            let (samples, laps) = (lane.n.len(), laps.len());
+            return Err(Error::Counts(format!("{name} has {samples} samples, but {laps} calls were counted")));
+        }
+        let joined = lane.n.iter().zip(&lane.costs).zip(laps);
+        calls.extend(joined.map(|((&n, &sample), lap)| Call {
+            n: u64::from(n),
+            sample,
+            lap,
+            total: lap.total(),
+            is_disturbed: lap.counts.iter().any(|&(node, _)| is_interrupt[node as usize]),
+        }));
+    }
+    calls.sort_by_key(|call| (call.n, call.is_disturbed, call.total));
+    Ok(calls)
+}
+
+/// For each node whether it is an interrupt's work.
+fn interrupts(counts: &Counts, symbols: &Symbols) -> Vec<bool> {
+    let mut found: Vec<bool> = Vec::with_capacity(counts.nodes.len());
+    for node in &counts.nodes {
+        // A parent stands before its children.
+        let above = found.get(node.parent as usize).copied().unwrap_or(false);
+        found.push(above || symbols.is_interrupt(node.function));
+    }
+    found
+}
+
+fn explain(calls: &[Call], counts: &Counts, symbols: &Symbols, at: &[u64]) -> Explanation {
+    let shown: Vec<&Call> = sizes(calls, at).into_iter().filter_map(|size| typical(calls, size)).collect();
+    let by_function = |call: &Call| {
+        let mut sums: HashMap<u32, u64> = HashMap::new();
+        for &(node, count) in &call.lap.counts {
+            *sums.entry(counts.nodes[node as usize].function).or_default() += count;
+        }
+        sums
+    };
+    let columns: Vec<HashMap<u32, u64>> = shown.iter().map(|call| by_function(call)).collect();
+    let (first, last) = (shown.first().map_or(0, |call| call.n), shown.last().map_or(0, |call| call.n));
+    let fitted = fitted(calls, first, last);
+    let points: Vec<(u64, HashMap<u32, u64>)> = fitted.iter().map(|call| (call.n, by_function(call))).collect();
+    let mut numbers: Vec<u32> = columns.iter().flat_map(|column| column.keys().copied()).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    let growth = match shown[..] {
+        [first, .., last] => last.total as f64 - first.total as f64,
+        _ => 0.0,
+    };
+    let mut functions: Vec<FunctionCost> = numbers
+        .into_iter()
+        .map(|function| {
+            let of = |column: &HashMap<u32, u64>| column.get(&function).copied().unwrap_or(0);
+            let line: Vec<(u64, u64)> = points.iter().map(|(n, column)| (*n, of(column))).collect();
+            let instructions: Vec<u64> = columns.iter().map(of).collect();
+            cost(symbols.name(function), instructions, &line, growth)
+        })
+        .collect();
+    functions.sort_by(|a, b| b.growth().cmp(&a.growth()).then_with(|| a.name.cmp(&b.name)));
+    let beside = || calls.iter().map(|call| call.total.cast_signed() - call.sample.cast_signed());
+    Explanation {
+        at: shown.iter().map(|call| call.n).collect(),
+        sample_instructions: shown.iter().map(|call| call.sample).collect(),
+        counted_instructions: shown.iter().map(|call| call.total).collect(),
+        beside_instructions: [beside().min().unwrap_or(0), beside().max().unwrap_or(0)],
+        functions,
+        chains: chains(&shown, counts, symbols),
+        ..Explanation::default()
+    }
+}
+
+/// The sizes to look at: those asked for, or a tenth, a half and all of what there is.
+fn sizes(calls: &[Call], at: &[u64]) -> Vec<u64> {
+    let largest = calls.last().map_or(1, |call| call.n);
+    let mut sizes = if at.is_empty() { vec![largest.div_ceil(10), largest.div_ceil(2), largest] } else { at.to_vec() };
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
+}
+
+/// The call that stands for a size: of those around it that no interrupt disturbed (of all where each was disturbed)
+/// the nearest that is not odd. Not odd is the half that lies closer to their common line.
+fn typical<'a, 'c>(calls: &'a [Call<'c>], size: u64) -> Option<&'a Call<'c>> {
+    let reach = ((size as f64 * NEAR) as u64).max(NEAR_LEAST);
+    let nearest = calls.iter().map(|call| call.n.abs_diff(size)).min()?.max(reach);
+    let around: Vec<&Call> = calls.iter().filter(|call| call.n.abs_diff(size) <= nearest).collect();
+    let mut chosen: Vec<&Call> = around.iter().copied().filter(|call| !call.is_disturbed).collect();
+    if chosen.is_empty() {
+        chosen = around;
+    }
+    let (each, fixed) = line(&chosen.iter().map(|call| (call.n, call.total)).collect::<Vec<_>>());
+    let off = |call: &Call| (call.total as f64 - fixed - each * call.n as f64).abs();
+    let mut distances: Vec<f64> = chosen.iter().map(|call| off(call)).collect();
+    distances.sort_by(f64::total_cmp);
+    // Half an instruction is the arithmetic's.
+    let middle = distances[distances.len() / 2] + 0.5;
+    chosen.into_iter().filter(|call| off(call) <= middle).min_by_key(|call| call.n.abs_diff(size))
+}
+
+/// The calls that lines are fitted to: between two sizes, undisturbed where there are enough of them.
+fn fitted<'a, 'c>(calls: &'a [Call<'c>], first: u64, last: u64) -> Vec<&'a Call<'c>> {
+    let between: Vec<&Call> = calls.iter().filter(|call| (first..=last).contains(&call.n)).collect();
+    let clean: Vec<&Call> = between.iter().copied().filter(|call| !call.is_disturbed).collect();
+    let chosen = if clean.len() >= 3 { clean } else { between };
+    let every = chosen.len().div_ceil(FITTED).max(1);
+    chosen.into_iter().step_by(every).collect()
+}
+
+/// What one function costs, given its instructions in the shown calls and in those that the line is fitted to.
+fn cost(name: &str, instructions: Vec<u64>, points: &[(u64, u64)], growth: f64) -> FunctionCost {
+    let (each, fixed) = line(points);
+    let off = points.iter().map(|&(n, count)| (count as f64 - fixed - each * n as f64).abs());
+    let mut cost = FunctionCost {
+        name: name.to_owned(),
+        instructions,
+        each_instructions: rounded(each),
+        fixed_instructions: rounded(fixed),
+        off_line_instructions: rounded(off.fold(0.0, f64::max)),
+        half_at: 0,
+        share: 0.0,
+    };
+    let own = cost.growth() as f64;
+    cost.share = if growth == 0.0 { 0.0 } else { own / growth };
+    let start = cost.instructions.first().copied().unwrap_or(0) as f64;
+    let is_past = |count: u64| own != 0.0 && (count as f64 - start) / own >= 0.5;
+    cost.half_at = points.iter().find(|&&(_, count)| is_past(count)).map_or(0, |&(n, _)| n);
+    cost
+}
+
+/// Slope and height at zero of the line that lies nearest by squares.
+fn line(points: &[(u64, u64)]) -> (f64, f64) {
+    let count = points.len().max(1) as f64;
+    let mean = |of: &dyn Fn(&(u64, u64)) -> u64| points.iter().map(|point| of(point) as f64).sum::<f64>() / count;
+    let (mean_n, mean_cost) = (mean(&|point| point.0), mean(&|point| point.1));
+    let (mut square, mut product) = (0.0, 0.0);
+    for &(n, cost) in points {
+        let distance = n as f64 - mean_n;
+        square += distance * distance;
+        product += distance * (cost as f64 - mean_cost);
+    }
+    let each = if square > 0.0 { product / square } else { 0.0 };
+    (each, mean_cost - each * mean_n)
+}
+
+/// To a millionth: further digits are the arithmetic's and not the kernel's.
+fn rounded(value: f64) -> f64 {
+    let rounded = (value * 1e6).round() / 1e6;
+    if rounded == 0.0 { 0.0 } else { rounded }
+}
+
+/// By which calls the functions were reached in the first and in the last of the calls. What is too small to be seen
+/// goes to its caller.
+fn chains(shown: &[&Call], counts: &Counts, symbols: &Symbols) -> Vec<Chain> {
+    let (Some(first), Some(last)) = (shown.first(), shown.last()) else { return Vec::new() };
+    let mut own: Vec<[u64; 2]> = vec![[0; 2]; counts.nodes.len()];
+    for (side, call) in [first, last].into_iter().enumerate() {
+        for &(node, count) in &call.lap.counts {
+            own[node as usize][side] += count;
+        }
+    }
+    // A child stands behind its parent, so the way back meets every child first.
+    let mut whole = own.clone();
+    for index in (1..counts.nodes.len()).rev() {
+        let parent = counts.nodes[index].parent as usize;
+        // Functions under the program are entries of the kernel, beside it and not below it.
+        if parent != 0 {
+            (whole[parent][0], whole[parent][1]) =
+                (whole[parent][0] + whole[index][0], whole[parent][1] + whole[index][1]);
+        }
+    }
+    let least = |side: usize| [first.total, last.total][side] as f64 * KEPT;
+    let is_kept = |index: usize| (0..2).any(|side| whole[index][side] > 0 && whole[index][side] as f64 >= least(side));
+    let mut places: BTreeMap<usize, u32> = BTreeMap::new();
+    let mut chains: Vec<Chain> = Vec::new();
+    for (index, node) in counts.nodes.iter().enumerate() {
+        let parent = (index != 0 && node.parent != 0).then_some(node.parent as usize);
+        if is_kept(index) {
+            let caller = parent.and_then(|parent| places.get(&parent).copied());
+            places.insert(index, chains.len() as u32);
+            chains.push(Chain { caller, name: symbols.name(node.function).to_owned(), instructions: own[index] });
+        } else if let Some(place) = parent.and_then(|parent| places.get(&parent).copied()) {
+            let into = &mut chains[place as usize].instructions;
+            (into[0], into[1]) = (into[0] + own[index][0], into[1] + own[index][1]);
+            places.insert(index, place);
+        }
+    }
+    chains
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::counts::Node;
+    use super::*;
+    use landau_record::schema::{Direction, PassStart, Phase};
+
+    const KALLSYMS: &str = "ffffffff81000000 T entry_SYSCALL_64\nffffffff81001000 T scan\nffffffff81002000 T visit\n\
+                            ffffffff81003000 T asm_sysvec_apic_timer_interrupt\nffffffff81004000 T tick\n";
+
+    /// A case of 100 calls: the program 10, the entry 50, `scan` 20 + 2n, `visit` 7n, and in every tenth call a tick.
+    fn given() -> (Case, Vec<Pass>, Counts, Symbols) {
+        let symbols = Symbols::of(KALLSYMS).unwrap();
+        let node = |parent, function| Node { parent, function };
+        let mut counts = Counts {
+            nodes: vec![node(0, 0), node(0, 2), node(1, 3), node(2, 4), node(2, 5), node(4, 6)],
+            pass_count: 1,
+            ..Counts::default()
+        };
+        let mut lane = Lane::default();
+        for n in 1..=100_u64 {
+            let mut pairs = vec![(0, 10), (1, 50), (2, 20 + 2 * n), (3, 7 * n)];
+            if n % 10 == 0 {
+                pairs.extend([(4, 30), (5, 4_000)]);
+            }
+            let lap = Lap { pass: 0, phase: 0, counts: pairs };
+            lane.n.push(n as u32);
+            lane.costs.push(lap.total() - 4);
+            counts.laps.push(lap);
+        }
+        let phase = Phase { name: "wait".to_owned(), direction: Direction::Up, about: String::new() };
+        let case = Case {
+            case: 0,
+            benchmark: "wait".to_owned(),
+            label: "wait".to_owned(),
+            about: String::new(),
+            axis: String::new(),
+            misleads: Vec::new(),
+            source: String::new(),
+            phases: vec![phase],
+            settings: BTreeMap::new(),
+            n: 100,
+            reduced: None,
+            marks: Vec::new(),
+        };
+        let start = PassStart { pass: 0, case: 0, round: 0, at_ms: 0 };
+        let lanes = BTreeMap::from([("wait".to_owned(), lane)]);
+        (case, vec![Pass { start, lanes, windows: Vec::new(), end: None }], counts, symbols)
+    }
+
+    #[test]
+    fn each_function_has_its_line_and_the_shares_add_up() {
+        let (given, passes, counts, symbols) = given();
+        let found = &case(&given, &passes, &counts, &symbols, &[]).unwrap()[0];
+        assert_eq!(found.beside_instructions, [4, 4]);
+        // The tenth, the fiftieth and the hundredth call had a tick, so a neighbour stands for each.
+        assert_eq!(found.at, [9, 49, 99]);
+        assert!(found.functions.iter().all(|function| function.name != "tick"), "{found:?}");
+        assert_eq!((found.functions[0].name.as_str(), found.functions[0].each_instructions), ("visit", 7.0));
+        assert_eq!((found.functions[1].name.as_str(), found.functions[1].fixed_instructions), ("scan", 20.0));
+        assert!((found.functions.iter().map(|function| function.share).sum::<f64>() - 1.0).abs() < 1e-12);
+        assert_eq!(found.explained(), found.growth());
+        assert!(found.adds_up(0.0) && found.functions.iter().all(FunctionCost::is_linear));
+    }
+
+    #[test]
+    fn chains_hang_together() {
+        let (given, passes, counts, symbols) = given();
+        let found = &case(&given, &passes, &counts, &symbols, &[11, 99]).unwrap()[0];
+        let names: Vec<&str> = found.chains.iter().map(|chain| chain.name.as_str()).collect();
+        assert_eq!(names, ["[user]", "entry_SYSCALL_64", "scan", "visit"]);
+        assert_eq!(found.chains[3].caller, Some(2));
+        assert_eq!(found.chains[3].instructions, [77, 693]);
+        assert_eq!((found.chains[0].caller, found.chains[1].caller), (None, None));
+    }
+
+    #[test]
+    fn a_step_is_placed_and_is_no_line() {
+        let points: Vec<(u64, u64)> = (1..=100).map(|n| (n, if n <= 70 { 5 } else { 905 })).collect();
+        let found = cost("search", vec![5, 905], &points, 900.0);
+        assert!(!found.is_linear());
+        assert_eq!((found.half_at, found.growth()), (71, 900));
+    }
+
+    #[test]
+    fn calls_that_do_not_match_their_samples_are_an_error() {
+        let (given, passes, mut counts, symbols) = given();
+        counts.laps.pop();
+        assert!(matches!(case(&given, &passes, &counts, &symbols, &[]), Err(Error::Counts(_))));
+    }
+}

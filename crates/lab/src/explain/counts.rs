@@ -1,0 +1,129 @@
+//! What the plugin counted, read back. `crates/lab/plugin/output.rs` writes it and describes the form.
+
+use super::Error;
+
+/// What the file begins with.
+const HEAD: &[u8] = b"landau counts 1\n";
+
+/// A function in a chain of calls. Node 0 is the measured program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Node {
+    pub(super) parent: u32,
+    pub(super) function: u32,
+}
+
+/// A timed call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Lap {
+    /// Which pass it belongs to, counted from 0.
+    pub(super) pass: usize,
+    /// The place of its phase in the benchmark's list.
+    pub(super) phase: usize,
+    /// Node and instructions.
+    pub(super) counts: Vec<(u32, u64)>,
+}
+
+impl Lap {
+    /// All its instructions.
+    pub(super) fn total(&self) -> u64 {
+        self.counts.iter().map(|(_, count)| count).sum()
+    }
+}
+
+/// All that the plugin wrote.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) nodes: Vec<Node>,
+    pub(super) laps: Vec<Lap>,
+    pub(super) pass_count: usize,
+    /// Chains were cut short.
+    pub(super) has_overflown: bool,
+}
+
+impl Counts {
+    /// Reads the file. What a killed emulator did not write is missing at its end.
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, Error> {
+        let broken = || Error::Counts("they are not in the form that the plugin writes".to_owned());
+        let mut numbers = Numbers { rest: bytes.strip_prefix(HEAD).ok_or_else(broken)? };
+        let mut counts = Self { nodes: vec![Node { parent: 0, function: super::symbols::USER }], ..Self::default() };
+        while let Some(tag) = numbers.next() {
+            let whole = match tag {
+                1 => numbers.node().map(|node| counts.nodes.push(node)),
+                2 => {
+                    counts.pass_count += 1;
+                    Some(())
+                }
+                3 => numbers.lap(counts.pass_count.saturating_sub(1)).map(|lap| counts.laps.push(lap)),
+                4 => {
+                    counts.has_overflown = true;
+                    Some(())
+                }
+                5 => return Ok(counts),
+                _ => return Err(broken()),
+            };
+            if whole.is_none() {
+                break;
+            }
+        }
+        Ok(counts)
+    }
+}
+
+/// Numbers of seven bits a byte, the lowest first.
+struct Numbers<'a> {
+    rest: &'a [u8],
+}
+
+impl Numbers<'_> {
+    fn next(&mut self) -> Option<u64> {
+        let (mut value, mut shift) = (0_u64, 0_u32);
+        loop {
+            let (&byte, rest) = self.rest.split_first()?;
+            self.rest = rest;
+            value |= u64::from(byte & 0x7f).checked_shl(shift)?;
+            shift += 7;
+            if byte < 0x80 {
+                return Some(value);
+            }
+        }
+    }
+
+    fn node(&mut self) -> Option<Node> {
+        Some(Node { parent: self.next()? as u32, function: self.next()? as u32 })
+    }
+
+    fn lap(&mut self, pass: usize) -> Option<Lap> {
+        let phase = self.next()? as usize;
+        let pairs = self.next()?;
+        let counts = (0..pairs).map(|_| Some((self.next()? as u32, self.next()?)));
+        Some(Lap { pass, phase, counts: counts.collect::<Option<_>>()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file() -> Vec<u8> {
+        // A node, a pass, a lap of phase 1 with 300 instructions in node 1, the end.
+        [HEAD, &[1, 0, 7, 2, 3, 1, 2, 0, 5, 1, 0xac, 0x02, 5]].concat()
+    }
+
+    #[test]
+    fn a_file_is_read_back() {
+        let counts = Counts::parse(&file()).unwrap();
+        assert_eq!(counts.nodes[1], Node { parent: 0, function: 7 });
+        assert_eq!(counts.laps, [Lap { pass: 0, phase: 1, counts: vec![(0, 5), (1, 300)] }]);
+        assert_eq!((counts.pass_count, counts.laps[0].total()), (1, 305));
+    }
+
+    #[test]
+    fn any_tear_leaves_whole_laps_only_and_nothing_panics() {
+        let file = file();
+        for end in HEAD.len()..file.len() - 1 {
+            assert!(Counts::parse(&file[..end]).unwrap().laps.is_empty(), "torn at {end}");
+        }
+        assert!(Counts::parse(b"something else").is_err());
+        assert!(Counts::parse(&[HEAD, &[0xff; 20]].concat()).unwrap().laps.is_empty());
+    }
+}

@@ -1,0 +1,147 @@
+//! The kernel's functions: their names, and the table of addresses that the plugin reads.
+
+use super::Error;
+use std::collections::BTreeMap;
+use std::collections::HashMap;
+
+/// The function that stands for the measured program.
+pub(super) const USER: u32 = 0;
+
+/// Traits as the plugin knows them (`crates/lab/plugin/tree.rs`).
+const ENTRY: u32 = 1;
+const FAULT: u32 = 2;
+
+/// The kernel's functions.
+#[derive(Debug, Clone)]
+pub(super) struct Symbols {
+    names: Vec<String>,
+    /// Address, function, traits.
+    rows: Vec<(u64, u32, u32)>,
+}
+
+impl Symbols {
+    /// Out of the text of `/proc/kallsyms`.
+    pub(super) fn of(kallsyms: &str) -> Result<Self, Error> {
+        let mut best: BTreeMap<u64, (Rank<'_>, &str)> = BTreeMap::new();
+        for line in kallsyms.lines() {
+            let mut words = line.split_whitespace();
+            let (Some(address), Some(kind), Some(name)) = (words.next(), words.next(), words.next()) else { continue };
+            let Some(address) = u64::from_str_radix(address, 16).ok().filter(|address| *address >= 1 << 63) else {
+                continue;
+            };
+            // Padding in front of a function, that nobody runs.
+            if name.starts_with("__pfx_") || name.starts_with("__cfi_") {
+                continue;
+            }
+            let rank = rank(kind, name);
+            let entry = best.entry(address).or_insert((rank, name));
+            if rank < entry.0 {
+                *entry = (rank, name);
+            }
+        }
+        if best.is_empty() {
+            return Err(Error::NoSymbols);
+        }
+        let (mut names, mut rows) = (vec!["[user]".to_owned(), "[unknown]".to_owned()], Vec::with_capacity(best.len()));
+        let mut numbers: HashMap<&str, u32> = HashMap::new();
+        for (address, (_, name)) in best {
+            // What a compiler moved out of a function's way is still that function.
+            let own = name.split(".cold").next().unwrap_or(name);
+            let number = *numbers.entry(own).or_insert_with(|| {
+                names.push(own.to_owned());
+                names.len() as u32 - 1
+            });
+            rows.push((address, number, traits(own)));
+        }
+        Ok(Self { names, rows })
+    }
+
+    /// The table as the plugin reads it.
+    pub(super) fn table(&self) -> Vec<u8> {
+        let row = |&(address, function, traits): &(u64, u32, u32)| {
+            let mut bytes = address.to_le_bytes().to_vec();
+            bytes.extend(function.to_le_bytes());
+            bytes.extend(traits.to_le_bytes());
+            bytes
+        };
+        self.rows.iter().flat_map(row).collect()
+    }
+
+    /// The name of a function.
+    pub(super) fn name(&self, function: u32) -> &str {
+        self.names.get(function as usize).map_or("[unknown]", String::as_str)
+    }
+
+    /// Whether a function is where an interrupt comes in: its work belongs to no call.
+    pub(super) fn is_interrupt(&self, function: u32) -> bool {
+        let name = self.name(function);
+        let starts = ["asm_sysvec_", "asm_common_interrupt", "asm_spurious", "irq_entries_start", "spurious_entries"];
+        starts.iter().any(|start| name.starts_with(start)) || name == "apic_timer_interrupt"
+    }
+}
+
+/// Which of several names of one address is shown: the least.
+type Rank<'a> = (bool, bool, bool, &'a str);
+
+fn rank<'a>(kind: &str, name: &'a str) -> Rank<'a> {
+    // The same code under the name that 32-bit programs call it by, and marks of sections, come last.
+    let is_foreign = name.starts_with("__ia32_") || name.starts_with("__x32_");
+    let is_mark = ["_start", "_end", "_begin", "text"].iter().any(|end| name.ends_with(end));
+    (is_foreign, is_mark, kind != "T", name)
+}
+
+fn traits(name: &str) -> u32 {
+    let entries =
+        ["asm_", "entry_SYSCALL_64", "entry_SYSENTER", "entry_INT80", "irq_entries_start", "spurious_entries"];
+    // Before Linux 5.8 the entries had no prefix.
+    let is_entry = entries.iter().any(|start| name.starts_with(start))
+        || ["page_fault", "async_page_fault", "apic_timer_interrupt", "common_interrupt"].contains(&name);
+    let is_fault = ["asm_exc_page_fault", "page_fault", "async_page_fault"].contains(&name);
+    u32::from(is_entry) * ENTRY + u32::from(is_fault) * FAULT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+0000000000001000 A cpu_debug_store
+ffffffff81000000 T startup_64
+ffffffff81000000 T _text
+ffffffff81000100 t __pfx_do_sys_poll
+ffffffff81000110 t do_sys_poll
+ffffffff81000900 t __ia32_sys_getppid
+ffffffff81000900 T __x64_sys_getppid
+ffffffff81000a00 T asm_exc_page_fault
+ffffffff81000b00 t do_sys_poll.cold
+ffffffffc0000000 t of_a_module\t[pipe]
+";
+
+    #[test]
+    fn each_address_has_one_name_and_a_cold_part_its_function() {
+        let symbols = Symbols::of(TEXT).unwrap();
+        assert_eq!(
+            symbols.names,
+            [
+                "[user]",
+                "[unknown]",
+                "startup_64",
+                "do_sys_poll",
+                "__x64_sys_getppid",
+                "asm_exc_page_fault",
+                "of_a_module"
+            ]
+        );
+        let functions: Vec<u32> = symbols.rows.iter().map(|row| row.1).collect();
+        assert_eq!(functions, [2, 3, 4, 5, 3, 6]);
+        assert_eq!(symbols.rows[3].2, ENTRY + FAULT);
+        assert_eq!(symbols.table().len(), 6 * 16);
+    }
+
+    #[test]
+    fn hidden_addresses_are_an_error() {
+        let hidden: Vec<String> = TEXT.lines().map(|line| format!("{:016}{}", 0, &line[16..])).collect();
+        let hidden = hidden.join("\n");
+        assert!(matches!(Symbols::of(&hidden), Err(Error::NoSymbols)));
+    }
+}
