@@ -1,6 +1,6 @@
 //! Inside the guest: what measures there, and the line by which it tells the host.
 //!
-//! A guest is either the first process of a system that was booted for it ([`init`]), or a child of whoever wants to
+//! A guest is either the first process of a system that was booted for it (`init.rs`), or a child of whoever wants to
 //! know, by pipes or over a wire ([`child`]).
 
 pub mod child;
