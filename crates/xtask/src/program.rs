@@ -20,7 +20,12 @@ impl Program {
 
     /// The cargo that started this program.
     pub(crate) fn cargo() -> Self {
-        let mut cargo = Self::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        Self::cargo_at(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    }
+
+    /// Another cargo.
+    pub(crate) fn cargo_at(path: impl AsRef<OsStr>) -> Self {
+        let mut cargo = Self::new(path);
         // What cargo tells its children about the package xtask is not true of the packages it builds next.
         for (name, _) in std::env::vars_os() {
             if name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")) {

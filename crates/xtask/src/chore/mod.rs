@@ -4,6 +4,7 @@ mod bench;
 mod calibrate;
 mod ci;
 mod registry;
+mod targets;
 mod test;
 mod tidy;
 
@@ -23,6 +24,11 @@ pub(crate) enum Chore {
     Ci,
     /// Count how often verdicts are right, on synthetic curves of known truth
     Calibrate(calibrate::Words),
+    /// Does the program compile for systems that are not Linux, and link? Fetches several hundred MB, once
+    Targets(targets::Words),
+    /// What rustc calls as a linker for those
+    #[command(hide = true)]
+    Link(targets::linker::Words),
     /// Measure Landau itself
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -37,6 +43,8 @@ impl Chore {
             Self::Test => test::run(),
             Self::Ci => ci::run(),
             Self::Calibrate(words) => calibrate::run(words),
+            Self::Targets(words) => targets::run(words),
+            Self::Link(words) => targets::linker::run(words),
             Self::Bench(bench) => bench.run(),
         }
     }

@@ -1,0 +1,180 @@
+//! Packages of Debian without installing them: fetched by its own client from the host's sources, unpacked privately.
+//!
+//! The client gets a state of its own below the folder, so it needs no privilege, finds what is newest, and the host
+//! stays as it is.
+
+use crate::program::{self, Program};
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A package as the client describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Package {
+    pub(super) name: String,
+    /// As Debian writes it.
+    pub(super) version: String,
+    /// What it cannot run without: groups of names of which one will do.
+    depends: Vec<Vec<String>>,
+}
+
+impl Package {
+    /// From the paragraph that `apt-cache show` prints.
+    fn parse(text: &str) -> Option<Self> {
+        let field = |name: &str| {
+            let mut lines = text.lines().take_while(|line| !line.is_empty());
+            lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+        };
+        let group = |group: &str| group.split('|').filter_map(bare).collect();
+        Some(Self {
+            name: field("Package")?.to_owned(),
+            version: field("Version")?.to_owned(),
+            depends: field("Depends").map_or_else(Vec::new, |line| line.split(',').map(group).collect()),
+        })
+    }
+
+    /// Major and minor number of what was packaged.
+    pub(super) fn release(&self) -> Option<(u32, u32)> {
+        let mut numbers = self.version.split(['.', '+', '-', '~']).map(str::parse);
+        Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+    }
+}
+
+/// A dependency's name without its version and architecture.
+fn bare(dependency: &str) -> Option<String> {
+    let name = dependency.split([' ', '(', ':', '[']).find(|word| !word.is_empty())?;
+    Some(name.to_owned())
+}
+
+/// Debian's client with a state of its own.
+pub(super) struct Client {
+    folder: PathBuf,
+}
+
+impl Client {
+    /// A client that keeps its lists in the folder, which are brought up to date; an error if this is no Debian.
+    pub(super) fn new(folder: &Path) -> Result<Self> {
+        if let Some(name) = ["apt-get", "apt-cache", "dpkg-deb"].iter().find(|name| program::find(name).is_none()) {
+            bail!(
+                "there is no `{name}`: this is no Debian. Give the toolchain in use the standard library's source \
+                 instead (rustup component add rust-src), and this chore will use it"
+            );
+        }
+        for part in ["state/lists/partial", "cache/archives/partial", "packages"] {
+            fs::create_dir_all(folder.join(part)).with_context(|| format!("make {}", folder.join(part).display()))?;
+        }
+        let client = Self { folder: folder.to_owned() };
+        client.apt("apt-get").args(["--quiet=2", "update"]).run().context("ask Debian's mirrors what there is")?;
+        Ok(client)
+    }
+
+    fn apt(&self, program: &str) -> Program {
+        let option = |name: &str, part: &str| format!("{name}={}", self.folder.join(part).display());
+        Program::new(program).args(["-o", &option("Dir::State", "state"), "-o", &option("Dir::Cache", "cache")]).args([
+            "-o",
+            "Dir::State::status=/var/lib/dpkg/status",
+            "-o",
+            "APT::Sandbox::User=",
+        ])
+    }
+
+    /// What there is to know of a package; nothing if there is none of this name.
+    pub(super) fn show(&self, name: &str) -> Option<Package> {
+        let text = self.apt("apt-cache").args(["show", "--no-all-versions", name]).text().ok()?;
+        Package::parse(&text).filter(|package| package.name == name)
+    }
+
+    /// Fetches packages and unpacks them over one another into a folder.
+    pub(super) fn unpack(&self, names: &BTreeSet<String>, into: &Path) -> Result<()> {
+        let packages = self.folder.join("packages");
+        let part = |action: &str| {
+            format!("{action} Debian packages (what is there already is in the way? rm -r {})", self.folder.display())
+        };
+        self.apt("apt-get")
+            .args(["--quiet=2", "download"])
+            .args(names)
+            .within(&packages)
+            .run()
+            .with_context(|| part("fetch"))?;
+        for entry in fs::read_dir(&packages).with_context(|| format!("list {}", packages.display()))? {
+            let path = entry?.path();
+            Program::new("dpkg-deb").arg("-x").arg(&path).arg(into).run()?;
+            fs::remove_file(&path).with_context(|| format!("remove {}", path.display()))?;
+        }
+        Ok(())
+    }
+}
+
+/// The packages that the host has.
+pub(super) fn installed() -> Result<BTreeSet<String>> {
+    let text = Program::new("dpkg-query").args(["-W", "-f", "${db:Status-Status} ${Package}\\n"]).text()?;
+    Ok(text.lines().filter_map(|line| line.strip_prefix("installed ")).map(str::to_owned).collect())
+}
+
+/// The packages with all that they need to run: parts of the toolchain in any case, else libraries that the host
+/// lacks. What builds need beside them (a C compiler, headers) was needed to build this program.
+pub(super) fn closure(
+    roots: &[&str],
+    installed: &BTreeSet<String>,
+    show: impl Fn(&str) -> Option<Package>,
+) -> Result<BTreeSet<String>> {
+    let mut open: Vec<String> = roots.iter().map(|&name| name.to_owned()).collect();
+    let mut taken = BTreeSet::new();
+    while let Some(name) = open.pop() {
+        if taken.contains(&name) {
+            continue;
+        }
+        let package = show(&name).with_context(|| format!("Debian has no package {name} here"))?;
+        for group in &package.depends {
+            let Some(first) = group.first() else { continue };
+            let is_part = first.contains("rust");
+            let is_library = first.starts_with("lib") && !first.ends_with("-dev");
+            let is_there = group.iter().any(|name| installed.contains(name));
+            if is_part || (is_library && !is_there) {
+                open.push(first.clone());
+            }
+        }
+        taken.insert(name);
+    }
+    Ok(taken)
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    const CARGO: &str = "Package: cargo-web\nSource: rustc-web\nVersion: 1.96.0+dfsg1-1~deb12u2\n\
+        Depends: libc6 (>= 2.34), libgit2-1.5:any (>= 1.5.0), rustc-web (= 1.96), gcc | clang | c-compiler\n\
+        Description: x\n\nPackage: other\nVersion: 2.0\n";
+
+    #[test]
+    fn a_paragraph_is_read_and_the_next_is_not() {
+        let package = Package::parse(CARGO).unwrap();
+        assert_eq!((package.name.as_str(), package.release()), ("cargo-web", Some((1, 96))));
+        let groups: Vec<String> = package.depends.iter().map(|group| group.join("|")).collect();
+        assert_eq!(groups, ["libc6", "libgit2-1.5", "rustc-web", "gcc|clang|c-compiler"]);
+        assert_eq!(Package::parse("N: Unable to locate package"), None);
+    }
+
+    #[test]
+    fn missing_libraries_are_followed_and_what_the_host_has_is_not() {
+        let show = |name: &str| {
+            let depends = match name {
+                "cargo-web" => return Package::parse(CARGO),
+                "rustc-web" => "libstd-rust-1.96, gcc, libc-dev",
+                "libstd-rust-1.96" => "libllvm22, libc6",
+                "libgit2-1.5" => "libssh2-1 | libssh2-1t64, libpcre2",
+                "libllvm22" | "libpcre2" => "libc6",
+                _ => return None,
+            };
+            Package::parse(&format!("Package: {name}\nVersion: 1\nDepends: {depends}\n"))
+        };
+        let installed = ["libc6", "libssh2-1t64", "rustc-web"].map(str::to_owned).into();
+        let names = closure(&["cargo-web"], &installed, show).unwrap();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        assert_eq!(names, ["cargo-web", "libgit2-1.5", "libllvm22", "libpcre2", "libstd-rust-1.96", "rustc-web"]);
+        let error = closure(&["rust-web-src"], &installed, show).unwrap_err();
+        assert!(error.to_string().contains("rust-web-src"), "{error}");
+    }
+}

@@ -1,0 +1,156 @@
+//! `targets`: does the program compile for systems that are not Linux, and link where that can be had?
+//!
+//! Nothing is run: there is no kernel here to run it. A toolchain with the standard library's source and a linker
+//! are fetched once by the ordinary clients (apt-get, pip) into `target/targets/`, several hundred MB, and nothing is
+//! installed. That is why `ci` does not do this.
+
+mod debian;
+mod elf;
+pub(crate) mod linker;
+mod toolchain;
+
+use crate::workspace;
+use anyhow::{Context, Result, bail, ensure};
+use elf::System;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+use toolchain::Toolchain;
+
+/// Arguments of `targets`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Words {
+    /// Only these, by name or part of it [default: all]
+    targets: Vec<String>,
+    /// Only check, do not link: needs no zig
+    #[arg(long)]
+    check_only: bool,
+}
+
+/// A target, and the system that a linked file must be for.
+type Target = (&'static str, Option<System>);
+
+/// For illumos, DragonFly and macOS there is no C library to link against here.
+const TARGETS: [Target; 6] = [
+    ("x86_64-unknown-freebsd", Some(System::FreeBsd)),
+    ("x86_64-unknown-netbsd", Some(System::NetBsd)),
+    ("x86_64-unknown-openbsd", Some(System::OpenBsd)),
+    ("x86_64-unknown-illumos", None),
+    ("x86_64-unknown-dragonfly", None),
+    ("x86_64-apple-darwin", None),
+];
+
+/// The package that is built, with all that it depends on.
+const PROGRAM: &str = "landau";
+
+/// What came of a target: the table's row.
+struct Row {
+    target: &'static str,
+    check: String,
+    link: String,
+    says: String,
+    is_good: bool,
+}
+
+pub(crate) fn run(words: &Words) -> Result<bool> {
+    let targets = chosen(&words.targets)?;
+    let folder = workspace::target()?.join("targets");
+    fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
+    let toolchain = Toolchain::find(&folder)?;
+    let links = !words.check_only && targets.iter().any(|(_, system)| system.is_some());
+    let zig = links.then(|| linker::fetch(&folder)).transpose()?;
+    println!("{}", toolchain.version()?);
+    let rows: Vec<Row> = targets
+        .into_iter()
+        .map(|(target, system)| {
+            println!("\n== {target}");
+            row(&toolchain, &folder, target, system.zip(zig.as_deref()))
+        })
+        .collect();
+    println!("\n{:26} {:12} {:12} what the file says", "target", "check", "link");
+    for row in &rows {
+        println!("{:26} {:12} {:12} {}", row.target, row.check, row.link, row.says);
+    }
+    println!("compiled and linked, not run");
+    Ok(rows.iter().all(|row| row.is_good))
+}
+
+/// The targets that were asked for.
+fn chosen(words: &[String]) -> Result<Vec<Target>> {
+    let names = || TARGETS.map(|(target, _)| target).join(", ");
+    if let Some(word) = words.iter().find(|word| !TARGETS.iter().any(|(target, _)| target.contains(word.as_str()))) {
+        bail!("no target is called {word}; there are {}", names());
+    }
+    let is_chosen = |target: &str| words.is_empty() || words.iter().any(|word| target.contains(word.as_str()));
+    Ok(TARGETS.into_iter().filter(|(target, _)| is_chosen(target)).collect())
+}
+
+/// Checks a target and links it where that can be had. What fails has said why on the terminal.
+fn row(toolchain: &Toolchain, folder: &Path, target: &'static str, linking: Option<(System, &Path)>) -> Row {
+    let mut row = Row { target, check: "FAIL".into(), link: "-".into(), says: String::new(), is_good: false };
+    let began = Instant::now();
+    if let Err(error) = toolchain.cargo("check", target, folder).args(["--package", PROGRAM]).run() {
+        println!("{error:#}");
+        return row;
+    }
+    row.check = format!("ok {} s", began.elapsed().as_secs());
+    let Some((system, zig)) = linking else {
+        row.is_good = true;
+        return row;
+    };
+    match link(toolchain, folder, target, zig).and_then(|path| read(&path, system)) {
+        Ok((size, identity)) => {
+            row.link = format!("ok {:.1} MB", size as f64 / 1e6);
+            row.says = identity.to_string();
+            row.is_good = true;
+        }
+        Err(error) => {
+            println!("{error:#}");
+            row.link = "FAIL".into();
+        }
+    }
+    row
+}
+
+/// Builds and links; where the program lies.
+fn link(toolchain: &Toolchain, folder: &Path, target: &str, zig: &Path) -> Result<PathBuf> {
+    let name = linker::zig_name(target).with_context(|| format!("{target} has no vendor"))?;
+    let script = linker::script(folder, zig, &name)?;
+    let variable = format!("CARGO_TARGET_{}_LINKER", target.to_uppercase().replace('-', "_"));
+    toolchain
+        .cargo("build", target, folder)
+        .args(["--package", PROGRAM])
+        .env(&variable, script)
+        .env("ZIG_GLOBAL_CACHE_DIR", folder.join("zig-cache"))
+        .env("ZIG_LOCAL_CACHE_DIR", folder.join("zig-cache"))
+        .run()?;
+    Ok(folder.join("build").join(target).join("debug").join(PROGRAM))
+}
+
+/// The size of a linked program, and what it says of itself, which must name the system.
+fn read(path: &Path, system: System) -> Result<(usize, elf::Identity)> {
+    let bytes = fs::read(path).with_context(|| format!("read {}", path.display()))?;
+    let identity = elf::identity(&bytes).with_context(|| path.display().to_string())?;
+    ensure!(identity.system == system, "{} is for {}, not {}", path.display(), identity, system.name());
+    Ok((bytes.len(), identity))
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn targets_are_chosen_by_name_or_part_and_a_wrong_name_is_an_error() {
+        let names = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+            chosen(&words).map(|targets| targets.iter().map(|(target, _)| *target).collect::<Vec<_>>())
+        };
+        assert_eq!(names(&[]).unwrap().len(), TARGETS.len());
+        assert_eq!(names(&["netbsd"]).unwrap(), ["x86_64-unknown-netbsd"]);
+        assert_eq!(
+            names(&["darwin", "x86_64-unknown-freebsd"]).unwrap(),
+            ["x86_64-unknown-freebsd", "x86_64-apple-darwin"]
+        );
+        assert!(names(&["plan9"]).unwrap_err().to_string().contains("plan9"));
+    }
+}
