@@ -34,7 +34,7 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
 }
 
 /// A target as zig names it: `x86_64-unknown-netbsd` is `x86_64-netbsd-none`.
-pub(super) fn zig_name(triple: &str) -> Option<String> {
+fn zig_name(triple: &str) -> Option<String> {
     let mut parts = triple.split('-');
     let (processor, _vendor, system) = (parts.next()?, parts.next()?, parts.next()?);
     Some(format!("{processor}-{system}-none"))
@@ -47,39 +47,53 @@ fn rewritten(arguments: &[OsString]) -> Vec<OsString> {
     kept.map(|word| if word == "-lgcc_s" { "-lunwind".into() } else { word.clone() }).collect()
 }
 
-/// The zig of an earlier call, else one fetched by pip into the folder.
-pub(super) fn fetch(folder: &Path) -> Result<PathBuf> {
-    let home = folder.join("zig");
-    let zig = home.join("ziglang/zig");
-    if zig.exists() {
-        return Ok(zig);
+/// What links: zig, and this program, which stands between it and rustc.
+pub(super) struct Linker {
+    folder: PathBuf,
+    zig: PathBuf,
+    own: PathBuf,
+}
+
+impl Linker {
+    /// With the zig of an earlier call, else with one fetched by pip into the folder.
+    pub(super) fn find(folder: &Path) -> Result<Self> {
+        // Asked for now: whoever builds this program anew in the meantime takes the file away.
+        let own = std::env::current_exe().context("find this program")?;
+        let home = folder.join("zig");
+        let zig = home.join("ziglang/zig");
+        if !zig.exists() {
+            fetch(&home)?;
+        }
+        Ok(Self { folder: folder.to_owned(), zig, own })
     }
-    let python = |words: &[&str]| Program::new("python3").args(["-m", "pip"]).args(words);
-    if !python(&["--version"]).output().is_ok_and(|(status, ..)| status.success()) {
+
+    /// A program that rustc can call as a linker for a target: one line that calls this one.
+    pub(super) fn script(&self, target: &str) -> Result<PathBuf> {
+        let name = zig_name(target).with_context(|| format!("{target} names no system"))?;
+        let path = self.folder.join(format!("linker-{name}"));
+        let text = format!("#!/bin/sh\nexec {} link {} {name} \"$@\"\n", quoted(&self.own), quoted(&self.zig));
+        fs::write(&path, text).with_context(|| format!("write {}", path.display()))?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).context("make the linker's script executable")?;
+        Ok(path)
+    }
+}
+
+/// Zig as a package of Python's, which brings it for every host.
+fn fetch(home: &Path) -> Result<()> {
+    let pip = |words: &[&str]| Program::new("python3").args(["-m", "pip"]).args(words);
+    if !pip(&["--version"]).output().is_ok_and(|(status, ..)| status.success()) {
         bail!(
             "linking needs zig, which comes by pip, and there is no `python3 -m pip`; install it \
              (Debian: apt-get install python3-pip), or check only: cargo xtask targets --check-only"
         );
     }
     println!("fetching zig by pip into {}", home.display());
-    let part = folder.join("zig.part");
+    let part = home.with_extension("part");
     if part.exists() {
         fs::remove_dir_all(&part).with_context(|| format!("remove {}", part.display()))?;
     }
-    let words = ["install", "--quiet", "--disable-pip-version-check", "--root-user-action=ignore", "--target"];
-    python(&words).arg(&part).arg("ziglang").run()?;
-    fs::rename(&part, &home).with_context(|| format!("rename {} to {}", part.display(), home.display()))?;
-    Ok(zig)
-}
-
-/// A program that rustc can call as a linker: one line that calls this one.
-pub(super) fn script(folder: &Path, zig: &Path, target: &str) -> Result<PathBuf> {
-    let own = std::env::current_exe().context("find this program")?;
-    let path = folder.join(format!("linker-{target}"));
-    let text = format!("#!/bin/sh\nexec {} link {} {target} \"$@\"\n", quoted(&own), quoted(zig));
-    fs::write(&path, text).with_context(|| format!("write {}", path.display()))?;
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).context("make the linker's script executable")?;
-    Ok(path)
+    pip(&["install", "--quiet", "--disable-pip-version-check", "--target"]).arg(&part).arg("ziglang").run()?;
+    fs::rename(&part, home).with_context(|| format!("rename {} to {}", part.display(), home.display()))
 }
 
 /// A path as the shell reads it.

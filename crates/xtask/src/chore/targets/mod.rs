@@ -12,6 +12,7 @@ mod toolchain;
 use crate::workspace;
 use anyhow::{Context, Result, bail, ensure};
 use elf::System;
+use linker::Linker;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -46,8 +47,9 @@ const PROGRAM: &str = "landau";
 /// What came of a target: the table's row.
 struct Row {
     target: &'static str,
-    check: String,
-    link: String,
+    compiles: &'static str,
+    links: String,
+    seconds: u64,
     says: String,
     is_good: bool,
 }
@@ -58,18 +60,18 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
     fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
     let toolchain = Toolchain::find(&folder)?;
     let links = !words.check_only && targets.iter().any(|(_, system)| system.is_some());
-    let zig = links.then(|| linker::fetch(&folder)).transpose()?;
+    let linker = links.then(|| Linker::find(&folder)).transpose()?;
     println!("{}", toolchain.version()?);
     let rows: Vec<Row> = targets
         .into_iter()
         .map(|(target, system)| {
             println!("\n== {target}");
-            row(&toolchain, &folder, target, system.zip(zig.as_deref()))
+            row(&toolchain, &folder, target, system.zip(linker.as_ref()))
         })
         .collect();
-    println!("\n{:26} {:12} {:12} what the file says", "target", "check", "link");
+    println!("\n{:26} {:8} {:10} {:>7}  what the file says", "target", "compiles", "links", "took");
     for row in &rows {
-        println!("{:26} {:12} {:12} {}", row.target, row.check, row.link, row.says);
+        println!("{:26} {:8} {:10} {:>5} s  {}", row.target, row.compiles, row.links, row.seconds, row.says);
     }
     println!("compiled and linked, not run");
     Ok(rows.iter().all(|row| row.is_good))
@@ -85,42 +87,37 @@ fn chosen(words: &[String]) -> Result<Vec<Target>> {
     Ok(TARGETS.into_iter().filter(|(target, _)| is_chosen(target)).collect())
 }
 
-/// Checks a target and links it where that can be had. What fails has said why on the terminal.
-fn row(toolchain: &Toolchain, folder: &Path, target: &'static str, linking: Option<(System, &Path)>) -> Row {
-    let mut row = Row { target, check: "FAIL".into(), link: "-".into(), says: String::new(), is_good: false };
+/// Links a target where that can be had, else checks it. What fails has said why on the terminal.
+fn row(toolchain: &Toolchain, folder: &Path, target: &'static str, linking: Option<(System, &Linker)>) -> Row {
     let began = Instant::now();
-    if let Err(error) = toolchain.cargo("check", target, folder).args(["--package", PROGRAM]).run() {
-        println!("{error:#}");
-        return row;
-    }
-    row.check = format!("ok {} s", began.elapsed().as_secs());
-    let Some((system, zig)) = linking else {
-        row.is_good = true;
-        return row;
+    let check = || said(toolchain.cargo("check", target, folder).args(["--package", PROGRAM]).run()).is_some();
+    let (compiles, links, says) = match linking {
+        None => (check(), "-".to_owned(), String::new()),
+        Some((system, linker)) => {
+            match said(link(toolchain, folder, target, linker).and_then(|path| read(&path, system))) {
+                Some((size, identity)) => (true, format!("ok {:.1} MB", size as f64 / 1e6), identity.to_string()),
+                // To compile was part of it: which of the two was it?
+                None => (check(), "FAIL".to_owned(), String::new()),
+            }
+        }
     };
-    match link(toolchain, folder, target, zig).and_then(|path| read(&path, system)) {
-        Ok((size, identity)) => {
-            row.link = format!("ok {:.1} MB", size as f64 / 1e6);
-            row.says = identity.to_string();
-            row.is_good = true;
-        }
-        Err(error) => {
-            println!("{error:#}");
-            row.link = "FAIL".into();
-        }
-    }
-    row
+    let is_good = compiles && links != "FAIL";
+    let compiles = if compiles { "ok" } else { "FAIL" };
+    Row { target, compiles, links, seconds: began.elapsed().as_secs(), says, is_good }
+}
+
+/// What came of it; an error is said here, and the other targets go on.
+fn said<T>(result: Result<T>) -> Option<T> {
+    result.map_err(|error| println!("{error:#}")).ok()
 }
 
 /// Builds and links; where the program lies.
-fn link(toolchain: &Toolchain, folder: &Path, target: &str, zig: &Path) -> Result<PathBuf> {
-    let name = linker::zig_name(target).with_context(|| format!("{target} has no vendor"))?;
-    let script = linker::script(folder, zig, &name)?;
+fn link(toolchain: &Toolchain, folder: &Path, target: &str, linker: &Linker) -> Result<PathBuf> {
     let variable = format!("CARGO_TARGET_{}_LINKER", target.to_uppercase().replace('-', "_"));
     toolchain
         .cargo("build", target, folder)
         .args(["--package", PROGRAM])
-        .env(&variable, script)
+        .env(&variable, linker.script(target)?)
         .env("ZIG_GLOBAL_CACHE_DIR", folder.join("zig-cache"))
         .env("ZIG_LOCAL_CACHE_DIR", folder.join("zig-cache"))
         .run()?;
