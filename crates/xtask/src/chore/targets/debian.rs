@@ -88,15 +88,8 @@ impl Client {
     /// Fetches packages and unpacks them over one another into a folder.
     pub(super) fn unpack(&self, names: &BTreeSet<String>, into: &Path) -> Result<()> {
         let packages = self.folder.join("packages");
-        let part = |action: &str| {
-            format!("{action} Debian packages (what is there already is in the way? rm -r {})", self.folder.display())
-        };
-        self.apt("apt-get")
-            .args(["--quiet=2", "download"])
-            .args(names)
-            .within(&packages)
-            .run()
-            .with_context(|| part("fetch"))?;
+        let download = self.apt("apt-get").args(["--quiet=2", "download"]).args(names);
+        download.within(&packages).run().context("fetch Debian packages")?;
         for entry in fs::read_dir(&packages).with_context(|| format!("list {}", packages.display()))? {
             let path = entry?.path();
             Program::new("dpkg-deb").arg("-x").arg(&path).arg(into).run()?;
