@@ -14,6 +14,7 @@ use std::fmt;
 const IDENT: NoteType = NoteType(1);
 
 /// Systems that linked programs are for.
+#[allow(clippy::enum_variant_names, reason = "that is what they are called")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum System {
     FreeBsd,

@@ -31,7 +31,7 @@ pub(crate) struct Words {
 /// A target, and the system that a linked file must be for.
 type Target = (&'static str, Option<System>);
 
-/// For illumos, DragonFly and macOS there is no C library to link against here.
+/// For illumos, `DragonFly` and macOS there is no C library to link against here.
 const TARGETS: [Target; 6] = [
     ("x86_64-unknown-freebsd", Some(System::FreeBsd)),
     ("x86_64-unknown-netbsd", Some(System::NetBsd)),
