@@ -138,9 +138,13 @@ mod tests {
     use std::fs::File;
     use std::io::Write;
 
+    /// One of these tests takes more than a thousand descriptors, and the numbers of the others' must be small.
+    static NUMBERS: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
     /// Both see the one of three that is ready, and a set that is asked again is asked about all of them.
     #[test]
     fn both_count_what_is_ready() {
+        let _alone = NUMBERS.lock().unwrap();
         let now = Patience::None;
         let mut select = SelectSet::new();
         let mut poll = PollSet::with_capacity(3);
@@ -161,6 +165,7 @@ mod tests {
     /// The one that is ready stays behind those that are added later, and without a timeout both tell of it alone.
     #[test]
     fn what_is_ready_stays_last() {
+        let _alone = NUMBERS.lock().unwrap();
         let (original, writing) = pipe().unwrap();
         File::from(writing).write_all(b"x").unwrap();
         let bell = dup_from(&original, 200).unwrap();
@@ -183,6 +188,7 @@ mod tests {
     /// Beyond its size the set must refuse: to set a bit there would write past its end.
     #[test]
     fn a_select_refuses_what_it_has_no_room_for() {
+        let _alone = NUMBERS.lock().unwrap();
         let limit = crate::limits::raise(crate::limits::Resource::Descriptors).unwrap();
         if limit < SELECT_CAPACITY as u64 + 256 {
             eprintln!("not tried: RLIMIT_NOFILE is {limit}");
