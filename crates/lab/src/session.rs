@@ -14,8 +14,11 @@ use landau_record::schema::{Crash, CrashKind, End, Header, Lab, Line, Note, Outc
 use landau_record::{SCHEMA_VERSION, Writer};
 use std::path::Path;
 
-/// How many of the console's last lines go into a record.
+/// How many of the console's last lines go into a record, at least.
 const LAST_WORDS: usize = 40;
+
+/// How many lines before a panic's own go with it: the oops that led there.
+const BEFORE_PANIC: usize = 20;
 
 /// What is measured and how.
 #[derive(Debug, Clone, Copy)]
@@ -251,12 +254,19 @@ fn again(
         pass: first.pass(),
         crash,
         last_n,
-        console: console[console.len().saturating_sub(LAST_WORDS)..].to_vec(),
+        console: last_words(console).to_vec(),
         boots: places.len() as u32,
         same_place: same,
         every_last_n: places.into_iter().flatten().collect(),
         meaning,
     })
+}
+
+/// The console's last words: a panic's own line is among them, however long the trace that follows it.
+fn last_words(console: &[String]) -> &[String] {
+    let panic = console.iter().position(|line| line.contains("Kernel panic"));
+    let tail = console.len().saturating_sub(LAST_WORDS);
+    &console[panic.map_or(tail, |line| tail.min(line.saturating_sub(BEFORE_PANIC)))..]
 }
 
 /// The kind of a stop, and a sentence about it.
@@ -269,5 +279,23 @@ pub(crate) fn told(how: &Ending, order: &Order) -> (CrashKind, String) {
         Ending::Overtime => (CrashKind::Hang, format!("it was not done within {} s", bounds.whole.as_secs())),
         Ending::Gone(words) => (CrashKind::Exit, format!("the machine ended without a word: {words}")),
         Ending::Done | Ending::Interrupted => (CrashKind::Other, "it was ended".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A kernel that prints its call trace behind the panic's line once pushed that line out of the record.
+    #[test]
+    fn the_line_of_a_panic_is_kept_however_long_its_trace() {
+        let mut console: Vec<String> = (0..60).map(|line| format!("booting {line}")).collect();
+        assert_eq!(last_words(&console).first().map(String::as_str), Some("booting 20"));
+        console.push("[   21.6] Kernel panic - not syncing: sysrq triggered crash".to_owned());
+        console.extend((0..90).map(|line| format!("trace {line}")));
+        let kept = last_words(&console);
+        assert_eq!(kept.len(), BEFORE_PANIC + 1 + 90);
+        assert!(kept[BEFORE_PANIC].contains("Kernel panic"));
+        assert!(last_words(&[]).is_empty());
     }
 }
