@@ -12,6 +12,8 @@ pub mod boot;
 pub mod child;
 pub mod clock;
 pub mod descriptor;
+#[cfg(target_os = "linux")]
+pub mod epoll;
 mod error;
 pub mod event;
 pub mod forker;
@@ -22,6 +24,7 @@ pub mod process;
 pub mod shared;
 pub mod signal;
 pub mod socket;
+pub mod stream;
 pub mod system;
 pub mod thread;
 pub mod wait;

@@ -63,6 +63,11 @@ impl Address {
 }
 
 impl Address {
+    /// As system calls take it.
+    pub(crate) fn raw(&self) -> (*const libc::sockaddr, libc::socklen_t) {
+        ((&raw const self.storage).cast(), self.len)
+    }
+
     /// The same address with another port.
     #[must_use]
     pub fn with_port(mut self, port: u16) -> Self {

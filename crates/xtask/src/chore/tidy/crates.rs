@@ -9,6 +9,7 @@ const BELOW: &[(&str, &[&str])] = &[
     ("landau-sys", &[]),
     ("landau-stats", &[]),
     ("landau-record", &[]),
+    ("landau-reactor", &["landau-sys"]),
     ("landau-engine", &["landau-record", "landau-sys"]),
     ("landau-bench", &["landau-engine", "landau-sys"]),
     ("landau-lab", &["landau-engine", "landau-record", "landau-stats", "landau-sys"]),

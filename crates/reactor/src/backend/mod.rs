@@ -1,0 +1,168 @@
+//! The contract that every mechanism keeps, and the list of them.
+//!
+//! A mechanism tells which of many descriptors can be read or written. They differ in what a wait costs and in what
+//! they can hold; what they say means the same:
+//!
+//! 1. A descriptor is named by its number and by a *key* that the reactor gives with it. Numbers are recycled by the
+//!    kernel, keys are not: what a mechanism finds carries the key under which the descriptor was added, so that what
+//!    is left over from an earlier owner of the number can be told and dropped.
+//! 2. `add` begins to watch. A number that is watched already is the caller's mistake. Where the mechanism cannot hold
+//!    the number it says so then, and not in a later wait. The descriptor stays the caller's.
+//! 3. `change` replaces the interest. An interest of none keeps the descriptor known; the mechanism may still tell
+//!    that it is closed.
+//! 4. `remove` ends the watch, with `closing` if the caller closes the descriptor right after and holds no copy of it:
+//!    then a mechanism may leave the rest to `close`. Nothing that was found before may be told of it afterwards; the
+//!    reactor sees to that by the key.
+//! 5. `wait` appends what it found and returns: at once if something is ready, else when something becomes so or the
+//!    timeout has passed. An interrupted wait has found nothing. It makes one kernel call where the mechanism allows
+//!    it. It may tell less than all that is ready (a batch), as long as it tells the rest in the waits that follow.
+//! 6. A *level* mechanism tells of a ready descriptor in each wait. An *edge* mechanism tells once, until the caller
+//!    has read or written until it would block; the reactor remembers for it. Telling too often is lawful, telling
+//!    never is not: data that arrived before `add` counts as news.
+//! 7. A peer that is gone, and an error, are told as `CLOSED` and as whatever of reading and writing is watched, so
+//!    that they are found by whoever only reads. Data that is still there can be read first.
+//! 8. When something is lost (the queue of signals overflows), the mechanism finds it again by itself in the same or
+//!    the next wait, and counts it.
+
+mod epoll;
+mod null;
+
+use crate::error::{Error, Result};
+use crate::interest::{Interest, Ready};
+use std::fmt;
+use std::os::fd::RawFd;
+use std::str::FromStr;
+
+/// How many events one wait tells at most, where the mechanism has a limit at all.
+pub(crate) const BATCH: usize = 256;
+
+/// The name of a registration: the descriptor's number below, a generation above.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Key(pub(crate) u64);
+
+impl Key {
+    #[inline]
+    pub(crate) fn new(fd: RawFd, generation: u32) -> Self {
+        Self(u64::from(generation) << 32 | u64::from(fd.cast_unsigned()))
+    }
+
+    #[inline]
+    pub(crate) fn fd(self) -> RawFd {
+        (self.0 as u32).cast_signed()
+    }
+
+    #[inline]
+    pub(crate) fn generation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+/// A descriptor that is ready.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Found {
+    pub(crate) key: Key,
+    pub(crate) ready: Ready,
+}
+
+/// A mechanism. See the contract above.
+pub(crate) trait Backend: fmt::Debug {
+    /// Whether it tells only of changes.
+    fn is_edge(&self) -> bool {
+        false
+    }
+    fn add(&mut self, key: Key, interest: Interest) -> Result<()>;
+    fn change(&mut self, key: Key, interest: Interest) -> Result<()>;
+    fn remove(&mut self, key: Key, closing: bool) -> Result<()>;
+    /// Waits at most so many milliseconds; -1 is forever.
+    fn wait(&mut self, found: &mut Vec<Found>, timeout_ms: i32) -> Result<()>;
+    /// What the mechanism has to say about how it does its work here: a fallback, an overflow.
+    fn note(&self) -> Option<String> {
+        None
+    }
+}
+
+macro_rules! mechanisms {
+    ($($variant:ident $name:literal $about:literal,)*) => {
+        /// A way to ask the kernel which descriptors are ready.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Mechanism {
+            $(#[doc = $about] $variant,)*
+        }
+
+        impl Mechanism {
+            /// All there are, whether this system has them or not.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// Its name, as it is typed.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// What it is, in a line.
+            pub const fn about(self) -> &'static str {
+                match self { $(Self::$variant => $about,)* }
+            }
+        }
+    };
+}
+
+mechanisms! {
+    Select "select" "the call of 1983: a bitmap of all descriptors, copied and scanned at each wait",
+    Poll "poll" "an array of descriptors, handed over and scanned at each wait",
+    Epoll "epoll" "Linux: the kernel keeps the set and hands over what is ready",
+    EpollEdge "epoll-edge" "the same, told of changes only",
+    Sigio "sigio" "a queued real-time signal for each change; poll when the queue overflows",
+    IoUring "io_uring" "Linux: a ring shared with the kernel; watches, and whole operations, without a call each",
+    Kqueue "kqueue" "BSD and macOS: the kernel keeps the set; changes and events in one call",
+    Null "null" "the instrument: asks nobody and calls everything ready",
+}
+
+impl fmt::Display for Mechanism {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Mechanism {
+    type Err = Error;
+
+    fn from_str(name: &str) -> std::result::Result<Self, Error> {
+        let known = || Self::ALL.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ");
+        let found = Self::ALL.iter().find(|one| one.name() == name);
+        found.copied().ok_or_else(|| Error::UnknownMechanism { name: name.to_owned(), known: known() })
+    }
+}
+
+/// The mechanisms that this system has and lets us use, each tried.
+pub fn mechanisms() -> Vec<Mechanism> {
+    Mechanism::ALL.iter().copied().filter(|&one| open(one).is_ok()).collect()
+}
+
+/// The best mechanism of this system.
+impl Default for Mechanism {
+    fn default() -> Self {
+        if cfg!(target_os = "linux") {
+            Self::Epoll
+        } else if cfg!(any(target_os = "illumos", target_os = "solaris")) {
+            Self::Poll
+        } else {
+            Self::Kqueue
+        }
+    }
+}
+
+/// Makes a mechanism.
+pub(crate) fn open(mechanism: Mechanism) -> Result<Box<dyn Backend>> {
+    Ok(match mechanism {
+        Mechanism::Null => Box::new(null::Null::default()),
+        #[cfg(target_os = "linux")]
+        Mechanism::Epoll => Box::new(epoll::Epoll::new(epoll::Trigger::Level)?),
+        #[cfg(target_os = "linux")]
+        Mechanism::EpollEdge => Box::new(epoll::Epoll::new(epoll::Trigger::Edge)?),
+        _ => {
+            let reason = format!("{} is not among this system's calls", mechanism.name());
+            return Err(Error::Unavailable { mechanism, reason });
+        }
+    })
+}

@@ -1,0 +1,36 @@
+//! An event loop whose mechanism is chosen by name at run time, with timers that cost O(1) each however many there
+//! are, and batches of buffers and file ranges that are sent with as few calls as the kernel allows.
+//!
+//! The crate knows no protocol. A [`Reactor`] belongs to one thread; only its [`Waker`] may be used from another.
+//!
+//! ```
+//! use landau_reactor::{Interest, Mechanism, Reactor, Token};
+//! use std::io::Write;
+//! use std::os::unix::net::UnixStream;
+//! use std::time::Duration;
+//!
+//! let mut reactor = Reactor::new(Mechanism::default())?;
+//! let (reading, mut writing) = UnixStream::pair()?;
+//! reactor.register(&reading, Token(7), Interest::READ)?;
+//! writing.write_all(b"x")?;
+//! reactor.wait(Some(Duration::from_secs(1)))?;
+//! let event = reactor.next_event().expect("something can be read");
+//! assert_eq!(event.token, Token(7));
+//! assert!(event.ready.is_readable());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod backend;
+pub mod batch;
+mod error;
+mod interest;
+mod reactor;
+pub mod timers;
+mod waker;
+
+pub use backend::{Mechanism, mechanisms};
+pub use batch::Batch;
+pub use error::Error;
+pub use interest::{Event, Interest, Ready, Token};
+pub use reactor::Reactor;
+pub use waker::Waker;

@@ -1,0 +1,3 @@
+//! One suite over every mechanism of this system.
+
+mod suite;

@@ -1,0 +1,332 @@
+//! Streams: listening, accepting, connecting, and moving bytes and files with as few calls as the kernel allows.
+
+use crate::descriptor::own;
+use crate::error::{Error, Result, check};
+use crate::socket::{Address, Family};
+use std::io::IoSlice;
+use std::mem::size_of;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+/// Bytes, or the reason why there are none.
+fn length(call: &'static str, value: libc::ssize_t) -> Result<usize> {
+    if value < 0 { Err(Error::last(call)) } else { Ok(value as usize) }
+}
+
+/// `MSG_NOSIGNAL` where the system has it; where it has not, [`no_sigpipe`] says it once for a socket.
+#[cfg(not(any(target_os = "macos", target_os = "ios")))]
+const NO_SIGNAL: libc::c_int = libc::MSG_NOSIGNAL;
+#[cfg(any(target_os = "macos", target_os = "ios"))]
+const NO_SIGNAL: libc::c_int = 0;
+
+/// `MSG_MORE` where the system has it: more follows at once, so that a header and a file leave in one segment.
+#[cfg(target_os = "linux")]
+const MORE: libc::c_int = libc::MSG_MORE;
+#[cfg(not(target_os = "linux"))]
+const MORE: libc::c_int = 0;
+
+fn flags(more: bool) -> libc::c_int {
+    NO_SIGNAL | if more { MORE } else { 0 }
+}
+
+/// Receives what is there; 0 is the end of the stream.
+#[inline]
+pub fn receive(socket: &impl AsFd, buffer: &mut [u8]) -> Result<usize> {
+    let (first, room) = (buffer.as_mut_ptr().cast(), buffer.len());
+    // SAFETY: the slice has room for `room` bytes.
+    length("recv", unsafe { libc::recv(socket.as_fd().as_raw_fd(), first, room, 0) })
+}
+
+/// Sends what fits; `more` says that more follows at once.
+#[inline]
+pub fn send(socket: &impl AsFd, bytes: &[u8], more: bool) -> Result<usize> {
+    // SAFETY: the slice holds so many bytes.
+    let sent = unsafe { libc::send(socket.as_fd().as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags(more)) };
+    length("send", sent)
+}
+
+/// Sends what fits of several pieces.
+pub fn send_vectored(socket: &impl AsFd, pieces: &[IoSlice<'_>], more: bool) -> Result<usize> {
+    // SAFETY: `msghdr` is plain data for which all zeroes is a value.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    // `IoSlice` is documented to have the layout of `iovec`; the call only reads.
+    message.msg_iov = pieces.as_ptr().cast_mut().cast();
+    message.msg_iovlen = pieces.len() as _;
+    // SAFETY: the header leads to `msg_iovlen` valid pieces.
+    length("sendmsg", unsafe { libc::sendmsg(socket.as_fd().as_raw_fd(), &raw const message, flags(more)) })
+}
+
+/// Writes what fits of several pieces to any descriptor: a pipe, a file.
+pub fn write_vectored(fd: &impl AsFd, pieces: &[IoSlice<'_>]) -> Result<usize> {
+    // SAFETY: `IoSlice` is documented to have the layout of `iovec`, and the slice holds so many.
+    let sent = unsafe { libc::writev(fd.as_fd().as_raw_fd(), pieces.as_ptr().cast(), pieces.len() as libc::c_int) };
+    length("writev", sent)
+}
+
+/// Sends what fits of `count` bytes of a file from `offset`; 0 means that the file ends there.
+#[cfg(target_os = "linux")]
+pub fn send_file(socket: &impl AsFd, file: &impl AsFd, offset: u64, count: usize) -> Result<usize> {
+    let mut offset = offset as libc::off_t;
+    let (to, from) = (socket.as_fd().as_raw_fd(), file.as_fd().as_raw_fd());
+    // SAFETY: `offset` is a valid place that the call may write.
+    length("sendfile", unsafe { libc::sendfile(to, from, &raw mut offset, count) })
+}
+
+/// Sends what fits of `count` bytes of a file from `offset`: read, then written, for want of a call that is alike.
+#[cfg(not(target_os = "linux"))]
+pub fn send_file(socket: &impl AsFd, file: &impl AsFd, offset: u64, count: usize) -> Result<usize> {
+    let mut buffer = [0_u8; 64 << 10];
+    let got = read_at(file, &mut buffer[..count.min(64 << 10)], offset)?;
+    if got == 0 { Ok(0) } else { send(socket, &buffer[..got], false) }
+}
+
+/// Reads from a place in a file; 0 is its end.
+pub fn read_at(file: &impl AsFd, buffer: &mut [u8], offset: u64) -> Result<usize> {
+    let (first, room) = (buffer.as_mut_ptr().cast(), buffer.len());
+    // SAFETY: the slice has room for `room` bytes.
+    length("pread", unsafe { libc::pread(file.as_fd().as_raw_fd(), first, room, offset as libc::off_t) })
+}
+
+/// Moves what fits of `count` bytes from a pipe to a socket, or from a socket to a pipe.
+#[cfg(target_os = "linux")]
+pub fn splice(from: &impl AsFd, to: &impl AsFd, count: usize, more: bool) -> Result<usize> {
+    let null = std::ptr::null_mut();
+    let (from, to) = (from.as_fd().as_raw_fd(), to.as_fd().as_raw_fd());
+    let flags = libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK | if more { libc::SPLICE_F_MORE } else { 0 };
+    // SAFETY: neither end has an offset, which null says.
+    length("splice", unsafe { libc::splice(from, null, to, null, count, flags) })
+}
+
+/// A stream socket that does not block and is not inherited.
+pub fn stream(family: Family) -> Result<OwnedFd> {
+    let domain = match family {
+        Family::V4 => libc::AF_INET,
+        Family::V6 => libc::AF_INET6,
+    };
+    new_socket(domain)
+}
+
+/// A Unix stream socket that does not block and is not inherited.
+pub fn unix_stream() -> Result<OwnedFd> {
+    new_socket(libc::AF_UNIX)
+}
+
+#[cfg(not(any(target_os = "macos", target_os = "ios")))]
+fn new_socket(domain: libc::c_int) -> Result<OwnedFd> {
+    let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: the call takes three integers.
+    check("socket", unsafe { libc::socket(domain, kind, 0) }).map(own)
+}
+
+#[cfg(any(target_os = "macos", target_os = "ios"))]
+fn new_socket(domain: libc::c_int) -> Result<OwnedFd> {
+    // SAFETY: the call takes three integers.
+    let socket = check("socket", unsafe { libc::socket(domain, libc::SOCK_STREAM, 0) }).map(own)?;
+    set_close_on_exec(&socket)?;
+    set_blocking(&socket, false)?;
+    no_sigpipe(&socket)?;
+    Ok(socket)
+}
+
+/// Marks a descriptor as not inherited.
+#[cfg(any(target_os = "macos", target_os = "ios"))]
+fn set_close_on_exec(fd: &OwnedFd) -> Result<()> {
+    // SAFETY: the call takes integers.
+    check("fcntl", unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) }).map(drop)
+}
+
+/// Asks that a write to a stream whose reader is gone is an error and no signal.
+#[cfg(any(target_os = "macos", target_os = "ios"))]
+fn no_sigpipe(socket: &OwnedFd) -> Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_NOSIGPIPE, 1)
+}
+
+/// Lets a bound socket take connections; `backlog` of them may wait.
+pub fn listen(socket: &impl AsFd, backlog: u32) -> Result<()> {
+    let backlog = backlog.min(i32::MAX as u32) as libc::c_int;
+    // SAFETY: the call takes two integers.
+    check("listen", unsafe { libc::listen(socket.as_fd().as_raw_fd(), backlog) }).map(drop)
+}
+
+/// Takes a connection; it does not block and is not inherited, whatever descriptor number it gets.
+#[cfg(not(any(target_os = "macos", target_os = "ios")))]
+pub fn accept(listener: &impl AsFd) -> Result<OwnedFd> {
+    let null = std::ptr::null_mut();
+    let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: the peer's address is not asked for, which null says.
+    check("accept4", unsafe { libc::accept4(listener.as_fd().as_raw_fd(), null, null.cast(), flags) }).map(own)
+}
+
+/// Takes a connection; it does not block and is not inherited, whatever descriptor number it gets.
+#[cfg(any(target_os = "macos", target_os = "ios"))]
+pub fn accept(listener: &impl AsFd) -> Result<OwnedFd> {
+    let null = std::ptr::null_mut();
+    // SAFETY: the peer's address is not asked for, which null says.
+    let fd = check("accept", unsafe { libc::accept(listener.as_fd().as_raw_fd(), null, null.cast()) }).map(own)?;
+    set_close_on_exec(&fd)?;
+    set_blocking(&fd, false)?;
+    no_sigpipe(&fd)?;
+    Ok(fd)
+}
+
+/// Begins a connection. On a socket that does not block, EINPROGRESS says that it is under way.
+pub fn connect(socket: &impl AsFd, address: &Address) -> Result<()> {
+    let (pointer, len) = address.raw();
+    // SAFETY: `pointer` leads to `len` bytes of a socket address.
+    check("connect", unsafe { libc::connect(socket.as_fd().as_raw_fd(), pointer, len) }).map(drop)
+}
+
+/// What a socket's connecting came to: the error that waits on it, and clears it.
+pub fn take_error(socket: &impl AsFd) -> Result<()> {
+    let mut errno: libc::c_int = 0;
+    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
+    let value = (&raw mut errno).cast();
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: `value` leads to `len` bytes that the call may write.
+    check("getsockopt", unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_ERROR, value, &raw mut len) })?;
+    if errno == 0 { Ok(()) } else { Err(Error { call: "connect", errno }) }
+}
+
+/// Shuts down the writing half.
+pub fn shut_down_write(socket: &impl AsFd) -> Result<()> {
+    // SAFETY: the call takes two integers.
+    check("shutdown", unsafe { libc::shutdown(socket.as_fd().as_raw_fd(), libc::SHUT_WR) }).map(drop)
+}
+
+/// Says whether calls on a descriptor block. Always asks the kernel: a note of ours about a number outlives the
+/// descriptor that it was made for, and made the 2003 study's server block in `sendfile`.
+pub fn set_blocking(fd: &impl AsFd, blocking: bool) -> Result<()> {
+    let fd = fd.as_fd().as_raw_fd();
+    // SAFETY: the call takes integers.
+    let old = check("fcntl", unsafe { libc::fcntl(fd, libc::F_GETFL) })?;
+    let new = if blocking { old & !libc::O_NONBLOCK } else { old | libc::O_NONBLOCK };
+    if new == old {
+        return Ok(());
+    }
+    // SAFETY: the call takes integers.
+    check("fcntl", unsafe { libc::fcntl(fd, libc::F_SETFL, new) }).map(drop)
+}
+
+/// Whether calls on a descriptor block.
+pub fn is_blocking(fd: &impl AsFd) -> Result<bool> {
+    // SAFETY: the call takes integers.
+    let flags = check("fcntl", unsafe { libc::fcntl(fd.as_fd().as_raw_fd(), libc::F_GETFL) })?;
+    Ok(flags & libc::O_NONBLOCK == 0)
+}
+
+fn set_option<T: Copy>(socket: &impl AsFd, level: libc::c_int, name: libc::c_int, value: T) -> Result<()> {
+    let pointer = (&raw const value).cast();
+    let len = size_of::<T>() as libc::socklen_t;
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: `pointer` leads to `len` bytes of the option's value.
+    check("setsockopt", unsafe { libc::setsockopt(fd, level, name, pointer, len) }).map(drop)
+}
+
+/// Sends small segments at once (`TCP_NODELAY`).
+pub fn set_no_delay(socket: &impl AsFd) -> Result<()> {
+    set_option(socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1 as libc::c_int)
+}
+
+/// Lets an address be bound again while old connections of it die (`SO_REUSEADDR`).
+pub fn set_reuse_address(socket: &impl AsFd) -> Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1 as libc::c_int)
+}
+
+/// Lets several sockets listen at one address, each with a queue of its own (`SO_REUSEPORT`).
+#[cfg(not(any(target_os = "solaris", target_os = "illumos")))]
+pub fn set_reuse_port(socket: &impl AsFd) -> Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1 as libc::c_int)
+}
+
+/// Lets several sockets listen at one address: not here.
+#[cfg(any(target_os = "solaris", target_os = "illumos"))]
+pub fn set_reuse_port(_: &impl AsFd) -> Result<()> {
+    Err(Error { call: "setsockopt", errno: libc::ENOTSUP })
+}
+
+/// Says that an IPv6 listener is for IPv6 alone.
+pub fn set_v6_only(socket: &impl AsFd, only: bool) -> Result<()> {
+    set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, libc::c_int::from(only))
+}
+
+/// Lets `close` end a connection at once, by a reset that leaves no `TIME_WAIT` behind (`SO_LINGER` of zero).
+pub fn set_reset_on_close(socket: &impl AsFd) -> Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_LINGER, libc::linger { l_onoff: 1, l_linger: 0 })
+}
+
+/// Lets `bind` take an address without a port, which `connect` chooses then, by the whole connection: a port can serve
+/// several destinations (`IP_BIND_ADDRESS_NO_PORT`).
+#[cfg(target_os = "linux")]
+pub fn set_bind_without_port(socket: &impl AsFd) -> Result<()> {
+    set_option(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1 as libc::c_int)
+}
+
+/// Prefers connections that arrive on this processor (`SO_INCOMING_CPU`), among listeners at one address.
+#[cfg(target_os = "linux")]
+pub fn set_incoming_processor(socket: &impl AsFd, processor: u32) -> Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_INCOMING_CPU, processor as libc::c_int)
+}
+
+/// Steers connections among `listeners` listeners at one address by the processor that they arrive on: a classic
+/// filter of three instructions (load the processor, take it modulo, return it) on any one of them.
+#[cfg(target_os = "linux")]
+pub fn steer_by_processor(socket: &impl AsFd, listeners: u32) -> Result<()> {
+    let load = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    let modulo = (libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K) as u16;
+    let give = (libc::BPF_RET | libc::BPF_A) as u16;
+    let processor = (libc::SKF_AD_OFF + libc::SKF_AD_CPU) as u32;
+    let mut filter = [
+        libc::sock_filter { code: load, jt: 0, jf: 0, k: processor },
+        libc::sock_filter { code: modulo, jt: 0, jf: 0, k: listeners.max(1) },
+        libc::sock_filter { code: give, jt: 0, jf: 0, k: 0 },
+    ];
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, program)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::socket::{bind, local_port};
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpStream};
+
+    /// A recycled number brings nothing of its past with it: the study's server believed that it did.
+    #[test]
+    fn a_recycled_descriptor_is_asked_afresh() {
+        let listener = stream(Family::V4).unwrap();
+        bind(&listener, &"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+        listen(&listener, 4).unwrap();
+        let to = SocketAddr::from(([127, 0, 0, 1], local_port(&listener).unwrap()));
+        let first = OwnedFd::from(TcpStream::connect(to).unwrap());
+        set_blocking(&first, false).unwrap();
+        let number = first.as_raw_fd();
+        drop(first);
+        let second = OwnedFd::from(TcpStream::connect(to).unwrap());
+        if second.as_raw_fd() == number {
+            assert!(is_blocking(&second).unwrap());
+        }
+        set_blocking(&second, false).unwrap();
+        assert!(!is_blocking(&second).unwrap());
+    }
+
+    #[test]
+    fn bytes_and_a_file_go_through_a_connection() {
+        let listener = stream(Family::V4).unwrap();
+        bind(&listener, &"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+        listen(&listener, 4).unwrap();
+        let to = SocketAddr::from(([127, 0, 0, 1], local_port(&listener).unwrap()));
+        assert_eq!(accept(&listener).map(drop), Err(Error { call: "accept4", errno: libc::EAGAIN }));
+        let mut client = TcpStream::connect(to).unwrap();
+        let server = accept(&listener).unwrap();
+        assert!(!is_blocking(&server).unwrap());
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"0123456789").unwrap();
+        assert_eq!(send_vectored(&server, &[IoSlice::new(b"a"), IoSlice::new(b"bc")], true), Ok(3));
+        assert_eq!(send_file(&server, &file, 2, 5), Ok(5));
+        assert_eq!(send_file(&server, &file, 10, 5), Ok(0));
+        shut_down_write(&server).unwrap();
+        let mut got = String::new();
+        client.read_to_string(&mut got).unwrap();
+        assert_eq!(got, "abc23456");
+    }
+}
