@@ -1,0 +1,193 @@
+//! Classes of bytes, and the scans that run over every byte of a message: eight at a time where a value may be long,
+//! by table where it is short.
+//!
+//! The eight-at-a-time tests find the first byte of a class exactly: a borrow that runs out of a byte can only make
+//! false hits above a true one, and the lowest hit is the one that counts.
+
+/// A byte of a token (RFC 9110 section 5.6.2): methods, field names, codings.
+pub(crate) const TOKEN: u8 = 1;
+/// A byte of a host (RFC 3986 section 3.2.2: unreserved, sub-delims, and `%` of an escape).
+pub(crate) const HOST: u8 = 1 << 1;
+
+/// The classes of each byte.
+static CLASSES: [u8; 256] = {
+    let mut classes = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let b = byte as u8;
+        if b.is_ascii_alphanumeric() {
+            classes[byte] |= TOKEN | HOST;
+        }
+        if is_in(b, b"!#$%&'*+-.^_`|~") {
+            classes[byte] |= TOKEN;
+        }
+        if is_in(b, b"-._~!$&'()*+,;=%") {
+            classes[byte] |= HOST;
+        }
+        byte += 1;
+    }
+    classes
+};
+
+const fn is_in(byte: u8, set: &[u8]) -> bool {
+    let mut at = 0;
+    while at < set.len() {
+        if set[at] == byte {
+            return true;
+        }
+        at += 1;
+    }
+    false
+}
+
+/// Whether a byte belongs to a class.
+#[inline]
+pub(crate) fn is(byte: u8, class: u8) -> bool {
+    CLASSES[byte as usize] & class != 0
+}
+
+/// Where the run of bytes of a class that starts at `at` ends.
+#[inline]
+pub(crate) fn run_end(bytes: &[u8], at: usize, class: u8) -> usize {
+    let rest = bytes.get(at..).unwrap_or_default();
+    at + rest.iter().position(|&b| !is(b, class)).unwrap_or(rest.len())
+}
+
+/// Whether the whole is a token, and not empty.
+pub(crate) fn is_token(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && bytes.iter().all(|&b| is(b, TOKEN))
+}
+
+const ONES: u64 = u64::MAX / 255;
+const HIGH: u64 = ONES << 7;
+
+/// The high bit of each byte that is less than `limit` (at most 128).
+const fn below(word: u64, limit: u8) -> u64 {
+    word.wrapping_sub(ONES * limit as u64) & !word & HIGH
+}
+
+/// The high bit of each byte that equals `byte`.
+const fn equal(word: u64, byte: u8) -> u64 {
+    below(word ^ (ONES * byte as u64), 1)
+}
+
+/// The first byte at or after `at` that `hits` marks in a word or `is_hit` picks out by itself; the length if none.
+#[inline]
+fn find(bytes: &[u8], mut at: usize, hits: impl Fn(u64) -> u64, is_hit: impl Fn(u8) -> bool) -> usize {
+    while let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
+        let found = hits(u64::from_le_bytes(*chunk));
+        if found != 0 {
+            return at + found.trailing_zeros() as usize / 8;
+        }
+        at += 8;
+    }
+    let rest = bytes.get(at..).unwrap_or_default();
+    at + rest.iter().position(|&b| is_hit(b)).unwrap_or(rest.len())
+}
+
+/// Where the field value that starts at `at` ends: at the first control byte that is not a tab (RFC 9110 section 5.5).
+#[inline]
+pub(crate) fn value_end(bytes: &[u8], mut at: usize) -> usize {
+    loop {
+        at = find(bytes, at, |word| below(word, 0x20) | equal(word, 0x7f), |b| b < 0x20 || b == 0x7f);
+        if bytes.get(at) != Some(&b'\t') {
+            return at;
+        }
+        at += 1;
+    }
+}
+
+/// Where the request target that starts at `at` ends: at the first byte that no target holds. A fragment never travels
+/// (RFC 9112 section 3.2), and bytes beyond ASCII travel escaped.
+#[inline]
+pub(crate) fn target_end(bytes: &[u8], at: usize) -> usize {
+    find(
+        bytes,
+        at,
+        |word| below(word, 0x21) | equal(word, 0x7f) | equal(word, b'#') | word & HIGH,
+        |b| !matches!(b, 0x21..0x7f) || b == b'#',
+    )
+}
+
+/// Whether a byte is optional white space (RFC 9110 section 5.6.3).
+#[inline]
+pub(crate) const fn is_blank(byte: u8) -> bool {
+    byte == b' ' || byte == b'\t'
+}
+
+/// Without optional white space at both ends.
+#[inline]
+pub(crate) fn trimmed(mut bytes: &[u8]) -> &[u8] {
+    while let [first, rest @ ..] = bytes
+        && is_blank(*first)
+    {
+        bytes = rest;
+    }
+    while let [rest @ .., last] = bytes
+        && is_blank(*last)
+    {
+        bytes = rest;
+    }
+    bytes
+}
+
+/// The members of a comma-separated list, trimmed, the empty ones left out (RFC 9110 section 5.6.1). For lists whose
+/// members hold no quoted commas.
+pub(crate) fn members(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    list.split(|&b| b == b',').map(trimmed).filter(|member| !member.is_empty())
+}
+
+/// A number written in digits alone; none if it is anything else or does not fit.
+pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0u64, |value, &b| {
+        let digit = b.is_ascii_digit().then(|| u64::from(b - b'0'))?;
+        value.checked_mul(10)?.checked_add(digit)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eight_at_a_time_finds_what_one_at_a_time_finds() {
+        for byte in 0..=255u8 {
+            for at in 0..20 {
+                let mut text = *b"abcdefghijklmnopqrst";
+                text[at] = byte;
+                let value = text.iter().position(|&b| (b < 0x20 && b != b'\t') || b == 0x7f).unwrap_or(20);
+                assert_eq!(value_end(&text, 0), value, "{byte:#x} at {at}");
+                let target = text.iter().position(|&b| !(0x21..=0x7e).contains(&b) || b == b'#').unwrap_or(20);
+                assert_eq!(target_end(&text, 0), target, "{byte:#x} at {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_of_several_hits_counts() {
+        for text in
+            [&b"\x80\x01\x00\x7f\x7e\x20\x1f\xff"[..], b"\x7e\x7f\x80\x1f\x00\x00\x00\x00", b"\t\t\t\t\t\t\t\t\n"]
+        {
+            let value = text.iter().position(|&b| (b < 0x20 && b != b'\t') || b == 0x7f).unwrap();
+            assert_eq!(value_end(text, 0), value, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_digits_that_fit() {
+        assert_eq!(decimal(b"18446744073709551615"), Some(u64::MAX));
+        assert_eq!(decimal(b"007"), Some(7));
+        for bad in [&b""[..], b"18446744073709551616", b"+1", b"-1", b"1 ", b"0x1", b"1e3", b"\xd9\xa1"] {
+            assert_eq!(decimal(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn lists_lose_blanks_and_empty_members() {
+        let found: Vec<&[u8]> = members(b" a ,, \t,b\t, c d ").collect();
+        assert_eq!(found, [&b"a"[..], b"b", b"c d"]);
+    }
+}

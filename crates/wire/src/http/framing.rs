@@ -1,0 +1,102 @@
+//! What the field lines say together: which host, how long the body, and whether the connection goes on. Judged when
+//! the head is whole (RFC 9112 sections 3.2, 6.3 and 9.3).
+
+use super::bytes::{self, members};
+use super::field::Field;
+use super::host::is_authority;
+use super::request::{BodyLength, Fields, Index, Lines, Reject, Version};
+use super::status::Status;
+
+impl Index {
+    /// Judges what is noted of this head, and notes what follows from it.
+    #[inline]
+    pub(crate) fn settle(&mut self, head: &[u8]) -> Result<(), Reject> {
+        self.settle_host(head)?;
+        if self.is_present(Field::ContentLength) || self.is_present(Field::TransferEncoding) {
+            self.body = self.body_length(head)?;
+        }
+        let asks = self.is_present(Field::Connection);
+        self.keep_alive = if asks { self.goes_on(head) } else { self.version == Version::Http11 };
+        Ok(())
+    }
+
+    fn value<'a>(&self, field: Field, head: &'a [u8]) -> &'a [u8] {
+        self.fields[field as usize].of(head)
+    }
+
+    fn lines<'a>(&self, field: Field, head: &'a [u8]) -> Lines<'a> {
+        if self.is_repeated(field) {
+            return Lines::Several(Fields { rest: head.get(usize::from(self.fields_at)..).unwrap_or_default() }, field);
+        }
+        Lines::One(Some(self.value(field, head)))
+    }
+
+    /// Exactly one host in HTTP/1.1, at most one in HTTP/1.0, and a valid one (RFC 9112 section 3.2).
+    #[inline]
+    fn settle_host(&self, head: &[u8]) -> Result<(), Reject> {
+        if !self.is_present(Field::Host) {
+            return match self.version {
+                Version::Http10 => Ok(()),
+                Version::Http11 => Err(Reject::bad("no Host")),
+            };
+        }
+        if self.is_repeated(Field::Host) {
+            return Err(Reject::bad("several Hosts"));
+        }
+        is_authority(self.value(Field::Host, head)).then_some(()).ok_or(Reject::bad("malformed Host"))
+    }
+
+    /// RFC 9112 section 6.3, without its forgiveness: two lengths are refused even where they agree.
+    #[cold]
+    fn body_length(&self, head: &[u8]) -> Result<BodyLength, Reject> {
+        if !self.is_present(Field::TransferEncoding) {
+            if self.is_repeated(Field::ContentLength) {
+                return Err(Reject::bad("several Content-Lengths"));
+            }
+            let length = bytes::decimal(self.value(Field::ContentLength, head));
+            return length.map(BodyLength::Bytes).ok_or(Reject::bad("malformed Content-Length"));
+        }
+        if self.is_present(Field::ContentLength) {
+            return Err(Reject::bad("both Content-Length and Transfer-Encoding"));
+        }
+        if self.version == Version::Http10 {
+            return Err(Reject::bad("Transfer-Encoding in HTTP/1.0"));
+        }
+        let (mut chunked, mut other) = (0, false);
+        for line in self.lines(Field::TransferEncoding, head) {
+            for coding in line.split(|&b| b == b',').map(bytes::trimmed) {
+                if chunked > 0 {
+                    return Err(Reject::bad("a transfer coding after chunked"));
+                }
+                if coding.eq_ignore_ascii_case(b"chunked") {
+                    chunked += 1;
+                } else if is_coding(coding) {
+                    other = true;
+                } else {
+                    return Err(Reject::bad("malformed Transfer-Encoding"));
+                }
+            }
+        }
+        match (chunked, other) {
+            (0, _) => Err(Reject::bad("the last transfer coding is not chunked")),
+            (_, true) => Err(Reject { status: Status::NOT_IMPLEMENTED, reason: "unknown transfer coding" }),
+            _ => Ok(BodyLength::Chunked),
+        }
+    }
+
+    /// RFC 9112 section 9.3: `close` goes before all, `keep-alive` is needed in HTTP/1.0 alone.
+    fn goes_on(&self, head: &[u8]) -> bool {
+        let (mut close, mut keep) = (false, self.version == Version::Http11);
+        for option in self.lines(Field::Connection, head).flat_map(members) {
+            close |= option.eq_ignore_ascii_case(b"close");
+            keep |= option.eq_ignore_ascii_case(b"keep-alive");
+        }
+        keep && !close
+    }
+}
+
+/// Whether this is a coding, perhaps with parameters (RFC 9112 section 7). Of chunked there is no such form.
+fn is_coding(text: &[u8]) -> bool {
+    let name = text.split(|&b| b == b';').next().map(bytes::trimmed).unwrap_or_default();
+    bytes::is_token(name) && !name.eq_ignore_ascii_case(b"chunked")
+}

@@ -1,0 +1,375 @@
+//! A request's head, parsed in place: one pass over the bytes, offsets into the caller's buffer, no allocation.
+//!
+//! Strict by RFC 9112: whatever two parsers could read in two ways is refused, because behind such a request sits
+//! somebody who wants them to (request smuggling). A refusal is a [`Reject`], after which the connection must be
+//! closed: where the next request starts is no longer known.
+//!
+//! What a request *asks for* is not judged here: a method that the server does not serve is a well-formed request
+//! ([`Method::refusal`]), and its body can be skipped ([`super::body`]).
+
+use super::bytes::members;
+use super::field::Field;
+use super::scan::Scan;
+use super::status::Status;
+
+/// How much of a head is read before the client is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of the request line with its end: 414 beyond.
+    pub line_bytes: usize,
+    /// Bytes of the whole head, through its empty line: 431 beyond. At most 65,535: offsets are kept in 16 bits.
+    pub head_bytes: usize,
+    /// Fields: 431 beyond.
+    pub fields: usize,
+}
+
+impl Default for Limits {
+    /// What servers of files commonly allow: a line of 4 KB, a head of 8 KB, 64 fields.
+    fn default() -> Limits {
+        Limits { line_bytes: 4096, head_bytes: 8192, fields: 64 }
+    }
+}
+
+/// Why a request was refused, in the words of a status line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reject {
+    /// The status to answer with, before the connection is closed.
+    pub status: Status,
+    /// What was wrong, for the log.
+    pub reason: &'static str,
+}
+
+impl Reject {
+    pub(crate) const fn bad(reason: &'static str) -> Reject {
+        Reject { status: Status::BAD_REQUEST, reason }
+    }
+}
+
+/// What the bytes so far amount to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parsed<T> {
+    /// A whole head.
+    Complete {
+        /// What it says.
+        request: T,
+        /// The length of the head: what follows is its body or the next request.
+        consumed: usize,
+    },
+    /// Nothing wrong so far, but not the end.
+    Partial,
+}
+
+/// A request method (RFC 9110 section 9.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "they are called what they are called")]
+pub enum Method {
+    Get,
+    Head,
+    Options,
+    Post,
+    Put,
+    Delete,
+    Patch,
+    Trace,
+    Connect,
+    /// Any other token.
+    Other,
+}
+
+impl Method {
+    /// The method of that name; case matters.
+    pub(crate) fn of(name: &[u8]) -> Method {
+        match name {
+            b"GET" => Method::Get,
+            b"HEAD" => Method::Head,
+            b"OPTIONS" => Method::Options,
+            b"POST" => Method::Post,
+            b"PUT" => Method::Put,
+            b"DELETE" => Method::Delete,
+            b"PATCH" => Method::Patch,
+            b"TRACE" => Method::Trace,
+            b"CONNECT" => Method::Connect,
+            _ => Method::Other,
+        }
+    }
+
+    /// How a server that can only be read from refuses it: none, 405 for a method it knows, 501 for one it does not.
+    pub const fn refusal(self) -> Option<Status> {
+        match self {
+            Method::Get | Method::Head | Method::Options => None,
+            Method::Other => Some(Status::NOT_IMPLEMENTED),
+            _ => Some(Status::METHOD_NOT_ALLOWED),
+        }
+    }
+}
+
+/// A protocol version that is spoken here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Version {
+    /// HTTP/1.0
+    Http10,
+    /// HTTP/1.1
+    Http11,
+}
+
+/// The form of a request target (RFC 9112 section 3.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// `/path?query`
+    Origin,
+    /// `http://host/path?query`
+    Absolute,
+    /// `*`, of the server as a whole: with OPTIONS alone.
+    Asterisk,
+    /// `host:port`, with CONNECT alone.
+    Authority,
+}
+
+/// How long the body after the head is (RFC 9112 section 6.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BodyLength {
+    /// So many bytes; none where the head says nothing.
+    Bytes(u64),
+    /// Told by the chunks themselves.
+    Chunked,
+}
+
+/// What the client expects before it sends the body (RFC 9110 section 10.1.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Expectation {
+    /// Nothing.
+    None,
+    /// `100-continue`: an interim response, or the final one.
+    Continue,
+    /// What no server has to know: 417.
+    Unknown,
+}
+
+/// A part of the head, by place: 65,535 bytes are the most a head may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Span {
+    pub(crate) at: u16,
+    pub(crate) len: u16,
+}
+
+impl Span {
+    #[inline]
+    pub(crate) fn new(start: usize, end: usize) -> Span {
+        Span { at: start as u16, len: (end - start) as u16 }
+    }
+
+    #[inline]
+    pub(crate) fn of(self, bytes: &[u8]) -> &[u8] {
+        bytes.get(usize::from(self.at)..usize::from(self.at) + usize::from(self.len)).unwrap_or_default()
+    }
+}
+
+/// What the one pass notes down. Field lines start after the request line, so a place of zero means absent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Index {
+    pub(crate) fields: [Span; Field::COUNT],
+    /// One bit for each of them: it stands in more than one line.
+    pub(crate) repeated: u16,
+    pub(crate) fields_at: u16,
+    pub(crate) method: Method,
+    pub(crate) version: Version,
+    pub(crate) form: Form,
+    pub(crate) keep_alive: bool,
+    pub(crate) method_name: Span,
+    pub(crate) target: Span,
+    /// Of the absolute and authority forms.
+    pub(crate) authority: Span,
+    /// The path with its query, in the forms that have one.
+    pub(crate) path: Span,
+    pub(crate) body: BodyLength,
+}
+
+impl Index {
+    pub(crate) const fn new() -> Index {
+        Index {
+            fields: [Span { at: 0, len: 0 }; Field::COUNT],
+            repeated: 0,
+            fields_at: 0,
+            method: Method::Other,
+            version: Version::Http11,
+            form: Form::Origin,
+            keep_alive: true,
+            method_name: Span { at: 0, len: 0 },
+            target: Span { at: 0, len: 0 },
+            authority: Span { at: 0, len: 0 },
+            path: Span { at: 0, len: 0 },
+            body: BodyLength::Bytes(0),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn note(&mut self, field: Field, value: Span) {
+        let own = &mut self.fields[field as usize];
+        if own.at == 0 {
+            *own = value;
+        } else {
+            self.repeated |= 1 << field as u16;
+        }
+    }
+
+    #[inline]
+    pub(crate) const fn is_present(&self, field: Field) -> bool {
+        self.fields[field as usize].at != 0
+    }
+
+    #[inline]
+    pub(crate) const fn is_repeated(&self, field: Field) -> bool {
+        self.repeated & 1 << field as u16 != 0
+    }
+}
+
+/// A request's head. Borrows the bytes it was parsed from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// The head, through its empty line.
+    pub(crate) head: &'a [u8],
+    pub(crate) index: Index,
+}
+
+impl<'a> Request<'a> {
+    /// The method.
+    #[inline]
+    pub const fn method(&self) -> Method {
+        self.index.method
+    }
+
+    /// The method as it was written, for the log.
+    pub fn method_name(&self) -> &'a [u8] {
+        self.index.method_name.of(self.head)
+    }
+
+    /// The target as it was written.
+    #[inline]
+    pub fn target(&self) -> &'a [u8] {
+        self.index.target.of(self.head)
+    }
+
+    /// The form of the target.
+    #[inline]
+    pub const fn form(&self) -> Form {
+        self.index.form
+    }
+
+    /// The path with its query, still encoded. Empty in the asterisk and authority forms and for `http://host`, which
+    /// means `/` (RFC 9110 section 4.2.3).
+    #[inline]
+    pub fn path(&self) -> &'a [u8] {
+        self.index.path.of(self.head)
+    }
+
+    /// The version.
+    #[inline]
+    pub const fn version(&self) -> Version {
+        self.index.version
+    }
+
+    /// Whether the connection goes on after this request, as far as the client is concerned (RFC 9112 section 9.3).
+    #[inline]
+    pub const fn keep_alive(&self) -> bool {
+        self.index.keep_alive
+    }
+
+    /// How long the body is.
+    #[inline]
+    pub const fn body(&self) -> BodyLength {
+        self.index.body
+    }
+
+    /// The host that was asked, with its port if there is one: the target's in absolute form, which goes before the
+    /// field (RFC 9112 section 3.2.2). Valid, and absent in HTTP/1.0 alone.
+    #[inline]
+    pub fn host(&self) -> Option<&'a [u8]> {
+        match self.index.authority {
+            Span { len: 0, .. } => self.field(Field::Host),
+            authority => Some(authority.of(self.head)),
+        }
+    }
+
+    /// A field's value, if it stands in exactly one line. What was given twice where one value is allowed says nothing.
+    #[inline]
+    pub fn field(&self, field: Field) -> Option<&'a [u8]> {
+        (self.index.is_present(field) && !self.index.is_repeated(field))
+            .then(|| self.index.fields[field as usize].of(self.head))
+    }
+
+    /// A field's values, line by line: for fields that are lists, which may go over lines (RFC 9110 section 5.3).
+    #[inline]
+    pub fn lines(&self, field: Field) -> Lines<'a> {
+        if self.index.is_repeated(field) { Lines::Several(self.fields(), field) } else { Lines::One(self.field(field)) }
+    }
+
+    /// Every field line: name and value, trimmed.
+    pub fn fields(&self) -> Fields<'a> {
+        Fields { rest: self.head.get(usize::from(self.index.fields_at)..).unwrap_or_default() }
+    }
+
+    /// The first value of any field, by name in any case. Walks over the lines: for fields that [`Field`] lacks.
+    pub fn field_named(&self, name: &str) -> Option<&'a [u8]> {
+        self.fields().find(|(own, _)| own.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
+    }
+
+    /// What the client expects before it sends a body. A client of HTTP/1.0 cannot.
+    pub fn expectation(&self) -> Expectation {
+        if !self.index.is_present(Field::Expect) || self.version() == Version::Http10 {
+            return Expectation::None;
+        }
+        if self.lines(Field::Expect).flat_map(members).all(|one| one.eq_ignore_ascii_case(b"100-continue")) {
+            Expectation::Continue
+        } else {
+            Expectation::Unknown
+        }
+    }
+}
+
+/// The values of one field, line by line.
+#[derive(Debug, Clone)]
+pub enum Lines<'a> {
+    /// At most one: the usual case.
+    One(Option<&'a [u8]>),
+    /// Some of these lines.
+    Several(Fields<'a>, Field),
+}
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        match self {
+            Lines::One(value) => value.take(),
+            Lines::Several(fields, field) => {
+                fields.find(|(name, _)| Field::of(name) == Some(*field)).map(|(_, value)| value)
+            }
+        }
+    }
+}
+
+/// The field lines of a head, each as name and trimmed value.
+#[derive(Debug, Clone)]
+pub struct Fields<'a> {
+    /// From the start of a line through the empty one; checked already.
+    pub(crate) rest: &'a [u8],
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let end = memchr::memchr(b'\n', self.rest)?;
+        let (line, rest) = (self.rest.get(..end)?, self.rest.get(end + 1..)?);
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let colon = memchr::memchr(b':', line)?;
+        self.rest = rest;
+        Some((line.get(..colon)?, super::bytes::trimmed(line.get(colon + 1..)?)))
+    }
+}
+
+/// Parses the request that starts with these bytes. For one that may come in pieces, see [`Scan`].
+#[inline]
+pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Parsed<Request<'a>>, Reject> {
+    Scan::default().parse(bytes, limits)
+}

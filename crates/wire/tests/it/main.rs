@@ -1,0 +1,3 @@
+//! Messages as they come off the wire: whole, in pieces, hostile, and as another parser reads them.
+
+mod requests;
