@@ -49,3 +49,96 @@ fn are_escapes_whole(text: &[u8]) -> bool {
     }
     true
 }
+
+/// The longest name that DNS knows, and shorter than any file system's limit.
+const NAME_BYTES: usize = 253;
+
+/// The name of a host as the name of a folder: lower case, without port and final dot. The host must be valid
+/// ([`super::Request::host`]); none if it is no name that can be a folder's: one that is hidden, leads elsewhere or has
+/// anything but letters, digits, hyphens, dots and underscores. Addresses of IPv6 keep their brackets.
+pub fn folder_name<'a>(host: &[u8], buffer: &'a mut [u8; NAME_BYTES]) -> Option<&'a str> {
+    let end = match host.first()? {
+        b'[' => host.iter().position(|&b| b == b']')? + 1,
+        _ => host.iter().position(|&b| b == b':').unwrap_or(host.len()),
+    };
+    let name = host.get(..end)?;
+    let name = name.strip_suffix(b".").unwrap_or(name);
+    let is_name = match name {
+        [] | [b'.', ..] => false,
+        [b'[', address @ .., b']'] => is_address(address),
+        _ => name.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_')),
+    };
+    if !is_name || name.ends_with(b".") || name.windows(2).any(|pair| pair == b"..") {
+        return None;
+    }
+    let out = buffer.get_mut(..name.len())?;
+    out.copy_from_slice(name);
+    out.make_ascii_lowercase();
+    str::from_utf8(out).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_told_from_what_is_none() {
+        for good in
+            ["x", "example.org", "EXAMPLE.org:80", "x:", "127.0.0.1:65535", "[::1]", "[2001:db8::1]:443", "a_b", "%41"]
+        {
+            assert!(is_authority(good.as_bytes()), "{good}");
+        }
+        for bad in [
+            "",
+            ":80",
+            "x:a",
+            "x:-1",
+            "x:65536",
+            "x:80:80",
+            "x y",
+            "x/y",
+            "x\\y",
+            "u@x",
+            "x?",
+            "x#",
+            "[::1",
+            "::1",
+            "[::1]x",
+            "[x]",
+            "[]",
+            "x\0",
+            "x,y z",
+            "%4",
+            "%zz",
+            "\u{e9}",
+            "[fe80::1%25eth0]",
+            "[v1.x]",
+            "<x>",
+            "\"x\"",
+        ] {
+            assert!(!is_authority(bad.as_bytes()), "{bad}");
+        }
+    }
+
+    #[test]
+    fn folders_are_named_after_hosts() {
+        let mut buffer = [0; NAME_BYTES];
+        for (host, name) in [
+            ("Example.ORG", "example.org"),
+            ("x:80", "x"),
+            ("x.", "x"),
+            ("x.:80", "x"),
+            ("[2001:DB8::1]:80", "[2001:db8::1]"),
+            ("127.0.0.1", "127.0.0.1"),
+            ("a_b-c.d", "a_b-c.d"),
+        ] {
+            assert_eq!(folder_name(host.as_bytes(), &mut buffer), Some(name), "{host}");
+        }
+        let long = "a".repeat(254);
+        for host in [
+            "", ".", "..", ".x", "a..b", "x..", "a/b", "../x", "a\0", "%41", "a b", "a\\b", "[/]", "[..]", ":80", &long,
+        ] {
+            assert_eq!(folder_name(host.as_bytes(), &mut buffer), None, "{host}");
+        }
+    }
+}

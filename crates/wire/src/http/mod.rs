@@ -1,12 +1,22 @@
 //! HTTP/1.1 (RFC 9110, RFC 9112) for a server of files and a generator of load, one subject a file.
 
+pub mod body;
 mod bytes;
+pub mod condition;
+pub mod date;
+pub mod encoding;
 pub mod field;
 mod framing;
+pub mod head;
 pub mod host;
+pub mod mime;
+pub mod multipart;
+pub mod range;
 pub mod request;
+pub mod response;
 mod scan;
 pub mod status;
+pub mod target;
 
 pub use field::Field;
 pub use request::{BodyLength, Expectation, Form, Limits, Method, Parsed, Reject, Request, Version};

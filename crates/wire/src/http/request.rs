@@ -290,6 +290,21 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// Whether a field is there at all.
+    #[inline]
+    pub const fn has(&self, field: Field) -> bool {
+        self.index.is_present(field)
+    }
+
+    /// Whether there is any condition but `If-Range`.
+    #[inline]
+    pub const fn is_conditional(&self) -> bool {
+        self.has(Field::IfMatch)
+            || self.has(Field::IfNoneMatch)
+            || self.has(Field::IfModifiedSince)
+            || self.has(Field::IfUnmodifiedSince)
+    }
+
     /// A field's value, if it stands in exactly one line. What was given twice where one value is allowed says nothing.
     #[inline]
     pub fn field(&self, field: Field) -> Option<&'a [u8]> {

@@ -157,9 +157,15 @@ impl Index {
     fn request_line(&mut self, window: &[u8], limits: &Limits) -> Result<Option<usize>, Reject> {
         let window = &window[..window.len().min(limits.line_bytes)];
         let (start, method_end) = match window {
-            [b'G', b'E', b'T', b' ', ..] => (0, 3),
+            [b'G', b'E', b'T', b' ', ..] => {
+                self.method = Method::Get;
+                (0, 3)
+            }
             _ => match method(window)? {
-                Some(found) => found,
+                Some((start, end)) => {
+                    self.method = Method::of(&window[start..end]);
+                    (start, end)
+                }
                 None => return Ok(None),
             },
         };
@@ -174,7 +180,6 @@ impl Index {
             _ => return fault(&window[target_end..], bad_line(window, target_end)),
         };
         self.method_name = Span::new(start, method_end);
-        self.method = if method_end == 3 { Method::Get } else { Method::of(&window[start..method_end]) };
         self.target = Span::new(target, target_end);
         if window.get(target) == Some(&b'/') {
             self.path = self.target;

@@ -1,0 +1,269 @@
+//! Bodies, as they come: so many bytes, chunks (RFC 9112 section 7.1), or all there is until the connection closes.
+//! For a server that skips what it does not want, and a client that counts what it gets.
+//!
+//! Chunks are read strictly: where they end is where the next request starts. A chunk's size is hexadecimal digits and
+//! nothing else, lines end with CR LF, and extensions and trailers, which nobody here wants, have a limit.
+
+use super::bytes::{self, TOKEN};
+use super::request::BodyLength;
+use core::ops::Range;
+
+/// Bytes of extensions and trailers that a body may have in all.
+pub const OVERHEAD_BYTES: u16 = 8192;
+
+/// Why a chunked body was refused; the connection cannot go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("malformed chunk: {0}")]
+pub struct Malformed(pub &'static str);
+
+/// A step through a body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    /// The bytes that this step took.
+    pub consumed: usize,
+    /// Where in them content stands; the rest is framing.
+    pub data: Range<usize>,
+    /// Whether the body ends here.
+    pub is_end: bool,
+}
+
+/// A body that is being read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Body {
+    /// So many bytes are to come.
+    Bytes(u64),
+    /// Chunks are to come.
+    Chunked(Chunks),
+    /// Whatever comes until the connection closes.
+    UntilClose,
+}
+
+impl Body {
+    /// The body of a request.
+    pub const fn new(length: BodyLength) -> Body {
+        match length {
+            BodyLength::Bytes(count) => Body::Bytes(count),
+            BodyLength::Chunked => Body::Chunked(Chunks::new()),
+        }
+    }
+
+    /// Whether nothing is to come.
+    pub const fn is_empty(&self) -> bool {
+        matches!(self, Body::Bytes(0))
+    }
+
+    /// Takes as much as makes one piece: call it again for the bytes after it, until the end or no bytes are left.
+    pub fn advance(&mut self, bytes: &[u8]) -> Result<Piece, Malformed> {
+        match self {
+            Body::Bytes(left) => {
+                let len = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
+                *left -= len as u64;
+                Ok(Piece { consumed: len, data: 0..len, is_end: *left == 0 })
+            }
+            Body::Chunked(chunks) => chunks.advance(bytes),
+            Body::UntilClose => Ok(Piece { consumed: bytes.len(), data: 0..bytes.len(), is_end: false }),
+        }
+    }
+
+    /// Takes all of the body that these bytes hold: how many, and whether it ended.
+    pub fn skip(&mut self, bytes: &[u8]) -> Result<(usize, bool), Malformed> {
+        let mut at = 0;
+        loop {
+            let piece = self.advance(&bytes[at..])?;
+            at += piece.consumed;
+            if piece.is_end || at == bytes.len() {
+                return Ok((at, piece.is_end));
+            }
+        }
+    }
+}
+
+/// What comes next in a chunked body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    FirstDigit,
+    Digits,
+    Extension,
+    SizeFeed,
+    Data,
+    DataReturn,
+    DataFeed,
+    LineStart,
+    Name,
+    Value,
+    LineFeed,
+    LastFeed,
+    End,
+}
+
+/// A chunked body that is being read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chunks {
+    state: State,
+    /// The size that is being read, then what is left of the chunk.
+    left: u64,
+    overhead: u16,
+}
+
+impl Default for Chunks {
+    fn default() -> Chunks {
+        Chunks::new()
+    }
+}
+
+impl Chunks {
+    /// Before the first chunk.
+    pub const fn new() -> Chunks {
+        Chunks { state: State::FirstDigit, left: 0, overhead: 0 }
+    }
+
+    /// Takes framing up to content, and the content that follows it.
+    pub fn advance(&mut self, bytes: &[u8]) -> Result<Piece, Malformed> {
+        let mut at = 0;
+        while self.state != State::Data && self.state != State::End {
+            let Some(&byte) = bytes.get(at) else {
+                return Ok(Piece { consumed: at, data: at..at, is_end: false });
+            };
+            self.state = self.next(byte)?;
+            at += 1;
+        }
+        if self.state == State::End {
+            return Ok(Piece { consumed: at, data: at..at, is_end: true });
+        }
+        let len = usize::try_from(self.left).unwrap_or(usize::MAX).min(bytes.len() - at);
+        self.left -= len as u64;
+        if self.left == 0 {
+            self.state = State::DataReturn;
+        }
+        Ok(Piece { consumed: at + len, data: at..at + len, is_end: false })
+    }
+
+    /// The state after a byte of framing.
+    fn next(&mut self, byte: u8) -> Result<State, Malformed> {
+        Ok(match (self.state, byte) {
+            (State::FirstDigit, _) if byte.is_ascii_hexdigit() => {
+                self.left = 0;
+                self.digit(byte)?
+            }
+            (State::Digits, _) if byte.is_ascii_hexdigit() => self.digit(byte)?,
+            (State::Digits | State::Extension, b'\r') => State::SizeFeed,
+            (State::Digits, b';') => State::Extension,
+            (State::Extension, _) if is_text(byte) => self.over(State::Extension)?,
+            (State::SizeFeed, b'\n') if self.left == 0 => State::LineStart,
+            (State::SizeFeed, b'\n') => State::Data,
+            (State::DataReturn, b'\r') => State::DataFeed,
+            (State::DataFeed, b'\n') => State::FirstDigit,
+            (State::LineStart, b'\r') => State::LastFeed,
+            (State::LineStart | State::Name, _) if bytes::is(byte, TOKEN) => self.over(State::Name)?,
+            (State::Name, b':') => State::Value,
+            (State::Value, b'\r') => State::LineFeed,
+            (State::Value, _) if is_text(byte) => self.over(State::Value)?,
+            (State::LineFeed, b'\n') => self.over(State::LineStart)?,
+            (State::LastFeed, b'\n') => State::End,
+            (State::FirstDigit | State::Digits, _) => return Err(Malformed("size")),
+            (State::Extension, _) => return Err(Malformed("extension")),
+            (State::DataReturn | State::DataFeed, _) => return Err(Malformed("no line end after the content")),
+            (State::Name | State::Value | State::LineStart, _) => return Err(Malformed("trailer")),
+            _ => return Err(Malformed("bare carriage return")),
+        })
+    }
+
+    fn digit(&mut self, byte: u8) -> Result<State, Malformed> {
+        if self.left >> 60 != 0 {
+            return Err(Malformed("size too large"));
+        }
+        let digit = char::from(byte).to_digit(16).unwrap_or_default();
+        self.left = self.left << 4 | u64::from(digit);
+        // Zeros in front make a size no larger, but they must not go on for ever.
+        if self.left == 0 { self.over(State::Digits) } else { Ok(State::Digits) }
+    }
+
+    fn over(&mut self, state: State) -> Result<State, Malformed> {
+        self.overhead += 1;
+        if self.overhead > OVERHEAD_BYTES { Err(Malformed("too many bytes beside the content")) } else { Ok(state) }
+    }
+}
+
+/// Whether a byte may stand in an extension or in a trailer's value.
+const fn is_text(byte: u8) -> bool {
+    byte == b'\t' || (byte >= 0x20 && byte != 0x7f)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &[u8], step: usize) -> Result<(Vec<u8>, usize, bool), Malformed> {
+        let mut body = Body::new(BodyLength::Chunked);
+        let (mut content, mut at, mut is_end) = (Vec::new(), 0, false);
+        while at < bytes.len() && !is_end {
+            let window = &bytes[at..bytes.len().min(at + step)];
+            let piece = body.advance(window)?;
+            content.extend_from_slice(&window[piece.data]);
+            at += piece.consumed;
+            is_end = piece.is_end;
+        }
+        Ok((content, at, is_end))
+    }
+
+    #[test]
+    fn chunks_are_put_together_however_they_come() {
+        let text = b"4\r\nWiki\r\n00A;name=\"v;\";b\r\n0123456789\r\n0\r\nTrailer: x\r\nOther:\r\n\r\nGET /";
+        for step in 1..text.len() {
+            assert_eq!(read(text, step), Ok((b"Wiki0123456789".to_vec(), text.len() - 5, true)), "{step}");
+        }
+    }
+
+    #[test]
+    fn what_could_be_read_in_two_ways_is_refused() {
+        for text in [
+            &b"\r\n"[..],
+            b";a\r\n",
+            b" 4\r\nWiki",
+            b"4 \r\nWiki",
+            b"4\nWiki",
+            b"4\r\rWiki",
+            b"0x4\r\n",
+            b"+4\r\n",
+            b"-4\r\n",
+            b"4_0\r\n",
+            b"g\r\n",
+            b"4\r\nWikiX",
+            b"4\r\nWiki\n",
+            b"4\r\nWiki\rX",
+            b"4;a\nWiki",
+            b"4;a\0\r\n",
+            b"4;a\rb\r\n",
+            b"10000000000000000\r\n",
+            b"0\r\n : x\r\n",
+            b"0\r\nA : x\r\n",
+            b"0\r\nA\r\n",
+            b"0\r\nA: x\n",
+            b"0\r\n\n",
+            b"0\r\n\rX",
+            b"0\r\n\x01",
+        ] {
+            for step in [1, 2, text.len()] {
+                assert!(read(text, step).is_err(), "{:?}", text.escape_ascii().to_string());
+            }
+        }
+    }
+
+    #[test]
+    fn extensions_trailers_and_zeros_have_a_limit() {
+        let long = "a".repeat(usize::from(OVERHEAD_BYTES) + 1);
+        for text in [format!("1;{long}"), format!("0\r\n{long}"), format!("0\r\na:{long}"), "0".repeat(long.len())] {
+            assert_eq!(read(text.as_bytes(), 7), Err(Malformed("too many bytes beside the content")));
+        }
+        assert_eq!(read(b"ffffffffffffffff\r\nx", 99), Ok((b"x".to_vec(), 19, false)));
+    }
+
+    #[test]
+    fn a_length_ends_where_it_says() {
+        let mut body = Body::new(BodyLength::Bytes(5));
+        assert_eq!(body.skip(b"abc"), Ok((3, false)));
+        assert_eq!(body.skip(b"deGET"), Ok((2, true)));
+        assert!(body.is_empty());
+        assert_eq!(Body::UntilClose.skip(b"abc"), Ok((3, false)));
+    }
+}

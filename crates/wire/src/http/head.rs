@@ -1,0 +1,108 @@
+//! Writing a response's head into a buffer that the caller keeps, so that nothing is allocated once it has grown.
+
+use super::status::Status;
+
+/// A head that is being written at the end of a buffer.
+#[derive(Debug)]
+pub struct Head<'a> {
+    out: &'a mut Vec<u8>,
+}
+
+impl<'a> Head<'a> {
+    /// Writes the status line. Always as HTTP/1.1, the version that the server speaks (RFC 9110 section 6.2), also to a
+    /// client of HTTP/1.0.
+    pub fn new(out: &'a mut Vec<u8>, status: Status) -> Head<'a> {
+        out.extend_from_slice(b"HTTP/1.1 ");
+        write_decimal(u64::from(status.0), out);
+        out.push(b' ');
+        out.extend_from_slice(status.reason().as_bytes());
+        out.extend_from_slice(b"\r\n");
+        Head { out }
+    }
+
+    /// Writes a field. Control bytes in the value become spaces: whatever a name of a file or a request's bytes hold,
+    /// they cannot end the line (response splitting).
+    #[must_use]
+    pub fn field(self, name: &str, value: &[u8]) -> Head<'a> {
+        self.out.extend_from_slice(name.as_bytes());
+        self.out.extend_from_slice(b": ");
+        let start = self.out.len();
+        self.out.extend_from_slice(value);
+        for byte in &mut self.out[start..] {
+            if byte.is_ascii_control() {
+                *byte = b' ';
+            }
+        }
+        self.out.extend_from_slice(b"\r\n");
+        self
+    }
+
+    /// Writes a field whose value is a number.
+    #[must_use]
+    pub fn number(self, name: &str, value: u64) -> Head<'a> {
+        self.out.extend_from_slice(name.as_bytes());
+        self.out.extend_from_slice(b": ");
+        write_decimal(value, self.out);
+        self.out.extend_from_slice(b"\r\n");
+        self
+    }
+
+    /// Writes a field whose value is appended by a function, which must append no control bytes.
+    #[must_use]
+    pub fn field_with(self, name: &str, write: impl FnOnce(&mut Vec<u8>)) -> Head<'a> {
+        self.out.extend_from_slice(name.as_bytes());
+        self.out.extend_from_slice(b": ");
+        write(self.out);
+        self.out.extend_from_slice(b"\r\n");
+        self
+    }
+
+    /// Writes whole field lines, prepared elsewhere, with their ends.
+    #[must_use]
+    pub fn lines(self, lines: &[u8]) -> Head<'a> {
+        self.out.extend_from_slice(lines);
+        self
+    }
+
+    /// Writes the empty line.
+    pub fn end(self) {
+        self.out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Appends a number in digits.
+pub fn write_decimal(mut value: u64, out: &mut Vec<u8>) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (value % 10) as u8;
+        value /= 10;
+        if value == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_reads_as_it_should() {
+        let mut out = Vec::new();
+        Head::new(&mut out, Status::NOT_FOUND)
+            .field("X-Name", b"a\r\nSet-Cookie: x\0")
+            .number("Content-Length", 0)
+            .field_with("X-Max", |out| write_decimal(u64::MAX, out))
+            .lines(b"A: b\r\n")
+            .end();
+        let expected = "HTTP/1.1 404 Not Found\r\nX-Name: a  Set-Cookie: x \r\nContent-Length: 0\r\n\
+            X-Max: 18446744073709551615\r\nA: b\r\n\r\n";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+        let mut out = Vec::new();
+        Head::new(&mut out, Status::OK).end();
+        assert_eq!(out, b"HTTP/1.1 200 OK\r\n\r\n");
+    }
+}

@@ -1,0 +1,173 @@
+//! Media types by a name's ending: those that sites are made of, as IANA registers them. A table of our own: the crate
+//! of the field knows a thousand more, few of which a browser treats in another way than plain bytes.
+
+/// What is sent for an ending that nobody knows: a download.
+pub const UNKNOWN: &str = "application/octet-stream";
+
+/// Endings in lower case, sorted, and their types. Text is taken for UTF-8: a file that is not says so in itself, or
+/// cannot say so at all.
+const TYPES: &[(&str, &str)] = &[
+    ("7z", "application/x-7z-compressed"),
+    ("aac", "audio/aac"),
+    ("apk", "application/vnd.android.package-archive"),
+    ("apng", "image/apng"),
+    ("atom", "application/atom+xml"),
+    ("avi", "video/x-msvideo"),
+    ("avif", "image/avif"),
+    ("bin", "application/octet-stream"),
+    ("bmp", "image/bmp"),
+    ("br", "application/octet-stream"),
+    ("bz2", "application/x-bzip2"),
+    ("c", "text/plain; charset=utf-8"),
+    ("conf", "text/plain; charset=utf-8"),
+    ("cpp", "text/plain; charset=utf-8"),
+    ("css", "text/css; charset=utf-8"),
+    ("csv", "text/csv; charset=utf-8"),
+    ("deb", "application/vnd.debian.binary-package"),
+    ("diff", "text/plain; charset=utf-8"),
+    ("dmg", "application/octet-stream"),
+    ("doc", "application/msword"),
+    ("docx", "application/vnd.openxmlformats-officedocument.wordprocessingml.document"),
+    ("eot", "application/vnd.ms-fontobject"),
+    ("eps", "application/postscript"),
+    ("epub", "application/epub+zip"),
+    ("exe", "application/octet-stream"),
+    ("flac", "audio/flac"),
+    ("geojson", "application/geo+json"),
+    ("gif", "image/gif"),
+    ("go", "text/plain; charset=utf-8"),
+    ("gz", "application/gzip"),
+    ("h", "text/plain; charset=utf-8"),
+    ("heic", "image/heic"),
+    ("heif", "image/heif"),
+    ("htm", "text/html; charset=utf-8"),
+    ("html", "text/html; charset=utf-8"),
+    ("ico", "image/vnd.microsoft.icon"),
+    ("ics", "text/calendar; charset=utf-8"),
+    ("img", "application/octet-stream"),
+    ("ini", "text/plain; charset=utf-8"),
+    ("iso", "application/octet-stream"),
+    ("jar", "application/java-archive"),
+    ("jpeg", "image/jpeg"),
+    ("jpg", "image/jpeg"),
+    ("js", "text/javascript; charset=utf-8"),
+    ("json", "application/json"),
+    ("jsonld", "application/ld+json"),
+    ("jxl", "image/jxl"),
+    ("log", "text/plain; charset=utf-8"),
+    ("m3u8", "application/vnd.apple.mpegurl"),
+    ("m4a", "audio/mp4"),
+    ("m4v", "video/mp4"),
+    ("map", "application/json"),
+    ("md", "text/markdown; charset=utf-8"),
+    ("mid", "audio/midi"),
+    ("midi", "audio/midi"),
+    ("mjs", "text/javascript; charset=utf-8"),
+    ("mkv", "video/matroska"),
+    ("mov", "video/quicktime"),
+    ("mp3", "audio/mpeg"),
+    ("mp4", "video/mp4"),
+    ("mpd", "application/dash+xml"),
+    ("mpeg", "video/mpeg"),
+    ("mpg", "video/mpeg"),
+    ("ndjson", "application/x-ndjson"),
+    ("odp", "application/vnd.oasis.opendocument.presentation"),
+    ("ods", "application/vnd.oasis.opendocument.spreadsheet"),
+    ("odt", "application/vnd.oasis.opendocument.text"),
+    ("oga", "audio/ogg"),
+    ("ogg", "audio/ogg"),
+    ("ogv", "video/ogg"),
+    ("opus", "audio/ogg"),
+    ("otf", "font/otf"),
+    ("patch", "text/plain; charset=utf-8"),
+    ("pdf", "application/pdf"),
+    ("pl", "text/plain; charset=utf-8"),
+    ("png", "image/png"),
+    ("ppt", "application/vnd.ms-powerpoint"),
+    ("pptx", "application/vnd.openxmlformats-officedocument.presentationml.presentation"),
+    ("ps", "application/postscript"),
+    ("py", "text/plain; charset=utf-8"),
+    ("rar", "application/vnd.rar"),
+    ("rpm", "application/x-rpm"),
+    ("rs", "text/plain; charset=utf-8"),
+    ("rss", "application/rss+xml"),
+    ("rtf", "application/rtf"),
+    ("sh", "text/plain; charset=utf-8"),
+    ("svg", "image/svg+xml"),
+    ("tar", "application/x-tar"),
+    ("tgz", "application/gzip"),
+    ("tif", "image/tiff"),
+    ("tiff", "image/tiff"),
+    ("toml", "application/toml"),
+    ("ts", "video/mp2t"),
+    ("tsv", "text/tab-separated-values; charset=utf-8"),
+    ("ttf", "font/ttf"),
+    ("txt", "text/plain; charset=utf-8"),
+    ("vcf", "text/vcard; charset=utf-8"),
+    ("vtt", "text/vtt; charset=utf-8"),
+    ("wasm", "application/wasm"),
+    ("wav", "audio/wav"),
+    ("weba", "audio/webm"),
+    ("webm", "video/webm"),
+    ("webmanifest", "application/manifest+json"),
+    ("webp", "image/webp"),
+    ("woff", "font/woff"),
+    ("woff2", "font/woff2"),
+    ("xhtml", "application/xhtml+xml"),
+    ("xls", "application/vnd.ms-excel"),
+    ("xlsx", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"),
+    ("xml", "application/xml"),
+    ("xsl", "application/xml"),
+    ("xz", "application/x-xz"),
+    ("yaml", "application/yaml"),
+    ("yml", "application/yaml"),
+    ("zip", "application/zip"),
+    ("zst", "application/zstd"),
+];
+
+/// The longest ending of the table.
+const LONGEST: usize = 11;
+
+/// The type of a file of that name or path.
+pub fn of_name(name: &[u8]) -> &'static str {
+    let Some(dot) = name.iter().rposition(|&b| b == b'.' || b == b'/').filter(|at| name[*at] == b'.') else {
+        return UNKNOWN;
+    };
+    let ending = &name[dot + 1..];
+    let mut buffer = [0; LONGEST];
+    let Some(lower) = buffer.get_mut(..ending.len()) else { return UNKNOWN };
+    lower.copy_from_slice(ending);
+    lower.make_ascii_lowercase();
+    let lower = &*lower;
+    TYPES.binary_search_by(|(own, _)| own.as_bytes().cmp(lower)).map_or(UNKNOWN, |at| TYPES[at].1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_sorted_and_no_ending_too_long() {
+        assert!(TYPES.is_sorted_by(|(one, _), (other, _)| one < other));
+        assert_eq!(TYPES.iter().map(|(ending, _)| ending.len()).max(), Some(LONGEST));
+        assert!(TYPES.iter().all(|(ending, _)| ending.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())));
+    }
+
+    #[test]
+    fn names_have_types() {
+        for (name, kind) in [
+            ("/a/index.html", "text/html; charset=utf-8"),
+            ("A.JPG", "image/jpeg"),
+            ("a.tar.gz", "application/gzip"),
+            ("x.webmanifest", "application/manifest+json"),
+            ("/a.html/b", UNKNOWN),
+            ("README", UNKNOWN),
+            ("a.", UNKNOWN),
+            ("", UNKNOWN),
+            ("a.abcdefghijklmnop", UNKNOWN),
+            ("a.\u{e9}", UNKNOWN),
+        ] {
+            assert_eq!(of_name(name.as_bytes()), kind, "{name}");
+        }
+    }
+}

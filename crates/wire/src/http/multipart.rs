@@ -1,0 +1,112 @@
+//! `multipart/byteranges` (RFC 9110 section 14.6): the heads between the parts, and how long it all is before any of it
+//! is sent.
+
+use super::head::write_decimal;
+use super::range::{ByteRange, Ranges, write_content_range};
+
+/// Characters of a boundary.
+const BOUNDARY_BYTES: usize = 32;
+
+/// An answer of several parts. The content of each part is sent by the caller between the heads.
+#[derive(Debug, Clone)]
+pub struct Multipart<'a> {
+    ranges: &'a [ByteRange],
+    /// Of the file as a whole.
+    content_type: &'a [u8],
+    length: u64,
+    boundary: [u8; BOUNDARY_BYTES],
+}
+
+impl<'a> Multipart<'a> {
+    /// Parts of a file of `length` bytes. The seed becomes the boundary: it must be one that nobody who writes files
+    /// here can guess, for the boundary may not stand in a file.
+    pub fn new(ranges: &'a Ranges, length: u64, content_type: &'a [u8], seed: u128) -> Multipart<'a> {
+        let mut boundary = [0; BOUNDARY_BYTES];
+        for (place, byte) in boundary.iter_mut().enumerate() {
+            *byte = b"0123456789abcdef"[(seed >> (4 * place) & 15) as usize];
+        }
+        Multipart { ranges: ranges.as_slice(), content_type, length, boundary }
+    }
+
+    /// The parts, in the order in which they are to be sent.
+    pub fn ranges(&self) -> &'a [ByteRange] {
+        self.ranges
+    }
+
+    /// Appends the value of `Content-Type` for the answer.
+    pub fn write_content_type(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"multipart/byteranges; boundary=");
+        out.extend_from_slice(&self.boundary);
+    }
+
+    /// The value of `Content-Length` for the answer.
+    pub fn content_length(&self) -> u64 {
+        let mut scratch = Vec::with_capacity(256);
+        let parts = self.ranges.iter().map(|range| {
+            scratch.clear();
+            self.write_part_head(*range, &mut scratch);
+            scratch.len() as u64 + range.len
+        });
+        let sum = parts.fold(0u64, u64::saturating_add);
+        scratch.clear();
+        self.write_end(&mut scratch);
+        sum.saturating_add(scratch.len() as u64)
+    }
+
+    /// Appends what stands before the content of a part.
+    pub fn write_part_head(&self, range: ByteRange, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"\r\n--");
+        out.extend_from_slice(&self.boundary);
+        out.extend_from_slice(b"\r\nContent-Type: ");
+        out.extend_from_slice(self.content_type);
+        out.extend_from_slice(b"\r\nContent-Range: ");
+        write_content_range(range, self.length, out);
+        out.extend_from_slice(b"\r\n\r\n");
+    }
+
+    /// Appends what stands after the last part.
+    pub fn write_end(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"\r\n--");
+        out.extend_from_slice(&self.boundary);
+        out.extend_from_slice(b"--\r\n");
+    }
+
+    /// Appends the field lines of the answer that speak of it: its type and its length.
+    pub fn write_fields(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"Content-Type: ");
+        self.write_content_type(out);
+        out.extend_from_slice(b"\r\nContent-Length: ");
+        write_decimal(self.content_length(), out);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::range::{Selection, select};
+
+    #[test]
+    fn it_is_as_long_as_it_says() {
+        let file: Vec<u8> = (0..1000u32).map(|n| b'a' + (n % 26) as u8).collect();
+        let Selection::Several(ranges) = select(b"bytes=0-9,500-509,-1", 1000) else { panic!("several") };
+        let multipart = Multipart::new(&ranges, 1000, b"text/plain", 0x0123_4567_89ab_cdef);
+        let mut out = Vec::new();
+        for range in multipart.ranges() {
+            multipart.write_part_head(*range, &mut out);
+            out.extend_from_slice(&file[range.start as usize..range.end() as usize]);
+        }
+        multipart.write_end(&mut out);
+        assert_eq!(out.len() as u64, multipart.content_length());
+        let text = String::from_utf8(out).unwrap();
+        let boundary = "fedcba98765432100000000000000000";
+        assert_eq!(text.matches(boundary).count(), 4);
+        assert!(text.contains("\r\nContent-Type: text/plain\r\nContent-Range: bytes 500-509/1000\r\n\r\ngh"), "{text}");
+        assert!(text.ends_with(&format!("--{boundary}--\r\n")), "{text}");
+        let mut fields = Vec::new();
+        multipart.write_fields(&mut fields);
+        let expected =
+            format!("Content-Type: multipart/byteranges; boundary={boundary}\r\nContent-Length: {}\r\n", text.len());
+        assert_eq!(fields, expected.as_bytes());
+    }
+}

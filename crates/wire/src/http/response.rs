@@ -1,0 +1,216 @@
+//! A response's head, for the generator: what it needs to know where the response ends, and nothing else.
+//!
+//! Here it is we who asked, and a generator that refuses a server's small sins measures nothing. So a line may end with
+//! LF alone and a field's value hold what it likes; but what would make the end of the body uncertain is malformed.
+
+use super::body::{Body, Chunks};
+use super::bytes::{self, members, trimmed};
+use super::field::Field;
+use super::request::{Fields, Method, Version};
+use super::status::Status;
+use memchr::memchr;
+
+/// Bytes of the longest head that is read.
+pub const HEAD_BYTES: usize = 65_535;
+
+/// Why a response cannot be understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("malformed response: {0}")]
+pub struct Malformed(pub &'static str);
+
+/// What a response's head says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Response {
+    /// The status.
+    pub status: Status,
+    /// The version.
+    pub version: Version,
+    /// The length of the head: what follows is the body.
+    pub head_bytes: usize,
+    /// `Content-Length`, unless the body is framed otherwise.
+    pub content_length: Option<u64>,
+    /// Whether the body comes in chunks.
+    pub is_chunked: bool,
+    /// Whether the server will take another request, as far as the head says.
+    pub keep_alive: bool,
+    /// Whether it has transfer codings that do not end in chunked, so that only the connection's end ends it.
+    is_coded: bool,
+}
+
+impl Response {
+    /// Whether another response to the same request follows (RFC 9110 section 15.2). After 101 none does.
+    pub const fn is_interim(&self) -> bool {
+        matches!(self.status.0, 100 | 102..=199)
+    }
+
+    /// The body that follows, if this answers a request by that method (RFC 9112 section 6.3).
+    pub fn body(&self, method: Method) -> Body {
+        let is_bare = method == Method::Head || matches!(self.status.0, 100..=199 | 204 | 304);
+        if is_bare || (method == Method::Connect && matches!(self.status.0, 200..=299)) {
+            return Body::Bytes(0);
+        }
+        match self.content_length {
+            _ if self.is_chunked => Body::Chunked(Chunks::new()),
+            Some(length) if !self.is_coded => Body::Bytes(length),
+            _ => Body::UntilClose,
+        }
+    }
+
+    /// Whether the connection can take another request after this response to that method.
+    pub fn is_reusable(&self, method: Method) -> bool {
+        self.keep_alive && self.status != Status::SWITCHING_PROTOCOLS && self.body(method) != Body::UntilClose
+    }
+}
+
+/// A head that is being read. It is its own cursor: each line is looked at once, however the bytes come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reader {
+    /// Where the first incomplete line starts.
+    line: usize,
+    /// How many bytes were searched for its end.
+    searched: usize,
+    response: Response,
+    is_close: bool,
+    is_keep: bool,
+    /// Whether the line before says how the body is framed, so that nothing may continue it.
+    was_framing: bool,
+}
+
+impl Default for Reader {
+    fn default() -> Reader {
+        Reader::new()
+    }
+}
+
+impl Reader {
+    /// Before the first byte.
+    pub const fn new() -> Reader {
+        let response = Response {
+            status: Status(0),
+            version: Version::Http11,
+            head_bytes: 0,
+            content_length: None,
+            is_chunked: false,
+            keep_alive: false,
+            is_coded: false,
+        };
+        Reader { line: 0, searched: 0, response, is_close: false, is_keep: false, was_framing: false }
+    }
+
+    /// Reads on: the bytes are those of the response so far, from its first one. None if its head has not ended.
+    #[inline]
+    pub fn parse(&mut self, bytes: &[u8]) -> Result<Option<Response>, Malformed> {
+        loop {
+            let Some(len) = memchr(b'\n', bytes.get(self.searched..).unwrap_or_default()) else {
+                self.searched = bytes.len();
+                return self.partial(bytes);
+            };
+            let (start, end) = (self.line, self.searched + len);
+            (self.line, self.searched) = (end + 1, end + 1);
+            if end >= HEAD_BYTES {
+                return Err(Malformed("head too long"));
+            }
+            let line = bytes[start..end].strip_suffix(b"\r").unwrap_or(&bytes[start..end]);
+            if start == 0 {
+                self.status_line(line)?;
+            } else if line.is_empty() {
+                return Ok(Some(self.finish(end + 1)));
+            } else {
+                self.field_line(line)?;
+            }
+        }
+    }
+
+    #[cold]
+    fn partial(&self, bytes: &[u8]) -> Result<Option<Response>, Malformed> {
+        // What speaks another protocol is not waited for.
+        let start = b"HTTP/1.";
+        if self.line == 0 && !bytes.iter().zip(start).all(|(own, byte)| own == byte) {
+            return Err(Malformed("status line"));
+        }
+        if bytes.len() > HEAD_BYTES { Err(Malformed("head too long")) } else { Ok(None) }
+    }
+
+    fn status_line(&mut self, line: &[u8]) -> Result<(), Malformed> {
+        // The phrase may be empty, and its space is often left out with it (RFC 9112 section 4).
+        let [b'H', b'T', b'T', b'P', b'/', b'1', b'.', minor @ (b'0' | b'1'), b' ', a, b, c, rest @ ..] = line else {
+            return Err(Malformed("status line"));
+        };
+        let code = bytes::decimal(&[*a, *b, *c]).filter(|code| (100..1000).contains(code));
+        let (Some(code), [] | [b' ', ..]) = (code, rest) else { return Err(Malformed("status")) };
+        self.response.status = Status(code as u16);
+        self.response.version = if *minor == b'1' { Version::Http11 } else { Version::Http10 };
+        Ok(())
+    }
+
+    #[inline]
+    fn field_line(&mut self, line: &[u8]) -> Result<(), Malformed> {
+        // Three names matter, and they start with two letters; a line that starts with white space goes on with the
+        // one before.
+        match line.first() {
+            Some(b'c' | b'C' | b't' | b'T') => self.framing_line(line),
+            Some(b' ' | b'\t') if self.was_framing => Err(Malformed("folded length")),
+            Some(b' ' | b'\t') => Ok(()),
+            _ => {
+                self.was_framing = false;
+                Ok(())
+            }
+        }
+    }
+
+    fn framing_line(&mut self, line: &[u8]) -> Result<(), Malformed> {
+        self.was_framing = false;
+        let Some(colon) = memchr(b':', line) else { return Ok(()) };
+        let (name, value) = (&line[..colon], &line[colon + 1..]);
+        // White space before the colon is removed in responses (RFC 9112 section 5.1).
+        match Field::of(trimmed(name)) {
+            Some(Field::ContentLength) => {
+                self.was_framing = true;
+                for length in value.split(|&b| b == b',').map(trimmed) {
+                    let length = bytes::decimal(length).ok_or(Malformed("Content-Length"))?;
+                    if self.response.content_length.is_some_and(|own| own != length) {
+                        return Err(Malformed("several Content-Lengths"));
+                    }
+                    self.response.content_length = Some(length);
+                }
+            }
+            Some(Field::TransferEncoding) => {
+                self.was_framing = true;
+                for coding in members(value) {
+                    if self.response.is_chunked {
+                        return Err(Malformed("a transfer coding after chunked"));
+                    }
+                    self.response.is_chunked = coding.eq_ignore_ascii_case(b"chunked");
+                    self.response.is_coded = true;
+                }
+            }
+            Some(Field::Connection) => {
+                for option in members(value) {
+                    self.is_close |= option.eq_ignore_ascii_case(b"close");
+                    self.is_keep |= option.eq_ignore_ascii_case(b"keep-alive");
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, head_bytes: usize) -> Response {
+        let response = &mut self.response;
+        response.head_bytes = head_bytes;
+        response.keep_alive = !self.is_close && (self.is_keep || response.version == Version::Http11);
+        if response.is_coded {
+            // Both lengths: the chunks count, but such a connection is not used again (RFC 9112 section 6.3). HTTP/1.0
+            // knows no chunks: what says so has forwarded what it did not understand (section 6.1).
+            response.keep_alive &= response.content_length.is_none() && response.version == Version::Http11;
+            response.content_length = None;
+        }
+        *response
+    }
+}
+
+/// The fields of a whole head.
+pub fn fields(head: &[u8]) -> Fields<'_> {
+    let start = memchr(b'\n', head).map_or(head.len(), |end| end + 1);
+    Fields { rest: &head[start..] }
+}

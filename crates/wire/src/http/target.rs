@@ -1,0 +1,253 @@
+//! From a request target to the path of a file: decoded once, free of dot segments, never above the root.
+//!
+//! The answer is a path below the folder that is served, as bytes: names of files are bytes, whether they are UTF-8 or
+//! not, and a backslash is one of them. What no name can hold is refused: NUL, and a slash that came encoded and so
+//! claims to be part of a name.
+
+use super::request::Reject;
+use super::status::Status;
+
+/// A path, decoded and clean, and the query as it came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Target<'a> {
+    /// Starts with a slash; no segment is empty (but the last, after a slash at the end), `.` or `..`; no NUL.
+    pub path: &'a [u8],
+    /// What follows the first question mark, still encoded.
+    pub query: Option<&'a [u8]>,
+}
+
+impl Target<'_> {
+    /// Whether a segment starts with a dot: names that are hidden by custom. `/.well-known/` is there to be found (RFC
+    /// 8615).
+    pub fn is_hidden(&self) -> bool {
+        let visible = self.path.strip_prefix(b"/.well-known").filter(|rest| matches!(rest, [] | [b'/', ..]));
+        visible.unwrap_or(self.path).windows(2).any(|pair| pair == b"/.")
+    }
+
+    /// Whether the path names a folder.
+    pub fn is_folder(&self) -> bool {
+        self.path.last() == Some(&b'/')
+    }
+}
+
+/// Cleans a path with its query ([`super::Request::path`]). Where something must be decoded or resolved the path goes
+/// into the buffer, which needs as many bytes as the path has; otherwise it stays where it is.
+#[inline]
+pub fn clean<'a>(raw: &'a [u8], buffer: &'a mut [u8]) -> Result<Target<'a>, Reject> {
+    // One pass for the usual path: no escape, no segment that is empty or starts with a dot.
+    let mut before = b'-';
+    let mut end = raw.len();
+    for (at, &byte) in raw.iter().enumerate() {
+        if byte == b'%' || byte == 0 || (before == b'/' && (byte == b'/' || byte == b'.')) {
+            return clean_slowly(raw, buffer);
+        }
+        if byte == b'?' {
+            end = at;
+            break;
+        }
+        before = byte;
+    }
+    let (path, query) = (&raw[..end], raw.get(end + 1..));
+    match path.first() {
+        Some(b'/') => Ok(Target { path, query }),
+        // `http://host` and `http://host?query` mean the root (RFC 9110 section 4.2.3).
+        None => Ok(Target { path: b"/", query }),
+        Some(_) => Err(Reject::bad("path does not start with a slash")),
+    }
+}
+
+#[cold]
+fn clean_slowly<'a>(raw: &'a [u8], buffer: &'a mut [u8]) -> Result<Target<'a>, Reject> {
+    let end = raw.iter().position(|&b| b == b'?').unwrap_or(raw.len());
+    let (path, query) = (&raw[..end], raw.get(end + 1..));
+    if path.first() != Some(&b'/') {
+        return Err(Reject::bad("path does not start with a slash"));
+    }
+    if buffer.len() < path.len() {
+        return Err(Reject { status: Status::URI_TOO_LONG, reason: "path too long" });
+    }
+    // Segment by segment: decode behind the slash that is there already, then see what it was.
+    let mut len = 0;
+    let mut segments = path[1..].split(|&b| b == b'/').peekable();
+    while let Some(segment) = segments.next() {
+        buffer[len] = b'/';
+        let start = len + 1;
+        let end = decode(segment, buffer, start)?;
+        let is_last = segments.peek().is_none();
+        match &buffer[start..end] {
+            // Of what disappears at the end the slash is left: it names a folder (RFC 3986 section 5.2.4).
+            [] | b"." if is_last => len = start,
+            [] | b"." => {}
+            b".." => {
+                if len == 0 {
+                    return Err(Reject::bad("path leads above the root"));
+                }
+                len = buffer[..len].iter().rposition(|&b| b == b'/').unwrap_or(0);
+                if is_last {
+                    len += 1;
+                }
+            }
+            _ => len = end,
+        }
+    }
+    Ok(Target { path: if len == 0 { b"/" } else { &buffer[..len] }, query })
+}
+
+/// Decodes a segment once into the buffer from `at` on; where it ends (RFC 3986 section 2.1).
+fn decode(segment: &[u8], buffer: &mut [u8], mut at: usize) -> Result<usize, Reject> {
+    let mut rest = segment;
+    while let [first, after @ ..] = rest {
+        let byte = if *first == b'%' {
+            let [high, low, after @ ..] = after else { return Err(Reject::bad("truncated escape in the path")) };
+            let (Some(high), Some(low)) = (char::from(*high).to_digit(16), char::from(*low).to_digit(16)) else {
+                return Err(Reject::bad("malformed escape in the path"));
+            };
+            rest = after;
+            (high << 4 | low) as u8
+        } else {
+            rest = after;
+            *first
+        };
+        match byte {
+            0 => return Err(Reject::bad("NUL in the path")),
+            b'/' => return Err(Reject { status: Status::NOT_FOUND, reason: "encoded slash in the path" }),
+            _ => {}
+        }
+        buffer[at] = byte;
+        at += 1;
+    }
+    Ok(at)
+}
+
+/// Appends a path so encoded that it can stand in a header field, a link or a page: slashes and unreserved characters
+/// (RFC 3986 section 2.3) as they are, everything else escaped.
+pub fn encode(path: &[u8], out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    for &byte in path {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'/') {
+            out.push(byte);
+        } else {
+            out.extend_from_slice(&[b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cleaned(raw: &str) -> Result<String, u16> {
+        let mut buffer = [0; 256];
+        let target = clean(raw.as_bytes(), &mut buffer).map_err(|reject| reject.status.0)?;
+        Ok(target.path.escape_ascii().to_string())
+    }
+
+    #[test]
+    fn paths_become_clean() {
+        for (raw, path) in [
+            ("/", "/"),
+            ("", "/"),
+            ("?a", "/"),
+            ("/a", "/a"),
+            ("/a/", "/a/"),
+            ("/a/b.c", "/a/b.c"),
+            ("/a?b/../c", "/a"),
+            ("/a%20b", "/a b"),
+            ("/%61%2E%62", "/a.b"),
+            ("/a%3Fb", "/a?b"),
+            ("/a%23b", "/a#b"),
+            ("/a+b", "/a+b"),
+            ("/./a", "/a"),
+            ("/a/.", "/a/"),
+            ("/a/./b", "/a/b"),
+            ("/a/..", "/"),
+            ("/a/../b", "/b"),
+            ("/a/b/..", "/a/"),
+            ("/a/b/../", "/a/"),
+            ("/a/b/../..", "/"),
+            ("//a", "/a"),
+            ("/a//b", "/a/b"),
+            ("/a//", "/a/"),
+            ("//", "/"),
+            ("/a//../b", "/b"),
+            ("/a/%2e%2e/b", "/b"),
+            ("/a/%2E./b", "/b"),
+            ("/a/.%2e/b", "/b"),
+            ("/...", "/..."),
+            ("/..a", "/..a"),
+            ("/a..", "/a.."),
+            ("/.a", "/.a"),
+            ("/%252e%252e/a", "/%2e%2e/a"),
+            ("/%25%32%65", "/%2e"),
+            ("/a\\b", "/a\\\\b"),
+            ("/..\\a", "/..\\\\a"),
+            ("/%5c", "/\\\\"),
+            ("/%c0%ae%c0%ae/a", "/\\xc0\\xae\\xc0\\xae/a"),
+            ("/%e9", "/\\xe9"),
+            ("/%0d%0aX:y", "/\\r\\nX:y"),
+            ("/a;b=c", "/a;b=c"),
+            ("/.%00?", ""),
+        ] {
+            if !path.is_empty() {
+                assert_eq!(cleaned(raw).as_deref(), Ok(path), "{raw}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_no_file_can_be_called_is_refused() {
+        for (raw, status) in [
+            ("/..", 400),
+            ("/../", 400),
+            ("/../etc/passwd", 400),
+            ("/a/../..", 400),
+            ("/a/../../b", 400),
+            ("/%2e%2e", 400),
+            ("/%2e%2e/a", 400),
+            ("/.%2e/a", 400),
+            ("//..", 400),
+            ("/./..", 400),
+            ("/%00", 400),
+            ("/a%00.txt", 400),
+            ("/%", 400),
+            ("/%4", 400),
+            ("/%zz", 400),
+            ("/%4g", 400),
+            ("/%u002e", 400),
+            ("/% 41", 400),
+            ("/a%2fb", 404),
+            ("/..%2f..%2fa", 404),
+            ("/%2F", 404),
+            ("a", 400),
+            ("a%20", 400),
+            ("%2fa", 400),
+        ] {
+            assert_eq!(cleaned(raw), Err(status), "{raw}");
+        }
+        assert_eq!(clean(b"/%41%42", &mut [0; 3]).map_err(|reject| reject.status), Err(Status::URI_TOO_LONG));
+    }
+
+    #[test]
+    fn what_needs_no_cleaning_is_not_copied() {
+        let raw = b"/a/b.c?d=%20";
+        let target = clean(raw, &mut []).unwrap();
+        assert_eq!((target.path, target.query), (&raw[..6], Some(&raw[7..])));
+        assert_eq!(target.path.as_ptr(), raw.as_ptr());
+    }
+
+    #[test]
+    fn hidden_names_are_known() {
+        let is_hidden = |path: &str| Target { path: path.as_bytes(), query: None }.is_hidden();
+        assert!(["/.git/config", "/a/.b", "/.well-known2", "/.well-known/.a"].into_iter().all(is_hidden));
+        assert!(!["/", "/a.b", "/.well-known", "/.well-known/acme-challenge/x"].into_iter().any(is_hidden));
+    }
+
+    #[test]
+    fn encoding_is_undone_by_cleaning() {
+        let path = b"/a b/%2e\r\n\"<\xff\\?#~";
+        let (mut encoded, mut buffer) = (Vec::new(), [0; 64]);
+        encode(path, &mut encoded);
+        assert_eq!(encoded, b"/a%20b/%252e%0D%0A%22%3C%FF%5C%3F%23~");
+        assert_eq!(clean(&encoded, &mut buffer).unwrap().path, path);
+    }
+}
