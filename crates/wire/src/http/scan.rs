@@ -181,7 +181,7 @@ impl Index {
         };
         self.method_name = Span::new(start, method_end);
         self.target = Span::new(target, target_end);
-        if window.get(target) == Some(&b'/') {
+        if window.get(target) == Some(&b'/') && self.method != Method::Connect {
             self.path = self.target;
         } else {
             self.other_form(window)?;

@@ -1,35 +1,8 @@
 //! Requests: every split parses alike, and what ours accepts `httparse` reads in the same way.
 
-use landau_wire::http::{Limits, Parsed, Reject, Request, Scan, request};
+use crate::pieces::{Outcome, in_pieces};
+use landau_wire::http::{Limits, Parsed, request};
 use proptest::prelude::*;
-
-/// What comes out, without what borrows.
-#[derive(Debug, PartialEq)]
-enum Outcome {
-    Complete(String, usize),
-    Reject(Reject),
-    Partial,
-}
-
-fn outcome(result: Result<Parsed<Request<'_>>, Reject>) -> Outcome {
-    match result {
-        Ok(Parsed::Complete { request, consumed }) => Outcome::Complete(format!("{request:?}"), consumed),
-        Ok(Parsed::Partial) => Outcome::Partial,
-        Err(reject) => Outcome::Reject(reject),
-    }
-}
-
-/// The first outcome that is not partial, and after how many bytes, if the bytes come up to each of these lengths.
-fn in_pieces(bytes: &[u8], lengths: impl IntoIterator<Item = usize>, limits: &Limits) -> (Outcome, usize) {
-    let mut scan = Scan::default();
-    for length in lengths {
-        let outcome = outcome(scan.parse(&bytes[..length], limits));
-        if outcome != Outcome::Partial {
-            return (outcome, length);
-        }
-    }
-    (Outcome::Partial, bytes.len())
-}
 
 /// Requests, most of them nearly right: pieces that mean something to a parser, in any order.
 fn pieces() -> impl Strategy<Value = Vec<u8>> {
