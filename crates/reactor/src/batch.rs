@@ -14,7 +14,7 @@ use std::sync::Arc;
 const PIECES: usize = 16;
 
 /// How much of a file one call sends at most: more would keep the loop from the others, while a fast peer drains it.
-const FILE_TURN_BYTES: usize = 1 << 20;
+const FILE_TURN_BYTES: usize = 2 << 20;
 
 /// Bytes of a batch.
 #[derive(Debug, Clone)]
@@ -129,6 +129,11 @@ impl Batch {
         if count > 0 {
             self.segments.push_back(Segment::File { file: File::Owned(file), offset, left: count });
         }
+    }
+
+    /// Takes over all that is left of another.
+    pub fn append(&mut self, other: &mut Self) {
+        self.segments.append(&mut other.segments);
     }
 
     /// Forgets all that is left.

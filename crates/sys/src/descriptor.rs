@@ -105,3 +105,17 @@ pub fn drain(line: &impl AsRawFd) -> Result<()> {
     // SAFETY: the call takes an open descriptor.
     check("tcdrain", unsafe { libc::tcdrain(line.as_raw_fd()) }).map(drop)
 }
+/// Gives this thread a table of descriptors of its own, a copy of the one it shared: it may hold as many descriptors
+/// as a process of its own might, and its calls need not count who else uses a descriptor. What it opens from now on
+/// no other thread knows.
+#[cfg(target_os = "linux")]
+pub fn own_table() -> Result<()> {
+    // SAFETY: the call takes an integer; descriptors that other threads own stay open in their table.
+    check("unshare", unsafe { libc::unshare(libc::CLONE_FILES) }).map(drop)
+}
+
+/// Gives this thread a table of descriptors of its own: not here.
+#[cfg(not(target_os = "linux"))]
+pub fn own_table() -> Result<()> {
+    Err(Error { call: "unshare", errno: libc::ENOSYS })
+}

@@ -20,6 +20,7 @@ pub mod forker;
 pub mod limits;
 pub mod mark;
 pub mod memory;
+pub mod path;
 pub mod process;
 pub mod shared;
 pub mod signal;

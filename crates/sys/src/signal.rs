@@ -36,3 +36,46 @@ pub fn default_sigpipe() {
     // SAFETY: SIG_DFL is a valid disposition.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
+
+/// What a server is told by signals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Notice {
+    /// End: SIGTERM, SIGINT.
+    End,
+    /// Read again what is read at the start: SIGHUP.
+    Again,
+}
+
+fn notices() -> libc::sigset_t {
+    // SAFETY: `sigset_t` is plain data for which all zeroes is a value.
+    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the set may be written.
+    unsafe { libc::sigemptyset(&raw mut set) };
+    for number in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+        // SAFETY: the set is initialised and the number is a signal's.
+        unsafe { libc::sigaddset(&raw mut set, number) };
+    }
+    set
+}
+
+/// Holds the notices back in this thread and those that it starts, so that [`next_notice`] can take them.
+pub fn hold_notices() {
+    let set = notices();
+    // SAFETY: the set is initialised; the old one is not asked for.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
+}
+
+/// Waits for the next notice.
+pub fn next_notice() -> Notice {
+    let set = notices();
+    loop {
+        let mut number = 0;
+        // SAFETY: the set is initialised and the number may be written.
+        let failed = unsafe { libc::sigwait(&raw const set, &raw mut number) };
+        match number {
+            libc::SIGHUP if failed == 0 => return Notice::Again,
+            libc::SIGTERM | libc::SIGINT if failed == 0 => return Notice::End,
+            _ => {}
+        }
+    }
+}

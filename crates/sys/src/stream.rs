@@ -5,6 +5,7 @@ use crate::error::{Error, Result, check};
 use crate::socket::{Address, Family};
 use std::io::IoSlice;
 use std::mem::size_of;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// Bytes, or the reason why there are none.
@@ -168,6 +169,54 @@ pub fn accept(listener: &impl AsFd) -> Result<OwnedFd> {
     Ok(fd)
 }
 
+/// Takes a connection and says from where; no address where it comes over a Unix socket. It does not block and is not
+/// inherited.
+#[cfg(not(any(target_os = "macos", target_os = "ios")))]
+#[inline]
+pub fn accept_from(listener: &impl AsFd) -> Result<(OwnedFd, Option<SocketAddr>)> {
+    // SAFETY: `sockaddr_storage` is plain data for which all zeroes is a value.
+    let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+    let mut len = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+    let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    let pointer = (&raw mut storage).cast();
+    // SAFETY: `pointer` and `len` describe a buffer large enough for any address.
+    let fd = unsafe { libc::accept4(listener.as_fd().as_raw_fd(), pointer, &raw mut len, flags) };
+    Ok((own(check("accept4", fd)?), peer_of(&storage)))
+}
+
+/// Takes a connection and says from where; no address where it comes over a Unix socket. It does not block and is not
+/// inherited.
+#[cfg(any(target_os = "macos", target_os = "ios"))]
+pub fn accept_from(listener: &impl AsFd) -> Result<(OwnedFd, Option<SocketAddr>)> {
+    let fd = accept(listener)?;
+    // SAFETY: `sockaddr_storage` is plain data for which all zeroes is a value.
+    let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+    let mut len = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+    let pointer = (&raw mut storage).cast();
+    // SAFETY: `pointer` and `len` describe a buffer large enough for any address.
+    check("getpeername", unsafe { libc::getpeername(fd.as_raw_fd(), pointer, &raw mut len) })?;
+    Ok((fd, peer_of(&storage)))
+}
+
+/// The address that a system call wrote.
+fn peer_of(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
+    match libc::c_int::from(storage.ss_family) {
+        libc::AF_INET => {
+            // SAFETY: the family says that it is one, and the storage is larger and as strictly aligned.
+            let address = unsafe { (&raw const *storage).cast::<libc::sockaddr_in>().read() };
+            let ip = Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr));
+            Some(SocketAddr::from((ip, u16::from_be(address.sin_port))))
+        }
+        libc::AF_INET6 => {
+            // SAFETY: the family says that it is one, and the storage is larger and as strictly aligned.
+            let address = unsafe { (&raw const *storage).cast::<libc::sockaddr_in6>().read() };
+            let ip = Ipv6Addr::from(address.sin6_addr.s6_addr);
+            Some(SocketAddr::from((ip, u16::from_be(address.sin6_port))))
+        }
+        _ => None,
+    }
+}
+
 /// Begins a connection. On a socket that does not block, EINPROGRESS says that it is under way.
 pub fn connect(socket: &impl AsFd, address: &Address) -> Result<()> {
     let (pointer, len) = address.raw();
@@ -288,7 +337,7 @@ mod tests {
     use super::*;
     use crate::socket::{bind, local_port};
     use std::io::{Read, Write};
-    use std::net::{SocketAddr, TcpStream};
+    use std::net::TcpStream;
 
     /// A recycled number brings nothing of its past with it: the study's server believed that it did.
     #[test]
@@ -315,9 +364,10 @@ mod tests {
         bind(&listener, &"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
         listen(&listener, 4).unwrap();
         let to = SocketAddr::from(([127, 0, 0, 1], local_port(&listener).unwrap()));
-        assert_eq!(accept(&listener).map(drop), Err(Error { call: "accept4", errno: libc::EAGAIN }));
+        assert_eq!(accept(&listener).map(drop).map_err(|error| error.errno), Err(libc::EAGAIN));
         let mut client = TcpStream::connect(to).unwrap();
-        let server = accept(&listener).unwrap();
+        let (server, peer) = accept_from(&listener).unwrap();
+        assert_eq!(peer, client.local_addr().ok());
         assert!(!is_blocking(&server).unwrap());
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"0123456789").unwrap();

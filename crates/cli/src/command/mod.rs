@@ -9,6 +9,7 @@ mod lab;
 mod list;
 mod report;
 mod run;
+mod serve;
 mod show;
 mod verify;
 // registry:end
@@ -47,6 +48,8 @@ enum Command {
     Report(report::Args),
     /// Recompute every figure of a record or page, and name the first line that was altered
     Verify(verify::Args),
+    /// Serve the files below a folder
+    Serve(serve::Args),
     /// Write the manual page, shell completions or the reference of all options
     Generate(generate::Args),
 }
@@ -62,6 +65,7 @@ pub(crate) fn run(landau: Landau, words: &[String]) -> anyhow::Result<u8> {
         Some(Command::Show(args)) => show::run(&args),
         Some(Command::Report(args)) => report::run(&args),
         Some(Command::Verify(args)) => verify::run(&args),
+        Some(Command::Serve(args)) => serve::run(&args),
         Some(Command::Generate(args)) => generate::run(&args),
     }
 }

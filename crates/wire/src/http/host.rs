@@ -51,7 +51,7 @@ fn are_escapes_whole(text: &[u8]) -> bool {
 }
 
 /// The longest name that DNS knows, and shorter than any file system's limit.
-const NAME_BYTES: usize = 253;
+pub const NAME_BYTES: usize = 253;
 
 /// The name of a host as the name of a folder: lower case, without port and final dot. The host must be valid
 /// ([`super::Request::host`]); none if it is no name that can be a folder's: one that is hidden, leads elsewhere or has

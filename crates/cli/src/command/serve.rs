@@ -1,0 +1,142 @@
+//! `landau serve`: the web server.
+
+use crate::status;
+use landau_serve::{Accepting, Config, Listen, Server, Timeouts};
+use landau_sys::signal::{self, Notice};
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  landau serve .                                     this folder at http://127.0.0.1:8080/
+  landau serve /srv/www --listen :80 --workers 2     all addresses of both families
+  landau serve . --listen unix:/run/landau.sock      a Unix socket
+  landau serve /srv --virtual-hosts                  /srv/example.org for that host, /srv/default for all others")]
+pub(crate) struct Args {
+    /// The folder whose files are served
+    #[arg(value_name = "DIR")]
+    root: PathBuf,
+    /// Where to listen: ADDRESS:PORT, :PORT for all addresses, or unix:PATH; may be given several times
+    #[arg(long, short, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    listen: Vec<Listen>,
+    /// How many workers; each may hold as many connections as a process may hold descriptors
+    #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    workers: u16,
+    /// Pin the workers to these processors, in turn
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pin: Vec<u32>,
+    /// The mechanism of the event loops
+    #[arg(long, value_name = "NAME", default_value = landau_reactor::Mechanism::default().name())]
+    backend: landau_reactor::Mechanism,
+    /// How connections come to the workers: each listens by itself (own), the same by the processor on which a
+    /// connection arrives (steered), all at one socket (shared), or the first accepts for all (handed)
+    #[arg(long, value_name = "HOW", default_value = "own", value_parser = accepting)]
+    accept: Accepting,
+    /// Connections that may wait to be accepted
+    #[arg(long, value_name = "N", default_value_t = 4096)]
+    backlog: u32,
+    /// The most connections in all; further ones are answered with 503
+    #[arg(long, value_name = "N")]
+    max_connections: Option<usize>,
+    /// The most connections from one address (or one /64 of IPv6); further ones are answered with 429
+    #[arg(long, value_name = "N")]
+    max_per_address: Option<u32>,
+    /// Seconds for a request's head
+    #[arg(long, value_name = "S", default_value_t = 10.0)]
+    head_timeout: f64,
+    /// Seconds that a connection may be idle
+    #[arg(long, value_name = "S", default_value_t = 60.0)]
+    idle_timeout: f64,
+    /// Seconds in which a client must take 4 KiB of its answer
+    #[arg(long, value_name = "S", default_value_t = 20.0)]
+    send_timeout: f64,
+    /// Seconds that busy connections get when the server is told to end
+    #[arg(long, value_name = "S", default_value_t = 10.0)]
+    drain_timeout: f64,
+    /// Bytes of a request's head
+    #[arg(long, value_name = "N", default_value_t = 8192, value_parser = clap::value_parser!(u16).range(256..))]
+    max_head: u16,
+    /// Fields of a request's head
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    max_fields: u16,
+    /// Which symbolic links are followed: those that stay inside, never, or anywhere
+    #[arg(long, value_name = "WHICH", default_value = "inside", value_parser = links)]
+    symlinks: landau_sys::path::Links,
+    /// The file that a folder is answered with; may be given several times
+    #[arg(long, value_name = "NAME", default_value = "index.html")]
+    index: Vec<String>,
+    /// List no folders
+    #[arg(long)]
+    no_listings: bool,
+    /// Each folder below DIR is a host
+    #[arg(long)]
+    virtual_hosts: bool,
+    /// Mebibytes that each worker's cache may hold
+    #[arg(long, value_name = "MIB", default_value_t = 64)]
+    cache: u32,
+    /// Milliseconds for which a worker believes its cache before it looks at the file again
+    #[arg(long, value_name = "MS", default_value_t = 500)]
+    cache_for: u64,
+}
+
+fn accepting(text: &str) -> Result<Accepting, String> {
+    let found = Accepting::ALL.iter().find(|(name, _)| *name == text);
+    found.map(|(_, one)| *one).ok_or_else(|| "there are own, steered, shared and handed".to_owned())
+}
+
+fn links(text: &str) -> Result<landau_sys::path::Links, String> {
+    match text {
+        "inside" => Ok(landau_sys::path::Links::Inside),
+        "never" => Ok(landau_sys::path::Links::Never),
+        "anywhere" => Ok(landau_sys::path::Links::Anywhere),
+        _ => Err("there are inside, never and anywhere".to_owned()),
+    }
+}
+
+fn seconds(value: f64, name: &str) -> anyhow::Result<Duration> {
+    Duration::try_from_secs_f64(value).map_err(|_| anyhow::anyhow!("--{name} {value}: not a time in seconds"))
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
+    // Before any thread is there: all of them must hold the signals back.
+    signal::hold_notices();
+    let server = Server::start(config(args)?)?;
+    for address in server.addresses() {
+        let scheme = if matches!(address, Listen::Tcp(_)) { "http://" } else { "" };
+        status::print(&format!("serving {} at {scheme}{address}", args.root.display()))?;
+    }
+    server.release();
+    while signal::next_notice() == Notice::Again {}
+    server.drain();
+    let totals = server.join()?;
+    status::print(&format!("{} requests on {} connections", totals.requests, totals.accepted))?;
+    Ok(status::DONE)
+}
+
+fn config(args: &Args) -> anyhow::Result<Config> {
+    let mut config = Config::new(&args.root);
+    config.listen.clone_from(&args.listen);
+    config.workers = usize::from(args.workers);
+    config.processors.clone_from(&args.pin);
+    config.mechanism = args.backend;
+    config.accepting = args.accept;
+    config.backlog = args.backlog;
+    config.connections = args.max_connections;
+    config.connections_per_address = args.max_per_address;
+    config.timeouts = Timeouts {
+        head: seconds(args.head_timeout, "head-timeout")?,
+        idle: seconds(args.idle_timeout, "idle-timeout")?,
+        send: seconds(args.send_timeout, "send-timeout")?,
+        drain: seconds(args.drain_timeout, "drain-timeout")?,
+    };
+    config.limits.head_bytes = usize::from(args.max_head);
+    config.limits.line_bytes = config.limits.line_bytes.min(config.limits.head_bytes);
+    config.limits.fields = usize::from(args.max_fields);
+    config.links = args.symlinks;
+    config.index.clone_from(&args.index);
+    config.listings = !args.no_listings;
+    config.virtual_hosts = args.virtual_hosts;
+    config.cache_bytes = (args.cache as usize) << 20;
+    config.cache_for = Duration::from_millis(args.cache_for);
+    Ok(config)
+}

@@ -1,0 +1,267 @@
+//! Writing an answer.
+//!
+//! The head of a whole file was written when the file was looked up; here the date is put in, and the content behind.
+//! Everything else is rare enough to be put together when it is asked for.
+
+use crate::outbox::Outbox;
+use crate::site::{Body, Entry, Form, Listing};
+use landau_reactor::batch::Buffer;
+use landau_wire::http::condition::{self, Decision, Validators};
+use landau_wire::http::encoding::{self, Coding, Codings};
+use landau_wire::http::head::Head;
+use landau_wire::http::multipart::Multipart;
+use landau_wire::http::range::{self, ByteRange, Ranges, Selection};
+use landau_wire::http::{Expectation, Field, Method, Request, Status, Version, date};
+use std::hash::BuildHasher;
+
+/// What a server of files lets be done.
+const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
+
+/// Up to here content is copied behind its head, and both leave in one plain send; beyond, it leaves from where it is.
+const COPIED_BYTES: usize = 16 << 10;
+
+/// A file that was changed so lately may change again within the same second, and then its date tells nothing.
+const SETTLED_S: u64 = 2;
+
+/// An answer that is being written.
+#[derive(Debug)]
+pub(crate) struct Answer<'a> {
+    outbox: &'a mut Outbox,
+    date: [u8; date::DATE_BYTES],
+    /// Of HTTP/1.0, where staying is the exception that has to be said.
+    is_old: bool,
+    has_content: bool,
+}
+
+impl<'a> Answer<'a> {
+    #[inline]
+    pub(crate) fn new(
+        request: &Request<'_>,
+        date: [u8; date::DATE_BYTES],
+        close: bool,
+        outbox: &'a mut Outbox,
+    ) -> Self {
+        outbox.close = close;
+        let (is_old, has_content) = (request.version() == Version::Http10, request.method() != Method::Head);
+        Self { outbox, date, is_old, has_content }
+    }
+
+    /// To what was no request; the connection ends with it.
+    pub(crate) fn without_request(date: [u8; date::DATE_BYTES], outbox: &'a mut Outbox) -> Self {
+        outbox.close = true;
+        Self { outbox, date, is_old: false, has_content: true }
+    }
+
+    /// Of a head that was prepared: the lines that depend on the connection, and the empty one.
+    #[inline]
+    fn end_head(&mut self) {
+        let last: &[u8] = match (self.outbox.close, self.is_old) {
+            (true, _) => b"Connection: close\r\n\r\n",
+            (false, true) => b"Connection: keep-alive\r\n\r\n",
+            (false, false) => b"\r\n",
+        };
+        self.outbox.bytes.extend_from_slice(last);
+    }
+
+    /// The lines that all heads have.
+    fn head(&mut self, status: Status) -> Head<'_> {
+        let head = Head::new(&mut self.outbox.bytes, status).field("Date", &self.date);
+        match (self.outbox.close, self.is_old) {
+            (true, _) => head.field("Connection", b"close"),
+            (false, true) => head.field("Connection", b"keep-alive"),
+            (false, false) => head,
+        }
+    }
+
+    /// An answer that says its status in words.
+    pub(crate) fn failure(&mut self, status: Status) -> Status {
+        let text = format!("{} {}\n", status.0, status.reason());
+        let mut head = self.head(status);
+        match status {
+            Status::METHOD_NOT_ALLOWED | Status::NOT_IMPLEMENTED => head = head.field("Allow", ALLOW),
+            // Whoever comes again at once finds the same crowd.
+            Status::SERVICE_UNAVAILABLE | Status::TOO_MANY_REQUESTS => head = head.field("Retry-After", b"5"),
+            _ => {}
+        }
+        head.field("Content-Type", b"text/plain; charset=utf-8").number("Content-Length", text.len() as u64).end();
+        if self.has_content {
+            self.outbox.bytes.extend_from_slice(text.as_bytes());
+        }
+        status
+    }
+
+    /// What is neither GET nor HEAD.
+    pub(crate) fn other_method(&mut self, request: &Request<'_>) -> Status {
+        if let Some(status) = request.method().refusal() {
+            return self.failure(status);
+        }
+        self.head(Status::NO_CONTENT).field("Allow", ALLOW).end();
+        Status::NO_CONTENT
+    }
+
+    /// What a path stands for.
+    #[inline]
+    pub(crate) fn entry(&mut self, entry: &Entry, request: &Request<'_>, now_s: u64) -> Status {
+        match entry {
+            Entry::File { forms, codings } => {
+                let coding = if *codings == Codings::NONE.with(Coding::Identity) {
+                    Coding::Identity
+                } else {
+                    // Whoever refuses all of them gets the plain one: better than nothing (RFC 9110 section 12.5.3).
+                    encoding::choose(request.lines(Field::AcceptEncoding), *codings).unwrap_or(Coding::Identity)
+                };
+                match &forms[coding as usize] {
+                    Some(form) if is_plain(request) => self.whole(form),
+                    Some(form) => self.conditional(form, request, now_s),
+                    None => self.failure(Status::INTERNAL_SERVER_ERROR),
+                }
+            }
+            Entry::Folder { location } => self.redirect(location, request),
+            Entry::Listing(listing) => self.listing(listing, request),
+            Entry::Failure(status) => self.failure(*status),
+        }
+    }
+
+    /// A whole file: the way of nearly all.
+    #[inline]
+    fn whole(&mut self, form: &Form) -> Status {
+        let start = self.outbox.bytes.len();
+        self.outbox.bytes.extend_from_slice(&form.head);
+        let place = start + crate::site::DATE_AT;
+        self.outbox.bytes[place..place + date::DATE_BYTES].copy_from_slice(&self.date);
+        self.end_head();
+        if self.has_content {
+            self.content(form, ByteRange { start: 0, len: form.status.size });
+        }
+        Status::OK
+    }
+
+    /// A part of a file behind the head.
+    #[inline]
+    fn content(&mut self, form: &Form, range: ByteRange) {
+        match &form.body {
+            Body::Memory(bytes) => {
+                let part = &bytes[range.start as usize..range.end() as usize];
+                if part.len() <= COPIED_BYTES && self.outbox.batch.is_empty() {
+                    self.outbox.bytes.extend_from_slice(part);
+                } else if part.len() == bytes.len() {
+                    self.outbox.batch.add(Buffer::Shared(bytes.clone()));
+                } else {
+                    self.outbox.batch.add(Buffer::Owned(part.into()));
+                }
+            }
+            Body::File(file) => self.outbox.batch.add_file(file.clone(), range.start, range.len),
+        }
+    }
+
+    fn conditional(&mut self, form: &Form, request: &Request<'_>, now_s: u64) -> Status {
+        if request.expectation() == Expectation::Unknown {
+            return self.failure(Status::EXPECTATION_FAILED);
+        }
+        let modified_s = u64::try_from(form.status.modified_s).ok();
+        let validators = Validators {
+            tag: &form.tag,
+            modified_s,
+            is_modified_strong: modified_s.is_some_and(|modified_s| now_s >= modified_s + SETTLED_S),
+        };
+        match condition::decide(request, &validators) {
+            Decision::Failed => return self.failure(Status::PRECONDITION_FAILED),
+            Decision::NotModified => {
+                self.head(Status::NOT_MODIFIED).lines(&form.validators).end();
+                return Status::NOT_MODIFIED;
+            }
+            Decision::Proceed => {}
+        }
+        let length = form.status.size;
+        match condition::range(request, &validators).map_or(Selection::Whole, |value| range::select(value, length)) {
+            Selection::Whole => self.whole(form),
+            Selection::Unsatisfiable => {
+                self.head(Status::RANGE_NOT_SATISFIABLE)
+                    .field_with("Content-Range", |out| range::write_unsatisfied(length, out))
+                    .number("Content-Length", 0)
+                    .end();
+                Status::RANGE_NOT_SATISFIABLE
+            }
+            Selection::One(part) => {
+                self.head(Status::PARTIAL_CONTENT)
+                    .lines(&form.validators)
+                    .lines(&form.content)
+                    .field("Content-Type", form.content_type.as_bytes())
+                    .field_with("Content-Range", |out| range::write_content_range(part, length, out))
+                    .number("Content-Length", part.len)
+                    .end();
+                self.content(form, part);
+                Status::PARTIAL_CONTENT
+            }
+            Selection::Several(parts) => self.several(form, &parts),
+        }
+    }
+
+    /// Several parts of a file, each behind a head of its own.
+    fn several(&mut self, form: &Form, parts: &Ranges) -> Status {
+        // Fresh keys of the hasher for each answer, which nobody who writes files here can know.
+        let random = || foldhash::quality::RandomState::default().hash_one(self.date);
+        let seed = u128::from(random()) << 64 | u128::from(random());
+        let multipart = Multipart::new(parts, form.status.size, form.content_type.as_bytes(), seed);
+        self.head(Status::PARTIAL_CONTENT)
+            .lines(&form.validators)
+            .lines(&form.content)
+            .field_with("Content-Type", |out| multipart.write_content_type(out))
+            .number("Content-Length", multipart.content_length())
+            .end();
+        for &part in multipart.ranges() {
+            let mut head = Vec::new();
+            multipart.write_part_head(part, &mut head);
+            self.outbox.batch.add(Buffer::Owned(head.into()));
+            self.content(form, part);
+        }
+        let mut end = Vec::new();
+        multipart.write_end(&mut end);
+        self.outbox.batch.add(Buffer::Owned(end.into()));
+        Status::PARTIAL_CONTENT
+    }
+
+    /// To the same place with a slash at its end, so that links in what is there lead where they mean to.
+    fn redirect(&mut self, location: &[u8], request: &Request<'_>) -> Status {
+        let path = request.path();
+        let query = path.iter().position(|&byte| byte == b'?').map_or(&[][..], |at| &path[at..]);
+        let status = Status::MOVED_PERMANENTLY;
+        self.head(status).field("Location", &[location, query].concat()).number("Content-Length", 0).end();
+        status
+    }
+
+    fn listing(&mut self, listing: &Listing, request: &Request<'_>) -> Status {
+        let wants = |kind: &[u8]| {
+            request.field(Field::Accept).is_some_and(|accept| accept.windows(kind.len()).any(|part| part == kind))
+        };
+        let (kind, page) = if wants(b"application/json") && !wants(b"text/html") {
+            ("application/json", &listing.json)
+        } else {
+            ("text/html; charset=utf-8", &listing.html)
+        };
+        self.head(Status::OK)
+            .field("Content-Type", kind.as_bytes())
+            .field("Vary", b"Accept")
+            .field("Cache-Control", b"no-cache")
+            .number("Content-Length", page.len() as u64)
+            .end();
+        if self.has_content {
+            self.outbox.batch.add(Buffer::Shared(page.clone()));
+        }
+        Status::OK
+    }
+}
+
+/// Whether a request asks for the whole file without conditions.
+#[inline]
+fn is_plain(request: &Request<'_>) -> bool {
+    const OTHERS: [Field; 6] = [
+        Field::Range,
+        Field::IfNoneMatch,
+        Field::IfModifiedSince,
+        Field::IfMatch,
+        Field::IfUnmodifiedSince,
+        Field::Expect,
+    ];
+    OTHERS.iter().all(|&field| request.field(field).is_none())
+}

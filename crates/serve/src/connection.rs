@@ -1,0 +1,166 @@
+//! The table of connections.
+//!
+//! A connection at rest is one line of it and owns nothing else but its descriptor. What a request that comes in pieces
+//! or an answer that leaves in pieces needs beyond that is a [`Active`], which the connection has only for so long.
+
+use landau_reactor::Batch;
+use landau_sys::stream;
+use landau_wire::http::Scan;
+use std::net::{IpAddr, Ipv6Addr};
+use std::os::fd::OwnedFd;
+
+/// What a connection is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// A line of the table that nobody has.
+    Free,
+    /// Nothing was heard yet.
+    Fresh,
+    /// It waits for the next request.
+    Idle,
+    /// A request's head is under way.
+    Head,
+    /// A body that nobody wants is under way.
+    Body,
+    /// An answer leaves as fast as the client takes it.
+    Sending,
+    /// All was sent and the end was said; what the client still sends is thrown away, for closing on it would be a
+    /// reset, which destroys the answer on its way (RFC 9112 section 9.6).
+    Lingering,
+}
+
+/// What a connection has while something is under way.
+#[derive(Debug, Default)]
+pub(crate) struct Active {
+    /// What came and is not answered yet.
+    pub(crate) input: Vec<u8>,
+    /// How far the request's head in it was read.
+    pub(crate) scan: Scan,
+    /// What is still to be sent.
+    pub(crate) batch: Batch,
+    /// Whether the connection ends then.
+    pub(crate) close: bool,
+    /// Of a body that nobody wants: how much is still to come.
+    pub(crate) skip: u64,
+    /// What has left since the deadline for sending was set.
+    pub(crate) sent: u64,
+}
+
+/// A line of the table.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) fd: Option<OwnedFd>,
+    pub(crate) state: State,
+    /// The client's address; those of IPv4 as mapped ones.
+    peer: [u8; 16],
+    pub(crate) active: Option<Box<Active>>,
+    /// The next free line.
+    next: u32,
+}
+
+impl Connection {
+    /// The client's address; none over a Unix socket.
+    pub(crate) fn peer(&self) -> Option<IpAddr> {
+        let address = Ipv6Addr::from(self.peer);
+        if address.is_unspecified() { None } else { Some(address.to_canonical()) }
+    }
+
+    /// What it needs while something is under way.
+    pub(crate) fn active(&mut self) -> &mut Active {
+        self.active.get_or_insert_default()
+    }
+}
+
+const NONE: u32 = u32::MAX;
+
+/// All connections of a worker.
+#[derive(Debug)]
+pub(crate) struct Table {
+    lines: Vec<Connection>,
+    free: u32,
+    len: usize,
+}
+
+impl Table {
+    pub(crate) fn new() -> Self {
+        Self { lines: Vec::new(), free: NONE, len: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Which line the next connection will get.
+    pub(crate) fn next(&self) -> u32 {
+        if self.free == NONE { self.lines.len() as u32 } else { self.free }
+    }
+
+    pub(crate) fn insert(&mut self, fd: OwnedFd, peer: Option<IpAddr>) -> u32 {
+        let peer = match peer {
+            None => [0; 16],
+            Some(IpAddr::V4(address)) => address.to_ipv6_mapped().octets(),
+            Some(IpAddr::V6(address)) => address.octets(),
+        };
+        let line = Connection { fd: Some(fd), state: State::Fresh, peer, active: None, next: NONE };
+        let number = self.next();
+        if let Some(free) = self.lines.get_mut(number as usize) {
+            self.free = free.next;
+            *free = line;
+        } else {
+            self.lines.push(line);
+        }
+        self.len += 1;
+        number
+    }
+
+    /// Frees a line; its descriptor, if the line was in use.
+    pub(crate) fn remove(&mut self, number: u32) -> Option<(OwnedFd, Option<IpAddr>)> {
+        let free = self.free;
+        let line = self.lines.get_mut(number as usize)?;
+        let fd = line.fd.take()?;
+        let peer = line.peer();
+        (line.state, line.active, line.next) = (State::Free, None, free);
+        self.free = number;
+        self.len -= 1;
+        Some((fd, peer))
+    }
+
+    #[inline]
+    pub(crate) fn get(&mut self, number: u32) -> Option<&mut Connection> {
+        self.lines.get_mut(number as usize).filter(|line| line.fd.is_some())
+    }
+
+    /// The numbers of all that are in use.
+    pub(crate) fn numbers(&self) -> Vec<u32> {
+        (0..self.lines.len() as u32).filter(|&number| self.lines[number as usize].fd.is_some()).collect()
+    }
+}
+
+/// Tells the client that nothing more comes, without an error if it is gone.
+pub(crate) fn say_end(fd: &OwnedFd) -> bool {
+    stream::shut_down_write(fd).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With the reactor's 16 bytes and the timer's 16, a connection at rest stays below 128.
+    #[test]
+    fn a_connection_at_rest_is_a_short_line() {
+        assert!(size_of::<Connection>() <= 40, "{}", size_of::<Connection>());
+    }
+
+    #[test]
+    fn lines_are_used_again() {
+        let fd = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        let mut table = Table::new();
+        let v4: IpAddr = "10.0.0.1".parse().unwrap();
+        assert_eq!((table.insert(fd(), Some(v4)), table.insert(fd(), None), table.next()), (0, 1, 2));
+        assert_eq!(table.get(0).unwrap().peer(), Some(v4));
+        assert_eq!(table.get(1).unwrap().peer(), None);
+        assert!(table.remove(0).is_some() && table.remove(0).is_none() && table.get(0).is_none());
+        assert_eq!((table.len(), table.next(), table.insert(fd(), None), table.next()), (1, 0, 0, 2));
+        assert_eq!(table.numbers(), vec![0, 1]);
+    }
+}

@@ -1,0 +1,50 @@
+//! Why a server cannot start.
+
+use std::path::PathBuf;
+
+/// Why a server cannot start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The folder cannot be opened.
+    #[error("serve {}: {source}", path.display())]
+    Root {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        source: landau_sys::Error,
+    },
+    /// An address cannot be listened at.
+    #[error("listen at {address}: {source}{hint}")]
+    Listen {
+        /// The address as it was given.
+        address: String,
+        /// Why.
+        source: landau_sys::Error,
+        /// What to do about it; empty where nothing is known.
+        hint: &'static str,
+    },
+    /// What was given is no address.
+    #[error("{text:?} is no address to listen at; try 127.0.0.1:8080, [::1]:8080, :8080 or unix:/run/landau.sock")]
+    Address {
+        /// What was given.
+        text: String,
+    },
+    /// The event loop failed.
+    #[error(transparent)]
+    Reactor(#[from] landau_reactor::Error),
+    /// A system call failed.
+    #[error(transparent)]
+    System(#[from] landau_sys::Error),
+    /// A thread cannot be started.
+    #[error("start worker {worker}: {source}")]
+    Thread {
+        /// Its number.
+        worker: usize,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A worker ended although nobody told it to.
+    #[error("worker {0} ended by a defect of ours; its message stands above")]
+    Died(usize),
+}

@@ -1,0 +1,23 @@
+//! The web server of files: small enough to be read, quick enough to be measured against, and hard to bring down.
+//!
+//! Each worker is a thread with an event loop, listening sockets, connections and a cache of its own, and on Linux with
+//! a table of descriptors of its own; workers share nothing but counters. A connection at rest owns no buffer: it is a
+//! line in a table, and whatever it needs while a request is under way it borrows from its worker or, if the client is
+//! slow, gets for that time.
+
+mod access;
+mod answer;
+mod config;
+mod connection;
+mod counters;
+mod error;
+mod listener;
+mod outbox;
+mod server;
+mod site;
+mod worker;
+
+pub use config::{Accepting, Config, Listen, SLOWEST_BYTES, Timeouts};
+pub use counters::{Counters, Totals};
+pub use error::Error;
+pub use server::Server;

@@ -1,0 +1,100 @@
+//! Listening sockets.
+
+use crate::config::{Accepting, Config, Listen};
+use crate::error::Error;
+use landau_sys::socket::{Address, Family, bind, local_port};
+use landau_sys::stream;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+
+/// A bound address. Where each worker listens by itself, the socket here only holds the port, so that all get the same.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    pub(crate) listen: Listen,
+    pub(crate) socket: OwnedFd,
+    /// Whether workers listen by themselves.
+    is_own: bool,
+    backlog: u32,
+}
+
+fn failed(listen: &Listen, source: landau_sys::Error) -> Error {
+    let kind = std::io::Error::from_raw_os_error(source.errno).kind();
+    let hint = match kind {
+        std::io::ErrorKind::PermissionDenied => "; ports below 1024 are root's: try --listen 127.0.0.1:8080",
+        std::io::ErrorKind::AddrInUse => "; another program listens there: `ss -ltnp` names it",
+        std::io::ErrorKind::AddrNotAvailable => "; this machine has no such address",
+        _ => "",
+    };
+    Error::Listen { address: listen.to_string(), source, hint }
+}
+
+fn tcp(address: SocketAddr, is_own: bool) -> landau_sys::Result<OwnedFd> {
+    let family = if address.is_ipv4() { Family::V4 } else { Family::V6 };
+    let socket = stream::stream(family)?;
+    stream::set_reuse_address(&socket)?;
+    if is_own {
+        stream::set_reuse_port(&socket)?;
+    }
+    if let SocketAddr::V6(address) = address {
+        // `[::]` is for both families; any other address is for what it says.
+        stream::set_v6_only(&socket, !address.ip().is_unspecified())?;
+    }
+    bind(&socket, &Address::from(address))?;
+    Ok(socket)
+}
+
+impl Bound {
+    /// Binds an address.
+    pub(crate) fn new(config: &Config, listen: &Listen) -> Result<Self, Error> {
+        let error = |source| failed(listen, source);
+        let is_tcp = matches!(listen, Listen::Tcp(_));
+        let is_own = is_tcp && matches!(config.accepting, Accepting::Own | Accepting::Steered);
+        let (socket, listen) = match listen {
+            Listen::Tcp(address) => {
+                let socket = tcp(*address, is_own).map_err(error)?;
+                let port = local_port(&socket).map_err(error)?;
+                (socket, Listen::Tcp(SocketAddr::new(address.ip(), port)))
+            }
+            Listen::Unix(path) => {
+                let listener = unix(path).map_err(|source| error(landau_sys::Error::from_io("bind", &source)))?;
+                stream::set_blocking(&listener, false)?;
+                (listener, listen.clone())
+            }
+        };
+        if !is_own {
+            stream::listen(&socket, config.backlog).map_err(error)?;
+        }
+        Ok(Self { listen, socket, is_own, backlog: config.backlog })
+    }
+
+    /// A worker's listening socket at this address.
+    pub(crate) fn for_worker(&self) -> Result<OwnedFd, Error> {
+        let error = |source| failed(&self.listen, source);
+        match &self.listen {
+            Listen::Tcp(address) if self.is_own => {
+                let socket = tcp(*address, true).map_err(error)?;
+                stream::listen(&socket, self.backlog).map_err(error)?;
+                Ok(socket)
+            }
+            _ => landau_sys::descriptor::dup(&self.socket).map_err(error),
+        }
+    }
+}
+
+/// A Unix socket; one that a server left behind that is no more is replaced.
+fn unix(path: &std::path::Path) -> std::io::Result<OwnedFd> {
+    match UnixListener::bind(path) {
+        Ok(listener) => Ok(listener.into()),
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
+            let is_left_behind = std::os::unix::net::UnixStream::connect(path)
+                .is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused);
+            if !is_left_behind {
+                return Err(error);
+            }
+            std::fs::remove_file(path)?;
+            UnixListener::bind(path).map(OwnedFd::from)
+        }
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,119 @@
+//! The cache: bounded in bytes, and forgetful of what nobody asks for.
+//!
+//! Two generations: what is asked for lives in the young one; when that is full, or after a while, it becomes the old
+//! one and what was old is forgotten. Whatever is asked for again in time moves over. Each operation costs O(1), and
+//! nothing is kept in order.
+
+use super::entry::Entry;
+use foldhash::fast::RandomState;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// After so long without being asked for, an entry may be forgotten: it may hold the file's descriptor, and so the
+/// space of a file that was deleted.
+const LIFE_MS: u32 = 15_000;
+
+#[derive(Debug)]
+struct Line {
+    entry: Rc<Entry>,
+    checked_ms: u32,
+}
+
+type Generation = HashMap<Box<[u8]>, Line, RandomState>;
+
+/// Entries by the target that asked for them.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    young: Generation,
+    old: Generation,
+    young_bytes: usize,
+    /// Of each generation.
+    most_bytes: usize,
+    turned_ms: u32,
+}
+
+impl Cache {
+    pub(crate) fn new(most_bytes: usize) -> Self {
+        let (young, old) = (Generation::default(), Generation::default());
+        Self { young, old, young_bytes: 0, most_bytes: most_bytes / 2, turned_ms: 0 }
+    }
+
+    /// The entry, and when it was last known to be so.
+    #[inline]
+    pub(crate) fn get(&mut self, key: &[u8], now_ms: u32) -> Option<(Rc<Entry>, u32)> {
+        if let Some(line) = self.young.get(key) {
+            return Some((line.entry.clone(), line.checked_ms));
+        }
+        let (key, line) = self.old.remove_entry(key)?;
+        let found = (line.entry.clone(), line.checked_ms);
+        self.insert(key, line, now_ms);
+        Some(found)
+    }
+
+    pub(crate) fn put(&mut self, key: &[u8], entry: Rc<Entry>, now_ms: u32) {
+        if let Some(line) = self.young.get_mut(key)
+            && Rc::ptr_eq(&line.entry, &entry)
+        {
+            line.checked_ms = now_ms;
+            return;
+        }
+        self.insert(key.into(), Line { entry, checked_ms: now_ms }, now_ms);
+    }
+
+    fn insert(&mut self, key: Box<[u8]>, line: Line, now_ms: u32) {
+        let cost = cost(&key, &line.entry);
+        if cost > self.most_bytes {
+            return;
+        }
+        if self.young_bytes + cost > self.most_bytes {
+            self.turn(now_ms);
+        }
+        self.young_bytes += cost;
+        let key_len = key.len();
+        if let Some(before) = self.young.insert(key, line) {
+            self.young_bytes -= before.entry.cost() + key_len + OVERHEAD_BYTES;
+        }
+    }
+
+    /// Forgets what nobody asked for.
+    pub(crate) fn age(&mut self, now_ms: u32) {
+        if now_ms.wrapping_sub(self.turned_ms) >= LIFE_MS {
+            self.turn(now_ms);
+        }
+    }
+
+    fn turn(&mut self, now_ms: u32) {
+        self.old = std::mem::take(&mut self.young);
+        self.young_bytes = 0;
+        self.turned_ms = now_ms;
+    }
+}
+
+/// What a line takes beyond its key and entry.
+const OVERHEAD_BYTES: usize = 64;
+
+fn cost(key: &[u8], entry: &Entry) -> usize {
+    entry.cost() + key.len() + OVERHEAD_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use landau_wire::http::Status;
+
+    #[test]
+    fn it_is_bounded_and_keeps_what_is_asked_for() {
+        let entry = || Rc::new(Entry::Failure(Status::NOT_FOUND));
+        let one = cost(b"/0000", &entry());
+        let mut cache = Cache::new(one * 20);
+        for number in 0..1000 {
+            cache.put(format!("/{number:04}").as_bytes(), entry(), 0);
+            assert!(cache.get(b"/0000", 0).is_some(), "it was asked for each time: {number}");
+        }
+        assert!(cache.young.len() + cache.old.len() <= 20, "{} {}", cache.young.len(), cache.old.len());
+        assert!(cache.get(b"/0500", 0).is_none() && cache.get(b"/0999", 0).is_some());
+        cache.age(LIFE_MS);
+        cache.age(2 * LIFE_MS);
+        assert!(cache.get(b"/0999", 0).is_none());
+    }
+}

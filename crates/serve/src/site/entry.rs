@@ -1,0 +1,117 @@
+//! What a path stands for, with all that can be written down before anybody asks.
+
+use super::listing::Listing;
+use landau_sys::path::Status as FileStatus;
+use landau_wire::http::encoding::{Coding, Codings};
+use landau_wire::http::{Status, date};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// What a path stands for.
+#[derive(Debug)]
+pub(crate) enum Entry {
+    /// A file, in the codings that lie ready; the plain one is always there.
+    File {
+        /// By [`Coding`].
+        forms: Box<[Option<Form>; 4]>,
+        /// Which of them are there.
+        codings: Codings,
+    },
+    /// A folder asked for without the slash at its end: the path with it, encoded.
+    Folder {
+        /// Where to go.
+        location: Box<[u8]>,
+    },
+    /// A folder's list.
+    Listing(Listing),
+    /// Nothing that can be had.
+    Failure(Status),
+}
+
+/// A file's content.
+#[derive(Debug, Clone)]
+pub(crate) enum Body {
+    /// In memory.
+    Memory(Arc<[u8]>),
+    /// Where it lies.
+    File(Arc<OwnedFd>),
+}
+
+/// One form of a file.
+#[derive(Debug)]
+pub(crate) struct Form {
+    /// What the file system said of it.
+    pub(crate) status: FileStatus,
+    pub(crate) body: Body,
+    /// A whole answer's head up to the empty line, with room for the date.
+    pub(crate) head: Box<[u8]>,
+    /// The field lines that any answer has, a 304 too: what the file is recognised by.
+    pub(crate) validators: Box<[u8]>,
+    /// The field lines of an answer with content.
+    pub(crate) content: Box<[u8]>,
+    /// The entity tag, quoted.
+    pub(crate) tag: Box<[u8]>,
+    pub(crate) content_type: &'static str,
+}
+
+/// How a prepared head begins: with room for the date.
+const HEAD: &[u8; 54] = b"HTTP/1.1 200 OK\r\nDate:                              \r\n";
+
+/// Where the date stands in it.
+pub(crate) const DATE_AT: usize = b"HTTP/1.1 200 OK\r\nDate: ".len();
+
+/// A field line. The values are ours, and none holds a control byte.
+fn line(name: &str, value: &[u8]) -> Vec<u8> {
+    [name.as_bytes(), b": ", value, b"\r\n"].concat()
+}
+
+/// What an open descriptor is counted as in the cache: so a few dozen of them fill it, and the table of descriptors
+/// is left to the connections.
+const DESCRIPTOR_COST: usize = 1 << 20;
+
+impl Form {
+    /// A file of that name (which tells its type) in that coding. `varies`: it is there in others as well.
+    pub(crate) fn new(status: FileStatus, body: Body, name: &[u8], coding: Coding, varies: bool) -> Self {
+        let nanoseconds = i128::from(status.modified_s) * 1_000_000_000 + i128::from(status.modified_ns);
+        let tag = format!("\"{nanoseconds:x}-{:x}\"", status.size).into_bytes();
+        let content_type = landau_wire::http::mime::of_name(name);
+        let mut validators = line("ETag", &tag);
+        if let Ok(modified_s) = u64::try_from(status.modified_s) {
+            validators.extend(line("Last-Modified", &date::format(modified_s)));
+        }
+        if varies {
+            validators.extend(line("Vary", b"Accept-Encoding"));
+        }
+        let mut content = line("Accept-Ranges", b"bytes");
+        if coding != Coding::Identity {
+            content.extend(line("Content-Encoding", coding.name().as_bytes()));
+        }
+        let kind = line("Content-Type", content_type.as_bytes());
+        let length = line("Content-Length", status.size.to_string().as_bytes());
+        let head = [&HEAD[..], &validators, &content, &kind, &length].concat();
+        let (validators, content) = (validators.into_boxed_slice(), content.into_boxed_slice());
+        let (head, tag) = (head.into_boxed_slice(), tag.into_boxed_slice());
+        Self { status, body, head, validators, content, tag, content_type }
+    }
+
+    fn cost(&self) -> usize {
+        let own = self.head.len() + self.validators.len() + self.content.len() + self.tag.len() + size_of::<Self>();
+        own + match &self.body {
+            Body::Memory(bytes) => bytes.len(),
+            Body::File(_) => DESCRIPTOR_COST,
+        }
+    }
+}
+
+impl Entry {
+    /// What it costs to keep, in bytes.
+    pub(crate) fn cost(&self) -> usize {
+        size_of::<Self>()
+            + match self {
+                Self::File { forms, .. } => forms.iter().flatten().map(Form::cost).sum(),
+                Self::Folder { location } => location.len(),
+                Self::Listing(listing) => listing.html.len() + listing.json.len(),
+                Self::Failure(_) => 0,
+            }
+    }
+}

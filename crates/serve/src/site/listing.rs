@@ -1,0 +1,152 @@
+//! A folder's list, for people and for programs: folders first, then by name.
+
+use landau_sys::Error;
+use landau_wire::http::{date, target};
+use std::fmt::Write;
+use std::fs::DirEntry;
+use std::io::Error as IoError;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+/// More than so many are not listed: the page would be of no use, and rendering it would keep the others waiting.
+const MOST: usize = 100_000;
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Row {
+    is_file: bool,
+    name: Vec<u8>,
+    size: u64,
+    modified_s: u64,
+}
+
+/// A folder's list in both forms.
+#[derive(Debug, Clone)]
+pub(crate) struct Listing {
+    /// For people.
+    pub(crate) html: Arc<[u8]>,
+    /// For programs.
+    pub(crate) json: Arc<[u8]>,
+}
+
+/// The list of an open folder that is asked for by a clean path.
+pub(super) fn list(folder: &OwnedFd, path: &[u8]) -> Result<Listing, Error> {
+    let failed = |error: IoError| Error::from_io("getdents64", &error);
+    // The folder is read through its descriptor: its name may lead elsewhere by now.
+    let place = format!("/proc/thread-self/fd/{}", folder.as_raw_fd());
+    let place = if cfg!(target_os = "linux") { place } else { format!("/dev/fd/{}", folder.as_raw_fd()) };
+    let mut rows = Vec::new();
+    for entry in std::fs::read_dir(place).map_err(failed)?.take(MOST) {
+        rows.extend(row(&entry.map_err(failed)?));
+    }
+    rows.sort();
+    Ok(Listing { html: html(&rows, path).into_bytes().into(), json: json(&rows).into_bytes().into() })
+}
+
+/// What is shown of an entry; none of what is hidden, or gone by now.
+fn row(entry: &DirEntry) -> Option<Row> {
+    let name = entry.file_name().as_bytes().to_vec();
+    if name.starts_with(b".") {
+        return None;
+    }
+    let metadata = std::fs::metadata(entry.path()).or_else(|_| entry.metadata()).ok()?;
+    let modified = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let modified_s = modified.map_or(0, |since| since.as_secs());
+    let is_file = !metadata.is_dir();
+    Some(Row { is_file, name, size: if is_file { metadata.len() } else { 0 }, modified_s })
+}
+
+fn link(row: &Row) -> String {
+    let mut link = Vec::new();
+    target::encode(&row.name, &mut link);
+    // A name with a colon in its first segment would be taken for a scheme.
+    let slash = if row.is_file { "" } else { "/" };
+    format!("./{}{slash}", String::from_utf8_lossy(&link))
+}
+
+fn escaped(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+fn html(rows: &[Row], path: &[u8]) -> String {
+    let title = escaped(path);
+    let mut page = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}</title>\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n\
+         <style>body{{font:16px/1.5 system-ui,sans-serif;margin:2em;color-scheme:light dark}}\
+         td,th{{padding:0 1.5em 0 0;text-align:left}}td.n{{text-align:right;font-variant-numeric:tabular-nums}}</style>\n\
+         </head><body><h1>{title}</h1>\n<table><thead><tr><th>Name</th><th>Size</th><th>Modified</th></tr></thead><tbody>\n"
+    );
+    if path != b"/" {
+        page.push_str("<tr><td><a href=\"../\">../</a></td><td></td><td></td></tr>\n");
+    }
+    for row in rows {
+        let (name, link) = (escaped(&row.name), escaped(link(row).as_bytes()));
+        let (slash, size) = if row.is_file { ("", row.size.to_string()) } else { ("/", String::new()) };
+        let modified = String::from_utf8_lossy(&date::format(row.modified_s)).into_owned();
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            page,
+            "<tr><td><a href=\"{link}\">{name}{slash}</a></td><td class=\"n\">{size}</td><td>{modified}</td></tr>"
+        );
+    }
+    page.push_str("</tbody></table></body></html>\n");
+    page
+}
+
+fn json(rows: &[Row]) -> String {
+    let mut text = "[".to_owned();
+    for (place, row) in rows.iter().enumerate() {
+        let comma = if place == 0 { "" } else { "," };
+        let kind = if row.is_file { "file" } else { "folder" };
+        let _ = write!(
+            text,
+            "{comma}\n{{\"name\":{},\"type\":\"{kind}\",\"size\":{},\"modified_s\":{}}}",
+            quoted(&String::from_utf8_lossy(&row.name)),
+            row.size,
+            row.modified_s
+        );
+    }
+    text.push_str("\n]\n");
+    text
+}
+
+/// A string of JSON.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for letter in text.chars() {
+        match letter {
+            '"' | '\\' => quoted.extend(['\\', letter]),
+            '\u{0}'..='\u{1f}' => {
+                let _ = write!(quoted, "\\u{:04x}", u32::from(letter));
+            }
+            _ => quoted.push(letter),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_cannot_leave_their_place() {
+        let room = tempfile::tempdir().unwrap();
+        std::fs::create_dir(room.path().join("z folder")).unwrap();
+        for name in ["<b>\"&.html", "a:b", "plain", ".hidden"] {
+            std::fs::write(room.path().join(name), "x").unwrap();
+        }
+        let folder = OwnedFd::from(std::fs::File::open(room.path()).unwrap());
+        let Listing { html, json } = list(&folder, b"/<i>/").unwrap();
+        let (html, json) = (String::from_utf8_lossy(&html).into_owned(), String::from_utf8_lossy(&json).into_owned());
+        assert!(html.contains("<h1>/&lt;i&gt;/</h1>") && html.contains("href=\"./%3Cb%3E%22%26.html\""), "{html}");
+        assert!(html.contains("./a:b") || html.contains("./a%3Ab"), "{html}");
+        assert!(!html.contains("hidden") && html.contains("href=\"../\""), "{html}");
+        assert!(html.find("z%20folder/").unwrap() < html.find("plain").unwrap(), "folders first: {html}");
+        assert!(json.contains(r#""name":"<b>\"&.html","type":"file","size":1"#), "{json}");
+    }
+}

@@ -1,0 +1,189 @@
+//! From a clean path to what lies there.
+
+use super::entry::{Body, Entry, Form};
+use super::listing;
+use crate::config::Config;
+use crate::error::Error;
+use landau_sys::path::{self, Kind, Links, Status as FileStatus};
+use landau_sys::stream;
+use landau_wire::http::encoding::{Coding, Codings};
+use landau_wire::http::{Status, target};
+use std::ffi::CString;
+use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Files up to here are kept in memory; larger ones are sent from where they lie.
+const KEPT_BYTES: u64 = 64 << 10;
+
+/// The folder that is served.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    root: OwnedFd,
+    links: Links,
+    index: Vec<String>,
+    listings: bool,
+}
+
+/// A file that was opened.
+type Opened = (OwnedFd, FileStatus);
+
+impl Folder {
+    pub(crate) fn new(config: &Config) -> Result<Self, Error> {
+        let failed =
+            |errno| Error::Root { path: config.root.clone(), source: landau_sys::Error { call: "open", errno } };
+        let name = CString::new(config.root.as_os_str().as_bytes()).map_err(|_| failed(22))?;
+        let root = path::open_folder(&name).map_err(|error| failed(error.errno))?;
+        Ok(Self { root, links: config.links, index: config.index.clone(), listings: config.listings })
+    }
+
+    /// Whether a host has a folder here.
+    pub(crate) fn has_host(&self, name: &str) -> bool {
+        matches!(self.open(name.as_bytes()), Ok((_, status)) if status.kind == Kind::Folder)
+    }
+
+    /// What lies at a clean path that starts with a slash. `known` is what lay there before: if nothing has changed,
+    /// that is given back.
+    pub(crate) fn look_up(&self, site: Option<&str>, path: &[u8], known: Option<Rc<Entry>>) -> Rc<Entry> {
+        match self.try_look_up(site, path, known) {
+            Ok(entry) => entry,
+            Err(error) => Rc::new(Entry::Failure(status_of(error))),
+        }
+    }
+
+    fn try_look_up(
+        &self,
+        site: Option<&str>,
+        path: &[u8],
+        known: Option<Rc<Entry>>,
+    ) -> Result<Rc<Entry>, landau_sys::Error> {
+        let mut name = Vec::with_capacity(path.len() + 32);
+        name.extend_from_slice(site.unwrap_or(".").as_bytes());
+        name.extend_from_slice(path);
+        let is_folder = name.ends_with(b"/");
+        let (fd, status) = self.open(&name)?;
+        match (status.kind, is_folder) {
+            (Kind::File, false) => self.file(&name, (fd, status), known),
+            (Kind::Folder, true) => self.folder(name, path, &fd, known),
+            (Kind::Folder, false) => {
+                let mut location = Vec::new();
+                target::encode(path, &mut location);
+                location.push(b'/');
+                Ok(Rc::new(Entry::Folder { location: location.into() }))
+            }
+            (Kind::File, true) => Ok(Rc::new(Entry::Failure(Status::NOT_FOUND))),
+            (Kind::Other, _) => Ok(Rc::new(Entry::Failure(Status::FORBIDDEN))),
+        }
+    }
+
+    fn open(&self, name: &[u8]) -> Result<Opened, landau_sys::Error> {
+        // A clean path has no NUL; a host's name has none either.
+        let name = CString::new(name).map_err(|_| landau_sys::Error { call: "openat2", errno: 22 })?;
+        let fd = path::open_below(&self.root, &name, self.links)?;
+        let status = path::status(&fd)?;
+        Ok((fd, status))
+    }
+
+    /// A file, with its packed forms.
+    fn file(&self, name: &[u8], plain: Opened, known: Option<Rc<Entry>>) -> Result<Rc<Entry>, landau_sys::Error> {
+        let mut opened: [Option<Opened>; 4] = [None, None, None, None];
+        let mut codings = Codings::NONE.with(Coding::Identity);
+        for coding in Coding::ALL {
+            let packed = [name, coding.suffix().as_bytes()].concat();
+            let form = if coding == Coding::Identity { None } else { self.open(&packed).ok() };
+            if let Some((fd, status)) = form
+                && status.kind == Kind::File
+                // What is older than the plain file was packed from another.
+                && (status.modified_s, status.modified_ns) >= (plain.1.modified_s, plain.1.modified_ns)
+            {
+                codings = codings.with(coding);
+                opened[coding as usize] = Some((fd, status));
+            }
+        }
+        opened[Coding::Identity as usize] = Some(plain);
+        if let Some(known) = known.filter(|known| is_same(known, &opened)) {
+            return Ok(known);
+        }
+        let varies = opened.iter().flatten().count() > 1;
+        let mut forms = [None, None, None, None];
+        for coding in Coding::ALL {
+            if let Some((fd, status)) = opened[coding as usize].take() {
+                let (body, status) = content(fd, status)?;
+                forms[coding as usize] = Some(Form::new(status, body, name, coding, varies));
+            }
+        }
+        Ok(Rc::new(Entry::File { forms: Box::new(forms), codings }))
+    }
+
+    /// A folder: its index if it has one, or else its list if that is allowed.
+    fn folder(
+        &self,
+        mut name: Vec<u8>,
+        path: &[u8],
+        fd: &OwnedFd,
+        known: Option<Rc<Entry>>,
+    ) -> Result<Rc<Entry>, landau_sys::Error> {
+        let len = name.len();
+        for index in &self.index {
+            name.truncate(len);
+            name.extend_from_slice(index.as_bytes());
+            match self.open(&name) {
+                Ok(opened) if opened.1.kind == Kind::File => return self.file(&name, opened, known),
+                Err(error) if status_of(error) == Status::FORBIDDEN => return Err(error),
+                _ => {}
+            }
+        }
+        if !self.listings {
+            return Ok(Rc::new(Entry::Failure(Status::FORBIDDEN)));
+        }
+        Ok(Rc::new(Entry::Listing(listing::list(fd, path)?)))
+    }
+}
+
+/// Whether the known entry is made of these very files, unchanged.
+fn is_same(known: &Entry, opened: &[Option<Opened>; 4]) -> bool {
+    let Entry::File { forms, .. } = known else { return false };
+    forms
+        .iter()
+        .zip(opened)
+        .all(|(form, opened)| form.as_ref().map(|form| form.status) == opened.as_ref().map(|(_, status)| *status))
+}
+
+/// A small file's content, or the descriptor of a large one. What changes while it is read is described as it was
+/// after: the length that is promised must be the one that is sent.
+fn content(fd: OwnedFd, status: FileStatus) -> Result<(Body, FileStatus), landau_sys::Error> {
+    if status.size > KEPT_BYTES {
+        return Ok((Body::File(Arc::new(fd)), status));
+    }
+    let mut bytes = vec![0; KEPT_BYTES as usize + 1];
+    let mut len = 0;
+    while len < bytes.len() {
+        match stream::read_at(&fd, &mut bytes[len..], len as u64)? {
+            0 => break,
+            got => len += got,
+        }
+    }
+    let status = FileStatus { size: len as u64, ..path::status(&fd)? };
+    if len as u64 > KEPT_BYTES {
+        let status = path::status(&fd)?;
+        return Ok((Body::File(Arc::new(fd)), status));
+    }
+    bytes.truncate(len);
+    Ok((Body::Memory(bytes.into()), status))
+}
+
+/// What a failure to open means to the client. That a name leads out of the root is told like any name that is not
+/// there: it is nobody's business what lies outside.
+fn status_of(error: landau_sys::Error) -> Status {
+    match std::io::Error::from_raw_os_error(error.errno).kind() {
+        ErrorKind::PermissionDenied => Status::FORBIDDEN,
+        // Descriptors or memory are short: the file may well be there.
+        ErrorKind::OutOfMemory | ErrorKind::StorageFull => Status::SERVICE_UNAVAILABLE,
+        _ if matches!(landau_sys::errno_name(error.errno).as_str(), "EMFILE" | "ENFILE" | "EIO") => {
+            Status::SERVICE_UNAVAILABLE
+        }
+        _ => Status::NOT_FOUND,
+    }
+}

@@ -1,0 +1,621 @@
+//! A worker: an event loop, its connections, and what they say.
+//!
+//! The way of a request that comes whole and whose answer fits is one receive and one send, and the connection owns
+//! nothing before and after. All other ways leave it at the place where they must: a head that is not whole, an answer
+//! that the client does not take at once, a file that must come from the device.
+
+use crate::access::Addresses;
+use crate::config::{Accepting, Config, SLOWEST_BYTES};
+use crate::connection::{State, Table, say_end};
+use crate::counters::Counters;
+use crate::error::Error;
+use crate::listener::Bound;
+use crate::outbox::Outbox;
+use crate::site::Site;
+use landau_reactor::batch::{Buffer, Progress};
+use landau_reactor::{Event, Interest, Reactor, Token, Waker};
+use landau_sys::limits::Resource;
+use landau_sys::stream;
+use landau_wire::http::{BodyLength, Parsed, Scan};
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What is received at once at most. One buffer serves all connections of a worker.
+const SCRATCH_BYTES: usize = 64 << 10;
+
+/// Connections that are accepted in one turn, before others are looked after.
+const ACCEPTS: usize = 64;
+
+/// Tokens from here on are listening sockets.
+const LISTENERS: u32 = u32::MAX - 4096;
+
+/// Descriptors that are kept free for files and for the server's own.
+const SPARE_DESCRIPTORS: u64 = 96;
+
+/// When descriptors are short, accepting rests for so long: ten attempts a second cost nothing.
+const REST: Duration = Duration::from_millis(100);
+
+/// How long a connection that was ended is listened to, and how much of it.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// A body that nobody wants is read up to here, so that the connection can be kept.
+const SKIPPED_BYTES: u64 = 64 << 10;
+
+/// What all workers are told.
+#[derive(Debug, Default)]
+pub(crate) struct Control {
+    pub(crate) drain: AtomicBool,
+    pub(crate) end: AtomicBool,
+    pub(crate) is_released: Gate,
+}
+
+/// Something that is waited for once.
+#[derive(Debug, Default)]
+pub(crate) struct Gate(Mutex<bool>, Condvar);
+
+impl Gate {
+    pub(crate) fn set(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.1.notify_all();
+    }
+
+    pub(crate) fn wait(&self) {
+        let mut is_open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*is_open {
+            is_open = self.1.wait(is_open).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// Connections that another worker accepted for this one.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    connections: Mutex<Vec<(OwnedFd, Option<IpAddr>)>>,
+    waker: OnceLock<Waker>,
+}
+
+impl Inbox {
+    pub(crate) fn set_waker(&self, waker: Waker) {
+        // Set once, at the start.
+        let _ = self.waker.set(waker);
+    }
+
+    fn put(&self, fd: OwnedFd, peer: Option<IpAddr>) {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner).push((fd, peer));
+        if let Some(waker) = self.waker.get() {
+            // A worker whose line is broken has ended, and takes nothing any more.
+            let _ = waker.wake();
+        }
+    }
+
+    fn take(&self) -> Vec<(OwnedFd, Option<IpAddr>)> {
+        std::mem::take(&mut *self.connections.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// What is to be done with a connection when what was answered has left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum After {
+    /// It waits for the next request.
+    Idle,
+    /// A head is not whole.
+    Head,
+    /// So much of a body is still to come.
+    Skip(u64),
+    /// More requests may have come; they wait.
+    More,
+    /// It ends; `true` if the client may still be sending.
+    Close(bool),
+}
+
+/// A listening socket.
+#[derive(Debug)]
+struct Door {
+    fd: OwnedFd,
+    is_resting: bool,
+}
+
+/// A worker.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    number: usize,
+    config: Arc<Config>,
+    control: Arc<Control>,
+    counters: Arc<Counters>,
+    inboxes: Arc<Vec<Inbox>>,
+    reactor: Reactor,
+    doors: Vec<Door>,
+    table: Table,
+    addresses: Addresses,
+    site: Site,
+    scratch: Box<[u8]>,
+    outbox: Outbox,
+    /// The most connections of this worker.
+    most: usize,
+    /// Which worker gets the next connection, where one accepts for all.
+    turn: usize,
+    drained_at: Option<Instant>,
+}
+
+impl Worker {
+    pub(crate) fn new(
+        number: usize,
+        config: Arc<Config>,
+        bound: &[Bound],
+        control: Arc<Control>,
+        counters: Arc<Counters>,
+        inboxes: Arc<Vec<Inbox>>,
+    ) -> Result<(Self, Waker), Error> {
+        let mut reactor = Reactor::new(config.mechanism)?;
+        let waker = reactor.waker()?;
+        let mut doors = Vec::new();
+        if config.accepting != Accepting::Handed || number == 0 {
+            for (place, bound) in bound.iter().enumerate() {
+                let fd = bound.for_worker()?;
+                if matches!(bound.listen, crate::Listen::Tcp(_)) {
+                    // Inherited by what is accepted, which saves a call for each connection.
+                    stream::set_no_delay(&fd)?;
+                    #[cfg(target_os = "linux")]
+                    if config.accepting == Accepting::Steered {
+                        stream::steer_by_processor(&fd, config.workers as u32)?;
+                    }
+                }
+                reactor.register(&fd, Token(LISTENERS + place as u32), Interest::READ)?;
+                doors.push(Door { fd, is_resting: false });
+            }
+        }
+        let descriptors = landau_sys::limits::raise(Resource::Descriptors)?.saturating_sub(SPARE_DESCRIPTORS).max(1);
+        let share = config.connections.map_or(usize::MAX, |all| all.div_ceil(config.workers.max(1)));
+        let worker = Self {
+            number,
+            site: Site::new(&config, counters.clone())?,
+            addresses: Addresses::new(config.connections_per_address),
+            most: share.min(descriptors as usize),
+            config,
+            control,
+            counters,
+            inboxes,
+            reactor,
+            doors,
+            table: Table::new(),
+            scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
+            outbox: Outbox::default(),
+            turn: 0,
+            drained_at: None,
+        };
+        Ok((worker, waker))
+    }
+
+    /// Works until it is told to end.
+    pub(crate) fn run(&mut self) {
+        while !self.control.end.load(Ordering::Acquire) {
+            if self.control.drain.load(Ordering::Acquire) && self.drained() {
+                break;
+            }
+            let limit = self.drained_at.map(|since| self.config.timeouts.drain.saturating_sub(since.elapsed()));
+            if self.reactor.wait(limit).is_err() {
+                // A change that the kernel refused belongs to a descriptor that is being closed; the next wait tells.
+                continue;
+            }
+            self.site.tick(self.reactor.now_ms());
+            while let Some(event) = self.reactor.next_event() {
+                if event.token.0 >= LISTENERS {
+                    self.accept((event.token.0 - LISTENERS) as usize, event);
+                } else {
+                    self.handle(event.token.0, event);
+                }
+            }
+            if self.config.accepting == Accepting::Handed {
+                for (fd, peer) in self.inboxes[self.number].take() {
+                    self.admit(fd, peer);
+                }
+            }
+        }
+    }
+
+    /// Accepts no more, ends what is at rest, and says whether nothing is left to be waited for.
+    fn drained(&mut self) -> bool {
+        if self.drained_at.is_none() {
+            self.drained_at = Some(Instant::now());
+            self.site.closing = true;
+            for door in std::mem::take(&mut self.doors) {
+                // What was handed to `register` is registered.
+                let _ = self.reactor.deregister(&door.fd);
+            }
+            for number in self.table.numbers() {
+                let at_rest =
+                    |line: &mut crate::connection::Connection| matches!(line.state, State::Idle | State::Fresh);
+                if self.table.get(number).is_some_and(at_rest) {
+                    self.close(number);
+                }
+            }
+        }
+        let is_late = self.drained_at.is_some_and(|since| since.elapsed() >= self.config.timeouts.drain);
+        self.table.len() == 0 || is_late
+    }
+
+    fn accept(&mut self, door: usize, event: Event) {
+        if event.ready.is_deadline() {
+            self.open_doors();
+        }
+        for _ in 0..ACCEPTS {
+            let Some(Door { fd, is_resting: false }) = self.doors.get(door) else { return };
+            match stream::accept_from(fd) {
+                Ok((fd, peer)) => self.take(fd, peer.map(|peer| peer.ip())),
+                Err(error) => match std::io::Error::from_raw_os_error(error.errno).kind() {
+                    std::io::ErrorKind::WouldBlock => {
+                        self.reactor.used_up(fd, Interest::READ);
+                        return;
+                    }
+                    // The client has gone already, or a signal came: there may be others.
+                    std::io::ErrorKind::ConnectionAborted | std::io::ErrorKind::Interrupted => {}
+                    _ => return self.rest(door),
+                },
+            }
+        }
+    }
+
+    /// A connection for whoever's turn it is.
+    fn take(&mut self, fd: OwnedFd, peer: Option<IpAddr>) {
+        if self.config.accepting == Accepting::Handed {
+            self.turn = (self.turn + 1) % self.inboxes.len();
+            if self.turn != self.number {
+                return self.inboxes[self.turn].put(fd, peer);
+            }
+        }
+        self.admit(fd, peer);
+    }
+
+    fn admit(&mut self, fd: OwnedFd, peer: Option<IpAddr>) {
+        self.counters.accepted.add(1);
+        let is_full = self.table.len() >= self.most;
+        if is_full || !self.addresses.enter(peer) {
+            let count = if is_full { &self.counters.refused_full } else { &self.counters.refused_address };
+            count.add(1);
+            self.counters.closed.add(1);
+            self.site.refuse_connection(is_full, &mut self.outbox);
+            // One attempt: whoever is refused is not waited for.
+            let _ = stream::send(&fd, &self.outbox.bytes, false);
+            say_end(&fd);
+            return;
+        }
+        let number = self.table.next();
+        if self.reactor.register_nonblocking(&fd, Token(number), Interest::READ).is_err() {
+            self.addresses.leave(peer);
+            self.counters.closed.add(1);
+            return;
+        }
+        self.reactor.set_deadline(&fd, self.config.timeouts.head);
+        self.table.insert(fd, peer);
+    }
+
+    /// Descriptors are short. Whoever waits in the queue goes on waiting; asking again at once would only burn the
+    /// processor.
+    fn rest(&mut self, door: usize) {
+        self.counters.descriptors_short.add(1);
+        if let Some(door) = self.doors.get_mut(door) {
+            door.is_resting = true;
+            let _ = self.reactor.want(&door.fd, Interest::NONE);
+            self.reactor.set_deadline(&door.fd, REST);
+        }
+    }
+
+    fn open_doors(&mut self) {
+        for door in self.doors.iter_mut().filter(|door| door.is_resting) {
+            door.is_resting = false;
+            let _ = self.reactor.want(&door.fd, Interest::READ);
+            self.reactor.clear_deadline(&door.fd);
+        }
+    }
+
+    #[inline]
+    fn handle(&mut self, number: u32, event: Event) {
+        let Some(connection) = self.table.get(number) else { return };
+        let is_news = event.ready.is_readable() || event.ready.is_writable();
+        match connection.state {
+            State::Idle | State::Fresh | State::Head | State::Body if is_news => self.receive(number),
+            State::Sending if is_news => self.go_on(number),
+            State::Lingering if is_news => self.linger(number),
+            State::Free => {}
+            _ if event.ready.is_deadline() => self.expire(number),
+            _ => {}
+        }
+    }
+
+    /// Something came.
+    #[inline]
+    fn receive(&mut self, number: u32) {
+        let Some(connection) = self.table.get(number) else { return };
+        let Some(fd) = connection.fd.as_ref() else { return };
+        let got = match stream::receive(fd, &mut self.scratch) {
+            Ok(0) => return self.close(number),
+            Ok(got) => got,
+            Err(error) => return self.failed(number, error),
+        };
+        if got < SCRATCH_BYTES {
+            self.reactor.used_up(fd, Interest::READ);
+        }
+        self.outbox.clear();
+        if connection.active.is_some() {
+            return self.receive_more(number, got);
+        }
+        let mut scan = Scan::default();
+        let (used, after) = answer(&mut self.site, &self.config, &self.scratch[..got], &mut scan, &mut self.outbox);
+        if after == After::Idle && self.outbox.batch.is_empty() && self.send_all(number) {
+            return;
+        }
+        let rest = self.scratch[used..got].to_vec();
+        self.deliver(number, rest, scan, after);
+    }
+
+    /// The way of nearly all answers: they leave at once, and the connection is at rest again.
+    #[inline]
+    fn send_all(&mut self, number: u32) -> bool {
+        let Some(connection) = self.table.get(number) else { return false };
+        let Some(fd) = connection.fd.as_ref() else { return false };
+        let Ok(sent) = stream::send(fd, &self.outbox.bytes, false) else { return false };
+        self.counters.bytes_sent.add(sent as u64);
+        if sent < self.outbox.bytes.len() {
+            self.outbox.bytes.drain(..sent);
+            return false;
+        }
+        connection.state = State::Idle;
+        self.reactor.set_deadline(fd, self.config.timeouts.idle);
+        true
+    }
+
+    /// More of what has begun.
+    fn receive_more(&mut self, number: u32, got: usize) {
+        let Some(connection) = self.table.get(number) else { return };
+        let active = connection.active();
+        let new = &self.scratch[..got];
+        let skipped = active.skip.min(new.len() as u64);
+        active.skip -= skipped;
+        active.input.extend_from_slice(&new[skipped as usize..]);
+        if active.skip > 0 {
+            return;
+        }
+        let mut scan = active.scan;
+        let mut input = std::mem::take(&mut active.input);
+        let (used, after) = answer(&mut self.site, &self.config, &input, &mut scan, &mut self.outbox);
+        input.drain(..used);
+        self.deliver(number, input, scan, after);
+    }
+
+    /// Sends what was answered, and leaves the connection in the state that it needs for what is left.
+    fn deliver(&mut self, number: u32, rest: Vec<u8>, scan: Scan, after: After) {
+        let Some(connection) = self.table.get(number) else { return };
+        let had_begun = connection.state == State::Head;
+        let Some(fd) = connection.fd.as_ref() else { return };
+        let bytes = &self.outbox.bytes;
+        let mut sent = 0;
+        if !bytes.is_empty() {
+            match stream::send(fd, bytes, !self.outbox.batch.is_empty()) {
+                Ok(count) => sent = count,
+                Err(error) if is_again(error) => {}
+                Err(_) => return self.close(number),
+            }
+            self.counters.bytes_sent.add(sent as u64);
+        }
+        let is_all = sent == bytes.len();
+        if is_all && self.outbox.batch.is_empty() {
+            return self.settle(number, rest, scan, after, had_begun);
+        }
+        let active = connection.active.get_or_insert_default();
+        active.batch.clear();
+        if !is_all {
+            active.batch.add(Buffer::Owned(bytes[sent..].into()));
+        }
+        active.batch.append(&mut self.outbox.batch);
+        (active.input, active.scan) = (rest, scan);
+        (active.close, active.sent) = (matches!(after, After::Close(_)), 0);
+        active.skip = if let After::Skip(left) = after { left } else { 0 };
+        connection.state = State::Sending;
+        self.reactor.set_deadline(fd, self.config.timeouts.send);
+        if is_all { self.go_on(number) } else { self.want(number, Interest::WRITE) }
+    }
+
+    /// All that was answered has left.
+    fn settle(&mut self, number: u32, rest: Vec<u8>, scan: Scan, after: After, had_begun: bool) {
+        let Some(connection) = self.table.get(number) else { return };
+        let Some(fd) = connection.fd.as_ref() else { return };
+        match after {
+            After::Idle => {
+                (connection.state, connection.active) = (State::Idle, None);
+                self.reactor.set_deadline(fd, self.config.timeouts.idle);
+            }
+            After::Head => {
+                // The time for a head counts from its first byte: each further byte must not begin it anew.
+                if !had_begun {
+                    self.reactor.set_deadline(fd, self.config.timeouts.head);
+                }
+                connection.state = State::Head;
+                let active = connection.active();
+                (active.input, active.scan) = (rest, scan);
+            }
+            After::Skip(left) => {
+                self.reactor.set_deadline(fd, self.config.timeouts.head);
+                connection.state = State::Body;
+                let active = connection.active();
+                (active.input, active.scan, active.skip) = (rest, scan, left);
+            }
+            After::More => {
+                let active = connection.active();
+                (active.input, active.scan) = (rest, scan);
+                return self.next_requests(number);
+            }
+            After::Close(false) => return self.close(number),
+            After::Close(true) => {
+                if !say_end(fd) {
+                    return self.close(number);
+                }
+                (connection.state, connection.active) = (State::Lingering, None);
+                self.reactor.set_deadline(fd, LINGER);
+            }
+        }
+        self.want(number, Interest::READ);
+    }
+
+    /// Answers what came while an answer was leaving.
+    fn next_requests(&mut self, number: u32) {
+        self.outbox.clear();
+        self.receive_more(number, 0);
+    }
+
+    fn want(&mut self, number: u32, interest: Interest) {
+        let refused = match self.table.get(number).and_then(|connection| connection.fd.as_ref()) {
+            Some(fd) => self.reactor.want(fd, interest).is_err(),
+            None => false,
+        };
+        if refused {
+            self.close(number);
+        }
+    }
+
+    /// The client takes more.
+    fn go_on(&mut self, number: u32) {
+        let Some(connection) = self.table.get(number) else { return };
+        let (Some(fd), Some(active)) = (connection.fd.as_ref(), connection.active.as_mut()) else { return };
+        let before = active.batch.bytes_left();
+        let progress = active.batch.send(fd);
+        let sent = before - active.batch.bytes_left();
+        active.sent += sent;
+        self.counters.bytes_sent.add(sent);
+        match progress {
+            Ok(Progress::Done) => {
+                let (close, skip) = (active.close, active.skip);
+                let (input, scan) = (std::mem::take(&mut active.input), active.scan);
+                let after = match (close, skip) {
+                    (true, _) => After::Close(true),
+                    (false, 0) if input.is_empty() => After::Idle,
+                    (false, 0) => After::More,
+                    (false, left) => After::Skip(left),
+                };
+                self.settle(number, input, scan, after, false);
+            }
+            Ok(Progress::Blocked(_) | Progress::Yielded(_)) => self.want(number, Interest::WRITE),
+            // The client is gone, or the file became shorter: what it was promised cannot be had any more.
+            Err(_) => self.close(number),
+        }
+    }
+
+    /// Throws away what a client still sends after the end.
+    fn linger(&mut self, number: u32) {
+        let Some(fd) = self.table.get(number).and_then(|connection| connection.fd.as_ref()) else { return };
+        match stream::receive(fd, &mut self.scratch) {
+            Ok(got) if got > 0 => {
+                if got < SCRATCH_BYTES {
+                    self.reactor.used_up(fd, Interest::READ);
+                }
+            }
+            Err(error) if is_again(error) => self.reactor.used_up(fd, Interest::READ),
+            _ => self.close(number),
+        }
+    }
+
+    /// A deadline has passed.
+    #[cold]
+    fn expire(&mut self, number: u32) {
+        let Some(connection) = self.table.get(number) else { return };
+        match connection.state {
+            State::Idle => self.counters.idle_closed.add(1),
+            State::Fresh => self.counters.heads_late.add(1),
+            State::Head | State::Body => {
+                self.counters.heads_late.add(1);
+                self.outbox.clear();
+                self.site.time_out(&mut self.outbox);
+                let after = After::Close(true);
+                return self.deliver(number, Vec::new(), Scan::default(), after);
+            }
+            State::Sending => {
+                let active = connection.active();
+                if std::mem::take(&mut active.sent) >= SLOWEST_BYTES {
+                    if let Some(fd) = &connection.fd {
+                        self.reactor.set_deadline(fd, self.config.timeouts.send);
+                    }
+                    return;
+                }
+                self.counters.slow_closed.add(1);
+                // What is still in the kernel's buffer would be kept for a client that does not want it.
+                if let Some(fd) = &connection.fd {
+                    let _ = stream::set_reset_on_close(fd);
+                }
+            }
+            State::Free | State::Lingering => {}
+        }
+        self.close(number);
+    }
+
+    fn failed(&mut self, number: u32, error: landau_sys::Error) {
+        if is_again(error) {
+            if let Some(fd) = self.table.get(number).and_then(|connection| connection.fd.as_ref()) {
+                self.reactor.used_up(fd, Interest::READ);
+            }
+        } else {
+            self.close(number);
+        }
+    }
+
+    fn close(&mut self, number: u32) {
+        let Some((fd, peer)) = self.table.remove(number) else { return };
+        self.addresses.leave(peer);
+        self.counters.closed.add(1);
+        // The table and the reactor name the same descriptors.
+        let _ = self.reactor.close(fd);
+        if self.doors.iter().any(|door| door.is_resting) {
+            self.open_doors();
+        }
+    }
+}
+
+/// Answers all requests in the bytes, as far as the outbox takes answers: how many bytes that used, and what then.
+#[inline]
+fn answer(site: &mut Site, config: &Config, input: &[u8], scan: &mut Scan, outbox: &mut Outbox) -> (usize, After) {
+    let mut at = 0;
+    loop {
+        if outbox.close {
+            return (input.len(), After::Close(at < input.len()));
+        }
+        if at == input.len() {
+            return (at, After::Idle);
+        }
+        if outbox.is_full() {
+            return (at, After::More);
+        }
+        match scan.parse(&input[at..], &config.limits) {
+            Err(reject) => {
+                site.reject(reject, outbox);
+                return (input.len(), After::Close(true));
+            }
+            Ok(Parsed::Partial) => return (at, After::Head),
+            Ok(Parsed::Complete { request, consumed }) => {
+                at += consumed;
+                *scan = Scan::default();
+                let body = match request.body() {
+                    BodyLength::Bytes(length) if length <= SKIPPED_BYTES => length,
+                    // Where a longer one ends is not waited for; the connection ends with the answer.
+                    BodyLength::Bytes(_) | BodyLength::Chunked => u64::MAX,
+                };
+                site.answer(&request, body == u64::MAX, outbox);
+                if body == u64::MAX {
+                    return (input.len(), After::Close(true));
+                }
+                let there = body.min((input.len() - at) as u64);
+                at += there as usize;
+                if there < body {
+                    if outbox.close {
+                        return (at, After::Close(true));
+                    }
+                    return (at, After::Skip(body - there));
+                }
+            }
+        }
+    }
+}
+
+fn is_again(error: landau_sys::Error) -> bool {
+    std::io::Error::from_raw_os_error(error.errno).kind() == std::io::ErrorKind::WouldBlock
+}
