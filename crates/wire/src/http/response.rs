@@ -214,3 +214,116 @@ pub fn fields(head: &[u8]) -> Fields<'_> {
     let start = memchr(b'\n', head).map_or(head.len(), |end| end + 1);
     Fields { rest: &head[start..] }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(text: &[u8]) -> Result<Option<Response>, Malformed> {
+        let whole = Reader::new().parse(text);
+        // However the bytes come, it is the same response.
+        let mut reader = Reader::new();
+        let by_byte = (0..=text.len()).map(|len| reader.parse(&text[..len])).find(|result| *result != Ok(None));
+        assert_eq!(by_byte.unwrap_or(Ok(None)), whole, "{}", text.escape_ascii());
+        whole
+    }
+
+    /// The body of the answer to a GET, and whether the connection goes on after it.
+    fn framed(lines: &str) -> Result<(Body, bool), Malformed> {
+        let text = lines.replace('|', "\r\n") + "\r\n\r\nbody";
+        let response = read(text.as_bytes())?.unwrap();
+        assert_eq!(response.head_bytes, text.len() - 4);
+        Ok((response.body(Method::Get), response.is_reusable(Method::Get)))
+    }
+
+    #[test]
+    fn bodies_are_framed_by_the_rules() {
+        let chunked = Body::Chunked(Chunks::new());
+        for (lines, body, goes_on) in [
+            ("HTTP/1.1 200 OK|Content-Length: 5", Body::Bytes(5), true),
+            ("HTTP/1.1 200 OK|content-length:5", Body::Bytes(5), true),
+            ("HTTP/1.1 200|Content-Length: 5", Body::Bytes(5), true),
+            ("HTTP/1.1 200 |Content-Length: 5, 5|Content-Length : 5 ", Body::Bytes(5), true),
+            ("HTTP/1.1 200 OK|Content-Length: 5|Connection: close", Body::Bytes(5), false),
+            ("HTTP/1.1 200 OK|Content-Length: 5|Connection: x, Close", Body::Bytes(5), false),
+            ("HTTP/1.0 200 OK|Content-Length: 5", Body::Bytes(5), false),
+            ("HTTP/1.0 200 OK|Content-Length: 5|Connection: Keep-Alive", Body::Bytes(5), true),
+            ("HTTP/1.1 200 OK|Transfer-Encoding: chunked", chunked, true),
+            ("HTTP/1.1 200 OK|Transfer-Encoding: gzip, Chunked", chunked, true),
+            ("HTTP/1.1 200 OK|Transfer-Encoding: gzip|Transfer-Encoding: chunked", chunked, true),
+            ("HTTP/1.1 200 OK|Transfer-Encoding: chunked|Content-Length: 5", chunked, false),
+            ("HTTP/1.0 200 OK|Transfer-Encoding: chunked|Connection: keep-alive", chunked, false),
+            ("HTTP/1.1 200 OK|Transfer-Encoding: gzip", Body::UntilClose, false),
+            ("HTTP/1.1 200 OK|Transfer-Encoding: gzip|Content-Length: 5", Body::UntilClose, false),
+            ("HTTP/1.1 200 OK|X: y", Body::UntilClose, false),
+            ("HTTP/1.1 204 No Content", Body::Bytes(0), true),
+            ("HTTP/1.1 304 Not Modified|Content-Length: 5", Body::Bytes(0), true),
+            ("HTTP/1.1 103 Early Hints|Link: x", Body::Bytes(0), true),
+            ("HTTP/1.1 101 Switching Protocols|Upgrade: x", Body::Bytes(0), false),
+            ("HTTP/1.1 200 OK|X: y| folded|Content-Length: 5", Body::Bytes(5), true),
+            ("HTTP/1.1 200 OK|X y|: z|\x01: \x02|Content-Length: 5", Body::Bytes(5), true),
+        ] {
+            assert_eq!(framed(lines), Ok((body, goes_on)), "{lines}");
+        }
+    }
+
+    #[test]
+    fn what_makes_the_end_uncertain_is_malformed() {
+        for lines in [
+            "HTTP/1.1 200 OK|Content-Length: x",
+            "HTTP/1.1 200 OK|Content-Length:",
+            "HTTP/1.1 200 OK|Content-Length: -1",
+            "HTTP/1.1 200 OK|Content-Length: 5,",
+            "HTTP/1.1 200 OK|Content-Length: 5|Content-Length: 6",
+            "HTTP/1.1 200 OK|Content-Length: 5, 6",
+            "HTTP/1.1 200 OK|Content-Length: 5| 6",
+            "HTTP/1.1 200 OK|Content-Length: 18446744073709551616",
+            "HTTP/1.1 200 OK|Transfer-Encoding: chunked, gzip",
+            "HTTP/1.1 200 OK|Transfer-Encoding: chunked|\tgzip",
+            "HTTP/2.0 200 OK",
+            "HTTP/1.1 20 OK",
+            "HTTP/1.1 2000 OK",
+            "HTTP/1.1 099 OK",
+            "HTTP/1.1 +20 OK",
+            "HTTP/1.1  200 OK",
+            "SSH-2.0-OpenSSH",
+            "",
+        ] {
+            assert!(framed(lines).is_err(), "{lines}");
+        }
+    }
+
+    #[test]
+    fn head_and_interim_responses_have_no_body() {
+        let response = read(b"HTTP/1.1 200 OK\nContent-Length: 5\n\n").unwrap().unwrap();
+        assert_eq!(response.body(Method::Head), Body::Bytes(0));
+        assert!(response.is_reusable(Method::Head) && !response.is_interim());
+        let response = read(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n").unwrap().unwrap();
+        assert!(response.is_interim() && response.head_bytes == 25);
+    }
+
+    #[test]
+    fn an_endless_head_is_not_read_for_ever() {
+        let text = b"HTTP/1.1 200 OK\r\n".iter().chain(b"A: b\r\n".iter().cycle());
+        let text: Vec<u8> = text.copied().take(HEAD_BYTES + 100).collect();
+        assert_eq!(read(&text), Err(Malformed("head too long")));
+        assert_eq!(read(b"\x16\x03\x01"), Err(Malformed("status line")));
+        assert_eq!(read(b"HTTP/1."), Ok(None));
+    }
+
+    #[test]
+    fn fields_can_be_walked_over() {
+        let found: Vec<_> = fields(b"HTTP/1.1 200 OK\r\nServer: x \r\nETag:\"a\"\n\r\n").collect();
+        assert_eq!(found, [(&b"Server"[..], &b"x"[..]), (b"ETag", b"\"a\"")]);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn every_split_reads_alike(text in "HTTP/1.1 200 (OK)?\r?\n([ctXC :\t\r\n,0-9]|Content-Length: 5\r\n|Transfer-Encoding: chunked\n){0,20}\r\n\r\n") {
+            let _ = read(text.as_bytes());
+        }
+    }
+}
