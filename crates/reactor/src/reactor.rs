@@ -50,6 +50,8 @@ pub struct Reactor {
     origin: Instant,
     now_ms: u32,
     bell: Option<Bell>,
+    /// Why it is not the mechanism that was asked for.
+    fallback: Option<String>,
 }
 
 impl Reactor {
@@ -70,7 +72,27 @@ impl Reactor {
             origin: Instant::now(),
             now_ms: 0,
             bell: None,
+            fallback: None,
         })
+    }
+
+    /// An event loop with that mechanism or, where the system has it not or forbids it, with `epoll`, and where there
+    /// is no `epoll` either, with the system's own best or `poll`. [`Reactor::note`] says then which it is and why.
+    pub fn new_or_fallback(mechanism: Mechanism) -> Result<Self> {
+        let mut reasons = Vec::new();
+        for one in [mechanism, Mechanism::Epoll, Mechanism::default(), Mechanism::Poll] {
+            match Self::new(one) {
+                Err(error @ Error::Unavailable { .. }) => reasons.push(error.to_string()),
+                Err(error) => return Err(error),
+                Ok(mut reactor) => {
+                    if let Some(reason) = reasons.first() {
+                        reactor.fallback = Some(format!("{one} instead of {mechanism}: {reason}"));
+                    }
+                    return Ok(reactor);
+                }
+            }
+        }
+        Self::new(Mechanism::Poll)
     }
 
     /// The mechanism.
@@ -80,7 +102,10 @@ impl Reactor {
 
     /// What the mechanism has to say about how it does its work here: a fallback and why, an overflow and how often.
     pub fn note(&self) -> Option<String> {
-        self.backend.note()
+        match (&self.fallback, self.backend.note()) {
+            (Some(fallback), Some(note)) => Some(format!("{fallback}; {note}")),
+            (fallback, note) => fallback.clone().or(note),
+        }
     }
 
     /// How many descriptors are registered.

@@ -17,11 +17,25 @@ pub mod epoll;
 mod error;
 pub mod event;
 pub mod forker;
+#[cfg(any(
+    target_os = "freebsd",
+    target_os = "netbsd",
+    target_os = "openbsd",
+    target_os = "dragonfly",
+    target_vendor = "apple"
+))]
+pub mod kqueue;
 pub mod limits;
 pub mod mark;
 pub mod memory;
 pub mod path;
+pub mod poll;
 pub mod process;
+#[cfg(target_os = "linux")]
+pub mod queued;
+#[cfg(target_os = "linux")]
+pub mod ring;
+pub mod select;
 pub mod shared;
 pub mod signal;
 pub mod socket;

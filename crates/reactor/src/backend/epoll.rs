@@ -2,8 +2,10 @@
 //!
 //! The key travels in the event's 64 bits, so that nothing is looked up. Closing a descriptor takes it out of the set
 //! by itself, which saves a call for each connection, unless a copy of it is open elsewhere.
+//!
+//! A regular file is always ready, and `epoll` refuses it for that: those are kept in a list, and told in each wait.
 
-use super::{BATCH, Backend, Found, Key};
+use super::{BATCH, Backend, Found, Key, ready_of_epoll};
 use crate::error::Result;
 use crate::interest::{Interest, Ready};
 use landau_sys::epoll as sys;
@@ -22,11 +24,16 @@ pub(crate) struct Epoll {
     set: sys::Epoll,
     trigger: Trigger,
     found: sys::Found,
+    /// What is always ready.
+    files: Vec<(Key, Interest)>,
 }
+
+/// The error number by which the set refuses what is always ready.
+const EPERM: i32 = 1;
 
 impl Epoll {
     pub(crate) fn new(trigger: Trigger) -> Result<Self> {
-        Ok(Self { set: sys::Epoll::new()?, trigger, found: sys::Found::with_room(BATCH) })
+        Ok(Self { set: sys::Epoll::new()?, trigger, found: sys::Found::with_room(BATCH), files: Vec::new() })
     }
 
     fn bits(&self, interest: Interest) -> u32 {
@@ -41,40 +48,42 @@ impl Epoll {
     }
 }
 
-/// What the kernel's bits mean. `HANG_UP` and `ERROR` come whether asked for or not, and make both calls return.
-#[inline]
-fn ready(bits: u32) -> Ready {
-    let mut ready = Ready::default();
-    if bits & (sys::READ | sys::PEER_CLOSED | sys::HANG_UP | sys::ERROR) != 0 {
-        ready = ready.with(Ready::READ);
-    }
-    if bits & (sys::WRITE | sys::HANG_UP | sys::ERROR) != 0 {
-        ready = ready.with(Ready::WRITE);
-    }
-    if bits & (sys::PEER_CLOSED | sys::HANG_UP | sys::ERROR) != 0 { ready.with(Ready::CLOSED) } else { ready }
-}
-
 impl Backend for Epoll {
     fn is_edge(&self) -> bool {
         self.trigger == Trigger::Edge
     }
 
     fn add(&mut self, key: Key, interest: Interest) -> Result<()> {
-        Ok(self.set.add(key.fd(), key.0, self.bits(interest))?)
+        match self.set.add(key.fd(), key.0, self.bits(interest)) {
+            Err(error) if error.errno == EPERM => self.files.push((key, interest)),
+            other => other?,
+        }
+        Ok(())
     }
 
     fn change(&mut self, key: Key, interest: Interest) -> Result<()> {
+        if let Some(file) = self.files.iter_mut().find(|(file, _)| *file == key) {
+            file.1 = interest;
+            return Ok(());
+        }
         Ok(self.set.change(key.fd(), key.0, self.bits(interest))?)
     }
 
     fn remove(&mut self, key: Key, closing: bool) -> Result<()> {
+        if let Some(at) = self.files.iter().position(|(file, _)| *file == key) {
+            self.files.swap_remove(at);
+            return Ok(());
+        }
         if closing { Ok(()) } else { Ok(self.set.remove(key.fd())?) }
     }
 
     #[inline]
     fn wait(&mut self, found: &mut Vec<Found>, timeout_ms: i32) -> Result<()> {
+        let files = self.files.iter().filter(|(_, interest)| !interest.is_none());
+        found.extend(files.map(|&(key, interest)| Found { key, ready: Ready::from(interest) }));
+        let timeout_ms = if found.is_empty() { timeout_ms } else { 0 };
         self.set.wait(&mut self.found, timeout_ms)?;
-        found.extend(self.found.iter().map(|(key, bits)| Found { key: Key(key), ready: ready(bits) }));
+        found.extend(self.found.iter().map(|(key, bits)| Found { key: Key(key), ready: ready_of_epoll(bits) }));
         Ok(())
     }
 }

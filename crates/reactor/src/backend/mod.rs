@@ -11,21 +11,38 @@
 //! 3. `change` replaces the interest. An interest of none keeps the descriptor known; the mechanism may still tell
 //!    that it is closed.
 //! 4. `remove` ends the watch, with `closing` if the caller closes the descriptor right after and holds no copy of it:
-//!    then a mechanism may leave the rest to `close`. Nothing that was found before may be told of it afterwards; the
-//!    reactor sees to that by the key.
+//!    then a mechanism may leave the rest to `close`, and what it holds of the open file it lets go in the next wait
+//!    at the latest. Nothing that was found before may be told of it afterwards; the reactor sees to that by the key.
 //! 5. `wait` appends what it found and returns: at once if something is ready, else when something becomes so or the
 //!    timeout has passed. An interrupted wait has found nothing. It makes one kernel call where the mechanism allows
 //!    it. It may tell less than all that is ready (a batch), as long as it tells the rest in the waits that follow.
 //! 6. A *level* mechanism tells of a ready descriptor in each wait. An *edge* mechanism tells once, until the caller
 //!    has read or written until it would block; the reactor remembers for it. Telling too often is lawful, telling
 //!    never is not: data that arrived before `add` counts as news.
-//! 7. A peer that is gone, and an error, are told as `CLOSED` and as whatever of reading and writing is watched, so
-//!    that they are found by whoever only reads. Data that is still there can be read first.
+//! 7. A peer that is gone, and an error, are told as whatever of reading and writing is watched, so that they are found
+//!    by whoever only reads, and as `CLOSED` besides where the mechanism knows: it is a hint too (`select` and `null`
+//!    never give it). Data that is still there can be read first.
 //! 8. When something is lost (the queue of signals overflows), the mechanism finds it again by itself in the same or
 //!    the next wait, and counts it.
+//! 9. What is always ready (a regular file) is told in each wait while it is watched, by all alike.
 
+#[cfg(target_os = "linux")]
 mod epoll;
+#[cfg(target_os = "linux")]
+mod io_uring;
+#[cfg(any(
+    target_os = "freebsd",
+    target_os = "netbsd",
+    target_os = "openbsd",
+    target_os = "dragonfly",
+    target_vendor = "apple"
+))]
+mod kqueue;
 mod null;
+mod poll;
+mod select;
+#[cfg(target_os = "linux")]
+mod sigio;
 
 use crate::error::{Error, Result};
 use crate::interest::{Interest, Ready};
@@ -62,6 +79,34 @@ impl Key {
 pub(crate) struct Found {
     pub(crate) key: Key,
     pub(crate) ready: Ready,
+}
+
+/// Of a descriptor that cannot be watched, for it is not open: whatever is watched says so.
+const GONE: Ready = Ready::READ.with(Ready::WRITE).with(Ready::CLOSED);
+
+/// What `epoll`'s bits mean: the same as `poll`'s.
+#[cfg(target_os = "linux")]
+#[inline]
+fn ready_of_epoll(bits: u32) -> Ready {
+    const SAME: bool = landau_sys::epoll::PEER_CLOSED == landau_sys::poll::PEER_CLOSED as u32
+        && landau_sys::epoll::READ == landau_sys::poll::READ as u32
+        && landau_sys::epoll::WRITE == landau_sys::poll::WRITE as u32;
+    const { assert!(SAME, "the kernel's own code takes the one for the other") };
+    ready_of_poll(bits as i16)
+}
+
+/// What `poll`'s bits mean. `HANG_UP` and `ERROR` come whether asked for or not, and make both calls return.
+#[inline]
+fn ready_of_poll(bits: i16) -> Ready {
+    use landau_sys::poll::{ERROR, HANG_UP, NOT_OPEN, PEER_CLOSED, READ, WRITE};
+    let mut ready = Ready::default();
+    if bits & (READ | PEER_CLOSED | HANG_UP | ERROR | NOT_OPEN) != 0 {
+        ready = ready.with(Ready::READ);
+    }
+    if bits & (WRITE | HANG_UP | ERROR | NOT_OPEN) != 0 {
+        ready = ready.with(Ready::WRITE);
+    }
+    if bits & (PEER_CLOSED | HANG_UP | ERROR | NOT_OPEN) != 0 { ready.with(Ready::CLOSED) } else { ready }
 }
 
 /// A mechanism. See the contract above.
@@ -114,6 +159,7 @@ mechanisms! {
     EpollEdge "epoll-edge" "the same, told of changes only",
     Sigio "sigio" "a queued real-time signal for each change; poll when the queue overflows",
     IoUring "io_uring" "Linux: a ring shared with the kernel; watches, and whole operations, without a call each",
+    IoUringOnce "io_uring-once" "the same, each watch for one event: what there is before Linux 5.13",
     Kqueue "kqueue" "BSD and macOS: the kernel keeps the set; changes and events in one call",
     Null "null" "the instrument: asks nobody and calls everything ready",
 }
@@ -156,10 +202,25 @@ impl Default for Mechanism {
 pub(crate) fn open(mechanism: Mechanism) -> Result<Box<dyn Backend>> {
     Ok(match mechanism {
         Mechanism::Null => Box::new(null::Null::default()),
+        Mechanism::Select => Box::new(select::Select::default()),
+        Mechanism::Poll => Box::new(poll::Poll::default()),
         #[cfg(target_os = "linux")]
         Mechanism::Epoll => Box::new(epoll::Epoll::new(epoll::Trigger::Level)?),
         #[cfg(target_os = "linux")]
         Mechanism::EpollEdge => Box::new(epoll::Epoll::new(epoll::Trigger::Edge)?),
+        #[cfg(target_os = "linux")]
+        Mechanism::Sigio => Box::new(sigio::Sigio::new()?),
+        #[cfg(target_os = "linux")]
+        Mechanism::IoUring | Mechanism::IoUringOnce => Box::new(io_uring::IoUring::new(mechanism)?),
+        #[cfg(any(
+            target_os = "freebsd",
+            target_os = "netbsd",
+            target_os = "openbsd",
+            target_os = "dragonfly",
+            target_vendor = "apple"
+        ))]
+        Mechanism::Kqueue => Box::new(kqueue::Kqueue::new()?),
+        #[allow(unreachable_patterns, reason = "no system has all of them, and the compiler need not know")]
         _ => {
             let reason = format!("{} is not among this system's calls", mechanism.name());
             return Err(Error::Unavailable { mechanism, reason });

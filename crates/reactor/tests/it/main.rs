@@ -1,4 +1,6 @@
 //! One suite over every mechanism of this system.
+#![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
+#![allow(clippy::print_stdout, reason = "a test that fails says with which mechanism")]
 
 #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
 #![allow(clippy::print_stdout, reason = "a test says with which mechanism it failed")]
