@@ -1,9 +1,7 @@
 //! Waking a reactor from another thread.
 
 use landau_sys::Result;
-use landau_sys::descriptor;
-use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,39 +10,43 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Debug, Clone)]
 pub struct Waker(Arc<Line>);
 
+/// Both ends of a pipe: while a waker lives so does the end that is read, and a wake that comes after its reactor is
+/// gone is no signal that ends the process.
 #[derive(Debug)]
 struct Line {
     pending: AtomicBool,
-    writing: File,
+    reading: PipeReader,
+    writing: PipeWriter,
 }
 
 /// The reactor's end.
 #[derive(Debug)]
-pub(crate) struct Bell {
-    reading: File,
-    waker: Waker,
-}
+pub(crate) struct Bell(Waker);
 
 impl Waker {
-    /// Ends the wait that is under way, or the next one.
+    /// Ends the wait that is under way, or the next one. Whatever was told to the reactor's thread by other means before
+    /// this call, it finds when it looks after [`next_event`](crate::Reactor::next_event) has said that there is no more.
     pub fn wake(&self) -> Result<()> {
         if self.0.pending.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
-        (&self.0.writing).write_all(b"!").map_err(|error| landau_sys::Error::from_io("write", &error))
+        (&self.0.writing).write_all(b"!").map_err(|error| {
+            self.0.pending.store(false, Ordering::Release);
+            landau_sys::Error::from_io("write", &error)
+        })
     }
 }
 
 impl Bell {
     pub(crate) fn new() -> Result<Self> {
-        let (reading, writing) = descriptor::pipe()?;
+        // The standard library's pipe is not inherited by the programs that this one starts.
+        let (reading, writing) = std::io::pipe().map_err(|error| landau_sys::Error::from_io("pipe", &error))?;
         landau_sys::stream::set_blocking(&reading, false)?;
-        let line = Line { pending: AtomicBool::new(false), writing: File::from(writing) };
-        Ok(Self { reading: File::from(reading), waker: Waker(Arc::new(line)) })
+        Ok(Self(Waker(Arc::new(Line { pending: AtomicBool::new(false), reading, writing }))))
     }
 
     pub(crate) fn waker(&self) -> Waker {
-        self.waker.clone()
+        self.0.clone()
     }
 
     /// Takes the byte, if there is one, and only then lets the flag fall: whoever found it raised before has told of
@@ -52,13 +54,13 @@ impl Bell {
     pub(crate) fn silence(&self) {
         let mut bytes = [0; 16];
         // A bell that is silent already (the null mechanism rings it always) says that it would block.
-        while matches!((&self.reading).read(&mut bytes), Ok(count) if count == bytes.len()) {}
-        self.waker.0.pending.store(false, Ordering::Release);
+        while matches!((&self.0.0.reading).read(&mut bytes), Ok(count) if count == bytes.len()) {}
+        self.0.0.pending.store(false, Ordering::Release);
     }
 }
 
 impl AsFd for Bell {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.reading.as_fd()
+        self.0.0.reading.as_fd()
     }
 }

@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
 #![allow(clippy::print_stdout, reason = "a test that fails says with which mechanism")]
 
-#![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
-#![allow(clippy::print_stdout, reason = "a test says with which mechanism it failed")]
-
+mod child;
+mod common;
 mod suite;

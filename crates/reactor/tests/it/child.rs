@@ -1,0 +1,29 @@
+//! Tests in a process of their own, under limits or under `strace`: this test program started anew for one test.
+
+use std::process::Command;
+
+/// The variable by which a child knows that it is one.
+const ROLE: &str = "LANDAU_REACTOR_CHILD";
+
+/// Whether this process was started by [`run`] for that role.
+pub(crate) fn is(role: &str) -> bool {
+    std::env::var(ROLE).is_ok_and(|value| value == role)
+}
+
+/// A command that runs one test of this program in the role, behind a shell's `before`.
+pub(crate) fn command(before: &str, test: &str, role: &str) -> Command {
+    let program = std::env::current_exe().unwrap();
+    let mut command = Command::new("bash");
+    let script = format!("{before} exec \"$@\"");
+    command.args(["-c", &script, "bash"]).arg(program);
+    command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(ROLE, role);
+    command
+}
+
+/// Runs one test of this program in the role, and passes its failure on.
+pub(crate) fn run(before: &str, test: &str, role: &str) {
+    let output = command(before, test, role).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}: {text}{}", output.status, String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("1 passed"), "no such test: {text}");
+}

@@ -1,0 +1,129 @@
+//! Many descriptors: beyond the bitmap, beyond a batch, few active among thousands, one that never rests.
+
+use crate::common::{LONG, alone, at, drain, each_alone, events, is_null, only, pair, quiet, token};
+use landau_reactor::{Error, Interest, Mechanism, Reactor, Token, mechanisms};
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+
+#[test]
+fn a_number_beyond_the_bitmap_is_refused_by_select_alone() {
+    each_alone(|reactor| {
+        let (one, mut two) = pair();
+        let one = at(1_500, one);
+        let registered = reactor.register(&one, Token(1), Interest::READ);
+        if reactor.mechanism() == Mechanism::Select {
+            assert!(matches!(registered, Err(Error::Capacity { capacity: 1024, fd: 1_500, .. })), "{registered:?}");
+            assert!(reactor.is_empty());
+            quiet(reactor);
+            let last = at(1_023, one);
+            reactor.register(&last, Token(1), Interest::READ).unwrap();
+            two.write_all(b"x").unwrap();
+            only(reactor);
+            return;
+        }
+        registered.unwrap();
+        two.write_all(b"x").unwrap();
+        only(reactor);
+        reactor.close(one).unwrap();
+    });
+}
+
+fn crowd(reactor: &mut Reactor, count: usize) -> Vec<(UnixStream, UnixStream)> {
+    let pairs: Vec<_> = (0..count).map(|_| pair()).collect();
+    for (index, (one, _)) in pairs.iter().enumerate() {
+        reactor.register_nonblocking(one, Token(index as u32), Interest::READ).unwrap();
+    }
+    pairs
+}
+
+#[test]
+fn few_active_among_thousands_are_found() {
+    let _guard = alone();
+    for mechanism in mechanisms().into_iter().filter(|&one| one != Mechanism::Null) {
+        println!("with {mechanism}");
+        let mut reactor = Reactor::new(mechanism).unwrap();
+        let count = if mechanism == Mechanism::Select { 450 } else { 4_000 };
+        let mut pairs = crowd(&mut reactor, count);
+        quiet(&mut reactor);
+        for round in 0..20 {
+            let active: BTreeSet<usize> = (0..7).map(|index| (index * 997 + round * 131) % count).collect();
+            for &index in &active {
+                pairs[index].1.write_all(b"x").unwrap();
+            }
+            let mut told = BTreeSet::new();
+            while told != active {
+                for event in events(&mut reactor, LONG) {
+                    let index = event.token.0 as usize;
+                    assert!(active.contains(&index) && told.insert(index), "{index} of {active:?}");
+                    assert_eq!(drain(&mut reactor, &mut pairs[index].0), Some(1));
+                }
+            }
+            quiet(&mut reactor);
+        }
+    }
+}
+
+/// How many waits it may take until each of so many was told: since Linux 6.13 a ring whose work is deferred does it for
+/// twenty at a time.
+fn waits(count: usize) -> usize {
+    count / 20 + 4
+}
+
+/// More are ready than one wait tells, and none is ever read: all must be told within a few waits.
+#[test]
+fn a_crowd_that_is_ready_is_told_in_turn() {
+    each_alone(|reactor| {
+        let count = if reactor.mechanism() == Mechanism::Select { 450 } else { 1_500 };
+        let mut pairs = crowd(reactor, count);
+        for (_, two) in &mut pairs {
+            two.write_all(b"x").unwrap();
+        }
+        let mut told = BTreeSet::new();
+        for _ in 0..waits(count) {
+            told.extend(events(reactor, LONG).into_iter().map(token));
+        }
+        assert_eq!(told.len(), count);
+    });
+}
+
+/// Some never rest; one speaks once.
+#[test]
+fn one_that_speaks_once_is_heard_among_those_that_never_rest() {
+    each_alone(|reactor| {
+        let count = if reactor.mechanism() == Mechanism::Select { 400 } else { 600 };
+        let mut pairs = crowd(reactor, count);
+        for (_, two) in &mut pairs[1..] {
+            two.write_all(b"x").unwrap();
+        }
+        for _ in 0..waits(count) {
+            events(reactor, LONG);
+        }
+        pairs[0].1.write_all(b"x").unwrap();
+        let heard = (0..waits(count)).any(|_| events(reactor, LONG).iter().any(|event| event.token == Token(0)));
+        assert!(heard);
+    });
+}
+
+/// A crowd that leaves and comes again: tables are used anew, and nothing is left of the first.
+#[test]
+fn a_crowd_comes_and_goes() {
+    each_alone(|reactor| {
+        let count = if reactor.mechanism() == Mechanism::Select { 300 } else { 1_000 };
+        for round in 0..3 {
+            let mut pairs = crowd(reactor, count);
+            if round % 2 == 0 {
+                quiet(reactor);
+            }
+            for (_, two) in pairs.iter_mut().step_by(3) {
+                two.write_all(b"x").unwrap();
+            }
+            let told: usize = (0..waits(count)).map(|_| events(reactor, LONG).len()).max().unwrap();
+            assert!(is_null(reactor) || told >= count / 4, "{told}");
+            for (index, (one, _two)) in pairs.into_iter().enumerate() {
+                if index % 2 == 0 { reactor.close(one.into()).unwrap() } else { reactor.deregister(&one).unwrap() }
+            }
+            assert_eq!((reactor.len(), events(reactor, std::time::Duration::ZERO)), (0, vec![]));
+        }
+    });
+}

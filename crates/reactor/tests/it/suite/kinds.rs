@@ -1,0 +1,168 @@
+//! Kinds of descriptors: listeners, connections on their way, pipes, files.
+
+use crate::common::{LONG, drain, each, events, fill, only, quiet};
+use landau_reactor::{Interest, Token};
+use landau_sys::socket::{Address, Family};
+use landau_sys::stream;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::time::Duration;
+
+#[test]
+fn a_listener_is_read_when_somebody_waits() {
+    each(|reactor| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        reactor.register(&listener, Token(1), Interest::READ).unwrap();
+        for count in [1, 3] {
+            quiet(reactor);
+            let clients: Vec<_> = (0..count).map(|_| TcpStream::connect(address).unwrap()).collect();
+            for _ in 0..count {
+                assert!(only(reactor).ready.is_readable());
+                listener.accept().unwrap();
+            }
+            assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+            reactor.used_up(&listener, Interest::READ);
+            drop(clients);
+        }
+        quiet(reactor);
+    });
+}
+
+#[test]
+fn a_unix_listener_is_read_when_somebody_waits() {
+    each(|reactor| {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        reactor.register(&listener, Token(1), Interest::READ).unwrap();
+        quiet(reactor);
+        let _client = std::os::unix::net::UnixStream::connect(&path).unwrap();
+        assert!(only(reactor).ready.is_readable());
+        listener.accept().unwrap();
+    });
+}
+
+fn begin(address: SocketAddr) -> (OwnedFd, Result<(), landau_sys::Error>) {
+    let socket = stream::stream(Family::V4).unwrap();
+    let begun = stream::connect(&socket, &Address::from(address));
+    (socket, begun)
+}
+
+#[test]
+fn a_connection_on_its_way_is_written_when_it_stands() {
+    each(|reactor| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (socket, begun) = begin(listener.local_addr().unwrap());
+        assert_eq!(begun.unwrap_err().call, "connect");
+        reactor.register_nonblocking(&socket, Token(1), Interest::WRITE).unwrap();
+        assert!(only(reactor).ready.is_writable());
+        stream::take_error(&socket).unwrap();
+        assert_eq!(stream::send(&socket, b"x", false), Ok(1));
+    });
+}
+
+#[test]
+fn a_connection_that_is_refused_is_told_as_well() {
+    each(|reactor| {
+        for interest in [Interest::WRITE, Interest::BOTH] {
+            let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+            let (socket, begun) = begin(address);
+            assert!(begun.is_err());
+            reactor.register_nonblocking(&socket, Token(1), interest).unwrap();
+            let told = events(reactor, LONG);
+            assert!(told.iter().any(|event| event.ready.is_writable()), "{told:?}");
+            let error = stream::take_error(&socket).unwrap_err();
+            assert_eq!(std::io::Error::from_raw_os_error(error.errno).kind(), ErrorKind::ConnectionRefused);
+            reactor.close(socket).unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_pipe_is_read_and_ends() {
+    each(|reactor| {
+        let (mut reading, mut writing) = std::io::pipe().unwrap();
+        reactor.register(&reading, Token(1), Interest::READ).unwrap();
+        quiet(reactor);
+        writing.write_all(b"abc").unwrap();
+        only(reactor);
+        assert_eq!(drain(reactor, &mut reading), Some(3));
+        quiet(reactor);
+        drop(writing);
+        assert!(only(reactor).ready.is_readable());
+        assert_eq!(reading.read(&mut [0]).unwrap(), 0);
+    });
+}
+
+#[test]
+fn a_pipe_is_written_and_breaks() {
+    each(|reactor| {
+        let (mut reading, mut writing) = std::io::pipe().unwrap();
+        stream::set_blocking(&reading, false).unwrap();
+        reactor.register(&writing, Token(1), Interest::WRITE).unwrap();
+        only(reactor);
+        let filled = fill(reactor, &mut writing);
+        quiet(reactor);
+        let mut got = 0;
+        while got < filled {
+            got += drain(reactor, &mut reading).unwrap();
+        }
+        assert!(only(reactor).ready.is_writable());
+        fill(reactor, &mut writing);
+        quiet(reactor);
+        drop(reading);
+        assert!(only(reactor).ready.is_writable());
+        assert_eq!(writing.write(b"x").unwrap_err().kind(), ErrorKind::BrokenPipe);
+    });
+}
+
+/// `epoll` refuses files, signals never come from them: with all alike they are always ready, as long as it is wanted.
+#[test]
+fn a_file_is_always_ready() {
+    each(|reactor| {
+        let file = tempfile::tempfile().unwrap();
+        let (other, mut peer) = crate::common::pair();
+        reactor.register(&other, Token(2), Interest::READ).unwrap();
+        reactor.register(&file, Token(1), Interest::READ).unwrap();
+        for _ in 0..3 {
+            let told = events(reactor, LONG);
+            let file_told = told.iter().find(|event| event.token == Token(1)).unwrap();
+            assert!(file_told.ready.is_readable() && !file_told.ready.is_writable(), "{told:?}");
+            reactor.used_up(&other, Interest::READ);
+        }
+        peer.write_all(b"x").unwrap();
+        let told = events(reactor, LONG);
+        assert_eq!(told.len(), 2, "{told:?}");
+        reactor.want(&file, Interest::BOTH).unwrap();
+        let told = events(reactor, LONG);
+        assert!(told.iter().any(|event| event.token == Token(1) && event.ready.is_writable()), "{told:?}");
+        reactor.want(&file, Interest::NONE).unwrap();
+        events(reactor, Duration::ZERO);
+        assert_eq!(only(reactor).token, Token(2));
+        reactor.deregister(&file).unwrap();
+        reactor.register(&file, Token(3), Interest::WRITE).unwrap();
+        let told = events(reactor, LONG);
+        assert!(told.iter().any(|event| event.token == Token(3) && event.ready.is_writable()), "{told:?}");
+        reactor.close(file.into()).unwrap();
+        assert_eq!(only(reactor).token, Token(2));
+    });
+}
+
+/// A kind that tells `poll` and sends no signals.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_counter_is_read_when_it_is_raised() {
+    each(|reactor| {
+        let counter = landau_sys::event::eventfd().unwrap();
+        reactor.register(&counter, Token(1), Interest::READ).unwrap();
+        quiet(reactor);
+        std::thread::scope(|scope| {
+            scope.spawn(|| landau_sys::event::raise(&counter).unwrap());
+            while events(reactor, LONG).is_empty() {}
+        });
+        assert!(only(reactor).ready.is_readable());
+    });
+}

@@ -1,0 +1,175 @@
+//! At the system's limits: a full table of descriptors, a full queue of signals, interrupted waits, counted calls.
+
+use crate::child;
+use crate::common::{LONG, each, events, only, pair, quiet};
+use landau_reactor::{Error, Interest, Mechanism, Reactor, Token, mechanisms};
+use std::io::Write;
+use std::process::Command;
+use std::time::Duration;
+
+#[test]
+fn a_full_table_of_descriptors_is_an_error_and_no_end() {
+    if !child::is("full") {
+        return child::run(
+            "ulimit -n 64;",
+            "suite::limits::a_full_table_of_descriptors_is_an_error_and_no_end",
+            "full",
+        );
+    }
+    each(|reactor| {
+        let (one, mut two) = pair();
+        reactor.register(&one, Token(1), Interest::READ).unwrap();
+        let mut hoard = Vec::new();
+        while let Ok(copy) = two.try_clone() {
+            hoard.push(copy);
+        }
+        assert!(matches!(reactor.waker(), Err(Error::System(_))));
+        for &other in Mechanism::ALL {
+            let made = Reactor::new(other);
+            let needs_none = matches!(other, Mechanism::Select | Mechanism::Poll | Mechanism::Null);
+            assert_eq!(made.is_ok(), needs_none, "{other}: {made:?}");
+        }
+        two.write_all(b"x").unwrap();
+        only(reactor);
+        drop(hoard);
+        reactor.waker().unwrap().wake().unwrap();
+        only(reactor);
+    });
+}
+
+/// More happens than the queue of signals holds: the rest is found by `poll`, which is said.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_queue_of_signals_loses_nothing() {
+    if !child::is("signals") {
+        return child::run("ulimit -i 20;", "suite::limits::a_full_queue_of_signals_loses_nothing", "signals");
+    }
+    let mut reactor = Reactor::new(Mechanism::Sigio).unwrap();
+    let mut pairs: Vec<_> = (0..200).map(|_| pair()).collect();
+    for (index, (one, _)) in pairs.iter().enumerate() {
+        reactor.register(one, Token(index as u32), Interest::READ).unwrap();
+    }
+    quiet(&mut reactor);
+    for round in 1..4 {
+        for (_, two) in &mut pairs {
+            two.write_all(b"x").unwrap();
+        }
+        let mut told: Vec<u32> = events(&mut reactor, LONG).iter().map(|event| event.token.0).collect();
+        told.sort_unstable();
+        assert_eq!(told, (0..200).collect::<Vec<_>>());
+        assert!(reactor.note().unwrap().contains(&format!("lost {round} times")), "{:?}", reactor.note());
+        for (one, _) in &mut pairs {
+            crate::common::drain(&mut reactor, one);
+        }
+        quiet(&mut reactor);
+    }
+}
+
+/// Two loops of a thread, of which one hears of signals that the other lost.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_queue_is_told_to_each_loop_of_the_thread() {
+    if !child::is("both") {
+        return child::run("ulimit -i 20;", "suite::limits::a_full_queue_is_told_to_each_loop_of_the_thread", "both");
+    }
+    let (mut first, mut second) = (Reactor::new(Mechanism::Sigio).unwrap(), Reactor::new(Mechanism::Sigio).unwrap());
+    let mut pairs: Vec<_> = (0..100).map(|_| pair()).collect();
+    for (index, (one, _)) in pairs.iter().enumerate() {
+        let reactor = if index % 2 == 0 { &mut first } else { &mut second };
+        reactor.register(one, Token(index as u32), Interest::READ).unwrap();
+    }
+    quiet(&mut first);
+    quiet(&mut second);
+    for (_, two) in &mut pairs {
+        two.write_all(b"x").unwrap();
+    }
+    for reactor in [&mut first, &mut second] {
+        assert_eq!(events(reactor, LONG).len(), 50);
+    }
+}
+
+/// A signal with a handler ends a wait, which has found nothing then and is no error.
+#[test]
+fn an_interrupted_wait_has_found_nothing() {
+    const NAME: &str = "suite::limits::an_interrupted_wait_has_found_nothing";
+    if !child::is("interrupted") {
+        return child::run("", NAME, "interrupted");
+    }
+    landau_sys::signal::catch_interrupts();
+    for mechanism in mechanisms() {
+        println!("with {mechanism}");
+        let mut reactor = Reactor::new(mechanism).unwrap();
+        let (one, mut two) = pair();
+        reactor.register(&one, Token(1), Interest::READ).unwrap();
+        // Signals of a process go to its first thread, which runs a child's only test.
+        let kill = format!("for i in 1 2 3; do sleep 0.02; kill -HUP {}; done", std::process::id());
+        let mut killer = Command::new("bash").args(["-c", &kill]).spawn().unwrap();
+        while killer.try_wait().unwrap().is_none() {
+            let told = events(&mut reactor, Duration::from_millis(30));
+            assert!(told.is_empty() || mechanism == Mechanism::Null, "{told:?}");
+        }
+        two.write_all(b"x").unwrap();
+        while events(&mut reactor, LONG).is_empty() {}
+    }
+    assert_eq!(landau_sys::signal::interrupted(), Some("SIGHUP"));
+}
+
+fn strace_is_there() -> bool {
+    let works = Command::new("strace").args(["-o", "/dev/null", "true"]).status();
+    works.is_ok_and(|status| status.success())
+}
+
+/// Lazy wanting in counted calls: a want that goes and comes costs none while nothing happens, and a wait is one call.
+#[cfg(target_os = "linux")]
+#[test]
+fn few_calls_are_made() {
+    const NAME: &str = "suite::limits::few_calls_are_made";
+    const ROUNDS: usize = 100;
+    if child::is("calls") {
+        let mechanism: Mechanism = std::env::var("LANDAU_REACTOR_MECHANISM").unwrap().parse().unwrap();
+        let mut reactor = Reactor::new(mechanism).unwrap();
+        let (mut one, mut two) = pair();
+        reactor.register(&one, Token(1), Interest::READ).unwrap();
+        for _ in 0..ROUNDS {
+            reactor.want(&one, Interest::NONE).unwrap();
+            reactor.want(&one, Interest::READ).unwrap();
+            reactor.want(&one, Interest::BOTH).unwrap();
+            reactor.want(&one, Interest::READ).unwrap();
+            two.write_all(b"x").unwrap();
+            only(&mut reactor);
+            crate::common::drain(&mut reactor, &mut one);
+        }
+        return;
+    }
+    if !strace_is_there() {
+        println!("skipped: strace is not there, or may not trace");
+        return;
+    }
+    let calls = "select,poll,ppoll,pselect6,epoll_wait,epoll_pwait,epoll_ctl,io_uring_enter";
+    for mechanism in [Mechanism::Select, Mechanism::Poll, Mechanism::Epoll, Mechanism::EpollEdge, Mechanism::IoUring] {
+        if !mechanisms().contains(&mechanism) {
+            continue;
+        }
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let before = format!("exec strace -f -o {} -e trace={calls}", file.path().display());
+        let mut command = child::command(&before.replace("exec ", ""), NAME, "calls");
+        // `exec "$@"` behind strace's own words: strace runs what follows it.
+        let script = format!("{before} \"$@\"");
+        command = rebuild(&command, &script);
+        let output = command.env("LANDAU_REACTOR_MECHANISM", mechanism.name()).output().unwrap();
+        assert!(output.status.success(), "{mechanism}: {}", String::from_utf8_lossy(&output.stderr));
+        let trace = std::fs::read_to_string(file.path()).unwrap();
+        let count = trace.lines().filter(|line| line.contains('(') && !line.contains("resumed")).count();
+        // Registering, a few calls of the program's own start, and one wait for each round.
+        assert!((ROUNDS..ROUNDS + 12).contains(&count), "{mechanism}: {count} calls\n{trace}");
+    }
+}
+
+/// The same command behind another script.
+fn rebuild(command: &Command, script: &str) -> Command {
+    let mut other = Command::new(command.get_program());
+    let arguments: Vec<_> = command.get_args().collect();
+    other.arg(arguments[0]).arg(script).args(&arguments[2..]);
+    other.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    other
+}

@@ -1,0 +1,138 @@
+//! Any sequence of calls, against a model of eight connections that knows what must be told.
+
+use crate::common::{among_others, events, pair};
+use landau_reactor::{Interest, Mechanism, Reactor, Token, mechanisms};
+use proptest::prelude::*;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+#[derive(Debug, Clone)]
+enum Act {
+    Register(usize, Interest),
+    Want(usize, Interest),
+    Write(usize, usize),
+    Read(usize, usize),
+    LetPeerClose(usize),
+    Deregister(usize),
+    Close(usize),
+    Wait,
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let who = 0..8_usize;
+    let interest = prop::sample::select(vec![Interest::NONE, Interest::READ, Interest::WRITE, Interest::BOTH]);
+    let act = prop_oneof![
+        3 => (who.clone(), interest.clone()).prop_map(|(who, what)| Act::Register(who, what)),
+        3 => (who.clone(), interest).prop_map(|(who, what)| Act::Want(who, what)),
+        4 => (who.clone(), 1..9_usize).prop_map(|(who, count)| Act::Write(who, count)),
+        4 => (who.clone(), 1..12_usize).prop_map(|(who, count)| Act::Read(who, count)),
+        1 => who.clone().prop_map(Act::LetPeerClose),
+        1 => who.clone().prop_map(Act::Deregister),
+        1 => who.prop_map(Act::Close),
+        5 => Just(Act::Wait),
+    ];
+    prop::collection::vec(act, 1..80)
+}
+
+/// A connection of the model; its peer writes and leaves.
+struct One {
+    here: UnixStream,
+    peer: Option<UnixStream>,
+    unread: usize,
+    want: Option<Interest>,
+}
+
+impl One {
+    fn new() -> Self {
+        let (here, peer) = pair();
+        Self { here, peer: Some(peer), unread: 0, want: None }
+    }
+
+    fn can_read(&self) -> bool {
+        self.unread > 0 || self.peer.is_none()
+    }
+}
+
+fn act(reactor: &mut Reactor, ones: &mut [One], act: &Act) {
+    match *act {
+        Act::Register(who, interest) if ones[who].want.is_none() => {
+            reactor.register(&ones[who].here, Token(who as u32), interest).unwrap();
+            ones[who].want = Some(interest);
+        }
+        Act::Want(who, interest) if ones[who].want.is_some() => {
+            reactor.want(&ones[who].here, interest).unwrap();
+            ones[who].want = Some(interest);
+        }
+        Act::Write(who, count) => {
+            if let Some(peer) = &mut ones[who].peer {
+                peer.write_all(&[1; 16][..count]).unwrap();
+                ones[who].unread += count;
+            }
+        }
+        Act::Read(who, room) => {
+            let one = &mut ones[who];
+            match one.here.read(&mut [0; 16][..room]) {
+                Ok(count) => one.unread -= count,
+                Err(_) => assert_eq!(one.unread, 0),
+            }
+            if one.unread == 0 && one.peer.is_some() {
+                reactor.used_up(&one.here, Interest::READ);
+            }
+        }
+        Act::LetPeerClose(who) => ones[who].peer = None,
+        Act::Deregister(who) if ones[who].want.take().is_some() => reactor.deregister(&ones[who].here).unwrap(),
+        Act::Close(who) if ones[who].want.is_some() => {
+            let old = std::mem::replace(&mut ones[who], One::new());
+            reactor.close(old.here.into()).unwrap();
+        }
+        _ => {}
+    }
+}
+
+/// Nothing that must be told is missing, and nothing is told that must not be.
+fn check(reactor: &mut Reactor, ones: &[One]) {
+    let mut told = events(reactor, Duration::ZERO);
+    // What these note at the time they tell later: data that was read since is a hint that turns out wrong, and what
+    // has become ready since is told by the next wait.
+    let late = [Mechanism::Null, Mechanism::Sigio, Mechanism::IoUring, Mechanism::IoUringOnce];
+    let may_be_late = late.contains(&reactor.mechanism());
+    if may_be_late {
+        told.extend(events(reactor, Duration::ZERO));
+    }
+    for (who, one) in ones.iter().enumerate() {
+        let mine: Vec<_> = told.iter().filter(|event| event.token == Token(who as u32)).collect();
+        let read = mine.iter().any(|event| event.ready.is_readable());
+        let write = mine.iter().any(|event| event.ready.is_writable());
+        let want = one.want.unwrap_or(Interest::NONE);
+        assert!(mine.is_empty() || one.want.is_some(), "{who}: {mine:?} of what is not registered");
+        if want.contains(Interest::READ) {
+            assert!(read == one.can_read() || (read && may_be_late), "{who}: read {read}, {} unread", one.unread);
+        } else {
+            assert!(!read, "{who}: {mine:?} and wanted is {want:?}");
+        }
+        // The connection's buffer is never full here.
+        assert_eq!(write, want.contains(Interest::WRITE), "{who}: {mine:?} and wanted is {want:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn every_mechanism_agrees_with_the_model(acts in acts()) {
+        let _guard = among_others();
+        for mechanism in mechanisms() {
+            let mut reactor = Reactor::new(mechanism).unwrap();
+            let mut ones: Vec<_> = (0..8).map(|_| One::new()).collect();
+            println!("with {mechanism}");
+            for one in &acts {
+                match one {
+                    Act::Wait => check(&mut reactor, &ones),
+                    other => act(&mut reactor, &mut ones, other),
+                }
+            }
+            check(&mut reactor, &ones);
+        }
+    }
+}

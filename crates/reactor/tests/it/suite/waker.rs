@@ -1,0 +1,141 @@
+//! Waking from other threads.
+
+use crate::common::{LONG, among_others, each, events, is_null, only, pair};
+use landau_reactor::{Interest, Mechanism, Reactor, Token, mechanisms};
+use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+#[test]
+fn it_ends_a_wait_and_is_no_event() {
+    each(|reactor| {
+        let waker = reactor.waker().unwrap();
+        for _ in 0..20 {
+            std::thread::scope(|scope| {
+                scope.spawn(|| waker.wake().unwrap());
+                reactor.wait(Some(LONG)).unwrap();
+                assert_eq!(reactor.next_event(), None);
+            });
+        }
+        // What was woken in vain leaves nothing behind.
+        let told = events(reactor, Duration::ZERO);
+        assert_eq!(told, vec![]);
+    });
+}
+
+#[test]
+fn one_before_the_wait_counts() {
+    each(|reactor| {
+        let (one, _two) = pair();
+        reactor.register(&one, Token(1), Interest::NONE).unwrap();
+        let waker = reactor.waker().unwrap();
+        for _ in 0..100 {
+            waker.wake().unwrap();
+        }
+        reactor.wait(None).unwrap();
+        assert_eq!(reactor.next_event(), None);
+        waker.clone().wake().unwrap();
+        reactor.wait(None).unwrap();
+        assert_eq!(reactor.next_event(), None);
+    });
+}
+
+#[test]
+fn one_asked_for_twice_is_the_same() {
+    each(|reactor| {
+        let (first, second) = (reactor.waker().unwrap(), reactor.waker().unwrap());
+        for waker in [first, second] {
+            waker.wake().unwrap();
+            reactor.wait(None).unwrap();
+            assert_eq!(reactor.next_event(), None);
+        }
+        assert!(reactor.is_empty());
+    });
+}
+
+#[test]
+fn one_beside_events_hides_none() {
+    each(|reactor| {
+        let waker = reactor.waker().unwrap();
+        let (one, mut two) = pair();
+        reactor.register(&one, Token(1), Interest::READ).unwrap();
+        two.write_all(b"x").unwrap();
+        waker.wake().unwrap();
+        assert_eq!(only(reactor).token, Token(1));
+        assert_eq!(only(reactor).token, Token(1));
+    });
+}
+
+/// Each thread counts up and wakes; a wake that is lost leaves the loop asleep short of the sum.
+#[test]
+fn a_storm_loses_none() {
+    each(|reactor| {
+        let waker = reactor.waker().unwrap();
+        let sum = AtomicU64::new(0);
+        let count: u64 = 2_000;
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for _ in 0..count {
+                        sum.fetch_add(1, Ordering::Release);
+                        waker.wake().unwrap();
+                    }
+                });
+            }
+            while sum.load(Ordering::Acquire) < 3 * count {
+                reactor.wait(None).unwrap();
+                assert_eq!(reactor.next_event(), None);
+            }
+        });
+    });
+}
+
+/// One at a time, each waiting for the answer to the last: the next wake comes just when the bell falls silent.
+#[test]
+fn ping_pong_between_two_loops() {
+    let _guard = among_others();
+    for mechanism in mechanisms() {
+        println!("with {mechanism}");
+        let rounds = 500_u64;
+        let (ping, pong) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (give, take) = std::sync::mpsc::channel();
+        let mut here = Reactor::new(mechanism).unwrap();
+        let back = here.waker().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut there = Reactor::new(mechanism).unwrap();
+                give.send(there.waker().unwrap()).unwrap();
+                for round in 1..=rounds {
+                    until(&mut there, &ping, round);
+                    pong.store(round, Ordering::Release);
+                    back.wake().unwrap();
+                }
+            });
+            let forth = take.recv().unwrap();
+            for round in 1..=rounds {
+                ping.store(round, Ordering::Release);
+                forth.wake().unwrap();
+                until(&mut here, &pong, round);
+            }
+        });
+    }
+}
+
+fn until(reactor: &mut Reactor, value: &AtomicU64, least: u64) {
+    while value.load(Ordering::Acquire) < least {
+        reactor.wait(None).unwrap();
+        assert_eq!(reactor.next_event(), None);
+    }
+}
+
+/// A wake that comes too late is no error, and no signal that ends the process.
+#[test]
+fn it_outlives_its_loop() {
+    let _guard = among_others();
+    for mechanism in mechanisms() {
+        let waker = Reactor::new(mechanism).unwrap().waker().unwrap();
+        waker.wake().unwrap();
+        waker.wake().unwrap();
+    }
+    assert!(!is_null(&Reactor::new(Mechanism::default()).unwrap()));
+}
