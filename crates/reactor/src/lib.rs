@@ -23,6 +23,7 @@
 mod backend;
 pub mod batch;
 mod error;
+pub mod handover;
 mod interest;
 mod reactor;
 pub mod timers;

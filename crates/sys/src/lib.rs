@@ -28,6 +28,7 @@ pub mod kqueue;
 pub mod limits;
 pub mod mark;
 pub mod memory;
+pub mod passing;
 pub mod path;
 pub mod poll;
 pub mod process;

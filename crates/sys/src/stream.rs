@@ -15,9 +15,9 @@ fn length(call: &'static str, value: libc::ssize_t) -> Result<usize> {
 
 /// `MSG_NOSIGNAL` where the system has it; where it has not, [`no_sigpipe`] says it once for a socket.
 #[cfg(not(any(target_os = "macos", target_os = "ios")))]
-const NO_SIGNAL: libc::c_int = libc::MSG_NOSIGNAL;
+pub(crate) const NO_SIGNAL: libc::c_int = libc::MSG_NOSIGNAL;
 #[cfg(any(target_os = "macos", target_os = "ios"))]
-const NO_SIGNAL: libc::c_int = 0;
+pub(crate) const NO_SIGNAL: libc::c_int = 0;
 
 /// `MSG_MORE` where the system has it: more follows at once, so that a header and a file leave in one segment.
 #[cfg(target_os = "linux")]

@@ -4,4 +4,5 @@
 
 mod child;
 mod common;
+mod handover;
 mod suite;
