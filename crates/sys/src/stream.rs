@@ -80,6 +80,14 @@ pub fn send_file(socket: &impl AsFd, file: &impl AsFd, offset: u64, count: usize
     if got == 0 { Ok(0) } else { send(socket, &buffer[..got], false) }
 }
 
+/// Reads what is there of a pipe; 0 is its end.
+#[cfg(not(target_os = "linux"))]
+pub fn read(pipe: &impl AsFd, buffer: &mut [u8]) -> Result<usize> {
+    let (first, room) = (buffer.as_mut_ptr().cast(), buffer.len());
+    // SAFETY: the slice has room for `room` bytes.
+    length("read", unsafe { libc::read(pipe.as_fd().as_raw_fd(), first, room) })
+}
+
 /// Reads from a place in a file; 0 is its end.
 pub fn read_at(file: &impl AsFd, buffer: &mut [u8], offset: u64) -> Result<usize> {
     let (first, room) = (buffer.as_mut_ptr().cast(), buffer.len());
@@ -273,6 +281,11 @@ fn set_option<T: Copy>(socket: &impl AsFd, level: libc::c_int, name: libc::c_int
 /// Sends small segments at once (`TCP_NODELAY`).
 pub fn set_no_delay(socket: &impl AsFd) -> Result<()> {
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1 as libc::c_int)
+}
+
+/// Asks for a buffer of about so many bytes for what is sent (`SO_SNDBUF`); the system has a least and a most.
+pub fn set_send_buffer(socket: &impl AsFd, bytes: u32) -> Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, bytes.min(i32::MAX as u32) as libc::c_int)
 }
 
 /// Lets an address be bound again while old connections of it die (`SO_REUSEADDR`).
