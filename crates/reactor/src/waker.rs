@@ -6,7 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Wakes a reactor that waits, from any thread. Many calls before it wakes cost one byte.
+/// Wakes a reactor that waits, from any thread that shares its table of descriptors (one that took a table of its own,
+/// `unshare(CLONE_FILES)`, must have done so before the waker was made, and then only its own threads share it). Many
+/// calls before it wakes cost one byte.
 #[derive(Debug, Clone)]
 pub struct Waker(Arc<Line>);
 
