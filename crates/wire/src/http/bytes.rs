@@ -85,9 +85,38 @@ fn find(bytes: &[u8], mut at: usize, hits: impl Fn(u64) -> u64, is_hit: impl Fn(
     at + rest.iter().position(|&b| is_hit(b)).unwrap_or(rest.len())
 }
 
+/// The high bit of each byte that is a letter or a hyphen; exact for every byte, not for the lowest alone.
+const fn plain(word: u64) -> u64 {
+    let low = (word | (ONES * 0x20)) & !HIGH;
+    let letters = (low + ONES * (0x80 - b'a' as u64)) & !(low + ONES * (0x7f - b'z' as u64)) & !word;
+    let other = word ^ (ONES * b'-' as u64);
+    let hyphens = !(((other & !HIGH) + (ONES * 0x7f)) | other);
+    (letters | hyphens) & HIGH
+}
+
+/// Where the field name that starts at `at` ends: at the first byte of no token. Nearly all names are letters and
+/// hyphens, which go eight at a time.
+#[inline]
+pub(crate) fn name_end(bytes: &[u8], at: usize) -> usize {
+    let end = find(bytes, at, |word| !plain(word) & HIGH, |b| !(b.is_ascii_alphabetic() || b == b'-'));
+    if bytes.get(end) == Some(&b':') { end } else { run_end(bytes, end, TOKEN) }
+}
+
+/// Whether all of them are neither control bytes nor beyond ASCII. It tells yes or no and no place, so that compilers
+/// make vector instructions of it.
+#[inline]
+fn are_visible(chunk: &[u8; 32]) -> bool {
+    chunk.iter().fold(0, |found, &b| found | u8::from(!(0x20..0x7f).contains(&b))) == 0
+}
+
 /// Where the field value that starts at `at` ends: at the first control byte that is not a tab (RFC 9110 section 5.5).
 #[inline]
 pub(crate) fn value_end(bytes: &[u8], mut at: usize) -> usize {
+    while let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk::<32>())
+        && are_visible(chunk)
+    {
+        at += 32;
+    }
     loop {
         at = find(bytes, at, |word| below(word, 0x20) | equal(word, 0x7f), |b| b < 0x20 || b == 0x7f);
         if bytes.get(at) != Some(&b'\t') {

@@ -104,8 +104,65 @@ impl Field {
             b'i' if name.len() == 8 && name[3] | 0x20 == b'm' => second,
             _ => first,
         };
-        name.eq_ignore_ascii_case(field.name().as_bytes()).then_some(field)
+        let Name { words, case } = NAMES[field as usize];
+        let own = words_of(name)?;
+        let is_same = own[0] | case[0] == words[0] && own[1] | case[1] == words[1] && own[2] | case[2] == words[2];
+        is_same.then_some(field)
     }
+}
+
+/// A name in words, so that it is compared in three steps and not letter by letter: in lower case, with the bit that
+/// makes a letter one.
+#[derive(Clone, Copy)]
+struct Name {
+    words: [u64; 3],
+    case: [u64; 3],
+}
+
+/// The name of each field.
+static NAMES: [Name; Field::COUNT] = {
+    let mut names = [Name { words: [0; 3], case: [0; 3] }; Field::COUNT];
+    let mut at = 0;
+    while at < Field::COUNT {
+        let name = Field::ALL[at].name().as_bytes();
+        let (mut lower, mut case) = ([0; LONGEST], [0; LONGEST]);
+        let mut place = 0;
+        while place < name.len() {
+            case[place] = if name[place].is_ascii_alphabetic() { 0x20 } else { 0 };
+            lower[place] = name[place] | case[place];
+            place += 1;
+        }
+        let lower = words_of(lower.split_at(name.len()).0);
+        let case = words_of(case.split_at(name.len()).0);
+        if let (Some(words), Some(case)) = (lower, case) {
+            names[at] = Name { words, case };
+        }
+        at += 1;
+    }
+    names
+};
+
+/// The longest name that fits three words.
+const LONGEST: usize = 24;
+
+/// All bytes of a name of 4 to 24 bytes; words overlap where it does not fill them.
+#[inline]
+const fn words_of(name: &[u8]) -> Option<[u64; 3]> {
+    if let (Some(first), Some(last)) = (name.first_chunk::<8>(), name.last_chunk::<8>()) {
+        let (first, last) = (u64::from_le_bytes(*first), u64::from_le_bytes(*last));
+        let middle = match name.split_at_checked(8) {
+            Some((_, rest)) => match rest.first_chunk::<8>() {
+                Some(middle) => u64::from_le_bytes(*middle),
+                None => 0,
+            },
+            None => 0,
+        };
+        return Some([first, middle, last]);
+    }
+    if let (Some(first), Some(last)) = (name.first_chunk::<4>(), name.last_chunk::<4>()) {
+        return Some([u32::from_le_bytes(*first) as u64, 0, u32::from_le_bytes(*last) as u64]);
+    }
+    None
 }
 
 #[cfg(test)]

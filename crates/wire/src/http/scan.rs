@@ -130,7 +130,7 @@ impl Index {
     /// Reads one field line and says where the next one starts (RFC 9112 section 5).
     #[inline]
     fn field_line(&mut self, window: &[u8], start: usize) -> Result<Option<usize>, Reject> {
-        let colon = bytes::run_end(window, start, TOKEN);
+        let colon = bytes::name_end(window, start);
         if window.get(colon) != Some(&b':') || colon == start {
             return fault(&window[start..], bad_name(window, start, colon));
         }
