@@ -4,13 +4,13 @@ use crate::console::Script;
 use crate::error::{Error, io};
 use crate::frame::{Decoder, Item};
 use crate::job::Message;
-use landau_sys::descriptor::wait_readable;
+use landau_sys::descriptor::{wait_any_readable, wait_readable};
 use landau_sys::process::{bind_to_parent, kill_group};
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How much of the console is kept.
@@ -18,6 +18,9 @@ const CONSOLE_LINES: usize = 400;
 
 /// How long a wait for the guest's next word lasts before interruptions and bounds are looked at.
 const LOOK_MS: i32 = 100;
+
+/// How much of standard error is kept, in bytes.
+const ERRORS_BYTES: usize = 16 << 10;
 
 /// How long the last words on standard error are waited for.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -138,9 +141,10 @@ pub fn attend(
     let Start { command, input, mut script, grace } = start;
     let program = command.get_program().to_owned();
     let mut started = Started::new(command, input.is_some() || script.is_some())?;
-    let (Some(mut line), Some(mut errors)) = (started.child.stdout.take(), started.child.stderr.take()) else {
+    let (Some(mut line), Some(errors)) = (started.child.stdout.take(), started.child.stderr.take()) else {
         return Err(Error::Guest("the machine has no pipes".to_owned()));
     };
+    let mut errors = Errors { pipe: Some(errors), bytes: VecDeque::new() };
     started.say(&input.unwrap_or_default());
     let mut watch = Watch::new();
     let mut buffer = vec![0; 1 << 16];
@@ -151,7 +155,11 @@ pub fn attend(
         if let Some(typed) = script.as_mut().filter(|_| !watch.up).and_then(Script::idle) {
             started.say(&typed);
         }
-        if !wait_readable(&line, LOOK_MS)? {
+        let [is_heard, complains] = wait_any_readable([Some(&line), errors.pipe()], LOOK_MS)?;
+        if complains {
+            errors.read();
+        }
+        if !is_heard {
             continue;
         }
         let got = line.read(&mut buffer).map_err(|source| io("read the console of", Path::new(&program), source))?;
@@ -169,6 +177,9 @@ pub fn attend(
             break Ending::Done;
         }
     };
+    if matches!(how, Ending::NeverUp | Ending::Silent | Ending::Overtime) {
+        errors.lines().into_iter().for_each(|words| watch.text(format!("(standard error: {words})")));
+    }
     if let Some(script) = script.filter(|_| !watch.up) {
         watch.text(format!("(landau waited for {})", script.waits_for()));
     }
@@ -254,27 +265,95 @@ impl Watch {
     }
 }
 
-/// How the program itself ended, and what it said of it.
-fn last_words(started: &mut Started, errors: &mut (impl Read + AsRawFd)) -> String {
-    let (began, mut bytes, mut buffer) = (Instant::now(), Vec::new(), [0; 4096]);
-    // Something that it started may still hold the other end; what cannot be read cannot be told.
-    while began.elapsed() < LAST_WORDS {
-        match wait_readable(errors, LOOK_MS) {
-            Ok(true) => {}
-            Ok(false) => continue,
-            Err(_) => break,
+/// What the program says on standard error. It is read as it comes: a program that says more than a pipe holds would
+/// stop there and never be done. It is no sign of the guest's life.
+struct Errors {
+    /// None once it has ended.
+    pipe: Option<ChildStderr>,
+    /// The last of it.
+    bytes: VecDeque<u8>,
+}
+
+impl Errors {
+    fn pipe(&self) -> Option<&dyn AsRawFd> {
+        self.pipe.as_ref().map(|pipe| pipe as &dyn AsRawFd)
+    }
+
+    /// Takes what is there.
+    fn read(&mut self) {
+        let mut buffer = [0; 4096];
+        let Some(pipe) = &mut self.pipe else { return };
+        match pipe.read(&mut buffer) {
+            Ok(got) if got > 0 => self.bytes.extend(&buffer[..got]),
+            // What cannot be read cannot be told.
+            _ => self.pipe = None,
         }
-        match errors.read(&mut buffer) {
-            Ok(got) if got > 0 => bytes.extend_from_slice(&buffer[..got]),
-            _ => break,
+        self.bytes.drain(..self.bytes.len().saturating_sub(ERRORS_BYTES));
+    }
+
+    /// Takes what is still to come. Something that the program started may hold the other end for long.
+    fn read_to_end(&mut self) {
+        let began = Instant::now();
+        while let Some(pipe) = self.pipe.as_ref().filter(|_| began.elapsed() < LAST_WORDS) {
+            match wait_readable(pipe, LOOK_MS) {
+                Ok(true) => self.read(),
+                Ok(false) => {}
+                Err(_) => break,
+            }
         }
     }
+
+    /// The last lines.
+    fn lines(&self) -> Vec<String> {
+        let bytes: Vec<u8> = self.bytes.iter().copied().collect();
+        let text = String::from_utf8_lossy(&bytes);
+        text.lines().map(str::trim_end).filter(|line| !line.is_empty()).map(str::to_owned).collect()
+    }
+}
+
+/// How the program itself ended, and what it said of it.
+fn last_words(started: &mut Started, errors: &mut Errors) -> String {
+    /// More would bury what the status says.
+    const LINES: usize = 20;
+    errors.read_to_end();
     started.leave(LAST_WORDS);
     let status = match started.child.try_wait() {
         Ok(Some(status)) => status.to_string(),
         _ => "it closed its output and did not end".to_owned(),
     };
-    let text = String::from_utf8_lossy(&bytes);
-    let words: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let words = errors.lines();
+    let words = &words[words.len().saturating_sub(LINES)..];
     if words.is_empty() { status } else { format!("{status}: {}", words.join("; ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attend_shell(text: &str) -> Ended {
+        let mut command = Command::new("sh");
+        command.args(["-c", text]);
+        let limit = Duration::from_secs(20);
+        let bounds = Bounds { start: limit, silence: limit, whole: limit };
+        attend(Start::machine(command), &bounds, &|| false, &mut |_| Ok(())).unwrap()
+    }
+
+    /// Guards against a program that waits for ever, for nobody reads what it complains about.
+    #[test]
+    fn more_complaints_than_a_pipe_holds_do_not_stop_a_program() {
+        let ended = attend_shell(
+            "i=0; while [ $i -lt 4000 ]; do echo \"complaint $i: $(printf %060d 0)\" >&2; i=$((i+1)); done; echo out",
+        );
+        assert!(matches!(&ended.how, Ending::Gone(words) if words.contains("complaint 3999:")), "{:?}", ended.how);
+        assert!(matches!(&ended.how, Ending::Gone(words) if !words.contains("complaint 3000:")), "{:?}", ended.how);
+        assert_eq!(ended.console, ["out"]);
+    }
+
+    #[test]
+    fn a_program_that_closes_one_of_its_outputs_is_heard_on_the_other() {
+        let ended = attend_shell("exec 2>&-; echo out");
+        assert_eq!((ended.how, ended.console), (Ending::Gone("exit status: 0".to_owned()), vec!["out".to_owned()]));
+        let ended = attend_shell("exec >&-; echo wrong >&2; exit 3");
+        assert_eq!(ended.how, Ending::Gone("exit status: 3: wrong".to_owned()));
+    }
 }

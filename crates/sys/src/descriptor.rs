@@ -91,11 +91,22 @@ pub fn inherited(fd: RawFd) -> Result<OwnedFd> {
 
 /// Waits until `fd` can be read or `timeout_ms` has passed; whether it can be read (or has ended).
 pub fn wait_readable(fd: &impl AsRawFd, timeout_ms: i32) -> Result<bool> {
-    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: `poll` is one valid pollfd.
-    match check("poll", unsafe { libc::poll(&raw mut poll, 1, timeout_ms) }) {
-        Ok(ready) => Ok(ready > 0),
-        Err(error) if error.errno == libc::EINTR => Ok(false),
+    wait_any_readable([Some(fd)], timeout_ms).map(|[ready]| ready)
+}
+
+/// Waits until one of them can be read or `timeout_ms` has passed; which can be read (or have ended). What is none is
+/// not waited for.
+pub fn wait_any_readable<const COUNT: usize>(
+    fds: [Option<&dyn AsRawFd>; COUNT],
+    timeout_ms: i32,
+) -> Result<[bool; COUNT]> {
+    // A negative descriptor is let by.
+    let number = |fd: Option<&dyn AsRawFd>| fd.map_or(-1, |fd| fd.as_raw_fd());
+    let mut polls = fds.map(|fd| libc::pollfd { fd: number(fd), events: libc::POLLIN, revents: 0 });
+    // SAFETY: the array holds as many valid pollfds as are named.
+    match check("poll", unsafe { libc::poll(polls.as_mut_ptr(), COUNT as libc::nfds_t, timeout_ms) }) {
+        Ok(_) => Ok(polls.map(|poll| poll.revents != 0)),
+        Err(error) if error.errno == libc::EINTR => Ok([false; COUNT]),
         Err(error) => Err(error),
     }
 }
