@@ -5,7 +5,7 @@
 //! note with the vendor's name (all three BSDs have one, two of them with the version), and the interpreter's path.
 
 use anyhow::{Context, Result, anyhow, bail};
-use object::elf::{ELFOSABI_FREEBSD, EM_X86_64, FileHeader64, NoteType};
+use object::elf::{ELFOSABI_FREEBSD, ELFOSABI_NONE, EM_X86_64, FileHeader64, NoteType};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, U32};
 use std::fmt;
@@ -99,7 +99,8 @@ pub(super) fn identity(bytes: &[u8]) -> Result<Identity> {
         bail!("the note says {}, but the interpreter is {interpreter}", system.name());
     }
     let abi = header.e_ident.os_abi;
-    if (abi == ELFOSABI_FREEBSD) != (system == System::FreeBsd) {
+    // FreeBSD's kernel goes by the note first; zig's linker leaves the byte at nought, FreeBSD's own fills it in.
+    if abi != ELFOSABI_NONE && (abi, system) != (ELFOSABI_FREEBSD, System::FreeBsd) {
         bail!("the note says {}, but the header's ABI is {}", system.name(), abi.0);
     }
     Ok(Identity { system, version, interpreter })
@@ -156,6 +157,7 @@ mod unit {
     fn each_system_is_known_by_its_note_and_its_interpreter() {
         let says = |abi, path, name, number| identity(&file(abi, 62, path, name, 1, number)).unwrap().to_string();
         assert_eq!(says(9, "/libexec/ld-elf.so.1", "FreeBSD", 1_400_097), "FreeBSD 14.0, /libexec/ld-elf.so.1");
+        assert_eq!(says(0, "/libexec/ld-elf.so.1", "FreeBSD", 1_400_500), "FreeBSD 14.0, /libexec/ld-elf.so.1");
         assert_eq!(says(0, "/usr/libexec/ld.elf_so", "NetBSD", 1_001_000_000), "NetBSD 10.1, /usr/libexec/ld.elf_so");
         assert_eq!(says(0, "/usr/libexec/ld.so", "OpenBSD", 0), "OpenBSD, /usr/libexec/ld.so");
     }
@@ -169,7 +171,8 @@ mod unit {
         refuses(b"#!/bin/sh\n", "no 64-bit ELF");
         refuses(&file(9, 183, "/libexec/ld-elf.so.1", "FreeBSD", 1, 1_400_097), "machine 183");
         refuses(&file(9, 62, "/lib64/ld-linux-x86-64.so.2", "FreeBSD", 1, 1_400_097), "the interpreter is /lib64");
-        refuses(&file(0, 62, "/libexec/ld-elf.so.1", "FreeBSD", 1, 1_400_097), "the header's ABI is 0");
+        refuses(&file(9, 62, "/usr/libexec/ld.so", "OpenBSD", 1, 0), "the header's ABI is 9");
+        refuses(&file(3, 62, "/libexec/ld-elf.so.1", "FreeBSD", 1, 1_400_097), "the header's ABI is 3");
         refuses(&file(0, 62, "/usr/libexec/ld.so", "GNU", 1, 0), "no note");
         refuses(&file(0, 62, "/usr/libexec/ld.so", "OpenBSD", 2, 0), "no note");
     }
