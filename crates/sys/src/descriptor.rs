@@ -101,7 +101,7 @@ pub fn wait_any_readable<const COUNT: usize>(
     timeout_ms: i32,
 ) -> Result<[bool; COUNT]> {
     // A negative descriptor is let by.
-    let number = |fd: Option<&dyn AsRawFd>| fd.map_or(-1, |fd| fd.as_raw_fd());
+    let number = |fd: Option<&dyn AsRawFd>| fd.map_or(-1, AsRawFd::as_raw_fd);
     let mut polls = fds.map(|fd| libc::pollfd { fd: number(fd), events: libc::POLLIN, revents: 0 });
     // SAFETY: the array holds as many valid pollfds as are named.
     match check("poll", unsafe { libc::poll(polls.as_mut_ptr(), COUNT as libc::nfds_t, timeout_ms) }) {

@@ -1,6 +1,6 @@
 //! Resource limits: read, and raised as far as the user may. Never lowered.
 
-use crate::error::{Result, check};
+use crate::error::{Error, Result, check};
 
 /// A resource with a limit per process or per user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,18 +26,21 @@ pub const UNLIMITED: u64 = u64::MAX;
 /// The soft and the hard limit.
 pub fn get(resource: Resource) -> Result<(u64, u64)> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let number = number(resource).ok_or(Error { call: "getrlimit", errno: libc::EINVAL })?;
     // SAFETY: `limit` is a valid rlimit that the call may write.
-    check("getrlimit", unsafe { libc::getrlimit(number(resource), &raw mut limit) })?;
+    check("getrlimit", unsafe { libc::getrlimit(number, &raw mut limit) })?;
     Ok((widen(limit.rlim_cur), widen(limit.rlim_max)))
 }
 
-/// Raises the soft limit to the hard one, and to what the system allows where that is less; the soft limit then.
+/// Raises the soft limit to the hard one, and to what the system allows where that is less; the soft limit then. What
+/// the system does not limit so is unlimited.
 pub fn raise(resource: Resource) -> Result<u64> {
+    let Some(number) = number(resource) else { return Ok(UNLIMITED) };
     let (soft, hard) = get(resource)?;
     if soft < hard {
         let limit = libc::rlimit { rlim_cur: hard as libc::rlim_t, rlim_max: hard as libc::rlim_t };
         // SAFETY: `limit` is a valid rlimit. Some systems refuse the hard limit as a soft one: then nothing changes.
-        unsafe { libc::setrlimit(number(resource), &raw const limit) };
+        unsafe { libc::setrlimit(number, &raw const limit) };
     }
     Ok(get(resource)?.0)
 }
@@ -52,10 +55,22 @@ type Number = libc::__rlimit_resource_t;
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 type Number = libc::c_int;
 
-fn number(resource: Resource) -> Number {
-    match resource {
+/// The resource's number; none where the system has no such limit.
+#[cfg(not(any(target_os = "illumos", target_os = "solaris")))]
+#[allow(clippy::unnecessary_wraps, reason = "not every system has them all")]
+fn number(resource: Resource) -> Option<Number> {
+    Some(match resource {
         Resource::Descriptors => libc::RLIMIT_NOFILE,
         Resource::Processes => libc::RLIMIT_NPROC,
         Resource::LockedMemory => libc::RLIMIT_MEMLOCK,
+    })
+}
+
+/// The resource's number; illumos bounds processes and locked memory for a project, not for a process.
+#[cfg(any(target_os = "illumos", target_os = "solaris"))]
+fn number(resource: Resource) -> Option<Number> {
+    match resource {
+        Resource::Descriptors => Some(libc::RLIMIT_NOFILE),
+        Resource::Processes | Resource::LockedMemory => None,
     }
 }

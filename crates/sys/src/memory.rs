@@ -72,9 +72,9 @@ impl Drop for Mapping {
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const POPULATE: libc::c_int = libc::MAP_POPULATE;
-#[cfg(any(target_os = "freebsd", target_os = "dragonfly"))]
+#[cfg(target_os = "freebsd")]
 const POPULATE: libc::c_int = libc::MAP_PREFAULT_READ;
-#[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd", target_os = "dragonfly")))]
+#[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
 const POPULATE: libc::c_int = 0;
 
 /// Whether a mapping can be asked to fault its pages in at once.

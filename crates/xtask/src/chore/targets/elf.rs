@@ -35,12 +35,12 @@ impl System {
         }
     }
 
-    /// The program that its kernel starts to start a program.
-    fn interpreter(self) -> &'static str {
+    /// The program that its kernel starts to start a program. NetBSD has one under two names: GCC and LLVM differ.
+    fn interpreters(self) -> &'static [&'static str] {
         match self {
-            Self::FreeBsd => "/libexec/ld-elf.so.1",
-            Self::NetBsd => "/usr/libexec/ld.elf_so",
-            Self::OpenBsd => "/usr/libexec/ld.so",
+            Self::FreeBsd => &["/libexec/ld-elf.so.1"],
+            Self::NetBsd => &["/usr/libexec/ld.elf_so", "/libexec/ld.elf_so"],
+            Self::OpenBsd => &["/usr/libexec/ld.so"],
         }
     }
 
@@ -95,7 +95,7 @@ pub(super) fn identity(bytes: &[u8]) -> Result<Identity> {
     }
     let (system, version) = found.ok_or_else(|| anyhow!("no note names FreeBSD, NetBSD or OpenBSD"))?;
     let interpreter = interpreter.ok_or_else(|| anyhow!("it names no interpreter"))?;
-    if interpreter != system.interpreter() {
+    if !system.interpreters().contains(&interpreter.as_str()) {
         bail!("the note says {}, but the interpreter is {interpreter}", system.name());
     }
     let abi = header.e_ident.os_abi;
@@ -159,6 +159,7 @@ mod unit {
         assert_eq!(says(9, "/libexec/ld-elf.so.1", "FreeBSD", 1_400_097), "FreeBSD 14.0, /libexec/ld-elf.so.1");
         assert_eq!(says(0, "/libexec/ld-elf.so.1", "FreeBSD", 1_400_500), "FreeBSD 14.0, /libexec/ld-elf.so.1");
         assert_eq!(says(0, "/usr/libexec/ld.elf_so", "NetBSD", 1_001_000_000), "NetBSD 10.1, /usr/libexec/ld.elf_so");
+        assert_eq!(says(0, "/libexec/ld.elf_so", "NetBSD", 1_001_000_000), "NetBSD 10.1, /libexec/ld.elf_so");
         assert_eq!(says(0, "/usr/libexec/ld.so", "OpenBSD", 0), "OpenBSD, /usr/libexec/ld.so");
     }
 
