@@ -22,8 +22,18 @@ pub enum Error {
         /// What is wrong with it, and what would be right.
         reason: String,
     },
+    /// The benchmark has no such phase.
+    #[error("`{benchmark}` has no phase `{name}`; it has {}", .known.join(", "))]
+    UnknownPhase {
+        /// The benchmark.
+        benchmark: String,
+        /// The phase as typed.
+        name: String,
+        /// Those that it has.
+        known: Vec<String>,
+    },
     /// The folder for the benchmarks' files cannot be used.
-    #[error("cannot use {} for the benchmarks' files; choose another folder with --dir", .path.display())]
+    #[error("cannot use {} for the benchmarks' files; choose another folder with --dir or TMPDIR", .path.display())]
     Scratch {
         /// The folder.
         path: PathBuf,

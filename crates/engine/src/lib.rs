@@ -23,7 +23,7 @@ pub use error::Error;
 pub use host::{Pinning, describe as describe_host, describe_in as describe_host_in};
 pub use laps::Laps;
 pub use observer::{Event, Observer, Silent};
-pub use plan::{Availability, Fault, Fine, Plan, Planned, Request, availability, check_words};
+pub use plan::{Availability, Fault, Fine, Plan, Planned, Request, availability, check_phase, check_words};
 pub use run::{Ending, Session, check_room, resume, run};
 pub use scratch::{Scratch, space as scratch_space};
 pub use settings::{Kind, Parameter, Settings};

@@ -155,6 +155,16 @@ pub fn check_words(registry: &[Entry], names: &[String], settings: &[String]) ->
     settings.iter().try_for_each(|text| parse(registry, text).map(drop))
 }
 
+/// Whether a benchmark has a phase of that name.
+pub fn check_phase(registry: &[Entry], benchmark: &str, phase: &str) -> Result<(), Error> {
+    let phases = find(registry, benchmark)?.phases;
+    if phases.iter().any(|one| one.name == phase) {
+        return Ok(());
+    }
+    let known = phases.iter().map(|one| one.name.to_owned()).collect();
+    Err(Error::UnknownPhase { benchmark: benchmark.to_owned(), name: phase.to_owned(), known })
+}
+
 fn find<'a>(registry: &'a [Entry], name: &str) -> Result<&'a Entry, Error> {
     registry.iter().find(|entry| entry.name == name).ok_or_else(|| Error::UnknownBenchmark {
         name: name.to_owned(),

@@ -24,7 +24,8 @@ impl Output {
     /// A new file; none where that fails.
     pub(crate) fn create(name: &[u8]) -> Option<Self> {
         let file = create_file(name)?;
-        Some(Self { file, bytes: b"landau counts 1\n".to_vec(), has_failed: false, has_overflown: false })
+        write_all(file, b"landau counts 1\n")?;
+        Some(Self { file, bytes: Vec::new(), has_failed: false, has_overflown: false })
     }
 
     pub(crate) fn node(&mut self, parent: u32, function: u32) {
@@ -35,6 +36,7 @@ impl Output {
 
     pub(crate) fn pass(&mut self) {
         self.number(2);
+        self.write();
     }
 
     /// A lap with so many [`Self::count`]s to follow.
@@ -69,8 +71,8 @@ impl Output {
         self.bytes.push(value as u8);
     }
 
-    /// Hands everything to the operating system. Once for each lap: qemu may be killed as soon as the guest says that
-    /// it is done, and what is still held then is lost.
+    /// Hands everything to the operating system. Once for each pass and lap: qemu may be killed as soon as the guest
+    /// says that it is done, and what is still held then is lost.
     pub(crate) fn write(&mut self) {
         if !self.has_failed && write_all(self.file, &self.bytes).is_none() {
             self.has_failed = true;

@@ -15,6 +15,17 @@ pub struct Choice {
     pub why: String,
     /// The kernels, in the order in which they were named.
     pub kernels: Vec<Kernel>,
+    /// Those that the archive names but does not give.
+    pub lost: Vec<Lost>,
+}
+
+/// A kernel that cannot be fetched.
+#[derive(Debug)]
+pub struct Lost {
+    /// The user's word for it.
+    pub word: String,
+    /// Why.
+    pub why: kernel::Error,
 }
 
 /// Where things are.
@@ -65,8 +76,7 @@ pub fn choose(
             engine.name()
         ));
     }
-    let kernels: Vec<Kernel> =
-        words.iter().map(|word| obtain(word, engine, places.cache, tell)).collect::<Result<_, _>>()?;
+    let (kernels, lost) = obtain_all(words, engine, places.cache, tell)?;
     let (engine, why) = match (wanted, engine) {
         (Some(engine), _) => (engine, "it was asked for".to_owned()),
         (None, Some(Engine::Ssh)) => (Engine::Ssh, "the kernels are elsewhere".to_owned()),
@@ -77,7 +87,31 @@ pub fn choose(
     if wanted == Some(Engine::Kvm) {
         check_kvm(&kernels, places, tell)?;
     }
-    Ok(Choice { engine, why, kernels })
+    Ok(Choice { engine, why, kernels, lost })
+}
+
+/// The kernels of all words. A word that means nothing ends it; what the archive lost does not, if others are left.
+fn obtain_all(
+    words: &[String],
+    engine: Option<Engine>,
+    cache: &Path,
+    tell: &mut dyn FnMut(&str),
+) -> Result<(Vec<Kernel>, Vec<Lost>), Error> {
+    let (mut kernels, mut lost) = (Vec::new(), Vec::new());
+    for word in words {
+        match obtain(word, engine, cache, tell) {
+            Ok(kernel) => kernels.push(kernel),
+            Err(Error::Kernel(why @ kernel::Error::Fetch { .. })) => lost.push(Lost { word: word.clone(), why }),
+            Err(error) => return Err(error),
+        }
+    }
+    match lost.pop() {
+        Some(last) if kernels.is_empty() => Err(last.why.into()),
+        last => {
+            lost.extend(last);
+            Ok((kernels, lost))
+        }
+    }
 }
 
 /// The kernel of a word, as the engine wants it.

@@ -46,9 +46,20 @@ pub enum Error {
         /// What there is.
         known: String,
     },
+    /// The archive names a package but does not give its file: what is being renewed, or was cleared away.
+    #[error("{file} could not be fetched: {why}; the archive's index names it, its mirror does not give it")]
+    Fetch {
+        /// The package's file.
+        file: String,
+        /// What the package client said.
+        why: String,
+    },
     /// The package client is not there, or failed.
     #[error("{0}")]
     Apt(String),
+    /// The word names no file.
+    #[error("there is no kernel `{0}`: no such file; `debian:VERSION` fetches one, `host` is the one that runs now")]
+    NotThere(String),
     /// The word names something that is not a kernel in a file.
     #[error("{0} is not a kernel that could be fetched or read from a file")]
     NoFile(String),
@@ -174,6 +185,7 @@ pub fn default_cache() -> Option<PathBuf> {
 /// takes long. A [`Source`] that is no file is an error here.
 pub fn obtain(word: &str, cache: &Path, tell: &mut dyn FnMut(&str)) -> Result<Kernel, Error> {
     match Source::parse(word) {
+        Source::File(path) if matches!(path.try_exists(), Ok(false)) => Err(Error::NotThere(word.to_owned())),
         Source::File(path) => in_file(&path, cache),
         Source::Debian(version) => debian::obtain(&version, cache, tell),
         _ => Err(Error::NoFile(word.to_owned())),

@@ -116,6 +116,15 @@ impl Matrix<'_> {
         self.out.join(format!("{name}.{}.landau.ndjson", self.engine_of(kernel).name()))
     }
 
+    /// Whether each kernel has a record of its own: one that was named twice has not.
+    pub fn check_records(&self) -> Result<(), Error> {
+        let mut paths = std::collections::BTreeSet::new();
+        match self.kernels.iter().find(|kernel| !paths.insert(self.record_of(kernel))) {
+            Some(twice) => Err(Error::Guest(format!("{} is named twice by --kernel; once will do", twice.name))),
+            None => Ok(()),
+        }
+    }
+
     /// What runs a kernel: one that is elsewhere has only one way.
     fn engine_of(&self, kernel: &Kernel) -> Engine {
         if kernel.kind == Kind::Remote { Engine::Ssh } else { self.engine }
@@ -225,6 +234,10 @@ fn conclude(order: &Order, measured: Measured, path: &Path, mut writer: Writer, 
 /// Why a guest measured nothing, with the console's last words and what to do.
 fn why_nothing(order: &Order, measured: &Measured) -> String {
     const LINES: usize = 12;
+    // A guest that says why needs neither the emulator's advice nor its kernel's words.
+    if let Some(reason) = measured.failed.as_ref().filter(|_| order.engine.boots()) {
+        return format!("its guest could not measure: {reason}");
+    }
     let told = match &measured.failed {
         Some(reason) => reason.clone(),
         None => crate::session::told(&measured.how, order).1,

@@ -141,8 +141,8 @@ impl Apt {
         if answer.is_good && into.exists() {
             return Ok(());
         }
-        let file = into.file_name().unwrap_or_default().to_string_lossy();
-        Err(Error::Apt(format!("{file} could not be fetched: {}", troubles(&answer.err).join("; "))))
+        let file = uri.rsplit('/').next().unwrap_or(uri).to_owned();
+        Err(Error::Fetch { file, why: troubles(&answer.err).join("; ") })
     }
 }
 
@@ -219,7 +219,9 @@ fn wait(child: &mut Child) -> std::io::Result<bool> {
         if start.elapsed() > LONGEST || landau_sys::signal::interrupted().is_some() {
             child.kill()?;
             child.wait()?;
-            return Err(std::io::Error::other("it did not end in time and was stopped"));
+            let why =
+                if landau_sys::signal::interrupted().is_some() { "interrupted" } else { "it did not end in time" };
+            return Err(std::io::Error::other(why));
         }
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -93,9 +93,9 @@ pub(super) fn describe(engine: Engine, machine: &Machine) -> Result<Lab, Error> 
 pub fn version() -> Result<String, Error> {
     let missing = |reason: String| Error::Engine {
         engine: "exact".to_owned(),
-        reason: format!("{PROGRAM} {reason}; install it (Debian: qemu-system-x86, Fedora: qemu-system-x86-core)"),
+        reason: format!("{PROGRAM}: {reason}; install it (Debian: qemu-system-x86, Fedora: qemu-system-x86-core)"),
     };
     let said = Command::new(PROGRAM).arg("--version").output().map_err(|error| missing(error.to_string()))?;
     let text = String::from_utf8_lossy(&said.stdout).lines().next().unwrap_or_default().to_owned();
-    if said.status.success() { Ok(text) } else { Err(missing("does not tell its version".to_owned())) }
+    if said.status.success() { Ok(text) } else { Err(missing("it does not tell its version".to_owned())) }
 }

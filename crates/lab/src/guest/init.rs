@@ -73,9 +73,17 @@ fn prepare(job: &Job) -> Result<(), String> {
     std::fs::write("/proc/sys/kernel/printk", "1").map_err(|error| format!("kernel.printk: {error}"))?;
     for (name, value) in &job.sysctls {
         let path = format!("/proc/sys/{}", name.replace('.', "/"));
-        std::fs::write(path, value).map_err(|error| format!("{name}={value}: {error}"))?;
+        std::fs::write(path, value).map_err(|error| refused(name, value, &error))?;
     }
     Ok(())
+}
+
+/// Why a setting could not be set.
+fn refused(name: &str, value: &str, error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => format!("the sysctl {name}: this kernel has no such setting"),
+        _ => format!("the sysctl {name}={value}: {error}"),
+    }
 }
 
 /// The kernel's own functions and where they stand.

@@ -85,5 +85,5 @@ fn a_wrong_file_is_named() {
     let said = get(folder.path(), folder.path()).unwrap_err().to_string();
     assert!(said.contains("this is a folder; --kernel wants a bzImage"), "{said}");
     let said = get(&folder.path().join("none"), folder.path()).unwrap_err().to_string();
-    assert!(said.contains("none: No such file"), "{said}");
+    assert!(said.contains("there is no kernel `") && said.contains("none`: no such file"), "{said}");
 }

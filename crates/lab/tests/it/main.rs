@@ -11,7 +11,7 @@ use std::path::Path;
 /// holds what its index names, which one that is just being renewed does not.
 fn hindrance(error: &Error) -> Option<String> {
     match error {
-        Error::Apt(why) => Some(why.clone()),
+        Error::Apt(_) | Error::Fetch { .. } => Some(error.to_string()),
         _ => None,
     }
 }
