@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is the crate that prints")]
 
 mod command;
+mod options;
 mod progress;
 mod status;
 mod terminal;

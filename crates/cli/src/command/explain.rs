@@ -3,6 +3,7 @@
 use crate::command::lab::run::own_program;
 use crate::command::report;
 use crate::command::run::{default_path, finish};
+use crate::options::{Cache, Guest, Settings};
 use crate::{status, terminal};
 use anyhow::{Context, bail};
 use landau_bench::REGISTRY;
@@ -37,9 +38,8 @@ pub(crate) struct Args {
     /// Only this phase
     #[arg(long, value_name = "P")]
     phase: Option<String>,
-    /// Set a parameter of the benchmark (repeatable)
-    #[arg(long, value_name = "BENCH.PARAM=VALUE")]
-    set: Vec<String>,
+    #[command(flatten)]
+    settings: Settings,
     /// Sizes to look at [default: a tenth, a half and all of the benchmark's steps]
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..))]
     at: Vec<u64>,
@@ -52,18 +52,10 @@ pub(crate) struct Args {
     /// The record to write [default: landau-TIME.landau.ndjson]
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// Memory of the guest in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(64..))]
-    memory: u32,
-    /// Further words for the kernel's command line
-    #[arg(long, value_name = "WORDS", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
-    append: String,
-    /// Folder for fetched kernels [default: landau in the user's caches]
-    #[arg(long, value_name = "DIR")]
-    cache: Option<PathBuf>,
-    /// Seconds that the guest may take in all
-    #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..))]
-    time_limit: u64,
+    #[command(flatten)]
+    guest: Guest,
+    #[command(flatten)]
+    cache: Cache,
 }
 
 /// Passes of each case: a second one finds calls that nothing disturbed where the first had a timer's tick.
@@ -74,7 +66,10 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     catch_interrupts();
-    landau_engine::check_words(REGISTRY, std::slice::from_ref(&args.benchmark), &args.set)?;
+    landau_engine::check_words(REGISTRY, std::slice::from_ref(&args.benchmark), &args.settings.set)?;
+    if let Some(phase) = &args.phase {
+        landau_engine::check_phase(REGISTRY, &args.benchmark, phase)?;
+    }
     let path = args.record.clone().unwrap_or_else(default_path);
     if let Some(page) = &args.output {
         if *page == path {
@@ -82,7 +77,13 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
         }
         report::check_place(page)?;
     }
-    let explanations = measure(args, &path, words)?;
+    let explanations = match measure(args, &path, words) {
+        Err(_) if interrupted().is_some() => {
+            status::tell("interrupted; nothing was explained");
+            return Ok(status::FAILED);
+        }
+        measured => measured?,
+    };
     if let Some(page) = &args.output {
         report::write_one(&path, page)?;
         status::tell(&format!("page:   {}", page.display()));
@@ -93,16 +94,14 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
 
 /// Boots the kernel, leaves a record with what was found, and gives it.
 fn measure(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<Vec<Explanation>> {
-    let cache = args.cache.clone().or_else(kernel::default_cache);
-    let cache = cache
-        .context("no folder for fetched kernels: neither HOME nor XDG_CACHE_HOME is set; name one with --cache")?;
+    let cache = args.cache.folder()?;
     let kernel = kernel::obtain(&args.kernel, &cache, &mut |text| status::tell(text))?;
     let scratch = Scratch::create(&std::env::temp_dir())?;
     let job = Job {
         names: vec![args.benchmark.clone()],
         study: "quick".to_owned(),
         pass_count: Some(PASSES),
-        settings: args.set.clone(),
+        settings: args.settings.set.clone(),
         seed: 1,
         unit: Engine::Exact.unit(),
         settle_s: Engine::Exact.settle_s(),
@@ -114,22 +113,35 @@ fn measure(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<Vec<Exp
         job: &job,
         program: &own_program()?,
         folder: scratch.path(),
-        memory_mib: args.memory,
-        append: &args.append,
+        memory_mib: args.guest.memory,
+        append: &args.guest.append,
         extra: &[],
         terminal: &Terminal::default(),
-        bounds: Bounds { start: PATIENCE, silence: PATIENCE, whole: Duration::from_secs(args.time_limit) },
+        bounds: Bounds { start: PATIENCE, silence: PATIENCE, whole: Duration::from_secs(args.guest.time_limit) },
         started: &jiff::Timestamp::now().to_string(),
         words,
     };
     let question = Question { phase: args.phase.as_deref(), at: &args.at };
     let mut writer = Writer::create(path)?;
-    let explained = explain::explain(&order, &question, &mut writer, &|| interrupted().is_some())
-        .with_context(|| kernel.name.clone())?;
+    let explained = match explain::explain(&order, &question, &mut writer, &|| interrupted().is_some()) {
+        Ok(explained) => explained,
+        Err(error) => {
+            drop(writer);
+            discard(path);
+            return Err(error).with_context(|| kernel.name.clone());
+        }
+    };
     if let Some(end) = explained.measured.end {
         finish(&mut writer, end)?;
     }
     Ok(explained.explanations)
+}
+
+/// Removes a record that explains nothing: it would be in the way of the next try.
+fn discard(path: &Path) {
+    if let Err(error) = std::fs::remove_file(path) {
+        status::tell(&format!("{} explains nothing and cannot be removed: {error}", path.display()));
+    }
 }
 
 /// Prints what was found; the status says whether it adds up.

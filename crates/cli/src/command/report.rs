@@ -106,8 +106,16 @@ fn put_page(output: &Path, html: &str) -> anyhow::Result<()> {
     std::fs::write(&beside, html).and_then(|()| std::fs::rename(&beside, output)).with_context(context)
 }
 
-/// Refuses a place where something lies that is no page.
+/// Refuses a place where something lies that is no page, or where none can be written.
 pub(crate) fn check_place(output: &Path) -> anyhow::Result<()> {
+    let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+        anyhow::bail!(
+            "write {}: there is no folder {}; make it, or choose another",
+            output.display(),
+            folder.display()
+        );
+    }
     let mut first = [0_u8; 1];
     let read = std::fs::File::open(output).and_then(|mut file| std::io::Read::read(&mut file, &mut first));
     if read.is_ok_and(|len| len > 0) && first != *b"<" {

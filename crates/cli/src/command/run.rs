@@ -1,31 +1,19 @@
 //! `landau run`: measure, and leave a record and a page.
 
 use crate::command::{report, show};
+use crate::options::Measurement;
 use crate::progress::Progress;
 use crate::status;
 use anyhow::{Context, bail};
-use clap::ValueEnum;
 use landau_bench::REGISTRY;
-use landau_engine::{
-    Ending, Pinning, Plan, Request, Scratch, Session, Study, check_room, describe_host, scratch_space,
-};
+use landau_engine::{Ending, Pinning, Plan, Request, Scratch, Session, check_room, describe_host, scratch_space};
 use landau_record::schema::{End, Line};
 use landau_record::{Record, Writer};
 use landau_report::Analysis;
 use landau_sys::signal::{catch_interrupts, interrupted};
 use std::path::{Path, PathBuf};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum StudyWord {
-    /// Seconds: does everything work?
-    Smoke,
-    /// Minutes: the laws
-    Quick,
-    /// As long as it takes: past every capacity, nine passes
-    Full,
-}
-
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 #[command(after_help = "Examples:
   landau run                                  every benchmark at quick size
   landau run socket bind --passes 9           two of them, nine passes each
@@ -33,20 +21,8 @@ pub(crate) enum StudyWord {
   landau run --study full --time-limit 1800   half an hour at the most; says what was left out
   landau run --resume FILE                    go on with a run that was interrupted")]
 pub(crate) struct Args {
-    /// Benchmarks to run; all of them if none is named
-    names: Vec<String>,
-    /// How much to measure
-    #[arg(long, value_enum, default_value = "quick")]
-    study: StudyWord,
-    /// Passes of each case, each in a fresh process [default: 5 quick, 9 full]
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    passes: Option<u32>,
-    /// Set a parameter of a benchmark (repeatable)
-    #[arg(long, value_name = "BENCH.PARAM=VALUE")]
-    set: Vec<String>,
-    /// Seed of every random order [default: of the moment, and in the record]
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
+    #[command(flatten)]
+    measurement: Measurement,
     /// The record to write [default: landau-TIME.landau.ndjson]
     #[arg(long, short, value_name = "FILE", conflicts_with = "resume")]
     out: Option<PathBuf>,
@@ -73,37 +49,6 @@ pub(crate) struct Args {
     quiet: bool,
 }
 
-impl StudyWord {
-    /// The study that the word means.
-    pub(crate) fn study(self) -> Study {
-        match self {
-            StudyWord::Smoke => Study::Smoke,
-            StudyWord::Quick => Study::Quick,
-            StudyWord::Full => Study::Full,
-        }
-    }
-}
-
-impl Default for Args {
-    fn default() -> Self {
-        Self {
-            names: Vec::new(),
-            study: StudyWord::Quick,
-            passes: None,
-            set: Vec::new(),
-            seed: None,
-            out: None,
-            resume: None,
-            page: None,
-            no_report: false,
-            time_limit: None,
-            dir: None,
-            processor: Pinning::default(),
-            quiet: false,
-        }
-    }
-}
-
 pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     catch_interrupts();
     let (path, ending) = match &args.resume {
@@ -125,12 +70,13 @@ fn start(args: &Args, words: &[String]) -> anyhow::Result<(PathBuf, Ending)> {
     let path = args.out.clone().unwrap_or_else(default_path);
     let scratch = Scratch::create(&folder(args))?;
     let (host, clock) = describe_host(args.processor)?;
+    let wanted = &args.measurement;
     let request = Request {
-        names: args.names.clone(),
-        study: args.study.study(),
-        pass_count: args.passes,
-        settings: args.set.clone(),
-        seed: args.seed.unwrap_or_else(seed_of_the_moment),
+        names: wanted.names.clone(),
+        study: wanted.study.study(),
+        pass_count: wanted.passes,
+        settings: wanted.settings.set.clone(),
+        seed: wanted.seed.unwrap_or_else(seed_of_the_moment),
         time_limit_s: args.time_limit,
     };
     let plan = Plan::resolve(REGISTRY, &request, host, clock.clock, scratch_space(scratch.path()))?;

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 /// A kernel for the tests, fetched once: none where there is no emulator or no archive, and why.
-fn kernel() -> Option<&'static Path> {
+pub(crate) fn kernel() -> Option<&'static Path> {
     static KERNEL: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let found = KERNEL.get_or_init(|| {
         let version = Command::new("qemu-system-x86_64").arg("--version").output();
@@ -56,7 +56,7 @@ fn samples(path: &Path) -> Vec<String> {
 }
 
 /// Emulators that were started for a test's folder.
-fn emulators(room: &Room) -> Vec<i32> {
+pub(crate) fn emulators(room: &Room) -> Vec<i32> {
     processes_with(&room.path().display().to_string()).into_iter().filter(|pid| is_emulator(*pid)).collect()
 }
 

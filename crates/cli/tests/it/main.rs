@@ -3,8 +3,10 @@
 #![allow(clippy::print_stderr, reason = "a test that is skipped says why")]
 
 mod engines;
+mod explained;
 mod interrupted;
 mod lab;
+mod lab_misused;
 mod measured;
 mod misused;
 mod support;

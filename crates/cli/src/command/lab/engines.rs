@@ -1,12 +1,13 @@
 //! `landau lab engines`: what can run kernels here, and what cannot, why, and what to do about it.
 
 use super::run::own_program;
+use crate::options::Cache;
 use crate::status;
 use anyhow::Context;
 use landau_lab::engine::{self, Engine, probe};
 use landau_lab::kernel;
 use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -19,9 +20,8 @@ pub(crate) struct Args {
     /// A kernel to boot under kvm: a file or `debian:VERSION`
     #[arg(long, short)]
     kernel: Option<String>,
-    /// Folder for fetched kernels and what was found out [default: landau in the user's caches]
-    #[arg(long, value_name = "DIR")]
-    cache: Option<PathBuf>,
+    #[command(flatten)]
+    cache: Cache,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -36,7 +36,7 @@ struct Row {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     let program = own_program()?;
-    let cache = args.cache.clone().or_else(kernel::default_cache);
+    let cache = args.cache.known();
     let mut rows = Vec::new();
     for &engine in engine::ALL {
         let (usable, detail) = match engine.check(&program) {

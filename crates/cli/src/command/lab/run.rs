@@ -1,15 +1,16 @@
 //! `landau lab run`: boot kernels and measure under each.
 
-use crate::command::run::{StudyWord, finish};
+use crate::command::run::finish;
 use crate::command::{report, show};
+use crate::options::{Cache, Guest, Measurement, Patience};
 use crate::progress::Kernels;
 use crate::status;
 use anyhow::{Context, bail};
-use landau_lab::choice::{self, Choice, Places};
+use landau_lab::choice::{self, Choice, Lost, Places};
 use landau_lab::debian;
 use landau_lab::engine::{self, Engine, Terminal};
 use landau_lab::job::Job;
-use landau_lab::kernel::{self, Kernel, Source};
+use landau_lab::kernel::Source;
 use landau_lab::machine::Bounds;
 use landau_lab::matrix::{Fate, Matrix};
 use landau_record::Writer;
@@ -43,8 +44,6 @@ const EXACT_SEED: u64 = 1;
 
 Instructions are neither time nor speed: they know no cache misses, no contention and one processor only.")]
 pub(crate) struct Args {
-    /// Benchmarks to run; all of them if none is named
-    names: Vec<String>,
     /// A kernel (repeatable): a bzImage, a vmlinux, a Debian package, or `debian:VERSION`; `debian:?` lists those;
     /// `host` is the one that runs now, `image:DISK` a whole system, `ssh:USER@HOST[:PORT]` another machine
     #[arg(long, short, default_value = "host")]
@@ -53,18 +52,8 @@ pub(crate) struct Args {
     /// `landau lab engines` tells of each
     #[arg(long, short, value_parser = engine_word, default_value = "auto")]
     engine: Wanted,
-    /// How much to measure
-    #[arg(long, value_enum, default_value = "quick")]
-    study: StudyWord,
-    /// Passes of each case, each in a fresh process [default: 1 exact, else the study's]
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    passes: Option<u32>,
-    /// Set a parameter of a benchmark (repeatable)
-    #[arg(long, value_name = "BENCH.PARAM=VALUE")]
-    set: Vec<String>,
-    /// Seed of every random order [default: 1 exact, else of the moment]
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
+    #[command(flatten)]
+    measurement: Measurement,
     /// Folder for the records, made if it is not there
     #[arg(long, short, value_name = "DIR", default_value = ".")]
     out: PathBuf,
@@ -80,23 +69,13 @@ pub(crate) struct Args {
     /// How many kernels run at a time [default: one a processor]
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     jobs: Option<u16>,
-    /// Memory of each guest in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 1024)]
-    #[arg(value_parser = clap::value_parser!(u32).range(64..=1_048_576))]
-    memory: u32,
+    #[command(flatten)]
+    guest: Guest,
     /// Set a sysctl in the guest (repeatable)
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     sysctl: Vec<(String, String)>,
-    /// Further words for the kernels' command line; for runsc under gvisor, for qemu with a disk image
-    #[arg(long, value_name = "WORDS", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
-    append: String,
-    /// Seconds without a sign of life after which a guest is given up
-    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    patience: u64,
-    /// Seconds that each guest may take in all
-    #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..))]
-    time_limit: u64,
+    #[command(flatten)]
+    patience: Patience,
     /// The program that measures, where the other system needs one of its own kind [default: this one]
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
@@ -106,9 +85,8 @@ pub(crate) struct Args {
     /// What the prompt of that user's shell ends with [default: any of # $ % >]
     #[arg(long, value_name = "TEXT")]
     prompt: Option<String>,
-    /// Folder for fetched kernels [default: landau in the user's caches]
-    #[arg(long, value_name = "DIR")]
-    cache: Option<PathBuf>,
+    #[command(flatten)]
+    cache: Cache,
     /// Show neither progress nor summary
     #[arg(long, short)]
     quiet: bool,
@@ -119,37 +97,39 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     if args.kernel.iter().any(|word| Source::parse(word) == Source::DebianList) {
         return list_debian(args);
     }
-    landau_engine::check_words(landau_bench::REGISTRY, &args.names, &args.set)?;
+    landau_engine::check_words(landau_bench::REGISTRY, &args.measurement.names, &args.measurement.settings.set)?;
     let program = args.program.clone().map_or_else(own_program, Ok)?;
     let choice = choose(args, &program)?;
-    let (engine, kernels) = (choice.engine, choice.kernels);
-    std::fs::create_dir_all(&args.out).with_context(|| format!("make {}", args.out.display()))?;
+    let (engine, kernels) = (choice.engine, &choice.kernels);
+    std::fs::create_dir_all(&args.out)
+        .with_context(|| format!("make {} for the records; choose another folder with --out", args.out.display()))?;
     let page = page_of(args);
     if let Some(page) = &page {
         report::check_place(page)?;
     }
-    let watch = Kernels::new(args.quiet, &kernels);
+    let watch = Kernels::new(args.quiet, kernels);
     let job = job(args, engine);
     engine.check_job(&job)?;
     let matrix = Matrix {
-        kernels: &kernels,
+        kernels,
         engine,
         job: &job,
         program: &program,
         terminal: &terminal(args),
         out: &args.out,
         temporary: &std::env::temp_dir(),
-        memory_mib: args.memory,
-        append: &args.append,
+        memory_mib: args.guest.memory,
+        append: &args.guest.append,
         bounds: bounds(args),
         parallel: args.jobs.map_or_else(|| parallel(engine), usize::from),
         resume: args.resume,
         words,
     };
+    matrix.check_records()?;
     let close = |writer: &mut Writer, end: End| finish(writer, end).map_err(|error| format!("{error:#}"));
     let fates = matrix.run(&close, &|| interrupted().is_some(), &watch);
     drop(watch);
-    conclude(args, &kernels, &fates, page.as_deref())
+    conclude(args, &choice, &fates, page.as_deref())
 }
 
 /// An engine, or none where the choice is left to us.
@@ -166,6 +146,11 @@ fn engine_word(word: &str) -> Result<Wanted, String> {
 
 fn pair(word: &str) -> Result<(String, String), String> {
     let (name, value) = word.split_once('=').ok_or("write it as NAME=VALUE")?;
+    let is_part =
+        |part: &str| !part.is_empty() && part.chars().all(|one| one.is_alphanumeric() || "_-/:".contains(one));
+    if !name.trim().split('.').all(is_part) || name.starts_with('/') {
+        return Err(format!("`{name}` is no setting's name; write it as in net.core.somaxconn=128"));
+    }
     Ok((name.trim().to_owned(), value.to_owned()))
 }
 
@@ -180,13 +165,8 @@ pub(crate) fn own_program() -> anyhow::Result<PathBuf> {
     if own.exists() { Ok(own) } else { Ok(std::env::current_exe()?) }
 }
 
-fn cache(args: &Args) -> anyhow::Result<PathBuf> {
-    let folder = args.cache.clone().or_else(kernel::default_cache);
-    folder.context("no folder for fetched kernels: neither HOME nor XDG_CACHE_HOME is set; name one with --cache")
-}
-
 fn list_debian(args: &Args) -> anyhow::Result<u8> {
-    let found = debian::available(&cache(args)?, &mut |text| status::tell(text))?;
+    let found = debian::available(&args.cache.folder()?, &mut |text| status::tell(text))?;
     let lines: Vec<String> = found
         .iter()
         .map(|one| format!("debian:{}-{}  ({}, {} MiB)", one.release, one.flavour, one.version, one.bytes >> 20))
@@ -202,9 +182,12 @@ fn choose(args: &Args, program: &Path) -> anyhow::Result<Choice> {
             status::tell(text);
         }
     };
-    let cache = cache(args)?;
+    let cache = args.cache.folder()?;
     let places = Places { cache: &cache, program };
     let choice = choice::choose(&args.kernel, args.engine.0, &places, &mut tell)?;
+    for Lost { word, why } in &choice.lost {
+        tell(&format!("{word}: {why}; going on with the others"));
+    }
     if args.engine.0.is_none() {
         tell(&format!("engine: {}, for {}", choice.engine.name(), choice.why));
     }
@@ -213,13 +196,13 @@ fn choose(args: &Args, program: &Path) -> anyhow::Result<Choice> {
 }
 
 fn job(args: &Args, engine: Engine) -> Job {
-    let exact = engine.is_exact();
+    let (wanted, exact) = (&args.measurement, engine.is_exact());
     Job {
-        names: args.names.clone(),
-        study: args.study.study().name().to_owned(),
-        pass_count: args.passes.or(exact.then_some(EXACT_PASSES)),
-        settings: args.set.clone(),
-        seed: seed_of(engine, args.seed),
+        names: wanted.names.clone(),
+        study: wanted.study.study().name().to_owned(),
+        pass_count: wanted.passes.or(exact.then_some(EXACT_PASSES)),
+        settings: wanted.settings.set.clone(),
+        seed: seed_of(engine, wanted.seed),
         unit: engine.unit(),
         settle_s: engine.settle_s(),
         sysctls: args.sysctl.iter().cloned().collect::<BTreeMap<_, _>>(),
@@ -243,11 +226,8 @@ fn terminal(args: &Args) -> Terminal {
 }
 
 fn bounds(args: &Args) -> Bounds {
-    Bounds {
-        start: Duration::from_secs(args.patience),
-        silence: Duration::from_secs(args.patience),
-        whole: Duration::from_secs(args.time_limit),
-    }
+    let patience = Duration::from_secs(args.patience.patience);
+    Bounds { start: patience, silence: patience, whole: Duration::from_secs(args.guest.time_limit) }
 }
 
 fn page_of(args: &Args) -> Option<PathBuf> {
@@ -255,7 +235,7 @@ fn page_of(args: &Args) -> Option<PathBuf> {
 }
 
 /// Draws the records over one another and says what became of each kernel.
-fn conclude(args: &Args, kernels: &[Kernel], fates: &[Fate], page: Option<&Path>) -> anyhow::Result<u8> {
+fn conclude(args: &Args, choice: &Choice, fates: &[Fate], page: Option<&Path>) -> anyhow::Result<u8> {
     let records: Vec<PathBuf> = fates.iter().filter_map(Fate::record).map(Path::to_owned).collect();
     let was_interrupted = fates.iter().any(|fate| matches!(fate, Fate::Interrupted(_)));
     if let (Some(page), false, false) = (page, records.is_empty(), was_interrupted) {
@@ -265,8 +245,11 @@ fn conclude(args: &Args, kernels: &[Kernel], fates: &[Fate], page: Option<&Path>
     if !args.quiet && !records.is_empty() {
         status::print(&show::side_by_side(&records)?)?;
     }
-    for (kernel, fate) in kernels.iter().zip(fates) {
+    for (kernel, fate) in choice.kernels.iter().zip(fates) {
         status::tell(&format!("{}: {}", kernel.name, fate.in_words()));
+    }
+    for Lost { word, why } in &choice.lost {
+        status::tell(&format!("{word}: {why}; `landau lab run --kernel debian:?` lists others"));
     }
     if was_interrupted {
         status::tell("interrupted; the same words with --resume go on");
@@ -275,5 +258,5 @@ fn conclude(args: &Args, kernels: &[Kernel], fates: &[Fate], page: Option<&Path>
         bail!("nothing was measured under any kernel");
     }
     let is_good = |fate: &Fate| matches!(fate, Fate::Measured(_) | Fate::Kept(_));
-    Ok(if fates.iter().all(is_good) { status::DONE } else { status::FAILED })
+    Ok(if choice.lost.is_empty() && fates.iter().all(is_good) { status::DONE } else { status::FAILED })
 }

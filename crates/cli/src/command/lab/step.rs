@@ -1,6 +1,7 @@
 //! One kernel, one boot, one claim: what `landau lab bisect` and `landau lab test` do again and again.
 
 use super::run::{own_program, seed_of};
+use crate::options::{Cache, Guest, Patience, Settings};
 use crate::status;
 use anyhow::Context;
 use landau_engine::Scratch;
@@ -20,31 +21,14 @@ use std::time::Duration;
 /// What runs the kernels.
 #[derive(Debug, clap::Args)]
 pub(super) struct Machinery {
-    /// Set a parameter of the benchmark (repeatable)
-    #[arg(long, value_name = "BENCH.PARAM=VALUE")]
-    set: Vec<String>,
-    /// Memory of each guest in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 1024)]
-    #[arg(value_parser = clap::value_parser!(u32).range(64..=1_048_576))]
-    memory: u32,
-    /// Further words for the kernels' command line
-    #[arg(long, value_name = "WORDS", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
-    append: String,
-    /// Seconds without a sign of life after which a guest is given up
-    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    patience: u64,
-    /// Folder for fetched kernels [default: landau in the user's caches]
-    #[arg(long, value_name = "DIR")]
-    cache: Option<PathBuf>,
-}
-
-impl Machinery {
-    /// The folder for fetched kernels.
-    pub(super) fn cache(&self) -> anyhow::Result<PathBuf> {
-        let folder = self.cache.clone().or_else(kernel::default_cache);
-        folder.context("no folder for fetched kernels: neither HOME nor XDG_CACHE_HOME is set; name one with --cache")
-    }
+    #[command(flatten)]
+    settings: Settings,
+    #[command(flatten)]
+    guest: Guest,
+    #[command(flatten)]
+    patience: Patience,
+    #[command(flatten)]
+    pub(super) cache: Cache,
 }
 
 /// What is asked of each kernel.
@@ -62,8 +46,11 @@ impl<'a> Step<'a> {
     pub(super) fn new(metric: &'a Metric, machinery: &'a Machinery) -> anyhow::Result<Self> {
         let names = vec![metric.benchmark.clone()];
         let mut settings = vec![format!("{}.n={}", metric.benchmark, metric.steps())];
-        settings.extend(machinery.set.iter().cloned());
+        settings.extend(machinery.settings.set.iter().cloned());
         landau_engine::check_words(landau_bench::REGISTRY, &names, &settings)?;
+        if let Some(phase) = &metric.phase {
+            landau_engine::check_phase(landau_bench::REGISTRY, &metric.benchmark, phase)?;
+        }
         let engine = if metric.unit == Unit::Instructions { Engine::Exact } else { Engine::Kvm };
         let program = own_program()?;
         engine.check(&program)?;
@@ -83,13 +70,14 @@ impl<'a> Step<'a> {
 
     /// Gets a kernel.
     pub(super) fn obtain(&self, word: &str) -> anyhow::Result<Kernel> {
-        Ok(kernel::obtain(word, &self.machinery.cache()?, &mut |text| status::tell(text))?)
+        Ok(kernel::obtain(word, &self.machinery.cache.folder()?, &mut |text| status::tell(text))?)
     }
 
     /// Boots it and asks.
     pub(super) fn ask(&self, kernel: &Kernel) -> anyhow::Result<Answer> {
         let kernels = [kernel.clone()];
-        let patience = Duration::from_secs(self.machinery.patience);
+        let patience = Duration::from_secs(self.machinery.patience.patience);
+        let whole = Duration::from_secs(self.machinery.guest.time_limit);
         let matrix = Matrix {
             kernels: &kernels,
             engine: self.engine,
@@ -98,9 +86,9 @@ impl<'a> Step<'a> {
             terminal: &Terminal::default(),
             out: self.scratch.path(),
             temporary: self.scratch.path(),
-            memory_mib: self.machinery.memory,
-            append: &self.machinery.append,
-            bounds: Bounds { start: patience, silence: patience, whole: Duration::from_secs(3600) },
+            memory_mib: self.machinery.guest.memory,
+            append: &self.machinery.guest.append,
+            bounds: Bounds { start: patience, silence: patience, whole },
             parallel: 1,
             resume: false,
             words: &[],

@@ -1,0 +1,108 @@
+//! Options that several commands share, each with one name, one range and one help.
+
+use clap::ValueEnum;
+use landau_engine::Study;
+use landau_lab::kernel;
+use std::path::PathBuf;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StudyWord {
+    /// Seconds: does everything work?
+    Smoke,
+    /// Minutes: the laws
+    Quick,
+    /// As long as it takes: past every capacity, nine passes
+    Full,
+}
+
+impl StudyWord {
+    /// The study that the word means.
+    pub(crate) fn study(self) -> Study {
+        match self {
+            StudyWord::Smoke => Study::Smoke,
+            StudyWord::Quick => Study::Quick,
+            StudyWord::Full => Study::Full,
+        }
+    }
+}
+
+/// What is measured, and how much of it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Measurement {
+    /// Benchmarks to run; all of them if none is named
+    pub(crate) names: Vec<String>,
+    /// How much to measure
+    #[arg(long, value_enum, default_value = "quick")]
+    pub(crate) study: StudyWord,
+    /// Passes of each case, each in a fresh process [default: 5 quick, 9 full, 1 where instructions are counted]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) passes: Option<u32>,
+    #[command(flatten)]
+    pub(crate) settings: Settings,
+    /// Seed of every random order [default: of the moment, and in the record; 1 where instructions are counted]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+}
+
+impl Default for Measurement {
+    fn default() -> Self {
+        let (names, settings) = (Vec::new(), Settings::default());
+        Self { names, study: StudyWord::Quick, passes: None, settings, seed: None }
+    }
+}
+
+/// The benchmarks' parameters.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct Settings {
+    /// Set a parameter of a benchmark (repeatable)
+    #[arg(long, value_name = "BENCH.PARAM=VALUE")]
+    pub(crate) set: Vec<String>,
+}
+
+/// A guest that a kernel is booted for.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Guest {
+    /// Memory of each guest in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    #[arg(value_parser = clap::value_parser!(u32).range(64..=1_048_576))]
+    pub(crate) memory: u32,
+    /// Further words for the kernel's command line; for runsc under gvisor, for qemu with a disk image
+    #[arg(long, value_name = "WORDS", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
+    pub(crate) append: String,
+    /// Seconds that each guest may take in all
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) time_limit: u64,
+}
+
+/// When a guest is given up before its time is over.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Patience {
+    /// Seconds without a sign of life after which a guest is given up
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) patience: u64,
+}
+
+/// Where kernels are kept.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Cache {
+    /// Folder for fetched kernels and what was found out [default: landau in the user's caches]
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
+}
+
+impl Cache {
+    /// The folder, if there is one.
+    pub(crate) fn known(&self) -> Option<PathBuf> {
+        self.cache.clone().or_else(kernel::default_cache)
+    }
+
+    /// The folder; an error where none was named and the user has none.
+    pub(crate) fn folder(&self) -> anyhow::Result<PathBuf> {
+        self.known().ok_or_else(|| {
+            anyhow::anyhow!(
+                "no folder for fetched kernels: neither HOME nor XDG_CACHE_HOME is set; name one with --cache"
+            )
+        })
+    }
+}

@@ -1,0 +1,77 @@
+//! `landau explain` from outside: a kernel is booted under the plugin, and what it says adds up.
+
+use crate::lab::{emulators, kernel};
+use crate::support::{Ran, Room, eventually};
+use landau_record::schema::Explanation;
+use std::process::{Command, Stdio};
+
+#[test]
+fn the_functions_of_poll_add_up_to_what_it_costs_more() {
+    let Some(kernel) = kernel() else { return };
+    let (room, kernel) = (Room::new(), kernel.display().to_string());
+    let settings = ["--set", "wait.mechanism=poll", "--set", "wait.n=200"];
+    let words = ["explain", "wait", "--kernel", &kernel, "--json", "--record", "r", "-o", "page.html"];
+    let ran = room.landau(&[&words[..], &settings].concat());
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+
+    let found: Vec<Explanation> = serde_json::from_str(&ran.out).unwrap();
+    let wait = found.iter().find(|one| one.phase == "wait").unwrap();
+    assert_eq!(wait.at, [20, 100, 200]);
+    let (growth, explained) = (wait.growth(), wait.explained());
+    assert!(growth > 10_000, "180 more descriptors cost {growth} instructions");
+    assert!((explained - growth).abs() * 100 <= growth, "{explained} of {growth} instructions are explained");
+    let shares: f64 = wait.functions.iter().map(|function| function.share).sum();
+    assert!((shares - 1.0).abs() <= 0.01, "the shares add up to {shares}");
+    let poll = wait.functions.iter().find(|function| function.name == "pipe_poll").unwrap();
+    assert!(poll.share > 0.05 && poll.is_linear(), "{poll:?}");
+    // The kernel looks at each pipe once: so many more calls of the function, each the same.
+    assert_eq!(poll.instructions[2] - poll.instructions[1], 100 * poll.each_instructions.round() as u64);
+
+    assert_eq!(room.record("r").explanations, found, "the record has what was printed");
+    assert!(std::fs::read_to_string(room.file("page.html")).unwrap().contains("pipe_poll"));
+    assert_eq!(room.landau(&["verify", "r"]).status, Some(0));
+    assert_eq!(room.leftovers(), Vec::<String>::new());
+}
+
+/// `fork` has a child take the times, so no mark stands in it; and what cannot be explained leaves no record.
+#[test]
+fn what_takes_its_own_times_is_said_to_be_unexplainable() {
+    let Some(kernel) = kernel() else { return };
+    let (room, kernel) = (Room::new(), kernel.display().to_string());
+    let ran = room.landau(&["explain", "fork", "--kernel", &kernel, "--set", "fork.n=10", "--record", "r"]);
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert!(ran.err.contains("takes its times by itself"), "{ran:?}");
+    assert_eq!(std::fs::read_dir(room.path()).unwrap().count(), 0, "something was left behind");
+}
+
+#[test]
+fn a_wrong_word_is_answered_before_anything_is_booted() {
+    let room = Room::new();
+    std::fs::write(room.file("no-kernel"), "x").unwrap();
+    for (words, told) in [
+        (["explain", "syscal", "-k", "no-kernel"].as_slice(), "did you mean `syscall`?"),
+        (&["explain", "syscall", "-k", "no-kernel", "--phase", "x"], "has no phase `x`; it has getppid"),
+        (&["explain", "syscall", "-k", "no-kernel", "-o", "no/page.html"], "there is no folder no"),
+        (&["explain", "syscall", "-k", "no-kernel"], "a text file"),
+        (&["explain", "syscall", "-k", "nothing"], "there is no kernel `nothing`"),
+    ] {
+        let ran = room.landau(words);
+        assert!(ran.status == Some(2) && ran.err.contains(told), "{words:?}: {ran:?}");
+    }
+    assert_eq!(std::fs::read_dir(room.path()).unwrap().count(), 1, "something was left behind");
+}
+
+#[test]
+fn ctrl_c_ends_it_and_leaves_nothing() {
+    let Some(kernel) = kernel() else { return };
+    let (room, kernel) = (Room::new(), kernel.display().to_string());
+    let mut command = room.command(&["explain", "wait", "--kernel", &kernel, "--record", "r"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    assert!(eventually(|| emulators(&room).len() == 1), "no guest was started");
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let ran = Ran::of(child.wait_with_output().unwrap());
+    assert_eq!((ran.status, ran.err.as_str()), (Some(1), "interrupted; nothing was explained\n"), "{ran:?}");
+    assert_eq!(std::fs::read_dir(room.path()).unwrap().count(), 0, "something was left behind");
+    assert_eq!(emulators(&room), Vec::<i32>::new());
+}
