@@ -75,6 +75,14 @@ fn a_setting_that_the_guest_lacks_is_named_without_its_console() {
     }
 }
 
+/// A kernel without room dies before its console is up, and qemu ends as if all were well.
+#[test]
+fn a_machine_that_restarts_at_once_is_not_blamed_on_the_emulator() {
+    let Some(kernel) = kernel() else { return };
+    let (room, kernel) = (Room::new(), kernel.display().to_string());
+    is_refused(&room, &["-k", &kernel, "-e", "exact", "syscall", "--memory", "64"], "--memory gives it more");
+}
+
 #[test]
 fn a_kernel_that_is_named_twice_is_one() {
     let Some(kernel) = kernel() else { return };

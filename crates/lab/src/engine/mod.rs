@@ -229,6 +229,9 @@ impl Engine {
                  that system: --program names another"
             }
             (Engine::Vng, _) => "`landau lab engines` says what virtme-ng needs; its own words say why",
+            (_, Ending::Gone(words)) if words == "exit status: 0" => {
+                "the machine restarted, as one does whose kernel dies before it can say why: --memory gives it more"
+            }
             (_, Ending::Gone(_)) => "the emulator refused; its own words say why",
             (_, Ending::NeverUp | Ending::Silent | Ending::Overtime) => {
                 "is it a kernel for this kind of machine, with a serial console (CONFIG_SERIAL_8250_CONSOLE) and an \
