@@ -1,11 +1,12 @@
-//! What it costs to parse a request, beside `httparse` in the same run: nanoseconds for a request as load generators
-//! send it and for one as browsers do. Run with `cargo run --release -p landau-wire --example parse_cost`.
+//! What it costs to parse a message, beside `httparse` in the same run: nanoseconds for a request as load generators
+//! send it, for one as browsers do, and for a response's head. Run with `cargo run --release -p landau-wire --example parse_cost`.
 //!
 //! The two do not do the same work: ours also picks out the fields that a server looks at, judges host and lengths and
 //! decides on keep-alive, which whoever uses `httparse` has yet to do.
 
 #![expect(clippy::print_stdout, reason = "it is a program")]
 
+use landau_wire::http::response::Reader;
 use landau_wire::http::{Limits, Parsed, request};
 use std::hint::black_box;
 use std::time::Instant;
@@ -26,6 +27,15 @@ If-None-Match: \"65f2a-4c1-17\"\r\n\
 If-Modified-Since: Tue, 05 Mar 2024 10:11:12 GMT\r\n\
 Priority: u=0, i\r\n\r\n";
 
+const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\n\
+Server: landau\r\n\
+Date: Tue, 05 Mar 2024 10:11:12 GMT\r\n\
+Content-Type: text/html; charset=utf-8\r\n\
+Content-Length: 300\r\n\
+Last-Modified: Tue, 05 Mar 2024 10:11:12 GMT\r\n\
+ETag: \"65f2a-4c1-17\"\r\n\
+Accept-Ranges: bytes\r\n\r\n";
+
 /// Calls in one timed round.
 const CALLS: u32 = 100_000;
 
@@ -35,26 +45,44 @@ const ROUNDS: usize = 31;
 fn main() {
     let limits = Limits::default();
     for (name, bytes) in [("short", SHORT), ("browser", BROWSER)] {
-        let (mut ours, mut theirs) = (f64::INFINITY, f64::INFINITY);
-        for _ in 0..ROUNDS {
-            ours = ours.min(nanoseconds(|| {
+        compare(
+            name,
+            bytes,
+            || {
                 let parsed = request::parse(black_box(bytes), black_box(&limits));
                 matches!(black_box(&parsed), Ok(Parsed::Complete { .. }))
-            }));
-            theirs = theirs.min(nanoseconds(|| {
+            },
+            || {
                 let mut headers = [httparse::EMPTY_HEADER; 64];
                 let mut request = httparse::Request::new(&mut headers);
                 let parsed = request.parse(black_box(bytes));
                 black_box(&request);
                 matches!(black_box(parsed), Ok(httparse::Status::Complete(_)))
-            }));
-        }
-        println!(
-            "{name:8} {:4} bytes: ours {ours:6.1} ns, httparse {theirs:6.1} ns, ratio {:.2}",
-            bytes.len(),
-            ours / theirs
+            },
         );
     }
+    compare(
+        "response",
+        RESPONSE,
+        || matches!(black_box(Reader::new().parse(black_box(RESPONSE))), Ok(Some(_))),
+        || {
+            let mut headers = [httparse::EMPTY_HEADER; 64];
+            let mut response = httparse::Response::new(&mut headers);
+            let parsed = response.parse(black_box(RESPONSE));
+            black_box(&response);
+            matches!(black_box(parsed), Ok(httparse::Status::Complete(_)))
+        },
+    );
+}
+
+fn compare(name: &str, bytes: &[u8], mut ours: impl FnMut() -> bool, mut theirs: impl FnMut() -> bool) {
+    let (mut own, mut other) = (f64::INFINITY, f64::INFINITY);
+    for _ in 0..ROUNDS {
+        own = own.min(nanoseconds(&mut ours));
+        other = other.min(nanoseconds(&mut theirs));
+    }
+    let len = bytes.len();
+    println!("{name:8} {len:4} bytes: ours {own:6.1} ns, httparse {other:6.1} ns, ratio {:.2}", own / other);
 }
 
 fn nanoseconds(mut call: impl FnMut() -> bool) -> f64 {

@@ -83,6 +83,7 @@ impl Body {
 enum State {
     FirstDigit,
     Digits,
+    ExtensionStart,
     Extension,
     SizeFeed,
     Data,
@@ -147,7 +148,9 @@ impl Chunks {
             }
             (State::Digits, _) if byte.is_ascii_hexdigit() => self.digit(byte)?,
             (State::Digits | State::Extension, b'\r') => State::SizeFeed,
-            (State::Digits, b';') => State::Extension,
+            (State::Digits, b';') => State::ExtensionStart,
+            // An extension has a name (RFC 9112 section 7.1.1).
+            (State::ExtensionStart, _) if bytes::is(byte, TOKEN) => self.over(State::Extension)?,
             (State::Extension, _) if is_text(byte) => self.over(State::Extension)?,
             (State::SizeFeed, b'\n') if self.left == 0 => State::LineStart,
             (State::SizeFeed, b'\n') => State::Data,
@@ -161,7 +164,7 @@ impl Chunks {
             (State::LineFeed, b'\n') => self.over(State::LineStart)?,
             (State::LastFeed, b'\n') => State::End,
             (State::FirstDigit | State::Digits, _) => return Err(Malformed("size")),
-            (State::Extension, _) => return Err(Malformed("extension")),
+            (State::ExtensionStart | State::Extension, _) => return Err(Malformed("extension")),
             (State::DataReturn | State::DataFeed, _) => return Err(Malformed("no line end after the content")),
             (State::Name | State::Value | State::LineStart, _) => return Err(Malformed("trailer")),
             _ => return Err(Malformed("bare carriage return")),
@@ -233,6 +236,8 @@ mod tests {
             b"4\r\nWiki\rX",
             b"4;a\nWiki",
             b"4;a\0\r\n",
+            b"4;\r\nWiki",
+            b"4; a\r\nWiki",
             b"4;a\rb\r\n",
             b"10000000000000000\r\n",
             b"0\r\n : x\r\n",
