@@ -1,5 +1,6 @@
 //! What it costs to parse a message, beside `httparse` in the same run: nanoseconds for a request as load generators
-//! send it, for one as browsers do, and for a response's head. Run with `cargo run --release -p landau-wire --example parse_cost`.
+//! send it, for one as browsers do, and for a response's head. Run with
+//! `cargo run --release -p landau-wire --example parse_cost`.
 //!
 //! The two do not do the same work: ours also picks out the fields that a server looks at, judges host and lengths and
 //! decides on keep-alive, which whoever uses `httparse` has yet to do.

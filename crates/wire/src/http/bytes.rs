@@ -182,16 +182,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn eight_at_a_time_finds_what_one_at_a_time_finds() {
-        for byte in 0..=255u8 {
-            for at in 0..20 {
-                let mut text = *b"abcdefghijklmnopqrst";
-                text[at] = byte;
-                let value = text.iter().position(|&b| (b < 0x20 && b != b'\t') || b == 0x7f).unwrap_or(20);
-                assert_eq!(value_end(&text, 0), value, "{byte:#x} at {at}");
-                let target = text.iter().position(|&b| !(0x21..=0x7e).contains(&b) || b == b'#').unwrap_or(20);
-                assert_eq!(target_end(&text, 0), target, "{byte:#x} at {at}");
-            }
+    fn many_at_a_time_find_what_one_at_a_time_finds() {
+        for (byte, at) in (0..=255u8).flat_map(|byte| (0..80).map(move |at| (byte, at))) {
+            let mut text = [b'a'; 80];
+            text[at] = byte;
+            let first = |is_hit: fn(u8) -> bool| text.iter().position(|&b| is_hit(b)).unwrap_or(text.len());
+            let value = first(|b| (b < 0x20 && b != b'\t') || b == 0x7f);
+            assert_eq!(value_end(&text, 0), value, "{byte:#x} at {at}");
+            let target = first(|b| !(0x21..=0x7e).contains(&b) || b == b'#');
+            assert_eq!(target_end(&text, 0), target, "{byte:#x} at {at}");
+            assert_eq!(name_end(&text, 0), first(|b| !is(b, TOKEN)), "{byte:#x} at {at}");
         }
     }
 

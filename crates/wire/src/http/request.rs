@@ -333,11 +333,14 @@ impl<'a> Request<'a> {
         if !self.index.is_present(Field::Expect) || self.version() == Version::Http10 {
             return Expectation::None;
         }
-        if self.lines(Field::Expect).flat_map(members).all(|one| one.eq_ignore_ascii_case(b"100-continue")) {
-            Expectation::Continue
-        } else {
-            Expectation::Unknown
+        let mut expectation = Expectation::None;
+        for one in self.lines(Field::Expect).flat_map(members) {
+            if !one.eq_ignore_ascii_case(b"100-continue") {
+                return Expectation::Unknown;
+            }
+            expectation = Expectation::Continue;
         }
+        expectation
     }
 }
 
@@ -387,4 +390,92 @@ impl<'a> Iterator for Fields<'a> {
 #[inline]
 pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Parsed<Request<'a>>, Reject> {
     Scan::default().parse(bytes, limits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(text: &str, check: impl FnOnce(&Request<'_>)) {
+        match parse(text.replace('|', "\r\n").as_bytes(), &Limits::default()) {
+            Ok(Parsed::Complete { request, .. }) => check(&request),
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_was_asked_is_told() {
+        with("HEAD /a%20b?c=d HTTP/1.0|Range: bytes=0-1 |User-Agent:|X: y||", |request| {
+            assert_eq!((request.method(), request.version()), (Method::Head, Version::Http10));
+            assert_eq!((request.method_name(), request.target()), (&b"HEAD"[..], &b"/a%20b?c=d"[..]));
+            assert_eq!((request.form(), request.path()), (Form::Origin, request.target()));
+            assert_eq!((request.host(), request.keep_alive()), (None, false));
+            assert_eq!(request.field(Field::Range), Some(&b"bytes=0-1"[..]));
+            assert_eq!(request.field(Field::UserAgent), Some(&b""[..]));
+            assert_eq!((request.has(Field::Referer), request.field(Field::Referer)), (false, None));
+            assert_eq!((request.field_named("x"), request.field_named("z")), (Some(&b"y"[..]), None));
+            assert_eq!((request.body(), request.expectation()), (BodyLength::Bytes(0), Expectation::None));
+        });
+        with("GET HTTP://y:8/a?b HTTP/1.1|Host: x||", |request| {
+            assert_eq!((request.form(), request.host()), (Form::Absolute, Some(&b"y:8"[..])));
+            assert_eq!((request.path(), request.field(Field::Host)), (&b"/a?b"[..], Some(&b"x"[..])));
+        });
+        with("OPTIONS * HTTP/1.1|Host: x||", |request| assert_eq!(request.form(), Form::Asterisk));
+        with("CONNECT x:1 HTTP/1.1|Host: x||", |request| {
+            assert_eq!(
+                (request.form(), request.method().refusal()),
+                (Form::Authority, Some(Status::METHOD_NOT_ALLOWED))
+            );
+        });
+    }
+
+    #[test]
+    fn connections_go_on_as_the_client_says() {
+        for (version, lines, goes_on) in [
+            ("1.1", "", true),
+            ("1.1", "Connection: close|", false),
+            ("1.1", "Connection: Upgrade, CLOSE|", false),
+            ("1.1", "Connection: upgrade|Connection: close|", false),
+            ("1.1", "Connection: keep-alive, close|", false),
+            ("1.1", "Connection: closed|", true),
+            ("1.0", "", false),
+            ("1.0", "Connection: Keep-Alive|", true),
+            ("1.0", "Connection: keep-alive|Connection: close|", false),
+        ] {
+            with(&format!("GET / HTTP/{version}|Host: x|{lines}|"), |request| {
+                assert_eq!(request.keep_alive(), goes_on, "{version} {lines}");
+            });
+        }
+    }
+
+    #[test]
+    fn lists_go_over_lines_and_single_values_do_not() {
+        with("GET / HTTP/1.1|Accept-Encoding: a|Host: x|accept-encoding: b|Range: c|RANGE: c||", |request| {
+            assert_eq!(request.lines(Field::AcceptEncoding).collect::<Vec<_>>(), [b"a", b"b"]);
+            assert_eq!(request.lines(Field::Host).collect::<Vec<_>>(), [b"x"]);
+            assert_eq!(request.lines(Field::Accept).count(), 0);
+            assert_eq!((request.field(Field::Range), request.has(Field::Range)), (None, true));
+        });
+    }
+
+    #[test]
+    fn bodies_and_expectations_are_told() {
+        for (lines, body, expectation) in [
+            ("Content-Length: 18446744073709551615|", BodyLength::Bytes(u64::MAX), Expectation::None),
+            ("Transfer-Encoding: CHUNKED|Expect: 100-Continue|", BodyLength::Chunked, Expectation::Continue),
+            ("Expect: 100-continue, x|", BodyLength::Bytes(0), Expectation::Unknown),
+            ("Expect: x|Expect: 100-continue|", BodyLength::Bytes(0), Expectation::Unknown),
+            ("Expect:|", BodyLength::Bytes(0), Expectation::None),
+        ] {
+            with(&format!("POST / HTTP/1.1|Host: x|{lines}|"), |request| {
+                assert_eq!((request.body(), request.expectation()), (body, expectation), "{lines}");
+            });
+        }
+    }
+
+    #[test]
+    fn a_request_is_small_enough_to_be_passed_on() {
+        assert!(size_of::<Request<'_>>() <= 128, "{}", size_of::<Request<'_>>());
+        assert!(size_of::<Scan>() <= 8);
+    }
 }
