@@ -84,7 +84,12 @@ enum State {
     FirstDigit,
     Digits,
     ExtensionStart,
-    Extension,
+    ExtensionName,
+    ExtensionEquals,
+    ExtensionValue,
+    Quoted,
+    QuotedPair,
+    QuotedEnd,
     SizeFeed,
     Data,
     DataReturn,
@@ -147,11 +152,8 @@ impl Chunks {
                 self.digit(byte)?
             }
             (State::Digits, _) if byte.is_ascii_hexdigit() => self.digit(byte)?,
-            (State::Digits | State::Extension, b'\r') => State::SizeFeed,
+            (State::Digits, b'\r') => State::SizeFeed,
             (State::Digits, b';') => State::ExtensionStart,
-            // An extension has a name (RFC 9112 section 7.1.1).
-            (State::ExtensionStart, _) if bytes::is(byte, TOKEN) => self.over(State::Extension)?,
-            (State::Extension, _) if is_text(byte) => self.over(State::Extension)?,
             (State::SizeFeed, b'\n') if self.left == 0 => State::LineStart,
             (State::SizeFeed, b'\n') => State::Data,
             (State::DataReturn, b'\r') => State::DataFeed,
@@ -164,11 +166,30 @@ impl Chunks {
             (State::LineFeed, b'\n') => self.over(State::LineStart)?,
             (State::LastFeed, b'\n') => State::End,
             (State::FirstDigit | State::Digits, _) => return Err(Malformed("size")),
-            (State::ExtensionStart | State::Extension, _) => return Err(Malformed("extension")),
             (State::DataReturn | State::DataFeed, _) => return Err(Malformed("no line end after the content")),
             (State::Name | State::Value | State::LineStart, _) => return Err(Malformed("trailer")),
-            _ => return Err(Malformed("bare carriage return")),
+            (State::SizeFeed | State::LineFeed | State::LastFeed, _) => return Err(Malformed("bare carriage return")),
+            _ => self.next_of_extension(byte)?,
         })
+    }
+
+    /// The state after a byte of an extension: a name, perhaps with a value, which may be quoted (RFC 9112 section
+    /// 7.1.1). Nobody here wants them, but what is not one may be somebody's end of line.
+    fn next_of_extension(&mut self, byte: u8) -> Result<State, Malformed> {
+        let is_token = bytes::is(byte, TOKEN);
+        let state = match (self.state, byte) {
+            (State::ExtensionName | State::ExtensionValue | State::QuotedEnd, b'\r') => State::SizeFeed,
+            (State::ExtensionName | State::ExtensionValue | State::QuotedEnd, b';') => State::ExtensionStart,
+            (State::ExtensionStart | State::ExtensionName, _) if is_token => State::ExtensionName,
+            (State::ExtensionName, b'=') => State::ExtensionEquals,
+            (State::ExtensionEquals | State::ExtensionValue, _) if is_token => State::ExtensionValue,
+            (State::ExtensionEquals, b'"') => State::Quoted,
+            (State::Quoted, b'"') => State::QuotedEnd,
+            (State::Quoted, b'\\') => State::QuotedPair,
+            (State::Quoted | State::QuotedPair, _) if is_text(byte) => State::Quoted,
+            _ => return Err(Malformed("extension")),
+        };
+        self.over(state)
     }
 
     fn digit(&mut self, byte: u8) -> Result<State, Malformed> {
@@ -211,7 +232,7 @@ mod tests {
 
     #[test]
     fn chunks_are_put_together_however_they_come() {
-        let text = b"4\r\nWiki\r\n00A;name=\"v;\";b\r\n0123456789\r\n0\r\nTrailer: x\r\nOther:\r\n\r\nGET /";
+        let text = b"4\r\nWiki\r\n00A;name=\"v;\\\"\";b;c=d\r\n0123456789\r\n0\r\nTrailer: x\r\nOther:\r\n\r\nGET /";
         for step in 1..text.len() {
             assert_eq!(read(text, step), Ok((b"Wiki0123456789".to_vec(), text.len() - 5, true)), "{step}");
         }
@@ -238,6 +259,11 @@ mod tests {
             b"4;a\0\r\n",
             b"4;\r\nWiki",
             b"4; a\r\nWiki",
+            b"4;a[\r\nWiki",
+            b"4;a=\r\nWiki",
+            b"4;a=\"b\r\nWiki",
+            b"4;a=\"b\"c\r\nWiki",
+            b"4;a=\"\\\r\nWiki",
             b"4;a\rb\r\n",
             b"10000000000000000\r\n",
             b"0\r\n : x\r\n",
