@@ -236,15 +236,21 @@ impl Reactor {
         self.now_ms
     }
 
+    /// Lets a waker that was made before end this reactor's waits. A reactor has one.
+    pub fn hang(&mut self, waker: &Waker) -> Result<()> {
+        let bell = Bell::of(waker);
+        self.register_nonblocking(&bell, Token(u32::MAX), Interest::READ)?;
+        self.bell = Some(bell);
+        Ok(())
+    }
+
     /// What ends a wait from another thread.
     pub fn waker(&mut self) -> Result<Waker> {
         if let Some(bell) = &self.bell {
             return Ok(bell.waker());
         }
-        let bell = Bell::new()?;
-        let waker = bell.waker();
-        self.register_nonblocking(&bell, Token(u32::MAX), Interest::READ)?;
-        self.bell = Some(bell);
+        let waker = Waker::new()?;
+        self.hang(&waker)?;
         Ok(waker)
     }
 

@@ -2,7 +2,7 @@
 
 use landau_sys::Result;
 use std::io::{PipeReader, PipeWriter, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -26,6 +26,17 @@ struct Line {
 pub(crate) struct Bell(Waker);
 
 impl Waker {
+    /// A waker for a reactor that is still to be made, perhaps by a thread with a table of descriptors of its own:
+    /// made before that table is, its ends have the same numbers in both. See [`Reactor::hang`](crate::Reactor::hang).
+    pub fn new() -> Result<Self> {
+        Ok(Bell::new()?.0)
+    }
+
+    /// The numbers of its ends.
+    pub fn descriptors(&self) -> [RawFd; 2] {
+        [self.0.reading.as_raw_fd(), self.0.writing.as_raw_fd()]
+    }
+
     /// Ends the wait that is under way, or the next one. Whatever was told to the reactor's thread by other means before
     /// this call, it finds when it looks after [`next_event`](crate::Reactor::next_event) has said that there is no more.
     pub fn wake(&self) -> Result<()> {
@@ -45,6 +56,10 @@ impl Bell {
         let (reading, writing) = std::io::pipe().map_err(|error| landau_sys::Error::from_io("pipe", &error))?;
         landau_sys::stream::set_blocking(&reading, false)?;
         Ok(Self(Waker(Arc::new(Line { pending: AtomicBool::new(false), reading, writing }))))
+    }
+
+    pub(crate) fn of(waker: &Waker) -> Self {
+        Self(waker.clone())
     }
 
     pub(crate) fn waker(&self) -> Waker {

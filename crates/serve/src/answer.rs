@@ -11,7 +11,7 @@ use landau_wire::http::encoding::{self, Coding, Codings};
 use landau_wire::http::head::Head;
 use landau_wire::http::multipart::Multipart;
 use landau_wire::http::range::{self, ByteRange, Ranges, Selection};
-use landau_wire::http::{Expectation, Field, Method, Request, Status, Version, date};
+use landau_wire::http::{Field, Method, Request, Status, Version, date};
 use std::hash::BuildHasher;
 
 /// What a server of files lets be done.
@@ -155,9 +155,6 @@ impl<'a> Answer<'a> {
     }
 
     fn conditional(&mut self, form: &Form, request: &Request<'_>, now_s: u64) -> Status {
-        if request.expectation() == Expectation::Unknown {
-            return self.failure(Status::EXPECTATION_FAILED);
-        }
         let modified_s = u64::try_from(form.status.modified_s).ok();
         let validators = Validators {
             tag: &form.tag,
@@ -255,13 +252,7 @@ impl<'a> Answer<'a> {
 /// Whether a request asks for the whole file without conditions.
 #[inline]
 fn is_plain(request: &Request<'_>) -> bool {
-    const OTHERS: [Field; 6] = [
-        Field::Range,
-        Field::IfNoneMatch,
-        Field::IfModifiedSince,
-        Field::IfMatch,
-        Field::IfUnmodifiedSince,
-        Field::Expect,
-    ];
+    const OTHERS: [Field; 5] =
+        [Field::Range, Field::IfNoneMatch, Field::IfModifiedSince, Field::IfMatch, Field::IfUnmodifiedSince];
     OTHERS.iter().all(|&field| request.field(field).is_none())
 }

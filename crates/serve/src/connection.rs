@@ -3,6 +3,7 @@
 //! A connection at rest is one line of it and owns nothing else but its descriptor. What a request that comes in pieces
 //! or an answer that leaves in pieces needs beyond that is a [`Active`], which the connection has only for so long.
 
+use crate::exchange::Unwanted;
 use landau_reactor::Batch;
 use landau_sys::stream;
 use landau_wire::http::Scan;
@@ -40,8 +41,8 @@ pub(crate) struct Active {
     pub(crate) batch: Batch,
     /// Whether the connection ends then.
     pub(crate) close: bool,
-    /// Of a body that nobody wants: how much is still to come.
-    pub(crate) skip: u64,
+    /// A body that nobody wants and that has not ended; its request's head is the input.
+    pub(crate) body: Option<Unwanted>,
     /// What has left since the deadline for sending was set.
     pub(crate) sent: u64,
 }

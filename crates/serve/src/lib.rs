@@ -11,6 +11,7 @@ mod config;
 mod connection;
 mod counters;
 mod error;
+mod exchange;
 mod listener;
 mod outbox;
 mod server;

@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::listener::Bound;
 use crate::worker::{Control, Inbox, Worker};
 use landau_reactor::Waker;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -20,54 +21,47 @@ pub struct Server {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// What a worker says when it is ready.
-type Ready = Result<(usize, Waker), Error>;
-
 impl Server {
     /// Binds all addresses and starts the workers; returns when all of them listen.
     pub fn start(config: Config) -> Result<Self, Error> {
         let workers = config.workers.max(1);
         let bound: Vec<Bound> =
             config.listen.iter().map(|listen| Bound::new(&config, listen)).collect::<Result<_, _>>()?;
-        let (bound, config, control) = (Arc::new(bound), Arc::new(config), Arc::new(Control::default()));
-        let counters: Vec<Arc<Counters>> = (0..workers).map(|_| Arc::default()).collect();
-        let inboxes: Arc<Vec<Inbox>> = Arc::new((0..workers).map(|_| Inbox::default()).collect());
-        let (ready, became_ready) = mpsc::channel::<Ready>();
-        let mut threads = Vec::with_capacity(workers);
-        for (number, counters) in counters.iter().enumerate() {
-            let (bound, config, control) = (bound.clone(), config.clone(), control.clone());
-            let (counters, inboxes, ready) = (counters.clone(), inboxes.clone(), ready.clone());
-            let work = move || work(number, config, &bound, &control, counters, inboxes, &ready);
-            let thread = std::thread::Builder::new().name(format!("worker-{number}")).spawn(work);
-            threads.push(thread.map_err(|source| Error::Thread { worker: number, source })?);
-        }
-        drop(ready);
-        let mut server = Self { bound, control, counters, wakers: Vec::new(), threads };
-        let mut wakers: Vec<(usize, Waker)> = Vec::new();
-        for said in &became_ready {
-            match said {
-                Ok(one) => wakers.push(one),
-                Err(error) => {
-                    server.wakers = wakers.into_iter().map(|(_, waker)| waker).collect();
-                    server.control.end.store(true, Ordering::Release);
-                    server.control.is_released.set();
-                    server.end_now();
-                    return Err(error);
-                }
-            }
-            if wakers.len() == workers {
-                break;
-            }
-        }
-        if wakers.len() < workers {
-            return Err(Error::Died(wakers.len()));
-        }
-        wakers.sort_by_key(|(number, _)| *number);
-        server.wakers = wakers.into_iter().map(|(_, waker)| waker).collect();
-        for (inbox, waker) in inboxes.iter().zip(&server.wakers) {
-            inbox.set_waker(waker.clone());
+        // Made before the workers' tables of descriptors are, so that their numbers mean the same in all of them.
+        let wakers: Vec<Waker> = (0..workers).map(|_| Waker::new()).collect::<Result<_, _>>()?;
+        let counters = (0..workers).map(|_| Arc::default()).collect();
+        let control = Arc::new(Control::default());
+        let mut server = Self { bound: Arc::new(bound), control, counters, wakers, threads: Vec::new() };
+        if let Err(error) = server.launch(Arc::new(config)) {
+            server.end_now();
+            server.release();
+            return Err(error);
         }
         Ok(server)
+    }
+
+    fn launch(&mut self, config: Arc<Config>) -> Result<(), Error> {
+        let inboxes: Arc<Vec<Inbox>> = Arc::new(self.wakers.iter().cloned().map(Inbox::new).collect());
+        let (ready, became_ready) = mpsc::channel::<Result<(), Error>>();
+        for (number, counters) in self.counters.iter().enumerate() {
+            let start = Start {
+                number,
+                config: config.clone(),
+                bound: self.bound.clone(),
+                control: self.control.clone(),
+                counters: counters.clone(),
+                inboxes: inboxes.clone(),
+                waker: self.wakers[number].clone(),
+            };
+            let ready = ready.clone();
+            let thread = std::thread::Builder::new().name(format!("worker-{number}")).spawn(move || start.work(&ready));
+            self.threads.push(thread.map_err(|source| Error::Thread { worker: number, source })?);
+        }
+        drop(ready);
+        for number in 0..self.threads.len() {
+            became_ready.recv().map_err(|_| Error::Died(number))??;
+        }
+        Ok(())
     }
 
     /// Lets the workers begin to accept: from here on nothing privileged is done.
@@ -124,36 +118,47 @@ impl Server {
     }
 }
 
-/// The life of a worker's thread.
-fn work(
+/// What a worker starts with.
+#[derive(Debug)]
+struct Start {
     number: usize,
     config: Arc<Config>,
-    bound: &[Bound],
-    control: &Arc<Control>,
+    bound: Arc<Vec<Bound>>,
+    control: Arc<Control>,
     counters: Arc<Counters>,
     inboxes: Arc<Vec<Inbox>>,
-    ready: &mpsc::Sender<Ready>,
-) {
-    // Where one worker accepts for all, they must know the same descriptors.
-    if config.accepting != Accepting::Handed {
-        // Elsewhere than on Linux the table is shared, which is only slower.
-        let _ = landau_sys::descriptor::own_table();
-    }
-    if let Some(&processor) = config.processors.get(number % config.processors.len().max(1))
-        && let Err(error) = landau_sys::system::pin(&[processor])
-    {
-        let _ = ready.send(Err(error.into()));
-        return;
-    }
-    match Worker::new(number, config, bound, control.clone(), counters, inboxes) {
-        Err(error) => {
-            // Nobody listens only if the start has failed already.
-            let _ = ready.send(Err(error));
+    waker: Waker,
+}
+
+impl Start {
+    /// The life of a worker's thread.
+    fn work(self, ready: &mpsc::Sender<Result<(), Error>>) {
+        let control = self.control.clone();
+        match self.worker() {
+            Err(error) => {
+                // Nobody listens only if the start has failed already.
+                let _ = ready.send(Err(error));
+            }
+            Ok(mut worker) => {
+                let _ = ready.send(Ok(()));
+                control.is_released.wait();
+                worker.run();
+            }
         }
-        Ok((mut worker, waker)) => {
-            let _ = ready.send(Ok((number, waker)));
-            control.is_released.wait();
-            worker.run();
+    }
+
+    fn worker(self) -> Result<Worker, Error> {
+        // Where one worker accepts for all, they must know the same descriptors.
+        if self.config.accepting != Accepting::Handed {
+            let wakers = self.inboxes.iter().flat_map(|inbox| inbox.waker.descriptors());
+            let keep: Vec<RawFd> = self.bound.iter().map(|bound| bound.socket.as_raw_fd()).chain(wakers).collect();
+            // Elsewhere than on Linux the table is shared, which is only slower.
+            let _ = landau_sys::descriptor::own_table(&keep);
         }
+        if let Some(&processor) = self.config.processors.get(self.number % self.config.processors.len().max(1)) {
+            landau_sys::system::pin(&[processor])?;
+        }
+        let inbox = (self.inboxes, self.number);
+        Worker::new(self.config, &self.bound, self.control, self.counters, inbox, &self.waker)
     }
 }

@@ -9,6 +9,7 @@ use crate::config::{Accepting, Config, SLOWEST_BYTES};
 use crate::connection::{State, Table, say_end};
 use crate::counters::Counters;
 use crate::error::Error;
+use crate::exchange::{After, answer, answer_head};
 use crate::listener::Bound;
 use crate::outbox::Outbox;
 use crate::site::Site;
@@ -16,11 +17,11 @@ use landau_reactor::batch::{Buffer, Progress};
 use landau_reactor::{Event, Interest, Reactor, Token, Waker};
 use landau_sys::limits::Resource;
 use landau_sys::stream;
-use landau_wire::http::{BodyLength, Parsed, Scan};
+use landau_wire::http::Scan;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What is received at once at most. One buffer serves all connections of a worker.
@@ -40,9 +41,6 @@ const REST: Duration = Duration::from_millis(100);
 
 /// How long a connection that was ended is listened to, and how much of it.
 const LINGER: Duration = Duration::from_secs(2);
-
-/// A body that nobody wants is read up to here, so that the connection can be kept.
-const SKIPPED_BYTES: u64 = 64 << 10;
 
 /// What all workers are told.
 #[derive(Debug, Default)]
@@ -71,44 +69,26 @@ impl Gate {
 }
 
 /// Connections that another worker accepted for this one.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Inbox {
     connections: Mutex<Vec<(OwnedFd, Option<IpAddr>)>>,
-    waker: OnceLock<Waker>,
+    pub(crate) waker: Waker,
 }
 
 impl Inbox {
-    pub(crate) fn set_waker(&self, waker: Waker) {
-        // Set once, at the start.
-        let _ = self.waker.set(waker);
+    pub(crate) fn new(waker: Waker) -> Self {
+        Self { connections: Mutex::default(), waker }
     }
 
     fn put(&self, fd: OwnedFd, peer: Option<IpAddr>) {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner).push((fd, peer));
-        if let Some(waker) = self.waker.get() {
-            // A worker whose line is broken has ended, and takes nothing any more.
-            let _ = waker.wake();
-        }
+        // A worker whose line is broken has ended, and takes nothing any more.
+        let _ = self.waker.wake();
     }
 
     fn take(&self) -> Vec<(OwnedFd, Option<IpAddr>)> {
         std::mem::take(&mut *self.connections.lock().unwrap_or_else(PoisonError::into_inner))
     }
-}
-
-/// What is to be done with a connection when what was answered has left.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum After {
-    /// It waits for the next request.
-    Idle,
-    /// A head is not whole.
-    Head,
-    /// So much of a body is still to come.
-    Skip(u64),
-    /// More requests may have come; they wait.
-    More,
-    /// It ends; `true` if the client may still be sending.
-    Close(bool),
 }
 
 /// A listening socket.
@@ -142,15 +122,15 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn new(
-        number: usize,
         config: Arc<Config>,
         bound: &[Bound],
         control: Arc<Control>,
         counters: Arc<Counters>,
-        inboxes: Arc<Vec<Inbox>>,
-    ) -> Result<(Self, Waker), Error> {
+        (inboxes, number): (Arc<Vec<Inbox>>, usize),
+        waker: &Waker,
+    ) -> Result<Self, Error> {
         let mut reactor = Reactor::new(config.mechanism)?;
-        let waker = reactor.waker()?;
+        reactor.hang(waker)?;
         let mut doors = Vec::new();
         if config.accepting != Accepting::Handed || number == 0 {
             for (place, bound) in bound.iter().enumerate() {
@@ -169,7 +149,7 @@ impl Worker {
         }
         let descriptors = landau_sys::limits::raise(Resource::Descriptors)?.saturating_sub(SPARE_DESCRIPTORS).max(1);
         let share = config.connections.map_or(usize::MAX, |all| all.div_ceil(config.workers.max(1)));
-        let worker = Self {
+        Ok(Self {
             number,
             site: Site::new(&config, counters.clone())?,
             addresses: Addresses::new(config.connections_per_address),
@@ -185,8 +165,7 @@ impl Worker {
             outbox: Outbox::default(),
             turn: 0,
             drained_at: None,
-        };
-        Ok((worker, waker))
+        })
     }
 
     /// Works until it is told to end.
@@ -371,13 +350,21 @@ impl Worker {
     fn receive_more(&mut self, number: u32, got: usize) {
         let Some(connection) = self.table.get(number) else { return };
         let active = connection.active();
-        let new = &self.scratch[..got];
-        let skipped = active.skip.min(new.len() as u64);
-        active.skip -= skipped;
-        active.input.extend_from_slice(&new[skipped as usize..]);
-        if active.skip > 0 {
-            return;
+        let mut new = &self.scratch[..got];
+        if let Some(unwanted) = &mut active.body {
+            match unwanted.skip(new) {
+                Err(reject) => {
+                    self.site.reject(reject, &mut self.outbox);
+                    return self.deliver(number, Vec::new(), Scan::default(), After::Close(true));
+                }
+                Ok((_, false)) => return,
+                Ok((used, true)) => new = &new[used..],
+            }
+            active.body = None;
+            let head = std::mem::take(&mut active.input);
+            answer_head(&mut self.site, &self.config.limits, &head, &mut self.outbox);
         }
+        active.input.extend_from_slice(new);
         let mut scan = active.scan;
         let mut input = std::mem::take(&mut active.input);
         let (used, after) = answer(&mut self.site, &self.config, &input, &mut scan, &mut self.outbox);
@@ -386,7 +373,11 @@ impl Worker {
     }
 
     /// Sends what was answered, and leaves the connection in the state that it needs for what is left.
-    fn deliver(&mut self, number: u32, rest: Vec<u8>, scan: Scan, after: After) {
+    fn deliver(&mut self, number: u32, mut rest: Vec<u8>, scan: Scan, after: After) {
+        if let After::Body(unwanted) = after {
+            // What came of the body was passed over.
+            rest.truncate(unwanted.head_bytes);
+        }
         let Some(connection) = self.table.get(number) else { return };
         let had_begun = connection.state == State::Head;
         let Some(fd) = connection.fd.as_ref() else { return };
@@ -412,7 +403,7 @@ impl Worker {
         active.batch.append(&mut self.outbox.batch);
         (active.input, active.scan) = (rest, scan);
         (active.close, active.sent) = (matches!(after, After::Close(_)), 0);
-        active.skip = if let After::Skip(left) = after { left } else { 0 };
+        active.body = if let After::Body(unwanted) = after { Some(unwanted) } else { None };
         connection.state = State::Sending;
         self.reactor.set_deadline(fd, self.config.timeouts.send);
         if is_all { self.go_on(number) } else { self.want(number, Interest::WRITE) }
@@ -436,11 +427,11 @@ impl Worker {
                 let active = connection.active();
                 (active.input, active.scan) = (rest, scan);
             }
-            After::Skip(left) => {
+            After::Body(unwanted) => {
                 self.reactor.set_deadline(fd, self.config.timeouts.head);
                 connection.state = State::Body;
                 let active = connection.active();
-                (active.input, active.scan, active.skip) = (rest, scan, left);
+                (active.input, active.scan, active.body) = (rest, scan, Some(unwanted));
             }
             After::More => {
                 let active = connection.active();
@@ -486,13 +477,13 @@ impl Worker {
         self.counters.bytes_sent.add(sent);
         match progress {
             Ok(Progress::Done) => {
-                let (close, skip) = (active.close, active.skip);
+                let (close, body) = (active.close, active.body.take());
                 let (input, scan) = (std::mem::take(&mut active.input), active.scan);
-                let after = match (close, skip) {
-                    (true, _) => After::Close(true),
-                    (false, 0) if input.is_empty() => After::Idle,
-                    (false, 0) => After::More,
-                    (false, left) => After::Skip(left),
+                let after = match body {
+                    _ if close => After::Close(true),
+                    Some(unwanted) => After::Body(unwanted),
+                    None if input.is_empty() => After::Idle,
+                    None => After::More,
                 };
                 self.settle(number, input, scan, after, false);
             }
@@ -567,51 +558,6 @@ impl Worker {
         let _ = self.reactor.close(fd);
         if self.doors.iter().any(|door| door.is_resting) {
             self.open_doors();
-        }
-    }
-}
-
-/// Answers all requests in the bytes, as far as the outbox takes answers: how many bytes that used, and what then.
-#[inline]
-fn answer(site: &mut Site, config: &Config, input: &[u8], scan: &mut Scan, outbox: &mut Outbox) -> (usize, After) {
-    let mut at = 0;
-    loop {
-        if outbox.close {
-            return (input.len(), After::Close(at < input.len()));
-        }
-        if at == input.len() {
-            return (at, After::Idle);
-        }
-        if outbox.is_full() {
-            return (at, After::More);
-        }
-        match scan.parse(&input[at..], &config.limits) {
-            Err(reject) => {
-                site.reject(reject, outbox);
-                return (input.len(), After::Close(true));
-            }
-            Ok(Parsed::Partial) => return (at, After::Head),
-            Ok(Parsed::Complete { request, consumed }) => {
-                at += consumed;
-                *scan = Scan::default();
-                let body = match request.body() {
-                    BodyLength::Bytes(length) if length <= SKIPPED_BYTES => length,
-                    // Where a longer one ends is not waited for; the connection ends with the answer.
-                    BodyLength::Bytes(_) | BodyLength::Chunked => u64::MAX,
-                };
-                site.answer(&request, body == u64::MAX, outbox);
-                if body == u64::MAX {
-                    return (input.len(), After::Close(true));
-                }
-                let there = body.min((input.len() - at) as u64);
-                at += there as usize;
-                if there < body {
-                    if outbox.close {
-                        return (at, After::Close(true));
-                    }
-                    return (at, After::Skip(body - there));
-                }
-            }
         }
     }
 }

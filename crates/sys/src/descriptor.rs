@@ -116,17 +116,32 @@ pub fn drain(line: &impl AsRawFd) -> Result<()> {
     // SAFETY: the call takes an open descriptor.
     check("tcdrain", unsafe { libc::tcdrain(line.as_raw_fd()) }).map(drop)
 }
-/// Gives this thread a table of descriptors of its own, a copy of the one it shared: it may hold as many descriptors
-/// as a process of its own might, and its calls need not count who else uses a descriptor. What it opens from now on
-/// no other thread knows.
+/// Gives this thread a table of descriptors of its own, with the three standard ones and those to be kept: it may hold
+/// as many descriptors as a process of its own might, and its calls need not count who else uses a descriptor. What it
+/// opens from now on no other thread knows, and what others close is closed.
+///
+/// Whatever value of this thread holds a descriptor must have it in `keep`, for in this thread's table it is closed
+/// otherwise; so this is for the beginning of a thread.
 #[cfg(target_os = "linux")]
-pub fn own_table() -> Result<()> {
+pub fn own_table(keep: &[RawFd]) -> Result<()> {
     // SAFETY: the call takes an integer; descriptors that other threads own stay open in their table.
-    check("unshare", unsafe { libc::unshare(libc::CLONE_FILES) }).map(drop)
+    check("unshare", unsafe { libc::unshare(libc::CLONE_FILES) })?;
+    let mut keep: Vec<u32> = keep.iter().map(|&fd| fd as u32).filter(|&fd| fd > 2).collect();
+    keep.sort_unstable();
+    let mut from = 3;
+    for kept in keep.into_iter().chain([u32::MAX]) {
+        if kept > from {
+            // SAFETY: by the caller's promise nothing of this thread owns these descriptors.
+            let closed = unsafe { libc::syscall(libc::SYS_close_range, from, kept - 1, 0) };
+            check("close_range", closed as libc::c_int)?;
+        }
+        from = kept.saturating_add(1);
+    }
+    Ok(())
 }
 
 /// Gives this thread a table of descriptors of its own: not here.
 #[cfg(not(target_os = "linux"))]
-pub fn own_table() -> Result<()> {
+pub fn own_table(_: &[RawFd]) -> Result<()> {
     Err(Error { call: "unshare", errno: libc::ENOSYS })
 }

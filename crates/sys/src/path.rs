@@ -158,10 +158,10 @@ mod tests {
 
     #[test]
     fn no_name_leads_out() {
-        let room = tempfile::tempdir().unwrap();
-        let root = room.path().join("root");
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().join("root");
         std::fs::create_dir_all(root.join("sub")).unwrap();
-        std::fs::write(room.path().join("secret"), "s").unwrap();
+        std::fs::write(place.path().join("secret"), "s").unwrap();
         std::fs::write(root.join("sub/file"), "hello").unwrap();
         std::os::unix::fs::symlink("../secret", root.join("out")).unwrap();
         std::os::unix::fs::symlink("sub/file", root.join("in")).unwrap();
@@ -174,8 +174,8 @@ mod tests {
         assert!(opens("out", Links::Anywhere) && !opens("in", Links::Never));
         assert_eq!(opens("in", Links::Inside), cfg!(target_os = "linux"));
         let file = open_below(&folder, &c("sub/file"), Links::Inside).unwrap();
-        let status = status(&file).unwrap();
-        assert_eq!((status.size, status.kind), (5, Kind::File));
+        let said = status(&file).unwrap();
+        assert_eq!((said.size, said.kind), (5, Kind::File));
         assert_ne!(is_cached(&file, 0), Some(false));
     }
 }

@@ -14,7 +14,7 @@ use crate::counters::Counters;
 use crate::error::Error;
 use crate::outbox::Outbox;
 use cache::Cache;
-use landau_wire::http::{Method, Reject, Request, Status, date, host, target};
+use landau_wire::http::{Expectation, Method, Reject, Request, Status, date, host, target};
 use lookup::Folder;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -78,11 +78,12 @@ impl Site {
         self.date_until_ms = self.now_ms.wrapping_add(1000 - now.subsec_millis());
     }
 
-    /// Answers a request. `must_close`: what comes behind it cannot be told apart from its body.
+    /// Answers a request.
     #[inline]
-    pub(crate) fn answer(&mut self, request: &Request<'_>, must_close: bool, outbox: &mut Outbox) -> Status {
-        let close = must_close || !request.keep_alive() || self.closing;
+    pub(crate) fn answer(&mut self, request: &Request<'_>, outbox: &mut Outbox) -> Status {
+        let close = !request.keep_alive() || self.closing;
         let found = match request.method() {
+            _ if request.expectation() == Expectation::Unknown => Err(Status::EXPECTATION_FAILED),
             Method::Get | Method::Head => self.find(request),
             _ => Ok(None),
         };

@@ -1,0 +1,138 @@
+//! From the bytes of a connection to answers: whole requests one after another, as far as they are there.
+//!
+//! No descriptor is touched here: bytes go in, and what is to be sent comes out.
+
+use crate::config::Config;
+use crate::outbox::Outbox;
+use crate::site::Site;
+use landau_wire::http::body::{Body, Malformed};
+use landau_wire::http::{BodyLength, Expectation, Limits, Parsed, Reject, Request, Scan, Status, request};
+
+/// A body that nobody wants is read up to here, so that the connection can be kept; a longer one is refused.
+const SKIPPED_BYTES: u64 = 64 << 10;
+
+/// What is to be done with a connection when what was answered has left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum After {
+    /// It waits for the next request.
+    Idle,
+    /// A head is not whole.
+    Head,
+    /// A head is whole and its body is not: the answer waits for the end of it.
+    Body(Unwanted),
+    /// More requests may have come; they wait.
+    More,
+    /// It ends; `true` if the client may still be sending.
+    Close(bool),
+}
+
+/// A body that nobody wants and that must be read all the same, to find the next request behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unwanted {
+    /// The length of the head before it, which is kept: the request is answered when the body has ended.
+    pub(crate) head_bytes: usize,
+    body: Body,
+    /// How much of it may still come.
+    left: u64,
+}
+
+impl Unwanted {
+    fn new(head_bytes: usize, length: BodyLength) -> Self {
+        Self { head_bytes, body: Body::new(length), left: SKIPPED_BYTES }
+    }
+
+    /// Passes over what is there: how many bytes that was, and whether the body ended.
+    pub(crate) fn skip(&mut self, bytes: &[u8]) -> Result<(usize, bool), Reject> {
+        let refused = |Malformed(reason)| Reject { status: Status::BAD_REQUEST, reason };
+        let (used, has_ended) = self.body.skip(bytes).map_err(refused)?;
+        self.left = self.left.saturating_sub(used as u64);
+        if self.left == 0 && !has_ended {
+            return Err(Reject { status: Status::CONTENT_TOO_LARGE, reason: "body too long" });
+        }
+        Ok((used, has_ended))
+    }
+}
+
+/// Answers all requests in the bytes, as far as the outbox takes answers: how many bytes that used, and what then.
+#[inline]
+pub(crate) fn answer(
+    site: &mut Site,
+    config: &Config,
+    input: &[u8],
+    scan: &mut Scan,
+    outbox: &mut Outbox,
+) -> (usize, After) {
+    let mut at = 0;
+    loop {
+        if outbox.close {
+            return (input.len(), After::Close(at < input.len()));
+        }
+        if at == input.len() {
+            return (at, After::Idle);
+        }
+        if outbox.is_full() {
+            return (at, After::More);
+        }
+        match scan.parse(&input[at..], &config.limits) {
+            Err(reject) => return refuse(site, reject, input, outbox),
+            Ok(Parsed::Partial) => return (at, After::Head),
+            Ok(Parsed::Complete { request, consumed }) => {
+                *scan = Scan::default();
+                if request.body() == BodyLength::Bytes(0) {
+                    site.answer(&request, outbox);
+                    at += consumed;
+                    continue;
+                }
+                match with_body(site, &request, consumed, &input[at + consumed..], outbox) {
+                    Err(reject) => return refuse(site, reject, input, outbox),
+                    Ok(Ok(skipped)) => at += consumed + skipped,
+                    Ok(Err(unwanted)) => return (at, After::Body(unwanted)),
+                }
+            }
+        }
+    }
+}
+
+/// A request with a body: answered if the body is there, and then it says how long that was.
+#[cold]
+fn with_body(
+    site: &mut Site,
+    request: &Request<'_>,
+    head_bytes: usize,
+    rest: &[u8],
+    outbox: &mut Outbox,
+) -> Result<Result<usize, Unwanted>, Reject> {
+    if matches!(request.body(), BodyLength::Bytes(length) if length > SKIPPED_BYTES) {
+        return Err(Reject { status: Status::CONTENT_TOO_LARGE, reason: "body too long" });
+    }
+    let mut unwanted = Unwanted::new(head_bytes, request.body());
+    let (used, has_ended) = unwanted.skip(rest)?;
+    // Who asks before sending the body gets the answer instead of the leave, and keeps the body.
+    if !has_ended && request.expectation() == Expectation::None {
+        return Ok(Err(unwanted));
+    }
+    site.answer(request, outbox);
+    outbox.close |= !has_ended;
+    Ok(Ok(used))
+}
+
+/// Answers the request of that head, whose body has ended.
+#[cold]
+pub(crate) fn answer_head(site: &mut Site, limits: &Limits, head: &[u8], outbox: &mut Outbox) {
+    match request::parse(head, limits) {
+        Ok(Parsed::Complete { request, .. }) => {
+            site.answer(&request, outbox);
+        }
+        // It was whole and sound when the body began.
+        Ok(Parsed::Partial) | Err(_) => {
+            let reject = Reject { status: Status::INTERNAL_SERVER_ERROR, reason: "a head that changed" };
+            site.reject(reject, outbox);
+        }
+    }
+}
+
+#[cold]
+fn refuse(site: &mut Site, reject: Reject, input: &[u8], outbox: &mut Outbox) -> (usize, After) {
+    site.reject(reject, outbox);
+    (input.len(), After::Close(true))
+}

@@ -1,0 +1,86 @@
+//! Many at once, and more than there is room for.
+
+use crate::support::{Got, LONG, Site};
+use landau_reactor::mechanisms;
+use landau_serve::Accepting;
+use std::time::{Duration, Instant};
+
+const GET: &[u8] = b"GET /f HTTP/1.1\r\nHost: x\r\n\r\n";
+
+/// Each mechanism serves alike.
+#[test]
+fn every_mechanism_serves() {
+    for mechanism in mechanisms() {
+        println!("with {mechanism}");
+        let large = vec![b'x'; 3 << 20];
+        let site = Site::new(&[("f", b"content"), ("large", &large)], |config| config.mechanism = mechanism);
+        let mut clients: Vec<_> = (0..100).map(|_| site.connect()).collect();
+        for _ in 0..3 {
+            clients.iter_mut().for_each(|client| client.send(GET));
+            assert!(clients.iter_mut().all(|client| client.answer().unwrap().body == b"content"), "{mechanism}");
+        }
+        assert_eq!(site.get("/large", "").body.len(), large.len(), "{mechanism}");
+        drop(clients);
+        assert_eq!(site.end().succeeded, 301, "{mechanism}");
+    }
+}
+
+/// However connections come to the workers, all are served, and the server ends in peace.
+#[test]
+fn every_way_of_accepting_serves() {
+    for (name, accepting) in Accepting::ALL {
+        println!("accepting: {name}");
+        let site = Site::new(&[("f", b"content")], |config| (config.workers, config.accepting) = (3, *accepting));
+        let mut clients: Vec<_> = (0..60).map(|_| site.connect()).collect();
+        clients.iter_mut().for_each(|client| client.send(GET));
+        assert!(clients.iter_mut().all(|client| client.answer().unwrap().status == 200), "{name}");
+        // Those at rest end with the server; one that is busy gets its answer first.
+        let totals = site.end();
+        assert_eq!((totals.accepted, totals.closed, totals.succeeded), (60, 60, 60), "{name}");
+        assert!(clients.iter_mut().all(crate::support::Client::is_ended), "{name}");
+    }
+}
+
+#[test]
+fn beyond_the_cap_the_answer_is_503_and_per_address_429() {
+    let site = Site::new(&[("f", b"content")], |config| config.connections = Some(10));
+    let mut inside: Vec<_> = (0..10).map(|_| site.connect()).collect();
+    inside.iter_mut().for_each(|client| client.send(GET));
+    assert!(inside.iter_mut().all(|client| client.answer().is_some_and(|got| got.status == 200)));
+    let Got { status, head, .. } = site.connect().answer().unwrap();
+    assert!(status == 503 && head.contains("Retry-After"), "{head}");
+    inside.pop();
+    let began = Instant::now();
+    while site.get_or_refused() != 200 {
+        assert!(began.elapsed() < LONG, "the place that became free is never given away");
+    }
+
+    let site = Site::new(&[("f", b"content")], |config| config.connections_per_address = Some(2));
+    let _two = [site.connect(), site.connect()];
+    assert_eq!(site.connect().answer().unwrap().status, 429);
+}
+
+impl Site {
+    /// The status, whether of an answer or of a refusal that came before the request.
+    fn get_or_refused(&self) -> u16 {
+        let mut client = self.connect();
+        client.send(GET);
+        client.answer().map_or(0, |got| got.status)
+    }
+}
+
+/// Told to end, the server finishes what it has begun.
+#[test]
+fn what_has_begun_is_finished() {
+    let large = vec![b'x'; 20 << 20];
+    let site = Site::new(&[("large", &large)], |config| config.timeouts.drain = Duration::from_secs(20));
+    let mut client = site.connect();
+    client.send(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n");
+    let began = Instant::now();
+    while site.server().totals().requests == 0 {
+        assert!(began.elapsed() < LONG, "the request is never answered");
+    }
+    site.server().drain();
+    assert_eq!(client.answer().unwrap().body.len(), large.len());
+    assert_eq!(site.end().succeeded, 1);
+}

@@ -1,0 +1,182 @@
+//! Files as HTTP wants them.
+
+use crate::support::Site;
+use landau_sys::path::Links;
+use std::os::unix::fs::symlink;
+use std::time::Duration;
+
+#[test]
+fn a_file_is_recognised_and_not_sent_twice() {
+    let site = Site::new(&[("f.html", b"hello")], |_| ());
+    let got = site.get("/f.html?x=1", "");
+    assert_eq!((got.status, &got.body[..]), (200, &b"hello"[..]));
+    assert_eq!(got.field("Content-Type"), Some("text/html; charset=utf-8"));
+    let tag = got.field("ETag").unwrap();
+    assert_eq!(site.get("/f.html", &format!("If-None-Match: {tag}\r\n")).status, 304);
+    assert_eq!(site.get("/f.html", "If-None-Match: \"other\"\r\n").status, 200);
+    assert_eq!(site.get("/f.html", "If-Match: \"other\"\r\n").status, 412);
+    let modified = got.field("Last-Modified").unwrap();
+    assert_eq!(site.get("/f.html", &format!("If-Modified-Since: {modified}\r\n")).status, 304);
+    let mut client = site.connect();
+    client.send(b"HEAD /f.html HTTP/1.1\r\nHost: x\r\n\r\nOPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n");
+    let head = client.answer_of(false).unwrap();
+    assert_eq!((head.field("Content-Length"), head.field("ETag")), (Some("5"), Some(tag)));
+    let options = client.answer().unwrap();
+    assert_eq!((options.status, options.field("Allow")), (204, Some("GET, HEAD, OPTIONS")));
+}
+
+#[test]
+fn ranges_of_small_and_large_files() {
+    let large: Vec<u8> = (0..300_000_u32).map(|number| (number % 251) as u8).collect();
+    let middle: Vec<u8> = large[..40_000].to_vec();
+    let site = Site::new(&[("small", b"0123456789"), ("middle", &middle), ("large", &large), ("empty", b"")], |_| ());
+    for (name, content) in [("small", &b"0123456789"[..]), ("middle", &middle), ("large", &large)] {
+        let len = content.len();
+        assert_eq!(site.get(&format!("/{name}"), "").body, content, "{name}");
+        for (range, part) in [("0-0", 0..1), ("2-5", 2..6), ("-3", len - 3..len), ("5-", 5..len)] {
+            let got = site.get(&format!("/{name}"), &format!("Range: bytes={range}\r\n"));
+            assert_eq!((got.status, &got.body[..]), (206, &content[part.clone()]), "{name} {range}");
+            let expected = format!("bytes {}-{}/{len}", part.start, part.end - 1);
+            assert_eq!(got.field("Content-Range"), Some(&expected[..]));
+        }
+        let several = site.get(&format!("/{name}"), "Range: bytes=0-1,8-9\r\n");
+        assert_eq!(several.status, 206, "{name}: {several:?}");
+        let beyond = site.get(&format!("/{name}"), &format!("Range: bytes={len}-\r\n"));
+        assert_eq!((beyond.status, beyond.field("Content-Range")), (416, Some(&format!("bytes */{len}")[..])));
+        let other = site.get(&format!("/{name}"), "Range: bytes=0-0\r\nIf-Range: \"other\"\r\n");
+        assert_eq!((other.status, other.body.len()), (200, len));
+    }
+    assert_eq!(site.get("/empty", "").body, b"");
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_turn() {
+    let large = vec![b'x'; 300_000];
+    let site = Site::new(&[("a", b"A"), ("large", &large)], |_| ());
+    let mut client = site.connect();
+    let mut requests = String::new();
+    for round in 0..50 {
+        let name = if round % 10 == 3 { "large" } else { "a" };
+        requests += &format!("GET /{name} HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc");
+    }
+    requests += "GET /a HTTP/1.0\r\n\r\n";
+    client.send(requests.as_bytes());
+    for round in 0..50 {
+        let got = client.answer().unwrap_or_else(|| panic!("no answer {round}"));
+        assert_eq!(got.body.len(), if round % 10 == 3 { 300_000 } else { 1 }, "{round}");
+    }
+    assert_eq!(client.answer().unwrap().field("Connection"), Some("close"));
+    assert!(client.is_ended());
+}
+
+#[test]
+fn packed_forms_go_to_those_who_take_them() {
+    let site = Site::new(&[("s.js", b"plain")], |_| ());
+    for (suffix, content) in [("gz", "gzip"), ("br", "brotli")] {
+        std::fs::write(site.path().join(format!("s.js.{suffix}")), content).unwrap();
+    }
+    let ask = |accepted: &str| site.get("/s.js", &format!("Accept-Encoding: {accepted}\r\n"));
+    for (accepted, coding, body) in [
+        ("gzip", Some("gzip"), "gzip"),
+        ("gzip, br", Some("br"), "brotli"),
+        ("br;q=0", None, "plain"),
+        ("", None, "plain"),
+    ] {
+        let got = ask(accepted);
+        assert_eq!((got.field("Content-Encoding"), &got.body[..]), (coding, body.as_bytes()), "{accepted}");
+        assert_eq!(got.field("Vary"), Some("Accept-Encoding"));
+        assert!(got.field("Content-Type").unwrap().contains("javascript"), "{got:?}");
+    }
+}
+
+#[test]
+fn changes_are_noticed() {
+    let site = Site::new(&[("f", b"one")], |config| config.cache_for = Duration::from_millis(1));
+    assert_eq!(site.get("/f", "").body, b"one");
+    assert_eq!(site.get("/new", "").status, 404);
+    std::fs::write(site.path().join("f"), "other").unwrap();
+    std::fs::write(site.path().join("new"), "new").unwrap();
+    let is_noticed = || site.get("/f", "").body == b"other" && site.get("/new", "").body == b"new";
+    let began = std::time::Instant::now();
+    while !is_noticed() {
+        assert!(began.elapsed() < crate::support::LONG, "the change is never noticed");
+    }
+    std::fs::remove_file(site.path().join("f")).unwrap();
+    while site.get("/f", "").status != 404 {
+        assert!(began.elapsed() < crate::support::LONG, "the loss is never noticed");
+    }
+}
+
+#[test]
+fn folders_have_an_index_a_list_or_neither() {
+    let files: &[(&str, &[u8])] = &[("with/index.html", b"index"), ("without/a b", b""), ("without/.hidden", b"")];
+    let site = Site::new(files, |_| ());
+    assert_eq!(site.get("/with/", "").body, b"index");
+    let moved = site.get("/with?q=1", "");
+    assert_eq!((moved.status, moved.field("Location")), (301, Some("/with/?q=1")));
+    let list = String::from_utf8(site.get("/without/", "").body).unwrap();
+    assert!(list.contains("./a%20b") && !list.contains("hidden"), "{list}");
+    let json = site.get("/without/", "Accept: application/json\r\n");
+    assert!(String::from_utf8(json.body).unwrap().contains("\"a b\""));
+    assert_eq!(site.get("/without/.hidden", "").status, 404);
+    assert_eq!(site.get("/without/a%20b/", "").status, 404);
+    let closed = Site::new(files, |config| config.listings = false);
+    assert_eq!((closed.get("/without/", "").status, closed.get("/with/", "").status), (403, 200));
+}
+
+#[test]
+fn links_lead_only_where_they_may() {
+    let outside = tempfile::tempdir().unwrap();
+    std::fs::write(outside.path().join("secret"), "secret").unwrap();
+    let of = |links: Links| {
+        let site = Site::new(&[("f", b"inside")], |config| config.links = links);
+        symlink("f", site.path().join("in")).unwrap();
+        symlink(outside.path().join("secret"), site.path().join("out")).unwrap();
+        symlink(outside.path(), site.path().join("folder")).unwrap();
+        ["/in", "/out", "/folder/secret"].map(|target| site.get(target, "").status)
+    };
+    assert_eq!(of(Links::Inside), [200, 404, 404]);
+    assert_eq!(of(Links::Never), [404, 404, 404]);
+    assert_eq!(of(Links::Anywhere), [200, 200, 200]);
+}
+
+#[test]
+fn each_host_has_its_folder() {
+    let files: &[(&str, &[u8])] = &[("a.example/f", b"A"), ("default/f", b"D"), ("default/only", b"O")];
+    let site = Site::new(files, |config| config.virtual_hosts = true);
+    let ask = |host: &str, target: &str| {
+        let mut client = site.connect();
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes());
+        let got = client.answer().unwrap();
+        (got.status, got.body)
+    };
+    assert_eq!(ask("A.example:80", "/f"), (200, b"A".to_vec()));
+    assert_eq!(ask("other", "/f"), (200, b"D".to_vec()));
+    assert_eq!(ask("a.example", "/only").0, 404, "no host sees another's files");
+    assert_ne!(ask("..", "/a.example/f").0, 200);
+}
+
+#[test]
+fn unix_sockets_and_both_families() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("s");
+    let site = Site::new(&[("f", b"content")], |config| {
+        config.listen.push(format!("unix:{}", socket.display()).parse().unwrap());
+        config.listen.push("[::]:0".parse().unwrap());
+        config.workers = 3;
+    });
+    let stream = std::os::unix::net::UnixStream::connect(&socket).unwrap();
+    let mut stream = std::io::BufReader::new(stream);
+    std::io::Write::write_all(stream.get_mut(), b"GET /f HTTP/1.0\r\n\r\n").unwrap();
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut stream, &mut text).unwrap();
+    assert!(text.ends_with("\r\n\r\ncontent"), "{text}");
+    let landau_serve::Listen::Tcp(both) = site.server().addresses()[2].clone() else { panic!() };
+    for address in [format!("127.0.0.1:{}", both.port()), format!("[::1]:{}", both.port())] {
+        let mut client = crate::support::Client::new(std::net::TcpStream::connect(address).unwrap());
+        client.send(b"GET /f HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert_eq!(client.answer().unwrap().body, b"content");
+    }
+    assert_eq!(site.end().succeeded, 3);
+    assert!(!socket.exists(), "the socket goes with the server");
+}

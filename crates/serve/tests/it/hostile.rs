@@ -1,0 +1,61 @@
+//! The table of hostile requests, over real connections: whole, and byte by byte.
+
+use crate::support::{Client, Site};
+use crate::table::{Answer, Case, cases};
+
+fn site() -> Site {
+    let files: &[(&str, &[u8])] = &[("f", b"content"), ("sub/f", b"content")];
+    Site::new(files, |config| config.timeouts.head = std::time::Duration::from_secs(2))
+}
+
+/// What is wrong with the answer to a case.
+fn wrong(client: &mut Client, case: &Case) -> Option<String> {
+    let answer = client.answer();
+    let is_lawful = case.answers.iter().any(|lawful| match (lawful, &answer) {
+        // The server waits, and says in the end that it did, or just ends.
+        (Answer::Wait, got) => got.as_ref().is_none_or(|got| got.status == 408),
+        (Answer::Status(status), Some(got)) => got.status == *status,
+        (Answer::Ok, Some(got)) => matches!(got.status, 200 | 204 | 206 | 301 | 304 | 404),
+        (_, None) => false,
+    });
+    if !is_lawful {
+        return Some(format!("{}: {:?}, not {:?}", case.name, answer.map(|got| got.head), case.answers));
+    }
+    // After a refusal by the parser nobody knows where the next request starts: the connection must end.
+    let is_refused = landau_wire::http::request::parse(&case.bytes, &landau_wire::http::Limits::default()).is_err();
+    (is_refused && !client.is_ended()).then(|| format!("{}: the connection stays", case.name))
+}
+
+/// All cases at once: those that have to wait do so together.
+fn each(send: impl Fn(&mut Client, &[u8])) -> Vec<String> {
+    let site = site();
+    let mut open: Vec<(Client, Case)> = Vec::new();
+    for case in cases() {
+        let mut client = site.connect();
+        send(&mut client, &case.bytes);
+        open.push((client, case));
+    }
+    let wrong: Vec<String> = open.iter_mut().filter_map(|(client, case)| wrong(client, case)).collect();
+    drop(open);
+    assert_eq!(site.get("/f", "").body, b"content", "the server is as it was");
+    wrong
+}
+
+#[test]
+fn each_gets_its_answer() {
+    assert!(cases().len() >= 150);
+    let wrong = each(|client, bytes| client.send(bytes));
+    assert!(wrong.is_empty(), "{} of {}: {wrong:#?}", wrong.len(), cases().len());
+}
+
+#[test]
+fn in_pieces_each_gets_the_same_answer() {
+    let wrong = each(|client, bytes| {
+        client.stream.set_nodelay(true).unwrap();
+        // Long ones in fewer pieces: each is a segment of its own.
+        for piece in bytes.chunks(bytes.len().div_ceil(60).max(1)) {
+            client.send(piece);
+        }
+    });
+    assert!(wrong.is_empty(), "{} of {}: {wrong:#?}", wrong.len(), cases().len());
+}

@@ -1,0 +1,10 @@
+//! The server over real sockets.
+#![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
+
+mod crowd;
+mod files;
+mod hostile;
+mod slow;
+mod support;
+#[path = "../../../wire/tests/it/table.rs"]
+mod table;

@@ -1,0 +1,82 @@
+//! Slow clients: they cost a line in a table, and others do not notice them.
+
+use crate::support::Site;
+use std::io::{Read, Write};
+use std::time::Duration;
+
+#[test]
+fn a_head_that_never_ends_is_given_up_whatever_still_comes() {
+    let site = Site::new(&[("f", b"content")], |config| config.timeouts.head = Duration::from_millis(300));
+    let mut client = site.connect();
+    client.send(b"GET /f HTTP/1.1\r\n");
+    let began = std::time::Instant::now();
+    let mut stream = client.stream.try_clone().unwrap();
+    let drip = std::thread::spawn(move || {
+        while began.elapsed() < crate::support::LONG && stream.write_all(b"X: y\r\n").is_ok() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+    assert_eq!(client.answer().unwrap().status, 408);
+    assert!(client.is_ended());
+    drop(client);
+    drip.join().unwrap();
+    let mut silent = site.connect();
+    assert!(silent.is_ended(), "a connection that never says anything ends as well");
+    assert_eq!(site.get("/f", "").status, 200);
+    assert_eq!(site.end().heads_late, 2);
+}
+
+#[test]
+fn an_idle_connection_ends_in_time() {
+    let site = Site::new(&[("f", b"content")], |config| config.timeouts.idle = Duration::from_millis(200));
+    let mut client = site.connect();
+    client.send(b"GET /f HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_eq!(client.answer().unwrap().status, 200);
+    assert!(client.is_ended());
+    drop(client);
+    assert_eq!(site.end().idle_closed, 1);
+}
+
+/// A client that asks for a large file and does not read must not keep it for ever; one that reads slowly may.
+#[test]
+fn who_does_not_read_is_dropped() {
+    let large = vec![b'x'; 40 << 20];
+    let site = Site::new(&[("large", &large), ("f", b"content")], |config| {
+        config.timeouts.send = Duration::from_millis(300);
+    });
+    let mut client = site.connect();
+    client.send(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n");
+    let began = std::time::Instant::now();
+    while site.server().totals().slow_closed == 0 {
+        assert!(began.elapsed() < crate::support::LONG, "it is kept");
+        assert_eq!(site.get("/f", "").status, 200);
+    }
+    let mut slow = site.connect();
+    slow.send(b"GET /large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let (mut got, mut buffer) = (0, vec![0; 1 << 20]);
+    loop {
+        let count = slow.stream.read(&mut buffer).unwrap();
+        if count == 0 {
+            break;
+        }
+        got += count;
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(got > large.len(), "{got}");
+}
+
+/// A file that becomes shorter while it is sent: the client must see that it did not get all, and not other bytes.
+#[test]
+fn a_file_cut_short_ends_the_connection() {
+    let large = vec![b'x'; 30 << 20];
+    let site = Site::new(&[("large", &large)], |_| ());
+    let mut client = site.connect();
+    client.send(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n");
+    let mut buffer = vec![0; 1000];
+    client.stream.read_exact(&mut buffer).unwrap();
+    std::fs::File::options().write(true).open(site.path().join("large")).unwrap().set_len(1 << 20).unwrap();
+    let mut rest = Vec::new();
+    // A reset is as good as an end: not all came.
+    let _ = client.stream.read_to_end(&mut rest);
+    assert!(rest.len() < large.len(), "{}", rest.len());
+}

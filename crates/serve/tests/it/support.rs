@@ -1,0 +1,153 @@
+//! A server for one test, and a client that says what it got.
+
+use landau_serve::{Config, Listen, Server, Totals};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Longer than anything takes; a test that reaches it has failed.
+pub(crate) const LONG: Duration = Duration::from_secs(20);
+
+/// A server of a folder of its own.
+pub(crate) struct Site {
+    folder: TempDir,
+    server: Option<Server>,
+    pub(crate) address: SocketAddr,
+}
+
+/// An answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Got {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Got {
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        let own = |line: &&str| line.split(':').next().is_some_and(|own| own.eq_ignore_ascii_case(name));
+        self.head.lines().find(own).and_then(|line| line.split_once(": ")).map(|(_, value)| value)
+    }
+}
+
+impl Site {
+    /// With files, and what else the test wants.
+    pub(crate) fn new(files: &[(&str, &[u8])], change: impl FnOnce(&mut Config)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, content) in files {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, content).unwrap();
+        }
+        let mut config = Config::new(folder.path());
+        config.listen = vec!["127.0.0.1:0".parse().unwrap()];
+        change(&mut config);
+        let server = Server::start(config).unwrap();
+        server.release();
+        let Listen::Tcp(address) = server.addresses()[0].clone() else { panic!("the first address is TCP") };
+        Self { folder, server: Some(server), address }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn server(&self) -> &Server {
+        self.server.as_ref().unwrap()
+    }
+
+    pub(crate) fn connect(&self) -> Client {
+        Client::new(TcpStream::connect(self.address).unwrap())
+    }
+
+    /// One request on a connection of its own.
+    pub(crate) fn get(&self, target: &str, fields: &str) -> Got {
+        let mut client = self.connect();
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{fields}\r\n").as_bytes());
+        client.answer().unwrap()
+    }
+
+    /// Lets the server end in peace; what it counted.
+    pub(crate) fn end(mut self) -> Totals {
+        let server = self.server.take().unwrap();
+        server.drain();
+        server.join().unwrap()
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.end_now();
+            let _ = server.join();
+        }
+    }
+}
+
+/// A client of one connection.
+pub(crate) struct Client {
+    pub(crate) stream: TcpStream,
+    unread: Vec<u8>,
+}
+
+impl Client {
+    pub(crate) fn new(stream: TcpStream) -> Self {
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        stream.set_write_timeout(Some(LONG)).unwrap();
+        Self { stream, unread: Vec::new() }
+    }
+
+    /// The server may close while the rest of a hostile request is on its way.
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        let _ = self.stream.write_all(bytes);
+    }
+
+    /// Reads more; false at the end of the stream.
+    fn more(&mut self) -> bool {
+        let mut buffer = [0; 64 << 10];
+        match self.stream.read(&mut buffer) {
+            Ok(0) => false,
+            Ok(count) => {
+                self.unread.extend_from_slice(&buffer[..count]);
+                true
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => false,
+            Err(error) => panic!("nothing comes: {error}"),
+        }
+    }
+
+    /// The next answer; none if the connection ends before it.
+    pub(crate) fn answer(&mut self) -> Option<Got> {
+        self.answer_of(true)
+    }
+
+    /// The next answer; `has_body` is false of the answer to a HEAD.
+    pub(crate) fn answer_of(&mut self, has_body: bool) -> Option<Got> {
+        let end = loop {
+            if let Some(at) = self.unread.windows(4).position(|four| four == b"\r\n\r\n") {
+                break at + 4;
+            }
+            if !self.more() {
+                assert!(self.unread.is_empty(), "half a head: {}", self.unread.escape_ascii());
+                return None;
+            }
+        };
+        let head = String::from_utf8(self.unread.drain(..end).collect()).unwrap();
+        let status = head[9..12].parse().unwrap();
+        let got = Got { status, head, body: Vec::new() };
+        let length = got.field("Content-Length").map_or(0, |length| length.parse().unwrap());
+        let length = if has_body && status != 304 { length } else { 0 };
+        while self.unread.len() < length {
+            assert!(self.more(), "the content ends after {} of {length} bytes", self.unread.len());
+        }
+        let body = self.unread.drain(..length).collect();
+        Some(Got { body, ..got })
+    }
+
+    /// Whether the server has ended the connection, with nothing more said.
+    pub(crate) fn is_ended(&mut self) -> bool {
+        self.unread.is_empty() && !self.more()
+    }
+}
