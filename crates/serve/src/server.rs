@@ -32,7 +32,7 @@ impl Server {
         let counters = (0..workers).map(|_| Arc::default()).collect();
         let control = Arc::new(Control::default());
         let mut server = Self { bound: Arc::new(bound), control, counters, wakers, threads: Vec::new() };
-        if let Err(error) = server.launch(Arc::new(config)) {
+        if let Err(error) = server.launch(&Arc::new(config)) {
             server.end_now();
             server.release();
             return Err(error);
@@ -40,7 +40,7 @@ impl Server {
         Ok(server)
     }
 
-    fn launch(&mut self, config: Arc<Config>) -> Result<(), Error> {
+    fn launch(&mut self, config: &Arc<Config>) -> Result<(), Error> {
         let inboxes: Arc<Vec<Inbox>> = Arc::new(self.wakers.iter().cloned().map(Inbox::new).collect());
         let (ready, became_ready) = mpsc::channel::<Result<(), Error>>();
         for (number, counters) in self.counters.iter().enumerate() {

@@ -16,7 +16,9 @@ fn every_mechanism_serves() {
         let site = Site::new(&[("f", b"content"), ("large", &large)], |config| config.mechanism = mechanism);
         let mut clients: Vec<_> = (0..100).map(|_| site.connect()).collect();
         for _ in 0..3 {
-            clients.iter_mut().for_each(|client| client.send(GET));
+            for client in &mut clients {
+                client.send(GET);
+            }
             assert!(clients.iter_mut().all(|client| client.answer().unwrap().body == b"content"), "{mechanism}");
         }
         assert_eq!(site.get("/large", "").body.len(), large.len(), "{mechanism}");
@@ -32,7 +34,9 @@ fn every_way_of_accepting_serves() {
         println!("accepting: {name}");
         let site = Site::new(&[("f", b"content")], |config| (config.workers, config.accepting) = (3, *accepting));
         let mut clients: Vec<_> = (0..60).map(|_| site.connect()).collect();
-        clients.iter_mut().for_each(|client| client.send(GET));
+        for client in &mut clients {
+            client.send(GET);
+        }
         assert!(clients.iter_mut().all(|client| client.answer().unwrap().status == 200), "{name}");
         // Those at rest end with the server; one that is busy gets its answer first.
         let totals = site.end();
@@ -45,7 +49,9 @@ fn every_way_of_accepting_serves() {
 fn beyond_the_cap_the_answer_is_503_and_per_address_429() {
     let site = Site::new(&[("f", b"content")], |config| config.connections = Some(10));
     let mut inside: Vec<_> = (0..10).map(|_| site.connect()).collect();
-    inside.iter_mut().for_each(|client| client.send(GET));
+    for client in &mut inside {
+        client.send(GET);
+    }
     assert!(inside.iter_mut().all(|client| client.answer().is_some_and(|got| got.status == 200)));
     let Got { status, head, .. } = site.connect().answer().unwrap();
     assert!(status == 503 && head.contains("Retry-After"), "{head}");

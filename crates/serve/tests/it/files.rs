@@ -57,7 +57,7 @@ fn pipelined_requests_are_answered_in_turn() {
     let mut requests = String::new();
     for round in 0..50 {
         let name = if round % 10 == 3 { "large" } else { "a" };
-        requests += &format!("GET /{name} HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc");
+        requests.extend(["GET /", name, " HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"]);
     }
     requests += "GET /a HTTP/1.0\r\n\r\n";
     client.send(requests.as_bytes());

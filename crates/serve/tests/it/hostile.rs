@@ -44,7 +44,7 @@ fn each(send: impl Fn(&mut Client, &[u8])) -> Vec<String> {
 #[test]
 fn each_gets_its_answer() {
     assert!(cases().len() >= 150);
-    let wrong = each(|client, bytes| client.send(bytes));
+    let wrong = each(super::support::Client::send);
     assert!(wrong.is_empty(), "{} of {}: {wrong:#?}", wrong.len(), cases().len());
 }
 
