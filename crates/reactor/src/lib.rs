@@ -22,6 +22,8 @@
 
 mod backend;
 pub mod batch;
+#[cfg(target_os = "linux")]
+pub mod completions;
 mod error;
 pub mod handover;
 mod interest;

@@ -344,15 +344,7 @@ impl Reactor {
         if !self.hot.is_empty() {
             return 0;
         }
-        // Rounded up: to be early would be to wait twice.
-        let limit = limit.map(|limit| limit.as_nanos().div_ceil(1_000_000).min(u128::from(u32::MAX >> 1)) as u32);
-        let now_ms = self.origin.elapsed().as_millis() as u32;
-        let due = self.timers.next(now_ms);
-        match (limit, due) {
-            (None, None) => -1,
-            (Some(one), None) | (None, Some(one)) => one.min(u32::MAX >> 1).cast_signed(),
-            (Some(one), Some(other)) => one.min(other).min(u32::MAX >> 1).cast_signed(),
-        }
+        shorter_ms(limit, self.timers.next(self.origin.elapsed().as_millis() as u32))
     }
 
     /// An edge mechanism tells once. What it told is kept until it is used up, and handed out again in each wait.
@@ -387,6 +379,15 @@ impl Reactor {
             slot.is_hot
         });
     }
+}
+
+/// The shorter of a limit and of the time until something is due, as a wait takes it.
+pub(crate) fn shorter_ms(limit: Option<Duration>, due: Option<u32>) -> i32 {
+    const MOST: u32 = u32::MAX >> 1;
+    // Rounded up: to be early would be to wait twice.
+    let limit = limit.map(|limit| limit.as_nanos().div_ceil(1_000_000).min(u128::from(MOST)) as u32);
+    let shorter = limit.into_iter().chain(due).min();
+    shorter.map_or(-1, |ms| ms.min(MOST).cast_signed())
 }
 
 /// A signal that ends a wait is no failure: the wait has found nothing.

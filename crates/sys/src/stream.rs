@@ -249,6 +249,12 @@ pub fn shut_down_write(socket: &impl AsFd) -> Result<()> {
     check("shutdown", unsafe { libc::shutdown(socket.as_fd().as_raw_fd(), libc::SHUT_WR) }).map(drop)
 }
 
+/// Shuts down both halves: whoever waits in a call on the socket, here or in the kernel, is told.
+pub fn shut_down(socket: &impl AsFd) -> Result<()> {
+    // SAFETY: the call takes two integers.
+    check("shutdown", unsafe { libc::shutdown(socket.as_fd().as_raw_fd(), libc::SHUT_RDWR) }).map(drop)
+}
+
 /// Says whether calls on a descriptor block. Always asks the kernel: a note of ours about a number outlives the
 /// descriptor that it was made for, and made the 2003 study's server block in `sendfile`.
 pub fn set_blocking(fd: &impl AsFd, blocking: bool) -> Result<()> {

@@ -113,7 +113,8 @@ impl IoUring {
     }
 }
 
-fn unavailable(mechanism: Mechanism, error: landau_sys::Error) -> Error {
+/// What an error of making a ring means.
+pub(crate) fn unavailable(mechanism: Mechanism, error: landau_sys::Error) -> Error {
     const EPERM: i32 = 1;
     const ENOSYS: i32 = 38;
     let reason = match error.errno {

@@ -29,7 +29,7 @@
 #[cfg(target_os = "linux")]
 mod epoll;
 #[cfg(target_os = "linux")]
-mod io_uring;
+pub(crate) mod io_uring;
 #[cfg(any(
     target_os = "freebsd",
     target_os = "netbsd",

@@ -27,3 +27,17 @@ pub(crate) fn run(before: &str, test: &str, role: &str) {
     assert!(output.status.success(), "{}: {text}{}", output.status, String::from_utf8_lossy(&output.stderr));
     assert!(text.contains("1 passed"), "no such test: {text}");
 }
+
+/// The calls, of those named, that one test of this program makes in the role, as `strace` writes them down; none where
+/// there is no `strace`, or it may not trace.
+pub(crate) fn calls(test: &str, role: &str, calls: &str, variables: &[(&str, &str)]) -> Option<String> {
+    let works = Command::new("strace").args(["-o", "/dev/null", "true"]).status();
+    if !works.is_ok_and(|status| status.success()) {
+        return None;
+    }
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let before = format!("set -- strace -f -o {} -e trace={calls} \"$@\";", file.path().display());
+    let output = command(&before, test, role).envs(variables.iter().copied()).output().unwrap();
+    assert!(output.status.success(), "{role}: {}", String::from_utf8_lossy(&output.stderr));
+    Some(std::fs::read_to_string(file.path()).unwrap())
+}

@@ -4,5 +4,7 @@
 
 mod child;
 mod common;
+#[cfg(target_os = "linux")]
+mod completions;
 mod handover;
 mod suite;

@@ -114,11 +114,6 @@ fn an_interrupted_wait_has_found_nothing() {
     assert_eq!(landau_sys::signal::interrupted(), Some("SIGHUP"));
 }
 
-fn strace_is_there() -> bool {
-    let works = Command::new("strace").args(["-o", "/dev/null", "true"]).status();
-    works.is_ok_and(|status| status.success())
-}
-
 /// Lazy wanting in counted calls: a want that goes and comes costs none while nothing happens, and a wait is one call.
 #[cfg(target_os = "linux")]
 #[test]
@@ -141,35 +136,18 @@ fn few_calls_are_made() {
         }
         return;
     }
-    if !strace_is_there() {
-        println!("skipped: strace is not there, or may not trace");
-        return;
-    }
-    let calls = "select,poll,ppoll,pselect6,epoll_wait,epoll_pwait,epoll_ctl,io_uring_enter";
+    let names = "select,poll,ppoll,pselect6,epoll_wait,epoll_pwait,epoll_ctl,io_uring_enter";
     for mechanism in [Mechanism::Select, Mechanism::Poll, Mechanism::Epoll, Mechanism::EpollEdge, Mechanism::IoUring] {
         if !mechanisms().contains(&mechanism) {
             continue;
         }
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let before = format!("exec strace -f -o {} -e trace={calls}", file.path().display());
-        let mut command = child::command(&before.replace("exec ", ""), NAME, "calls");
-        // `exec "$@"` behind strace's own words: strace runs what follows it.
-        let script = format!("{before} \"$@\"");
-        command = rebuild(&command, &script);
-        let output = command.env("LANDAU_REACTOR_MECHANISM", mechanism.name()).output().unwrap();
-        assert!(output.status.success(), "{mechanism}: {}", String::from_utf8_lossy(&output.stderr));
-        let trace = std::fs::read_to_string(file.path()).unwrap();
+        let variables = [("LANDAU_REACTOR_MECHANISM", mechanism.name())];
+        let Some(trace) = child::calls(NAME, "calls", names, &variables) else {
+            println!("skipped: strace is not there, or may not trace");
+            return;
+        };
         let count = trace.lines().filter(|line| line.contains('(') && !line.contains("resumed")).count();
         // Registering, a few calls of the program's own start, and one wait for each round.
         assert!((ROUNDS..ROUNDS + 12).contains(&count), "{mechanism}: {count} calls\n{trace}");
     }
-}
-
-/// The same command behind another script.
-fn rebuild(command: &Command, script: &str) -> Command {
-    let mut other = Command::new(command.get_program());
-    let arguments: Vec<_> = command.get_args().collect();
-    other.arg(arguments[0]).arg(script).args(&arguments[2..]);
-    other.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    other
 }

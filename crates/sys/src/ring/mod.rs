@@ -4,6 +4,12 @@
 //! and says so to the kernel where that can make use of it: work that completes a wish is then done when the thread
 //! asks for completions, and does not interrupt it.
 
+mod operations;
+mod pieces;
+
+pub use operations::{Bytes, Done, Level, Operations, Options, Wish};
+pub use pieces::Piece;
+
 use crate::error::{Error, Result};
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue};
@@ -105,9 +111,19 @@ impl Ring {
         self.push(&entry)
     }
 
+    /// Sees to it that so many wishes can be written down without handing over a part of them.
+    fn make_place(&mut self, count: usize) -> Result<()> {
+        let queue = self.rings.submission();
+        let free = queue.capacity() - queue.len();
+        drop(queue);
+        if free < count { self.submit() } else { Ok(()) }
+    }
+
+    /// Writes a wish down. What memory it leads to must live, and stay where it is, until its completion.
     fn push(&mut self, entry: &squeue::Entry) -> Result<()> {
         loop {
-            // SAFETY: the entry leads to no memory, or to memory that is kept until its completion (see the callers).
+            // SAFETY: the entry leads to no memory (watches, cancellations, closing), or to memory that `Operations`
+            // keeps until its completion.
             if unsafe { self.rings.submission().push(entry) }.is_ok() {
                 return Ok(());
             }
