@@ -106,7 +106,7 @@ impl Client {
 
     /// Reads more; false at the end of the stream.
     fn more(&mut self) -> bool {
-        let mut buffer = [0; 64 << 10];
+        let mut buffer = vec![0; 64 << 10];
         match self.stream.read(&mut buffer) {
             Ok(0) => false,
             Ok(count) => {
