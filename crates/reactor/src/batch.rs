@@ -197,6 +197,17 @@ impl<'a> Queue<'a> {
         self.segments.clear();
     }
 
+    /// The part of a file that leaves in the next turn, if the front of the batch is one that it shares: file, offset
+    /// and length. Whoever must not wait for the device sees to it that this part is in memory before.
+    pub fn next_file(&self) -> Option<(&Arc<OwnedFd>, u64, u64)> {
+        match self.segments.front() {
+            Some(Segment::File { file: File::Shared(file), offset, left }) => {
+                Some((file, *offset, (*left).min(TURN_BYTES as u64)))
+            }
+            _ => None,
+        }
+    }
+
     /// The pipe that comes next and has nothing to give yet, if that is what the batch waits for: it is to be watched
     /// for reading then, not the peer for writing.
     pub fn starving_pipe(&self) -> Option<BorrowedFd<'_>> {

@@ -25,6 +25,8 @@ pub(crate) enum State {
     Body,
     /// An answer leaves as fast as the client takes it.
     Sending,
+    /// A part of a file comes from the device first; then the answer goes on.
+    Fetching,
     /// All was sent and the end was said; what the client still sends is thrown away, for closing on it would be a
     /// reset, which destroys the answer on its way (RFC 9112 section 9.6).
     Lingering,
@@ -43,6 +45,8 @@ pub(crate) struct Active {
     pub(crate) close: bool,
     /// A body that nobody wants and that has not ended; its request's head is the input.
     pub(crate) body: Option<Unwanted>,
+    /// Of a part of a file that is being fetched: which wait it is.
+    pub(crate) ticket: u32,
     /// What has left since the deadline for sending was set.
     pub(crate) sent: u64,
 }

@@ -12,6 +12,7 @@ mod connection;
 mod counters;
 mod error;
 mod exchange;
+mod fetch;
 mod listener;
 mod outbox;
 mod server;

@@ -10,6 +10,7 @@ use crate::connection::{State, Table, say_end};
 use crate::counters::Counters;
 use crate::error::Error;
 use crate::exchange::{After, answer, answer_head};
+use crate::fetch::{self, Fetcher, Ticket};
 use crate::listener::Bound;
 use crate::outbox::Outbox;
 use crate::site::Site;
@@ -111,6 +112,7 @@ pub(crate) struct Worker {
     table: Table,
     addresses: Addresses,
     site: Site,
+    fetcher: Fetcher,
     scratch: Box<[u8]>,
     outbox: Outbox,
     /// The most connections of this worker.
@@ -161,6 +163,7 @@ impl Worker {
             reactor,
             doors,
             table: Table::new(),
+            fetcher: Fetcher::new(waker.clone()),
             scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
             outbox: Outbox::default(),
             turn: 0,
@@ -187,6 +190,7 @@ impl Worker {
                     self.handle(event.token.0, event);
                 }
             }
+            self.take_fetched();
             if self.config.accepting == Accepting::Handed {
                 for (fd, peer) in self.inboxes[self.number].take() {
                     self.admit(fd, peer);
@@ -414,6 +418,7 @@ impl Worker {
         let Some(connection) = self.table.get(number) else { return };
         let Some(fd) = connection.fd.as_ref() else { return };
         match after {
+            After::Idle if self.drained_at.is_some() => return self.close(number),
             After::Idle => {
                 (connection.state, connection.active) = (State::Idle, None);
                 self.reactor.set_deadline(fd, self.config.timeouts.idle);
@@ -469,6 +474,22 @@ impl Worker {
     /// The client takes more.
     fn go_on(&mut self, number: u32) {
         let Some(connection) = self.table.get(number) else { return };
+        let Some(active) = connection.active.as_mut() else { return };
+        if let Some((file, offset, len)) = active.batch.next_file()
+            && fetch::is_cold(file, offset, len)
+            && let Some(ticket) = self.fetcher.fetch(number, file, offset, len)
+        {
+            self.counters.cold_reads.add(1);
+            (active.ticket, connection.state) = (ticket.serial, State::Fetching);
+            return self.want(number, Interest::NONE);
+        }
+        self.go_on_anyway(number);
+    }
+
+    /// Sends what comes next, from wherever it has to come: what was fetched may have been forgotten again, and then
+    /// waiting is better than fetching for ever.
+    fn go_on_anyway(&mut self, number: u32) {
+        let Some(connection) = self.table.get(number) else { return };
         let (Some(fd), Some(active)) = (connection.fd.as_ref(), connection.active.as_mut()) else { return };
         let before = active.batch.bytes_left();
         let progress = active.batch.send(fd);
@@ -490,6 +511,17 @@ impl Worker {
             Ok(Progress::Blocked(_) | Progress::Yielded(_)) => self.want(number, Interest::WRITE),
             // The client is gone, or the file became shorter: what it was promised cannot be had any more.
             Err(_) => self.close(number),
+        }
+    }
+
+    /// Goes on with those whose part of a file is in memory now.
+    fn take_fetched(&mut self) {
+        for Ticket { number, serial } in self.fetcher.take_done() {
+            let Some(connection) = self.table.get(number) else { continue };
+            if connection.state == State::Fetching && connection.active().ticket == serial {
+                connection.state = State::Sending;
+                self.go_on_anyway(number);
+            }
         }
     }
 
@@ -534,6 +566,13 @@ impl Worker {
                 if let Some(fd) = &connection.fd {
                     let _ = stream::set_reset_on_close(fd);
                 }
+            }
+            // The device is slow, and that is not the client's fault.
+            State::Fetching => {
+                if let Some(fd) = &connection.fd {
+                    self.reactor.set_deadline(fd, self.config.timeouts.send);
+                }
+                return;
             }
             State::Free | State::Lingering => {}
         }

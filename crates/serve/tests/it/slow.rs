@@ -80,3 +80,21 @@ fn a_file_cut_short_ends_the_connection() {
     let _ = client.stream.read_to_end(&mut rest);
     assert!(rest.len() < large.len(), "{}", rest.len());
 }
+
+/// A file that is not in memory is fetched by another thread, and comes whole.
+#[test]
+fn a_cold_file_is_fetched_first() {
+    let content: Vec<u8> = (0..9_000_001_u32).map(|number| (number % 253) as u8).collect();
+    let site = Site::new(&[("large", &content)], |_| ());
+    let path = site.path().join("large");
+    let file = std::fs::File::open(&path).unwrap();
+    file.sync_all().unwrap();
+    // `dd` can ask the kernel to forget a file; where it cannot (a file system in memory) there is nothing to see.
+    let target = format!("of={}", path.display());
+    let words = [target.as_str(), "oflag=nocache", "conv=notrunc,fdatasync", "count=0", "status=none"];
+    let asked = std::process::Command::new("dd").args(words).status().is_ok_and(|status| status.success());
+    let is_cold = asked && landau_sys::path::is_cached(&file, 5_000_000) == Some(false);
+    assert_eq!(site.get("/large", "").body, content);
+    assert_eq!(site.get("/large", "").body, content);
+    assert!(!is_cold || site.server().totals().cold_reads > 0, "the worker itself waited for the device");
+}
