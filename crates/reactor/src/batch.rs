@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | one buffer | `send` | `writev` |
 //! | several | `sendmsg` | `writev` |
-//! | a file | `sendfile`, after a `send` that said that more follows | `sendfile`, or read and written where that is refused |
+//! | a file | `sendfile`, after a `send` that said so | `sendfile`; read and written where that is refused |
 //! | a pipe | `splice` | `splice` |
 //!
 //! Systems without `sendfile` and `splice` of this kind read and send. A call on a socket that took less than it was

@@ -11,14 +11,14 @@
 //! | accept | one wish for all connections (Linux 5.19) | one for each |
 //! | receive | one wish for all that comes, common buffers (6.0) | one for each, with a buffer of its own |
 //!
-//! **At rest.** A pending receive costs the kernel three times what a watch does (about 800 bytes to 256 on Linux 6.18).
-//! A connection that will be silent for long is *parked*: its receive is taken back and a watch put in its place; when
-//! something comes, the ring goes on receiving by itself.
+//! **At rest.** A pending receive costs the kernel three times what a watch does (about 800 bytes to 256 on Linux
+//! 6.18). A connection that will be silent for long is *parked*: its receive is taken back and a watch put in its
+//! place; when something comes, the ring goes on receiving by itself.
 //!
-//! **What may go wrong, and what then.** Too few common buffers: those who found none go on when pieces were given back.
-//! No descriptor left for a connection: that is told, and accepting goes on after a rest. More completions than there is
-//! room for: the kernel keeps them, operations that complete many times may end for it, and are wished anew. An
-//! operation on a descriptor that was closed meanwhile: its completion is dropped, with what it brought.
+//! **What may go wrong, and what then.** Too few common buffers: those who found none go on when pieces were given
+//! back. No descriptor left for a connection: that is told, and accepting goes on after a rest. More completions than
+//! there is room for: the kernel keeps them, operations that complete many times may end for it, and are wished anew.
+//! An operation on a descriptor that was closed meanwhile: its completion is dropped, with what it brought.
 //!
 //! A ring holds an open file while an operation on it is under way: a descriptor that is closed is let go with the next
 //! wait.

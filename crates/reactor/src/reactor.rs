@@ -238,6 +238,9 @@ impl Reactor {
 
     /// Lets a waker that was made before end this reactor's waits. A reactor has one.
     pub fn hang(&mut self, waker: &Waker) -> Result<()> {
+        if let Some(bell) = &self.bell {
+            return Err(Error::Registered(bell.as_fd().as_raw_fd()));
+        }
         let bell = Bell::of(waker);
         self.register_nonblocking(&bell, Token(u32::MAX), Interest::READ)?;
         self.bell = Some(bell);

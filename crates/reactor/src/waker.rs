@@ -6,9 +6,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Wakes a reactor that waits, from any thread that shares its table of descriptors (one that took a table of its own,
-/// `unshare(CLONE_FILES)`, must have done so before the waker was made, and then only its own threads share it). Many
-/// calls before it wakes cost one byte.
+/// Wakes a reactor that waits, from any thread that knows its ends by the same numbers: one that shares the reactor's
+/// table of descriptors, or whose table was one with it when the waker was made ([`Waker::new`]). Many calls before it
+/// wakes cost one byte.
 #[derive(Debug, Clone)]
 pub struct Waker(Arc<Line>);
 
@@ -37,8 +37,9 @@ impl Waker {
         [self.0.reading.as_raw_fd(), self.0.writing.as_raw_fd()]
     }
 
-    /// Ends the wait that is under way, or the next one. Whatever was told to the reactor's thread by other means before
-    /// this call, it finds when it looks after [`next_event`](crate::Reactor::next_event) has said that there is no more.
+    /// Ends the wait that is under way, or the next one. Whatever was told to the reactor's thread by other means
+    /// before this call, it finds when it looks after [`next_event`](crate::Reactor::next_event) has said that there is
+    /// no more.
     pub fn wake(&self) -> Result<()> {
         if self.0.pending.swap(true, Ordering::AcqRel) {
             return Ok(());

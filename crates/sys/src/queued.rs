@@ -14,6 +14,9 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 const SET_SIGNAL: libc::c_int = 10;
 /// `fcntl`: whom to send it to.
 const SET_OWNER: libc::c_int = 15;
+/// `fcntl`: which signal is sent, and whom to.
+const GET_SIGNAL: libc::c_int = 11;
+const GET_OWNER: libc::c_int = 16;
 const OWNER_IS_THREAD: libc::c_int = 0;
 
 /// How many signals one read takes.
@@ -116,6 +119,20 @@ impl Queue {
         control(fd, SET_SIGNAL, 0).map(drop)
     }
 
+    /// The same for a number that may have another owner by now: nothing happens unless the signals are this queue's.
+    pub fn remove_if_ours(&self, fd: RawFd) {
+        let mut owner = Owner { kind: OWNER_IS_THREAD, id: 0 };
+        // SAFETY: `owner` is what this call writes to; a number that names no descriptor is an error.
+        let asked = unsafe { libc::fcntl(fd, GET_OWNER, &raw mut owner) };
+        // SAFETY: the call takes nothing and gives this thread's number.
+        let thread = unsafe { libc::gettid() };
+        let is_ours = owner.kind == OWNER_IS_THREAD && owner.id == thread;
+        if asked >= 0 && is_ours && control(fd, GET_SIGNAL, 0) == Ok(self.signal) {
+            // What fails here is gone already.
+            let _ = self.remove(fd);
+        }
+    }
+
     /// Reads what is queued, a batch at most, and tells it; how many signals there were. Never waits.
     pub fn read(&mut self, mut tell: impl FnMut(Told)) -> Result<usize> {
         let (first, room) = (self.buffer.as_mut_ptr().cast(), size_of_val(&*self.buffer));
@@ -197,6 +214,13 @@ mod tests {
         queue.remove(reading.as_raw_fd()).unwrap();
         writing.write_all(b"x").unwrap();
         assert_eq!((queue.read(|_| ()), queue.has_lost()), (Ok(0), false));
+        // What another queue has asked for is left to it.
+        let other = Queue::new().unwrap();
+        assert!(other.add(reading.as_raw_fd()).unwrap());
+        queue.remove_if_ours(reading.as_raw_fd());
+        assert!(!queue.add(reading.as_raw_fd()).unwrap());
+        other.remove_if_ours(reading.as_raw_fd());
+        assert!(queue.add(reading.as_raw_fd()).unwrap());
     }
 
     #[test]

@@ -156,6 +156,16 @@ impl Sigio {
     }
 }
 
+impl Drop for Sigio {
+    /// What is still registered sends signals to nobody from now on, and may be registered with another loop.
+    fn drop(&mut self) {
+        let watched = self.watches.iter().enumerate().filter(|(_, watch)| watch.how == How::Signals);
+        for (fd, _) in watched {
+            self.queue.remove_if_ours((fd as u32).cast_signed());
+        }
+    }
+}
+
 /// What a signal tells of a descriptor that is well: that it can be read or written, of any urgency.
 const PLAIN: u32 = 0x1 | 0x2 | 0x4 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400;
 

@@ -29,7 +29,7 @@ pub(crate) fn run(before: &str, test: &str, role: &str) {
 }
 
 /// The calls, of those named, that one test of this program makes in the role, as `strace` writes them down; none where
-/// there is no `strace`, or it may not trace.
+/// there is no `strace`, or it may not trace. Further words for it may follow the names.
 pub(crate) fn calls(test: &str, role: &str, calls: &str, variables: &[(&str, &str)]) -> Option<String> {
     let works = Command::new("strace").args(["-o", "/dev/null", "true"]).status();
     if !works.is_ok_and(|status| status.success()) {

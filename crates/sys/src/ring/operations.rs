@@ -169,7 +169,8 @@ impl Operations {
         let ring = Ring::new(options.wishes, options.completions)?;
         let mut probe = Probe::new();
         let is_known = ring.rings.submitter().register_probe(&mut probe).is_ok() && options.level == Level::Best;
-        // Multishot accept came with the opcode for sockets (5.19), multishot receive with sending without a copy (6.0).
+        // Multishot accept came with the opcode for sockets (5.19), multishot receive with that for sending without a
+        // copy (6.0).
         let has_multishot_accept = is_known && probe.is_supported(opcode::Socket::CODE);
         let has_multishot_receive = is_known && probe.is_supported(opcode::SendZc::CODE);
         let pieces = if has_multishot_receive {

@@ -144,6 +144,26 @@ fn calls_do_not_block_once_it_is_registered() {
     });
 }
 
+/// A loop that is gone leaves nothing behind by which the next could be misled.
+#[test]
+fn another_loop_takes_over() {
+    each(|reactor| {
+        let (mut one, mut two) = pair();
+        for round in 0..3 {
+            let mut other = Reactor::new(reactor.mechanism()).unwrap();
+            other.register(&one, Token(round), Interest::READ).unwrap();
+            two.write_all(b"x").unwrap();
+            assert_eq!(only(&mut other).token, Token(round));
+            let note = other.note().unwrap_or_default();
+            assert!(!note.contains("polled in each wait"), "{note}");
+        }
+        reactor.register(&one, Token(9), Interest::READ).unwrap();
+        assert_eq!(only(reactor).token, Token(9));
+        assert_eq!(drain(reactor, &mut one), Some(3));
+        quiet(reactor);
+    });
+}
+
 #[test]
 fn what_is_missing_is_replaced_and_said() {
     for &one in Mechanism::ALL {

@@ -64,8 +64,8 @@ fn few_active_among_thousands_are_found() {
     }
 }
 
-/// How many waits it may take until each of so many was told: since Linux 6.13 a ring whose work is deferred does it for
-/// twenty at a time.
+/// How many waits it may take until each of so many was told: since Linux 6.13 a ring whose work is deferred does it
+/// for twenty at a time.
 fn waits(count: usize) -> usize {
     count / 20 + 4
 }

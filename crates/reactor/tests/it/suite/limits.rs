@@ -151,3 +151,49 @@ fn few_calls_are_made() {
         assert!((ROUNDS..ROUNDS + 12).contains(&count), "{mechanism}: {count} calls\n{trace}");
     }
 }
+
+/// Where it is forbidden, by a container's filter or by a setting, or not there, something else is taken, and it is
+/// said why; where only its younger flags are unknown, it does without.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_ring_that_is_forbidden_is_replaced() {
+    const NAME: &str = "suite::limits::a_ring_that_is_forbidden_is_replaced";
+    if child::is("forbidden") {
+        let error = Reactor::new(Mechanism::IoUring).unwrap_err();
+        assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+        let reactor = Reactor::new_or_fallback(Mechanism::IoUring).unwrap();
+        let note = reactor.note().unwrap();
+        assert!(note.starts_with("epoll instead of io_uring: ") && note.contains("io_uring_setup"), "{note}");
+        assert!(!mechanisms().contains(&Mechanism::IoUring));
+        assert!(matches!(landau_reactor::completions::Ring::new(), Err(Error::Unavailable { .. })));
+        return;
+    }
+    for (role, setup) in [("younger", "cooperative work"), ("oldest", "plain")] {
+        if child::is(role) {
+            let mut reactor = Reactor::new(Mechanism::IoUring).unwrap();
+            assert!(reactor.note().unwrap().contains(setup), "{:?}", reactor.note());
+            let (one, mut two) = pair();
+            reactor.register(&one, Token(1), Interest::READ).unwrap();
+            quiet(&mut reactor);
+            two.write_all(b"x").unwrap();
+            only(&mut reactor);
+            return;
+        }
+    }
+    if !mechanisms().contains(&Mechanism::IoUring) {
+        return;
+    }
+    for errno in ["EPERM", "ENOSYS"] {
+        let words = format!("io_uring_setup -e inject=io_uring_setup:error={errno}");
+        if child::calls(NAME, "forbidden", &words, &[]).is_none() {
+            println!("skipped: strace is not there, or may not trace");
+            return;
+        }
+    }
+    // EINVAL is the word for an unknown flag. The test asks for no ring but one, and a child's only test runs in the
+    // thread whose calls are counted.
+    for (role, which) in [("younger", "1"), ("oldest", "1..2")] {
+        let words = format!("io_uring_setup -e inject=io_uring_setup:error=EINVAL:when={which}");
+        assert!(child::calls(NAME, role, &words, &[]).is_some());
+    }
+}

@@ -54,6 +54,21 @@ fn one_asked_for_twice_is_the_same() {
 }
 
 #[test]
+fn one_made_before_is_hung_once() {
+    each(|reactor| {
+        let waker = landau_reactor::Waker::new().unwrap();
+        waker.wake().unwrap();
+        reactor.hang(&waker).unwrap();
+        reactor.wait(None).unwrap();
+        assert_eq!(reactor.next_event(), None);
+        assert!(reactor.hang(&landau_reactor::Waker::new().unwrap()).is_err());
+        reactor.waker().unwrap().wake().unwrap();
+        reactor.wait(None).unwrap();
+        assert_eq!((reactor.next_event(), reactor.is_empty()), (None, true));
+    });
+}
+
+#[test]
 fn one_beside_events_hides_none() {
     each(|reactor| {
         let waker = reactor.waker().unwrap();
