@@ -18,6 +18,8 @@ pub const HANG_UP: u32 = libc::EPOLLHUP as u32;
 pub const ERROR: u32 = libc::EPOLLERR as u32;
 /// Tell of changes only.
 pub const EDGE: u32 = libc::EPOLLET as u32;
+/// Tell once, and not again before the next change of what is watched.
+pub const ONCE: u32 = libc::EPOLLONESHOT as u32;
 /// Of several sets that watch one descriptor, wake only one (Linux 4.5).
 pub const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 

@@ -3,7 +3,7 @@
 use crate::child;
 use crate::common::{LONG, alone, among_others, at, pair, tcp_pair};
 use landau_reactor::batch::Buffer;
-use landau_reactor::completions::{Completion, Level, Options, Ring};
+use landau_reactor::completions::{Completion, Level, Options, Parking, Ring};
 use landau_reactor::{Error, Mechanism, Reactor, Token};
 use landau_sys::stream;
 use std::collections::BTreeMap;
@@ -279,41 +279,81 @@ fn a_deadline_ends_what_does_not_leave() {
 
 #[test]
 fn one_at_rest_costs_no_operation_and_wakes_by_itself() {
+    each(rest);
     each(|ring| {
-        let (here, mut there) = tcp_pair();
-        ring.receive(&here, Token(1)).unwrap();
-        for round in 0..20_u8 {
-            ring.park(&here).unwrap();
-            if round % 2 == 0 {
-                // Until the receive is taken back and the watch stands.
-                while ring.operation_count() > 0 {
-                    assert!(completions(ring, Duration::ZERO).is_empty());
-                }
-                ring.park(&here).unwrap();
-            }
-            there.write_all(&[round; 5]).unwrap();
-            let mut got = Vec::new();
-            while got.len() < 5 {
-                got.extend(arrived(ring, 1));
-            }
-            assert_eq!(got, [round; 5]);
-        }
-        ring.park(&here).unwrap();
-        drop(there);
-        assert!(matches!(next(ring), Completion::Ended { token: Token(1) }));
-        ring.park(&here).unwrap();
-        let (other, mut peer) = tcp_pair();
-        ring.receive_parked(&other, Token(2)).unwrap();
-        completions(ring, Duration::ZERO);
-        assert_eq!(ring.operation_count(), 0);
-        peer.write_all(b"x").unwrap();
-        assert_eq!(arrived(ring, 2), b"x");
-        ring.park(&other).unwrap();
-        ring.close(other.into()).unwrap();
-        completions(ring, Duration::ZERO);
-        peer.set_nonblocking(false).unwrap();
-        assert_eq!(peer.read(&mut [0]).unwrap(), 0);
+        ring.set_parking(Parking::Set).unwrap();
+        rest(ring);
     });
+}
+
+fn rest(ring: &mut Ring) {
+    let (here, mut there) = tcp_pair();
+    ring.receive(&here, Token(1)).unwrap();
+    for round in 0..20_u8 {
+        ring.park(&here).unwrap();
+        if round % 2 == 0 {
+            // Until the receive is taken back and the watch stands.
+            while ring.operation_count() > 0 {
+                assert!(completions(ring, Duration::ZERO).is_empty());
+            }
+            ring.park(&here).unwrap();
+        }
+        there.write_all(&[round; 5]).unwrap();
+        let mut got = Vec::new();
+        while got.len() < 5 {
+            got.extend(arrived(ring, 1));
+        }
+        assert_eq!(got, [round; 5]);
+    }
+    ring.park(&here).unwrap();
+    drop(there);
+    assert!(matches!(next(ring), Completion::Ended { token: Token(1) }));
+    ring.park(&here).unwrap();
+    let (other, mut peer) = tcp_pair();
+    ring.receive_parked(&other, Token(2)).unwrap();
+    completions(ring, Duration::ZERO);
+    assert_eq!(ring.operation_count(), 0);
+    peer.write_all(b"x").unwrap();
+    assert_eq!(arrived(ring, 2), b"x");
+    ring.park(&other).unwrap();
+    ring.close(other.into()).unwrap();
+    completions(ring, Duration::ZERO);
+    peer.set_nonblocking(false).unwrap();
+    assert_eq!(peer.read(&mut [0]).unwrap(), 0);
+}
+
+/// More than a look into the set takes, all at rest; then all speak, and some are closed meanwhile.
+#[test]
+fn a_crowd_at_rest_is_heard() {
+    let _guard = alone();
+    for parking in [Parking::Watch, Parking::Set] {
+        each_of(small, |ring| {
+            ring.set_parking(parking).unwrap();
+            let mut pairs: Vec<_> = (0..700).map(|_| Some(pair())).collect();
+            for (index, (here, _)) in pairs.iter().flatten().enumerate() {
+                ring.receive_parked(here, Token(index as u32)).unwrap();
+            }
+            assert!(completions(ring, Duration::ZERO).is_empty() && ring.operation_count() == 0);
+            for (_, there) in pairs.iter_mut().flatten() {
+                there.write_all(b"x").unwrap();
+            }
+            for index in (0..700).step_by(7) {
+                let (here, _there) = pairs[index].take().unwrap();
+                ring.close(here.into()).unwrap();
+            }
+            let mut seen = vec![0; 700];
+            while seen.iter().sum::<u32>() < 600 {
+                match next(ring) {
+                    Completion::Received { token, piece } => {
+                        seen[token.0 as usize] += 1;
+                        ring.give_back(piece);
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            assert!(seen.iter().enumerate().all(|(index, count)| *count == u32::from(index % 7 != 0)));
+        });
+    }
 }
 
 #[test]
