@@ -13,8 +13,9 @@
 //!
 //! **At rest.** A pending receive costs the kernel three times what a watch does (about 800 bytes to 256 on Linux
 //! 6.18). A connection that will be silent for long is *parked*: its receive is taken back and a watch put in its
-//! place; when something comes, the ring goes on receiving by itself. Cheaper still (144 bytes) is a place in an `epoll`
-//! set that the ring watches as a whole ([`Parking::Set`]), for a call more each time that a connection is parked.
+//! place; when something comes, the ring goes on receiving by itself. Cheaper still (144 bytes) is a place in an
+//! `epoll` set that the ring watches as a whole ([`Parking::Set`]), for a call more each time that a connection is
+//! parked.
 //!
 //! **What may go wrong, and what then.** Too few common buffers: those who found none go on when pieces were given
 //! back. No descriptor left for a connection: that is told, and accepting goes on after a rest. More completions than

