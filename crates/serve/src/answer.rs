@@ -41,14 +41,14 @@ impl<'a> Answer<'a> {
         close: bool,
         outbox: &'a mut Outbox,
     ) -> Self {
-        outbox.close = close;
+        (outbox.close, outbox.content) = (close, 0);
         let (is_old, has_content) = (request.version() == Version::Http10, request.method() != Method::Head);
         Self { outbox, date, is_old, has_content }
     }
 
     /// To what was no request; the connection ends with it.
     pub(crate) fn without_request(date: [u8; date::DATE_BYTES], outbox: &'a mut Outbox) -> Self {
-        outbox.close = true;
+        (outbox.close, outbox.content) = (true, 0);
         Self { outbox, date, is_old: false, has_content: true }
     }
 
@@ -85,6 +85,7 @@ impl<'a> Answer<'a> {
         }
         head.field("Content-Type", b"text/plain; charset=utf-8").number("Content-Length", text.len() as u64).end();
         if self.has_content {
+            self.outbox.content += text.len() as u64;
             self.outbox.bytes.extend_from_slice(text.as_bytes());
         }
         status
@@ -139,6 +140,7 @@ impl<'a> Answer<'a> {
     /// A part of a file behind the head.
     #[inline]
     fn content(&mut self, form: &Form, range: ByteRange) {
+        self.outbox.content += range.len;
         match &form.body {
             Body::Memory(bytes) => {
                 let part = &bytes[range.start as usize..range.end() as usize];
@@ -243,6 +245,7 @@ impl<'a> Answer<'a> {
             .number("Content-Length", page.len() as u64)
             .end();
         if self.has_content {
+            self.outbox.content += page.len() as u64;
             self.outbox.batch.add(Buffer::Shared(page.clone()));
         }
         Status::OK

@@ -1,6 +1,7 @@
 //! What a server is told.
 
 use crate::Error;
+use crate::log::AccessLog;
 use landau_reactor::Mechanism;
 use landau_sys::path::Links;
 use landau_wire::http::Limits;
@@ -124,6 +125,10 @@ pub struct Config {
     pub cache_bytes: usize,
     /// For how long a worker believes its cache before it asks the file system again.
     pub cache_for: Duration,
+    /// Where each answer is written down; none means nowhere.
+    pub log: Option<AccessLog>,
+    /// Who hears what the operator should know while the server runs.
+    pub say: fn(&str),
 }
 
 impl Config {
@@ -147,6 +152,8 @@ impl Config {
             virtual_hosts: false,
             cache_bytes: 64 << 20,
             cache_for: Duration::from_millis(500),
+            log: None,
+            say: |_| {},
         }
     }
 }

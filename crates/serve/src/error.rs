@@ -30,6 +30,14 @@ pub enum Error {
         /// What was given.
         text: String,
     },
+    /// The access log cannot be written.
+    #[error("log {place}: {source}; try --log - for standard output")]
+    Log {
+        /// Where it should go.
+        place: String,
+        /// Why it cannot.
+        source: std::io::Error,
+    },
     /// The event loop failed.
     #[error(transparent)]
     Reactor(#[from] landau_reactor::Error),

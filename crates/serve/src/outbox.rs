@@ -11,6 +11,8 @@ use landau_reactor::Batch;
 pub(crate) struct Outbox {
     pub(crate) bytes: Vec<u8>,
     pub(crate) batch: Batch,
+    /// How much of it all is content of the answer that was written last.
+    pub(crate) content: u64,
     /// Whether the connection ends with it.
     pub(crate) close: bool,
 }

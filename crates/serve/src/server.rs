@@ -4,7 +4,8 @@ use crate::config::{Accepting, Config, Listen};
 use crate::counters::{Counters, Totals};
 use crate::error::Error;
 use crate::listener::Bound;
-use crate::worker::{Control, Inbox, Worker};
+use crate::log::{self, Feed};
+use crate::worker::{Control, Inbox, Start, Worker};
 use landau_reactor::Waker;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::Ordering;
@@ -19,6 +20,43 @@ pub struct Server {
     counters: Vec<Arc<Counters>>,
     wakers: Vec<Waker>,
     threads: Vec<JoinHandle<()>>,
+    log: Option<log::Writer>,
+}
+
+/// What tells a server from any thread what to do.
+#[derive(Debug, Clone)]
+pub struct Remote {
+    control: Arc<Control>,
+    wakers: Vec<Waker>,
+    log: Option<log::Remote>,
+}
+
+impl Remote {
+    /// Tells the workers to accept no more, to answer what is under way, and to end.
+    pub fn drain(&self) {
+        self.control.drain.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    /// Tells the workers to end at once.
+    pub fn end_now(&self) {
+        self.control.end.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    /// Opens the access log again, after somebody has put it aside.
+    pub fn reopen_log(&self) {
+        if let Some(log) = &self.log {
+            log.reopen();
+        }
+    }
+
+    fn wake(&self) {
+        for waker in &self.wakers {
+            // A worker whose line is broken has ended.
+            let _ = waker.wake();
+        }
+    }
 }
 
 impl Server {
@@ -31,7 +69,7 @@ impl Server {
         let wakers: Vec<Waker> = (0..workers).map(|_| Waker::new()).collect::<Result<_, _>>()?;
         let counters = (0..workers).map(|_| Arc::default()).collect();
         let control = Arc::new(Control::default());
-        let mut server = Self { bound: Arc::new(bound), control, counters, wakers, threads: Vec::new() };
+        let mut server = Self { bound: Arc::new(bound), control, counters, wakers, threads: Vec::new(), log: None };
         if let Err(error) = server.launch(&Arc::new(config)) {
             server.end_now();
             server.release();
@@ -43,6 +81,7 @@ impl Server {
     fn launch(&mut self, config: &Arc<Config>) -> Result<(), Error> {
         let inboxes: Arc<Vec<Inbox>> = Arc::new(self.wakers.iter().cloned().map(Inbox::new).collect());
         let (ready, became_ready) = mpsc::channel::<Result<(), Error>>();
+        let lines = Arc::new(log::Shared::new(self.wakers.len()));
         for (number, counters) in self.counters.iter().enumerate() {
             let start = Start {
                 number,
@@ -51,15 +90,18 @@ impl Server {
                 control: self.control.clone(),
                 counters: counters.clone(),
                 inboxes: inboxes.clone(),
-                waker: self.wakers[number].clone(),
+                log: config.log.as_ref().map(|log| Feed::new(number, log.format, lines.clone(), counters.clone())),
             };
-            let ready = ready.clone();
-            let thread = std::thread::Builder::new().name(format!("worker-{number}")).spawn(move || start.work(&ready));
+            let (ready, name) = (ready.clone(), format!("worker-{number}"));
+            let thread = std::thread::Builder::new().name(name).spawn(move || work(start, &ready));
             self.threads.push(thread.map_err(|source| Error::Thread { worker: number, source })?);
         }
         drop(ready);
         for number in 0..self.threads.len() {
             became_ready.recv().map_err(|_| Error::Died(number))??;
+        }
+        if let Some(log) = &config.log {
+            self.log = Some(log::Writer::start(log, lines, self.counters.clone(), config.say)?);
         }
         Ok(())
     }
@@ -77,29 +119,25 @@ impl Server {
     /// What was counted so far, over all workers.
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();
-        for counters in &self.counters {
-            totals.add(counters);
-        }
+        self.counters.iter().for_each(|counters| totals.add(counters));
+        self.log.iter().for_each(|log| totals.add(log.counters()));
         totals
+    }
+
+    /// What tells it what to do while another thread waits in [`Server::join`].
+    pub fn remote(&self) -> Remote {
+        let log = self.log.as_ref().map(log::Writer::remote);
+        Remote { control: self.control.clone(), wakers: self.wakers.clone(), log }
     }
 
     /// Tells the workers to accept no more, to answer what is under way, and to end.
     pub fn drain(&self) {
-        self.control.drain.store(true, Ordering::Release);
-        self.wake();
+        self.remote().drain();
     }
 
     /// Tells the workers to end at once.
     pub fn end_now(&self) {
-        self.control.end.store(true, Ordering::Release);
-        self.wake();
-    }
-
-    fn wake(&self) {
-        for waker in &self.wakers {
-            // A worker whose line is broken has ended.
-            let _ = waker.wake();
-        }
+        self.remote().end_now();
     }
 
     /// Waits until all workers have ended.
@@ -108,6 +146,7 @@ impl Server {
         for (number, thread) in threads.into_iter().enumerate() {
             thread.join().map_err(|_| Error::Died(number))?;
         }
+        self.log.iter().for_each(log::Writer::finish);
         for bound in self.bound.iter() {
             if let Listen::Unix(path) = &bound.listen {
                 // Somebody may have removed it already.
@@ -118,47 +157,32 @@ impl Server {
     }
 }
 
-/// What a worker starts with.
-#[derive(Debug)]
-struct Start {
-    number: usize,
-    config: Arc<Config>,
-    bound: Arc<Vec<Bound>>,
-    control: Arc<Control>,
-    counters: Arc<Counters>,
-    inboxes: Arc<Vec<Inbox>>,
-    waker: Waker,
+/// The life of a worker's thread.
+fn work(start: Start, ready: &mpsc::Sender<Result<(), Error>>) {
+    let control = start.control.clone();
+    match worker(start) {
+        Err(error) => {
+            // Nobody listens only if the start has failed already.
+            let _ = ready.send(Err(error));
+        }
+        Ok(mut worker) => {
+            let _ = ready.send(Ok(()));
+            control.is_released.wait();
+            worker.run();
+        }
+    }
 }
 
-impl Start {
-    /// The life of a worker's thread.
-    fn work(self, ready: &mpsc::Sender<Result<(), Error>>) {
-        let control = self.control.clone();
-        match self.worker() {
-            Err(error) => {
-                // Nobody listens only if the start has failed already.
-                let _ = ready.send(Err(error));
-            }
-            Ok(mut worker) => {
-                let _ = ready.send(Ok(()));
-                control.is_released.wait();
-                worker.run();
-            }
-        }
+fn worker(start: Start) -> Result<Worker, Error> {
+    // Where one worker accepts for all, they must know the same descriptors.
+    if start.config.accepting != Accepting::Handed {
+        let wakers = start.inboxes.iter().flat_map(|inbox| inbox.waker.descriptors());
+        let keep: Vec<RawFd> = start.bound.iter().map(|bound| bound.socket.as_raw_fd()).chain(wakers).collect();
+        // Elsewhere than on Linux the table is shared, which is only slower.
+        let _ = landau_sys::descriptor::own_table(&keep);
     }
-
-    fn worker(self) -> Result<Worker, Error> {
-        // Where one worker accepts for all, they must know the same descriptors.
-        if self.config.accepting != Accepting::Handed {
-            let wakers = self.inboxes.iter().flat_map(|inbox| inbox.waker.descriptors());
-            let keep: Vec<RawFd> = self.bound.iter().map(|bound| bound.socket.as_raw_fd()).chain(wakers).collect();
-            // Elsewhere than on Linux the table is shared, which is only slower.
-            let _ = landau_sys::descriptor::own_table(&keep);
-        }
-        if let Some(&processor) = self.config.processors.get(self.number % self.config.processors.len().max(1)) {
-            landau_sys::system::pin(&[processor])?;
-        }
-        let inbox = (self.inboxes, self.number);
-        Worker::new(self.config, &self.bound, self.control, self.counters, inbox, &self.waker)
+    if let Some(&processor) = start.config.processors.get(start.number % start.config.processors.len().max(1)) {
+        landau_sys::system::pin(&[processor])?;
     }
+    Worker::new(start)
 }

@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::exchange::{After, answer, answer_head};
 use crate::fetch::{self, Fetcher, Ticket};
 use crate::listener::Bound;
+use crate::log::Feed;
 use crate::outbox::Outbox;
 use crate::site::Site;
 use landau_reactor::batch::{Buffer, Progress};
@@ -42,6 +43,9 @@ const REST: Duration = Duration::from_millis(100);
 
 /// How long a connection that was ended is listened to, and how much of it.
 const LINGER: Duration = Duration::from_secs(2);
+
+/// When lines of the log could not be handed over at once, they are after so long.
+const LOG_RETRY: Duration = Duration::from_millis(10);
 
 /// What all workers are told.
 #[derive(Debug, Default)]
@@ -92,6 +96,19 @@ impl Inbox {
     }
 }
 
+/// What a worker starts with.
+#[derive(Debug)]
+pub(crate) struct Start {
+    pub(crate) number: usize,
+    pub(crate) config: Arc<Config>,
+    pub(crate) bound: Arc<Vec<Bound>>,
+    pub(crate) control: Arc<Control>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) inboxes: Arc<Vec<Inbox>>,
+    /// Its end of the access log.
+    pub(crate) log: Option<Feed>,
+}
+
 /// A listening socket.
 #[derive(Debug)]
 struct Door {
@@ -123,16 +140,10 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    pub(crate) fn new(
-        config: Arc<Config>,
-        bound: &[Bound],
-        control: Arc<Control>,
-        counters: Arc<Counters>,
-        (inboxes, number): (Arc<Vec<Inbox>>, usize),
-        waker: &Waker,
-    ) -> Result<Self, Error> {
+    pub(crate) fn new(start: Start) -> Result<Self, Error> {
+        let Start { number, config, bound, control, counters, inboxes, log } = start;
         let mut reactor = Reactor::new(config.mechanism)?;
-        reactor.hang(waker)?;
+        reactor.hang(&inboxes[number].waker)?;
         let mut doors = Vec::new();
         if config.accepting != Accepting::Handed || number == 0 {
             for (place, bound) in bound.iter().enumerate() {
@@ -153,7 +164,7 @@ impl Worker {
         let share = config.connections.map_or(usize::MAX, |all| all.div_ceil(config.workers.max(1)));
         Ok(Self {
             number,
-            site: Site::new(&config, counters.clone())?,
+            site: Site::new(&config, counters.clone(), log)?,
             addresses: Addresses::new(config.connections_per_address),
             most: share.min(descriptors as usize),
             config,
@@ -177,8 +188,7 @@ impl Worker {
             if self.control.drain.load(Ordering::Acquire) && self.drained() {
                 break;
             }
-            let limit = self.drained_at.map(|since| self.config.timeouts.drain.saturating_sub(since.elapsed()));
-            if self.reactor.wait(limit).is_err() {
+            if self.reactor.wait(self.patience()).is_err() {
                 // A change that the kernel refused belongs to a descriptor that is being closed; the next wait tells.
                 continue;
             }
@@ -196,6 +206,32 @@ impl Worker {
                     self.admit(fd, peer);
                 }
             }
+            if let Some(log) = &mut self.site.log {
+                log.flush();
+            }
+        }
+        if let Some(log) = &mut self.site.log {
+            log.finish();
+        }
+    }
+
+    /// How long the next wait may be: until the end is due, or until lines of the log can be handed over.
+    #[inline]
+    fn patience(&self) -> Option<Duration> {
+        let drain = self.drained_at.map(|since| self.config.timeouts.drain.saturating_sub(since.elapsed()));
+        match &self.site.log {
+            Some(log) if log.is_waiting() => Some(drain.map_or(LOG_RETRY, |drain| drain.min(LOG_RETRY))),
+            _ => drain,
+        }
+    }
+
+    /// Notes who asks, for the access log.
+    #[inline]
+    fn note_peer(&mut self, number: u32) {
+        if let Some(log) = &mut self.site.log
+            && let Some(connection) = self.table.get(number)
+        {
+            log.peer = connection.peer();
         }
     }
 
@@ -322,7 +358,9 @@ impl Worker {
             self.reactor.used_up(fd, Interest::READ);
         }
         self.outbox.clear();
-        if connection.active.is_some() {
+        let is_active = connection.active.is_some();
+        self.note_peer(number);
+        if is_active {
             return self.receive_more(number, got);
         }
         let mut scan = Scan::default();
@@ -458,6 +496,7 @@ impl Worker {
     /// Answers what came while an answer was leaving.
     fn next_requests(&mut self, number: u32) {
         self.outbox.clear();
+        self.note_peer(number);
         self.receive_more(number, 0);
     }
 
@@ -549,6 +588,7 @@ impl Worker {
             State::Head | State::Body => {
                 self.counters.heads_late.add(1);
                 self.outbox.clear();
+                self.note_peer(number);
                 self.site.time_out(&mut self.outbox);
                 let after = After::Close(true);
                 return self.deliver(number, Vec::new(), Scan::default(), after);

@@ -1,7 +1,7 @@
 //! `landau serve`: the web server.
 
 use crate::status;
-use landau_serve::{Accepting, Config, Listen, Server, Timeouts};
+use landau_serve::{Accepting, AccessLog, Config, Listen, LogFormat, LogPlace, Remote, Server, Timeouts};
 use landau_sys::signal::{self, Notice};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use std::time::Duration;
   landau serve .                                     this folder at http://127.0.0.1:8080/
   landau serve /srv/www --listen :80 --workers 2     all addresses of both families
   landau serve . --listen unix:/run/landau.sock      a Unix socket
+  landau serve . --log - --log-format json           a line for each answer
   landau serve /srv --virtual-hosts                  /srv/example.org for that host, /srv/default for all others")]
 pub(crate) struct Args {
     /// The folder whose files are served
@@ -41,6 +42,12 @@ pub(crate) struct Args {
     /// The most connections from one address (or one /64 of IPv6); further ones are answered with 429
     #[arg(long, value_name = "N")]
     max_per_address: Option<u32>,
+    /// Write a line for each answer to the end of this file, or to standard output (-); SIGHUP opens the file again
+    #[arg(long, value_name = "FILE")]
+    log: Option<LogPlace>,
+    /// How the log's lines look: common, combined (with referring page and client) or json
+    #[arg(long, value_name = "FORMAT", default_value = "common")]
+    log_format: LogFormat,
     /// Seconds for a request's head
     #[arg(long, value_name = "S", default_value_t = 10.0)]
     head_timeout: f64,
@@ -106,11 +113,37 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
         status::print(&format!("serving {} at {scheme}{address}", args.root.display()))?;
     }
     server.release();
-    while signal::next_notice() == Notice::Again {}
-    server.drain();
+    let (remote, drain) = (server.remote(), args.drain_timeout);
+    std::thread::Builder::new().name("notices".to_owned()).spawn(move || heed(&remote, drain))?;
     let totals = server.join()?;
     status::print(&format!("{} requests on {} connections", totals.requests, totals.accepted))?;
     Ok(status::DONE)
+}
+
+/// Does what signals tell, for as long as the process lives.
+fn heed(remote: &Remote, drain_timeout_s: f64) {
+    let mut is_ending = false;
+    loop {
+        match (signal::next_notice(), is_ending) {
+            (Notice::Again, _) => remote.reopen_log(),
+            (Notice::End, false) => {
+                say(&format!(
+                    "ending: connections get {drain_timeout_s} s for what is under way; again to end at once"
+                ));
+                remote.drain();
+                is_ending = true;
+            }
+            (Notice::End, true) => {
+                say("ending at once");
+                remote.end_now();
+            }
+        }
+    }
+}
+
+/// Tells the operator.
+fn say(text: &str) {
+    status::tell(&format!("landau: {text}"));
 }
 
 fn config(args: &Args) -> anyhow::Result<Config> {
@@ -138,5 +171,7 @@ fn config(args: &Args) -> anyhow::Result<Config> {
     config.virtual_hosts = args.virtual_hosts;
     config.cache_bytes = (args.cache as usize) << 20;
     config.cache_for = Duration::from_millis(args.cache_for);
+    config.log = args.log.clone().map(|place| AccessLog { place, format: args.log_format });
+    config.say = say;
     Ok(config)
 }

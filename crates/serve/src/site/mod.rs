@@ -12,6 +12,7 @@ use crate::answer::Answer;
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::error::Error;
+use crate::log::{Asked, Feed};
 use crate::outbox::Outbox;
 use cache::Cache;
 use landau_wire::http::{Expectation, Method, Reject, Request, Status, date, host, target};
@@ -28,6 +29,8 @@ pub(crate) struct Site {
     cache_for_ms: u32,
     virtual_hosts: bool,
     counters: Arc<Counters>,
+    /// The access log, where one is kept.
+    pub(crate) log: Option<Feed>,
     /// Whether connections end with their answer: the server is ending.
     pub(crate) closing: bool,
     now_ms: u32,
@@ -41,13 +44,14 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    pub(crate) fn new(config: &Config, counters: Arc<Counters>) -> Result<Self, Error> {
+    pub(crate) fn new(config: &Config, counters: Arc<Counters>, log: Option<Feed>) -> Result<Self, Error> {
         let mut site = Self {
             folder: Folder::new(config)?,
             cache: Cache::new(config.cache_bytes),
             cache_for_ms: config.cache_for.as_millis() as u32,
             virtual_hosts: config.virtual_hosts,
             counters,
+            log,
             closing: false,
             now_ms: 0,
             date_until_ms: 0,
@@ -75,6 +79,9 @@ impl Site {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         self.now_s = now.as_secs();
         self.date = date::format(self.now_s);
+        if let Some(log) = &mut self.log {
+            log.tick(self.now_s);
+        }
         self.date_until_ms = self.now_ms.wrapping_add(1000 - now.subsec_millis());
     }
 
@@ -94,6 +101,9 @@ impl Site {
             Err(status) => answer.failure(status),
         };
         self.count(status);
+        if let Some(log) = &mut self.log {
+            log.line(Asked::Request(request), status, outbox.content);
+        }
         status
     }
 
@@ -101,6 +111,9 @@ impl Site {
     pub(crate) fn reject(&mut self, reject: Reject, outbox: &mut Outbox) -> Status {
         Answer::without_request(self.date, outbox).failure(reject.status);
         self.count(reject.status);
+        if let Some(log) = &mut self.log {
+            log.line(Asked::Refused(reject), reject.status, outbox.content);
+        }
         reject.status
     }
 
@@ -113,8 +126,8 @@ impl Site {
 
     /// Says that a head did not come in time.
     pub(crate) fn time_out(&mut self, outbox: &mut Outbox) {
-        Answer::without_request(self.date, outbox).failure(Status::REQUEST_TIMEOUT);
-        self.count(Status::REQUEST_TIMEOUT);
+        let reject = Reject { status: Status::REQUEST_TIMEOUT, reason: "the head did not come in time" };
+        self.reject(reject, outbox);
     }
 
     #[inline]

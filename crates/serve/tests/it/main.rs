@@ -4,6 +4,7 @@
 mod crowd;
 mod files;
 mod hostile;
+mod log;
 mod slow;
 mod support;
 #[path = "../../../wire/tests/it/table.rs"]

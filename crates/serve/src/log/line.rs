@@ -1,0 +1,274 @@
+//! A line of the access log, in three formats.
+//!
+//! Whatever a client wrote is escaped, so that it can neither end the line nor leave its quotes: a log is read by
+//! people and by programs that believe it.
+
+use landau_wire::http::{Field, Reject, Request, Status, Version, date};
+use std::io::Write;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+/// How a line of the access log looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LogFormat {
+    /// The Common Log Format of NCSA's server.
+    #[default]
+    Common,
+    /// The same with the referring page and the client's name behind.
+    Combined,
+    /// A JSON object a line.
+    Json,
+}
+
+impl LogFormat {
+    /// All, by name.
+    pub const ALL: &[(&str, Self)] = &[("common", Self::Common), ("combined", Self::Combined), ("json", Self::Json)];
+}
+
+impl FromStr for LogFormat {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.iter().find(|(known, _)| *known == name);
+        found.map(|(_, one)| *one).ok_or_else(|| "there are common, combined and json".to_owned())
+    }
+}
+
+/// The time as the log writes it; made once a second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    /// `21/Nov/2026:19:50:36 +0000`
+    common: [u8; 26],
+    /// `2026-11-21T19:50:36Z`
+    iso: [u8; 20],
+}
+
+impl Stamp {
+    pub(crate) fn new(now_s: u64) -> Self {
+        // `Sat, 21 Nov 2026 19:50:36 GMT`
+        let date = date::format(now_s);
+        let mut stamp = Self { common: *b"00/xxx/0000:00:00:00 +0000", iso: *b"0000-00-00T00:00:00Z" };
+        stamp.common[..2].copy_from_slice(&date[5..7]);
+        stamp.common[3..6].copy_from_slice(&date[8..11]);
+        stamp.common[7..11].copy_from_slice(&date[12..16]);
+        stamp.common[12..20].copy_from_slice(&date[17..25]);
+        let months = b"JanFebMarAprMayJunJulAugSepOctNovDec";
+        let month = months.chunks(3).position(|name| name == &date[8..11]).map_or(0, |place| place as u8 + 1);
+        stamp.iso[..4].copy_from_slice(&date[12..16]);
+        (stamp.iso[5], stamp.iso[6]) = (b'0' + month / 10, b'0' + month % 10);
+        stamp.iso[8..10].copy_from_slice(&date[5..7]);
+        stamp.iso[11..19].copy_from_slice(&date[17..25]);
+        stamp
+    }
+}
+
+/// What was asked, as far as it could be understood.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Asked<'a> {
+    Request(&'a Request<'a>),
+    Refused(Reject),
+}
+
+/// What a line tells.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Line<'a> {
+    pub(crate) stamp: &'a Stamp,
+    pub(crate) peer: Option<IpAddr>,
+    pub(crate) asked: Asked<'a>,
+    pub(crate) status: Status,
+    /// Of the content, as it was promised.
+    pub(crate) bytes: u64,
+}
+
+/// Writing to a vector cannot fail.
+macro_rules! put {
+    ($out:expr, $($text:tt)*) => {{
+        let _ = write!($out, $($text)*);
+    }};
+}
+
+impl Line<'_> {
+    /// Writes the line with its end.
+    pub(crate) fn write(&self, format: LogFormat, out: &mut Vec<u8>) {
+        match format {
+            LogFormat::Common => self.common(out),
+            LogFormat::Combined => {
+                self.common(out);
+                for field in [Field::Referer, Field::UserAgent] {
+                    out.extend_from_slice(b" \"");
+                    quote(self.field(field).unwrap_or(b"-"), out);
+                    out.push(b'"');
+                }
+            }
+            LogFormat::Json => self.json(out),
+        }
+        out.push(b'\n');
+    }
+
+    fn field(&self, field: Field) -> Option<&[u8]> {
+        match self.asked {
+            Asked::Request(request) => request.field(field),
+            Asked::Refused(_) => None,
+        }
+    }
+
+    fn common(&self, out: &mut Vec<u8>) {
+        match self.peer {
+            Some(peer) => put!(out, "{peer}"),
+            None => out.extend_from_slice(b"unix:"),
+        }
+        out.extend_from_slice(b" - - [");
+        out.extend_from_slice(&self.stamp.common);
+        out.extend_from_slice(b"] \"");
+        match self.asked {
+            Asked::Request(request) => {
+                quote(request.method_name(), out);
+                out.push(b' ');
+                quote(request.target(), out);
+                out.extend_from_slice(version(request));
+            }
+            Asked::Refused(_) => out.push(b'-'),
+        }
+        put!(out, "\" {} ", self.status.0);
+        if self.bytes == 0 {
+            out.push(b'-');
+        } else {
+            put!(out, "{}", self.bytes);
+        }
+    }
+
+    fn json(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"time\":\"");
+        out.extend_from_slice(&self.stamp.iso);
+        out.push(b'"');
+        if let Some(peer) = self.peer {
+            put!(out, ",\"address\":\"{peer}\"");
+        }
+        match self.asked {
+            Asked::Request(request) => {
+                member("method", request.method_name(), out);
+                member("target", request.target(), out);
+                member("version", &version(request)[1..], out);
+                let (referer, agent) = (request.field(Field::Referer), request.field(Field::UserAgent));
+                for (name, value) in [("host", request.host()), ("referer", referer), ("agent", agent)] {
+                    if let Some(value) = value {
+                        member(name, value, out);
+                    }
+                }
+            }
+            Asked::Refused(reject) => member("refused", reject.reason.as_bytes(), out),
+        }
+        put!(out, ",\"status\":{},\"bytes\":{}}}", self.status.0, self.bytes);
+    }
+}
+
+fn version(request: &Request<'_>) -> &'static [u8] {
+    if request.version() == Version::Http10 { b" HTTP/1.0" } else { b" HTTP/1.1" }
+}
+
+/// The line that says how many are missing before it.
+pub(crate) fn write_lost(format: LogFormat, stamp: &Stamp, lost: u64, out: &mut Vec<u8>) {
+    match format {
+        LogFormat::Json => {
+            put!(out, "{{\"time\":\"{}\",\"lost\":{lost}}}\n", String::from_utf8_lossy(&stamp.iso));
+        }
+        LogFormat::Common | LogFormat::Combined => {
+            let time = String::from_utf8_lossy(&stamp.common);
+            put!(
+                out,
+                "# [{time}] {lost} lines were lost before this one: the log was too slow or could not be written\n"
+            );
+        }
+    }
+}
+
+/// Text between quotes: quotes, backslashes and all that is not printable ASCII stand as `\xHH`, as in nginx's log.
+fn quote(text: &[u8], out: &mut Vec<u8>) {
+    for &byte in text {
+        if matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\' {
+            out.push(byte);
+        } else {
+            put!(out, "\\x{byte:02X}");
+        }
+    }
+}
+
+/// A member of a JSON object whose value is text. What is no UTF-8 is shown as the replacement character; what is no
+/// printable character is escaped.
+fn member(name: &str, value: &[u8], out: &mut Vec<u8>) {
+    put!(out, ",\"{name}\":\"");
+    for one in String::from_utf8_lossy(value).chars() {
+        match one {
+            '"' | '\\' => put!(out, "\\{one}"),
+            // Line and paragraph separators end a line for some readers; marks of direction deceive the eye.
+            '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                put!(out, "\\u{:04x}", one as u32);
+            }
+            _ if one.is_control() => put!(out, "\\u{:04x}", one as u32),
+            _ => put!(out, "{one}"),
+        }
+    }
+    out.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use landau_wire::http::{Limits, Parsed, Scan};
+
+    fn line(head: &[u8], format: LogFormat) -> String {
+        let Ok(Parsed::Complete { request, .. }) = Scan::default().parse(head, &Limits::default()) else {
+            panic!("no request: {}", String::from_utf8_lossy(head));
+        };
+        let stamp = Stamp::new(1_795_290_636);
+        let asked = Asked::Request(&request);
+        let line = Line { stamp: &stamp, peer: "10.0.0.1".parse().ok(), asked, status: Status::OK, bytes: 7 };
+        let mut out = Vec::new();
+        line.write(format, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn lines_look_as_analysers_expect() {
+        let head = b"GET /a?b HTTP/1.1\r\nHost: x\r\nReferer: http://y/\r\nUser-Agent: me\r\n\r\n";
+        let common = "10.0.0.1 - - [21/Nov/2026:19:50:36 +0000] \"GET /a?b HTTP/1.1\" 200 7";
+        assert_eq!(line(head, LogFormat::Common), format!("{common}\n"));
+        assert_eq!(line(head, LogFormat::Combined), format!("{common} \"http://y/\" \"me\"\n"));
+        let json = "{\"time\":\"2026-11-21T19:50:36Z\",\"address\":\"10.0.0.1\",\"method\":\"GET\",\"target\":\"/a?b\",\
+                    \"version\":\"HTTP/1.1\",\"host\":\"x\",\"referer\":\"http://y/\",\"agent\":\"me\",\
+                    \"status\":200,\"bytes\":7}\n";
+        assert_eq!(line(head, LogFormat::Json), json);
+    }
+
+    /// A client that writes quotes, escapes of a terminal or ends of lines into its name must not write into the log.
+    #[test]
+    fn nobody_writes_into_the_log_but_the_server() {
+        let head = b"GET /\" HTTP/1.1\r\nHost: x\r\nUser-Agent: a\"b\\c\t\xff\xc2\x85\xe2\x80\xa8\r\n\r\n";
+        let combined = line(head, LogFormat::Combined);
+        assert!(combined.ends_with("\"-\" \"a\\x22b\\x5Cc\\x09\\xFF\\xC2\\x85\\xE2\\x80\\xA8\"\n"), "{combined}");
+        assert!(combined.contains("\"GET /\\x22 HTTP/1.1\""), "{combined}");
+        assert_eq!(combined.matches('"').count(), 6);
+        let json = line(head, LogFormat::Json);
+        assert!(json.contains("\"agent\":\"a\\\"b\\\\c\\u0009\u{fffd}\\u0085\\u2028\""), "{json}");
+        assert_eq!((json.lines().count(), combined.lines().count()), (1, 1));
+    }
+
+    #[test]
+    fn what_could_not_be_understood_has_a_line_too() {
+        let stamp = Stamp::new(0);
+        let reject = Reject { status: Status::BAD_REQUEST, reason: "bare LF" };
+        let asked = Asked::Refused(reject);
+        let line = Line { stamp: &stamp, peer: None, asked, status: reject.status, bytes: 0 };
+        let mut out = Vec::new();
+        line.write(LogFormat::Common, &mut out);
+        line.write(LogFormat::Json, &mut out);
+        write_lost(LogFormat::Json, &stamp, 5, &mut out);
+        write_lost(LogFormat::Common, &stamp, 5, &mut out);
+        let text = String::from_utf8(out).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "unix: - - [01/Jan/1970:00:00:00 +0000] \"-\" 400 -");
+        assert_eq!(lines[1], r#"{"time":"1970-01-01T00:00:00Z","refused":"bare LF","status":400,"bytes":0}"#);
+        assert_eq!(lines[2], r#"{"time":"1970-01-01T00:00:00Z","lost":5}"#);
+        assert!(lines[3].starts_with("# [01/Jan/1970:00:00:00 +0000] 5 lines were lost"), "{text}");
+    }
+}

@@ -1,0 +1,393 @@
+//! The writer of the access log: fetches what the workers wrote down, and writes it to a file or a pipe.
+//!
+//! It sleeps until a worker has something; then it fetches in turns of a few milliseconds, so that a busy server pays
+//! one call a turn and not one a line. It has a table of descriptors of its own: no worker keeps an old log open after
+//! it was exchanged.
+
+use super::line::{Stamp, write_lost};
+use super::{AccessLog, LogPlace};
+use crate::counters::Counters;
+use crate::error::Error;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
+use std::thread::Thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How long lines gather before they are written.
+const TURN: Duration = Duration::from_millis(20);
+
+/// How long the end of the server waits for the log: a pipe that nobody reads must not keep it.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What the workers and the writer share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// Of each worker: what it wrote down and the writer has not fetched.
+    pub(super) buffers: Vec<Mutex<Vec<u8>>>,
+    is_asleep: AtomicBool,
+    must_reopen: AtomicBool,
+    must_end: AtomicBool,
+    thread: OnceLock<Thread>,
+}
+
+impl Shared {
+    pub(crate) fn new(workers: usize) -> Self {
+        let buffers = (0..workers).map(|_| Mutex::default()).collect();
+        let (is_asleep, must_reopen, must_end) = Default::default();
+        Self { buffers, is_asleep, must_reopen, must_end, thread: OnceLock::new() }
+    }
+
+    /// Wakes the writer if it sleeps, or if it should hurry.
+    pub(super) fn wake_writer(&self, hurry: bool) {
+        // The buffer's lock orders this: a writer that found the buffer empty had said before that it goes to sleep.
+        if hurry || self.is_asleep.load(Ordering::Relaxed) {
+            self.unpark();
+        }
+    }
+
+    fn unpark(&self) {
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+
+    fn fetch(&self, number: usize, into: &mut Vec<u8>) {
+        let mut buffer = self.buffers[number].lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::swap(&mut *buffer, into);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.buffers.iter().all(|buffer| buffer.lock().unwrap_or_else(PoisonError::into_inner).is_empty())
+    }
+}
+
+/// What tells the writer to open its file again.
+#[derive(Debug, Clone)]
+pub(crate) struct Remote(Arc<Shared>);
+
+impl Remote {
+    pub(crate) fn reopen(&self) {
+        self.0.must_reopen.store(true, Ordering::Release);
+        self.0.unpark();
+    }
+}
+
+/// The writer, as the server holds it.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    shared: Arc<Shared>,
+    /// What it lost by itself, because the file could not be written.
+    counters: Arc<Counters>,
+    ended: mpsc::Receiver<()>,
+}
+
+impl Writer {
+    /// Opens the log and starts the thread. `workers`: the counters that say what was lost before the writer.
+    pub(crate) fn start(
+        log: &AccessLog,
+        shared: Arc<Shared>,
+        workers: Vec<Arc<Counters>>,
+        say: fn(&str),
+    ) -> Result<Self, Error> {
+        let counters = Arc::new(Counters::default());
+        let (opened, has_opened) = mpsc::channel();
+        let (end, ended) = mpsc::channel();
+        let mut work = Work {
+            log: log.clone(),
+            file: None,
+            shared: shared.clone(),
+            own: counters.clone(),
+            all: workers,
+            told_lost: 0,
+            is_torn: false,
+            has_failed: None,
+            say,
+        };
+        work.all.push(counters.clone());
+        let life = move || {
+            // Elsewhere than on Linux the table is shared.
+            let _ = landau_sys::descriptor::own_table(&[0, 1, 2]);
+            let result = open(&work.log.place);
+            let has_failed = result.is_err();
+            let _ = opened.send(result.map(|file| work.file = Some(file)));
+            if !has_failed {
+                work.run();
+            }
+            let _ = end.send(());
+        };
+        let failed = |source| Error::Log { place: log.place.to_string(), source };
+        let thread = std::thread::Builder::new().name("log".to_owned()).spawn(life).map_err(failed)?;
+        // Set once.
+        let _ = shared.thread.set(thread.thread().clone());
+        has_opened.recv().map_err(|_| failed(std::io::ErrorKind::Other.into()))?.map_err(failed)?;
+        Ok(Self { shared, counters, ended })
+    }
+
+    pub(crate) fn remote(&self) -> Remote {
+        Remote(self.shared.clone())
+    }
+
+    /// What was lost because the file could not be written.
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Writes what is left.
+    pub(crate) fn finish(&self) {
+        self.shared.must_end.store(true, Ordering::Release);
+        self.shared.unpark();
+        // A log that cannot be written in this time is given up.
+        let _ = self.ended.recv_timeout(PATIENCE);
+    }
+}
+
+fn open(place: &LogPlace) -> std::io::Result<File> {
+    match place {
+        LogPlace::File(path) => {
+            use std::os::unix::fs::OpenOptionsExt;
+            // Addresses of visitors are nobody else's business.
+            std::fs::OpenOptions::new().append(true).create(true).mode(0o640).open(path)
+        }
+        LogPlace::Output => Ok(File::from(std::io::stdout().as_fd().try_clone_to_owned()?)),
+    }
+}
+
+/// The thread's own.
+#[derive(Debug)]
+struct Work {
+    log: AccessLog,
+    file: Option<File>,
+    shared: Arc<Shared>,
+    own: Arc<Counters>,
+    /// All that count lost lines.
+    all: Vec<Arc<Counters>>,
+    /// How many lost lines the log has told of.
+    told_lost: u64,
+    /// Whether the file ends within a line.
+    is_torn: bool,
+    /// Why nothing can be written at the moment.
+    has_failed: Option<std::io::ErrorKind>,
+    say: fn(&str),
+}
+
+impl Work {
+    fn run(&mut self) {
+        let mut bytes = Vec::new();
+        loop {
+            // Asked before fetching: whatever was put before the end was told is written.
+            let is_end = self.shared.must_end.load(Ordering::Acquire);
+            if self.shared.must_reopen.swap(false, Ordering::AcqRel) {
+                self.reopen();
+            }
+            let mut is_idle = true;
+            for number in 0..self.shared.buffers.len() {
+                self.shared.fetch(number, &mut bytes);
+                is_idle &= bytes.is_empty();
+                if let Some(lost) = self.write(&bytes) {
+                    self.own.log_lost.add(lost);
+                }
+                bytes.clear();
+            }
+            self.tell_lost();
+            if is_end {
+                return;
+            }
+            if is_idle {
+                self.sleep();
+            } else {
+                std::thread::park_timeout(TURN);
+            }
+        }
+    }
+
+    fn sleep(&self) {
+        let shared = &self.shared;
+        shared.is_asleep.store(true, Ordering::SeqCst);
+        let is_told = shared.must_end.load(Ordering::Acquire) || shared.must_reopen.load(Ordering::Acquire);
+        if !is_told && shared.is_empty() {
+            std::thread::park();
+        }
+        shared.is_asleep.store(false, Ordering::Relaxed);
+    }
+
+    fn reopen(&mut self) {
+        if self.log.place == LogPlace::Output {
+            return;
+        }
+        match open(&self.log.place) {
+            Ok(file) => {
+                (self.file, self.is_torn) = (Some(file), false);
+                (self.say)(&format!("log {}: opened again", self.log.place));
+            }
+            Err(error) => (self.say)(&format!(
+                "log {}: cannot be opened again: {error}; the old file is written on. \
+                 Its folder must be writable for the user that the server runs as",
+                self.log.place
+            )),
+        }
+    }
+
+    /// Writes lines. Some number: so many could not be written, and are not tried again.
+    fn write(&mut self, lines: &[u8]) -> Option<u64> {
+        if lines.is_empty() {
+            return None;
+        }
+        let mut rest = lines;
+        let result = if self.is_torn { self.write_all(&mut &b"\n"[..]) } else { Ok(()) };
+        match result.and_then(|()| self.write_all(&mut rest)) {
+            Ok(()) => {
+                self.is_torn = false;
+                if self.has_failed.take().is_some() {
+                    (self.say)(&format!("log {}: can be written again", self.log.place));
+                }
+                None
+            }
+            Err(error) => {
+                self.is_torn |= rest.len() < lines.len() && !lines[..lines.len() - rest.len()].ends_with(b"\n");
+                if self.has_failed.replace(error.kind()) != Some(error.kind()) {
+                    let place = &self.log.place;
+                    (self.say)(&format!("log {place}: {error}; lines are lost and counted until it can be written"));
+                }
+                Some(rest.split(|&byte| byte == b'\n').count() as u64 - 1)
+            }
+        }
+    }
+
+    /// Writes all; what could not be written is left.
+    fn write_all(&mut self, bytes: &mut &[u8]) -> std::io::Result<()> {
+        let Some(file) = &mut self.file else { return Ok(()) };
+        while !bytes.is_empty() {
+            match file.write(bytes) {
+                Ok(0) => return Err(std::io::ErrorKind::WriteZero.into()),
+                Ok(count) => *bytes = &bytes[count..],
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                // Somebody else made the terminal or pipe so that it does not block.
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => std::thread::sleep(TURN),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Says in the log itself what is missing in it.
+    fn tell_lost(&mut self) {
+        let lost: u64 = self.all.iter().map(|counters| counters.log_lost.get()).sum();
+        if lost == self.told_lost || self.has_failed.is_some() {
+            return;
+        }
+        let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let mut line = Vec::new();
+        write_lost(self.log.format, &Stamp::new(now_s), lost - self.told_lost, &mut line);
+        if self.write(&line).is_none() {
+            self.told_lost = lost;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Asked, Feed, LogFormat};
+    use super::*;
+    use landau_wire::http::{Reject, Status};
+
+    fn quiet(_: &str) {}
+
+    struct Bench {
+        shared: Arc<Shared>,
+        counters: Arc<Counters>,
+        feed: Feed,
+    }
+
+    fn bench(format: LogFormat) -> Bench {
+        let (shared, counters) = (Arc::new(Shared::new(1)), Arc::new(Counters::default()));
+        let feed = Feed::new(0, format, shared.clone(), counters.clone());
+        Bench { shared, counters, feed }
+    }
+
+    fn put(feed: &mut Feed) {
+        let reject = Reject { status: Status::BAD_REQUEST, reason: "none" };
+        feed.line(Asked::Refused(reject), reject.status, 0);
+    }
+
+    #[test]
+    fn lines_arrive_in_order_and_an_exchanged_file_is_opened_anew() {
+        let room = tempfile::tempdir().unwrap();
+        let (path, old) = (room.path().join("log"), room.path().join("log.1"));
+        let Bench { shared, counters, mut feed } = bench(LogFormat::Json);
+        let log = AccessLog { place: LogPlace::File(path.clone()), format: LogFormat::Json };
+        let writer = Writer::start(&log, shared, vec![counters], quiet).unwrap();
+        put(&mut feed);
+        feed.finish();
+        while std::fs::read(&path).unwrap().is_empty() {
+            std::thread::yield_now();
+        }
+        std::fs::rename(&path, &old).unwrap();
+        writer.remote().reopen();
+        while !path.exists() {
+            std::thread::yield_now();
+        }
+        for _ in 0..10_000 {
+            put(&mut feed);
+        }
+        feed.finish();
+        writer.finish();
+        let lines = |path: &std::path::Path| std::fs::read_to_string(path).unwrap().lines().count();
+        assert_eq!((lines(&old), lines(&path)), (1, 10_000));
+    }
+
+    /// The writer does not run at all here: the worker must go on, and count.
+    #[test]
+    fn a_worker_drops_what_finds_no_room_and_the_log_says_so() {
+        let room = tempfile::tempdir().unwrap();
+        let path = room.path().join("log");
+        let Bench { shared, counters, mut feed } = bench(LogFormat::Common);
+        let lines = 100_000_u64;
+        for _ in 0..lines {
+            put(&mut feed);
+        }
+        feed.flush();
+        let lost = counters.log_lost.get();
+        assert!(lost > 0 && lost < lines, "{lost}");
+        let log = AccessLog { place: LogPlace::File(path.clone()), format: LogFormat::Common };
+        let writer = Writer::start(&log, shared, vec![counters], quiet).unwrap();
+        writer.finish();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text.lines().filter(|line| line.starts_with("unix: ")).count() as u64, lines - lost);
+        assert!(text.lines().last().unwrap().contains(&format!(" {lost} lines were lost")));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_full_disk_is_said_once_and_counted() {
+        use std::sync::atomic::AtomicUsize;
+        static SAID: AtomicUsize = AtomicUsize::new(0);
+        fn say(text: &str) {
+            assert!(text.starts_with("log /dev/full: "), "{text}");
+            SAID.fetch_add(1, Ordering::Relaxed);
+        }
+        let Bench { shared, counters, mut feed } = bench(LogFormat::Common);
+        let log = AccessLog { place: LogPlace::File("/dev/full".into()), format: LogFormat::Common };
+        let writer = Writer::start(&log, shared, vec![counters], say).unwrap();
+        for round in 1..=3 {
+            put(&mut feed);
+            feed.finish();
+            while writer.counters().log_lost.get() < round {
+                std::thread::yield_now();
+            }
+        }
+        writer.finish();
+        assert_eq!((writer.counters().log_lost.get(), SAID.load(Ordering::Relaxed)), (3, 1));
+    }
+
+    #[test]
+    fn a_log_that_cannot_be_opened_is_an_error() {
+        let Bench { shared, counters, .. } = bench(LogFormat::Common);
+        let place = LogPlace::File("/nowhere/at/all".into());
+        let log = AccessLog { place, format: LogFormat::Common };
+        let error = Writer::start(&log, shared, vec![counters], quiet).unwrap_err().to_string();
+        assert!(error.starts_with("log /nowhere/at/all: "), "{error}");
+    }
+}

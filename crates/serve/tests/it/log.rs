@@ -1,0 +1,25 @@
+//! The access log through the whole server.
+
+use crate::support::Site;
+use landau_serve::{AccessLog, LogFormat, LogPlace};
+
+#[test]
+fn each_answer_has_its_line_and_all_are_there_at_the_end() {
+    let room = tempfile::tempdir().unwrap();
+    let path = room.path().join("log");
+    let site = Site::new(&[("a", b"hello")], |config| {
+        config.workers = 2;
+        config.log = Some(AccessLog { place: LogPlace::File(path.clone()), format: LogFormat::Common });
+    });
+    let mut client = site.connect();
+    client.send(b"GET /a HTTP/1.1\r\nHost: x\r\n\r\nGET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_eq!((client.answer().unwrap().status, client.answer().unwrap().status), (200, 404));
+    client.send(b"nonsense\r\n\r\n");
+    assert_eq!(client.answer().unwrap().status, 400);
+    let totals = site.end();
+    let text = std::fs::read_to_string(&path).unwrap();
+    let ends: Vec<&str> = text.lines().map(|line| line.split_once("] ").unwrap().1).collect();
+    assert_eq!(ends, ["\"GET /a HTTP/1.1\" 200 5", "\"GET /nowhere HTTP/1.1\" 404 14", "\"-\" 400 16"], "{text}");
+    assert!(text.lines().all(|line| line.starts_with("127.0.0.1 - - [")), "{text}");
+    assert_eq!((totals.requests, totals.log_lost), (3, 0));
+}
