@@ -62,6 +62,12 @@ pub fn is_open(fd: RawFd) -> bool {
     unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
 }
 
+/// Makes the descriptor end with `execve`.
+pub fn set_close_on_exec(fd: &OwnedFd) -> Result<()> {
+    // SAFETY: F_SETFD changes a flag of an open descriptor.
+    check("fcntl", unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) }).map(drop)
+}
+
 /// Whether the descriptor survives `execve`.
 pub fn set_inherited(fd: &OwnedFd) -> Result<()> {
     // SAFETY: F_SETFD changes a flag of an open descriptor.

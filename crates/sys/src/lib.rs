@@ -31,6 +31,7 @@ pub mod memory;
 pub mod passing;
 pub mod path;
 pub mod poll;
+pub mod privilege;
 pub mod process;
 #[cfg(target_os = "linux")]
 pub mod queued;

@@ -137,6 +137,16 @@ pub fn bind(socket: &OwnedFd, address: &Address) -> Result<()> {
     check("bind", unsafe { libc::bind(socket.as_raw_fd(), pointer, address.len) }).map(drop)
 }
 
+/// Whether it is a socket of streams: what can listen.
+pub fn is_stream(socket: &OwnedFd) -> Result<bool> {
+    let mut kind: libc::c_int = 0;
+    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
+    let (fd, value) = (socket.as_raw_fd(), (&raw mut kind).cast());
+    // SAFETY: `value` leads to `len` bytes that the call may write.
+    check("getsockopt", unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_TYPE, value, &raw mut len) })?;
+    Ok(kind == libc::SOCK_STREAM)
+}
+
 /// The port a socket is bound to; 0 where it is not.
 pub fn local_port(socket: &OwnedFd) -> Result<u16> {
     // SAFETY: `sockaddr_storage` is plain data for which all zeroes is a value.
