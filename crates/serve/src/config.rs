@@ -2,10 +2,13 @@
 
 use crate::Error;
 use crate::log::AccessLog;
+use crate::privilege::Fencing;
 use landau_reactor::Mechanism;
 use landau_sys::path::Links;
+use landau_sys::privilege::Identity;
 use landau_wire::http::Limits;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -17,16 +20,22 @@ pub enum Listen {
     Tcp(SocketAddr),
     /// A Unix socket.
     Unix(PathBuf),
+    /// A listening socket that was passed on under this number, by a service manager.
+    Inherited(RawFd),
 }
 
 impl FromStr for Listen {
     type Err = Error;
 
-    /// `127.0.0.1:8080`, `[::1]:8080`, `:8080` (all addresses of both families), `8080` (the same) or `unix:PATH`.
+    /// `127.0.0.1:8080`, `[::1]:8080`, `:8080` (all addresses of both families), `8080` (the same), `unix:PATH` or
+    /// `fd:NUMBER`.
     fn from_str(text: &str) -> Result<Self, Error> {
         let wrong = || Error::Address { text: text.to_owned() };
         if let Some(path) = text.strip_prefix("unix:") {
             return if path.is_empty() { Err(wrong()) } else { Ok(Self::Unix(PathBuf::from(path))) };
+        }
+        if let Some(number) = text.strip_prefix("fd:") {
+            return number.parse().ok().filter(|&number| number > 2).map(Self::Inherited).ok_or_else(wrong);
         }
         if let Ok(port) = text.strip_prefix(':').unwrap_or(text).parse::<u16>() {
             return Ok(Self::Tcp((IpAddr::from(Ipv6Addr::UNSPECIFIED), port).into()));
@@ -41,6 +50,7 @@ impl std::fmt::Display for Listen {
         match self {
             Self::Tcp(address) => write!(f, "{address}"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Inherited(number) => write!(f, "fd:{number}"),
         }
     }
 }
@@ -127,6 +137,14 @@ pub struct Config {
     pub cache_for: Duration,
     /// Where each answer is written down; none means nowhere.
     pub log: Option<AccessLog>,
+    /// To whom a new log belongs: whom the server becomes, so that it can open the log again.
+    pub log_owner: Option<Identity>,
+    /// Where Prometheus finds what is counted; none means nowhere.
+    pub metrics: Option<Listen>,
+    /// Whether workers see to it that no program they might execute gets more rights than they have.
+    pub refuse_new_privileges: bool,
+    /// Whether workers go behind a fence within which only the folder and the log can be opened.
+    pub fencing: Fencing,
     /// Who hears what the operator should know while the server runs.
     pub say: fn(&str),
 }
@@ -153,6 +171,10 @@ impl Config {
             cache_bytes: 64 << 20,
             cache_for: Duration::from_millis(500),
             log: None,
+            log_owner: None,
+            metrics: None,
+            refuse_new_privileges: false,
+            fencing: Fencing::default(),
             say: |_| {},
         }
     }
@@ -170,8 +192,9 @@ mod tests {
         assert_eq!(":80".parse::<Listen>().unwrap(), tcp("[::]:80"));
         assert_eq!("80".parse::<Listen>().unwrap(), tcp("[::]:80"));
         assert_eq!("localhost:80".parse::<Listen>().unwrap(), tcp("127.0.0.1:80"));
+        assert_eq!("fd:3".parse::<Listen>().unwrap(), Listen::Inherited(3));
         assert_eq!("unix:/a b".parse::<Listen>().unwrap(), Listen::Unix("/a b".into()));
-        for wrong in ["", "x", "1.2.3.4", "unix:", "1.2.3.4:99999", "http://x/"] {
+        for wrong in ["", "x", "1.2.3.4", "unix:", "fd:1", "fd:x", "1.2.3.4:99999", "http://x/"] {
             assert!(wrong.parse::<Listen>().unwrap_err().to_string().contains("try 127.0.0.1:8080"), "{wrong}");
         }
     }

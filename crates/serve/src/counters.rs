@@ -6,53 +6,66 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! counters {
-    ($($name:ident $about:literal,)*) => {
+    (counts { $($name:ident $about:literal,)* } states { $($state:ident $of:literal,)* }) => {
         /// The counters of one worker.
         #[derive(Debug, Default)]
         pub struct Counters {
             $(#[doc = $about] pub(crate) $name: Count,)*
+            $(#[doc = $of] pub(crate) $state: Count,)*
         }
 
         /// The sums over all workers.
         #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
         pub struct Totals {
             $(#[doc = $about] pub $name: u64,)*
+            $(#[doc = $of] pub $state: u64,)*
         }
 
         impl Totals {
             /// Adds a worker's.
             pub fn add(&mut self, counters: &Counters) {
                 $(self.$name += counters.$name.get();)*
+                $(self.$state += counters.$state.get();)*
             }
 
-            /// Each with its name and what it counts.
+            /// Each count with its name and what it counts.
             pub fn each(&self) -> Vec<(&'static str, &'static str, u64)> {
                 vec![$((stringify!($name), $about, self.$name),)*]
+            }
+
+            /// What is so at the moment: each with its name and what it is.
+            pub fn each_state(&self) -> Vec<(&'static str, &'static str, u64)> {
+                vec![$((stringify!($state), $of, self.$state),)*]
             }
         }
     };
 }
 
 counters! {
-    accepted "connections accepted",
-    closed "connections closed",
-    refused_full "connections refused with 503 because there were too many",
-    refused_address "connections refused with 429 because there were too many from one address",
-    descriptors_short "times that accepting paused for want of descriptors",
-    requests "requests answered",
-    informational "answers 1xx",
-    succeeded "answers 2xx",
-    redirected "answers 3xx",
-    client_errors "answers 4xx",
-    server_errors "answers 5xx",
-    bytes_sent "bytes sent",
-    heads_late "connections closed because a request's head did not come in time",
-    idle_closed "connections closed because no request came",
-    slow_closed "connections closed because the client did not read",
-    cache_hits "requests answered from the cache",
-    cache_misses "requests that asked the file system",
-    cold_reads "times that a file had to come from the device first",
-    log_lost "lines of the access log that were dropped because its reader was too slow",
+    counts {
+        accepted "connections accepted",
+        closed "connections closed",
+        refused_full "connections refused with 503 because there were too many",
+        refused_address "connections refused with 429 because there were too many from one address",
+        descriptors_short "times that accepting paused for want of descriptors",
+        requests "requests answered",
+        informational "answers 1xx",
+        succeeded "answers 2xx",
+        redirected "answers 3xx",
+        client_errors "answers 4xx",
+        server_errors "answers 5xx",
+        bytes_sent "bytes sent",
+        heads_late "connections closed because a request's head did not come in time",
+        idle_closed "connections closed because no request came",
+        slow_closed "connections closed because the client did not read",
+        cache_hits "requests answered from the cache",
+        cache_misses "requests that asked the file system",
+        cold_reads "times that a file had to come from the device first",
+        log_lost "lines of the access log that were dropped because its reader was too slow",
+    }
+    states {
+        cache_bytes "bytes that the caches hold",
+    }
 }
 
 /// A number that one thread writes and others read.
@@ -63,6 +76,10 @@ impl Count {
     #[inline]
     pub(crate) fn add(&self, more: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+    }
+
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
     }
 
     pub(crate) fn get(&self) -> u64 {

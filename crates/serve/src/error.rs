@@ -38,6 +38,30 @@ pub enum Error {
         /// Why it cannot.
         source: std::io::Error,
     },
+    /// There is no such user, or the process may not become this user.
+    #[error("--user {0}")]
+    User(String),
+    /// The folder cannot be read by the user that the server became.
+    #[error("serve {}: user {user} may not read it: {source}; chmod o+rx the folder, or name another --user", path.display())]
+    Unreadable {
+        /// The folder.
+        path: PathBuf,
+        /// The user.
+        user: String,
+        /// Why.
+        source: landau_sys::Error,
+    },
+    /// There is no fence although there must be one.
+    #[error("--fence always: {0}")]
+    Fence(String),
+    /// A thread beside the workers cannot be started.
+    #[error("start the thread {name}: {source}")]
+    Helper {
+        /// Its name.
+        name: &'static str,
+        /// Why.
+        source: std::io::Error,
+    },
     /// The event loop failed.
     #[error(transparent)]
     Reactor(#[from] landau_reactor::Error),

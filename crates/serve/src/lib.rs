@@ -15,13 +15,17 @@ mod exchange;
 mod fetch;
 mod listener;
 mod log;
+mod metrics;
 mod outbox;
+mod privilege;
 mod server;
 mod site;
+pub mod systemd;
 mod worker;
 
 pub use config::{Accepting, Config, Listen, SLOWEST_BYTES, Timeouts};
 pub use counters::{Counters, Totals};
 pub use error::Error;
 pub use log::{AccessLog, LogFormat, LogPlace};
+pub use privilege::{Fencing, User};
 pub use server::{Remote, Server};

@@ -4,8 +4,8 @@ use crate::config::{Accepting, Config, Listen};
 use crate::error::Error;
 use landau_sys::socket::{Address, Family, bind, local_port};
 use landau_sys::stream;
-use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::net::UnixListener;
 
 /// A bound address. Where each worker listens by itself, the socket here only holds the port, so that all get the same.
@@ -47,9 +47,18 @@ fn tcp(address: SocketAddr, is_own: bool) -> landau_sys::Result<OwnedFd> {
 impl Bound {
     /// Binds an address.
     pub(crate) fn new(config: &Config, listen: &Listen) -> Result<Self, Error> {
+        let is_own = matches!(config.accepting, Accepting::Own | Accepting::Steered);
+        Self::bind(listen, config.backlog, is_own)
+    }
+
+    /// Binds an address at which one thread listens.
+    pub(crate) fn single(listen: &Listen) -> Result<Self, Error> {
+        Self::bind(listen, 128, false)
+    }
+
+    fn bind(listen: &Listen, backlog: u32, is_own: bool) -> Result<Self, Error> {
         let error = |source| failed(listen, source);
-        let is_tcp = matches!(listen, Listen::Tcp(_));
-        let is_own = is_tcp && matches!(config.accepting, Accepting::Own | Accepting::Steered);
+        let is_own = is_own && matches!(listen, Listen::Tcp(_));
         let (socket, listen) = match listen {
             Listen::Tcp(address) => {
                 let socket = tcp(*address, is_own).map_err(error)?;
@@ -61,11 +70,12 @@ impl Bound {
                 stream::set_blocking(&listener, false)?;
                 (listener, listen.clone())
             }
+            Listen::Inherited(number) => inherited(*number).map_err(error)?,
         };
         if !is_own {
-            stream::listen(&socket, config.backlog).map_err(error)?;
+            stream::listen(&socket, backlog).map_err(error)?;
         }
-        Ok(Self { listen, socket, is_own, backlog: config.backlog })
+        Ok(Self { listen, socket, is_own, backlog })
     }
 
     /// A worker's listening socket at this address.
@@ -81,6 +91,24 @@ impl Bound {
         }
     }
 }
+
+/// A socket that somebody else made, and where it listens. Whether it listens at all is found by listening.
+fn inherited(number: RawFd) -> landau_sys::Result<(OwnedFd, Listen)> {
+    let socket = landau_sys::descriptor::inherited(number)?;
+    landau_sys::descriptor::set_close_on_exec(&socket)?;
+    stream::set_blocking(&socket, false)?;
+    if !landau_sys::socket::is_stream(&socket)? {
+        // What listens takes streams; datagrams are none.
+        return Err(landau_sys::Error { call: "listen", errno: NO_STREAM });
+    }
+    // The address of a Unix socket stays the manager's: its file is not ours to remove.
+    let address = TcpListener::from(socket.try_clone().map_err(|error| landau_sys::Error::from_io("dup", &error))?);
+    let listen = address.local_addr().map_or(Listen::Inherited(number), Listen::Tcp);
+    Ok((socket, listen))
+}
+
+/// "Socket operation not supported": `EOPNOTSUPP` of this system, by the standard library's name for it.
+const NO_STREAM: i32 = 95;
 
 /// A Unix socket; one that a server left behind that is no more is replaced.
 fn unix(path: &std::path::Path) -> std::io::Result<OwnedFd> {

@@ -5,6 +5,8 @@ use crate::counters::{Counters, Totals};
 use crate::error::Error;
 use crate::listener::Bound;
 use crate::log::{self, Feed};
+use crate::metrics::Metrics;
+use crate::privilege::{self, Cage, User};
 use crate::worker::{Control, Inbox, Start, Worker};
 use landau_reactor::Waker;
 use std::os::fd::{AsRawFd, RawFd};
@@ -21,6 +23,10 @@ pub struct Server {
     wakers: Vec<Waker>,
     threads: Vec<JoinHandle<()>>,
     log: Option<log::Writer>,
+    metrics: Option<Metrics>,
+    metrics_at: Option<Bound>,
+    cage: Arc<Cage>,
+    config: Arc<Config>,
 }
 
 /// What tells a server from any thread what to do.
@@ -69,8 +75,19 @@ impl Server {
         let wakers: Vec<Waker> = (0..workers).map(|_| Waker::new()).collect::<Result<_, _>>()?;
         let counters = (0..workers).map(|_| Arc::default()).collect();
         let control = Arc::new(Control::default());
-        let mut server = Self { bound: Arc::new(bound), control, counters, wakers, threads: Vec::new(), log: None };
-        if let Err(error) = server.launch(&Arc::new(config)) {
+        let mut server = Self {
+            bound: Arc::new(bound),
+            control,
+            counters,
+            wakers,
+            threads: Vec::new(),
+            log: None,
+            metrics: None,
+            metrics_at: config.metrics.as_ref().map(Bound::single).transpose()?,
+            cage: Arc::new(Cage::new(&config)?),
+            config: Arc::new(config),
+        };
+        if let Err(error) = server.launch() {
             server.end_now();
             server.release();
             return Err(error);
@@ -78,7 +95,8 @@ impl Server {
         Ok(server)
     }
 
-    fn launch(&mut self, config: &Arc<Config>) -> Result<(), Error> {
+    fn launch(&mut self) -> Result<(), Error> {
+        let config = self.config.clone();
         let inboxes: Arc<Vec<Inbox>> = Arc::new(self.wakers.iter().cloned().map(Inbox::new).collect());
         let (ready, became_ready) = mpsc::channel::<Result<(), Error>>();
         let lines = Arc::new(log::Shared::new(self.wakers.len()));
@@ -91,6 +109,7 @@ impl Server {
                 counters: counters.clone(),
                 inboxes: inboxes.clone(),
                 log: config.log.as_ref().map(|log| Feed::new(number, log.format, lines.clone(), counters.clone())),
+                cage: self.cage.clone(),
             };
             let (ready, name) = (ready.clone(), format!("worker-{number}"));
             let thread = std::thread::Builder::new().name(name).spawn(move || work(start, &ready));
@@ -101,9 +120,36 @@ impl Server {
             became_ready.recv().map_err(|_| Error::Died(number))??;
         }
         if let Some(log) = &config.log {
-            self.log = Some(log::Writer::start(log, lines, self.counters.clone(), config.say)?);
+            let beside = log::Beside { cage: self.cage.clone(), say: config.say, owner: config.log_owner };
+            self.log = Some(log::Writer::start(log, lines, self.counters.clone(), beside)?);
+        }
+        if let Some(bound) = &self.metrics_at {
+            let own = self.log.as_ref().map(log::Writer::shared_counters).unwrap_or_default();
+            let counters = self.counters.iter().cloned().chain([own]).collect();
+            self.metrics = Some(Metrics::start(bound, counters, self.cage.clone())?);
         }
         Ok(())
+    }
+
+    /// Gives up what is not needed any more, between [`Server::start`] and [`Server::release`]: the process becomes
+    /// the user, and the calling thread, and all that it starts from now on, are locked in as the workers are. What
+    /// could not be done is said.
+    pub fn give_up_privileges(&self, user: Option<&User>) -> Result<Option<String>, Error> {
+        if let Some(user) = user {
+            privilege::become_user(user, &self.config)?;
+        }
+        self.cage.enter()?;
+        Ok(self.cage.note.as_ref().map(|note| format!("no fence: {note}")))
+    }
+
+    /// Whether the workers are behind a fence.
+    pub fn has_fence(&self) -> bool {
+        self.cage.has_fence()
+    }
+
+    /// Where it tells what it counts.
+    pub fn metrics_address(&self) -> Option<Listen> {
+        self.metrics_at.as_ref().map(|bound| bound.listen.clone())
     }
 
     /// Lets the workers begin to accept: from here on nothing privileged is done.
@@ -146,8 +192,9 @@ impl Server {
         for (number, thread) in threads.into_iter().enumerate() {
             thread.join().map_err(|_| Error::Died(number))?;
         }
+        self.metrics.take().into_iter().for_each(Metrics::finish);
         self.log.iter().for_each(log::Writer::finish);
-        for bound in self.bound.iter() {
+        for bound in self.bound.iter().chain(&self.metrics_at) {
             if let Listen::Unix(path) = &bound.listen {
                 // Somebody may have removed it already.
                 let _ = std::fs::remove_file(path);
@@ -177,7 +224,8 @@ fn worker(start: Start) -> Result<Worker, Error> {
     // Where one worker accepts for all, they must know the same descriptors.
     if start.config.accepting != Accepting::Handed {
         let wakers = start.inboxes.iter().flat_map(|inbox| inbox.waker.descriptors());
-        let keep: Vec<RawFd> = start.bound.iter().map(|bound| bound.socket.as_raw_fd()).chain(wakers).collect();
+        let bound = start.bound.iter().map(|bound| bound.socket.as_raw_fd());
+        let keep: Vec<RawFd> = bound.chain(wakers).chain(start.cage.descriptors()).collect();
         // Elsewhere than on Linux the table is shared, which is only slower.
         let _ = landau_sys::descriptor::own_table(&keep);
     }

@@ -14,6 +14,7 @@ use crate::fetch::{self, Fetcher, Ticket};
 use crate::listener::Bound;
 use crate::log::Feed;
 use crate::outbox::Outbox;
+use crate::privilege::Cage;
 use crate::site::Site;
 use landau_reactor::batch::{Buffer, Progress};
 use landau_reactor::{Event, Interest, Reactor, Token, Waker};
@@ -107,6 +108,8 @@ pub(crate) struct Start {
     pub(crate) inboxes: Arc<Vec<Inbox>>,
     /// Its end of the access log.
     pub(crate) log: Option<Feed>,
+    /// What it enters when it has opened what it needs.
+    pub(crate) cage: Arc<Cage>,
 }
 
 /// A listening socket.
@@ -141,7 +144,7 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn new(start: Start) -> Result<Self, Error> {
-        let Start { number, config, bound, control, counters, inboxes, log } = start;
+        let Start { number, config, bound, control, counters, inboxes, log, cage } = start;
         let mut reactor = Reactor::new(config.mechanism)?;
         reactor.hang(&inboxes[number].waker)?;
         let mut doors = Vec::new();
@@ -162,9 +165,11 @@ impl Worker {
         }
         let descriptors = landau_sys::limits::raise(Resource::Descriptors)?.saturating_sub(SPARE_DESCRIPTORS).max(1);
         let share = config.connections.map_or(usize::MAX, |all| all.div_ceil(config.workers.max(1)));
+        let site = Site::new(&config, counters.clone(), log)?;
+        cage.enter()?;
         Ok(Self {
             number,
-            site: Site::new(&config, counters.clone(), log)?,
+            site,
             addresses: Addresses::new(config.connections_per_address),
             most: share.min(descriptors as usize),
             config,

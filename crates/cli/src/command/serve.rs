@@ -1,7 +1,10 @@
 //! `landau serve`: the web server.
 
 use crate::status;
-use landau_serve::{Accepting, AccessLog, Config, Listen, LogFormat, LogPlace, Remote, Server, Timeouts};
+use landau_serve::systemd::{self, Notifier};
+use landau_serve::{
+    Accepting, AccessLog, Config, Fencing, Listen, LogFormat, LogPlace, Remote, Server, Timeouts, User,
+};
 use landau_sys::signal::{self, Notice};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,14 +15,27 @@ use std::time::Duration;
   landau serve /srv/www --listen :80 --workers 2     all addresses of both families
   landau serve . --listen unix:/run/landau.sock      a Unix socket
   landau serve . --log - --log-format json           a line for each answer
+  landau serve . --metrics 127.0.0.1:9100            http://127.0.0.1:9100/metrics for Prometheus
+  sudo landau serve /srv/www --listen :80            binds as root, then becomes nobody
   landau serve /srv --virtual-hosts                  /srv/example.org for that host, /srv/default for all others")]
 pub(crate) struct Args {
     /// The folder whose files are served
     #[arg(value_name = "DIR")]
     root: PathBuf,
-    /// Where to listen: ADDRESS:PORT, :PORT for all addresses, or unix:PATH; may be given several times
-    #[arg(long, short, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    /// Where to listen: ADDRESS:PORT, :PORT for all addresses, unix:PATH, or fd:NUMBER for a socket that was passed on;
+    /// may be given several times. Sockets passed on by systemd are taken by themselves [default: 127.0.0.1:8080]
+    #[arg(long, short, value_name = "ADDRESS")]
     listen: Vec<Listen>,
+    /// Whom to become when started as root, once all addresses are bound [default: nobody]
+    #[arg(long, value_name = "NAME[:GROUP]")]
+    user: Option<String>,
+    /// Whether nothing but DIR and the log's folder can be opened once the server runs (Landlock): if-possible, always
+    /// or never
+    #[arg(long, value_name = "WHEN", default_value = "if-possible")]
+    fence: Fencing,
+    /// Answer /metrics for Prometheus at this address
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<Listen>,
     /// How many workers; each may hold as many connections as a process may hold descriptors
     #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: u16,
@@ -86,6 +102,9 @@ pub(crate) struct Args {
     cache_for: u64,
 }
 
+/// Where it listens when nobody says where: for this machine alone.
+const DEFAULT_ADDRESS: &str = "127.0.0.1:8080";
+
 fn accepting(text: &str) -> Result<Accepting, String> {
     let found = Accepting::ALL.iter().find(|(name, _)| *name == text);
     found.map(|(_, one)| *one).ok_or_else(|| "there are own, steered, shared and handed".to_owned())
@@ -107,26 +126,63 @@ fn seconds(value: f64, name: &str) -> anyhow::Result<Duration> {
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     // Before any thread is there: all of them must hold the signals back.
     signal::hold_notices();
-    let server = Server::start(config(args)?)?;
-    for address in server.addresses() {
-        let scheme = if matches!(address, Listen::Tcp(_)) { "http://" } else { "" };
-        status::print(&format!("serving {} at {scheme}{address}", args.root.display()))?;
+    let notifier = Notifier::from_environment();
+    let user = user(args)?;
+    let mut config = config(args)?;
+    config.log_owner = user.as_ref().map(|user| user.identity);
+    let server = Server::start(config)?;
+    if let Some(note) = server.give_up_privileges(user.as_ref())? {
+        say(&note);
     }
+    tell_how_it_serves(args, &server, user.as_ref())?;
     server.release();
+    notifier.tell("READY=1");
     let (remote, drain) = (server.remote(), args.drain_timeout);
-    std::thread::Builder::new().name("notices".to_owned()).spawn(move || heed(&remote, drain))?;
+    std::thread::Builder::new().name("notices".to_owned()).spawn(move || heed(&remote, &notifier, drain))?;
     let totals = server.join()?;
     status::print(&format!("{} requests on {} connections", totals.requests, totals.accepted))?;
     Ok(status::DONE)
 }
 
+/// Whom to become: what was asked for, or nobody when root started it.
+fn user(args: &Args) -> anyhow::Result<Option<User>> {
+    let is_root = landau_sys::process::effective_user() == 0;
+    match &args.user {
+        Some(name) if !is_root => {
+            anyhow::bail!("--user {name}: only root can become another user; start it as that user instead")
+        }
+        Some(name) => Ok(Some(name.parse()?)),
+        None if is_root => Ok(Some("nobody".parse()?)),
+        None => Ok(None),
+    }
+}
+
+fn tell_how_it_serves(args: &Args, server: &Server, user: Option<&User>) -> anyhow::Result<()> {
+    let user = user.map(|user| format!(" as {}", user.name)).unwrap_or_default();
+    let fence = if server.has_fence() { ", behind a fence" } else { "" };
+    for address in server.addresses() {
+        let scheme = if matches!(address, Listen::Tcp(_)) { "http://" } else { "" };
+        status::print(&format!("serving {} at {scheme}{address}{user}{fence}", args.root.display()))?;
+    }
+    match server.metrics_address() {
+        Some(Listen::Tcp(address)) => status::print(&format!("metrics at http://{address}/metrics")),
+        Some(other) => status::print(&format!("metrics at {other}")),
+        None => Ok(()),
+    }
+}
+
 /// Does what signals tell, for as long as the process lives.
-fn heed(remote: &Remote, drain_timeout_s: f64) {
+fn heed(remote: &Remote, notifier: &Notifier, drain_timeout_s: f64) {
     let mut is_ending = false;
     loop {
         match (signal::next_notice(), is_ending) {
-            (Notice::Again, _) => remote.reopen_log(),
+            (Notice::Again, _) => {
+                notifier.tell_reloading();
+                remote.reopen_log();
+                notifier.tell("READY=1");
+            }
             (Notice::End, false) => {
+                notifier.tell("STOPPING=1");
                 say(&format!(
                     "ending: connections get {drain_timeout_s} s for what is under way; again to end at once"
                 ));
@@ -148,7 +204,14 @@ fn say(text: &str) {
 
 fn config(args: &Args) -> anyhow::Result<Config> {
     let mut config = Config::new(&args.root);
-    config.listen.clone_from(&args.listen);
+    config.listen = systemd::passed_sockets();
+    config.listen.extend(args.listen.iter().filter(|one| !systemd::passed_sockets().contains(one)).cloned());
+    if config.listen.is_empty() {
+        config.listen.push(DEFAULT_ADDRESS.parse()?);
+    }
+    config.metrics.clone_from(&args.metrics);
+    config.refuse_new_privileges = true;
+    config.fencing = args.fence;
     config.workers = usize::from(args.workers);
     config.processors.clone_from(&args.pin);
     config.mechanism = args.backend;

@@ -8,7 +8,7 @@ mod writer;
 pub(crate) use feed::Feed;
 pub(crate) use line::Asked;
 pub use line::LogFormat;
-pub(crate) use writer::{Remote, Shared, Writer};
+pub(crate) use writer::{Beside, Remote, Shared, Writer};
 
 use std::path::PathBuf;
 use std::str::FromStr;

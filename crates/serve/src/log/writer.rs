@@ -8,6 +8,8 @@ use super::line::{Stamp, write_lost};
 use super::{AccessLog, LogPlace};
 use crate::counters::Counters;
 use crate::error::Error;
+use crate::privilege::Cage;
+use landau_sys::privilege::Identity;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsFd;
@@ -75,6 +77,17 @@ impl Remote {
     }
 }
 
+/// What the thread gets besides its work.
+#[derive(Debug)]
+pub(crate) struct Beside {
+    /// What it enters when the file is open.
+    pub(crate) cage: Arc<Cage>,
+    /// Who hears what the operator should know.
+    pub(crate) say: fn(&str),
+    /// To whom a new file belongs.
+    pub(crate) owner: Option<Identity>,
+}
+
 /// The writer, as the server holds it.
 #[derive(Debug)]
 pub(crate) struct Writer {
@@ -90,7 +103,7 @@ impl Writer {
         log: &AccessLog,
         shared: Arc<Shared>,
         workers: Vec<Arc<Counters>>,
-        say: fn(&str),
+        Beside { cage, say, owner }: Beside,
     ) -> Result<Self, Error> {
         let counters = Arc::new(Counters::default());
         let (opened, has_opened) = mpsc::channel();
@@ -109,8 +122,9 @@ impl Writer {
         work.all.push(counters.clone());
         let life = move || {
             // Elsewhere than on Linux the table is shared.
-            let _ = landau_sys::descriptor::own_table(&[0, 1, 2]);
-            let result = open(&work.log.place);
+            let _ = landau_sys::descriptor::own_table(&cage.descriptors());
+            let result = open(&work.log.place, owner).map_err(failed(&work.log.place));
+            let result = result.and_then(|file| cage.enter().map(|()| file));
             let has_failed = result.is_err();
             let _ = opened.send(result.map(|file| work.file = Some(file)));
             if !has_failed {
@@ -118,11 +132,11 @@ impl Writer {
             }
             let _ = end.send(());
         };
-        let failed = |source| Error::Log { place: log.place.to_string(), source };
-        let thread = std::thread::Builder::new().name("log".to_owned()).spawn(life).map_err(failed)?;
+        let thread = std::thread::Builder::new().name("log".to_owned()).spawn(life);
+        let thread = thread.map_err(|source| Error::Helper { name: "log", source })?;
         // Set once.
         let _ = shared.thread.set(thread.thread().clone());
-        has_opened.recv().map_err(|_| failed(std::io::ErrorKind::Other.into()))?.map_err(failed)?;
+        has_opened.recv().map_err(|_| failed(&log.place)(std::io::ErrorKind::Other.into()))??;
         Ok(Self { shared, counters, ended })
     }
 
@@ -135,6 +149,11 @@ impl Writer {
         &self.counters
     }
 
+    /// The same, for another thread.
+    pub(crate) fn shared_counters(&self) -> Arc<Counters> {
+        self.counters.clone()
+    }
+
     /// Writes what is left.
     pub(crate) fn finish(&self) {
         self.shared.must_end.store(true, Ordering::Release);
@@ -144,12 +163,27 @@ impl Writer {
     }
 }
 
-fn open(place: &LogPlace) -> std::io::Result<File> {
+fn failed(place: &LogPlace) -> impl Fn(std::io::Error) -> Error {
+    move |source| Error::Log { place: place.to_string(), source }
+}
+
+fn open(place: &LogPlace, owner: Option<Identity>) -> std::io::Result<File> {
     match place {
         LogPlace::File(path) => {
             use std::os::unix::fs::OpenOptionsExt;
             // Addresses of visitors are nobody else's business.
-            std::fs::OpenOptions::new().append(true).create(true).mode(0o640).open(path)
+            let mut options = std::fs::OpenOptions::new();
+            options.append(true).mode(0o640);
+            match options.clone().create_new(true).open(path) {
+                Ok(file) => {
+                    if let Some(Identity { user, group }) = owner {
+                        std::os::unix::fs::fchown(&file, Some(user), Some(group))?;
+                    }
+                    Ok(file)
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => options.open(path),
+                Err(error) => Err(error),
+            }
         }
         LogPlace::Output => Ok(File::from(std::io::stdout().as_fd().try_clone_to_owned()?)),
     }
@@ -217,7 +251,7 @@ impl Work {
         if self.log.place == LogPlace::Output {
             return;
         }
-        match open(&self.log.place) {
+        match open(&self.log.place, None) {
             Ok(file) => {
                 (self.file, self.is_torn) = (Some(file), false);
                 (self.say)(&format!("log {}: opened again", self.log.place));
@@ -293,7 +327,13 @@ mod tests {
     use super::*;
     use landau_wire::http::{Reject, Status};
 
-    fn quiet(_: &str) {}
+    fn beside(say: fn(&str)) -> Beside {
+        Beside { cage: Arc::default(), say, owner: None }
+    }
+
+    fn quiet() -> Beside {
+        beside(|_| {})
+    }
 
     struct Bench {
         shared: Arc<Shared>,
@@ -318,7 +358,7 @@ mod tests {
         let (path, old) = (room.path().join("log"), room.path().join("log.1"));
         let Bench { shared, counters, mut feed } = bench(LogFormat::Json);
         let log = AccessLog { place: LogPlace::File(path.clone()), format: LogFormat::Json };
-        let writer = Writer::start(&log, shared, vec![counters], quiet).unwrap();
+        let writer = Writer::start(&log, shared, vec![counters], quiet()).unwrap();
         put(&mut feed);
         feed.finish();
         while std::fs::read(&path).unwrap().is_empty() {
@@ -352,7 +392,7 @@ mod tests {
         let lost = counters.log_lost.get();
         assert!(lost > 0 && lost < lines, "{lost}");
         let log = AccessLog { place: LogPlace::File(path.clone()), format: LogFormat::Common };
-        let writer = Writer::start(&log, shared, vec![counters], quiet).unwrap();
+        let writer = Writer::start(&log, shared, vec![counters], quiet()).unwrap();
         writer.finish();
         let text = std::fs::read_to_string(&path).unwrap();
         assert_eq!(text.lines().filter(|line| line.starts_with("unix: ")).count() as u64, lines - lost);
@@ -370,7 +410,7 @@ mod tests {
         }
         let Bench { shared, counters, mut feed } = bench(LogFormat::Common);
         let log = AccessLog { place: LogPlace::File("/dev/full".into()), format: LogFormat::Common };
-        let writer = Writer::start(&log, shared, vec![counters], say).unwrap();
+        let writer = Writer::start(&log, shared, vec![counters], beside(say)).unwrap();
         for round in 1..=3 {
             put(&mut feed);
             feed.finish();
@@ -387,7 +427,7 @@ mod tests {
         let Bench { shared, counters, .. } = bench(LogFormat::Common);
         let place = LogPlace::File("/nowhere/at/all".into());
         let log = AccessLog { place, format: LogFormat::Common };
-        let error = Writer::start(&log, shared, vec![counters], quiet).unwrap_err().to_string();
+        let error = Writer::start(&log, shared, vec![counters], quiet()).unwrap_err().to_string();
         assert!(error.starts_with("log /nowhere/at/all: "), "{error}");
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct Cache {
     young: Generation,
     old: Generation,
     young_bytes: usize,
+    /// When it became the old one; what moved back to the young one is counted in both.
+    old_bytes: usize,
     /// Of each generation.
     most_bytes: usize,
     turned_ms: u32,
@@ -35,7 +37,7 @@ pub(crate) struct Cache {
 impl Cache {
     pub(crate) fn new(most_bytes: usize) -> Self {
         let (young, old) = (Generation::default(), Generation::default());
-        Self { young, old, young_bytes: 0, most_bytes: most_bytes / 2, turned_ms: 0 }
+        Self { young, old, young_bytes: 0, old_bytes: 0, most_bytes: most_bytes / 2, turned_ms: 0 }
     }
 
     /// The entry, and when it was last known to be so.
@@ -75,6 +77,11 @@ impl Cache {
         }
     }
 
+    /// What it holds, at most.
+    pub(crate) fn bytes(&self) -> usize {
+        self.young_bytes + self.old_bytes
+    }
+
     /// Forgets what nobody asked for.
     pub(crate) fn age(&mut self, now_ms: u32) {
         if now_ms.wrapping_sub(self.turned_ms) >= LIFE_MS {
@@ -84,7 +91,7 @@ impl Cache {
 
     fn turn(&mut self, now_ms: u32) {
         self.old = std::mem::take(&mut self.young);
-        self.young_bytes = 0;
+        self.old_bytes = std::mem::take(&mut self.young_bytes);
         self.turned_ms = now_ms;
     }
 }

@@ -71,6 +71,7 @@ impl Site {
         if now_ms.wrapping_sub(self.date_until_ms) < u32::MAX / 2 {
             self.read_clock();
             self.cache.age(now_ms);
+            self.counters.cache_bytes.set(self.cache.bytes() as u64);
         }
     }
 

@@ -5,6 +5,7 @@ mod crowd;
 mod files;
 mod hostile;
 mod log;
+mod operator;
 mod slow;
 mod support;
 #[path = "../../../wire/tests/it/table.rs"]

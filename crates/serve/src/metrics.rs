@@ -1,0 +1,192 @@
+//! `/metrics` for Prometheus, on an address of its own, by a thread of its own.
+//!
+//! One client at a time, each for two seconds at most: whoever asks here is known to the operator, and what is asked
+//! for is a few kilobytes. Nothing of it touches a worker but its counters, which are read as they are.
+
+use crate::counters::{Counters, Totals};
+use crate::error::Error;
+use crate::listener::Bound;
+use crate::privilege::Cage;
+use landau_reactor::{Interest, Reactor, Token, Waker};
+use landau_sys::stream;
+use landau_wire::http::head::Head;
+use landau_wire::http::{Limits, Method, Parsed, Scan, Status};
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How long one client is served.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// After a failure to accept: descriptors are short.
+const REST: Duration = Duration::from_millis(100);
+
+/// The thread, as the server holds it.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    must_end: Arc<AtomicBool>,
+    waker: Waker,
+    thread: JoinHandle<()>,
+}
+
+impl Metrics {
+    /// Starts the thread at a bound address.
+    pub(crate) fn start(bound: &Bound, counters: Vec<Arc<Counters>>, cage: Arc<Cage>) -> Result<Self, Error> {
+        let socket = bound.for_worker()?;
+        let must_end = Arc::new(AtomicBool::new(false));
+        let (ready, is_ready) = mpsc::channel();
+        let end = must_end.clone();
+        let started_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let life = move || {
+            let made = Reactor::new(landau_reactor::Mechanism::default()).and_then(|mut reactor| {
+                reactor.register(&socket, Token(0), Interest::READ)?;
+                Ok((reactor.waker()?, reactor))
+            });
+            match made.map_err(Error::from).and_then(|made| cage.enter().map(|()| made)) {
+                Err(error) => {
+                    let _ = ready.send(Err(error));
+                }
+                Ok((waker, mut reactor)) => {
+                    let _ = ready.send(Ok(waker));
+                    while !end.load(Ordering::Acquire) {
+                        // A wait that fails would fail again at once.
+                        if reactor.wait(None).is_err() {
+                            std::thread::sleep(REST);
+                        }
+                        while reactor.next_event().is_some() {}
+                        accept(&socket, &counters, started_s);
+                    }
+                }
+            }
+        };
+        let failed = |source| Error::Helper { name: "metrics", source };
+        let thread = std::thread::Builder::new().name("metrics".to_owned()).spawn(life).map_err(failed)?;
+        let waker = is_ready.recv().map_err(|_| failed(std::io::ErrorKind::Other.into()))??;
+        Ok(Self { must_end, waker, thread })
+    }
+
+    /// Ends the thread.
+    pub(crate) fn finish(self) {
+        self.must_end.store(true, Ordering::Release);
+        // A thread whose line is broken has ended.
+        let _ = self.waker.wake();
+        let _ = self.thread.join();
+    }
+}
+
+fn accept(socket: &std::os::fd::OwnedFd, counters: &[Arc<Counters>], started_s: u64) {
+    match stream::accept(socket) {
+        // The calls that are used do not ask what kind of stream it is.
+        Ok(client) => drop(serve(TcpStream::from(client), counters, started_s)),
+        Err(error) if std::io::Error::from_raw_os_error(error.errno).kind() == std::io::ErrorKind::WouldBlock => {}
+        Err(_) => std::thread::sleep(REST),
+    }
+}
+
+/// Answers one client. That it leaves early is its own affair.
+fn serve(mut client: TcpStream, counters: &[Arc<Counters>], started_s: u64) -> std::io::Result<()> {
+    client.set_nonblocking(false)?;
+    client.set_write_timeout(Some(PATIENCE))?;
+    let (until, limits) = (Instant::now() + PATIENCE, Limits::default());
+    let (mut input, mut scan) = (vec![0; limits.head_bytes], Scan::default());
+    let mut len = 0;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        client.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
+        let got = client.read(&mut input[len..])?;
+        len += got;
+        if got == 0 || left.is_zero() {
+            return Ok(());
+        }
+        let (status, has_content) = match scan.parse(&input[..len], &limits) {
+            Ok(Parsed::Partial) => continue,
+            Err(reject) => (reject.status, true),
+            Ok(Parsed::Complete { request, .. }) => {
+                let path = request.path().split(|&byte| byte == b'?').next().unwrap_or_default();
+                let status = match request.method() {
+                    Method::Get | Method::Head if path == b"/metrics" => Status::OK,
+                    Method::Get | Method::Head => Status::NOT_FOUND,
+                    _ => Status::METHOD_NOT_ALLOWED,
+                };
+                (status, request.method() != Method::Head)
+            }
+        };
+        client.write_all(&answer(status, has_content, counters, started_s))?;
+        client.shutdown(std::net::Shutdown::Write)?;
+        return Ok(());
+    }
+}
+
+fn answer(status: Status, has_content: bool, counters: &[Arc<Counters>], started_s: u64) -> Vec<u8> {
+    let (kind, page) = match status {
+        Status::OK => ("text/plain; version=0.0.4; charset=utf-8", page(counters, started_s)),
+        Status::NOT_FOUND => ("text/plain; charset=utf-8", "404 Not Found: it is at /metrics\n".to_owned()),
+        _ => ("text/plain; charset=utf-8", format!("{} {}\n", status.0, status.reason())),
+    };
+    let mut bytes = Vec::new();
+    let head = Head::new(&mut bytes, status).field("Content-Type", kind.as_bytes());
+    let head = if status == Status::METHOD_NOT_ALLOWED { head.field("Allow", b"GET, HEAD") } else { head };
+    head.number("Content-Length", page.len() as u64).field("Connection", b"close").end();
+    if has_content {
+        bytes.extend_from_slice(page.as_bytes());
+    }
+    bytes
+}
+
+/// All that is counted, in Prometheus' text format.
+fn page(counters: &[Arc<Counters>], started_s: u64) -> String {
+    let mut totals = Totals::default();
+    for counters in counters {
+        totals.add(counters);
+    }
+    let mut page = String::new();
+    let mut put = |name: &str, kind: &str, about: &str, value: u64| {
+        // Writing to a string cannot fail. None of the texts holds a backslash or the end of a line.
+        let _ = write!(page, "# HELP {name} {about}\n# TYPE {name} {kind}\n{name} {value}\n");
+    };
+    for (name, about, value) in totals.each() {
+        put(&format!("landau_serve_{name}_total"), "counter", about, value);
+    }
+    for (name, about, value) in totals.each_state() {
+        put(&format!("landau_serve_{name}"), "gauge", about, value);
+    }
+    // The counters of a worker are not read at one moment.
+    let open = totals.accepted.saturating_sub(totals.closed);
+    put("landau_serve_open_connections", "gauge", "connections that are open now", open);
+    // The last belongs to the log's writer, or stands in for it.
+    let workers = counters.len().saturating_sub(1) as u64;
+    put("landau_serve_workers", "gauge", "workers", workers);
+    put("landau_serve_start_time_seconds", "gauge", "when the server was started, since 1970", started_s);
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_sample_has_its_help_and_type_and_no_name_comes_twice() {
+        let one = Counters::default();
+        one.accepted.add(3);
+        one.closed.add(1);
+        let page = page(&[Arc::new(one), Arc::default()], 7);
+        let mut names = std::collections::HashSet::new();
+        let lines: Vec<&str> = page.lines().collect();
+        for three in lines.chunks(3) {
+            let [help, kind, sample] = three else { panic!("{three:?}") };
+            let name = sample.split(' ').next().unwrap();
+            assert!(help.starts_with(&format!("# HELP {name} ")), "{help}");
+            let expected = if name.ends_with("_total") { "counter" } else { "gauge" };
+            assert_eq!(*kind, format!("# TYPE {name} {expected}"));
+            assert!(names.insert(name) && name.starts_with("landau_serve_"), "{name}");
+        }
+        for line in ["landau_serve_accepted_total 3", "landau_serve_open_connections 2", "landau_serve_workers 1"] {
+            assert!(lines.contains(&line), "{page}");
+        }
+        assert!(page.ends_with('\n'));
+    }
+}

@@ -1,0 +1,104 @@
+//! What a service manager and a server say to each other, without a library: sockets that are passed on
+//! (`sd_listen_fds`) and that the server is ready or ends (`sd_notify`). Both are a few lines of environment, and the
+//! library would bring all of systemd's with it.
+
+use crate::config::Listen;
+use std::os::fd::RawFd;
+use std::os::unix::net::UnixDatagram;
+
+/// The first descriptor that is passed on.
+const FIRST: RawFd = 3;
+
+/// The sockets that the service manager passed to this process; none where it passed none, or passed them to another.
+pub fn passed_sockets() -> Vec<Listen> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
+    sockets(number("LISTEN_PID"), number("LISTEN_FDS"), std::process::id())
+}
+
+fn sockets(pid: Option<u32>, count: Option<u32>, own_pid: u32) -> Vec<Listen> {
+    if pid != Some(own_pid) {
+        return Vec::new();
+    }
+    // No service has thousands of sockets; what is not open is found when it is used.
+    let count = count.unwrap_or(0).min(1024).cast_signed();
+    (FIRST..FIRST + count).map(Listen::Inherited).collect()
+}
+
+/// The line to the service manager.
+#[derive(Debug)]
+pub struct Notifier(Option<UnixDatagram>);
+
+impl Notifier {
+    /// Opens the line that `NOTIFY_SOCKET` names, while everything can still be reached. A silent one where there is
+    /// none.
+    pub fn from_environment() -> Self {
+        Self(std::env::var("NOTIFY_SOCKET").ok().and_then(|place| connected(&place)))
+    }
+
+    /// Tells something, as lines `NAME=VALUE`. Nobody waits for an answer.
+    pub fn tell(&self, text: &str) {
+        if let Some(line) = &self.0 {
+            // A manager that does not listen cannot be helped.
+            let _ = line.send(text.as_bytes());
+        }
+    }
+
+    /// Tells that the configuration is being read again, at that time on the monotonic clock.
+    pub fn tell_reloading(&self) {
+        let now_us = landau_sys::clock::monotonic_ns() / 1000;
+        self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={now_us}"));
+    }
+}
+
+fn connected(place: &str) -> Option<UnixDatagram> {
+    let line = UnixDatagram::unbound().ok()?;
+    match place.strip_prefix('@') {
+        #[cfg(target_os = "linux")]
+        Some(name) => {
+            use std::os::linux::net::SocketAddrExt;
+            let address = std::os::unix::net::SocketAddr::from_abstract_name(name).ok()?;
+            line.connect_addr(&address).ok()?;
+        }
+        _ => line.connect(place).ok()?,
+    }
+    Some(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_for_another_process_are_none_of_ours() {
+        let three = vec![Listen::Inherited(3), Listen::Inherited(4), Listen::Inherited(5)];
+        assert_eq!(sockets(Some(7), Some(3), 7), three);
+        for (pid, count) in [(Some(8), Some(3)), (None, Some(3)), (Some(7), None), (Some(7), Some(0))] {
+            assert_eq!(sockets(pid, count, 7), vec![], "{pid:?} {count:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_told_arrives() {
+        let room = tempfile::tempdir().unwrap();
+        let place = room.path().join("notify");
+        let manager = UnixDatagram::bind(&place).unwrap();
+        Notifier(connected(place.to_str().unwrap())).tell("READY=1");
+        let mut buffer = [0; 64];
+        let len = manager.recv(&mut buffer).unwrap();
+        assert_eq!(&buffer[..len], b"READY=1");
+        Notifier(connected("/nowhere/at/all")).tell("READY=1");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn an_abstract_name_is_understood() {
+        use std::os::linux::net::SocketAddrExt;
+        let name = format!("landau-serve-{}", std::process::id());
+        let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).unwrap();
+        let manager = UnixDatagram::bind_addr(&address).unwrap();
+        Notifier(connected(&format!("@{name}"))).tell_reloading();
+        let mut buffer = [0; 64];
+        let len = manager.recv(&mut buffer).unwrap();
+        assert!(buffer[..len].starts_with(b"RELOADING=1\nMONOTONIC_USEC="));
+    }
+}

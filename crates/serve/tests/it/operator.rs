@@ -1,0 +1,74 @@
+//! What the operator has of a server: its counters, its sockets, its locks.
+
+use crate::support::{Client, Site};
+use landau_serve::{Config, Fencing, Listen, Server};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::IntoRawFd;
+
+#[test]
+fn prometheus_finds_what_is_counted() {
+    let site = Site::new(&[("a", b"hello")], |config| {
+        config.workers = 2;
+        config.metrics = Some("127.0.0.1:0".parse().unwrap());
+    });
+    assert_eq!(site.get("/a", "").status, 200);
+    let Some(Listen::Tcp(address)) = site.server().metrics_address() else { panic!("no address of TCP") };
+    let ask = |request: &str| {
+        let mut client = Client::new(TcpStream::connect(address).unwrap());
+        client.send(request.as_bytes());
+        client.answer().unwrap()
+    };
+    let got = ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+    let page = String::from_utf8(got.body.clone()).unwrap();
+    assert_eq!(got.field("Content-Type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    for line in ["landau_serve_requests_total 1", "landau_serve_succeeded_total 1", "landau_serve_workers 2"] {
+        assert!(page.lines().any(|one| one == line), "{line} in {page}");
+    }
+    assert_eq!(ask("GET / HTTP/1.1\r\nHost: x\r\n\r\n").status, 404);
+    assert_eq!(ask("POST /metrics HTTP/1.1\r\nHost: x\r\n\r\n").status, 405);
+    assert_eq!(ask("nonsense\r\n\r\n").status, 400);
+    // A client that says nothing keeps neither the others nor the end waiting for long.
+    let _silent = TcpStream::connect(address).unwrap();
+    site.end();
+}
+
+#[test]
+fn a_socket_that_was_passed_on_is_served_by_all_workers() {
+    let passed = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = passed.local_addr().unwrap();
+    let number = passed.into_raw_fd();
+    let site = Site::new(&[("a", b"hello")], |config| {
+        config.workers = 2;
+        config.listen = vec![Listen::Inherited(number)];
+    });
+    assert_eq!(site.address, address);
+    assert_eq!(site.get("/a", "").status, 200);
+    site.end();
+}
+
+#[test]
+fn what_is_no_listening_socket_is_refused() {
+    let room = tempfile::tempdir().unwrap();
+    let datagrams = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    for number in [datagrams.into_raw_fd(), std::fs::File::open("/dev/null").unwrap().into_raw_fd(), 12_345] {
+        let mut config = Config::new(room.path());
+        config.listen = vec![Listen::Inherited(number)];
+        let error = Server::start(config).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("listen at fd:{number}: ")), "{error}");
+    }
+}
+
+/// Each worker goes behind the fence by itself; what it serves must still be there.
+#[test]
+fn workers_behind_a_fence_serve_as_before() {
+    let site = Site::new(&[("a", b"hello"), ("sub/b", b"there")], |config| {
+        config.refuse_new_privileges = true;
+        config.fencing = Fencing::IfPossible;
+        config.cache_for = std::time::Duration::ZERO;
+    });
+    assert_eq!((site.get("/a", "").status, site.get("/sub/b", "").status), (200, 200));
+    assert_eq!((site.get("/sub/", "").status, site.get("/nowhere", "").status), (200, 404));
+    std::fs::write(site.path().join("a"), "changed").unwrap();
+    assert_eq!(site.get("/a", "").body, b"changed");
+    site.end();
+}
