@@ -98,12 +98,28 @@ pub enum Done {
     },
 }
 
+/// A buffer that the kernel may write to: nothing refers to it meanwhile. One that is not taken back is never freed.
+#[derive(Debug)]
+struct Lent(*mut [u8]);
+
+impl Lent {
+    fn new(bytes: Box<[u8]>) -> Self {
+        Self(Box::into_raw(bytes))
+    }
+
+    fn take_back(self) -> Box<[u8]> {
+        // SAFETY: the pointer came out of a box, and this consumes the only one. The kernel is done with the memory:
+        // the wish has completed, or was never handed over (both callers').
+        unsafe { Box::from_raw(self.0) }
+    }
+}
+
 #[derive(Debug)]
 enum Kind {
     Accept,
     Receive,
     /// Into a buffer of its own.
-    ReceiveInto(Box<[u8]>),
+    ReceiveInto(Lent),
     Send(Bytes, usize),
     Close,
 }
@@ -220,7 +236,9 @@ impl Operations {
             Ok(()) => Ok(wish),
             Err(error) => {
                 // It was never handed over: nobody but us knows of its memory.
-                self.forget(wish.0);
+                if let Some(Kind::ReceiveInto(lent)) = self.forget(wish.0) {
+                    drop(lent.take_back());
+                }
                 Err(error)
             }
         }
@@ -266,10 +284,10 @@ impl Operations {
             let wish = self.keep(user, Kind::Receive);
             return self.push(wish, opcode::RecvMulti::new(Fd(socket), GROUP).build());
         }
-        let mut bytes = vec![0; self.piece_bytes as usize].into_boxed_slice();
-        let (first, room) = (bytes.as_mut_ptr(), bytes.len() as u32);
-        let wish = self.keep(user, Kind::ReceiveInto(bytes));
-        self.push(wish, opcode::Recv::new(Fd(socket), first, room).build())
+        let lent = Lent::new(vec![0; self.piece_bytes as usize].into_boxed_slice());
+        let first = lent.0.cast::<u8>();
+        let wish = self.keep(user, Kind::ReceiveInto(lent));
+        self.push(wish, opcode::Recv::new(Fd(socket), first, self.piece_bytes).build())
     }
 
     /// Sends buffers one after the other: the next only if the one before left whole. Each has its completion; those
@@ -343,7 +361,8 @@ impl Operations {
                 Done::Accepted { user, result: outcome("accept", result).map(|fd| own(fd as RawFd)), has_more }
             }
             Kind::Receive => Done::Received { user, result: self.received(completion), has_more },
-            Kind::ReceiveInto(bytes) => {
+            Kind::ReceiveInto(lent) => {
+                let bytes = lent.take_back();
                 let piece = |length| Piece(Place::Own { bytes, length: length as u32 });
                 Done::Received { user, result: outcome("recv", result).map(piece), has_more }
             }
