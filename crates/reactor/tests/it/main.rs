@@ -6,5 +6,7 @@ mod child;
 mod common;
 #[cfg(target_os = "linux")]
 mod completions;
+#[cfg(target_os = "linux")]
+mod exchange;
 mod handover;
 mod suite;
