@@ -5,6 +5,8 @@ mod aa;
 mod crash;
 mod instrument;
 mod median;
+mod rivals;
+mod serve;
 mod speed;
 
 use anyhow::Result;
@@ -19,6 +21,8 @@ pub(crate) enum Bench {
     Aa(aa::Words),
     /// Kills at random moments: what is lost, what is left over, does it resume?
     Crash(crash::Words),
+    /// What a request and a connection cost our server, beside a bare loop, nginx, lighttpd and h2o
+    Serve(serve::Words),
     /// Times of the quick study, the page, the fit of a large record and the build
     Speed(speed::Words),
 }
@@ -30,6 +34,7 @@ impl Bench {
             Self::Instrument(words) => instrument::run(words),
             Self::Aa(words) => aa::run(words),
             Self::Crash(words) => crash::run(words),
+            Self::Serve(words) => serve::run(words),
             Self::Speed(words) => speed::run(words),
         }
     }

@@ -30,8 +30,8 @@ const BELOW: &[(&str, &[&str])] = &[
             "landau-sys",
         ],
     ),
-    // The chores measure the program from outside; of its parts they need the reader and the mathematics.
-    ("xtask", &["landau-record", "landau-stats"]),
+    // The chores measure the program from outside; of its parts they need the reader, the mathematics and the limits.
+    ("xtask", &["landau-record", "landau-stats", "landau-sys"]),
 ];
 
 /// Names that a crate's source may not hold outside its tests: folder, names, why.
