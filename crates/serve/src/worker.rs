@@ -167,6 +167,7 @@ impl Worker {
         let share = config.connections.map_or(usize::MAX, |all| all.div_ceil(config.workers.max(1)));
         let site = Site::new(&config, counters.clone(), log)?;
         cage.enter()?;
+        let fetcher = Fetcher::new(inboxes[number].waker.clone());
         Ok(Self {
             number,
             site,
@@ -179,7 +180,7 @@ impl Worker {
             reactor,
             doors,
             table: Table::new(),
-            fetcher: Fetcher::new(waker.clone()),
+            fetcher,
             scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
             outbox: Outbox::default(),
             turn: 0,
