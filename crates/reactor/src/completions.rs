@@ -25,7 +25,7 @@
 //! A ring holds an open file while an operation on it is under way: a descriptor that is closed is let go with the next
 //! wait.
 
-use crate::backend::{Key, io_uring::unavailable};
+use crate::backend::{Key, io_uring::unavailable, settle};
 use crate::batch::Buffer;
 use crate::error::{Error, Result};
 use crate::interest::Token;
@@ -665,6 +665,24 @@ impl Ring {
             Some(error) => Completion::Failed { token, error },
             None => Completion::Sent { token, byte_count: outgoing.byte_count },
         }))
+    }
+}
+
+impl Drop for Ring {
+    /// Lets the open files of those at rest go now; what is under way ends with the operations.
+    fn drop(&mut self) {
+        let mut count = 0;
+        for (fd, slot) in self.slots.iter().enumerate() {
+            let is_watched = slot.is_registered && slot.waits == Waits::Parked && !slot.is_in_set;
+            let key = Key::new((fd as u32).cast_signed(), slot.generation);
+            if is_watched && self.operations.unwatch(key.0).is_ok() {
+                count += 1;
+            }
+        }
+        settle(count, || {
+            let is_well = self.operations.wait(0).is_ok();
+            is_well && std::iter::from_fn(|| self.operations.next_done()).count() > 0
+        });
     }
 }
 

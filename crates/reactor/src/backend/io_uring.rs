@@ -113,6 +113,24 @@ impl IoUring {
     }
 }
 
+impl Drop for IoUring {
+    /// Lets the open files go now: the kernel alone would do it some time after the ring is gone, and who closes a
+    /// listener then finds its address still in use.
+    fn drop(&mut self) {
+        let mut count = 0;
+        for fd in 0..self.watches.len() {
+            let (watch, fd) = (self.watches[fd], (fd as u32).cast_signed());
+            if watch.is_wished && self.ring.unwatch(watch.user(fd)).is_ok() {
+                count += 1;
+            }
+        }
+        super::settle(count, || {
+            let is_well = self.ring.wait(0).is_ok();
+            is_well && std::iter::from_fn(|| self.ring.next_completion()).count() > 0
+        });
+    }
+}
+
 /// What an error of making a ring means.
 pub(crate) fn unavailable(mechanism: Mechanism, error: landau_sys::Error) -> Error {
     const EPERM: i32 = 1;

@@ -11,8 +11,9 @@
 //! 3. `change` replaces the interest. An interest of none keeps the descriptor known; the mechanism may still tell
 //!    that it is closed.
 //! 4. `remove` ends the watch, with `closing` if the caller closes the descriptor right after and holds no copy of it:
-//!    then a mechanism may leave the rest to `close`, and what it holds of the open file it lets go in the next wait
-//!    at the latest. Nothing that was found before may be told of it afterwards; the reactor sees to that by the key.
+//!    then a mechanism may leave the rest to `close`, and what it holds of the open file it lets go in the next waits,
+//!    or when it is dropped. Nothing that was found before may be told of it afterwards; the reactor sees to that by
+//!    the key.
 //! 5. `wait` appends what it found and returns: at once if something is ready, else when something becomes so or the
 //!    timeout has passed. An interrupted wait has found nothing. It makes one kernel call where the mechanism allows
 //!    it. It may tell less than all that is ready (a batch), as long as it tells the rest in the waits that follow.
@@ -83,6 +84,17 @@ pub(crate) struct Found {
 
 /// Of a descriptor that cannot be watched, for it is not open: whatever is watched says so.
 const GONE: Ready = Ready::READ.with(Ready::WRITE).with(Ready::CLOSED);
+
+/// Repeats a turn of a ring's until so many wishes must have been taken back, or a turn brings nothing more: a turn
+/// does twenty of them, for a ring whose work is deferred, since Linux 6.13.
+#[cfg(target_os = "linux")]
+pub(crate) fn settle(count: usize, mut turn: impl FnMut() -> bool) {
+    for _ in 0..count.div_ceil(8) {
+        if !turn() {
+            return;
+        }
+    }
+}
 
 /// What `epoll`'s bits mean: the same as `poll`'s.
 #[cfg(target_os = "linux")]

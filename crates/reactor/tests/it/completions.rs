@@ -545,7 +545,13 @@ fn a_ring_may_be_dropped_at_any_time() {
                 ring.wait(Some(Duration::ZERO)).unwrap();
                 let _ = ring.next_completion().unwrap();
             }
+            let (parked, mut silent) = pair();
+            ring.receive_parked(&parked, Token(99)).unwrap();
+            ring.wait(Some(Duration::ZERO)).unwrap();
             drop(ring);
+            drop((parked, listener));
+            assert_eq!(silent.read(&mut [0]).unwrap(), 0);
+            TcpListener::bind(address).unwrap();
             peer.set_nonblocking(false).unwrap();
             let mut got = Vec::new();
             let _ = peer.read_to_end(&mut got);

@@ -20,7 +20,7 @@ const KEPT: u64 = 1 << 31;
 /// How much one operation sends at most.
 const SEND_BYTES: usize = 1 << 30;
 
-/// How long a ring that is dropped waits for what it has taken back: that many times that many milliseconds.
+/// How long a ring that is dropped waits for what it has taken back: so often in vain, so many milliseconds each.
 const LAST_WAITS: usize = 20;
 const LAST_WAIT_MS: i32 = 50;
 
@@ -410,15 +410,15 @@ impl Operations {
                 return false;
             }
         }
-        for _ in 0..LAST_WAITS {
-            // What was accepted and nobody took is closed here.
-            while self.next_done().is_some() {}
-            if self.count == 0 {
-                return true;
-            }
+        let mut idle_count = 0;
+        while self.count > 0 && idle_count < LAST_WAITS {
+            let before = self.count;
             if self.wait(LAST_WAIT_MS).is_err() {
                 return false;
             }
+            // What was accepted and nobody took is closed here.
+            while self.next_done().is_some() {}
+            idle_count += usize::from(self.count == before);
         }
         self.count == 0
     }

@@ -31,6 +31,31 @@ fn a_listener_is_read_when_somebody_waits() {
     });
 }
 
+/// A loop that is gone holds nothing open: the address is free as soon as the listener is closed.
+#[test]
+fn an_address_is_free_when_its_loop_is_gone() {
+    let _guard = crate::common::among_others();
+    for mechanism in landau_reactor::mechanisms() {
+        println!("with {mechanism}");
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let others: Vec<_> = (0..50).map(|_| crate::common::pair()).collect();
+        let mut reactor = landau_reactor::Reactor::new(mechanism).unwrap();
+        for (one, _) in &others {
+            reactor.register(one, Token(1), Interest::READ).unwrap();
+        }
+        reactor.register(&listener, Token(2), Interest::READ).unwrap();
+        quiet(&mut reactor);
+        drop(reactor);
+        drop(listener);
+        TcpListener::bind(address).unwrap();
+        for (one, mut two) in others {
+            drop(one);
+            assert_eq!(two.read(&mut [0]).unwrap(), 0);
+        }
+    }
+}
+
 #[test]
 fn a_unix_listener_is_read_when_somebody_waits() {
     each(|reactor| {
