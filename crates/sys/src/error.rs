@@ -25,6 +25,29 @@ impl Error {
     pub fn from_io(call: &'static str, error: &std::io::Error) -> Self {
         Self { call, errno: error.raw_os_error().unwrap_or(libc::EIO) }
     }
+
+    /// What kind of error it is, the same on every system.
+    #[inline]
+    pub fn kind(self) -> std::io::ErrorKind {
+        std::io::Error::from_raw_os_error(self.errno).kind()
+    }
+
+    /// Whether the call would have blocked.
+    #[inline]
+    pub fn is_would_block(self) -> bool {
+        self.errno == libc::EAGAIN || self.errno == libc::EWOULDBLOCK
+    }
+
+    /// Whether what the call began goes on by itself: a connection.
+    #[inline]
+    pub fn is_in_progress(self) -> bool {
+        self.errno == libc::EINPROGRESS
+    }
+
+    /// Whether the process, or the system, has no descriptor left.
+    pub fn is_no_descriptor(self) -> bool {
+        self.errno == libc::EMFILE || self.errno == libc::ENFILE
+    }
 }
 
 /// `value` unless it is the -1 by which C reports failure.

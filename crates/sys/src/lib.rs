@@ -7,6 +7,7 @@
 //! What differs between operating systems is confined to [`system`]: `linux.rs` and its portable twin `other.rs`
 //! have the same functions, and whatever a system lacks is answered with `None` or an error, never with a guess.
 
+pub mod alarm;
 #[cfg(target_os = "linux")]
 pub mod boot;
 pub mod child;

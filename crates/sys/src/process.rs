@@ -27,6 +27,45 @@ pub fn usage() -> Usage {
     }
 }
 
+/// Processor time, in nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ProcessorTime {
+    /// In the program itself.
+    pub user_ns: u64,
+    /// In the kernel on its behalf.
+    pub system_ns: u64,
+}
+
+impl ProcessorTime {
+    /// Both together.
+    pub fn total_ns(self) -> u64 {
+        self.user_ns + self.system_ns
+    }
+
+    /// What was used since an earlier reading.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            user_ns: self.user_ns.saturating_sub(earlier.user_ns),
+            system_ns: self.system_ns.saturating_sub(earlier.system_ns),
+        }
+    }
+}
+
+/// The processor time that this thread has used; that of the whole process where the system does not tell them apart.
+pub fn thread_time() -> ProcessorTime {
+    #[cfg(target_os = "linux")]
+    const WHO: libc::c_int = libc::RUSAGE_THREAD;
+    #[cfg(not(target_os = "linux"))]
+    const WHO: libc::c_int = libc::RUSAGE_SELF;
+    // SAFETY: `rusage` is plain data for which all zeroes is a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is a valid rusage that the call may write; the call cannot fail for either of these.
+    unsafe { libc::getrusage(WHO, &raw mut usage) };
+    let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
+    ProcessorTime { user_ns: ns(usage.ru_utime), system_ns: ns(usage.ru_stime) }
+}
+
 /// The identifier of the parent process: the cheapest call that enters the kernel, used as the canary.
 #[inline(always)]
 pub fn parent_id() -> i32 {

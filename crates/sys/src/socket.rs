@@ -81,6 +81,30 @@ impl Address {
 }
 
 impl Address {
+    /// A Unix socket's address by its path; a path that begins with `@` means Linux's abstract name. Fails with
+    /// ENAMETOOLONG where the path does not fit.
+    pub fn unix(path: &std::path::Path) -> Result<Self> {
+        use std::os::unix::ffi::OsStrExt;
+        // SAFETY: `sockaddr_un` is plain data for which all zeroes is a value.
+        let mut raw: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+        raw.sun_family = libc::AF_UNIX as libc::sa_family_t;
+        let bytes = path.as_os_str().as_bytes();
+        if bytes.len() >= raw.sun_path.len() {
+            return Err(Error { call: "connect", errno: libc::ENAMETOOLONG });
+        }
+        for (to, from) in raw.sun_path.iter_mut().zip(bytes) {
+            *to = *from as libc::c_char;
+        }
+        let mut address = stored(raw);
+        let before_path = size_of::<libc::sockaddr_un>() - raw.sun_path.len();
+        if cfg!(target_os = "linux") && bytes.first() == Some(&b'@') {
+            raw.sun_path[0] = 0;
+            address = stored(raw);
+            address.len = (before_path + bytes.len()) as libc::socklen_t;
+        }
+        Ok(address)
+    }
+
     /// As system calls take it.
     pub(crate) fn raw(&self) -> (*const libc::sockaddr, libc::socklen_t) {
         ((&raw const self.storage).cast(), self.len)

@@ -328,6 +328,12 @@ pub fn set_bind_without_port(socket: &impl AsFd) -> Result<()> {
     set_option(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1 as libc::c_int)
 }
 
+/// Lets `bind` take an address without a port: no such option here.
+#[cfg(not(target_os = "linux"))]
+pub fn set_bind_without_port(_: &impl AsFd) -> Result<()> {
+    Err(Error { call: "setsockopt", errno: libc::ENOTSUP })
+}
+
 /// Prefers connections that arrive on this processor (`SO_INCOMING_CPU`), among listeners at one address.
 #[cfg(target_os = "linux")]
 pub fn set_incoming_processor(socket: &impl AsFd, processor: u32) -> Result<()> {
