@@ -265,7 +265,7 @@ pub struct Chunk {
     pub phase: String,
     /// n at the first call: how many objects exist once it succeeded (up) or still exist before it (down).
     pub first: u32,
-    /// +1 on the way up, -1 on the way down.
+    /// +1 on the way up, -1 on the way down, 0 where all were made at the same, chosen n.
     pub stride: i32,
     /// What each call cost, in the unit of the record's clock.
     #[serde(flatten)]
