@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is the crate that prints")]
 
 mod command;
+mod load;
 mod options;
 mod progress;
 mod status;
@@ -13,6 +14,9 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     // A worker must not have done anything before its benchmark: not even parsed a command line.
     if let Some(status) = landau_engine::worker_main(landau_bench::REGISTRY) {
+        return ExitCode::from(status);
+    }
+    if let Some(status) = landau_load::worker::main() {
         return ExitCode::from(status);
     }
     // Nor has a guest anything to parse.

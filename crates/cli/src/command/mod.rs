@@ -7,6 +7,7 @@ mod explain;
 mod generate;
 mod lab;
 mod list;
+mod load;
 mod report;
 mod run;
 mod serve;
@@ -42,6 +43,8 @@ enum Command {
     Lab(lab::Args),
     /// Name the kernel functions that a benchmark's calls spend their instructions in
     Explain(explain::Args),
+    /// Make load on a server: closed and open loops, and crowds of idle connections
+    Load(load::Args),
     /// Show the verdicts of a record as a table; of several side by side
     Show(show::Args),
     /// Draw one self-contained page, of one record or of several over one another
@@ -62,6 +65,7 @@ pub(crate) fn run(landau: Landau, words: &[String]) -> anyhow::Result<u8> {
         Some(Command::List(args)) => list::run(&args),
         Some(Command::Lab(args)) => lab::run(&args, words),
         Some(Command::Explain(args)) => explain::run(&args, words),
+        Some(Command::Load(args)) => load::run(&args),
         Some(Command::Show(args)) => show::run(&args),
         Some(Command::Report(args)) => report::run(&args),
         Some(Command::Verify(args)) => verify::run(&args),

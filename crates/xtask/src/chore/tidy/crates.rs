@@ -15,6 +15,7 @@ const BELOW: &[(&str, &[&str])] = &[
     ("landau-engine", &["landau-record", "landau-sys"]),
     ("landau-bench", &["landau-engine", "landau-sys"]),
     ("landau-lab", &["landau-engine", "landau-record", "landau-stats", "landau-sys"]),
+    ("landau-load", &["landau-reactor", "landau-record", "landau-sys", "landau-wire"]),
     ("landau-report", &["landau-record", "landau-stats"]),
     (
         "landau",
@@ -22,6 +23,7 @@ const BELOW: &[(&str, &[&str])] = &[
             "landau-bench",
             "landau-engine",
             "landau-lab",
+            "landau-load",
             "landau-reactor",
             "landau-record",
             "landau-report",

@@ -1,0 +1,178 @@
+//! A server as a worker sees it: its address, what is asked there next, and from where.
+
+use crate::answer::{Answer, Memo};
+use crate::plan::{Origin, Ports, Request, Sources};
+use crate::tally::Tally;
+use crate::target::Endpoint;
+use landau_sys::socket::{Address, Family, bind, set_port_range};
+use landau_sys::stream;
+use landau_sys::{Error as SystemError, Result as SystemResult};
+use landau_wire::http::Method;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+/// A request ready to be sent.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) method: Method,
+    pub(crate) bytes: Box<[u8]>,
+    pub(crate) last_bytes: Box<[u8]>,
+    /// The length of the first answer.
+    expected: Option<u64>,
+}
+
+/// A server as a worker sees it.
+#[derive(Debug)]
+pub(crate) struct Server {
+    number: usize,
+    address: Address,
+    /// None for a Unix socket.
+    family: Option<Family>,
+    sources: Vec<Address>,
+    ports: Ports,
+    /// How many connections were begun: source addresses and ports take turns by it.
+    turn: u64,
+    pub(crate) requests: Vec<Prepared>,
+    /// Which of them follow one another.
+    order: Box<[u32]>,
+    next: usize,
+    pub(crate) memo: Memo,
+}
+
+impl Server {
+    pub(crate) fn new(number: usize, origin: &Origin, sources: &Sources) -> SystemResult<Self> {
+        let (address, family) = match &origin.endpoint {
+            Endpoint::Inet(address) => (Address::from(*address), Some(family_of(*address))),
+            Endpoint::Unix(path) => (Address::unix(path)?, None),
+        };
+        let own =
+            sources.addresses.iter().map(|&ip| SocketAddr::new(ip, 0)).filter(|&one| Some(family_of(one)) == family);
+        Ok(Self {
+            number,
+            address,
+            family,
+            sources: own.map(Address::from).collect(),
+            ports: sources.ports,
+            turn: 0,
+            requests: origin.requests.iter().map(prepared).collect(),
+            order: order_of(origin),
+            next: 0,
+            memo: Memo::default(),
+        })
+    }
+
+    /// Which request is next.
+    #[inline]
+    pub(crate) fn next_request(&mut self) -> usize {
+        let request = self.order[self.next];
+        self.next = if self.next + 1 == self.order.len() { 0 } else { self.next + 1 };
+        request as usize
+    }
+
+    /// Begins elsewhere in the list than the other workers, of which this one is one of so many.
+    pub(crate) fn start_at(&mut self, share: (u32, u32)) {
+        let place = self.order.len() * share.0 as usize / share.1.max(1) as usize;
+        self.next = place % self.order.len();
+    }
+
+    /// Begins a connection; it may be under way, or made already.
+    pub(crate) fn connect(&mut self) -> SystemResult<OwnedFd> {
+        let Some(family) = self.family else {
+            let socket = stream::unix_stream()?;
+            return begun(stream::connect(&socket, &self.address)).map(|()| socket);
+        };
+        let socket = stream::stream(family)?;
+        stream::set_no_delay(&socket)?;
+        self.bind(&socket)?;
+        begun(stream::connect(&socket, &self.address)).map(|()| socket)
+    }
+
+    /// Gives the socket the address, and if need be the port, from which it connects.
+    fn bind(&mut self, socket: &OwnedFd) -> SystemResult<()> {
+        let (turn, count) = (self.turn, self.sources.len() as u64);
+        self.turn += 1;
+        let source = if count == 0 { None } else { self.sources.get((turn % count) as usize).copied() };
+        match (self.ports, source) {
+            (Ports::System, None) => Ok(()),
+            (Ports::System, Some(source)) => {
+                stream::set_bind_without_port(socket)?;
+                bind(socket, &source)
+            }
+            (Ports::Range { low, high }, source) => {
+                set_port_range(socket, low, high)?;
+                let Some(source) = source else { return Ok(()) };
+                stream::set_bind_without_port(socket)?;
+                bind(socket, &source)
+            }
+            (Ports::Explicit { low, high }, source) => {
+                let any = self.family.map(Address::any);
+                let Some(source) = source.or(any) else { return Ok(()) };
+                self.bind_to_port(socket, source, (low, high), turn / count.max(1))
+            }
+        }
+    }
+
+    /// Takes the next port that is free.
+    fn bind_to_port(&mut self, socket: &OwnedFd, source: Address, range: (u16, u16), turn: u64) -> SystemResult<()> {
+        stream::set_reuse_address(socket)?;
+        let room = u64::from(range.1.saturating_sub(range.0)) + 1;
+        let mut last = Ok(());
+        for attempt in 0..room {
+            let port = range.0 + ((turn + attempt) % room) as u16;
+            last = bind(socket, &source.with_port(port));
+            match last {
+                Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
+                    self.turn += self.sources.len().max(1) as u64;
+                }
+                other => return other,
+            }
+        }
+        last
+    }
+
+    /// Holds an answer's length against that of the first answer to the same request, if it succeeded.
+    #[inline]
+    pub(crate) fn check_length(&mut self, request: usize, answer: Answer, tally: &mut Tally) {
+        if answer.status != 200 {
+            return;
+        }
+        let expected = &mut self.requests[request].expected;
+        match *expected {
+            Some(length) if length == answer.length => {}
+            Some(length) => {
+                tally.wrong_lengths += 1;
+                let (number, found) = (self.number, answer.length);
+                let say = || format!("request {number}.{request}: {length} bytes at first, and {found} bytes later");
+                tally.wrong_length.get_or_insert_with(say);
+            }
+            None => {
+                *expected = Some(answer.length);
+                tally.lengths.insert(format!("{}.{request}", self.number), answer.length);
+            }
+        }
+    }
+}
+
+/// A connection that is under way is no failure.
+fn begun(outcome: SystemResult<()>) -> SystemResult<()> {
+    outcome.or_else(|error: SystemError| if error.is_in_progress() { Ok(()) } else { Err(error) })
+}
+
+/// The order of an origin's requests; a worker's plan was checked to name only such that are there.
+fn order_of(origin: &Origin) -> Box<[u32]> {
+    if origin.order.is_empty() { (0..origin.requests.len() as u32).collect() } else { origin.order.clone().into() }
+}
+
+fn family_of(address: SocketAddr) -> Family {
+    if address.is_ipv4() { Family::V4 } else { Family::V6 }
+}
+
+fn prepared(request: &Request) -> Prepared {
+    Prepared {
+        // Of all methods this one alone changes how an answer is framed.
+        method: if request.method == "HEAD" { Method::Head } else { Method::Get },
+        bytes: request.bytes.as_bytes().into(),
+        last_bytes: request.last_bytes.as_bytes().into(),
+        expected: None,
+    }
+}

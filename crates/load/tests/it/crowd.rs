@@ -1,0 +1,60 @@
+//! Crowds of idle connections.
+
+use crate::server::{answer, failed, run, serve, wish};
+use landau_load::{CrowdWish, Failure, Wish};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+fn crowd(n: u32) -> CrowdWish {
+    CrowdWish { n, steps: Vec::new(), samples: 5, passes: 1, settle: Duration::ZERO }
+}
+
+#[test]
+fn a_crowd_grows_stands_and_is_measured_at_each_size() {
+    let server = serve(|_| (answer(10), false));
+    let all = Wish { crowd: Some(crowd(30)), request_count: None, workers: Some(2), ..wish(&server.url()) };
+    let outcome = run(&Wish { crowd: Some(CrowdWish { passes: 2, ..crowd(30) }), ..all });
+    let sizes: Vec<(u32, u32, u64)> = outcome.steps.iter().map(|step| (step.pass, step.n, step.open)).collect();
+    let expected: Vec<(u32, u32, u64)> =
+        (0..2).flat_map(|pass| [1, 2, 5, 10, 20, 30].map(|n| (pass, n, u64::from(n)))).collect();
+    assert_eq!(sizes, expected);
+    assert!(outcome.steps.iter().all(|step| step.old_ns.len() == 5 && step.fresh_ns.len() == 5));
+    assert!(
+        outcome
+            .steps
+            .iter()
+            .flat_map(|step| &step.fresh_ns)
+            .all(|[handshake, first, last]| { *handshake > 0 && *first > 0 && last >= first })
+    );
+    assert!(failed(&outcome).is_empty(), "{:?}", outcome.gates);
+}
+
+#[test]
+fn a_server_that_ends_idle_connections_is_found_out() {
+    let server = std::sync::Arc::new(serve(|_| (answer(10), false)));
+    let other = std::sync::Arc::clone(&server);
+    std::thread::spawn(move || {
+        while other.connections.load(Ordering::SeqCst) < 20 {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        other.hang_up();
+    });
+    let steps = vec![20];
+    let late = CrowdWish { steps, settle: Duration::from_millis(500), ..crowd(20) };
+    let timeout = Duration::from_millis(500);
+    let outcome = run(&Wish { crowd: Some(late), request_count: None, timeout, ..wish(&server.url()) });
+    assert!(failed(&outcome).contains(&"alive"), "{:?} {:?}", outcome.gates, outcome.steps);
+}
+
+#[test]
+fn a_server_that_takes_only_some_ends_the_crowd_there() {
+    let server = serve(|number| if number < 15 { (answer(10), false) } else { (Vec::new(), true) });
+    let steps = vec![10, 20];
+    let timeout = Duration::from_millis(300);
+    let some = CrowdWish { steps, samples: 0, ..crowd(20) };
+    let outcome = run(&Wish { crowd: Some(some), request_count: None, timeout, ..wish(&server.url()) });
+    assert_eq!(outcome.steps.iter().map(|step| (step.n, step.open)).collect::<Vec<_>>(), [(10, 10), (20, 15)]);
+    assert!(failed(&outcome).contains(&"alive"));
+    assert!(outcome.tally.failures.contains_key(&Failure::ClosedBeforeAnswer), "{:?}", outcome.tally.failures);
+}

@@ -1,0 +1,220 @@
+//! Closed and open loops.
+
+use crate::server::{answer, failed, run, serve, wish};
+use landau_load::{Failure, Wish};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+fn failures(outcome: &landau_load::Outcome) -> Vec<(Failure, u64)> {
+    outcome.tally.failures.iter().map(|(failure, count)| (*failure, *count)).collect()
+}
+
+#[test]
+fn a_closed_loop_counts_every_answer_once() {
+    let server = serve(|_| (answer(10), false));
+    let outcome = run(&wish(&server.url()));
+    let tally = &outcome.tally;
+    assert_eq!((tally.requests, tally.answers, tally.statuses.get(&200)), (100, 100, Some(&100)));
+    assert_eq!(tally.phases.first_byte_fresh.count() + tally.phases.first_byte.count(), 100);
+    assert_eq!((tally.phases.service.count(), tally.phases.handshake.count()), (100, 4));
+    assert_eq!(tally.bytes, 100 * answer(10).len() as u64);
+    assert_eq!(server.requests.load(Ordering::SeqCst), 100);
+    assert!(failed(&outcome).is_empty() && failures(&outcome).is_empty(), "{:?}", outcome.gates);
+}
+
+#[test]
+fn workers_share_the_work() {
+    let server = serve(|_| (answer(10), false));
+    let outcome = run(&Wish { workers: Some(3), connections: 7, request_count: Some(101), ..wish(&server.url()) });
+    assert_eq!((outcome.worker_count, outcome.tally.answers, outcome.tally.connections), (3, 101, 7));
+}
+
+#[test]
+fn a_pipeline_is_answered_in_order() {
+    let server = serve(|number| (answer(if number % 2 == 0 { 5 } else { 5000 }), false));
+    let outcome = run(&Wish { pipeline: 8, connections: 2, request_count: Some(200), ..wish(&server.url()) });
+    assert_eq!((outcome.tally.answers, outcome.tally.requests), (200, 200));
+    // Every other answer has another length than the first one.
+    assert_eq!(failed(&outcome), ["length"]);
+}
+
+#[test]
+fn a_connection_for_each_request() {
+    let server = serve(|_| (answer(10), false));
+    let outcome = run(&Wish { per_connection: Some(1), ..wish(&server.url()) });
+    assert_eq!((outcome.tally.answers, failures(&outcome)), (100, Vec::new()));
+    assert_eq!(outcome.tally.phases.first_byte_fresh.count(), 100);
+    assert!(server.connections.load(Ordering::SeqCst) >= 100);
+}
+
+#[test]
+fn a_server_that_closes_after_each_answer_is_no_failure() {
+    let close = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nab".to_vec();
+    let server = serve(move |_| (close.clone(), true));
+    let outcome = run(&wish(&server.url()));
+    assert_eq!((outcome.tally.answers, failures(&outcome)), (100, Vec::new()));
+}
+
+#[test]
+fn an_answer_ends_with_its_connection_or_its_last_chunk() {
+    for (bytes, closes) in [
+        (&b"HTTP/1.1 200 OK\r\n\r\nwithout a length"[..], true),
+        (b"HTTP/1.0 200 OK\r\n\r\n", true),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", false),
+        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n", false),
+    ] {
+        let server = serve(move |_| (bytes.to_vec(), closes));
+        let outcome = run(&wish(&server.url()));
+        assert_eq!((outcome.tally.answers, failures(&outcome)), (100, Vec::new()), "{}", bytes.escape_ascii());
+    }
+}
+
+#[test]
+fn what_goes_wrong_is_told_by_kind() {
+    let cases: [(&[u8], bool, Failure); 4] = [
+        (b"SSH-2.0-OpenSSH\r\n", false, Failure::Garbage),
+        (b"", true, Failure::ClosedBeforeAnswer),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc", true, Failure::ClosedInAnswer),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nabc", false, Failure::Unasked),
+    ];
+    for (bytes, closes, expected) in cases {
+        let server = serve(move |_| (bytes.to_vec(), closes));
+        let outcome = run(&Wish { request_count: Some(10), ..wish(&server.url()) });
+        let found = failures(&outcome);
+        assert!(found.iter().any(|one| one.0 == expected), "{expected:?}: {found:?}");
+        assert!(failed(&outcome).contains(&"errors") && !outcome.is_valid(), "{expected:?}");
+    }
+}
+
+#[test]
+fn no_answer_is_a_timeout_and_nothing_hangs() {
+    let server = serve(|_| (Vec::new(), false));
+    let timeout = Duration::from_millis(200);
+    let outcome = run(&Wish { request_count: Some(6), timeout, ..wish(&server.url()) });
+    assert_eq!((outcome.tally.answers, failures(&outcome)), (0, vec![(Failure::Timeout, 6)]));
+}
+
+#[test]
+fn nobody_there_is_a_failed_gate_and_no_hanging() {
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let timeout = Duration::from_millis(300);
+    let outcome = run(&Wish { timeout, ..wish(&format!("http://{address}/")) });
+    assert_eq!(outcome.tally.answers, 0);
+    assert!(outcome.tally.failures.contains_key(&Failure::ConnectRefused), "{:?}", outcome.tally.failures);
+    assert!(failed(&outcome).contains(&"connect"));
+}
+
+#[test]
+fn a_server_that_dies_in_the_middle_is_survived() {
+    let server = Arc::new(serve(|_| (answer(10), false)));
+    let other = Arc::clone(&server);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let over = Arc::clone(&is_over);
+    let killer = std::thread::spawn(move || {
+        while !over.load(Ordering::SeqCst) {
+            if other.requests.load(Ordering::SeqCst) > 20 {
+                other.hang_up();
+            }
+            std::thread::yield_now();
+        }
+    });
+    let outcome = run(&Wish { request_count: Some(300), ..wish(&server.url()) });
+    is_over.store(true, Ordering::SeqCst);
+    killer.join().unwrap();
+    let lost: u64 = outcome.tally.failures.values().sum();
+    assert!(outcome.tally.answers + lost >= 300 && outcome.tally.answers > 20, "{:?}", outcome.tally);
+}
+
+#[test]
+fn errors_of_the_server_fail_a_gate_that_can_be_waived() {
+    let server = serve(|_| (b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_vec(), false));
+    assert_eq!(failed(&run(&wish(&server.url()))), ["status"]);
+    let outcome = run(&Wish { waived: vec!["status".to_owned()], ..wish(&server.url()) });
+    assert_eq!((failed(&outcome), outcome.tally.statuses.get(&503)), (Vec::new(), Some(&100)));
+}
+
+/// A request in each millisecond, and a second in which nothing is answered: a third of all come to wait, half a second
+/// on average. Counted from when they were sent it would be four, for there are four connections.
+#[test]
+fn an_open_loop_charges_a_stall_with_its_weight() {
+    let stall = Arc::new(Mutex::new(()));
+    let server = serve(move |number| {
+        if number == 1000 {
+            let _held = stall.lock().unwrap();
+            std::thread::sleep(Duration::from_secs(1));
+        }
+        drop(stall.lock().unwrap());
+        (answer(10), false)
+    });
+    let duration = Some(Duration::from_secs(3));
+    let outcome = run(&Wish { rate: Some(1000.0), request_count: None, duration, ..wish(&server.url()) });
+    let (tally, phases) = (&outcome.tally, &outcome.tally.phases);
+    assert_eq!((tally.due, tally.answers), (3000, 3000), "{:?}", outcome.gates);
+    let late = |histogram: &landau_load::Histogram| histogram.count_above(100_000_000);
+    // A busy machine can only add to them.
+    assert!(late(&phases.intended) >= 850, "{}", late(&phases.intended));
+    assert!(phases.intended.quantile_ns(0.9) >= 500_000_000);
+    assert!(late(&phases.service) < late(&phases.intended) / 10 + 100, "{}", late(&phases.service));
+    assert_eq!((phases.lag.count(), phases.wait.count()), (3000, 3000));
+}
+
+#[test]
+fn an_open_loop_may_make_a_connection_for_each_request() {
+    let server = serve(|_| (answer(10), false));
+    let open = Wish { rate: Some(500.0), per_connection: Some(1), connections: 50, ..wish(&server.url()) };
+    let outcome = run(&open);
+    assert_eq!((outcome.tally.answers, failures(&outcome)), (100, Vec::new()));
+    assert_eq!(outcome.tally.phases.handshake.count(), 100);
+}
+
+#[test]
+fn what_is_sent_in_the_warm_up_is_not_measured() {
+    let server = serve(|_| (answer(10), false));
+    let outcome = run(&Wish { warm_up: Duration::from_millis(200), ..wish(&server.url()) });
+    assert_eq!((outcome.tally.requests, outcome.tally.answers), (100, 100));
+    assert!(server.requests.load(Ordering::SeqCst) > 100);
+}
+
+#[test]
+fn an_access_log_is_replayed_in_its_order() {
+    let server = serve(|_| (answer(10), false));
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let line = |target: &str| format!("::1 - - [1/Jan/2026:00:00:00 +0000] \"GET {target} HTTP/1.1\" 200 1\n");
+    std::fs::write(log.path(), [line("/a"), line("/b"), line("/a")].concat()).unwrap();
+    let replay = Some(log.path().to_owned());
+    let outcome = run(&Wish { replay, connections: 1, request_count: Some(6), ..wish(&server.url()) });
+    assert_eq!((outcome.tally.answers, outcome.tally.lengths.len()), (6, 2));
+}
+
+#[test]
+fn a_unix_socket_is_a_target() {
+    use std::io::{Read, Write};
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            std::thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                while stream.read(&mut buffer).is_ok_and(|count| count > 0) {
+                    stream.write_all(&answer(3)).unwrap();
+                }
+            });
+        }
+    });
+    let outcome = run(&wish(&format!("unix:{}:/x", path.display())));
+    assert_eq!((outcome.tally.answers, failures(&outcome)), (100, Vec::new()));
+}
+
+#[test]
+fn an_interrupt_tells_what_was_measured() {
+    let server = serve(|_| (answer(10), false));
+    let endless = Wish { request_count: None, duration: Some(Duration::from_secs(3600)), ..wish(&server.url()) };
+    let job = landau_load::Job::resolve(&endless).unwrap();
+    let is_enough = || server.requests.load(Ordering::SeqCst) > 50;
+    let outcome = landau_load::run(&job, &landau_load::Launch::Thread, &mut (), &is_enough).unwrap();
+    assert!(outcome.is_interrupted && outcome.tally.answers >= 40 && !outcome.is_valid(), "{:?}", outcome.tally);
+    assert!(failures(&outcome).is_empty(), "{:?}", outcome.tally.failures);
+}
