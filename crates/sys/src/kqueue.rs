@@ -33,6 +33,16 @@ pub struct Told {
     pub is_closed: bool,
 }
 
+/// Whether a descriptor is of a kind that never makes anybody wait: a regular file or a folder. A queue tells of them
+/// what others do not: whether the end is reached.
+pub fn is_always_ready(fd: RawFd) -> Result<bool> {
+    // SAFETY: the structure is plain data for which all zeroes is a value.
+    let mut status: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure may be written; a number that names no descriptor is an error the call reports.
+    check("fstat", unsafe { libc::fstat(fd, &raw mut status) })?;
+    Ok(matches!(status.st_mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFDIR))
+}
+
 /// A queue, with the changes that the next wait hands over.
 pub struct Kqueue {
     fd: OwnedFd,

@@ -1,6 +1,8 @@
 //! `kqueue`: the kernel keeps the set; what changed goes to it in the call that waits.
 //!
-//! Reading and writing are two watches of a descriptor. The kernel deletes both when the descriptor is closed.
+//! Reading and writing are two watches of a descriptor. The kernel deletes both when the descriptor is closed. A
+//! regular file is told as ready in each wait, as with the other mechanisms; the queue itself would tell of its end
+//! instead.
 
 use super::{BATCH, Backend, Found, Key};
 use crate::error::Result;
@@ -24,11 +26,13 @@ pub(crate) struct Kqueue {
     watches: Vec<Watch>,
     /// Descriptors of which the kernel is to be told.
     dirty: Vec<RawFd>,
+    /// What is always ready.
+    files: Vec<(Key, Interest)>,
 }
 
 impl Kqueue {
     pub(crate) fn new() -> Result<Self> {
-        Ok(Self { queue: sys::Kqueue::with_room(BATCH)?, watches: Vec::new(), dirty: Vec::new() })
+        Ok(Self { queue: sys::Kqueue::with_room(BATCH)?, watches: Vec::new(), dirty: Vec::new(), files: Vec::new() })
     }
 
     fn mark(&mut self, fd: RawFd) {
@@ -42,6 +46,10 @@ impl Kqueue {
 
 impl Backend for Kqueue {
     fn add(&mut self, key: Key, interest: Interest) -> Result<()> {
+        if sys::is_always_ready(key.fd())? {
+            self.files.push((key, interest));
+            return Ok(());
+        }
         let index = key.fd() as usize;
         if index >= self.watches.len() {
             self.watches.resize(index + 1, Watch::default());
@@ -54,12 +62,20 @@ impl Backend for Kqueue {
     }
 
     fn change(&mut self, key: Key, interest: Interest) -> Result<()> {
+        if let Some(file) = self.files.iter_mut().find(|(file, _)| *file == key) {
+            file.1 = interest;
+            return Ok(());
+        }
         self.watches[key.fd() as usize].interest = interest;
         self.mark(key.fd());
         Ok(())
     }
 
     fn remove(&mut self, key: Key, closing: bool) -> Result<()> {
+        if let Some(at) = self.files.iter().position(|(file, _)| *file == key) {
+            self.files.swap_remove(at);
+            return Ok(());
+        }
         let watch = &mut self.watches[key.fd() as usize];
         watch.is_watched = false;
         let told = std::mem::take(&mut watch.told);
@@ -80,7 +96,9 @@ impl Backend for Kqueue {
                 }
             }
         }
-        self.queue.wait(timeout_ms)?;
+        let files = self.files.iter().filter(|(_, interest)| !interest.is_none());
+        found.extend(files.map(|&(key, interest)| Found { key, ready: Ready::from(interest) }));
+        self.queue.wait(if found.is_empty() { timeout_ms } else { 0 })?;
         for told in self.queue.told() {
             let sys::Told { fd, filter, is_closed } = told?;
             let Some(watch) = self.watches.get(fd as usize).filter(|watch| watch.is_watched) else { continue };
