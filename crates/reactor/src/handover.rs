@@ -1,6 +1,6 @@
 //! Handing descriptors over to another process, with a few bytes that say what they are for.
 //!
-//! A message is whole or not at all: it goes through a socket that keeps messages apart ([`line`]), and descriptors
+//! A message is whole or not at all: it goes through a socket that keeps messages apart ([`line()`]), and descriptors
 //! for which there was no room are an error, not fewer descriptors. Whoever hands over a descriptor that is
 //! registered gives it back to its loop first ([`Reactor::deregister`](crate::Reactor::deregister)): what arrives is
 //! the same open file, and a watch that was left behind would go on telling of it.
