@@ -215,6 +215,33 @@ impl<'a> Queue<'a> {
         matches!(landau_sys::descriptor::wait_readable(&pipe.as_fd(), 0), Ok(false)).then(|| pipe.as_fd())
     }
 
+    /// Takes the next piece off the front, for those who send by themselves: a buffer, or at most `most` bytes of a file
+    /// as a buffer. None at the end, and for a pipe.
+    pub fn take(&mut self, most: usize) -> Result<Option<(Bytes<'a>, usize)>, Error> {
+        let (piece, is_done) = match self.segments.front_mut() {
+            None | Some(Segment::Pipe { .. }) => return Ok(None),
+            Some(Segment::Buffer { .. }) => match self.segments.pop_front() {
+                Some(Segment::Buffer { buffer, from }) => return Ok(Some((buffer, from))),
+                _ => return Ok(None),
+            },
+            Some(Segment::File { file, offset, left }) => {
+                let mut bytes = vec![0; (*left).min(most as u64) as usize];
+                let got = stream::read_at(file, &mut bytes, *offset)?;
+                if got == 0 {
+                    return Err(Error::Truncated { offset: *offset, missing: *left });
+                }
+                bytes.truncate(got);
+                *offset += got as u64;
+                *left -= got as u64;
+                (Bytes::Owned(bytes.into()), *left == 0)
+            }
+        };
+        if is_done {
+            self.segments.pop_front();
+        }
+        Ok(Some((piece, 0)))
+    }
+
     /// Sends to a socket what fits.
     pub fn send(&mut self, socket: &impl AsFd) -> Result<Progress, Error> {
         self.go(socket, Target::Socket)

@@ -435,11 +435,20 @@ impl Ring {
         if let Some(bell) = &self.bell {
             return Ok(bell.waker());
         }
-        let bell = Bell::new()?;
-        let waker = bell.waker();
+        let waker = Waker::new()?;
+        self.hang(&waker)?;
+        Ok(waker)
+    }
+
+    /// Lets a waker that was made before end this ring's waits. A ring has one.
+    pub fn hang(&mut self, waker: &Waker) -> Result<()> {
+        if let Some(bell) = &self.bell {
+            return Err(Error::Registered(bell.as_fd().as_raw_fd()));
+        }
+        let bell = Bell::of(waker);
         self.operations.watch(bell.as_fd().as_raw_fd(), READ, BELL)?;
         self.bell = Some(bell);
-        Ok(waker)
+        Ok(())
     }
 
     /// The bytes of a piece.

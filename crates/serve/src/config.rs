@@ -67,12 +67,20 @@ pub enum Accepting {
     Shared,
     /// The first worker accepts for all and hands over in turn.
     Handed,
+    /// Each worker listens by itself, and the kernel does whole operations for it: it accepts, receives and sends
+    /// through a ring (`io_uring`).
+    Multishot,
 }
 
 impl Accepting {
     /// All, by name.
-    pub const ALL: &[(&str, Self)] =
-        &[("own", Self::Own), ("steered", Self::Steered), ("shared", Self::Shared), ("handed", Self::Handed)];
+    pub const ALL: &[(&str, Self)] = &[
+        ("own", Self::Own),
+        ("steered", Self::Steered),
+        ("shared", Self::Shared),
+        ("handed", Self::Handed),
+        ("multishot", Self::Multishot),
+    ];
 }
 
 /// How long a server waits for what.

@@ -56,6 +56,8 @@ pub(crate) struct Active {
 pub(crate) struct Connection {
     pub(crate) fd: Option<OwnedFd>,
     pub(crate) state: State,
+    /// Whether a ring has it parked.
+    pub(crate) is_parked: bool,
     /// The client's address; those of IPv4 as mapped ones.
     peer: [u8; 16],
     pub(crate) active: Option<Box<Active>>,
@@ -106,7 +108,7 @@ impl Table {
             Some(IpAddr::V4(address)) => address.to_ipv6_mapped().octets(),
             Some(IpAddr::V6(address)) => address.octets(),
         };
-        let line = Connection { fd: Some(fd), state: State::Fresh, peer, active: None, next: NONE };
+        let line = Connection { fd: Some(fd), state: State::Fresh, is_parked: false, peer, active: None, next: NONE };
         let number = self.next();
         if let Some(free) = self.lines.get_mut(number as usize) {
             self.free = free.next;

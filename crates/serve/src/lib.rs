@@ -18,6 +18,8 @@ mod log;
 mod metrics;
 mod outbox;
 mod privilege;
+#[cfg(target_os = "linux")]
+mod ring;
 mod server;
 mod site;
 pub mod systemd;

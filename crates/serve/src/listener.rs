@@ -47,7 +47,7 @@ fn tcp(address: SocketAddr, is_own: bool) -> landau_sys::Result<OwnedFd> {
 impl Bound {
     /// Binds an address.
     pub(crate) fn new(config: &Config, listen: &Listen) -> Result<Self, Error> {
-        let is_own = matches!(config.accepting, Accepting::Own | Accepting::Steered);
+        let is_own = !matches!(config.accepting, Accepting::Shared | Accepting::Handed);
         Self::bind(listen, config.backlog, is_own)
     }
 

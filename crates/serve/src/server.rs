@@ -220,7 +220,7 @@ fn work(start: Start, ready: &mpsc::Sender<Result<(), Error>>) {
     }
 }
 
-fn worker(start: Start) -> Result<Worker, Error> {
+fn worker(start: Start) -> Result<Work, Error> {
     // Where one worker accepts for all, they must know the same descriptors.
     if start.config.accepting != Accepting::Handed {
         let wakers = start.inboxes.iter().flat_map(|inbox| inbox.waker.descriptors());
@@ -232,5 +232,32 @@ fn worker(start: Start) -> Result<Worker, Error> {
     if let Some(&processor) = start.config.processors.get(start.number % start.config.processors.len().max(1)) {
         landau_sys::system::pin(&[processor])?;
     }
-    Worker::new(start)
+    if start.config.accepting != Accepting::Multishot {
+        return Worker::new(start).map(Work::Readiness);
+    }
+    #[cfg(target_os = "linux")]
+    return crate::ring::RingWorker::new(start).map(Work::Ring);
+    #[cfg(not(target_os = "linux"))]
+    Err(Error::Reactor(landau_reactor::Error::Unavailable {
+        mechanism: landau_reactor::Mechanism::IoUring,
+        reason: "io_uring is not among this system's calls".to_owned(),
+    }))
+}
+
+/// A worker of either kind.
+#[derive(Debug)]
+enum Work {
+    Readiness(Worker),
+    #[cfg(target_os = "linux")]
+    Ring(crate::ring::RingWorker),
+}
+
+impl Work {
+    fn run(&mut self) {
+        match self {
+            Self::Readiness(worker) => worker.run(),
+            #[cfg(target_os = "linux")]
+            Self::Ring(worker) => worker.run(),
+        }
+    }
 }

@@ -34,16 +34,16 @@ const SCRATCH_BYTES: usize = 64 << 10;
 const ACCEPTS: usize = 64;
 
 /// Tokens from here on are listening sockets.
-const LISTENERS: u32 = u32::MAX - 4096;
+pub(crate) const LISTENERS: u32 = u32::MAX - 4096;
 
 /// Descriptors that are kept free for files and for the server's own.
-const SPARE_DESCRIPTORS: u64 = 96;
+pub(crate) const SPARE_DESCRIPTORS: u64 = 96;
 
 /// When descriptors are short, accepting rests for so long: ten attempts a second cost nothing.
 const REST: Duration = Duration::from_millis(100);
 
 /// How long a connection that was ended is listened to, and how much of it.
-const LINGER: Duration = Duration::from_secs(2);
+pub(crate) const LINGER: Duration = Duration::from_secs(2);
 
 /// When lines of the log could not be handed over at once, they are after so long.
 const LOG_RETRY: Duration = Duration::from_millis(10);
@@ -194,7 +194,8 @@ impl Worker {
             if self.control.drain.load(Ordering::Acquire) && self.drained() {
                 break;
             }
-            if self.reactor.wait(self.patience()).is_err() {
+            let drain = self.drained_at.map(|since| self.config.timeouts.drain.saturating_sub(since.elapsed()));
+            if self.reactor.wait(patience(drain, self.site.log.as_ref())).is_err() {
                 // A change that the kernel refused belongs to a descriptor that is being closed; the next wait tells.
                 continue;
             }
@@ -218,16 +219,6 @@ impl Worker {
         }
         if let Some(log) = &mut self.site.log {
             log.finish();
-        }
-    }
-
-    /// How long the next wait may be: until the end is due, or until lines of the log can be handed over.
-    #[inline]
-    fn patience(&self) -> Option<Duration> {
-        let drain = self.drained_at.map(|since| self.config.timeouts.drain.saturating_sub(since.elapsed()));
-        match &self.site.log {
-            Some(log) if log.is_waiting() => Some(drain.map_or(LOG_RETRY, |drain| drain.min(LOG_RETRY))),
-            _ => drain,
         }
     }
 
@@ -644,6 +635,15 @@ impl Worker {
         if self.doors.iter().any(|door| door.is_resting) {
             self.open_doors();
         }
+    }
+}
+
+/// How long the next wait may be: until the end is due, or until lines of the log can be handed over.
+#[inline]
+pub(crate) fn patience(drain: Option<Duration>, log: Option<&Feed>) -> Option<Duration> {
+    match log {
+        Some(log) if log.is_waiting() => Some(drain.map_or(LOG_RETRY, |drain| drain.min(LOG_RETRY))),
+        _ => drain,
     }
 }
 

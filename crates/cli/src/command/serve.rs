@@ -46,7 +46,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", default_value = landau_reactor::Mechanism::default().name())]
     backend: landau_reactor::Mechanism,
     /// How connections come to the workers: each listens by itself (own), the same by the processor on which a
-    /// connection arrives (steered), all at one socket (shared), or the first accepts for all (handed)
+    /// connection arrives (steered), all at one socket (shared), the first accepts for all (handed), or the kernel accepts,
+    /// receives and sends for each (multishot: io_uring)
     #[arg(long, value_name = "HOW", default_value = "own", value_parser = accepting)]
     accept: Accepting,
     /// Connections that may wait to be accepted
@@ -107,7 +108,7 @@ const DEFAULT_ADDRESS: &str = "127.0.0.1:8080";
 
 fn accepting(text: &str) -> Result<Accepting, String> {
     let found = Accepting::ALL.iter().find(|(name, _)| *name == text);
-    found.map(|(_, one)| *one).ok_or_else(|| "there are own, steered, shared and handed".to_owned())
+    found.map(|(_, one)| *one).ok_or_else(|| "there are own, steered, shared, handed and multishot".to_owned())
 }
 
 fn links(text: &str) -> Result<landau_sys::path::Links, String> {

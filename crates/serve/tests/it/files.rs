@@ -1,6 +1,8 @@
 //! Files as HTTP wants them.
 
 use crate::support::Site;
+use landau_reactor::{Mechanism, mechanisms};
+use landau_serve::Accepting;
 use landau_sys::path::Links;
 use std::os::unix::fs::symlink;
 use std::time::Duration;
@@ -51,8 +53,15 @@ fn ranges_of_small_and_large_files() {
 
 #[test]
 fn pipelined_requests_are_answered_in_turn() {
+    pipelined(Accepting::Own);
+    if mechanisms().contains(&Mechanism::IoUring) {
+        pipelined(Accepting::Multishot);
+    }
+}
+
+fn pipelined(accepting: Accepting) {
     let large = vec![b'x'; 300_000];
-    let site = Site::new(&[("a", b"A"), ("large", &large)], |_| ());
+    let site = Site::new(&[("a", b"A"), ("large", &large)], |config| config.accepting = accepting);
     let mut client = site.connect();
     let mut requests = String::new();
     for round in 0..50 {

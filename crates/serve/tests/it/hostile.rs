@@ -2,10 +2,19 @@
 
 use crate::support::{Client, Site};
 use crate::table::{Answer, Case, cases};
+use landau_serve::Accepting;
 
-fn site() -> Site {
+fn site(accepting: Accepting) -> Site {
     let files: &[(&str, &[u8])] = &[("f", b"content"), ("sub/f", b"content")];
-    Site::new(files, |config| config.timeouts.head = std::time::Duration::from_secs(2))
+    Site::new(files, |config| {
+        (config.timeouts.head, config.accepting) = (std::time::Duration::from_secs(2), accepting);
+    })
+}
+
+/// The two kinds of workers: told of readiness, and with a ring where there is one.
+fn kinds() -> Vec<Accepting> {
+    let has_ring = landau_reactor::mechanisms().contains(&landau_reactor::Mechanism::IoUring);
+    if has_ring { vec![Accepting::Own, Accepting::Multishot] } else { vec![Accepting::Own] }
 }
 
 /// What is wrong with the answer to a case.
@@ -27,8 +36,8 @@ fn wrong(client: &mut Client, case: &Case) -> Option<String> {
 }
 
 /// All cases at once: those that have to wait do so together.
-fn each(send: impl Fn(&mut Client, &[u8])) -> Vec<String> {
-    let site = site();
+fn each(accepting: Accepting, send: impl Fn(&mut Client, &[u8])) -> Vec<String> {
+    let site = site(accepting);
     let mut open: Vec<(Client, Case)> = Vec::new();
     for case in cases() {
         let mut client = site.connect();
@@ -44,18 +53,22 @@ fn each(send: impl Fn(&mut Client, &[u8])) -> Vec<String> {
 #[test]
 fn each_gets_its_answer() {
     assert!(cases().len() >= 150);
-    let wrong = each(super::support::Client::send);
-    assert!(wrong.is_empty(), "{} of {}: {wrong:#?}", wrong.len(), cases().len());
+    for kind in kinds() {
+        let wrong = each(kind, Client::send);
+        assert!(wrong.is_empty(), "{kind:?}: {} of {}: {wrong:#?}", wrong.len(), cases().len());
+    }
 }
 
 #[test]
 fn in_pieces_each_gets_the_same_answer() {
-    let wrong = each(|client, bytes| {
-        client.stream.set_nodelay(true).unwrap();
-        // Long ones in fewer pieces: each is a segment of its own.
-        for piece in bytes.chunks(bytes.len().div_ceil(60).max(1)) {
-            client.send(piece);
-        }
-    });
-    assert!(wrong.is_empty(), "{} of {}: {wrong:#?}", wrong.len(), cases().len());
+    for kind in kinds() {
+        let wrong = each(kind, |client, bytes| {
+            client.stream.set_nodelay(true).unwrap();
+            // Long ones in fewer pieces: each is a segment of its own.
+            for piece in bytes.chunks(bytes.len().div_ceil(60).max(1)) {
+                client.send(piece);
+            }
+        });
+        assert!(wrong.is_empty(), "{kind:?}: {} of {}: {wrong:#?}", wrong.len(), cases().len());
+    }
 }
