@@ -233,10 +233,10 @@ fn worker(start: Start) -> Result<Work, Error> {
         landau_sys::system::pin(&[processor])?;
     }
     if start.config.accepting != Accepting::Multishot {
-        return Worker::new(start).map(Work::Readiness);
+        return Worker::new(start).map(|worker| Work::Readiness(Box::new(worker)));
     }
     #[cfg(target_os = "linux")]
-    return crate::ring::RingWorker::new(start).map(Work::Ring);
+    return crate::ring::RingWorker::new(start).map(|worker| Work::Ring(Box::new(worker)));
     #[cfg(not(target_os = "linux"))]
     Err(Error::Reactor(landau_reactor::Error::Unavailable {
         mechanism: landau_reactor::Mechanism::IoUring,
@@ -247,9 +247,9 @@ fn worker(start: Start) -> Result<Work, Error> {
 /// A worker of either kind.
 #[derive(Debug)]
 enum Work {
-    Readiness(Worker),
+    Readiness(Box<Worker>),
     #[cfg(target_os = "linux")]
-    Ring(crate::ring::RingWorker),
+    Ring(Box<crate::ring::RingWorker>),
 }
 
 impl Work {
