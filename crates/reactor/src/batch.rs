@@ -242,6 +242,47 @@ impl<'a> Queue<'a> {
         Ok(Some((piece, 0)))
     }
 
+    /// Reads up to `most` bytes off the front, copied behind what `into` holds: for what must be changed before it is
+    /// sent. A pipe gives what is in it; if that is nothing, the error says that it would block.
+    pub fn read(&mut self, into: &mut Vec<u8>, most: usize) -> Result<usize, Error> {
+        let start = into.len();
+        while into.len() - start < most {
+            let room = most - (into.len() - start);
+            let within = |left: u64| room.min(usize::try_from(left).unwrap_or(room));
+            let left = match self.segments.front_mut() {
+                None => break,
+                Some(Segment::Buffer { buffer, from }) => {
+                    let rest = &buffer.bytes()[*from..];
+                    let count = room.min(rest.len());
+                    into.extend_from_slice(&rest[..count]);
+                    self.advance(count);
+                    continue;
+                }
+                Some(Segment::File { file, offset, left }) => {
+                    let got = append(into, within(*left), |room| stream::read_at(file, room, *offset))?;
+                    if got == 0 {
+                        return Err(Error::Truncated { offset: *offset, missing: *left });
+                    }
+                    *offset += got as u64;
+                    *left -= got as u64;
+                    *left
+                }
+                Some(Segment::Pipe { pipe, left }) => {
+                    let got = append(into, within(*left), |room| stream::read(pipe, room))?;
+                    if got == 0 {
+                        return Err(Error::Ended { missing: *left });
+                    }
+                    *left -= got as u64;
+                    *left
+                }
+            };
+            if left == 0 {
+                self.segments.pop_front();
+            }
+        }
+        Ok(into.len() - start)
+    }
+
     /// Sends to a socket what fits.
     pub fn send(&mut self, socket: &impl AsFd) -> Result<Progress, Error> {
         self.go(socket, Target::Socket)
@@ -389,6 +430,19 @@ fn is_kind(error: SystemError, kind: ErrorKind) -> bool {
 
 #[cfg(not(test))]
 fn called() {}
+
+/// Appends what a call reads, at most so much.
+fn append(
+    into: &mut Vec<u8>,
+    most: usize,
+    read: impl FnOnce(&mut [u8]) -> landau_sys::Result<usize>,
+) -> landau_sys::Result<usize> {
+    let len = into.len();
+    into.resize(len + most, 0);
+    let got = read(&mut into[len..]);
+    into.truncate(len + got.unwrap_or(0));
+    got
+}
 
 #[cfg(test)]
 use tests::called;

@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::log::AccessLog;
 use crate::privilege::Fencing;
+use crate::tls::TlsFiles;
 use landau_reactor::Mechanism;
 use landau_sys::path::Links;
 use landau_sys::privilege::Identity;
@@ -22,15 +23,31 @@ pub enum Listen {
     Unix(PathBuf),
     /// A listening socket that was passed on under this number, by a service manager.
     Inherited(RawFd),
+    /// One of the others, where TLS is spoken.
+    Tls(Box<Listen>),
+}
+
+impl Listen {
+    /// Where it listens, and whether TLS is spoken there.
+    pub fn place(&self) -> (&Self, bool) {
+        match self {
+            Self::Tls(inner) => (inner.place().0, true),
+            other => (other, false),
+        }
+    }
 }
 
 impl FromStr for Listen {
     type Err = Error;
 
     /// `127.0.0.1:8080`, `[::1]:8080`, `:8080` (all addresses of both families), `8080` (the same), `unix:PATH` or
-    /// `fd:NUMBER`.
+    /// `fd:NUMBER`; each with `tls:` before it where TLS is spoken.
     fn from_str(text: &str) -> Result<Self, Error> {
         let wrong = || Error::Address { text: text.to_owned() };
+        if let Some(place) = text.strip_prefix("tls:") {
+            let inner: Self = place.parse()?;
+            return if inner.place().1 { Err(wrong()) } else { Ok(Self::Tls(Box::new(inner))) };
+        }
         if let Some(path) = text.strip_prefix("unix:") {
             return if path.is_empty() { Err(wrong()) } else { Ok(Self::Unix(PathBuf::from(path))) };
         }
@@ -51,6 +68,7 @@ impl std::fmt::Display for Listen {
             Self::Tcp(address) => write!(f, "{address}"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
             Self::Inherited(number) => write!(f, "fd:{number}"),
+            Self::Tls(inner) => write!(f, "tls:{inner}"),
         }
     }
 }
@@ -147,6 +165,9 @@ pub struct Config {
     pub log: Option<AccessLog>,
     /// To whom a new log belongs: whom the server becomes, so that it can open the log again.
     pub log_owner: Option<Identity>,
+    /// Certificates with their keys, for addresses where TLS is spoken; the first is for clients that name no other's
+    /// host.
+    pub tls: Vec<TlsFiles>,
     /// Where Prometheus finds what is counted; none means nowhere.
     pub metrics: Option<Listen>,
     /// Whether workers see to it that no program they might execute gets more rights than they have.
@@ -180,6 +201,7 @@ impl Config {
             cache_for: Duration::from_millis(500),
             log: None,
             log_owner: None,
+            tls: Vec::new(),
             metrics: None,
             refuse_new_privileges: false,
             fencing: Fencing::default(),
@@ -200,9 +222,10 @@ mod tests {
         assert_eq!(":80".parse::<Listen>().unwrap(), tcp("[::]:80"));
         assert_eq!("80".parse::<Listen>().unwrap(), tcp("[::]:80"));
         assert_eq!("localhost:80".parse::<Listen>().unwrap(), tcp("127.0.0.1:80"));
+        assert_eq!("tls::443".parse::<Listen>().unwrap(), Listen::Tls(Box::new(tcp("[::]:443"))));
         assert_eq!("fd:3".parse::<Listen>().unwrap(), Listen::Inherited(3));
         assert_eq!("unix:/a b".parse::<Listen>().unwrap(), Listen::Unix("/a b".into()));
-        for wrong in ["", "x", "1.2.3.4", "unix:", "fd:1", "fd:x", "1.2.3.4:99999", "http://x/"] {
+        for wrong in ["", "x", "1.2.3.4", "unix:", "fd:1", "fd:x", "tls:", "tls:tls:80", "1.2.3.4:99999", "http://x/"] {
             assert!(wrong.parse::<Listen>().unwrap_err().to_string().contains("try 127.0.0.1:8080"), "{wrong}");
         }
     }

@@ -58,6 +58,8 @@ pub(crate) struct Connection {
     pub(crate) state: State,
     /// Whether a ring has it parked.
     pub(crate) is_parked: bool,
+    /// Whether there is a session of TLS under its number.
+    pub(crate) is_tls: bool,
     /// The client's address; those of IPv4 as mapped ones.
     peer: [u8; 16],
     pub(crate) active: Option<Box<Active>>,
@@ -102,13 +104,14 @@ impl Table {
         if self.free == NONE { self.lines.len() as u32 } else { self.free }
     }
 
-    pub(crate) fn insert(&mut self, fd: OwnedFd, peer: Option<IpAddr>) -> u32 {
+    pub(crate) fn insert(&mut self, fd: OwnedFd, peer: Option<IpAddr>, is_tls: bool) -> u32 {
         let peer = match peer {
             None => [0; 16],
             Some(IpAddr::V4(address)) => address.to_ipv6_mapped().octets(),
             Some(IpAddr::V6(address)) => address.octets(),
         };
-        let line = Connection { fd: Some(fd), state: State::Fresh, is_parked: false, peer, active: None, next: NONE };
+        let (fd, active) = (Some(fd), None);
+        let line = Connection { fd, state: State::Fresh, is_parked: false, is_tls, peer, active, next: NONE };
         let number = self.next();
         if let Some(free) = self.lines.get_mut(number as usize) {
             self.free = free.next;
@@ -163,11 +166,11 @@ mod tests {
         let fd = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
         let mut table = Table::new();
         let v4: IpAddr = "10.0.0.1".parse().unwrap();
-        assert_eq!((table.insert(fd(), Some(v4)), table.insert(fd(), None), table.next()), (0, 1, 2));
+        assert_eq!((table.insert(fd(), Some(v4), false), table.insert(fd(), None, true), table.next()), (0, 1, 2));
         assert_eq!(table.get(0).unwrap().peer(), Some(v4));
         assert_eq!(table.get(1).unwrap().peer(), None);
         assert!(table.remove(0).is_some() && table.remove(0).is_none() && table.get(0).is_none());
-        assert_eq!((table.len(), table.next(), table.insert(fd(), None), table.next()), (1, 0, 0, 2));
+        assert_eq!((table.len(), table.next(), table.insert(fd(), None, false), table.next()), (1, 0, 0, 2));
         assert_eq!(table.numbers(), vec![0, 1]);
     }
 }

@@ -61,6 +61,9 @@ counters! {
         cache_hits "requests answered from the cache",
         cache_misses "requests that asked the file system",
         cold_reads "times that a file had to come from the device first",
+        tls_handshakes "handshakes of TLS that succeeded",
+        tls_resumed "handshakes of TLS that took up an earlier session",
+        tls_failed "connections that failed to speak TLS",
         log_lost "lines of the access log that were dropped because its reader was too slow",
     }
     states {

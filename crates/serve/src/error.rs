@@ -62,6 +62,17 @@ pub enum Error {
         /// Why.
         source: std::io::Error,
     },
+    /// A certificate or key cannot be used.
+    #[error("tls {}: {reason}", path.display())]
+    Tls {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// An address is for TLS, and there is no certificate.
+    #[error("listen at {0}: there is no certificate; add --tls CERT.pem KEY.pem")]
+    NoCertificate(String),
     /// The event loop failed.
     #[error(transparent)]
     Reactor(#[from] landau_reactor::Error),

@@ -23,6 +23,7 @@ mod ring;
 mod server;
 mod site;
 pub mod systemd;
+mod tls;
 mod worker;
 
 pub use config::{Accepting, Config, Listen, SLOWEST_BYTES, Timeouts};
@@ -31,3 +32,4 @@ pub use error::Error;
 pub use log::{AccessLog, LogFormat, LogPlace};
 pub use privilege::{Fencing, User};
 pub use server::{Remote, Server};
+pub use tls::TlsFiles;

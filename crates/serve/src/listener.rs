@@ -13,6 +13,7 @@ use std::os::unix::net::UnixListener;
 pub(crate) struct Bound {
     pub(crate) listen: Listen,
     pub(crate) socket: OwnedFd,
+    pub(crate) is_tls: bool,
     /// Whether workers listen by themselves.
     is_own: bool,
     backlog: u32,
@@ -58,6 +59,7 @@ impl Bound {
 
     fn bind(listen: &Listen, backlog: u32, is_own: bool) -> Result<Self, Error> {
         let error = |source| failed(listen, source);
+        let (listen, is_tls) = listen.place();
         let is_own = is_own && matches!(listen, Listen::Tcp(_));
         let (socket, listen) = match listen {
             Listen::Tcp(address) => {
@@ -71,11 +73,18 @@ impl Bound {
                 (listener, listen.clone())
             }
             Listen::Inherited(number) => inherited(*number).map_err(error)?,
+            // A place is none of these.
+            Listen::Tls(_) => return Err(Error::Address { text: listen.to_string() }),
         };
         if !is_own {
             stream::listen(&socket, backlog).map_err(error)?;
         }
-        Ok(Self { listen, socket, is_own, backlog })
+        Ok(Self { listen, socket, is_tls, is_own, backlog })
+    }
+
+    /// The address as it would be asked for.
+    pub(crate) fn address(&self) -> Listen {
+        if self.is_tls { Listen::Tls(Box::new(self.listen.clone())) } else { self.listen.clone() }
     }
 
     /// A worker's listening socket at this address.

@@ -123,6 +123,13 @@ fn fence(config: &Config) -> landau_sys::Result<Fence> {
     if let Some(LogPlace::File(path)) = config.log.as_ref().map(|log| &log.place) {
         fence.allow(&c_path(&folder_of(path))?, Access::Write)?;
     }
+    for path in config.tls.iter().flat_map(|files| [&files.certificate, &files.key]) {
+        fence.allow(&c_path(&folder_of(path))?, Access::Read)?;
+        // A link into another folder, as certbot makes them.
+        if let Ok(real) = path.canonicalize() {
+            fence.allow(&c_path(&folder_of(&real))?, Access::Read)?;
+        }
+    }
     Ok(fence)
 }
 

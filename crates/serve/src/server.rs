@@ -7,6 +7,7 @@ use crate::listener::Bound;
 use crate::log::{self, Feed};
 use crate::metrics::Metrics;
 use crate::privilege::{self, Cage, User};
+use crate::tls::Settings;
 use crate::worker::{Control, Inbox, Start, Worker};
 use landau_reactor::Waker;
 use std::os::fd::{AsRawFd, RawFd};
@@ -27,6 +28,7 @@ pub struct Server {
     metrics_at: Option<Bound>,
     cage: Arc<Cage>,
     config: Arc<Config>,
+    tls: Option<Arc<Settings>>,
 }
 
 /// What tells a server from any thread what to do.
@@ -35,6 +37,8 @@ pub struct Remote {
     control: Arc<Control>,
     wakers: Vec<Waker>,
     log: Option<log::Remote>,
+    tls: Option<Arc<Settings>>,
+    say: fn(&str),
 }
 
 impl Remote {
@@ -57,6 +61,16 @@ impl Remote {
         }
     }
 
+    /// Reads the certificates again. Connections that are open keep what they began with; if anything is wrong with the
+    /// files, so do new ones. Which of the two it is, is said.
+    pub fn reload_certificates(&self) {
+        match self.tls.as_ref().map(|tls| tls.reload()) {
+            None => {}
+            Some(Ok(())) => (self.say)("certificates read again: new connections use them"),
+            Some(Err(error)) => (self.say)(&format!("{error}; the certificates read before stay in use")),
+        }
+    }
+
     fn wake(&self) {
         for waker in &self.wakers {
             // A worker whose line is broken has ended.
@@ -69,6 +83,7 @@ impl Server {
     /// Binds all addresses and starts the workers; returns when all of them listen.
     pub fn start(config: Config) -> Result<Self, Error> {
         let workers = config.workers.max(1);
+        let tls = settings(&config)?;
         let bound: Vec<Bound> =
             config.listen.iter().map(|listen| Bound::new(&config, listen)).collect::<Result<_, _>>()?;
         // Made before the workers' tables of descriptors are, so that their numbers mean the same in all of them.
@@ -85,6 +100,7 @@ impl Server {
             metrics: None,
             metrics_at: config.metrics.as_ref().map(Bound::single).transpose()?,
             cage: Arc::new(Cage::new(&config)?),
+            tls,
             config: Arc::new(config),
         };
         if let Err(error) = server.launch() {
@@ -110,6 +126,7 @@ impl Server {
                 inboxes: inboxes.clone(),
                 log: config.log.as_ref().map(|log| Feed::new(number, log.format, lines.clone(), counters.clone())),
                 cage: self.cage.clone(),
+                tls: self.tls.clone(),
             };
             let (ready, name) = (ready.clone(), format!("worker-{number}"));
             let thread = std::thread::Builder::new().name(name).spawn(move || work(start, &ready));
@@ -159,7 +176,7 @@ impl Server {
 
     /// Where it listens: with the port that the system chose where port 0 was asked for.
     pub fn addresses(&self) -> Vec<Listen> {
-        self.bound.iter().map(|bound| bound.listen.clone()).collect()
+        self.bound.iter().map(Bound::address).collect()
     }
 
     /// What was counted so far, over all workers.
@@ -173,7 +190,13 @@ impl Server {
     /// What tells it what to do while another thread waits in [`Server::join`].
     pub fn remote(&self) -> Remote {
         let log = self.log.as_ref().map(log::Writer::remote);
-        Remote { control: self.control.clone(), wakers: self.wakers.clone(), log }
+        Remote {
+            control: self.control.clone(),
+            wakers: self.wakers.clone(),
+            log,
+            tls: self.tls.clone(),
+            say: self.config.say,
+        }
     }
 
     /// Tells the workers to accept no more, to answer what is under way, and to end.
@@ -201,6 +224,16 @@ impl Server {
             }
         }
         Ok(self.totals())
+    }
+}
+
+/// The certificates, if TLS is spoken anywhere.
+fn settings(config: &Config) -> Result<Option<Arc<Settings>>, Error> {
+    let sealed = config.listen.iter().find(|listen| listen.place().1);
+    match sealed {
+        Some(listen) if config.tls.is_empty() => Err(Error::NoCertificate(listen.to_string())),
+        Some(_) => Ok(Some(Arc::new(Settings::new(&config.tls)?))),
+        None => Ok(None),
     }
 }
 

@@ -4,6 +4,8 @@
 //! nothing before and after. All other ways leave it at the place where they must: a head that is not whole, an answer
 //! that the client does not take at once, a file that must come from the device.
 
+mod sealed;
+
 use crate::access::Addresses;
 use crate::config::{Accepting, Config, SLOWEST_BYTES};
 use crate::connection::{State, Table, say_end};
@@ -16,6 +18,7 @@ use crate::log::Feed;
 use crate::outbox::Outbox;
 use crate::privilege::Cage;
 use crate::site::Site;
+use crate::tls::{Sessions, Settings};
 use landau_reactor::batch::{Buffer, Progress};
 use landau_reactor::{Event, Interest, Reactor, Token, Waker};
 use landau_sys::limits::Resource;
@@ -74,26 +77,34 @@ impl Gate {
     }
 }
 
+/// A connection that was accepted.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    fd: OwnedFd,
+    peer: Option<IpAddr>,
+    is_tls: bool,
+}
+
 /// Connections that another worker accepted for this one.
 #[derive(Debug)]
 pub(crate) struct Inbox {
-    connections: Mutex<Vec<(OwnedFd, Option<IpAddr>)>>,
+    arrivals: Mutex<Vec<Arrival>>,
     pub(crate) waker: Waker,
 }
 
 impl Inbox {
     pub(crate) fn new(waker: Waker) -> Self {
-        Self { connections: Mutex::default(), waker }
+        Self { arrivals: Mutex::default(), waker }
     }
 
-    fn put(&self, fd: OwnedFd, peer: Option<IpAddr>) {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner).push((fd, peer));
+    fn put(&self, arrival: Arrival) {
+        self.arrivals.lock().unwrap_or_else(PoisonError::into_inner).push(arrival);
         // A worker whose line is broken has ended, and takes nothing any more.
         let _ = self.waker.wake();
     }
 
-    fn take(&self) -> Vec<(OwnedFd, Option<IpAddr>)> {
-        std::mem::take(&mut *self.connections.lock().unwrap_or_else(PoisonError::into_inner))
+    fn take(&self) -> Vec<Arrival> {
+        std::mem::take(&mut *self.arrivals.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -110,6 +121,8 @@ pub(crate) struct Start {
     pub(crate) log: Option<Feed>,
     /// What it enters when it has opened what it needs.
     pub(crate) cage: Arc<Cage>,
+    /// What connections over TLS begin with.
+    pub(crate) tls: Option<Arc<Settings>>,
 }
 
 /// A listening socket.
@@ -117,6 +130,7 @@ pub(crate) struct Start {
 struct Door {
     fd: OwnedFd,
     is_resting: bool,
+    is_tls: bool,
 }
 
 /// A worker.
@@ -135,6 +149,10 @@ pub(crate) struct Worker {
     fetcher: Fetcher,
     scratch: Box<[u8]>,
     outbox: Outbox,
+    tls: Option<Arc<Settings>>,
+    sessions: Sessions,
+    /// What was opened, or is about to be sealed.
+    plain: Vec<u8>,
     /// The most connections of this worker.
     most: usize,
     /// Which worker gets the next connection, where one accepts for all.
@@ -144,7 +162,7 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn new(start: Start) -> Result<Self, Error> {
-        let Start { number, config, bound, control, counters, inboxes, log, cage } = start;
+        let Start { number, config, bound, control, counters, inboxes, log, cage, tls } = start;
         let mut reactor = Reactor::new(config.mechanism)?;
         reactor.hang(&inboxes[number].waker)?;
         let mut doors = Vec::new();
@@ -160,7 +178,7 @@ impl Worker {
                     }
                 }
                 reactor.register(&fd, Token(LISTENERS + place as u32), Interest::READ)?;
-                doors.push(Door { fd, is_resting: false });
+                doors.push(Door { fd, is_resting: false, is_tls: bound.is_tls });
             }
         }
         let descriptors = landau_sys::limits::raise(Resource::Descriptors)?.saturating_sub(SPARE_DESCRIPTORS).max(1);
@@ -181,8 +199,11 @@ impl Worker {
             doors,
             table: Table::new(),
             fetcher,
-            scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
+            scratch: vec![0; sealed::ROOM_BYTES].into_boxed_slice(),
             outbox: Outbox::default(),
+            tls,
+            sessions: Sessions::default(),
+            plain: Vec::new(),
             turn: 0,
             drained_at: None,
         })
@@ -209,8 +230,8 @@ impl Worker {
             }
             self.take_fetched();
             if self.config.accepting == Accepting::Handed {
-                for (fd, peer) in self.inboxes[self.number].take() {
-                    self.admit(fd, peer);
+                for arrival in self.inboxes[self.number].take() {
+                    self.admit(arrival);
                 }
             }
             if let Some(log) = &mut self.site.log {
@@ -258,9 +279,9 @@ impl Worker {
             self.open_doors();
         }
         for _ in 0..ACCEPTS {
-            let Some(Door { fd, is_resting: false }) = self.doors.get(door) else { return };
+            let Some(&Door { ref fd, is_resting: false, is_tls }) = self.doors.get(door) else { return };
             match stream::accept_from(fd) {
-                Ok((fd, peer)) => self.take(fd, peer.map(|peer| peer.ip())),
+                Ok((fd, peer)) => self.take(Arrival { fd, peer: peer.map(|peer| peer.ip()), is_tls }),
                 Err(error) => match std::io::Error::from_raw_os_error(error.errno).kind() {
                     std::io::ErrorKind::WouldBlock => {
                         self.reactor.used_up(fd, Interest::READ);
@@ -275,17 +296,17 @@ impl Worker {
     }
 
     /// A connection for whoever's turn it is.
-    fn take(&mut self, fd: OwnedFd, peer: Option<IpAddr>) {
+    fn take(&mut self, arrival: Arrival) {
         if self.config.accepting == Accepting::Handed {
             self.turn = (self.turn + 1) % self.inboxes.len();
             if self.turn != self.number {
-                return self.inboxes[self.turn].put(fd, peer);
+                return self.inboxes[self.turn].put(arrival);
             }
         }
-        self.admit(fd, peer);
+        self.admit(arrival);
     }
 
-    fn admit(&mut self, fd: OwnedFd, peer: Option<IpAddr>) {
+    fn admit(&mut self, Arrival { fd, peer, is_tls }: Arrival) {
         self.counters.accepted.add(1);
         let is_full = self.table.len() >= self.most;
         if is_full || !self.addresses.enter(peer) {
@@ -293,8 +314,10 @@ impl Worker {
             count.add(1);
             self.counters.closed.add(1);
             self.site.refuse_connection(is_full, &mut self.outbox);
-            // One attempt: whoever is refused is not waited for.
-            let _ = stream::send(&fd, &self.outbox.bytes, false);
+            // One attempt: whoever is refused is not waited for. Who speaks TLS would not understand it.
+            if !is_tls {
+                let _ = stream::send(&fd, &self.outbox.bytes, false);
+            }
             say_end(&fd);
             return;
         }
@@ -305,7 +328,10 @@ impl Worker {
             return;
         }
         self.reactor.set_deadline(&fd, self.config.timeouts.head);
-        self.table.insert(fd, peer);
+        self.table.insert(fd, peer, is_tls);
+        if is_tls && !self.begin_session(number) {
+            self.close(number);
+        }
     }
 
     /// Descriptors are short. Whoever waits in the queue goes on waiting; asking again at once would only burn the
@@ -346,7 +372,7 @@ impl Worker {
     fn receive(&mut self, number: u32) {
         let Some(connection) = self.table.get(number) else { return };
         let Some(fd) = connection.fd.as_ref() else { return };
-        let got = match stream::receive(fd, &mut self.scratch) {
+        let mut got = match stream::receive(fd, &mut self.scratch[..SCRATCH_BYTES]) {
             Ok(0) => return self.close(number),
             Ok(got) => got,
             Err(error) => return self.failed(number, error),
@@ -354,6 +380,13 @@ impl Worker {
         if got < SCRATCH_BYTES {
             self.reactor.used_up(fd, Interest::READ);
         }
+        if connection.is_tls {
+            match self.open_records(number, got) {
+                Some(plain) => got = plain,
+                None => return,
+            }
+        }
+        let Some(connection) = self.table.get(number) else { return };
         self.outbox.clear();
         let is_active = connection.active.is_some();
         self.note_peer(number);
@@ -373,7 +406,7 @@ impl Worker {
     #[inline]
     fn send_all(&mut self, number: u32) -> bool {
         let Some(connection) = self.table.get(number) else { return false };
-        let Some(fd) = connection.fd.as_ref() else { return false };
+        let Some(fd) = connection.fd.as_ref().filter(|_| !connection.is_tls) else { return false };
         let Ok(sent) = stream::send(fd, &self.outbox.bytes, false) else { return false };
         self.counters.bytes_sent.add(sent as u64);
         if sent < self.outbox.bytes.len() {
@@ -418,6 +451,9 @@ impl Worker {
             rest.truncate(unwanted.head_bytes);
         }
         let Some(connection) = self.table.get(number) else { return };
+        if connection.is_tls {
+            return self.deliver_sealed(number, rest, scan, after);
+        }
         let had_begun = connection.state == State::Head;
         let Some(fd) = connection.fd.as_ref() else { return };
         let bytes = &self.outbox.bytes;
@@ -439,17 +475,29 @@ impl Worker {
         if !is_all {
             active.batch.add(Buffer::Owned(bytes[sent..].into()));
         }
+        self.keep_for_later(number, rest, scan, after);
+        if is_all { self.go_on(number) } else { self.want(number, Interest::WRITE) }
+    }
+
+    /// Notes what is still to be sent, and what then.
+    fn keep_for_later(&mut self, number: u32, rest: Vec<u8>, scan: Scan, after: After) {
+        let Some(connection) = self.table.get(number) else { return };
+        let Some(fd) = connection.fd.as_ref() else { return };
+        let active = connection.active.get_or_insert_default();
         active.batch.append(&mut self.outbox.batch);
         (active.input, active.scan) = (rest, scan);
         (active.close, active.sent) = (matches!(after, After::Close(_)), 0);
         active.body = if let After::Body(unwanted) = after { Some(unwanted) } else { None };
         connection.state = State::Sending;
         self.reactor.set_deadline(fd, self.config.timeouts.send);
-        if is_all { self.go_on(number) } else { self.want(number, Interest::WRITE) }
     }
 
     /// All that was answered has left.
     fn settle(&mut self, number: u32, rest: Vec<u8>, scan: Scan, after: After, had_begun: bool) {
+        let Some(connection) = self.table.get(number) else { return };
+        if connection.is_tls && self.is_shaking_hands(number) {
+            return self.shake_on(number);
+        }
         let Some(connection) = self.table.get(number) else { return };
         let Some(fd) = connection.fd.as_ref() else { return };
         match after {
@@ -497,6 +545,17 @@ impl Worker {
         self.receive_more(number, 0);
     }
 
+    /// A part of the handshake has left that the client did not take at once.
+    #[cold]
+    fn shake_on(&mut self, number: u32) {
+        let Some(connection) = self.table.get(number) else { return };
+        (connection.state, connection.active) = (State::Fresh, None);
+        if let Some(fd) = connection.fd.as_ref() {
+            self.reactor.set_deadline(fd, self.config.timeouts.head);
+        }
+        self.want(number, Interest::READ);
+    }
+
     fn want(&mut self, number: u32, interest: Interest) {
         let refused = match self.table.get(number).and_then(|connection| connection.fd.as_ref()) {
             Some(fd) => self.reactor.want(fd, interest).is_err(),
@@ -526,6 +585,9 @@ impl Worker {
     /// waiting is better than fetching for ever.
     fn go_on_anyway(&mut self, number: u32) {
         let Some(connection) = self.table.get(number) else { return };
+        if connection.is_tls {
+            return self.go_on_sealed(number);
+        }
         let (Some(fd), Some(active)) = (connection.fd.as_ref(), connection.active.as_mut()) else { return };
         let before = active.batch.bytes_left();
         let progress = active.batch.send(fd);
@@ -533,21 +595,25 @@ impl Worker {
         active.sent += sent;
         self.counters.bytes_sent.add(sent);
         match progress {
-            Ok(Progress::Done) => {
-                let (close, body) = (active.close, active.body.take());
-                let (input, scan) = (std::mem::take(&mut active.input), active.scan);
-                let after = match body {
-                    _ if close => After::Close(true),
-                    Some(unwanted) => After::Body(unwanted),
-                    None if input.is_empty() => After::Idle,
-                    None => After::More,
-                };
-                self.settle(number, input, scan, after, false);
-            }
+            Ok(Progress::Done) => self.sent_all(number),
             Ok(Progress::Blocked(_) | Progress::Yielded(_)) => self.want(number, Interest::WRITE),
             // The client is gone, or the file became shorter: what it was promised cannot be had any more.
             Err(_) => self.close(number),
         }
+    }
+
+    /// All that was kept for later has left.
+    fn sent_all(&mut self, number: u32) {
+        let Some(active) = self.table.get(number).and_then(|connection| connection.active.as_mut()) else { return };
+        let (close, body) = (active.close, active.body.take());
+        let (input, scan) = (std::mem::take(&mut active.input), active.scan);
+        let after = match body {
+            _ if close => After::Close(true),
+            Some(unwanted) => After::Body(unwanted),
+            None if input.is_empty() => After::Idle,
+            None => After::More,
+        };
+        self.settle(number, input, scan, after, false);
     }
 
     /// Goes on with those whose part of a file is in memory now.
@@ -564,7 +630,7 @@ impl Worker {
     /// Throws away what a client still sends after the end.
     fn linger(&mut self, number: u32) {
         let Some(fd) = self.table.get(number).and_then(|connection| connection.fd.as_ref()) else { return };
-        match stream::receive(fd, &mut self.scratch) {
+        match stream::receive(fd, &mut self.scratch[..SCRATCH_BYTES]) {
             Ok(got) if got > 0 => {
                 if got < SCRATCH_BYTES {
                     self.reactor.used_up(fd, Interest::READ);
@@ -627,6 +693,9 @@ impl Worker {
     }
 
     fn close(&mut self, number: u32) {
+        if self.table.get(number).is_some_and(|connection| connection.is_tls) {
+            self.drop_session(number);
+        }
         let Some((fd, peer)) = self.table.remove(number) else { return };
         self.addresses.leave(peer);
         self.counters.closed.add(1);

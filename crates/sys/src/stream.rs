@@ -81,7 +81,6 @@ pub fn send_file(socket: &impl AsFd, file: &impl AsFd, offset: u64, count: usize
 }
 
 /// Reads what is there of a pipe; 0 is its end.
-#[cfg(not(target_os = "linux"))]
 pub fn read(pipe: &impl AsFd, buffer: &mut [u8]) -> Result<usize> {
     let (first, room) = (buffer.as_mut_ptr().cast(), buffer.len());
     // SAFETY: the slice has room for `room` bytes.

@@ -3,7 +3,7 @@
 use crate::status;
 use landau_serve::systemd::{self, Notifier};
 use landau_serve::{
-    Accepting, AccessLog, Config, Fencing, Listen, LogFormat, LogPlace, Remote, Server, Timeouts, User,
+    Accepting, AccessLog, Config, Fencing, Listen, LogFormat, LogPlace, Remote, Server, Timeouts, TlsFiles, User,
 };
 use landau_sys::signal::{self, Notice};
 use std::path::PathBuf;
@@ -15,6 +15,7 @@ use std::time::Duration;
   landau serve /srv/www --listen :80 --workers 2     all addresses of both families
   landau serve . --listen unix:/run/landau.sock      a Unix socket
   landau serve . --log - --log-format json           a line for each answer
+  landau serve /srv/www --tls cert.pem key.pem       https://127.0.0.1:8080/
   landau serve . --metrics 127.0.0.1:9100            http://127.0.0.1:9100/metrics for Prometheus
   sudo landau serve /srv/www --listen :80            binds as root, then becomes nobody
   landau serve /srv --virtual-hosts                  /srv/example.org for that host, /srv/default for all others")]
@@ -26,6 +27,10 @@ pub(crate) struct Args {
     /// may be given several times. Sockets passed on by systemd are taken by themselves [default: 127.0.0.1:8080]
     #[arg(long, short, value_name = "ADDRESS")]
     listen: Vec<Listen>,
+    /// A certificate with its chain and its key, in PEM; may be given several times, and each is for the hosts in it.
+    /// TLS is spoken at the addresses that begin with tls:, or at all if none does. SIGHUP reads them again
+    #[arg(long, num_args = 2, value_names = ["CERT.pem", "KEY.pem"], action = clap::ArgAction::Append)]
+    tls: Vec<PathBuf>,
     /// Whom to become when started as root, once all addresses are bound [default: nobody]
     #[arg(long, value_name = "NAME[:GROUP]")]
     user: Option<String>,
@@ -145,6 +150,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     Ok(status::DONE)
 }
 
+/// The parser sees to it that there are two.
+fn pair(files: &[PathBuf]) -> Option<TlsFiles> {
+    let [certificate, key] = files else { return None };
+    Some(TlsFiles { certificate: certificate.clone(), key: key.clone() })
+}
+
 /// Whom to become: what was asked for, or nobody when root started it.
 fn user(args: &Args) -> anyhow::Result<Option<User>> {
     let is_root = landau_sys::process::effective_user() == 0;
@@ -162,8 +173,12 @@ fn tell_how_it_serves(args: &Args, server: &Server, user: Option<&User>) -> anyh
     let user = user.map(|user| format!(" as {}", user.name)).unwrap_or_default();
     let fence = if server.has_fence() { ", behind a fence" } else { "" };
     for address in server.addresses() {
-        let scheme = if matches!(address, Listen::Tcp(_)) { "http://" } else { "" };
-        status::print(&format!("serving {} at {scheme}{address}{user}{fence}", args.root.display()))?;
+        let place = match address.place() {
+            (Listen::Tcp(place), true) => format!("https://{place}"),
+            (Listen::Tcp(place), false) => format!("http://{place}"),
+            _ => address.to_string(),
+        };
+        status::print(&format!("serving {} at {place}{user}{fence}", args.root.display()))?;
     }
     match server.metrics_address() {
         Some(Listen::Tcp(address)) => status::print(&format!("metrics at http://{address}/metrics")),
@@ -180,6 +195,7 @@ fn heed(remote: &Remote, notifier: &Notifier, drain_timeout_s: f64) {
             (Notice::Again, _) => {
                 notifier.tell_reloading();
                 remote.reopen_log();
+                remote.reload_certificates();
                 notifier.tell("READY=1");
             }
             (Notice::End, false) => {
@@ -209,6 +225,11 @@ fn config(args: &Args) -> anyhow::Result<Config> {
     config.listen.extend(args.listen.iter().filter(|one| !systemd::passed_sockets().contains(one)).cloned());
     if config.listen.is_empty() {
         config.listen.push(DEFAULT_ADDRESS.parse()?);
+    }
+    config.tls = args.tls.chunks(2).filter_map(pair).collect();
+    let is_any_sealed = config.listen.iter().any(|listen| listen.place().1);
+    if !config.tls.is_empty() && !is_any_sealed {
+        config.listen = config.listen.into_iter().map(|listen| Listen::Tls(Box::new(listen))).collect();
     }
     config.metrics.clone_from(&args.metrics);
     config.refuse_new_privileges = true;

@@ -10,3 +10,4 @@ mod slow;
 mod support;
 #[path = "../../../wire/tests/it/table.rs"]
 mod table;
+mod tls;

@@ -1,0 +1,98 @@
+//! TLS 1.2 and 1.3, by rustls over ring.
+//!
+//! Certificates are read at the start and again when the server is told to; a connection keeps what it began with. The
+//! keys of session tickets are made anew with each reading, so that every client is shown the new certificate.
+
+mod names;
+mod session;
+
+pub(crate) use session::{Heard, Session, Sessions};
+
+use crate::error::Error;
+use names::Names;
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// A certificate with its chain, and its key: each a file in PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate first, then those that lead to a root.
+    pub certificate: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
+}
+
+/// What new connections begin with.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    files: Vec<TlsFiles>,
+    current: RwLock<Arc<ServerConfig>>,
+}
+
+impl Settings {
+    /// Reads the files. The first certificate is for clients that name no host, or one that no certificate is for.
+    pub(crate) fn new(files: &[TlsFiles]) -> Result<Self, Error> {
+        let current = RwLock::new(Arc::new(read(files)?));
+        Ok(Self { files: files.to_vec(), current })
+    }
+
+    /// What a connection begins with now.
+    pub(crate) fn current(&self) -> Arc<ServerConfig> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reads the files again; if anything is wrong with them, what was read before stays.
+    pub(crate) fn reload(&self) -> Result<(), Error> {
+        let new = Arc::new(read(&self.files)?);
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
+        Ok(())
+    }
+}
+
+fn wrong(path: &Path, why: impl Display) -> Error {
+    Error::Tls { path: path.to_owned(), reason: why.to_string() }
+}
+
+fn read(files: &[TlsFiles]) -> Result<ServerConfig, Error> {
+    let provider = Arc::new(ring::default_provider());
+    let mut names = Names::default();
+    for files in files {
+        let (chain, key) = (chain(&files.certificate)?, key(&files.key)?);
+        let pair = CertifiedKey::from_der(chain, key, &provider).map_err(|error| match error {
+            rustls::Error::InconsistentKeys(_) => wrong(&files.key, "the key does not belong to the certificate"),
+            error => wrong(&files.key, error),
+        })?;
+        names.add(pair).map_err(|error| wrong(&files.certificate, error))?;
+    }
+    let failed = |error: rustls::Error| wrong(Path::new(""), error);
+    let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let mut config = builder.map_err(failed)?.with_no_client_auth().with_cert_resolver(Arc::new(names));
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    // Tickets carry the session to the client: a session costs the server nothing while nobody comes back.
+    config.ticketer = ring::Ticketer::new().map_err(failed)?;
+    Ok(config)
+}
+
+fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let items = CertificateDer::pem_file_iter(path).map_err(|error| wrong(path, error))?;
+    let chain: Vec<_> = items.collect::<Result<_, _>>().map_err(|error| wrong(path, error))?;
+    if chain.is_empty() {
+        return Err(wrong(path, "there is no certificate in it; it must be in PEM: -----BEGIN CERTIFICATE-----"));
+    }
+    Ok(chain)
+}
+
+fn key(path: &Path) -> Result<PrivateKeyDer<'static>, Error> {
+    PrivateKeyDer::from_pem_file(path).map_err(|error| match error {
+        rustls::pki_types::pem::Error::NoItemsFound => {
+            wrong(path, "there is no private key in it; it must be in PEM and without a password")
+        }
+        error => wrong(path, error),
+    })
+}

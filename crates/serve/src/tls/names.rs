@@ -1,0 +1,40 @@
+//! Which certificate a client is shown: the one for the host that it names.
+
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Certificates by the names in them.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    first: Option<Arc<CertifiedKey>>,
+    /// In small letters; `*.example.org` under `.example.org`.
+    by_name: HashMap<String, Arc<CertifiedKey>>,
+}
+
+impl Names {
+    /// Adds a certificate under each of its names; who came first keeps a name.
+    pub(super) fn add(&mut self, pair: CertifiedKey) -> Result<(), webpki::Error> {
+        let pair = Arc::new(pair);
+        let certificate = webpki::EndEntityCert::try_from(pair.cert.first().ok_or(webpki::Error::BadDer)?)?;
+        for name in certificate.valid_dns_names() {
+            let name = name.strip_prefix('*').unwrap_or(name).to_ascii_lowercase();
+            self.by_name.entry(name).or_insert_with(|| pair.clone());
+        }
+        self.first.get_or_insert(pair);
+        Ok(())
+    }
+
+    fn of(&self, name: &str) -> Option<&Arc<CertifiedKey>> {
+        let name = name.to_ascii_lowercase();
+        // A star stands for one label, and no more.
+        self.by_name.get(&name).or_else(|| name.find('.').and_then(|dot| self.by_name.get(&name[dot..])))
+    }
+}
+
+impl ResolvesServerCert for Names {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        hello.server_name().and_then(|name| self.of(name)).or(self.first.as_ref()).cloned()
+    }
+}

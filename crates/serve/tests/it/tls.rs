@@ -1,0 +1,280 @@
+//! TLS through the whole server, with rustls' own client, which buffers and is another state machine than the server's.
+
+use crate::support::{LONG, Site};
+use landau_serve::{Config, Listen, Server, TlsFiles};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, ProtocolVersion, SignatureScheme, StreamOwned};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Certificates made for these tests with `openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days
+/// 36500 -subj /CN=NAME -addext subjectAltName=DNS:NAME`; the keys protect nothing.
+fn files(name: &str) -> TlsFiles {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/certificates");
+    TlsFiles { certificate: folder.join(format!("{name}.pem")), key: folder.join(format!("{name}-key.pem")) }
+}
+
+/// Believes everybody: what is asked here is which certificate is shown.
+#[derive(Debug)]
+struct Anybody;
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ECDSA_NISTP256_SHA256]
+    }
+}
+
+fn client(version: &'static rustls::SupportedProtocolVersion) -> Arc<ClientConfig> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(&[version]).unwrap();
+    let mut config = builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody)).with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Arc::new(config)
+}
+
+type Stream = StreamOwned<ClientConnection, TcpStream>;
+
+fn connect(address: SocketAddr, config: &Arc<ClientConfig>, host: &str) -> Stream {
+    let socket = TcpStream::connect(address).unwrap();
+    socket.set_read_timeout(Some(LONG)).unwrap();
+    let name = ServerName::try_from(host.to_owned()).unwrap();
+    StreamOwned::new(ClientConnection::new(config.clone(), name).unwrap(), socket)
+}
+
+fn get(stream: &mut Stream, target: &str, last: bool) -> Vec<u8> {
+    let end = if last { "Connection: close\r\n" } else { "" };
+    stream.write_all(format!("GET {target} HTTP/1.1\r\nHost: one.example\r\n{end}\r\n").as_bytes()).unwrap();
+    let mut got = Vec::new();
+    if last {
+        // An end that was not said is an error of this call.
+        stream.read_to_end(&mut got).unwrap();
+        return got;
+    }
+    let mut byte = [0];
+    while !got.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).unwrap();
+        got.push(byte[0]);
+    }
+    let head = String::from_utf8(got.clone()).unwrap();
+    let len = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap().parse().unwrap();
+    let mut body = vec![0; len];
+    stream.read_exact(&mut body).unwrap();
+    [got, body].concat()
+}
+
+fn site(large: &[u8], change: impl FnOnce(&mut Config)) -> Site {
+    Site::new(&[("a", b"hello"), ("large", large)], |config| {
+        config.listen = vec!["tls:127.0.0.1:0".parse().unwrap()];
+        config.tls = vec![files("one"), files("two")];
+        change(config);
+    })
+}
+
+#[test]
+fn both_versions_serve_small_and_large_files_and_say_the_end() {
+    let large: Vec<u8> = (0..3_000_000_u32).map(|at| ((at * 7) >> 3) as u8).collect();
+    let site = site(&large, |_| {});
+    for (version, number) in
+        [(&rustls::version::TLS12, ProtocolVersion::TLSv1_2), (&rustls::version::TLS13, ProtocolVersion::TLSv1_3)]
+    {
+        let mut stream = connect(site.address, &client(version), "one.example");
+        for _ in 0..3 {
+            assert!(get(&mut stream, "/a", false).ends_with(b"\r\n\r\nhello"));
+        }
+        assert_eq!(stream.conn.protocol_version(), Some(number));
+        assert_eq!(stream.conn.alpn_protocol(), Some(&b"http/1.1"[..]));
+        assert!(get(&mut stream, "/large", false).ends_with(&large));
+        assert!(get(&mut stream, "/large", true).ends_with(&large));
+    }
+    assert_eq!(site.end().tls_handshakes, 2);
+}
+
+/// Whatever pieces the records come in.
+#[test]
+fn records_that_come_byte_by_byte_are_put_together() {
+    let site = site(b"", |_| {});
+    let mut connection =
+        ClientConnection::new(client(&rustls::version::TLS13), ServerName::try_from("one.example").unwrap()).unwrap();
+    let mut socket = TcpStream::connect(site.address).unwrap();
+    socket.set_nodelay(true).unwrap();
+    socket.set_read_timeout(Some(LONG)).unwrap();
+    connection.writer().write_all(b"GET /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut got = Vec::new();
+    loop {
+        let mut bytes = Vec::new();
+        while connection.wants_write() {
+            connection.write_tls(&mut bytes).unwrap();
+        }
+        for byte in bytes {
+            socket.write_all(&[byte]).unwrap();
+        }
+        if connection.read_tls(&mut socket).unwrap() == 0 {
+            break;
+        }
+        let state = connection.process_new_packets().unwrap();
+        let mut plain = vec![0; state.plaintext_bytes_to_read()];
+        connection.reader().read_exact(&mut plain).unwrap();
+        got.extend(plain);
+        if state.peer_has_closed() {
+            break;
+        }
+    }
+    assert!(got.ends_with(b"hello"), "{}", String::from_utf8_lossy(&got));
+    site.end();
+}
+
+fn shown(address: SocketAddr, host: &str) -> Vec<u8> {
+    let mut stream = connect(address, &client(&rustls::version::TLS13), host);
+    get(&mut stream, "/a", false);
+    stream.conn.peer_certificates().unwrap()[0].to_vec()
+}
+
+#[test]
+fn each_host_has_its_certificate_and_strangers_see_the_first() {
+    let site = site(b"", |_| {});
+    let (one, two) = (shown(site.address, "one.example"), shown(site.address, "two.example"));
+    assert_ne!(one, two);
+    assert_eq!((&shown(site.address, "sub.two.example"), &shown(site.address, "a.sub.two.example")), (&two, &one));
+    assert_eq!(shown(site.address, "stranger.example"), one);
+    site.end();
+}
+
+#[test]
+fn a_session_is_taken_up_again() {
+    let site = site(b"", |config| config.workers = 2);
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        let config = client(version);
+        for _ in 0..5 {
+            get(&mut connect(site.address, &config, "one.example"), "/a", true);
+        }
+    }
+    let totals = site.end();
+    assert_eq!((totals.tls_handshakes, totals.tls_resumed), (10, 8));
+}
+
+#[test]
+fn new_certificates_are_for_new_connections_and_bad_ones_for_none() {
+    let room = tempfile::tempdir().unwrap();
+    let own = TlsFiles { certificate: room.path().join("c.pem"), key: room.path().join("k.pem") };
+    let put = |name: &str| {
+        std::fs::copy(files(name).certificate, &own.certificate).unwrap();
+        std::fs::copy(files(name).key, &own.key).unwrap();
+    };
+    put("one");
+    let site = site(b"", |config| config.tls = vec![own.clone()]);
+    let mut old = connect(site.address, &client(&rustls::version::TLS13), "one.example");
+    assert!(get(&mut old, "/a", false).ends_with(b"hello"));
+    let one = shown(site.address, "one.example");
+    put("two");
+    site.server().remote().reload_certificates();
+    let two = shown(site.address, "one.example");
+    assert_ne!(one, two);
+    assert!(get(&mut old, "/a", true).ends_with(b"hello"));
+    std::fs::write(&own.key, "nonsense").unwrap();
+    site.server().remote().reload_certificates();
+    std::fs::copy(files("one").key, &own.key).unwrap();
+    site.server().remote().reload_certificates();
+    assert_eq!(shown(site.address, "one.example"), two);
+    site.end();
+}
+
+#[test]
+fn who_speaks_no_tls_is_told_so_or_sent_away() {
+    let site = site(b"", |_| {});
+    let ask = |bytes: &[u8]| {
+        let mut socket = TcpStream::connect(site.address).unwrap();
+        socket.set_read_timeout(Some(LONG)).unwrap();
+        socket.write_all(bytes).unwrap();
+        let mut got = Vec::new();
+        // A reset is an end, too.
+        let _ = socket.read_to_end(&mut got);
+        got
+    };
+    assert!(ask(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").starts_with(b"HTTP/1.1 400 "));
+    assert_eq!(ask(b"\0\0\0\0"), b"");
+    // An alert: fatal.
+    for nonsense in [&[0x16, 3, 1, 0, 4, 1, 0, 0, 0][..], &[0x16, 3, 1, 0xff, 0xff, 1, 2, 3]] {
+        let got = ask(nonsense);
+        assert!(got.starts_with(&[0x15, 3]), "{nonsense:?} {got:?}");
+    }
+    assert_eq!(site.end().tls_failed, 4);
+}
+
+#[test]
+fn who_does_not_shake_hands_in_time_is_sent_away() {
+    let site = site(b"", |config| config.timeouts.head = std::time::Duration::from_millis(50));
+    let mut socket = TcpStream::connect(site.address).unwrap();
+    socket.set_read_timeout(Some(LONG)).unwrap();
+    socket.write_all(&[0x16, 3, 1]).unwrap();
+    assert_eq!(socket.read(&mut [0; 16]).unwrap(), 0);
+    assert_eq!(site.end().heads_late, 1);
+}
+
+/// What a client that does not read may hold is one piece, and it is sent away.
+#[test]
+fn a_client_that_does_not_read_is_sent_away() {
+    let large = vec![b'x'; 40_000_000];
+    let site = site(&large, |config| config.timeouts.send = std::time::Duration::from_millis(300));
+    let mut stream = connect(site.address, &client(&rustls::version::TLS13), "one.example");
+    stream.write_all(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    stream.flush().unwrap();
+    while site.server().totals().slow_closed == 0 {
+        std::thread::yield_now();
+    }
+    site.end();
+}
+
+#[test]
+fn certificates_that_cannot_be_used_are_told_of() {
+    let room = tempfile::tempdir().unwrap();
+    let empty: PathBuf = room.path().join("empty.pem");
+    std::fs::write(&empty, "").unwrap();
+    let pair = |certificate: &Path, key: &Path| TlsFiles { certificate: certificate.into(), key: key.into() };
+    let (one, two) = (files("one"), files("two"));
+    let cases = [
+        (vec![], "listen at tls:127.0.0.1:0: there is no certificate; add --tls"),
+        (vec![pair(&empty, &one.key)], "there is no certificate in it"),
+        (vec![pair(&one.certificate, &empty)], "there is no private key in it"),
+        (vec![pair(&one.certificate, &two.key)], "the key does not belong to the certificate"),
+        (vec![pair(Path::new("/nowhere"), &two.key)], "tls /nowhere: "),
+    ];
+    for (tls, expected) in cases {
+        let mut config = Config::new(room.path());
+        config.listen = vec![Listen::Tls(Box::new("127.0.0.1:0".parse().unwrap()))];
+        config.tls = tls;
+        let error = Server::start(config).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
