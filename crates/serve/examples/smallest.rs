@@ -1,6 +1,7 @@
-//! The smallest server: `cargo run --release -p landau-serve --example smallest -- DIR [ADDRESS]`.
+//! The smallest server: `cargo run --release -p landau-serve --example smallest -- DIR [ADDRESS [MECHANISM
+//! [CERT.pem KEY.pem]]]`.
 
-use landau_serve::{Config, Server};
+use landau_serve::{Config, Server, TlsFiles};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut words = std::env::args().skip(1);
@@ -10,6 +11,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     if let Some(mechanism) = words.next() {
         config.mechanism = mechanism.parse()?;
+    }
+    if let (Some(certificate), Some(key)) = (words.next(), words.next()) {
+        config.tls.push(TlsFiles { certificate: certificate.into(), key: key.into() });
     }
     let server = Server::start(config)?;
     server.release();

@@ -221,10 +221,16 @@ fn say(text: &str) {
 
 fn config(args: &Args) -> anyhow::Result<Config> {
     let mut config = Config::new(&args.root);
-    config.listen = systemd::passed_sockets();
-    config.listen.extend(args.listen.iter().filter(|one| !systemd::passed_sockets().contains(one)).cloned());
+    config.listen.clear();
+    let default = DEFAULT_ADDRESS.parse()?;
+    for one in args.listen.iter().cloned().chain(systemd::passed_sockets()) {
+        // A socket that was passed on and is named besides is one socket.
+        if config.listen.iter().all(|known| known.place().0 != one.place().0) {
+            config.listen.push(one);
+        }
+    }
     if config.listen.is_empty() {
-        config.listen.push(DEFAULT_ADDRESS.parse()?);
+        config.listen.push(default);
     }
     config.tls = args.tls.chunks(2).filter_map(pair).collect();
     let is_any_sealed = config.listen.iter().any(|listen| listen.place().1);
