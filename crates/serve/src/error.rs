@@ -1,4 +1,5 @@
-//! Why a server cannot start.
+//! Why a server cannot start. Each message tells the cause with it, in the place where it is best understood; so no
+//! cause is handed out as a source besides, which whoever prints the whole chain would print a second time.
 
 use std::path::PathBuf;
 
@@ -7,60 +8,65 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum Error {
     /// The folder cannot be opened.
-    #[error("serve {}: {source}", path.display())]
+    #[error("serve {}: {cause}{hint}", path.display())]
     Root {
         /// The folder.
         path: PathBuf,
+        /// What to do about it; empty where nothing is known.
+        hint: &'static str,
         /// Why.
-        source: landau_sys::Error,
+        cause: landau_sys::Error,
     },
     /// An address cannot be listened at.
-    #[error("listen at {address}: {source}{hint}")]
+    #[error("listen at {address}: {cause}{hint}")]
     Listen {
         /// The address as it was given.
         address: String,
         /// Why.
-        source: landau_sys::Error,
+        cause: landau_sys::Error,
         /// What to do about it; empty where nothing is known.
         hint: &'static str,
     },
     /// What was given is no address.
-    #[error("{text:?} is no address to listen at; try 127.0.0.1:8080, [::1]:8080, :8080 or unix:/run/landau.sock")]
+    #[error(
+        "{text:?} is no address to listen at; try 127.0.0.1:8080, [::1]:8080, :8080, unix:/run/landau.sock or fd:3, with \
+         tls: before it where TLS is spoken"
+    )]
     Address {
         /// What was given.
         text: String,
     },
     /// The access log cannot be written.
-    #[error("log {place}: {source}; try --log - for standard output")]
+    #[error("log {place}: {cause}; try --log - for standard output")]
     Log {
         /// Where it should go.
         place: String,
         /// Why it cannot.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// There is no such user, or the process may not become this user.
     #[error("--user {0}")]
     User(String),
     /// The folder cannot be read by the user that the server became.
-    #[error("serve {}: user {user} may not read it: {source}; chmod o+rx the folder, or name another --user", path.display())]
+    #[error("serve {}: user {user} may not read it: {cause}; chmod o+rx the folder, or name another --user", path.display())]
     Unreadable {
         /// The folder.
         path: PathBuf,
         /// The user.
         user: String,
         /// Why.
-        source: landau_sys::Error,
+        cause: landau_sys::Error,
     },
     /// There is no fence although there must be one.
     #[error("--fence always: {0}")]
     Fence(String),
     /// A thread beside the workers cannot be started.
-    #[error("start the thread {name}: {source}")]
+    #[error("start the thread {name}: {cause}")]
     Helper {
         /// Its name.
         name: &'static str,
         /// Why.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// A certificate or key cannot be used.
     #[error("tls {}: {reason}", path.display())]
@@ -73,6 +79,9 @@ pub enum Error {
     /// An address is for TLS, and there is no certificate.
     #[error("listen at {0}: there is no certificate; add --tls CERT.pem KEY.pem")]
     NoCertificate(String),
+    /// TLS and a ring that receives by itself do not go together.
+    #[error("listen at {0}: workers with a ring (--accept multishot) speak no TLS; leave out one of the two")]
+    NoRecords(String),
     /// The event loop failed.
     #[error(transparent)]
     Reactor(#[from] landau_reactor::Error),
@@ -80,12 +89,12 @@ pub enum Error {
     #[error(transparent)]
     System(#[from] landau_sys::Error),
     /// A thread cannot be started.
-    #[error("start worker {worker}: {source}")]
+    #[error("start worker {worker}: {cause}")]
     Thread {
         /// Its number.
         worker: usize,
         /// Why.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// A worker ended although nobody told it to.
     #[error("worker {0} ended by a defect of ours; its message stands above")]

@@ -19,15 +19,21 @@ pub(crate) struct Bound {
     backlog: u32,
 }
 
-fn failed(listen: &Listen, source: landau_sys::Error) -> Error {
-    let kind = std::io::Error::from_raw_os_error(source.errno).kind();
-    let hint = match kind {
-        std::io::ErrorKind::PermissionDenied => "; ports below 1024 are root's: try --listen 127.0.0.1:8080",
-        std::io::ErrorKind::AddrInUse => "; another program listens there: `ss -ltnp` names it",
-        std::io::ErrorKind::AddrNotAvailable => "; this machine has no such address",
+fn failed(listen: &Listen, cause: landau_sys::Error) -> Error {
+    let place = listen.place().0;
+    let hint = match (std::io::Error::from_raw_os_error(cause.errno).kind(), place) {
+        (std::io::ErrorKind::PermissionDenied, Listen::Tcp(_)) => {
+            "; ports below 1024 are root's: try --listen 127.0.0.1:8080"
+        }
+        (std::io::ErrorKind::PermissionDenied, _) => "; the folder must be writable for who starts the server",
+        (std::io::ErrorKind::AddrInUse, Listen::Unix(_)) => "; another program listens there: `ss -lxp` names it",
+        (std::io::ErrorKind::AddrInUse, _) => "; another program listens there: `ss -ltnp` names it",
+        (std::io::ErrorKind::AddrNotAvailable, _) => "; this machine has no such address",
+        (std::io::ErrorKind::NotFound, _) => "; the folder of the socket is not there",
+        (_, Listen::Inherited(_)) => "; no listening socket of streams was passed on under this number",
         _ => "",
     };
-    Error::Listen { address: listen.to_string(), source, hint }
+    Error::Listen { address: listen.to_string(), cause, hint }
 }
 
 fn tcp(address: SocketAddr, is_own: bool) -> landau_sys::Result<OwnedFd> {
@@ -58,11 +64,16 @@ impl Bound {
     }
 
     fn bind(listen: &Listen, backlog: u32, is_own: bool) -> Result<Self, Error> {
-        let error = |source| failed(listen, source);
+        let error = |cause| failed(listen, cause);
         let (listen, is_tls) = listen.place();
         let is_own = is_own && matches!(listen, Listen::Tcp(_));
         let (socket, listen) = match listen {
             Listen::Tcp(address) => {
+                if is_own && address.port() != 0 {
+                    // Sockets that share a port would share it with another server of the same user as well: a socket
+                    // that shares nothing finds out, and is closed again.
+                    drop(tcp(*address, false).map_err(error)?);
+                }
                 let socket = tcp(*address, is_own).map_err(error)?;
                 let port = local_port(&socket).map_err(error)?;
                 (socket, Listen::Tcp(SocketAddr::new(address.ip(), port)))
@@ -89,7 +100,7 @@ impl Bound {
 
     /// A worker's listening socket at this address.
     pub(crate) fn for_worker(&self) -> Result<OwnedFd, Error> {
-        let error = |source| failed(&self.listen, source);
+        let error = |cause| failed(&self.listen, cause);
         match &self.listen {
             Listen::Tcp(address) if self.is_own => {
                 let socket = tcp(*address, true).map_err(error)?;

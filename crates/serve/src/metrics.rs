@@ -63,7 +63,7 @@ impl Metrics {
                 }
             }
         };
-        let failed = |source| Error::Helper { name: "metrics", source };
+        let failed = |cause| Error::Helper { name: "metrics", cause };
         let thread = std::thread::Builder::new().name("metrics".to_owned()).spawn(life).map_err(failed)?;
         let waker = is_ready.recv().map_err(|_| failed(std::io::ErrorKind::Other.into()))??;
         Ok(Self { must_end, waker, thread })

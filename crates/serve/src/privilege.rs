@@ -147,9 +147,9 @@ pub(crate) fn become_user(user: &User, config: &Config) -> Result<(), Error> {
     let folder = landau_sys::path::open_folder(&c_path(&config.root)?)?;
     privilege::become_user(user.identity)
         .map_err(|error| Error::User(format!("{}: cannot become this user: {error}; only root can", user.name)))?;
-    landau_sys::path::open_below(&folder, c".", Links::Never).map(drop).map_err(|source| Error::Unreadable {
+    landau_sys::path::open_below(&folder, c".", Links::Never).map(drop).map_err(|cause| Error::Unreadable {
         path: config.root.clone(),
         user: user.name.clone(),
-        source,
+        cause,
     })
 }

@@ -54,7 +54,7 @@ pub(crate) struct RingWorker {
 
 impl RingWorker {
     pub(crate) fn new(start: Start) -> Result<Self, Error> {
-        let Start { number, config, bound, control, counters, inboxes, log, cage } = start;
+        let Start { number, config, bound, control, counters, inboxes, log, cage, .. } = start;
         let mut ring = Ring::new()?;
         ring.hang(&inboxes[number].waker)?;
         let mut doors = Vec::new();
@@ -171,7 +171,7 @@ impl RingWorker {
             return;
         }
         self.ring.set_deadline(&fd, self.config.timeouts.head);
-        self.table.insert(fd, peer);
+        self.table.insert(fd, peer, false);
     }
 
     /// Something came.

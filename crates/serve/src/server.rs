@@ -130,7 +130,7 @@ impl Server {
             };
             let (ready, name) = (ready.clone(), format!("worker-{number}"));
             let thread = std::thread::Builder::new().name(name).spawn(move || work(start, &ready));
-            self.threads.push(thread.map_err(|source| Error::Thread { worker: number, source })?);
+            self.threads.push(thread.map_err(|cause| Error::Thread { worker: number, cause })?);
         }
         drop(ready);
         for number in 0..self.threads.len() {
@@ -232,6 +232,7 @@ fn settings(config: &Config) -> Result<Option<Arc<Settings>>, Error> {
     let sealed = config.listen.iter().find(|listen| listen.place().1);
     match sealed {
         Some(listen) if config.tls.is_empty() => Err(Error::NoCertificate(listen.to_string())),
+        Some(listen) if config.accepting == Accepting::Multishot => Err(Error::NoRecords(listen.to_string())),
         Some(_) => Ok(Some(Arc::new(Settings::new(&config.tls)?))),
         None => Ok(None),
     }

@@ -133,7 +133,7 @@ impl Writer {
             let _ = end.send(());
         };
         let thread = std::thread::Builder::new().name("log".to_owned()).spawn(life);
-        let thread = thread.map_err(|source| Error::Helper { name: "log", source })?;
+        let thread = thread.map_err(|cause| Error::Helper { name: "log", cause })?;
         // Set once.
         let _ = shared.thread.set(thread.thread().clone());
         has_opened.recv().map_err(|_| failed(&log.place)(std::io::ErrorKind::Other.into()))??;
@@ -164,7 +164,7 @@ impl Writer {
 }
 
 fn failed(place: &LogPlace) -> impl Fn(std::io::Error) -> Error {
-    move |source| Error::Log { place: place.to_string(), source }
+    move |cause| Error::Log { place: place.to_string(), cause }
 }
 
 fn open(place: &LogPlace, owner: Option<Identity>) -> std::io::Result<File> {

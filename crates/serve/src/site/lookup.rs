@@ -32,8 +32,15 @@ type Opened = (OwnedFd, FileStatus);
 
 impl Folder {
     pub(crate) fn new(config: &Config) -> Result<Self, Error> {
-        let failed =
-            |errno| Error::Root { path: config.root.clone(), source: landau_sys::Error { call: "open", errno } };
+        let failed = |errno| {
+            let hint = match std::io::Error::from_raw_os_error(errno).kind() {
+                ErrorKind::NotFound => "; name a folder that is there",
+                ErrorKind::NotADirectory => "; name the folder that it lies in",
+                ErrorKind::PermissionDenied => "; chmod o+rx the folder, or start the server as its owner",
+                _ => "",
+            };
+            Error::Root { path: config.root.clone(), hint, cause: landau_sys::Error { call: "open", errno } }
+        };
         let name = CString::new(config.root.as_os_str().as_bytes()).map_err(|_| failed(22))?;
         let root = path::open_folder(&name).map_err(|error| failed(error.errno))?;
         Ok(Self { root, links: config.links, index: config.index.clone(), listings: config.listings })

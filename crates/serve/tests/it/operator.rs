@@ -72,3 +72,14 @@ fn workers_behind_a_fence_serve_as_before() {
     assert_eq!(site.get("/a", "").body, b"changed");
     site.end();
 }
+
+/// Sockets that share a port would share it with another server of the same user, too, and take half of its visitors.
+#[test]
+fn a_port_that_is_served_is_not_shared_by_accident() {
+    let site = Site::new(&[], |_| {});
+    let mut config = Config::new(site.path());
+    config.listen = vec![Listen::Tcp(site.address)];
+    let error = Server::start(config).unwrap_err().to_string();
+    assert!(error.contains("another program listens there: `ss -ltnp` names it"), "{error}");
+    site.end();
+}
