@@ -51,8 +51,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", default_value = landau_reactor::Mechanism::default().name())]
     backend: landau_reactor::Mechanism,
     /// How connections come to the workers: each listens by itself (own), the same by the processor on which a
-    /// connection arrives (steered), all at one socket (shared), the first accepts for all (handed), or the kernel accepts,
-    /// receives and sends for each (multishot: io_uring)
+    /// connection arrives (steered), all at one socket (shared), the first accepts for all (handed), or the kernel
+    /// accepts, receives and sends for each, by a ring (multishot)
     #[arg(long, value_name = "HOW", default_value = "own", value_parser = accepting)]
     accept: Accepting,
     /// Connections that may wait to be accepted

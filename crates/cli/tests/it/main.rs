@@ -9,4 +9,5 @@ mod lab;
 mod lab_misused;
 mod measured;
 mod misused;
+mod serve;
 mod support;

@@ -1,0 +1,237 @@
+//! `landau serve` as an operator has it: what it says, what it gives up, what signals do.
+
+use crate::support::{Ran, Room, eventually};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// Longer than anything takes; a test that reaches it has failed.
+const LONG: Duration = Duration::from_secs(20);
+
+fn is_root() -> bool {
+    landau_sys::process::effective_user() == 0
+}
+
+/// A room that others may enter, with a folder that they may read.
+fn room() -> Room {
+    let room = Room::new();
+    std::fs::create_dir(room.file("www")).unwrap();
+    std::fs::write(room.file("www/a"), "hello").unwrap();
+    for folder in [room.path().to_owned(), room.file("www")] {
+        std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    room
+}
+
+/// A server that is running.
+struct Serving {
+    child: Child,
+    address: SocketAddr,
+    said: String,
+}
+
+impl Serving {
+    fn new(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
+        let place = said.split("http://").nth(1).unwrap_or_default();
+        let address = place.split([' ', ',', '\n']).next().unwrap_or_default().parse();
+        let Ok(address) = address else { panic!("{said:?}, {:?}", Ran::of(child.wait_with_output().unwrap())) };
+        Self { child, address, said }
+    }
+
+    fn get(&self, target: &str) -> String {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        let request = format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// What it said on standard error, and its status.
+    fn end(self) -> Ran {
+        self.signal("-TERM");
+        Ran::of(self.child.wait_with_output().unwrap())
+    }
+
+    /// Of each thread: a line of its status.
+    fn of_threads(&self, name: &str) -> Vec<String> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        let status = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("status")).unwrap();
+        let line = |text: String| text.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
+        tasks.map(|task| line(status(task.unwrap()))).collect()
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn root_is_given_up_by_every_thread() {
+    if !is_root() {
+        eprintln!("skipped: only root can give root up");
+        return;
+    }
+    let room = room();
+    std::os::unix::fs::symlink("/etc/shadow", room.file("www/shadow")).unwrap();
+    let words = ["serve", "www", "--listen", "127.0.0.1:0", "--workers", "2", "--log", "log", "--symlinks", "anywhere"];
+    let serving = Serving::new(room.command(&words).args(["--metrics", "127.0.0.1:0"]));
+    assert!(serving.said.contains(" as nobody"), "{}", serving.said);
+    assert!(serving.get("/a").ends_with("hello"));
+    // Links may lead anywhere here, but not whoever follows them.
+    assert!(serving.get("/shadow").starts_with("HTTP/1.1 403 "));
+    let nobody = landau_sys::privilege::user("nobody").unwrap().unwrap();
+    let ids = |id: u32| format!("\t{id}\t{id}\t{id}\t{id}");
+    let uids = serving.of_threads("Uid:");
+    assert!(uids.len() >= 4 && uids.iter().all(|line| line.ends_with(&ids(nobody.user))), "{uids:?}");
+    assert!(serving.of_threads("Gid:").iter().all(|line| line.ends_with(&ids(nobody.group))));
+    assert!(serving.of_threads("Groups:").iter().all(|line| line.trim_end() == "Groups:"));
+    assert!(serving.of_threads("NoNewPrivs:").iter().all(|line| line == "NoNewPrivs:\t1"));
+    let ran = serving.end();
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn somebody_without_privileges_needs_none() {
+    let room = room();
+    let mut command = Command::new("setpriv");
+    if !is_root() || Command::new("setpriv").arg("--version").output().is_err() {
+        eprintln!("skipped: setpriv and root are needed to become somebody else");
+        return;
+    }
+    let program = room.file("landau");
+    std::fs::copy(crate::support::LANDAU, &program).unwrap();
+    command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&program);
+    command.args(["serve", "www", "--listen", "127.0.0.1:0"]).current_dir(room.path());
+    let serving = Serving::new(&mut command);
+    assert!(!serving.said.contains(" as "), "{}", serving.said);
+    assert!(serving.get("/a").ends_with("hello"));
+    assert!(serving.of_threads("NoNewPrivs:").iter().all(|line| line == "NoNewPrivs:\t1"));
+    let ran = serving.end();
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+}
+
+/// A connection in the middle of a head is busy: the first signal waits for it, the second does not.
+#[test]
+fn the_second_signal_does_not_wait() {
+    let room = room();
+    let words = ["serve", "www", "--listen", "127.0.0.1:0", "--head-timeout", "1000", "--drain-timeout", "1000"];
+    let mut serving = Serving::new(&mut room.command(&words));
+    let mut busy = TcpStream::connect(serving.address).unwrap();
+    busy.write_all(b"GET /a HTTP/1.1\r\nHost: x\r\n\r\nGET ").unwrap();
+    let mut answer = [0; 16];
+    busy.read_exact(&mut answer).unwrap();
+    serving.signal("-TERM");
+    let mut said = BufReader::new(serving.child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.starts_with("landau: ending: connections get 1000 s") {
+        line.clear();
+        assert!(said.read_line(&mut line).unwrap() > 0, "it ended without a word");
+    }
+    assert!(serving.child.try_wait().unwrap().is_none(), "a busy connection was not waited for");
+    serving.signal("-INT");
+    assert_eq!(serving.child.wait().unwrap().code(), Some(0));
+    line.clear();
+    said.read_line(&mut line).unwrap();
+    assert_eq!(line, "landau: ending at once\n");
+}
+
+#[test]
+fn a_service_manager_passes_sockets_and_is_told_how_things_stand() {
+    let room = room();
+    let notified = room.file("notify");
+    let manager = UnixDatagram::bind(&notified).unwrap();
+    manager.set_read_timeout(Some(LONG)).unwrap();
+    std::fs::set_permissions(&notified, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    // Above the numbers that the shell uses; the shell gives it the number that systemd would.
+    let passed = landau_sys::descriptor::dup_from(&OwnedFd::from(socket), 20).unwrap();
+    landau_sys::descriptor::set_inherited(&passed).unwrap();
+    let script = format!(
+        "exec 3<&{}; export LISTEN_FDS=1 LISTEN_PID=$$; exec {} serve www --workers 2",
+        passed.as_raw_fd(),
+        crate::support::LANDAU
+    );
+    let mut command = Command::new("bash");
+    command.args(["-c", &script]).current_dir(room.path()).env("NOTIFY_SOCKET", &notified);
+    let serving = Serving::new(&mut command);
+    assert_eq!(serving.address, address);
+    let heard = || {
+        let mut buffer = [0; 128];
+        let len = manager.recv(&mut buffer).unwrap();
+        String::from_utf8_lossy(&buffer[..len]).into_owned()
+    };
+    assert_eq!(heard(), "READY=1");
+    assert!(serving.get("/a").ends_with("hello"));
+    serving.signal("-HUP");
+    assert!(heard().starts_with("RELOADING=1\nMONOTONIC_USEC="));
+    assert_eq!(heard(), "READY=1");
+    let ran = serving.end();
+    assert_eq!((heard().as_str(), ran.status), ("STOPPING=1", Some(0)), "{ran:?}");
+}
+
+#[test]
+fn a_log_that_was_put_aside_is_opened_again() {
+    let room = room();
+    std::fs::create_dir(room.file("log")).unwrap();
+    std::fs::set_permissions(room.file("log"), std::fs::Permissions::from_mode(0o777)).unwrap();
+    let serving = Serving::new(&mut room.command(&["serve", "www", "--listen", "127.0.0.1:0", "--log", "log/access"]));
+    serving.get("/a");
+    let lines = |name: &str| std::fs::read_to_string(room.file(name)).map_or(0, |text| text.lines().count());
+    assert!(eventually(|| lines("log/access") == 1));
+    std::fs::rename(room.file("log/access"), room.file("log/access.1")).unwrap();
+    serving.signal("-HUP");
+    assert!(eventually(|| room.file("log/access").exists()));
+    serving.get("/a");
+    serving.get("/a");
+    let ran = serving.end();
+    assert_eq!((lines("log/access.1"), lines("log/access"), ran.status), (1, 2, Some(0)), "{ran:?}");
+}
+
+/// Each is one line in lower case that says what to do, and the status is 2.
+#[test]
+fn what_keeps_it_from_starting_is_told() {
+    let room = room();
+    std::fs::write(room.file("empty.pem"), "").unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken_at = taken.local_addr().unwrap().to_string();
+    let _served = std::os::unix::net::UnixListener::bind(room.file("socket")).unwrap();
+    let cases: &[(&[&str], &str)] = &[
+        (&["nowhere"], "landau: serve nowhere: open: No such file or directory (os error 2) (ENOENT); name a folder"),
+        (
+            &["www/a"],
+            "landau: serve www/a: open: Not a directory (os error 20) (ENOTDIR); name the folder that it lies",
+        ),
+        (&["www", "--listen", &taken_at], "another program listens there: `ss -ltnp` names it"),
+        (&["www", "--listen", "unix:socket"], "another program listens there: `ss -lxp` names it"),
+        (&["www", "--listen", "fd:999"], "no listening socket of streams was passed on under this number"),
+        (&["www", "--listen", "127.0.0.1:0", "--log", "nowhere/log"], "landau: log nowhere/log: No such file"),
+        (
+            &["www", "--tls", "empty.pem", "empty.pem"],
+            "landau: tls empty.pem: there is no certificate in it; it must be",
+        ),
+        (&["www", "--listen", "tls:127.0.0.1:0"], "there is no certificate; add --tls CERT.pem KEY.pem"),
+        (
+            &["www", "--listen", "127.0.0.1:0", "--fence", "always", "--symlinks", "anywhere"],
+            "landau: --fence always: ",
+        ),
+        (&["www", "--user", "no such user"], "landau: --user "),
+    ];
+    for (words, expected) in cases {
+        let ran = room.landau(&[&["serve"], *words].concat());
+        assert!(ran.status == Some(2) && ran.err.contains(expected), "{words:?}: {ran:?}");
+        assert_eq!(ran.err.lines().count(), 1, "{ran:?}");
+    }
+}
