@@ -29,8 +29,8 @@ pub enum Error {
     },
     /// What was given is no address.
     #[error(
-        "{text:?} is no address to listen at; try 127.0.0.1:8080, [::1]:8080, :8080, unix:/run/landau.sock or fd:3, with \
-         tls: before it where TLS is spoken"
+        "{text:?} is no address to listen at; try 127.0.0.1:8080, [::1]:8080, :8080, unix:/run/landau.sock or fd:3, \
+         with tls: before it where TLS is spoken"
     )]
     Address {
         /// What was given.
@@ -48,7 +48,10 @@ pub enum Error {
     #[error("--user {0}")]
     User(String),
     /// The folder cannot be read by the user that the server became.
-    #[error("serve {}: user {user} may not read it: {cause}; chmod o+rx the folder, or name another --user", path.display())]
+    #[error(
+        "serve {}: user {user} may not read it: {cause}; chmod o+rx the folder, or name another --user",
+        path.display()
+    )]
     Unreadable {
         /// The folder.
         path: PathBuf,

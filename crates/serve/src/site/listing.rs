@@ -76,8 +76,10 @@ fn html(rows: &[Row], path: &[u8]) -> String {
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}</title>\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n\
          <style>body{{font:16px/1.5 system-ui,sans-serif;margin:2em;color-scheme:light dark}}\
-         td,th{{padding:0 1.5em 0 0;text-align:left}}td.n{{text-align:right;font-variant-numeric:tabular-nums}}</style>\n\
-         </head><body><h1>{title}</h1>\n<table><thead><tr><th>Name</th><th>Size</th><th>Modified</th></tr></thead><tbody>\n"
+         td,th{{padding:0 1.5em 0 0;text-align:left}}\
+         td.n{{text-align:right;font-variant-numeric:tabular-nums}}</style>\n\
+         </head><body><h1>{title}</h1>\n\
+         <table><thead><tr><th>Name</th><th>Size</th><th>Modified</th></tr></thead><tbody>\n"
     );
     if path != b"/" {
         page.push_str("<tr><td><a href=\"../\">../</a></td><td></td><td></td></tr>\n");

@@ -1,7 +1,7 @@
 //! The TLS of one connection: records in, plain bytes out, and the other way.
 //!
-//! rustls' interface without buffers is used, so that a connection at rest owns its keys and nothing else: what comes is
-//! opened in the worker's own buffer, and only a record that is not whole is kept.
+//! rustls' interface without buffers is used, so that a connection at rest owns its keys and nothing else: what comes
+//! is opened in the worker's own buffer, and only a record that is not whole is kept.
 
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, EncryptError, UnbufferedStatus, WriteTraffic};
@@ -69,8 +69,8 @@ impl Session {
         })
     }
 
-    /// Opens the records that came, and what was left of those before. What is to be sent for the protocol's sake gathers
-    /// in the session, an alert in the case of an error too.
+    /// Opens the records that came, and what was left of those before. What is to be sent for the protocol's sake
+    /// gathers in the session, an alert in the case of an error too.
     pub(crate) fn hear(&mut self, bytes: &mut [u8], plain: &mut Vec<u8>) -> Result<Heard, rustls::Error> {
         if self.stage == Stage::Failed {
             return Err(rustls::Error::General("an error came before".to_owned()));
@@ -125,12 +125,17 @@ impl Session {
         }
     }
 
-    /// What the protocol wants the client to be told about an error: one record, if any. Asked for once: if there is one
-    /// it comes before anything else is looked at, and a second time the library would find the same error again.
+    /// What the protocol wants the client to be told about an error, and what was to be said before it. The library is
+    /// asked as long as it has something: then that comes before anything else is looked at, and once more it would
+    /// find the same error again.
     fn gather_alert(&mut self, rest: &mut [u8]) {
-        if let Ok(ConnectionState::EncodeTlsData(data)) = self.connection.process_tls_records(rest).state {
-            // Whoever cannot be told finds out by the end of the stream.
-            let _ = encode(data, &mut self.outgoing);
+        while self.connection.wants_write() {
+            let Ok(ConnectionState::EncodeTlsData(data)) = self.connection.process_tls_records(rest).state else {
+                return;
+            };
+            if encode(data, &mut self.outgoing).is_err() {
+                return;
+            }
         }
     }
 

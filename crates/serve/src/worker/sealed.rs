@@ -1,7 +1,7 @@
 //! What a worker does for connections over TLS: the same as for all others, with records around it.
 //!
-//! What comes is opened before it is answered, and what was answered is sealed before it leaves, in pieces so small that
-//! a client that does not read holds no more than one of them.
+//! What comes is opened before it is answered, and what was answered is sealed before it leaves, in pieces so small
+//! that a client that does not read holds no more than one of them.
 
 use super::{SCRATCH_BYTES, Worker, is_again};
 use crate::connection::{State, say_end};

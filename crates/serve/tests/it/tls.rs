@@ -233,6 +233,17 @@ fn who_speaks_no_tls_is_told_so_or_sent_away() {
 }
 
 #[test]
+fn who_wants_another_protocol_is_told_that_it_is_not_spoken() {
+    let site = site(b"", |_| {});
+    let mut config = Arc::unwrap_or_clone(client(&rustls::version::TLS13));
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let mut stream = connect(site.address, &Arc::new(config), "one.example");
+    let error = stream.read(&mut [0; 16]).unwrap_err().to_string();
+    assert!(error.contains("NoApplicationProtocol"), "{error}");
+    assert_eq!(site.end().tls_failed, 1);
+}
+
+#[test]
 fn who_does_not_shake_hands_in_time_is_sent_away() {
     let site = site(b"", |config| config.timeouts.head = std::time::Duration::from_millis(50));
     let mut socket = TcpStream::connect(site.address).unwrap();
