@@ -10,6 +10,7 @@ use crate::idle::Idle;
 use crate::link::{Link, Order, Report};
 use crate::plan::Plan;
 use crate::worker::lost;
+use landau_reactor::Interest;
 use landau_sys::process::thread_time;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -223,6 +224,7 @@ impl<'a> Crowd<'a> {
         if !self.link.fill().map_err(|error| lost(&error))? {
             return Err(crate::Error::Plan("the controller is gone".to_owned()));
         }
+        self.engine.reactor.used_up(self.link, Interest::READ);
         while let Some(order) = self.link.next::<Order>().map_err(|error| lost(&error))? {
             match order {
                 Order::Grow { to } => {

@@ -222,6 +222,7 @@ impl Engine {
         match send(connection, bytes) {
             Ok(is_all) => {
                 if !is_all {
+                    self.reactor.used_up(&connection.fd, Interest::WRITE);
                     let _ = self.reactor.want(&connection.fd, Interest::BOTH);
                 }
                 Ok(count)
@@ -245,7 +246,7 @@ impl Engine {
         };
         match connection.state {
             State::Open if event.ready.is_writable() && !event.ready.is_readable() => self.go_on_sending(id),
-            State::Open => self.receive(id),
+            State::Open => self.receive(id, event.ready.is_closed()),
             State::Connecting => self.connected(id),
             State::Securing => self.secure(id),
             State::Closing => self.await_end(id),
@@ -282,7 +283,7 @@ impl Engine {
             Ok(Received::Bytes(_)) => {
                 return self.lose(id, (Failure::Unasked, "bytes before any request".to_owned()));
             }
-            Ok(Received::Nothing) => {}
+            Ok(Received::Nothing) => self.reactor.used_up(&connection.fd, Interest::READ),
         }
         let (is_done, wants_write) = (!session.is_handshaking(), session.wants_write());
         let interest = if wants_write { Interest::BOTH } else { Interest::READ };
@@ -317,14 +318,18 @@ impl Engine {
                 let _ = self.reactor.want(&connection.fd, Interest::READ);
                 Happening::Nothing
             }
-            Ok(false) => Happening::Nothing,
+            Ok(false) => {
+                self.reactor.used_up(&connection.fd, Interest::WRITE);
+                Happening::Nothing
+            }
             Err(trouble) => self.lose(id, trouble),
         }
     }
 
-    /// Receives what is there.
+    /// Receives what is there: until nothing is, if the peer is gone, and else until a call gives less than it could,
+    /// which saves asking once more.
     #[inline]
-    fn receive(&mut self, id: u32) -> Happening {
+    fn receive(&mut self, id: u32, is_closed: bool) -> Happening {
         let mut answered = 0;
         loop {
             let Some(connection) = self.slots[id as usize].as_mut() else { return Happening::Nothing };
@@ -334,7 +339,10 @@ impl Engine {
             };
             let count = match received {
                 Ok(Received::Bytes(count)) => count,
-                Ok(Received::Nothing) => return self.after(id, answered),
+                Ok(Received::Nothing) => {
+                    self.reactor.used_up(&connection.fd, Interest::READ);
+                    return self.after(id, answered);
+                }
                 Ok(Received::End) => return self.ended(id),
                 Err(trouble) => return self.lose(id, trouble),
             };
@@ -343,8 +351,9 @@ impl Engine {
                 Ok(count) => answered += count,
                 Err(trouble) => return self.lose(id, trouble),
             }
-            let is_plain = self.slots[id as usize].as_ref().is_some_and(|connection| connection.secure.is_none());
-            if is_plain && count < self.scratch.len() {
+            let Some(connection) = self.slots[id as usize].as_ref() else { return Happening::Nothing };
+            if connection.secure.is_none() && count < self.scratch.len() && !is_closed {
+                self.reactor.used_up(&connection.fd, Interest::READ);
                 return self.after(id, answered);
             }
         }
@@ -413,7 +422,7 @@ impl Engine {
     fn ended(&mut self, id: u32) -> Happening {
         let Some(connection) = self.slots[id as usize].as_mut() else { return Happening::Nothing };
         let Some(flight) = connection.flights.front().copied() else {
-            self.tally.closed_idle += 1;
+            self.tally.closed_idle += u64::from(!connection.is_last);
             return self.discard(id, false);
         };
         let Some(answer) = connection.reading.end() else {
@@ -440,11 +449,20 @@ impl Engine {
     /// A connection that has given its last answer has something to say: its end, as it should be.
     fn await_end(&mut self, id: u32) -> Happening {
         let Some(connection) = self.slots[id as usize].as_mut() else { return Happening::Nothing };
-        let received = stream::receive(&connection.fd, &mut self.scratch);
-        if !matches!(received, Err(error) if error.is_would_block()) && !matches!(received, Ok(1..)) {
-            self.discard(id, false);
+        loop {
+            match stream::receive(&connection.fd, &mut self.scratch) {
+                // What it says after its last answer is of no interest.
+                Ok(1..) => {}
+                Err(error) if error.is_would_block() => {
+                    self.reactor.used_up(&connection.fd, Interest::READ);
+                    return Happening::Nothing;
+                }
+                Ok(0) | Err(_) => {
+                    self.discard(id, false);
+                    return Happening::Nothing;
+                }
+            }
         }
-        Happening::Nothing
     }
 
     /// Gives a connection up and counts what it owed, or that it never came to be.

@@ -5,6 +5,7 @@
 use crate::crowd::{Measured, Samples};
 use crate::plan::Plan;
 use crate::tally::Tally;
+use landau_sys::descriptor::wait_readable;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind, Read, Write};
@@ -115,14 +116,24 @@ impl Link {
             if let Some(message) = self.next()? {
                 return Ok(Some(message));
             }
-            if !self.fill()? {
+            if !self.fill_once()? {
                 return Ok(None);
             }
         }
     }
 
-    /// Takes in what has come, after the stream was found to be readable; false if the other end is gone.
+    /// Takes in all that has come and does not wait for more; false if the other end is gone.
     pub(crate) fn fill(&mut self) -> io::Result<bool> {
+        while wait_readable(&self.stream, 0).map_err(|error| io::Error::from_raw_os_error(error.errno))? {
+            if !self.fill_once()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Waits for something to come, and takes it in.
+    fn fill_once(&mut self) -> io::Result<bool> {
         let mut buffer = [0; 8 << 10];
         loop {
             match self.stream.read(&mut buffer) {

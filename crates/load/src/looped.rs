@@ -12,6 +12,7 @@ use crate::plan::{Load, Plan};
 use crate::schedule::Schedule;
 use crate::tally::Failure;
 use crate::worker::lost;
+use landau_reactor::Interest;
 use landau_sys::alarm::Alarm;
 use landau_sys::process::{ProcessorTime, thread_time};
 use std::collections::VecDeque;
@@ -315,8 +316,13 @@ impl<'a> Loop<'a> {
         match happening {
             Happening::Room(id) | Happening::Open(id) => self.feed(id),
             Happening::Gone { .. } => self.gone(happening),
+            Happening::Nothing => {}
             // What it rang for is done by whoever looks at the schedule, who sets it anew.
-            Happening::Alarm | Happening::Nothing => {}
+            Happening::Alarm => {
+                if let Some(alarm) = &self.alarm {
+                    self.engine.reactor.used_up(alarm, Interest::READ);
+                }
+            }
             Happening::Control => return self.listen(),
         }
         Ok(())
@@ -343,6 +349,7 @@ impl<'a> Loop<'a> {
     /// The controller has spoken.
     fn listen(&mut self) -> Result<()> {
         let is_there = self.link.fill().map_err(|error| lost(&error))?;
+        self.engine.reactor.used_up(self.link, Interest::READ);
         while let Some(order) = self.link.next::<Order>().map_err(|error| lost(&error))? {
             match order {
                 Order::Start { at_ns } => self.start_ns = at_ns,

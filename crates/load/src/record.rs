@@ -1,8 +1,9 @@
 //! A crowd as a record: one case, its phases, and the samples of each size, for the verdicts and pages that judge every
 //! other curve.
 
+use crate::counters::Memory;
 use crate::job::Job;
-use crate::outcome::{Outcome, Step};
+use crate::outcome::Step;
 use landau_record::schema::{Case, Chunk, Direction, Phase, Samples, Unit};
 use std::collections::BTreeMap;
 
@@ -66,18 +67,18 @@ pub fn chunks(step: &Step) -> Vec<Chunk> {
     all.filter(|chunk| !chunk.samples.values().is_empty()).collect()
 }
 
-/// What is known of a pass besides its samples.
-pub fn facts(outcome: &Outcome, pass: u32) -> BTreeMap<String, String> {
+/// What is known of a pass besides its samples: its steps, and the kernel's memory before the first connection.
+pub fn facts(before: &Memory, steps: &[Step]) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::new();
-    if let Some(step) = outcome.steps.iter().rfind(|step| step.pass == pass) {
-        facts.insert("standing".to_owned(), step.open.to_string());
-        let of = |before: u64, after: u64| after.saturating_sub(before) / step.open.max(1);
-        let slab = of(outcome.memory.slab_bytes, step.memory.slab_bytes);
-        facts.insert("slab_bytes_per_connection".to_owned(), slab.to_string());
-        let taken = of(step.memory.available_bytes, outcome.memory.available_bytes);
-        facts.insert("memory_bytes_per_connection".to_owned(), taken.to_string());
-        let grown_ms: u64 = outcome.steps.iter().filter(|one| one.pass == pass).map(|one| one.grown_ms).sum();
-        facts.insert("grown_in_ms".to_owned(), grown_ms.to_string());
-    }
+    let Some(last) = steps.last() else { return facts };
+    let each = |before: u64, after: u64| (after.saturating_sub(before) / last.open.max(1)).to_string();
+    facts.insert("connections standing".to_owned(), last.open.to_string());
+    facts.insert("slab bytes per connection".to_owned(), each(before.slab_bytes, last.memory.slab_bytes));
+    facts.insert(
+        "bytes of available memory per connection".to_owned(),
+        each(last.memory.available_bytes, before.available_bytes),
+    );
+    let grown_ms: u64 = steps.iter().map(|step| step.grown_ms).sum();
+    facts.insert("grown in".to_owned(), format!("{:.1} s", grown_ms as f64 / 1e3));
     facts
 }

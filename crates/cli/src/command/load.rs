@@ -1,11 +1,13 @@
 //! `landau load`: load on a server, and whether what was measured is a measurement.
 
-use crate::load::{Live, text};
+use crate::load::{Live, Opening, Recorder, text};
 use crate::status;
 use anyhow::Context;
 use clap::ValueEnum;
 use landau_load::schedule::Arrivals;
 use landau_load::{CrowdWish, Error, Job, Launch, Outcome, Wish};
+use landau_record::Record;
+use landau_report::Analysis;
 use landau_sys::signal::{catch_interrupts, interrupted};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -25,6 +27,7 @@ enum ArrivalsWord {
   landau load http://127.0.0.1:8080/ --rate 5000 --duration 30s   5,000 requests a second, come what may
   landau load http://127.0.0.1:8080/ --per-connection 1           a connection for each request
   landau load http://127.0.0.1:8080/ --crowd 10000                latency beside 1, 2, 5 … 10,000 idle connections
+  landau load http://127.0.0.1:8080/ --crowd 10000 --passes 5 -o crowd.landau.ndjson   with verdicts
   landau load http://10.0.0.7/ --replay access.log --rate 200     what was asked for yesterday
   landau load unix:/run/server.sock:/ --json | jq .phases.service.p99_ns
 
@@ -115,6 +118,9 @@ pub(crate) struct Args {
     /// This host may be loaded though it is neither this machine nor in a private network (repeatable)
     #[arg(long, value_name = "HOST")]
     i_may_load: Vec<String>,
+    /// Write a record of the crowd, for `landau show`, `report` and `verify`
+    #[arg(long, short, value_name = "FILE", requires = "crowd")]
+    out: Option<PathBuf>,
     /// Answer in JSON
     #[arg(long)]
     json: bool,
@@ -131,7 +137,7 @@ struct Numbers(Vec<u32>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Addresses(Vec<IpAddr>);
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
+pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     catch_interrupts();
     let seed = args.seed.unwrap_or_else(super::run::seed_of_the_moment);
     let job = Job::resolve(&wish(args, seed)).map_err(advised)?;
@@ -140,7 +146,19 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
         live.line(&format!("note: {note}"));
     }
     let program = std::env::current_exe().context("this program cannot find itself to start workers")?;
-    let outcome = landau_load::run(&job, &Launch::Program(program), &mut live, &|| interrupted().is_some())?;
+    let launch = Launch::Program(program);
+    let is_enough = || interrupted().is_some();
+    let outcome = match &args.out {
+        None => landau_load::run(&job, &launch, &mut live, &is_enough)?,
+        Some(path) => {
+            let (host, _) = landau_engine::describe_host(landau_engine::Pinning::Free)?;
+            let opening = Opening { host, words, urls: &args.urls, seed };
+            let mut recorder = Recorder::create(path, &job, opening, &mut live)?;
+            let outcome = landau_load::run(&job, &launch, &mut recorder, &is_enough)?;
+            recorder.close(&outcome)?;
+            outcome
+        }
+    };
     drop(live);
     let answer = if args.json {
         let mut answer = outcome.json();
@@ -150,6 +168,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
         text(&outcome, &args.urls)
     };
     status::print(&answer)?;
+    if let Some(path) = &args.out {
+        if !args.json {
+            status::print(&super::show::summary(&Analysis::of(&Record::read(path)?)))?;
+        }
+        status::tell(&format!("\nrecord: {}", path.display()));
+    }
     Ok(verdict(&outcome))
 }
 

@@ -9,7 +9,7 @@ mod lab;
 mod list;
 mod load;
 mod report;
-mod run;
+pub(crate) mod run;
 mod serve;
 mod show;
 mod verify;
@@ -65,7 +65,7 @@ pub(crate) fn run(landau: Landau, words: &[String]) -> anyhow::Result<u8> {
         Some(Command::List(args)) => list::run(&args),
         Some(Command::Lab(args)) => lab::run(&args, words),
         Some(Command::Explain(args)) => explain::run(&args, words),
-        Some(Command::Load(args)) => load::run(&args),
+        Some(Command::Load(args)) => load::run(&args, words),
         Some(Command::Show(args)) => show::run(&args),
         Some(Command::Report(args)) => report::run(&args),
         Some(Command::Verify(args)) => verify::run(&args),

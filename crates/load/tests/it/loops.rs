@@ -23,6 +23,23 @@ fn a_closed_loop_counts_every_answer_once() {
     assert!(failed(&outcome).is_empty() && failures(&outcome).is_empty(), "{:?}", outcome.gates);
 }
 
+/// Mechanisms that tell of changes only must not lose an end that comes with the last bytes, nor ask twice for orders.
+#[test]
+fn every_mechanism_does() {
+    let close = b"HTTP/1.1 200 OK\r\n\r\nab".to_vec();
+    let (server, other) = (serve(|_| (answer(10), false)), serve(move |_| (close.clone(), true)));
+    for mechanism in ["epoll", "epoll-edge", "poll"] {
+        let rate = Some(2000.0);
+        let mechanism = mechanism.to_owned();
+        let closed = Wish { mechanism: mechanism.clone(), ..wish(&server.url()) };
+        let ending = Wish { mechanism: mechanism.clone(), ..wish(&other.url()) };
+        for wish in [&Wish { rate, ..closed.clone() }, &closed, &ending] {
+            let outcome = run(wish);
+            assert_eq!((outcome.tally.answers, failures(&outcome)), (100, Vec::new()), "{mechanism}");
+        }
+    }
+}
+
 #[test]
 fn workers_share_the_work() {
     let server = serve(|_| (answer(10), false));

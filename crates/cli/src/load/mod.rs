@@ -1,5 +1,7 @@
 //! What a load shows while it lasts and when it is over.
 
+mod recorder;
+
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use landau_load::gate::Standing;
 use landau_load::plan::Load;
@@ -9,6 +11,8 @@ use landau_report::quantity::{bytes, count, digits, duration};
 use std::fmt::Write;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
+
+pub(crate) use recorder::{Opening, Recorder};
 
 /// Shows a load on standard error while it lasts.
 pub(crate) struct Live {

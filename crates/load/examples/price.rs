@@ -1,0 +1,46 @@
+//! What the generator itself costs: a closed loop without the rest of the program, for a profiler or beside a rival.
+//!
+//! `price URL CONNECTIONS SECONDS [PROCESSOR]` prints the processor time of each answer.
+#![allow(clippy::print_stdout, reason = "an example prints")]
+
+use landau_load::schedule::Arrivals;
+use landau_load::{Job, Launch, Wish};
+use std::time::Duration;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [url, connections, seconds, rest @ ..] = words.as_slice() else {
+        return Err("price URL CONNECTIONS SECONDS [PROCESSOR]".into());
+    };
+    let pins = rest.iter().map(|word| word.parse()).collect::<Result<_, _>>()?;
+    let wish = Wish {
+        urls: vec![url.clone()],
+        confirmed: Vec::new(),
+        method: "GET".to_owned(),
+        headers: Vec::new(),
+        replay: None,
+        insecure: true,
+        roots: None,
+        connections: connections.parse()?,
+        pipeline: 1,
+        per_connection: None,
+        rate: None,
+        arrivals: Arrivals::Uniform,
+        crowd: None,
+        duration: Some(Duration::from_secs_f64(seconds.parse()?)),
+        request_count: None,
+        warm_up: Duration::ZERO,
+        timeout: Duration::from_secs(10),
+        connect_rate: None,
+        workers: None,
+        pins,
+        sources: Vec::new(),
+        seed: 1,
+        mechanism: std::env::var("MECHANISM").unwrap_or_else(|_| landau_load::mechanism()),
+        waived: Vec::new(),
+    };
+    let outcome = landau_load::run(&Job::resolve(&wish)?, &Launch::Thread, &mut (), &|| false)?;
+    let each = outcome.processor_ns_per_answer().unwrap_or(0.0) / 1e3;
+    println!("{} answers, {:.0}/s, {each:.2} µs of processor each", outcome.tally.answers, outcome.per_second());
+    Ok(())
+}
