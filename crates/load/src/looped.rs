@@ -215,6 +215,7 @@ impl<'a> Loop<'a> {
         self.stage = Stage::Running;
         self.measure_ns = self.start_ns + self.plan.warm_up_ns;
         self.end_ns = self.plan.duration_ns.map_or(u64::MAX, |ns| self.measure_ns.saturating_add(ns));
+        self.engine.measure_from(self.measure_ns);
         if self.plan.warm_up_ns == 0 {
             self.measure();
         }
@@ -229,13 +230,10 @@ impl<'a> Loop<'a> {
         }
     }
 
-    /// From now on it is measured.
+    /// From now on it is measured. What was sent before does not count, whenever it is answered.
     fn measure(&mut self) {
-        self.engine.measure_from(self.measure_ns);
+        self.engine.tally.bytes = 0;
         self.usage = thread_time();
-        if self.plan.request_count.is_some() {
-            self.left = self.plan.request_count.unwrap_or(u64::MAX);
-        }
     }
 
     /// Sends, or queues, what has fallen due.

@@ -198,6 +198,23 @@ fn step_line(step: &Step) -> String {
     )
 }
 
+/// The same sizes of all passes put together: their samples, the fewest that stood, and the longest that it took.
+fn together(steps: &[Step]) -> Vec<Step> {
+    let mut sizes: Vec<Step> = Vec::new();
+    for step in steps {
+        match sizes.iter_mut().find(|size| size.n == step.n) {
+            None => sizes.push(step.clone()),
+            Some(size) => {
+                size.old_ns.extend(&step.old_ns);
+                size.fresh_ns.extend(&step.fresh_ns);
+                size.open = size.open.min(step.open);
+                size.grown_ms = size.grown_ms.max(step.grown_ms);
+            }
+        }
+    }
+    sizes
+}
+
 fn crowd(text: &mut String, outcome: &Outcome) {
     let _ = writeln!(text, "from: {}", outcome.sources);
     let _ = writeln!(text, "\nmedians of a request on an old idle connection, and on a new one:");
@@ -206,8 +223,8 @@ fn crowd(text: &mut String, outcome: &Outcome) {
         "{:>11}{:>12}{:>12}{:>12}{:>12}{:>12}{:>11}",
         "idle", "first byte", "last byte", "handshake", "first byte", "last byte", "grown in"
     );
-    for step in &outcome.steps {
-        text.push_str(&step_line(step));
+    for step in together(&outcome.steps) {
+        text.push_str(&step_line(&step));
         text.push('\n');
     }
     let largest = outcome.steps.iter().max_by_key(|step| step.open).filter(|step| step.open >= 1000);
@@ -215,10 +232,9 @@ fn crowd(text: &mut String, outcome: &Outcome) {
         let each = |before: u64, after: u64| after.saturating_sub(before) as f64 / step.open as f64;
         let _ = writeln!(
             text,
-            "kernel memory: {} of slab for each connection{}, {} less available",
+            "kernel memory: {} of slab for each connection{}",
             bytes(each(outcome.memory.slab_bytes, step.memory.slab_bytes) as u64),
-            if outcome.is_local { ", both ends" } else { "" },
-            bytes(each(step.memory.available_bytes, outcome.memory.available_bytes) as u64)
+            if outcome.is_local { ", both ends" } else { "" }
         );
     }
 }
