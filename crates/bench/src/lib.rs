@@ -5,5 +5,6 @@
 
 mod files;
 pub mod list;
+mod mechanism;
 
 pub use list::REGISTRY;

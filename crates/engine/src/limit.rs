@@ -3,6 +3,7 @@
 use landau_record::schema::Limit;
 use landau_sys::limits::{Resource, get};
 use landau_sys::system::setting;
+use landau_sys::wait::SELECT_CAPACITY;
 use landau_sys::{Error, errno_name};
 use std::io::Read;
 
@@ -16,11 +17,19 @@ pub(crate) fn explain(error: Error, n: u64) -> Option<Limit> {
             "sysctl -w net.ipv4.ip_local_port_range=\"1024 65535\"".to_owned(),
         ),
         libc::EAGAIN if is_process(error.call) => processes(),
+        libc::EINVAL if error.call == "select" => (
+            format!("a set of select() holds no descriptor from {SELECT_CAPACITY} (FD_SETSIZE) on"),
+            "no setting: a mechanism without such a set, poll or epoll".to_owned(),
+        ),
         libc::ENOMEM if is_mapping(error.call) && mappings_are_used_up() => {
             sysctl("vm.max_map_count", "mappings of one process")
         }
         libc::ENOMEM => ("the kernel has no memory for it".to_owned(), String::new()),
         libc::ENOBUFS => ("the kernel has no buffers for it".to_owned(), String::new()),
+        libc::EOPNOTSUPP if matches!(error.call, "fiemap" | "fallocate") => (
+            "the file system of the benchmarks' folder does not say, or not choose, where a file lies".to_owned(),
+            "--dir FOLDER on ext4, xfs or btrfs; root gets a file system of his own".to_owned(),
+        ),
         libc::ENOSPC if error.call == "epoll_ctl" => sysctl("fs.epoll.max_user_watches", "watches of one user"),
         libc::ENOSPC | libc::EDQUOT => ("the file system is full".to_owned(), String::new()),
         _ => return None,

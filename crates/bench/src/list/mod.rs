@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 // registry:begin
 pub mod bind;
+pub mod dispatch;
 pub mod dup;
 pub mod epoll_ctl;
 pub mod eventfd;
@@ -24,6 +25,7 @@ pub mod wait_any;
 /// Every benchmark, by name.
 pub static REGISTRY: &[Entry] = &[
     Entry::of::<bind::Bind>(),
+    Entry::of::<dispatch::Dispatch>(),
     Entry::of::<dup::Dup>(),
     Entry::of::<epoll_ctl::EpollCtl>(),
     Entry::of::<eventfd::Eventfd>(),

@@ -13,7 +13,7 @@ const BELOW: &[(&str, &[&str])] = &[
     ("landau-wire", &[]),
     ("landau-serve", &["landau-reactor", "landau-sys", "landau-wire"]),
     ("landau-engine", &["landau-record", "landau-sys"]),
-    ("landau-bench", &["landau-engine", "landau-sys"]),
+    ("landau-bench", &["landau-engine", "landau-reactor", "landau-sys", "landau-wire"]),
     ("landau-lab", &["landau-engine", "landau-record", "landau-stats", "landau-sys"]),
     ("landau-load", &["landau-reactor", "landau-record", "landau-sys", "landau-wire"]),
     ("landau-report", &["landau-record", "landau-stats"]),

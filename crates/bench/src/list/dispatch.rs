@@ -1,0 +1,264 @@
+//! `dispatch`: one turn of an event loop that watches ever more descriptors, of which a few become ready.
+//!
+//! Measures the event library, mechanism by mechanism: before each turn as many descriptors as `active` says are given
+//! a byte; timed are the wait, and apart the handing out of what it found until each of them was told. Then the bytes
+//! are read, as a server would, so that mechanisms that tell of changes tell anew. `wait` measures the bare calls, with
+//! descriptors that stay ready; here events are used up.
+//!
+//! Misleads as the cost of a server's turn: it never sleeps, and nothing is done with an event.
+//!
+//! Source: libevent's benchmark, which writes to a few of many pairs and times the turns until all are told.
+
+use crate::mechanism;
+use landau_engine::{
+    Benchmark, Context, Cost, Facts, Host, Kind, Laps, Mark, MarkKind, Parameter, Phase, Settings, Stop, Study,
+    Support, Unit, Variant,
+};
+use landau_reactor::{Interest, Mechanism, Reactor, Token};
+use landau_sys::descriptor::dup_from;
+use landau_sys::limits::{Resource, get};
+use landau_sys::stream::{receive, send};
+use landau_sys::wait::SELECT_CAPACITY;
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use std::os::fd::{OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+/// As far as a study goes by itself: a mechanism that asks each of n descriptors makes the sweep n².
+const FULL_MOST: u64 = 9_000;
+
+/// How many may be ready at once: what one wait tells.
+const MOST_ACTIVE: u64 = 256;
+
+/// How long the check waits for what is surely ready.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The benchmark.
+#[derive(Debug)]
+pub struct Dispatch {
+    reactor: Reactor,
+    is_null: bool,
+    active: u64,
+    is_random: bool,
+    random: ChaCha8Rng,
+    /// The watched ends; a token is a place in this list.
+    watched: Vec<OwnedFd>,
+    /// The other ends, through which they are made ready.
+    others: Vec<OwnedFd>,
+    /// From here on numbers are given to the other ends, so that the watched have the low ones.
+    others_from: RawFd,
+    /// Who is to be told in this turn, and who was.
+    chosen: Vec<usize>,
+    told: Vec<usize>,
+}
+
+const WAIT: usize = 0;
+const EVENTS: usize = 1;
+
+impl Benchmark for Dispatch {
+    const NAME: &'static str = "dispatch";
+    const ABOUT: &'static str = "What does a turn of an event loop cost, by mechanism, when thousands of descriptors \
+                                 are watched and few become ready?";
+    const AXIS: &'static str = "idle descriptors";
+    const PHASES: &'static [Phase] = &[
+        Phase::up("wait", "the reactor's wait, which tells the kernel what changed and asks it what is ready"),
+        Phase::up(
+            "events",
+            "the events handed out, with further waits if need be, until all that are active were told",
+        ),
+    ];
+    const PARAMETERS: &'static [Parameter] = &[
+        Parameter::steps("64", "auto", "auto", "how many; auto: 2,000 (quick), 9,000 or half the descriptors (full)"),
+        Parameter::fixed("mechanism", Kind::Choice(mechanism::NAMES), "epoll", "how the reactor asks the kernel"),
+        Parameter::fixed(
+            "active",
+            Kind::Count { min: 1, max: MOST_ACTIVE },
+            "1",
+            "how many become ready before each turn, beside those that n counts",
+        ),
+        Parameter::fixed(
+            "which",
+            Kind::Choice(&["same", "random"]),
+            "same",
+            "same: the first ones become ready each time; random: others in each turn, long idle and out of the caches",
+        ),
+    ];
+    const VARIANTS: &'static [Variant] = &[
+        Variant::always(&[("mechanism", "select")]),
+        Variant::always(&[("mechanism", "poll")]),
+        Variant::always(&[("mechanism", "epoll-edge")]),
+        Variant::always(&[("mechanism", "sigio")]),
+        Variant::always(&[("mechanism", "io_uring")]),
+        Variant::full(&[("mechanism", "io_uring-once")]),
+        Variant::full(&[("mechanism", "kqueue")]),
+        Variant::full(&[("mechanism", "null")]),
+        Variant::full(&[("active", "100")]),
+        Variant::full(&[("mechanism", "poll"), ("active", "100")]),
+        Variant::full(&[("mechanism", "epoll-edge"), ("active", "100")]),
+        Variant::full(&[("mechanism", "sigio"), ("active", "100")]),
+        Variant::full(&[("mechanism", "io_uring"), ("active", "100")]),
+        Variant::full(&[("which", "random")]),
+        Variant::full(&[("mechanism", "io_uring"), ("which", "random")]),
+    ];
+    const MISLEADS: &'static [&'static str] = &[
+        "It never sleeps: what is active is ready before the wait begins. A server that finds nothing to do also pays \
+         for sleeping and being woken.",
+        "What making a descriptor ready costs is not in it, and mechanisms that do their work then (epoll, sigio, \
+         io_uring queue the event as the byte arrives) look cheaper than they are by that part.",
+        "The descriptors are Unix sockets; asking another kind costs poll and select more or less than this.",
+        "With which=same those that become ready are warm in the caches: the cost of the mechanism alone. With random \
+         the one that was long idle is cold, which grows with n whatever the mechanism.",
+        "mechanism=null asks nobody and tells of all n: it is the loop's own cost for n events, and no wait.",
+        "With select the curve ends where a set has no room, far below the others' ends.",
+    ];
+    const SOURCE: &'static str = "libevent's bench: few active among many idle pairs, timed until all are told";
+
+    fn support(host: &Host, settings: &Settings) -> Support {
+        if host.clock.unit != Unit::Ns {
+            return Support::No("it times a library on a real machine; `wait` counts the bare calls".to_owned());
+        }
+        mechanism::support(mechanism::named(settings, "mechanism"))
+    }
+
+    fn auto_n(host: &Host, _: &Settings, study: Study) -> u64 {
+        match host.limits.get("RLIMIT_NOFILE") {
+            Some(&limit) if study == Study::Full => (limit / 2).saturating_add(1).min(FULL_MOST),
+            _ => 2_000,
+        }
+    }
+
+    fn marks(_: &Host, settings: &Settings) -> Vec<Mark> {
+        let mark = Mark {
+            name: "no room in a set of select()".to_owned(),
+            n: SELECT_CAPACITY as f64,
+            mark: MarkKind::Capacity,
+            source: "FD_SETSIZE".to_owned(),
+        };
+        settings.is("mechanism", "select").then_some(mark).into_iter().collect()
+    }
+
+    fn cost(_: &Settings) -> Cost {
+        Cost { memory_bytes_each: 5_000, descriptors_each: 2, ..Cost::default() }
+    }
+
+    fn setup(context: &Context) -> Result<Self, Stop> {
+        let (settings, room) = (context.settings, context.n as usize);
+        let mechanism = mechanism::named(settings, "mechanism");
+        let active = settings.count("active");
+        let all = room + active as usize;
+        let mut dispatch = Self {
+            reactor: Reactor::new(mechanism).map_err(mechanism::stop)?,
+            is_null: mechanism == Mechanism::Null,
+            active,
+            is_random: settings.is("which", "random"),
+            random: ChaCha8Rng::seed_from_u64(context.seed),
+            watched: Vec::with_capacity(all),
+            others: Vec::with_capacity(all),
+            others_from: (get(Resource::Descriptors)?.0 / 2).min(1 << 30) as RawFd,
+            chosen: Vec::with_capacity(active as usize),
+            told: Vec::with_capacity(all),
+        };
+        for _ in 0..active {
+            dispatch.add()?;
+        }
+        Ok(dispatch)
+    }
+
+    fn step(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
+        self.add()?;
+        self.choose();
+        for &one in &self.chosen {
+            send(&self.others[one], b"x", false)?;
+        }
+        self.turn(laps)?;
+        for &one in &self.chosen {
+            let got = receive(&self.watched[one], &mut [0; 8])?;
+            Stop::unless(got == 1, || format!("descriptor {one} held {got} bytes instead of one"))?;
+            self.reactor.used_up(&self.watched[one], Interest::READ);
+        }
+        let expected = if self.is_null { self.watched.len() } else { self.chosen.len() };
+        Stop::unless(self.told.len() == expected, || {
+            format!("{} descriptors were told to be ready instead of {expected}", self.told.len())
+        })?;
+        self.told.sort_unstable();
+        let is_same = self.is_null || self.told == self.chosen;
+        Stop::unless(is_same, || format!("told were {:?} instead of {:?}", self.told, self.chosen))
+    }
+
+    /// Makes every descriptor ready and sees that each is told.
+    fn check(&mut self, steps: u64, facts: &mut Facts) -> Result<(), Stop> {
+        let all = self.watched.len();
+        Stop::unless(all as u64 >= steps + self.active, || format!("only {all} descriptors are registered"))?;
+        for other in &self.others {
+            send(other, b"x", false)?;
+        }
+        let mut is_told = vec![false; all];
+        let mut count = 0;
+        while count < all {
+            self.reactor.wait(Some(PATIENCE)).map_err(mechanism::stop)?;
+            let before = count;
+            while let Some(event) = self.reactor.next_event() {
+                let place = event.token.0 as usize;
+                count += usize::from(!is_told[place]);
+                is_told[place] = true;
+                // The null mechanism tells of what it has told before.
+                let _ = receive(&self.watched[place], &mut [0; 8]);
+                self.reactor.used_up(&self.watched[place], Interest::READ);
+            }
+            Stop::unless(count > before, || format!("of {all} descriptors only {count} are told to be ready"))?;
+        }
+        if let Some(note) = self.reactor.note() {
+            facts.insert("the mechanism says".to_owned(), note);
+        }
+        Ok(())
+    }
+}
+
+impl Dispatch {
+    /// Watches one more.
+    fn add(&mut self) -> Result<(), Stop> {
+        let (watched, other) = UnixStream::pair().map_err(|error| Stop::io("socketpair", &error))?;
+        let other = dup_from(&OwnedFd::from(other), self.others_from)?;
+        let (watched, token) = (OwnedFd::from(watched), Token(self.watched.len() as u32));
+        self.reactor.register(&watched, token, Interest::READ).map_err(mechanism::stop)?;
+        self.watched.push(watched);
+        self.others.push(other);
+        Ok(())
+    }
+
+    /// Chooses who becomes ready, in rising order.
+    fn choose(&mut self) {
+        self.chosen.clear();
+        if !self.is_random {
+            self.chosen.extend(0..self.active as usize);
+            return;
+        }
+        while self.chosen.len() < self.active as usize {
+            let one = self.random.random_range(0..self.watched.len());
+            if let Err(place) = self.chosen.binary_search(&one) {
+                self.chosen.insert(place, one);
+            }
+        }
+    }
+
+    /// The timed turn.
+    #[inline(always)]
+    fn turn(&mut self, laps: &mut Laps) -> Result<(), Stop> {
+        let (reactor, told, wanted) = (&mut self.reactor, &mut self.told, self.chosen.len());
+        told.clear();
+        laps.time(WAIT, || reactor.wait(None).map_err(mechanism::refused))?;
+        laps.time(EVENTS, || {
+            loop {
+                while let Some(event) = reactor.next_event() {
+                    told.push(event.token.0 as usize);
+                }
+                if told.len() >= wanted {
+                    return Ok(());
+                }
+                reactor.wait(None).map_err(mechanism::refused)?;
+            }
+        })
+    }
+}
