@@ -3,8 +3,10 @@
 //! A benchmark reads like the description of an experiment; how it is planned, driven and recorded is the engine's
 //! business. The registry below is generated from the folder by `cargo xtask registry` and checked by CI.
 
+mod crowd;
 mod files;
 pub mod list;
 mod mechanism;
+mod peer;
 
 pub use list::REGISTRY;

@@ -40,6 +40,10 @@ pub(crate) fn lane_capacities(phase_count: usize, n: u64) -> Vec<usize> {
     capacities
 }
 
+/// A moment of a pass's clock.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment(u64);
+
 /// The stopwatch of a pass.
 #[derive(Debug)]
 pub struct Laps<'a> {
@@ -108,6 +112,18 @@ impl<'a> Laps<'a> {
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Reads the clock, for phases that overlap or are made of several calls.
+    #[inline(always)]
+    pub fn moment(&self) -> Moment {
+        Moment(self.clock.ticks())
+    }
+
+    /// Enters the time between two moments. Instructions are not counted this way: the marks lie around one call.
+    #[inline(always)]
+    pub fn between(&mut self, phase: usize, from: Moment, to: Moment) {
+        self.lanes.push(phase, self.clock.to_ns(to.0 - from.0));
     }
 
     /// Enters a duration that was measured elsewhere, in nanoseconds.

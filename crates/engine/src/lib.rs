@@ -21,7 +21,7 @@ mod worker;
 pub use benchmark::{Benchmark, Context, Cost, Entry, Facts, Phase, Stop, Study, Support, Variant};
 pub use error::Error;
 pub use host::{Pinning, describe as describe_host, describe_in as describe_host_in};
-pub use laps::Laps;
+pub use laps::{Laps, Moment};
 pub use observer::{Event, Observer, Silent};
 pub use plan::{Availability, Fault, Fine, Plan, Planned, Request, availability, check_phase, check_words};
 pub use run::{Ending, Session, check_room, resume, run};

@@ -24,6 +24,10 @@ pub enum Kind {
     Choice(&'static [&'static str]),
     /// Two numbers `LOW-HIGH`, or `host`: the host's own range of ephemeral ports.
     PortRange,
+    /// `http://HOST[:PORT]/PATH`, or `none`.
+    Url,
+    /// A command that starts a server, with `{port}` where it is told its port; or `none`.
+    Command,
 }
 
 /// A parameter of a benchmark, with its value in each study.
@@ -77,8 +81,20 @@ impl Parameter {
             Kind::Choice(words) => Some(format!("`{value}` is not one of {}", words.join(", "))),
             Kind::PortRange if value == "host" || port_range(value).is_some() => None,
             Kind::PortRange => Some(format!("`{value}` is neither `host` nor two ports LOW-HIGH, as 40000-42000")),
+            Kind::Url if value == "none" || is_url(value) => None,
+            Kind::Url => Some(format!("`{value}` is neither `none` nor a URL, as http://127.0.0.1:8080/file")),
+            Kind::Command if value == "none" || value.contains("{port}") => None,
+            Kind::Command => Some(format!(
+                "`{value}` is neither `none` nor a command that is told its port, as \"server -p {{port}} {{dir}}\""
+            )),
         }
     }
+}
+
+/// Whether it is a URL that a plain client can ask.
+fn is_url(text: &str) -> bool {
+    let rest = text.strip_prefix("http://").and_then(|rest| rest.split_once('/'));
+    rest.is_some_and(|(host, path)| !host.is_empty() && !format!("{host}{path}").contains(char::is_whitespace))
 }
 
 /// Two ports in rising order.
@@ -146,5 +162,12 @@ mod tests {
         let ports = Parameter::fixed("ports", Kind::PortRange, "host", "");
         assert_eq!(ports.reject("40000-42000"), None);
         assert!(ports.reject("42000-40000").is_some() && ports.reject("1-70000").is_some());
+        let url = Parameter::fixed("url", Kind::Url, "none", "");
+        assert!(url.reject("none").is_none() && url.reject("http://[::1]:80/a?b").is_none());
+        let wrong = ["http://host", "https://host/", "http:///a", "http://a b/", "host"];
+        assert!(wrong.iter().all(|one| url.reject(one).is_some_and(|reason| reason.contains("http://127.0.0.1:8080"))));
+        let command = Parameter::fixed("command", Kind::Command, "none", "");
+        assert_eq!(command.reject("server -p {port}"), None);
+        assert!(command.reject("server").is_some_and(|reason| reason.contains("{port}")));
     }
 }

@@ -177,6 +177,19 @@ fn whole_record(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
     }
 }
 
+/// What the passes say of a fact. Of a figure that is another in each pass, the first and the last in the order of their
+/// words are told.
+fn alternatives(values: &[&str]) -> String {
+    match values {
+        [one] => (*one).to_owned(),
+        [one, other] => format!("{one} or {other}"),
+        _ => {
+            let (least, most) = (values.iter().min().unwrap_or(&""), values.iter().max().unwrap_or(&""));
+            format!("{least} … {most}, as the pass may be")
+        }
+    }
+}
+
 fn of_case(study: &CaseStudy<'_>, found: &mut Vec<Finding>) {
     let case = study.case;
     for failure in &study.failures {
@@ -212,7 +225,7 @@ fn of_case(study: &CaseStudy<'_>, found: &mut Vec<Finding>) {
         found.push(finding(Kind::Skip, Some(study), 2.0, text));
     }
     for (name, values) in &study.facts {
-        let value = values.join(" or ");
+        let value = alternatives(values);
         let mut fact = finding(Kind::Fact, Some(study), 1.0, format!("{}: {name}: {value}.", case.label));
         fact.theme = format!("{} {name} {value}", case.benchmark);
         fact.brief.clone_from(&case.label);

@@ -87,13 +87,26 @@ pub fn kill_group(leader: u32) -> Result<()> {
     check("kill", unsafe { libc::kill(-group, libc::SIGKILL) }).map(drop)
 }
 
+/// Sends SIGKILL to a process that a child of ours started.
+pub fn kill(pid: u32) -> Result<()> {
+    let pid = libc::pid_t::try_from(pid).ok().filter(|&pid| pid > 1);
+    let pid = pid.ok_or(Error { call: "kill", errno: libc::ESRCH })?;
+    // SAFETY: the call takes two integers; the process is one, never a group or everyone.
+    check("kill", unsafe { libc::kill(pid, libc::SIGKILL) }).map(drop)
+}
+
 /// Lets a program that is about to be started end with the thread that starts it, however that ends; it leads a group
 /// of its own, so that the terminal's Ctrl-C does not reach it. Where the system cannot do the first, the program has
 /// to notice by itself.
 pub fn bind_to_parent(command: &mut std::process::Command) {
+    std::os::unix::process::CommandExt::process_group(command, 0);
+    end_with_parent(command);
+}
+
+/// The same, but it stays in this process's group, and ends with that as well.
+pub fn end_with_parent(command: &mut std::process::Command) {
     use std::os::unix::process::CommandExt;
     let parent = std::process::id().cast_signed();
-    command.process_group(0);
     // SAFETY: between fork and exec only `prctl`, `getppid` and `_exit` are called, which are async-signal-safe.
     unsafe {
         command.pre_exec(move || {

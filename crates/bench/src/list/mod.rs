@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 // registry:begin
 pub mod bind;
+pub mod connect;
 pub mod dispatch;
 pub mod dup;
 pub mod epoll_ctl;
@@ -16,6 +17,7 @@ pub mod nop;
 pub mod open;
 pub mod pipe;
 pub mod refill;
+pub mod request;
 pub mod socket;
 pub mod syscall;
 pub mod thread;
@@ -25,6 +27,7 @@ pub mod wait_any;
 /// Every benchmark, by name.
 pub static REGISTRY: &[Entry] = &[
     Entry::of::<bind::Bind>(),
+    Entry::of::<connect::Connect>(),
     Entry::of::<dispatch::Dispatch>(),
     Entry::of::<dup::Dup>(),
     Entry::of::<epoll_ctl::EpollCtl>(),
@@ -36,6 +39,7 @@ pub static REGISTRY: &[Entry] = &[
     Entry::of::<open::Open>(),
     Entry::of::<pipe::Pipe>(),
     Entry::of::<refill::Refill>(),
+    Entry::of::<request::Request>(),
     Entry::of::<socket::Socket>(),
     Entry::of::<syscall::Syscall>(),
     Entry::of::<thread::Thread>(),

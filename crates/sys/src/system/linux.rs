@@ -116,6 +116,58 @@ pub fn time_wait_count() -> Option<u64> {
     words.next()?.parse().ok()
 }
 
+/// Connections that listening sockets of this network namespace turned away since it was made, because their queue was
+/// full (`ListenOverflows`) or for any reason (`ListenDrops`).
+pub fn listen_losses() -> Option<(u64, u64)> {
+    let text = fs::read_to_string("/proc/net/netstat").ok()?;
+    let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:")).map(str::split_ascii_whitespace);
+    let (names, values) = (lines.next()?, lines.next()?);
+    let of = |wanted: &str| {
+        let value = names.clone().zip(values.clone()).find(|(name, _)| *name == wanted)?.1;
+        value.parse().ok()
+    };
+    Some((of("ListenOverflows")?, of("ListenDrops")?))
+}
+
+/// The processors that a process may run on.
+pub fn processors_of(pid: u32) -> Option<Vec<u32>> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let list = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    let mut found = Vec::new();
+    for part in list.trim().split(',') {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        found.extend(from.parse::<u32>().ok()?..=to.parse().ok()?);
+    }
+    Some(found)
+}
+
+/// The processor time of a process so far, over all of its threads that have not ended, in nanoseconds.
+pub fn busy_ns(pid: u32) -> Option<u64> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
+    let of = |task: fs::DirEntry| {
+        let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
+        text.split_ascii_whitespace().next()?.parse::<u64>().ok()
+    };
+    // A kernel that does not keep the account says 0.
+    Some(tasks.filter_map(of).sum()).filter(|&sum| sum > 0)
+}
+
+/// How many descriptors a process has open: of its threads' tables, where they have several, the fullest one's (Linux
+/// 6.2 counts without listing them).
+pub fn descriptor_count(pid: u32) -> Option<u64> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
+    tasks.filter_map(|task| Some(fs::metadata(task.path().join("fd")).ok()?.len())).max().filter(|&count| count > 0)
+}
+
+/// The processes whose parent is this one.
+pub fn children(pid: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    lists
+        .flat_map(|list| list.split_ascii_whitespace().filter_map(|one| one.parse().ok()).collect::<Vec<_>>())
+        .collect()
+}
+
 /// Under what this system runs: `none` or the hypervisor's name.
 pub fn virtualization() -> Option<String> {
     let text = fs::read_to_string("/proc/cpuinfo").ok()?;

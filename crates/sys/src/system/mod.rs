@@ -15,8 +15,9 @@ mod other;
 use other as imp;
 
 pub use imp::{
-    caches, current_processor, die_with_parent, ephemeral_ports, headroom, panic, pin, processors, reserved_ports,
-    setting, steal_ticks_of, time_wait_count, virtualization,
+    busy_ns, caches, children, current_processor, descriptor_count, die_with_parent, ephemeral_ports, headroom,
+    listen_losses, panic, pin, processors, processors_of, reserved_ports, setting, steal_ticks_of, time_wait_count,
+    virtualization,
 };
 
 use crate::error::{Result, check};

@@ -61,6 +61,31 @@ pub fn virtualization() -> Option<String> {
     None
 }
 
+/// Connections that were turned away: not told here.
+pub fn listen_losses() -> Option<(u64, u64)> {
+    None
+}
+
+/// The processors that a process may run on: not told here.
+pub fn processors_of(_pid: u32) -> Option<Vec<u32>> {
+    None
+}
+
+/// The processor time of a process: not told here.
+pub fn busy_ns(_pid: u32) -> Option<u64> {
+    None
+}
+
+/// How many descriptors a process has open: not told here.
+pub fn descriptor_count(_pid: u32) -> Option<u64> {
+    None
+}
+
+/// The processes whose parent is this one: not told here.
+pub fn children(_pid: u32) -> Vec<u32> {
+    Vec::new()
+}
+
 /// What this host still has to give: not told here.
 pub fn headroom() -> Headroom {
     Headroom::default()
