@@ -5,8 +5,10 @@
 
 mod crowd;
 mod files;
+mod fragments;
 pub mod list;
 mod mechanism;
 mod peer;
+mod volume;
 
 pub use list::REGISTRY;

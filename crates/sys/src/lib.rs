@@ -13,6 +13,7 @@ pub mod boot;
 pub mod child;
 pub mod clock;
 pub mod descriptor;
+pub mod disk;
 #[cfg(target_os = "linux")]
 pub mod epoll;
 mod error;

@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 pub mod bind;
 pub mod connect;
 pub mod dispatch;
+pub mod download;
 pub mod dup;
 pub mod epoll_ctl;
 pub mod eventfd;
@@ -29,6 +30,7 @@ pub static REGISTRY: &[Entry] = &[
     Entry::of::<bind::Bind>(),
     Entry::of::<connect::Connect>(),
     Entry::of::<dispatch::Dispatch>(),
+    Entry::of::<download::Download>(),
     Entry::of::<dup::Dup>(),
     Entry::of::<epoll_ctl::EpollCtl>(),
     Entry::of::<eventfd::Eventfd>(),

@@ -1,0 +1,282 @@
+//! Where a file lies on its device, and a file system of one's own in an image: for benchmarks of cold files.
+
+use crate::error::{Error, Result};
+use std::ffi::CStr;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+
+/// A run of a file's blocks that lie side by side on the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// Where it begins in the file, in bytes.
+    pub logical: u64,
+    /// Where it begins on the device.
+    pub physical: u64,
+    /// How long it is.
+    pub length: u64,
+}
+
+/// Appends a piece; one that goes on where the last ended is none of its own.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux says where a file lies"))]
+fn push(pieces: &mut Vec<Piece>, piece: Piece) {
+    match pieces.last_mut() {
+        Some(last) if last.logical + last.length == piece.logical && last.physical + last.length == piece.physical => {
+            last.length += piece.length;
+        }
+        _ => pieces.push(piece),
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod imp {
+    use super::{Piece, push};
+    use crate::descriptor::own;
+    use crate::error::{Error, Result, check};
+    use std::ffi::{CStr, CString};
+    use std::fs::File;
+    use std::os::fd::{AsRawFd, OwnedFd};
+
+    /// Extents that one call tells.
+    const AT_ONCE: usize = 256;
+
+    #[repr(C)]
+    #[derive(Clone, Copy)]
+    struct Extent {
+        logical: u64,
+        physical: u64,
+        length: u64,
+        reserved: [u64; 2],
+        flags: u32,
+        reserved_more: [u32; 3],
+    }
+
+    const NO_EXTENT: Extent =
+        Extent { logical: 0, physical: 0, length: 0, reserved: [0; 2], flags: 0, reserved_more: [0; 3] };
+
+    /// `struct fiemap` with room for extents behind it.
+    #[repr(C)]
+    struct Map {
+        start: u64,
+        length: u64,
+        flags: u32,
+        mapped: u32,
+        room: u32,
+        reserved: u32,
+        extents: [Extent; AT_ONCE],
+    }
+
+    const FIEMAP: libc::c_ulong = 0xC020_660B;
+    /// Write what is dirty first, so that its place is known.
+    const SYNC: u32 = 1;
+    const LAST: u32 = 1;
+
+    pub(super) fn pieces(file: &File) -> Result<Vec<Piece>> {
+        let mut pieces = Vec::new();
+        let mut start = 0;
+        loop {
+            let mut map = Map {
+                start,
+                length: u64::MAX - start,
+                flags: SYNC,
+                mapped: 0,
+                room: AT_ONCE as u32,
+                reserved: 0,
+                extents: [NO_EXTENT; AT_ONCE],
+            };
+            // SAFETY: the map says how many extents it has room for, and all of it may be written.
+            check("fiemap", unsafe { libc::ioctl(file.as_raw_fd(), FIEMAP as _, &raw mut map) })?;
+            let told = &map.extents[..(map.mapped as usize).min(AT_ONCE)];
+            for &Extent { logical, physical, length, .. } in told {
+                push(&mut pieces, Piece { logical, physical, length });
+            }
+            match told.last() {
+                Some(last) if last.flags & LAST == 0 => start = last.logical + last.length,
+                _ => return Ok(pieces),
+            }
+        }
+    }
+
+    pub(super) fn allocate(file: &File, offset: u64, length: u64) -> Result<()> {
+        let (fd, offset, length) = (file.as_raw_fd(), offset as libc::off_t, length as libc::off_t);
+        // SAFETY: the call takes integers.
+        check("fallocate", unsafe { libc::fallocate(fd, 0, offset, length) }).map(drop)
+    }
+
+    pub(super) fn forget_cached(file: &File) -> Result<()> {
+        // SAFETY: the call takes integers.
+        match unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) } {
+            0 => Ok(()),
+            errno => Err(Error { call: "posix_fadvise", errno }),
+        }
+    }
+
+    pub(super) fn own_mounts() -> Result<()> {
+        // SAFETY: the call takes an integer.
+        check("unshare", unsafe { libc::unshare(libc::CLONE_NEWNS) })?;
+        let (none, flags) = (std::ptr::null(), libc::MS_REC | libc::MS_PRIVATE);
+        // SAFETY: the target is a C string; source, type and data are not looked at for this change.
+        check("mount", unsafe { libc::mount(none, c"/".as_ptr(), none, flags, none.cast()) }).map(drop)
+    }
+
+    /// `struct loop_config`: the image, and of `struct loop_info64` the flags.
+    #[repr(C)]
+    struct LoopConfig {
+        image: u32,
+        block_bytes: u32,
+        before: [u64; 5],
+        number: u32,
+        encryption: [u32; 2],
+        flags: u32,
+        names: [u8; 160],
+        init: [u64; 2],
+        reserved: [u64; 8],
+    }
+
+    const LOOP_CONTROL_FREE: libc::c_ulong = 0x4C82;
+    const LOOP_CONFIGURE: libc::c_ulong = 0x4C0A;
+    /// The device is given back with its last user.
+    const AUTO_CLEAR: u32 = 4;
+    /// Past the page cache of the file system that holds the image.
+    const DIRECT: u32 = 16;
+
+    pub(super) fn attach(image: &File) -> Result<(OwnedFd, CString)> {
+        let open = |path: &CStr| {
+            // SAFETY: the path is a C string.
+            check("open", unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) }).map(own)
+        };
+        let control = open(c"/dev/loop-control")?;
+        let mut tries = 16;
+        loop {
+            // SAFETY: the call takes no argument.
+            let number = check("ioctl", unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CONTROL_FREE as _) })?;
+            let path = CString::new(format!("/dev/loop{number}")).unwrap_or_default();
+            let device = open(&path)?;
+            let config = LoopConfig {
+                image: image.as_raw_fd() as u32,
+                block_bytes: 4096,
+                before: [0; 5],
+                number: 0,
+                encryption: [0; 2],
+                flags: AUTO_CLEAR | DIRECT,
+                names: [0; 160],
+                init: [0; 2],
+                reserved: [0; 8],
+            };
+            // SAFETY: the configuration is as long as the kernel's, and only read.
+            match check("ioctl", unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE as _, &raw const config) }) {
+                Ok(_) => return Ok((device, path)),
+                // Somebody else took it meanwhile.
+                Err(error) if error.errno == libc::EBUSY && tries > 0 => tries -= 1,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    pub(super) fn mount(source: &CStr, target: &CStr, kind: &CStr) -> Result<()> {
+        let (source, target, kind) = (source.as_ptr(), target.as_ptr(), kind.as_ptr());
+        let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOATIME;
+        // SAFETY: source, target and type are C strings; there is no data.
+        check("mount", unsafe { libc::mount(source, target, kind, flags, std::ptr::null()) }).map(drop)
+    }
+
+    pub(super) fn unmount(target: &CStr) -> Result<()> {
+        // SAFETY: the target is a C string.
+        check("umount2", unsafe { libc::umount2(target.as_ptr(), libc::UMOUNT_NOFOLLOW) }).map(drop)
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod imp {
+    use super::Piece;
+    use crate::error::{Error, Result};
+    use std::ffi::{CStr, CString};
+    use std::fs::File;
+    use std::os::fd::OwnedFd;
+
+    fn none<T>(call: &'static str) -> Result<T> {
+        Err(Error { call, errno: libc::EOPNOTSUPP })
+    }
+
+    pub(super) fn pieces(_: &File) -> Result<Vec<Piece>> {
+        none("fiemap")
+    }
+
+    pub(super) fn allocate(_: &File, _: u64, _: u64) -> Result<()> {
+        none("fallocate")
+    }
+
+    pub(super) fn forget_cached(_: &File) -> Result<()> {
+        none("posix_fadvise")
+    }
+
+    pub(super) fn own_mounts() -> Result<()> {
+        none("unshare")
+    }
+
+    pub(super) fn attach(_: &File) -> Result<(OwnedFd, CString)> {
+        none("ioctl")
+    }
+
+    pub(super) fn mount(_: &CStr, _: &CStr, _: &CStr) -> Result<()> {
+        none("mount")
+    }
+
+    pub(super) fn unmount(_: &CStr) -> Result<()> {
+        none("umount2")
+    }
+}
+
+/// Where a file lies on its device, piece by piece. What is still to be written is written first.
+pub fn pieces(file: &File) -> Result<Vec<Piece>> {
+    imp::pieces(file)
+}
+
+/// Gives a part of a file its place on the device.
+pub fn allocate(file: &File, offset: u64, length: u64) -> Result<()> {
+    imp::allocate(file, offset, length)
+}
+
+/// Drops what the system keeps of a file in memory. What is still to be written stays.
+pub fn forget_cached(file: &File) -> Result<()> {
+    imp::forget_cached(file)
+}
+
+/// From here on this thread, and what it starts, has mounts of its own that end with them, and that nobody else sees.
+pub fn own_mounts() -> Result<()> {
+    imp::own_mounts()
+}
+
+/// Makes a block device of an image, past the page cache below it; given back when its last user is gone. The device
+/// is attached as long as it is held or mounted.
+pub fn attach(image: &File) -> Result<(OwnedFd, std::ffi::CString)> {
+    imp::attach(image)
+}
+
+/// Mounts a file system on a folder.
+pub fn mount(source: &CStr, target: &CStr, kind: &CStr) -> Result<()> {
+    imp::mount(source, target, kind)
+}
+
+/// Takes a mount away.
+pub fn unmount(target: &CStr) -> Result<()> {
+    imp::unmount(target)
+}
+
+/// What says that a system cannot tell where files lie.
+pub const UNKNOWN_PLACE: Error = Error { call: "fiemap", errno: libc::EOPNOTSUPP };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_are_one_piece() {
+        let piece = |logical, physical| Piece { logical, physical, length: 10 };
+        let mut pieces = Vec::new();
+        for one in [piece(0, 100), piece(10, 110), piece(20, 200), piece(40, 210)] {
+            push(&mut pieces, one);
+        }
+        let lengths: Vec<u64> = pieces.iter().map(|one| one.length).collect();
+        assert_eq!(lengths, [20, 10, 10]);
+    }
+}
