@@ -26,6 +26,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How many are asked again at the end.
 const ASKED_AGAIN: u64 = 512;
 
+/// The server takes no more, for its table of descriptors is full.
+const FULL: landau_sys::Error = landau_sys::Error { call: "accept", errno: libc::EMFILE };
+
 /// The crowd.
 #[derive(Debug)]
 pub(crate) struct Crowd {
@@ -124,6 +127,10 @@ impl Crowd {
                 Err(malformed) => return Err(Stop::Wrong(format!("the server's answer is a {malformed}"))),
             }
         };
+        if head.status == Status(503) && self.server.is_started() {
+            // It was told of no bound, so it is that of its descriptors, with what it keeps back for itself.
+            return Err(FULL.into());
+        }
         if head.status != Status::OK {
             return Err(self.refused(&format!("its answer has the status {}", head.status.0)));
         }
@@ -143,7 +150,7 @@ impl Crowd {
     #[cold]
     fn refused(&self, what: &str) -> Stop {
         if self.server.is_full() {
-            return Stop::Refused(landau_sys::Error { call: "accept", errno: libc::EMFILE });
+            return FULL.into();
         }
         Stop::Wrong(format!("the server does not answer as it should: {what}"))
     }

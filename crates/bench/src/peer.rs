@@ -178,7 +178,9 @@ impl Server {
         let out = self.child.as_mut().and_then(|child| child.stdout.as_mut()).ok_or("it has no output")?;
         let mut line = String::new();
         BufReader::new(out).read_line(&mut line).map_err(|error| error.to_string())?;
-        let address = line.trim().rsplit_once("http://").and_then(|(_, address)| address.parse().ok());
+        let (_, said) = line.rsplit_once("http://").unwrap_or_default();
+        let end = said.find(|letter: char| letter == ',' || letter.is_whitespace()).unwrap_or(said.len());
+        let address = said[..end].parse().ok();
         self.address = address.ok_or_else(|| format!("it said {line:?}"))?;
         Ok(())
     }
@@ -220,6 +222,11 @@ impl Server {
     pub(crate) fn descriptors(&self) -> Option<u64> {
         let pid = self.child.as_ref()?.id();
         family(pid).into_iter().filter_map(system::descriptor_count).max()
+    }
+
+    /// Whether it was started here, and not by somebody else.
+    pub(crate) fn is_started(&self) -> bool {
+        self.child.is_some()
     }
 
     /// Whether its table of descriptors is full, or as good as that.
@@ -326,6 +333,10 @@ fn command(context: &Context, folder: &Path, port: u16) -> Result<(String, Comma
         let mut command = Command::new("/proc/self/exe");
         command.arg("serve").arg(folder).args(["--listen", "127.0.0.1:0", "--backend", mechanism]);
         command.args(["--idle-timeout", &IDLE_S.to_string()]);
+        if landau_sys::process::effective_user() == 0 {
+            // A process that becomes another user is no longer killed with its parent.
+            command.args(["--user", "root"]);
+        }
         return Ok((format!("landau serve --backend {mechanism}"), command));
     }
     let mut command = Command::new(known(server)?);
