@@ -177,8 +177,8 @@ fn whole_record(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// What the passes say of a fact. Of a figure that is another in each pass, the first and the last in the order of their
-/// words are told.
+/// What the passes say of a fact. Of a figure that is another in each pass the first and the last are told, in the
+/// order of their words.
 fn alternatives(values: &[&str]) -> String {
     match values {
         [one] => (*one).to_owned(),
