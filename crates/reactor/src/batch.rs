@@ -192,6 +192,24 @@ impl<'a> Queue<'a> {
         self.segments.append(&mut other.segments);
     }
 
+    /// The same without anything borrowed: what was is copied.
+    pub fn into_owned(self) -> Batch {
+        let owned = |segment| match segment {
+            Segment::Buffer { buffer: Bytes::Borrowed(bytes), from } => {
+                Segment::Buffer { buffer: Bytes::Owned(bytes[from..].into()), from: 0 }
+            }
+            Segment::Buffer { buffer: Bytes::Owned(bytes), from } => {
+                Segment::Buffer { buffer: Bytes::Owned(bytes), from }
+            }
+            Segment::Buffer { buffer: Bytes::Shared(bytes), from } => {
+                Segment::Buffer { buffer: Bytes::Shared(bytes), from }
+            }
+            Segment::File { file, offset, left } => Segment::File { file, offset, left },
+            Segment::Pipe { pipe, left } => Segment::Pipe { pipe, left },
+        };
+        Batch { segments: self.segments.into_iter().map(owned).collect() }
+    }
+
     /// Forgets all that is left.
     pub fn clear(&mut self) {
         self.segments.clear();

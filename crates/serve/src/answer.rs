@@ -18,7 +18,7 @@ use std::hash::BuildHasher;
 const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
 
 /// Up to here content is copied behind its head, and both leave in one plain send; beyond, it leaves from where it is.
-const COPIED_BYTES: usize = 16 << 10;
+const COPIED_BYTES: usize = 2 << 10;
 
 /// A file that was changed so lately may change again within the same second, and then its date tells nothing.
 const SETTLED_S: u64 = 2;

@@ -19,7 +19,7 @@ use crate::outbox::Outbox;
 use crate::privilege::Cage;
 use crate::site::Site;
 use crate::tls::{Sessions, Settings};
-use landau_reactor::batch::{Buffer, Progress};
+use landau_reactor::batch::{Bytes, Progress, Queue};
 use landau_reactor::{Event, Interest, Reactor, Token, Waker};
 use landau_sys::limits::Resource;
 use landau_sys::stream;
@@ -125,6 +125,27 @@ pub(crate) struct Start {
     pub(crate) tls: Option<Arc<Settings>>,
 }
 
+/// Whether it pays to look for a request at once when a connection is accepted: it does with clients that make a
+/// connection for each request, and is a call in vain with those that stay. Learns from what it found.
+#[derive(Debug, Default)]
+struct Eager {
+    /// From 0 (never there) to 16 (always).
+    score: u8,
+    count: u8,
+}
+
+impl Eager {
+    /// Now and then it is tried in any case, to find out.
+    fn is_worth_it(&mut self) -> bool {
+        self.count = self.count.wrapping_add(1);
+        self.score >= 8 || self.count.is_multiple_of(16)
+    }
+
+    fn learn(&mut self, was_there: bool) {
+        self.score = if was_there { (self.score + 2).min(16) } else { self.score.saturating_sub(1) };
+    }
+}
+
 /// A listening socket.
 #[derive(Debug)]
 struct Door {
@@ -147,6 +168,7 @@ pub(crate) struct Worker {
     addresses: Addresses,
     site: Site,
     fetcher: Fetcher,
+    eager: Eager,
     scratch: Box<[u8]>,
     outbox: Outbox,
     tls: Option<Arc<Settings>>,
@@ -199,6 +221,7 @@ impl Worker {
             doors,
             table: Table::new(),
             fetcher,
+            eager: Eager::default(),
             scratch: vec![0; sealed::ROOM_BYTES].into_boxed_slice(),
             outbox: Outbox::default(),
             tls,
@@ -321,16 +344,60 @@ impl Worker {
             say_end(&fd);
             return;
         }
+        let arrival = Arrival { fd, peer, is_tls };
+        if !is_tls && self.eager.is_worth_it() {
+            self.admit_eagerly(arrival)
+        } else {
+            self.enter(arrival).map_or((), drop)
+        }
+    }
+
+    /// Into the table, from where it is told of; its number.
+    fn enter(&mut self, Arrival { fd, peer, is_tls }: Arrival) -> Option<u32> {
         let number = self.table.next();
         if self.reactor.register_nonblocking(&fd, Token(number), Interest::READ).is_err() {
             self.addresses.leave(peer);
             self.counters.closed.add(1);
-            return;
+            return None;
         }
         self.reactor.set_deadline(&fd, self.config.timeouts.head);
         self.table.insert(fd, peer, is_tls);
         if is_tls && !self.begin_session(number) {
             self.close(number);
+            return None;
+        }
+        Some(number)
+    }
+
+    /// The request may have come with the connection. If so, one that ends with its answer is never waited for, and
+    /// never stands in the table at all.
+    fn admit_eagerly(&mut self, arrival: Arrival) {
+        let got = stream::receive(&arrival.fd, &mut self.scratch);
+        self.eager.learn(matches!(got, Ok(1..)));
+        let Ok(got @ 1..) = got else {
+            // Nothing yet, or already the end: that is told of like any other.
+            self.enter(arrival);
+            return;
+        };
+        if let Some(log) = &mut self.site.log {
+            log.peer = arrival.peer;
+        }
+        self.outbox.clear();
+        let mut scan = Scan::default();
+        let (used, after) = answer(&mut self.site, &self.config, &self.scratch[..got], &mut scan, &mut self.outbox);
+        if after == After::Close(false) && self.outbox.batch.is_empty() {
+            let sent = stream::send(&arrival.fd, &self.outbox.bytes, false).unwrap_or(0);
+            self.counters.bytes_sent.add(sent as u64);
+            if sent == self.outbox.bytes.len() {
+                self.addresses.leave(arrival.peer);
+                self.counters.closed.add(1);
+                return;
+            }
+            self.outbox.bytes.drain(..sent);
+        }
+        let rest = self.scratch[used..got].to_vec();
+        if let Some(number) = self.enter(arrival) {
+            self.deliver(number, rest, scan, after);
         }
     }
 
@@ -456,27 +523,30 @@ impl Worker {
         }
         let had_begun = connection.state == State::Head;
         let Some(fd) = connection.fd.as_ref() else { return };
-        let bytes = &self.outbox.bytes;
-        let mut sent = 0;
-        if !bytes.is_empty() {
-            match stream::send(fd, bytes, !self.outbox.batch.is_empty()) {
-                Ok(count) => sent = count,
-                Err(error) if is_again(error) => {}
-                Err(_) => return self.close(number),
+        let is_cold =
+            self.outbox.batch.next_file().is_some_and(|(file, offset, len)| fetch::is_cold(file, offset, len));
+        let mut behind: Queue<'_> = std::mem::take(&mut self.outbox.batch);
+        let mut all: Queue<'_> = Queue::new();
+        all.add(Bytes::Borrowed(&self.outbox.bytes));
+        if !is_cold {
+            all.append(&mut behind);
+        }
+        let before = all.bytes_left();
+        let progress = all.send(fd);
+        self.counters.bytes_sent.add(before - all.bytes_left());
+        match progress {
+            Ok(Progress::Done) if behind.is_empty() => {
+                return self.settle(number, rest, scan, after, had_begun);
             }
-            self.counters.bytes_sent.add(sent as u64);
+            Ok(_) => {}
+            Err(_) => return self.close(number),
         }
-        let is_all = sent == bytes.len();
-        if is_all && self.outbox.batch.is_empty() {
-            return self.settle(number, rest, scan, after, had_begun);
-        }
-        let active = connection.active.get_or_insert_default();
-        active.batch.clear();
-        if !is_all {
-            active.batch.add(Buffer::Owned(bytes[sent..].into()));
-        }
+        all.append(&mut behind);
+        self.outbox.batch = all.into_owned();
+        let is_blocked = matches!(progress, Ok(Progress::Blocked(_)));
+        connection.active.get_or_insert_default().batch.clear();
         self.keep_for_later(number, rest, scan, after);
-        if is_all { self.go_on(number) } else { self.want(number, Interest::WRITE) }
+        if is_blocked { self.want(number, Interest::WRITE) } else { self.go_on(number) }
     }
 
     /// Notes what is still to be sent, and what then.

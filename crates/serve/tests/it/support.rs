@@ -113,6 +113,7 @@ impl Client {
                 self.unread.extend_from_slice(&buffer[..count]);
                 true
             }
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => true,
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => false,
             Err(error) => panic!("nothing comes: {error}"),
         }
