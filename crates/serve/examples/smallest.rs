@@ -15,6 +15,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if let (Some(certificate), Some(key)) = (words.next(), words.next()) {
         config.tls.push(TlsFiles { certificate: certificate.into(), key: key.into() });
     }
+    // What is measured against servers that do so by default asks for it as well.
+    config.defer_accept_s = words.next().map(|word| word.parse()).transpose()?;
     let server = Server::start(config)?;
     server.release();
     server.join()?;

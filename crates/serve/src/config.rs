@@ -141,6 +141,9 @@ pub struct Config {
     pub accepting: Accepting,
     /// Connections that may wait to be accepted.
     pub backlog: u32,
+    /// Whether a connection is accepted only when its first request has come, or after so many seconds: it saves the
+    /// worker a wake-up, and hides from it who says nothing. None means at once.
+    pub defer_accept_s: Option<u32>,
     /// The most connections in all; none means as many as the limit of descriptors allows.
     pub connections: Option<usize>,
     /// The most connections from one address; none means no bound.
@@ -189,6 +192,7 @@ impl Config {
             mechanism: Mechanism::default(),
             accepting: Accepting::default(),
             backlog: 4096,
+            defer_accept_s: None,
             connections: None,
             connections_per_address: None,
             timeouts: Timeouts::default(),

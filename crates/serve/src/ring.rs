@@ -62,6 +62,9 @@ impl RingWorker {
             let fd = bound.for_worker()?;
             if matches!(bound.listen, crate::Listen::Tcp(_)) {
                 stream::set_no_delay(&fd)?;
+                if let Some(seconds) = config.defer_accept_s {
+                    stream::set_defer_accept(&fd, seconds)?;
+                }
             }
             ring.listen(&fd, Token(LISTENERS + place as u32))?;
             doors.push(fd);

@@ -194,6 +194,9 @@ impl Worker {
                 if matches!(bound.listen, crate::Listen::Tcp(_)) {
                     // Inherited by what is accepted, which saves a call for each connection.
                     stream::set_no_delay(&fd)?;
+                    if let Some(seconds) = config.defer_accept_s {
+                        stream::set_defer_accept(&fd, seconds)?;
+                    }
                     #[cfg(target_os = "linux")]
                     if config.accepting == Accepting::Steered {
                         stream::steer_by_processor(&fd, config.workers as u32)?;

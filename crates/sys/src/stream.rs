@@ -333,6 +333,19 @@ pub fn set_bind_without_port(_: &impl AsFd) -> Result<()> {
     Err(Error { call: "setsockopt", errno: libc::ENOTSUP })
 }
 
+/// Lets a listener tell of a connection only when something was sent over it, or after about so many seconds
+/// (`TCP_DEFER_ACCEPT`).
+#[cfg(target_os = "linux")]
+pub fn set_defer_accept(socket: &impl AsFd, seconds: u32) -> Result<()> {
+    set_option(socket, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, seconds as libc::c_int)
+}
+
+/// Lets a listener tell of a connection only when something was sent over it: not here.
+#[cfg(not(target_os = "linux"))]
+pub fn set_defer_accept(_: &impl AsFd, _: u32) -> Result<()> {
+    Err(Error { call: "setsockopt", errno: libc::ENOTSUP })
+}
+
 /// Prefers connections that arrive on this processor (`SO_INCOMING_CPU`), among listeners at one address.
 #[cfg(target_os = "linux")]
 pub fn set_incoming_processor(socket: &impl AsFd, processor: u32) -> Result<()> {

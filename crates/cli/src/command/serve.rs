@@ -58,6 +58,10 @@ pub(crate) struct Args {
     /// Connections that may wait to be accepted
     #[arg(long, value_name = "N", default_value_t = 4096)]
     backlog: u32,
+    /// Accept a connection only when its first request has come, or after so many seconds: cheaper where each request
+    /// has a connection of its own
+    #[arg(long, value_name = "S")]
+    defer_accept: Option<u32>,
     /// The most connections in all; further ones are answered with 503
     #[arg(long, value_name = "N")]
     max_connections: Option<usize>,
@@ -245,6 +249,7 @@ fn config(args: &Args) -> anyhow::Result<Config> {
     config.mechanism = args.backend;
     config.accepting = args.accept;
     config.backlog = args.backlog;
+    config.defer_accept_s = args.defer_accept;
     config.connections = args.max_connections;
     config.connections_per_address = args.max_per_address;
     config.timeouts = Timeouts {
