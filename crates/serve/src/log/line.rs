@@ -197,6 +197,11 @@ fn quote(text: &[u8], out: &mut Vec<u8>) {
 /// printable character is escaped.
 fn member(name: &str, value: &[u8], out: &mut Vec<u8>) {
     put!(out, ",\"{name}\":\"");
+    if value.iter().all(|&byte| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\') {
+        // As nearly all are.
+        out.extend_from_slice(value);
+        return out.push(b'"');
+    }
     for one in String::from_utf8_lossy(value).chars() {
         match one {
             '"' | '\\' => put!(out, "\\{one}"),

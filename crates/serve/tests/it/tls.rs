@@ -1,7 +1,7 @@
 //! TLS through the whole server, with rustls' own client, which buffers and is another state machine than the server's.
 
 use crate::support::{LONG, Site};
-use landau_serve::{Config, Listen, Server, TlsFiles};
+use landau_serve::{Accepting, Config, Listen, Server, TlsFiles};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, ProtocolVersion, SignatureScheme, StreamOwned};
@@ -119,6 +119,33 @@ fn both_versions_serve_small_and_large_files_and_say_the_end() {
         assert!(get(&mut stream, "/large", true).ends_with(&large));
     }
     assert_eq!(site.end().tls_handshakes, 2);
+}
+
+/// Whoever accepts the connection and whatever tells of it.
+#[test]
+fn every_way_of_accepting_and_every_mechanism_speaks_tls() {
+    for accepting in [Accepting::Own, Accepting::Steered, Accepting::Shared, Accepting::Handed] {
+        for mechanism in landau_reactor::mechanisms() {
+            // The instrument calls everything ready, and never rests.
+            if mechanism == landau_reactor::Mechanism::Null {
+                continue;
+            }
+            let site = site(b"", |config| {
+                (config.accepting, config.mechanism, config.workers) = (accepting, mechanism, 2);
+            });
+            for _ in 0..4 {
+                let mut stream = connect(site.address, &client(&rustls::version::TLS13), "one.example");
+                assert!(get(&mut stream, "/a", false).ends_with(b"hello"), "{accepting:?} {mechanism}");
+                assert!(get(&mut stream, "/a", true).ends_with(b"hello"), "{accepting:?} {mechanism}");
+            }
+            site.end();
+        }
+    }
+    let room = tempfile::tempdir().unwrap();
+    let mut config = Config::new(room.path());
+    config.listen = vec!["tls:127.0.0.1:0".parse().unwrap()];
+    (config.tls, config.accepting) = (vec![files("one")], Accepting::Multishot);
+    assert!(Server::start(config).unwrap_err().to_string().contains("--accept multishot"));
 }
 
 /// Whatever pieces the records come in.
