@@ -349,9 +349,9 @@ impl Worker {
         }
         let arrival = Arrival { fd, peer, is_tls };
         if !is_tls && self.eager.is_worth_it() {
-            self.admit_eagerly(arrival)
+            self.admit_eagerly(arrival);
         } else {
-            self.enter(arrival).map_or((), drop)
+            self.enter(arrival).map_or((), drop);
         }
     }
 
