@@ -233,8 +233,8 @@ impl<'a> Queue<'a> {
         matches!(landau_sys::descriptor::wait_readable(&pipe.as_fd(), 0), Ok(false)).then(|| pipe.as_fd())
     }
 
-    /// Takes the next piece off the front, for those who send by themselves: a buffer, or at most `most` bytes of a file
-    /// as a buffer. None at the end, and for a pipe.
+    /// Takes the next piece off the front, for those who send by themselves: a buffer, or at most `most` bytes of a
+    /// file as a buffer. None at the end, and for a pipe.
     pub fn take(&mut self, most: usize) -> Result<Option<(Bytes<'a>, usize)>, Error> {
         let (piece, is_done) = match self.segments.front_mut() {
             None | Some(Segment::Pipe { .. }) => return Ok(None),

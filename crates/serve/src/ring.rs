@@ -2,8 +2,8 @@
 //! bytes received as they come, answers are handed over with the next wait, and one call does all of it.
 //!
 //! What is answered, and when a connection ends, is as with the other workers ([`crate::worker`]); what differs is who
-//! makes the calls. A connection that has been idle for a moment is parked on a watch, which costs the kernel a third of
-//! a pending receive. Large files are read in pieces and sent from there, for the ring has no `sendfile`.
+//! makes the calls. A connection that has been idle for a moment is parked on a watch, which costs the kernel a third
+//! of a pending receive. Large files are read in pieces and sent from there, for the ring has no `sendfile`.
 
 use crate::access::Addresses;
 use crate::config::Config;

@@ -351,7 +351,7 @@ impl Worker {
         if !is_tls && self.eager.is_worth_it() {
             self.admit_eagerly(arrival);
         } else {
-            self.enter(arrival).map_or((), drop);
+            self.enter(arrival);
         }
     }
 
