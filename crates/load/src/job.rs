@@ -20,6 +20,9 @@ const RESERVED_DESCRIPTORS: u64 = 64;
 /// usual backlog.
 const WINDOW: u32 = 128;
 
+/// The least of it that a worker has: with fewer, many workers would mostly wait for one another.
+const WINDOW_LEAST: u32 = 8;
+
 /// What was asked for.
 #[derive(Debug, Clone)]
 pub struct Wish {
@@ -151,7 +154,7 @@ impl Job {
             request_count: wish.request_count.map(|count| share_long(count, worker)),
             warm_up_ns: nanoseconds(wish.warm_up),
             timeout_ns: nanoseconds(wish.timeout),
-            window: share(window, worker).max(1),
+            window: share(window, worker).max(WINDOW_LEAST),
             connect_gap_ns: wish.connect_rate.map_or(0, |rate| (1e9 * f64::from(worker_count) / rate) as u64),
             seed: wish.seed,
             processor: (!wish.pins.is_empty()).then(|| wish.pins[worker as usize % wish.pins.len()]),
