@@ -5,3 +5,4 @@ mod crowd;
 mod loops;
 mod misuse;
 mod server;
+mod tls;
