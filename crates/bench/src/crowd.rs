@@ -6,7 +6,7 @@
 //! the crowd only: the search for a port would else turn into a curve of its own at half the range. All connections are
 //! watched for their end, so that n is no fiction.
 
-use crate::peer::Server;
+use crate::peer::{FULL, Server};
 use landau_engine::{Facts, Laps, Moment, Stop};
 use landau_reactor::{Interest, Mechanism, Reactor, Token};
 use landau_sys::socket::{Address, Family, Transport, bind, socket};
@@ -25,9 +25,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How many are asked again at the end.
 const ASKED_AGAIN: u64 = 512;
-
-/// The server takes no more, for its table of descriptors is full.
-const FULL: landau_sys::Error = landau_sys::Error { call: "accept", errno: libc::EMFILE };
 
 /// The crowd.
 #[derive(Debug)]
@@ -149,8 +146,8 @@ impl Crowd {
     /// What an answer that is none means: where the server's table of descriptors is full, the limit.
     #[cold]
     fn refused(&self, what: &str) -> Stop {
-        if self.server.is_full() {
-            return FULL.into();
+        if let Some(limit) = self.server.full() {
+            return limit.into();
         }
         Stop::Wrong(format!("the server does not answer as it should: {what}"))
     }
@@ -208,12 +205,13 @@ impl Crowd {
         Stop::unless(count.is_none_or(|count| count >= steps), || {
             format!("{steps} connections stand open, but the server has {count:?} descriptors")
         })?;
-        let count = count.map_or("not known how many".to_owned(), |count| count.to_string());
+        let count =
+            count.map_or("its descriptors are not told".to_owned(), |count| format!("it has {count} descriptors"));
         facts.insert(
             "seen to be alive".to_owned(),
             format!(
-                "all {steps}, each watched for its end at every step; {asked} answered once more; the server has \
-                 {count} descriptors open"
+                "all {steps}, each watched for its end at every step; {asked} answered once more; of the server, \
+                 {count}"
             ),
         );
         facts.insert("source addresses and ports".to_owned(), self.sources());

@@ -10,6 +10,7 @@ use landau_reactor::Mechanism;
 use landau_sys::clock::monotonic_ns;
 use landau_sys::limits::{Resource, get};
 use landau_sys::process::end_with_parent;
+use landau_sys::wait::SELECT_CAPACITY;
 use landau_sys::{stream, system};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -30,6 +31,12 @@ const START_NS: u64 = 20_000_000_000;
 /// How long a connection may be idle, in seconds: longer than any sweep, so that n is no fiction. It fits 15 bits, in
 /// which one of the servers keeps it.
 const IDLE_S: u32 = 30_000;
+
+/// What stands for a server whose table of descriptors is full.
+pub(crate) const FULL: landau_sys::Error = landau_sys::Error { call: "accept", errno: libc::EMFILE };
+
+/// Descriptors that a server may keep back for itself.
+const SPARE: u64 = 16;
 
 /// The name of the file that is asked for.
 pub(crate) const FILE: &str = "file";
@@ -229,10 +236,14 @@ impl Server {
         self.child.is_some()
     }
 
-    /// Whether its table of descriptors is full, or as good as that.
-    pub(crate) fn is_full(&self) -> bool {
+    /// Why it takes no more connections: its table of descriptors is full, or as good as that, or its set of `select`.
+    pub(crate) fn full(&self) -> Option<landau_sys::Error> {
+        let count = self.descriptors()?;
+        if self.name.ends_with(" select") && count + SPARE >= SELECT_CAPACITY as u64 {
+            return Some(landau_sys::Error { call: "select", errno: libc::EINVAL });
+        }
         let limit = get(Resource::Descriptors).map_or(u64::MAX, |(soft, _)| soft);
-        self.descriptors().is_some_and(|count| count + 8 >= limit)
+        (count + SPARE >= limit).then_some(FULL)
     }
 
     /// What it was, where it ran, and what it took since [`Server::begin`] for so many steps.
