@@ -8,6 +8,7 @@ mod median;
 mod rivals;
 mod serve;
 mod speed;
+mod stampede;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -23,6 +24,8 @@ pub(crate) enum Bench {
     Crash(crash::Words),
     /// What a request and a connection cost our server, beside a bare loop, nginx, lighttpd and h2o
     Serve(serve::Words),
+    /// What our server does when too many come, too slowly, or more than there are descriptors for
+    Stampede(stampede::Words),
     /// Times of the quick study, the page, the fit of a large record and the build
     Speed(speed::Words),
 }
@@ -35,6 +38,7 @@ impl Bench {
             Self::Aa(words) => aa::run(words),
             Self::Crash(words) => crash::run(words),
             Self::Serve(words) => serve::run(words),
+            Self::Stampede(words) => stampede::run(words),
             Self::Speed(words) => speed::run(words),
         }
     }

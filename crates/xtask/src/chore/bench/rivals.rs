@@ -48,8 +48,10 @@ impl Drop for Server {
 pub(super) fn site(folder: &Path) -> Result<PathBuf> {
     let root = folder.join("www");
     std::fs::create_dir(&root).context("make the site")?;
-    let bytes: Vec<u8> =
-        (0..100_000_000_u32).map(|number| b'a' + (number.wrapping_mul(2_654_435_761) >> 28) as u8).collect();
+    // What the kernel sends is not looked at, but a program that packed it would be.
+    let piece: Vec<u8> =
+        (0..100_000_u32).map(|number| b'a' + (number.wrapping_mul(2_654_435_761) >> 28) as u8).collect();
+    let bytes = piece.repeat(1000);
     for (name, len) in [("f", SMALL_BYTES), ("f8k", 8192), ("f100m", bytes.len())] {
         std::fs::write(root.join(name), &bytes[..len]).with_context(|| format!("write {name}"))?;
     }
@@ -94,7 +96,8 @@ fn is_here(program: &str) -> bool {
     folders.map(|folder| folder.join(program)).any(|path| path.is_file())
 }
 
-fn started(name: &'static str, port: u16, words: &[&str]) -> Result<Server> {
+/// Starts one, pinned, and waits until it serves.
+pub(super) fn started(name: &'static str, port: u16, words: &[&str]) -> Result<Server> {
     let path = format!("{}:/usr/sbin", std::env::var("PATH").unwrap_or_default());
     let mut command = Command::new("taskset");
     command.args(["-c", SERVER_PROCESSOR]).args(words).env("PATH", path);
