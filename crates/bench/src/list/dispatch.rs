@@ -14,7 +14,7 @@ use landau_engine::{
     Benchmark, Context, Cost, Facts, Host, Kind, Laps, Mark, MarkKind, Parameter, Phase, Settings, Stop, Study,
     Support, Unit, Variant,
 };
-use landau_reactor::{Interest, Mechanism, Reactor, Token};
+use landau_reactor::{Interest, Reactor, Token};
 use landau_sys::descriptor::dup_from;
 use landau_sys::limits::{Resource, get};
 use landau_sys::stream::{receive, send};
@@ -39,7 +39,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Dispatch {
     reactor: Reactor,
-    is_null: bool,
     active: u64,
     is_random: bool,
     random: ChaCha8Rng,
@@ -49,9 +48,11 @@ pub struct Dispatch {
     others: Vec<OwnedFd>,
     /// From here on numbers are given to the other ends, so that the watched have the low ones.
     others_from: RawFd,
-    /// Who is to be told in this turn, and who was.
+    /// Who is to be told in this turn, and who of all is still to be told.
     chosen: Vec<usize>,
-    told: Vec<usize>,
+    is_awaited: Vec<bool>,
+    /// Events of descriptors that were told already, or are not ready: lawful, for an event is a hint.
+    extra: u64,
 }
 
 const WAIT: usize = 0;
@@ -148,7 +149,6 @@ impl Benchmark for Dispatch {
         let all = room + active as usize;
         let mut dispatch = Self {
             reactor: Reactor::new(mechanism).map_err(mechanism::stop)?,
-            is_null: mechanism == Mechanism::Null,
             active,
             is_random: settings.is("which", "random"),
             random: ChaCha8Rng::seed_from_u64(context.seed),
@@ -156,7 +156,8 @@ impl Benchmark for Dispatch {
             others: Vec::with_capacity(all),
             others_from: (get(Resource::Descriptors)?.0 / 2).min(1 << 30) as RawFd,
             chosen: Vec::with_capacity(active as usize),
-            told: Vec::with_capacity(all),
+            is_awaited: vec![false; all],
+            extra: 0,
         };
         for _ in 0..active {
             dispatch.add()?;
@@ -169,6 +170,7 @@ impl Benchmark for Dispatch {
         self.choose();
         for &one in &self.chosen {
             send(&self.others[one], b"x", false)?;
+            self.is_awaited[one] = true;
         }
         self.turn(laps)?;
         for &one in &self.chosen {
@@ -176,13 +178,7 @@ impl Benchmark for Dispatch {
             Stop::unless(got == 1, || format!("descriptor {one} held {got} bytes instead of one"))?;
             self.reactor.used_up(&self.watched[one], Interest::READ);
         }
-        let expected = if self.is_null { self.watched.len() } else { self.chosen.len() };
-        Stop::unless(self.told.len() == expected, || {
-            format!("{} descriptors were told to be ready instead of {expected}", self.told.len())
-        })?;
-        self.told.sort_unstable();
-        let is_same = self.is_null || self.told == self.chosen;
-        Stop::unless(is_same, || format!("told were {:?} instead of {:?}", self.told, self.chosen))
+        Ok(())
     }
 
     /// Makes every descriptor ready and sees that each is told.
@@ -207,6 +203,7 @@ impl Benchmark for Dispatch {
             }
             Stop::unless(count > before, || format!("of {all} descriptors only {count} are told to be ready"))?;
         }
+        facts.insert("events told in vain".to_owned(), self.extra.to_string());
         if let Some(note) = self.reactor.note() {
             facts.insert("the mechanism says".to_owned(), note);
         }
@@ -244,15 +241,18 @@ impl Dispatch {
     /// The timed turn.
     #[inline(always)]
     fn turn(&mut self, laps: &mut Laps) -> Result<(), Stop> {
-        let (reactor, told, wanted) = (&mut self.reactor, &mut self.told, self.chosen.len());
-        told.clear();
+        let (reactor, is_awaited, extra) = (&mut self.reactor, &mut self.is_awaited, &mut self.extra);
+        let mut left = self.chosen.len();
         laps.time(WAIT, || reactor.wait(None).map_err(mechanism::refused))?;
         laps.time(EVENTS, || {
             loop {
                 while let Some(event) = reactor.next_event() {
-                    told.push(event.token.0 as usize);
+                    let is_awaited = &mut is_awaited[event.token.0 as usize];
+                    left -= usize::from(*is_awaited);
+                    *extra += u64::from(!*is_awaited);
+                    *is_awaited = false;
                 }
-                if told.len() >= wanted {
+                if left == 0 {
                     return Ok(());
                 }
                 reactor.wait(None).map_err(mechanism::refused)?;
