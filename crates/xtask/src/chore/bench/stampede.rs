@@ -130,8 +130,8 @@ fn slow(server: &Server, other: &Server) -> Result<bool> {
     }
     let (during, alone) = (median(during), median(alone));
     let words = format!(
-        "a visitor among {SLOW_COUNT} slow heads and {SLOW_COUNT} slow readers waits {during:.1} µs, alone {alone:.1} µs: \
-         ×{:.2} (at most {SLOWDOWN})",
+        "a visitor among {SLOW_COUNT} slow heads and {SLOW_COUNT} slow readers waits {during:.1} µs, \
+         alone {alone:.1} µs: ×{:.2} (at most {SLOWDOWN})",
         during / alone
     );
     Ok(said(&words, during / alone <= SLOWDOWN))
