@@ -9,7 +9,7 @@ mod lab;
 mod list;
 mod load;
 mod report;
-pub(crate) mod run;
+mod run;
 mod serve;
 mod show;
 mod verify;
