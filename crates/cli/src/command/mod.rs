@@ -15,6 +15,8 @@ mod show;
 mod verify;
 // registry:end
 
+pub(crate) use run::finish;
+
 /// Measures how the cost of an operating system's calls grows as their objects pile up, and names the law.
 ///
 /// Without a command, landau runs the quick study and leaves a record and a page.

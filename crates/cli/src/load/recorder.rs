@@ -1,6 +1,6 @@
 //! A crowd written down as it grows, so that whatever ends the run costs one size at the most.
 
-use crate::command::run::finish;
+use crate::command::finish;
 use crate::load::Live;
 use landau_load::counters::Memory;
 use landau_load::gate::Standing;

@@ -15,6 +15,12 @@ function pointRows(data) {
     [name, count(n), duration(ns), durations(low, high), passes]));
 }
 
+// A curve of a few calls is drawn, but none of its places has enough of them for a figure with an interval.
+function pointTable(rows) {
+  if (!rows.length) return [element("p", { textContent: "No point: too few calls for a figure with an interval." })];
+  return [grid(["Curve", "n", "Cost", "95% interval", "Passes"], rows)];
+}
+
 const shares = ["cheapest", "median", "90 of 100 below", "99 of 100 below", "999 of 1,000 below", "dearest"];
 
 function callTables({ density, groups: [{ outliers, outlier_count: total }] }) {
@@ -36,7 +42,6 @@ for (const details of document.querySelectorAll("details.points")) {
     details.append(place);
     await unpackFigure(figure);
     const data = compose(figure);
-    const head = ["Curve", "n", "Cost", "95% interval", "Passes"];
-    place.append(...(data.density ? callTables(data) : [grid(head, pointRows(data))]));
+    place.append(...(data.density ? callTables(data) : pointTable(pointRows(data))));
   });
 }

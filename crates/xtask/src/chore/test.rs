@@ -17,7 +17,7 @@ struct Need {
     is_there: fn() -> bool,
 }
 
-const NEEDS: [Need; 9] = [
+const NEEDS: [Need; 10] = [
     Need { package: "gcc", what_for: "linking, and the forker", is_there: || program::find("cc").is_some() },
     Need { package: "libc6-dev", what_for: "the forker in static glibc", is_there: has_static_libc },
     Need { package: "musl-tools", what_for: "the forker in musl", is_there: || program::find("musl-gcc").is_some() },
@@ -28,6 +28,11 @@ const NEEDS: [Need; 9] = [
         is_there: || program::find("qemu-system-x86_64").is_some(),
     },
     Need { package: "cpio", what_for: "reading the lab's initramfs", is_there: || program::find("cpio").is_some() },
+    Need {
+        package: "strace",
+        what_for: "counting the event library's calls",
+        is_there: || program::find("strace").is_some(),
+    },
     Need { package: "nodejs", what_for: "browser tests", is_there: || program::find("node").is_some() },
     Need { package: "npm", what_for: "browser tests", is_there: || program::find("npm").is_some() },
     Need { package: "chromium", what_for: "browser tests", is_there: || program::find("chromium").is_some() },
