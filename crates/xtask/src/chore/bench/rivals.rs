@@ -72,8 +72,10 @@ pub(super) fn start(folder: &Path, root: &Path) -> Result<Vec<Server>> {
     let nginx = written(folder, "nginx.conf", &nginx(folder, root))?;
     let lighttpd = written(folder, "lighttpd.conf", &lighttpd(root))?;
     let h2o = written(folder, "h2o.conf", &h2o(root))?;
+    // Connections are accepted with their first request, as h2o does unless told otherwise.
+    let ours = "serve --listen 127.0.0.1:18081 --idle-timeout 600 --defer-accept 1".split(' ');
     let words: [(&'static str, u16, Vec<&str>); 5] = [
-        ("landau", 18081, vec![&landau, "serve", &site, "--listen", "127.0.0.1:18081", "--idle-timeout", "600"]),
+        ("landau", 18081, std::iter::once(&*landau).chain(ours).chain([&*site]).collect()),
         ("bare", 18085, vec![&bare, "18085", &small, HEAD_BYTES]),
         ("nginx", 18082, vec!["nginx", "-c", &nginx]),
         ("lighttpd", 18083, vec!["lighttpd", "-D", "-f", &lighttpd]),
