@@ -57,6 +57,7 @@ pub(crate) struct Connection {
     pub(crate) fd: Option<OwnedFd>,
     pub(crate) state: State,
     /// Whether a ring has it parked.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux has rings"))]
     pub(crate) is_parked: bool,
     /// Whether there is a session of TLS under its number.
     pub(crate) is_tls: bool,

@@ -262,6 +262,20 @@ pub fn unmount(target: &CStr) -> Result<()> {
     imp::unmount(target)
 }
 
+/// The numbers, major and minor, of the device that a file or folder lies on, by which Linux names it in `/sys/dev`.
+#[cfg(target_os = "linux")]
+pub fn device_numbers(path: &std::path::Path) -> Option<(u32, u32)> {
+    use std::os::unix::fs::MetadataExt;
+    let number = std::fs::metadata(path).ok()?.dev();
+    Some((libc::major(number), libc::minor(number)))
+}
+
+/// The numbers of the device that a file or folder lies on: no other system has `/sys/dev`.
+#[cfg(not(target_os = "linux"))]
+pub fn device_numbers(_: &std::path::Path) -> Option<(u32, u32)> {
+    None
+}
+
 /// What says that a system cannot tell where files lie.
 pub const UNKNOWN_PLACE: Error = Error { call: "fiemap", errno: libc::EOPNOTSUPP };
 

@@ -23,7 +23,6 @@ use landau_wire::http::Status;
 use landau_wire::http::response::Reader;
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -324,8 +323,7 @@ impl Place {
         match self {
             Place::Own(volume) => Device::named(volume.device(), format!("/sys/block/{}/stat", volume.device())),
             Place::Folder(folder, _) => {
-                let number = fs::metadata(folder).map_or(0, |meta| meta.dev());
-                let (major, minor) = (libc::major(number), libc::minor(number));
+                let (major, minor) = landau_sys::disk::device_numbers(folder).unwrap_or_default();
                 let name = format!("device {major}:{minor}, with all who use it");
                 Device::named(&name, format!("/sys/dev/block/{major}:{minor}/stat"))
             }

@@ -40,9 +40,11 @@ fn zig_name(triple: &str) -> Option<String> {
     Some(format!("{processor}-{system}-none"))
 }
 
-/// What zig understands of what rustc says.
+/// What zig understands of what rustc says, and of what the build script of a crate with C in it says, which names the
+/// target in clang's words: zig was told already.
 fn rewritten(arguments: &[OsString]) -> Vec<OsString> {
-    let kept = arguments.iter().filter(|word| !ABSENT.iter().any(|absent| word == absent));
+    let is_target = |word: &OsString| word.to_str().is_some_and(|word| word.starts_with("--target="));
+    let kept = arguments.iter().filter(|word| !is_target(word) && !ABSENT.iter().any(|absent| word == absent));
     // The unwinder is a library of GCC's for rustc and of LLVM's for zig.
     kept.map(|word| if word == "-lgcc_s" { "-lunwind".into() } else { word.clone() }).collect()
 }
@@ -72,10 +74,24 @@ impl Linker {
         let name = zig_name(target).with_context(|| format!("{target} names no system"))?;
         let path = self.folder.join(format!("linker-{name}"));
         let text = format!("#!/bin/sh\nexec {} link {} {name} \"$@\"\n", quoted(&self.own), quoted(&self.zig));
-        fs::write(&path, text).with_context(|| format!("write {}", path.display()))?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).context("make the linker's script executable")?;
+        write_script(&path, &text)?;
         Ok(path)
     }
+}
+
+/// A program that stands in for a C compiler where nothing is linked: whatever it is told to compile comes out empty.
+/// What a crate has in C is not looked at there; what it has in Rust is.
+pub(super) fn stand_in(folder: &Path) -> Result<PathBuf> {
+    let path = folder.join("no-c-compiler");
+    let text = "#!/bin/sh\nwhile [ $# -gt 0 ]; do\n  if [ \"$1\" = -o ]; then : > \"$2\"; fi\n  shift\ndone\n";
+    write_script(&path, text)?;
+    Ok(path)
+}
+
+fn write_script(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).with_context(|| format!("write {}", path.display()))?;
+    let mode = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(path, mode).with_context(|| format!("make {} executable", path.display()))
 }
 
 /// Zig as a package of Python's, which brings it for every host.
@@ -110,9 +126,22 @@ mod unit {
         let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
         let said = words("-m64 a.o -Wl,--as-needed -lexecinfo -lpthread -lgcc_s -lkvm -lmemstat -lc -o landau");
         assert_eq!(rewritten(&said), words("-m64 a.o -Wl,--as-needed -lpthread -lunwind -lc -o landau"));
+        assert_eq!(rewritten(&words("--target=x86_64-unknown-netbsd -c a.c -o a.o")), words("-c a.c -o a.o"));
         // A file may be called like a library; only the whole word is one.
         let said = words("-L -lkvm.d /tmp/-lexecinfo libkvm.a");
         assert_eq!(rewritten(&said), said);
+    }
+
+    #[test]
+    fn the_stand_in_leaves_an_empty_object() {
+        let folder = tempfile::tempdir().unwrap();
+        let object = folder.path().join("a.o");
+        let status = std::process::Command::new(stand_in(folder.path()).unwrap())
+            .args(["-O2", "-c", "missing.c", "-o"])
+            .arg(&object)
+            .status();
+        assert!(status.unwrap().success());
+        assert_eq!(fs::read(object).unwrap(), b"");
     }
 
     #[test]

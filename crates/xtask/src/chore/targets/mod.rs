@@ -90,7 +90,7 @@ fn chosen(words: &[String]) -> Result<Vec<Target>> {
 /// Links a target where that can be had, else checks it. What fails has said why on the terminal.
 fn row(toolchain: &Toolchain, folder: &Path, target: &'static str, linking: Option<(System, &Linker)>) -> Row {
     let began = Instant::now();
-    let check = || said(toolchain.cargo("check", target, folder).args(["--package", PROGRAM]).run()).is_some();
+    let check = || said(check(toolchain, folder, target)).is_some();
     let (compiles, links, says) = match linking {
         None => (check(), "-".to_owned(), String::new()),
         Some((system, linker)) => {
@@ -111,13 +111,31 @@ fn said<T>(result: Result<T>) -> Option<T> {
     result.map_err(|error| println!("{error:#}")).ok()
 }
 
+/// Only compiles what is Rust.
+fn check(toolchain: &Toolchain, folder: &Path, target: &str) -> Result<()> {
+    let (compiler, archiver) = c_variables(target);
+    let cargo = toolchain.cargo("check", target, folder).args(["--package", PROGRAM]);
+    cargo.env(&compiler, linker::stand_in(folder)?).env(&archiver, "true").run()
+}
+
+/// The variables by which build scripts are told of a C compiler and an archiver for a target.
+fn c_variables(target: &str) -> (String, String) {
+    let target = target.replace('-', "_");
+    (format!("CC_{target}"), format!("AR_{target}"))
+}
+
 /// Builds and links; where the program lies.
 fn link(toolchain: &Toolchain, folder: &Path, target: &str, linker: &Linker) -> Result<PathBuf> {
     let variable = format!("CARGO_TARGET_{}_LINKER", target.to_uppercase().replace('-', "_"));
+    let (compiler, archiver) = c_variables(target);
+    let script = linker.script(target)?;
     toolchain
         .cargo("build", target, folder)
         .args(["--package", PROGRAM])
-        .env(&variable, linker.script(target)?)
+        .env(&variable, &script)
+        // An archive of ELF files is the same for all of these systems.
+        .env(&compiler, &script)
+        .env(&archiver, "ar")
         .env("ZIG_GLOBAL_CACHE_DIR", folder.join("zig-cache"))
         .env("ZIG_LOCAL_CACHE_DIR", folder.join("zig-cache"))
         .run()?;
