@@ -3,6 +3,7 @@
 mod bench;
 mod calibrate;
 mod ci;
+mod fuzz;
 mod registry;
 mod targets;
 mod test;
@@ -29,6 +30,8 @@ pub(crate) enum Chore {
     /// What rustc calls as a linker for those
     #[command(hide = true)]
     Link(targets::linker::Words),
+    /// Feed the parsers with what a fuzzer thinks of, 30 minutes of processor time each
+    Fuzz(fuzz::Words),
     /// Measure Landau itself
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -45,6 +48,7 @@ impl Chore {
             Self::Calibrate(words) => calibrate::run(words),
             Self::Targets(words) => targets::run(words),
             Self::Link(words) => targets::linker::run(words),
+            Self::Fuzz(words) => fuzz::run(words),
             Self::Bench(bench) => bench.run(),
         }
     }
