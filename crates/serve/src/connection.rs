@@ -3,12 +3,16 @@
 //! A connection at rest is one line of it and owns nothing else but its descriptor. What a request that comes in pieces
 //! or an answer that leaves in pieces needs beyond that is a [`Active`], which the connection has only for so long.
 
-use crate::exchange::Unwanted;
+use crate::active::Active;
+use crate::exchange::{After, Rest};
 use landau_reactor::Batch;
 use landau_sys::stream;
-use landau_wire::http::Scan;
 use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+/// How long a connection that was ended is listened to.
+pub(crate) const LINGER: Duration = Duration::from_secs(2);
 
 /// What a connection is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,23 +36,19 @@ pub(crate) enum State {
     Lingering,
 }
 
-/// What a connection has while something is under way.
-#[derive(Debug, Default)]
-pub(crate) struct Active {
-    /// What came and is not answered yet.
-    pub(crate) input: Vec<u8>,
-    /// How far the request's head in it was read.
-    pub(crate) scan: Scan,
-    /// What is still to be sent.
-    pub(crate) batch: Batch,
-    /// Whether the connection ends then.
-    pub(crate) close: bool,
-    /// A body that nobody wants and that has not ended; its request's head is the input.
-    pub(crate) body: Option<Unwanted>,
-    /// Of a part of a file that is being fetched: which wait it is.
-    pub(crate) ticket: u32,
-    /// What has left since the deadline for sending was set.
-    pub(crate) sent: u64,
+/// What a connection does when all that was answered has left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Waits for the next request.
+    Idle,
+    /// Waits for the rest of a request, whose time begins now.
+    Begun,
+    /// Goes on waiting for the rest of a head.
+    Waiting,
+    /// Has what has come already answered.
+    More,
+    /// Ends; `true` if the client may still be sending.
+    Close(bool),
 }
 
 /// A line of the table.
@@ -78,6 +78,42 @@ impl Connection {
     /// What it needs while something is under way.
     pub(crate) fn active(&mut self) -> &mut Active {
         self.active.get_or_insert_default()
+    }
+
+    /// Notes what is still to be sent, and what then.
+    #[inline]
+    pub(crate) fn keep(&mut self, batch: &mut Batch, rest: Rest) {
+        self.active().keep(batch, rest);
+        self.state = State::Sending;
+    }
+
+    /// Notes that all that was answered has left.
+    #[inline]
+    pub(crate) fn settle(&mut self, rest: Rest) -> Next {
+        let (state, next) = match rest.after {
+            After::Idle => {
+                (self.state, self.active) = (State::Idle, None);
+                return Next::Idle;
+            }
+            After::Close(is_sending) => return Next::Close(is_sending),
+            // The time for a head counts from its first byte: each further byte must not begin it anew.
+            After::Head if self.state == State::Head => (State::Head, Next::Waiting),
+            After::Head => (State::Head, Next::Begun),
+            After::Body(_) => (State::Body, Next::Begun),
+            After::More => (self.state, Next::More),
+        };
+        self.state = state;
+        self.active().wait(rest);
+        next
+    }
+
+    /// Says the end, and that the rest is thrown away; false if the client is gone already.
+    pub(crate) fn linger(&mut self) -> bool {
+        let is_there = self.fd.as_ref().is_some_and(say_end);
+        if is_there {
+            (self.state, self.active) = (State::Lingering, None);
+        }
+        is_there
     }
 }
 
@@ -141,9 +177,10 @@ impl Table {
         self.lines.get_mut(number as usize).filter(|line| line.fd.is_some())
     }
 
-    /// The numbers of all that are in use.
-    pub(crate) fn numbers(&self) -> Vec<u32> {
-        (0..self.lines.len() as u32).filter(|&number| self.lines[number as usize].fd.is_some()).collect()
+    /// The numbers of all that have nothing under way.
+    pub(crate) fn at_rest(&self) -> Vec<u32> {
+        let is_at_rest = |line: &Connection| matches!(line.state, State::Idle | State::Fresh);
+        (0..self.lines.len() as u32).filter(|&number| is_at_rest(&self.lines[number as usize])).collect()
     }
 }
 
@@ -172,6 +209,8 @@ mod tests {
         assert_eq!(table.get(1).unwrap().peer(), None);
         assert!(table.remove(0).is_some() && table.remove(0).is_none() && table.get(0).is_none());
         assert_eq!((table.len(), table.next(), table.insert(fd(), None, false), table.next()), (1, 0, 0, 2));
-        assert_eq!(table.numbers(), vec![0, 1]);
+        assert_eq!(table.at_rest(), vec![0, 1]);
+        table.get(0).unwrap().state = State::Head;
+        assert_eq!((table.at_rest(), table.remove(1).is_some(), table.at_rest()), (vec![1], true, vec![]));
     }
 }

@@ -30,7 +30,7 @@ pub(crate) enum After {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unwanted {
     /// The length of the head before it, which is kept: the request is answered when the body has ended.
-    pub(crate) head_bytes: usize,
+    head_bytes: usize,
     body: Body,
     /// How much of it may still come.
     left: u64,
@@ -50,6 +50,31 @@ impl Unwanted {
             return Err(Reject { status: Status::CONTENT_TOO_LARGE, reason: "body too long" });
         }
         Ok((used, has_ended))
+    }
+}
+
+/// What is left of the bytes of a connection when all was answered that could be, and what is to be done then.
+#[derive(Debug)]
+pub(crate) struct Rest {
+    pub(crate) input: Vec<u8>,
+    /// How far the request's head in it was read.
+    pub(crate) scan: Scan,
+    pub(crate) after: After,
+}
+
+impl Rest {
+    #[inline]
+    pub(crate) fn new(mut input: Vec<u8>, scan: Scan, after: After) -> Self {
+        if let After::Body(unwanted) = after {
+            // What came of the body was passed over.
+            input.truncate(unwanted.head_bytes);
+        }
+        Self { input, scan, after }
+    }
+
+    /// Nothing more is listened to.
+    pub(crate) fn end() -> Self {
+        Self { input: Vec::new(), scan: Scan::default(), after: After::Close(true) }
     }
 }
 

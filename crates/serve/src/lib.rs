@@ -6,9 +6,12 @@
 //! slow, gets for that time.
 
 mod access;
+mod active;
+mod admission;
 mod answer;
 mod config;
 mod connection;
+mod control;
 mod counters;
 mod error;
 mod exchange;

@@ -8,6 +8,9 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::net::UnixListener;
 
+/// Tokens from here on are listening sockets.
+pub(crate) const LISTENERS: u32 = u32::MAX - 4096;
+
 /// A bound address. Where each worker listens by itself, the socket here only holds the port, so that all get the same.
 #[derive(Debug)]
 pub(crate) struct Bound {
@@ -98,8 +101,25 @@ impl Bound {
         if self.is_tls { Listen::Tls(Box::new(self.listen.clone())) } else { self.listen.clone() }
     }
 
-    /// A worker's listening socket at this address.
-    pub(crate) fn for_worker(&self) -> Result<OwnedFd, Error> {
+    /// A worker's listening socket at this address, set as its connections are to be.
+    pub(crate) fn door(&self, config: &Config) -> Result<OwnedFd, Error> {
+        let fd = self.listener()?;
+        if matches!(self.listen, Listen::Tcp(_)) {
+            // Inherited by what is accepted, which saves a call for each connection.
+            stream::set_no_delay(&fd)?;
+            if let Some(seconds) = config.defer_accept_s {
+                stream::set_defer_accept(&fd, seconds)?;
+            }
+            #[cfg(target_os = "linux")]
+            if config.accepting == Accepting::Steered {
+                stream::steer_by_processor(&fd, config.workers as u32)?;
+            }
+        }
+        Ok(fd)
+    }
+
+    /// A listening socket at this address.
+    pub(crate) fn listener(&self) -> Result<OwnedFd, Error> {
         let error = |cause| failed(&self.listen, cause);
         match &self.listen {
             Listen::Tcp(address) if self.is_own => {

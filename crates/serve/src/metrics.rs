@@ -36,7 +36,7 @@ pub(crate) struct Metrics {
 impl Metrics {
     /// Starts the thread at a bound address.
     pub(crate) fn start(bound: &Bound, counters: Vec<Arc<Counters>>, cage: Arc<Cage>) -> Result<Self, Error> {
-        let socket = bound.for_worker()?;
+        let socket = bound.listener()?;
         let must_end = Arc::new(AtomicBool::new(false));
         let (ready, is_ready) = mpsc::channel();
         let end = must_end.clone();

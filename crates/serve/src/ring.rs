@@ -5,26 +5,26 @@
 //! makes the calls. A connection that has been idle for a moment is parked on a watch, which costs the kernel a third
 //! of a pending receive. Large files are read in pieces and sent from there, for the ring has no `sendfile`.
 
-use crate::access::Addresses;
+use crate::admission::Admission;
 use crate::config::Config;
-use crate::connection::{State, Table, say_end};
+use crate::connection::{LINGER, Next, State, Table};
+use crate::control::Drain;
 use crate::counters::Counters;
 use crate::error::Error;
-use crate::exchange::{After, answer, answer_head};
+use crate::exchange::{After, Rest, answer};
+use crate::listener::LISTENERS;
 use crate::outbox::Outbox;
 use crate::site::Site;
-use crate::worker::{Control, LINGER, LISTENERS, SPARE_DESCRIPTORS, Start};
+use crate::worker::Start;
 use landau_reactor::Token;
 use landau_reactor::batch::Buffer;
 use landau_reactor::completions::{Completion, Piece, Ring};
-use landau_sys::limits::Resource;
 use landau_sys::stream;
 use landau_wire::http::Scan;
 use std::net::{IpAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// After so long without a request a connection is parked.
 const PARK_AFTER: Duration = Duration::from_secs(1);
@@ -39,17 +39,14 @@ const AHEAD_BYTES: usize = 64 << 10;
 #[derive(Debug)]
 pub(crate) struct RingWorker {
     config: Arc<Config>,
-    control: Arc<Control>,
     counters: Arc<Counters>,
     ring: Ring,
     doors: Vec<OwnedFd>,
     table: Table,
-    addresses: Addresses,
+    admission: Admission,
     site: Site,
     outbox: Outbox,
-    /// The most connections of this worker.
-    most: usize,
-    drained_at: Option<Instant>,
+    drain: Drain,
 }
 
 impl RingWorker {
@@ -59,44 +56,33 @@ impl RingWorker {
         ring.hang(&inboxes[number].waker)?;
         let mut doors = Vec::new();
         for (place, bound) in bound.iter().enumerate() {
-            let fd = bound.for_worker()?;
-            if matches!(bound.listen, crate::Listen::Tcp(_)) {
-                stream::set_no_delay(&fd)?;
-                if let Some(seconds) = config.defer_accept_s {
-                    stream::set_defer_accept(&fd, seconds)?;
-                }
-            }
+            let fd = bound.door(&config)?;
             ring.listen(&fd, Token(LISTENERS + place as u32))?;
             doors.push(fd);
         }
-        let descriptors = landau_sys::limits::raise(Resource::Descriptors)?.saturating_sub(SPARE_DESCRIPTORS).max(1);
-        let share = config.connections.map_or(usize::MAX, |all| all.div_ceil(config.workers.max(1)));
+        let admission = Admission::new(&config, &counters)?;
         let site = Site::new(&config, counters.clone(), log)?;
         cage.enter()?;
         Ok(Self {
-            addresses: Addresses::new(config.connections_per_address),
-            most: share.min(descriptors as usize),
+            admission,
+            drain: Drain::new(control, &config.timeouts),
             config,
-            control,
             counters,
             ring,
             doors,
             table: Table::new(),
             site,
             outbox: Outbox::default(),
-            drained_at: None,
         })
     }
 
     /// Works until it is told to end.
     pub(crate) fn run(&mut self) {
-        while !self.control.end.load(Ordering::Acquire) {
-            if self.control.drain.load(Ordering::Acquire) && self.drained() {
+        while !self.drain.must_end() {
+            if self.drain.is_told() && self.drained() {
                 break;
             }
-            let limit = self.drained_at.map(|since| self.config.timeouts.drain.saturating_sub(since.elapsed()));
-            let limit = crate::worker::patience(limit, self.site.log.as_ref());
-            if self.ring.wait(limit).is_err() {
+            if self.ring.wait(self.drain.patience(self.site.log.as_ref())).is_err() {
                 continue;
             }
             self.site.tick(self.ring.now_ms());
@@ -135,43 +121,28 @@ impl RingWorker {
 
     /// Accepts no more, ends what is at rest, and says whether nothing is left to be waited for.
     fn drained(&mut self) -> bool {
-        if self.drained_at.is_none() {
-            self.drained_at = Some(Instant::now());
+        if self.drain.begin() {
             self.site.closing = true;
             for door in std::mem::take(&mut self.doors) {
                 // What was handed to `listen` is registered.
                 let _ = self.ring.close(door);
             }
-            for number in self.table.numbers() {
-                if self.table.get(number).is_some_and(|line| matches!(line.state, State::Idle | State::Fresh)) {
-                    self.close(number);
-                }
+            for number in self.table.at_rest() {
+                self.close(number);
             }
         }
-        let is_late = self.drained_at.is_some_and(|since| since.elapsed() >= self.config.timeouts.drain);
-        self.table.len() == 0 || is_late
+        self.drain.is_over(self.table.len())
     }
 
     fn admit(&mut self, fd: OwnedFd) {
-        self.counters.accepted.add(1);
         let must_know = self.config.connections_per_address.is_some() || self.site.log.is_some();
         let (fd, peer) = if must_know { peer_of(fd) } else { (fd, None) };
-        let is_full = self.table.len() >= self.most;
-        if is_full || !self.addresses.enter(peer) {
-            let count = if is_full { &self.counters.refused_full } else { &self.counters.refused_address };
-            count.add(1);
-            self.counters.closed.add(1);
-            self.site.refuse_connection(is_full, &mut self.outbox);
-            // One attempt: whoever is refused is not waited for.
-            let _ = stream::send(&fd, &self.outbox.bytes, false);
-            say_end(&fd);
-            return;
+        if let Err(refusal) = self.admission.enter(self.table.len(), peer) {
+            return refusal.tell(&fd, false, &mut self.site, &mut self.outbox);
         }
         let number = self.table.next();
         if self.ring.receive(&fd, Token(number)).is_err() {
-            self.addresses.leave(peer);
-            self.counters.closed.add(1);
-            return;
+            return self.admission.leave(peer);
         }
         self.ring.set_deadline(&fd, self.config.timeouts.head);
         self.table.insert(fd, peer, false);
@@ -193,9 +164,9 @@ impl RingWorker {
             State::Fresh | State::Idle | State::Sending if is_plain => {
                 let mut scan = Scan::default();
                 let (used, after) = answer(&mut self.site, &self.config, bytes, &mut scan, &mut self.outbox);
-                let rest = bytes[used..].to_vec();
+                let rest = Rest::new(bytes[used..].to_vec(), scan, after);
                 self.ring.give_back(piece);
-                self.deliver(number, rest, scan, after);
+                self.deliver(number, rest);
             }
             State::Sending | State::Fetching => {
                 let active = connection.active();
@@ -218,60 +189,35 @@ impl RingWorker {
     }
 
     /// More of what has begun.
-    fn receive_more(&mut self, number: u32, mut new: &[u8]) {
+    fn receive_more(&mut self, number: u32, new: &[u8]) {
         let Some(connection) = self.table.get(number) else { return };
-        let active = connection.active();
-        if let Some(unwanted) = &mut active.body {
-            match unwanted.skip(new) {
-                Err(reject) => {
-                    self.site.reject(reject, &mut self.outbox);
-                    return self.deliver(number, Vec::new(), Scan::default(), After::Close(true));
-                }
-                Ok((_, false)) => return,
-                Ok((used, true)) => new = &new[used..],
-            }
-            active.body = None;
-            let head = std::mem::take(&mut active.input);
-            answer_head(&mut self.site, &self.config.limits, &head, &mut self.outbox);
+        let rest = connection.active().go_on(new, &mut self.site, &self.config, &mut self.outbox);
+        if let Some(rest) = rest {
+            self.deliver(number, rest);
         }
-        active.input.extend_from_slice(new);
-        let mut scan = active.scan;
-        let mut input = std::mem::take(&mut active.input);
-        let (used, after) = answer(&mut self.site, &self.config, &input, &mut scan, &mut self.outbox);
-        input.drain(..used);
-        self.deliver(number, input, scan, after);
     }
 
     /// Hands over what was answered, and leaves the connection in the state that it needs for what is left.
-    fn deliver(&mut self, number: u32, mut rest: Vec<u8>, scan: Scan, after: After) {
-        if let After::Body(unwanted) = after {
-            // What came of the body was passed over.
-            rest.truncate(unwanted.head_bytes);
-        }
+    fn deliver(&mut self, number: u32, rest: Rest) {
         let Some(connection) = self.table.get(number) else { return };
-        let had_begun = connection.state == State::Head;
         let Some(fd) = connection.fd.as_ref() else { return };
         let has_bytes = !self.outbox.bytes.is_empty();
         if has_bytes && self.ring.send(fd, Buffer::Owned(self.outbox.bytes.as_slice().into())).is_err() {
             return self.abort(number);
         }
-        if after == After::Idle && self.outbox.batch.is_empty() {
+        if rest.after == After::Idle && self.outbox.batch.is_empty() {
             connection.active = None;
             connection.state = if has_bytes { State::Sending } else { State::Idle };
             self.ring.set_deadline(fd, self.config.timeouts.send);
             return;
         }
         if !has_bytes && self.outbox.batch.is_empty() {
-            return self.settle(number, rest, scan, after, had_begun);
+            return self.settle(number, rest);
         }
-        let active = connection.active.get_or_insert_default();
-        active.batch.clear();
-        active.batch.append(&mut self.outbox.batch);
-        (active.input, active.scan, active.sent) = (rest, scan, 0);
-        active.close = matches!(after, After::Close(_));
-        active.body = if let After::Body(unwanted) = after { Some(unwanted) } else { None };
-        connection.state = State::Sending;
-        self.ring.set_deadline(fd, self.config.timeouts.send);
+        connection.keep(&mut self.outbox.batch, rest);
+        if let Some(fd) = connection.fd.as_ref() {
+            self.ring.set_deadline(fd, self.config.timeouts.send);
+        }
         if !has_bytes {
             self.sent(number, 0);
         }
@@ -285,7 +231,7 @@ impl RingWorker {
         }
         let Some(fd) = connection.fd.as_ref() else { return };
         let Some(active) = connection.active.as_mut() else {
-            if self.drained_at.is_some() {
+            if self.drain.has_begun() {
                 return self.close(number);
             }
             connection.state = State::Idle;
@@ -300,15 +246,8 @@ impl RingWorker {
                 }
             }
             Ok(None) => {
-                let (close, body) = (active.close, active.body.take());
-                let (input, scan) = (std::mem::take(&mut active.input), active.scan);
-                let after = match body {
-                    _ if close => After::Close(true),
-                    Some(unwanted) => After::Body(unwanted),
-                    None if input.is_empty() => After::Idle,
-                    None => After::More,
-                };
-                self.settle(number, input, scan, after, false);
+                let rest = active.rest();
+                self.settle(number, rest);
             }
             // The file became shorter: what the client was promised cannot be had any more.
             Err(_) => self.abort(number),
@@ -316,42 +255,23 @@ impl RingWorker {
     }
 
     /// All that was answered has left.
-    fn settle(&mut self, number: u32, rest: Vec<u8>, scan: Scan, after: After, had_begun: bool) {
+    fn settle(&mut self, number: u32, rest: Rest) {
         let Some(connection) = self.table.get(number) else { return };
-        let Some(fd) = connection.fd.as_ref() else { return };
-        match after {
-            After::Idle if self.drained_at.is_some() => self.close(number),
-            After::Idle => {
-                (connection.state, connection.active) = (State::Idle, None);
-                self.ring.set_deadline(fd, PARK_AFTER.min(self.config.timeouts.idle));
-            }
-            After::Head => {
-                if !had_begun {
-                    self.ring.set_deadline(fd, self.config.timeouts.head);
-                }
-                connection.state = State::Head;
-                let active = connection.active();
-                (active.input, active.scan) = (rest, scan);
-            }
-            After::Body(unwanted) => {
-                self.ring.set_deadline(fd, self.config.timeouts.head);
-                connection.state = State::Body;
-                let active = connection.active();
-                (active.input, active.scan, active.body) = (rest, scan, Some(unwanted));
-            }
-            After::More => {
-                let active = connection.active();
-                (active.input, active.scan) = (rest, scan);
+        let timeouts = &self.config.timeouts;
+        let limit = match connection.settle(rest) {
+            Next::Idle if self.drain.has_begun() => return self.close(number),
+            Next::Idle => PARK_AFTER.min(timeouts.idle),
+            Next::Begun => timeouts.head,
+            Next::Waiting => return,
+            Next::More => {
                 self.outbox.clear();
-                self.receive_more(number, &[]);
+                return self.receive_more(number, &[]);
             }
-            After::Close(_) => {
-                if !say_end(fd) {
-                    return self.close(number);
-                }
-                (connection.state, connection.active) = (State::Lingering, None);
-                self.ring.set_deadline(fd, LINGER);
-            }
+            Next::Close(_) if connection.linger() => LINGER,
+            Next::Close(_) => return self.close(number),
+        };
+        if let Some(fd) = connection.fd.as_ref() {
+            self.ring.set_deadline(fd, limit);
         }
     }
 
@@ -379,7 +299,7 @@ impl RingWorker {
                 self.counters.heads_late.add(1);
                 self.outbox.clear();
                 self.site.time_out(&mut self.outbox);
-                self.deliver(number, Vec::new(), Scan::default(), After::Close(true));
+                self.deliver(number, Rest::end());
             }
             State::Sending if connection.active.as_mut().is_some_and(|active| std::mem::take(&mut active.sent) > 0) => {
                 self.ring.set_deadline(fd, self.config.timeouts.send);
@@ -405,8 +325,7 @@ impl RingWorker {
 
     fn remove(&mut self, number: u32, end: impl Fn(&mut Ring, OwnedFd) -> Result<(), landau_reactor::Error>) {
         let Some((fd, peer)) = self.table.remove(number) else { return };
-        self.addresses.leave(peer);
-        self.counters.closed.add(1);
+        self.admission.leave(peer);
         // The table and the ring name the same descriptors.
         let _ = end(&mut self.ring, fd);
     }

@@ -1,6 +1,7 @@
 //! The server as a whole: starts the workers and tells them to end.
 
 use crate::config::{Accepting, Config, Listen};
+use crate::control::Control;
 use crate::counters::{Counters, Totals};
 use crate::error::Error;
 use crate::listener::Bound;
@@ -8,7 +9,7 @@ use crate::log::{self, Feed};
 use crate::metrics::Metrics;
 use crate::privilege::{self, Cage, User};
 use crate::tls::Settings;
-use crate::worker::{Control, Inbox, Start, Worker};
+use crate::worker::{Inbox, Start, Worker};
 use landau_reactor::Waker;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::Ordering;

@@ -4,12 +4,12 @@
 //! that a client that does not read holds no more than one of them.
 
 use super::{SCRATCH_BYTES, Worker, is_again};
-use crate::connection::{State, say_end};
-use crate::exchange::After;
+use crate::connection::{LINGER, State};
+use crate::exchange::{After, Rest};
 use crate::tls::{Heard, Session};
 use landau_reactor::Interest;
 use landau_sys::stream;
-use landau_wire::http::{Reject, Scan, Status};
+use landau_wire::http::{Reject, Status};
 
 /// How much is sealed at once: two records.
 const PIECE_BYTES: usize = 32 << 10;
@@ -111,7 +111,7 @@ impl Worker {
         self.note_peer(number);
         self.site
             .reject(Reject { status: Status::BAD_REQUEST, reason: "plain HTTP where TLS is spoken" }, &mut self.outbox);
-        self.deliver(number, Vec::new(), Scan::default(), After::Close(true));
+        self.deliver(number, Rest::end());
     }
 
     /// After an error: the alert leaves if it can, and nothing more is believed.
@@ -122,9 +122,12 @@ impl Worker {
         self.sessions.remove(number);
         let Some(connection) = self.table.get(number) else { return };
         connection.is_tls = false;
-        let Some(fd) = connection.fd.as_ref().filter(|fd| say_end(fd)) else { return self.close(number) };
-        (connection.state, connection.active) = (State::Lingering, None);
-        self.reactor.set_deadline(fd, super::LINGER);
+        if !connection.linger() {
+            return self.close(number);
+        }
+        if let Some(fd) = connection.fd.as_ref() {
+            self.reactor.set_deadline(fd, LINGER);
+        }
         self.want(number, Interest::READ);
     }
 
@@ -146,21 +149,22 @@ impl Worker {
     }
 
     /// Sends what was answered, sealed: in one call where it is small.
-    pub(super) fn deliver_sealed(&mut self, number: u32, rest: Vec<u8>, scan: Scan, after: After) {
-        let (Some(connection), Some(session)) = (self.table.get(number), self.sessions.get(number)) else { return };
-        let had_begun = connection.state == State::Head;
+    pub(super) fn deliver_sealed(&mut self, number: u32, mut rest: Rest) {
+        let Some(session) = self.sessions.get(number) else { return };
         // A client that sends no more has had all that it will ask for.
-        let after = if after == After::Idle && session.has_heard_end { After::Close(false) } else { after };
+        if rest.after == After::Idle && session.has_heard_end {
+            rest.after = After::Close(false);
+        }
         let is_whole = self.outbox.batch.is_empty();
         let is_sealed = self.outbox.bytes.is_empty() || session.seal(&self.outbox.bytes);
-        if is_whole && matches!(after, After::Close(_)) {
+        if is_whole && matches!(rest.after, After::Close(_)) {
             session.say_end();
         }
         match if is_sealed { self.flush(number) } else { Err(()) } {
             Err(()) => self.close(number),
-            Ok(true) if is_whole => self.settle(number, rest, scan, after, had_begun),
+            Ok(true) if is_whole => self.settle(number, rest),
             Ok(is_flushed) => {
-                self.keep_for_later(number, rest, scan, after);
+                self.keep_for_later(number, rest);
                 if is_flushed { self.go_on(number) } else { self.want(number, Interest::WRITE) }
             }
         }

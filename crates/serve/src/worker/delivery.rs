@@ -1,0 +1,144 @@
+//! How what was answered leaves: at once, as far as the client takes it, and the rest as fast as it takes more.
+
+use super::Worker;
+use crate::connection::{LINGER, Next, State};
+use crate::exchange::Rest;
+use crate::fetch::{self, Ticket};
+use landau_reactor::Interest;
+use landau_reactor::batch::{Bytes, Progress, Queue};
+
+impl Worker {
+    /// Sends what was answered, and leaves the connection in the state that it needs for what is left.
+    pub(super) fn deliver(&mut self, number: u32, rest: Rest) {
+        let Some(connection) = self.table.get(number) else { return };
+        if connection.is_tls {
+            return self.deliver_sealed(number, rest);
+        }
+        let Some(fd) = connection.fd.as_ref() else { return };
+        let is_cold =
+            self.outbox.batch.next_file().is_some_and(|(file, offset, len)| fetch::is_cold(file, offset, len));
+        let mut behind: Queue<'_> = std::mem::take(&mut self.outbox.batch);
+        let mut all: Queue<'_> = Queue::new();
+        all.add(Bytes::Borrowed(&self.outbox.bytes));
+        if !is_cold {
+            all.append(&mut behind);
+        }
+        let before = all.bytes_left();
+        let progress = all.send(fd);
+        self.counters.bytes_sent.add(before - all.bytes_left());
+        match progress {
+            Ok(Progress::Done) if behind.is_empty() => return self.settle(number, rest),
+            Ok(_) => {}
+            Err(_) => return self.close(number),
+        }
+        all.append(&mut behind);
+        self.outbox.batch = all.into_owned();
+        let is_blocked = matches!(progress, Ok(Progress::Blocked(_)));
+        self.keep_for_later(number, rest);
+        if is_blocked { self.want(number, Interest::WRITE) } else { self.go_on(number) }
+    }
+
+    /// Notes what is still to be sent, and what then.
+    pub(super) fn keep_for_later(&mut self, number: u32, rest: Rest) {
+        let Some(connection) = self.table.get(number) else { return };
+        connection.keep(&mut self.outbox.batch, rest);
+        if let Some(fd) = connection.fd.as_ref() {
+            self.reactor.set_deadline(fd, self.config.timeouts.send);
+        }
+    }
+
+    /// All that was answered has left.
+    pub(super) fn settle(&mut self, number: u32, rest: Rest) {
+        let Some(connection) = self.table.get(number) else { return };
+        if connection.is_tls && self.is_shaking_hands(number) {
+            return self.shake_on(number);
+        }
+        let Some(connection) = self.table.get(number) else { return };
+        let timeouts = &self.config.timeouts;
+        let limit = match connection.settle(rest) {
+            Next::Idle if self.drain.has_begun() => return self.close(number),
+            Next::Idle => Some(timeouts.idle),
+            Next::Begun => Some(timeouts.head),
+            Next::Waiting => None,
+            Next::More => return self.next_requests(number),
+            Next::Close(true) if connection.linger() => Some(LINGER),
+            Next::Close(_) => return self.close(number),
+        };
+        if let (Some(fd), Some(limit)) = (connection.fd.as_ref(), limit) {
+            self.reactor.set_deadline(fd, limit);
+        }
+        self.want(number, Interest::READ);
+    }
+
+    /// Answers what came while an answer was leaving.
+    fn next_requests(&mut self, number: u32) {
+        self.outbox.clear();
+        self.note_peer(number);
+        self.receive_more(number, 0);
+    }
+
+    /// A part of the handshake has left that the client did not take at once.
+    #[cold]
+    fn shake_on(&mut self, number: u32) {
+        let Some(connection) = self.table.get(number) else { return };
+        (connection.state, connection.active) = (State::Fresh, None);
+        if let Some(fd) = connection.fd.as_ref() {
+            self.reactor.set_deadline(fd, self.config.timeouts.head);
+        }
+        self.want(number, Interest::READ);
+    }
+
+    /// The client takes more.
+    pub(super) fn go_on(&mut self, number: u32) {
+        let Some(connection) = self.table.get(number) else { return };
+        let Some(active) = connection.active.as_mut() else { return };
+        if let Some((file, offset, len)) = active.batch.next_file()
+            && fetch::is_cold(file, offset, len)
+            && let Some(ticket) = self.fetcher.fetch(number, file, offset, len)
+        {
+            self.counters.cold_reads.add(1);
+            (active.ticket, connection.state) = (ticket.serial, State::Fetching);
+            return self.want(number, Interest::NONE);
+        }
+        self.go_on_anyway(number);
+    }
+
+    /// Sends what comes next, from wherever it has to come: what was fetched may have been forgotten again, and then
+    /// waiting is better than fetching for ever.
+    fn go_on_anyway(&mut self, number: u32) {
+        let Some(connection) = self.table.get(number) else { return };
+        if connection.is_tls {
+            return self.go_on_sealed(number);
+        }
+        let (Some(fd), Some(active)) = (connection.fd.as_ref(), connection.active.as_mut()) else { return };
+        let before = active.batch.bytes_left();
+        let progress = active.batch.send(fd);
+        let sent = before - active.batch.bytes_left();
+        active.sent += sent;
+        self.counters.bytes_sent.add(sent);
+        match progress {
+            Ok(Progress::Done) => self.sent_all(number),
+            Ok(Progress::Blocked(_) | Progress::Yielded(_)) => self.want(number, Interest::WRITE),
+            // The client is gone, or the file became shorter: what it was promised cannot be had any more.
+            Err(_) => self.close(number),
+        }
+    }
+
+    /// All that was kept for later has left.
+    pub(super) fn sent_all(&mut self, number: u32) {
+        let Some(active) = self.table.get(number).and_then(|connection| connection.active.as_mut()) else { return };
+        let rest = active.rest();
+        self.settle(number, rest);
+    }
+
+    /// Goes on with those whose part of a file is in memory now.
+    pub(super) fn take_fetched(&mut self) {
+        for Ticket { number, serial } in self.fetcher.take_done() {
+            let Some(connection) = self.table.get(number) else { continue };
+            if connection.state == State::Fetching && connection.active().ticket == serial {
+                connection.state = State::Sending;
+                self.go_on_anyway(number);
+            }
+        }
+    }
+}

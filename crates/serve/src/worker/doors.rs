@@ -1,0 +1,205 @@
+//! How connections come to a worker: through its doors, or from another worker that accepts for all.
+
+use super::Worker;
+use crate::config::{Accepting, Config};
+use crate::error::Error;
+use crate::exchange::{After, Rest, answer};
+use crate::listener::{Bound, LISTENERS};
+use landau_reactor::{Event, Interest, Reactor, Token, Waker};
+use landau_sys::stream;
+use landau_wire::http::Scan;
+use std::io::ErrorKind;
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Connections that are accepted in one turn, before others are looked after.
+const ACCEPTS: usize = 64;
+
+/// When descriptors are short, accepting rests for so long: ten attempts a second cost nothing.
+const REST: Duration = Duration::from_millis(100);
+
+/// A connection that was accepted.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    fd: OwnedFd,
+    peer: Option<IpAddr>,
+    is_tls: bool,
+}
+
+/// Connections that another worker accepted for this one.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    arrivals: Mutex<Vec<Arrival>>,
+    pub(crate) waker: Waker,
+}
+
+impl Inbox {
+    pub(crate) fn new(waker: Waker) -> Self {
+        Self { arrivals: Mutex::default(), waker }
+    }
+
+    fn put(&self, arrival: Arrival) {
+        self.arrivals.lock().unwrap_or_else(PoisonError::into_inner).push(arrival);
+        // A worker whose line is broken has ended, and takes nothing any more.
+        let _ = self.waker.wake();
+    }
+
+    pub(super) fn take(&self) -> Vec<Arrival> {
+        std::mem::take(&mut *self.arrivals.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A listening socket.
+#[derive(Debug)]
+pub(super) struct Door {
+    pub(super) fd: OwnedFd,
+    pub(super) is_resting: bool,
+    is_tls: bool,
+}
+
+impl Door {
+    /// Opens one at each address.
+    pub(super) fn all(bound: &[Bound], config: &Config, reactor: &mut Reactor) -> Result<Vec<Self>, Error> {
+        let mut doors = Vec::with_capacity(bound.len());
+        for (place, bound) in bound.iter().enumerate() {
+            let fd = bound.door(config)?;
+            reactor.register(&fd, Token(LISTENERS + place as u32), Interest::READ)?;
+            doors.push(Self { fd, is_resting: false, is_tls: bound.is_tls });
+        }
+        Ok(doors)
+    }
+}
+
+/// Whether it pays to look for a request at once when a connection is accepted: it does with clients that make a
+/// connection for each request, and is a call in vain with those that stay. Learns from what it found.
+#[derive(Debug, Default)]
+pub(super) struct Eager {
+    /// From 0 (never there) to 16 (always).
+    score: u8,
+    count: u8,
+}
+
+impl Eager {
+    /// Now and then it is tried in any case, to find out.
+    fn is_worth_it(&mut self) -> bool {
+        self.count = self.count.wrapping_add(1);
+        self.score >= 8 || self.count.is_multiple_of(16)
+    }
+
+    fn learn(&mut self, was_there: bool) {
+        self.score = if was_there { (self.score + 2).min(16) } else { self.score.saturating_sub(1) };
+    }
+}
+
+impl Worker {
+    pub(super) fn accept(&mut self, door: usize, event: Event) {
+        if event.ready.is_deadline() {
+            self.open_doors();
+        }
+        for _ in 0..ACCEPTS {
+            let Some(&Door { ref fd, is_resting: false, is_tls }) = self.doors.get(door) else { return };
+            match stream::accept_from(fd) {
+                Ok((fd, peer)) => self.take(Arrival { fd, peer: peer.map(|peer| peer.ip()), is_tls }),
+                Err(error) => match std::io::Error::from_raw_os_error(error.errno).kind() {
+                    ErrorKind::WouldBlock => {
+                        self.reactor.used_up(fd, Interest::READ);
+                        return;
+                    }
+                    // The client has gone already, or a signal came: there may be others.
+                    ErrorKind::ConnectionAborted | ErrorKind::Interrupted => {}
+                    _ => return self.rest(door),
+                },
+            }
+        }
+    }
+
+    /// A connection for whoever's turn it is.
+    fn take(&mut self, arrival: Arrival) {
+        if self.config.accepting == Accepting::Handed {
+            self.turn = (self.turn + 1) % self.inboxes.len();
+            if self.turn != self.number {
+                return self.inboxes[self.turn].put(arrival);
+            }
+        }
+        self.admit(arrival);
+    }
+
+    pub(super) fn admit(&mut self, arrival: Arrival) {
+        let is_tls = arrival.is_tls;
+        if let Err(refusal) = self.admission.enter(self.table.len(), arrival.peer) {
+            return refusal.tell(&arrival.fd, is_tls, &mut self.site, &mut self.outbox);
+        }
+        if !is_tls && self.eager.is_worth_it() {
+            self.admit_eagerly(arrival);
+        } else {
+            self.enter(arrival);
+        }
+    }
+
+    /// Into the table, from where it is told of; its number.
+    fn enter(&mut self, Arrival { fd, peer, is_tls }: Arrival) -> Option<u32> {
+        let number = self.table.next();
+        if self.reactor.register_nonblocking(&fd, Token(number), Interest::READ).is_err() {
+            self.admission.leave(peer);
+            return None;
+        }
+        self.reactor.set_deadline(&fd, self.config.timeouts.head);
+        self.table.insert(fd, peer, is_tls);
+        if is_tls && !self.begin_session(number) {
+            self.close(number);
+            return None;
+        }
+        Some(number)
+    }
+
+    /// The request may have come with the connection. If so, one that ends with its answer is never waited for, and
+    /// never stands in the table at all.
+    fn admit_eagerly(&mut self, arrival: Arrival) {
+        let got = stream::receive(&arrival.fd, &mut self.scratch);
+        self.eager.learn(matches!(got, Ok(1..)));
+        let Ok(got @ 1..) = got else {
+            // Nothing yet, or already the end: that is told of like any other.
+            self.enter(arrival);
+            return;
+        };
+        if let Some(log) = &mut self.site.log {
+            log.peer = arrival.peer;
+        }
+        self.outbox.clear();
+        let mut scan = Scan::default();
+        let (used, after) = answer(&mut self.site, &self.config, &self.scratch[..got], &mut scan, &mut self.outbox);
+        if after == After::Close(false) && self.outbox.batch.is_empty() {
+            let sent = stream::send(&arrival.fd, &self.outbox.bytes, false).unwrap_or(0);
+            self.counters.bytes_sent.add(sent as u64);
+            if sent == self.outbox.bytes.len() {
+                return self.admission.leave(arrival.peer);
+            }
+            self.outbox.bytes.drain(..sent);
+        }
+        let rest = Rest::new(self.scratch[used..got].to_vec(), scan, after);
+        if let Some(number) = self.enter(arrival) {
+            self.deliver(number, rest);
+        }
+    }
+
+    /// Descriptors are short. Whoever waits in the queue goes on waiting; asking again at once would only burn the
+    /// processor.
+    fn rest(&mut self, door: usize) {
+        self.counters.descriptors_short.add(1);
+        if let Some(door) = self.doors.get_mut(door) {
+            door.is_resting = true;
+            let _ = self.reactor.want(&door.fd, Interest::NONE);
+            self.reactor.set_deadline(&door.fd, REST);
+        }
+    }
+
+    pub(super) fn open_doors(&mut self) {
+        for door in self.doors.iter_mut().filter(|door| door.is_resting) {
+            door.is_resting = false;
+            let _ = self.reactor.want(&door.fd, Interest::READ);
+            self.reactor.clear_deadline(&door.fd);
+        }
+    }
+}
