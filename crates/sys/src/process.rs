@@ -52,6 +52,16 @@ impl ProcessorTime {
     }
 }
 
+/// The processor time of the children that have ended and were waited for, and of theirs.
+pub fn children_time() -> ProcessorTime {
+    // SAFETY: `rusage` is plain data for which all zeroes is a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is a valid rusage that the call may write; the call cannot fail for RUSAGE_CHILDREN.
+    unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) };
+    let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
+    ProcessorTime { user_ns: ns(usage.ru_utime), system_ns: ns(usage.ru_stime) }
+}
+
 /// The processor time that this thread has used; that of the whole process where the system does not tell them apart.
 pub fn thread_time() -> ProcessorTime {
     #[cfg(target_os = "linux")]

@@ -4,6 +4,7 @@
 mod aa;
 mod crash;
 mod instrument;
+mod load;
 mod median;
 mod rivals;
 mod serve;
@@ -24,6 +25,8 @@ pub(crate) enum Bench {
     Crash(crash::Words),
     /// What a request and a connection cost our server, beside a bare loop, nginx, lighttpd and h2o
     Serve(serve::Words),
+    /// What a request costs our load generator, beside wrk, at each of those servers
+    Load(load::Words),
     /// What our server does when too many come, too slowly, or more than there are descriptors for
     Stampede(stampede::Words),
     /// Times of the quick study, the page, the fit of a large record and the build
@@ -38,6 +41,7 @@ impl Bench {
             Self::Aa(words) => aa::run(words),
             Self::Crash(words) => crash::run(words),
             Self::Serve(words) => serve::run(words),
+            Self::Load(words) => load::run(words),
             Self::Stampede(words) => stampede::run(words),
             Self::Speed(words) => speed::run(words),
         }
