@@ -271,13 +271,11 @@ impl Reactor {
         if self.is_edge {
             self.remember();
         }
-        if !self.timers.is_empty() {
-            let (slots, found) = (&self.slots, &mut self.found);
-            self.timers.advance(self.now_ms, |number| {
-                let key = Key::new(number.cast_signed(), slots[number as usize].generation);
-                found.push(Found { key, ready: Ready::DEADLINE });
-            });
-        }
+        let (slots, found) = (&self.slots, &mut self.found);
+        self.timers.advance(self.now_ms, |number| {
+            let key = Key::new(number.cast_signed(), slots[number as usize].generation);
+            found.push(Found { key, ready: Ready::DEADLINE });
+        });
         Ok(())
     }
 

@@ -16,8 +16,13 @@ const LEVELS: usize = 6;
 const BITS: u32 = 6;
 const BUCKETS: usize = 1 << BITS;
 
-/// The longest delay: beyond it the number of milliseconds could not be told from one that has passed.
+/// The longest delay, twelve days: a longer one could not be told from one that has passed.
 pub const LONGEST_MS: u32 = 1 << 30;
+
+/// Whether `at` lies behind `now`, or is `now`: less than half of all numbers ago.
+fn is_past(at: u32, now: u32) -> bool {
+    now.wrapping_sub(at) <= u32::MAX / 2
+}
 
 #[derive(Debug, Clone, Copy)]
 struct Node {
@@ -131,11 +136,11 @@ impl Timers {
         Some((here.wrapping_add(steps) << shift).wrapping_sub(self.now))
     }
 
-    /// Advances to `now_ms` and tells each key whose deadline has passed, once.
+    /// Advances to `now_ms` and tells each key whose deadline has passed, once. To be called whenever time has
+    /// passed, also while nothing is set: what is set next is counted from here.
     pub fn advance(&mut self, now_ms: u32, mut due: impl FnMut(u32)) {
-        // A clock never goes back; a difference of more than half the range would be that.
-        if now_ms.wrapping_sub(self.now) > u32::MAX / 2 {
-            return;
+        if !is_past(self.now, now_ms) {
+            return self.leap(now_ms, due);
         }
         loop {
             let step = (0..LEVELS).filter_map(|level| self.first(level)).min();
@@ -153,6 +158,19 @@ impl Timers {
         }
     }
 
+    /// Advances further than any deadline can be ahead: the clock does not go back, so that more than half of all
+    /// numbers have passed since it was asked last. All that was set is due.
+    #[cold]
+    fn leap(&mut self, now_ms: u32, mut due: impl FnMut(u32)) {
+        (self.heads, self.occupied, self.now) = ([[NONE; BUCKETS]; LEVELS], [0; LEVELS], now_ms);
+        for (key, node) in self.nodes.iter_mut().enumerate() {
+            if std::mem::replace(node, EMPTY).armed {
+                self.armed_count -= 1;
+                due(key as u32);
+            }
+        }
+    }
+
     /// Empties the buckets that begin at `self.now`: what is due is told, what is not moves to where it belongs.
     fn look(&mut self, due: &mut impl FnMut(u32)) {
         for level in (0..LEVELS).rev() {
@@ -165,7 +183,7 @@ impl Timers {
             self.occupied[level] &= !(1 << bucket);
             while key != NONE {
                 let node = &mut self.nodes[key as usize];
-                let (next, is_due) = (node.next, node.due.wrapping_sub(self.now).wrapping_sub(1) >= LONGEST_MS);
+                let (next, is_due) = (node.next, is_past(node.due, self.now));
                 (node.next, node.previous, node.place) = (NONE, NONE, OUT);
                 if node.armed && is_due {
                     node.armed = false;
@@ -183,8 +201,7 @@ impl Timers {
     fn put_in(&mut self, key: u32) {
         let node_due = self.nodes[key as usize].due;
         // What has passed already is told at the next look, which the next millisecond brings.
-        let ahead = node_due.wrapping_sub(self.now);
-        let due = if ahead == 0 || ahead > LONGEST_MS { self.now.wrapping_add(1) } else { node_due };
+        let due = if is_past(node_due, self.now) { self.now.wrapping_add(1) } else { node_due };
         let ahead = due.wrapping_sub(self.now);
         let level = ((u32::BITS - 1 - ahead.leading_zeros()) / BITS) as usize;
         let bucket = (due >> (BITS * level as u32)) as usize % BUCKETS;
@@ -251,6 +268,47 @@ mod tests {
         assert_eq!(advance(&mut timers, begin.wrapping_add(100)), vec![0]);
         assert_eq!(advance(&mut timers, begin.wrapping_add(LONGEST_MS - 1)), vec![]);
         assert_eq!(advance(&mut timers, begin.wrapping_add(LONGEST_MS)), vec![1]);
+    }
+
+    /// A server without a visitor for weeks sets no deadline all that time, and its loop wakes for nothing.
+    #[test]
+    fn weeks_without_a_deadline_change_nothing() {
+        const DAY_MS: u32 = 24 * 60 * 60 * 1000;
+        for days in [1, 12, 13, 24, 25, 30, 45, 49] {
+            let mut timers = Timers::new(0);
+            timers.set(7, 0, 20_000);
+            timers.clear(7);
+            let now = days * DAY_MS;
+            assert_eq!(advance(&mut timers, now), vec![], "{days} days");
+            timers.set(7, now, 10_000);
+            timers.set(8, now, 30_000);
+            assert!(timers.next(now).is_some_and(|next| next <= 10_000), "{days} days");
+            assert_eq!(advance(&mut timers, now + 9_999), vec![], "{days} days");
+            assert_eq!(advance(&mut timers, now + 10_000), vec![7], "{days} days");
+            assert_eq!(advance(&mut timers, now + 30_000), vec![8], "{days} days");
+            assert_eq!((timers.next(now + 30_000), timers.len()), (None, 0), "{days} days");
+        }
+    }
+
+    /// A process that was stopped for a month finds everything due, once.
+    #[test]
+    fn what_was_set_before_a_leap_is_due() {
+        let mut timers = Timers::new(0);
+        timers.set(1, 0, 5);
+        timers.set(2, 0, LONGEST_MS);
+        let now = u32::MAX / 2 + 10;
+        assert_eq!(advance(&mut timers, now), vec![1, 2]);
+        timers.set(1, now, 5);
+        assert_eq!((advance(&mut timers, now + 4), advance(&mut timers, now + 5)), (vec![], vec![1]));
+    }
+
+    /// The longest delay, by a clock that is ahead of the wheel: it was taken for one that had passed.
+    #[test]
+    fn the_longest_delay_is_no_deadline_of_the_past() {
+        let mut timers = Timers::new(0);
+        timers.set(0, 1_000, u32::MAX);
+        assert_eq!(advance(&mut timers, 2_000), vec![]);
+        assert_eq!(advance(&mut timers, 1_000 + LONGEST_MS), vec![0]);
     }
 
     /// A million deadlines that are moved with each request: the wheel's own structure must not grow.

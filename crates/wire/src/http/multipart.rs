@@ -45,7 +45,7 @@ impl<'a> Multipart<'a> {
         let parts = self.ranges.iter().map(|range| {
             scratch.clear();
             self.write_part_head(*range, &mut scratch);
-            scratch.len() as u64 + range.len
+            range.len.saturating_add(scratch.len() as u64)
         });
         let sum = parts.fold(0u64, u64::saturating_add);
         scratch.clear();
@@ -108,5 +108,12 @@ mod tests {
         let expected =
             format!("Content-Type: multipart/byteranges; boundary={boundary}\r\nContent-Length: {}\r\n", text.len());
         assert_eq!(fields, expected.as_bytes());
+    }
+
+    /// No file is so long; what is counted of it must not begin anew at 0.
+    #[test]
+    fn the_longest_file_has_the_greatest_length() {
+        let Selection::Several(ranges) = select(b"bytes=0-5,114-", u64::MAX) else { panic!("several") };
+        assert_eq!(Multipart::new(&ranges, u64::MAX, b"text/plain", 1).content_length(), u64::MAX);
     }
 }
