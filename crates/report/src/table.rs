@@ -215,11 +215,15 @@ fn law_brief(judged: &Judgement) -> String {
     }
 }
 
-/// What an object more costs, where that is one figure: ", 337 each".
+/// What an object more costs, where that is one figure: ", 337 each"; or two: ", 45 to 180 each".
 fn each(judged: &Judgement) -> String {
-    let fit = judged.fit.as_ref().filter(|fit| fit.law == "linear" || fit.law == "knee");
-    let slope = fit.and_then(|fit| fit.slope);
-    slope.map_or(String::new(), |slope| format!(", {} each", judged.unit.bare(slope.value)))
+    let fit = judged.fit.as_ref().filter(|fit| ["linear", "knee", "tiers"].contains(&&*fit.law));
+    let Some((fit, slope)) = fit.and_then(|fit| Some((fit, fit.slope?.value))) else { return String::new() };
+    let first = judged.unit.bare(slope);
+    match fit.ratio {
+        Some(ratio) => format!(", {first} to {} each", judged.unit.bare(slope * ratio)),
+        None => format!(", {first} each"),
+    }
 }
 
 /// From here on a single call is worth a cell, in nanoseconds.

@@ -147,6 +147,7 @@ pub(crate) fn flat(level: &Level) -> Option<Fit> {
         fixed: Estimate::bare(value),
         slope: None,
         shape: None,
+        ratio: None,
         bic: 0.0,
         misfit: (square / level.mean.len() as f64).sqrt(),
         misfit_p: None,
@@ -160,7 +161,7 @@ pub(crate) fn refine(fit: &mut Fit, level: &Level) {
     let Some(law) = by_name(&fit.law).filter(|law| law.shape() != Shape::Flat) else { return };
     let (mut s, mut sx, mut sy, mut sxx, mut sxy) = (0.0, 0.0, 0.0, 0.0, 0.0);
     for (n, log) in level.n.iter().zip(&level.mean) {
-        let (x, y) = (law.g(*n, fit.shape.unwrap_or(0.0)), whole(*log).max(1.0));
+        let (x, y) = (law.g(*n, fit.place()), whole(*log).max(1.0));
         let weight = 1.0 / (y * y);
         (s, sx, sy) = (s + weight, sx + weight * x, sy + weight * y);
         (sxx, sxy) = (sxx + weight * x * x, sxy + weight * x * y);

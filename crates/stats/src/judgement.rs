@@ -140,6 +140,8 @@ pub enum BendKind {
     Knee,
     /// A pole: the capacity that occupancy runs into.
     Capacity,
+    /// The middle of a climb from one price of an object to a higher one.
+    Climb,
 }
 
 /// Fewer points than this, or a range of less than this factor, decide nothing.
@@ -410,6 +412,7 @@ fn bend(judgement: &Judgement, marks: &[Mark]) -> Option<Bend> {
         Shape::Step => (BendKind::Step, &[MarkKind::Table, MarkKind::Cache, MarkKind::Capacity]),
         Shape::Knee => (BendKind::Knee, &[MarkKind::Table, MarkKind::Cache, MarkKind::Capacity]),
         Shape::Pole => (BendKind::Capacity, &[MarkKind::Capacity]),
+        Shape::Tiers => (BendKind::Climb, &[MarkKind::Cache]),
         Shape::Flat | Shape::Smooth => return None,
     };
     let judged = || judgement.points.iter().filter(|point| point.judged);

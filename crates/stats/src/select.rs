@@ -6,7 +6,7 @@
 //! all are measured by that yardstick, which lets in more rivals rather than fewer.
 
 use crate::growth::interval;
-use crate::law::{Candidate, Fit, LAWS, Law, Shape, by_name};
+use crate::law::{Candidate, Fit, LAWS, Law, Place, Shape, by_name};
 use crate::polish::{Level, trimmed};
 use crate::random::Random;
 use crate::words::Unit;
@@ -37,7 +37,8 @@ impl Solved {
     /// Parameters that the samples chose: level, slope, place.
     fn parameters(&self) -> f64 {
         let slope = f64::from(u8::from(self.law.shape() != Shape::Flat));
-        1.0 + slope + f64::from(u8::from(self.candidate.is_free))
+        let place = if self.candidate.is_free { self.law.shape().parameters() } else { 0 };
+        1.0 + slope + f64::from(place)
     }
 
     fn bic(&self, scale: f64, points: usize) -> f64 {
@@ -45,7 +46,7 @@ impl Solved {
     }
 
     fn at(&self, n: f64) -> f64 {
-        if self.slope > 0.0 { self.fixed + self.slope * self.law.g(n, self.candidate.value) } else { self.fixed }
+        if self.slope > 0.0 { self.fixed + self.slope * self.law.g(n, self.candidate.place) } else { self.fixed }
     }
 }
 
@@ -57,6 +58,9 @@ pub(crate) struct Target<'a> {
     /// One over the variance of each.
     pub(crate) weight: &'a [f64],
 }
+
+/// A climb by less than this is a bend of no interest, which a linear law with some noise has as often as not.
+const LEAST_RATIO: f64 = 1.4;
 
 /// Ends of the search for `ln r`: a rise of a millionth, and a fixed cost of a hundred-millionth.
 const LOG_R: (f64, f64) = (-14.0, 18.0);
@@ -96,7 +100,7 @@ fn profile(target: &Target<'_>, g: &[f64], r: f64) -> (f64, f64) {
 /// Fits one law with its place held at `candidate`. `around` narrows the search to the neighbourhood of a known `ln
 /// r`.
 fn fit_at(target: &Target<'_>, law: &'static dyn Law, candidate: Candidate, around: Option<f64>) -> Solved {
-    let raw: Vec<f64> = target.n.iter().map(|n| law.g(*n, candidate.value)).collect();
+    let raw: Vec<f64> = target.n.iter().map(|n| law.g(*n, candidate.place)).collect();
     let top = raw.iter().copied().fold(0.0, f64::max);
     let solved = |fixed: f64, slope: f64, chi_square: f64| Solved { law, candidate, fixed, slope, chi_square };
     let (flat, flat_square) = profile(target, &raw, 0.0);
@@ -129,19 +133,39 @@ pub(crate) fn fit_law(target: &Target<'_>, law: &'static dyn Law, capacities: &[
     let cost = |solved: &Solved| solved.bic(1.0, target.n.len());
     let best = tries.iter().enumerate().min_by(|a, b| cost(a.1).total_cmp(&cost(b.1)));
     let (place, best) = best.map(|(i, solved)| (i, solved.clone()))?;
-    let is_smooth = matches!(law.shape(), Shape::Knee | Shape::Pole);
-    if !best.candidate.is_free || !is_smooth {
+    if !best.candidate.is_free {
         return Some(best);
     }
-    // The place itself is searched between its free neighbours.
-    let free = |i: Option<usize>| {
-        let neighbour = i.and_then(|i| candidates.get(i)).filter(|c| c.is_free);
-        neighbour.map_or(best.candidate.value, |c| c.value)
+    let refined = match law.shape() {
+        Shape::Knee | Shape::Pole => {
+            // The place itself is searched between its free neighbours.
+            let free = |i: Option<usize>| {
+                let neighbour = i.and_then(|i| candidates.get(i)).filter(|c| c.is_free);
+                neighbour.map_or(best.candidate.place.n, |c| c.place.n)
+            };
+            let (low, high) = (free(place.checked_sub(1)), free(Some(place + 1)));
+            let at = |n: f64| fit_at(target, law, Candidate::free(n), None);
+            at(golden(low, high, 12, |n| at(n).chi_square))
+        }
+        Shape::Tiers => tiers(target, &best),
+        Shape::Flat | Shape::Smooth | Shape::Step => return Some(best),
     };
-    let (low, high) = (free(place.checked_sub(1)), free(Some(place + 1)));
-    let at = |value: f64| fit_at(target, law, Candidate::free(value), None);
-    let refined = at(golden(low, high, 12, |value| at(value).chi_square));
     Some(if refined.chi_square < best.chi_square { refined } else { best })
+}
+
+/// Place and ratio of a climb, searched in turn around the best of the grid.
+fn tiers(target: &Target<'_>, best: &Solved) -> Solved {
+    let at = |place: Place| fit_at(target, best.law, Candidate::tier(place.n, place.ratio), None);
+    let mut found = best.candidate.place;
+    for _ in 0..3 {
+        let square = |log_ratio: f64| at(Place { ratio: log_ratio.exp(), ..found }).chi_square;
+        let log_ratio = found.ratio.ln();
+        found.ratio = golden((log_ratio - 0.45).max(LEAST_RATIO.ln()), log_ratio + 0.45, 10, square).exp();
+        let square = |log_n: f64| at(Place { n: log_n.exp(), ..found }).chi_square;
+        let log_n = found.n.ln();
+        found.n = golden(log_n - 0.5, log_n + 0.5, 10, square).exp();
+    }
+    at(found)
 }
 
 /// One over the variance of each point, the tolerance included.
@@ -214,7 +238,7 @@ fn resample(
     draws: usize,
     seed: u64,
 ) -> (Vec<(f64, f64)>, Estimate, Estimate) {
-    let top = level.n.iter().map(|n| solved.law.g(*n, solved.candidate.value));
+    let top = level.n.iter().map(|n| solved.law.g(*n, solved.candidate.place));
     let top = top.fold(0.0, f64::max);
     let around = (solved.slope > 0.0).then(|| (solved.slope * top / solved.fixed).ln());
     let mut random = Random::new(seed);
@@ -262,7 +286,7 @@ fn describe(
     bic: f64,
 ) -> Fit {
     let shape = solved.law.shape();
-    let has_place = matches!(shape, Shape::Step | Shape::Knee | Shape::Pole);
+    let place = solved.candidate.place;
     let residual = |(n, y): (&f64, &f64)| (y - solved.at(*n).ln()).powi(2);
     let square: f64 = target.n.iter().zip(target.y).map(residual).sum();
     Fit {
@@ -270,7 +294,8 @@ fn describe(
         symbol: solved.law.symbol().to_owned(),
         fixed,
         slope: (shape != Shape::Flat).then_some(slope),
-        shape: has_place.then_some(solved.candidate.value),
+        shape: (shape.parameters() > 0).then_some(place.n),
+        ratio: (shape == Shape::Tiers).then_some(place.ratio),
         bic,
         misfit: (square / target.n.len() as f64).sqrt(),
         misfit_p,

@@ -35,6 +35,9 @@ pub enum Truth {
     Step,
     /// Flat to 8,000, then linear, ×4.
     Knee,
+    /// Linear, and each object four times as dear beyond about 2,000, ×590. The climb is a logistic one, which no law
+    /// of the dictionary is to the letter: caches do not read it either.
+    Tiers,
     /// `a + b / (1 − N/21,000)`, ×11.
     Occupancy,
     /// `a + b / (1 − N/21,000)²`, ×50.
@@ -53,7 +56,7 @@ pub enum Truth {
 
 impl Truth {
     /// Every truth, in the order of the table.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Constant,
         Self::Rise6,
         Self::Rise6Log,
@@ -65,6 +68,7 @@ impl Truth {
         Self::Quadratic,
         Self::Step,
         Self::Knee,
+        Self::Tiers,
         Self::Occupancy,
         Self::Probing,
         Self::Sawtooth,
@@ -85,6 +89,7 @@ impl Truth {
             Self::Quadratic => Some("quadratic"),
             Self::Step => Some("step"),
             Self::Knee => Some("knee"),
+            Self::Tiers => Some("tiers"),
             Self::Occupancy => Some("occupancy"),
             Self::Probing => Some("probing"),
             Self::Sawtooth | Self::Hump | Self::TwoSteps | Self::Sigmoid => None,
@@ -105,6 +110,7 @@ impl Truth {
             Self::Quadratic => 1000.0 + 2.5e-5 * n * n,
             Self::Step => 1000.0 + 300.0 * f64::from(u8::from(n >= 4096.0)),
             Self::Knee => 1000.0 + 0.25 * (n - 8000.0).max(0.0),
+            Self::Tiers => 300.0 + 45.0 * n * (1.0 + 3.0 / (1.0 + (2000.0 / n).powi(4))),
             Self::Occupancy => 500.0 + 500.0 / (1.0 - n / 21_000.0),
             Self::Probing => 900.0 + 100.0 / (1.0 - n / 21_000.0).powi(2),
             Self::Sawtooth => 1000.0 * (1.0 + 0.4 * (n.log2() / 3.0).fract()),

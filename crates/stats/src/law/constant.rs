@@ -3,7 +3,7 @@
 //! What everybody hopes for. It is only ever *named* after the equivalence test of `verdict`; as a law it is the one
 //! that every other must beat.
 
-use crate::law::{Law, Shape};
+use crate::law::{Law, Place, Shape};
 
 /// For the registry.
 pub(super) const LAW: &dyn Law = &Constant;
@@ -31,7 +31,7 @@ impl Law for Constant {
         &[]
     }
 
-    fn g(&self, _n: f64, _shape: f64) -> f64 {
+    fn g(&self, _n: f64, _place: Place) -> f64 {
         0.0
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! It becomes the linear law as the knee goes to zero, so that law is nested in it.
 
-use crate::law::{Candidate, Law, Shape};
+use crate::law::{Candidate, Law, Place, Shape};
 
 /// For the registry.
 pub(super) const LAW: &dyn Law = &Knee;
@@ -36,7 +36,7 @@ impl Law for Knee {
         places.map(|i| Candidate::free(points[i])).collect()
     }
 
-    fn g(&self, n: f64, shape: f64) -> f64 {
-        (n - shape).max(0.0)
+    fn g(&self, n: f64, place: Place) -> f64 {
+        (n - place.n).max(0.0)
     }
 }

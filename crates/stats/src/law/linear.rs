@@ -2,7 +2,7 @@
 //!
 //! A list is walked, a bitmap or a table is scanned.
 
-use crate::law::Law;
+use crate::law::{Law, Place};
 
 /// For the registry.
 pub(super) const LAW: &dyn Law = &Linear;
@@ -26,7 +26,7 @@ impl Law for Linear {
         &["constant"]
     }
 
-    fn g(&self, n: f64, _shape: f64) -> f64 {
+    fn g(&self, n: f64, _place: Place) -> f64 {
         n
     }
 }

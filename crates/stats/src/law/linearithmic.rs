@@ -2,7 +2,7 @@
 //!
 //! Something is sorted, or a tree is rebuilt, at each call.
 
-use crate::law::Law;
+use crate::law::{Law, Place};
 
 /// For the registry.
 pub(super) const LAW: &dyn Law = &Linearithmic;
@@ -26,7 +26,7 @@ impl Law for Linearithmic {
         &["constant"]
     }
 
-    fn g(&self, n: f64, _shape: f64) -> f64 {
+    fn g(&self, n: f64, _place: Place) -> f64 {
         n * n.max(1.0).log2()
     }
 }

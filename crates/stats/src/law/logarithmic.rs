@@ -2,7 +2,7 @@
 //!
 //! A tree or a binary search; also what a cache hierarchy looks like from afar.
 
-use crate::law::Law;
+use crate::law::{Law, Place};
 
 /// For the registry.
 pub(super) const LAW: &dyn Law = &Logarithmic;
@@ -26,7 +26,7 @@ impl Law for Logarithmic {
         &["constant"]
     }
 
-    fn g(&self, n: f64, _shape: f64) -> f64 {
+    fn g(&self, n: f64, _place: Place) -> f64 {
         n.max(1.0).log2()
     }
 }

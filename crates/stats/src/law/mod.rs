@@ -35,7 +35,7 @@ pub(crate) trait Law: Sync {
     }
 
     /// The rise: never negative, never falling in n. Infinite beyond a pole.
-    fn g(&self, n: f64, shape: f64) -> f64;
+    fn g(&self, n: f64, place: Place) -> f64;
 }
 
 /// What place of its own a law has on the axis.
@@ -51,13 +51,42 @@ pub(crate) enum Shape {
     Knee,
     /// The capacity.
     Pole,
+    /// The middle of a climb, and how many times as dear it is behind it.
+    Tiers,
+}
+
+impl Shape {
+    /// How many parameters the samples choose beside the level and the slope, where the place is theirs to choose.
+    pub(crate) fn parameters(self) -> u8 {
+        match self {
+            Self::Flat | Self::Smooth => 0,
+            Self::Step | Self::Knee | Self::Pole => 1,
+            Self::Tiers => 2,
+        }
+    }
+}
+
+/// A place on the axis.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Place {
+    /// Objects; 0 for a law that has no place.
+    pub(crate) n: f64,
+    /// How many times as dear an object is behind it; 1 for all laws but one.
+    pub(crate) ratio: f64,
+}
+
+impl Place {
+    /// A place where nothing but the law itself changes.
+    pub(crate) fn at(n: f64) -> Self {
+        Self { n, ratio: 1.0 }
+    }
 }
 
 /// A place to try.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Candidate {
-    /// The place in objects.
-    pub(crate) value: f64,
+    /// The place.
+    pub(crate) place: Place,
     /// Whether it was chosen by the samples, and so costs a parameter.
     pub(crate) is_free: bool,
 }
@@ -65,12 +94,17 @@ pub(crate) struct Candidate {
 impl Candidate {
     /// A place known beforehand.
     pub(crate) fn held(value: f64) -> Self {
-        Self { value, is_free: false }
+        Self { place: Place::at(value), is_free: false }
     }
 
     /// A place that the samples choose.
     pub(crate) fn free(value: f64) -> Self {
-        Self { value, is_free: true }
+        Self { place: Place::at(value), is_free: true }
+    }
+
+    /// A place behind which an object is so many times as dear, both chosen by the samples.
+    pub(crate) fn tier(value: f64, ratio: f64) -> Self {
+        Self { place: Place { n: value, ratio }, is_free: true }
     }
 }
 
@@ -83,7 +117,7 @@ pub(crate) fn by_name(name: &str) -> Option<&'static dyn Law> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fit {
     /// Registry name: "constant", "logarithmic", "root", "linear", "linearithmic", "quadratic", "occupancy",
-    /// "probing", "step", "knee".
+    /// "probing", "step", "knee", "tiers".
     pub law: String,
     /// How it is written: "O(1)", "O(log N)", "O(√N)" …
     pub symbol: String,
@@ -91,8 +125,11 @@ pub struct Fit {
     pub fixed: Estimate,
     /// Nanoseconds per unit of g(n), 95%; absent for the constant law.
     pub slope: Option<Estimate>,
-    /// Where the law bends or has its pole, in objects: the knee, the step or the capacity.
+    /// Where the law bends or has its pole, in objects: the knee, the step, the capacity or the middle of a climb.
     pub shape: Option<f64>,
+    /// How many times as dear an object is behind a climb; absent for laws without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
     /// BIC above the best law's (0 for the best).
     pub bic: f64,
     /// Root mean square relative misfit over the judged points.
@@ -105,8 +142,13 @@ impl Fit {
     /// The cost at `n` in nanoseconds; infinite at and beyond the pole of an occupancy law.
     pub fn at(&self, n: f64) -> f64 {
         let slope = self.slope.map_or(0.0, |slope| slope.value);
-        let rise = by_name(&self.law).map_or(0.0, |law| law.g(n, self.shape.unwrap_or(0.0)));
+        let rise = by_name(&self.law).map_or(0.0, |law| law.g(n, self.place()));
         if slope > 0.0 { self.fixed.value + slope * rise } else { self.fixed.value }
+    }
+
+    /// Where the law bends.
+    pub(crate) fn place(&self) -> Place {
+        Place { n: self.shape.unwrap_or(0.0), ratio: self.ratio.unwrap_or(1.0) }
     }
 
     /// The n at which the law passes `ns`, if it ever does.
@@ -143,6 +185,10 @@ impl Fit {
             Shape::Step => format!("{fixed}, and {rise} more from {place} on"),
             Shape::Knee => format!("{fixed} up to {place}, then {rise} more per object"),
             Shape::Pole => format!("{head}{rise} {}, of {place} places", law.per()),
+            Shape::Tiers => {
+                let upper = unit.rise(slope.value * self.place().ratio);
+                format!("{head}{rise} {}, {upper} each beyond about {place}", law.per())
+            }
             Shape::Flat | Shape::Smooth => format!("{head}{rise} {}", law.per()),
         }
     }
@@ -159,6 +205,7 @@ mod tests {
             fixed: Estimate::bare(1020.0),
             slope: (law.shape() != Shape::Flat).then(|| Estimate::bare(0.31)),
             shape: Some(shape),
+            ratio: (law.shape() == Shape::Tiers).then_some(4.0),
             bic: 0.0,
             misfit: 0.0,
             misfit_p: None,
@@ -172,7 +219,7 @@ mod tests {
         for law in LAWS {
             let mut last = 0.0;
             for n in [1.0, 10.0, 100.0, 1000.0, 4999.0] {
-                let g = law.g(n, 5000.0);
+                let g = law.g(n, Place { n: 5000.0, ratio: 4.0 });
                 assert!(g >= last && g.is_finite(), "{} at {n}: {g} after {last}", law.name());
                 last = g;
             }
@@ -202,6 +249,7 @@ mod tests {
         assert_eq!(words("constant"), "1.02 µs, whatever n");
         assert_eq!(words("step"), "1.02 µs, and 0.31 ns more from 5,000 on");
         assert_eq!(words("knee"), "1.02 µs up to 5,000, then 0.31 ns more per object");
+        assert_eq!(words("tiers"), "1.02 µs + 0.31 ns per object, 1.24 ns each beyond about 5,000");
         assert_eq!(words("occupancy"), "1.02 µs + 0.31 ns per place tried, of 5,000 places");
     }
 }

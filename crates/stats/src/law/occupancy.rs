@@ -4,7 +4,7 @@
 //! also left free. It becomes the linear law as `C` goes to infinity, so that law is nested in it. Source: the mean
 //! length of a random search in a table of load N/C (Knuth, The Art of Computer Programming, volume 3, 6.4).
 
-use crate::law::{Candidate, Law, Shape};
+use crate::law::{Candidate, Law, Place, Shape};
 
 /// For the registry.
 pub(super) const LAW: &dyn Law = &Occupancy;
@@ -41,7 +41,7 @@ impl Law for Occupancy {
         all
     }
 
-    fn g(&self, n: f64, shape: f64) -> f64 {
-        if n < shape { 1.0 / (1.0 - n / shape) } else { f64::INFINITY }
+    fn g(&self, n: f64, place: Place) -> f64 {
+        if n < place.n { 1.0 / (1.0 - n / place.n) } else { f64::INFINITY }
     }
 }

@@ -5,7 +5,7 @@
 //! on open addressing, 1963). Linux searches a port for bind(0) in this way, and real curves follow this law where
 //! occupancy misses by 18%.
 
-use crate::law::{Candidate, Law, Shape};
+use crate::law::{Candidate, Law, Place, Shape};
 
 /// For the registry.
 pub(super) const LAW: &dyn Law = &Probing;
@@ -42,7 +42,7 @@ impl Law for Probing {
         all
     }
 
-    fn g(&self, n: f64, shape: f64) -> f64 {
-        if n < shape { (1.0 - n / shape).powi(-2) } else { f64::INFINITY }
+    fn g(&self, n: f64, place: Place) -> f64 {
+        if n < place.n { (1.0 - n / place.n).powi(-2) } else { f64::INFINITY }
     }
 }

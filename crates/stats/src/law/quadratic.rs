@@ -2,7 +2,7 @@
 //!
 //! A scan inside a scan, or a chain whose links have themselves grown.
 
-use crate::law::Law;
+use crate::law::{Law, Place};
 
 /// For the registry.
 pub(super) const LAW: &dyn Law = &Quadratic;
@@ -26,7 +26,7 @@ impl Law for Quadratic {
         &["constant"]
     }
 
-    fn g(&self, n: f64, _shape: f64) -> f64 {
+    fn g(&self, n: f64, _place: Place) -> f64 {
         n * n
     }
 }

@@ -24,6 +24,8 @@ mod quadratic;
 mod root;
 #[path = "step.rs"]
 mod step;
+#[path = "tiers.rs"]
+mod tiers;
 
 /// Every law, in the order of the file names.
 pub(crate) static LAWS: &[&dyn Law] = &[
@@ -37,5 +39,6 @@ pub(crate) static LAWS: &[&dyn Law] = &[
     quadratic::LAW,
     root::LAW,
     step::LAW,
+    tiers::LAW,
 ];
 // registry:end

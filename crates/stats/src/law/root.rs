@@ -2,7 +2,7 @@
 //!
 //! A hash table that is resized too seldom, or two costs that trade against each other.
 
-use crate::law::Law;
+use crate::law::{Law, Place};
 
 /// For the registry.
 pub(super) const LAW: &dyn Law = &Root;
@@ -26,7 +26,7 @@ impl Law for Root {
         &["constant"]
     }
 
-    fn g(&self, n: f64, _shape: f64) -> f64 {
+    fn g(&self, n: f64, _place: Place) -> f64 {
         n.sqrt()
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A step lies between two points; a jump by three times or more is no step but a cliff (see `cliffs`).
 
-use crate::law::{Candidate, Law, Shape};
+use crate::law::{Candidate, Law, Place, Shape};
 
 /// For the registry.
 pub(super) const LAW: &dyn Law = &Step;
@@ -37,7 +37,7 @@ impl Law for Step {
         places.map(|i| Candidate::free(middle(i))).collect()
     }
 
-    fn g(&self, n: f64, shape: f64) -> f64 {
-        f64::from(u8::from(n >= shape))
+    fn g(&self, n: f64, place: Place) -> f64 {
+        f64::from(u8::from(n >= place.n))
     }
 }
