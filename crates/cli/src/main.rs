@@ -30,7 +30,7 @@ fn main() -> ExitCode {
         Ok(landau) => landau,
         // Help and version come this way too, with status 0; a usage error is "could not run".
         Err(error) => {
-            let status = if error.use_stderr() { status::COULD_NOT_RUN } else { status::DONE };
+            let status = if error.use_stderr() { status::of_usage(&words) } else { status::DONE };
             return match error.print() {
                 Ok(()) => ExitCode::from(status),
                 Err(failure) => status::of_failure(&failure.into()),

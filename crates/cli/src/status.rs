@@ -12,6 +12,15 @@ pub(crate) const FAILED: u8 = 1;
 /// It could not run.
 pub(crate) const COULD_NOT_RUN: u8 = 2;
 
+/// A claim could not be asked at all, which ends a bisection: git takes a status below 128 for an answer.
+pub(crate) const NO_ANSWER: u8 = 255;
+
+/// What a command line that cannot be understood ends with.
+pub(crate) fn of_usage(words: &[String]) -> u8 {
+    let is_test = words.get(1..3).is_some_and(|two| two == ["lab", "test"]);
+    if is_test { NO_ANSWER } else { COULD_NOT_RUN }
+}
+
 /// Tells why nothing was done, and the status for it. A closed pipe is no failure: `landau show x | head`.
 pub(crate) fn of_failure(error: &anyhow::Error) -> ExitCode {
     let closed = error.chain().any(|cause| {

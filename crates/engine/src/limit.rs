@@ -18,8 +18,10 @@ pub(crate) fn explain(error: Error, n: u64) -> Option<Limit> {
         ),
         libc::EAGAIN if is_process(error.call) => processes(),
         libc::EINVAL if error.call == "select" => (
-            format!("a set of select() holds no descriptor from {SELECT_CAPACITY} (FD_SETSIZE) on"),
-            "no setting: a mechanism without such a set, poll or epoll".to_owned(),
+            format!(
+                "a set of select() holds no descriptor from {SELECT_CAPACITY} (FD_SETSIZE) on, and no setting helps"
+            ),
+            String::new(),
         ),
         libc::ENOMEM if is_mapping(error.call) && mappings_are_used_up() => {
             sysctl("vm.max_map_count", "mappings of one process")
@@ -59,7 +61,12 @@ fn descriptors() -> (String, String) {
     let Ok((soft, hard)) = get(Resource::Descriptors) else {
         return ("descriptors of one process".to_owned(), String::new());
     };
-    (format!("descriptors of one process: RLIMIT_NOFILE is {soft}, at most {hard}"), format!("ulimit -n {}", soft * 2))
+    let meaning = format!("descriptors of one process: RLIMIT_NOFILE is {soft}, at most {hard}");
+    let more = soft.saturating_mul(2);
+    // The upper of the two limits is root's to raise.
+    let raise =
+        if soft < hard { format!("ulimit -n {}", more.min(hard)) } else { format!("ulimit -Hn {more} -Sn {more}") };
+    (meaning, raise)
 }
 
 fn is_mapping(call: &str) -> bool {

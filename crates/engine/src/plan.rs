@@ -249,7 +249,9 @@ fn size(
             free >> 20
         ));
     }
-    let (n, reason) = bounds(entry, &cost, asked, headroom).into_iter().min_by_key(|(n, _)| *n).unwrap_or_default();
+    let (n, reason) = bounds(entry, &cost, asked, headroom).into_iter().min_by_key(|(n, _)| *n).unwrap_or_else(|| {
+        (0, "how much room there is cannot be read (on Linux from /proc: is it mounted?)".to_owned())
+    });
     if n >= asked {
         return Ok((asked, None));
     }

@@ -308,7 +308,8 @@ impl<'a> Course<'a> {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.plan.time_limit_s.map(|seconds| self.began + Duration::from_secs(seconds))
+        // One beyond what the clock can count is none.
+        self.plan.time_limit_s.and_then(|seconds| self.began.checked_add(Duration::from_secs(seconds)))
     }
 
     fn cut(&mut self, case: u32, pass_count: u32, reason: &str) -> Result<(), Error> {

@@ -127,9 +127,9 @@ fn lock(file: &File, path: &Path) -> Result<(), Error> {
 fn refused(path: &Path, source: &std::io::Error) -> Error {
     use std::io::ErrorKind;
     let advice = match source.kind() {
-        ErrorKind::AlreadyExists => "choose another --out, or go on with it by --resume",
-        ErrorKind::NotFound => "its folder does not exist; make it, or choose another --out",
-        _ => "choose a place that you may write to with --out",
+        ErrorKind::AlreadyExists => "something of that name is there already, and is never written over",
+        ErrorKind::NotFound => "its folder does not exist; make it, or choose another place",
+        _ => "choose a place that you may write to",
     };
     io("create", path, std::io::Error::new(source.kind(), format!("{source}; {advice}")))
 }

@@ -281,7 +281,9 @@ fn outlier(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<
         share if share >= 0.01 => format!(" {together} they take {} of the time.", percent(share)),
         _ => String::new(),
     };
-    let brief = format!("up to {}", phase.verdict.all.unit.cost(weight));
+    let highest = outliers.structural.iter().map(|call| call.ns_max);
+    let highest = highest.chain(outliers.rhythms.iter().map(|one| one.ns_max)).max().unwrap_or(0) as f64;
+    let brief = format!("up to {}", phase.verdict.all.unit.cost(highest));
     let text = format!("{name}: {words}.{share}");
     let usual = phase.verdict.all.end.map_or(0.0, |end| end.value);
     let kind = if weight < DEAR * usual { Kind::Rhythm } else { Kind::Outlier };

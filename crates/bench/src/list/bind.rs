@@ -141,7 +141,7 @@ impl Benchmark for Bind {
 
     fn limit(settings: &Settings, refused: landau_sys::Error) -> Option<(String, String)> {
         let (low, high) = settings.ports("range").filter(|_| refused.errno == libc::EADDRINUSE)?;
-        Some((format!("no port from {low} to {high} is left"), "--set bind.range=LOW-HIGH with more ports".to_owned()))
+        Some((format!("no port from {low} to {high} is left"), "--set bind.range=LOW-HIGH".to_owned()))
     }
 
     /// Ports that others hold, be it in `TIME_WAIT` or by a mere bind, which no table of the kernel lists: some are

@@ -6,6 +6,7 @@ use anyhow::Context;
 use landau_record::Record;
 use landau_report::page::{Options, Page, Source};
 use landau_report::{Analysis, svg};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
@@ -101,9 +102,17 @@ fn write_page(paths: &[PathBuf], bytes: &[Vec<u8>], records: &[Record], output: 
 /// Writes a page in one piece. Only a page is ever replaced: a slip of the pen must not cost a record.
 fn put_page(output: &Path, html: &str) -> anyhow::Result<()> {
     check_place(output)?;
-    let beside = output.with_extension("html.part");
-    let context = || format!("write {}", output.display());
-    std::fs::write(&beside, html).and_then(|()| std::fs::rename(&beside, output)).with_context(context)
+    let beside = output.with_extension(format!("{}.html.part", std::process::id()));
+    let write = || {
+        std::fs::File::create_new(&beside)?.write_all(html.as_bytes())?;
+        std::fs::rename(&beside, output)
+    };
+    let written = write();
+    if written.is_err() {
+        // Half a page would only take what little room is left. It may not have come into being at all.
+        let _ = std::fs::remove_file(&beside);
+    }
+    written.with_context(|| format!("write {}", output.display()))
 }
 
 /// Refuses a place where something lies that is no page, or where none can be written.

@@ -46,8 +46,15 @@ fn an_existing_record_is_never_overwritten() {
     std::fs::write(room.file("mine"), "precious").unwrap();
     let ran = room.landau(&["run", "nop", "--out", "mine", "--no-report"]);
     assert_eq!(ran.status, Some(2));
-    assert!(ran.err.contains("choose another --out"), "{}", ran.err);
+    assert!(ran.err.contains("is never written over"), "{}", ran.err);
     assert_eq!(std::fs::read(room.file("mine")).unwrap(), b"precious");
+}
+
+#[test]
+fn a_time_limit_beyond_the_clock_is_none() {
+    let room = Room::new();
+    let ran = room.landau(&["run", "nop", "--passes", "1", "--time-limit", "18446744073709551615", "--no-report"]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
 }
 
 #[test]

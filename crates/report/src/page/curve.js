@@ -84,6 +84,8 @@ const curveView = {
     ctx.stroke();
     ctx.setLineDash([]);
     ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
+    ctx.textAlign = "left";
+    ctx.textBaseline = "alphabetic";
     ctx.fillText(`the instrument: an empty lap, ${duration(frame.data.floor)}`, bbox.left + 6 * devicePixelRatio, y - 4 * devicePixelRatio);
   },
 

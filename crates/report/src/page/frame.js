@@ -69,7 +69,8 @@ class Frame {
       distr: this.log[key] ? 3 : 1,
       range: () => this.range[key],
     });
-    const labels = this.view.labels(this, width);
+    // The last number of the axis needs some room even where no curve is named.
+    const labels = Math.max(this.view.labels(this, width), 22);
     this.rows = this.nameRows(width - 62 - labels);
     this.plot = new uPlot({
       width,

@@ -230,6 +230,7 @@ fn densities(view: &View<'_>, study: &CaseStudy<'_>, columns: &Columns, charts: 
             _ if phase.verdict.exact.is_some() => counted(&phase.verdict),
             (false, _) => format!("Recurring: {}.", outliers.words),
             (true, 0) => "No single call is dear in pass after pass, and no neighbour disturbed.".to_owned(),
+            (true, 1) => "No single call is dear in pass after pass; one stray is a neighbour's.".to_owned(),
             (true, count) => {
                 format!("No single call is dear in pass after pass; {count} stray ones are a neighbour's.")
             }
@@ -260,6 +261,12 @@ fn counted(verdict: &landau_stats::Verdict) -> String {
     format!("{}.", parts.join("; "))
 }
 
+/// One place, or the first and the last of several: "1,999–2,003".
+fn places((first, last): (u64, u64)) -> String {
+    let (first, last) = (count(first as f64), count(last as f64));
+    if first == last { first } else { format!("{first}–{last}") }
+}
+
 fn remarks(study: &CaseStudy<'_>) -> String {
     let mut html = String::new();
     for failure in &study.failures {
@@ -277,7 +284,7 @@ fn remarks(study: &CaseStudy<'_>) -> String {
             "<p class=\"limit\"><b>Limit:</b> {} passes end at {} {}: <code>{}</code> is refused with \
              <code>{}</code>: {}.{raise}</p>",
             met.passes,
-            count(met.range.0 as f64),
+            places(met.range),
             escape(&study.case.axis),
             escape(&limit.call),
             escape(&limit.error),

@@ -112,14 +112,20 @@ fn fold(title: &str, rows: &[(String, String)]) -> String {
     format!("<details><summary>{title}</summary><table class=\"facts\"><tbody>{rows}</tbody></table></details>\n")
 }
 
+/// What a user types to make the same run once more: of the same seed, on whatever host that is then.
+fn again(command: &[String], seed: u64) -> String {
+    let mut words: Vec<String> = command.iter().map(|word| quote(word)).collect();
+    if words.len() == 1 {
+        // Without a word it is the quick study, which `run` does too, and takes a seed besides.
+        words.push("run".to_owned());
+    }
+    if !command.iter().any(|word| word == "--seed" || word.starts_with("--seed=")) {
+        words.extend(["--seed".to_owned(), seed.to_string()]);
+    }
+    words.join(" ")
+}
+
 fn repeat(record: &Record, index: usize, parcel: &Parcel, is_named: bool) -> String {
-    let header = &record.header;
-    let quoted: Vec<String> = header.command.iter().map(|word| quote(word)).collect();
-    let seed = if header.command.iter().any(|word| word == "--seed" || word.starts_with("--seed=")) {
-        String::new()
-    } else {
-        format!(" --seed {}", header.seed)
-    };
     let name = escape(&parcel.file_name);
     let heading = if is_named { format!("<h3>{name}</h3>") } else { String::new() };
     let place = if parcel.packed.is_some() {
@@ -144,15 +150,14 @@ fn repeat(record: &Record, index: usize, parcel: &Parcel, is_named: bool) -> Str
     };
     format!(
         "{heading}<p>This run began {} (landau {}, study {}). {ending}</p>\n<p>The command that repeats \
-         it:</p><pre><code>{}{}</code></pre>\n\
+         it:</p><pre><code>{}</code></pre>\n\
          <p class=\"take\">{place}</p>\n<p>sha256 <code class=\"sum\" id=\"sum-{index}\">{}</code></p>\n{notes}\
          <p>Every figure here can be computed again from the samples in it:</p><pre><code>landau verify \
          {}</code></pre>\n",
-        escape(&header.started),
-        escape(&header.landau),
-        escape(&header.study),
-        escape(&quoted.join(" ")),
-        escape(&seed),
+        escape(&record.header.started),
+        escape(&record.header.landau),
+        escape(&record.header.study),
+        escape(&again(&record.header.command, record.header.seed)),
         parcel.sha256,
         escape(&quote(&parcel.file_name)),
     )
@@ -166,7 +171,15 @@ fn quote(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::quote;
+    use super::{again, quote};
+
+    #[test]
+    fn the_command_that_repeats_a_run_is_one_that_landau_takes() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(again(&words("target/release/landau"), 7), "target/release/landau run --seed 7");
+        assert_eq!(again(&words("landau run bind"), 7), "landau run bind --seed 7");
+        assert_eq!(again(&words("landau run --seed=5"), 5), "landau run --seed=5");
+    }
 
     #[test]
     fn words_survive_a_shell() {

@@ -78,7 +78,7 @@ fn lead(view: &View<'_>) -> String {
             if matches!(host.virtualization.as_str(), "" | "none") {
                 String::new()
             } else {
-                format!(", under {}", host.virtualization)
+                format!(", as a guest ({})", host.virtualization)
             }
         );
         let day = record.header.started.split('T').next().unwrap_or_default();

@@ -143,7 +143,8 @@ fn debian_row(args: &Args) -> anyhow::Result<Vec<String>> {
   git bisect run sh -c 'make -j8 bzImage || exit 125; landau lab test -k arch/x86/boot/bzImage \\
       --metric \"bind.instructions@1000 < 2000\"'
 
-Exit status, as `git bisect run` wants it: 0 the claim holds, 1 it does not, 125 it cannot be told of this kernel.")]
+Exit status, as `git bisect run` wants it: 0 the claim holds, 1 it does not, 125 it cannot be told of this kernel,
+255 it could not be asked at all, which ends the bisection.")]
 pub(crate) struct Test {
     /// The kernel
     #[arg(long, short)]
@@ -160,7 +161,13 @@ const UNTESTABLE: u8 = 125;
 
 pub(crate) fn test(args: &Test) -> anyhow::Result<u8> {
     catch_interrupts();
-    let step = Step::new(&args.metric, &args.machinery)?;
+    let step = match Step::new(&args.metric, &args.machinery) {
+        Ok(step) => step,
+        Err(error) => {
+            status::tell(&format!("landau: {error:#}"));
+            return Ok(status::NO_ANSWER);
+        }
+    };
     let answer = step.obtain(&args.kernel).and_then(|kernel: Kernel| step.ask(&kernel));
     if interrupted().is_some() {
         // git ends a bisection at a status of 128 and above.
