@@ -37,6 +37,23 @@ pub fn receive(socket: &impl AsFd, buffer: &mut [u8]) -> Result<usize> {
     length("recv", unsafe { libc::recv(socket.as_fd().as_raw_fd(), first, room, 0) })
 }
 
+/// Takes up to so many bytes from a stream socket and forgets them: the kernel copies nothing. Waits as [`receive`]
+/// does; 0 is the end.
+#[cfg(target_os = "linux")]
+pub fn discard(socket: &impl AsFd, count: usize) -> Result<usize> {
+    // SAFETY: with MSG_TRUNC nothing is written to the buffer of a stream socket (tcp(7)), so that it may be none.
+    let got = unsafe { libc::recv(socket.as_fd().as_raw_fd(), std::ptr::null_mut(), count, libc::MSG_TRUNC) };
+    length("recv", got)
+}
+
+/// Takes up to so many bytes from a stream socket and forgets them.
+#[cfg(not(target_os = "linux"))]
+pub fn discard(socket: &impl AsFd, count: usize) -> Result<usize> {
+    let mut scratch = [0; 16 << 10];
+    let len = count.min(scratch.len());
+    receive(socket, &mut scratch[..len])
+}
+
 /// Sends what fits; `more` says that more follows at once.
 #[inline]
 pub fn send(socket: &impl AsFd, bytes: &[u8], more: bool) -> Result<usize> {

@@ -5,7 +5,7 @@
 //! generator, start and controller and all, for each answer.
 
 use super::median::median;
-use super::rivals::{self, CLIENT_PROCESSOR, Server};
+use super::rivals::{self, Accept, CLIENT_PROCESSOR, Server};
 use crate::workspace;
 use anyhow::{Context, Result, ensure};
 use landau_sys::process::children_time;
@@ -43,7 +43,7 @@ impl Spent {
 pub(crate) fn run(words: &Words) -> Result<bool> {
     let folder = tempfile::tempdir().context("make a folder")?;
     let root = rivals::site(folder.path())?;
-    let servers = rivals::start(folder.path(), &root)?;
+    let servers = rivals::start(folder.path(), &root, Accept::Deferred)?;
     let landau = workspace::landau()?.display().to_string();
     let mut is_good = true;
     for server in servers.iter().filter(|server| server.name != "bare") {

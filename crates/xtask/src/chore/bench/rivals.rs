@@ -20,6 +20,8 @@ pub(super) const CLIENT_PROCESSOR: &str = "1";
 const HEAD_BYTES: &str = "223";
 /// Bytes of the small file.
 pub(super) const SMALL_BYTES: usize = 300;
+/// Bytes of the large one.
+pub(super) const LARGE_BYTES: usize = 100_000_000;
 
 /// A server that runs.
 pub(super) struct Server {
@@ -52,14 +54,23 @@ pub(super) fn site(folder: &Path) -> Result<PathBuf> {
     let piece: Vec<u8> =
         (0..100_000_u32).map(|number| b'a' + (number.wrapping_mul(2_654_435_761) >> 28) as u8).collect();
     let bytes = piece.repeat(1000);
-    for (name, len) in [("f", SMALL_BYTES), ("f8k", 8192), ("f100m", bytes.len())] {
+    for (name, len) in [("f", SMALL_BYTES), ("f8k", 8192), ("f100m", LARGE_BYTES)] {
         std::fs::write(root.join(name), &bytes[..len]).with_context(|| format!("write {name}"))?;
     }
     Ok(root)
 }
 
+/// When connections are accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Accept {
+    /// With their first request (`TCP_DEFER_ACCEPT`): h2o knows nothing else.
+    Deferred,
+    /// As soon as they stand; h2o is not among them then.
+    AtOnce,
+}
+
 /// Starts all that are here; says which are not.
-pub(super) fn start(folder: &Path, root: &Path) -> Result<Vec<Server>> {
+pub(super) fn start(folder: &Path, root: &Path, accept: Accept) -> Result<Vec<Server>> {
     let landau = workspace::landau()?;
     Program::cargo()
         .args(["build", "--release", "--locked", "-p", "landau-reactor", "--example", "bare"])
@@ -69,11 +80,12 @@ pub(super) fn start(folder: &Path, root: &Path) -> Result<Vec<Server>> {
     let (landau, bare) = (landau.display().to_string(), bare.display().to_string());
     let site = root.display().to_string();
     let small = SMALL_BYTES.to_string();
-    let nginx = written(folder, "nginx.conf", &nginx(folder, root))?;
-    let lighttpd = written(folder, "lighttpd.conf", &lighttpd(root))?;
+    let is_deferred = accept == Accept::Deferred;
+    let nginx = written(folder, "nginx.conf", &nginx(folder, root, is_deferred))?;
+    let lighttpd = written(folder, "lighttpd.conf", &lighttpd(root, is_deferred))?;
     let h2o = written(folder, "h2o.conf", &h2o(root))?;
-    // Connections are accepted with their first request, as h2o does unless told otherwise.
-    let ours = "serve --listen 127.0.0.1:18081 --idle-timeout 600 --defer-accept 1".split(' ');
+    let defer = if is_deferred { &["--defer-accept", "1"][..] } else { &[] };
+    let ours = "serve --listen 127.0.0.1:18081 --idle-timeout 600".split(' ').chain(defer.iter().copied());
     let words: [(&'static str, u16, Vec<&str>); 5] = [
         ("landau", 18081, std::iter::once(&*landau).chain(ours).chain([&*site]).collect()),
         ("bare", 18085, vec![&bare, "18085", &small, HEAD_BYTES]),
@@ -83,6 +95,9 @@ pub(super) fn start(folder: &Path, root: &Path) -> Result<Vec<Server>> {
     ];
     let mut servers = Vec::new();
     for (name, port, words) in words {
+        if name == "h2o" && !is_deferred {
+            continue;
+        }
         if is_here(words[0]) {
             servers.push(started(name, port, &words)?);
         } else {
@@ -166,21 +181,24 @@ fn written(folder: &Path, name: &str, text: &str) -> Result<String> {
     Ok(path.display().to_string())
 }
 
-fn nginx(folder: &Path, root: &Path) -> String {
+fn nginx(folder: &Path, root: &Path, is_deferred: bool) -> String {
     let (folder, root) = (folder.display(), root.display());
+    let deferred = if is_deferred { " deferred" } else { "" };
     format!(
         "worker_processes 1; daemon off; error_log {folder}/nginx.log; pid {folder}/nginx.pid; user root;\n\
          worker_rlimit_nofile 19000; events {{ worker_connections 18000; use epoll; }}\n\
          http {{ access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000000; keepalive_timeout 600;\n\
-         open_file_cache max=1000; server {{ listen 127.0.0.1:18082 backlog=4096; root {root}; }} }}\n"
+         open_file_cache max=1000; server {{ listen 127.0.0.1:18082 backlog=4096{deferred}; root {root}; }} }}\n"
     )
 }
 
-fn lighttpd(root: &Path) -> String {
+fn lighttpd(root: &Path, is_deferred: bool) -> String {
+    let defer = u8::from(is_deferred);
     format!(
         "server.document-root = \"{}\"\nserver.port = 18083\nserver.bind = \"127.0.0.1\"\n\
          server.max-keep-alive-requests = 1000000000\nserver.max-fds = 19000\nserver.max-connections = 18000\n\
-         server.max-keep-alive-idle = 600\nserver.listen-backlog = 4096\n",
+         server.max-keep-alive-idle = 600\nserver.listen-backlog = 4096\n\
+         server.defer-accept = {defer}\n",
         root.display()
     )
 }
