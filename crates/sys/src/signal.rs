@@ -31,12 +31,6 @@ pub fn interrupted() -> Option<&'static str> {
     }
 }
 
-/// Gives SIGPIPE its default back, so that a closed pipe ends a program that prints, as it does every other.
-pub fn default_sigpipe() {
-    // SAFETY: SIG_DFL is a valid disposition.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
-}
-
 /// What a server is told by signals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notice {
