@@ -7,7 +7,7 @@
 //! watched for their end, so that n is no fiction.
 
 use crate::peer::{FULL, Server};
-use landau_engine::{Facts, Laps, Moment, Stop};
+use landau_engine::{Context, Facts, Laps, Moment, Stop};
 use landau_reactor::{Interest, Mechanism, Reactor, Token};
 use landau_sys::socket::{Address, Family, Transport, bind, socket};
 use landau_sys::stream;
@@ -37,6 +37,8 @@ pub(crate) struct Crowd {
     connections: Vec<TcpStream>,
     watch: Reactor,
     buffer: Vec<u8>,
+    /// The client's processor.
+    processor: Option<u32>,
 }
 
 /// What came of one request: the moments, of which the first is when it was sent.
@@ -48,8 +50,9 @@ pub(crate) struct Answered {
 }
 
 impl Crowd {
-    /// Nobody yet.
-    pub(crate) fn at(mut server: Server, room: usize) -> Result<Self, Stop> {
+    /// Nobody yet, at the server that is asked for.
+    pub(crate) fn of(context: &Context) -> Result<Self, Stop> {
+        let mut server = Server::of(context)?;
         let range = ephemeral_ports().map_or(4_096, |(low, high)| high.saturating_sub(low));
         let watch = Reactor::new(Mechanism::default()).map_err(crate::mechanism::stop)?;
         server.begin();
@@ -58,9 +61,10 @@ impl Crowd {
             has_sources: has_sources(server.address),
             each_source: EACH_SOURCE.min(range / 4).max(1),
             server,
-            connections: Vec::with_capacity(room),
+            connections: Vec::with_capacity(context.n as usize),
             watch,
             buffer: vec![0; 256 << 10],
+            processor: context.host.pinned_processor,
         })
     }
 
@@ -186,8 +190,8 @@ impl Crowd {
     }
 
     /// Asks some of all again, and says in the facts what was seen.
-    pub(crate) fn check(&mut self, steps: u64, processor: Option<u32>, facts: &mut Facts) -> Result<(), Stop> {
-        self.server.facts(processor, steps, facts);
+    pub(crate) fn check(&mut self, steps: u64, facts: &mut Facts) -> Result<(), Stop> {
+        self.server.facts(self.processor, steps, facts);
         self.all_alive()?;
         Stop::unless(self.len() as u64 >= steps, || format!("{} of {steps} connections stand open", self.len()))?;
         let stride = (self.len() as u64).div_ceil(ASKED_AGAIN).max(1) as usize;

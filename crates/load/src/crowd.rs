@@ -70,7 +70,6 @@ pub(crate) struct Crowd<'a> {
     greeted: u32,
     next_connect_ns: u64,
     last_progress_ns: u64,
-    next_scan_ns: u64,
     samples: Option<Samples>,
     subject: Subject,
     measured: Measured,
@@ -91,7 +90,6 @@ impl<'a> Crowd<'a> {
             greeted: 0,
             next_connect_ns: 0,
             last_progress_ns: 0,
-            next_scan_ns: 0,
             samples: None,
             subject: Subject::Nobody,
             measured: Measured::default(),
@@ -113,13 +111,8 @@ impl<'a> Crowd<'a> {
                 self.heed(happening)?;
             }
             let now_ns = self.engine.tick();
-            if now_ns >= self.next_scan_ns {
-                self.next_scan_ns = now_ns + self.engine.patience_ns();
-                let mut found = Vec::new();
-                self.engine.give_up(&mut found);
-                for happening in found {
-                    self.heed(happening)?;
-                }
+            for happening in self.engine.give_up(now_ns) {
+                self.heed(happening)?;
             }
             self.grow()?;
         }

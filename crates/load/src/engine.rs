@@ -82,6 +82,8 @@ pub(crate) struct Engine {
     pipeline: usize,
     per_connection: u64,
     timeout_ns: u64,
+    /// When to look for what has waited for too long.
+    next_scan_ns: u64,
     /// Connections that take requests, and such that are under way.
     pub(crate) open: u32,
     pub(crate) opening: u32,
@@ -119,6 +121,7 @@ impl Engine {
             pipeline: plan.pipeline.max(1) as usize,
             per_connection: plan.per_connection.unwrap_or(u64::MAX),
             timeout_ns: plan.timeout_ns,
+            next_scan_ns: 0,
             open: 0,
             opening: 0,
             under_way: 0,
@@ -500,9 +503,19 @@ impl Engine {
         Happening::Gone { id, is_unmade }
     }
 
-    /// Gives up what has waited for too long. To be called now and then.
-    pub(crate) fn give_up(&mut self, found: &mut Vec<Happening>) {
+    /// Gives up what has waited for too long, as often as looking for it is worth its while.
+    #[inline]
+    pub(crate) fn give_up(&mut self, now_ns: u64) -> Vec<Happening> {
+        if now_ns < self.next_scan_ns {
+            return Vec::new();
+        }
+        self.next_scan_ns = now_ns + (self.timeout_ns / 10).clamp(20_000_000, 500_000_000);
+        self.scan()
+    }
+
+    fn scan(&mut self) -> Vec<Happening> {
         let now_ns = self.tick();
+        let mut found = Vec::new();
         for id in 0..self.slots.len() as u32 {
             let Some(connection) = &self.slots[id as usize] else { continue };
             let Some(since_ns) = connection.waiting_since_ns() else { continue };
@@ -521,6 +534,7 @@ impl Engine {
                 }
             }
         }
+        found
     }
 
     /// Counts as unanswered what is under way.
@@ -530,11 +544,6 @@ impl Engine {
                 self.lose(id, (Failure::Timeout, "no answer until the end".to_owned()));
             }
         }
-    }
-
-    /// How often [`Engine::give_up`] is worth its while.
-    pub(crate) fn patience_ns(&self) -> u64 {
-        (self.timeout_ns / 10).clamp(20_000_000, 500_000_000)
     }
 
     /// Every connection that takes requests.

@@ -47,6 +47,19 @@ pub struct Gate {
     pub reason: Option<String>,
 }
 
+impl Gate {
+    /// What is to be said of it where it does not hold: its name, how it stands, and why.
+    pub fn remark(&self) -> Option<String> {
+        let word = match self.standing {
+            Standing::Failed => "failed",
+            Standing::Waived => "waived",
+            Standing::Warned => "warning",
+            Standing::Held | Standing::Moot => return None,
+        };
+        Some(format!("gate {}: {word}: {}", self.name, self.reason.as_deref().unwrap_or_default()))
+    }
+}
+
 /// The names of all gates, and what each asks.
 pub const GATES: &[(&str, &str)] = &[
     ("lag", "the schedule's lag is small: 99.9% within 1 ms or a tenth of the latency's p99"),

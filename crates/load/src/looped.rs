@@ -66,7 +66,6 @@ pub(crate) struct Loop<'a> {
     is_stopped: bool,
     usage: ProcessorTime,
     next_progress_ns: u64,
-    next_scan_ns: u64,
 }
 
 impl<'a> Loop<'a> {
@@ -102,7 +101,6 @@ impl<'a> Loop<'a> {
             is_stopped: false,
             usage: ProcessorTime::default(),
             next_progress_ns: 0,
-            next_scan_ns: 0,
         })
     }
 
@@ -127,13 +125,8 @@ impl<'a> Loop<'a> {
     fn turn(&mut self) -> Result<bool> {
         let now_ns = self.engine.tick();
         self.make_connections(now_ns);
-        if now_ns >= self.next_scan_ns {
-            self.next_scan_ns = now_ns + self.engine.patience_ns();
-            let mut found = Vec::new();
-            self.engine.give_up(&mut found);
-            for happening in found {
-                self.heed(happening)?;
-            }
+        for happening in self.engine.give_up(now_ns) {
+            self.heed(happening)?;
         }
         match self.stage {
             Stage::Connecting => self.report_ready(now_ns)?,

@@ -11,7 +11,7 @@
 
 use crate::crowd::Crowd;
 use crate::mechanism;
-use crate::peer::{self, Server};
+use crate::peer;
 use landau_engine::{
     Benchmark, Context, Cost, Facts, Host, Kind, Laps, Parameter, Phase, Settings, Stop, Study, Support, Variant,
 };
@@ -20,7 +20,6 @@ use landau_engine::{
 #[derive(Debug)]
 pub struct Connect {
     crowd: Crowd,
-    processor: Option<u32>,
 }
 
 const HANDSHAKE: usize = 0;
@@ -124,8 +123,7 @@ impl Benchmark for Connect {
     }
 
     fn setup(context: &Context) -> Result<Self, Stop> {
-        let crowd = Crowd::at(Server::of(context)?, context.n as usize)?;
-        Ok(Self { crowd, processor: context.host.pinned_processor })
+        Ok(Self { crowd: Crowd::of(context)? })
     }
 
     fn step(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
@@ -143,6 +141,6 @@ impl Benchmark for Connect {
     }
 
     fn check(&mut self, steps: u64, facts: &mut Facts) -> Result<(), Stop> {
-        self.crowd.check(steps, self.processor, facts)
+        self.crowd.check(steps, facts)
     }
 }

@@ -11,7 +11,7 @@
 
 use crate::crowd::Crowd;
 use crate::list::connect;
-use crate::peer::{self, Server};
+use crate::peer;
 use landau_engine::{
     Benchmark, Context, Cost, Facts, Host, Laps, Parameter, Phase, Settings, Stop, Study, Support, Variant,
 };
@@ -23,7 +23,6 @@ use rand_chacha::rand_core::SeedableRng;
 #[derive(Debug)]
 pub struct Request {
     crowd: Crowd,
-    processor: Option<u32>,
     random: ChaCha8Rng,
 }
 
@@ -70,9 +69,7 @@ impl Benchmark for Request {
     }
 
     fn setup(context: &Context) -> Result<Self, Stop> {
-        let crowd = Crowd::at(Server::of(context)?, context.n as usize)?;
-        let random = ChaCha8Rng::seed_from_u64(context.seed);
-        Ok(Self { crowd, processor: context.host.pinned_processor, random })
+        Ok(Self { crowd: Crowd::of(context)?, random: ChaCha8Rng::seed_from_u64(context.seed) })
     }
 
     fn step(&mut self, n: u64, laps: &mut Laps) -> Result<(), Stop> {
@@ -89,6 +86,6 @@ impl Benchmark for Request {
     }
 
     fn check(&mut self, steps: u64, facts: &mut Facts) -> Result<(), Stop> {
-        self.crowd.check(steps, self.processor, facts)
+        self.crowd.check(steps, facts)
     }
 }

@@ -3,7 +3,7 @@
 mod recorder;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use landau_load::gate::Standing;
+use landau_load::gate::{Gate, Standing};
 use landau_load::plan::Load;
 use landau_load::schedule::Arrivals;
 use landau_load::{Histogram, Observer, Outcome, Progress, Step};
@@ -257,13 +257,7 @@ fn gates(text: &mut String, outcome: &Outcome) {
     if !held.is_empty() {
         let _ = writeln!(text, "gates that held: {}", held.join(", "));
     }
-    for gate in &outcome.gates {
-        let word = match gate.standing {
-            Standing::Failed => "failed",
-            Standing::Waived => "waived",
-            Standing::Warned => "warning",
-            Standing::Held | Standing::Moot => continue,
-        };
-        let _ = writeln!(text, "gate {}: {word}: {}", gate.name, gate.reason.as_deref().unwrap_or_default());
+    for remark in outcome.gates.iter().filter_map(Gate::remark) {
+        let _ = writeln!(text, "{remark}");
     }
 }

@@ -3,7 +3,7 @@
 use crate::command::finish;
 use crate::load::Live;
 use landau_load::counters::Memory;
-use landau_load::gate::Standing;
+use landau_load::gate::Gate;
 use landau_load::{Job, Observer, Outcome, Progress, Step, record};
 use landau_record::schema::{End, Header, Host, Line, Note, PassEnd, PassStart};
 use landau_record::{SCHEMA_VERSION, Writer, schema};
@@ -99,14 +99,7 @@ impl<'a> Recorder<'a> {
             (schema::Outcome::Done, "complete")
         };
         self.end_pass(pass)?;
-        for gate in &outcome.gates {
-            let word = match gate.standing {
-                Standing::Failed => "failed",
-                Standing::Waived => "waived",
-                Standing::Warned => "warning",
-                Standing::Held | Standing::Moot => continue,
-            };
-            let text = format!("gate {}: {word}: {}", gate.name, gate.reason.as_deref().unwrap_or_default());
+        for text in outcome.gates.iter().filter_map(Gate::remark) {
             self.writer.append(&Line::Note(Note { text }))?;
         }
         for (name, by) in &outcome.counters {

@@ -111,6 +111,15 @@ pub(crate) fn drain(reactor: &mut Reactor, stream: &mut (impl std::io::Read + As
     }
 }
 
+/// Reads so many bytes, in whatever pieces they come.
+#[track_caller]
+pub(crate) fn drain_all(reactor: &mut Reactor, stream: &mut (impl std::io::Read + AsFd), count: usize) {
+    let mut got = 0;
+    while got < count {
+        got += drain(reactor, stream).unwrap();
+    }
+}
+
 /// Writes until it would block, says so, and gives the count.
 pub(crate) fn fill(reactor: &mut Reactor, stream: &mut (impl std::io::Write + AsFd)) -> usize {
     let mut all = 0;
@@ -124,6 +133,19 @@ pub(crate) fn fill(reactor: &mut Reactor, stream: &mut (impl std::io::Write + As
             }
         }
     }
+}
+
+/// Fills one end and empties the other: that there is room again is told, and that there is none is not.
+#[track_caller]
+pub(crate) fn fill_and_empty(
+    reactor: &mut Reactor,
+    writing: &mut (impl std::io::Write + AsFd),
+    reading: &mut (impl std::io::Read + AsFd),
+) {
+    let filled = fill(reactor, writing);
+    quiet(reactor);
+    drain_all(reactor, reading, filled);
+    assert!(only(reactor).ready.is_writable());
 }
 
 pub(crate) fn token(event: Event) -> Token {

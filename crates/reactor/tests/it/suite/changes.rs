@@ -1,6 +1,6 @@
 //! Wanting, not wanting, and what is the caller's mistake.
 
-use crate::common::{LONG, drain, each, events, fill, is_null, only, pair, quiet};
+use crate::common::{LONG, drain, drain_all, each, events, fill, is_null, only, pair, quiet};
 use landau_reactor::{Error, Interest, Mechanism, Reactor, Token};
 use landau_sys::stream::{is_blocking, set_blocking};
 use std::io::Write;
@@ -82,10 +82,7 @@ fn to_write_is_wanted_and_not_wanted_many_times() {
             let filled = fill(reactor, &mut one);
             reactor.want(&one, Interest::BOTH).unwrap();
             quiet(reactor);
-            let mut got = 0;
-            while got < filled {
-                got += drain(reactor, &mut two).unwrap();
-            }
+            drain_all(reactor, &mut two, filled);
             let told = events(reactor, LONG);
             assert!(told.iter().any(|event| event.ready.is_writable()), "{told:?}");
             reactor.want(&one, Interest::READ).unwrap();

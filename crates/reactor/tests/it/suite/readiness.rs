@@ -1,6 +1,8 @@
 //! What is told, when, and how often.
 
-use crate::common::{LONG, drain, each, events, fill, is_null, only, pair, quiet, tcp_pair, token};
+use crate::common::{
+    LONG, drain, drain_all, each, events, fill, fill_and_empty, is_null, only, pair, quiet, tcp_pair, token,
+};
 use landau_reactor::{Interest, Mechanism, Ready, Token, mechanisms};
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
@@ -98,21 +100,12 @@ fn a_full_socket_is_told_when_there_is_room_again() {
         let (mut writing, mut reading) = pair();
         reactor.register(&writing, Token(1), Interest::WRITE).unwrap();
         only(reactor);
-        let filled = fill(reactor, &mut writing);
-        quiet(reactor);
-        let mut got = 0;
-        while got < filled {
-            got += drain(reactor, &mut reading).unwrap();
-        }
-        assert!(only(reactor).ready.is_writable());
+        fill_and_empty(reactor, &mut writing, &mut reading);
         reactor.deregister(&writing).unwrap();
         let (mut writing, mut reading) = tcp_pair();
         reactor.register(&writing, Token(2), Interest::WRITE).unwrap();
         let filled = fill(reactor, &mut writing);
-        let mut got = 0;
-        while got < filled {
-            got += drain(reactor, &mut reading).unwrap();
-        }
+        drain_all(reactor, &mut reading, filled);
         while !events(reactor, LONG).iter().any(|event| event.token == Token(2) && event.ready.is_writable()) {}
     });
 }
