@@ -21,7 +21,6 @@ use landau_reactor::batch::Buffer;
 use landau_reactor::completions::{Completion, Piece, Ring};
 use landau_sys::stream;
 use landau_wire::http::Scan;
-use std::net::{IpAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -136,7 +135,7 @@ impl RingWorker {
 
     fn admit(&mut self, fd: OwnedFd) {
         let must_know = self.config.connections_per_address.is_some() || self.site.log.is_some();
-        let (fd, peer) = if must_know { peer_of(fd) } else { (fd, None) };
+        let peer = if must_know { stream::peer(&fd).ok().flatten().map(|peer| peer.ip()) } else { None };
         if let Err(refusal) = self.admission.enter(self.table.len(), peer) {
             return refusal.tell(&fd, false, &mut self.site, &mut self.outbox);
         }
@@ -329,11 +328,4 @@ impl RingWorker {
         // The table and the ring name the same descriptors.
         let _ = end(&mut self.ring, fd);
     }
-}
-
-/// From where a connection comes; none over a Unix socket.
-fn peer_of(fd: OwnedFd) -> (OwnedFd, Option<IpAddr>) {
-    let connection = TcpStream::from(fd);
-    let peer = connection.peer_addr().ok().map(|peer| peer.ip());
-    (connection.into(), peer)
 }

@@ -193,8 +193,7 @@ pub fn accept(listener: &impl AsFd) -> Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Takes a connection and says from where; no address where it comes over a Unix socket. It does not block and is not
-/// inherited.
+/// Takes a connection and says from where, as [`peer`] does. It does not block and is not inherited.
 #[cfg(not(any(target_os = "macos", target_os = "ios")))]
 #[inline]
 pub fn accept_from(listener: &impl AsFd) -> Result<(OwnedFd, Option<SocketAddr>)> {
@@ -208,18 +207,25 @@ pub fn accept_from(listener: &impl AsFd) -> Result<(OwnedFd, Option<SocketAddr>)
     Ok((own(check("accept4", fd)?), peer_of(&storage)))
 }
 
-/// Takes a connection and says from where; no address where it comes over a Unix socket. It does not block and is not
-/// inherited.
+/// Takes a connection and says from where, as [`peer`] does. It does not block and is not inherited.
 #[cfg(any(target_os = "macos", target_os = "ios"))]
 pub fn accept_from(listener: &impl AsFd) -> Result<(OwnedFd, Option<SocketAddr>)> {
     let fd = accept(listener)?;
+    let peer = peer(&fd)?;
+    Ok((fd, peer))
+}
+
+/// Where a connection leads to; no address where it is one of a Unix socket. A client of IPv4 has its own address,
+/// whether it came through a socket of IPv4 or through one of both families.
+pub fn peer(socket: &impl AsFd) -> Result<Option<SocketAddr>> {
     // SAFETY: `sockaddr_storage` is plain data for which all zeroes is a value.
     let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
     let mut len = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
     let pointer = (&raw mut storage).cast();
+    let fd = socket.as_fd().as_raw_fd();
     // SAFETY: `pointer` and `len` describe a buffer large enough for any address.
-    check("getpeername", unsafe { libc::getpeername(fd.as_raw_fd(), pointer, &raw mut len) })?;
-    Ok((fd, peer_of(&storage)))
+    check("getpeername", unsafe { libc::getpeername(fd, pointer, &raw mut len) })?;
+    Ok(peer_of(&storage))
 }
 
 /// The address that a system call wrote.
@@ -234,7 +240,7 @@ fn peer_of(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
         libc::AF_INET6 => {
             // SAFETY: the family says that it is one, and the storage is larger and as strictly aligned.
             let address = unsafe { (&raw const *storage).cast::<libc::sockaddr_in6>().read() };
-            let ip = Ipv6Addr::from(address.sin6_addr.s6_addr);
+            let ip = Ipv6Addr::from(address.sin6_addr.s6_addr).to_canonical();
             Some(SocketAddr::from((ip, u16::from_be(address.sin6_port))))
         }
         _ => None,
@@ -412,6 +418,16 @@ mod tests {
         assert!(!is_blocking(&second).unwrap());
     }
 
+    /// One client is one address, whatever the socket that it came through is for.
+    #[test]
+    fn a_client_of_ipv4_is_one_at_a_socket_of_both_families() {
+        let Ok(listener) = std::net::TcpListener::bind("[::]:0") else { return };
+        let port = listener.local_addr().unwrap().port();
+        let client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let (server, from) = accept_from(&listener).unwrap();
+        assert_eq!((from, peer(&server)), (client.local_addr().ok(), Ok(from)));
+    }
+
     #[test]
     fn bytes_and_a_file_go_through_a_connection() {
         let listener = stream(Family::V4).unwrap();
@@ -422,6 +438,7 @@ mod tests {
         let mut client = TcpStream::connect(to).unwrap();
         let (server, peer) = accept_from(&listener).unwrap();
         assert_eq!(peer, client.local_addr().ok());
+        assert_eq!(super::peer(&server), Ok(client.local_addr().ok()));
         assert!(!is_blocking(&server).unwrap());
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"0123456789").unwrap();

@@ -1,8 +1,9 @@
 //! Many at once, and more than there is room for.
 
-use crate::support::{Got, LONG, Site};
+use crate::support::{Client, Got, LONG, Site, kinds};
 use landau_reactor::mechanisms;
-use landau_serve::Accepting;
+use landau_serve::{Accepting, Listen};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 const GET: &[u8] = b"GET /f HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -65,6 +66,31 @@ fn beyond_the_cap_the_answer_is_503_and_per_address_429() {
     let site = Site::new(&[("f", b"content")], |config| config.connections_per_address = Some(2));
     let _two = [site.connect(), site.connect()];
     assert_eq!(site.connect().answer().unwrap().status, 429);
+}
+
+/// Whoever leaves makes room for the next of the same address, also where a socket of both families has him as one of
+/// IPv6; others have a count of their own.
+#[test]
+fn who_leaves_is_counted_no_more() {
+    for kind in kinds() {
+        let site = Site::new(&[("f", b"content")], |config| {
+            config.listen.push("[::]:0".parse().unwrap());
+            (config.connections_per_address, config.accepting) = (Some(2), kind);
+        });
+        let Listen::Tcp(both) = site.server().addresses()[1].clone() else { panic!("the second address is TCP") };
+        let connect = |host: &str| Client::new(TcpStream::connect(format!("{host}:{}", both.port())).unwrap());
+        for round in 0..6 {
+            let mut client = connect("127.0.0.1");
+            client.send(b"GET /f HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+            assert_eq!(client.answer().unwrap().status, 200, "{kind:?}: round {round}");
+            assert!(client.is_ended());
+        }
+        let _two = [site.connect(), connect("127.0.0.1")];
+        assert_eq!(connect("127.0.0.1").answer().unwrap().status, 429, "{kind:?}: both sockets count the same");
+        let mut other = connect("[::1]");
+        other.send(GET);
+        assert_eq!(other.answer().unwrap().status, 200, "{kind:?}: another address");
+    }
 }
 
 impl Site {

@@ -1,6 +1,6 @@
 //! The table of hostile requests, over real connections: whole, and byte by byte.
 
-use crate::support::{Client, Site};
+use crate::support::{Client, Site, kinds};
 use crate::table::{Answer, Case, cases};
 use landau_serve::Accepting;
 
@@ -9,12 +9,6 @@ fn site(accepting: Accepting) -> Site {
     Site::new(files, |config| {
         (config.timeouts.head, config.accepting) = (std::time::Duration::from_secs(2), accepting);
     })
-}
-
-/// The two kinds of workers: told of readiness, and with a ring where there is one.
-fn kinds() -> Vec<Accepting> {
-    let has_ring = landau_reactor::mechanisms().contains(&landau_reactor::Mechanism::IoUring);
-    if has_ring { vec![Accepting::Own, Accepting::Multishot] } else { vec![Accepting::Own] }
 }
 
 /// What is wrong with the answer to a case.

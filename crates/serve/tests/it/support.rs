@@ -1,6 +1,6 @@
 //! A server for one test, and a client that says what it got.
 
-use landau_serve::{Config, Listen, Server, Totals};
+use landau_serve::{Accepting, Config, Listen, Server, Totals};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -9,6 +9,12 @@ use tempfile::TempDir;
 
 /// Longer than anything takes; a test that reaches it has failed.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
+
+/// The two kinds of workers: told of readiness, and with a ring where there is one.
+pub(crate) fn kinds() -> Vec<Accepting> {
+    let has_ring = landau_reactor::mechanisms().contains(&landau_reactor::Mechanism::IoUring);
+    if has_ring { vec![Accepting::Own, Accepting::Multishot] } else { vec![Accepting::Own] }
+}
 
 /// A server of a folder of its own.
 pub(crate) struct Site {
