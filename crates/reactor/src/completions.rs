@@ -18,7 +18,8 @@
 //! parked.
 //!
 //! **What may go wrong, and what then.** Too few common buffers: those who found none go on when pieces were given
-//! back. No descriptor left for a connection: that is told, and accepting goes on after a rest. More completions than
+//! back. No descriptor left for a connection, or whatever else accepting fails with: that is told,
+//! and accepting goes on after a rest. More completions than
 //! there is room for: the kernel keeps them, operations that complete many times may end for it, and are wished anew.
 //! An operation on a descriptor that was closed meanwhile: its completion is dropped, with what it brought.
 //!
@@ -41,17 +42,14 @@ use std::time::{Duration, Instant};
 
 pub use landau_sys::ring::{Level, Options, Piece};
 
-/// How long accepting rests when no descriptor was left for a connection.
+/// How long accepting rests when it has failed.
 const REST_MS: u32 = 100;
 
 /// How many buffers of a connection are under way at once.
 const CHAIN: usize = 16;
 
-/// Numbers of errors after which accepting rests, and of those that are no errors here.
-const EMFILE: i32 = 24;
-const ENFILE: i32 = 23;
+/// Numbers of errors that are none here.
 const ENOBUFS: i32 = 105;
-const ENOMEM: i32 = 12;
 const ECANCELED: i32 = 125;
 const EINTR: i32 = 4;
 
@@ -579,16 +577,16 @@ impl Ring {
                 }
                 Ok(Some(Completion::Accepted { token, connection }))
             }
-            Err(error) if matches!(error.errno, EMFILE | ENFILE | ENOBUFS | ENOMEM) => {
-                self.resting.push((self.now_ms.wrapping_add(REST_MS), key));
-                Ok(Some(Completion::Failed { token, error }))
-            }
             // Of a connection that was gone before it was accepted; the next may be there.
             Err(error) if is_passing(error) => {
                 self.accept(key)?;
                 Ok(None)
             }
-            Err(error) => Ok(Some(Completion::Failed { token, error })),
+            // No descriptor is left, or the network has a trouble that accepting passes on: neither need last.
+            Err(error) => {
+                self.resting.push((self.now_ms.wrapping_add(REST_MS), key));
+                Ok(Some(Completion::Failed { token, error }))
+            }
         }
     }
 

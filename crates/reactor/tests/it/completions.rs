@@ -596,6 +596,28 @@ fn a_full_table_of_descriptors_is_told_and_gone_when_there_is_room() {
     });
 }
 
+/// What accepting fails with need not last: a network that was down, here a socket that does not listen yet.
+#[test]
+fn a_listener_goes_on_by_itself_whatever_went_wrong() {
+    each(|ring| {
+        let address = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+        let socket = stream::stream(landau_sys::socket::Family::V4).unwrap();
+        landau_sys::socket::bind(&socket, &address.into()).unwrap();
+        ring.listen(&socket, Token(1)).unwrap();
+        assert!(matches!(next(ring), Completion::Failed { token: Token(1), .. }));
+        assert!(completions(ring, Duration::ZERO).is_empty(), "it rests before it tries again");
+        stream::listen(&socket, 4).unwrap();
+        let port = landau_sys::socket::local_port(&socket).unwrap();
+        let _client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let end = std::time::Instant::now() + LONG;
+        let is_accepted = |one: Completion| matches!(one, Completion::Accepted { token: Token(1), .. });
+        while !completions(ring, Duration::from_millis(100)).into_iter().any(is_accepted) {
+            assert!(std::time::Instant::now() < end, "it has died");
+        }
+        ring.close(socket).unwrap();
+    });
+}
+
 /// One call hands over, waits and fetches: fewer calls than requests when several connections speak at once.
 #[test]
 fn few_calls_are_made() {
