@@ -11,6 +11,10 @@ impl Worker {
     /// Sends what was answered, and leaves the connection in the state that it needs for what is left.
     pub(super) fn deliver(&mut self, number: u32, rest: Rest) {
         let Some(connection) = self.table.get(number) else { return };
+        if !self.outbox.bytes.is_empty() {
+            // What had begun is answered: a head behind it has a time of its own.
+            connection.state = State::Sending;
+        }
         if connection.is_tls {
             return self.deliver_sealed(number, rest);
         }

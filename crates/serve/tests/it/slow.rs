@@ -1,6 +1,6 @@
 //! Slow clients: they cost a line in a table, and others do not notice them.
 
-use crate::support::Site;
+use crate::support::{Site, kinds};
 use std::io::{Read, Write};
 use std::time::Duration;
 
@@ -24,6 +24,26 @@ fn a_head_that_never_ends_is_given_up_whatever_still_comes() {
     assert!(silent.is_ended(), "a connection that never says anything ends as well");
     assert_eq!(site.get("/f", "").status, 200);
     assert_eq!(site.end().heads_late, 2);
+}
+
+/// Each head has its time: what completes one request and begins the next is no head that never ends.
+#[test]
+fn a_head_that_begins_behind_another_has_time_of_its_own() {
+    const LIMIT: Duration = Duration::from_millis(600);
+    for kind in kinds() {
+        let site = Site::new(&[("f", b"content")], |config| {
+            (config.timeouts.head, config.accepting) = (LIMIT, kind);
+        });
+        let mut client = site.connect();
+        client.send(b"GET /f HT");
+        let began = std::time::Instant::now();
+        while began.elapsed() < 3 * LIMIT {
+            client.send(b"TP/1.1\r\nHost: x\r\n\r\nGET /f HT");
+            assert_eq!(client.answer().unwrap().status, 200, "{kind:?} after {:?}", began.elapsed());
+            std::thread::sleep(LIMIT / 6);
+        }
+        assert_eq!(client.answer().unwrap().status, 408, "{kind:?}: the last one never ends");
+    }
 }
 
 #[test]
