@@ -1,7 +1,7 @@
 //! What a connection has while something is under way: a request that comes in pieces, or an answer that leaves in
 //! pieces. Without descriptors, as [`crate::exchange`] is: how the bytes come and go is the workers' affair.
 
-use crate::config::Config;
+use crate::config::{Config, SLOWEST_BYTES};
 use crate::exchange::{After, Rest, Unwanted, answer, answer_head};
 use crate::outbox::Outbox;
 use crate::site::Site;
@@ -23,8 +23,10 @@ pub(crate) struct Active {
     body: Option<Unwanted>,
     /// Of a part of a file that is being fetched: which wait it is.
     pub(crate) ticket: u32,
-    /// What has left since the deadline for sending was set.
+    /// What was given to the kernel since the deadline for sending was set.
     pub(crate) sent: u64,
+    /// What the client had acknowledged when that deadline passed last.
+    acknowledged: Option<u64>,
 }
 
 impl Active {
@@ -67,8 +69,21 @@ impl Active {
     pub(crate) fn keep(&mut self, batch: &mut Batch, rest: Rest) {
         self.batch.clear();
         self.batch.append(batch);
-        (self.close, self.sent) = (matches!(rest.after, After::Close(_)), 0);
+        (self.close, self.sent, self.acknowledged) = (matches!(rest.after, After::Close(_)), 0, None);
         self.wait(rest);
+    }
+
+    /// When the deadline for sending has passed: whether the client has taken enough to be given as much time again.
+    /// What it has acknowledged tells; without a call in each turn that is known from the first such moment on. The
+    /// kernel's buffer holds megabytes: what that took since lies in it, and that it takes no more tells nothing about
+    /// a client that is slow.
+    pub(crate) fn is_taken(&mut self, acknowledged: Option<u64>) -> bool {
+        let sent = std::mem::take(&mut self.sent);
+        match (std::mem::replace(&mut self.acknowledged, acknowledged), acknowledged) {
+            (Some(before), Some(now)) => now.saturating_sub(before) >= SLOWEST_BYTES,
+            (None, Some(_)) => true,
+            (_, None) => sent >= SLOWEST_BYTES,
+        }
     }
 
     /// What was noted, when all that was kept has left.
@@ -106,5 +121,17 @@ mod tests {
             let rest = active.rest();
             assert_eq!((&rest.input[..], rest.after), (input, expected));
         }
+    }
+
+    /// Without an account of what the client has, what the kernel has must do.
+    #[test]
+    fn a_client_is_slow_by_what_it_acknowledges() {
+        let mut active = Active { sent: 9 << 20, ..Active::default() };
+        assert!(active.is_taken(Some(7)), "there is nothing to compare with yet");
+        active.sent = 9 << 20;
+        assert!(!active.is_taken(Some(7 + SLOWEST_BYTES - 1)));
+        assert!(active.is_taken(Some(7 + 2 * SLOWEST_BYTES)));
+        let mut active = Active { sent: SLOWEST_BYTES, ..Active::default() };
+        assert!(active.is_taken(None) && !active.is_taken(None));
     }
 }

@@ -108,7 +108,8 @@ pub struct Timeouts {
     pub head: Duration,
     /// For the next request of a connection.
     pub idle: Duration,
-    /// For a client that does not read what it asked for: it must take at least [`SLOWEST_BYTES`] in this time.
+    /// For a client that does not read what it asked for: it must take at least [`SLOWEST_BYTES`] in this time, which
+    /// counts from the first look at what it has: one that takes nothing is dropped after twice this.
     pub send: Duration,
     /// For connections that are still busy when the server is told to end.
     pub drain: Duration,

@@ -80,6 +80,13 @@ impl Connection {
         self.active.get_or_insert_default()
     }
 
+    /// When the deadline for sending has passed: whether the client has taken enough to be given as much time again.
+    #[cold]
+    pub(crate) fn is_taken(&mut self) -> bool {
+        let acknowledged = self.fd.as_ref().and_then(stream::acknowledged);
+        self.active().is_taken(acknowledged)
+    }
+
     /// Notes what is still to be sent, and what then.
     #[inline]
     pub(crate) fn keep(&mut self, batch: &mut Batch, rest: Rest) {

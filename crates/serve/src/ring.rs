@@ -300,16 +300,22 @@ impl RingWorker {
                 self.site.time_out(&mut self.outbox);
                 self.deliver(number, Rest::end());
             }
-            State::Sending if connection.active.as_mut().is_some_and(|active| std::mem::take(&mut active.sent) > 0) => {
-                self.ring.set_deadline(fd, self.config.timeouts.send);
-            }
-            State::Sending => {
-                self.counters.slow_closed.add(1);
-                let _ = stream::set_reset_on_close(fd);
-                self.abort(number);
-            }
+            State::Sending => self.expire_sending(number),
             State::Free | State::Fetching | State::Lingering => self.close(number),
         }
+    }
+
+    fn expire_sending(&mut self, number: u32) {
+        let Some(connection) = self.table.get(number) else { return };
+        let is_taken = connection.is_taken();
+        let Some(fd) = connection.fd.as_ref() else { return };
+        if is_taken {
+            return self.ring.set_deadline(fd, self.config.timeouts.send);
+        }
+        self.counters.slow_closed.add(1);
+        // What is still in the kernel's buffer would be kept for a client that does not want it.
+        let _ = stream::set_reset_on_close(fd);
+        self.abort(number);
     }
 
     /// Ends a connection when all has left that was handed over.

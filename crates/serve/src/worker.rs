@@ -9,7 +9,7 @@ mod doors;
 mod sealed;
 
 use crate::admission::Admission;
-use crate::config::{Accepting, Config, SLOWEST_BYTES};
+use crate::config::{Accepting, Config};
 use crate::connection::{State, Table};
 use crate::control::{Control, Drain};
 use crate::counters::Counters;
@@ -280,8 +280,7 @@ impl Worker {
                 return self.deliver(number, Rest::end());
             }
             State::Sending => {
-                let active = connection.active();
-                if std::mem::take(&mut active.sent) >= SLOWEST_BYTES {
+                if connection.is_taken() {
                     if let Some(fd) = &connection.fd {
                         self.reactor.set_deadline(fd, self.config.timeouts.send);
                     }

@@ -369,6 +369,26 @@ pub fn set_defer_accept(_: &impl AsFd, _: u32) -> Result<()> {
     Err(Error { call: "setsockopt", errno: libc::ENOTSUP })
 }
 
+/// How many bytes the peer has acknowledged since the connection began (`TCP_INFO`): what is given to a socket may lie
+/// in the kernel's buffer for long. None of what is no TCP, and before Linux 4.1.
+#[cfg(target_os = "linux")]
+pub fn acknowledged(socket: &impl AsFd) -> Option<u64> {
+    /// The kernel's `tcp_info` as far as `tcpi_bytes_acked`, which not every C library's has.
+    const WORDS: usize = 16;
+    let mut info = [0_u64; WORDS];
+    let mut len = size_of_val(&info) as libc::socklen_t;
+    let (fd, pointer) = (socket.as_fd().as_raw_fd(), info.as_mut_ptr().cast());
+    // SAFETY: `pointer` leads to `len` bytes that the call may write.
+    let asked = unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, pointer, &raw mut len) };
+    (asked == 0 && len as usize == size_of_val(&info)).then_some(info[WORDS - 1])
+}
+
+/// How many bytes the peer has acknowledged since the connection began: this system does not say.
+#[cfg(not(target_os = "linux"))]
+pub fn acknowledged(_: &impl AsFd) -> Option<u64> {
+    None
+}
+
 /// Prefers connections that arrive on this processor (`SO_INCOMING_CPU`), among listeners at one address.
 #[cfg(target_os = "linux")]
 pub fn set_incoming_processor(socket: &impl AsFd, processor: u32) -> Result<()> {
@@ -426,6 +446,27 @@ mod tests {
         let client = TcpStream::connect(("127.0.0.1", port)).unwrap();
         let (server, from) = accept_from(&listener).unwrap();
         assert_eq!((from, peer(&server)), (client.local_addr().ok(), Ok(from)));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn what_a_peer_has_is_acknowledged_and_what_it_has_no_room_for_is_not() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, _) = accept_from(&listener).unwrap();
+        let begin = acknowledged(&server).unwrap();
+        let (mut given, bytes) = (0, vec![0; 64 << 10]);
+        while let Ok(sent) = send(&server, &bytes, false) {
+            given += sent as u64;
+        }
+        assert!(acknowledged(&server).unwrap() - begin < given);
+        let mut buffer = vec![0; given as usize];
+        client.read_exact(&mut buffer).unwrap();
+        while acknowledged(&server).unwrap() - begin < given {
+            std::thread::yield_now();
+        }
+        let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert_eq!(acknowledged(&one), None);
     }
 
     #[test]
