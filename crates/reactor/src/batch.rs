@@ -11,6 +11,9 @@
 //! | a file | `sendfile`, after a `send` that said so | `sendfile`; read and written where that is refused |
 //! | a pipe | `splice` | `splice` |
 //!
+//! A turn reads one file at most, so that whoever must not wait for a device can ask about it before
+//! ([`Queue::next_file`]).
+//!
 //! Systems without `sendfile` and `splice` of this kind read and send. A call on a socket that took less than it was
 //! given is not repeated: its buffer is full, and the next call would only say so.
 
@@ -89,6 +92,12 @@ enum Segment<'a> {
     Buffer { buffer: Bytes<'a>, from: usize },
     File { file: File, offset: u64, left: u64 },
     Pipe { pipe: File, left: u64 },
+}
+
+impl Segment<'_> {
+    fn is_file(&self) -> bool {
+        matches!(self, Self::File { .. })
+    }
 }
 
 /// How far a batch came.
@@ -215,15 +224,25 @@ impl<'a> Queue<'a> {
         self.segments.clear();
     }
 
-    /// The part of a file that leaves in the next turn, if the front of the batch is one that it shares: file, offset
-    /// and length. Whoever must not wait for the device sees to it that this part is in memory before.
+    /// The part of a file that may leave in the next turn, if it is one that the batch shares: file, offset and
+    /// length, whatever buffers stand before it. A turn reads of no other: whoever must not wait for the device sees
+    /// to it that this part is in memory before.
     pub fn next_file(&self) -> Option<(&Arc<OwnedFd>, u64, u64)> {
-        match self.segments.front() {
+        match self.segments.iter().find(|segment| segment.is_file()) {
             Some(Segment::File { file: File::Shared(file), offset, left }) => {
                 Some((file, *offset, (*left).min(TURN_BYTES as u64)))
             }
             _ => None,
         }
+    }
+
+    /// How many parts of files it holds.
+    pub fn file_count(&self) -> usize {
+        self.segments.iter().filter(|segment| segment.is_file()).count()
+    }
+
+    fn is_at_file(&self) -> bool {
+        self.segments.front().is_some_and(Segment::is_file)
     }
 
     /// The pipe that comes next and has nothing to give yet, if that is what the batch waits for: it is to be watched
@@ -261,10 +280,12 @@ impl<'a> Queue<'a> {
     }
 
     /// Reads up to `most` bytes off the front, copied behind what `into` holds: for what must be changed before it is
-    /// sent. A pipe gives what is in it; if that is nothing, the error says that it would block.
+    /// sent. Of files it reads one, and none of the next; a pipe gives what is in it, and if that is nothing, the error
+    /// says that it would block.
     pub fn read(&mut self, into: &mut Vec<u8>, most: usize) -> Result<usize, Error> {
         let start = into.len();
-        while into.len() - start < most {
+        let mut has_read_file = false;
+        while into.len() - start < most && !(has_read_file && self.is_at_file()) {
             let room = most - (into.len() - start);
             let within = |left: u64| room.min(usize::try_from(left).unwrap_or(room));
             let left = match self.segments.front_mut() {
@@ -283,6 +304,7 @@ impl<'a> Queue<'a> {
                     }
                     *offset += got as u64;
                     *left -= got as u64;
+                    has_read_file |= *left == 0;
                     *left
                 }
                 Some(Segment::Pipe { pipe, left }) => {
@@ -312,12 +334,18 @@ impl<'a> Queue<'a> {
     }
 
     fn go(&mut self, to: &impl AsFd, target: Target) -> Result<Progress, Error> {
-        let mut sent = 0;
+        let (mut sent, mut has_sent_file) = (0, false);
         loop {
             let step = match self.segments.front() {
                 None => return Ok(Progress::Done),
                 Some(Segment::Buffer { .. }) => self.send_buffers(to, target),
-                Some(Segment::File { .. }) => self.send_file(to, target),
+                Some(Segment::File { .. }) if has_sent_file => return Ok(Progress::Yielded(sent)),
+                Some(Segment::File { .. }) => {
+                    let count = self.segments.len();
+                    let step = self.send_file(to, target);
+                    has_sent_file = self.segments.len() < count;
+                    step
+                }
                 Some(Segment::Pipe { .. }) => self.send_pipe(to),
             };
             match step {
@@ -592,6 +620,35 @@ mod tests {
             }
         }
         assert_eq!(yields, 2);
+    }
+
+    /// What was asked about before a turn is all of files that the turn reads, whatever stands around it.
+    #[test]
+    fn a_turn_reads_one_file() {
+        let (here, mut there) = tcp_pair();
+        let file = Arc::new(file_of(&pattern(0, 5000)));
+        let mut batch = Batch::new();
+        for (head, offset) in [(&b"one"[..], 100), (b"two", 3000)] {
+            batch.add(Bytes::Borrowed(head));
+            batch.add_file(file.clone(), offset, 1000);
+        }
+        batch.add(Bytes::Borrowed(b"end"));
+        let asked = |batch: &Batch| batch.next_file().map(|(_, offset, len)| (offset, len));
+        assert_eq!(asked(&batch), Some((100, 1000)));
+        assert_eq!(batch.send(&here).unwrap(), Progress::Yielded(1006), "a head and a file, and the next one's head");
+        assert_eq!(asked(&batch), Some((3000, 1000)));
+        let mut plain = Vec::new();
+        batch.add_file(file.clone(), 0, 10);
+        assert_eq!(batch.read(&mut plain, 9000).unwrap(), 1003);
+        assert_eq!((asked(&batch), batch.read(&mut plain, 9000).unwrap()), (Some((0, 10)), 10));
+        assert_eq!((asked(&batch), batch.is_empty()), (None, true));
+        let mut got = Vec::new();
+        while got.len() < 1006 {
+            read_some(&mut there, &mut got, 2000);
+        }
+        got.extend(plain);
+        let all = pattern(0, 5000);
+        assert!(got == [b"one", &all[100..1100], b"two", &all[3000..4000], b"end", &all[..10]].concat());
     }
 
     #[test]

@@ -195,10 +195,15 @@ impl Worker {
                 continue;
             }
             self.plain.clear();
+            let file_count = active.batch.file_count();
             let is_sealed = active.batch.read(&mut self.plain, PIECE_BYTES).is_ok() && session.seal(&self.plain);
             if !is_sealed {
                 // The file became shorter: what the client was promised cannot be had any more.
                 return self.close(number);
+            }
+            if active.batch.file_count() < file_count && active.batch.next_file().is_some() {
+                // Whether the next file is in memory is asked before its turn.
+                turn = TURN_BYTES;
             }
         }
     }

@@ -118,20 +118,43 @@ fn a_file_cut_short_ends_the_connection() {
     assert!(rest.len() < large.len(), "{}", rest.len());
 }
 
-/// A file that is not in memory is fetched by another thread, and comes whole.
-#[test]
-fn a_cold_file_is_fetched_first() {
-    let content: Vec<u8> = (0..9_000_001_u32).map(|number| (number % 253) as u8).collect();
-    let site = Site::new(&[("large", &content)], |_| ());
-    let path = site.path().join("large");
+/// A file of so many bytes below a site, and what is in it.
+fn large_file(count: u32) -> Vec<u8> {
+    (0..count).map(|number| (number % 253) as u8).collect()
+}
+
+/// Has the kernel forget a file of the site; whether it has, by a place that nobody needs: asking begins to read there.
+fn forget(site: &Site, name: &str, place: u64) -> bool {
+    let path = site.path().join(name);
     let file = std::fs::File::open(&path).unwrap();
     file.sync_all().unwrap();
     // `dd` can ask the kernel to forget a file; where it cannot (a file system in memory) there is nothing to see.
     let target = format!("of={}", path.display());
     let words = [target.as_str(), "oflag=nocache", "conv=notrunc,fdatasync", "count=0", "status=none"];
     let asked = std::process::Command::new("dd").args(words).status().is_ok_and(|status| status.success());
-    let is_cold = asked && landau_sys::path::is_cached(&file, 5_000_000) == Some(false);
+    asked && landau_sys::path::is_cached(&file, place) == Some(false)
+}
+
+/// A file that is not in memory is fetched by another thread, and comes whole.
+#[test]
+fn a_cold_file_is_fetched_first() {
+    let content = large_file(9_000_001);
+    let site = Site::new(&[("large", &content)], |_| ());
+    let is_cold = forget(&site, "large", 5_000_000);
     assert_eq!(site.get("/large", "").body, content);
     assert_eq!(site.get("/large", "").body, content);
     assert!(!is_cold || site.server().totals().cold_reads > 0, "the worker itself waited for the device");
+}
+
+/// So is each of several parts, though heads stand between them.
+#[test]
+fn each_cold_part_is_fetched_first() {
+    let content = large_file(30_000_000);
+    let site = Site::new(&[("large", &content)], |_| ());
+    let is_cold = forget(&site, "large", 15_000_000);
+    let got = site.get("/large", "Range: bytes=1000000-1099999,29000000-29099999\r\n");
+    let expected = [1_000_000, 29_000_000].map(|from| (from, content[from..from + 100_000].to_vec()));
+    assert!(crate::files::parts(&got) == expected);
+    let cold_count = site.server().totals().cold_reads;
+    assert!(!is_cold || cold_count == 2, "the worker itself waited for the device: {cold_count}");
 }
