@@ -26,6 +26,7 @@ use doors::{Door, Eager};
 use landau_reactor::{Event, Interest, Reactor};
 use landau_sys::stream;
 use landau_wire::http::Scan;
+use std::ops::Range;
 use std::sync::Arc;
 
 pub(crate) use doors::Inbox;
@@ -211,7 +212,14 @@ impl Worker {
         if after == After::Idle && self.outbox.batch.is_empty() && self.send_all(number) {
             return;
         }
-        let rest = Rest::new(self.scratch[used..got].to_vec(), scan, after);
+        self.deliver_rest(number, used..got, scan, after);
+    }
+
+    /// All other ways begin here: a call of its own, which spares the way of nearly all 17 instructions a request
+    /// (callgrind, 2,255 to 2,238).
+    #[inline(never)]
+    fn deliver_rest(&mut self, number: u32, left: Range<usize>, scan: Scan, after: After) {
+        let rest = Rest::new(self.scratch[left].to_vec(), scan, after);
         self.deliver(number, rest);
     }
 
