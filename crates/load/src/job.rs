@@ -7,6 +7,7 @@ use crate::replay::Replay;
 use crate::schedule::Arrivals;
 use crate::source;
 use crate::target::{Endpoint, Url};
+use landau_reactor::Reactor;
 use landau_sys::limits::{Resource, get};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -132,6 +133,8 @@ impl Job {
         let connections = wish.crowd.as_ref().map_or(wish.connections, |crowd| crowd.n);
         let worker_count = worker_count(wish, connections)?;
         let window = if wish.per_connection.is_some() { wish.connections } else { WINDOW };
+        let (mechanism, why) = Reactor::settle_on(wish.mechanism.parse()?)?;
+        notes.extend(why);
         let sources = source::share_out(&endpoints, connections, worker_count, wish, &mut notes)?;
         let share = |total: u32, worker: u32| total / worker_count + u32::from(worker < total % worker_count);
         let share_long = |total: u64, worker: u32| {
@@ -158,7 +161,7 @@ impl Job {
             connect_gap_ns: wish.connect_rate.map_or(0, |rate| (1e9 * f64::from(worker_count) / rate) as u64),
             seed: wish.seed,
             processor: (!wish.pins.is_empty()).then(|| wish.pins[worker as usize % wish.pins.len()]),
-            mechanism: wish.mechanism.clone(),
+            mechanism: mechanism.to_string(),
             sources,
         };
         let plans = (0..worker_count).zip(sources).map(plan).collect();

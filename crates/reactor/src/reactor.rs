@@ -95,6 +95,13 @@ impl Reactor {
         Self::new(Mechanism::Poll)
     }
 
+    /// Which mechanism [`Reactor::new_or_fallback`] would come to here and, if it is another, why: for programs whose
+    /// loops are to be all of one kind, and that say so once.
+    pub fn settle_on(mechanism: Mechanism) -> Result<(Mechanism, Option<String>)> {
+        let reactor = Self::new_or_fallback(mechanism)?;
+        Ok((reactor.mechanism, reactor.fallback))
+    }
+
     /// The mechanism.
     pub fn mechanism(&self) -> Mechanism {
         self.mechanism

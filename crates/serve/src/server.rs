@@ -10,7 +10,7 @@ use crate::metrics::Metrics;
 use crate::privilege::{self, Cage, User};
 use crate::tls::Settings;
 use crate::worker::{Inbox, Start, Worker};
-use landau_reactor::Waker;
+use landau_reactor::{Reactor, Waker};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
@@ -80,9 +80,45 @@ impl Remote {
     }
 }
 
+/// Whether a ring can be had.
+#[cfg(target_os = "linux")]
+fn ring() -> Result<(), landau_reactor::Error> {
+    landau_reactor::completions::Ring::new().map(drop)
+}
+
+/// Whether a ring can be had.
+#[cfg(not(target_os = "linux"))]
+fn ring() -> Result<(), landau_reactor::Error> {
+    Err(landau_reactor::Error::Unavailable {
+        mechanism: landau_reactor::Mechanism::IoUring,
+        reason: "io_uring is not among this system's calls".to_owned(),
+    })
+}
+
+/// What the workers are to use: where a mechanism, or the ring that `multishot` needs, is missing or forbidden,
+/// something else is taken, and it is said why.
+fn settle(config: &mut Config) -> Result<(), Error> {
+    if config.accepting == Accepting::Multishot {
+        match ring() {
+            Err(reason @ landau_reactor::Error::Unavailable { .. }) => {
+                (config.say)(&format!("accepting by own sockets instead of multishot: {reason}"));
+                config.accepting = Accepting::Own;
+            }
+            other => return Ok(other?),
+        }
+    }
+    let (mechanism, why) = Reactor::settle_on(config.mechanism)?;
+    config.mechanism = mechanism;
+    if let Some(why) = why {
+        (config.say)(&why);
+    }
+    Ok(())
+}
+
 impl Server {
     /// Binds all addresses and starts the workers; returns when all of them listen.
-    pub fn start(config: Config) -> Result<Self, Error> {
+    pub fn start(mut config: Config) -> Result<Self, Error> {
+        settle(&mut config)?;
         let workers = config.workers.max(1);
         let tls = settings(&config)?;
         let bound: Vec<Bound> =
@@ -272,11 +308,9 @@ fn worker(start: Start) -> Result<Work, Error> {
     }
     #[cfg(target_os = "linux")]
     return crate::ring::RingWorker::new(start).map(|worker| Work::Ring(Box::new(worker)));
+    // It is not come to here: `settle` found that there is no ring.
     #[cfg(not(target_os = "linux"))]
-    Err(Error::Reactor(landau_reactor::Error::Unavailable {
-        mechanism: landau_reactor::Mechanism::IoUring,
-        reason: "io_uring is not among this system's calls".to_owned(),
-    }))
+    Worker::new(start).map(|worker| Work::Readiness(Box::new(worker)))
 }
 
 /// A worker of either kind.

@@ -1,6 +1,6 @@
 //! `landau serve` as an operator has it: what it says, what it gives up, what signals do.
 
-use crate::support::{Ran, Room, eventually};
+use crate::support::{LANDAU, Ran, Room, eventually};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -233,5 +233,44 @@ fn what_keeps_it_from_starting_is_told() {
         let ran = room.landau(&[&["serve"], *words].concat());
         assert!(ran.status == Some(2) && ran.err.contains(expected), "{words:?}: {ran:?}");
         assert_eq!(ran.err.lines().count(), 1, "{ran:?}");
+    }
+}
+
+/// Whether calls can be forbidden to a program here.
+fn may_trace() -> bool {
+    Command::new("strace").args(["-o", "/dev/null", "true"]).status().is_ok_and(|status| status.success())
+}
+
+/// A program that is refused its ring, as a container's filter refuses it.
+fn without_ring(room: &Room, words: &[&str]) -> Command {
+    let mut command = Command::new("strace");
+    let forbid = ["-f", "-qq", "-o", "/dev/null", "-e", "trace=io_uring_setup", "-e"];
+    command.args(forbid).arg("inject=io_uring_setup:error=EPERM").arg(LANDAU).args(words).current_dir(room.path());
+    command
+}
+
+#[test]
+fn where_a_ring_is_forbidden_something_else_is_taken_and_it_is_said_why() {
+    if !may_trace() {
+        println!("skipped: strace is not there, or may not trace");
+        return;
+    }
+    let room = room();
+    for (choice, says) in [
+        (["--accept", "multishot"], "accepting by own sockets instead of multishot: "),
+        (["--backend", "io_uring"], "epoll instead of io_uring: "),
+    ] {
+        let words = [&["serve", "www", "--listen", "127.0.0.1:0", "--fence", "never"], &choice[..]].concat();
+        let serving = Serving::new(&mut without_ring(&room, &words));
+        assert!(serving.get("/a").ends_with("hello"), "{choice:?}");
+        let url = format!("http://{}/a", serving.address);
+        let ran = Ran::of(without_ring(&room, &["load", &url, "-n", "5", "--backend", "io_uring"]).output().unwrap());
+        assert!(ran.status == Some(0) && ran.err.contains("epoll instead of io_uring: "), "{ran:?}");
+        // A tracer that is ended lets go of what it traces.
+        let tracer = serving.child.id();
+        let server = std::fs::read_to_string(format!("/proc/{tracer}/task/{tracer}/children")).unwrap();
+        assert!(Command::new("kill").arg(server.trim()).status().unwrap().success());
+        let ran = Ran::of(serving.child.wait_with_output().unwrap());
+        assert!(ran.err.contains(says), "{choice:?}: {ran:?}");
     }
 }

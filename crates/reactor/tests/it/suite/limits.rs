@@ -165,6 +165,7 @@ fn a_ring_that_is_forbidden_is_replaced() {
         let reactor = Reactor::new_or_fallback(Mechanism::IoUring).unwrap();
         let note = reactor.note().unwrap();
         assert!(note.starts_with("epoll instead of io_uring: ") && note.contains("io_uring_setup"), "{note}");
+        assert_eq!(Reactor::settle_on(Mechanism::IoUring).unwrap(), (Mechanism::Epoll, Some(note)));
         assert!(!mechanisms().contains(&Mechanism::IoUring));
         assert!(matches!(landau_reactor::completions::Ring::new(), Err(Error::Unavailable { .. })));
         return;
