@@ -1,6 +1,7 @@
 //! A folder's list, for people and for programs: folders first, then by name.
 
 use landau_sys::Error;
+use landau_sys::path::{Kind, Status as FileStatus};
 use landau_wire::http::{date, target};
 use std::fmt::Write;
 use std::fs::DirEntry;
@@ -30,31 +31,47 @@ pub(crate) struct Listing {
     pub(crate) json: Arc<[u8]>,
 }
 
-/// The list of an open folder that is asked for by a clean path.
-pub(super) fn list(folder: &OwnedFd, path: &[u8]) -> Result<Listing, Error> {
+/// The list of an open folder that is asked for by a clean path. `follow` says what a link in it leads to, if it may be
+/// followed: of what may not, and of what cannot be opened, nobody learns even how large it is.
+pub(super) fn list(
+    folder: &OwnedFd,
+    path: &[u8],
+    follow: impl Fn(&[u8]) -> Option<FileStatus>,
+) -> Result<Listing, Error> {
     let failed = |error: IoError| Error::from_io("getdents64", &error);
     // The folder is read through its descriptor: its name may lead elsewhere by now.
     let place = format!("/proc/thread-self/fd/{}", folder.as_raw_fd());
     let place = if cfg!(target_os = "linux") { place } else { format!("/dev/fd/{}", folder.as_raw_fd()) };
     let mut rows = Vec::new();
     for entry in std::fs::read_dir(place).map_err(failed)?.take(MOST) {
-        rows.extend(row(&entry.map_err(failed)?));
+        rows.extend(row(&entry.map_err(failed)?, &follow));
     }
     rows.sort();
     Ok(Listing { html: html(&rows, path).into_bytes().into(), json: json(&rows).into_bytes().into() })
 }
 
-/// What is shown of an entry; none of what is hidden, or gone by now.
-fn row(entry: &DirEntry) -> Option<Row> {
+/// What is shown of an entry; none of what is hidden, no file or folder, gone by now, or not to be followed.
+fn row(entry: &DirEntry, follow: impl Fn(&[u8]) -> Option<FileStatus>) -> Option<Row> {
     let name = entry.file_name().as_bytes().to_vec();
     if name.starts_with(b".") {
         return None;
     }
-    let metadata = std::fs::metadata(entry.path()).or_else(|_| entry.metadata()).ok()?;
+    // Of the entry itself: this follows no link.
+    let metadata = entry.metadata().ok()?;
+    if metadata.is_symlink() {
+        let status = follow(&name)?;
+        let modified_s = u64::try_from(status.modified_s).unwrap_or(0);
+        return match status.kind {
+            Kind::File => Some(Row { is_file: true, name, size: status.size, modified_s }),
+            Kind::Folder => Some(Row { is_file: false, name, size: 0, modified_s }),
+            Kind::Other => None,
+        };
+    }
     let modified = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     let modified_s = modified.map_or(0, |since| since.as_secs());
-    let is_file = !metadata.is_dir();
-    Some(Row { is_file, name, size: if is_file { metadata.len() } else { 0 }, modified_s })
+    let is_file = metadata.is_file();
+    let size = if is_file { metadata.len() } else { 0 };
+    (is_file || metadata.is_dir()).then_some(Row { is_file, name, size, modified_s })
 }
 
 fn link(row: &Row) -> String {
@@ -143,7 +160,7 @@ mod tests {
             std::fs::write(room.path().join(name), "x").unwrap();
         }
         let folder = OwnedFd::from(std::fs::File::open(room.path()).unwrap());
-        let Listing { html, json } = list(&folder, b"/<i>/").unwrap();
+        let Listing { html, json } = list(&folder, b"/<i>/", |_| None).unwrap();
         let (html, json) = (String::from_utf8_lossy(&html).into_owned(), String::from_utf8_lossy(&json).into_owned());
         assert!(html.contains("<h1>/&lt;i&gt;/</h1>") && html.contains("href=\"./%3Cb%3E%22%26.html\""), "{html}");
         assert!(html.contains("./a:b") || html.contains("./a%3Ab"), "{html}");

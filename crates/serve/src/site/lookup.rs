@@ -145,7 +145,10 @@ impl Folder {
         if !self.listings {
             return Ok(Rc::new(Entry::Failure(Status::FORBIDDEN)));
         }
-        Ok(Rc::new(Entry::Listing(listing::list(fd, path)?)))
+        name.truncate(len);
+        // As whoever asked for it by this name would be answered: from the root, for a link may lead up to there.
+        let follow = |link: &[u8]| self.open(&[&name, link].concat()).ok().map(|(_, status)| status);
+        Ok(Rc::new(Entry::Listing(listing::list(fd, path, follow)?)))
     }
 }
 

@@ -185,6 +185,35 @@ fn links_lead_only_where_they_may() {
     assert_eq!(of(Links::Anywhere), [200, 200, 200]);
 }
 
+/// A list tells nothing of what cannot be had: neither that a file outside is there, nor how large it is.
+#[test]
+fn a_list_tells_of_links_only_where_they_may_lead() {
+    let outside = tempfile::tempdir().unwrap();
+    std::fs::write(outside.path().join("secret"), "secret").unwrap();
+    let of = |accepting: Accepting, links: Links| {
+        let files: &[(&str, &[u8])] = &[("f", b"inside"), ("sub/g", b"below")];
+        let site = Site::new(files, |config| (config.accepting, config.links) = (accepting, links));
+        symlink("../f", site.path().join("sub/in")).unwrap();
+        symlink(outside.path().join("secret"), site.path().join("sub/out")).unwrap();
+        symlink(outside.path(), site.path().join("sub/place")).unwrap();
+        symlink("nowhere", site.path().join("sub/dead")).unwrap();
+        std::os::unix::net::UnixListener::bind(site.path().join("sub/socket")).unwrap();
+        let list = String::from_utf8(site.get("/sub/", "Accept: application/json\r\n").body).unwrap();
+        let named = |name: &str| list.lines().find(|line| line.contains(&format!("\"{name}\"")));
+        assert!(named("g").unwrap().contains("\"size\":5"), "{list}");
+        assert!(named("dead").is_none() && named("socket").is_none(), "{list}");
+        for (name, size) in [("in", "\"size\":6"), ("out", "\"size\":6")] {
+            assert!(named(name).is_none_or(|line| line.contains(size)), "{list}");
+        }
+        ["in", "out", "place"].map(|name| named(name).is_some())
+    };
+    for kind in kinds() {
+        assert_eq!(of(kind, Links::Inside), [true, false, false]);
+        assert_eq!(of(kind, Links::Never), [false, false, false]);
+        assert_eq!(of(kind, Links::Anywhere), [true, true, true]);
+    }
+}
+
 #[test]
 fn each_host_has_its_folder() {
     let files: &[(&str, &[u8])] = &[("a.example/f", b"A"), ("default/f", b"D"), ("default/only", b"O")];
