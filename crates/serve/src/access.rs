@@ -1,41 +1,114 @@
-//! How many connections each address has, where that is bounded.
+//! How many connections there are, in all and from each address, where that is bounded: over all workers.
+//!
+//! Where nothing is bounded nothing is counted. Where it is, a connection costs an atomic operation when it comes and
+//! one when it goes, and where addresses are bounded a lock that only connections of a few other addresses use.
 
+use crate::config::Config;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
+use std::hash::BuildHasher;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Connections by address. An address with none takes no room.
-#[derive(Debug, Default)]
-pub(crate) struct Addresses {
-    most: Option<u32>,
-    counts: HashMap<IpAddr, u32, RandomState>,
+/// So many parts the addresses are kept in, each under a lock of its own.
+const PARTS: usize = 64;
+
+/// All connections of the server, as far as they are bounded.
+#[derive(Debug)]
+pub(crate) struct Crowd {
+    /// The most in all.
+    most: Option<usize>,
+    count: AtomicUsize,
+    addresses: Option<Addresses>,
 }
 
-impl Addresses {
-    pub(crate) fn new(most: Option<u32>) -> Self {
-        Self { most, counts: HashMap::default() }
+/// There is no room: in the server, or for this address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Full {
+    Server,
+    Address,
+}
+
+impl Crowd {
+    pub(crate) fn new(config: &Config) -> Self {
+        let addresses = config.connections_per_address.map(Addresses::new);
+        Self { most: config.connections, count: AtomicUsize::new(0), addresses }
     }
 
-    /// Counts a connection; false if the address has its fill, and then it is not counted.
+    /// Counts a connection, unless there is no room for it.
     #[inline]
-    pub(crate) fn enter(&mut self, address: Option<IpAddr>) -> bool {
-        let (Some(most), Some(address)) = (self.most, address) else { return true };
-        let count = self.counts.entry(whole(address)).or_insert(0);
-        let has_room = *count < most;
-        *count += u32::from(has_room);
-        has_room
+    pub(crate) fn enter(&self, peer: Option<IpAddr>) -> Result<(), Full> {
+        if let Some(most) = self.most {
+            let more = |count: usize| (count < most).then_some(count + 1);
+            self.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).map_err(|_| Full::Server)?;
+        }
+        if let (Some(addresses), Some(peer)) = (&self.addresses, peer)
+            && !addresses.enter(peer)
+        {
+            self.leave_server();
+            return Err(Full::Address);
+        }
+        Ok(())
     }
 
     /// Counts a connection that has ended.
     #[inline]
-    pub(crate) fn leave(&mut self, address: Option<IpAddr>) {
-        let (Some(_), Some(address)) = (self.most, address) else { return };
-        if let std::collections::hash_map::Entry::Occupied(mut count) = self.counts.entry(whole(address)) {
+    pub(crate) fn leave(&self, peer: Option<IpAddr>) {
+        self.leave_server();
+        if let (Some(addresses), Some(peer)) = (&self.addresses, peer) {
+            addresses.leave(peer);
+        }
+    }
+
+    #[inline]
+    fn leave_server(&self) {
+        if self.most.is_some() {
+            self.count.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+type Counts = HashMap<IpAddr, u32, RandomState>;
+
+/// Connections by address. An address with none takes no room.
+#[derive(Debug)]
+struct Addresses {
+    most: u32,
+    parts: Box<[Mutex<Counts>]>,
+    /// Which part an address is in: nobody outside can know, and so nobody can crowd one.
+    choice: RandomState,
+}
+
+impl Addresses {
+    fn new(most: u32) -> Self {
+        let parts = (0..PARTS).map(|_| Mutex::default()).collect();
+        Self { most, parts, choice: RandomState::default() }
+    }
+
+    /// Counts a connection; false if the address has its fill, and then it is not counted.
+    fn enter(&self, address: IpAddr) -> bool {
+        let address = whole(address);
+        let mut counts = self.part(address);
+        let count = counts.entry(address).or_insert(0);
+        let has_room = *count < self.most;
+        *count += u32::from(has_room);
+        has_room
+    }
+
+    fn leave(&self, address: IpAddr) {
+        let address = whole(address);
+        if let std::collections::hash_map::Entry::Occupied(mut count) = self.part(address).entry(address) {
             *count.get_mut() -= 1;
             if *count.get() == 0 {
                 count.remove();
             }
         }
+    }
+
+    fn part(&self, address: IpAddr) -> MutexGuard<'_, Counts> {
+        let place = self.choice.hash_one(address) as usize % self.parts.len();
+        self.parts[place].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -51,16 +124,34 @@ fn whole(address: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
 
+    fn crowd(in_all: Option<usize>, per_address: Option<u32>) -> Crowd {
+        let mut config = Config::new(".");
+        (config.connections, config.connections_per_address) = (in_all, per_address);
+        Crowd::new(&config)
+    }
+
     #[test]
     fn an_address_has_its_fill_and_a_network_of_ipv6_is_one() {
         let address = |text: &str| Some(text.parse().unwrap());
-        let mut addresses = Addresses::new(Some(2));
-        assert!(addresses.enter(address("10.0.0.1")) && addresses.enter(address("10.0.0.1")));
-        assert!(!addresses.enter(address("10.0.0.1")) && addresses.enter(address("10.0.0.2")));
+        let addresses = crowd(None, Some(2));
+        let enters = |text: &str| addresses.enter(address(text)).is_ok();
+        assert!(enters("10.0.0.1") && enters("10.0.0.1"));
+        assert!(!enters("10.0.0.1") && enters("10.0.0.2"));
         addresses.leave(address("10.0.0.1"));
-        assert!(addresses.enter(address("10.0.0.1")));
-        assert!(addresses.enter(address("2001:db8::1")) && addresses.enter(address("2001:db8::2")));
-        assert!(!addresses.enter(address("2001:db8::3")) && addresses.enter(address("2001:db8:0:1::3")));
-        assert!(addresses.enter(None) && Addresses::default().enter(address("10.0.0.1")));
+        assert!(enters("10.0.0.1"));
+        assert!(enters("2001:db8::1") && enters("2001:db8::2"));
+        assert!(!enters("2001:db8::3") && enters("2001:db8:0:1::3"));
+        assert!(addresses.enter(None).is_ok() && crowd(None, None).enter(address("10.0.0.1")).is_ok());
+    }
+
+    /// Who is refused for one reason is not counted for the other.
+    #[test]
+    fn the_server_has_its_fill_as_well() {
+        let address = |number: u8| Some(IpAddr::from([10, 0, 0, number]));
+        let both = crowd(Some(2), Some(1));
+        assert_eq!((both.enter(address(1)), both.enter(address(1))), (Ok(()), Err(Full::Address)));
+        assert_eq!((both.enter(address(2)), both.enter(address(3))), (Ok(()), Err(Full::Server)));
+        both.leave(address(1));
+        assert_eq!((both.enter(address(3)), both.enter(address(1))), (Ok(()), Err(Full::Server)));
     }
 }

@@ -1,7 +1,7 @@
-//! Who gets in: as many connections as a worker has room for, and of each address as many as it may have.
+//! Who gets in: as many connections as a worker has descriptors for, and as many as the server may have in all and from
+//! each address.
 
-use crate::access::Addresses;
-use crate::config::Config;
+use crate::access::{Crowd, Full};
 use crate::connection::say_end;
 use crate::counters::Counters;
 use crate::error::Error;
@@ -21,45 +21,41 @@ const SPARE_DESCRIPTORS: u64 = 96;
 pub(crate) struct Admission {
     /// The most connections of this worker.
     most: usize,
-    addresses: Addresses,
+    /// Those of all workers.
+    crowd: Arc<Crowd>,
     counters: Arc<Counters>,
 }
 
-/// There is no room: in the whole worker, or for this address.
+/// There is no room.
 #[derive(Debug)]
-pub(crate) struct Refusal {
-    is_full: bool,
-}
+pub(crate) struct Refusal(Full);
 
 impl Admission {
-    pub(crate) fn new(config: &Config, counters: &Arc<Counters>) -> Result<Self, Error> {
+    pub(crate) fn new(crowd: Arc<Crowd>, counters: &Arc<Counters>) -> Result<Self, Error> {
         let descriptors = limits::raise(Resource::Descriptors)?.saturating_sub(SPARE_DESCRIPTORS).max(1);
-        let share = config.connections.map_or(usize::MAX, |all| all.div_ceil(config.workers.max(1)));
-        Ok(Self {
-            most: share.min(descriptors as usize),
-            addresses: Addresses::new(config.connections_per_address),
-            counters: counters.clone(),
-        })
+        Ok(Self { most: descriptors as usize, crowd, counters: counters.clone() })
     }
 
     /// Counts a connection that was accepted beside so many others, and says whether there is room for it.
     #[inline]
     pub(crate) fn enter(&mut self, others: usize, peer: Option<IpAddr>) -> Result<(), Refusal> {
         self.counters.accepted.add(1);
-        let is_full = others >= self.most;
-        if !is_full && self.addresses.enter(peer) {
-            return Ok(());
-        }
-        let count = if is_full { &self.counters.refused_full } else { &self.counters.refused_address };
-        count.add(1);
-        self.counters.closed.add(1);
-        Err(Refusal { is_full })
+        let entered = if others < self.most { self.crowd.enter(peer) } else { Err(Full::Server) };
+        entered.map_err(|full| {
+            let count = match full {
+                Full::Server => &self.counters.refused_full,
+                Full::Address => &self.counters.refused_address,
+            };
+            count.add(1);
+            self.counters.closed.add(1);
+            Refusal(full)
+        })
     }
 
     /// Counts a connection that was let in and has ended.
     #[inline]
     pub(crate) fn leave(&mut self, peer: Option<IpAddr>) {
-        self.addresses.leave(peer);
+        self.crowd.leave(peer);
         self.counters.closed.add(1);
     }
 }
@@ -68,7 +64,7 @@ impl Refusal {
     /// Tells the client. One attempt: whoever is refused is not waited for.
     #[cold]
     pub(crate) fn tell(&self, fd: &OwnedFd, is_tls: bool, site: &mut Site, outbox: &mut Outbox) {
-        site.refuse_connection(self.is_full, outbox);
+        site.refuse_connection(self.0, outbox);
         // Who speaks TLS would not understand it.
         if !is_tls {
             let _ = stream::send(fd, &outbox.bytes, false);

@@ -50,7 +50,7 @@ pub(crate) struct RingWorker {
 
 impl RingWorker {
     pub(crate) fn new(start: Start) -> Result<Self, Error> {
-        let Start { number, config, bound, control, counters, inboxes, log, cage, .. } = start;
+        let Start { number, config, bound, control, counters, crowd, inboxes, log, cage, .. } = start;
         let mut ring = Ring::new()?;
         ring.hang(&inboxes[number].waker)?;
         let mut doors = Vec::new();
@@ -59,7 +59,7 @@ impl RingWorker {
             ring.listen(&fd, Token(LISTENERS + place as u32))?;
             doors.push(fd);
         }
-        let admission = Admission::new(&config, &counters)?;
+        let admission = Admission::new(crowd, &counters)?;
         let site = Site::new(&config, counters.clone(), log)?;
         cage.enter()?;
         Ok(Self {

@@ -1,5 +1,6 @@
 //! The server as a whole: starts the workers and tells them to end.
 
+use crate::access::Crowd;
 use crate::config::{Accepting, Config, Listen};
 use crate::control::Control;
 use crate::counters::{Counters, Totals};
@@ -152,6 +153,7 @@ impl Server {
         let config = self.config.clone();
         let inboxes: Arc<Vec<Inbox>> = Arc::new(self.wakers.iter().cloned().map(Inbox::new).collect());
         let (ready, became_ready) = mpsc::channel::<Result<(), Error>>();
+        let crowd = Arc::new(Crowd::new(&config));
         let lines = Arc::new(log::Shared::new(self.wakers.len()));
         for (number, counters) in self.counters.iter().enumerate() {
             let start = Start {
@@ -160,6 +162,7 @@ impl Server {
                 bound: self.bound.clone(),
                 control: self.control.clone(),
                 counters: counters.clone(),
+                crowd: crowd.clone(),
                 inboxes: inboxes.clone(),
                 log: config.log.as_ref().map(|log| Feed::new(number, log.format, lines.clone(), counters.clone())),
                 cage: self.cage.clone(),

@@ -8,6 +8,7 @@ mod delivery;
 mod doors;
 mod sealed;
 
+use crate::access::Crowd;
 use crate::admission::Admission;
 use crate::config::{Accepting, Config};
 use crate::connection::{State, Table};
@@ -42,6 +43,8 @@ pub(crate) struct Start {
     pub(crate) bound: Arc<Vec<Bound>>,
     pub(crate) control: Arc<Control>,
     pub(crate) counters: Arc<Counters>,
+    /// The connections of all workers.
+    pub(crate) crowd: Arc<Crowd>,
     pub(crate) inboxes: Arc<Vec<Inbox>>,
     /// Its end of the access log.
     pub(crate) log: Option<Feed>,
@@ -78,12 +81,12 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn new(start: Start) -> Result<Self, Error> {
-        let Start { number, config, bound, control, counters, inboxes, log, cage, tls } = start;
+        let Start { number, config, bound, control, counters, crowd, inboxes, log, cage, tls } = start;
         let mut reactor = Reactor::new(config.mechanism)?;
         reactor.hang(&inboxes[number].waker)?;
         let has_doors = config.accepting != Accepting::Handed || number == 0;
         let doors = if has_doors { Door::all(&bound, &config, &mut reactor)? } else { Vec::new() };
-        let admission = Admission::new(&config, &counters)?;
+        let admission = Admission::new(crowd, &counters)?;
         let site = Site::new(&config, counters.clone(), log)?;
         cage.enter()?;
         let fetcher = Fetcher::new(inboxes[number].waker.clone());

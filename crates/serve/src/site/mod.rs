@@ -8,6 +8,7 @@ mod lookup;
 pub(crate) use entry::{Body, DATE_AT, Entry, Form};
 pub(crate) use listing::Listing;
 
+use crate::access::Full;
 use crate::answer::Answer;
 use crate::config::Config;
 use crate::counters::Counters;
@@ -119,9 +120,12 @@ impl Site {
     }
 
     /// Refuses a connection: 503 where there are too many in all, 429 where too many come from one address.
-    pub(crate) fn refuse_connection(&mut self, is_full: bool, outbox: &mut Outbox) {
+    pub(crate) fn refuse_connection(&mut self, full: Full, outbox: &mut Outbox) {
         outbox.clear();
-        let status = if is_full { Status::SERVICE_UNAVAILABLE } else { Status::TOO_MANY_REQUESTS };
+        let status = match full {
+            Full::Server => Status::SERVICE_UNAVAILABLE,
+            Full::Address => Status::TOO_MANY_REQUESTS,
+        };
         Answer::without_request(self.date, outbox).failure(status);
     }
 

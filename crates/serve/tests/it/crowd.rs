@@ -93,6 +93,37 @@ fn who_leaves_is_counted_no_more() {
     }
 }
 
+/// The bounds are the server's, however many workers there are and however connections come to them.
+#[test]
+fn the_bounds_hold_over_all_workers() {
+    for accepting in kinds().into_iter().chain([Accepting::Shared, Accepting::Handed]) {
+        let served = |change: &dyn Fn(&mut landau_serve::Config)| {
+            let site = Site::new(&[("f", b"content")], |config| {
+                (config.workers, config.accepting) = (4, accepting);
+                change(config);
+            });
+            let mut clients: Vec<_> = (0..40).map(|_| site.connect()).collect();
+            let get = |client: &mut Client| {
+                client.send(GET);
+                client.answer().is_some_and(|got| got.status == 200)
+            };
+            let served: Vec<_> = clients.extract_if(.., |client| get(client)).collect();
+            let (count, began) = (served.len(), Instant::now());
+            // Each that leaves makes room for another.
+            for mut client in served {
+                client.stream.shutdown(std::net::Shutdown::Both).unwrap();
+                while !get(&mut client) {
+                    assert!(began.elapsed() < LONG, "the place that became free is never given away");
+                    client = site.connect();
+                }
+            }
+            count
+        };
+        assert_eq!(served(&|config| config.connections = Some(9)), 9, "{accepting:?}");
+        assert_eq!(served(&|config| config.connections_per_address = Some(3)), 3, "{accepting:?}");
+    }
+}
+
 impl Site {
     /// The status, whether of an answer or of a refusal that came before the request.
     fn get_or_refused(&self) -> u16 {
