@@ -21,7 +21,7 @@ pub(crate) struct Active {
     pub(crate) close: bool,
     /// A body that nobody wants and that has not ended; its request's head is the input.
     body: Option<Unwanted>,
-    /// Of a part of a file that is being fetched: which wait it is.
+    /// Of a part of a file that is being fetched, or a list that is being made: which wait it is.
     pub(crate) ticket: u32,
     /// What was given to the kernel since the deadline for sending was set.
     pub(crate) sent: u64,
@@ -47,9 +47,15 @@ impl Active {
                 Ok((_, false)) => return None,
                 Ok((used, true)) => new = &new[used..],
             }
+            let unwanted = *unwanted;
             self.body = None;
-            let head = std::mem::take(&mut self.input);
-            answer_head(site, &config.limits, &head, outbox);
+            let mut head = std::mem::take(&mut self.input);
+            let behind = unwanted.split(&mut head);
+            if !answer_head(site, &config.limits, &head, outbox) {
+                let input = [&head, &behind, new].concat();
+                return Some(Rest::new(input, Scan::default(), After::List(Some(unwanted))));
+            }
+            self.input = behind;
         }
         self.input.extend_from_slice(new);
         let mut scan = self.scan;
@@ -61,7 +67,10 @@ impl Active {
 
     /// Notes what of a request has come, and the body that goes on, if it has one.
     pub(crate) fn wait(&mut self, rest: Rest) {
-        self.body = if let After::Body(unwanted) = rest.after { Some(unwanted) } else { None };
+        self.body = match rest.after {
+            After::Body(unwanted) | After::List(Some(unwanted)) => Some(unwanted),
+            _ => None,
+        };
         (self.input, self.scan) = (rest.input, rest.scan);
     }
 

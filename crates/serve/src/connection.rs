@@ -31,6 +31,8 @@ pub(crate) enum State {
     Sending,
     /// A part of a file comes from the device first; then the answer goes on.
     Fetching,
+    /// A folder's list is being made; then its request is answered.
+    Listing,
     /// All was sent and the end was said; what the client still sends is thrown away, for closing on it would be a
     /// reset, which destroys the answer on its way (RFC 9112 section 9.6).
     Lingering,
@@ -47,6 +49,8 @@ pub(crate) enum Next {
     Waiting,
     /// Has what has come already answered.
     More,
+    /// Waits for a folder's list.
+    List,
     /// Ends; `true` if the client may still be sending.
     Close(bool),
 }
@@ -106,7 +110,10 @@ impl Connection {
             // The time for a head counts from its first byte: each further byte must not begin it anew.
             After::Head if self.state == State::Head => (State::Head, Next::Waiting),
             After::Head => (State::Head, Next::Begun),
+            // It waited for a list, behind answers that have left now.
+            After::Body(unwanted) if unwanted.has_ended => (self.state, Next::More),
             After::Body(_) => (State::Body, Next::Begun),
+            After::List(_) => (State::Listing, Next::List),
             After::More => (self.state, Next::More),
         };
         self.state = state;

@@ -22,6 +22,9 @@ pub(crate) enum After {
     Body(Unwanted),
     /// More requests may have come; they wait.
     More,
+    /// The next request waits for a folder's list. If its body came in pieces, that has ended, and the head stands in
+    /// front of what came behind it.
+    List(Option<Unwanted>),
     /// It ends; `true` if the client may still be sending.
     Close(bool),
 }
@@ -34,21 +37,31 @@ pub(crate) struct Unwanted {
     body: Body,
     /// How much of it may still come.
     left: u64,
+    pub(crate) has_ended: bool,
 }
 
 impl Unwanted {
     fn new(head_bytes: usize, length: BodyLength) -> Self {
-        Self { head_bytes, body: Body::new(length), left: SKIPPED_BYTES }
+        Self { head_bytes, body: Body::new(length), left: SKIPPED_BYTES, has_ended: false }
+    }
+
+    /// Separates what came behind the head from it.
+    pub(crate) fn split(&self, input: &mut Vec<u8>) -> Vec<u8> {
+        input.split_off(self.head_bytes.min(input.len()))
     }
 
     /// Passes over what is there: how many bytes that was, and whether the body ended.
     pub(crate) fn skip(&mut self, bytes: &[u8]) -> Result<(usize, bool), Reject> {
+        if self.has_ended {
+            return Ok((0, true));
+        }
         let refused = |Malformed(reason)| Reject { status: Status::BAD_REQUEST, reason };
         let (used, has_ended) = self.body.skip(bytes).map_err(refused)?;
         self.left = self.left.saturating_sub(used as u64);
         if self.left == 0 && !has_ended {
             return Err(Reject { status: Status::CONTENT_TOO_LARGE, reason: "body too long" });
         }
+        self.has_ended = has_ended;
         Ok((used, has_ended))
     }
 }
@@ -104,21 +117,23 @@ pub(crate) fn answer(
             Ok(Parsed::Complete { request, consumed }) => {
                 *scan = Scan::default();
                 if request.body() == BodyLength::Bytes(0) {
-                    site.answer(&request, outbox);
+                    if !site.answer(&request, outbox) {
+                        return (at, After::List(None));
+                    }
                     at += consumed;
                     continue;
                 }
                 match with_body(site, &request, consumed, &input[at + consumed..], outbox) {
                     Err(reject) => return refuse(site, reject, input, outbox),
                     Ok(Ok(skipped)) => at += consumed + skipped,
-                    Ok(Err(unwanted)) => return (at, After::Body(unwanted)),
+                    Ok(Err(after)) => return (at, after),
                 }
             }
         }
     }
 }
 
-/// A request with a body: answered if the body is there, and then it says how long that was.
+/// A request with a body: answered if the body is there, and then it says how long that was; or what it waits for.
 #[cold]
 fn with_body(
     site: &mut Site,
@@ -126,7 +141,7 @@ fn with_body(
     head_bytes: usize,
     rest: &[u8],
     outbox: &mut Outbox,
-) -> Result<Result<usize, Unwanted>, Reject> {
+) -> Result<Result<usize, After>, Reject> {
     if matches!(request.body(), BodyLength::Bytes(length) if length > SKIPPED_BYTES) {
         return Err(Reject { status: Status::CONTENT_TOO_LARGE, reason: "body too long" });
     }
@@ -134,24 +149,26 @@ fn with_body(
     let (used, has_ended) = unwanted.skip(rest)?;
     // Who asks before sending the body gets the answer instead of the leave, and keeps the body.
     if !has_ended && request.expectation() == Expectation::None {
-        return Ok(Err(unwanted));
+        return Ok(Err(After::Body(unwanted)));
     }
-    site.answer(request, outbox);
+    if !site.answer(request, outbox) {
+        return Ok(Err(After::List(None)));
+    }
     outbox.close |= !has_ended;
     Ok(Ok(used))
 }
 
-/// Answers the request of that head, whose body has ended.
+/// Answers the request of that head, whose body has ended; false if it waits for a folder's list.
 #[cold]
-pub(crate) fn answer_head(site: &mut Site, limits: &Limits, head: &[u8], outbox: &mut Outbox) {
+#[must_use]
+pub(crate) fn answer_head(site: &mut Site, limits: &Limits, head: &[u8], outbox: &mut Outbox) -> bool {
     match request::parse(head, limits) {
-        Ok(Parsed::Complete { request, .. }) => {
-            site.answer(&request, outbox);
-        }
+        Ok(Parsed::Complete { request, .. }) => site.answer(&request, outbox),
         // It was whole and sound when the body began.
         Ok(Parsed::Partial) | Err(_) => {
             let reject = Reject { status: Status::INTERNAL_SERVER_ERROR, reason: "a head that changed" };
             site.reject(reject, outbox);
+            true
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::control::Drain;
 use crate::counters::Counters;
 use crate::error::Error;
 use crate::exchange::{After, Rest, answer};
+use crate::fetch::Ticket;
 use crate::listener::LISTENERS;
 use crate::outbox::Outbox;
 use crate::site::Site;
@@ -60,7 +61,7 @@ impl RingWorker {
             doors.push(fd);
         }
         let admission = Admission::new(crowd, &counters)?;
-        let site = Site::new(&config, counters.clone(), log)?;
+        let site = Site::new(&config, counters.clone(), log, inboxes[number].waker.clone())?;
         cage.enter()?;
         Ok(Self {
             admission,
@@ -93,6 +94,7 @@ impl RingWorker {
                     Err(_) => {}
                 }
             }
+            self.take_lists();
             if let Some(log) = &mut self.site.log {
                 log.flush();
             }
@@ -167,7 +169,7 @@ impl RingWorker {
                 self.ring.give_back(piece);
                 self.deliver(number, rest);
             }
-            State::Sending | State::Fetching => {
+            State::Sending | State::Fetching | State::Listing => {
                 let active = connection.active();
                 // What comes behind the last answer is nobody's.
                 if !active.close {
@@ -266,11 +268,31 @@ impl RingWorker {
                 self.outbox.clear();
                 return self.receive_more(number, &[]);
             }
+            Next::List => {
+                connection.active().ticket = self.site.wait_for_list(number);
+                timeouts.send
+            }
             Next::Close(_) if connection.linger() => LINGER,
             Next::Close(_) => return self.close(number),
         };
         if let Some(fd) = connection.fd.as_ref() {
             self.ring.set_deadline(fd, limit);
+        }
+    }
+
+    /// Answers those whose list was made.
+    fn take_lists(&mut self) {
+        while let Some(waiting) = self.site.take_list() {
+            for Ticket { number, serial } in waiting {
+                let Some(connection) = self.table.get(number) else { continue };
+                if connection.state == State::Listing && connection.active().ticket == serial {
+                    if let Some(log) = &mut self.site.log {
+                        log.peer = connection.peer();
+                    }
+                    self.outbox.clear();
+                    self.receive_more(number, &[]);
+                }
+            }
         }
     }
 
@@ -301,6 +323,8 @@ impl RingWorker {
                 self.deliver(number, Rest::end());
             }
             State::Sending => self.expire_sending(number),
+            // The device is slow, and that is not the client's fault.
+            State::Listing => self.ring.set_deadline(fd, self.config.timeouts.send),
             State::Free | State::Fetching | State::Lingering => self.close(number),
         }
     }

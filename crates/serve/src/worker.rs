@@ -87,7 +87,7 @@ impl Worker {
         let has_doors = config.accepting != Accepting::Handed || number == 0;
         let doors = if has_doors { Door::all(&bound, &config, &mut reactor)? } else { Vec::new() };
         let admission = Admission::new(crowd, &counters)?;
-        let site = Site::new(&config, counters.clone(), log)?;
+        let site = Site::new(&config, counters.clone(), log, inboxes[number].waker.clone())?;
         cage.enter()?;
         let fetcher = Fetcher::new(inboxes[number].waker.clone());
         Ok(Self {
@@ -131,6 +131,7 @@ impl Worker {
                 }
             }
             self.take_fetched();
+            self.take_lists();
             if self.config.accepting == Accepting::Handed {
                 for arrival in self.inboxes[self.number].take() {
                     self.admit(arrival);
@@ -304,7 +305,7 @@ impl Worker {
                 }
             }
             // The device is slow, and that is not the client's fault.
-            State::Fetching => {
+            State::Fetching | State::Listing => {
                 if let Some(fd) = &connection.fd {
                     self.reactor.set_deadline(fd, self.config.timeouts.send);
                 }

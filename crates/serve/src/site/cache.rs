@@ -21,7 +21,7 @@ struct Line {
 
 type Generation = HashMap<Box<[u8]>, Line, RandomState>;
 
-/// Entries by the target that asked for them.
+/// Entries by the clean path that they were asked for by, behind the host's folder where there is one.
 #[derive(Debug)]
 pub(crate) struct Cache {
     young: Generation,

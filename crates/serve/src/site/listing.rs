@@ -11,8 +11,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-/// More than so many are not listed: the page would be of no use, and rendering it would keep the others waiting.
-const MOST: usize = 100_000;
+/// More than so many are not listed: the page would be of no use, and others wait for theirs meanwhile (10,000 take
+/// about 50 ms and 2 MB).
+pub(super) const MOST: usize = 10_000;
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Row {
@@ -32,10 +33,12 @@ pub(crate) struct Listing {
 }
 
 /// The list of an open folder that is asked for by a clean path. `follow` says what a link in it leads to, if it may be
-/// followed: of what may not, and of what cannot be opened, nobody learns even how large it is.
+/// followed: of what may not, and of what cannot be opened, nobody learns even how large it is. Of more than `most`
+/// entries those are listed that the file system names first, and the list says so.
 pub(super) fn list(
     folder: &OwnedFd,
     path: &[u8],
+    most: usize,
     follow: impl Fn(&[u8]) -> Option<FileStatus>,
 ) -> Result<Listing, Error> {
     let failed = |error: IoError| Error::from_io("getdents64", &error);
@@ -43,11 +46,13 @@ pub(super) fn list(
     let place = format!("/proc/thread-self/fd/{}", folder.as_raw_fd());
     let place = if cfg!(target_os = "linux") { place } else { format!("/dev/fd/{}", folder.as_raw_fd()) };
     let mut rows = Vec::new();
-    for entry in std::fs::read_dir(place).map_err(failed)?.take(MOST) {
+    let mut entries = std::fs::read_dir(place).map_err(failed)?;
+    for entry in entries.by_ref().take(most) {
         rows.extend(row(&entry.map_err(failed)?, &follow));
     }
+    let cut = entries.next().is_some().then_some(most);
     rows.sort();
-    Ok(Listing { html: html(&rows, path).into_bytes().into(), json: json(&rows).into_bytes().into() })
+    Ok(Listing { html: html(&rows, path, cut).into_bytes().into(), json: json(&rows, cut).into_bytes().into() })
 }
 
 /// What is shown of an entry; none of what is hidden, no file or folder, gone by now, or not to be followed.
@@ -87,7 +92,7 @@ fn escaped(text: &[u8]) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-fn html(rows: &[Row], path: &[u8]) -> String {
+fn html(rows: &[Row], path: &[u8], cut: Option<usize>) -> String {
     let title = escaped(path);
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}</title>\n\
@@ -95,9 +100,13 @@ fn html(rows: &[Row], path: &[u8]) -> String {
          <style>body{{font:16px/1.5 system-ui,sans-serif;margin:2em;color-scheme:light dark}}\
          td,th{{padding:0 1.5em 0 0;text-align:left}}\
          td.n{{text-align:right;font-variant-numeric:tabular-nums}}</style>\n\
-         </head><body><h1>{title}</h1>\n\
-         <table><thead><tr><th>Name</th><th>Size</th><th>Modified</th></tr></thead><tbody>\n"
+         </head><body><h1>{title}</h1>\n"
     );
+    if let Some(most) = cut {
+        // Writing to a string cannot fail.
+        let _ = writeln!(page, "<p>This list was cut: there are more than {most} entries, and these came first.</p>");
+    }
+    page.push_str("<table><thead><tr><th>Name</th><th>Size</th><th>Modified</th></tr></thead><tbody>\n");
     if path != b"/" {
         page.push_str("<tr><td><a href=\"../\">../</a></td><td></td><td></td></tr>\n");
     }
@@ -105,7 +114,6 @@ fn html(rows: &[Row], path: &[u8]) -> String {
         let (name, link) = (escaped(&row.name), escaped(link(row).as_bytes()));
         let (slash, size) = if row.is_file { ("", row.size.to_string()) } else { ("/", String::new()) };
         let modified = String::from_utf8_lossy(&date::format(row.modified_s)).into_owned();
-        // Writing to a string cannot fail.
         let _ = writeln!(
             page,
             "<tr><td><a href=\"{link}\">{name}{slash}</a></td><td class=\"n\">{size}</td><td>{modified}</td></tr>"
@@ -115,7 +123,7 @@ fn html(rows: &[Row], path: &[u8]) -> String {
     page
 }
 
-fn json(rows: &[Row]) -> String {
+fn json(rows: &[Row], cut: Option<usize>) -> String {
     let mut text = "[".to_owned();
     for (place, row) in rows.iter().enumerate() {
         let comma = if place == 0 { "" } else { "," };
@@ -127,6 +135,10 @@ fn json(rows: &[Row]) -> String {
             row.size,
             row.modified_s
         );
+    }
+    if let Some(most) = cut {
+        let comma = if rows.is_empty() { "" } else { "," };
+        let _ = write!(text, "{comma}\n{{\"name\":\"\",\"type\":\"cut\",\"most\":{most}}}");
     }
     text.push_str("\n]\n");
     text
@@ -160,12 +172,31 @@ mod tests {
             std::fs::write(room.path().join(name), "x").unwrap();
         }
         let folder = OwnedFd::from(std::fs::File::open(room.path()).unwrap());
-        let Listing { html, json } = list(&folder, b"/<i>/", |_| None).unwrap();
+        let Listing { html, json } = list(&folder, b"/<i>/", MOST, |_| None).unwrap();
         let (html, json) = (String::from_utf8_lossy(&html).into_owned(), String::from_utf8_lossy(&json).into_owned());
         assert!(html.contains("<h1>/&lt;i&gt;/</h1>") && html.contains("href=\"./%3Cb%3E%22%26.html\""), "{html}");
         assert!(html.contains("./a:b") || html.contains("./a%3Ab"), "{html}");
         assert!(!html.contains("hidden") && html.contains("href=\"../\""), "{html}");
         assert!(html.find("z%20folder/").unwrap() < html.find("plain").unwrap(), "folders first: {html}");
         assert!(json.contains(r#""name":"<b>\"&.html","type":"file","size":1"#), "{json}");
+        assert!(!html.contains("cut") && !json.contains("cut"));
+    }
+
+    #[test]
+    fn a_list_that_was_cut_says_so() {
+        let room = tempfile::tempdir().unwrap();
+        let folder = OwnedFd::from(std::fs::File::open(room.path()).unwrap());
+        let lists = |most: usize| {
+            let Listing { html, json } = list(&folder, b"/", most, |_| None).unwrap();
+            (String::from_utf8_lossy(&html).into_owned(), String::from_utf8_lossy(&json).into_owned())
+        };
+        for name in ["a", "b", "c"] {
+            std::fs::write(room.path().join(name), "x").unwrap();
+        }
+        let (html, json) = lists(2);
+        assert!(html.contains("more than 2 entries") && html.matches("href=\"./").count() == 2, "{html}");
+        assert!(json.ends_with("},\n{\"name\":\"\",\"type\":\"cut\",\"most\":2}\n]\n"), "{json}");
+        let (html, json) = lists(3);
+        assert!(!html.contains("cut") && !json.contains("cut"), "{html}");
     }
 }

@@ -1,7 +1,7 @@
 //! From a clean path to what lies there.
 
 use super::entry::{Body, Entry, Form};
-use super::listing;
+use super::listing::{self, Listing};
 use crate::config::Config;
 use crate::error::Error;
 use landau_sys::path::{self, Kind, Links, Status as FileStatus};
@@ -51,13 +51,10 @@ impl Folder {
         matches!(self.open(name.as_bytes()), Ok((_, status)) if status.kind == Kind::Folder)
     }
 
-    /// What lies at a clean path that starts with a slash. `known` is what lay there before: if nothing has changed,
-    /// that is given back.
-    pub(crate) fn look_up(&self, site: Option<&str>, path: &[u8], known: Option<Rc<Entry>>) -> Rc<Entry> {
-        match self.try_look_up(site, path, known) {
-            Ok(entry) => entry,
-            Err(error) => Rc::new(Entry::Failure(status_of(error))),
-        }
+    /// What lies at a clean path that starts with a slash; none if that is a folder's list, which takes longer
+    /// ([`Folder::list`]). `known` is what lay there before: if nothing has changed, that is given back.
+    pub(crate) fn look_up(&self, site: Option<&str>, path: &[u8], known: Option<Rc<Entry>>) -> Option<Rc<Entry>> {
+        self.try_look_up(site, path, known).unwrap_or_else(|error| Some(Rc::new(failure(error))))
     }
 
     fn try_look_up(
@@ -65,24 +62,31 @@ impl Folder {
         site: Option<&str>,
         path: &[u8],
         known: Option<Rc<Entry>>,
-    ) -> Result<Rc<Entry>, landau_sys::Error> {
-        let mut name = Vec::with_capacity(path.len() + 32);
-        name.extend_from_slice(site.unwrap_or(".").as_bytes());
-        name.extend_from_slice(path);
+    ) -> Result<Option<Rc<Entry>>, landau_sys::Error> {
+        let name = name_of(site, path);
         let is_folder = name.ends_with(b"/");
         let (fd, status) = self.open(&name)?;
         match (status.kind, is_folder) {
-            (Kind::File, false) => self.file(&name, (fd, status), known),
-            (Kind::Folder, true) => self.folder(name, path, &fd, known),
+            (Kind::File, false) => self.file(&name, (fd, status), known).map(Some),
+            (Kind::Folder, true) => self.folder(name, known),
             (Kind::Folder, false) => {
                 let mut location = Vec::new();
                 target::encode(path, &mut location);
                 location.push(b'/');
-                Ok(Rc::new(Entry::Folder { location: location.into() }))
+                Ok(Some(Rc::new(Entry::Folder { location: location.into() })))
             }
-            (Kind::File, true) => Ok(Rc::new(Entry::Failure(Status::NOT_FOUND))),
-            (Kind::Other, _) => Ok(Rc::new(Entry::Failure(Status::FORBIDDEN))),
+            (Kind::File, true) => Ok(Some(Rc::new(Entry::Failure(Status::NOT_FOUND)))),
+            (Kind::Other, _) => Ok(Some(Rc::new(Entry::Failure(Status::FORBIDDEN)))),
         }
+    }
+
+    /// The list of a folder.
+    pub(super) fn list(&self, site: Option<&str>, path: &[u8]) -> Result<Listing, landau_sys::Error> {
+        let name = name_of(site, path);
+        let (fd, _) = self.open(&name)?;
+        // As whoever asked for it by this name would be answered: from the root, for a link may lead up to there.
+        let follow = |link: &[u8]| self.open(&[&name, link].concat()).ok().map(|(_, status)| status);
+        listing::list(&fd, path, listing::MOST, follow)
     }
 
     fn open(&self, name: &[u8]) -> Result<Opened, landau_sys::Error> {
@@ -125,31 +129,27 @@ impl Folder {
     }
 
     /// A folder: its index if it has one, or else its list if that is allowed.
-    fn folder(
-        &self,
-        mut name: Vec<u8>,
-        path: &[u8],
-        fd: &OwnedFd,
-        known: Option<Rc<Entry>>,
-    ) -> Result<Rc<Entry>, landau_sys::Error> {
+    fn folder(&self, mut name: Vec<u8>, known: Option<Rc<Entry>>) -> Result<Option<Rc<Entry>>, landau_sys::Error> {
         let len = name.len();
         for index in &self.index {
             name.truncate(len);
             name.extend_from_slice(index.as_bytes());
             match self.open(&name) {
-                Ok(opened) if opened.1.kind == Kind::File => return self.file(&name, opened, known),
+                Ok(opened) if opened.1.kind == Kind::File => return self.file(&name, opened, known).map(Some),
                 Err(error) if status_of(error) == Status::FORBIDDEN => return Err(error),
                 _ => {}
             }
         }
-        if !self.listings {
-            return Ok(Rc::new(Entry::Failure(Status::FORBIDDEN)));
-        }
-        name.truncate(len);
-        // As whoever asked for it by this name would be answered: from the root, for a link may lead up to there.
-        let follow = |link: &[u8]| self.open(&[&name, link].concat()).ok().map(|(_, status)| status);
-        Ok(Rc::new(Entry::Listing(listing::list(fd, path, follow)?)))
+        Ok(if self.listings { None } else { Some(Rc::new(Entry::Failure(Status::FORBIDDEN))) })
     }
+}
+
+/// The name below the root of what a host has at a path.
+fn name_of(site: Option<&str>, path: &[u8]) -> Vec<u8> {
+    let mut name = Vec::with_capacity(path.len() + 32);
+    name.extend_from_slice(site.unwrap_or(".").as_bytes());
+    name.extend_from_slice(path);
+    name
 }
 
 /// Whether the known entry is made of these very files, unchanged.
@@ -182,6 +182,11 @@ fn content(fd: OwnedFd, status: FileStatus) -> Result<(Body, FileStatus), landau
     }
     bytes.truncate(len);
     Ok((Body::Memory(bytes.into()), status))
+}
+
+/// An entry for what could not be opened.
+pub(super) fn failure(error: landau_sys::Error) -> Entry {
+    Entry::Failure(status_of(error))
 }
 
 /// What a failure to open means to the client. That a name leads out of the root is told like any name that is not

@@ -2,6 +2,7 @@
 
 mod cache;
 mod entry;
+mod lister;
 mod listing;
 mod lookup;
 
@@ -13,10 +14,13 @@ use crate::answer::Answer;
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::error::Error;
+use crate::fetch::Ticket;
 use crate::log::{Asked, Feed};
 use crate::outbox::Outbox;
 use cache::Cache;
+use landau_reactor::Waker;
 use landau_wire::http::{Expectation, Method, Reject, Request, Status, date, host, target};
+use lister::{Lister, Made};
 use lookup::Folder;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,8 +29,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// The site of one worker.
 #[derive(Debug)]
 pub(crate) struct Site {
-    folder: Folder,
+    folder: Arc<Folder>,
+    lister: Lister,
     cache: Cache,
+    /// A folder's list that was just made: those who waited for it get it, whatever the cache thinks of it.
+    fresh: Option<(Box<[u8]>, Rc<Entry>)>,
     cache_for_ms: u32,
     virtual_hosts: bool,
     counters: Arc<Counters>,
@@ -45,10 +52,19 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    pub(crate) fn new(config: &Config, counters: Arc<Counters>, log: Option<Feed>) -> Result<Self, Error> {
+    /// `waker` wakes the worker, to take the lists that were made.
+    pub(crate) fn new(
+        config: &Config,
+        counters: Arc<Counters>,
+        log: Option<Feed>,
+        waker: Waker,
+    ) -> Result<Self, Error> {
+        let folder = Arc::new(Folder::new(config)?);
         let mut site = Self {
-            folder: Folder::new(config)?,
+            lister: Lister::new(folder.clone(), waker),
+            folder,
             cache: Cache::new(config.cache_bytes),
+            fresh: None,
             cache_for_ms: config.cache_for.as_millis() as u32,
             virtual_hosts: config.virtual_hosts,
             counters,
@@ -87,13 +103,18 @@ impl Site {
         self.date_until_ms = self.now_ms.wrapping_add(1000 - now.subsec_millis());
     }
 
-    /// Answers a request.
+    /// Answers a request. False if that takes a folder's list which is still to be made: then nothing was written, and
+    /// the connection may [`Site::wait_for_list`].
     #[inline]
-    pub(crate) fn answer(&mut self, request: &Request<'_>, outbox: &mut Outbox) -> Status {
+    #[must_use]
+    pub(crate) fn answer(&mut self, request: &Request<'_>, outbox: &mut Outbox) -> bool {
         let close = !request.keep_alive() || self.closing;
         let found = match request.method() {
             _ if request.expectation() == Expectation::Unknown => Err(Status::EXPECTATION_FAILED),
-            Method::Get | Method::Head => self.find(request),
+            Method::Get | Method::Head => match self.find(request) {
+                Ok(None) => return false,
+                found => found,
+            },
             _ => Ok(None),
         };
         let mut answer = Answer::new(request, self.date, close, outbox);
@@ -106,7 +127,23 @@ impl Site {
         if let Some(log) = &mut self.log {
             log.line(Asked::Request(request), status, outbox.content);
         }
-        status
+        true
+    }
+
+    /// Notes that a connection waits for the list that a request just asked for; the how manieth wait it is.
+    pub(crate) fn wait_for_list(&mut self, number: u32) -> u32 {
+        self.lister.wait(number)
+    }
+
+    /// Who waited for a list that was made: their requests can be answered until this is called again.
+    #[inline]
+    pub(crate) fn take_list(&mut self) -> Option<Vec<Ticket>> {
+        self.fresh = None;
+        let (Made { key, list }, waiting) = self.lister.take()?;
+        let entry = Rc::new(list.map_or_else(lookup::failure, Entry::Listing));
+        self.cache.put(&key, entry.clone(), self.now_ms);
+        self.fresh = Some((key, entry));
+        Some(waiting)
     }
 
     /// Refuses what is no request; the connection ends with it.
@@ -148,34 +185,52 @@ impl Site {
         }
     }
 
-    /// The entry of a path: from the cache if it was looked at lately, or else as the file system has it now.
+    /// The entry of a path: from the cache if it was looked at lately, or else as the file system has it now. None if
+    /// that is a list that is still to be made.
     #[inline]
     fn find(&mut self, request: &Request<'_>) -> Result<Option<Rc<Entry>>, Status> {
         let raw = request.path();
         let raw = raw.split(|&byte| byte == b'?').next().unwrap_or_default();
         let site = if self.virtual_hosts { self.host(request)? } else { None };
-        let key: &[u8] = match &site {
-            None => raw,
-            Some(site) => {
-                self.key.clear();
-                self.key.extend_from_slice(site.as_bytes());
-                self.key.extend_from_slice(raw);
-                &self.key
+        // The cache knows clean paths only, and one that holds an escape might look like another's.
+        if !raw.contains(&b'%') {
+            let key = key_of(&mut self.key, site.as_deref(), raw);
+            if let Some((entry, checked_ms)) = self.cache.get(key, self.now_ms)
+                && self.now_ms.wrapping_sub(checked_ms) < self.cache_for_ms
+            {
+                self.counters.cache_hits.add(1);
+                return Ok(Some(entry));
             }
-        };
-        let known = self.cache.get(key, self.now_ms);
-        if let Some((entry, checked_ms)) = &known
-            && self.now_ms.wrapping_sub(*checked_ms) < self.cache_for_ms
-        {
-            self.counters.cache_hits.add(1);
-            return Ok(Some(entry.clone()));
         }
-        self.counters.cache_misses.add(1);
+        self.look_up(raw, site.as_deref())
+    }
+
+    fn look_up(&mut self, raw: &[u8], site: Option<&str>) -> Result<Option<Rc<Entry>>, Status> {
         let target = target::clean(raw, &mut self.buffer).map_err(|reject| reject.status)?;
         if target.is_hidden() {
+            self.counters.cache_misses.add(1);
             return Err(Status::NOT_FOUND);
         }
-        let entry = self.folder.look_up(site.as_deref(), target.path, known.map(|(entry, _)| entry));
+        let key = key_of(&mut self.key, site, target.path);
+        let known = match self.cache.get(key, self.now_ms) {
+            Some((entry, checked_ms)) if self.now_ms.wrapping_sub(checked_ms) < self.cache_for_ms => {
+                self.counters.cache_hits.add(1);
+                return Ok(Some(entry));
+            }
+            known => known.map(|(entry, _)| entry),
+        };
+        if let Some((_, entry)) = self.fresh.as_ref().filter(|(fresh, _)| **fresh == *key) {
+            self.counters.cache_misses.add(1);
+            return Ok(Some(entry.clone()));
+        }
+        if self.lister.is_making(key) {
+            return Ok(None);
+        }
+        let Some(entry) = self.folder.look_up(site, target.path, known) else {
+            let is_ordered = self.lister.order(key, site, target.path);
+            return if is_ordered { Ok(None) } else { Err(Status::SERVICE_UNAVAILABLE) };
+        };
+        self.counters.cache_misses.add(1);
         self.cache.put(key, entry.clone(), self.now_ms);
         Ok(Some(entry))
     }
@@ -190,4 +245,14 @@ impl Site {
         let name = if self.folder.has_host(name) { name } else { "default" };
         Ok(Some(name.to_owned()))
     }
+}
+
+/// What the cache knows a host's path by: no name of a host holds a slash.
+#[inline]
+fn key_of<'a>(buffer: &'a mut Vec<u8>, site: Option<&str>, path: &'a [u8]) -> &'a [u8] {
+    let Some(site) = site else { return path };
+    buffer.clear();
+    buffer.extend_from_slice(site.as_bytes());
+    buffer.extend_from_slice(path);
+    buffer
 }

@@ -65,6 +65,7 @@ impl Worker {
             Next::Begun => Some(timeouts.head),
             Next::Waiting => None,
             Next::More => return self.next_requests(number),
+            Next::List => return self.wait_for_list(number),
             Next::Close(true) if connection.linger() => Some(LINGER),
             Next::Close(_) => return self.close(number),
         };
@@ -79,6 +80,29 @@ impl Worker {
         self.outbox.clear();
         self.note_peer(number);
         self.receive_more(number, 0);
+    }
+
+    /// Nothing more is received until the list is there that the next request asks for.
+    #[cold]
+    fn wait_for_list(&mut self, number: u32) {
+        let Some(connection) = self.table.get(number) else { return };
+        connection.active().ticket = self.site.wait_for_list(number);
+        if let Some(fd) = connection.fd.as_ref() {
+            self.reactor.set_deadline(fd, self.config.timeouts.send);
+        }
+        self.want(number, Interest::NONE);
+    }
+
+    /// Answers those whose list was made.
+    pub(super) fn take_lists(&mut self) {
+        while let Some(waiting) = self.site.take_list() {
+            for Ticket { number, serial } in waiting {
+                let Some(connection) = self.table.get(number) else { continue };
+                if connection.state == State::Listing && connection.active().ticket == serial {
+                    self.next_requests(number);
+                }
+            }
+        }
     }
 
     /// A part of the handshake has left that the client did not take at once.

@@ -214,6 +214,85 @@ fn a_list_tells_of_links_only_where_they_may_lead() {
     }
 }
 
+/// A folder of many entries keeps nobody waiting but who asks for it: another's answer comes first.
+#[test]
+fn a_long_list_keeps_nobody_else_waiting() {
+    let folder = tempfile::tempdir().unwrap();
+    for number in 0..10_001 {
+        std::fs::File::create(folder.path().join(format!("{number}"))).unwrap();
+    }
+    for kind in kinds() {
+        let site = Site::new(&[("f", b"content")], |config| {
+            (config.accepting, config.links, config.cache_for) = (kind, Links::Anywhere, Duration::ZERO);
+        });
+        symlink(folder.path(), site.path().join("long")).unwrap();
+        let mut other = site.connect();
+        let (began, mut is_first) = (std::time::Instant::now(), false);
+        // On a busy machine a list may be made before the other request is even sent.
+        while !is_first {
+            assert!(began.elapsed() < crate::support::LONG, "{kind:?}: the list always comes first");
+            let mut client = site.connect();
+            client.send(b"GET //./long/ HTTP/1.1\r\nHost: x\r\nAccept: application/json\r\n\r\n");
+            other.send(b"GET /f HTTP/1.1\r\nHost: x\r\n\r\n");
+            assert_eq!(other.answer().unwrap().body, b"content");
+            client.stream.set_nonblocking(true).unwrap();
+            let came = client.stream.peek(&mut [0]);
+            is_first = came.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock);
+            client.stream.set_nonblocking(false).unwrap();
+            let list = String::from_utf8(client.answer().unwrap().body).unwrap();
+            assert!(list.ends_with("{\"name\":\"\",\"type\":\"cut\",\"most\":10000}\n]\n"));
+            assert_eq!(list.lines().count(), 10_003);
+        }
+    }
+}
+
+/// Wherever in a connection's requests a list stands, all are answered in their order, and each variant of a path is
+/// answered with the one list.
+#[test]
+fn lists_come_in_their_turn() {
+    for kind in kinds() {
+        for cache_bytes in [0, 1 << 20] {
+            let files: &[(&str, &[u8])] = &[("f", b"content"), ("sub/g", b""), ("sub/a%20b/h", b"")];
+            let site = Site::new(files, |config| {
+                (config.accepting, config.cache_bytes, config.cache_for) = (kind, cache_bytes, Duration::from_hours(1));
+            });
+            let mut clients: Vec<_> = (0..5).map(|_| site.connect()).collect();
+            for client in &mut clients {
+                for target in ["/f", "/sub/", "/f", "//sub/./", "/s%75b/../", "/", "/sub/a%20b/", "/sub/a%2520b/"] {
+                    client.send(format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
+                }
+                // A body, here in pieces and there whole, with a request behind it.
+                client.send(b"GET /sub/ HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nab");
+                client.send(b"cGET /sub/ HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabcGET /f HTTP/1.0\r\n\r\n");
+            }
+            let of_sub = "./a%2520b/";
+            let expected =
+                ["content", of_sub, "content", of_sub, "./sub/", "./sub/", "404", "./h", of_sub, of_sub, "content"];
+            for client in &mut clients {
+                for part in expected {
+                    let body = String::from_utf8(client.answer().unwrap().body).unwrap();
+                    assert!(body.contains(part), "{kind:?} {part}: {body}");
+                }
+                assert!(client.is_ended());
+            }
+        }
+    }
+}
+
+/// A body that comes after the head, behind which the list is to be made: the connection goes on after it.
+#[test]
+fn a_list_waits_for_the_body_of_its_request() {
+    for kind in kinds() {
+        let site = Site::new(&[("f", b"content"), ("sub/g", b"")], |config| config.accepting = kind);
+        let mut client = site.connect();
+        client.send(b"GET /f HTTP/1.1\r\nHost: x\r\n\r\nGET /sub/ HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\na");
+        assert_eq!(client.answer().unwrap().body, b"content");
+        client.send(b"bcGET /f HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert!(String::from_utf8(client.answer().unwrap().body).unwrap().contains("./g"), "{kind:?}");
+        assert_eq!(client.answer().unwrap().body, b"content", "{kind:?}");
+    }
+}
+
 #[test]
 fn each_host_has_its_folder() {
     let files: &[(&str, &[u8])] = &[("a.example/f", b"A"), ("default/f", b"D"), ("default/only", b"O")];

@@ -1,0 +1,105 @@
+//! Folders' lists, made by a thread of the worker's own: a folder with many entries, or one that has to come from the
+//! device, keeps nobody waiting but those who ask for it.
+//!
+//! A list that several ask for is made once. The thread is started when it is first needed, and ends with its worker.
+
+use super::listing::Listing;
+use super::lookup::Folder;
+use crate::fetch::Ticket;
+use foldhash::fast::RandomState;
+use landau_reactor::Waker;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+
+/// A list that is to be made.
+#[derive(Debug)]
+struct Order {
+    /// What the cache knows it by.
+    key: Box<[u8]>,
+    site: Option<Box<str>>,
+    path: Box<[u8]>,
+}
+
+/// A list that was made, or why it was not.
+#[derive(Debug)]
+pub(super) struct Made {
+    pub(super) key: Box<[u8]>,
+    pub(super) list: Result<Listing, landau_sys::Error>,
+}
+
+/// Has lists made.
+#[derive(Debug)]
+pub(super) struct Lister {
+    folder: Arc<Folder>,
+    waker: Waker,
+    orders: Option<mpsc::Sender<Order>>,
+    made: Arc<Mutex<Vec<Made>>>,
+    /// Who waits for each list that is being made.
+    waiting: HashMap<Box<[u8]>, Vec<Ticket>, RandomState>,
+    /// The list that was asked for last.
+    asked: Box<[u8]>,
+    serial: u32,
+}
+
+impl Lister {
+    pub(super) fn new(folder: Arc<Folder>, waker: Waker) -> Self {
+        let (made, waiting) = (Arc::default(), HashMap::default());
+        Self { folder, waker, orders: None, made, waiting, asked: Box::default(), serial: 0 }
+    }
+
+    /// Whether that list is being made; if so, [`Lister::wait`] waits for it.
+    pub(super) fn is_making(&mut self, key: &[u8]) -> bool {
+        let is_making = self.waiting.contains_key(key);
+        if is_making {
+            self.asked = key.into();
+        }
+        is_making
+    }
+
+    /// Has a list made, for [`Lister::wait`] to wait for; false if there is nobody to do it.
+    pub(super) fn order(&mut self, key: &[u8], site: Option<&str>, path: &[u8]) -> bool {
+        if self.orders.is_none() {
+            self.orders = self.start();
+        }
+        let order = Order { key: key.into(), site: site.map(Into::into), path: path.into() };
+        let is_sent = self.orders.as_ref().is_some_and(|orders| orders.send(order).is_ok());
+        if is_sent {
+            self.waiting.insert(key.into(), Vec::new());
+            self.asked = key.into();
+        }
+        is_sent
+    }
+
+    /// Lets a connection wait for the list that was asked for last; the how manieth wait it is.
+    pub(super) fn wait(&mut self, number: u32) -> u32 {
+        self.serial = self.serial.wrapping_add(1);
+        let serial = self.serial;
+        // It was being made when it was asked for, and only the worker, who asks here, takes what was made.
+        self.waiting.entry(self.asked.clone()).or_default().push(Ticket { number, serial });
+        serial
+    }
+
+    /// A list that was made, and who waits for it.
+    pub(super) fn take(&mut self) -> Option<(Made, Vec<Ticket>)> {
+        if self.waiting.is_empty() {
+            return None;
+        }
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+        let waiting = self.waiting.remove(&made.key).unwrap_or_default();
+        Some((made, waiting))
+    }
+
+    fn start(&self) -> Option<mpsc::Sender<Order>> {
+        let (sender, orders) = mpsc::channel::<Order>();
+        let (folder, made, waker) = (self.folder.clone(), self.made.clone(), self.waker.clone());
+        let life = move || {
+            for Order { key, site, path } in orders {
+                let list = folder.list(site.as_deref(), &path);
+                made.lock().unwrap_or_else(PoisonError::into_inner).push(Made { key, list });
+                // A worker whose line is broken has ended.
+                let _ = waker.wake();
+            }
+        };
+        std::thread::Builder::new().name("lister".to_owned()).spawn(life).ok().map(|_| sender)
+    }
+}
