@@ -3,6 +3,7 @@
 mod bench;
 mod calibrate;
 mod ci;
+mod cross_check;
 mod fuzz;
 mod registry;
 mod targets;
@@ -30,6 +31,8 @@ pub(crate) enum Chore {
     /// What rustc calls as a linker for those
     #[command(hide = true)]
     Link(targets::linker::Words),
+    /// Have our server asked by curl, h2load and a suite of bad requests that nobody here wrote
+    CrossCheck(cross_check::Words),
     /// Feed the parsers with what a fuzzer thinks of, 30 minutes of processor time each
     Fuzz(fuzz::Words),
     /// Measure Landau itself
@@ -48,6 +51,7 @@ impl Chore {
             Self::Calibrate(words) => calibrate::run(words),
             Self::Targets(words) => targets::run(words),
             Self::Link(words) => targets::linker::run(words),
+            Self::CrossCheck(words) => cross_check::run(words),
             Self::Fuzz(words) => fuzz::run(words),
             Self::Bench(bench) => bench.run(),
         }

@@ -6,7 +6,7 @@ mod crash;
 mod instrument;
 mod load;
 mod median;
-mod rivals;
+pub(crate) mod rivals;
 mod serve;
 mod speed;
 mod stampede;

@@ -24,7 +24,7 @@ pub(super) const SMALL_BYTES: usize = 300;
 pub(super) const LARGE_BYTES: usize = 100_000_000;
 
 /// A server that runs.
-pub(super) struct Server {
+pub(crate) struct Server {
     pub(super) name: &'static str,
     pub(super) port: u16,
     child: Child,
@@ -114,7 +114,7 @@ fn is_here(program: &str) -> bool {
 }
 
 /// Starts one, pinned, and waits until it serves.
-pub(super) fn started(name: &'static str, port: u16, words: &[&str]) -> Result<Server> {
+pub(crate) fn started(name: &'static str, port: u16, words: &[&str]) -> Result<Server> {
     let path = format!("{}:/usr/sbin", std::env::var("PATH").unwrap_or_default());
     let mut command = Command::new("taskset");
     command.args(["-c", SERVER_PROCESSOR]).args(words).env("PATH", path);
