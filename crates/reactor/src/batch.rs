@@ -17,7 +17,7 @@
 //! Systems without `sendfile` and `splice` of this kind read and send. A call on a socket that took less than it was
 //! given is not repeated: its buffer is full, and the next call would only say so.
 
-use landau_sys::{Error as SystemError, stream};
+use landau_sys::{Error as SystemError, path, stream};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -132,6 +132,13 @@ pub enum Error {
         /// How much was still to come.
         missing: u64,
     },
+}
+
+impl Error {
+    /// Whether it would have to wait, and can be tried again.
+    pub fn is_blocked(&self) -> bool {
+        matches!(self, Self::System(error) if is_kind(*error, ErrorKind::WouldBlock))
+    }
 }
 
 /// What a batch is sent to.
@@ -255,6 +262,20 @@ impl<'a> Queue<'a> {
     /// Takes the next piece off the front, for those who send by themselves: a buffer, or at most `most` bytes of a
     /// file as a buffer. None at the end, and for a pipe.
     pub fn take(&mut self, most: usize) -> Result<Option<(Bytes<'a>, usize)>, Error> {
+        self.take_by(most, stream::read_at)
+    }
+
+    /// The same without waiting for the device: where nothing of the file's next piece is in memory, the error says
+    /// that it would block.
+    pub fn take_cached(&mut self, most: usize) -> Result<Option<(Bytes<'a>, usize)>, Error> {
+        self.take_by(most, path::read_cached)
+    }
+
+    fn take_by(
+        &mut self,
+        most: usize,
+        read: impl FnOnce(&File, &mut [u8], u64) -> landau_sys::Result<usize>,
+    ) -> Result<Option<(Bytes<'a>, usize)>, Error> {
         let (piece, is_done) = match self.segments.front_mut() {
             None | Some(Segment::Pipe { .. }) => return Ok(None),
             Some(Segment::Buffer { .. }) => match self.segments.pop_front() {
@@ -263,7 +284,7 @@ impl<'a> Queue<'a> {
             },
             Some(Segment::File { file, offset, left }) => {
                 let mut bytes = vec![0; (*left).min(most as u64) as usize];
-                let got = stream::read_at(file, &mut bytes, *offset)?;
+                let got = read(file, &mut bytes, *offset)?;
                 if got == 0 {
                     return Err(Error::Truncated { offset: *offset, missing: *left });
                 }
@@ -642,6 +663,9 @@ mod tests {
         assert_eq!(batch.read(&mut plain, 9000).unwrap(), 1003);
         assert_eq!((asked(&batch), batch.read(&mut plain, 9000).unwrap()), (Some((0, 10)), 10));
         assert_eq!((asked(&batch), batch.is_empty()), (None, true));
+        batch.add_file(file.clone(), 7, 20);
+        let taken = batch.take_cached(10).unwrap().unwrap();
+        assert_eq!((taken.0.bytes(), taken.1, asked(&batch)), (&pattern(0, 5000)[7..17], 0, Some((17, 10))));
         let mut got = Vec::new();
         while got.len() < 1006 {
             read_some(&mut there, &mut got, 2000);

@@ -17,6 +17,10 @@
 //! `epoll` set that the ring watches as a whole ([`Parking::Set`]), for a call more each time that a connection is
 //! parked.
 //!
+//! **Held.** Who sends faster than it is answered is to be held ([`Ring::hold`]): nothing more is received, and what it
+//! sends fills the kernel's buffers and then its own, until the ring resumes. What is unsent is known
+//! ([`Ring::unsent`]).
+//!
 //! **What may go wrong, and what then.** Too few common buffers: those who found none go on when pieces were given
 //! back. No descriptor left for a connection, or whatever else accepting fails with: that is told,
 //! and accepting goes on after a rest. More completions than
@@ -132,6 +136,10 @@ enum Waits {
     ToPark(Wish),
     /// The same, at rest, by a watch.
     Parked,
+    /// For leave to receive: the receive is being taken back.
+    ToHold(Wish),
+    /// For leave to receive.
+    Held,
 }
 
 /// What is to be sent, and being sent.
@@ -142,6 +150,8 @@ struct Outgoing {
     /// Of those under way, what has to be sent again: a part, and what was behind it.
     again: VecDeque<(Buffer, usize)>,
     byte_count: u64,
+    /// What has not left yet.
+    left: u64,
     /// Why nothing more leaves; told when nothing is under way any more.
     failed: Option<SystemError>,
     /// To be closed when all has left.
@@ -336,8 +346,52 @@ impl Ring {
                 Ok(())
             }
             // It waits for a buffer: what has arrived is to be received first.
-            Waits::ToReceive(None) | Waits::No | Waits::ToPark(_) | Waits::Parked | Waits::ToAccept(_) => Ok(()),
+            // It is held, at rest, or has ended.
+            Waits::ToReceive(None)
+            | Waits::No
+            | Waits::ToPark(_)
+            | Waits::Parked
+            | Waits::ToHold(_)
+            | Waits::Held
+            | Waits::ToAccept(_) => Ok(()),
         }
+    }
+
+    /// Receives nothing more until [`Ring::resume`]. What was received until then is told as ever. Does nothing for one
+    /// that is at rest or has ended.
+    pub fn hold(&mut self, connection: &impl AsFd) -> Result<()> {
+        let key = self.key(connection)?;
+        let waits = match self.slots[key.fd() as usize].waits {
+            Waits::ToReceive(Some(wish)) => {
+                self.operations.cancel(wish)?;
+                Waits::ToHold(wish)
+            }
+            Waits::ToPark(wish) => Waits::ToHold(wish),
+            Waits::ToReceive(None) => Waits::Held,
+            other => other,
+        };
+        self.slots[key.fd() as usize].waits = waits;
+        Ok(())
+    }
+
+    /// Receives again, if it was held.
+    #[inline]
+    pub fn resume(&mut self, connection: &impl AsFd) -> Result<()> {
+        let key = self.key(connection)?;
+        match self.slots[key.fd() as usize].waits {
+            Waits::Held => self.go_on_receiving(key)?,
+            // What is being taken back is wished anew when that is done.
+            Waits::ToHold(wish) => self.slots[key.fd() as usize].waits = Waits::ToReceive(Some(wish)),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// How many bytes were given to be sent and have not left yet, as far as was told.
+    #[inline]
+    pub fn unsent(&self, connection: &impl AsFd) -> u64 {
+        let slot = self.slots.get(connection.as_fd().as_raw_fd() as usize);
+        slot.and_then(|slot| slot.outgoing.as_ref()).map_or(0, |outgoing| outgoing.left)
     }
 
     /// Sends a buffer behind all that was given before. [`Completion::Sent`] comes when all has left.
@@ -349,7 +403,10 @@ impl Ring {
     pub fn send_all(&mut self, connection: &impl AsFd, buffers: impl IntoIterator<Item = Buffer>) -> Result<()> {
         let key = self.key(connection)?;
         let outgoing = self.slots[key.fd() as usize].outgoing.get_or_insert_default();
-        outgoing.queue.extend(buffers.into_iter().map(|buffer| (buffer, 0)));
+        for buffer in buffers {
+            outgoing.left += buffer.bytes().len() as u64;
+            outgoing.queue.push_back((buffer, 0));
+        }
         self.go_on_sending(key)
     }
 
@@ -400,7 +457,12 @@ impl Ring {
             Waits::Parked if self.slots[key.fd() as usize].is_in_set => Ok(()),
             Waits::Parked => Ok(self.operations.unwatch(key.0)?),
             // Taken back already, or nothing to take back.
-            Waits::ToPark(_) | Waits::No | Waits::ToAccept(None) | Waits::ToReceive(None) => Ok(()),
+            Waits::ToPark(_)
+            | Waits::ToHold(_)
+            | Waits::Held
+            | Waits::No
+            | Waits::ToAccept(None)
+            | Waits::ToReceive(None) => Ok(()),
         }
     }
 
@@ -613,14 +675,11 @@ impl Ring {
                 return Ok(Some(Completion::Received { token, piece }));
             }
             Err(_) if is_closing => {}
-            Err(error) if error.errno == ENOBUFS => {
-                if let Waits::ToPark(_) = waits {
-                    self.watch(key)?;
-                } else {
-                    slot.waits = Waits::ToReceive(None);
-                    self.hungry.push(key);
-                }
+            Err(error) if error.errno == ENOBUFS && matches!(waits, Waits::ToReceive(_)) => {
+                slot.waits = Waits::ToReceive(None);
+                self.hungry.push(key);
             }
+            Err(error) if error.errno == ENOBUFS => self.renew(key, waits)?,
             Err(error) if error.errno == ECANCELED => self.renew(key, waits)?,
             Err(error) => {
                 slot.waits = Waits::No;
@@ -633,9 +692,13 @@ impl Ring {
     /// A receive has ended, and the stream has not.
     fn renew(&mut self, key: Key, waits: Waits) -> Result<()> {
         match waits {
+            Waits::ToHold(_) => {
+                self.slots[key.fd() as usize].waits = Waits::Held;
+                Ok(())
+            }
             Waits::ToPark(_) => self.watch(key),
             Waits::ToReceive(_) => self.go_on_receiving(key),
-            Waits::No | Waits::Parked | Waits::ToAccept(_) => Ok(()),
+            Waits::No | Waits::Parked | Waits::Held | Waits::ToAccept(_) => Ok(()),
         }
     }
 
@@ -647,6 +710,7 @@ impl Ring {
         match result {
             Ok(count) => {
                 outgoing.byte_count += count as u64;
+                outgoing.left -= count as u64;
                 if from + count < bytes.bytes().len() {
                     outgoing.again.push_back((buffer(bytes), from + count));
                 }

@@ -140,6 +140,28 @@ pub fn is_cached(file: &impl AsFd, offset: u64) -> Option<bool> {
     (Error::last("preadv2").errno == libc::EAGAIN).then_some(false)
 }
 
+/// Reads from a place in a file what is in memory there; 0 is the file's end. EAGAIN says that nothing is; where the
+/// file system cannot tell, it is read however long that takes.
+#[cfg(target_os = "linux")]
+pub fn read_cached(file: &impl AsFd, buffer: &mut [u8], offset: u64) -> Result<usize> {
+    let piece = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // SAFETY: the piece leads to bytes that the call may write.
+    let got = unsafe {
+        libc::preadv2(file.as_fd().as_raw_fd(), &raw const piece, 1, offset as libc::off_t, libc::RWF_NOWAIT)
+    };
+    if got >= 0 {
+        return Ok(got as usize);
+    }
+    let error = Error::last("preadv2");
+    if error.errno == libc::EAGAIN { Err(error) } else { crate::stream::read_at(file, buffer, offset) }
+}
+
+/// Reads from a place in a file, however long that takes: this system does not say what is in memory.
+#[cfg(not(target_os = "linux"))]
+pub fn read_cached(file: &impl AsFd, buffer: &mut [u8], offset: u64) -> Result<usize> {
+    crate::stream::read_at(file, buffer, offset)
+}
+
 /// Whether reading a byte at a place would not have to wait for the device: this system does not say.
 #[cfg(not(target_os = "linux"))]
 pub fn is_cached(_: &impl AsFd, _: u64) -> Option<bool> {
@@ -177,5 +199,8 @@ mod tests {
         let said = status(&file).unwrap();
         assert_eq!((said.size, said.kind), (5, Kind::File));
         assert_ne!(is_cached(&file, 0), Some(false));
+        let mut buffer = [0; 9];
+        assert_eq!((read_cached(&file, &mut buffer, 1), &buffer[..4]), (Ok(4), &b"ello"[..]));
+        assert_eq!(read_cached(&file, &mut buffer, 5), Ok(0));
     }
 }

@@ -184,6 +184,84 @@ fn too_few_buffers_delay_and_lose_nothing() {
     });
 }
 
+/// Who sends faster than is wanted has to wait, and nothing is lost: not what came before the hold took effect, and not
+/// what lies in the kernel's buffers meanwhile.
+#[test]
+fn one_that_is_held_waits_and_loses_nothing() {
+    each(|ring| {
+        let given = pattern(300_000);
+        let (here, there) = tcp_pair();
+        there.set_nonblocking(false).unwrap();
+        ring.receive(&here, Token(1)).unwrap();
+        let (mut got, mut round) = (Vec::new(), 0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut there = &there;
+                there.write_all(&given).unwrap();
+                there.shutdown(Shutdown::Write).unwrap();
+            });
+            let mut has_ended = false;
+            while !has_ended {
+                has_ended = hear(ring, next, &mut got);
+                round += 1;
+                ring.hold(&here).unwrap();
+                if round % 7 == 0 {
+                    ring.park(&here).unwrap();
+                    // Until it has taken effect; what was received before is still told.
+                    while ring.operation_count() > 0 {
+                        for late in completions(ring, Duration::ZERO) {
+                            has_ended |= hear(ring, |_| late, &mut got);
+                        }
+                    }
+                    assert!(completions(ring, Duration::from_millis(1)).is_empty(), "it is held");
+                }
+                ring.resume(&here).unwrap();
+            }
+        });
+        assert!(got == given, "{} of {} bytes", got.len(), given.len());
+        ring.hold(&here).unwrap();
+        ring.close(here.into()).unwrap();
+        while ring.operation_count() > 0 {
+            assert!(completions(ring, LONG).is_empty());
+        }
+    });
+}
+
+/// Takes what arrived; whether it was the end.
+fn hear(ring: &mut Ring, from: impl FnOnce(&mut Ring) -> Completion, got: &mut Vec<u8>) -> bool {
+    match from(ring) {
+        Completion::Received { token: Token(1), piece } => {
+            got.extend_from_slice(ring.bytes(&piece));
+            ring.give_back(piece);
+            false
+        }
+        Completion::Ended { token: Token(1) } => true,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_is_unsent_is_known() {
+    each(|ring| {
+        let (here, mut there) = tcp_pair();
+        there.set_nonblocking(false).unwrap();
+        ring.receive(&here, Token(1)).unwrap();
+        assert_eq!(ring.unsent(&here), 0);
+        ring.send_all(&here, [Buffer::Owned(vec![1; 5].into()), Buffer::Owned(vec![2; 64 << 20].into())]).unwrap();
+        completions(ring, Duration::ZERO);
+        let unsent = ring.unsent(&here);
+        assert!(unsent > 0 && unsent <= (64 << 20) + 5, "{unsent}");
+        let reader = std::thread::spawn(move || {
+            let mut got = vec![0; (64 << 20) + 5];
+            there.read_exact(&mut got).unwrap();
+            there
+        });
+        assert!(matches!(next(ring), Completion::Sent { token: Token(1), .. }));
+        assert_eq!(ring.unsent(&here), 0);
+        drop(reader.join().unwrap());
+    });
+}
+
 #[test]
 fn what_is_given_leaves_in_its_order_and_whole() {
     each(|ring| {
