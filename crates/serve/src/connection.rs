@@ -63,6 +63,9 @@ pub(crate) struct Connection {
     /// Whether a ring has it parked.
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux has rings"))]
     pub(crate) is_parked: bool,
+    /// Whether the client has said its end while it was being answered: it still gets what it asked for.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux has rings"))]
+    pub(crate) has_ended: bool,
     /// Whether there is a session of TLS under its number.
     pub(crate) is_tls: bool,
     /// The client's address; those of IPv4 as mapped ones.
@@ -162,7 +165,8 @@ impl Table {
             Some(IpAddr::V6(address)) => address.octets(),
         };
         let (fd, active) = (Some(fd), None);
-        let line = Connection { fd, state: State::Fresh, is_parked: false, is_tls, peer, active, next: NONE };
+        let (state, is_parked, has_ended) = (State::Fresh, false, false);
+        let line = Connection { fd, state, is_parked, has_ended, is_tls, peer, active, next: NONE };
         let number = self.next();
         if let Some(free) = self.lines.get_mut(number as usize) {
             self.free = free.next;

@@ -32,8 +32,12 @@ const PARK_AFTER: Duration = Duration::from_secs(1);
 /// How much of a file is read at once, and under way to a client at most.
 const PIECE_BYTES: usize = 128 << 10;
 
-/// What a client may send ahead while its answer leaves.
+/// What a client may send ahead while its answer leaves; then it is not listened to until that is answered. What was
+/// received before that took effect comes on top: as much as the ring has buffers for (1 MiB) at the very most.
 const AHEAD_BYTES: usize = 64 << 10;
+
+/// Up to so many bytes of answers that have not left, further requests are answered at once.
+const UNSENT_BYTES: u64 = 64 << 10;
 
 /// A worker with a ring.
 #[derive(Debug)]
@@ -112,7 +116,7 @@ impl RingWorker {
                 self.counters.bytes_sent.add(byte_count);
                 self.sent(token.0, byte_count);
             }
-            Completion::Ended { token } => self.close(token.0),
+            Completion::Ended { token } => self.ended(token.0),
             Completion::Failed { token, .. } if token.0 >= LISTENERS => self.counters.descriptors_short.add(1),
             Completion::Failed { token, .. } => self.abort(token.0),
             Completion::Deadline { token } => self.expire(token.0),
@@ -149,20 +153,28 @@ impl RingWorker {
         self.table.insert(fd, peer, false);
     }
 
-    /// Something came.
-    fn received(&mut self, number: u32, piece: Piece) {
-        let Some(connection) = self.table.get(number) else { return self.ring.give_back(piece) };
-        if let Some(log) = &mut self.site.log {
+    /// Notes who asks, for the access log.
+    #[inline]
+    fn note_peer(&mut self, number: u32) {
+        if let Some(log) = &mut self.site.log
+            && let Some(connection) = self.table.get(number)
+        {
             log.peer = connection.peer();
         }
+    }
+
+    /// Something came.
+    fn received(&mut self, number: u32, piece: Piece) {
+        self.note_peer(number);
+        let Some(connection) = self.table.get(number) else { return self.ring.give_back(piece) };
         self.outbox.clear();
         let bytes = self.ring.bytes(&piece);
         connection.is_parked = false;
-        let is_plain = connection.active.is_none();
+        let unsent = connection.fd.as_ref().map_or(0, |fd| self.ring.unsent(fd));
         match connection.state {
             State::Lingering | State::Free => self.ring.give_back(piece),
             // Answers leave in the order in which they were given: the next one need not wait for the last.
-            State::Fresh | State::Idle | State::Sending if is_plain => {
+            State::Fresh | State::Idle | State::Sending if connection.active.is_none() && unsent < UNSENT_BYTES => {
                 let mut scan = Scan::default();
                 let (used, after) = answer(&mut self.site, &self.config, bytes, &mut scan, &mut self.outbox);
                 let rest = Rest::new(bytes[used..].to_vec(), scan, after);
@@ -170,15 +182,10 @@ impl RingWorker {
                 self.deliver(number, rest);
             }
             State::Sending | State::Fetching | State::Listing => {
-                let active = connection.active();
-                // What comes behind the last answer is nobody's.
-                if !active.close {
-                    active.input.extend_from_slice(bytes);
-                }
-                let is_flood = active.input.len() > AHEAD_BYTES;
+                let waiting = connection.active().hear_ahead(bytes);
                 self.ring.give_back(piece);
-                if is_flood {
-                    self.abort(number);
+                if waiting >= AHEAD_BYTES {
+                    self.listen(number, false);
                 }
             }
             _ => {
@@ -189,10 +196,38 @@ impl RingWorker {
         }
     }
 
+    /// The client says no more. What it asked for it gets, if something of that is still to be sent.
+    fn ended(&mut self, number: u32) {
+        match self.table.get(number) {
+            Some(connection) if matches!(connection.state, State::Sending | State::Fetching | State::Listing) => {
+                connection.has_ended = true;
+            }
+            _ => self.close(number),
+        }
+    }
+
+    /// Listens to a client, or not: then what it sends fills the kernel's buffers, and it has to wait.
+    #[inline]
+    fn listen(&mut self, number: u32, is_wanted: bool) {
+        let Some(fd) = self.table.get(number).and_then(|connection| connection.fd.as_ref()) else { return };
+        let done = if is_wanted { self.ring.resume(fd) } else { self.ring.hold(fd) };
+        if done.is_err() {
+            self.abort(number);
+        }
+    }
+
     /// More of what has begun.
     fn receive_more(&mut self, number: u32, new: &[u8]) {
+        self.note_peer(number);
         let Some(connection) = self.table.get(number) else { return };
+        let has_ended = connection.has_ended;
         let rest = connection.active().go_on(new, &mut self.site, &self.config, &mut self.outbox);
+        match rest {
+            // The rest of the body will never come.
+            None if has_ended => return self.close(number),
+            Some(Rest { after: After::More | After::List(_), .. }) => {}
+            _ => self.listen(number, true),
+        }
         if let Some(rest) = rest {
             self.deliver(number, rest);
         }
@@ -206,19 +241,18 @@ impl RingWorker {
         if has_bytes && self.ring.send(fd, Buffer::Owned(self.outbox.bytes.as_slice().into())).is_err() {
             return self.abort(number);
         }
-        if rest.after == After::Idle && self.outbox.batch.is_empty() {
-            connection.active = None;
-            connection.state = if has_bytes { State::Sending } else { State::Idle };
-            self.ring.set_deadline(fd, self.config.timeouts.send);
-            return;
-        }
         if !has_bytes && self.outbox.batch.is_empty() {
             return self.settle(number, rest);
         }
-        connection.keep(&mut self.outbox.batch, rest);
-        if let Some(fd) = connection.fd.as_ref() {
+        // The client's time runs from when something began to leave; more to send is no more time.
+        if connection.state != State::Sending {
             self.ring.set_deadline(fd, self.config.timeouts.send);
         }
+        if rest.after == After::Idle && self.outbox.batch.is_empty() {
+            (connection.state, connection.active) = (State::Sending, None);
+            return;
+        }
+        connection.keep(&mut self.outbox.batch, rest);
         if !has_bytes {
             self.sent(number, 0);
         }
@@ -230,15 +264,22 @@ impl RingWorker {
         if connection.state != State::Sending {
             return;
         }
-        let Some(fd) = connection.fd.as_ref() else { return };
         let Some(active) = connection.active.as_mut() else {
-            if self.drain.has_begun() {
+            if self.drain.has_begun() || connection.has_ended {
                 return self.close(number);
             }
             connection.state = State::Idle;
+            let Some(fd) = connection.fd.as_ref() else { return };
             return self.ring.set_deadline(fd, PARK_AFTER.min(self.config.timeouts.idle));
         };
         active.sent += byte_count;
+        self.send_next(number);
+    }
+
+    /// Hands over the next piece, or goes on to what comes after the answer.
+    fn send_next(&mut self, number: u32) {
+        let Some(connection) = self.table.get(number) else { return };
+        let (Some(fd), Some(active)) = (connection.fd.as_ref(), connection.active.as_mut()) else { return };
         match active.batch.take(PIECE_BYTES) {
             // A connection's pieces are handed over whole: only a buffer that was sent in part would begin later.
             Ok(Some((piece, _))) => {
@@ -259,24 +300,33 @@ impl RingWorker {
     fn settle(&mut self, number: u32, rest: Rest) {
         let Some(connection) = self.table.get(number) else { return };
         let timeouts = &self.config.timeouts;
-        let limit = match connection.settle(rest) {
-            Next::Idle if self.drain.has_begun() => return self.close(number),
+        let has_ended = connection.has_ended;
+        let next = connection.settle(rest);
+        let ahead = connection.active.as_mut().map_or(Vec::new(), |active| active.take_ahead());
+        let limit = match next {
+            Next::Idle if self.drain.has_begun() || has_ended => return self.close(number),
+            Next::Begun | Next::Waiting if has_ended && ahead.is_empty() => return self.close(number),
             Next::Idle => PARK_AFTER.min(timeouts.idle),
             Next::Begun => timeouts.head,
             Next::Waiting => return,
             Next::More => {
                 self.outbox.clear();
-                return self.receive_more(number, &[]);
+                return self.receive_more(number, &ahead);
             }
             Next::List => {
                 connection.active().ticket = self.site.wait_for_list(number);
                 timeouts.send
             }
-            Next::Close(_) if connection.linger() => LINGER,
+            Next::Close(_) if !has_ended && connection.linger() => LINGER,
             Next::Close(_) => return self.close(number),
         };
         if let Some(fd) = connection.fd.as_ref() {
             self.ring.set_deadline(fd, limit);
+        }
+        if !ahead.is_empty() {
+            // The body that has begun goes on with what came meanwhile.
+            self.outbox.clear();
+            self.receive_more(number, &ahead);
         }
     }
 
@@ -286,11 +336,9 @@ impl RingWorker {
             for Ticket { number, serial } in waiting {
                 let Some(connection) = self.table.get(number) else { continue };
                 if connection.state == State::Listing && connection.active().ticket == serial {
-                    if let Some(log) = &mut self.site.log {
-                        log.peer = connection.peer();
-                    }
+                    let ahead = connection.active().take_ahead();
                     self.outbox.clear();
-                    self.receive_more(number, &[]);
+                    self.receive_more(number, &ahead);
                 }
             }
         }
@@ -319,13 +367,14 @@ impl RingWorker {
             State::Head | State::Body => {
                 self.counters.heads_late.add(1);
                 self.outbox.clear();
+                self.note_peer(number);
                 self.site.time_out(&mut self.outbox);
                 self.deliver(number, Rest::end());
             }
             State::Sending => self.expire_sending(number),
             // The device is slow, and that is not the client's fault.
-            State::Listing => self.ring.set_deadline(fd, self.config.timeouts.send),
-            State::Free | State::Fetching | State::Lingering => self.close(number),
+            State::Fetching | State::Listing => self.ring.set_deadline(fd, self.config.timeouts.send),
+            State::Free | State::Lingering => self.close(number),
         }
     }
 

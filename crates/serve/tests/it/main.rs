@@ -6,6 +6,7 @@ mod files;
 mod hostile;
 mod log;
 mod operator;
+mod pressure;
 mod slow;
 mod support;
 #[path = "../../../wire/tests/it/table.rs"]

@@ -1,0 +1,118 @@
+//! Clients that ask for more than they have taken, or say their end early: they get all that they asked for, and cost
+//! the server no more than others.
+
+use crate::support::{Client, LONG, Site, kinds};
+use std::io::{ErrorKind, Write};
+use std::net::Shutdown;
+use std::time::{Duration, Instant};
+
+/// Whoever has said all that he wants to say is still to be answered.
+#[test]
+fn who_says_the_end_early_gets_everything() {
+    let large: Vec<u8> = (0..20_000_000_u32).map(|number| (number % 251) as u8).collect();
+    for kind in kinds() {
+        let site = Site::new(&[("f", b"content"), ("sub/f", b""), ("large", &large)], |config| {
+            config.accepting = kind;
+        });
+        let mut client = site.connect();
+        client.send(b"GET /large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        client.stream.shutdown(Shutdown::Write).unwrap();
+        assert!(client.answer().unwrap().body == large, "{kind:?}");
+        assert!(client.is_ended());
+        // Bodies that nobody wants, longer than what is received at once, lie behind what takes long to send.
+        let mut client = site.connect();
+        let body = "b".repeat(20_000);
+        client.send(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n");
+        for target in ["/f", "/sub/", "/f"] {
+            let head = format!("GET {target} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());
+            client.send((head + &body).as_bytes());
+        }
+        client.stream.shutdown(Shutdown::Write).unwrap();
+        assert!(client.answer().unwrap().body == large, "{kind:?}");
+        assert_eq!(client.answer().unwrap().body, b"content", "{kind:?}");
+        assert!(client.answer().unwrap().body.starts_with(b"<!"), "{kind:?}: a list that is made meanwhile");
+        assert_eq!(client.answer().unwrap().body, b"content", "{kind:?}");
+        assert!(client.is_ended());
+    }
+}
+
+/// Far more requests than a server wants to hold are on their way while the first answers leave.
+#[test]
+fn who_asks_far_ahead_gets_everything_in_turn() {
+    const COUNT: usize = 400;
+    let middle: Vec<u8> = (0..60_000_u32).map(|number| (number % 241) as u8).collect();
+    for kind in kinds() {
+        let site = Site::new(&[("middle", &middle)], |config| config.accepting = kind);
+        let mut client = site.connect();
+        let mut stream = client.stream.try_clone().unwrap();
+        let long = "x".repeat(1000);
+        let asking = std::thread::spawn(move || {
+            for number in 0..COUNT {
+                let request = format!("GET /middle HTTP/1.1\r\nHost: x\r\nX: {long}\r\nY: {number}\r\n\r\n");
+                stream.write_all(request.as_bytes()).unwrap();
+            }
+        });
+        for number in 0..COUNT {
+            let got = client.answer().unwrap_or_else(|| panic!("{kind:?}: no answer {number}"));
+            assert!(got.body == middle, "{kind:?}: {number}");
+        }
+        asking.join().unwrap();
+        assert_eq!(site.end().succeeded, COUNT as u64, "{kind:?}");
+    }
+}
+
+/// Sends requests until the server takes no more for a while; how many bytes it took, none if it takes whatever comes.
+fn flood(client: &mut Client, request: &[u8], most: usize) -> Option<usize> {
+    const WHILE: Duration = Duration::from_millis(300);
+    let block = request.repeat(2000);
+    let (mut sent, mut last) = (0, Instant::now());
+    client.stream.set_nonblocking(true).unwrap();
+    while sent < most {
+        match client.stream.write(&block[sent % block.len()..]) {
+            Ok(count) => (sent, last) = (sent + count, Instant::now()),
+            Err(error) if error.kind() == ErrorKind::WouldBlock && last.elapsed() > WHILE => {
+                client.stream.set_nonblocking(false).unwrap();
+                return Some(sent);
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(Duration::from_millis(1)),
+            Err(error) => panic!("after {sent} bytes: {error}"),
+        }
+    }
+    None
+}
+
+const GET: &[u8] = b"GET /f HTTP/1.1\r\nHost: x\r\n\r\n";
+
+/// The kernel's buffers fill, and then the client waits: the server holds nothing for it. When it reads, all is there.
+#[test]
+fn who_asks_and_does_not_read_has_to_wait() {
+    for kind in kinds() {
+        let site = Site::new(&[("f", b"content")], |config| config.accepting = kind);
+        let mut client = site.connect();
+        let sent = flood(&mut client, GET, 24 << 20).unwrap_or_else(|| panic!("{kind:?}: everything is taken"));
+        let before = site.server().totals().requests;
+        for number in 0..sent / GET.len() {
+            let got = client.answer().unwrap_or_else(|| panic!("{kind:?}: no answer {number}"));
+            assert_eq!(got.body, b"content", "{kind:?}: {number}");
+        }
+        assert!(before < site.server().totals().requests, "{kind:?}: all was answered before anything was read");
+    }
+}
+
+/// However small the answers and however many requests still come: who takes nothing is dropped.
+#[test]
+fn who_only_asks_is_dropped() {
+    for kind in kinds() {
+        let site = Site::new(&[("f", b"content")], |config| {
+            (config.timeouts.send, config.accepting) = (Duration::from_millis(400), kind);
+        });
+        let mut client = site.connect();
+        let (began, requests) = (Instant::now(), GET.repeat(20));
+        client.stream.set_write_timeout(Some(Duration::from_millis(20))).unwrap();
+        while site.server().totals().slow_closed == 0 {
+            assert!(began.elapsed() < LONG, "{kind:?}: it is kept");
+            // What does not fit is not the point.
+            let _ = client.stream.write(&requests);
+        }
+    }
+}
