@@ -12,7 +12,7 @@ use crate::control::Drain;
 use crate::counters::Counters;
 use crate::error::Error;
 use crate::exchange::{After, Rest, answer};
-use crate::fetch::Ticket;
+use crate::fetch::{Fetcher, Ticket};
 use crate::listener::LISTENERS;
 use crate::outbox::Outbox;
 use crate::site::Site;
@@ -50,6 +50,7 @@ pub(crate) struct RingWorker {
     admission: Admission,
     site: Site,
     outbox: Outbox,
+    fetcher: Fetcher,
     drain: Drain,
 }
 
@@ -67,6 +68,7 @@ impl RingWorker {
         let admission = Admission::new(crowd, &counters)?;
         let site = Site::new(&config, counters.clone(), log, inboxes[number].waker.clone())?;
         cage.enter()?;
+        let fetcher = Fetcher::new(inboxes[number].waker.clone());
         Ok(Self {
             admission,
             drain: Drain::new(control, &config.timeouts),
@@ -77,6 +79,7 @@ impl RingWorker {
             table: Table::new(),
             site,
             outbox: Outbox::default(),
+            fetcher,
         })
     }
 
@@ -98,6 +101,7 @@ impl RingWorker {
                     Err(_) => {}
                 }
             }
+            self.take_fetched();
             self.take_lists();
             if let Some(log) = &mut self.site.log {
                 log.flush();
@@ -273,14 +277,16 @@ impl RingWorker {
             return self.ring.set_deadline(fd, PARK_AFTER.min(self.config.timeouts.idle));
         };
         active.sent += byte_count;
-        self.send_next(number);
+        self.send_next(number, false);
     }
 
-    /// Hands over the next piece, or goes on to what comes after the answer.
-    fn send_next(&mut self, number: u32) {
+    /// Hands over the next piece, or goes on to what comes after the answer. A piece that is not in memory is fetched
+    /// first; one that was may have been forgotten again, and then waiting is better than fetching for ever.
+    fn send_next(&mut self, number: u32, is_fetched: bool) {
         let Some(connection) = self.table.get(number) else { return };
         let (Some(fd), Some(active)) = (connection.fd.as_ref(), connection.active.as_mut()) else { return };
-        match active.batch.take(PIECE_BYTES) {
+        let batch = &mut active.batch;
+        match if is_fetched { batch.take(PIECE_BYTES) } else { batch.take_cached(PIECE_BYTES) } {
             // A connection's pieces are handed over whole: only a buffer that was sent in part would begin later.
             Ok(Some((piece, _))) => {
                 if self.ring.send(fd, piece).is_err() {
@@ -291,8 +297,32 @@ impl RingWorker {
                 let rest = active.rest();
                 self.settle(number, rest);
             }
+            Err(error) if error.is_blocked() && !is_fetched => self.fetch(number),
             // The file became shorter: what the client was promised cannot be had any more.
             Err(_) => self.abort(number),
+        }
+    }
+
+    /// Has what comes next read into memory by another thread.
+    fn fetch(&mut self, number: u32) {
+        let Some(connection) = self.table.get(number) else { return };
+        let Some((file, offset, len)) = connection.active().batch.next_file() else { return };
+        let Some(ticket) = self.fetcher.fetch(number, file, offset, len) else {
+            return self.send_next(number, true);
+        };
+        self.counters.cold_reads.add(1);
+        connection.active().ticket = ticket.serial;
+        connection.state = State::Fetching;
+    }
+
+    /// Goes on with those whose part of a file is in memory now.
+    fn take_fetched(&mut self) {
+        for Ticket { number, serial } in self.fetcher.take_done() {
+            let Some(connection) = self.table.get(number) else { continue };
+            if connection.state == State::Fetching && connection.active().ticket == serial {
+                connection.state = State::Sending;
+                self.send_next(number, true);
+            }
         }
     }
 

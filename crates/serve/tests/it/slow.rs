@@ -139,22 +139,27 @@ fn forget(site: &Site, name: &str, place: u64) -> bool {
 #[test]
 fn a_cold_file_is_fetched_first() {
     let content = large_file(9_000_001);
-    let site = Site::new(&[("large", &content)], |_| ());
-    let is_cold = forget(&site, "large", 5_000_000);
-    assert_eq!(site.get("/large", "").body, content);
-    assert_eq!(site.get("/large", "").body, content);
-    assert!(!is_cold || site.server().totals().cold_reads > 0, "the worker itself waited for the device");
+    for kind in kinds() {
+        let site = Site::new(&[("large", &content)], |config| config.accepting = kind);
+        let is_cold = forget(&site, "large", 5_000_000);
+        assert_eq!(site.get("/large", "").body, content);
+        assert_eq!(site.get("/large", "").body, content);
+        let cold_count = site.server().totals().cold_reads;
+        assert!(!is_cold || cold_count > 0, "{kind:?}: the worker itself waited for the device");
+    }
 }
 
 /// So is each of several parts, though heads stand between them.
 #[test]
 fn each_cold_part_is_fetched_first() {
     let content = large_file(30_000_000);
-    let site = Site::new(&[("large", &content)], |_| ());
-    let is_cold = forget(&site, "large", 15_000_000);
-    let got = site.get("/large", "Range: bytes=1000000-1099999,29000000-29099999\r\n");
-    let expected = [1_000_000, 29_000_000].map(|from| (from, content[from..from + 100_000].to_vec()));
-    assert!(crate::files::parts(&got) == expected);
-    let cold_count = site.server().totals().cold_reads;
-    assert!(!is_cold || cold_count == 2, "the worker itself waited for the device: {cold_count}");
+    for kind in kinds() {
+        let site = Site::new(&[("large", &content)], |config| config.accepting = kind);
+        let is_cold = forget(&site, "large", 15_000_000);
+        let got = site.get("/large", "Range: bytes=1000000-1099999,29000000-29099999\r\n");
+        let expected = [1_000_000, 29_000_000].map(|from| (from, content[from..from + 100_000].to_vec()));
+        assert!(crate::files::parts(&got) == expected, "{kind:?}");
+        let cold_count = site.server().totals().cold_reads;
+        assert!(!is_cold || cold_count == 2, "{kind:?}: the worker itself waited for the device: {cold_count}");
+    }
 }
