@@ -178,3 +178,28 @@ fn refuse(site: &mut Site, reject: Reject, input: &[u8], outbox: &mut Outbox) ->
     site.reject(reject, outbox);
     (input.len(), After::Close(true))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outbox::FULL_BYTES;
+    use std::sync::Arc;
+
+    /// What a client does not take of its answers is kept for it: so much, and what is left of what it asked.
+    #[test]
+    fn answers_that_may_have_to_be_kept_are_bounded() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("two"), [b'x'; 2048]).unwrap();
+        let config = Config::new(folder.path());
+        let waker = landau_reactor::Waker::new().unwrap();
+        let mut site = Site::new(&config, Arc::default(), None, waker).unwrap();
+        let request = b"GET /two HTTP/1.1\r\nHost: x\r\n\r\n";
+        let input = request.repeat(2000);
+        let (mut outbox, mut scan) = (Outbox::default(), Scan::default());
+        let (used, after) = answer(&mut site, &config, &input, &mut scan, &mut outbox);
+        assert_eq!((used % request.len(), after), (0, After::More));
+        let most = FULL_BYTES + (4 << 10);
+        assert!(outbox.bytes.len() <= most && most <= 80 << 10, "{}", outbox.bytes.len());
+        assert!(outbox.batch.is_empty());
+    }
+}

@@ -30,5 +30,6 @@ impl Outbox {
     }
 }
 
-/// Pipelined answers beyond this wait until the client has taken those before.
-const FULL_BYTES: usize = 256 << 10;
+/// Pipelined answers beyond this wait until the client has taken those before: what it does not take is copied, and
+/// kept for it.
+pub(crate) const FULL_BYTES: usize = 64 << 10;
