@@ -11,7 +11,7 @@ use landau_sys::clock::monotonic_ns;
 use landau_sys::limits::{Resource, get};
 use landau_sys::process::end_with_parent;
 use landau_sys::wait::SELECT_CAPACITY;
-use landau_sys::{stream, system};
+use landau_sys::{socket, stream, system};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -79,6 +79,11 @@ pub(crate) fn support(host: &Host, settings: &Settings) -> Support {
     }
     if is_foreign && (server != "landau" || mechanism != Mechanism::default()) {
         return Support::No("url or command says which server, and its mechanism is its own".to_owned());
+    }
+    if is_set(settings, "url")
+        && let Err(Stop::Wrong(why)) = Server::elsewhere(settings.text("url"))
+    {
+        return Support::No(why);
     }
     if is_foreign {
         return Support::Yes;
@@ -176,6 +181,13 @@ impl Server {
         let place = if has_port { host.to_owned() } else { format!("{host}:80") };
         let found = place.to_socket_addrs().ok().and_then(|mut all| all.next());
         let address = found.ok_or_else(|| Stop::Wrong(format!("{place}: no such host")))?;
+        // Thousands of connections are nothing to send to a stranger by a slip of the pen.
+        if !socket::is_own(address.ip()) {
+            return Err(Stop::Wrong(format!(
+                "{place} is neither this machine nor in a private network; `landau load --i-may-load {}` asks others",
+                address.ip()
+            )));
+        }
         let request = request(host, &format!("/{path}"));
         Ok(Self { child: None, name: url.to_owned(), processor: None, address, request, began: Account::default() })
     }
@@ -395,5 +407,21 @@ fn configuration(server: &str, folder: &Path, own: &Path, port: u16, descriptors
             // As root it would become nobody, who may not read the folder.
             if landau_sys::process::effective_user() == 0 { "user: root\n" } else { "" }
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stranger_is_not_asked() {
+        for url in ["http://192.0.2.1/", "http://[2001:db8::1]:80/", "http://169.254.169.254/"] {
+            let refused = Server::elsewhere(url).unwrap_err();
+            assert!(refused.to_string().contains("is neither this machine nor in a private network"), "{refused}");
+        }
+        for url in ["http://127.0.0.1:1/", "http://10.1.2.3/x", "http://[::1]:8080/"] {
+            assert!(Server::elsewhere(url).is_ok(), "{url}");
+        }
     }
 }
