@@ -4,9 +4,12 @@ use crate::config::{Accepting, Config, Listen};
 use crate::error::Error;
 use landau_sys::socket::{Address, Family, bind, local_port};
 use landau_sys::stream;
+use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{OwnedFd, RawFd};
-use std::os::unix::net::UnixListener;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 
 /// Tokens from here on are listening sockets.
 pub(crate) const LISTENERS: u32 = u32::MAX - 4096;
@@ -25,14 +28,12 @@ pub(crate) struct Bound {
 fn failed(listen: &Listen, cause: landau_sys::Error) -> Error {
     let place = listen.place().0;
     let hint = match (std::io::Error::from_raw_os_error(cause.errno).kind(), place) {
-        (std::io::ErrorKind::PermissionDenied, Listen::Tcp(_)) => {
-            "; ports below 1024 are root's: try --listen 127.0.0.1:8080"
-        }
-        (std::io::ErrorKind::PermissionDenied, _) => "; the folder must be writable for who starts the server",
-        (std::io::ErrorKind::AddrInUse, Listen::Unix(_)) => "; another program listens there: `ss -lxp` names it",
-        (std::io::ErrorKind::AddrInUse, _) => "; another program listens there: `ss -ltnp` names it",
-        (std::io::ErrorKind::AddrNotAvailable, _) => "; this machine has no such address",
-        (std::io::ErrorKind::NotFound, _) => "; the folder of the socket is not there",
+        (ErrorKind::PermissionDenied, Listen::Tcp(_)) => "; ports below 1024 are root's: try --listen 127.0.0.1:8080",
+        (ErrorKind::PermissionDenied, _) => "; the folder must be writable for who starts the server",
+        (ErrorKind::AddrInUse, Listen::Unix(_)) => "; another program listens there: `ss -lxp` names it",
+        (ErrorKind::AddrInUse, _) => "; another program listens there: `ss -ltnp` names it",
+        (ErrorKind::AddrNotAvailable, _) => "; this machine has no such address",
+        (ErrorKind::NotFound, _) => "; the folder of the socket is not there",
         (_, Listen::Inherited(_)) => "; no listening socket of streams was passed on under this number",
         _ => "",
     };
@@ -82,7 +83,7 @@ impl Bound {
                 (socket, Listen::Tcp(SocketAddr::new(address.ip(), port)))
             }
             Listen::Unix(path) => {
-                let listener = unix(path).map_err(|source| error(landau_sys::Error::from_io("bind", &source)))?;
+                let listener = unix(listen, path)?;
                 stream::set_blocking(&listener, false)?;
                 (listener, listen.clone())
             }
@@ -150,19 +151,22 @@ fn inherited(number: RawFd) -> landau_sys::Result<(OwnedFd, Listen)> {
 /// "Socket operation not supported": `EOPNOTSUPP` of this system, by the standard library's name for it.
 const NO_STREAM: i32 = 95;
 
-/// A Unix socket; one that a server left behind that is no more is replaced.
-fn unix(path: &std::path::Path) -> std::io::Result<OwnedFd> {
-    match UnixListener::bind(path) {
-        Ok(listener) => Ok(listener.into()),
-        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
-            let is_left_behind = std::os::unix::net::UnixStream::connect(path)
-                .is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused);
-            if !is_left_behind {
-                return Err(error);
-            }
-            std::fs::remove_file(path)?;
-            UnixListener::bind(path).map(OwnedFd::from)
-        }
-        Err(error) => Err(error),
+/// A Unix socket; one that a server left behind that is no more is replaced, and nothing else is.
+fn unix(listen: &Listen, path: &Path) -> Result<OwnedFd, Error> {
+    let error = |source: &std::io::Error| failed(listen, landau_sys::Error::from_io("bind", source));
+    let taken = match UnixListener::bind(path) {
+        Err(taken) if taken.kind() == ErrorKind::AddrInUse => taken,
+        made => return made.map(OwnedFd::from).map_err(|source| error(&source)),
+    };
+    // A file, a FIFO or a link refuses to be connected to just as a socket does that nobody listens at.
+    if !std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
+        let cause = landau_sys::Error::from_io("bind", &taken);
+        let hint = "; what lies there is no socket and is left alone: name another path, or move it away";
+        return Err(Error::Listen { address: listen.to_string(), cause, hint });
     }
+    let is_left_behind = UnixStream::connect(path).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
+    if !is_left_behind {
+        return Err(error(&taken));
+    }
+    std::fs::remove_file(path).and_then(|()| UnixListener::bind(path)).map(OwnedFd::from).map_err(|cause| error(&cause))
 }

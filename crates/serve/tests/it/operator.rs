@@ -4,6 +4,9 @@ use crate::support::{Client, Site};
 use landau_serve::{Config, Fencing, Listen, Server};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::IntoRawFd;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
 
 #[test]
 fn prometheus_finds_what_is_counted() {
@@ -82,4 +85,41 @@ fn a_port_that_is_served_is_not_shared_by_accident() {
     let error = Server::start(config).unwrap_err().to_string();
     assert!(error.contains("another program listens there: `ss -ltnp` names it"), "{error}");
     site.end();
+}
+
+/// A file, a FIFO and a link refuse to be connected to as a socket does that nobody listens at; they were replaced by
+/// our socket, and what was in them was gone.
+#[test]
+fn what_is_no_socket_is_never_replaced() {
+    let room = tempfile::tempdir().unwrap();
+    let path = |name: &str| room.path().join(name);
+    std::fs::write(path("thesis"), "three years").unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(path("fifo")).status().unwrap().success());
+    drop(UnixListener::bind(path("left")).unwrap());
+    std::os::unix::fs::symlink("left", path("link")).unwrap();
+    let refusal = |change: &dyn Fn(&mut Config, Listen), at: &Path| {
+        let mut config = Config::new(room.path());
+        config.listen = vec!["127.0.0.1:0".parse().unwrap()];
+        change(&mut config, Listen::Unix(at.to_owned()));
+        Server::start(config).unwrap_err().to_string()
+    };
+    for name in ["thesis", "fifo", "link"] {
+        let listens = refusal(&|config, at| config.listen = vec![at], &path(name));
+        let counts = refusal(&|config, at| config.metrics = Some(at), &path(name));
+        for said in [listens, counts] {
+            assert!(said.contains("what lies there is no socket and is left alone"), "{name}: {said}");
+        }
+    }
+    assert_eq!(std::fs::read(path("thesis")).unwrap(), b"three years");
+    let kind = |name: &str| std::fs::symlink_metadata(path(name)).unwrap().file_type();
+    assert!(kind("fifo").is_fifo() && kind("link").is_symlink() && kind("left").is_socket());
+    // What a server left behind that is no more is replaced.
+    let left = Listen::Unix(path("left"));
+    let mut config = Config::new(room.path());
+    config.listen = vec![left.clone()];
+    let server = Server::start(config).unwrap();
+    assert_eq!(server.addresses(), [left]);
+    server.release();
+    server.drain();
+    server.join().unwrap();
 }
