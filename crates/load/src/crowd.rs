@@ -139,7 +139,8 @@ impl<'a> Crowd<'a> {
         let mut room = self.plan.window.saturating_sub(on_their_way);
         while missing > 0 && room > 0 && self.engine.now_ns >= self.next_connect_ns {
             (missing, room) = (missing - 1, room - 1);
-            self.next_connect_ns = self.engine.now_ns.max(self.next_connect_ns) + self.plan.connect_gap_ns;
+            self.next_connect_ns =
+                self.engine.now_ns.max(self.next_connect_ns).saturating_add(self.plan.connect_gap_ns);
             if let Happening::Gone { .. } = self.engine.connect() {
                 self.next_connect_ns = self.engine.now_ns + RETRY_NS;
             }

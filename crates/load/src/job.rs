@@ -1,6 +1,7 @@
 //! From what was asked for to a plan for each worker: addresses resolved and allowed, work shared out, limits heeded.
 //! Nothing is sent here but questions to the resolver.
 
+use crate::check;
 use crate::error::{Error, Result};
 use crate::plan::{Load, Origin, PROTOCOL, Plan, Ports, Request, Sources, Tls};
 use crate::replay::Replay;
@@ -125,7 +126,7 @@ pub struct Job {
 impl Job {
     /// Makes plans of a wish, or says why it cannot be met here.
     pub fn resolve(wish: &Wish) -> Result<Self> {
-        check(wish)?;
+        check::wish(wish)?;
         let mut notes = Vec::new();
         let origins = origins(wish, &mut notes)?;
         let endpoints: Vec<Endpoint> = origins.iter().map(|origin| origin.endpoint.clone()).collect();
@@ -175,7 +176,7 @@ impl Job {
     }
 }
 
-fn nanoseconds(duration: Duration) -> u64 {
+pub(crate) fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
@@ -185,46 +186,6 @@ fn load_of(wish: &Wish) -> Load {
         (None, Some(per_second)) => Load::Open { per_second, arrivals: wish.arrivals },
         (None, None) => Load::Closed,
     }
-}
-
-fn check(wish: &Wish) -> Result<()> {
-    let wrong = |reason: &str| Err(Error::Plan(reason.to_owned()));
-    let is_token = |text: &str| {
-        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
-    };
-    if wish.urls.is_empty() {
-        return wrong("no URL");
-    }
-    if !is_token(&wish.method) || wish.method == "CONNECT" {
-        return Err(Error::Plan(format!("{} is no method that can be asked for here", wish.method)));
-    }
-    for header in &wish.headers {
-        let name = header.split_once(':').map(|(name, _)| name).filter(|name| is_token(name));
-        if name.is_none() || header.bytes().any(|byte| byte == b'\r' || byte == b'\n' || byte == 0) {
-            return Err(Error::Plan(format!("{header:?} is no header field; write -H 'Name: value'")));
-        }
-    }
-    if wish.rate.is_some_and(|rate| !(rate > 0.0 && rate.is_finite())) {
-        return wrong("--rate is above 0");
-    }
-    if wish.connect_rate.is_some_and(|rate| !(rate > 0.0 && rate.is_finite())) {
-        return wrong("--connect-rate is above 0");
-    }
-    if wish.rate.is_some() && wish.pipeline > 1 {
-        return wrong("--pipeline belongs to a closed loop: in an open one each request finds a connection of its own");
-    }
-    if wish.timeout > Duration::from_secs(100) || wish.timeout.is_zero() {
-        return wrong("--timeout is above 0 and at most 100 seconds: that is the longest latency that is told apart");
-    }
-    if wish.duration.is_none() && wish.request_count.is_none() && wish.crowd.is_none() {
-        return wrong("neither --duration nor --requests: when should it end?");
-    }
-    let unknown = wish.waived.iter().find(|name| !crate::gate::GATES.iter().any(|(known, _)| known == name));
-    if let Some(name) = unknown {
-        let known: Vec<&str> = crate::gate::GATES.iter().map(|(known, _)| *known).collect();
-        return Err(Error::Plan(format!("no gate is called {name}; there are {}", known.join(", "))));
-    }
-    Ok(())
 }
 
 /// The servers, each once, with what is asked there.

@@ -4,6 +4,8 @@
 //! are added up, and whether that is worth anything the gates decide.
 
 mod answer;
+mod backlog;
+mod check;
 mod connection;
 mod controller;
 pub mod counters;

@@ -4,6 +4,7 @@
 //! due before the end are all sent, late if need be, and their answers awaited, so that a server that stalls at the end
 //! is charged for it.
 
+use crate::backlog::Backlog;
 use crate::engine::{ALARM, Engine, Happening};
 use crate::error::Result;
 use crate::idle::Idle;
@@ -26,6 +27,10 @@ const PROGRESS_NS: u64 = 250_000_000;
 
 /// The longest wait: something always comes to be looked at.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
+
+/// Requests that are looked at in one turn when they have fallen due. If there are more, answers and the controller are
+/// heard before the others: where more falls due than can be sent, there always are.
+const DUE_AT_ONCE: u32 = 256;
 
 /// What the loop is at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +56,7 @@ pub(crate) struct Loop<'a> {
     alarm: Option<Alarm>,
     alarm_at_ns: u64,
     /// Requests that are due and wait for a connection.
-    queue: VecDeque<u64>,
+    queue: Backlog,
     /// When connections that could not be made are tried again.
     retries: VecDeque<u64>,
     /// Connections that are to be made as soon as the window has room.
@@ -89,7 +94,7 @@ impl<'a> Loop<'a> {
             schedule,
             alarm,
             alarm_at_ns: 0,
-            queue: VecDeque::new(),
+            queue: Backlog::default(),
             retries: VecDeque::new(),
             unmade: if plan.is_of_fresh_connections() { 0 } else { plan.connections },
             begun_ns,
@@ -136,7 +141,7 @@ impl<'a> Loop<'a> {
                     self.measure();
                 }
                 self.send_due();
-                if now_ns >= self.end_ns || self.left == 0 {
+                if (now_ns >= self.end_ns && self.next_due_ns() >= self.end_ns) || self.left == 0 {
                     self.stage = Stage::Draining;
                     self.end_ns = self.end_ns.min(now_ns);
                 }
@@ -160,7 +165,7 @@ impl<'a> Loop<'a> {
             Stage::Ready => self.start_ns,
             Stage::Running => {
                 let stage_ns = if now_ns < self.measure_ns { self.measure_ns } else { self.end_ns };
-                self.schedule.as_ref().map_or(stage_ns, |schedule| stage_ns.min(self.start_ns + schedule.due_ns()))
+                stage_ns.min(self.next_due_ns())
             }
             _ => u64::MAX,
         };
@@ -180,6 +185,12 @@ impl<'a> Loop<'a> {
         }
     }
 
+    /// When the next request of the schedule is due: never, where there is none.
+    #[inline]
+    fn next_due_ns(&self) -> u64 {
+        self.schedule.as_ref().map_or(u64::MAX, |schedule| self.start_ns.saturating_add(schedule.due_ns()))
+    }
+
     /// Begins connections, as many as the window and the pace allow.
     fn make_connections(&mut self, now_ns: u64) {
         while self.retries.front().is_some_and(|&at_ns| at_ns <= now_ns) {
@@ -188,7 +199,7 @@ impl<'a> Loop<'a> {
         }
         while self.unmade > 0 && self.engine.opening < self.plan.window && now_ns >= self.next_connect_ns {
             self.unmade -= 1;
-            self.next_connect_ns = now_ns.max(self.next_connect_ns) + self.plan.connect_gap_ns;
+            self.next_connect_ns = now_ns.max(self.next_connect_ns).saturating_add(self.plan.connect_gap_ns);
             if let Happening::Gone { .. } = self.engine.connect() {
                 self.retries.push_back(now_ns + RETRY_NS);
             }
@@ -197,7 +208,7 @@ impl<'a> Loop<'a> {
 
     fn report_ready(&mut self, now_ns: u64) -> Result<()> {
         let is_all = self.unmade == 0 && self.retries.is_empty() && self.engine.opening == 0;
-        if is_all || now_ns >= self.begun_ns + self.plan.timeout_ns {
+        if is_all || now_ns >= self.begun_ns.saturating_add(self.plan.timeout_ns) {
             self.stage = Stage::Ready;
             self.link.send(&Report::Ready { open: self.engine.open }).map_err(|error| lost(&error))?;
         }
@@ -229,16 +240,22 @@ impl<'a> Loop<'a> {
         self.usage = thread_time();
     }
 
-    /// Sends, or queues, what has fallen due.
+    /// Sends, or queues, what has fallen due, so much of it at once.
     #[inline]
     fn send_due(&mut self) {
         if self.stage != Stage::Running {
             return;
         }
-        while let Some(schedule) = &mut self.schedule {
-            let due_ns = self.start_ns + schedule.due_ns();
+        for _ in 0..DUE_AT_ONCE {
+            let due_ns = self.next_due_ns();
             if due_ns > self.engine.now_ns || due_ns >= self.end_ns || self.left == 0 {
                 return;
+            }
+            let Some(schedule) = &mut self.schedule else { return };
+            // Nobody overtakes those that wait already.
+            let idle = if self.queue.is_empty() { self.idle.take_any() } else { None };
+            if idle.is_none() {
+                self.queue.push(schedule);
             }
             schedule.advance();
             let is_measured = due_ns >= self.measure_ns;
@@ -247,9 +264,8 @@ impl<'a> Loop<'a> {
                 self.engine.tally.due += 1;
                 self.engine.tally.phases.lag.record(self.engine.now_ns - due_ns);
             }
-            match self.idle.take_any() {
-                Some(id) => self.send(id, due_ns),
-                None => self.queue.push_back(due_ns),
+            if let Some(id) = idle {
+                self.send(id, due_ns);
             }
             self.make_fresh();
             self.engine.tick();
@@ -274,7 +290,7 @@ impl<'a> Loop<'a> {
         }
         let coming = self.engine.opening as usize + self.unmade as usize + self.retries.len();
         let room = self.plan.connections.saturating_sub(self.engine.open + coming as u32) as usize;
-        self.unmade += self.queue.len().saturating_sub(coming).min(room) as u32;
+        self.unmade += self.queue.len().saturating_sub(coming as u64).min(room as u64) as u32;
         let now_ns = self.engine.now_ns;
         self.make_connections(now_ns);
     }
@@ -283,8 +299,8 @@ impl<'a> Loop<'a> {
     #[inline]
     fn feed(&mut self, id: u32) {
         if self.schedule.is_some() {
-            match self.queue.pop_front() {
-                Some(due_ns) => self.send(id, due_ns),
+            match self.queue.pop() {
+                Some(due_ns) => self.send(id, self.start_ns.saturating_add(due_ns)),
                 None => self.idle.add(id),
             }
         } else if self.stage == Stage::Running && self.left > 0 {
@@ -361,7 +377,7 @@ impl<'a> Loop<'a> {
             answers: tally.answers,
             failures: tally.failures.values().sum(),
             open: self.engine.open,
-            waiting: self.queue.len() as u64,
+            waiting: self.queue.len(),
         };
         self.link.send(&Report::Progress(progress)).map_err(|error| lost(&error))
     }
@@ -370,10 +386,10 @@ impl<'a> Loop<'a> {
     fn finish(mut self) -> Result<()> {
         let usage = thread_time().since(self.usage);
         if !self.is_stopped {
-            let unsent = self.queue.iter().filter(|&&due_ns| due_ns >= self.measure_ns).count();
-            for _ in 0..unsent {
-                self.engine.tally.fail(Failure::NeverSent, || "no connection became free in time".to_owned());
-            }
+            // How long it waited was entered for each that was sent.
+            let tally = &mut self.engine.tally;
+            let unsent = tally.due.saturating_sub(tally.phases.wait.count());
+            tally.fail_all(unsent, Failure::NeverSent, || "no connection became free in time".to_owned());
             self.engine.fail_under_way();
         }
         let is_counted = self.plan.request_count.is_some();

@@ -147,8 +147,16 @@ impl Tally {
     /// Adds a failure.
     #[cold]
     pub fn fail(&mut self, failure: Failure, detail: impl FnOnce() -> String) {
-        *self.failures.entry(failure).or_default() += 1;
-        self.details.entry(failure).or_insert_with(detail);
+        self.fail_all(1, failure, detail);
+    }
+
+    /// Adds so many of a kind.
+    #[cold]
+    pub fn fail_all(&mut self, count: u64, failure: Failure, detail: impl FnOnce() -> String) {
+        if count > 0 {
+            *self.failures.entry(failure).or_default() += count;
+            self.details.entry(failure).or_insert_with(detail);
+        }
     }
 
     /// Adds what another worker found.

@@ -1,7 +1,9 @@
 //! Closed and open loops.
 
 use crate::server::{answer, failed, run, serve, wish};
-use landau_load::{Failure, Wish};
+use landau_load::plan::Load;
+use landau_load::schedule::Arrivals;
+use landau_load::{Failure, Job, Launch, Wish};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -234,4 +236,27 @@ fn an_interrupt_tells_what_was_measured() {
     let outcome = landau_load::run(&job, &landau_load::Launch::Thread, &mut (), &is_enough).unwrap();
     assert!(outcome.is_interrupted && outcome.tally.answers >= 40 && !outcome.is_valid(), "{:?}", outcome.tally);
     assert!(failures(&outcome).is_empty(), "{:?}", outcome.tally.failures);
+}
+
+/// Far more falls due than can be sent: all of it was looked at before the controller was heard again, which was never.
+#[test]
+fn a_rate_that_cannot_be_reached_can_be_interrupted() {
+    let server = serve(|_| (answer(10), false));
+    let hasty = Wish { rate: Some(1e7), arrivals: Arrivals::Poisson, request_count: None, ..wish(&server.url()) };
+    let job = Job::resolve(&Wish { duration: Some(Duration::from_secs(3600)), ..hasty }).unwrap();
+    let is_enough = || server.requests.load(Ordering::SeqCst) > 50;
+    let outcome = landau_load::run(&job, &Launch::Thread, &mut (), &is_enough).unwrap();
+    assert!(outcome.is_interrupted && outcome.tally.answers > 0, "{:?}", outcome.tally);
+}
+
+/// A plan may come from elsewhere. A schedule whose end cannot be told as a number came before its start.
+#[test]
+fn what_is_due_beyond_all_time_never_comes() {
+    let server = serve(|_| (answer(10), false));
+    let duration = Some(Duration::from_millis(100));
+    let timed = Wish { rate: Some(1.0), request_count: None, duration, ..wish(&server.url()) };
+    let mut job = Job::resolve(&Wish { arrivals: Arrivals::Poisson, ..timed }).unwrap();
+    job.plans[0].load = Load::Open { per_second: 1e-300, arrivals: Arrivals::Poisson };
+    let outcome = landau_load::run(&job, &Launch::Thread, &mut (), &|| false).unwrap();
+    assert_eq!((outcome.tally.due, server.requests.load(Ordering::SeqCst)), (0, 0));
 }

@@ -28,6 +28,10 @@ fn what_contradicts_itself_is_told() {
     for (wish, word) in [
         (Wish { rate: Some(0.0), ..own() }, "--rate"),
         (Wish { rate: Some(f64::NAN), ..own() }, "--rate"),
+        (Wish { rate: Some(1e12), ..own() }, "--rate 1000000000000.0 is not from 0.001 to 10000000"),
+        (Wish { rate: Some(1e300), ..own() }, "--rate"),
+        (Wish { rate: Some(1e-300), ..own() }, "--rate"),
+        (Wish { connect_rate: Some(1e-300), ..own() }, "--connect-rate"),
         (Wish { rate: Some(1.0), pipeline: 2, ..own() }, "--pipeline"),
         (Wish { timeout: Duration::ZERO, ..own() }, "--timeout"),
         (Wish { timeout: Duration::from_secs(101), ..own() }, "--timeout"),
@@ -45,6 +49,9 @@ fn what_contradicts_itself_is_told() {
     }
     let steps = CrowdWish { n: 10, steps: vec![0, 5], samples: 1, passes: 1, settle: Duration::ZERO };
     assert!(refusal(&Wish { crowd: Some(steps), ..own() }).contains("steps"));
+    for rate in [0.001, 1e7] {
+        assert!(Job::resolve(&Wish { rate: Some(rate), ..own() }).is_ok(), "{rate}");
+    }
 }
 
 #[test]

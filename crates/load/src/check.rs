@@ -1,0 +1,76 @@
+//! What a wish must not be: a contradiction, or beyond what can be measured. Each refusal says what would be right.
+
+use crate::error::{Error, Result};
+use crate::job::Wish;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// Requests, or connections, a second: from one in a quarter of an hour to more than any machine makes.
+const RATES: RangeInclusive<f64> = 0.001..=1e7;
+
+/// The longest latency that is told apart.
+const LONGEST_LATENCY: Duration = Duration::from_secs(100);
+
+/// Refuses what cannot be meant.
+pub(crate) fn wish(wish: &Wish) -> Result<()> {
+    request(wish)?;
+    rates(wish)?;
+    times(wish)?;
+    let unknown = wish.waived.iter().find(|name| !crate::gate::GATES.iter().any(|(known, _)| known == name));
+    if let Some(name) = unknown {
+        let known: Vec<&str> = crate::gate::GATES.iter().map(|(known, _)| *known).collect();
+        return Err(Error::Plan(format!("no gate is called {name}; there are {}", known.join(", "))));
+    }
+    Ok(())
+}
+
+fn wrong(reason: impl Into<String>) -> Result<()> {
+    Err(Error::Plan(reason.into()))
+}
+
+/// What is asked for.
+fn request(wish: &Wish) -> Result<()> {
+    let is_token = |text: &str| {
+        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+    };
+    if wish.urls.is_empty() {
+        return wrong("no URL");
+    }
+    if !is_token(&wish.method) || wish.method == "CONNECT" {
+        return wrong(format!("{} is no method that can be asked for here", wish.method));
+    }
+    for header in &wish.headers {
+        let name = header.split_once(':').map(|(name, _)| name).filter(|name| is_token(name));
+        if name.is_none() || header.bytes().any(|byte| byte == b'\r' || byte == b'\n' || byte == 0) {
+            return wrong(format!("{header:?} is no header field; write -H 'Name: value'"));
+        }
+    }
+    Ok(())
+}
+
+/// How often.
+fn rates(wish: &Wish) -> Result<()> {
+    for (option, rate, what) in
+        [("--rate", wish.rate, "requests"), ("--connect-rate", wish.connect_rate, "connections")]
+    {
+        if let Some(rate) = rate.filter(|rate| !RATES.contains(rate)) {
+            let (least, most) = (RATES.start(), RATES.end());
+            return wrong(format!("{option} {rate:?} is not from {least} to {most} {what} a second"));
+        }
+    }
+    if wish.rate.is_some() && wish.pipeline > 1 {
+        return wrong("--pipeline belongs to a closed loop: in an open one each request finds a connection of its own");
+    }
+    Ok(())
+}
+
+/// How long.
+fn times(wish: &Wish) -> Result<()> {
+    if wish.timeout > LONGEST_LATENCY || wish.timeout.is_zero() {
+        return wrong("--timeout is above 0 and at most 100 seconds: that is the longest latency that is told apart");
+    }
+    if wish.duration.is_none() && wish.request_count.is_none() && wish.crowd.is_none() {
+        return wrong("neither --duration nor --requests: when should it end?");
+    }
+    Ok(())
+}
