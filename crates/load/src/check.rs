@@ -8,6 +8,9 @@ use std::time::Duration;
 /// Requests, or connections, a second: from one in a quarter of an hour to more than any machine makes.
 const RATES: RangeInclusive<f64> = 0.001..=1e7;
 
+/// The longest of the times that are waited or measured: thirty days.
+const LONGEST_H: u64 = 720;
+
 /// The longest latency that is told apart.
 const LONGEST_LATENCY: Duration = Duration::from_secs(100);
 
@@ -68,6 +71,13 @@ fn rates(wish: &Wish) -> Result<()> {
 fn times(wish: &Wish) -> Result<()> {
     if wish.timeout > LONGEST_LATENCY || wish.timeout.is_zero() {
         return wrong("--timeout is above 0 and at most 100 seconds: that is the longest latency that is told apart");
+    }
+    let longest = Duration::from_secs(LONGEST_H * 3600);
+    let settle = wish.crowd.as_ref().map(|crowd| crowd.settle);
+    for (option, time) in [("--settle", settle)] {
+        if time.is_some_and(|time| time > longest) {
+            return wrong(format!("{option} is at most {LONGEST_H}h"));
+        }
     }
     if wish.duration.is_none() && wish.request_count.is_none() && wish.crowd.is_none() {
         return wrong("neither --duration nor --requests: when should it end?");

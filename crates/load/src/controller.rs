@@ -163,6 +163,23 @@ impl Run<'_> {
         }
     }
 
+    /// Leaves the crowd alone for a while; false if the user wants an end first.
+    fn settle(&mut self, fleet: &mut Fleet, time: Duration) -> Result<bool> {
+        let until_ns = monotonic_ns().saturating_add(crate::job::nanoseconds(time));
+        loop {
+            if (self.interrupted)() {
+                self.outcome.is_interrupted = true;
+                return Ok(false);
+            }
+            let left = Duration::from_nanos(until_ns.saturating_sub(monotonic_ns()));
+            if left.is_zero() {
+                return Ok(true);
+            }
+            // The workers have nothing to say now; that one is gone is an error.
+            fleet.next(left.min(TURN))?;
+        }
+    }
+
     /// Lets the crowd grow to a size and takes samples; none if the user wants an end.
     fn step(&mut self, fleet: &mut Fleet, pass: u32, n: u32, before: u32) -> Result<Option<Step>> {
         let (count, begun_ns) = (fleet.len() as u32, monotonic_ns());
@@ -182,7 +199,9 @@ impl Run<'_> {
         let grown_ms = (monotonic_ns() - begun_ns) / 1_000_000;
         let crowd = self.job.crowd.as_ref();
         let (samples, settle) = crowd.map_or((0, Duration::ZERO), |crowd| (crowd.samples, crowd.settle));
-        std::thread::sleep(settle);
+        if !self.settle(fleet, settle)? {
+            return Ok(None);
+        }
         let mut step = Step { pass, n, grown_ms, memory: Memory::read(), ..Step::default() };
         let (mut processor_ns, mut elapsed_ns) = (0, 0);
         let mut held = 0;

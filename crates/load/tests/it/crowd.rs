@@ -1,8 +1,8 @@
 //! Crowds of idle connections.
 
 use crate::server::{answer, failed, run, serve, wish};
-use landau_load::{CrowdWish, Failure, Wish};
-use std::sync::atomic::Ordering;
+use landau_load::{CrowdWish, Failure, Job, Launch, Observer, Wish};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 fn crowd(n: u32) -> CrowdWish {
@@ -57,4 +57,25 @@ fn a_server_that_takes_only_some_ends_the_crowd_there() {
     assert_eq!(outcome.steps.iter().map(|step| (step.n, step.open)).collect::<Vec<_>>(), [(10, 10), (20, 15)]);
     assert!(failed(&outcome).contains(&"alive"));
     assert!(outcome.tally.failures.contains_key(&Failure::ClosedBeforeAnswer), "{:?}", outcome.tally.failures);
+}
+
+/// Says that the crowd has grown, which is when it is left alone.
+struct Grown<'a>(&'a AtomicBool);
+
+impl Observer for Grown<'_> {
+    fn grown(&mut self, _: u64, _: u32) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// The controller slept through it and heard nobody.
+#[test]
+fn a_crowd_that_settles_can_be_interrupted() {
+    let server = serve(|_| (answer(10), false));
+    let settling = CrowdWish { settle: Duration::from_secs(3600), ..crowd(3) };
+    let job = Job::resolve(&Wish { crowd: Some(settling), request_count: None, ..wish(&server.url()) }).unwrap();
+    let has_grown = AtomicBool::new(false);
+    let is_enough = || has_grown.load(Ordering::SeqCst);
+    let outcome = landau_load::run(&job, &Launch::Thread, &mut Grown(&has_grown), &is_enough).unwrap();
+    assert_eq!((outcome.is_interrupted, outcome.steps), (true, Vec::new()));
 }

@@ -48,7 +48,9 @@ fn what_contradicts_itself_is_told() {
         assert!(said.contains(word), "{word}: {said}");
     }
     let steps = CrowdWish { n: 10, steps: vec![0, 5], samples: 1, passes: 1, settle: Duration::ZERO };
-    assert!(refusal(&Wish { crowd: Some(steps), ..own() }).contains("steps"));
+    assert!(refusal(&Wish { crowd: Some(steps.clone()), ..own() }).contains("steps"));
+    let late = CrowdWish { steps: Vec::new(), settle: Duration::from_secs(99_999_999_999_999), ..steps };
+    assert!(refusal(&Wish { crowd: Some(late), ..own() }).contains("--settle is at most 720h"));
     for rate in [0.001, 1e7] {
         assert!(Job::resolve(&Wish { rate: Some(rate), ..own() }).is_ok(), "{rate}");
     }
