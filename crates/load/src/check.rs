@@ -73,8 +73,11 @@ fn times(wish: &Wish) -> Result<()> {
         return wrong("--timeout is above 0 and at most 100 seconds: that is the longest latency that is told apart");
     }
     let longest = Duration::from_secs(LONGEST_H * 3600);
+    if wish.duration.is_some_and(|time| time.is_zero() || time > longest) {
+        return wrong(format!("--duration is above 0 and at most {LONGEST_H}h"));
+    }
     let settle = wish.crowd.as_ref().map(|crowd| crowd.settle);
-    for (option, time) in [("--settle", settle)] {
+    for (option, time) in [("--warm-up", Some(wish.warm_up)), ("--settle", settle)] {
         if time.is_some_and(|time| time > longest) {
             return wrong(format!("{option} is at most {LONGEST_H}h"));
         }

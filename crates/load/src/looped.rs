@@ -217,7 +217,7 @@ impl<'a> Loop<'a> {
 
     fn start(&mut self) {
         self.stage = Stage::Running;
-        self.measure_ns = self.start_ns + self.plan.warm_up_ns;
+        self.measure_ns = self.start_ns.saturating_add(self.plan.warm_up_ns);
         self.end_ns = self.plan.duration_ns.map_or(u64::MAX, |ns| self.measure_ns.saturating_add(ns));
         self.engine.measure_from(self.measure_ns);
         if self.plan.warm_up_ns == 0 {

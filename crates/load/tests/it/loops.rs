@@ -251,12 +251,18 @@ fn a_rate_that_cannot_be_reached_can_be_interrupted() {
 
 /// A plan may come from elsewhere. A schedule whose end cannot be told as a number came before its start.
 #[test]
-fn what_is_due_beyond_all_time_never_comes() {
+fn what_is_due_or_begins_beyond_all_time_never_comes() {
     let server = serve(|_| (answer(10), false));
     let duration = Some(Duration::from_millis(100));
     let timed = Wish { rate: Some(1.0), request_count: None, duration, ..wish(&server.url()) };
-    let mut job = Job::resolve(&Wish { arrivals: Arrivals::Poisson, ..timed }).unwrap();
+    let mut job = Job::resolve(&Wish { arrivals: Arrivals::Poisson, ..timed.clone() }).unwrap();
     job.plans[0].load = Load::Open { per_second: 1e-300, arrivals: Arrivals::Poisson };
     let outcome = landau_load::run(&job, &Launch::Thread, &mut (), &|| false).unwrap();
     assert_eq!((outcome.tally.due, server.requests.load(Ordering::SeqCst)), (0, 0));
+    // A warm-up for ever is not none.
+    let mut job = Job::resolve(&Wish { rate: None, ..timed }).unwrap();
+    job.plans[0].warm_up_ns = u64::MAX;
+    let is_enough = || server.requests.load(Ordering::SeqCst) > 50;
+    let outcome = landau_load::run(&job, &Launch::Thread, &mut (), &is_enough).unwrap();
+    assert_eq!((outcome.tally.answers, outcome.is_interrupted), (0, true));
 }

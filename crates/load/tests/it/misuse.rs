@@ -36,6 +36,8 @@ fn what_contradicts_itself_is_told() {
         (Wish { timeout: Duration::ZERO, ..own() }, "--timeout"),
         (Wish { timeout: Duration::from_secs(101), ..own() }, "--timeout"),
         (Wish { request_count: None, ..own() }, "--duration"),
+        (Wish { warm_up: Duration::from_secs(u64::MAX), ..own() }, "--warm-up is at most 720h"),
+        (Wish { duration: Some(Duration::MAX), ..own() }, "--duration is above 0 and at most 720h"),
         (Wish { method: "GE T".to_owned(), ..own() }, "method"),
         (Wish { headers: vec!["no colon".to_owned()], ..own() }, "Name: value"),
         (Wish { headers: vec!["A: b\r\nHost: c".to_owned()], ..own() }, "Name: value"),
