@@ -34,6 +34,7 @@ pub(crate) fn share_out(
     let per_worker = connections.div_ceil(worker_count);
     let is_many = connections > FEW || wish.per_connection.is_some();
     if !wish.sources.is_empty() {
+        wish.sources.iter().try_for_each(|&source| check(source, endpoints))?;
         return Ok(of_user(&wish.sources, worker_count, (low, high)));
     }
     let is_loopback = |one: &Endpoint| matches!(one, Endpoint::Inet(address) if is_v4_loopback(address.ip()));
@@ -59,6 +60,17 @@ pub(crate) fn share_out(
     };
     let all = (0..worker_count).map(own).collect::<Option<Vec<_>>>();
     all.ok_or_else(|| Error::Plan(format!("{worker_count} workers with {count} loopback addresses each are too many")))
+}
+
+/// Refuses an address from which no connection could come: of another family than the servers.
+fn check(source: IpAddr, endpoints: &[Endpoint]) -> Result<()> {
+    let name = if source.is_ipv4() { "IPv4" } else { "IPv6" };
+    let is_met = |one: &Endpoint| matches!(one, Endpoint::Inet(server) if server.is_ipv4() == source.is_ipv4());
+    if !endpoints.iter().any(is_met) {
+        let reason = format!("--source {source}: no server of this load has an address of {name}, so leave it out");
+        return Err(Error::Plan(reason));
+    }
+    Ok(())
 }
 
 /// The user's addresses: each worker takes its share, or, where they are fewer than the workers, all of them and a

@@ -37,29 +37,30 @@ pub(crate) struct Args {
     #[arg(required = true, value_name = "URL")]
     urls: Vec<String>,
     /// Connections that make requests
-    #[arg(long, short, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, short, value_name = "N", default_value_t = 64, conflicts_with = "crowd")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     connections: u32,
     /// Requests a second, whether the last ones were answered or not (an open loop)
     #[arg(long, value_name = "R", conflicts_with = "crowd")]
     rate: Option<f64>,
-    /// How the requests of an open loop follow one another
-    #[arg(long, value_enum, default_value = "poisson")]
-    arrivals: ArrivalsWord,
+    /// How the requests of an open loop follow one another [default: poisson]
+    #[arg(long, value_enum)]
+    arrivals: Option<ArrivalsWord>,
     /// Let idle connections pile up to so many, and measure beside them
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=50_000_000))]
     crowd: Option<u32>,
     /// Sizes of the crowd at which to measure [default: 1, 2, 5, 10 … N]
-    #[arg(long, value_name = "N,…", value_delimiter = ',', requires = "crowd")]
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
     steps: Vec<u32>,
-    /// Samples of each kind at each size of the crowd
-    #[arg(long, value_name = "K", default_value_t = 200, requires = "crowd")]
-    samples: u32,
-    /// How often the crowd is made, each time by fresh processes
-    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    passes: u32,
-    /// How long a size of the crowd is left alone before it is measured
-    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = time)]
-    settle: Duration,
+    /// Samples of each kind at each size of the crowd [default: 200]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
+    samples: Option<u32>,
+    /// How often the crowd is made, each time by fresh processes [default: 1]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    passes: Option<u32>,
+    /// How long a size of the crowd is left alone before it is measured [default: 100ms]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    settle: Option<Duration>,
     /// How long it is measured [default: 10s, unless --requests is given]
     #[arg(long, short, value_name = "TIME", value_parser = time, conflicts_with = "crowd")]
     duration: Option<Duration>,
@@ -74,7 +75,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "crowd")]
     per_connection: Option<u64>,
     /// Requests under way on one connection
-    #[arg(long, value_name = "DEPTH", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "DEPTH", default_value_t = 1, conflicts_with = "crowd")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     pipeline: u32,
     /// New connections a second, at most
     #[arg(long, value_name = "R")]
@@ -119,7 +121,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "HOST")]
     i_may_load: Vec<String>,
     /// Write a record of the crowd, for `landau show`, `report` and `verify`
-    #[arg(long, short, value_name = "FILE", requires = "crowd")]
+    #[arg(long, short, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Answer in JSON
     #[arg(long)]
@@ -139,6 +141,7 @@ struct Addresses(Vec<IpAddr>);
 
 pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     catch_interrupts();
+    args.check_kind()?;
     let seed = args.seed.unwrap_or_else(super::run::seed_of_the_moment);
     let job = Job::resolve(&wish(args, seed)).map_err(advised)?;
     let mut live = Live::new(args.quiet || args.json, args.duration_of().map(|time| time + args.warm_up));
@@ -197,6 +200,25 @@ fn advised(error: Error) -> anyhow::Error {
 }
 
 impl Args {
+    /// Refuses an option of another kind of load, which would be without effect. The parser's own rule would not do: it
+    /// asks for no option that contradicts another one that was given.
+    fn check_kind(&self) -> anyhow::Result<()> {
+        let of_crowd = [
+            ("--steps", !self.steps.is_empty()),
+            ("--samples", self.samples.is_some()),
+            ("--passes", self.passes.is_some()),
+            ("--settle", self.settle.is_some()),
+            ("--out", self.out.is_some()),
+        ];
+        if let Some((option, _)) = of_crowd.iter().find(|(_, is_given)| *is_given && self.crowd.is_none()) {
+            anyhow::bail!("{option} belongs to a crowd: add --crowd N, or leave it out");
+        }
+        if self.arrivals.is_some() && self.rate.is_none() {
+            anyhow::bail!("--arrivals belongs to an open loop: add --rate R, or leave it out");
+        }
+        Ok(())
+    }
+
     fn duration_of(&self) -> Option<Duration> {
         let is_unbounded = self.duration.is_none() && self.requests.is_none() && self.crowd.is_none();
         if is_unbounded { Some(Duration::from_secs(10)) } else { self.duration }
@@ -217,15 +239,15 @@ fn wish(args: &Args, seed: u64) -> Wish {
         per_connection: args.per_connection,
         rate: args.rate,
         arrivals: match args.arrivals {
-            ArrivalsWord::Poisson => Arrivals::Poisson,
-            ArrivalsWord::Uniform => Arrivals::Uniform,
+            None | Some(ArrivalsWord::Poisson) => Arrivals::Poisson,
+            Some(ArrivalsWord::Uniform) => Arrivals::Uniform,
         },
         crowd: args.crowd.map(|n| CrowdWish {
             n,
             steps: args.steps.clone(),
-            samples: args.samples,
-            passes: args.passes,
-            settle: args.settle,
+            samples: args.samples.unwrap_or(200),
+            passes: args.passes.unwrap_or(1),
+            settle: args.settle.unwrap_or(Duration::from_millis(100)),
         }),
         duration: args.duration_of(),
         request_count: args.requests,

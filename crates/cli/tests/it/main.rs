@@ -7,6 +7,7 @@ mod explained;
 mod interrupted;
 mod lab;
 mod lab_misused;
+mod load;
 mod measured;
 mod misused;
 mod serve;
