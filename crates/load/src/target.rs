@@ -144,14 +144,14 @@ fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
     }
 }
 
-/// Whether an address is this machine's or of a network that is not the world's (RFC 1918, 3927, 4193, 4291).
+/// Whether an address is this machine's or of a network that is not the world's (RFC 1918, 4193). Link-local ones are
+/// neither: 169.254.169.254 is where the provider of a cloud answers its guests.
 pub fn is_own(address: IpAddr) -> bool {
     match address.to_canonical() {
-        IpAddr::V4(v4) => v4.is_loopback() || v4.is_private() || v4.is_link_local() || v4 == Ipv4Addr::UNSPECIFIED,
+        IpAddr::V4(v4) => v4.is_loopback() || v4.is_private() || v4 == Ipv4Addr::UNSPECIFIED,
         IpAddr::V6(v6) => {
             let is_unique_local = v6.segments()[0] & 0xfe00 == 0xfc00;
-            let is_link_local = v6.segments()[0] & 0xffc0 == 0xfe80;
-            v6.is_loopback() || is_unique_local || is_link_local || v6 == Ipv6Addr::UNSPECIFIED
+            v6.is_loopback() || is_unique_local || v6 == Ipv6Addr::UNSPECIFIED
         }
     }
 }
@@ -194,10 +194,8 @@ mod tests {
             "172.16.0.1",
             "172.31.255.1",
             "192.168.1.1",
-            "169.254.0.9",
             "[::1]",
             "[fd00::1]",
-            "[fe80::1]",
             "[::ffff:10.0.0.1]",
             "0.0.0.0",
             "localhost",
@@ -214,6 +212,9 @@ mod tests {
             "255.255.255.255",
             "224.0.0.1",
             "[ff02::1]",
+            "169.254.169.254",
+            "[::ffff:169.254.169.254]",
+            "[fe80::1]",
             "100.64.0.1",
         ] {
             let url = Url::parse(&format!("http://{stranger}/")).unwrap();
