@@ -19,6 +19,7 @@ pub(crate) fn wish(wish: &Wish) -> Result<()> {
     request(wish)?;
     rates(wish)?;
     times(wish)?;
+    processors(&wish.pins)?;
     let unknown = wish.waived.iter().find(|name| !crate::gate::GATES.iter().any(|(known, _)| known == name));
     if let Some(name) = unknown {
         let known: Vec<&str> = crate::gate::GATES.iter().map(|(known, _)| *known).collect();
@@ -86,4 +87,13 @@ fn times(wish: &Wish) -> Result<()> {
         return wrong("neither --duration nor --requests: when should it end?");
     }
     Ok(())
+}
+
+/// Where.
+fn processors(pins: &[u32]) -> Result<()> {
+    let allowed = landau_sys::system::processors();
+    let Some(one) = pins.iter().find(|one| !allowed.contains(one)) else { return Ok(()) };
+    let list: Vec<String> = allowed.iter().map(ToString::to_string).collect();
+    let list = list.join(", ");
+    wrong(format!("--pin {one}: processor {one} is not among those this process may run on: {list}"))
 }

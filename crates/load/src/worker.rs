@@ -44,8 +44,11 @@ fn serve(link: &mut Link) -> Result<()> {
     };
     check(&plan)?;
     if let Some(processor) = plan.processor {
-        // Where pinning is impossible the load is made all the same; the host's facts say so.
-        let _ = landau_sys::system::pin(&[processor]);
+        let pinned = landau_sys::system::pin(&[processor]);
+        // Where nothing can be pinned the load is made all the same; the host's facts say so.
+        if let (Err(error), true) = (pinned, cfg!(target_os = "linux")) {
+            return Err(Error::Plan(format!("--pin {processor}: {error}")));
+        }
     }
     raise(Resource::Descriptors)?;
     let mut engine = Engine::new(&plan)?;
