@@ -635,8 +635,27 @@ fn of_connecting(error: landau_sys::Error) -> Failure {
     match error.kind() {
         ConnectionRefused => Failure::ConnectRefused,
         TimedOut => Failure::ConnectTimeout,
+        // A port that is taken is another answer; and a connection that finds none gets this one from `connect`.
+        AddrNotAvailable if error.call == "bind" => Failure::ConnectNoAddress,
         AddrInUse | AddrNotAvailable => Failure::ConnectNoPort,
         _ if error.is_no_descriptor() => Failure::ConnectNoDescriptor,
         _ => Failure::Connect,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use landau_sys::socket::{Family, bind};
+
+    /// Both were "no port left", tried again until time was up.
+    #[test]
+    fn an_address_that_is_not_ours_is_no_lack_of_ports() {
+        let socket = stream::stream(Family::V4).unwrap();
+        // Of a network for documents, which no machine has.
+        let stranger = std::net::SocketAddr::from(([192, 0, 2, 1], 0)).into();
+        let error = bind(&socket, &stranger).unwrap_err();
+        assert_eq!(of_connecting(error), Failure::ConnectNoAddress);
+        assert_eq!(of_connecting(landau_sys::Error { call: "connect", ..error }), Failure::ConnectNoPort);
     }
 }

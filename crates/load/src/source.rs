@@ -10,10 +10,11 @@ use crate::error::{Error, Result};
 use crate::job::{Wish, ports};
 use crate::plan::{Ports, Sources};
 use crate::target::Endpoint;
-use landau_sys::socket::{Family, Transport, set_port_range, socket};
+use landau_sys::socket::{Family, Transport, bind, set_port_range, socket};
 use landau_sys::stream::set_bind_without_port;
 use landau_sys::system::ephemeral_ports;
-use std::net::{IpAddr, Ipv4Addr};
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// Up to so many connections to one server the system may choose address and port: less than a tenth of its ports.
 const FEW: u32 = 2_000;
@@ -62,15 +63,21 @@ pub(crate) fn share_out(
     all.ok_or_else(|| Error::Plan(format!("{worker_count} workers with {count} loopback addresses each are too many")))
 }
 
-/// Refuses an address from which no connection could come: of another family than the servers.
+/// Refuses an address from which no connection could come: of another family than the servers, or of another machine.
 fn check(source: IpAddr, endpoints: &[Endpoint]) -> Result<()> {
-    let name = if source.is_ipv4() { "IPv4" } else { "IPv6" };
+    let (family, name) = if source.is_ipv4() { (Family::V4, "IPv4") } else { (Family::V6, "IPv6") };
     let is_met = |one: &Endpoint| matches!(one, Endpoint::Inet(server) if server.is_ipv4() == source.is_ipv4());
     if !endpoints.iter().any(is_met) {
         let reason = format!("--source {source}: no server of this load has an address of {name}, so leave it out");
         return Err(Error::Plan(reason));
     }
-    Ok(())
+    let probe = socket(family, Transport::Tcp)?;
+    bind(&probe, &SocketAddr::new(source, 0).into()).map_err(|error| match error.kind() {
+        ErrorKind::AddrNotAvailable => {
+            Error::Plan(format!("--source {source}: this machine has no such address; `ip address` lists those it has"))
+        }
+        _ => Error::Plan(format!("--source {source}: {error}")),
+    })
 }
 
 /// The user's addresses: each worker takes its share, or, where they are fewer than the workers, all of them and a

@@ -14,6 +14,8 @@ pub enum Failure {
     ConnectTimeout,
     /// No port is left at the source address.
     ConnectNoPort,
+    /// This machine has no such source address, or has it no more.
+    ConnectNoAddress,
     /// The descriptor table is full.
     ConnectNoDescriptor,
     /// Any other reason why there is no connection.
@@ -46,6 +48,7 @@ impl Failure {
             Self::ConnectRefused
                 | Self::ConnectTimeout
                 | Self::ConnectNoPort
+                | Self::ConnectNoAddress
                 | Self::ConnectNoDescriptor
                 | Self::Connect
                 | Self::Tls
@@ -58,6 +61,7 @@ impl Failure {
             Self::ConnectRefused => "connection refused",
             Self::ConnectTimeout => "no handshake in time",
             Self::ConnectNoPort => "no port left at the source address",
+            Self::ConnectNoAddress => "this machine has no such source address",
             Self::ConnectNoDescriptor => "no descriptor left",
             Self::Connect => "could not connect",
             Self::Tls => "secure handshake failed",

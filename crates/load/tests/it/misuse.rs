@@ -46,6 +46,7 @@ fn what_contradicts_itself_is_told() {
         (Wish { replay: Some("/nowhere/at/all".into()), ..own() }, "/nowhere"),
         (Wish { connections: 1_000_000, workers: Some(1), ..own() }, "workers at least"),
         (Wish { pins: vec![9999], ..own() }, "--pin 9999: processor 9999 is not among those this process may run on: "),
+        (Wish { sources: vec!["192.0.2.1".parse().unwrap()], ..own() }, "this machine has no such address"),
         (Wish { sources: vec!["::1".parse().unwrap()], ..own() }, "no server of this load has an address of IPv6"),
     ] {
         let said = refusal(&wish);
