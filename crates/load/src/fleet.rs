@@ -5,6 +5,7 @@ use crate::link::{Link, Order, Report};
 use crate::plan::{PROTOCOL, Plan};
 use crate::worker;
 use landau_reactor::{Interest, Mechanism, Reactor, Token};
+use landau_sys::limits::{Resource, raise};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -45,6 +46,8 @@ pub(crate) struct Fleet {
 impl Fleet {
     /// Starts a worker for each plan and tells it.
     pub(crate) fn start(plans: &[Plan], launch: &Launch) -> Result<Self> {
+        // Each worker has a link.
+        raise(Resource::Descriptors)?;
         let mut fleet =
             Self { members: Vec::new(), reactor: Reactor::new(Mechanism::default())?, inbox: VecDeque::new() };
         for (number, plan) in plans.iter().enumerate() {

@@ -14,9 +14,9 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Descriptors of a worker that are no connections: its link, its event set, its alarm, a sample's connection, and some
-/// to spare.
-const RESERVED_DESCRIPTORS: u64 = 64;
+/// Descriptors of a worker that are no connections: the standard ones, its link, its event set, its alarm, a sample's
+/// connection, and some to spare. The controller has as many that are no links.
+const RESERVED_DESCRIPTORS: u64 = 24;
 
 /// Connections that are on their way at once, of all workers together, where nobody asked for more: far below any
 /// usual backlog.
@@ -242,15 +242,29 @@ fn request(method: &str, target: &str, authority: &str, headers: &[String]) -> R
 
 /// As many workers as were asked for, and at least as many as the limit of descriptors needs.
 fn worker_count(wish: &Wish, connections: u32) -> Result<u32> {
-    let limit = get(Resource::Descriptors)?.1.saturating_sub(RESERVED_DESCRIPTORS).max(1);
-    let least = u64::from(connections).div_ceil(limit).max(1) as u32;
-    match wish.workers {
-        Some(count) if count < least => Err(Error::Plan(format!(
-            "{connections} connections need {least} workers at least: a process may hold {limit} of them"
-        ))),
-        Some(count) => Ok(count.min(connections.max(1))),
-        None => Ok(least),
+    shared_out(get(Resource::Descriptors)?.1, connections, wish.workers)
+}
+
+/// The same where a process may hold so many descriptors: a worker one for each connection, the controller one for each
+/// worker.
+fn shared_out(limit: u64, connections: u32, asked: Option<u32>) -> Result<u32> {
+    let most = limit.saturating_sub(RESERVED_DESCRIPTORS);
+    let least = u64::from(connections).max(1).div_ceil(most.max(1));
+    let count = asked.map_or(least, |asked| u64::from(asked.min(connections.max(1))));
+    if count > most {
+        let workers = if count == 1 { "a worker".to_owned() } else { format!("{count} workers") };
+        return Err(Error::Plan(format!(
+            "{connections} connections by {workers}: RLIMIT_NOFILE is {limit}, which is too low for that; raise it with \
+             ulimit -n, or ask for fewer"
+        )));
     }
+    if count < least {
+        return Err(Error::Plan(format!(
+            "{connections} connections need {least} workers at least: a process may hold {most} of them, for \
+             RLIMIT_NOFILE is {limit}; raise it with ulimit -n, or leave --workers out"
+        )));
+    }
+    Ok(count as u32)
 }
 
 fn crowd_job(wish: &CrowdWish) -> Result<CrowdJob> {
@@ -273,4 +287,25 @@ pub fn ladder(n: u32) -> Vec<u32> {
 /// How the ports of connections are chosen, where it is we who choose.
 pub(crate) fn ports(low: u16, high: u16, has_range: bool) -> Ports {
     if has_range { Ports::Range { low, high } } else { Ports::Explicit { low, high } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of 64 descriptors all were set aside, so that 100 connections had 100 workers, for which there was no room.
+    #[test]
+    fn a_low_limit_of_descriptors_needs_few_workers_or_is_told() {
+        assert_eq!(shared_out(64, 100, None).unwrap(), 3);
+        assert_eq!((shared_out(1024, 1, Some(5)).unwrap(), shared_out(1024, 7, Some(5)).unwrap()), (1, 5));
+        for (limit, connections, asked, expected) in [
+            (20, 1, None, "1 connections by a worker: RLIMIT_NOFILE is 20, which is too low for that; raise it with"),
+            (64, 10_000, None, "10000 connections by 250 workers: RLIMIT_NOFILE is 64"),
+            (64, 100, Some(41), "100 connections by 41 workers: RLIMIT_NOFILE is 64"),
+            (64, 100, Some(2), "100 connections need 3 workers at least: a process may hold 40 of them"),
+        ] {
+            let said = shared_out(limit, connections, asked).unwrap_err().to_string();
+            assert!(said.starts_with(expected), "{said}");
+        }
+    }
 }

@@ -2,24 +2,35 @@
 //! each address.
 
 use crate::access::{Crowd, Full};
+use crate::config::{Accepting, Config};
 use crate::connection::say_end;
 use crate::counters::Counters;
 use crate::error::Error;
 use crate::outbox::Outbox;
 use crate::site::Site;
+use landau_sys::descriptor::is_open;
 use landau_sys::limits::{self, Resource};
 use landau_sys::stream;
 use std::net::IpAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
 
-/// Descriptors that are kept free for files and for the server's own.
-const SPARE_DESCRIPTORS: u64 = 96;
+/// Of the descriptors that are left, this part is kept free for the files of connections.
+const SPARE_SHARE: u64 = 4;
+
+/// The most that are kept free: large files are few, and small ones are in the cache.
+const SPARE_MOST: u64 = 80;
+
+/// What the server itself has open has low numbers: it was opened first.
+const OWN_MOST: u64 = 1024;
+
+/// A room for fewer connections than this is worth a word, whoever asked for how many.
+const FEW: usize = 500;
 
 /// Lets connections in, and counts those that have left.
 #[derive(Debug)]
 pub(crate) struct Admission {
-    /// The most connections of this worker.
+    /// The most connections for which this worker has descriptors.
     most: usize,
     /// Those of all workers.
     crowd: Arc<Crowd>,
@@ -31,9 +42,18 @@ pub(crate) struct Admission {
 pub(crate) struct Refusal(Full);
 
 impl Admission {
-    pub(crate) fn new(crowd: Arc<Crowd>, counters: &Arc<Counters>) -> Result<Self, Error> {
-        let descriptors = limits::raise(Resource::Descriptors)?.saturating_sub(SPARE_DESCRIPTORS).max(1);
-        Ok(Self { most: descriptors as usize, crowd, counters: counters.clone() })
+    pub(crate) fn new(config: &Config, crowd: Arc<Crowd>, counters: &Arc<Counters>) -> Result<Self, Error> {
+        let limit = limits::raise(Resource::Descriptors)?;
+        let own = (0..limit.min(OWN_MOST)).filter(|&number| is_open(number as RawFd)).count() as u64;
+        // Where one accepts for all, and elsewhere than on Linux, all workers have one table of descriptors.
+        let is_shared = config.accepting == Accepting::Handed || cfg!(not(target_os = "linux"));
+        let sharers = if is_shared { config.workers.max(1) as u64 } else { 1 };
+        Ok(Self { most: room(limit.saturating_sub(own) / sharers), crowd, counters: counters.clone() })
+    }
+
+    /// The most connections for which this worker has descriptors.
+    pub(crate) fn most(&self) -> usize {
+        self.most
     }
 
     /// Counts a connection that was accepted beside so many others, and says whether there is room for it.
@@ -60,6 +80,20 @@ impl Admission {
     }
 }
 
+/// Room for connections in so many descriptors that are free.
+fn room(free: u64) -> usize {
+    let spare = (free / SPARE_SHARE).min(SPARE_MOST);
+    usize::try_from(free - spare).unwrap_or(usize::MAX).max(1)
+}
+
+/// What the operator should know of a room for so many connections, if it is small or not what was asked for.
+pub(crate) fn note(most: usize, config: &Config) -> Option<String> {
+    let is_short = config.connections.map_or(most < FEW, |asked| most < asked);
+    let limit = limits::get(Resource::Descriptors).ok().filter(|_| is_short)?.0;
+    let count = if most == 1 { "1 connection".to_owned() } else { format!("{most} connections") };
+    Some(format!("room for {count}: RLIMIT_NOFILE is {limit}; raise it with ulimit -n, or LimitNOFILE= of the service"))
+}
+
 impl Refusal {
     /// Tells the client. One attempt: whoever is refused is not waited for.
     #[cold]
@@ -70,5 +104,20 @@ impl Refusal {
             let _ = stream::send(fd, &outbox.bytes, false);
         }
         say_end(fd);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 96 were kept free of however few: 64 were room for one connection.
+    #[test]
+    fn a_small_table_has_room_for_most_of_what_is_free() {
+        assert_eq!([0, 1, 4, 52, 1012, 20_000].map(room), [1, 1, 3, 39, 932, 19_920]);
+        let with = |connections| Config { connections, ..Config::new(".") };
+        assert!(note(39, &with(None)).unwrap().starts_with("room for 39 connections: RLIMIT_NOFILE is "));
+        assert_eq!((note(39, &with(Some(39))), note(932, &with(None))), (None, None));
+        assert!(note(932, &with(Some(1000))).unwrap().contains("raise it with ulimit -n"));
     }
 }

@@ -65,7 +65,7 @@ impl RingWorker {
             ring.listen(&fd, Token(LISTENERS + place as u32))?;
             doors.push(fd);
         }
-        let admission = Admission::new(crowd, &counters)?;
+        let admission = Admission::new(&config, crowd, &counters)?;
         let site = Site::new(&config, counters.clone(), log, inboxes[number].waker.clone())?;
         cage.enter()?;
         let fetcher = Fetcher::new(inboxes[number].waker.clone());
@@ -81,6 +81,11 @@ impl RingWorker {
             outbox: Outbox::default(),
             fetcher,
         })
+    }
+
+    /// The most connections that it takes.
+    pub(crate) fn room(&self) -> usize {
+        self.admission.most()
     }
 
     /// Works until it is told to end.

@@ -1,6 +1,7 @@
 //! The server as a whole: starts the workers and tells them to end.
 
 use crate::access::Crowd;
+use crate::admission;
 use crate::config::{Accepting, Config, Listen};
 use crate::control::Control;
 use crate::counters::{Counters, Totals};
@@ -152,7 +153,7 @@ impl Server {
     fn launch(&mut self) -> Result<(), Error> {
         let config = self.config.clone();
         let inboxes: Arc<Vec<Inbox>> = Arc::new(self.wakers.iter().cloned().map(Inbox::new).collect());
-        let (ready, became_ready) = mpsc::channel::<Result<(), Error>>();
+        let (ready, became_ready) = mpsc::channel::<Result<usize, Error>>();
         let crowd = Arc::new(Crowd::new(&config));
         let lines = Arc::new(log::Shared::new(self.wakers.len()));
         for (number, counters) in self.counters.iter().enumerate() {
@@ -173,8 +174,12 @@ impl Server {
             self.threads.push(thread.map_err(|cause| Error::Thread { worker: number, cause })?);
         }
         drop(ready);
+        let mut room: usize = 0;
         for number in 0..self.threads.len() {
-            became_ready.recv().map_err(|_| Error::Died(number))??;
+            room = room.saturating_add(became_ready.recv().map_err(|_| Error::Died(number))??);
+        }
+        if let Some(note) = admission::note(room, &config) {
+            (config.say)(&note);
         }
         if let Some(log) = &config.log {
             let beside = log::Beside { cage: self.cage.clone(), say: config.say, owner: config.log_owner };
@@ -278,8 +283,8 @@ fn settings(config: &Config) -> Result<Option<Arc<Settings>>, Error> {
     }
 }
 
-/// The life of a worker's thread.
-fn work(start: Start, ready: &mpsc::Sender<Result<(), Error>>) {
+/// The life of a worker's thread, which says for how many connections it has room when it is ready.
+fn work(start: Start, ready: &mpsc::Sender<Result<usize, Error>>) {
     let control = start.control.clone();
     match worker(start) {
         Err(error) => {
@@ -287,7 +292,7 @@ fn work(start: Start, ready: &mpsc::Sender<Result<(), Error>>) {
             let _ = ready.send(Err(error));
         }
         Ok(mut worker) => {
-            let _ = ready.send(Ok(()));
+            let _ = ready.send(Ok(worker.room()));
             control.is_released.wait();
             worker.run();
         }
@@ -325,6 +330,14 @@ enum Work {
 }
 
 impl Work {
+    fn room(&self) -> usize {
+        match self {
+            Self::Readiness(worker) => worker.room(),
+            #[cfg(target_os = "linux")]
+            Self::Ring(worker) => worker.room(),
+        }
+    }
+
     fn run(&mut self) {
         match self {
             Self::Readiness(worker) => worker.run(),

@@ -86,7 +86,7 @@ impl Worker {
         reactor.hang(&inboxes[number].waker)?;
         let has_doors = config.accepting != Accepting::Handed || number == 0;
         let doors = if has_doors { Door::all(&bound, &config, &mut reactor)? } else { Vec::new() };
-        let admission = Admission::new(crowd, &counters)?;
+        let admission = Admission::new(&config, crowd, &counters)?;
         let site = Site::new(&config, counters.clone(), log, inboxes[number].waker.clone())?;
         cage.enter()?;
         let fetcher = Fetcher::new(inboxes[number].waker.clone());
@@ -110,6 +110,11 @@ impl Worker {
             plain: Vec::new(),
             turn: 0,
         })
+    }
+
+    /// The most connections that it takes.
+    pub(crate) fn room(&self) -> usize {
+        self.admission.most()
     }
 
     /// Works until it is told to end.

@@ -1,6 +1,8 @@
 //! `landau load` as a user types it: what is refused, and in which words.
 
-use crate::support::Room;
+use crate::serve::Serving;
+use crate::support::{LANDAU, Ran, Room};
+use std::process::Command;
 
 /// Nobody listens there: what is not refused fails within moments.
 const NOWHERE: &[&str] = &["load", "http://127.0.0.1:9/", "--timeout", "100ms", "--quiet"];
@@ -35,4 +37,25 @@ fn an_option_without_effect_is_refused() {
     assert!(!room.file("r").exists());
     let ran = room.landau(&["load", "unix:/nowhere:/", "-n", "1", "--source", "127.0.0.1"]);
     assert!(ran.status == Some(2) && ran.err.contains("--source 127.0.0.1: no server"), "{ran:?}");
+}
+
+/// A hundred workers of one connection each were wanted, for whom there were no descriptors.
+#[test]
+fn few_descriptors_are_enough_for_some_workers_or_are_told() {
+    let room = crate::serve::room();
+    let serving = Serving::new(&mut room.command(&["serve", "www", "--listen", "127.0.0.1:0"]));
+    let load = |limit: u32, connections: u32| {
+        let url = format!("http://{}/a", serving.address);
+        let waived = "--waive lag --waive overflow --waive saturated";
+        let script = format!("ulimit -n {limit}; {LANDAU} load {url} -c {connections} -n 500 --quiet {waived}");
+        Ran::of(Command::new("sh").args(["-c", &script]).output().unwrap())
+    };
+    let ran = load(64, 100);
+    assert!(ran.status == Some(0) && ran.out.contains("500 × 200"), "{ran:?}");
+    for (limit, connections) in [(20, 1), (64, 100_000)] {
+        let ran = load(limit, connections);
+        let told = format!("RLIMIT_NOFILE is {limit}, which is too low for that; raise it with ulimit -n");
+        assert!(ran.status == Some(2) && ran.err.contains(&told), "{ran:?}");
+    }
+    serving.end();
 }

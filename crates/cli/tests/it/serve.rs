@@ -17,7 +17,7 @@ fn is_root() -> bool {
 }
 
 /// A room that others may enter, with a folder that they may read.
-fn room() -> Room {
+pub(crate) fn room() -> Room {
     let room = Room::new();
     std::fs::create_dir(room.file("www")).unwrap();
     std::fs::write(room.file("www/a"), "hello").unwrap();
@@ -28,14 +28,14 @@ fn room() -> Room {
 }
 
 /// A server that is running.
-struct Serving {
+pub(crate) struct Serving {
     child: Child,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
     said: String,
 }
 
 impl Serving {
-    fn new(command: &mut Command) -> Self {
+    pub(crate) fn new(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut said = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
@@ -61,7 +61,7 @@ impl Serving {
     }
 
     /// What it said on standard error, and its status.
-    fn end(self) -> Ran {
+    pub(crate) fn end(self) -> Ran {
         self.signal("-TERM");
         Ran::of(self.child.wait_with_output().unwrap())
     }
@@ -273,4 +273,28 @@ fn where_a_ring_is_forbidden_something_else_is_taken_and_it_is_said_why() {
         let ran = Ran::of(serving.child.wait_with_output().unwrap());
         assert!(ran.err.contains(says), "{choice:?}: {ran:?}");
     }
+}
+
+/// 96 of 64 descriptors were set aside, so that there was room for one connection, and nobody was told.
+#[test]
+fn few_descriptors_are_room_for_most_of_them_which_is_told() {
+    let room = room();
+    let script = format!("ulimit -n 64; exec {} serve www --listen 127.0.0.1:0", crate::support::LANDAU);
+    let serving = Serving::new(Command::new("sh").args(["-c", &script]).current_dir(room.path()));
+    let mut clients = Vec::new();
+    for _ in 0..25 {
+        let mut client = TcpStream::connect(serving.address).unwrap();
+        client.set_read_timeout(Some(LONG)).unwrap();
+        client.write_all(b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut head = [0; 15];
+        client.read_exact(&mut head).unwrap();
+        assert_eq!(&head, b"HTTP/1.1 200 OK", "connection {}", clients.len());
+        clients.push(client);
+    }
+    let ran = serving.end();
+    assert!(ran.err.contains("connections: RLIMIT_NOFILE is 64; raise it with ulimit -n"), "{ran:?}");
+    let script =
+        format!("ulimit -n 256; exec {} serve www --listen 127.0.0.1:0 --max-connections 1000", crate::support::LANDAU);
+    let ran = Serving::new(Command::new("sh").args(["-c", &script]).current_dir(room.path())).end();
+    assert!(ran.err.contains("RLIMIT_NOFILE is 256"), "{ran:?}");
 }
