@@ -130,6 +130,7 @@ impl<'a> Crowd<'a> {
         let standing = self.idle.len() as u32;
         let now_ns = self.engine.now_ns;
         let is_stuck = now_ns.saturating_sub(self.last_progress_ns) > self.plan.timeout_ns.saturating_mul(2);
+        let is_stuck = is_stuck || self.engine.finds_nobody(self.last_progress_ns);
         let on_their_way = self.engine.opening + self.greeted;
         if (standing >= to && on_their_way == 0) || is_stuck {
             self.to = None;

@@ -22,6 +22,9 @@ const SCRATCH_BYTES: usize = 128 << 10;
 /// How long the server may take to close a connection that has given its last answer.
 const CLOSING_NS: u64 = 1_000_000_000;
 
+/// For so long a server that refuses connections may be about to start.
+const NOBODY_NS: u64 = 1_000_000_000;
+
 /// The channel to the controller.
 pub(crate) const CONTROL: Token = Token(u32::MAX - 1);
 /// The alarm of a schedule.
@@ -283,8 +286,9 @@ impl Engine {
         match done {
             Err((_, reason)) => return self.lose(id, (Failure::Tls, reason)),
             Ok(Received::End) => return self.lose(id, (Failure::Tls, "closed in the handshake".to_owned())),
-            Ok(Received::Bytes(_)) => {
-                return self.lose(id, (Failure::Unasked, "bytes before any request".to_owned()));
+            Ok(Received::Bytes(count)) => {
+                let said = unasked(&self.scratch[..count]);
+                return self.lose(id, (Failure::Unasked, said));
             }
             Ok(Received::Nothing) => self.reactor.used_up(&connection.fd, Interest::READ),
         }
@@ -373,7 +377,7 @@ impl Engine {
         let mut answered = 0;
         while !rest.is_empty() {
             let Some(flight) = connection.flights.front_mut() else {
-                return Err((Failure::Unasked, format!("{} bytes that no request had asked for", rest.len())));
+                return Err((Failure::Unasked, unasked(rest)));
             };
             if flight.first_byte_ns == 0 {
                 flight.first_byte_ns = *now_ns;
@@ -546,6 +550,17 @@ impl Engine {
         }
     }
 
+    /// Whether nobody is there: for so long no connection could be made, and each attempt was refused.
+    pub(crate) fn finds_nobody(&self, since_ns: u64) -> bool {
+        let is_refusal = |failure: &Failure| matches!(failure, Failure::ConnectRefused | Failure::Connect);
+        let failures = &self.tally.failures;
+        self.now_ns.saturating_sub(since_ns) >= NOBODY_NS
+            && self.tally.connections == 0
+            && self.opening == 0
+            && !failures.is_empty()
+            && failures.keys().all(is_refusal)
+    }
+
     /// Every connection that takes requests.
     pub(crate) fn open_ids(&self) -> Vec<u32> {
         let is_open = |slot: &Option<Connection>| slot.as_ref().is_some_and(|one| one.state == State::Open);
@@ -621,6 +636,15 @@ fn receive_plain(connection: &Connection, scratch: &mut [u8]) -> Result<Received
         Err(error) if error.is_would_block() => Ok(Received::Nothing),
         Err(error) => Err((of_transfer(error), error.to_string())),
     }
+}
+
+/// What came before anything was asked, as far as its first line: a server that is full says so at once.
+#[cold]
+fn unasked(bytes: &[u8]) -> String {
+    const MOST: usize = 80;
+    let line = bytes.split(|&byte| byte == b'\r' || byte == b'\n').next().unwrap_or_default();
+    let begin = line[..line.len().min(MOST)].escape_ascii();
+    format!("{} bytes that no request had asked for: {begin}", bytes.len())
 }
 
 #[cold]

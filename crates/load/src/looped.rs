@@ -208,7 +208,8 @@ impl<'a> Loop<'a> {
 
     fn report_ready(&mut self, now_ns: u64) -> Result<()> {
         let is_all = self.unmade == 0 && self.retries.is_empty() && self.engine.opening == 0;
-        if is_all || now_ns >= self.begun_ns.saturating_add(self.plan.timeout_ns) {
+        let is_in_vain = self.engine.finds_nobody(self.begun_ns);
+        if is_all || is_in_vain || now_ns >= self.begun_ns.saturating_add(self.plan.timeout_ns) {
             self.stage = Stage::Ready;
             self.link.send(&Report::Ready { open: self.engine.open }).map_err(|error| lost(&error))?;
         }

@@ -58,7 +58,7 @@ impl Failure {
     /// In words.
     pub fn words(self) -> &'static str {
         match self {
-            Self::ConnectRefused => "connection refused",
+            Self::ConnectRefused => "connection refused: is the server running?",
             Self::ConnectTimeout => "no handshake in time",
             Self::ConnectNoPort => "no port left at the source address",
             Self::ConnectNoAddress => "this machine has no such source address",

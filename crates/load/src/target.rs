@@ -4,6 +4,7 @@
 //! changes its mind cannot lead them elsewhere.
 
 use crate::error::{Error, Result};
+use landau_sys::socket::UNIX_PATH_BYTES;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -60,17 +61,23 @@ impl Url {
         if text.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
             return Err(wrong("it holds a blank or a control character; write them as %20 and the like"));
         }
-        if let Some(rest) = text.strip_prefix("unix:") {
+        if let Some(rest) = text.split_at_checked(5).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("unix:")) {
+            let rest = rest.1;
             let (path, target) = rest.rsplit_once(':').unwrap_or((rest, "/"));
             if path.is_empty() {
                 return Err(wrong("no path of a socket; write unix:/run/server.sock:/path"));
+            }
+            if path.len() > UNIX_PATH_BYTES {
+                return Err(wrong(&format!(
+                    "the socket's path is longer than {UNIX_PATH_BYTES} bytes, the most there is"
+                )));
             }
             let target = target_of(target);
             return Ok(Self { is_secure: false, host: String::new(), port: 0, socket: Some(path.into()), target });
         }
         let (is_secure, rest) = match text.split_once("://") {
-            Some(("http", rest)) => (false, rest),
-            Some(("https", rest)) => (true, rest),
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest),
             Some((scheme, _)) => {
                 return Err(wrong(&format!("{scheme} is no scheme of ours; there are http, https and unix")));
             }
@@ -169,11 +176,15 @@ mod tests {
         };
         let own = |s: &str| s.to_owned();
         assert_eq!(parts("http://a"), (false, own("a"), 80, own("/"), own("a")));
+        assert_eq!(parts("HTTP://a/B"), (false, own("a"), 80, own("/B"), own("a")));
+        assert_eq!(parts("Https://a"), (true, own("a"), 443, own("/"), own("a")));
         assert_eq!(parts("https://a:8443/x?y#z"), (true, own("a"), 8443, own("/x?y"), own("a:8443")));
         assert_eq!(parts("localhost:8080/b"), (false, own("localhost"), 8080, own("/b"), own("localhost:8080")));
         assert_eq!(parts("http://[::1]:81?q"), (false, own("::1"), 81, own("/?q"), own("[::1]:81")));
-        let unix = url("unix:/run/a.sock:/b");
-        assert_eq!((unix.socket, unix.target.as_str()), (Some("/run/a.sock".into()), "/b"));
+        for text in ["unix:/run/a.sock:/b", "UNIX:/run/a.sock:/b"] {
+            let unix = url(text);
+            assert_eq!((unix.socket, unix.target.as_str()), (Some("/run/a.sock".into()), "/b"), "{text}");
+        }
     }
 
     #[test]

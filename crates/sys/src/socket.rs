@@ -80,6 +80,10 @@ impl Address {
     }
 }
 
+/// The longest path of a Unix socket that fits into an address, with the zero behind it.
+pub const UNIX_PATH_BYTES: usize =
+    size_of::<libc::sockaddr_un>() - std::mem::offset_of!(libc::sockaddr_un, sun_path) - 1;
+
 impl Address {
     /// A Unix socket's address by its path; a path that begins with `@` means Linux's abstract name. Fails with
     /// ENAMETOOLONG where the path does not fit.
@@ -89,7 +93,7 @@ impl Address {
         let mut raw: libc::sockaddr_un = unsafe { std::mem::zeroed() };
         raw.sun_family = libc::AF_UNIX as libc::sa_family_t;
         let bytes = path.as_os_str().as_bytes();
-        if bytes.len() >= raw.sun_path.len() {
+        if bytes.len() > UNIX_PATH_BYTES {
             return Err(Error { call: "connect", errno: libc::ENAMETOOLONG });
         }
         for (to, from) in raw.sun_path.iter_mut().zip(bytes) {

@@ -3,10 +3,10 @@
 use crate::server::{answer, failed, run, serve, wish};
 use landau_load::plan::Load;
 use landau_load::schedule::Arrivals;
-use landau_load::{Failure, Job, Launch, Wish};
+use landau_load::{CrowdWish, Failure, Job, Launch, Wish};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn failures(outcome: &landau_load::Outcome) -> Vec<(Failure, u64)> {
     outcome.tally.failures.iter().map(|(failure, count)| (*failure, *count)).collect()
@@ -265,4 +265,41 @@ fn what_is_due_or_begins_beyond_all_time_never_comes() {
     let is_enough = || server.requests.load(Ordering::SeqCst) > 50;
     let outcome = landau_load::run(&job, &Launch::Thread, &mut (), &is_enough).unwrap();
     assert_eq!((outcome.tally.answers, outcome.is_interrupted), (0, true));
+}
+
+/// It was tried again until --timeout was over. Whoever is about to start has a second.
+#[test]
+fn nobody_there_is_told_before_the_timeout() {
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let absent = Wish { timeout: Duration::from_secs(100), ..wish(&format!("http://{address}/")) };
+    let some = CrowdWish { n: 2, steps: Vec::new(), samples: 1, passes: 1, settle: Duration::ZERO };
+    for wish in [Wish { crowd: Some(some), ..absent.clone() }, absent] {
+        let job = Job::resolve(&wish).unwrap();
+        let begun = Instant::now();
+        let is_late = || begun.elapsed() > Duration::from_secs(30);
+        let outcome = landau_load::run(&job, &Launch::Thread, &mut (), &is_late).unwrap();
+        assert!(!outcome.is_interrupted && failed(&outcome).contains(&"connect"), "{:?}", outcome.gates);
+        assert!(outcome.gates.iter().any(|gate| gate.reason.iter().any(|why| why.contains("is the server running?"))));
+    }
+}
+
+/// A server that is full answers whoever connects before anything is asked; that is worth more than how much it said.
+#[test]
+fn what_nobody_asked_for_is_quoted() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let mut held = Vec::new();
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            std::io::Write::write_all(&mut stream, b"HTTP/1.1 503 Full\r\nContent-Length: 0\r\n\r\n").unwrap();
+            held.push(stream);
+        }
+    });
+    let warm_up = Duration::from_millis(50);
+    let duration = Some(Duration::from_millis(200));
+    // At so slow a rate nothing is asked before the end.
+    let outcome = run(&Wish { rate: Some(0.001), request_count: None, warm_up, duration, ..wish(&url) });
+    let said = outcome.tally.details.get(&Failure::Unasked).cloned().unwrap_or_default();
+    assert!(said.ends_with("bytes that no request had asked for: HTTP/1.1 503 Full"), "{said:?}");
 }

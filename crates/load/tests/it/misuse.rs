@@ -37,6 +37,7 @@ fn what_contradicts_itself_is_told() {
         (Wish { timeout: Duration::from_secs(101), ..own() }, "--timeout"),
         (Wish { request_count: None, ..own() }, "--duration"),
         (Wish { warm_up: Duration::from_secs(u64::MAX), ..own() }, "--warm-up is at most 720h"),
+        (Wish { duration: Some(Duration::ZERO), ..own() }, "--duration is above 0"),
         (Wish { duration: Some(Duration::MAX), ..own() }, "--duration is above 0 and at most 720h"),
         (Wish { method: "GE T".to_owned(), ..own() }, "method"),
         (Wish { headers: vec!["no colon".to_owned()], ..own() }, "Name: value"),
@@ -48,6 +49,7 @@ fn what_contradicts_itself_is_told() {
         (Wish { pins: vec![9999], ..own() }, "--pin 9999: processor 9999 is not among those this process may run on: "),
         (Wish { sources: vec!["192.0.2.1".parse().unwrap()], ..own() }, "this machine has no such address"),
         (Wish { sources: vec!["::1".parse().unwrap()], ..own() }, "no server of this load has an address of IPv6"),
+        (Wish { urls: vec![format!("unix:/{}:/", "x".repeat(200))], ..own() }, "longer than 107 bytes"),
     ] {
         let said = refusal(&wish);
         assert!(said.contains(word), "{word}: {said}");
