@@ -29,6 +29,7 @@ mod source;
 pub mod tally;
 pub mod target;
 mod tls;
+mod trust;
 pub mod worker;
 
 pub use controller::{Observer, run};

@@ -2,12 +2,11 @@
 
 use crate::plan::Tls;
 use crate::tally::Failure;
+use crate::trust;
 use landau_sys::stream;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::crypto::ring;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -27,72 +26,12 @@ impl Secrets {
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?;
-        let mut config = if tls.insecure {
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(Anyone(provider))).with_no_client_auth()
-        } else {
-            builder.with_root_certificates(roots(tls)?).with_no_client_auth()
-        };
+        let verifier = trust::verifier(tls, &provider)?;
+        let mut config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
         config.resumption = rustls::client::Resumption::disabled();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let name = ServerName::try_from(tls.name.clone()).map_err(|_| format!("{} is no server's name", tls.name))?;
         Ok(Self { config: Arc::new(config), name })
-    }
-}
-
-fn roots(tls: &Tls) -> Result<RootCertStore, String> {
-    let mut store = RootCertStore::empty();
-    let Some(path) = &tls.roots else {
-        let found = rustls_native_certs::load_native_certs();
-        store.add_parsable_certificates(found.certs);
-        return if store.is_empty() {
-            Err("this system has no certificates to trust; name some with --ca, or trust anyone with --insecure".into())
-        } else {
-            Ok(store)
-        };
-    };
-    let unusable = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-    for certificate in CertificateDer::pem_file_iter(path).map_err(|error| unusable(&error))? {
-        store.add(certificate.map_err(|error| unusable(&error))?).map_err(|error| unusable(&error))?;
-    }
-    if store.is_empty() { Err(unusable(&"it holds no certificate")) } else { Ok(store) }
-}
-
-/// Takes any certificate, as long as the server has the key to it.
-#[derive(Debug)]
-struct Anyone(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Anyone {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
     }
 }
 
@@ -194,7 +133,7 @@ impl Session {
             if let Err(error) = self.0.process_new_packets() {
                 // The peer is told why; that it may not listen changes nothing.
                 let _ = self.0.write_tls(&mut Socket(fd));
-                return Err((Failure::Tls, error.to_string()));
+                return Err((Failure::Tls, trust::words(&error)));
             }
             if self.0.is_handshaking() || self.0.wants_write() {
                 self.flush(fd)?;

@@ -1,4 +1,6 @@
-//! Secure connections. The certificate in `data/` is signed by itself, for `localhost`, and its key is no secret.
+//! Secure connections. The certificates in `data/` are signed by themselves, and their keys are no secret: one for
+//! `localhost`; three authorities, as `openssl req -x509` makes them, for 127.0.0.1, for `elsewhere.example`, and for
+//! 127.0.0.1 until 2021.
 
 use crate::server::{answer, failed, run, wish};
 use landau_load::{Failure, Wish};
@@ -14,10 +16,11 @@ fn file(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/data").join(name)
 }
 
-/// A server that answers each request; its port.
-fn serve() -> u16 {
-    let certificates = CertificateDer::pem_file_iter(file("localhost.pem")).unwrap().map(Result::unwrap).collect();
-    let key = PrivateKeyDer::from_pem_file(file("localhost.key.pem")).unwrap();
+/// A server with that certificate that answers each request; its port.
+fn serve(name: &str) -> u16 {
+    let certificate = CertificateDer::pem_file_iter(file(&format!("{name}.pem"))).unwrap();
+    let certificates = certificate.map(Result::unwrap).collect();
+    let key = PrivateKeyDer::from_pem_file(file(&format!("{name}.key.pem"))).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let versions = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
     let config = Arc::new(versions.with_no_client_auth().with_single_cert(certificates, key).unwrap());
@@ -43,7 +46,7 @@ fn serve() -> u16 {
 
 #[test]
 fn a_secure_server_is_loaded_and_its_handshakes_are_timed() {
-    let outcome = run(&Wish { insecure: true, ..wish(&format!("https://127.0.0.1:{}/", serve())) });
+    let outcome = run(&Wish { insecure: true, ..wish(&format!("https://127.0.0.1:{}/", serve("localhost"))) });
     assert_eq!((outcome.tally.answers, outcome.tally.phases.tls.count()), (100, 4));
     assert!(failed(&outcome).is_empty(), "{:?} {:?}", outcome.gates, outcome.tally.failures);
 }
@@ -51,10 +54,31 @@ fn a_secure_server_is_loaded_and_its_handshakes_are_timed() {
 #[test]
 fn a_certificate_that_nobody_vouches_for_is_a_failure_of_its_own_kind() {
     let timeout = std::time::Duration::from_millis(500);
-    let url = format!("https://127.0.0.1:{}/", serve());
+    let url = format!("https://127.0.0.1:{}/", serve("localhost"));
     let outcome = run(&Wish { timeout, roots: Some(file("localhost.pem")), ..wish(&url) });
     assert_eq!(outcome.tally.answers, 0);
     // It is for `localhost`, and not for an address.
     assert!(outcome.tally.failures.contains_key(&Failure::Tls), "{:?}", outcome.tally.failures);
     assert!(failed(&outcome).contains(&"connect"));
+}
+
+/// What `openssl req -x509` makes is an authority, which is no server; but whoever names it itself means it.
+#[test]
+fn an_authority_is_believed_where_it_was_named_itself_and_in_nothing_else() {
+    let to = |name: &str, roots: &str| {
+        let timeout = std::time::Duration::from_millis(500);
+        let url = format!("https://127.0.0.1:{}/", serve(name));
+        let outcome = run(&Wish { timeout, roots: Some(file(roots)), request_count: Some(10), ..wish(&url) });
+        let said = outcome.tally.details.get(&Failure::Tls).cloned().unwrap_or_default();
+        (outcome.tally.answers, said)
+    };
+    assert_eq!(to("authority", "authority.pem"), (10, String::new()));
+    for (name, roots, word) in [
+        ("authority", "localhost.pem", "trust it itself with --ca FILE"),
+        ("elsewhere", "elsewhere.pem", "not valid for name"),
+        ("expired", "expired.pem", "expired"),
+    ] {
+        let (answers, said) = to(name, roots);
+        assert!(answers == 0 && said.contains(word), "{name}: {said}");
+    }
 }

@@ -85,6 +85,15 @@ fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
     if chain.is_empty() {
         return Err(wrong(path, "there is no certificate in it; it must be in PEM: -----BEGIN CERTIFICATE-----"));
     }
+    // Else it would be found out when the key is held to it, and told of the key.
+    webpki::EndEntityCert::try_from(&chain[0]).map_err(|error| match error {
+        webpki::Error::UnsupportedCertVersion => wrong(
+            path,
+            "the certificate is of X.509 version 1, which holds no names; make it anew with openssl req -x509 -addext \
+             subjectAltName=DNS:NAME",
+        ),
+        error => wrong(path, format!("the certificate cannot be read: {error}")),
+    })?;
     Ok(chain)
 }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Certificates made for these tests with `openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days
-/// 36500 -subj /CN=NAME -addext subjectAltName=DNS:NAME`; the keys protect nothing.
+/// 36500 -subj /CN=NAME -addext subjectAltName=DNS:NAME`; `version1` with `openssl x509 -req`, without extensions. The keys protect nothing.
 fn files(name: &str) -> TlsFiles {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/certificates");
     TlsFiles { certificate: folder.join(format!("{name}.pem")), key: folder.join(format!("{name}-key.pem")) }
@@ -307,6 +307,7 @@ fn certificates_that_cannot_be_used_are_told_of() {
         (vec![pair(&one.certificate, &empty)], "there is no private key in it"),
         (vec![pair(&one.certificate, &two.key)], "the key does not belong to the certificate"),
         (vec![pair(Path::new("/nowhere"), &two.key)], "tls /nowhere: "),
+        (vec![files("version1")], "version1.pem: the certificate is of X.509 version 1, which holds no names; make it"),
     ];
     for (tls, expected) in cases {
         let mut config = Config::new(room.path());
