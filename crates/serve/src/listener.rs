@@ -7,9 +7,9 @@ use landau_sys::stream;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{OwnedFd, RawFd};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Tokens from here on are listening sockets.
 pub(crate) const LISTENERS: u32 = u32::MAX - 4096;
@@ -23,6 +23,37 @@ pub(crate) struct Bound {
     /// Whether workers listen by themselves.
     is_own: bool,
     backlog: u32,
+    /// The file of a Unix socket of ours.
+    _file: Option<SocketFile>,
+}
+
+/// The file of a Unix socket, which goes with it.
+#[derive(Debug)]
+struct SocketFile {
+    path: PathBuf,
+    /// The device and the number of the file: another server may have put its own in this place.
+    identity: (u64, u64),
+}
+
+impl SocketFile {
+    /// The one that lies there.
+    fn at(path: &Path) -> Option<Self> {
+        let identity = Self::identity(path)?;
+        Some(Self { path: path.to_owned(), identity })
+    }
+
+    fn identity(path: &Path) -> Option<(u64, u64)> {
+        std::fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if Self::identity(&self.path) == Some(self.identity) {
+            // Whom the server became may be forbidden to: then the next one replaces it.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
 }
 
 fn failed(listen: &Listen, cause: landau_sys::Error) -> Error {
@@ -94,7 +125,8 @@ impl Bound {
         if !is_own {
             stream::listen(&socket, backlog).map_err(error)?;
         }
-        Ok(Self { listen, socket, is_tls, is_own, backlog })
+        let file = if let Listen::Unix(path) = &listen { SocketFile::at(path) } else { None };
+        Ok(Self { listen, socket, is_tls, is_own, backlog, _file: file })
     }
 
     /// The address as it would be asked for.

@@ -5,7 +5,7 @@
 //! served folder and the log's can be opened, whatever their modes say. The first is a matter of the process; the
 //! other two of each thread, so that each enters the [`Cage`] by itself, when it has opened what it needs.
 
-use crate::config::Config;
+use crate::config::{Config, Listen};
 use crate::error::Error;
 use crate::log::LogPlace;
 use landau_sys::path::Links;
@@ -72,6 +72,9 @@ impl FromStr for User {
 pub(crate) struct Cage {
     refuses_new_privileges: bool,
     fence: Option<Fence>,
+    /// The same, within which the files of Unix sockets can be removed besides: for who does so at the end, and no
+    /// worker.
+    keeper: Option<Fence>,
     /// Why there is no fence although one was asked for.
     pub(crate) note: Option<String>,
 }
@@ -85,15 +88,17 @@ impl Cage {
         let made = if config.links == Links::Anywhere {
             Err("links may lead anywhere (--symlinks anywhere), so there is no place for a fence".to_owned())
         } else {
-            fence(config).map_err(|error| format!("{}: {error}", Fence::reason(error)))
+            fence(config)
+                .and_then(|fence| Ok((fence, keeper(config)?)))
+                .map_err(|error| format!("{}: {error}", Fence::reason(error)))
         };
-        let (fence, note) = match made {
-            Ok(fence) => (Some(fence), None),
+        let (fence, keeper, note) = match made {
+            Ok((fence, keeper)) => (Some(fence), Some(keeper), None),
             Err(reason) if config.fencing == Fencing::Always => return Err(Error::Fence(reason)),
-            Err(reason) => (None, Some(reason)),
+            Err(reason) => (None, None, Some(reason)),
         };
         // The kernel lets nobody behind a fence who could get out by executing a program of root's.
-        Ok(Self { refuses_new_privileges: config.refuse_new_privileges || fence.is_some(), fence, note })
+        Ok(Self { refuses_new_privileges: config.refuse_new_privileges || fence.is_some(), fence, keeper, note })
     }
 
     /// What a table of descriptors must keep for a thread that is to enter.
@@ -107,14 +112,31 @@ impl Cage {
 
     /// Locks this thread in.
     pub(crate) fn enter(&self) -> Result<(), Error> {
+        self.lock(self.fence.as_ref())
+    }
+
+    /// Locks the thread in that removes the files of Unix sockets at the end.
+    pub(crate) fn enter_as_keeper(&self) -> Result<(), Error> {
+        self.lock(self.keeper.as_ref())
+    }
+
+    fn lock(&self, fence: Option<&Fence>) -> Result<(), Error> {
         if self.refuses_new_privileges && cfg!(target_os = "linux") {
             privilege::refuse_new_privileges()?;
         }
-        if let Some(fence) = &self.fence {
-            fence.enter()?;
-        }
+        fence.map_or(Ok(()), Fence::enter)?;
         Ok(())
     }
+}
+
+fn keeper(config: &Config) -> landau_sys::Result<Fence> {
+    let fence = fence(config)?;
+    for listen in config.listen.iter().chain(&config.metrics) {
+        if let Listen::Unix(path) = listen.place().0 {
+            fence.allow(&c_path(&folder_of(path))?, Access::Remove)?;
+        }
+    }
+    Ok(fence)
 }
 
 fn fence(config: &Config) -> landau_sys::Result<Fence> {

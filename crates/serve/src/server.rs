@@ -200,7 +200,7 @@ impl Server {
         if let Some(user) = user {
             privilege::become_user(user, &self.config)?;
         }
-        self.cage.enter()?;
+        self.cage.enter_as_keeper()?;
         Ok(self.cage.note.as_ref().map(|note| format!("no fence: {note}")))
     }
 
@@ -262,12 +262,6 @@ impl Server {
         }
         self.metrics.take().into_iter().for_each(Metrics::finish);
         self.log.iter().for_each(log::Writer::finish);
-        for bound in self.bound.iter().chain(&self.metrics_at) {
-            if let Listen::Unix(path) = &bound.listen {
-                // Somebody may have removed it already.
-                let _ = std::fs::remove_file(path);
-            }
-        }
         Ok(self.totals())
     }
 }

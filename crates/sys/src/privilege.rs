@@ -88,6 +88,8 @@ pub enum Access {
     Read,
     /// Make files and write them.
     Write,
+    /// Remove files and sockets.
+    Remove,
 }
 
 /// A fence: whoever entered it opens nothing but what was allowed before, whatever the file's mode says, and neither
@@ -108,6 +110,7 @@ mod landlock {
     const WRITE_FILE: u64 = 1 << 1;
     const READ_FILE: u64 = 1 << 2;
     const READ_FOLDER: u64 = 1 << 3;
+    const REMOVE_FILE: u64 = 1 << 5;
     const MAKE_FILE: u64 = 1 << 8;
     /// `LANDLOCK_ACCESS_NET_BIND_TCP` and `_CONNECT_TCP`, from the fourth version on.
     const SOCKETS: u64 = 3;
@@ -152,6 +155,9 @@ mod landlock {
                 (Access::Read, false) => READ_FILE,
                 (Access::Write, true) => WRITE_FILE | MAKE_FILE,
                 (Access::Write, false) => WRITE_FILE,
+                // Who removes a file changes its folder.
+                (Access::Remove, true) => REMOVE_FILE,
+                (Access::Remove, false) => return Err(Error { call: "landlock_add_rule", errno: libc::ENOTDIR }),
             };
             let rule = Beneath { allowed, parent: parent.as_raw_fd() };
             let (fd, rule) = (self.0.as_raw_fd(), &raw const rule);

@@ -123,3 +123,50 @@ fn what_is_no_socket_is_never_replaced() {
     server.drain();
     server.join().unwrap();
 }
+
+/// The fence forbade it. Each in a thread of its own: there is no way back from behind the fence.
+#[test]
+fn the_file_of_a_socket_goes_with_it_and_that_of_another_stays() {
+    let room = tempfile::tempdir().unwrap();
+    let (own, counts) = (room.path().join("own"), room.path().join("counts"));
+    let serve = |fencing, meanwhile: &(dyn Fn() + Sync)| {
+        let mut config = Config::new(room.path());
+        config.listen = vec![Listen::Unix(own.clone())];
+        config.metrics = Some(Listen::Unix(counts.clone()));
+        config.fencing = fencing;
+        std::thread::scope(|scope| {
+            let life = scope.spawn(move || {
+                let server = Server::start(config).unwrap();
+                server.give_up_privileges(None).unwrap();
+                server.release();
+                meanwhile();
+                server.drain();
+                server.join().unwrap();
+            });
+            life.join().unwrap();
+        });
+    };
+    for fencing in [Fencing::Never, Fencing::IfPossible, Fencing::IfPossible] {
+        serve(fencing, &|| assert!(own.exists() && counts.exists()));
+        assert!(!own.exists() && !counts.exists(), "{fencing:?}");
+    }
+    // A server that takes over while this one ends has its own socket there.
+    let other = room.path().join("other");
+    let _listener = UnixListener::bind(&other).unwrap();
+    std::thread::scope(|scope| {
+        let (become_other, is_time) = std::sync::mpsc::channel::<()>();
+        let (done, is_done) = std::sync::mpsc::channel::<()>();
+        let (other, own) = (&other, &own);
+        scope.spawn(move || {
+            is_time.recv().unwrap();
+            std::fs::rename(other, own).unwrap();
+            done.send(()).unwrap();
+        });
+        let is_done = std::sync::Mutex::new(is_done);
+        serve(Fencing::IfPossible, &|| {
+            become_other.send(()).unwrap();
+            is_done.lock().unwrap().recv().unwrap();
+        });
+    });
+    assert!(own.exists() && !counts.exists());
+}
