@@ -7,7 +7,7 @@ use landau_serve::{
 };
 use landau_sys::signal::{self, Notice};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -191,26 +191,30 @@ fn tell_how_it_serves(args: &Args, server: &Server, user: Option<&User>) -> anyh
     }
 }
 
+/// Signals within so long are one: who ends a group of processes, or a service, may tell one of them twice.
+const ONE_SIGNAL: Duration = Duration::from_millis(200);
+
 /// Does what signals tell, for as long as the process lives.
 fn heed(remote: &Remote, notifier: &Notifier, drain_timeout_s: f64) {
-    let mut is_ending = false;
+    let mut ending_since: Option<Instant> = None;
     loop {
-        match (signal::next_notice(), is_ending) {
+        match (signal::next_notice(), ending_since) {
             (Notice::Again, _) => {
                 notifier.tell_reloading();
                 remote.reopen_log();
                 remote.reload_certificates();
                 notifier.tell("READY=1");
             }
-            (Notice::End, false) => {
+            (Notice::End, None) => {
                 notifier.tell("STOPPING=1");
                 say(&format!(
                     "ending: connections get {drain_timeout_s} s for what is under way; again to end at once"
                 ));
                 remote.drain();
-                is_ending = true;
+                ending_since = Some(Instant::now());
             }
-            (Notice::End, true) => {
+            (Notice::End, Some(since)) if since.elapsed() < ONE_SIGNAL => {}
+            (Notice::End, Some(_)) => {
                 say("ending at once");
                 remote.end_now();
             }

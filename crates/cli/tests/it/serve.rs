@@ -140,8 +140,14 @@ fn the_second_signal_does_not_wait() {
         assert!(said.read_line(&mut line).unwrap() > 0, "it ended without a word");
     }
     assert!(serving.child.try_wait().unwrap().is_none(), "a busy connection was not waited for");
-    serving.signal("-INT");
-    assert_eq!(serving.child.wait().unwrap().code(), Some(0));
+    // One that follows at once is the same signal, told twice.
+    let mut status = None;
+    let has_ended = eventually(|| {
+        serving.signal("-INT");
+        status = serving.child.try_wait().unwrap();
+        status.is_some()
+    });
+    assert!(has_ended && status.unwrap().code() == Some(0), "{status:?}");
     line.clear();
     said.read_line(&mut line).unwrap();
     assert_eq!(line, "landau: ending at once\n");
@@ -273,6 +279,39 @@ fn where_a_ring_is_forbidden_something_else_is_taken_and_it_is_said_why() {
         let ran = Ran::of(serving.child.wait_with_output().unwrap());
         assert!(ran.err.contains(says), "{choice:?}: {ran:?}");
     }
+}
+
+/// Two signals in the same millisecond dropped what was under way. Where this machine takes a fifth of a second from
+/// one to the other they are two, so there are some attempts.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_signal_that_is_told_twice_is_one() {
+    let room = room();
+    let words = ["serve", "www", "--listen", "127.0.0.1:0", "--head-timeout", "1000", "--drain-timeout", "1000"];
+    let is_served = || {
+        let serving = Serving::new(&mut room.command(&words));
+        let mut busy = TcpStream::connect(serving.address).unwrap();
+        busy.set_read_timeout(Some(LONG)).unwrap();
+        busy.write_all(b"GET /a HTTP/1.1\r\nHost: x\r\n\r\nGET ").unwrap();
+        busy.read_exact(&mut [0; 16]).unwrap();
+        let pid = serving.child.id();
+        let pending = || {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            status.lines().any(|line| line.starts_with("ShdPnd:") && !line.ends_with("0000000000000000"))
+        };
+        for _ in 0..2 {
+            serving.signal("-TERM");
+            assert!(eventually(|| !pending()));
+        }
+        let _ = busy.write_all(b"/a HTTP/1.1\r\nHost: x\r\n\r\n");
+        let mut rest = Vec::new();
+        let _ = busy.read_to_end(&mut rest);
+        let ran = Ran::of(serving.child.wait_with_output().unwrap());
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        let answers = String::from_utf8_lossy(&rest).matches("hello").count();
+        answers == 2 && !ran.err.contains("landau: ending at once")
+    };
+    assert!((0..5).any(|_| is_served()));
 }
 
 /// 96 of 64 descriptors were set aside, so that there was room for one connection, and nobody was told.
