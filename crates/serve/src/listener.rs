@@ -14,17 +14,15 @@ use std::path::{Path, PathBuf};
 /// Tokens from here on are listening sockets.
 pub(crate) const LISTENERS: u32 = u32::MAX - 4096;
 
-/// A bound address. Where each worker listens by itself, the socket here only holds the port, so that all get the same.
+/// An address with its listening sockets.
 #[derive(Debug)]
 pub(crate) struct Bound {
-    pub(crate) listen: Listen,
-    pub(crate) socket: OwnedFd,
-    pub(crate) is_tls: bool,
+    pub(crate) place: Place,
+    /// Where each worker listens by itself, this only holds the port, so that all get the same.
+    socket: OwnedFd,
     /// Whether workers listen by themselves.
     is_own: bool,
     backlog: u32,
-    /// The file of a Unix socket of ours.
-    _file: Option<SocketFile>,
 }
 
 /// The file of a Unix socket, which goes with it.
@@ -53,6 +51,29 @@ impl Drop for SocketFile {
             // Whom the server became may be forbidden to: then the next one replaces it.
             let _ = std::fs::remove_file(&self.path);
         }
+    }
+}
+
+/// Where a server listens.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) listen: Listen,
+    pub(crate) is_tls: bool,
+    /// The file of a Unix socket of ours.
+    _file: Option<SocketFile>,
+}
+
+/// A listening socket of a worker.
+#[derive(Debug)]
+pub(crate) struct Listening {
+    pub(crate) fd: OwnedFd,
+    pub(crate) is_tls: bool,
+}
+
+impl Place {
+    /// The address as it would be asked for.
+    pub(crate) fn address(&self) -> Listen {
+        if self.is_tls { Listen::Tls(Box::new(self.listen.clone())) } else { self.listen.clone() }
     }
 }
 
@@ -126,18 +147,13 @@ impl Bound {
             stream::listen(&socket, backlog).map_err(error)?;
         }
         let file = if let Listen::Unix(path) = &listen { SocketFile::at(path) } else { None };
-        Ok(Self { listen, socket, is_tls, is_own, backlog, _file: file })
-    }
-
-    /// The address as it would be asked for.
-    pub(crate) fn address(&self) -> Listen {
-        if self.is_tls { Listen::Tls(Box::new(self.listen.clone())) } else { self.listen.clone() }
+        Ok(Self { place: Place { listen, is_tls, _file: file }, socket, is_own, backlog })
     }
 
     /// A worker's listening socket at this address, set as its connections are to be.
-    pub(crate) fn door(&self, config: &Config) -> Result<OwnedFd, Error> {
+    fn door(&self, config: &Config) -> Result<Listening, Error> {
         let fd = self.listener()?;
-        if matches!(self.listen, Listen::Tcp(_)) {
+        if matches!(self.place.listen, Listen::Tcp(_)) {
             // Inherited by what is accepted, which saves a call for each connection.
             stream::set_no_delay(&fd)?;
             if let Some(seconds) = config.defer_accept_s {
@@ -148,13 +164,23 @@ impl Bound {
                 stream::steer_by_processor(&fd, config.workers as u32)?;
             }
         }
-        Ok(fd)
+        Ok(Listening { fd, is_tls: self.place.is_tls })
+    }
+
+    /// The listening sockets of each worker, one at each address. Made in the order of the workers, for the kernel
+    /// counts them in the order in which they began to listen, and gives each worker its processor's connections by
+    /// that.
+    pub(crate) fn doors(all: &[Self], config: &Config) -> Result<Vec<Vec<Listening>>, Error> {
+        let has_doors = |number: usize| config.accepting != Accepting::Handed || number == 0;
+        let of = |number: usize| if has_doors(number) { all } else { &[] };
+        let workers = 0..config.workers.max(1);
+        workers.map(|number| of(number).iter().map(|bound| bound.door(config)).collect()).collect()
     }
 
     /// A listening socket at this address.
     pub(crate) fn listener(&self) -> Result<OwnedFd, Error> {
-        let error = |cause| failed(&self.listen, cause);
-        match &self.listen {
+        let error = |cause| failed(&self.place.listen, cause);
+        match &self.place.listen {
             Listen::Tcp(address) if self.is_own => {
                 let socket = tcp(*address, true).map_err(error)?;
                 stream::listen(&socket, self.backlog).map_err(error)?;

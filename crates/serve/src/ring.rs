@@ -56,14 +56,12 @@ pub(crate) struct RingWorker {
 
 impl RingWorker {
     pub(crate) fn new(start: Start) -> Result<Self, Error> {
-        let Start { number, config, bound, control, counters, crowd, inboxes, log, cage, .. } = start;
+        let Start { number, config, doors, control, counters, crowd, inboxes, log, cage, .. } = start;
         let mut ring = Ring::new()?;
         ring.hang(&inboxes[number].waker)?;
-        let mut doors = Vec::new();
-        for (place, bound) in bound.iter().enumerate() {
-            let fd = bound.door(&config)?;
-            ring.listen(&fd, Token(LISTENERS + place as u32))?;
-            doors.push(fd);
+        let doors: Vec<OwnedFd> = doors.into_iter().map(|door| door.fd).collect();
+        for (place, fd) in doors.iter().enumerate() {
+            ring.listen(fd, Token(LISTENERS + place as u32))?;
         }
         let admission = Admission::new(&config, crowd, &counters)?;
         let site = Site::new(&config, counters.clone(), log, inboxes[number].waker.clone())?;

@@ -6,7 +6,7 @@ use crate::config::{Accepting, Config, Listen};
 use crate::control::Control;
 use crate::counters::{Counters, Totals};
 use crate::error::Error;
-use crate::listener::Bound;
+use crate::listener::{Bound, Place};
 use crate::log::{self, Feed};
 use crate::metrics::Metrics;
 use crate::privilege::{self, Cage, User};
@@ -21,7 +21,7 @@ use std::thread::JoinHandle;
 /// A running server.
 #[derive(Debug)]
 pub struct Server {
-    bound: Arc<Vec<Bound>>,
+    places: Vec<Place>,
     control: Arc<Control>,
     counters: Vec<Arc<Counters>>,
     wakers: Vec<Waker>,
@@ -130,7 +130,7 @@ impl Server {
         let counters = (0..workers).map(|_| Arc::default()).collect();
         let control = Arc::new(Control::default());
         let mut server = Self {
-            bound: Arc::new(bound),
+            places: Vec::new(),
             control,
             counters,
             wakers,
@@ -142,7 +142,7 @@ impl Server {
             tls,
             config: Arc::new(config),
         };
-        if let Err(error) = server.launch() {
+        if let Err(error) = server.launch(bound) {
             server.end_now();
             server.release();
             return Err(error);
@@ -150,17 +150,20 @@ impl Server {
         Ok(server)
     }
 
-    fn launch(&mut self) -> Result<(), Error> {
+    fn launch(&mut self, bound: Vec<Bound>) -> Result<(), Error> {
         let config = self.config.clone();
+        let doors = Bound::doors(&bound, &config)?;
+        // From here on only the workers listen: when they end, nobody does.
+        self.places = bound.into_iter().map(|bound| bound.place).collect();
         let inboxes: Arc<Vec<Inbox>> = Arc::new(self.wakers.iter().cloned().map(Inbox::new).collect());
-        let (ready, became_ready) = mpsc::channel::<Result<usize, Error>>();
+        let (ready, became_ready) = mpsc::channel::<Ready>();
         let crowd = Arc::new(Crowd::new(&config));
         let lines = Arc::new(log::Shared::new(self.wakers.len()));
-        for (number, counters) in self.counters.iter().enumerate() {
+        for ((number, counters), doors) in self.counters.iter().enumerate().zip(doors) {
             let start = Start {
                 number,
                 config: config.clone(),
-                bound: self.bound.clone(),
+                doors,
                 control: self.control.clone(),
                 counters: counters.clone(),
                 crowd: crowd.clone(),
@@ -174,10 +177,18 @@ impl Server {
             self.threads.push(thread.map_err(|cause| Error::Thread { worker: number, cause })?);
         }
         drop(ready);
-        let mut room: usize = 0;
+        let (mut room, mut failed) = (0_usize, Ok(()));
         for number in 0..self.threads.len() {
-            room = room.saturating_add(became_ready.recv().map_err(|_| Error::Died(number))??);
+            let Ready { left, result } = became_ready.recv().map_err(|_| Error::Died(number))?;
+            for door in left {
+                drop(landau_sys::descriptor::inherited(door)?);
+            }
+            match result {
+                Ok(more) => room = room.saturating_add(more),
+                Err(error) => failed = failed.and(Err(error)),
+            }
         }
+        failed?;
         if let Some(note) = admission::note(room, &config) {
             (config.say)(&note);
         }
@@ -211,7 +222,7 @@ impl Server {
 
     /// Where it tells what it counts.
     pub fn metrics_address(&self) -> Option<Listen> {
-        self.metrics_at.as_ref().map(|bound| bound.listen.clone())
+        self.metrics_at.as_ref().map(|bound| bound.place.listen.clone())
     }
 
     /// Lets the workers begin to accept: from here on nothing privileged is done.
@@ -221,7 +232,7 @@ impl Server {
 
     /// Where it listens: with the port that the system chose where port 0 was asked for.
     pub fn addresses(&self) -> Vec<Listen> {
-        self.bound.iter().map(Bound::address).collect()
+        self.places.iter().map(Place::address).collect()
     }
 
     /// What was counted so far, over all workers.
@@ -230,6 +241,16 @@ impl Server {
         self.counters.iter().for_each(|counters| totals.add(counters));
         self.log.iter().for_each(|log| totals.add(log.counters()));
         totals
+    }
+
+    /// The same, worker by worker.
+    pub fn totals_by_worker(&self) -> Vec<Totals> {
+        let of = |counters: &Arc<Counters>| {
+            let mut totals = Totals::default();
+            totals.add(counters);
+            totals
+        };
+        self.counters.iter().map(of).collect()
     }
 
     /// What tells it what to do while another thread waits in [`Server::join`].
@@ -277,31 +298,50 @@ fn settings(config: &Config) -> Result<Option<Arc<Settings>>, Error> {
     }
 }
 
-/// The life of a worker's thread, which says for how many connections it has room when it is ready.
-fn work(start: Start, ready: &mpsc::Sender<Result<usize, Error>>) {
+/// How the start of a worker went.
+#[derive(Debug)]
+struct Ready {
+    /// Listening sockets that are still open under these numbers in the starter's table of descriptors, where nobody
+    /// owns them any more, for the worker has a table of its own.
+    left: Vec<RawFd>,
+    /// For how many connections the worker has room.
+    result: Result<usize, Error>,
+}
+
+/// The life of a worker's thread.
+fn work(start: Start, ready: &mpsc::Sender<Ready>) {
     let control = start.control.clone();
+    let left = if has_own_table(&start) { numbers(&start) } else { Vec::new() };
+    // Nobody listens only if the start has failed already.
+    let say = |result| drop(ready.send(Ready { left, result }));
     match worker(start) {
-        Err(error) => {
-            // Nobody listens only if the start has failed already.
-            let _ = ready.send(Err(error));
-        }
+        Err(error) => say(Err(error)),
         Ok(mut worker) => {
-            let _ = ready.send(Ok(worker.room()));
+            say(Ok(worker.room()));
             control.is_released.wait();
             worker.run();
         }
     }
 }
 
-fn worker(start: Start) -> Result<Work, Error> {
+/// The numbers of a worker's listening sockets.
+fn numbers(start: &Start) -> Vec<RawFd> {
+    start.doors.iter().map(|door| door.fd.as_raw_fd()).collect()
+}
+
+/// Takes a table of descriptors of the thread's own, with what the worker starts with. Elsewhere than on Linux the
+/// table is shared, which is only slower.
+fn has_own_table(start: &Start) -> bool {
     // Where one worker accepts for all, they must know the same descriptors.
-    if start.config.accepting != Accepting::Handed {
-        let wakers = start.inboxes.iter().flat_map(|inbox| inbox.waker.descriptors());
-        let bound = start.bound.iter().map(|bound| bound.socket.as_raw_fd());
-        let keep: Vec<RawFd> = bound.chain(wakers).chain(start.cage.descriptors()).collect();
-        // Elsewhere than on Linux the table is shared, which is only slower.
-        let _ = landau_sys::descriptor::own_table(&keep);
+    if start.config.accepting == Accepting::Handed {
+        return false;
     }
+    let wakers = start.inboxes.iter().flat_map(|inbox| inbox.waker.descriptors());
+    let keep: Vec<RawFd> = numbers(start).into_iter().chain(wakers).chain(start.cage.descriptors()).collect();
+    landau_sys::descriptor::own_table(&keep).is_ok()
+}
+
+fn worker(start: Start) -> Result<Work, Error> {
     if let Some(&processor) = start.config.processors.get(start.number % start.config.processors.len().max(1)) {
         landau_sys::system::pin(&[processor])?;
     }

@@ -17,7 +17,7 @@ use crate::counters::Counters;
 use crate::error::Error;
 use crate::exchange::{After, Rest, answer};
 use crate::fetch::Fetcher;
-use crate::listener::{Bound, LISTENERS};
+use crate::listener::{LISTENERS, Listening};
 use crate::log::Feed;
 use crate::outbox::Outbox;
 use crate::privilege::Cage;
@@ -40,7 +40,8 @@ const SCRATCH_BYTES: usize = 64 << 10;
 pub(crate) struct Start {
     pub(crate) number: usize,
     pub(crate) config: Arc<Config>,
-    pub(crate) bound: Arc<Vec<Bound>>,
+    /// Where it listens.
+    pub(crate) doors: Vec<Listening>,
     pub(crate) control: Arc<Control>,
     pub(crate) counters: Arc<Counters>,
     /// The connections of all workers.
@@ -81,11 +82,10 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn new(start: Start) -> Result<Self, Error> {
-        let Start { number, config, bound, control, counters, crowd, inboxes, log, cage, tls } = start;
+        let Start { number, config, doors, control, counters, crowd, inboxes, log, cage, tls } = start;
         let mut reactor = Reactor::new(config.mechanism)?;
         reactor.hang(&inboxes[number].waker)?;
-        let has_doors = config.accepting != Accepting::Handed || number == 0;
-        let doors = if has_doors { Door::all(&bound, &config, &mut reactor)? } else { Vec::new() };
+        let doors = Door::all(doors, &mut reactor)?;
         let admission = Admission::new(&config, crowd, &counters)?;
         let site = Site::new(&config, counters.clone(), log, inboxes[number].waker.clone())?;
         cage.enter()?;

@@ -1,10 +1,10 @@
 //! How connections come to a worker: through its doors, or from another worker that accepts for all.
 
 use super::Worker;
-use crate::config::{Accepting, Config};
+use crate::config::Accepting;
 use crate::error::Error;
 use crate::exchange::{After, Rest, answer};
-use crate::listener::{Bound, LISTENERS};
+use crate::listener::{LISTENERS, Listening};
 use landau_reactor::{Event, Interest, Reactor, Token, Waker};
 use landau_sys::stream;
 use landau_wire::http::Scan;
@@ -60,15 +60,12 @@ pub(super) struct Door {
 }
 
 impl Door {
-    /// Opens one at each address.
-    pub(super) fn all(bound: &[Bound], config: &Config, reactor: &mut Reactor) -> Result<Vec<Self>, Error> {
-        let mut doors = Vec::with_capacity(bound.len());
-        for (place, bound) in bound.iter().enumerate() {
-            let fd = bound.door(config)?;
-            reactor.register(&fd, Token(LISTENERS + place as u32), Interest::READ)?;
-            doors.push(Self { fd, is_resting: false, is_tls: bound.is_tls });
+    /// Opens them all.
+    pub(super) fn all(listening: Vec<Listening>, reactor: &mut Reactor) -> Result<Vec<Self>, Error> {
+        for (place, Listening { fd, .. }) in listening.iter().enumerate() {
+            reactor.register(fd, Token(LISTENERS + place as u32), Interest::READ)?;
         }
-        Ok(doors)
+        Ok(listening.into_iter().map(|Listening { fd, is_tls }| Self { fd, is_resting: false, is_tls }).collect())
     }
 }
 

@@ -93,6 +93,34 @@ fn who_leaves_is_counted_no_more() {
     }
 }
 
+/// A connection comes to the worker of the processor on which it was made, whichever worker was the first to run.
+#[test]
+#[cfg(target_os = "linux")]
+fn steered_connections_come_to_their_processor() {
+    let processors = landau_sys::system::processors();
+    if !processors.starts_with(&[0, 1]) {
+        println!("skipped: it takes the first two processors");
+        return;
+    }
+    for _ in 0..16 {
+        let site = Site::new(&[("f", b"content")], |config| {
+            (config.workers, config.accepting, config.processors) = (2, Accepting::Steered, vec![0, 1]);
+        });
+        for processor in [0, 1, 0, 1] {
+            let accepted = || site.server().totals_by_worker()[processor as usize].accepted;
+            let (before, address) = (accepted(), site.address);
+            let there = std::thread::spawn(move || {
+                landau_sys::system::pin(&[processor]).unwrap();
+                let mut client = Client::new(TcpStream::connect(address).unwrap());
+                client.send(GET);
+                client.answer().unwrap().status
+            });
+            assert_eq!(there.join().unwrap(), 200);
+            assert_eq!(accepted(), before + 1, "{:?}", site.server().totals_by_worker());
+        }
+    }
+}
+
 /// The bounds are the server's, however many workers there are and however connections come to them.
 #[test]
 fn the_bounds_hold_over_all_workers() {
