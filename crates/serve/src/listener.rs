@@ -5,7 +5,7 @@ use crate::error::Error;
 use landau_sys::socket::{Address, Family, bind, local_port};
 use landau_sys::stream;
 use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -160,7 +160,7 @@ impl Bound {
                 stream::set_defer_accept(&fd, seconds)?;
             }
             #[cfg(target_os = "linux")]
-            if config.accepting == Accepting::Steered {
+            if config.accepting == Accepting::Steered && self.is_own {
                 stream::steer_by_processor(&fd, config.workers as u32)?;
             }
         }
@@ -189,6 +189,21 @@ impl Bound {
             _ => landau_sys::descriptor::dup(&self.socket).map_err(error),
         }
     }
+}
+
+/// Whether an error of accepting means that the client has gone already, or that a signal came: there may be others.
+pub(crate) fn is_about_one(error: landau_sys::Error) -> bool {
+    let kind = std::io::Error::from_raw_os_error(error.errno).kind();
+    matches!(kind, ErrorKind::ConnectionAborted | ErrorKind::Interrupted)
+}
+
+/// Accepts those who have connected already, and not more than can have waited: others may come all the time.
+pub(crate) fn waiting_at(door: &OwnedFd, backlog: u32) -> impl Iterator<Item = (OwnedFd, Option<IpAddr>)> {
+    let next = move |_| match stream::accept_from(door) {
+        Ok((fd, peer)) => Some(Some((fd, peer.map(|peer| peer.ip())))),
+        Err(error) => is_about_one(error).then_some(None),
+    };
+    (0..=backlog).map_while(next).flatten()
 }
 
 /// A socket that somebody else made, and where it listens. Whether it listens at all is found by listening.

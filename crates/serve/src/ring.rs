@@ -13,7 +13,7 @@ use crate::counters::Counters;
 use crate::error::Error;
 use crate::exchange::{After, Rest, answer};
 use crate::fetch::{Fetcher, Ticket};
-use crate::listener::LISTENERS;
+use crate::listener::{LISTENERS, waiting_at};
 use crate::outbox::Outbox;
 use crate::site::Site;
 use crate::worker::Start;
@@ -92,26 +92,31 @@ impl RingWorker {
             if self.drain.is_told() && self.drained() {
                 break;
             }
-            if self.ring.wait(self.drain.patience(self.site.log.as_ref())).is_err() {
-                continue;
-            }
-            self.site.tick(self.ring.now_ms());
-            loop {
-                match self.ring.next_completion() {
-                    Ok(Some(completion)) => self.take(completion),
-                    Ok(None) => break,
-                    // What could not be handed over belongs to a connection that is told of as failed.
-                    Err(_) => {}
-                }
-            }
-            self.take_fetched();
-            self.take_lists();
-            if let Some(log) = &mut self.site.log {
-                log.flush();
-            }
+            self.turn(self.drain.patience(self.site.log.as_ref()));
         }
         if let Some(log) = &mut self.site.log {
             log.finish();
+        }
+    }
+
+    /// Hands over what there is to do, and takes what was done.
+    fn turn(&mut self, patience: Option<Duration>) {
+        if self.ring.wait(patience).is_err() {
+            return;
+        }
+        self.site.tick(self.ring.now_ms());
+        loop {
+            match self.ring.next_completion() {
+                Ok(Some(completion)) => self.take(completion),
+                Ok(None) => break,
+                // What could not be handed over belongs to a connection that is told of as failed.
+                Err(_) => {}
+            }
+        }
+        self.take_fetched();
+        self.take_lists();
+        if let Some(log) = &mut self.site.log {
+            log.flush();
         }
     }
 
@@ -135,15 +140,28 @@ impl RingWorker {
     fn drained(&mut self) -> bool {
         if self.drain.begin() {
             self.site.closing = true;
-            for door in std::mem::take(&mut self.doors) {
-                // What was handed to `listen` is registered.
-                let _ = self.ring.close(door);
-            }
+            self.close_doors();
             for number in self.table.at_rest() {
                 self.close(number);
             }
         }
         self.drain.is_over(self.table.len())
+    }
+
+    /// Accepts whoever has connected already, and then nobody any more.
+    #[cold]
+    fn close_doors(&mut self) {
+        for door in std::mem::take(&mut self.doors) {
+            for (fd, _) in waiting_at(&door, self.config.backlog) {
+                self.admit(fd);
+            }
+            // What was handed to `listen` is registered.
+            let _ = self.ring.close(door);
+        }
+        // Who was accepted by the ring until now is told of in the first turn, what they have sent in the second.
+        for _ in 0..2 {
+            self.turn(Some(Duration::ZERO));
+        }
     }
 
     fn admit(&mut self, fd: OwnedFd) {

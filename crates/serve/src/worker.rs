@@ -165,10 +165,7 @@ impl Worker {
     fn drained(&mut self) -> bool {
         if self.drain.begin() {
             self.site.closing = true;
-            for door in std::mem::take(&mut self.doors) {
-                // What was handed to `register` is registered.
-                let _ = self.reactor.deregister(&door.fd);
-            }
+            self.close_doors();
             for number in self.table.at_rest() {
                 self.close(number);
             }

@@ -1,14 +1,13 @@
 //! How connections come to a worker: through its doors, or from another worker that accepts for all.
 
-use super::Worker;
+use super::{Worker, is_again};
 use crate::config::Accepting;
 use crate::error::Error;
 use crate::exchange::{After, Rest, answer};
-use crate::listener::{LISTENERS, Listening};
+use crate::listener::{LISTENERS, Listening, is_about_one, waiting_at};
 use landau_reactor::{Event, Interest, Reactor, Token, Waker};
 use landau_sys::stream;
 use landau_wire::http::Scan;
-use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
@@ -28,26 +27,37 @@ pub(crate) struct Arrival {
     is_tls: bool,
 }
 
-/// Connections that another worker accepted for this one.
+/// Connections that another worker accepted for this one. None when this one takes no more.
 #[derive(Debug)]
 pub(crate) struct Inbox {
-    arrivals: Mutex<Vec<Arrival>>,
+    arrivals: Mutex<Option<Vec<Arrival>>>,
     pub(crate) waker: Waker,
 }
 
 impl Inbox {
     pub(crate) fn new(waker: Waker) -> Self {
-        Self { arrivals: Mutex::default(), waker }
+        Self { arrivals: Mutex::new(Some(Vec::new())), waker }
     }
 
-    fn put(&self, arrival: Arrival) {
-        self.arrivals.lock().unwrap_or_else(PoisonError::into_inner).push(arrival);
+    /// Hands a connection over, or back if the worker takes no more.
+    fn put(&self, arrival: Arrival) -> Option<Arrival> {
+        match &mut *self.arrivals.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(arrivals) => arrivals.push(arrival),
+            None => return Some(arrival),
+        }
         // A worker whose line is broken has ended, and takes nothing any more.
         let _ = self.waker.wake();
+        None
     }
 
     pub(super) fn take(&self) -> Vec<Arrival> {
-        std::mem::take(&mut *self.arrivals.lock().unwrap_or_else(PoisonError::into_inner))
+        let mut arrivals = self.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
+        arrivals.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// What is there, and no more from now on.
+    fn close(&self) -> Vec<Arrival> {
+        self.arrivals.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default()
     }
 }
 
@@ -99,15 +109,12 @@ impl Worker {
             let Some(&Door { ref fd, is_resting: false, is_tls }) = self.doors.get(door) else { return };
             match stream::accept_from(fd) {
                 Ok((fd, peer)) => self.take(Arrival { fd, peer: peer.map(|peer| peer.ip()), is_tls }),
-                Err(error) => match std::io::Error::from_raw_os_error(error.errno).kind() {
-                    ErrorKind::WouldBlock => {
-                        self.reactor.used_up(fd, Interest::READ);
-                        return;
-                    }
-                    // The client has gone already, or a signal came: there may be others.
-                    ErrorKind::ConnectionAborted | ErrorKind::Interrupted => {}
-                    _ => return self.rest(door),
-                },
+                Err(error) if is_again(error) => {
+                    self.reactor.used_up(fd, Interest::READ);
+                    return;
+                }
+                Err(error) if is_about_one(error) => {}
+                Err(_) => return self.rest(door),
             }
         }
     }
@@ -117,10 +124,28 @@ impl Worker {
         if self.config.accepting == Accepting::Handed {
             self.turn = (self.turn + 1) % self.inboxes.len();
             if self.turn != self.number {
-                return self.inboxes[self.turn].put(arrival);
+                // Who ends takes no more, and then it is this worker's.
+                let Some(arrival) = self.inboxes[self.turn].put(arrival) else { return };
+                return self.admit(arrival);
             }
         }
         self.admit(arrival);
+    }
+
+    /// Accepts whoever has connected already, and then nobody any more.
+    #[cold]
+    pub(super) fn close_doors(&mut self) {
+        self.open_doors();
+        for arrival in self.inboxes[self.number].close() {
+            self.admit(arrival);
+        }
+        for Door { fd, is_tls, .. } in std::mem::take(&mut self.doors) {
+            for (fd, peer) in waiting_at(&fd, self.config.backlog) {
+                self.admit(Arrival { fd, peer, is_tls });
+            }
+            // What was handed to `register` is registered.
+            let _ = self.reactor.deregister(&fd);
+        }
     }
 
     pub(super) fn admit(&mut self, arrival: Arrival) {
@@ -128,7 +153,8 @@ impl Worker {
         if let Err(refusal) = self.admission.enter(self.table.len(), arrival.peer) {
             return refusal.tell(&arrival.fd, is_tls, &mut self.site, &mut self.outbox);
         }
-        if !is_tls && self.eager.is_worth_it() {
+        // Who connected while the server ends has asked already, or is not waited for.
+        if !is_tls && (self.site.closing || self.eager.is_worth_it()) {
             self.admit_eagerly(arrival);
         } else {
             self.enter(arrival);

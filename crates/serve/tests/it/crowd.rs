@@ -93,6 +93,66 @@ fn who_leaves_is_counted_no_more() {
     }
 }
 
+/// While the server ends nobody can connect any more, and what is under way is finished.
+#[test]
+fn who_comes_while_it_ends_is_refused() {
+    let ways = kinds().into_iter().chain([Accepting::Steered, Accepting::Shared, Accepting::Handed]);
+    for (accepting, is_passed) in ways.flat_map(|one| [(one, false), (one, true)]) {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("s");
+        let site = Site::new(&[("f", b"content")], |config| {
+            (config.accepting, config.workers, config.timeouts.drain) = (accepting, 2, 2 * LONG);
+            if is_passed {
+                let passed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+                config.listen = vec![Listen::Inherited(std::os::fd::IntoRawFd::into_raw_fd(passed))];
+            }
+            config.listen.push(Listen::Unix(socket.clone()));
+        });
+        let mut busy = site.connect();
+        busy.send(&[GET, b"GET /f"].concat());
+        assert_eq!(busy.answer().unwrap().status, 200);
+        site.server().drain();
+        let began = Instant::now();
+        while TcpStream::connect(site.address).is_ok() || std::os::unix::net::UnixStream::connect(&socket).is_ok() {
+            assert!(began.elapsed() < LONG, "{accepting:?}, passed on {is_passed}: one can still connect");
+            std::thread::yield_now();
+        }
+        busy.send(&GET[b"GET /f".len()..]);
+        assert_eq!(busy.answer().unwrap().status, 200, "{accepting:?}");
+        assert!(busy.is_ended());
+        site.end();
+    }
+}
+
+/// Who had connected before the server was told to end is answered.
+#[test]
+fn who_waits_at_the_door_when_it_ends_is_answered() {
+    for accepting in kinds().into_iter().chain([Accepting::Shared, Accepting::Handed]) {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("f"), "content").unwrap();
+        let mut config = landau_serve::Config::new(folder.path());
+        (config.accepting, config.workers, config.timeouts.drain) = (accepting, 2, 2 * LONG);
+        config.listen = vec!["127.0.0.1:0".parse().unwrap()];
+        let server = landau_serve::Server::start(config).unwrap();
+        let Listen::Tcp(address) = server.addresses()[0].clone() else { panic!("it listens at TCP") };
+        let mut clients: Vec<_> = (0..20).map(|_| Client::new(TcpStream::connect(address).unwrap())).collect();
+        for client in &mut clients {
+            client.send(GET);
+        }
+        // Those say nothing, and are not waited for.
+        let _silent = [TcpStream::connect(address).unwrap(), TcpStream::connect(address).unwrap()];
+        server.drain();
+        server.release();
+        for client in &mut clients {
+            let got = client.answer().unwrap_or_else(|| panic!("{accepting:?}: sent away without an answer"));
+            assert_eq!((got.status, got.field("Connection")), (200, Some("close")));
+        }
+        drop(clients);
+        let totals = server.join().unwrap();
+        assert_eq!((totals.accepted, totals.closed, totals.succeeded), (22, 22, 20), "{accepting:?}");
+    }
+}
+
 /// A connection comes to the worker of the processor on which it was made, whichever worker was the first to run.
 #[test]
 #[cfg(target_os = "linux")]
