@@ -2,8 +2,8 @@
 //!
 //! Each worker is a thread with an event loop, listening sockets, connections and a cache of its own, and on Linux with
 //! a table of descriptors of its own; workers share nothing but counters, and the number of connections where that is
-//! bounded. A connection at rest owns no buffer: it is a line in a table, and whatever it needs while a request is under
-//! way it borrows from its worker or, if the client is slow, gets for that time.
+//! bounded. A connection at rest owns no buffer: it is a line in a table, and whatever it needs while a request is
+//! under way it borrows from its worker or, if the client is slow, gets for that time.
 
 mod access;
 mod active;
