@@ -4,9 +4,9 @@
 //! changes its mind cannot lead them elsewhere.
 
 use crate::error::{Error, Result};
-use landau_sys::socket::UNIX_PATH_BYTES;
+use landau_sys::socket::{UNIX_PATH_BYTES, is_own};
 use serde::{Deserialize, Serialize};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 /// Where connections go.
@@ -148,18 +148,6 @@ fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
     match authority.split_once(':') {
         Some((host, text)) => Some((host, Some(port(text)?))),
         None => Some((authority, None)),
-    }
-}
-
-/// Whether an address is this machine's or of a network that is not the world's (RFC 1918, 4193). Link-local ones are
-/// neither: 169.254.169.254 is where the provider of a cloud answers its guests.
-pub fn is_own(address: IpAddr) -> bool {
-    match address.to_canonical() {
-        IpAddr::V4(v4) => v4.is_loopback() || v4.is_private() || v4 == Ipv4Addr::UNSPECIFIED,
-        IpAddr::V6(v6) => {
-            let is_unique_local = v6.segments()[0] & 0xfe00 == 0xfc00;
-            v6.is_loopback() || is_unique_local || v6 == Ipv6Addr::UNSPECIFIED
-        }
     }
 }
 

@@ -233,8 +233,8 @@ pub fn accepts_mapped_peer(v6only: bool) -> Result<bool> {
     }
 }
 
-/// Whether an address is this machine's or of a network that is not the world's (RFC 1918 and 4193). What is reached
-/// without a router (RFC 3927, 4291) is not among them: behind such an address stand the services of a cloud.
+/// Whether an address is this machine's or of a network that is not the world's (RFC 1918, 4193). Link-local ones are
+/// neither: 169.254.169.254 is where the provider of a cloud answers its guests.
 pub fn is_own(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(v4) => v4.is_loopback() || v4.is_private() || v4.is_unspecified(),
