@@ -46,9 +46,9 @@ impl Folder {
         Ok(Self { root, links: config.links, index: config.index.clone(), listings: config.listings })
     }
 
-    /// Whether a host has a folder here.
-    pub(crate) fn has_host(&self, name: &str) -> bool {
-        matches!(self.open(name.as_bytes()), Ok((_, status)) if status.kind == Kind::Folder)
+    /// Whether a host has a folder here; where nobody can say, what that means to the client.
+    pub(crate) fn has_host(&self, name: &str) -> Result<bool, Status> {
+        self.open(name.as_bytes()).map(|(_, status)| status.kind == Kind::Folder).or_else(absent)
     }
 
     /// What lies at a clean path that starts with a slash; none if that is a folder's list, which takes longer
@@ -184,6 +184,15 @@ fn content(fd: OwnedFd, status: FileStatus) -> Result<(Body, FileStatus), landau
     Ok((Body::Memory(bytes.into()), status))
 }
 
+/// What could not be opened is not there, or else it may be there all the same: for want of a descriptor nobody may be
+/// given what belongs to another host.
+fn absent(error: landau_sys::Error) -> Result<bool, Status> {
+    match status_of(error) {
+        Status::NOT_FOUND => Ok(false),
+        status => Err(status),
+    }
+}
+
 /// An entry for what could not be opened.
 pub(super) fn failure(error: landau_sys::Error) -> Entry {
     Entry::Failure(status_of(error))
@@ -200,5 +209,19 @@ fn status_of(error: landau_sys::Error) -> Status {
             Status::SERVICE_UNAVAILABLE
         }
         _ => Status::NOT_FOUND,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_not_there_is_absent() {
+        let of = |errno: i32| absent(landau_sys::Error { call: "openat2", errno });
+        // ENOENT and ENOTDIR; EMFILE, ENFILE and EIO; EACCES.
+        assert_eq!([2, 20].map(of), [Ok(false); 2]);
+        assert_eq!([24, 23, 5].map(of), [Err(Status::SERVICE_UNAVAILABLE); 3]);
+        assert_eq!(of(13), Err(Status::FORBIDDEN));
     }
 }

@@ -2,6 +2,7 @@
 
 mod cache;
 mod entry;
+mod hosts;
 mod lister;
 mod listing;
 mod lookup;
@@ -18,6 +19,7 @@ use crate::fetch::Ticket;
 use crate::log::{Asked, Feed};
 use crate::outbox::Outbox;
 use cache::Cache;
+use hosts::Hosts;
 use landau_reactor::Waker;
 use landau_wire::http::{Expectation, Method, Reject, Request, Status, date, host, target};
 use lister::{Lister, Made};
@@ -35,7 +37,8 @@ pub(crate) struct Site {
     /// A folder's list that was just made: those who waited for it get it, whatever the cache thinks of it.
     fresh: Option<(Box<[u8]>, Rc<Entry>)>,
     cache_for_ms: u32,
-    virtual_hosts: bool,
+    /// Where each folder is a host.
+    hosts: Option<Hosts>,
     counters: Arc<Counters>,
     /// The access log, where one is kept.
     pub(crate) log: Option<Feed>,
@@ -66,7 +69,7 @@ impl Site {
             cache: Cache::new(config.cache_bytes),
             fresh: None,
             cache_for_ms: config.cache_for.as_millis() as u32,
-            virtual_hosts: config.virtual_hosts,
+            hosts: config.virtual_hosts.then(Hosts::default),
             counters,
             log,
             closing: false,
@@ -191,7 +194,7 @@ impl Site {
     fn find(&mut self, request: &Request<'_>) -> Result<Option<Rc<Entry>>, Status> {
         let raw = request.path();
         let raw = raw.split(|&byte| byte == b'?').next().unwrap_or_default();
-        let site = if self.virtual_hosts { self.host(request)? } else { None };
+        let site = if self.hosts.is_some() { self.host(request)? } else { None };
         // The cache knows clean paths only, and one that holds an escape might look like another's.
         if !raw.contains(&b'%') {
             let key = key_of(&mut self.key, site.as_deref(), raw);
@@ -236,14 +239,23 @@ impl Site {
     }
 
     /// The folder of the host that is asked for, or that of all others.
-    fn host(&self, request: &Request<'_>) -> Result<Option<String>, Status> {
+    fn host(&mut self, request: &Request<'_>) -> Result<Option<String>, Status> {
         let mut buffer = [0; host::NAME_BYTES];
         let Some(given) = request.host().filter(|given| !given.is_empty()) else {
             return Ok(Some("default".to_owned()));
         };
         let name = host::folder_name(given, &mut buffer).ok_or(Status::MISDIRECTED_REQUEST)?;
-        let name = if self.folder.has_host(name) { name } else { "default" };
-        Ok(Some(name.to_owned()))
+        let known = self.hosts.as_ref().and_then(|hosts| hosts.get(name, self.now_ms, self.cache_for_ms));
+        let has_folder = if let Some(known) = known {
+            known
+        } else {
+            let has_folder = self.folder.has_host(name)?;
+            if let Some(hosts) = &mut self.hosts {
+                hosts.put(name, has_folder, self.now_ms);
+            }
+            has_folder
+        };
+        Ok(Some(if has_folder { name } else { "default" }.to_owned()))
     }
 }
 

@@ -309,6 +309,25 @@ fn each_host_has_its_folder() {
     assert_ne!(ask("..", "/a.example/f").0, 200);
 }
 
+/// Which hosts there are is believed for as long as what they have: no request asks the file system for it.
+#[test]
+fn hosts_are_remembered() {
+    for kind in kinds() {
+        let files: &[(&str, &[u8])] = &[("a.example/f", b"A"), ("default/f", b"D"), ("default/g", b"G")];
+        let site = Site::new(files, |config| {
+            (config.virtual_hosts, config.accepting, config.cache_for) = (true, kind, Duration::from_hours(1));
+        });
+        let mut client = site.connect();
+        let mut ask = |host: &str| {
+            client.send(format!("GET /f HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes());
+            client.answer().unwrap().body
+        };
+        assert_eq!((ask("a.example"), ask("b.example")), (b"A".to_vec(), b"D".to_vec()));
+        std::fs::rename(site.path().join("a.example"), site.path().join("b.example")).unwrap();
+        assert_eq!((ask("a.example"), ask("b.example")), (b"A".to_vec(), b"D".to_vec()), "{kind:?}");
+    }
+}
+
 #[test]
 fn unix_sockets_and_both_families() {
     let folder = tempfile::tempdir().unwrap();

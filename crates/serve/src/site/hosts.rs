@@ -1,0 +1,48 @@
+//! Which hosts have a folder, where each folder is a host: believed for as long as the cache is.
+
+use foldhash::fast::RandomState;
+use std::collections::HashMap;
+
+/// More names than these are not remembered: clients may invent them.
+const MOST: usize = 1024;
+
+/// Hosts that were asked for.
+#[derive(Debug, Default)]
+pub(super) struct Hosts {
+    /// Whether each has a folder, and when it was looked for.
+    known: HashMap<Box<str>, (bool, u32), RandomState>,
+}
+
+impl Hosts {
+    /// Whether a host has a folder, if that was looked for less than so long ago.
+    #[inline]
+    pub(super) fn get(&self, name: &str, now_ms: u32, for_ms: u32) -> Option<bool> {
+        let &(has_folder, looked_ms) = self.known.get(name)?;
+        (now_ms.wrapping_sub(looked_ms) < for_ms).then_some(has_folder)
+    }
+
+    pub(super) fn put(&mut self, name: &str, has_folder: bool, now_ms: u32) {
+        if self.known.len() >= MOST {
+            // Those that are asked for come back.
+            self.known.clear();
+        }
+        self.known.insert(name.into(), (has_folder, now_ms));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn they_are_believed_for_a_while_and_not_too_many() {
+        let mut hosts = Hosts::default();
+        for number in 0..5000 {
+            hosts.put(&format!("host{number}"), false, 0);
+            assert!(hosts.known.len() <= MOST);
+        }
+        hosts.put("here", true, 100);
+        assert_eq!((hosts.get("here", 599, 500), hosts.get("here", 600, 500)), (Some(true), None));
+        assert_eq!((hosts.get("host4999", 100, 500), hosts.get("nowhere", 100, 500)), (Some(false), None));
+    }
+}
