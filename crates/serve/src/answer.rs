@@ -6,6 +6,7 @@
 use crate::outbox::Outbox;
 use crate::site::{Body, Entry, Form, Listing};
 use landau_reactor::batch::Buffer;
+use landau_wire::http::accept::Wish;
 use landau_wire::http::condition::{self, Decision, Validators};
 use landau_wire::http::encoding::{self, Coding, Codings};
 use landau_wire::http::head::Head;
@@ -230,10 +231,8 @@ impl<'a> Answer<'a> {
     }
 
     fn listing(&mut self, listing: &Listing, request: &Request<'_>) -> Status {
-        let wants = |kind: &[u8]| {
-            request.field(Field::Accept).is_some_and(|accept| accept.windows(kind.len()).any(|part| part == kind))
-        };
-        let (kind, page) = if wants(b"application/json") && !wants(b"text/html") {
+        let wish = |kind: &str| Wish::of(kind, request.lines(Field::Accept));
+        let (kind, page) = if wish("application/json") > wish("text/html") {
             ("application/json", &listing.json)
         } else {
             ("text/html; charset=utf-8", &listing.html)

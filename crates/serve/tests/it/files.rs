@@ -163,6 +163,8 @@ fn folders_have_an_index_a_list_or_neither() {
     assert!(list.contains("./a%20b") && !list.contains("hidden"), "{list}");
     let json = site.get("/without/", "Accept: application/json\r\n");
     assert!(String::from_utf8(json.body).unwrap().contains("\"a b\""));
+    let refused = site.get("/without/", "Accept: text/html;q=0, application/json\r\n");
+    assert_eq!(refused.field("Content-Type"), Some("application/json"));
     assert_eq!(site.get("/without/.hidden", "").status, 404);
     assert_eq!(site.get("/without/a%20b/", "").status, 404);
     let closed = Site::new(files, |config| config.listings = false);

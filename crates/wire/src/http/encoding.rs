@@ -67,7 +67,7 @@ impl Codings {
 }
 
 /// A weight in thousandths.
-type Weight = u16;
+pub(super) type Weight = u16;
 
 /// The weight that codings have which are not listed, unless `*` is: identity may always be sent, but what was asked
 /// for goes before it.
@@ -102,7 +102,7 @@ pub fn choose<'a>(lines: impl Iterator<Item = &'a [u8]>, ready: Codings) -> Opti
 }
 
 /// `q=` and a number from 0 to 1 with at most three decimals (RFC 9110 section 12.4.2).
-fn weight(parameter: &[u8]) -> Option<Weight> {
+pub(super) fn weight(parameter: &[u8]) -> Option<Weight> {
     let [b'q' | b'Q', b'=', whole @ (b'0' | b'1'), rest @ ..] = parameter else { return None };
     let decimals = match rest {
         [] => &[][..],

@@ -1,5 +1,6 @@
 //! HTTP/1.1 (RFC 9110, RFC 9112) for a server of files and a generator of load, one subject a file.
 
+pub mod accept;
 pub mod body;
 mod bytes;
 pub mod condition;
