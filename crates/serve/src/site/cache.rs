@@ -13,6 +13,10 @@ use std::rc::Rc;
 /// space of a file that was deleted.
 const LIFE_MS: u32 = 15_000;
 
+/// The most descriptors in each generation, however many bytes there may be: they come out of those that are kept free
+/// for the files of connections.
+const MOST_FILES: usize = 24;
+
 #[derive(Debug)]
 struct Line {
     entry: Rc<Entry>,
@@ -27,6 +31,8 @@ pub(crate) struct Cache {
     young: Generation,
     old: Generation,
     young_bytes: usize,
+    /// Descriptors that the young one holds.
+    young_files: usize,
     /// When it became the old one; what moved back to the young one is counted in both.
     old_bytes: usize,
     /// Of each generation.
@@ -37,7 +43,7 @@ pub(crate) struct Cache {
 impl Cache {
     pub(crate) fn new(most_bytes: usize) -> Self {
         let (young, old) = (Generation::default(), Generation::default());
-        Self { young, old, young_bytes: 0, old_bytes: 0, most_bytes: most_bytes / 2, turned_ms: 0 }
+        Self { young, old, young_bytes: 0, young_files: 0, old_bytes: 0, most_bytes: most_bytes / 2, turned_ms: 0 }
     }
 
     /// The entry, and when it was last known to be so.
@@ -63,17 +69,19 @@ impl Cache {
     }
 
     fn insert(&mut self, key: Box<[u8]>, line: Line, now_ms: u32) {
-        let cost = cost(&key, &line.entry);
+        let (cost, files) = (cost(&key, &line.entry), line.entry.files());
         if cost > self.most_bytes {
             return;
         }
-        if self.young_bytes + cost > self.most_bytes {
+        if self.young_bytes + cost > self.most_bytes || self.young_files + files > MOST_FILES {
             self.turn(now_ms);
         }
         self.young_bytes += cost;
+        self.young_files += files;
         let key_len = key.len();
         if let Some(before) = self.young.insert(key, line) {
             self.young_bytes -= before.entry.cost() + key_len + OVERHEAD_BYTES;
+            self.young_files -= before.entry.files();
         }
     }
 
@@ -92,6 +100,7 @@ impl Cache {
     fn turn(&mut self, now_ms: u32) {
         self.old = std::mem::take(&mut self.young);
         self.old_bytes = std::mem::take(&mut self.young_bytes);
+        self.young_files = 0;
         self.turned_ms = now_ms;
     }
 }

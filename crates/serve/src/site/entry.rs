@@ -104,6 +104,12 @@ impl Form {
 }
 
 impl Entry {
+    /// How many descriptors it holds.
+    pub(crate) fn files(&self) -> usize {
+        let Self::File { forms, .. } = self else { return 0 };
+        forms.iter().flatten().filter(|form| matches!(form.body, Body::File(_))).count()
+    }
+
     /// What it costs to keep, in bytes.
     pub(crate) fn cost(&self) -> usize {
         size_of::<Self>()

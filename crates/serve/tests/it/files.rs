@@ -311,6 +311,29 @@ fn each_host_has_its_folder() {
     assert_ne!(ask("..", "/a.example/f").0, 200);
 }
 
+/// However large the cache may be, it holds few descriptors: those of this folder are counted in the process.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_cache_holds_few_descriptors() {
+    for kind in kinds() {
+        let site = Site::new(&[], |config| (config.cache_bytes, config.accepting) = (1 << 30, kind));
+        for number in 0..150 {
+            let file = std::fs::File::create(site.path().join(format!("{number}"))).unwrap();
+            file.set_len(70_000).unwrap();
+            assert_eq!(site.get(&format!("/{number}"), "").body.len(), 70_000);
+        }
+        let open = |entry: std::io::Result<std::fs::DirEntry>| std::fs::read_link(entry.ok()?.path()).ok();
+        // Of all threads, for each worker has a table of its own.
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+        let of_task = |task: std::fs::DirEntry| {
+            let files = std::fs::read_dir(task.path().join("fd")).into_iter().flatten();
+            files.filter_map(open).filter(|path| path.parent() == Some(site.path())).count()
+        };
+        let most = tasks.map(of_task).max().unwrap();
+        assert!(most <= 64, "{kind:?}: {most} of 150");
+    }
+}
+
 /// Which hosts there are is believed for as long as what they have: no request asks the file system for it.
 #[test]
 fn hosts_are_remembered() {
