@@ -106,3 +106,22 @@ impl Cache {
         })
     }
 }
+
+/// A list of processors.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Numbers(pub(crate) Vec<u32>);
+
+/// Numbers and ranges: `1`, `0-3,6`.
+pub(crate) fn numbers(word: &str) -> Result<Numbers, String> {
+    let wrong = || "processors are written 1 or 0-3,6".to_owned();
+    let mut found = Vec::new();
+    for part in word.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u32, u32) = (first.parse().map_err(|_| wrong())?, last.parse().map_err(|_| wrong())?);
+        if first > last || last > 65_535 {
+            return Err(wrong());
+        }
+        found.extend(first..=last);
+    }
+    Ok(Numbers(found))
+}

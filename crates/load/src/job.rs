@@ -254,8 +254,8 @@ fn shared_out(limit: u64, connections: u32, asked: Option<u32>) -> Result<u32> {
     if count > most {
         let workers = if count == 1 { "a worker".to_owned() } else { format!("{count} workers") };
         return Err(Error::Plan(format!(
-            "{connections} connections by {workers}: RLIMIT_NOFILE is {limit}, which is too low for that; raise it with \
-             ulimit -n, or ask for fewer"
+            "{connections} connections by {workers}: RLIMIT_NOFILE is {limit}, which is too low for that; raise it \
+             with ulimit -n, or ask for fewer"
         )));
     }
     if count < least {

@@ -54,8 +54,8 @@ fn cause(error: &Error) -> Option<&webpki::Error> {
 pub(crate) fn words(error: &Error) -> String {
     match cause(error) {
         Some(webpki::Error::CaUsedAsEndEntity) => {
-            "the server's certificate is an authority's (CA:TRUE, as openssl req -x509 makes them): trust it itself with \
-             --ca FILE, or make it anew with -addext basicConstraints=critical,CA:FALSE"
+            "the server's certificate is an authority's (CA:TRUE, as openssl req -x509 makes them): trust it itself \
+             with --ca FILE, or make it anew with -addext basicConstraints=critical,CA:FALSE"
         }
         Some(webpki::Error::UnsupportedCertVersion) => {
             "the server's certificate is of X.509 version 1, which holds no names and cannot be verified: make it anew \

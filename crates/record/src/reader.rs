@@ -230,8 +230,8 @@ impl Gather {
         match line {
             Line::Header(header) if header.schema > SCHEMA_VERSION => {
                 return Err(self.malformed(format!(
-                    "schema {} is newer than this landau reads ({SCHEMA_VERSION}); landau {} wrote it: use that one, or a \
-                     newer",
+                    "schema {} is newer than this landau reads ({SCHEMA_VERSION}); landau {} wrote it: use that one, \
+                     or a newer",
                     header.schema, header.landau
                 )));
             }

@@ -1,6 +1,7 @@
 //! `landau load`: load on a server, and whether what was measured is a measurement.
 
 use crate::load::{Live, Opening, Recorder, text};
+use crate::options::{Numbers, numbers};
 use crate::status;
 use anyhow::Context;
 use clap::ValueEnum;
@@ -130,10 +131,6 @@ pub(crate) struct Args {
     #[arg(long, short)]
     quiet: bool,
 }
-
-/// A list of processors.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Numbers(Vec<u32>);
 
 /// Addresses from one to another.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -276,21 +273,6 @@ fn time(word: &str) -> Result<Duration, String> {
     };
     let number: f64 = number.parse().map_err(|_| "a time is a number with ms, s, m or h".to_owned())?;
     Duration::try_from_secs_f64(number * scale).map_err(|_| "a time is not negative, and not for ever".to_owned())
-}
-
-/// Numbers and ranges: `1`, `0-3,6`.
-fn numbers(word: &str) -> Result<Numbers, String> {
-    let wrong = || "processors are written 1 or 0-3,6".to_owned();
-    let mut found = Vec::new();
-    for part in word.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (u32, u32) = (first.parse().map_err(|_| wrong())?, last.parse().map_err(|_| wrong())?);
-        if first > last || last > 65_535 {
-            return Err(wrong());
-        }
-        found.extend(first..=last);
-    }
-    Ok(Numbers(found))
 }
 
 /// Addresses: `127.0.0.2`, `10.0.0.5-10.0.0.9`.

@@ -1,5 +1,6 @@
 //! `landau serve`: the web server.
 
+use crate::options::{Numbers, numbers};
 use crate::status;
 use landau_serve::systemd::{self, Notifier};
 use landau_serve::{
@@ -45,28 +46,28 @@ pub(crate) struct Args {
     #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: u16,
     /// Pin the workers to these processors, in turn
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    pin: Vec<u32>,
-    /// The mechanism of the event loops
-    #[arg(long, value_name = "NAME", default_value = landau_reactor::Mechanism::default().name())]
-    backend: landau_reactor::Mechanism,
+    #[arg(long, value_name = "LIST", value_parser = numbers)]
+    pin: Option<Numbers>,
+    /// The mechanism of the event loops [default: the system's best]
+    #[arg(long, value_name = "NAME")]
+    backend: Option<landau_reactor::Mechanism>,
     /// How connections come to the workers: each listens by itself (own), the same by the processor on which a
     /// connection arrives (steered), all at one socket (shared), the first accepts for all (handed), or the kernel
     /// accepts, receives and sends for each, by a ring (multishot)
     #[arg(long, value_name = "HOW", default_value = "own", value_parser = accepting)]
     accept: Accepting,
     /// Connections that may wait to be accepted
-    #[arg(long, value_name = "N", default_value_t = 4096)]
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
     backlog: u32,
     /// Accept a connection only when its first request has come, or after so many seconds: cheaper where each request
     /// has a connection of its own
     #[arg(long, value_name = "S")]
     defer_accept: Option<u32>,
     /// The most connections in all; further ones are answered with 503
-    #[arg(long, value_name = "N")]
-    max_connections: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_connections: Option<u32>,
     /// The most connections from one address (or one /64 of IPv6); further ones are answered with 429
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_per_address: Option<u32>,
     /// Write a line for each answer to the end of this file, or to standard output (-); SIGHUP opens the file again
     #[arg(long, value_name = "FILE")]
@@ -75,28 +76,28 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FORMAT", default_value = "common")]
     log_format: LogFormat,
     /// Seconds for a request's head
-    #[arg(long, value_name = "S", default_value_t = 10.0)]
-    head_timeout: f64,
+    #[arg(long, value_name = "S", default_value = "10", value_parser = patience)]
+    head_timeout: Duration,
     /// Seconds that a connection may be idle
-    #[arg(long, value_name = "S", default_value_t = 60.0)]
-    idle_timeout: f64,
+    #[arg(long, value_name = "S", default_value = "60", value_parser = patience)]
+    idle_timeout: Duration,
     /// Seconds in which a client must take 4 KiB of its answer
-    #[arg(long, value_name = "S", default_value_t = 20.0)]
-    send_timeout: f64,
+    #[arg(long, value_name = "S", default_value = "20", value_parser = patience)]
+    send_timeout: Duration,
     /// Seconds that busy connections get when the server is told to end
-    #[arg(long, value_name = "S", default_value_t = 10.0)]
-    drain_timeout: f64,
+    #[arg(long, value_name = "S", default_value = "10", value_parser = seconds)]
+    drain_timeout: Duration,
     /// Bytes of a request's head
     #[arg(long, value_name = "N", default_value_t = 8192, value_parser = clap::value_parser!(u16).range(256..))]
     max_head: u16,
     /// Fields of a request's head
-    #[arg(long, value_name = "N", default_value_t = 64)]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
     max_fields: u16,
     /// Which symbolic links are followed: those that stay inside, never, or anywhere
     #[arg(long, value_name = "WHICH", default_value = "inside", value_parser = links)]
     symlinks: landau_sys::path::Links,
     /// The file that a folder is answered with; may be given several times
-    #[arg(long, value_name = "NAME", default_value = "index.html")]
+    #[arg(long, value_name = "NAME", default_value = "index.html", value_parser = file_name)]
     index: Vec<String>,
     /// List no folders
     #[arg(long)]
@@ -129,8 +130,28 @@ fn links(text: &str) -> Result<landau_sys::path::Links, String> {
     }
 }
 
-fn seconds(value: f64, name: &str) -> anyhow::Result<Duration> {
-    Duration::try_from_secs_f64(value).map_err(|_| anyhow::anyhow!("--{name} {value}: not a time in seconds"))
+/// Up to so many seconds, eleven days: the longest that the event loop's clock tells from what has passed.
+const LONGEST_S: f64 = 1e6;
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(value) if (0.0..=LONGEST_S).contains(&value) => Ok(Duration::from_secs_f64(value)),
+        _ => Err(format!("a time is a number of seconds up to {LONGEST_S}")),
+    }
+}
+
+/// A time that somebody gets for something: none at all would be no patience.
+fn patience(text: &str) -> Result<Duration, String> {
+    let time = seconds(text)?;
+    if time < Duration::from_millis(1) { Err("nobody does that in no time".to_owned()) } else { Ok(time) }
+}
+
+/// The name of a file in any folder.
+fn file_name(text: &str) -> Result<String, String> {
+    if text.is_empty() || text == "." || text == ".." || text.contains(['/', '\0']) {
+        return Err("it is a name and no path: the file lies in the folder that it is the answer for".to_owned());
+    }
+    Ok(text.to_owned())
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
@@ -195,7 +216,7 @@ fn tell_how_it_serves(args: &Args, server: &Server, user: Option<&User>) -> anyh
 const ONE_SIGNAL: Duration = Duration::from_millis(200);
 
 /// Does what signals tell, for as long as the process lives.
-fn heed(remote: &Remote, notifier: &Notifier, drain_timeout_s: f64) {
+fn heed(remote: &Remote, notifier: &Notifier, drain_timeout: Duration) {
     let mut ending_since: Option<Instant> = None;
     loop {
         match (signal::next_notice(), ending_since) {
@@ -207,9 +228,8 @@ fn heed(remote: &Remote, notifier: &Notifier, drain_timeout_s: f64) {
             }
             (Notice::End, None) => {
                 notifier.tell("STOPPING=1");
-                say(&format!(
-                    "ending: connections get {drain_timeout_s} s for what is under way; again to end at once"
-                ));
+                let seconds = drain_timeout.as_secs_f64();
+                say(&format!("ending: connections get {seconds} s for what is under way; again to end at once"));
                 remote.drain();
                 ending_since = Some(Instant::now());
             }
@@ -227,14 +247,27 @@ fn say(text: &str) {
     status::tell(&format!("landau: {text}"));
 }
 
+/// The processors to pin workers to, if this process may run on them.
+fn processors(args: &Args) -> anyhow::Result<Vec<u32>> {
+    let wanted = args.pin.clone().map(|pins| pins.0).unwrap_or_default();
+    let allowed = landau_sys::system::processors();
+    if let Some(one) = wanted.iter().find(|one| !allowed.contains(one)) {
+        let list: Vec<String> = allowed.iter().map(ToString::to_string).collect();
+        anyhow::bail!("--pin {one}: this process may run on {} only", list.join(", "));
+    }
+    Ok(wanted)
+}
+
 fn config(args: &Args) -> anyhow::Result<Config> {
     let mut config = Config::new(&args.root);
     config.listen.clear();
     let default = DEFAULT_ADDRESS.parse()?;
     for one in args.listen.iter().cloned().chain(systemd::passed_sockets()) {
-        // A socket that was passed on and is named besides is one socket.
-        if config.listen.iter().all(|known| known.place().0 != one.place().0) {
-            config.listen.push(one);
+        match config.listen.iter().find(|known| known.place().0 == one.place().0) {
+            None => config.listen.push(one),
+            // A socket that was passed on and is named besides is one socket.
+            Some(known) if known.place().1 == one.place().1 || matches!(one.place().0, Listen::Inherited(_)) => {}
+            Some(known) => anyhow::bail!("{known} and {one}: one address speaks TLS or does not; name two"),
         }
     }
     if config.listen.is_empty() {
@@ -245,22 +278,28 @@ fn config(args: &Args) -> anyhow::Result<Config> {
     if !config.tls.is_empty() && !is_any_sealed {
         config.listen = config.listen.into_iter().map(|listen| Listen::Tls(Box::new(listen))).collect();
     }
+    if let Some((place, true)) = args.metrics.as_ref().map(Listen::place) {
+        anyhow::bail!("--metrics tls:{place}: the metrics are told without TLS; name an address of a private network");
+    }
     config.metrics.clone_from(&args.metrics);
     config.refuse_new_privileges = true;
     config.fencing = args.fence;
     config.workers = usize::from(args.workers);
-    config.processors.clone_from(&args.pin);
-    config.mechanism = args.backend;
+    config.processors = processors(args)?;
+    if let (Some(backend), Accepting::Multishot) = (args.backend, args.accept) {
+        anyhow::bail!("--backend {backend} with --accept multishot: there a ring does all that a mechanism would");
+    }
+    config.mechanism = args.backend.unwrap_or_default();
     config.accepting = args.accept;
     config.backlog = args.backlog;
     config.defer_accept_s = args.defer_accept;
-    config.connections = args.max_connections;
+    config.connections = args.max_connections.map(|count| count as usize);
     config.connections_per_address = args.max_per_address;
     config.timeouts = Timeouts {
-        head: seconds(args.head_timeout, "head-timeout")?,
-        idle: seconds(args.idle_timeout, "idle-timeout")?,
-        send: seconds(args.send_timeout, "send-timeout")?,
-        drain: seconds(args.drain_timeout, "drain-timeout")?,
+        head: args.head_timeout,
+        idle: args.idle_timeout,
+        send: args.send_timeout,
+        drain: args.drain_timeout,
     };
     config.limits.head_bytes = usize::from(args.max_head);
     config.limits.line_bytes = config.limits.line_bytes.min(config.limits.head_bytes);

@@ -234,11 +234,28 @@ fn what_keeps_it_from_starting_is_told() {
             "landau: --fence always: ",
         ),
         (&["www", "--user", "no such user"], "landau: --user "),
+        (&["www", "--pin", "0-9999"], "landau: --pin "),
+        (&["www", "--accept", "multishot", "--backend", "poll"], "landau: --backend poll with --accept multishot: "),
+        (&["www", "--metrics", "tls:127.0.0.1:0"], "the metrics are told without TLS"),
+        (&["www", "--listen", ":1", "--listen", "tls::1"], "one address speaks TLS or does not; name two"),
     ];
     for (words, expected) in cases {
         let ran = room.landau(&[&["serve"], *words].concat());
         assert!(ran.status == Some(2) && ran.err.contains(expected), "{words:?}: {ran:?}");
         assert_eq!(ran.err.lines().count(), 1, "{ran:?}");
+    }
+}
+
+#[test]
+fn values_that_would_serve_nobody_are_refused() {
+    let room = room();
+    for option in ["max-connections", "max-per-address", "max-fields", "backlog", "head-timeout", "send-timeout"] {
+        let ran = room.landau(&["serve", "www", &format!("--{option}"), "0"]);
+        assert!(ran.status == Some(2) && ran.err.contains(&format!("'--{option}")), "{option}: {ran:?}");
+    }
+    for (option, value) in [("idle-timeout", "1e9"), ("drain-timeout", "-1"), ("index", "../x"), ("index", "")] {
+        let ran = room.landau(&["serve", "www", &format!("--{option}={value}")]);
+        assert!(ran.status == Some(2) && ran.err.contains(&format!("'--{option}")), "{option}={value}: {ran:?}");
     }
 }
 

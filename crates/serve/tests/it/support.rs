@@ -110,6 +110,16 @@ impl Client {
         let _ = self.stream.write_all(bytes);
     }
 
+    /// Reads what is there, whatever interrupts it; 0 at the end of the stream.
+    pub(crate) fn read_some(&mut self, buffer: &mut [u8]) -> usize {
+        loop {
+            match self.stream.read(buffer) {
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                other => return other.unwrap(),
+            }
+        }
+    }
+
     /// Reads more; false at the end of the stream.
     fn more(&mut self) -> bool {
         let mut buffer = vec![0; 64 << 10];

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Certificates made for these tests with `openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days
-/// 36500 -subj /CN=NAME -addext subjectAltName=DNS:NAME`; `version1` with `openssl x509 -req`, without extensions. The keys protect nothing.
+/// 36500 -subj /CN=NAME -addext subjectAltName=DNS:NAME`; `version1` with `openssl x509 -req`, without extensions. The
+/// keys protect nothing.
 fn files(name: &str) -> TlsFiles {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/certificates");
     TlsFiles { certificate: folder.join(format!("{name}.pem")), key: folder.join(format!("{name}-key.pem")) }
