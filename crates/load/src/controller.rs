@@ -43,7 +43,7 @@ pub fn run(job: &Job, launch: &Launch, observer: &mut dyn Observer, interrupted:
     outcome.is_local = job.endpoints.iter().all(crate::target::Endpoint::is_local);
     outcome.worker_count = job.plans.len();
     outcome.sources = job.plans.first().map(|plan| plan.sources.to_string()).unwrap_or_default();
-    outcome.memory = Memory::read();
+    outcome.memory = Memory::read(job.server());
     let before = Counters::read();
     let mut run = Run { job, launch, observer, interrupted, outcome: &mut outcome };
     match job.load {
@@ -202,7 +202,7 @@ impl Run<'_> {
         if !self.settle(fleet, settle)? {
             return Ok(None);
         }
-        let mut step = Step { pass, n, grown_ms, memory: Memory::read(), ..Step::default() };
+        let mut step = Step { pass, n, grown_ms, memory: Memory::read(self.job.server()), ..Step::default() };
         let (mut processor_ns, mut elapsed_ns) = (0, 0);
         let mut held = 0;
         for worker in 0..count {

@@ -50,31 +50,59 @@ impl Counters {
     }
 }
 
-/// The kernel's memory at one moment, in bytes.
+/// Memory at one moment, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Memory {
     /// What could be had without swapping.
     pub available_bytes: u64,
-    /// Slab that cannot be given back: where sockets live.
+    /// The kernel's slab that cannot be given back: where sockets live.
     pub slab_bytes: u64,
+    /// What the server's process, and those that it started, have to themselves; none where no process was named, or
+    /// the system does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_bytes: Option<u64>,
+}
+
+/// What a process and those below it have to themselves, in bytes; none where the system does not say.
+pub fn private_bytes(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let lines = text.lines().filter(|line| line.starts_with("Private_"));
+    let own: u64 = lines.filter_map(|line| line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok()).sum();
+    let below = landau_sys::system::children(pid).into_iter().filter_map(private_bytes).sum::<u64>();
+    Some(own * 1024 + below)
 }
 
 impl Memory {
     /// As it stands; zeroes where the system does not say.
-    pub fn read() -> Self {
+    pub fn read(server: Option<u32>) -> Self {
         let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
         let of = |name: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(name))?;
             line.split_ascii_whitespace().next()?.parse::<u64>().ok()
         };
         let bytes = |name: &str| of(name).unwrap_or(0) * 1024;
-        Self { available_bytes: bytes("MemAvailable:"), slab_bytes: bytes("SUnreclaim:") }
+        Self {
+            available_bytes: bytes("MemAvailable:"),
+            slab_bytes: bytes("SUnreclaim:"),
+            server_bytes: server.and_then(private_bytes),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Against a process that takes memory while it is looked at: this one.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_a_process_has_to_itself_is_told() {
+        let before = private_bytes(std::process::id()).unwrap();
+        let taken = std::hint::black_box(vec![1_u8; 32 << 20]);
+        let after = private_bytes(std::process::id()).unwrap();
+        assert!(after >= before + (24 << 20), "{before} {after} {}", taken.len());
+        assert_eq!(private_bytes(u32::MAX), None);
+    }
 
     #[test]
     fn counters_that_grew_are_told() {

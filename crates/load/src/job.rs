@@ -91,6 +91,8 @@ pub struct CrowdWish {
     pub passes: u32,
     /// How long a size is left alone before samples are taken.
     pub settle: Duration,
+    /// The server's process, if it runs here and its memory is to be told.
+    pub server: Option<u32>,
 }
 
 /// A crowd as it is made.
@@ -104,6 +106,8 @@ pub struct CrowdJob {
     pub passes: u32,
     /// How long a size is left alone.
     pub settle: Duration,
+    /// The server's process, whose memory is told.
+    pub server: Option<u32>,
 }
 
 /// What is to be done: a plan for each worker, and what the controller itself needs.
@@ -168,6 +172,11 @@ impl Job {
         let plans = (0..worker_count).zip(sources).map(plan).collect();
         let crowd = wish.crowd.as_ref().map(crowd_job).transpose()?;
         Ok(Self { plans, load, crowd, endpoints, waived: wish.waived.clone(), notes })
+    }
+
+    /// The server's process, if its memory is to be told.
+    pub(crate) fn server(&self) -> Option<u32> {
+        self.crowd.as_ref()?.server
     }
 
     /// Whether each request of an open loop has a connection of its own.
@@ -274,7 +283,15 @@ fn crowd_job(wish: &CrowdWish) -> Result<CrowdJob> {
     if steps.first() == Some(&0) || steps.last().is_none_or(|&last| last > wish.n) {
         return Err(Error::Plan(format!("the steps of a crowd lie from 1 to {}", wish.n)));
     }
-    Ok(CrowdJob { steps, samples: wish.samples, passes: wish.passes.max(1), settle: wish.settle })
+    if let Some(pid) = wish.server
+        && crate::counters::private_bytes(pid).is_none()
+    {
+        return Err(Error::Plan(format!(
+            "--server-pid {pid}: there is no such process here whose memory could be read"
+        )));
+    }
+    let (samples, passes, settle, server) = (wish.samples, wish.passes.max(1), wish.settle, wish.server);
+    Ok(CrowdJob { steps, samples, passes, settle, server })
 }
 
 /// Sizes of a crowd at which it is worth looking: 1, 2, 5, 10 … and the last.

@@ -74,6 +74,9 @@ pub fn facts(before: &Memory, steps: &[Step]) -> BTreeMap<String, String> {
     let each = |before: u64, after: u64| (after.saturating_sub(before) / last.open.max(1)).to_string();
     facts.insert("connections standing".to_owned(), last.open.to_string());
     facts.insert("slab bytes per connection".to_owned(), each(before.slab_bytes, last.memory.slab_bytes));
+    if let (Some(before), Some(after)) = (before.server_bytes, last.memory.server_bytes) {
+        facts.insert("user bytes of the server per connection".to_owned(), each(before, after));
+    }
     let grown_ms: u64 = steps.iter().map(|step| step.grown_ms).sum();
     facts.insert("grown in".to_owned(), format!("{:.1} s", grown_ms as f64 / 1e3));
     facts

@@ -174,12 +174,18 @@ pub(crate) fn weights(level: &Level, options: &Options) -> Vec<f64> {
     level.error.iter().map(|e| 1.0 / (e * e + floor)).collect()
 }
 
+/// The laws that a curve of that unit can follow: what is counted knows no cache.
+fn dictionary(options: &Options) -> impl Iterator<Item = &'static dyn Law> {
+    let is_timed = options.unit != Unit::Instructions;
+    LAWS.iter().copied().filter(move |law| is_timed || law.shape() != Shape::Tiers)
+}
+
 /// Chooses the law of a reduced curve. `None` without points.
 pub(crate) fn select(level: &Level, capacities: &[f64], options: &Options) -> Option<Selection> {
     let weight = weights(level, options);
     let target = Target { n: &level.n, y: &level.mean, weight: &weight };
     let points = level.n.len();
-    let fits = LAWS.iter().filter_map(|law| fit_law(&target, *law, capacities));
+    let fits = dictionary(options).filter_map(|law| fit_law(&target, law, capacities));
     let mut fits: Vec<Solved> = fits.collect();
     let spare = |solved: &Solved| (points as f64 - solved.parameters()).max(1.0);
     let scale = fits.iter().map(|s| s.chi_square / spare(s)).fold(f64::MAX, f64::min).max(1.0);
@@ -318,7 +324,7 @@ pub(crate) fn both(a: &Level, b: &Level, capacities: &[f64], options: &Options) 
         let target = Target { n: &level.n, y: &level.mean, weight: &weight };
         Some(fit_law(&target, law, capacities)?.bic(1.0, level.n.len()))
     };
-    let costs = LAWS.iter().filter_map(|law| Some((cost(*law, a)? + cost(*law, b)?, *law)));
+    let costs = dictionary(options).filter_map(|law| Some((cost(law, a)? + cost(law, b)?, law)));
     costs.min_by(|x, y| x.0.total_cmp(&y.0)).map(|pair| pair.1)
 }
 

@@ -62,6 +62,9 @@ pub(crate) struct Args {
     /// How long a size of the crowd is left alone before it is measured [default: 100ms]
     #[arg(long, value_name = "TIME", value_parser = time)]
     settle: Option<Duration>,
+    /// Tell, with a crowd, how much memory the server's process has to itself: its number, if it runs here
+    #[arg(long, value_name = "PID")]
+    server_pid: Option<u32>,
     /// How long it is measured [default: 10s, unless --requests is given]
     #[arg(long, short, value_name = "TIME", value_parser = time, conflicts_with = "crowd")]
     duration: Option<Duration>,
@@ -205,6 +208,7 @@ impl Args {
             ("--samples", self.samples.is_some()),
             ("--passes", self.passes.is_some()),
             ("--settle", self.settle.is_some()),
+            ("--server-pid", self.server_pid.is_some()),
             ("--out", self.out.is_some()),
         ];
         if let Some((option, _)) = of_crowd.iter().find(|(_, is_given)| *is_given && self.crowd.is_none()) {
@@ -245,6 +249,7 @@ fn wish(args: &Args, seed: u64) -> Wish {
             samples: args.samples.unwrap_or(200),
             passes: args.passes.unwrap_or(1),
             settle: args.settle.unwrap_or(Duration::from_millis(100)),
+            server: args.server_pid,
         }),
         duration: args.duration_of(),
         request_count: args.requests,

@@ -236,6 +236,10 @@ fn crowd(text: &mut String, outcome: &Outcome) {
             bytes(each(outcome.memory.slab_bytes, step.memory.slab_bytes) as u64),
             if outcome.is_local { ", both ends" } else { "" }
         );
+        if let (Some(before), Some(after)) = (outcome.memory.server_bytes, step.memory.server_bytes) {
+            let each = bytes(each(before, after) as u64);
+            let _ = writeln!(text, "user memory: {each} of the server for each connection");
+        }
     }
 }
 

@@ -53,7 +53,7 @@ impl<'a> Recorder<'a> {
         writer.append(&Line::Host(Box::new(opening.host)))?;
         writer.append(&Line::Case(record::case(job, opening.urls)))?;
         writer.flush()?;
-        let memory = Memory::read();
+        let memory = Memory::read(job.crowd.as_ref().and_then(|crowd| crowd.server));
         Ok(Self { live, writer, begun: Instant::now(), memory, steps: Vec::new(), failure: None })
     }
 

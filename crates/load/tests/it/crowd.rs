@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 fn crowd(n: u32) -> CrowdWish {
-    CrowdWish { n, steps: Vec::new(), samples: 5, passes: 1, settle: Duration::ZERO }
+    CrowdWish { n, steps: Vec::new(), samples: 5, passes: 1, settle: Duration::ZERO, server: None }
 }
 
 #[test]

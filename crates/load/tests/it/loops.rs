@@ -272,7 +272,7 @@ fn what_is_due_or_begins_beyond_all_time_never_comes() {
 fn nobody_there_is_told_before_the_timeout() {
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let absent = Wish { timeout: Duration::from_secs(100), ..wish(&format!("http://{address}/")) };
-    let some = CrowdWish { n: 2, steps: Vec::new(), samples: 1, passes: 1, settle: Duration::ZERO };
+    let some = CrowdWish { n: 2, steps: Vec::new(), samples: 1, passes: 1, settle: Duration::ZERO, server: None };
     for wish in [Wish { crowd: Some(some), ..absent.clone() }, absent] {
         let job = Job::resolve(&wish).unwrap();
         let begun = Instant::now();

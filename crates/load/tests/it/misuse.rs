@@ -54,7 +54,7 @@ fn what_contradicts_itself_is_told() {
         let said = refusal(&wish);
         assert!(said.contains(word), "{word}: {said}");
     }
-    let steps = CrowdWish { n: 10, steps: vec![0, 5], samples: 1, passes: 1, settle: Duration::ZERO };
+    let steps = CrowdWish { n: 10, steps: vec![0, 5], samples: 1, passes: 1, settle: Duration::ZERO, server: None };
     assert!(refusal(&Wish { crowd: Some(steps.clone()), ..own() }).contains("steps"));
     let late = CrowdWish { steps: Vec::new(), settle: Duration::from_secs(99_999_999_999_999), ..steps };
     assert!(refusal(&Wish { crowd: Some(late), ..own() }).contains("--settle is at most 720h"));
@@ -67,7 +67,7 @@ fn what_contradicts_itself_is_told() {
 fn a_crowd_has_as_many_workers_as_the_limit_of_descriptors_needs() {
     let limit = landau_sys::limits::get(landau_sys::limits::Resource::Descriptors).unwrap().1;
     let n = 1_000_000;
-    let crowd = CrowdWish { n, steps: Vec::new(), samples: 1, passes: 1, settle: Duration::ZERO };
+    let crowd = CrowdWish { n, steps: Vec::new(), samples: 1, passes: 1, settle: Duration::ZERO, server: None };
     let job = Job::resolve(&Wish { crowd: Some(crowd), ..wish("http://127.0.0.1:9/") }).unwrap();
     let most = job.plans.iter().map(|plan| u64::from(plan.connections)).max().unwrap();
     assert!(most < limit, "{most} of {limit}");
