@@ -114,7 +114,9 @@ fn a_newer_schema_is_refused_with_the_version_that_reads_it() {
     header.schema = SCHEMA_VERSION + 1;
     header.landau = "9.9.9".to_owned();
     let bytes = written(folder.path(), &[Line::Header(header)]);
-    assert!(Record::parse("r", &bytes).unwrap_err().to_string().contains("use landau 9.9.9 or later"));
+    assert!(
+        Record::parse("r", &bytes).unwrap_err().to_string().contains("landau 9.9.9 wrote it: use that one, or a newer")
+    );
 }
 
 /// An attempt that was cut off does not hide a whole one of the same round, nor the other way round.
