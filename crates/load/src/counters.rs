@@ -2,6 +2,7 @@
 //!
 //! The counters are the host's: other programs' connections are counted in them too.
 
+use landau_sys::system::private_bytes;
 use std::collections::BTreeMap;
 use std::fs;
 
@@ -63,15 +64,6 @@ pub struct Memory {
     pub server_bytes: Option<u64>,
 }
 
-/// What a process and those below it have to themselves, in bytes; none where the system does not say.
-pub fn private_bytes(pid: u32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
-    let lines = text.lines().filter(|line| line.starts_with("Private_"));
-    let own: u64 = lines.filter_map(|line| line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok()).sum();
-    let below = landau_sys::system::children(pid).into_iter().filter_map(private_bytes).sum::<u64>();
-    Some(own * 1024 + below)
-}
-
 impl Memory {
     /// As it stands; zeroes where the system does not say.
     pub fn read(server: Option<u32>) -> Self {
@@ -92,17 +84,6 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Against a process that takes memory while it is looked at: this one.
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn what_a_process_has_to_itself_is_told() {
-        let before = private_bytes(std::process::id()).unwrap();
-        let taken = std::hint::black_box(vec![1_u8; 32 << 20]);
-        let after = private_bytes(std::process::id()).unwrap();
-        assert!(after >= before + (24 << 20), "{before} {after} {}", taken.len());
-        assert_eq!(private_bytes(u32::MAX), None);
-    }
 
     #[test]
     fn counters_that_grew_are_told() {

@@ -284,7 +284,7 @@ fn crowd_job(wish: &CrowdWish) -> Result<CrowdJob> {
         return Err(Error::Plan(format!("the steps of a crowd lie from 1 to {}", wish.n)));
     }
     if let Some(pid) = wish.server
-        && crate::counters::private_bytes(pid).is_none()
+        && landau_sys::system::private_bytes(pid).is_none()
     {
         return Err(Error::Plan(format!(
             "--server-pid {pid}: there is no such process here whose memory could be read"

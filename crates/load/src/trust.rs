@@ -14,8 +14,9 @@ use std::sync::Arc;
 
 /// Whom connections to a server believe.
 pub(crate) fn verifier(tls: &Tls, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn ServerCertVerifier>, String> {
+    let verifier = |belief| Ok(Arc::new(Verifier { provider: Arc::clone(provider), belief }) as Arc<_>);
     if tls.insecure {
-        return Ok(Arc::new(Anyone(Arc::clone(provider))));
+        return verifier(Belief::Anyone);
     }
     let mut store = RootCertStore::empty();
     let named = match &tls.roots {
@@ -41,7 +42,7 @@ pub(crate) fn verifier(tls: &Tls, provider: &Arc<CryptoProvider>) -> Result<Arc<
     }
     let made = WebPkiServerVerifier::builder_with_provider(Arc::new(store), Arc::clone(provider)).build();
     let authorities = made.map_err(|error| error.to_string())?;
-    Ok(Arc::new(Named { authorities, named }))
+    verifier(Belief::Named { authorities, named })
 }
 
 /// What webpki found, where rustls has no word of its own for it.
@@ -66,15 +67,27 @@ pub(crate) fn words(error: &Error) -> String {
     .to_owned()
 }
 
-/// Believes who leads to one of the authorities, and a certificate that was named itself.
+/// Looks at certificates as the user wishes; that a server has the key to its own is asked in any case.
 #[derive(Debug)]
-struct Named {
-    authorities: Arc<WebPkiServerVerifier>,
-    /// The certificates of the user's file.
-    named: Vec<CertificateDer<'static>>,
+struct Verifier {
+    provider: Arc<CryptoProvider>,
+    belief: Belief,
 }
 
-impl ServerCertVerifier for Named {
+/// Who is believed.
+#[derive(Debug)]
+enum Belief {
+    /// Anyone.
+    Anyone,
+    /// Who leads to one of the authorities, and a certificate that was named itself.
+    Named {
+        authorities: Arc<WebPkiServerVerifier>,
+        /// The certificates of the user's file.
+        named: Vec<CertificateDer<'static>>,
+    },
+}
+
+impl ServerCertVerifier for Verifier {
     /// What `openssl req -x509` makes by default is an authority, which no server may be by the rules; but the user
     /// named this very certificate, byte for byte. Whether its time has come and is not over was looked at before, its
     /// name was not; that it is the server's own is proved by its signature, as ever.
@@ -86,11 +99,9 @@ impl ServerCertVerifier for Named {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let verified = self.authorities.verify_server_cert(end_entity, intermediates, name, ocsp, now);
-        match verified {
-            Err(error)
-                if cause(&error) == Some(&webpki::Error::CaUsedAsEndEntity) && self.named.contains(end_entity) =>
-            {
+        let Belief::Named { authorities, named } = &self.belief else { return Ok(ServerCertVerified::assertion()) };
+        match authorities.verify_server_cert(end_entity, intermediates, name, ocsp, now) {
+            Err(error) if cause(&error) == Some(&webpki::Error::CaUsedAsEndEntity) && named.contains(end_entity) => {
                 verify_server_name(&ParsedCertificate::try_from(end_entity)?, name)?;
                 Ok(ServerCertVerified::assertion())
             }
@@ -104,7 +115,7 @@ impl ServerCertVerifier for Named {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.authorities.verify_tls12_signature(message, certificate, signature)
+        verify_tls12_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
     }
 
     fn verify_tls13_signature(
@@ -113,49 +124,10 @@ impl ServerCertVerifier for Named {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.authorities.verify_tls13_signature(message, certificate, signature)
+        verify_tls13_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.authorities.supported_verify_schemes()
-    }
-}
-
-/// Takes any certificate, as long as the server has the key to it.
-#[derive(Debug)]
-struct Anyone(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Anyone {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }

@@ -159,6 +159,16 @@ pub fn descriptor_count(pid: u32) -> Option<u64> {
     tasks.filter_map(|task| Some(fs::metadata(task.path().join("fd")).ok()?.len())).max().filter(|&count| count > 0)
 }
 
+/// What a process and those below it have to themselves, in bytes; none where there is no such process, or it may not be
+/// looked at.
+pub fn private_bytes(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let lines = text.lines().filter(|line| line.starts_with("Private_"));
+    let own: u64 = lines.filter_map(|line| line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok()).sum();
+    let below: u64 = children(pid).into_iter().filter_map(private_bytes).sum();
+    Some(own * 1024 + below)
+}
+
 /// The processes whose parent is this one.
 pub fn children(pid: u32) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
@@ -275,6 +285,16 @@ fn descriptors() -> Option<(u64, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Against a process that takes memory while it is looked at: this one.
+    #[test]
+    fn what_a_process_has_to_itself_is_told() {
+        let before = private_bytes(std::process::id()).unwrap();
+        let taken = std::hint::black_box(vec![1_u8; 32 << 20]);
+        let after = private_bytes(std::process::id()).unwrap();
+        assert!(after >= before + (24 << 20), "{before} {after} {}", taken.len());
+        assert_eq!(private_bytes(u32::MAX), None);
+    }
 
     #[test]
     fn reserved_ports_count_only_within_the_range() {

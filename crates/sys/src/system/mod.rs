@@ -16,8 +16,8 @@ use other as imp;
 
 pub use imp::{
     busy_ns, caches, children, current_processor, descriptor_count, die_with_parent, ephemeral_ports, headroom,
-    listen_losses, panic, pin, processors, processors_of, reserved_ports, setting, steal_ticks_of, time_wait_count,
-    virtualization,
+    listen_losses, panic, pin, private_bytes, processors, processors_of, reserved_ports, setting, steal_ticks_of,
+    time_wait_count, virtualization,
 };
 
 use crate::error::{Result, check};

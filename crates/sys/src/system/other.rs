@@ -81,6 +81,11 @@ pub fn descriptor_count(_pid: u32) -> Option<u64> {
     None
 }
 
+/// What a process has to itself: not told here.
+pub fn private_bytes(_pid: u32) -> Option<u64> {
+    None
+}
+
 /// The processes whose parent is this one: not told here.
 pub fn children(_pid: u32) -> Vec<u32> {
     Vec::new()

@@ -5,6 +5,7 @@
 use crate::program::Program;
 use crate::workspace;
 use anyhow::{Context, Result, ensure};
+use landau_sys::system::{busy_ns, children, private_bytes};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -143,36 +144,20 @@ impl Server {
 
     /// Processor time so far in nanoseconds, of all its processes and threads.
     pub(super) fn processor_ns(&self) -> Result<u64> {
-        let mut sum = 0;
-        for process in tree(self.child.id()) {
-            for thread in std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten() {
-                let text = std::fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
-                sum += text.split(' ').next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0);
-            }
-        }
+        let sum: u64 = tree(self.child.id()).into_iter().filter_map(busy_ns).sum();
         ensure!(sum > 0, "{} has ended, or the kernel counts no processor time", self.name);
         Ok(sum)
     }
 
     /// Memory of its own in bytes, of all its processes.
     pub(super) fn private_bytes(&self) -> u64 {
-        let private = |process| {
-            let text = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).unwrap_or_default();
-            let lines = text.lines().filter(|line| line.starts_with("Private_"));
-            lines.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).sum::<u64>()
-        };
-        tree(self.child.id()).into_iter().map(private).sum::<u64>() * 1024
+        private_bytes(self.child.id()).unwrap_or(0)
     }
 }
 
 /// A process and those below it.
 fn tree(process: u32) -> Vec<u32> {
-    let mut all = vec![process];
-    for thread in std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten() {
-        let children = std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
-        all.extend(children.split_whitespace().filter_map(|child| child.parse().ok()).flat_map(tree));
-    }
-    all
+    std::iter::once(process).chain(children(process).into_iter().flat_map(tree)).collect()
 }
 
 fn written(folder: &Path, name: &str, text: &str) -> Result<String> {
