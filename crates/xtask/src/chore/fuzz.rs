@@ -17,8 +17,8 @@ use std::time::Duration;
 const FOLDER: &str = "crates/wire/fuzz";
 /// The system that the fuzzer's own build asks for by name.
 const SYSTEM: &str = "x86_64-unknown-linux-gnu";
-/// Longer than any limit of the parsers; what is longer is cut by them alike.
-const LONGEST: &str = "-max_len=3000";
+/// Longer than the longest line and the longest head that the parsers take by default (4,096 and 8,192 bytes).
+const LONGEST: &str = "-max_len=9000";
 
 /// Arguments of `fuzz`.
 #[derive(Debug, clap::Args)]
