@@ -169,14 +169,15 @@ impl Engine {
     pub(crate) fn connect(&mut self) -> Happening {
         let number = self.next_server;
         self.next_server = (number + 1) % self.servers.len();
-        let since_ns = self.tick();
-        let fd = match self.servers[number].connect() {
-            Ok(fd) => fd,
+        let (fd, since_ns) = match self.servers[number].connect(monotonic_ns) {
+            Ok(begun) => begun,
             Err(error) => {
+                self.tick();
                 self.tally.fail(of_connecting(error), || error.to_string());
                 return Happening::Gone { id: u32::MAX, is_unmade: true };
             }
         };
+        self.now_ns = since_ns;
         let id = self.free.pop().unwrap_or(self.slots.len() as u32);
         if let Err(error) = self.reactor.register_nonblocking(&fd, Token(id), Interest::WRITE) {
             self.tally.fail(Failure::Connect, || error.to_string());

@@ -75,16 +75,22 @@ impl Server {
         self.next = place % self.order.len();
     }
 
-    /// Begins a connection; it may be under way, or made already.
-    pub(crate) fn connect(&mut self) -> SystemResult<OwnedFd> {
-        let Some(family) = self.family else {
-            let socket = stream::unix_stream()?;
-            return begun(stream::connect(&socket, &self.address)).map(|()| socket);
-        };
+    /// Begins a connection; it may be under way, or made already. With it comes what the clock said when `connect` was
+    /// called: making the socket and finding a port are no part of the handshake.
+    pub(crate) fn connect(&mut self, clock: impl FnOnce() -> u64) -> SystemResult<(OwnedFd, u64)> {
+        let socket = self.socket()?;
+        let since_ns = clock();
+        begun(stream::connect(&socket, &self.address))?;
+        Ok((socket, since_ns))
+    }
+
+    /// A socket ready to connect.
+    fn socket(&mut self) -> SystemResult<OwnedFd> {
+        let Some(family) = self.family else { return stream::unix_stream() };
         let socket = stream::stream(family)?;
         stream::set_no_delay(&socket)?;
         self.bind(&socket)?;
-        begun(stream::connect(&socket, &self.address)).map(|()| socket)
+        Ok(socket)
     }
 
     /// Gives the socket the address, and if need be the port, from which it connects.
@@ -174,5 +180,43 @@ fn prepared(request: &Request) -> Prepared {
         bytes: request.bytes.as_bytes().into(),
         last_bytes: request.last_bytes.as_bytes().into(),
         expected: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use landau_sys::socket::{Transport, socket};
+    use std::net::{Ipv4Addr, TcpListener};
+
+    /// Of nobody else: a crowd's addresses begin with 127.64.
+    const SOURCE: [u8; 4] = [127, 99, 0, 1];
+
+    fn is_taken(port: u16) -> bool {
+        bind(&socket(Family::V4, Transport::Tcp).unwrap(), &SocketAddr::from((SOURCE, port)).into()).is_err()
+    }
+
+    fn server(listener: &TcpListener, (low, high): (u16, u16)) -> Server {
+        let endpoint = Endpoint::Inet(listener.local_addr().unwrap());
+        let origin = Origin { endpoint, tls: None, requests: Vec::new(), order: vec![0] };
+        let sources = Sources { addresses: vec![Ipv4Addr::from(SOURCE).into()], ports: Ports::Explicit { low, high } };
+        Server::new(0, &origin, &sources).unwrap()
+    }
+
+    /// The search for a free port was measured as part of the handshake.
+    #[test]
+    fn the_handshake_begins_when_the_port_is_found() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (low, high) = (40_000, 40_020);
+        let take = |port: u16| TcpListener::bind((Ipv4Addr::from(SOURCE), port)).unwrap();
+        let taken: Vec<TcpListener> = (low..high).map(take).collect();
+        let mut server = server(&listener, (low, high));
+        let (_first, is_found) = server.connect(|| u64::from(is_taken(high))).unwrap();
+        assert_eq!(is_found, 1, "the clock was read before there was a port");
+        // With no port left it never comes to a handshake.
+        let _last = take(high);
+        let error = server.connect(|| panic!("there is nothing to measure")).unwrap_err();
+        assert_eq!(error.call, "bind");
+        drop(taken);
     }
 }
