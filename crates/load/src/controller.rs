@@ -180,6 +180,18 @@ impl Run<'_> {
         }
     }
 
+    /// How many connections stand now, at all workers; none if the user wants an end first.
+    fn count(&mut self, fleet: &mut Fleet) -> Result<Option<u64>> {
+        fleet.tell_all(&Order::Count)?;
+        let mut sum = 0;
+        for _ in 0..fleet.len() {
+            let is_it = |report: &Report| matches!(report, Report::Standing { .. });
+            let Some((_, Report::Standing { open })) = self.await_report(fleet, is_it)? else { return Ok(None) };
+            sum += u64::from(open);
+        }
+        Ok(Some(sum))
+    }
+
     /// Lets the crowd grow to a size and takes samples; none if the user wants an end.
     fn step(&mut self, fleet: &mut Fleet, pass: u32, n: u32, before: u32) -> Result<Option<Step>> {
         let (count, begun_ns) = (fleet.len() as u32, monotonic_ns());
@@ -217,10 +229,11 @@ impl Run<'_> {
             let Some((_, Report::Measured(found))) = self.await_report(fleet, is_it)? else { return Ok(None) };
             step.old_ns.extend(found.old);
             step.fresh_ns.extend(found.fresh);
-            step.open += u64::from(found.open);
             processor_ns += found.processor_ns;
             elapsed_ns += found.elapsed_ns;
         }
+        let Some(open) = self.count(fleet)? else { return Ok(None) };
+        step.open = open;
         if elapsed_ns > 0 {
             self.outcome.busiest = self.outcome.busiest.max(processor_ns as f64 / elapsed_ns as f64);
         }

@@ -39,8 +39,6 @@ pub(crate) struct Measured {
     pub(crate) old: Vec<[u64; 2]>,
     /// Of a new connection: the handshake; from its request until the first and until the last byte.
     pub(crate) fresh: Vec<[u64; 3]>,
-    /// How many connections stand afterwards.
-    pub(crate) open: u32,
     /// Processor time of the worker, and how long it took.
     pub(crate) processor_ns: u64,
     /// How long it took.
@@ -73,6 +71,8 @@ pub(crate) struct Crowd<'a> {
     samples: Option<Samples>,
     subject: Subject,
     measured: Measured,
+    /// Whether the controller waits to be told how many connections stand.
+    is_counting: bool,
     begun_ns: u64,
     usage_ns: u64,
     whole_usage: landau_sys::process::ProcessorTime,
@@ -93,6 +93,7 @@ impl<'a> Crowd<'a> {
             samples: None,
             subject: Subject::Nobody,
             measured: Measured::default(),
+            is_counting: false,
             begun_ns: 0,
             usage_ns: 0,
             whole_usage: thread_time(),
@@ -104,11 +105,17 @@ impl<'a> Crowd<'a> {
         let started_ns = self.engine.tick();
         self.link.send(&Report::Ready { open: 0 }).map_err(|error| lost(&error))?;
         while !self.is_done {
-            self.engine.wait(LONGEST_WAIT)?;
+            let was_counting = self.is_counting;
+            self.engine.wait(if was_counting { Duration::ZERO } else { LONGEST_WAIT })?;
             self.engine.tick();
+            let mut is_quiet = true;
             while let Some(event) = self.engine.reactor.next_event() {
+                is_quiet = false;
                 let happening = self.engine.handle(event);
                 self.heed(happening)?;
+            }
+            if was_counting && is_quiet {
+                self.count()?;
             }
             let now_ns = self.engine.tick();
             for happening in self.engine.give_up(now_ns) {
@@ -147,6 +154,13 @@ impl<'a> Crowd<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Tells how many connections stand, when nothing is left to be heard of any.
+    fn count(&mut self) -> Result<()> {
+        self.is_counting = false;
+        let open = self.idle.len() as u32;
+        self.link.send(&Report::Standing { open }).map_err(|error| lost(&error))
     }
 
     fn heed(&mut self, happening: Happening) -> Result<()> {
@@ -234,6 +248,7 @@ impl<'a> Crowd<'a> {
                     self.usage_ns = thread_time().total_ns();
                     self.next_sample()?;
                 }
+                Order::Count => self.is_counting = true,
                 Order::Stop => self.is_done = true,
                 Order::Plan(_) | Order::Start { .. } => {}
             }
@@ -267,7 +282,6 @@ impl<'a> Crowd<'a> {
             return Ok(());
         }
         self.samples = None;
-        self.measured.open = self.idle.len() as u32;
         self.measured.processor_ns = thread_time().total_ns() - self.usage_ns;
         self.measured.elapsed_ns = self.engine.tick() - self.begun_ns;
         let measured = std::mem::take(&mut self.measured);

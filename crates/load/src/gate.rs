@@ -68,7 +68,7 @@ pub const GATES: &[(&str, &str)] = &[
     ("errors", "every request was answered"),
     ("status", "every answer is 2xx or 3xx"),
     ("length", "answers to the same request have the same length"),
-    ("alive", "every connection of the crowd stood when samples were taken"),
+    ("alive", "every connection of the crowd stood when its samples had been taken"),
     ("overflow", "no listening socket of this host overflowed meanwhile"),
     ("saturated", "no worker used up its processor"),
 ];

@@ -33,6 +33,8 @@ pub(crate) enum Order {
     },
     /// Of a crowd: samples are to be taken.
     Measure(Samples),
+    /// Of a crowd: how many connections stand is to be told.
+    Count,
     /// That is enough: what was found is to be told.
     Stop,
 }
@@ -62,6 +64,11 @@ pub(crate) enum Report {
     },
     /// Of a crowd: samples.
     Measured(Box<Measured>),
+    /// Of a crowd: how many connections stand, all that has happened to them considered.
+    Standing {
+        /// How many.
+        open: u32,
+    },
     /// What was found in all.
     Done(Box<Tally>),
     /// Why nothing was found.

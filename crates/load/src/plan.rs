@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// The version of what controller and worker say to each other. Both must have the same.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// What a worker is to do. A slice of the whole: each worker has its own connections, schedule and source addresses.
 #[derive(Debug, Clone, Serialize, Deserialize)]

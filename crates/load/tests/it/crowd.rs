@@ -2,7 +2,10 @@
 
 use crate::server::{answer, failed, run, serve, wish};
 use landau_load::{CrowdWish, Failure, Job, Launch, Observer, Wish};
+use std::io::{Read, Write};
+use std::net::{IpAddr, Shutdown, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 fn crowd(n: u32) -> CrowdWish {
@@ -45,6 +48,50 @@ fn a_server_that_ends_idle_connections_is_found_out() {
     let timeout = Duration::from_millis(500);
     let outcome = run(&Wish { crowd: Some(late), request_count: None, timeout, ..wish(&server.url()) });
     assert!(failed(&outcome).contains(&"alive"), "{:?} {:?}", outcome.gates, outcome.steps);
+}
+
+/// A server that resets all connections of the first address as soon as one of the second asks for more than its first
+/// answer.
+fn forgetful(first: IpAddr, second: IpAddr) -> String {
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    let url = format!("http://127.0.0.1:{}/", listener.local_addr().unwrap().port());
+    let firsts = Arc::new(Mutex::new(Vec::new()));
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let from = stream.peer_addr().unwrap().ip();
+            if from == first {
+                firsts.lock().unwrap().push(stream.try_clone().unwrap());
+            }
+            let firsts = Arc::clone(&firsts);
+            std::thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                let mut asked = 0;
+                while stream.read(&mut buffer).is_ok_and(|count| count > 0) {
+                    asked += 1;
+                    if from == second && asked > 1 {
+                        firsts.lock().unwrap().drain(..).for_each(|one| one.shutdown(Shutdown::Both).unwrap_or(()));
+                    }
+                    if stream.write_all(&answer(10)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    url
+}
+
+/// Each worker was asked when its own samples were taken, and never again.
+#[test]
+fn a_connection_lost_while_another_worker_samples_is_found_out() {
+    let sources = ["127.0.0.2", "127.0.0.3"].map(|address| address.parse::<IpAddr>().unwrap());
+    let url = forgetful(sources[0], sources[1]);
+    let two = Wish { workers: Some(2), sources: sources.to_vec(), ..wish(&url) };
+    let steps = vec![2];
+    let outcome = run(&Wish { crowd: Some(CrowdWish { steps, ..crowd(2) }), request_count: None, ..two });
+    assert_eq!(outcome.steps.iter().map(|step| (step.n, step.open)).collect::<Vec<_>>(), [(2, 1)]);
+    assert!(failed(&outcome).contains(&"alive"), "{:?}", outcome.gates);
 }
 
 #[test]
