@@ -65,9 +65,11 @@ pub(crate) struct Loop<'a> {
     next_connect_ns: u64,
     start_ns: u64,
     measure_ns: u64,
+    half_ns: u64,
     end_ns: u64,
     /// Requests that may still be sent.
     left: u64,
+    is_past_half: bool,
     is_stopped: bool,
     usage: ProcessorTime,
     next_progress_ns: u64,
@@ -101,8 +103,10 @@ impl<'a> Loop<'a> {
             next_connect_ns: 0,
             start_ns: u64::MAX,
             measure_ns: u64::MAX,
+            half_ns: u64::MAX,
             end_ns: u64::MAX,
             left: plan.request_count.unwrap_or(u64::MAX),
+            is_past_half: false,
             is_stopped: false,
             usage: ProcessorTime::default(),
             next_progress_ns: 0,
@@ -141,9 +145,11 @@ impl<'a> Loop<'a> {
                     self.measure();
                 }
                 self.send_due();
+                self.look_half_way(now_ns);
                 if (now_ns >= self.end_ns && self.next_due_ns() >= self.end_ns) || self.left == 0 {
                     self.stage = Stage::Draining;
                     self.end_ns = self.end_ns.min(now_ns);
+                    self.engine.tally.pending_at_end = self.pending();
                 }
             }
             _ => {}
@@ -155,6 +161,20 @@ impl<'a> Loop<'a> {
         let is_over = self.engine.under_way == 0 && self.queue.is_empty() || self.is_stopped;
         let patience_ns = self.plan.timeout_ns.saturating_mul(2);
         Ok(self.stage == Stage::Draining && (is_over || now_ns >= self.end_ns.saturating_add(patience_ns)))
+    }
+
+    /// Notes once what is pending when half of the schedule is over.
+    fn look_half_way(&mut self, now_ns: u64) {
+        let half = self.plan.request_count.unwrap_or(0) / 2;
+        if !self.is_past_half && (now_ns >= self.half_ns || self.left <= half) {
+            self.is_past_half = true;
+            self.engine.tally.pending_half_way = self.pending();
+        }
+    }
+
+    /// Requests of a schedule that are due and neither answered nor lost.
+    fn pending(&self) -> u64 {
+        if self.schedule.is_some() { self.engine.under_way + self.queue.len() } else { 0 }
     }
 
     /// How long may be waited. The alarm rings for what is due before.
@@ -219,7 +239,9 @@ impl<'a> Loop<'a> {
     fn start(&mut self) {
         self.stage = Stage::Running;
         self.measure_ns = self.start_ns.saturating_add(self.plan.warm_up_ns);
-        self.end_ns = self.plan.duration_ns.map_or(u64::MAX, |ns| self.measure_ns.saturating_add(ns));
+        let after = |ns: u64| self.measure_ns.saturating_add(ns);
+        self.half_ns = self.plan.duration_ns.map_or(u64::MAX, |ns| after(ns / 2));
+        self.end_ns = self.plan.duration_ns.map_or(u64::MAX, after);
         self.engine.measure_from(self.measure_ns);
         if self.plan.warm_up_ns == 0 {
             self.measure();

@@ -106,6 +106,8 @@ impl Outcome {
             "elapsed_ns": tally.elapsed_ns,
             "requests": tally.requests,
             "due": tally.due,
+            "pending_half_way": tally.pending_half_way,
+            "pending_at_end": tally.pending_at_end,
             "answers": tally.answers,
             "answers_per_second": self.per_second(),
             "bytes": tally.bytes,

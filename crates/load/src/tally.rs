@@ -121,6 +121,10 @@ pub struct Tally {
     pub requests: u64,
     /// Requests that were due within the time measured, of an open loop.
     pub due: u64,
+    /// Requests of an open loop that were due and neither answered nor lost when half of its schedule was over.
+    pub pending_half_way: u64,
+    /// The same when all of it was over.
+    pub pending_at_end: u64,
     /// Whole answers.
     pub answers: u64,
     /// Bytes of answers, heads included.
@@ -168,6 +172,8 @@ impl Tally {
         self.phases.merge(&other.phases);
         self.requests += other.requests;
         self.due += other.due;
+        self.pending_half_way += other.pending_half_way;
+        self.pending_at_end += other.pending_at_end;
         self.answers += other.answers;
         self.bytes += other.bytes;
         self.connections += other.connections;

@@ -178,6 +178,24 @@ fn an_open_loop_charges_a_stall_with_its_weight() {
     assert_eq!((phases.lag.count(), phases.wait.count()), (3000, 3000));
 }
 
+/// Everything was answered in the end, so the rate was taken for reached.
+#[test]
+fn a_server_that_reaches_half_the_rate_fails_it() {
+    let one_at_a_time = Mutex::new(());
+    let server = serve(move |_| {
+        let _held = one_at_a_time.lock().unwrap();
+        std::thread::sleep(Duration::from_millis(10));
+        (answer(10), false)
+    });
+    let timed = Wish { request_count: None, duration: Some(Duration::from_secs(1)), ..wish(&server.url()) };
+    let counted = Wish { request_count: Some(200), ..wish(&server.url()) };
+    for wish in [timed, counted] {
+        let outcome = run(&Wish { rate: Some(200.0), ..wish });
+        assert_eq!((outcome.tally.due, outcome.tally.answers), (200, 200));
+        assert_eq!(failed(&outcome), ["rate"], "{:?}", outcome.gates);
+    }
+}
+
 #[test]
 fn an_open_loop_may_make_a_connection_for_each_request() {
     let server = serve(|_| (answer(10), false));
