@@ -34,7 +34,9 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
     let mut is_good = clients::check(folder.path(), &root)?;
     match &words.probes {
         Some(folder) => is_good &= probes::check(folder)?,
-        None => println!("     the suite of requests was not asked: name its checkout with --probes"),
+        None => println!(
+            "     only curl and h2load have asked. The suite Http11Probe has NOT: name its checkout with --probes DIR"
+        ),
     }
     Ok(is_good)
 }
