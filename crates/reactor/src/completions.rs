@@ -130,6 +130,8 @@ enum Waits {
     No,
     /// For connections.
     ToAccept(Option<Wish>),
+    /// For no more connections: the accept is being taken back, and what it had accepted by then is told.
+    ToStop,
     /// For what arrives.
     ToReceive(Option<Wish>),
     /// The same, at rest: the receive is being taken back, and a watch takes its place.
@@ -256,6 +258,14 @@ impl Ring {
         Ok(Key::new(number, generation))
     }
 
+    /// What could not begin is not registered: its number will be another's.
+    fn registered(&mut self, key: Key, begun: Result<()>) -> Result<()> {
+        if begun.is_err() {
+            self.forget(key);
+        }
+        begun
+    }
+
     /// The slot of a registration that still stands.
     fn live(&mut self, key: Key) -> Option<&mut Slot> {
         let slot = self.slots.get_mut(key.fd() as usize)?;
@@ -271,7 +281,17 @@ impl Ring {
     /// Accepts what comes to a listener, until it is closed.
     pub fn listen(&mut self, listener: &impl AsFd, token: Token) -> Result<()> {
         let key = self.register(listener, token)?;
-        self.accept(key)
+        let begun = self.accept(key);
+        self.registered(key, begun)
+    }
+
+    /// Accepts no more. Whoever was accepted before the kernel heard of it is told of in the waits that follow; to close
+    /// the listener at once would drop them.
+    pub fn stop_listening(&mut self, listener: &impl AsFd) -> Result<()> {
+        let key = self.key(listener)?;
+        self.take_back(key)?;
+        self.slots[key.fd() as usize].waits = Waits::ToStop;
+        Ok(())
     }
 
     fn accept(&mut self, key: Key) -> Result<()> {
@@ -283,13 +303,15 @@ impl Ring {
     /// Receives what arrives at a connection, until its end or until it is closed.
     pub fn receive(&mut self, connection: &impl AsFd, token: Token) -> Result<()> {
         let key = self.register(connection, token)?;
-        self.go_on_receiving(key)
+        let begun = self.go_on_receiving(key);
+        self.registered(key, begun)
     }
 
     /// The same, at rest from the beginning: for a connection that may say nothing for long.
     pub fn receive_parked(&mut self, connection: &impl AsFd, token: Token) -> Result<()> {
         let key = self.register(connection, token)?;
-        self.watch(key)
+        let begun = self.watch(key);
+        self.registered(key, begun)
     }
 
     fn go_on_receiving(&mut self, key: Key) -> Result<()> {
@@ -353,6 +375,7 @@ impl Ring {
             | Waits::Parked
             | Waits::ToHold(_)
             | Waits::Held
+            | Waits::ToStop
             | Waits::ToAccept(_) => Ok(()),
         }
     }
@@ -461,6 +484,7 @@ impl Ring {
             | Waits::ToHold(_)
             | Waits::Held
             | Waits::No
+            | Waits::ToStop
             | Waits::ToAccept(None)
             | Waits::ToReceive(None) => Ok(()),
         }
@@ -564,7 +588,7 @@ impl Ring {
                 continue;
             }
             self.resting.swap_remove(at);
-            if self.live(key).is_some() {
+            if self.live(key).is_some_and(|slot| slot.waits == Waits::ToAccept(None)) {
                 self.accept(key)?;
             }
         }
@@ -625,10 +649,13 @@ impl Ring {
 
     fn tell_accepted(&mut self, key: Key, result: Outcome<OwnedFd>, has_more: bool) -> Result<Option<Completion>> {
         // A connection that nobody takes any more is closed here.
-        let Some(slot) = self.live(key).filter(|slot| matches!(slot.waits, Waits::ToAccept(_))) else {
+        let Some(slot) = self.live(key).filter(|slot| matches!(slot.waits, Waits::ToAccept(_) | Waits::ToStop)) else {
             return Ok(None);
         };
         let token = Token(slot.token);
+        if slot.waits == Waits::ToStop {
+            return Ok(result.ok().map(|connection| Completion::Accepted { token, connection }));
+        }
         if !has_more {
             slot.waits = Waits::ToAccept(None);
         }
@@ -698,7 +725,7 @@ impl Ring {
             }
             Waits::ToPark(_) => self.watch(key),
             Waits::ToReceive(_) => self.go_on_receiving(key),
-            Waits::No | Waits::Parked | Waits::Held | Waits::ToAccept(_) => Ok(()),
+            Waits::No | Waits::Parked | Waits::Held | Waits::ToStop | Waits::ToAccept(_) => Ok(()),
         }
     }
 

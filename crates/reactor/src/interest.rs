@@ -72,6 +72,9 @@ impl Ready {
     pub const CLOSED: Self = Self(4);
     /// The descriptor's deadline has passed.
     pub const DEADLINE: Self = Self(8);
+    /// Nothing can be sent either: the connection was reset, or both sides have ended it. Comes with CLOSED, and again
+    /// in each wait, whatever is wanted.
+    pub const GONE: Self = Self(16);
 
     /// Something may be read.
     #[inline]
@@ -89,6 +92,12 @@ impl Ready {
     #[inline]
     pub const fn is_closed(self) -> bool {
         self.0 & 4 != 0
+    }
+
+    /// Nothing can be sent either.
+    #[inline]
+    pub const fn is_gone(self) -> bool {
+        self.0 & 16 != 0
     }
 
     /// The deadline has passed.
@@ -120,7 +129,7 @@ impl Ready {
     #[inline]
     #[must_use]
     pub(crate) const fn wanted(self, want: Interest) -> Self {
-        Self(self.0 & (want.0 | 0b1100))
+        Self(self.0 & (want.0 | 0b11100))
     }
 }
 
@@ -132,7 +141,7 @@ impl From<Interest> for Ready {
 
 impl std::fmt::Debug for Ready {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let names = ["read", "write", "closed", "deadline"];
+        let names = ["read", "write", "closed", "deadline", "gone"];
         let there = names.iter().enumerate().filter(|(bit, _)| self.0 >> bit & 1 == 1).map(|(_, name)| *name);
         f.write_str(&there.collect::<Vec<_>>().join("+"))
     }

@@ -27,6 +27,9 @@ const OWN_MOST: u64 = 1024;
 /// A room for fewer connections than this is worth a word, whoever asked for how many.
 const FEW: usize = 500;
 
+/// More than a request that is refused unread has, and less than would keep the others waiting.
+const DISCARD_BYTES: usize = 64 << 10;
+
 /// Lets connections in, and counts those that have left.
 #[derive(Debug)]
 pub(crate) struct Admission {
@@ -104,6 +107,8 @@ impl Refusal {
             let _ = stream::send(fd, &outbox.bytes, false);
         }
         say_end(fd);
+        // To close on a request that is here already would be a reset, which destroys the answer on its way.
+        let _ = stream::discard(fd, DISCARD_BYTES);
     }
 }
 

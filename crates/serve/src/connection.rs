@@ -94,6 +94,11 @@ impl Connection {
         self.active().is_taken(acknowledged)
     }
 
+    /// The ticket of the part of a file that it waits for, if it does.
+    pub(crate) fn fetched(&mut self) -> Option<u32> {
+        (self.state == State::Fetching).then(|| self.active().ticket)
+    }
+
     /// Notes what is still to be sent, and what then.
     #[inline]
     pub(crate) fn keep(&mut self, batch: &mut Batch, rest: Rest) {

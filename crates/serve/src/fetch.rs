@@ -7,8 +7,9 @@
 
 use landau_reactor::Waker;
 use landau_sys::{path, stream};
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// How far apart the places are that are asked about. A question costs a third of a microsecond, sending a mebibyte
 /// a hundred; what is forgotten of a file is mostly forgotten whole, or in runs far longer than this.
@@ -29,6 +30,21 @@ struct Job {
     ticket: Ticket,
 }
 
+/// What is to be read, by its ticket's serial: in the order in which it was asked for.
+#[derive(Debug, Default)]
+struct Queue {
+    jobs: BTreeMap<u32, Job>,
+    is_over: bool,
+}
+
+/// What a worker and its readers share.
+#[derive(Debug, Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    news: Condvar,
+    done: Mutex<Vec<Ticket>>,
+}
+
 /// Which connection waits, and its how manieth wait it is: the line may belong to another by the time that it is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ticket {
@@ -40,50 +56,83 @@ pub(crate) struct Ticket {
 #[derive(Debug)]
 pub(crate) struct Fetcher {
     waker: Waker,
-    jobs: Option<mpsc::Sender<Job>>,
-    done: Arc<Mutex<Vec<Ticket>>>,
+    shared: Arc<Shared>,
+    has_readers: bool,
     serial: u32,
 }
 
 impl Fetcher {
     pub(crate) fn new(waker: Waker) -> Self {
-        Self { waker, jobs: None, done: Arc::default(), serial: 0 }
+        Self { waker, shared: Arc::default(), has_readers: false, serial: 0 }
     }
 
     /// Has a part of a file read; none if no reader can be started, and then the worker itself has to wait.
     pub(crate) fn fetch(&mut self, number: u32, file: &Arc<OwnedFd>, offset: u64, len: u64) -> Option<Ticket> {
-        if self.jobs.is_none() {
-            self.jobs = self.start();
+        self.has_readers = self.has_readers || self.start();
+        if !self.has_readers {
+            return None;
         }
         self.serial = self.serial.wrapping_add(1);
         let ticket = Ticket { number, serial: self.serial };
-        self.jobs.as_ref()?.send(Job { file: file.clone(), offset, len, ticket }).ok()?;
+        self.shared.queue().jobs.insert(ticket.serial, Job { file: file.clone(), offset, len, ticket });
+        self.shared.news.notify_one();
         Some(ticket)
+    }
+
+    /// Reads nothing for who is gone, and keeps no file open for it.
+    pub(crate) fn cancel(&self, serial: u32) {
+        self.shared.queue().jobs.remove(&serial);
     }
 
     /// Those whose part is there now.
     pub(crate) fn take_done(&self) -> Vec<Ticket> {
-        std::mem::take(&mut *self.done.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.shared.done())
     }
 
-    fn start(&self) -> Option<mpsc::Sender<Job>> {
-        let (sender, receiver) = mpsc::channel::<Job>();
-        let receiver = Arc::new(Mutex::new(receiver));
+    /// Whether there is a reader now.
+    fn start(&self) -> bool {
         let started = (0..READERS).filter(|_| {
-            let (receiver, done, waker) = (receiver.clone(), self.done.clone(), self.waker.clone());
-            let read = move || read_all(&receiver, &done, &waker);
+            let (shared, waker) = (self.shared.clone(), self.waker.clone());
+            let read = move || read_all(&shared, &waker);
             std::thread::Builder::new().name("reader".to_owned()).spawn(read).is_ok()
         });
-        (started.count() > 0).then_some(sender)
+        started.count() > 0
+    }
+}
+
+impl Drop for Fetcher {
+    fn drop(&mut self) {
+        self.shared.queue().is_over = true;
+        self.shared.news.notify_all();
+    }
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn done(&self) -> MutexGuard<'_, Vec<Ticket>> {
+        self.done.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next part to be read; none when the worker has ended.
+    fn next(&self) -> Option<Job> {
+        let mut queue = self.queue();
+        while !queue.is_over {
+            if let Some((_, job)) = queue.jobs.pop_first() {
+                return Some(job);
+            }
+            queue = self.news.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        None
     }
 }
 
 /// The life of a reader: it ends when its worker does.
-fn read_all(jobs: &Mutex<mpsc::Receiver<Job>>, done: &Mutex<Vec<Ticket>>, waker: &Waker) {
+fn read_all(shared: &Shared, waker: &Waker) {
     let mut buffer = vec![0; READ_BYTES];
-    loop {
-        let next = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(Job { file, offset, len, ticket }) = next else { return };
+    while let Some(Job { file, offset, len, ticket }) = shared.next() {
         let mut at = offset;
         while at < offset + len {
             let room = buffer.len().min((offset + len - at) as usize);
@@ -94,7 +143,7 @@ fn read_all(jobs: &Mutex<mpsc::Receiver<Job>>, done: &Mutex<Vec<Ticket>>, waker:
             }
         }
         drop(file);
-        done.lock().unwrap_or_else(PoisonError::into_inner).push(ticket);
+        shared.done().push(ticket);
         // A worker whose line is broken has ended.
         let _ = waker.wake();
     }

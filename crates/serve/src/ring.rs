@@ -7,7 +7,7 @@
 
 use crate::admission::Admission;
 use crate::config::Config;
-use crate::connection::{LINGER, Next, State, Table};
+use crate::connection::{Connection, LINGER, Next, State, Table};
 use crate::control::Drain;
 use crate::counters::Counters;
 use crate::error::Error;
@@ -120,6 +120,13 @@ impl RingWorker {
         }
     }
 
+    /// So many, without waiting for anything.
+    fn turns(&mut self, count: u32) {
+        for _ in 0..count {
+            self.turn(Some(Duration::ZERO));
+        }
+    }
+
     fn take(&mut self, completion: Completion) {
         match completion {
             Completion::Accepted { connection, .. } => self.admit(connection),
@@ -151,17 +158,20 @@ impl RingWorker {
     /// Accepts whoever has connected already, and then nobody any more.
     #[cold]
     fn close_doors(&mut self) {
+        for door in &self.doors {
+            // What was handed to `listen` is registered.
+            let _ = self.ring.stop_listening(door);
+        }
+        // The kernel hears of it with the first turn, and who was accepted until then is told of with the second.
+        self.turns(2);
         for door in std::mem::take(&mut self.doors) {
             for (fd, _) in waiting_at(&door, self.config.backlog) {
                 self.admit(fd);
             }
-            // What was handed to `listen` is registered.
             let _ = self.ring.close(door);
         }
-        // Who was accepted by the ring until now is told of in the first turn, what they have sent in the second.
-        for _ in 0..2 {
-            self.turn(Some(Duration::ZERO));
-        }
+        // Likewise what they have sent.
+        self.turns(2);
     }
 
     fn admit(&mut self, fd: OwnedFd) {
@@ -453,6 +463,9 @@ impl RingWorker {
     }
 
     fn remove(&mut self, number: u32, end: impl Fn(&mut Ring, OwnedFd) -> Result<(), landau_reactor::Error>) {
+        if let Some(serial) = self.table.get(number).and_then(Connection::fetched) {
+            self.fetcher.cancel(serial);
+        }
         let Some((fd, peer)) = self.table.remove(number) else { return };
         self.admission.leave(peer);
         // The table and the ring name the same descriptors.

@@ -11,7 +11,7 @@ mod sealed;
 use crate::access::Crowd;
 use crate::admission::Admission;
 use crate::config::{Accepting, Config};
-use crate::connection::{State, Table};
+use crate::connection::{Connection, State, Table};
 use crate::control::{Control, Drain};
 use crate::counters::Counters;
 use crate::error::Error;
@@ -23,7 +23,7 @@ use crate::outbox::Outbox;
 use crate::privilege::Cage;
 use crate::site::Site;
 use crate::tls::{Sessions, Settings};
-use doors::{Door, Eager};
+use doors::{Appetite, Door, Eager};
 use landau_reactor::{Event, Interest, Reactor};
 use landau_sys::stream;
 use landau_wire::http::Scan;
@@ -68,6 +68,7 @@ pub(crate) struct Worker {
     admission: Admission,
     site: Site,
     fetcher: Fetcher,
+    appetite: Appetite,
     eager: Eager,
     scratch: Box<[u8]>,
     outbox: Outbox,
@@ -102,6 +103,7 @@ impl Worker {
             doors,
             table: Table::new(),
             fetcher,
+            appetite: Appetite::new(),
             eager: Eager::default(),
             scratch: vec![0; sealed::ROOM_BYTES].into_boxed_slice(),
             outbox: Outbox::default(),
@@ -165,9 +167,15 @@ impl Worker {
     fn drained(&mut self) -> bool {
         if self.drain.begin() {
             self.site.closing = true;
-            self.close_doors();
             for number in self.table.at_rest() {
                 self.close(number);
+            }
+            self.close_doors();
+            // Who connected just now to speak TLS has had no time to ask.
+            for number in self.table.at_rest() {
+                if self.table.get(number).is_some_and(|connection| !connection.is_tls) {
+                    self.close(number);
+                }
             }
         }
         self.drain.is_over(self.table.len())
@@ -181,6 +189,8 @@ impl Worker {
             State::Idle | State::Fresh | State::Head | State::Body if is_news => self.receive(number),
             State::Sending if is_news => self.go_on(number),
             State::Lingering if is_news => self.linger(number),
+            // Nothing is wanted of it now, and yet it would be told of again and again.
+            State::Fetching | State::Listing if event.ready.is_gone() => self.close(number),
             State::Free => {}
             _ if event.ready.is_deadline() => self.expire(number),
             _ => {}
@@ -282,6 +292,7 @@ impl Worker {
     /// A deadline has passed.
     #[cold]
     fn expire(&mut self, number: u32) {
+        let is_shaking_hands = self.is_shaking_hands(number);
         let Some(connection) = self.table.get(number) else { return };
         match connection.state {
             State::Idle => self.counters.idle_closed.add(1),
@@ -293,6 +304,7 @@ impl Worker {
                 self.site.time_out(&mut self.outbox);
                 return self.deliver(number, Rest::end());
             }
+            State::Sending if connection.is_tls && is_shaking_hands => self.counters.heads_late.add(1),
             State::Sending => {
                 if connection.is_taken() {
                     if let Some(fd) = &connection.fd {
@@ -331,6 +343,9 @@ impl Worker {
     fn close(&mut self, number: u32) {
         if self.table.get(number).is_some_and(|connection| connection.is_tls) {
             self.drop_session(number);
+        }
+        if let Some(serial) = self.table.get(number).and_then(Connection::fetched) {
+            self.fetcher.cancel(serial);
         }
         let Some((fd, peer)) = self.table.remove(number) else { return };
         self.admission.leave(peer);

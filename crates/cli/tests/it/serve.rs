@@ -298,6 +298,124 @@ fn where_a_ring_is_forbidden_something_else_is_taken_and_it_is_said_why() {
     }
 }
 
+/// Processor time that a server spends in a second in which it has nothing to do, in milliseconds.
+#[cfg(target_os = "linux")]
+fn idle_cost_ms(serving: &Serving) -> u64 {
+    let spent = || landau_sys::system::busy_ns(serving.child.id()).unwrap() / 1_000_000;
+    let before = spent();
+    std::thread::sleep(Duration::from_secs(1));
+    spent() - before
+}
+
+/// A mechanism that tells of changes only was asked again and again whether there was room yet.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_client_that_does_not_read_costs_nothing() {
+    let room = room();
+    std::fs::write(room.file("www/large"), vec![b'x'; 64 << 20]).unwrap();
+    let ways = landau_reactor::mechanisms().into_iter().filter(|one| *one != landau_reactor::Mechanism::Null);
+    let ways = ways.map(|mechanism| ["--backend".to_owned(), mechanism.to_string()]);
+    for way in ways.chain([["--accept".to_owned(), "multishot".to_owned()]]) {
+        let words = ["serve", "www", "--listen", "127.0.0.1:0"];
+        let serving = Serving::new(room.command(&words).args(&way));
+        let mut slow = TcpStream::connect(serving.address).unwrap();
+        slow.write_all(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        slow.read_exact(&mut [0; 1000]).unwrap();
+        // Until the buffers are full.
+        std::thread::sleep(Duration::from_millis(300));
+        let spent = idle_cost_ms(&serving);
+        assert!(spent < 300, "{way:?}: {spent} ms in a second");
+        drop(slow);
+        assert_eq!(serving.end().status, Some(0));
+    }
+}
+
+/// A server that is traced: what `strace` was told to do, and the server's own number.
+#[cfg(target_os = "linux")]
+fn traced(room: &Room, strace: &[&str], words: &[&str]) -> (Serving, u32) {
+    let mut command = Command::new("strace");
+    command.args(["-f", "-qq"]).args(strace).arg(LANDAU).args(words).current_dir(room.path());
+    let serving = Serving::new(&mut command);
+    let tracer = serving.child.id();
+    let server = std::fs::read_to_string(format!("/proc/{tracer}/task/{tracer}/children")).unwrap();
+    (serving, server.trim().parse().unwrap())
+}
+
+/// Ends a traced server; its tracer, which lets go of what it traces when it is told to end, ends with it.
+#[cfg(target_os = "linux")]
+fn end_traced(serving: Serving, server: u32) -> Ran {
+    assert!(Command::new("kill").arg(server.to_string()).status().unwrap().success());
+    Ran::of(serving.child.wait_with_output().unwrap())
+}
+
+/// One whose client was reset while its list was made was told of in each wait, and nothing came of it.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_client_that_is_gone_while_its_list_is_made_costs_nothing() {
+    if !may_trace() {
+        println!("skipped: strace is not there, or may not trace");
+        return;
+    }
+    let room = room();
+    std::fs::create_dir(room.file("www/folder")).unwrap();
+    let slowly = ["-o", "/dev/null", "-e", "trace=getdents64", "-e", "inject=getdents64:delay_enter=4000000"];
+    let (serving, server) = traced(&room, &slowly, &["serve", "www", "--listen", "127.0.0.1:0", "--fence", "never"]);
+    let mut gone = TcpStream::connect(serving.address).unwrap();
+    gone.write_all(b"GET /folder/ HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    landau_sys::stream::set_reset_on_close(&gone).unwrap();
+    drop(gone);
+    let spent = || landau_sys::system::busy_ns(server).unwrap() / 1_000_000;
+    let before = spent();
+    std::thread::sleep(Duration::from_secs(1));
+    let spent = spent() - before;
+    assert!(spent < 300, "{spent} ms in a second");
+    end_traced(serving, server);
+}
+
+/// What a request costs in calls: one receive and one send with each kind of worker that is told of readiness, and one
+/// wait for as many requests as it found; with a ring no call but the one that hands over, waits and fetches.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_request_is_one_receive_and_one_send() {
+    const REQUESTS: usize = 300;
+    if !may_trace() {
+        println!("skipped: strace is not there, or may not trace");
+        return;
+    }
+    let room = room();
+    for (accept, with_ring) in [("own", false), ("multishot", true)] {
+        let calls = room.file("calls");
+        let names = "trace=recvfrom,recvmsg,read,sendto,sendmsg,writev,write,epoll_wait,epoll_pwait,io_uring_enter";
+        let trace = ["-o", calls.to_str().unwrap(), "-e", names];
+        let words = ["serve", "www", "--listen", "127.0.0.1:0", "--accept", accept];
+        let (serving, server) = traced(&room, &trace, &words);
+        assert!(serving.get("/a").ends_with("hello"));
+        let text = || std::fs::read_to_string(&calls).unwrap();
+        let before = text().lines().count();
+        let url = format!("http://{}/a", serving.address);
+        let (count, crowd) = (REQUESTS.to_string(), "16");
+        let load = ["load", &url, "-n", &count, "-c", crowd, "--warm-up", "0"];
+        let ran = Ran::of(room.command(&load).output().unwrap());
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        let text = text();
+        let count = |name: &str| text.lines().skip(before).filter(|line| line.contains(&format!(" {name}("))).count();
+        let received =
+            text.lines().skip(before).filter(|line| line.contains(" recvfrom(") && line.contains("GET")).count();
+        let (sent, waited) = (count("sendto"), count("epoll_wait") + count("epoll_pwait"));
+        let others = ["recvmsg", "sendmsg", "writev"].map(count);
+        assert_eq!(others, [0, 0, 0], "{accept}");
+        if with_ring {
+            let entered = count("io_uring_enter");
+            assert!(received == 0 && sent == 0 && entered < 2 * REQUESTS, "{received} + {sent} + {entered}");
+        } else {
+            assert_eq!((received, sent), (REQUESTS, REQUESTS));
+            assert!(waited <= REQUESTS + 40, "{waited} waits");
+        }
+        end_traced(serving, server);
+    }
+}
+
 /// Two signals in the same millisecond dropped what was under way. Where this machine takes a fifth of a second from
 /// one to the other they are two, so there are some attempts.
 #[test]

@@ -104,6 +104,7 @@ impl Backend for Kqueue {
             let Some(watch) = self.watches.get(fd as usize).filter(|watch| watch.is_watched) else { continue };
             let ready = if filter == Filter::Read { Ready::READ } else { Ready::WRITE };
             let ready = if is_closed { ready.with(Ready::CLOSED) } else { ready };
+            let ready = if is_closed && filter == Filter::Write { ready.with(Ready::GONE) } else { ready };
             found.push(Found { key: Key::new(fd, watch.generation), ready });
         }
         Ok(())

@@ -22,7 +22,9 @@
 //!    never is not: data that arrived before `add` counts as news.
 //! 7. A peer that is gone, and an error, are told as whatever of reading and writing is watched, so that they are found
 //!    by whoever only reads, and as `CLOSED` besides where the mechanism knows: it is a hint too (`select` and `null`
-//!    never give it). Data that is still there can be read first.
+//!    never give it). `GONE` says besides that nothing can be sent any more, which `epoll` and `poll` tell whatever is
+//!    watched: who wants nothing of a descriptor for now has to look out for it. Data that is still there can be read
+//!    first.
 //! 8. When something is lost (the queue of signals overflows), the mechanism finds it again by itself in the same or
 //!    the next wait, and counts it.
 //! 9. What is always ready (a regular file) is told in each wait while it is watched, by all alike.
@@ -83,7 +85,7 @@ pub(crate) struct Found {
 }
 
 /// Of a descriptor that cannot be watched, for it is not open: whatever is watched says so.
-const GONE: Ready = Ready::READ.with(Ready::WRITE).with(Ready::CLOSED);
+const GONE: Ready = Ready::READ.with(Ready::WRITE).with(Ready::CLOSED).with(Ready::GONE);
 
 /// Repeats a turn of a ring's until so many wishes must have been taken back, or a turn brings nothing more: a turn
 /// does twenty of them, for a ring whose work is deferred, since Linux 6.13.
@@ -118,7 +120,10 @@ fn ready_of_poll(bits: i16) -> Ready {
     if bits & (WRITE | HANG_UP | ERROR | NOT_OPEN) != 0 {
         ready = ready.with(Ready::WRITE);
     }
-    if bits & (PEER_CLOSED | HANG_UP | ERROR | NOT_OPEN) != 0 { ready.with(Ready::CLOSED) } else { ready }
+    if bits & (HANG_UP | ERROR | NOT_OPEN) != 0 {
+        ready = ready.with(Ready::GONE).with(Ready::CLOSED);
+    }
+    if bits & PEER_CLOSED != 0 { ready.with(Ready::CLOSED) } else { ready }
 }
 
 /// A mechanism. See the contract above.

@@ -110,6 +110,29 @@ fn connections_are_accepted_as_they_come() {
     });
 }
 
+/// Whoever the kernel had accepted when it was told to accept no more is not lost, and all others stay in the queue.
+#[test]
+fn who_was_accepted_before_the_stop_is_told() {
+    each(|ring| {
+        let (listener, address) = listener();
+        ring.listen(&listener, Token(0)).unwrap();
+        assert!(completions(ring, Duration::ZERO).is_empty());
+        let before: Vec<_> = (0..3).map(|_| TcpStream::connect(address).unwrap()).collect();
+        ring.stop_listening(&listener).unwrap();
+        let mut told = Vec::new();
+        for _ in 0..3 {
+            told.extend(completions(ring, Duration::ZERO));
+        }
+        let _after = TcpStream::connect(address).unwrap();
+        assert!(completions(ring, Duration::ZERO).is_empty());
+        listener.set_nonblocking(true).unwrap();
+        let left = std::iter::from_fn(|| listener.accept().ok()).count();
+        assert!(told.iter().all(|one| matches!(one, Completion::Accepted { token: Token(0), .. })), "{told:?}");
+        assert_eq!(told.len() + left, before.len() + 1, "{told:?}");
+        ring.close(listener.into()).unwrap();
+    });
+}
+
 #[test]
 fn what_arrives_is_received_and_answered() {
     each(|ring| {

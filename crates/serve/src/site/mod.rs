@@ -45,8 +45,9 @@ pub(crate) struct Site {
     /// Whether connections end with their answer: the server is ending.
     pub(crate) closing: bool,
     now_ms: u32,
-    /// Until when the date below holds, on the reactor's clock.
-    date_until_ms: u32,
+    /// When the date below was read, on the reactor's clock, and for how long it holds.
+    date_read_ms: u32,
+    date_holds_ms: u32,
     date: [u8; date::DATE_BYTES],
     now_s: u64,
     /// Where paths are decoded, and keys put together.
@@ -74,7 +75,8 @@ impl Site {
             log,
             closing: false,
             now_ms: 0,
-            date_until_ms: 0,
+            date_read_ms: 0,
+            date_holds_ms: 0,
             date: [b' '; date::DATE_BYTES],
             now_s: 0,
             buffer: vec![0; config.limits.line_bytes],
@@ -88,7 +90,7 @@ impl Site {
     #[inline]
     pub(crate) fn tick(&mut self, now_ms: u32) {
         self.now_ms = now_ms;
-        if now_ms.wrapping_sub(self.date_until_ms) < u32::MAX / 2 {
+        if now_ms.wrapping_sub(self.date_read_ms) >= self.date_holds_ms {
             self.read_clock();
             self.cache.age(now_ms);
             self.counters.cache_bytes.set(self.cache.bytes() as u64);
@@ -103,7 +105,7 @@ impl Site {
         if let Some(log) = &mut self.log {
             log.tick(self.now_s);
         }
-        self.date_until_ms = self.now_ms.wrapping_add(1000 - now.subsec_millis());
+        (self.date_read_ms, self.date_holds_ms) = (self.now_ms, 1000 - now.subsec_millis());
     }
 
     /// Answers a request. False if that takes a folder's list which is still to be made: then nothing was written, and

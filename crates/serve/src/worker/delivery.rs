@@ -39,7 +39,7 @@ impl Worker {
         self.outbox.batch = all.into_owned();
         let is_blocked = matches!(progress, Ok(Progress::Blocked(_)));
         self.keep_for_later(number, rest);
-        if is_blocked { self.want(number, Interest::WRITE) } else { self.go_on(number) }
+        if is_blocked { self.wait_for_room(number) } else { self.go_on(number) }
     }
 
     /// Notes what is still to be sent, and what then.
@@ -49,6 +49,14 @@ impl Worker {
         if let Some(fd) = connection.fd.as_ref() {
             self.reactor.set_deadline(fd, self.config.timeouts.send);
         }
+    }
+
+    /// The client's buffer is full: it goes on when there is room again.
+    pub(super) fn wait_for_room(&mut self, number: u32) {
+        if let Some(fd) = self.table.get(number).and_then(|connection| connection.fd.as_ref()) {
+            self.reactor.used_up(fd, Interest::WRITE);
+        }
+        self.want(number, Interest::WRITE);
     }
 
     /// All that was answered has left.
@@ -105,14 +113,11 @@ impl Worker {
         }
     }
 
-    /// A part of the handshake has left that the client did not take at once.
+    /// A part of the handshake has left that the client did not take at once. Its time runs on.
     #[cold]
     fn shake_on(&mut self, number: u32) {
         let Some(connection) = self.table.get(number) else { return };
         (connection.state, connection.active) = (State::Fresh, None);
-        if let Some(fd) = connection.fd.as_ref() {
-            self.reactor.set_deadline(fd, self.config.timeouts.head);
-        }
         self.want(number, Interest::READ);
     }
 
@@ -146,7 +151,8 @@ impl Worker {
         self.counters.bytes_sent.add(sent);
         match progress {
             Ok(Progress::Done) => self.sent_all(number),
-            Ok(Progress::Blocked(_) | Progress::Yielded(_)) => self.want(number, Interest::WRITE),
+            Ok(Progress::Blocked(_)) => self.wait_for_room(number),
+            Ok(Progress::Yielded(_)) => self.want(number, Interest::WRITE),
             // The client is gone, or the file became shorter: what it was promised cannot be had any more.
             Err(_) => self.close(number),
         }

@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Connections that are accepted in one turn, before others are looked after.
+/// Connections that are accepted in one turn at most, before others are looked after.
 const ACCEPTS: usize = 64;
 
 /// When descriptors are short, accepting rests for so long: ten attempts a second cost nothing.
@@ -79,6 +79,37 @@ impl Door {
     }
 }
 
+/// How many connections to accept in a turn: to ask for one that is not there costs the kernel nearly as much as to
+/// accept one, for it makes the file first. Learns from what it found; whoever was not asked for is told of again.
+#[derive(Debug)]
+pub(super) struct Appetite {
+    count: usize,
+    /// For how many turns there were as many as were asked for.
+    filled: u32,
+}
+
+impl Appetite {
+    /// After so many turns it is tried with more.
+    const PATIENCE: u32 = 4;
+
+    pub(super) fn new() -> Self {
+        Self { count: 1, filled: 0 }
+    }
+
+    /// There were as many as were asked for.
+    fn grow(&mut self) {
+        self.filled += 1;
+        if self.filled == Self::PATIENCE {
+            *self = Self { count: (2 * self.count).min(ACCEPTS), filled: 0 };
+        }
+    }
+
+    /// There were only so many.
+    fn shrink(&mut self, found: usize) {
+        *self = Self { count: found.max(1), filled: 0 };
+    }
+}
+
 /// Whether it pays to look for a request at once when a connection is accepted: it does with clients that make a
 /// connection for each request, and is a call in vain with those that stay. Learns from what it found.
 #[derive(Debug, Default)]
@@ -105,18 +136,19 @@ impl Worker {
         if event.ready.is_deadline() {
             self.open_doors();
         }
-        for _ in 0..ACCEPTS {
+        for found in 0..self.appetite.count {
             let Some(&Door { ref fd, is_resting: false, is_tls }) = self.doors.get(door) else { return };
             match stream::accept_from(fd) {
                 Ok((fd, peer)) => self.take(Arrival { fd, peer: peer.map(|peer| peer.ip()), is_tls }),
                 Err(error) if is_again(error) => {
                     self.reactor.used_up(fd, Interest::READ);
-                    return;
+                    return self.appetite.shrink(found);
                 }
                 Err(error) if is_about_one(error) => {}
                 Err(_) => return self.rest(door),
             }
         }
+        self.appetite.grow();
     }
 
     /// A connection for whoever's turn it is.

@@ -92,7 +92,7 @@ impl Worker {
                     connection.active();
                     connection.state = State::Sending;
                 }
-                self.want(number, Interest::WRITE);
+                self.wait_for_room(number);
             }
         }
     }
@@ -165,7 +165,7 @@ impl Worker {
             Ok(true) if is_whole => self.settle(number, rest),
             Ok(is_flushed) => {
                 self.keep_for_later(number, rest);
-                if is_flushed { self.go_on(number) } else { self.want(number, Interest::WRITE) }
+                if is_flushed { self.go_on(number) } else { self.wait_for_room(number) }
             }
         }
     }
@@ -181,7 +181,10 @@ impl Worker {
             let sent = (before - left) as u64;
             active.sent += sent;
             turn += sent;
-            if !is_flushed || turn >= TURN_BYTES {
+            if !is_flushed {
+                return self.wait_for_room(number);
+            }
+            if turn >= TURN_BYTES {
                 return self.want(number, Interest::WRITE);
             }
             let Some(session) = self.sessions.get(number) else { return };
@@ -220,7 +223,7 @@ impl Worker {
         self.sessions.remove(number);
     }
 
-    /// The state of a connection whose handshake is still under way when all that was to be sent has left.
+    /// Whether a connection's handshake is still under way.
     pub(super) fn is_shaking_hands(&mut self, number: u32) -> bool {
         self.sessions.get(number).is_some_and(|session| !session.is_established())
     }

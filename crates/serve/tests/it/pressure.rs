@@ -2,7 +2,7 @@
 //! the server no more than others.
 
 use crate::support::{Client, LONG, Site, kinds};
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
@@ -114,5 +114,27 @@ fn who_only_asks_is_dropped() {
             // What does not fit is not the point.
             let _ = client.stream.write(&requests);
         }
+    }
+}
+
+/// Whoever is one too many is told so, although its request has come already: to close on what was not read would be
+/// a reset, and that destroys what is on its way.
+#[test]
+fn who_is_refused_hears_why() {
+    for kind in kinds() {
+        let site = Site::new(&[("f", b"content")], |config| {
+            (config.connections, config.defer_accept_s, config.accepting) = (Some(1), Some(1), kind);
+        });
+        let mut first = site.connect();
+        first.send(b"GET /f HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert_eq!(first.answer().unwrap().status, 200, "{kind:?}");
+        let mut second = site.connect().stream;
+        second.write_all(b"GET /f HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        second.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 503 "), "{kind:?}: {answer:?}");
+        // Linux shows the answer before the reset; other systems may not.
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(second.take_error().unwrap().is_none(), "{kind:?}: it was reset");
     }
 }

@@ -281,6 +281,30 @@ fn who_does_not_shake_hands_in_time_is_sent_away() {
     assert_eq!(site.end().heads_late, 1);
 }
 
+/// Who had connected before the server was told to end is answered, though nothing of it was heard by then.
+#[test]
+fn who_waits_at_the_door_when_it_ends_is_answered() {
+    for accepting in [Accepting::Own, Accepting::Handed] {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a"), "hello").unwrap();
+        let mut config = Config::new(folder.path());
+        config.listen = vec!["tls:127.0.0.1:0".parse().unwrap()];
+        (config.tls, config.accepting, config.workers) = (vec![files("one")], accepting, 2);
+        (config.timeouts.drain, config.timeouts.head) = (2 * LONG, 2 * LONG);
+        let server = Server::start(config).unwrap();
+        let Listen::Tcp(address) = *server.addresses()[0].place().0 else { panic!("it listens at TCP") };
+        let mut waiting: Vec<_> =
+            (0..4).map(|_| connect(address, &client(&rustls::version::TLS13), "one.example")).collect();
+        server.drain();
+        server.release();
+        for stream in &mut waiting {
+            assert!(get(stream, "/a", true).ends_with(b"hello"), "{accepting:?}");
+        }
+        drop(waiting);
+        assert_eq!(server.join().unwrap().succeeded, 4, "{accepting:?}");
+    }
+}
+
 /// What a client that does not read may hold is one piece, and it is sent away.
 #[test]
 fn a_client_that_does_not_read_is_sent_away() {

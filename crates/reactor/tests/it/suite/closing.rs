@@ -119,6 +119,27 @@ fn a_hang_up_is_told_by_name_where_it_is_known() {
     });
 }
 
+/// Who wants nothing of a descriptor for now would be told of its end in each wait and not know what to do about it.
+/// A peer that only says no more is still there.
+#[test]
+fn one_that_is_gone_is_told_by_name_though_nothing_is_wanted() {
+    each(|reactor| {
+        let (client, server) = tcp_pair();
+        reactor.register(&server, Token(1), Interest::READ).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        assert!(!only(reactor).ready.is_gone());
+        reactor.want(&server, Interest::NONE).unwrap();
+        assert!(events(reactor, Duration::ZERO).iter().all(|told| !told.ready.is_gone()));
+        quiet(reactor);
+        if !matches!(reactor.mechanism(), Mechanism::Epoll | Mechanism::Poll) {
+            return;
+        }
+        set_reset_on_close(&client).unwrap();
+        drop(client);
+        assert!(only(reactor).ready.is_gone() && only(reactor).ready.is_gone(), "and again in each wait");
+    });
+}
+
 #[test]
 fn the_peer_of_what_is_closed_sees_the_end() {
     each(|reactor| {
