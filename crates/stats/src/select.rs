@@ -12,6 +12,7 @@ use crate::random::Random;
 use crate::words::Unit;
 use crate::{Estimate, Options};
 use statrs::distribution::{ContinuousCDF, FisherSnedecor};
+use std::ops::RangeInclusive;
 
 /// What the dictionary has to say about a curve.
 pub(crate) struct Selection {
@@ -147,14 +148,18 @@ pub(crate) fn fit_law(target: &Target<'_>, law: &'static dyn Law, capacities: &[
             let at = |n: f64| fit_at(target, law, Candidate::free(n), None);
             at(golden(low, high, 12, |n| at(n).chi_square))
         }
-        Shape::Tiers => tiers(target, &best),
+        Shape::Tiers => {
+            let last = target.n.len().checked_sub(3)?;
+            tiers(target, &best, &(target.n.get(2)?.ln()..=target.n[last].ln()))
+        }
         Shape::Flat | Shape::Smooth | Shape::Step => return Some(best),
     };
     Some(if refined.chi_square < best.chi_square { refined } else { best })
 }
 
-/// Place and ratio of a climb, searched in turn around the best of the grid.
-fn tiers(target: &Target<'_>, best: &Solved) -> Solved {
+/// Place and ratio of a climb, searched in turn around the best of the grid; the logarithm of the place stays within
+/// the range, for both tiers must be seen.
+fn tiers(target: &Target<'_>, best: &Solved, range: &RangeInclusive<f64>) -> Solved {
     let at = |place: Place| fit_at(target, best.law, Candidate::tier(place.n, place.ratio), None);
     let mut found = best.candidate.place;
     for _ in 0..3 {
@@ -163,7 +168,7 @@ fn tiers(target: &Target<'_>, best: &Solved) -> Solved {
         found.ratio = golden((log_ratio - 0.45).max(LEAST_RATIO.ln()), log_ratio + 0.45, 10, square).exp();
         let square = |log_n: f64| at(Place { n: log_n.exp(), ..found }).chi_square;
         let log_n = found.n.ln();
-        found.n = golden(log_n - 0.5, log_n + 0.5, 10, square).exp();
+        found.n = golden((log_n - 0.5).max(*range.start()), (log_n + 0.5).min(*range.end()), 10, square).exp();
     }
     at(found)
 }
