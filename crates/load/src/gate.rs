@@ -131,8 +131,8 @@ fn lag(outcome: &Outcome) -> Verdict {
     )))
 }
 
-/// A server that is too slow answers everything in the end, if it is given the time. But while a schedule lasts, what it
-/// owes grows, where a server that keeps up owes what its latency makes it owe, half-way and at the end.
+/// A server that is too slow answers everything in the end, if it is given the time. But while a schedule lasts, what
+/// it owes grows, where a server that keeps up owes what its latency makes it owe, half-way and at the end.
 fn rate(outcome: &Outcome) -> Verdict {
     let Load::Open { per_second, .. } = outcome.load else { return None };
     let tally = &outcome.tally;

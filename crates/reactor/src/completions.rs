@@ -285,8 +285,8 @@ impl Ring {
         self.registered(key, begun)
     }
 
-    /// Accepts no more. Whoever was accepted before the kernel heard of it is told of in the waits that follow; to close
-    /// the listener at once would drop them.
+    /// Accepts no more. Whoever was accepted before the kernel heard of it is told of in the waits that follow; to
+    /// close the listener at once would drop them.
     pub fn stop_listening(&mut self, listener: &impl AsFd) -> Result<()> {
         let key = self.key(listener)?;
         self.take_back(key)?;

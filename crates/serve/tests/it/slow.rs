@@ -1,15 +1,16 @@
 //! Slow clients: they cost a line in a table, and others do not notice them.
 
 use crate::support::{Site, kinds};
+use landau_serve::Config;
 use std::io::{Read, Write};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[test]
 fn a_head_that_never_ends_is_given_up_whatever_still_comes() {
     let site = Site::new(&[("f", b"content")], |config| config.timeouts.head = Duration::from_millis(300));
     let mut client = site.connect();
     client.send(b"GET /f HTTP/1.1\r\n");
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     let mut stream = client.stream.try_clone().unwrap();
     let drip = std::thread::spawn(move || {
         while began.elapsed() < crate::support::LONG && stream.write_all(b"X: y\r\n").is_ok() {
@@ -26,6 +27,23 @@ fn a_head_that_never_ends_is_given_up_whatever_still_comes() {
     assert_eq!(site.end().heads_late, 2);
 }
 
+/// Calls until a call has lasted no longer than a machine that is not overwhelmed takes for it: a client that rested by
+/// no will of its own proves nothing about a server's patience.
+fn in_time(limit: Duration, attempt: impl Fn(&mut dyn FnMut()) -> Result<(), String>) {
+    let mut last = Ok(());
+    for _ in 0..5 {
+        let (mut before, mut longest) = (Instant::now(), Duration::ZERO);
+        last = attempt(&mut || {
+            longest = longest.max(before.elapsed());
+            before = Instant::now();
+        });
+        if last.is_ok() || longest < limit / 2 {
+            break;
+        }
+    }
+    last.unwrap();
+}
+
 /// Each head has its time: what completes one request and begins the next is no head that never ends.
 #[test]
 fn a_head_that_begins_behind_another_has_time_of_its_own() {
@@ -34,15 +52,22 @@ fn a_head_that_begins_behind_another_has_time_of_its_own() {
         let site = Site::new(&[("f", b"content")], |config| {
             (config.timeouts.head, config.accepting) = (LIMIT, kind);
         });
-        let mut client = site.connect();
-        client.send(b"GET /f HT");
-        let began = std::time::Instant::now();
-        while began.elapsed() < 3 * LIMIT {
-            client.send(b"TP/1.1\r\nHost: x\r\n\r\nGET /f HT");
-            assert_eq!(client.answer().unwrap().status, 200, "{kind:?} after {:?}", began.elapsed());
-            std::thread::sleep(LIMIT / 6);
-        }
-        assert_eq!(client.answer().unwrap().status, 408, "{kind:?}: the last one never ends");
+        in_time(LIMIT, |alive| {
+            let mut client = site.connect();
+            client.send(b"GET /f HT");
+            let began = Instant::now();
+            while began.elapsed() < 3 * LIMIT {
+                client.send(b"TP/1.1\r\nHost: x\r\n\r\nGET /f HT");
+                let status = client.answer().map(|answer| answer.status);
+                alive();
+                if status != Some(200) {
+                    return Err(format!("{kind:?} after {:?}: {status:?}", began.elapsed()));
+                }
+                std::thread::sleep(LIMIT / 6);
+            }
+            assert_eq!(client.answer().unwrap().status, 408, "{kind:?}: the last one never ends");
+            Ok(())
+        });
     }
 }
 
@@ -67,7 +92,7 @@ fn who_does_not_read_is_dropped() {
         });
         let mut client = site.connect();
         client.send(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n");
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         while site.server().totals().slow_closed == 0 {
             assert!(began.elapsed() < crate::support::LONG, "{kind:?}: it is kept");
             assert_eq!(site.get("/f", "").status, 200);
@@ -82,23 +107,30 @@ fn who_reads_slowly_is_kept() {
     const LIMIT: Duration = Duration::from_millis(400);
     let large = vec![b'x'; 40 << 20];
     for kind in kinds() {
-        let site = Site::new(&[("large", &large)], |config| (config.timeouts.send, config.accepting) = (LIMIT, kind));
-        let mut slow = site.connect();
-        slow.send(b"GET /large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-        let (mut got, mut buffer) = (0, vec![0; 64 << 10]);
-        let began = std::time::Instant::now();
-        while began.elapsed() < 6 * LIMIT {
-            got += slow.read_some(&mut buffer);
-            assert_eq!(site.server().totals().slow_closed, 0, "{kind:?}: dropped after {got} bytes");
-            std::thread::sleep(Duration::from_millis(40));
-        }
-        loop {
-            match slow.read_some(&mut buffer) {
-                0 => break,
-                count => got += count,
+        in_time(LIMIT, |alive| {
+            let change = |config: &mut Config| (config.timeouts.send, config.accepting) = (LIMIT, kind);
+            let site = Site::new(&[("large", &large)], change);
+            let mut slow = site.connect();
+            slow.send(b"GET /large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+            let (mut got, mut buffer) = (0, vec![0; 64 << 10]);
+            let began = Instant::now();
+            while began.elapsed() < 6 * LIMIT {
+                got += slow.read_some(&mut buffer);
+                alive();
+                if site.server().totals().slow_closed > 0 {
+                    return Err(format!("{kind:?}: dropped after {got} bytes"));
+                }
+                std::thread::sleep(Duration::from_millis(40));
             }
-        }
-        assert!(got > large.len(), "{kind:?}: {got}");
+            loop {
+                match slow.read_some(&mut buffer) {
+                    0 => break,
+                    count => got += count,
+                }
+                alive();
+            }
+            if got > large.len() { Ok(()) } else { Err(format!("{kind:?}: {got}")) }
+        });
     }
 }
 

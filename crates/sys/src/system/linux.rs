@@ -159,8 +159,8 @@ pub fn descriptor_count(pid: u32) -> Option<u64> {
     tasks.filter_map(|task| Some(fs::metadata(task.path().join("fd")).ok()?.len())).max().filter(|&count| count > 0)
 }
 
-/// What a process and those below it have to themselves, in bytes; none where there is no such process, or it may not be
-/// looked at.
+/// What a process and those below it have to themselves, in bytes; none where there is no such process, or it may not
+/// be looked at.
 pub fn private_bytes(pid: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let lines = text.lines().filter(|line| line.starts_with("Private_"));

@@ -1,8 +1,8 @@
 //! The requests of `Http11Probe`, read from its sources and sent as they stand there.
 //!
 //! Its cases are C# that names an identifier, a request as text, and what may be answered: a status, or a sentence
-//! with statuses in it. A case whose request is built by code is counted and left out. Of an answer its status is looked
-//! at and, where that is asked for, whether the connection ends with it; not its fields, nor its body.
+//! with statuses in it. A case whose request is built by code is counted and left out. Of an answer its status is
+//! looked at and, where that is asked for, whether the connection ends with it; not its fields, nor its body.
 
 use super::{PORT, said};
 use anyhow::{Context, Result, ensure};
