@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -328,6 +329,48 @@ fn a_client_that_does_not_read_costs_nothing() {
         drop(slow);
         assert_eq!(serving.end().status, Some(0));
     }
+}
+
+/// What the cache holds open is not missed by whoever asks for another file.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_cache_gives_way_when_descriptors_are_short() {
+    let room = room();
+    for number in 0..60 {
+        let file = std::fs::File::create(room.file(&format!("www/{number}"))).unwrap();
+        file.set_len(70_000).unwrap();
+    }
+    // To set the limits of somebody else's process takes more than root has everywhere.
+    let me: &[&str] = if is_root() { &["--user", "root"] } else { &[] };
+    let serving = Serving::new(room.command(&["serve", "www", "--listen", "127.0.0.1:0"]).args(me));
+    let mut client = BufReader::new(TcpStream::connect(serving.address).unwrap());
+    let mut ask = |number: usize| {
+        write!(client.get_mut(), "GET /{number} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            assert!(client.read_line(&mut head).unwrap() > 0, "{head}");
+        }
+        if head.starts_with("HTTP/1.1 200 ") {
+            client.read_exact(&mut vec![0; 70_000]).unwrap();
+        }
+        head.lines().next().unwrap().to_owned()
+    };
+    for number in 0..30 {
+        assert_eq!(ask(number), "HTTP/1.1 200 OK");
+    }
+    let pid = serving.child.id().to_string();
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().map(|task| task.unwrap().path());
+    let name = |task: &PathBuf| std::fs::read_to_string(task.join("comm")).unwrap();
+    // It has a table of its own.
+    let worker = tasks.into_iter().find(|task| name(task).starts_with("worker")).unwrap();
+    let numbers = std::fs::read_dir(worker.join("fd")).unwrap();
+    let most = numbers.filter_map(|entry| entry.unwrap().file_name().to_str()?.parse::<u32>().ok()).max().unwrap();
+    let limit = format!("--nofile={0}:{0}", most + 1);
+    assert!(Command::new("prlimit").args(["--pid", &pid, &limit]).status().is_ok_and(|status| status.success()));
+    for number in 30..60 {
+        assert_eq!(ask(number), "HTTP/1.1 200 OK", "file {number} of 60, descriptors below {most}");
+    }
+    serving.end();
 }
 
 /// A server that is traced: what `strace` was told to do, and the server's own number.

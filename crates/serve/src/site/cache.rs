@@ -97,6 +97,20 @@ impl Cache {
         }
     }
 
+    /// Forgets all that holds a descriptor; false if nothing does.
+    #[cold]
+    pub(crate) fn let_go_of_files(&mut self) -> bool {
+        let lines = || self.young.values().chain(self.old.values());
+        let has_files = lines().any(|line| line.entry.files() > 0);
+        for generation in [&mut self.young, &mut self.old] {
+            generation.retain(|_, line| line.entry.files() == 0);
+        }
+        let bytes = |generation: &Generation| generation.iter().map(|(key, line)| cost(key, &line.entry)).sum();
+        (self.young_bytes, self.old_bytes) = (bytes(&self.young), bytes(&self.old));
+        self.young_files = 0;
+        has_files
+    }
+
     fn turn(&mut self, now_ms: u32) {
         self.old = std::mem::take(&mut self.young);
         self.old_bytes = std::mem::take(&mut self.young_bytes);

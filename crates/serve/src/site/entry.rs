@@ -110,6 +110,11 @@ impl Entry {
         forms.iter().flatten().filter(|form| matches!(form.body, Body::File(_))).count()
     }
 
+    /// Whether it says that descriptors or memory are short: it may be another at the next request.
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(self, Self::Failure(Status::SERVICE_UNAVAILABLE))
+    }
+
     /// What it costs to keep, in bytes.
     pub(crate) fn cost(&self) -> usize {
         size_of::<Self>()

@@ -136,7 +136,7 @@ impl Folder {
             name.extend_from_slice(index.as_bytes());
             match self.open(&name) {
                 Ok(opened) if opened.1.kind == Kind::File => return self.file(&name, opened, known).map(Some),
-                Err(error) if status_of(error) == Status::FORBIDDEN => return Err(error),
+                Err(error) if status_of(error) != Status::NOT_FOUND => return Err(error),
                 _ => {}
             }
         }

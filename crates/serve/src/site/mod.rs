@@ -231,12 +231,18 @@ impl Site {
         if self.lister.is_making(key) {
             return Ok(None);
         }
-        let Some(entry) = self.folder.look_up(site, target.path, known) else {
+        let mut found = self.folder.look_up(site, target.path, known);
+        if found.as_ref().is_some_and(|entry| entry.is_passing()) && self.cache.let_go_of_files() {
+            found = self.folder.look_up(site, target.path, None);
+        }
+        let Some(entry) = found else {
             let is_ordered = self.lister.order(key, site, target.path);
             return if is_ordered { Ok(None) } else { Err(Status::SERVICE_UNAVAILABLE) };
         };
         self.counters.cache_misses.add(1);
-        self.cache.put(key, entry.clone(), self.now_ms);
+        if !entry.is_passing() {
+            self.cache.put(key, entry.clone(), self.now_ms);
+        }
         Ok(Some(entry))
     }
 
