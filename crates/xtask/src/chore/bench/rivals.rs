@@ -142,6 +142,11 @@ impl Server {
         Ok(stream)
     }
 
+    /// The number of its process.
+    pub(super) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Processor time so far in nanoseconds, of all its processes and threads.
     pub(super) fn processor_ns(&self) -> Result<u64> {
         let sum: u64 = tree(self.child.id()).into_iter().filter_map(busy_ns).sum();

@@ -1,0 +1,193 @@
+//! More than the server can serve.
+
+use super::super::median::median;
+use super::super::rivals::{CLIENT_PROCESSOR, Server};
+use super::quota::{PERIOD, Quota};
+use super::said;
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use std::process::Command;
+use std::time::Duration;
+
+/// Of the best that it serves, so much is left at ten times the load.
+const GOODPUT: f64 = 0.9;
+/// Ten times the load.
+const TIMES: f64 = 10.0;
+/// How often the peak and the stampede are measured, in turn.
+const ROUNDS: usize = 3;
+/// The share of its processor up to which the generator, all its workers together, is believed.
+const GENERATOR: f64 = 0.85;
+/// Connections that may wait to be accepted.
+pub(super) const BACKLOG: &str = "256";
+
+/// A kind of load.
+pub(super) struct Kind {
+    what: &'static str,
+    /// Words for `landau load`, at the peak and in the stampede.
+    words: &'static [&'static str],
+    /// Words in the stampede alone.
+    stampede: &'static [&'static str],
+    /// The time that the server has in each period: so little that the generator can offer ten times as much.
+    quota: Duration,
+    /// The most that wait at the server at once.
+    waiting: f64,
+    /// The gates that may fail in a stampede: not all can connect, or be answered. All others must hold.
+    expected: &'static [&'static str],
+}
+
+/// Connections that stay, of which each has one request at the server; the others wait at the generator.
+pub(super) const KEPT: Kind = Kind {
+    what: "on 640 connections",
+    words: &[],
+    stampede: &["-c", "640", "--timeout", "1s"],
+    quota: Duration::from_millis(5),
+    waiting: 640.0,
+    expected: &["rate", "errors"],
+};
+
+/// A connection for each request. Who is not let in gives up after a second, so that so many are on their way, and tens
+/// of thousands try in each second.
+pub(super) const FRESH: Kind = Kind {
+    what: "a connection for each",
+    words: &["--per-connection", "1"],
+    stampede: &["-c", "32000", "--workers", "2", "--timeout", "1s"],
+    quota: Duration::from_micros(2500),
+    waiting: 256.0,
+    expected: &["rate", "connect", "errors", "overflow"],
+};
+
+/// Ten times what the server can serve, as an open loop. It has only a small part of its processor, so that the
+/// generator, which has all of the other, can offer that much.
+pub(super) fn tenfold(landau: &str, kind: &Kind, server: &Server) -> Result<bool> {
+    match Quota::give(server.process(), kind.quota) {
+        Ok(_quota) => offered(landau, server, kind),
+        Err(error) => {
+            let what = kind.what;
+            let words = format!("ten times the load, {what}, was NOT offered: it takes root and cgroup v1; {error:#}");
+            Ok(said(&words, false))
+        }
+    }
+}
+
+fn offered(landau: &str, server: &Server, kind: &Kind) -> Result<bool> {
+    let (mut peaks, mut shares, mut tails, mut is_good) = (Vec::new(), Vec::new(), Vec::new(), true);
+    for _ in 0..ROUNDS {
+        let peak = peak(landau, server, kind)?;
+        let rate = format!("{:.0}", peak * TIMES);
+        let words = [kind.words, kind.stampede, &["--rate", &rate, "-d", "4s"]].concat();
+        let found = load(landau, server, &words)?;
+        is_good &= found.is_stampede(peak * TIMES, kind);
+        peaks.push(peak);
+        shares.push(found.goodput / peak);
+        tails.push(found.p99_ms);
+    }
+    let (peak, share, p99_ms) = (median(peaks), median(shares), median(tails));
+    let words = format!("goodput at ten times {peak:.0}/s, {}: ×{share:.2} (at least {GOODPUT})", kind.what);
+    is_good &= said(&words, share >= GOODPUT);
+    // What waits is served at the peak's rate, and a request may find the server without time twice.
+    let bound_ms = kind.waiting / peak * 1e3 + (2 * PERIOD).as_secs_f64() * 1e3;
+    let words = format!("p99 of what was answered meanwhile: {p99_ms:.0} ms (at most {bound_ms:.0} ms)");
+    Ok(is_good & said(&words, p99_ms <= bound_ms))
+}
+
+/// The most answers a second.
+fn peak(landau: &str, server: &Server, kind: &Kind) -> Result<f64> {
+    let mut best = 0.0_f64;
+    for connections in ["64", "256"] {
+        let found = load(landau, server, &[kind.words, &["-c", connections, "-d", "2s"]].concat())?;
+        ensure!(found.failed.is_empty(), "these gates failed before there was a stampede: {}", found.failed.join(" "));
+        best = best.max(found.goodput);
+    }
+    Ok(best)
+}
+
+/// Ten times the connections that it serves best with, each of which waits for its answer.
+pub(super) fn closed(landau: &str, server: &Server) -> Result<bool> {
+    let of = |connections: &str| -> Result<(f64, f64)> {
+        let found = (0..ROUNDS).map(|_| load(landau, server, &["-c", connections, "-d", "2s"]));
+        let (rates, tails) = found.map(|one| one.map(|one| (one.goodput, one.p99_ms))).collect::<Result<_>>()?;
+        Ok((median(rates), median(tails)))
+    };
+    let ((peak, _), (crowded, p99_ms)) = (of("64")?, of("640")?);
+    let share = crowded / peak;
+    let words = format!(
+        "goodput of 640 connections: {crowded:.0}/s of {peak:.0}/s at 64, ×{share:.2} (at least {GOODPUT}), \
+         p99 {p99_ms:.1} ms"
+    );
+    Ok(said(&words, share >= GOODPUT))
+}
+
+/// What a run of `landau load` found.
+struct Found {
+    /// Answers with status 200 in a second.
+    goodput: f64,
+    /// The median of their service time, and the 99th percentile.
+    p50_ms: f64,
+    p99_ms: f64,
+    /// Requests that were sent and not answered in time.
+    timeouts: u64,
+    /// Requests, and attempts to connect that came to nothing, in a second.
+    attempts: f64,
+    /// Requests that were due in all.
+    due: u64,
+    seconds: f64,
+    /// The part of a processor that the generator used.
+    share: f64,
+    /// Gates that failed.
+    failed: Vec<String>,
+}
+
+impl Found {
+    /// Whether it was one, and a measurement.
+    fn is_stampede(&self, rate: f64, kind: &Kind) -> bool {
+        let unexpected: Vec<&str> =
+            self.failed.iter().map(String::as_str).filter(|gate| !kind.expected.contains(gate)).collect();
+        println!(
+            "     of {} requests at {rate:.0}/s, {:.0}/s were tried in {:.1} s, {:.0}/s answered 200, in {:.0} ms, p99 \
+             {:.0} ms; sent in vain: {}; generator {:.0}% of a processor; gates that failed: {}",
+            self.due,
+            self.attempts,
+            self.seconds,
+            self.goodput,
+            self.p50_ms,
+            self.p99_ms,
+            self.timeouts,
+            self.share * 100.0,
+            self.failed.join(" ")
+        );
+        let is_overload = self.failed.iter().any(|gate| gate == "rate");
+        let words = format!("the generator was no match for {rate:.0}/s: {}", unexpected.join(" "));
+        (is_overload && unexpected.is_empty() && self.share <= GENERATOR) || said(&words, false)
+    }
+}
+
+fn load(landau: &str, server: &Server, words: &[&str]) -> Result<Found> {
+    let url = format!("http://127.0.0.1:{}/f", server.port);
+    let output = Command::new("taskset")
+        .args(["-c", CLIENT_PROCESSOR, landau, "load", &url, "--json", "-q"])
+        .args(words)
+        .output()
+        .context("start landau load")?;
+    let answer: Value = serde_json::from_slice(&output.stdout)
+        .with_context(|| format!("landau load said {}", output.stderr.escape_ascii()))?;
+    let number = |value: &Value| value.as_f64().unwrap_or(0.0);
+    let seconds = number(&answer["elapsed_ns"]) / 1e9;
+    ensure!(seconds > 0.0, "nothing was measured");
+    let gates = answer["gates"].as_array().context("no gates")?;
+    let failed = gates.iter().filter(|gate| gate["standing"] == "failed").filter_map(|gate| gate["name"].as_str());
+    let failures = answer["failures"].as_object().context("no failures")?;
+    let unconnected: f64 =
+        failures.iter().filter(|(kind, _)| kind.starts_with("connect_")).map(|(_, count)| number(count)).sum();
+    let generator = &answer["generator"];
+    Ok(Found {
+        goodput: number(&answer["statuses"]["200"]) / seconds,
+        p50_ms: number(&answer["phases"]["service"]["p50_ns"]) / 1e6,
+        p99_ms: number(&answer["phases"]["service"]["p99_ns"]) / 1e6,
+        timeouts: failures.get("timeout").and_then(Value::as_u64).unwrap_or(0),
+        attempts: (number(&answer["requests"]) + unconnected) / seconds,
+        due: answer["due"].as_u64().unwrap_or(0),
+        seconds,
+        share: (number(&generator["user_ns"]) + number(&generator["system_ns"])) / 1e9 / seconds,
+        failed: failed.map(str::to_owned).collect(),
+    })
+}

@@ -1,0 +1,42 @@
+//! `bench stampede`: what our server does when too many come, too slowly, or more than there are descriptors for.
+//!
+//! The servers have one processor, and all that comes to them has the other, this chore included.
+
+mod crowd;
+mod full;
+mod quota;
+mod slow;
+
+use super::rivals::{self, CLIENT_PROCESSOR};
+use crate::workspace;
+use anyhow::{Context, Result};
+
+/// Arguments of `bench stampede`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Words {}
+
+pub(crate) fn run(_: &Words) -> Result<bool> {
+    landau_sys::limits::raise(landau_sys::limits::Resource::Descriptors).context("raise the limit of descriptors")?;
+    let folder = tempfile::tempdir().context("make a folder")?;
+    let root = rivals::site(folder.path())?.display().to_string();
+    let landau = workspace::landau()?.display().to_string();
+    landau_sys::system::pin(&[CLIENT_PROCESSOR.parse()?]).context("pin this process")?;
+    let serve = |port: u16, more: &[&str]| {
+        let address = format!("127.0.0.1:{port}");
+        let words = [&[&landau, "serve", &root, "--listen", &address][..], more].concat();
+        rivals::started("landau", port, &words)
+    };
+    let mut is_good = crowd::closed(&landau, &serve(18091, &[])?)?;
+    is_good &= crowd::tenfold(&landau, &crowd::KEPT, &serve(18096, &[])?)?;
+    is_good &= crowd::tenfold(&landau, &crowd::FRESH, &serve(18098, &["--backlog", crowd::BACKLOG])?)?;
+    is_good &= slow::slow(&serve(18092, &[])?, &serve(18094, &[])?)?;
+    // Whoever lowers its limit must be the same user, or may do everything.
+    let patient = ["--head-timeout", "600", "--idle-timeout", "600", "--metrics", full::METRICS, "--user", "root"];
+    is_good &= full::full(&serve(18093, &patient)?)?;
+    Ok(is_good)
+}
+
+fn said(what: &str, is_good: bool) -> bool {
+    println!("{} {what}", if is_good { "ok  " } else { "FAIL" });
+    is_good
+}
