@@ -6,6 +6,7 @@
 //! the crowd only: the search for a port would else turn into a curve of its own at half the range. All connections are
 //! watched for their end, so that n is no fiction.
 
+use crate::awake::Awake;
 use crate::peer::{FULL, Server};
 use landau_engine::{Context, Facts, Laps, Moment, Stop};
 use landau_reactor::{Interest, Mechanism, Reactor, Token};
@@ -39,6 +40,7 @@ pub(crate) struct Crowd {
     buffer: Vec<u8>,
     /// The client's processor.
     processor: Option<u32>,
+    awake: Awake,
 }
 
 /// What came of one request: the moments, of which the first is when it was sent.
@@ -55,6 +57,9 @@ impl Crowd {
         let mut server = Server::of(context)?;
         let range = ephemeral_ports().map_or(4_096, |(low, high)| high.saturating_sub(low));
         let watch = Reactor::new(Mechanism::default()).map_err(crate::mechanism::stop)?;
+        let own = context.host.pinned_processor;
+        let is_kept = context.settings.is("idle", "spin");
+        let processors = if is_kept { server.processor().into_iter().chain(own).collect() } else { Vec::new() };
         server.begin();
         Ok(Self {
             target: server.address.into(),
@@ -64,7 +69,8 @@ impl Crowd {
             connections: Vec::with_capacity(context.n as usize),
             watch,
             buffer: vec![0; 256 << 10],
-            processor: context.host.pinned_processor,
+            processor: own,
+            awake: Awake::keep(processors),
         })
     }
 
@@ -192,6 +198,7 @@ impl Crowd {
     /// Asks some of all again, and says in the facts what was seen.
     pub(crate) fn check(&mut self, steps: u64, facts: &mut Facts) -> Result<(), Stop> {
         self.server.facts(self.processor, steps, facts);
+        facts.insert("idle processors".to_owned(), self.awake.fact());
         self.all_alive()?;
         Stop::unless(self.len() as u64 >= steps, || format!("{} of {steps} connections stand open", self.len()))?;
         let stride = (self.len() as u64).div_ceil(ASKED_AGAIN).max(1) as usize;

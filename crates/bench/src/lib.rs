@@ -3,6 +3,7 @@
 //! A benchmark reads like the description of an experiment; how it is planned, driven and recorded is the engine's
 //! business. The registry below is generated from the folder by `cargo xtask registry` and checked by CI.
 
+pub mod awake;
 mod crowd;
 mod files;
 mod fragments;

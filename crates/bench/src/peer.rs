@@ -243,6 +243,11 @@ impl Server {
         family(pid).into_iter().filter_map(system::descriptor_count).max()
     }
 
+    /// The processor that it was given, where it was started here.
+    pub(crate) fn processor(&self) -> Option<u32> {
+        self.processor
+    }
+
     /// Whether it was started here, and not by somebody else.
     pub(crate) fn is_started(&self) -> bool {
         self.child.is_some()

@@ -16,6 +16,9 @@ fn main() -> ExitCode {
     if let Some(status) = landau_engine::worker_main(landau_bench::REGISTRY) {
         return ExitCode::from(status);
     }
+    if let Some(status) = landau_bench::awake::main() {
+        return ExitCode::from(status);
+    }
     if let Some(status) = landau_load::worker::main() {
         return ExitCode::from(status);
     }

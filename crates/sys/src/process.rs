@@ -127,6 +127,20 @@ pub fn end_with_parent(command: &mut std::process::Command) {
     }
 }
 
+/// Lets this process run only where nobody else wants to: the lowest class there is, below every niceness.
+#[cfg(target_os = "linux")]
+pub fn be_idle() -> Result<()> {
+    let priority = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the parameters are valid for the call.
+    check("sched_setscheduler", unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const priority) }).map(drop)
+}
+
+/// Lets this process run only where nobody else wants to: not possible here.
+#[cfg(not(target_os = "linux"))]
+pub fn be_idle() -> Result<()> {
+    Err(Error { call: "sched_setscheduler", errno: libc::ENOSYS })
+}
+
 /// Whether a process of that identifier exists.
 pub fn exists(pid: i32) -> bool {
     // SAFETY: signal 0 only asks.

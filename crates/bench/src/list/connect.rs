@@ -46,6 +46,13 @@ pub(crate) const PARAMETERS: &[Parameter] = &[
         "none",
         "starts any other server, with {port} and {dir} filled in; it must stay in the foreground",
     ),
+    Parameter::fixed(
+        "idle",
+        Kind::Choice(&["spin", "halt"]),
+        "spin",
+        "what the processors of client and server do while they wait: spin, for a process of the lowest class that \
+         gives way at once; or halt, as they do by themselves",
+    ),
 ];
 
 /// The further cases.
@@ -66,6 +73,9 @@ pub(crate) const LOOPBACK: &str = "Client and server are two processors of one m
                                    processor.";
 pub(crate) const CLOSED: &str = "One request at a time: it is the latency of a server that has nothing else to do, and \
                                  most of it is waking a process on another processor.";
+
+pub(crate) const AWAKE: &str = "With idle=spin no processor ever halts: what it costs to wake one, on a virtual machine \
+                                more than all the rest, is left out. idle=halt has it in, with its whims.";
 
 /// How far a study goes by itself.
 pub(crate) fn auto_n(host: &Host, settings: &Settings, study: Study) -> u64 {
@@ -104,6 +114,7 @@ impl Benchmark for Connect {
     const MISLEADS: &'static [&'static str] = &[
         LOOPBACK,
         CLOSED,
+        AWAKE,
         "handshake says nothing about the server unless its queue overflows, which the facts of each pass count.",
         "accept holds the handshake and the answer too: a client cannot see the moment of accept() itself.",
         "Each phase is timed from the outside, so the client's own calls are in it.",

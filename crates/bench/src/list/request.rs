@@ -51,6 +51,7 @@ impl Benchmark for Request {
     const MISLEADS: &'static [&'static str] = &[
         connect::LOOPBACK,
         connect::CLOSED,
+        connect::AWAKE,
         "A connection that was idle for long is cold in the caches: what grows by that grows with any server.",
         "The file is small and in the server's cache; download measures files and disks.",
     ];
