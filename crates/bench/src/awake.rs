@@ -1,10 +1,10 @@
 //! Processors that do not halt while somebody waits on them.
 //!
 //! A processor with nothing to do halts, and to wake it costs more the longer it was to sleep; in a virtual machine the
-//! host takes it away and has to bring it back, which is tens of microseconds and follows a rhythm of its own: on the
-//! machine of METHODOLOGY.md a request cost 80 µs beside 200 connections and 60 µs beside 400. So a program of the lowest
-//! class (`SCHED_IDLE`) spins on each of the processors concerned. It gives way to whoever wakes, at once; what is left
-//! of a wake-up is the kernel's own work, which is the same however long the wait was.
+//! host takes it away and has to bring it back, which is tens of microseconds and follows a rhythm of its own. Both
+//! look like growth, or hide it (METHODOLOGY.md, "Event loops, servers and disks"). So a program of the lowest class
+//! (`SCHED_IDLE`) spins on each of the processors concerned. It gives way to whoever wakes, at once; what is left of a
+//! wake-up is the kernel's own work, which is the same however long the wait was.
 //!
 //! It is a process of its own, in the worker's group, and ends with it.
 

@@ -6,6 +6,7 @@
 //! when it is first needed: it shares the worker's descriptors, and from then on the kernel counts who uses which.
 
 use landau_reactor::Waker;
+use landau_reactor::batch::TURN_BYTES;
 use landau_sys::{path, stream};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -14,6 +15,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 /// How far apart the places are that are asked about. A question costs a third of a microsecond, sending a mebibyte
 /// a hundred; what is forgotten of a file is mostly forgotten whole, or in runs far longer than this.
 const PROBE_BYTES: u64 = 512 << 10;
+
+/// How much is fetched for a connection at once: several turns of its answer.
+const PART_BYTES: u64 = 2 << 20;
 
 /// How much is read at once.
 const READ_BYTES: usize = 256 << 10;
@@ -66,14 +70,16 @@ impl Fetcher {
         Self { waker, shared: Arc::default(), has_readers: false, serial: 0 }
     }
 
-    /// Has a part of a file read; none if no reader can be started, and then the worker itself has to wait.
-    pub(crate) fn fetch(&mut self, number: u32, file: &Arc<OwnedFd>, offset: u64, len: u64) -> Option<Ticket> {
+    /// Has the next part read of what is left of a file; none if no reader can be started, and then the worker itself
+    /// has to wait.
+    pub(crate) fn fetch(&mut self, number: u32, file: &Arc<OwnedFd>, offset: u64, left: u64) -> Option<Ticket> {
         self.has_readers = self.has_readers || self.start();
         if !self.has_readers {
             return None;
         }
         self.serial = self.serial.wrapping_add(1);
         let ticket = Ticket { number, serial: self.serial };
+        let len = left.min(PART_BYTES);
         self.shared.queue().jobs.insert(ticket.serial, Job { file: file.clone(), offset, len, ticket });
         self.shared.news.notify_one();
         Some(ticket)
@@ -149,8 +155,9 @@ fn read_all(shared: &Shared, waker: &Waker) {
     }
 }
 
-/// Whether sending a part of a file would have to wait for the device; where nobody can say, no.
-pub(crate) fn is_cold(file: &OwnedFd, offset: u64, len: u64) -> bool {
+/// Whether the next turn of what is left of a file would have to wait for the device; where nobody can say, no.
+pub(crate) fn is_cold(file: &OwnedFd, offset: u64, left: u64) -> bool {
+    let len = left.min(TURN_BYTES as u64);
     let places = (offset..offset + len).step_by(PROBE_BYTES as usize);
     places.chain([offset + len - 1]).any(|place| path::is_cached(file, place) == Some(false))
 }

@@ -337,8 +337,8 @@ impl RingWorker {
     /// Has what comes next read into memory by another thread.
     fn fetch(&mut self, number: u32) {
         let Some(connection) = self.table.get(number) else { return };
-        let Some((file, offset, len)) = connection.active().batch.next_file() else { return };
-        let Some(ticket) = self.fetcher.fetch(number, file, offset, len) else {
+        let Some((file, offset, left)) = connection.active().batch.next_file() else { return };
+        let Some(ticket) = self.fetcher.fetch(number, file, offset, left) else {
             return self.send_next(number, true);
         };
         self.counters.cold_reads.add(1);

@@ -76,6 +76,8 @@ pub(crate) struct Worker {
     sessions: Sessions,
     /// What was opened, or is about to be sealed.
     plain: Vec<u8>,
+    /// Who took all of the last turn's part of a large answer.
+    takers: Vec<u32>,
     /// Which worker gets the next connection, where one accepts for all.
     turn: usize,
     drain: Drain,
@@ -110,6 +112,7 @@ impl Worker {
             tls,
             sessions: Sessions::default(),
             plain: Vec::new(),
+            takers: Vec::new(),
             turn: 0,
         })
     }
@@ -139,6 +142,7 @@ impl Worker {
             }
             self.take_fetched();
             self.take_lists();
+            self.take_turns();
             if self.config.accepting == Accepting::Handed {
                 for arrival in self.inboxes[self.number].take() {
                     self.admit(arrival);

@@ -311,6 +311,20 @@ pub fn set_no_delay(socket: &impl AsFd) -> Result<()> {
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1 as libc::c_int)
 }
 
+/// Holds back what does not fill a segment, for a fifth of a second at most (`TCP_CORK`), or no longer: then it leaves
+/// at once. For a stream of several calls, each of which would else end in a small segment.
+#[cfg(target_os = "linux")]
+pub fn set_cork(socket: &impl AsFd, is_corked: bool) -> Result<()> {
+    set_option(socket, libc::IPPROTO_TCP, libc::TCP_CORK, libc::c_int::from(is_corked))
+}
+
+/// Holds back what does not fill a segment: not done here, for the other systems' `TCP_NOPUSH` keeps what is held back
+/// when it is taken away.
+#[cfg(not(target_os = "linux"))]
+pub fn set_cork(_: &impl AsFd, _: bool) -> Result<()> {
+    Err(Error { call: "setsockopt", errno: libc::ENOTSUP })
+}
+
 /// Asks for a buffer of about so many bytes for what is sent (`SO_SNDBUF`); the system has a least and a most.
 pub fn set_send_buffer(socket: &impl AsFd, bytes: u32) -> Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, bytes.min(i32::MAX as u32) as libc::c_int)

@@ -74,8 +74,8 @@ pub(crate) const LOOPBACK: &str = "Client and server are two processors of one m
 pub(crate) const CLOSED: &str = "One request at a time: it is the latency of a server that has nothing else to do, and \
                                  most of it is waking a process on another processor.";
 
-pub(crate) const AWAKE: &str = "With idle=spin no processor ever halts: what it costs to wake one, on a virtual machine \
-                                more than all the rest, is left out. idle=halt has it in, with its whims.";
+pub(crate) const AWAKE: &str = "With idle=spin no processor ever halts: what it costs to wake one, on a virtual \
+                                machine as much as all the rest, is left out. idle=halt has it in, with its whims.";
 
 /// How far a study goes by itself.
 pub(crate) fn auto_n(host: &Host, settings: &Settings, study: Study) -> u64 {

@@ -7,6 +7,9 @@ use crate::fetch::{self, Ticket};
 use landau_reactor::Interest;
 use landau_reactor::batch::{Bytes, Progress, Queue};
 
+/// So many turns a fast client gets of a large answer between two waits.
+const TURNS: u32 = 8;
+
 impl Worker {
     /// Sends what was answered, and leaves the connection in the state that it needs for what is left.
     pub(super) fn deliver(&mut self, number: u32, rest: Rest) {
@@ -20,7 +23,7 @@ impl Worker {
         }
         let Some(fd) = connection.fd.as_ref() else { return };
         let is_cold =
-            self.outbox.batch.next_file().is_some_and(|(file, offset, len)| fetch::is_cold(file, offset, len));
+            self.outbox.batch.next_file().is_some_and(|(file, offset, left)| fetch::is_cold(file, offset, left));
         let mut behind: Queue<'_> = std::mem::take(&mut self.outbox.batch);
         let mut all: Queue<'_> = Queue::new();
         all.add(Bytes::Borrowed(&self.outbox.bytes));
@@ -125,9 +128,9 @@ impl Worker {
     pub(super) fn go_on(&mut self, number: u32) {
         let Some(connection) = self.table.get(number) else { return };
         let Some(active) = connection.active.as_mut() else { return };
-        if let Some((file, offset, len)) = active.batch.next_file()
-            && fetch::is_cold(file, offset, len)
-            && let Some(ticket) = self.fetcher.fetch(number, file, offset, len)
+        if let Some((file, offset, left)) = active.batch.next_file()
+            && fetch::is_cold(file, offset, left)
+            && let Some(ticket) = self.fetcher.fetch(number, file, offset, left)
         {
             self.counters.cold_reads.add(1);
             (active.ticket, connection.state) = (ticket.serial, State::Fetching);
@@ -152,10 +155,27 @@ impl Worker {
         match progress {
             Ok(Progress::Done) => self.sent_all(number),
             Ok(Progress::Blocked(_)) => self.wait_for_room(number),
-            Ok(Progress::Yielded(_)) => self.want(number, Interest::WRITE),
+            Ok(Progress::Yielded(_)) => {
+                self.takers.push(number);
+                self.want(number, Interest::WRITE);
+            }
             // The client is gone, or the file became shorter: what it was promised cannot be had any more.
             Err(_) => self.close(number),
         }
+    }
+
+    /// Those who took all that they were given take turns, a few each, before others are asked for again.
+    pub(super) fn take_turns(&mut self) {
+        let mut takers = Vec::new();
+        for _ in 1..TURNS {
+            std::mem::swap(&mut takers, &mut self.takers);
+            for number in takers.drain(..) {
+                if self.table.get(number).is_some_and(|connection| connection.state == State::Sending) {
+                    self.go_on(number);
+                }
+            }
+        }
+        self.takers.clear();
     }
 
     /// All that was kept for later has left.
