@@ -149,6 +149,8 @@ impl Error {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Target {
     Socket,
+    /// A socket that is said the end right after.
+    Ending,
     Other,
 }
 
@@ -351,6 +353,12 @@ impl<'a> Queue<'a> {
         self.go(socket, Target::Socket)
     }
 
+    /// The same, if the caller says the end right after: what was sent last leaves with it, in one segment instead of
+    /// two. Whoever does not say the end after all delays that by a fifth of a second.
+    pub fn send_before_end(&mut self, socket: &impl AsFd) -> Result<Progress, Error> {
+        self.go(socket, Target::Ending)
+    }
+
     /// Writes what fits to something that is no socket: a pipe, a terminal, a file.
     pub fn write(&mut self, to: &impl AsFd) -> Result<Progress, Error> {
         self.go(to, Target::Other)
@@ -405,15 +413,19 @@ impl<'a> Queue<'a> {
         }
         // What follows leaves in the same segment of the stream: the kernel waits for it. Not for what a pipe may take
         // its time to give.
-        let more = !matches!(self.segments.get(count), None | Some(Segment::Pipe { .. }));
+        let more = match self.segments.get(count) {
+            None => target == Target::Ending,
+            Some(Segment::Pipe { .. }) => false,
+            Some(_) => true,
+        };
         called();
         let sent = match (&pieces[..count], target) {
-            ([one], Target::Socket) => stream::send(to, one, more)?,
-            (several, Target::Socket) => stream::send_vectored(to, several, more)?,
             (several, Target::Other) => stream::write_vectored(to, several)?,
+            ([one], _) => stream::send(to, one, more)?,
+            (several, _) => stream::send_vectored(to, several, more)?,
         };
         self.advance(sent);
-        Ok((sent, sent < given && target == Target::Socket))
+        Ok((sent, sent < given && target != Target::Other))
     }
 
     fn send_file(&mut self, to: &impl AsFd, target: Target) -> Result<(usize, bool), Error> {
@@ -421,7 +433,7 @@ impl<'a> Queue<'a> {
             return Ok((0, false));
         };
         let turn = (*left).min(TURN_BYTES as u64) as usize;
-        if target == Target::Socket && !*is_corked && (turn as u64) < *left {
+        if target != Target::Other && !*is_corked && (turn as u64) < *left {
             // What is no TCP socket has no segments.
             *is_corked = stream::set_cork(to, true).is_ok();
         }
@@ -635,6 +647,20 @@ mod tests {
         let (progress, count) = calls(|| batch.send(&here).unwrap());
         assert!(matches!(progress, Progress::Blocked(sent) if sent > 0) && count == 1, "{progress:?} {count}");
         assert!(batch.starving_pipe().is_none());
+    }
+
+    #[test]
+    fn what_is_sent_before_the_end_leaves_with_it() {
+        let (mut there, here) = tcp_pair();
+        there.set_nonblocking(false).unwrap();
+        let mut batch = Batch::new();
+        batch.add(Bytes::Borrowed(b"head"));
+        batch.add(Bytes::Borrowed(b"body"));
+        assert_eq!(batch.send_before_end(&here).unwrap(), Progress::Done);
+        here.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut got = Vec::new();
+        there.read_to_end(&mut got).unwrap();
+        assert_eq!(got, b"headbody");
     }
 
     #[test]

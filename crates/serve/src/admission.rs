@@ -104,7 +104,7 @@ impl Refusal {
         site.refuse_connection(self.0, outbox);
         // Who speaks TLS would not understand it.
         if !is_tls {
-            let _ = stream::send(fd, &outbox.bytes, false);
+            let _ = stream::send(fd, &outbox.bytes, true);
         }
         say_end(fd);
         // To close on a request that is here already would be a reset, which destroys the answer on its way.

@@ -2,7 +2,7 @@
 
 use super::Worker;
 use crate::connection::{LINGER, Next, State};
-use crate::exchange::Rest;
+use crate::exchange::{After, Rest};
 use crate::fetch::{self, Ticket};
 use landau_reactor::Interest;
 use landau_reactor::batch::{Bytes, Progress, Queue};
@@ -31,7 +31,8 @@ impl Worker {
             all.append(&mut behind);
         }
         let before = all.bytes_left();
-        let progress = all.send(fd);
+        let is_end = behind.is_empty() && matches!(rest.after, After::Close(_));
+        let progress = if is_end { all.send_before_end(fd) } else { all.send(fd) };
         self.counters.bytes_sent.add(before - all.bytes_left());
         match progress {
             Ok(Progress::Done) if behind.is_empty() => return self.settle(number, rest),

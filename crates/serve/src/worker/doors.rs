@@ -226,7 +226,8 @@ impl Worker {
         let mut scan = Scan::default();
         let (used, after) = answer(&mut self.site, &self.config, &self.scratch[..got], &mut scan, &mut self.outbox);
         if after == After::Close(false) && self.outbox.batch.is_empty() {
-            let sent = stream::send(&arrival.fd, &self.outbox.bytes, false).unwrap_or(0);
+            // The answer leaves with the end that follows.
+            let sent = stream::send(&arrival.fd, &self.outbox.bytes, true).unwrap_or(0);
             self.counters.bytes_sent.add(sent as u64);
             if sent == self.outbox.bytes.len() {
                 return self.admission.leave(arrival.peer);
