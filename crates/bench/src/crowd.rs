@@ -10,6 +10,7 @@ use crate::awake::Awake;
 use crate::peer::{FULL, Server};
 use landau_engine::{Context, Facts, Laps, Moment, Stop};
 use landau_reactor::{Interest, Mechanism, Reactor, Token};
+use landau_sys::clock::monotonic_ns;
 use landau_sys::socket::{Address, Family, Transport, bind, socket};
 use landau_sys::stream;
 use landau_sys::system::ephemeral_ports;
@@ -23,6 +24,9 @@ const EACH_SOURCE: u16 = 2_048;
 
 /// How long an answer may take. A connection attempt that was dropped is repeated after 1, 3 and 7 s.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// After an answer a server needs less than that answer took, and this, until it sleeps.
+const SLEEP_NS: u64 = 30_000;
 
 /// How many are asked again at the end.
 const ASKED_AGAIN: u64 = 512;
@@ -38,6 +42,8 @@ pub(crate) struct Crowd {
     connections: Vec<TcpStream>,
     watch: Reactor,
     buffer: Vec<u8>,
+    /// How long the last answer took.
+    last_ns: u64,
     /// The client's processor.
     processor: Option<u32>,
     awake: Awake,
@@ -69,6 +75,7 @@ impl Crowd {
             connections: Vec::with_capacity(context.n as usize),
             watch,
             buffer: vec![0; 256 << 10],
+            last_ns: 0,
             processor: own,
             awake: Awake::keep(processors),
         })
@@ -101,15 +108,27 @@ impl Crowd {
         stream::connect(socket, &self.target)
     }
 
+    /// Waits until the server surely sleeps again. One that asks each of many connections before it does would else be
+    /// met awake the more often the more there are, and save what it costs to wake it.
+    pub(crate) fn let_sleep(&self) {
+        let until = monotonic_ns() + self.last_ns + SLEEP_NS;
+        while monotonic_ns() < until {
+            std::hint::spin_loop();
+        }
+    }
+
     /// Sends the request and reads the answer to its end.
     #[inline(always)]
     pub(crate) fn ask(&mut self, socket: &TcpStream, laps: &Laps) -> Result<Answered, Stop> {
+        let began_ns = monotonic_ns();
         let sent = laps.moment();
         stream::send(socket, &self.server.request, false)?;
         let got = self.receive(socket, 0)?;
         let first = laps.moment();
         self.rest(socket, got)?;
-        Ok(Answered { sent, first, last: laps.moment() })
+        let last = laps.moment();
+        self.last_ns = monotonic_ns() - began_ns;
+        Ok(Answered { sent, first, last })
     }
 
     fn receive(&mut self, socket: &TcpStream, from: usize) -> Result<usize, Stop> {
@@ -117,7 +136,7 @@ impl Crowd {
             Ok(0) => Err(self.refused("it closed the connection without an answer")),
             Ok(got) => Ok(got),
             Err(error) if error.errno == libc::EAGAIN => {
-                Err(Stop::Wrong(format!("the server did not answer within {} s", PATIENCE.as_secs())))
+                Err(self.refused(&format!("no answer within {} s", PATIENCE.as_secs())))
             }
             Err(error) if error.errno == libc::ECONNRESET => Err(self.refused("it reset the connection")),
             Err(error) => Err(error.into()),

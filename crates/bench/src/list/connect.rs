@@ -139,6 +139,7 @@ impl Benchmark for Connect {
 
     fn step(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
         let socket = self.crowd.socket()?;
+        self.crowd.let_sleep();
         let began = laps.moment();
         self.crowd.connect(&socket)?;
         let connected = laps.moment();

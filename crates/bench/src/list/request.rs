@@ -80,6 +80,7 @@ impl Benchmark for Request {
         self.crowd.join(socket)?;
         self.crowd.all_alive()?;
         let which = self.random.random_range(0..n as usize);
+        self.crowd.let_sleep();
         let answered = self.crowd.ask_old(which, laps)?;
         laps.between(FIRST_BYTE, answered.sent, answered.first);
         laps.between(LAST_BYTE, answered.sent, answered.last);
