@@ -27,8 +27,7 @@ pub(crate) fn run(_: &Words) -> Result<bool> {
         rivals::started("landau", port, &words)
     };
     let mut is_good = crowd::closed(&landau, &serve(18091, &[])?)?;
-    is_good &= crowd::tenfold(&landau, &crowd::KEPT, &serve(18096, &[])?)?;
-    is_good &= crowd::tenfold(&landau, &crowd::FRESH, &serve(18098, &["--backlog", crowd::BACKLOG])?)?;
+    is_good &= crowd::tenfold(&landau, &serve(18098, &["--backlog", crowd::BACKLOG])?)?;
     is_good &= slow::slow(&serve(18092, &[])?, &serve(18094, &[])?)?;
     // Whoever lowers its limit must be the same user, or may do everything.
     let patient = ["--head-timeout", "600", "--idle-timeout", "600", "--metrics", full::METRICS, "--user", "root"];
