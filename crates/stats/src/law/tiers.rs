@@ -3,8 +3,8 @@
 //! What is walked in a circle is found in a cache as long as all of it fits, and nothing of it once it does not; in
 //! between, some sets of the cache overflow before others, so that the price climbs over a third of a decade either
 //! way. The climb is taken as a smooth step in log n of fixed width; where it is centred, and how many times as dear
-//! an object is behind it, the samples choose. On the machine of `docs/records` a polled pipe costs 45 ns up to 1,000
-//! of them and 180 ns from 4,000 on, with 2 MiB of cache per processor (METHODOLOGY.md).
+//! an object is behind it, the samples choose. METHODOLOGY.md names a record in which a polled socket costs four times
+//! as much beyond some 2,200 of them as at first, with 2 MiB of cache per processor.
 
 use crate::law::{Candidate, Law, Place, Shape};
 

@@ -26,7 +26,7 @@ pub(super) const BACKLOG: &str = "256";
 
 /// A connection for each request.
 const FRESH: &[&str] = &["--per-connection", "1"];
-/// Who is not let in gives up after a second, so that so many are on their way, and tens of thousands try in each second.
+/// Who is not let in gives up after a second, so that so many are on their way, and tens of thousands try each second.
 const STAMPEDE: &[&str] = &["-c", "32000", "--workers", "2", "--timeout", "1s"];
 /// The time that the server has in each period: so little that the generator can offer ten times as much.
 const QUOTA: Duration = Duration::from_micros(2500);
