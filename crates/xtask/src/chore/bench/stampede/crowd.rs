@@ -9,6 +9,8 @@ use serde_json::Value;
 use std::process::{Child, Command};
 use std::time::Duration;
 
+/// A request waits no longer than it takes to answer all others so many times, at the peak's rate.
+const ROUNDS_WAITED: f64 = 10.0;
 /// Of the best that it serves, so much is left at ten times the load.
 const GOODPUT: f64 = 0.9;
 /// Ten times the load.
@@ -19,8 +21,6 @@ const ROUNDS: usize = 3;
 const PAIRS: usize = 7;
 /// The share of its processor up to which the generator, all its workers together, is believed.
 const GENERATOR: f64 = 0.85;
-/// How long TCP takes to try twice again.
-const AGAIN: Duration = Duration::from_millis(600);
 /// Connections that may wait to be accepted.
 pub(super) const BACKLOG: &str = "256";
 
@@ -59,15 +59,15 @@ fn offered(landau: &str, server: &Server) -> Result<bool> {
     let (peak, share, p99_ms) = (median(peaks), median(shares), median(tails));
     let words = format!("goodput at ten times {peak:.0}/s, a connection for each: ×{share:.2} (at least {GOODPUT})");
     is_good &= said(&words, share >= GOODPUT);
-    // What waits is served at the peak's rate, and a request may find the server without time twice. What met a full
-    // queue has no server: TCP tries again after 0.2, 0.6 and 1.4 s, for as long as the client waits.
-    let queue_ms = BACKLOG.parse::<f64>()? / peak * 1e3 + (2 * PERIOD).as_secs_f64() * 1e3;
-    let bound_ms = queue_ms + AGAIN.as_secs_f64() * 1e3;
-    let words = format!(
-        "p99 of what was answered meanwhile: {p99_ms:.0} ms (at most {bound_ms:.0} ms: {queue_ms:.0} in the queue, the \
-         rest until TCP has tried twice to get into it)"
+    // What met a full queue has no server yet: TCP tries again after 0.2, 0.6 and 1.4 s, for as long as the client
+    // waits, so that this tail is the client's patience and says nothing of the server. What the queue holds is known.
+    let queue_ms = BACKLOG.parse::<f64>()? / peak * 1e3;
+    println!(
+        "     what was answered took {p99_ms:.0} ms (p99); {queue_ms:.0} ms in a full queue, up to {} ms without \
+         processor time, the rest TCP trying to get into the queue",
+        (2 * PERIOD).as_millis()
     );
-    Ok(is_good & said(&words, p99_ms <= bound_ms))
+    Ok(is_good)
 }
 
 /// The generator's processor, kept busy at the lowest class: two processors may be one core's, and then the server is
@@ -116,10 +116,11 @@ pub(super) fn closed(landau: &str, server: &Server) -> Result<bool> {
         tails.push(crowded.p99_ms);
     }
     let (peak, share, p99_ms) = (median(peaks), median(shares), median(tails));
-    let words = format!(
-        "goodput of 640 connections against {peak:.0}/s of 64: ×{share:.2} (at least {GOODPUT}), p99 {p99_ms:.1} ms"
-    );
-    Ok(said(&words, share >= GOODPUT))
+    let words = format!("goodput of 640 connections against {peak:.0}/s of 64: ×{share:.2} (at least {GOODPUT})");
+    let is_good = said(&words, share >= GOODPUT);
+    let bound_ms = ROUNDS_WAITED * 640.0 / peak * 1e3;
+    let words = format!("p99 of what was answered meanwhile: {p99_ms:.1} ms (at most {bound_ms:.0} ms)");
+    Ok(is_good & said(&words, p99_ms <= bound_ms))
 }
 
 /// What a run of `landau load` found.
