@@ -231,7 +231,7 @@ impl Server {
         let pid = self.child.as_ref().map(Child::id);
         Account {
             at_ns: monotonic_ns(),
-            server_ns: pid.and_then(|pid| family(pid).into_iter().map(system::busy_ns).sum()),
+            server_ns: pid.and_then(|pid| system::family(pid).into_iter().map(system::busy_ns).sum()),
             client_ns: system::busy_ns(std::process::id()),
             losses: system::listen_losses(),
         }
@@ -240,7 +240,7 @@ impl Server {
     /// How many descriptors the server's fullest process has open, where the system says so.
     pub(crate) fn descriptors(&self) -> Option<u64> {
         let pid = self.child.as_ref()?.id();
-        family(pid).into_iter().filter_map(system::descriptor_count).max()
+        system::family(pid).into_iter().filter_map(system::descriptor_count).max()
     }
 
     /// The processor that it was given, where it was started here.
@@ -297,7 +297,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
-            let family = family(child.id());
+            let family = system::family(child.id());
             let _ = child.kill();
             for &pid in &family[1..] {
                 let _ = landau_sys::process::kill(pid);
@@ -305,18 +305,6 @@ impl Drop for Server {
             let _ = child.wait();
         }
     }
-}
-
-/// A process with all that it started.
-fn family(pid: u32) -> Vec<u32> {
-    let mut found = vec![pid];
-    let mut at = 0;
-    while at < found.len() {
-        let children = system::children(found[at]);
-        found.extend(children.into_iter().filter(|one| *one > 1));
-        at += 1;
-    }
-    found
 }
 
 fn request(host: &str, path: &str) -> Vec<u8> {

@@ -23,7 +23,7 @@ use crate::outbox::Outbox;
 use crate::privilege::Cage;
 use crate::site::Site;
 use crate::tls::{Sessions, Settings};
-use doors::{Appetite, Door, Eager};
+use doors::{Door, Eager};
 use landau_reactor::{Event, Interest, Reactor};
 use landau_sys::stream;
 use landau_wire::http::Scan;
@@ -68,7 +68,6 @@ pub(crate) struct Worker {
     admission: Admission,
     site: Site,
     fetcher: Fetcher,
-    appetite: Appetite,
     eager: Eager,
     scratch: Box<[u8]>,
     outbox: Outbox,
@@ -105,7 +104,6 @@ impl Worker {
             doors,
             table: Table::new(),
             fetcher,
-            appetite: Appetite::new(),
             eager: Eager::default(),
             scratch: vec![0; sealed::ROOM_BYTES].into_boxed_slice(),
             outbox: Outbox::default(),

@@ -265,12 +265,29 @@ fn may_trace() -> bool {
     Command::new("strace").args(["-o", "/dev/null", "true"]).status().is_ok_and(|status| status.success())
 }
 
-/// A program that is refused its ring, as a container's filter refuses it.
-fn without_ring(room: &Room, words: &[&str]) -> Command {
+/// What `strace` is told so that a program is refused its ring, as a container's filter refuses it.
+const WITHOUT_RING: [&str; 6] =
+    ["-o", "/dev/null", "-e", "trace=io_uring_setup", "-e", "inject=io_uring_setup:error=EPERM"];
+
+/// This program, traced as `strace` is told.
+fn under_strace(room: &Room, strace: &[&str], words: &[&str]) -> Command {
     let mut command = Command::new("strace");
-    let forbid = ["-f", "-qq", "-o", "/dev/null", "-e", "trace=io_uring_setup", "-e"];
-    command.args(forbid).arg("inject=io_uring_setup:error=EPERM").arg(LANDAU).args(words).current_dir(room.path());
+    command.args(["-f", "-qq"]).args(strace).arg(LANDAU).args(words).current_dir(room.path());
     command
+}
+
+/// A server that is traced as `strace` is told, and its own number.
+fn traced(room: &Room, strace: &[&str], words: &[&str]) -> (Serving, u32) {
+    let serving = Serving::new(&mut under_strace(room, strace, words));
+    let tracer = serving.child.id();
+    let server = std::fs::read_to_string(format!("/proc/{tracer}/task/{tracer}/children")).unwrap();
+    (serving, server.trim().parse().unwrap())
+}
+
+/// Ends a traced server, and its tracer with it; a tracer that is ended itself lets go of what it traces.
+fn end_traced(serving: Serving, server: u32) -> Ran {
+    assert!(Command::new("kill").arg(server.to_string()).status().unwrap().success());
+    Ran::of(serving.child.wait_with_output().unwrap())
 }
 
 #[test]
@@ -285,16 +302,13 @@ fn where_a_ring_is_forbidden_something_else_is_taken_and_it_is_said_why() {
         (["--backend", "io_uring"], "epoll instead of io_uring: "),
     ] {
         let words = [&["serve", "www", "--listen", "127.0.0.1:0", "--fence", "never"], &choice[..]].concat();
-        let serving = Serving::new(&mut without_ring(&room, &words));
+        let (serving, server) = traced(&room, &WITHOUT_RING, &words);
         assert!(serving.get("/a").ends_with("hello"), "{choice:?}");
         let url = format!("http://{}/a", serving.address);
-        let ran = Ran::of(without_ring(&room, &["load", &url, "-n", "5", "--backend", "io_uring"]).output().unwrap());
+        let load = ["load", &url, "-n", "5", "--backend", "io_uring"];
+        let ran = Ran::of(under_strace(&room, &WITHOUT_RING, &load).output().unwrap());
         assert!(ran.status == Some(0) && ran.err.contains("epoll instead of io_uring: "), "{ran:?}");
-        // A tracer that is ended lets go of what it traces.
-        let tracer = serving.child.id();
-        let server = std::fs::read_to_string(format!("/proc/{tracer}/task/{tracer}/children")).unwrap();
-        assert!(Command::new("kill").arg(server.trim()).status().unwrap().success());
-        let ran = Ran::of(serving.child.wait_with_output().unwrap());
+        let ran = end_traced(serving, server);
         assert!(ran.err.contains(says), "{choice:?}: {ran:?}");
     }
 }
@@ -371,24 +385,6 @@ fn the_cache_gives_way_when_descriptors_are_short() {
         assert_eq!(ask(number), "HTTP/1.1 200 OK", "file {number} of 60, descriptors below {most}");
     }
     serving.end();
-}
-
-/// A server that is traced: what `strace` was told to do, and the server's own number.
-#[cfg(target_os = "linux")]
-fn traced(room: &Room, strace: &[&str], words: &[&str]) -> (Serving, u32) {
-    let mut command = Command::new("strace");
-    command.args(["-f", "-qq"]).args(strace).arg(LANDAU).args(words).current_dir(room.path());
-    let serving = Serving::new(&mut command);
-    let tracer = serving.child.id();
-    let server = std::fs::read_to_string(format!("/proc/{tracer}/task/{tracer}/children")).unwrap();
-    (serving, server.trim().parse().unwrap())
-}
-
-/// Ends a traced server; its tracer, which lets go of what it traces when it is told to end, ends with it.
-#[cfg(target_os = "linux")]
-fn end_traced(serving: Serving, server: u32) -> Ran {
-    assert!(Command::new("kill").arg(server.to_string()).status().unwrap().success());
-    Ran::of(serving.child.wait_with_output().unwrap())
 }
 
 /// One whose client was reset while its list was made was told of in each wait, and nothing came of it.

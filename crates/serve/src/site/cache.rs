@@ -33,6 +33,8 @@ pub(crate) struct Cache {
     young_bytes: usize,
     /// Descriptors that the young one holds.
     young_files: usize,
+    /// The old one's, when it became that.
+    old_files: usize,
     /// When it became the old one; what moved back to the young one is counted in both.
     old_bytes: usize,
     /// Of each generation.
@@ -43,7 +45,8 @@ pub(crate) struct Cache {
 impl Cache {
     pub(crate) fn new(most_bytes: usize) -> Self {
         let (young, old) = (Generation::default(), Generation::default());
-        Self { young, old, young_bytes: 0, young_files: 0, old_bytes: 0, most_bytes: most_bytes / 2, turned_ms: 0 }
+        let most_bytes = most_bytes / 2;
+        Self { young, old, young_bytes: 0, young_files: 0, old_files: 0, old_bytes: 0, most_bytes, turned_ms: 0 }
     }
 
     /// The entry, and when it was last known to be so.
@@ -97,24 +100,25 @@ impl Cache {
         }
     }
 
-    /// Forgets all that holds a descriptor; false if nothing does.
+    /// Forgets all that holds a descriptor; false if nothing can.
     #[cold]
     pub(crate) fn let_go_of_files(&mut self) -> bool {
-        let lines = || self.young.values().chain(self.old.values());
-        let has_files = lines().any(|line| line.entry.files() > 0);
+        if self.young_files + self.old_files == 0 {
+            return false;
+        }
         for generation in [&mut self.young, &mut self.old] {
             generation.retain(|_, line| line.entry.files() == 0);
         }
         let bytes = |generation: &Generation| generation.iter().map(|(key, line)| cost(key, &line.entry)).sum();
         (self.young_bytes, self.old_bytes) = (bytes(&self.young), bytes(&self.old));
-        self.young_files = 0;
-        has_files
+        (self.young_files, self.old_files) = (0, 0);
+        true
     }
 
     fn turn(&mut self, now_ms: u32) {
         self.old = std::mem::take(&mut self.young);
         self.old_bytes = std::mem::take(&mut self.young_bytes);
-        self.young_files = 0;
+        self.old_files = std::mem::take(&mut self.young_files);
         self.turned_ms = now_ms;
     }
 }

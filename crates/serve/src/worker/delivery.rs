@@ -169,6 +169,9 @@ impl Worker {
     pub(super) fn take_turns(&mut self) {
         let mut takers = Vec::new();
         for _ in 1..TURNS {
+            if self.takers.is_empty() {
+                return;
+            }
             std::mem::swap(&mut takers, &mut self.takers);
             for number in takers.drain(..) {
                 if self.table.get(number).is_some_and(|connection| connection.state == State::Sending) {

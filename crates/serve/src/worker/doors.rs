@@ -67,6 +67,7 @@ pub(super) struct Door {
     pub(super) fd: OwnedFd,
     pub(super) is_resting: bool,
     is_tls: bool,
+    appetite: Appetite,
 }
 
 impl Door {
@@ -75,14 +76,15 @@ impl Door {
         for (place, Listening { fd, .. }) in listening.iter().enumerate() {
             reactor.register(fd, Token(LISTENERS + place as u32), Interest::READ)?;
         }
-        Ok(listening.into_iter().map(|Listening { fd, is_tls }| Self { fd, is_resting: false, is_tls }).collect())
+        let door = |Listening { fd, is_tls }| Self { fd, is_resting: false, is_tls, appetite: Appetite::new() };
+        Ok(listening.into_iter().map(door).collect())
     }
 }
 
 /// How many connections to accept in a turn: to ask for one that is not there costs the kernel nearly as much as to
 /// accept one, for it makes the file first. Learns from what it found; whoever was not asked for is told of again.
 #[derive(Debug)]
-pub(super) struct Appetite {
+struct Appetite {
     count: usize,
     /// For how many turns there were as many as were asked for.
     filled: u32,
@@ -92,7 +94,7 @@ impl Appetite {
     /// After so many turns it is tried with more.
     const PATIENCE: u32 = 4;
 
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         Self { count: 1, filled: 0 }
     }
 
@@ -136,19 +138,23 @@ impl Worker {
         if event.ready.is_deadline() {
             self.open_doors();
         }
-        for found in 0..self.appetite.count {
-            let Some(&Door { ref fd, is_resting: false, is_tls }) = self.doors.get(door) else { return };
+        let most = self.doors.get(door).map_or(0, |door| door.appetite.count);
+        for found in 0..most {
+            let Some(Door { fd, is_resting: false, is_tls, appetite }) = self.doors.get_mut(door) else { return };
+            let is_tls = *is_tls;
             match stream::accept_from(fd) {
                 Ok((fd, peer)) => self.take(Arrival { fd, peer: peer.map(|peer| peer.ip()), is_tls }),
                 Err(error) if is_again(error) => {
                     self.reactor.used_up(fd, Interest::READ);
-                    return self.appetite.shrink(found);
+                    return appetite.shrink(found);
                 }
                 Err(error) if is_about_one(error) => {}
                 Err(_) => return self.rest(door),
             }
         }
-        self.appetite.grow();
+        if let Some(door) = self.doors.get_mut(door) {
+            door.appetite.grow();
+        }
     }
 
     /// A connection for whoever's turn it is.

@@ -68,6 +68,18 @@ pub fn disk_space(folder: &CStr) -> Result<(u64, u64)> {
     Ok((stat.f_bavail as u64 * unit, stat.f_blocks as u64 * unit))
 }
 
+/// A process with all that it started, and what those started: first the process itself.
+pub fn family(pid: u32) -> Vec<u32> {
+    let mut found = vec![pid];
+    let mut at = 0;
+    while at < found.len() {
+        let children = children(found[at]);
+        found.extend(children.into_iter().filter(|one| *one > 1));
+        at += 1;
+    }
+    found
+}
+
 /// The columns of the terminal that standard output leads to; none where it leads to none.
 pub fn terminal_width() -> Option<u16> {
     let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };

@@ -5,7 +5,7 @@
 use crate::program::Program;
 use crate::workspace;
 use anyhow::{Context, Result, ensure};
-use landau_sys::system::{busy_ns, children, private_bytes};
+use landau_sys::system::{busy_ns, family, private_bytes};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -149,7 +149,7 @@ impl Server {
 
     /// Processor time so far in nanoseconds, of all its processes and threads.
     pub(super) fn processor_ns(&self) -> Result<u64> {
-        let sum: u64 = tree(self.child.id()).into_iter().filter_map(busy_ns).sum();
+        let sum: u64 = family(self.child.id()).into_iter().filter_map(busy_ns).sum();
         ensure!(sum > 0, "{} has ended, or the kernel counts no processor time", self.name);
         Ok(sum)
     }
@@ -158,11 +158,6 @@ impl Server {
     pub(super) fn private_bytes(&self) -> u64 {
         private_bytes(self.child.id()).unwrap_or(0)
     }
-}
-
-/// A process and those below it.
-fn tree(process: u32) -> Vec<u32> {
-    std::iter::once(process).chain(children(process).into_iter().flat_map(tree)).collect()
 }
 
 fn written(folder: &Path, name: &str, text: &str) -> Result<String> {
