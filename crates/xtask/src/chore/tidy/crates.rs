@@ -10,12 +10,13 @@ const BELOW: &[(&str, &[&str])] = &[
     ("landau-stats", &[]),
     ("landau-record", &[]),
     ("landau-reactor", &["landau-sys"]),
+    ("landau-units", &[]),
     ("landau-wire", &[]),
-    ("landau-serve", &["landau-reactor", "landau-sys", "landau-wire"]),
-    ("landau-engine", &["landau-record", "landau-sys"]),
-    ("landau-bench", &["landau-engine", "landau-reactor", "landau-sys", "landau-wire"]),
-    ("landau-lab", &["landau-engine", "landau-record", "landau-stats", "landau-sys"]),
-    ("landau-load", &["landau-reactor", "landau-record", "landau-sys", "landau-wire"]),
+    ("landau-serve", &["landau-reactor", "landau-sys", "landau-units", "landau-wire"]),
+    ("landau-engine", &["landau-record", "landau-sys", "landau-units"]),
+    ("landau-bench", &["landau-engine", "landau-reactor", "landau-sys", "landau-units", "landau-wire"]),
+    ("landau-lab", &["landau-engine", "landau-record", "landau-stats", "landau-sys", "landau-units"]),
+    ("landau-load", &["landau-reactor", "landau-record", "landau-sys", "landau-units", "landau-wire"]),
     ("landau-report", &["landau-record", "landau-stats"]),
     (
         "landau",
@@ -30,10 +31,11 @@ const BELOW: &[(&str, &[&str])] = &[
             "landau-serve",
             "landau-stats",
             "landau-sys",
+            "landau-units",
         ],
     ),
     // The chores measure the program from outside; of its parts they need the reader, the mathematics and the limits.
-    ("xtask", &["landau-record", "landau-stats", "landau-sys"]),
+    ("xtask", &["landau-record", "landau-stats", "landau-sys", "landau-units"]),
 ];
 
 /// Names that a crate's source may not hold outside its tests: folder, names, why.
@@ -43,6 +45,7 @@ const FORBIDDEN: &[(&str, &[&str], &str)] = &[
     ("crates/report/src/", &["Instant", "SystemTime", "Timestamp::now"], "equal records give equal pages: no clock"),
     ("crates/stats/src/", &["std::fs", "std::io", "std::net", "std::env", "std::process"], "mathematics does no I/O"),
     ("crates/wire/src/", &["std::fs", "std::io", "std::net", "std::env", "std::process"], "bytes in, values out"),
+    ("crates/units/src/", &["std::fs", "std::io", "std::net", "std::env", "std::process"], "text in, numbers out"),
     ("crates/wire/src/", &["Instant", "SystemTime::now"], "a message means the same at any time: no clock"),
     ("crates/lab/src/", &["println!", "eprintln!", "print!", "eprint!"], "the lab tells an observer"),
     ("crates/engine/src/", &["println!", "eprintln!", "print!", "eprint!"], "the engine tells an observer"),

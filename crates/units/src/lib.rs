@@ -1,0 +1,221 @@
+//! Durations and sizes as users type them: `250ms`, `1h30m`, `64KiB`, `1GB`.
+//!
+//! Every flag, check and benchmark parameter reads its durations and sizes here, so that one spelling works everywhere.
+//! A number without a unit is an error that names the unit to add, because tools disagree about what it would mean
+//! (seconds in curl, milliseconds in fio, minutes in `shutdown`). Zero needs no unit.
+
+use jiff::fmt::friendly::SpanParser;
+use parse_size::{ByteSuffix, Config};
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// The longest duration, a hundred years: deadlines that are this far away still fit the kernel's clocks.
+pub const LONGEST: Duration = Duration::from_secs(876_000 * 3600);
+
+/// A duration or size that cannot be read. The message does not repeat the text, which the caller has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A number of what?
+    #[error("the unit is missing; write {0}")]
+    NoUnit(String),
+    /// Not a duration.
+    #[error("not a duration; write for example 250ms, 10s, 2m or 1h30m")]
+    NotADuration,
+    /// Not a size, or more bytes than a `u64` can count.
+    #[error("not a size; write for example 512B, 64KiB, 10MiB or 1GB")]
+    NotASize,
+    /// Below the least that is accepted.
+    #[error("must be at least {0}")]
+    TooLow(String),
+    /// Above the most that is accepted.
+    #[error("must be at most {0}")]
+    TooHigh(String),
+}
+
+/// Returns the duration that a text such as `250ms`, `10s`, `2m` or `1h30m` stands for.
+///
+/// Units are `ns`, `us`, `ms`, `s`, `m` and `h`, and their longer names (`10 minutes`); the last may have a fraction.
+pub fn duration(text: &str) -> Result<Duration, Error> {
+    if let Some(number) = bare(text) {
+        return if is_zero(number) {
+            Ok(Duration::ZERO)
+        } else {
+            Err(Error::NoUnit(format!("{number}s, {number}ms or {number}m")))
+        };
+    }
+    let duration = SpanParser::new().parse_unsigned_duration(text.trim()).map_err(|_| Error::NotADuration)?;
+    if duration > LONGEST { Err(Error::TooHigh(format_duration(LONGEST))) } else { Ok(duration) }
+}
+
+/// Returns the number of bytes that a text such as `512B`, `64KiB`, `10MiB` or `1GB` stands for.
+///
+/// `KiB` is 1,024 bytes and `KB` is 1,000. Without the `B` it is an error: `64K` is 64,000 to some tools and 65,536 to
+/// others.
+pub fn size(text: &str) -> Result<u64, Error> {
+    if let Some(number) = bare(text) {
+        return if is_zero(number) {
+            Ok(0)
+        } else {
+            Err(Error::NoUnit(format!("{number}B, {number}KiB or {number}MiB")))
+        };
+    }
+    if let Some(prefixed) = text.trim().strip_suffix(['k', 'K', 'm', 'M', 'g', 'G', 't', 'T'])
+        && let Some(number) = bare(prefixed)
+    {
+        let prefix = text.trim()[prefixed.len()..].to_uppercase();
+        return Err(Error::NoUnit(format!("{number}{prefix}iB or {number}{prefix}B")));
+    }
+    // An exponent would make `1e3B` and the exabyte `1EB` too much alike.
+    if text.contains(['e', '_']) {
+        return Err(Error::NotASize);
+    }
+    Config::new().with_byte_suffix(ByteSuffix::Require).parse_size(text.trim()).map_err(|_| Error::NotASize)
+}
+
+/// Returns a parser for durations within a range, in the form that a command line's flag takes.
+pub fn duration_in(range: RangeInclusive<Duration>) -> impl Fn(&str) -> Result<Duration, Error> + Clone {
+    move |text| within(duration(text)?, &range, format_duration)
+}
+
+/// Returns a parser for sizes within a range, in the form that a command line's flag takes.
+pub fn size_in(range: RangeInclusive<u64>) -> impl Fn(&str) -> Result<u64, Error> + Clone {
+    move |text| within(size(text)?, &range, format_size)
+}
+
+/// Returns the shortest text that [`duration`] reads as this duration: `1h30m`, `250ms`, `0s`.
+pub fn format_duration(duration: Duration) -> String {
+    let (seconds, ns) = (duration.as_secs(), u64::from(duration.subsec_nanos()));
+    let parts = [
+        (seconds / 3600, "h"),
+        (seconds / 60 % 60, "m"),
+        (seconds % 60, "s"),
+        (ns / 1_000_000, "ms"),
+        (ns / 1000 % 1000, "us"),
+        (ns % 1000, "ns"),
+    ];
+    let parts: Vec<String> = parts.iter().filter(|(n, _)| *n > 0).map(|(n, unit)| format!("{n}{unit}")).collect();
+    if parts.is_empty() { "0s".to_owned() } else { parts.concat() }
+}
+
+/// Returns the shortest exact text that [`size`] reads as this number of bytes: `64KiB`, `1GB`, `1000B`.
+pub fn format_size(bytes: u64) -> String {
+    const UNITS: [(u64, &str); 9] = [
+        (1 << 50, "PiB"),
+        (1_000_000_000_000_000, "PB"),
+        (1 << 40, "TiB"),
+        (1_000_000_000_000, "TB"),
+        (1 << 30, "GiB"),
+        (1_000_000_000, "GB"),
+        (1 << 20, "MiB"),
+        (1_000_000, "MB"),
+        (1 << 10, "KiB"),
+    ];
+    let exact = UNITS.iter().find(|(unit, _)| bytes > 0 && bytes.is_multiple_of(*unit));
+    exact.map_or_else(|| format!("{bytes}B"), |(unit, name)| format!("{}{name}", bytes / unit))
+}
+
+/// The number, if a text is nothing else.
+fn bare(text: &str) -> Option<&str> {
+    let number = text.trim();
+    let is_number = number.starts_with(|c: char| c.is_ascii_digit())
+        && number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    is_number.then_some(number)
+}
+
+fn is_zero(number: &str) -> bool {
+    number.bytes().all(|byte| matches!(byte, b'0' | b'.'))
+}
+
+fn within<T: PartialOrd + Copy>(value: T, range: &RangeInclusive<T>, format: fn(T) -> String) -> Result<T, Error> {
+    if value < *range.start() {
+        Err(Error::TooLow(format(*range.start())))
+    } else if value > *range.end() {
+        Err(Error::TooHigh(format(*range.end())))
+    } else {
+        Ok(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn durations_are_read() {
+        for (text, ms) in [
+            ("250ms", 250),
+            ("10s", 10_000),
+            ("2m", 120_000),
+            ("1h30m", 5_400_000),
+            ("1.5s", 1500),
+            ("10 minutes", 600_000),
+            ("0", 0),
+            ("0s", 0),
+        ] {
+            assert_eq!(duration(text), Ok(Duration::from_millis(ms)), "{text}");
+        }
+        assert_eq!(duration("100us"), Ok(Duration::from_micros(100)));
+    }
+
+    #[test]
+    fn sizes_are_read() {
+        for (text, bytes) in [
+            ("512B", 512),
+            ("64KiB", 64 << 10),
+            ("10MiB", 10 << 20),
+            ("1GB", 1_000_000_000),
+            ("1.5GiB", 3 << 29),
+            ("0", 0),
+            ("18446744073709551615B", u64::MAX),
+        ] {
+            assert_eq!(size(text), Ok(bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_bare_number_is_answered_with_the_units_to_add() {
+        assert_eq!(duration("10").unwrap_err().to_string(), "the unit is missing; write 10s, 10ms or 10m");
+        assert_eq!(duration("1.5").unwrap_err().to_string(), "the unit is missing; write 1.5s, 1.5ms or 1.5m");
+        assert_eq!(size("64").unwrap_err().to_string(), "the unit is missing; write 64B, 64KiB or 64MiB");
+        assert_eq!(size("64k").unwrap_err().to_string(), "the unit is missing; write 64KiB or 64KB");
+    }
+
+    #[test]
+    fn other_texts_are_refused() {
+        for text in ["", "s", "ten", "-1s", "5s ago", "1e3s", "10x", "2mo", "3d", "99999999999999999999s"] {
+            assert_eq!(duration(text), Err(Error::NotADuration), "{text}");
+        }
+        assert_eq!(duration("876001h"), Err(Error::TooHigh("876000h".to_owned())));
+        for text in ["", "B", "KiB", "-1KB", "1e3B", "1_000B", "10x", "17EiB", "1.2.3B"] {
+            assert_eq!(size(text), Err(Error::NotASize), "{text}");
+        }
+    }
+
+    #[test]
+    fn bounds_are_checked_and_named() {
+        let parse = duration_in(Duration::from_millis(1)..=Duration::from_secs(86_400));
+        assert_eq!(parse("24h"), Ok(Duration::from_secs(86_400)));
+        assert_eq!(parse("0").unwrap_err().to_string(), "must be at least 1ms");
+        assert_eq!(parse("25h").unwrap_err().to_string(), "must be at most 24h");
+        let parse = size_in(64 << 20..=1 << 40);
+        assert_eq!(parse("1MiB").unwrap_err().to_string(), "must be at least 64MiB");
+        assert_eq!(parse("2TiB").unwrap_err().to_string(), "must be at most 1TiB");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_back(ns in 0..u64::MAX / 8, bytes: u64) {
+            let time = Duration::from_nanos(ns);
+            prop_assert_eq!(duration(&format_duration(time)), Ok(time));
+            prop_assert_eq!(size(&format_size(bytes)), Ok(bytes));
+            prop_assert_eq!(size(&format_size(bytes >> 40 << 20)), Ok(bytes >> 40 << 20));
+        }
+
+        #[test]
+        fn no_text_makes_the_parsers_panic(text: String) {
+            let _ = (duration(&text), size(&text));
+        }
+    }
+}
