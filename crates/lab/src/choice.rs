@@ -1,6 +1,6 @@
-//! Which engine runs what was named, and why: as the user says, or as what is there allows.
+//! Which platform runs what was named, and why: as the user says, or as what is there allows.
 
-use crate::engine::{Engine, probe};
+use crate::platform::{Platform, probe};
 use crate::error::Error;
 use crate::image::Kind;
 use crate::kernel::{self, Kernel, Source};
@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 /// What will run, and how.
 #[derive(Debug)]
 pub struct Choice {
-    /// The engine; a kernel at the other end of ssh has its own.
-    pub engine: Engine,
+    /// The platform; a kernel at the other end of ssh has its own.
+    pub platform: Platform,
     /// Why this one, in a sentence without its full stop.
     pub why: String,
     /// The kernels, in the order in which they were named.
@@ -41,10 +41,10 @@ fn refuse<T>(reason: String) -> Result<T, Error> {
     Err(Error::Guest(reason))
 }
 
-/// Gets every kernel, and the engine for them: `wanted`, or without one whatever suits. `tell` hears what takes long.
+/// Gets every kernel, and the platform for them: `wanted`, or without one whatever suits. `tell` hears what takes long.
 pub fn choose(
     words: &[String],
-    wanted: Option<Engine>,
+    wanted: Option<Platform>,
     places: &Places,
     tell: &mut dyn FnMut(&str),
 ) -> Result<Choice, Error> {
@@ -52,54 +52,54 @@ pub fn choose(
     let are = |test: fn(&Source) -> bool| sources.iter().filter(|one| test(one)).count();
     let here = are(|one| *one == Source::Host);
     let there = are(|one| matches!(one, Source::Ssh(_)));
-    let engine = match wanted {
-        None if there == sources.len() => Some(Engine::Ssh),
-        None if here + there == sources.len() => Some(Engine::Native),
-        Some(Engine::Ssh) if there < sources.len() => {
-            return refuse("--engine ssh wants --kernel ssh:user@host and no other".to_owned());
+    let platform = match wanted {
+        None if there == sources.len() => Some(Platform::Ssh),
+        None if here + there == sources.len() => Some(Platform::Native),
+        Some(Platform::Ssh) if there < sources.len() => {
+            return refuse("--platform ssh wants --kernel ssh:user@host and no other".to_owned());
         }
         other => other,
     };
-    if there > 0 && engine.is_none_or(|engine| engine.unit() != Engine::Ssh.unit() || engine.boots()) {
+    if there > 0 && platform.is_none_or(|platform| platform.unit() != Platform::Ssh.unit() || platform.boots()) {
         return refuse(
             "a kernel at the other end of ssh is timed, and can stand beside --kernel host only; measure the others in \
              a run of their own"
                 .to_owned(),
         );
     }
-    if let Some(engine) = engine.filter(|engine| !engine.boots() && *engine != Engine::Ssh)
+    if let Some(platform) = platform.filter(|platform| !platform.boots() && *platform != Platform::Ssh)
         && let Some(word) = words.iter().find(|word| !matches!(Source::parse(word), Source::Host | Source::Ssh(_)))
     {
         return refuse(format!(
-            "the engine `{}` runs on the kernel that is there already: --kernel host and not {word}; --engine exact or \
+            "the platform `{}` runs on the kernel that is there already: --kernel host and not {word}; --platform exact or \
              kvm boots it",
-            engine.name()
+            platform.name()
         ));
     }
-    let (kernels, lost) = obtain_all(words, engine, places.cache, tell)?;
-    let (engine, why) = match (wanted, engine) {
-        (Some(engine), _) => (engine, "it was asked for".to_owned()),
-        (None, Some(Engine::Ssh)) => (Engine::Ssh, "the kernels are elsewhere".to_owned()),
-        (None, Some(engine)) => (engine, "the kernel that runs already needs no machine".to_owned()),
+    let (kernels, lost) = obtain_all(words, platform, places.cache, tell)?;
+    let (platform, why) = match (wanted, platform) {
+        (Some(platform), _) => (platform, "it was asked for".to_owned()),
+        (None, Some(Platform::Ssh)) => (Platform::Ssh, "the kernels are elsewhere".to_owned()),
+        (None, Some(platform)) => (platform, "the kernel that runs already needs no machine".to_owned()),
         (None, None) => suited(&kernels, places, tell)?,
     };
-    check_kinds(engine, &kernels)?;
-    if wanted == Some(Engine::Kvm) {
+    check_kinds(platform, &kernels)?;
+    if wanted == Some(Platform::Kvm) {
         check_kvm(&kernels, places, tell)?;
     }
-    Ok(Choice { engine, why, kernels, lost })
+    Ok(Choice { platform, why, kernels, lost })
 }
 
 /// The kernels of all words. A word that means nothing ends it; what the archive lost does not, if others are left.
 fn obtain_all(
     words: &[String],
-    engine: Option<Engine>,
+    platform: Option<Platform>,
     cache: &Path,
     tell: &mut dyn FnMut(&str),
 ) -> Result<(Vec<Kernel>, Vec<Lost>), Error> {
     let (mut kernels, mut lost) = (Vec::new(), Vec::new());
     for word in words {
-        match obtain(word, engine, cache, tell) {
+        match obtain(word, platform, cache, tell) {
             Ok(kernel) => kernels.push(kernel),
             Err(Error::Kernel(why @ kernel::Error::Fetch { .. })) => lost.push(Lost { word: word.clone(), why }),
             Err(error) => return Err(error),
@@ -114,11 +114,11 @@ fn obtain_all(
     }
 }
 
-/// The kernel of a word, as the engine wants it.
-fn obtain(word: &str, engine: Option<Engine>, cache: &Path, tell: &mut dyn FnMut(&str)) -> Result<Kernel, Error> {
+/// The kernel of a word, as the platform wants it.
+fn obtain(word: &str, platform: Option<Platform>, cache: &Path, tell: &mut dyn FnMut(&str)) -> Result<Kernel, Error> {
     match Source::parse(word) {
         Source::Ssh(target) => Ok(Kernel::remote(&target)),
-        Source::Host if engine.is_some_and(|engine| !engine.boots()) => Ok(Kernel::running()),
+        Source::Host if platform.is_some_and(|platform| !platform.boots()) => Ok(Kernel::running()),
         Source::Host => Ok(kernel::obtain(&own_image()?.to_string_lossy(), cache, tell)?),
         Source::Image(path) => Ok(Kernel::on_disk(&path)?),
         _ => Ok(kernel::obtain(word, cache, tell)?),
@@ -139,27 +139,27 @@ pub fn own_image() -> Result<PathBuf, Error> {
     let refused = refused.join("; ");
     refuse(format!(
         "--kernel host is to be booted, but the running kernel's file cannot be read ({refused}); give its bzImage as \
-         --kernel FILE, or measure it where it runs, alone, with --engine native"
+         --kernel FILE, or measure it where it runs, alone, with --platform native"
     ))
 }
 
-/// The engine for kernels in files: the hypervisor where it works, else the emulator that counts.
-fn suited(kernels: &[Kernel], places: &Places, tell: &mut dyn FnMut(&str)) -> Result<(Engine, String), Error> {
+/// The platform for kernels in files: the hypervisor where it works, else the emulator that counts.
+fn suited(kernels: &[Kernel], places: &Places, tell: &mut dyn FnMut(&str)) -> Result<(Platform, String), Error> {
     if kernels.iter().all(|kernel| kernel.kind == Kind::Uml) {
-        return Ok((Engine::Uml, "these kernels are programs".to_owned()));
+        return Ok((Platform::Uml, "these kernels are programs".to_owned()));
     }
     let Some(kernel) = kernels.iter().find(|kernel| can_be_booted(kernel)) else {
         let answer = probe::known(places.cache).filter(|answer| answer.works);
         return Ok(match answer {
-            Some(answer) => (Engine::Kvm, format!("kvm works here: {}", answer.why)),
-            None => (Engine::Exact, "it is not known that kvm works here".to_owned()),
+            Some(answer) => (Platform::Kvm, format!("kvm works here: {}", answer.why)),
+            None => (Platform::Exact, "it is not known that kvm works here".to_owned()),
         });
     };
     let answer = probe::ask(kernel, places.program, places.cache, tell)?;
     Ok(if answer.works {
-        (Engine::Kvm, format!("kvm works here: {}", answer.why))
+        (Platform::Kvm, format!("kvm works here: {}", answer.why))
     } else {
-        (Engine::Exact, format!("kvm does not work here: {}", answer.why))
+        (Platform::Exact, format!("kvm does not work here: {}", answer.why))
     })
 }
 
@@ -173,33 +173,33 @@ fn check_kvm(kernels: &[Kernel], places: &Places, tell: &mut dyn FnMut(&str)) ->
         return Ok(());
     }
     let again = format!("remove {} to try it anew", probe::file(places.cache).display());
-    let reason = format!("{}; --engine exact needs no hypervisor; {again}", answer.why);
-    Err(Error::Engine { engine: Engine::Kvm.name().to_owned(), reason })
+    let reason = format!("{}; --platform exact needs no hypervisor; {again}", answer.why);
+    Err(Error::Platform { platform: Platform::Kvm.name().to_owned(), reason })
 }
 
 fn can_be_booted(kernel: &Kernel) -> bool {
     matches!(kernel.kind, Kind::BzImage | Kind::Vmlinux { .. })
 }
 
-/// Whether the engine can do anything with these.
-fn check_kinds(engine: Engine, kernels: &[Kernel]) -> Result<(), Error> {
+/// Whether the platform can do anything with these.
+fn check_kinds(platform: Platform, kernels: &[Kernel]) -> Result<(), Error> {
     for kernel in kernels {
-        let fits = match (engine, &kernel.kind) {
-            (_, Kind::Remote) => !engine.boots(),
-            (Engine::Uml, kind) => *kind == Kind::Uml,
-            (Engine::Kvm | Engine::Exact | Engine::Tcg, Kind::DiskImage(_)) => true,
-            (Engine::Kvm | Engine::Exact | Engine::Tcg | Engine::Vng, _) => can_be_booted(kernel),
-            (Engine::Native | Engine::Netns | Engine::Gvisor, kind) => *kind == Kind::Running,
-            (Engine::Ssh, _) => false,
+        let fits = match (platform, &kernel.kind) {
+            (_, Kind::Remote) => !platform.boots(),
+            (Platform::Uml, kind) => *kind == Kind::Uml,
+            (Platform::Kvm | Platform::Exact | Platform::Tcg, Kind::DiskImage(_)) => true,
+            (Platform::Kvm | Platform::Exact | Platform::Tcg | Platform::Vng, _) => can_be_booted(kernel),
+            (Platform::Native | Platform::Netns | Platform::Gvisor, kind) => *kind == Kind::Running,
+            (Platform::Ssh, _) => false,
         };
         if !fits {
             let is = match kernel.kind {
-                Kind::Uml => "user-mode Linux, which --engine uml runs",
-                Kind::DiskImage(_) => "a whole system on a disk, which --engine exact, kvm or tcg boots",
-                _ => "a kernel for a machine, which --engine exact, kvm or tcg boots",
+                Kind::Uml => "user-mode Linux, which --platform uml runs",
+                Kind::DiskImage(_) => "a whole system on a disk, which --platform exact, kvm or tcg boots",
+                _ => "a kernel for a machine, which --platform exact, kvm or tcg boots",
             };
-            let name = engine.name();
-            return refuse(format!("the engine `{name}` cannot run {}: it is {is}", kernel.origin));
+            let name = platform.name();
+            return refuse(format!("the platform `{name}` cannot run {}: it is {is}", kernel.origin));
         }
     }
     Ok(())

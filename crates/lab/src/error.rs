@@ -19,11 +19,11 @@ pub enum Error {
     /// The guest cannot be made or does not do what it should.
     #[error("{0}")]
     Guest(String),
-    /// An engine is not to be had here.
-    #[error("the engine `{engine}` cannot be used here: {reason}")]
-    Engine {
+    /// A platform is not to be had here.
+    #[error("the platform `{platform}` cannot be used here: {reason}")]
+    Platform {
         /// Its name.
-        engine: String,
+        platform: String,
         /// Why, and what to do.
         reason: String,
     },

@@ -1,6 +1,6 @@
 //! Other kernels: the same benchmarks, from the same binary, under a kernel that is booted for it.
 //!
-//! A kernel comes from a file, a package or a disk image, is booted by an engine, and leaves a record as a run on the
+//! A kernel comes from a file, a package or a disk image, is booted by a platform, and leaves a record as a run on the
 //! host does.
 
 pub mod bisect;
@@ -9,7 +9,7 @@ pub mod console;
 pub mod cpio;
 pub mod deb;
 pub mod debian;
-pub mod engine;
+pub mod platform;
 mod error;
 pub mod explain;
 pub mod frame;

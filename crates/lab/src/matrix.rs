@@ -1,6 +1,6 @@
 //! Many kernels: some at a time, each with its own machine and record, and one that fails leaves the others alone.
 
-use crate::engine::{Engine, Terminal};
+use crate::platform::{Platform, Terminal};
 use crate::error::{Error, io};
 use crate::image::Kind;
 use crate::job::Job;
@@ -21,7 +21,7 @@ pub struct Matrix<'a> {
     /// The kernels.
     pub kernels: &'a [Kernel],
     /// How each is run.
-    pub engine: Engine,
+    pub platform: Platform,
     /// What each guest does.
     pub job: &'a Job,
     /// The program that becomes each guest's init.
@@ -113,7 +113,7 @@ impl Matrix<'_> {
             kernel.name.clone()
         };
         let name: String = name.chars().map(safe).collect();
-        self.out.join(format!("{name}.{}.landau.ndjson", self.engine_of(kernel).name()))
+        self.out.join(format!("{name}.{}.landau.ndjson", self.platform_of(kernel).name()))
     }
 
     /// Whether each kernel has a record of its own: one that was named twice has not.
@@ -126,8 +126,8 @@ impl Matrix<'_> {
     }
 
     /// What runs a kernel: one that is elsewhere has only one way.
-    fn engine_of(&self, kernel: &Kernel) -> Engine {
-        if kernel.kind == Kind::Remote { Engine::Ssh } else { self.engine }
+    fn platform_of(&self, kernel: &Kernel) -> Platform {
+        if kernel.kind == Kind::Remote { Platform::Ssh } else { self.platform }
     }
 
     /// Measures under every kernel; what became of each, in their order.
@@ -181,7 +181,7 @@ impl Matrix<'_> {
         let mut writer = Writer::create(&path)?;
         let order = Order {
             kernel,
-            engine: self.engine_of(kernel),
+            platform: self.platform_of(kernel),
             job: self.job,
             program: self.program,
             folder: scratch.path(),
@@ -235,14 +235,14 @@ fn conclude(order: &Order, measured: Measured, path: &Path, mut writer: Writer, 
 fn why_nothing(order: &Order, measured: &Measured) -> String {
     const LINES: usize = 12;
     // A guest that says why needs neither the emulator's advice nor its kernel's words.
-    if let Some(reason) = measured.failed.as_ref().filter(|_| order.engine.boots()) {
+    if let Some(reason) = measured.failed.as_ref().filter(|_| order.platform.boots()) {
         return format!("its guest could not measure: {reason}");
     }
     let told = match &measured.failed {
         Some(reason) => reason.clone(),
         None => crate::session::told(&measured.how, order).1,
     };
-    let advice = order.engine.advice(&measured.how);
+    let advice = order.platform.advice(&measured.how);
     let from = measured.console.len().saturating_sub(LINES);
     let mut lines = vec![format!("{told}; {advice}")];
     lines.extend(measured.console[from..].iter().map(|line| format!("  | {line}")));

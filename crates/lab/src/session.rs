@@ -1,7 +1,7 @@
 //! One kernel measured: a machine is made for it, its record is written down while it runs, and if it stops before its
 //! time, it is started again to see whether it stops at the same place.
 
-use crate::engine::{Engine, Machine, Terminal};
+use crate::platform::{Platform, Machine, Terminal};
 use crate::error::{Error, io};
 use crate::job::{Job, Message};
 use crate::kernel::Kernel;
@@ -26,7 +26,7 @@ pub struct Order<'a> {
     /// The kernel.
     pub kernel: &'a Kernel,
     /// How the machine runs.
-    pub engine: Engine,
+    pub platform: Platform,
     /// What the guest does.
     pub job: &'a Job,
     /// The program that becomes the guest's init: this one.
@@ -94,7 +94,7 @@ pub fn measure(
     let outside = || sysctl::values(order.job.sysctls.keys());
     let before = outside();
     let boot = boot(order, order.job, interrupted, watch, &mut keep)?;
-    if order.engine == Engine::Netns && outside() != before {
+    if order.platform == Platform::Netns && outside() != before {
         // The list of what a network has to itself would be wrong on this kernel: that must not go unnoticed.
         return Err(Error::Guest(format!("settings of the host changed meanwhile; they were {before:?}")));
     }
@@ -130,7 +130,7 @@ fn unfinished(outcome: &str) -> End {
 
 /// The machine as the record tells it.
 fn describe(order: &Order) -> Result<Lab, Error> {
-    order.engine.describe(&machine(order, &order.folder.join("initramfs.cpio")))
+    order.platform.describe(&machine(order, &order.folder.join("initramfs.cpio")))
 }
 
 fn machine<'a>(order: &'a Order, initramfs: &'a Path) -> Machine<'a> {
@@ -156,12 +156,12 @@ fn boot(
 ) -> Result<Boot, Error> {
     let initramfs = order.folder.join("initramfs.cpio");
     let machine = machine(order, &initramfs);
-    let job = order.engine.job(job, &machine);
-    if order.engine.wants_initramfs(&machine) {
+    let job = order.platform.job(job, &machine);
+    if order.platform.wants_initramfs(&machine) {
         std::fs::write(&initramfs, pack::initramfs(order.program, &job)?)
             .map_err(|source| io("write", &initramfs, source))?;
     }
-    let start = order.engine.start(&machine, &job)?;
+    let start = order.platform.start(&machine, &job)?;
     let (mut done, mut symbols, mut failed, mut progress) = (None, None, None, Progress::default());
     let mut take = |message: Message| -> Result<(), Error> {
         match message {
@@ -198,7 +198,7 @@ fn line_of(text: &str, order: &Order) -> Result<Line, Error> {
 }
 
 /// Starts a machine that stopped once more, with every step near the place told at once. What the second start adds
-/// to the pass that was under way goes into the record if the engine repeats itself exactly: then it is the same pass.
+/// to the pass that was under way goes into the record if the platform repeats itself exactly: then it is the same pass.
 fn again(
     order: &Order,
     first: &Progress,
@@ -233,7 +233,7 @@ fn again(
         // The first start may have taken up to a window of steps more than it could tell.
         same = Some(is_same);
         places.push(second.progress.last_n());
-        if is_same && order.engine.is_exact() {
+        if is_same && order.platform.is_exact() {
             behind.iter().try_for_each(&mut *keep)?;
         }
     }

@@ -79,7 +79,7 @@ pub fn check(name: &str) -> Result<(), String> {
     } else {
         "belongs to the whole system: written in a network namespace it would change the host"
     };
-    Err(format!("{name} {why}; --engine exact or kvm sets it in a guest of its own"))
+    Err(format!("{name} {why}; --platform exact or kvm sets it in a guest of its own"))
 }
 
 /// Whether all of them can be tried.
@@ -102,7 +102,7 @@ mod tests {
     fn what_is_global_is_refused_with_what_can_do_it() {
         for name in ["fs.file-max", "vm.max_map_count", "kernel.pid_max", "net.core.rmem_max", "net.ipv4.tcp_mem"] {
             let refused = check(name).unwrap_err();
-            assert!(refused.contains(name) && refused.contains("--engine exact"), "{refused}");
+            assert!(refused.contains(name) && refused.contains("--platform exact"), "{refused}");
         }
         for name in ["net/ipv4/tcp_rmem", "net.ipv4.tcp_rmem/../../../fs/file-max", ""] {
             assert!(check(name).is_err(), "{name}");

@@ -8,7 +8,7 @@ use crate::{status, terminal};
 use anyhow::{Context, bail};
 use landau_bench::REGISTRY;
 use landau_engine::Scratch;
-use landau_lab::engine::{Engine, Terminal};
+use landau_lab::platform::{Platform, Terminal};
 use landau_lab::explain::{self, Question};
 use landau_lab::job::Job;
 use landau_lab::kernel;
@@ -103,13 +103,13 @@ fn measure(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<Vec<Exp
         pass_count: Some(PASSES),
         settings: args.settings.set.clone(),
         seed: 1,
-        unit: Engine::Exact.unit(),
-        settle_s: Engine::Exact.settle_s(),
+        unit: Platform::Exact.unit(),
+        settle_s: Platform::Exact.settle_s(),
         ..Job::default()
     };
     let order = Order {
         kernel: &kernel,
-        engine: Engine::Exact,
+        platform: Platform::Exact,
         job: &job,
         program: &own_program()?,
         folder: scratch.path(),

@@ -1,7 +1,7 @@
 //! `landau lab`: the same benchmarks under other kernels. One file a subcommand in `lab/`.
 
 mod bisect;
-mod engines;
+mod platforms;
 pub(crate) mod run;
 mod step;
 
@@ -22,7 +22,7 @@ enum Lab {
     /// Ask one kernel whether a claim holds; for `git bisect run`
     Test(bisect::Test),
     /// Show what can run kernels here, and what cannot and why
-    Engines(engines::Args),
+    Platforms(platforms::Args),
 }
 
 pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
@@ -30,6 +30,6 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
         Lab::Run(args) => run::run(args, words),
         Lab::Bisect(args) => bisect::run(args),
         Lab::Test(args) => bisect::test(args),
-        Lab::Engines(args) => engines::run(args),
+        Lab::Platforms(args) => platforms::run(args),
     }
 }

@@ -35,7 +35,7 @@ pub(crate) fn kernel() -> Option<&'static Path> {
 fn run(room: &Room, kernel: &Path, words: &[&str]) -> (Ran, PathBuf) {
     let kernel = kernel.display().to_string();
     let fixed =
-        ["lab", "run", "--kernel", &kernel, "--no-report", "--engine", "exact", "--out", "records", "--jobs", "1"];
+        ["lab", "run", "--kernel", &kernel, "--no-report", "--platform", "exact", "--out", "records", "--jobs", "1"];
     let ran = room.landau(&[&fixed, words].concat());
     (ran, record_in(&room.file("records")))
 }
@@ -185,7 +185,7 @@ fn one_bad_kernel_leaves_the_others_alone_and_resume_keeps_what_is_whole() {
         "--no-report",
         "--out",
         "r",
-        "--engine",
+        "--platform",
         "exact",
         "--patience",
         "15",
@@ -207,7 +207,7 @@ fn one_bad_kernel_leaves_the_others_alone_and_resume_keeps_what_is_whole() {
         "--out",
         "r",
         "--resume",
-        "--engine",
+        "--platform",
         "exact",
         "syscall",
     ]);
@@ -219,7 +219,7 @@ fn kill_9_leaves_no_emulator_and_a_record_that_resume_replaces() {
     let Some(kernel) = kernel() else { return };
     let room = Room::new();
     let kernel = kernel.display().to_string();
-    let words = ["lab", "run", "-k", &kernel, "--no-report", "--out", "r", "--engine", "exact", "mmap"];
+    let words = ["lab", "run", "-k", &kernel, "--no-report", "--out", "r", "--platform", "exact", "mmap"];
     let mut child = room.command(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let begun = (0..6).any(|_| {
         eventually(|| std::fs::read_to_string(record_in(&room.file("r"))).is_ok_and(|text| text.contains("\"chunk\"")))
@@ -271,7 +271,7 @@ fn no_root_is_needed_and_the_host_stays_as_it_was() {
     std::fs::copy(LANDAU, &program).unwrap();
     let is_root = std::fs::metadata("/proc/self").is_ok_and(|facts| std::os::unix::fs::MetadataExt::uid(&facts) == 0);
     let mut command = Command::new(&program);
-    command.args(["lab", "run", "-k", "kernel", "--no-report", "--out", "r", "--engine", "exact"]);
+    command.args(["lab", "run", "-k", "kernel", "--no-report", "--out", "r", "--platform", "exact"]);
     command.args(["syscall", "--set", "syscall.n=200", "--sysctl", "vm.max_map_count=70000"]);
     command.current_dir(room.path()).env("TMPDIR", room.path()).env("HOME", room.path()).env_remove("XDG_CACHE_HOME");
     if is_root {

@@ -23,7 +23,7 @@ fn is_refused(room: &Room, words: &[&str], told: &str) {
 #[test]
 fn wrong_words_are_answered_with_what_would_be_right() {
     let room = Room::new();
-    is_refused(&room, &["-e", "exakt"], "there are auto, native");
+    is_refused(&room, &["-p", "exakt"], "there are auto, native");
     is_refused(&room, &["sysscall"], "did you mean `syscall`?");
     is_refused(&room, &["-k", "nothing", "syscall"], "there is no kernel `nothing`");
     is_refused(&room, &["-k", "", "syscall"], "there is no kernel ``");
@@ -57,7 +57,7 @@ fn a_metric_that_means_nothing_ends_a_bisection() {
 fn without_an_emulator_it_says_what_to_install() {
     let Some(kernel) = kernel() else { return };
     let room = Room::new();
-    let mut command = room.command(&["lab", "run", "-k", &kernel.display().to_string(), "-e", "exact", "syscall"]);
+    let mut command = room.command(&["lab", "run", "-k", &kernel.display().to_string(), "-p", "exact", "syscall"]);
     let ran = Ran::of(command.env("PATH", "/nonexistent").output().unwrap());
     assert!(ran.status == Some(2) && ran.err.contains("Debian: qemu-system-x86"), "{ran:?}");
     assert_eq!(entries(&room), Vec::<String>::new());
@@ -71,7 +71,7 @@ fn a_setting_that_the_guest_lacks_is_named_without_its_console() {
         ("vm.nothing=3", "the sysctl vm.nothing: this kernel has no such setting"),
         ("vm.max_map_count=many", "the sysctl vm.max_map_count=many: Invalid argument"),
     ] {
-        let words = ["lab", "run", "-k", &kernel, "-e", "exact", "syscall", "--no-report", "--sysctl", setting];
+        let words = ["lab", "run", "-k", &kernel, "-p", "exact", "syscall", "--no-report", "--sysctl", setting];
         let ran = room.landau(&words);
         assert!(ran.status == Some(2) && ran.err.contains(told) && !ran.err.contains("  | "), "{ran:?}");
         assert_eq!(entries(&room), Vec::<String>::new());
@@ -83,14 +83,14 @@ fn a_setting_that_the_guest_lacks_is_named_without_its_console() {
 fn a_machine_that_restarts_at_once_is_not_blamed_on_the_emulator() {
     let Some(kernel) = kernel() else { return };
     let (room, kernel) = (Room::new(), kernel.display().to_string());
-    is_refused(&room, &["-k", &kernel, "-e", "exact", "syscall", "--memory", "64"], "--memory gives it more");
+    is_refused(&room, &["-k", &kernel, "-p", "exact", "syscall", "--memory", "64"], "--memory gives it more");
 }
 
 #[test]
 fn a_kernel_that_is_named_twice_is_one() {
     let Some(kernel) = kernel() else { return };
     let (room, kernel) = (Room::new(), kernel.display().to_string());
-    is_refused(&room, &["-k", &kernel, "-k", &kernel, "-e", "exact", "syscall"], "is named twice");
+    is_refused(&room, &["-k", &kernel, "-k", &kernel, "-p", "exact", "syscall"], "is named twice");
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn a_kernel_that_the_archive_lost_fails_alone() {
         return eprintln!("skipped: no kernel was fetched here");
     };
     let (cache, kernel) = (cache.display().to_string(), kernel.display().to_string());
-    let words = ["lab", "run", "-k", "debian:4.0", "-e", "exact", "syscall", "--set", "syscall.n=50", "--no-report"];
+    let words = ["lab", "run", "-k", "debian:4.0", "-p", "exact", "syscall", "--set", "syscall.n=50", "--no-report"];
     let words = [&words[..], &["--cache", &cache, "--out", "r"]].concat();
     let alone = room.landau(&words);
     let told = "linux-image-4.0.0-1-cloud-amd64_4.0.1-1_amd64.deb could not be fetched";

@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
 #![allow(clippy::print_stderr, reason = "a test that is skipped says why")]
 
-mod engines;
 mod explained;
 mod interrupted;
 mod lab;
@@ -10,5 +9,6 @@ mod lab_misused;
 mod load;
 mod measured;
 mod misused;
+mod platforms;
 mod serve;
 mod support;

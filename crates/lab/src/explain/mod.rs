@@ -10,7 +10,7 @@ mod counts;
 pub mod plugin;
 mod symbols;
 
-use crate::engine::qemu;
+use crate::platform::qemu;
 use crate::error::io;
 use crate::job::Job;
 use crate::machine::Ending;

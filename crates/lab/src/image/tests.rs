@@ -101,7 +101,7 @@ fn a_vmlinux_is_told_from_a_program_and_from_user_mode_linux() {
     assert!(plain.refusal().unwrap().contains("CONFIG_PVH"));
     let uml = found(&elf_bytes(0x6000_0000, &[], "Linux version 7.2.7 (a@b)\0virtio_uml_x"));
     assert_eq!(uml, Found { kind: Kind::Uml, release: Some("7.2.7".to_owned()) });
-    assert!(uml.refusal().unwrap().contains("--engine uml"));
+    assert!(uml.refusal().unwrap().contains("--platform uml"));
     assert!(described(&elf_bytes(0x40_0000, &[], "")).contains("ELF program"));
     assert!(described(&elf_bytes(high, &pvh, "FreeBSD 14")).contains("not Linux"));
     let packed = found(&gzip(&elf_bytes(high, &pvh, banner)));

@@ -8,7 +8,7 @@ use crate::status;
 use anyhow::{Context, bail};
 use landau_lab::choice::{self, Choice, Lost, Places};
 use landau_lab::debian;
-use landau_lab::engine::{self, Engine, Terminal};
+use landau_lab::platform::{self, Platform, Terminal};
 use landau_lab::job::Job;
 use landau_lab::kernel::Source;
 use landau_lab::machine::Bounds;
@@ -37,7 +37,7 @@ const EXACT_SEED: u64 = 1;
   landau lab run -k debian:6.12 --append 'mitigations=off' --out off
   landau lab run -k debian:5.10 -k debian:7.2 --out kernels --resume
                                      go on with what was interrupted
-  landau lab run --engine netns bind --sysctl net.ipv4.ip_local_port_range='40000 42000'
+  landau lab run --platform netns bind --sysctl net.ipv4.ip_local_port_range='40000 42000'
                                      the running kernel with another setting, in a network of its own
   landau lab run -k ssh:me@freebsd --program ./landau-freebsd
                                      another system, by ssh
@@ -49,9 +49,9 @@ pub(crate) struct Args {
     #[arg(long, short, default_value = "host")]
     kernel: Vec<String>,
     /// What runs the kernels, or `auto`: what is there already natively, else kvm if it works, else exact;
-    /// `landau lab engines` tells of each
-    #[arg(long, short, value_parser = engine_word, default_value = "auto")]
-    engine: Wanted,
+    /// `landau lab platforms` tells of each
+    #[arg(long, short, value_parser = platform_word, default_value = "auto")]
+    platform: Wanted,
     #[command(flatten)]
     measurement: Measurement,
     /// Folder for the records, made if it is not there
@@ -100,7 +100,7 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     landau_engine::check_words(landau_bench::REGISTRY, &args.measurement.names, &args.measurement.settings.set)?;
     let program = args.program.clone().map_or_else(own_program, Ok)?;
     let choice = choose(args, &program)?;
-    let (engine, kernels) = (choice.engine, &choice.kernels);
+    let (platform, kernels) = (choice.platform, &choice.kernels);
     std::fs::create_dir_all(&args.out)
         .with_context(|| format!("make {} for the records; choose another folder with --out", args.out.display()))?;
     let page = page_of(args);
@@ -108,11 +108,11 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
         report::check_place(page)?;
     }
     let watch = Kernels::new(args.quiet, kernels);
-    let job = job(args, engine);
-    engine.check_job(&job)?;
+    let job = job(args, platform);
+    platform.check_job(&job)?;
     let matrix = Matrix {
         kernels,
-        engine,
+        platform,
         job: &job,
         program: &program,
         terminal: &terminal(args),
@@ -121,7 +121,7 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
         memory_mib: args.guest.memory,
         append: &args.guest.append,
         bounds: bounds(args),
-        parallel: args.jobs.map_or_else(|| parallel(engine), usize::from),
+        parallel: args.jobs.map_or_else(|| parallel(platform), usize::from),
         resume: args.resume,
         words,
     };
@@ -132,16 +132,16 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     conclude(args, &choice, &fates, page.as_deref())
 }
 
-/// An engine, or none where the choice is left to us.
+/// A platform, or none where the choice is left to us.
 #[derive(Debug, Clone, Copy)]
-struct Wanted(Option<Engine>);
+struct Wanted(Option<Platform>);
 
-fn engine_word(word: &str) -> Result<Wanted, String> {
+fn platform_word(word: &str) -> Result<Wanted, String> {
     if word == "auto" {
         return Ok(Wanted(None));
     }
-    let names = || engine::ALL.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ");
-    Engine::named(word).map(|one| Wanted(Some(one))).ok_or_else(|| format!("there are auto, {}", names()))
+    let names = || platform::ALL.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ");
+    Platform::named(word).map(|one| Wanted(Some(one))).ok_or_else(|| format!("there are auto, {}", names()))
 }
 
 fn pair(word: &str) -> Result<(String, String), String> {
@@ -155,8 +155,8 @@ fn pair(word: &str) -> Result<(String, String), String> {
 }
 
 /// How many run at a time: what is timed must have the machine to itself.
-fn parallel(engine: Engine) -> usize {
-    if engine.unit() == Unit::Ns { 1 } else { landau_sys::system::processors().len().max(1) }
+fn parallel(platform: Platform) -> usize {
+    if platform.unit() == Unit::Ns { 1 } else { landau_sys::system::processors().len().max(1) }
 }
 
 /// This very program, even if its file was replaced since it started.
@@ -175,7 +175,7 @@ fn list_debian(args: &Args) -> anyhow::Result<u8> {
     Ok(status::DONE)
 }
 
-/// Gets every kernel before the first is booted, for a slip in the last name must not cost an hour; and the engine.
+/// Gets every kernel before the first is booted, for a slip in the last name must not cost an hour; and the platform.
 fn choose(args: &Args, program: &Path) -> anyhow::Result<Choice> {
     let mut tell = |text: &str| {
         if !args.quiet {
@@ -184,35 +184,35 @@ fn choose(args: &Args, program: &Path) -> anyhow::Result<Choice> {
     };
     let cache = args.cache.folder()?;
     let places = Places { cache: &cache, program };
-    let choice = choice::choose(&args.kernel, args.engine.0, &places, &mut tell)?;
+    let choice = choice::choose(&args.kernel, args.platform.0, &places, &mut tell)?;
     for Lost { word, why } in &choice.lost {
         tell(&format!("{word}: {why}; going on with the others"));
     }
-    if args.engine.0.is_none() {
-        tell(&format!("engine: {}, for {}", choice.engine.name(), choice.why));
+    if args.platform.0.is_none() {
+        tell(&format!("platform: {}, for {}", choice.platform.name(), choice.why));
     }
-    choice.engine.check(program)?;
+    choice.platform.check(program)?;
     Ok(choice)
 }
 
-fn job(args: &Args, engine: Engine) -> Job {
-    let (wanted, exact) = (&args.measurement, engine.is_exact());
+fn job(args: &Args, platform: Platform) -> Job {
+    let (wanted, exact) = (&args.measurement, platform.is_exact());
     Job {
         names: wanted.names.clone(),
         study: wanted.study.study().name().to_owned(),
         pass_count: wanted.passes.or(exact.then_some(EXACT_PASSES)),
         settings: wanted.settings.set.clone(),
-        seed: seed_of(engine, wanted.seed),
-        unit: engine.unit(),
-        settle_s: engine.settle_s(),
+        seed: seed_of(platform, wanted.seed),
+        unit: platform.unit(),
+        settle_s: platform.settle_s(),
         sysctls: args.sysctl.iter().cloned().collect::<BTreeMap<_, _>>(),
         ..Job::default()
     }
 }
 
 /// The seed that was asked for; else one that makes equal words give equal exact records.
-pub(super) fn seed_of(engine: Engine, asked: Option<u64>) -> u64 {
-    let own = || if engine.is_exact() { EXACT_SEED } else { crate::command::run::seed_of_the_moment() };
+pub(super) fn seed_of(platform: Platform, asked: Option<u64>) -> u64 {
+    let own = || if platform.is_exact() { EXACT_SEED } else { crate::command::run::seed_of_the_moment() };
     asked.unwrap_or_else(own)
 }
 

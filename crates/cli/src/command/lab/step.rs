@@ -5,7 +5,7 @@ use crate::options::{Cache, Guest, Patience, Settings};
 use crate::status;
 use anyhow::Context;
 use landau_engine::Scratch;
-use landau_lab::engine::{Engine, Terminal};
+use landau_lab::platform::{Platform, Terminal};
 use landau_lab::job::Job;
 use landau_lab::kernel::{self, Kernel};
 use landau_lab::machine::Bounds;
@@ -35,7 +35,7 @@ pub(super) struct Machinery {
 pub(super) struct Step<'a> {
     metric: &'a Metric,
     machinery: &'a Machinery,
-    engine: Engine,
+    platform: Platform,
     job: Job,
     program: PathBuf,
     scratch: Scratch,
@@ -51,21 +51,21 @@ impl<'a> Step<'a> {
         if let Some(phase) = &metric.phase {
             landau_engine::check_phase(landau_bench::REGISTRY, &metric.benchmark, phase)?;
         }
-        let engine = if metric.unit == Unit::Instructions { Engine::Exact } else { Engine::Kvm };
+        let platform = if metric.unit == Unit::Instructions { Platform::Exact } else { Platform::Kvm };
         let program = own_program()?;
-        engine.check(&program)?;
+        platform.check(&program)?;
         let job = Job {
             names,
             study: "quick".to_owned(),
-            pass_count: if engine.is_exact() { Some(1) } else { None },
+            pass_count: if platform.is_exact() { Some(1) } else { None },
             settings,
-            seed: seed_of(engine, None),
-            unit: engine.unit(),
-            settle_s: engine.settle_s(),
+            seed: seed_of(platform, None),
+            unit: platform.unit(),
+            settle_s: platform.settle_s(),
             ..Job::default()
         };
         let scratch = Scratch::create(&std::env::temp_dir())?;
-        Ok(Self { metric, machinery, engine, job, program, scratch })
+        Ok(Self { metric, machinery, platform, job, program, scratch })
     }
 
     /// Gets a kernel.
@@ -80,7 +80,7 @@ impl<'a> Step<'a> {
         let whole = Duration::from_secs(self.machinery.guest.time_limit);
         let matrix = Matrix {
             kernels: &kernels,
-            engine: self.engine,
+            platform: self.platform,
             job: &self.job,
             program: &self.program,
             terminal: &Terminal::default(),

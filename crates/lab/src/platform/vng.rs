@@ -3,7 +3,7 @@
 //! Around the command it starts more of a system than our own initramfs does, and its files come over a shared folder;
 //! so what is measured is marked as no timing, and it is told to emulate, which works everywhere.
 
-use super::{Engine, Machine, version_of};
+use super::{Platform, Machine, version_of};
 use crate::error::{Error, io};
 use crate::guest::child;
 use crate::job::Job;
@@ -44,7 +44,7 @@ pub(super) fn start(machine: &Machine, job: &Job) -> Result<Start, Error> {
 }
 
 fn version() -> Result<String, Error> {
-    version_of(Engine::Vng, PROGRAM, "--version", "install virtme-ng (Debian: virtme-ng; or pip install virtme-ng)")
+    version_of(Platform::Vng, PROGRAM, "--version", "install virtme-ng (Debian: virtme-ng; or pip install virtme-ng)")
 }
 
 pub(super) fn check() -> Result<String, Error> {
@@ -54,7 +54,7 @@ pub(super) fn check() -> Result<String, Error> {
 
 pub(super) fn describe(machine: &Machine) -> Result<Lab, Error> {
     Ok(Lab {
-        engine: Engine::Vng.name().to_owned(),
+        engine: Platform::Vng.name().to_owned(),
         kernel: Some(super::as_recorded(machine.kernel)),
         command_line: machine.append.to_owned(),
         emulator: Some(Emulator { name: PROGRAM.to_owned(), version: version()?, arguments: arguments(machine) }),

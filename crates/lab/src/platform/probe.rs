@@ -1,7 +1,7 @@
 //! Whether the hypervisor works here. That its device opens proves nothing; so a guest is booted, once a start of the
 //! host for each version of the emulator, and the answer kept in the cache.
 
-use super::{Engine, Machine, Terminal, qemu};
+use super::{Platform, Machine, Terminal, qemu};
 use crate::error::{Error, io};
 use crate::job::{Job, Message};
 use crate::kernel::Kernel;
@@ -33,7 +33,7 @@ pub struct Answer {
 
 /// Whether the hypervisor's device can be opened: the least that is needed.
 pub fn device() -> Result<(), Error> {
-    let refuse = |reason: String| Err(Error::Engine { engine: Engine::Kvm.name().to_owned(), reason });
+    let refuse = |reason: String| Err(Error::Platform { platform: Platform::Kvm.name().to_owned(), reason });
     match OpenOptions::new().read(true).write(true).open(DEVICE) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => refuse(format!(
@@ -111,7 +111,7 @@ fn boot(kernel: &Kernel, program: &Path) -> Result<(bool, String), Error> {
         done |= matches!(message, Message::Done { .. });
         Ok(())
     };
-    let ended = attend(qemu::start(Engine::Kvm, &machine), &bounds, &|| false, &mut take)?;
+    let ended = attend(qemu::start(Platform::Kvm, &machine), &bounds, &|| false, &mut take)?;
     if done {
         return Ok((true, format!("a guest with {} came up", kernel.name)));
     }

@@ -3,7 +3,7 @@
 //! The guest enters a fresh network namespace, raises its loopback interface and sets there what was asked for: only
 //! names of [`crate::sysctl::OF_A_NETWORK`]. The namespace is gone with the guest.
 
-use super::{Engine, Machine, native};
+use super::{Platform, Machine, native};
 use crate::error::Error;
 use crate::job::{Job, Message};
 use crate::machine::{Bounds, Start, attend};
@@ -20,12 +20,12 @@ pub(super) fn check(program: &Path) -> Result<String, Error> {
     let mut command = Command::new(program);
     command.arg(crate::guest::child::ARGUMENT);
     let job = Job { probe: true, own_network: true, ..Job::default() };
-    try_child(Engine::Netns, native::child_of(command, &job)?)?;
+    try_child(Platform::Netns, native::child_of(command, &job)?)?;
     Ok("a network namespace was made and left".to_owned())
 }
 
 /// Whether a guest comes up and says that it is done.
-pub(super) fn try_child(engine: Engine, start: Start) -> Result<(), Error> {
+pub(super) fn try_child(platform: Platform, start: Start) -> Result<(), Error> {
     const LIMIT: Duration = Duration::from_secs(10);
     let bounds = Bounds { start: LIMIT, silence: LIMIT, whole: LIMIT };
     let (mut failed, mut done) = (None, false);
@@ -43,5 +43,5 @@ pub(super) fn try_child(engine: Engine, start: Start) -> Result<(), Error> {
     }
     let last = ended.console.last().cloned();
     let reason = failed.or(last).unwrap_or_else(|| format!("{:?}", ended.how));
-    Err(Error::Engine { engine: engine.name().to_owned(), reason })
+    Err(Error::Platform { platform: platform.name().to_owned(), reason })
 }

@@ -1,19 +1,19 @@
-//! `landau lab engines`: what can run kernels here, and what cannot, why, and what to do about it.
+//! `landau lab platforms`: what can run kernels here, and what cannot, why, and what to do about it.
 
 use super::run::own_program;
 use crate::options::Cache;
 use crate::status;
 use anyhow::Context;
-use landau_lab::engine::{self, Engine, probe};
+use landau_lab::platform::{self, Platform, probe};
 use landau_lab::kernel;
 use serde_json::json;
 use std::path::Path;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  landau lab engines                     what works here
-  landau lab engines --kernel ./bzImage  and boot this kernel to see whether kvm does
-  landau lab engines --json | jq -r '.[] | select(.usable) | .engine'
+  landau lab platforms                     what works here
+  landau lab platforms --kernel ./bzImage  and boot this kernel to see whether kvm does
+  landau lab platforms --json | jq -r '.[] | select(.usable) | .platform'
 
 That a device opens proves nothing: kvm counts as usable only once a guest was booted by it.")]
 pub(crate) struct Args {
@@ -27,9 +27,9 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// An engine and whether it can be used: none where only a boot would tell.
+/// A platform and whether it can be used: none where only a boot would tell.
 struct Row {
-    engine: Engine,
+    platform: Platform,
     usable: Option<bool>,
     detail: String,
 }
@@ -38,13 +38,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     let program = own_program()?;
     let cache = args.cache.known();
     let mut rows = Vec::new();
-    for &engine in engine::ALL {
-        let (usable, detail) = match engine.check(&program) {
-            Ok(_) if engine == Engine::Kvm => kvm(args, &program, cache.as_deref())?,
+    for &platform in platform::ALL {
+        let (usable, detail) = match platform.check(&program) {
+            Ok(_) if platform == Platform::Kvm => kvm(args, &program, cache.as_deref())?,
             Ok(detail) => (Some(true), detail),
             Err(error) => (Some(false), error.to_string()),
         };
-        rows.push(Row { engine, usable, detail });
+        rows.push(Row { platform, usable, detail });
     }
     status::print(&if args.json { as_json(&rows)? } else { as_text(&rows) })?;
     Ok(status::DONE)
@@ -69,10 +69,10 @@ fn kvm(args: &Args, program: &Path, cache: Option<&Path>) -> anyhow::Result<(Opt
 fn as_json(rows: &[Row]) -> anyhow::Result<String> {
     let row = |row: &Row| {
         json!({
-            "engine": row.engine.name(),
+            "platform": row.platform.name(),
             "usable": row.usable,
-            "unit": row.engine.unit().name(),
-            "about": row.engine.about(),
+            "unit": row.platform.unit().name(),
+            "about": row.platform.about(),
             "detail": row.detail,
         })
     };
@@ -86,7 +86,7 @@ fn as_text(rows: &[Row]) -> String {
         None => "?",
     };
     let line = |row: &Row| {
-        let (name, about) = (row.engine.name(), row.engine.about());
+        let (name, about) = (row.platform.name(), row.platform.about());
         format!("{name:<8} {:<4} {about}\n{:14}{}", word(row), "", row.detail)
     };
     rows.iter().map(line).collect::<Vec<_>>().join("\n")

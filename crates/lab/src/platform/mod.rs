@@ -1,5 +1,5 @@
-//! What runs a kernel: each engine makes, of what is to be measured, a [`Start`] whose standard output is the guest's
-//! line to the host. One file an engine.
+//! What runs a kernel: each platform makes, of what is to be measured, a [`Start`] whose standard output is the guest's
+//! line to the host. One file a platform.
 
 pub mod disk;
 pub mod gvisor;
@@ -21,7 +21,7 @@ use std::path::Path;
 
 /// What runs a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Engine {
+pub enum Platform {
     /// The kernel that runs already.
     Native,
     /// The kernel that runs already, in a network of its own.
@@ -42,17 +42,17 @@ pub enum Engine {
     Ssh,
 }
 
-/// Every engine.
-pub const ALL: &[Engine] = &[
-    Engine::Native,
-    Engine::Netns,
-    Engine::Kvm,
-    Engine::Exact,
-    Engine::Tcg,
-    Engine::Vng,
-    Engine::Uml,
-    Engine::Gvisor,
-    Engine::Ssh,
+/// Every platform.
+pub const ALL: &[Platform] = &[
+    Platform::Native,
+    Platform::Netns,
+    Platform::Kvm,
+    Platform::Exact,
+    Platform::Tcg,
+    Platform::Vng,
+    Platform::Uml,
+    Platform::Gvisor,
+    Platform::Ssh,
 ];
 
 /// What a machine is made of.
@@ -60,7 +60,7 @@ pub const ALL: &[Engine] = &[
 pub struct Machine<'a> {
     /// The kernel.
     pub kernel: &'a Kernel,
-    /// The initramfs, where the engine wants one.
+    /// The initramfs, where the platform wants one.
     pub initramfs: &'a Path,
     /// The program that measures: this one.
     pub program: &'a Path,
@@ -86,23 +86,23 @@ fn as_recorded(kernel: &Kernel) -> landau_record::schema::Kernel {
     }
 }
 
-impl Engine {
-    /// The engine's name.
+impl Platform {
+    /// The platform's name.
     pub fn name(self) -> &'static str {
         match self {
-            Engine::Native => "native",
-            Engine::Netns => "netns",
-            Engine::Kvm => "kvm",
-            Engine::Exact => "exact",
-            Engine::Tcg => "tcg",
-            Engine::Vng => "vng",
-            Engine::Uml => "uml",
-            Engine::Gvisor => "gvisor",
-            Engine::Ssh => "ssh",
+            Platform::Native => "native",
+            Platform::Netns => "netns",
+            Platform::Kvm => "kvm",
+            Platform::Exact => "exact",
+            Platform::Tcg => "tcg",
+            Platform::Vng => "vng",
+            Platform::Uml => "uml",
+            Platform::Gvisor => "gvisor",
+            Platform::Ssh => "ssh",
         }
     }
 
-    /// The engine of that name.
+    /// The platform of that name.
     pub fn named(name: &str) -> Option<Self> {
         ALL.iter().copied().find(|one| one.name() == name)
     }
@@ -110,71 +110,71 @@ impl Engine {
     /// What it is, and what its figures are not, in a line.
     pub fn about(self) -> &'static str {
         match self {
-            Engine::Native => "the kernel that runs already; times are this machine's",
-            Engine::Netns => "the same in a network of its own, to try settings of the network",
-            Engine::Kvm => "a kernel on this processor under a hypervisor; times include its exits",
-            Engine::Exact => "a kernel in an emulator that counts instructions, the same each time; no time at all",
-            Engine::Tcg => "a kernel in an emulator; does it work at all? its times mean nothing",
-            Engine::Vng => "a kernel started by virtme-ng on this machine's files; its times mean nothing",
-            Engine::Uml => "a kernel that is a program (user-mode Linux); its times mean nothing",
-            Engine::Gvisor => "gVisor's kernel in user space; times include the interception of each call",
-            Engine::Ssh => "another machine, with any system; times are that machine's",
+            Platform::Native => "the kernel that runs already; times are this machine's",
+            Platform::Netns => "the same in a network of its own, to try settings of the network",
+            Platform::Kvm => "a kernel on this processor under a hypervisor; times include its exits",
+            Platform::Exact => "a kernel in an emulator that counts instructions, the same each time; no time at all",
+            Platform::Tcg => "a kernel in an emulator; does it work at all? its times mean nothing",
+            Platform::Vng => "a kernel started by virtme-ng on this machine's files; its times mean nothing",
+            Platform::Uml => "a kernel that is a program (user-mode Linux); its times mean nothing",
+            Platform::Gvisor => "gVisor's kernel in user space; times include the interception of each call",
+            Platform::Ssh => "another machine, with any system; times are that machine's",
         }
     }
 
     /// What its samples count.
     pub fn unit(self) -> Unit {
         match self {
-            Engine::Exact => Unit::Instructions,
-            Engine::Native | Engine::Netns | Engine::Kvm | Engine::Gvisor | Engine::Ssh => Unit::Ns,
-            Engine::Tcg | Engine::Uml | Engine::Vng => Unit::EmulatedNs,
+            Platform::Exact => Unit::Instructions,
+            Platform::Native | Platform::Netns | Platform::Kvm | Platform::Gvisor | Platform::Ssh => Unit::Ns,
+            Platform::Tcg | Platform::Uml | Platform::Vng => Unit::EmulatedNs,
         }
     }
 
     /// Whether two runs of the same thing are the same to the last instruction.
     pub fn is_exact(self) -> bool {
-        self == Engine::Exact
+        self == Platform::Exact
     }
 
     /// Whether it boots a kernel out of a file; else it runs on one that is there already.
     pub fn boots(self) -> bool {
-        matches!(self, Engine::Kvm | Engine::Exact | Engine::Tcg | Engine::Vng | Engine::Uml)
+        matches!(self, Platform::Kvm | Platform::Exact | Platform::Tcg | Platform::Vng | Platform::Uml)
     }
 
     /// Whether its guest is the first process of a system, out of an initramfs of ours.
     pub(crate) fn wants_initramfs(self, machine: &Machine) -> bool {
-        matches!(self, Engine::Kvm | Engine::Exact | Engine::Tcg | Engine::Uml) && !disk::is_one(machine)
+        matches!(self, Platform::Kvm | Platform::Exact | Platform::Tcg | Platform::Uml) && !disk::is_one(machine)
     }
 
     /// Seconds of its own time that a guest idles before it measures. Where idling is skipped it costs nothing.
     pub fn settle_s(self) -> u64 {
         match self {
-            Engine::Exact => 20,
-            Engine::Kvm | Engine::Tcg | Engine::Uml | Engine::Vng => 3,
-            Engine::Native | Engine::Netns | Engine::Gvisor | Engine::Ssh => 0,
+            Platform::Exact => 20,
+            Platform::Kvm | Platform::Tcg | Platform::Uml | Platform::Vng => 3,
+            Platform::Native | Platform::Netns | Platform::Gvisor | Platform::Ssh => 0,
         }
     }
 
-    /// The job as a guest of this engine gets it.
+    /// The job as a guest of this platform gets it.
     pub fn job(self, job: &Job, machine: &Machine) -> Job {
         let mut job = job.clone();
         match self {
-            Engine::Native => job.scratch = Some(machine.folder.to_owned()),
-            Engine::Netns => (job.scratch, job.own_network) = (Some(machine.folder.to_owned()), true),
-            Engine::Uml => job.line = Some(uml::LINE.to_owned()),
-            Engine::Kvm | Engine::Exact | Engine::Tcg | Engine::Vng | Engine::Gvisor | Engine::Ssh => {}
+            Platform::Native => job.scratch = Some(machine.folder.to_owned()),
+            Platform::Netns => (job.scratch, job.own_network) = (Some(machine.folder.to_owned()), true),
+            Platform::Uml => job.line = Some(uml::LINE.to_owned()),
+            Platform::Kvm | Platform::Exact | Platform::Tcg | Platform::Vng | Platform::Gvisor | Platform::Ssh => {}
         }
         job
     }
 
     /// Whether it can do what the job asks for, before anything is started.
     pub fn check_job(self, job: &Job) -> Result<(), Error> {
-        let refuse = |reason: String| Err(Error::Engine { engine: self.name().to_owned(), reason });
+        let refuse = |reason: String| Err(Error::Platform { platform: self.name().to_owned(), reason });
         match (self, job.sysctls.keys().next()) {
-            (Engine::Netns, _) => crate::sysctl::check_all(&job.sysctls).or_else(refuse),
-            (Engine::Native | Engine::Gvisor | Engine::Ssh | Engine::Vng, Some(name)) => refuse(format!(
-                "it would set {name} on a system that is not the lab's own; --engine netns sets what belongs to a \
-                 network, --engine exact or kvm anything in a guest of its own"
+            (Platform::Netns, _) => crate::sysctl::check_all(&job.sysctls).or_else(refuse),
+            (Platform::Native | Platform::Gvisor | Platform::Ssh | Platform::Vng, Some(name)) => refuse(format!(
+                "it would set {name} on a system that is not the lab's own; --platform netns sets what belongs to a \
+                 network, --platform exact or kvm anything in a guest of its own"
             )),
             _ => Ok(()),
         }
@@ -183,52 +183,52 @@ impl Engine {
     /// Whether it can be used here at all, as far as that can be told without booting: what there is of it.
     pub fn check(self, program: &Path) -> Result<String, Error> {
         match self {
-            Engine::Native => native::check(),
-            Engine::Netns => netns::check(program),
-            Engine::Kvm => qemu::version().and_then(|version| probe::device().map(|()| version)),
-            Engine::Exact | Engine::Tcg => qemu::version(),
-            Engine::Vng => vng::check(),
-            Engine::Uml => uml::check(),
-            Engine::Gvisor => gvisor::check(program),
-            Engine::Ssh => ssh::check(),
+            Platform::Native => native::check(),
+            Platform::Netns => netns::check(program),
+            Platform::Kvm => qemu::version().and_then(|version| probe::device().map(|()| version)),
+            Platform::Exact | Platform::Tcg => qemu::version(),
+            Platform::Vng => vng::check(),
+            Platform::Uml => uml::check(),
+            Platform::Gvisor => gvisor::check(program),
+            Platform::Ssh => ssh::check(),
         }
     }
 
     /// How a guest is started.
     pub fn start(self, machine: &Machine, job: &Job) -> Result<Start, Error> {
         match self {
-            Engine::Native => native::start(machine, job),
-            Engine::Netns => netns::start(machine, job),
-            Engine::Kvm | Engine::Exact | Engine::Tcg if disk::is_one(machine) => disk::start(self, machine, job),
-            Engine::Kvm | Engine::Exact | Engine::Tcg => Ok(qemu::start(self, machine)),
-            Engine::Vng => vng::start(machine, job),
-            Engine::Uml => Ok(uml::start(machine)),
-            Engine::Gvisor => gvisor::start(machine, job),
-            Engine::Ssh => ssh::start(machine, job),
+            Platform::Native => native::start(machine, job),
+            Platform::Netns => netns::start(machine, job),
+            Platform::Kvm | Platform::Exact | Platform::Tcg if disk::is_one(machine) => disk::start(self, machine, job),
+            Platform::Kvm | Platform::Exact | Platform::Tcg => Ok(qemu::start(self, machine)),
+            Platform::Vng => vng::start(machine, job),
+            Platform::Uml => Ok(uml::start(machine)),
+            Platform::Gvisor => gvisor::start(machine, job),
+            Platform::Ssh => ssh::start(machine, job),
         }
     }
 
     /// The machine as a record tells it.
     pub fn describe(self, machine: &Machine) -> Result<Lab, Error> {
         match self {
-            Engine::Kvm | Engine::Exact | Engine::Tcg => qemu::describe(self, machine),
-            Engine::Uml => uml::describe(machine),
-            Engine::Vng => vng::describe(machine),
-            Engine::Gvisor => gvisor::describe(machine),
-            Engine::Ssh => ssh::describe(machine),
-            Engine::Native | Engine::Netns => native::describe(self, machine),
+            Platform::Kvm | Platform::Exact | Platform::Tcg => qemu::describe(self, machine),
+            Platform::Uml => uml::describe(machine),
+            Platform::Vng => vng::describe(machine),
+            Platform::Gvisor => gvisor::describe(machine),
+            Platform::Ssh => ssh::describe(machine),
+            Platform::Native | Platform::Netns => native::describe(self, machine),
         }
     }
 
     /// What a user can do about a guest that ended before it measured anything.
     pub(crate) fn advice(self, how: &Ending) -> &'static str {
         match (self, how) {
-            (Engine::Native | Engine::Netns | Engine::Gvisor, _) => "`landau lab engines` says what works here",
-            (Engine::Ssh, _) => {
+            (Platform::Native | Platform::Netns | Platform::Gvisor, _) => "`landau lab platforms` says what works here",
+            (Platform::Ssh, _) => {
                 "`ssh` must get there without being asked for anything (BatchMode), and the program must be one for \
                  that system: --program names another"
             }
-            (Engine::Vng, _) => "`landau lab engines` says what virtme-ng needs; its own words say why",
+            (Platform::Vng, _) => "`landau lab platforms` says what virtme-ng needs; its own words say why",
             (_, Ending::Gone(words)) if words == "exit status: 0" => {
                 "the machine restarted, as one does whose kernel dies before it can say why: --memory gives it more"
             }
@@ -243,8 +243,8 @@ impl Engine {
 }
 
 /// What a program says of its version: the first line of what it prints.
-pub(crate) fn version_of(engine: Engine, program: &str, word: &str, install: &str) -> Result<String, Error> {
-    let missing = |reason: String| Error::Engine { engine: engine.name().to_owned(), reason };
+pub(crate) fn version_of(platform: Platform, program: &str, word: &str, install: &str) -> Result<String, Error> {
+    let missing = |reason: String| Error::Platform { platform: platform.name().to_owned(), reason };
     let said = std::process::Command::new(program)
         .arg(word)
         .output()

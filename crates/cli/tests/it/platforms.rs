@@ -1,4 +1,4 @@
-//! The lab's engines that need no emulator: they measure, change nothing of the host and leave nothing behind.
+//! The lab's platforms that need no emulator: they measure, change nothing of the host and leave nothing behind.
 
 use crate::support::{Ran, Room, eventually};
 use landau_record::Record;
@@ -34,13 +34,13 @@ fn host_value(name: &str) -> String {
     std::fs::read_to_string(Path::new("/proc/sys").join(name.replace('.', "/"))).unwrap()
 }
 
-/// Whether an engine is usable here, by the program's own account.
-fn is_usable(room: &Room, engine: &str) -> bool {
-    let ran = room.landau(&["lab", "engines", "--json", "--cache", "cache"]);
+/// Whether a platform is usable here, by the program's own account.
+fn is_usable(room: &Room, platform: &str) -> bool {
+    let ran = room.landau(&["lab", "platforms", "--json", "--cache", "cache"]);
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let rows: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
-    let row = rows.as_array().unwrap().iter().find(|row| row["engine"] == engine);
-    row.unwrap_or_else(|| panic!("{engine}: {}", ran.out))["usable"] == true
+    let row = rows.as_array().unwrap().iter().find(|row| row["platform"] == platform);
+    row.unwrap_or_else(|| panic!("{platform}: {}", ran.out))["usable"] == true
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn the_running_kernel_is_measured_where_it_runs() {
     let room = Room::new();
     let ran = lab(&room, &["--kernel", "host", "bind", "open"]);
     assert_eq!(ran.status, Some(0), "{ran:?}");
-    assert!(ran.err.contains("engine: native"), "{ran:?}");
+    assert!(ran.err.contains("platform: native"), "{ran:?}");
     let record = record(&room, &ran);
     let lab = record.lab.as_ref().unwrap();
     assert_eq!((lab.engine.as_str(), record.unit()), ("native", Unit::Ns));
@@ -66,7 +66,7 @@ fn a_setting_is_tried_in_a_network_of_its_own_and_the_host_keeps_its_own() {
         return println!("skipped: no network namespace can be made here");
     }
     let before = host_value(RANGE);
-    let ran = lab(&room, &["--engine", "netns", "bind", "--sysctl", &format!("{RANGE}=41000 42500")]);
+    let ran = lab(&room, &["--platform", "netns", "bind", "--sysctl", &format!("{RANGE}=41000 42500")]);
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let record = record(&room, &ran);
     assert_eq!(record.lab.as_ref().unwrap().engine, "netns");
@@ -80,10 +80,10 @@ fn a_setting_is_tried_in_a_network_of_its_own_and_the_host_keeps_its_own() {
 fn a_setting_that_would_reach_the_host_is_refused() {
     let room = Room::new();
     let before = [host_value("fs.file-max"), host_value("vm.max_map_count")];
-    for (engine, setting) in
+    for (platform, setting) in
         [("netns", "fs.file-max=1000"), ("netns", "vm.max_map_count=100"), ("native", "net.core.somaxconn=1")]
     {
-        let ran = lab(&room, &["--engine", engine, "bind", "--sysctl", setting]);
+        let ran = lab(&room, &["--platform", platform, "bind", "--sysctl", setting]);
         assert_eq!(ran.status, Some(2), "{ran:?}");
         let name = setting.split('=').next().unwrap();
         assert!(ran.err.contains(name) && ran.err.contains("exact"), "{ran:?}");
@@ -96,11 +96,11 @@ fn what_does_not_fit_together_is_refused_with_what_to_do() {
     let room = Room::new();
     std::fs::write(room.file("text"), "no kernel").unwrap();
     for (words, told) in [
-        (["--engine", "native", "--kernel", "text"], "--kernel host"),
-        (["--engine", "exact", "--kernel", "text"], "a text file"),
-        (["--engine", "exact", "--kernel", "ssh:nobody@nowhere"], "ssh"),
-        (["--engine", "ssh", "--kernel", "host"], "ssh:user@host"),
-        (["--engine", "exact", "--kernel", "image:text"], "disk image"),
+        (["--platform", "native", "--kernel", "text"], "--kernel host"),
+        (["--platform", "exact", "--kernel", "text"], "a text file"),
+        (["--platform", "exact", "--kernel", "ssh:nobody@nowhere"], "ssh"),
+        (["--platform", "ssh", "--kernel", "host"], "ssh:user@host"),
+        (["--platform", "exact", "--kernel", "image:text"], "disk image"),
     ] {
         let ran = lab(&room, &words);
         assert!(ran.status == Some(2) && ran.err.contains(told), "{words:?}: {ran:?}");
@@ -110,7 +110,7 @@ fn what_does_not_fit_together_is_refused_with_what_to_do() {
 #[test]
 fn kill_leaves_no_guest() {
     let room = Room::new();
-    let words = ["lab", "run", "--engine", "native", "fork", "--passes", "90", "--no-report", "--cache", "cache"];
+    let words = ["lab", "run", "--platform", "native", "fork", "--passes", "90", "--no-report", "--cache", "cache"];
     let mut child = room.command(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     assert!(eventually(|| processes_in(room.path()).len() >= 3), "no guest was started");
     child.kill().unwrap();
@@ -175,9 +175,9 @@ fn what_ssh_says_of_a_refusal_is_told() {
 #[test]
 fn every_engine_is_listed_with_what_it_needs() {
     let room = Room::new();
-    let ran = room.landau(&["lab", "engines", "--json", "--cache", "cache"]);
+    let ran = room.landau(&["lab", "platforms", "--json", "--cache", "cache"]);
     let rows: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
-    let names: Vec<&str> = rows.as_array().unwrap().iter().filter_map(|row| row["engine"].as_str()).collect();
+    let names: Vec<&str> = rows.as_array().unwrap().iter().filter_map(|row| row["platform"].as_str()).collect();
     assert_eq!(names, ["native", "netns", "kvm", "exact", "tcg", "vng", "uml", "gvisor", "ssh"]);
     assert_eq!(rows[0]["usable"], true);
     for row in rows.as_array().unwrap() {

@@ -3,7 +3,7 @@
 //! Each system call of its processes is caught by the host's kernel and costs many times what the call itself costs.
 //! So it shows whether something works, and never how long it takes.
 
-use super::{Engine, Machine};
+use super::{Platform, Machine};
 use crate::error::Error;
 use crate::job::VARIABLE;
 use crate::kernel::sha256;
@@ -32,7 +32,7 @@ pub(super) fn start(machine: &Machine) -> Start {
 }
 
 /// The kernel is the program: nothing else is needed.
-#[allow(clippy::unnecessary_wraps, reason = "the engines' checks have one form")]
+#[allow(clippy::unnecessary_wraps, reason = "the platforms' checks have one form")]
 pub(super) fn check() -> Result<String, Error> {
     Ok("needs nothing but the kernel: --kernel FILE, such as linux.uml of Debian's user-mode-linux".to_owned())
 }
@@ -40,7 +40,7 @@ pub(super) fn check() -> Result<String, Error> {
 pub(super) fn describe(machine: &Machine) -> Result<Lab, Error> {
     let arguments = arguments(machine);
     Ok(Lab {
-        engine: Engine::Uml.name().to_owned(),
+        engine: Platform::Uml.name().to_owned(),
         kernel: Some(super::as_recorded(machine.kernel)),
         command_line: arguments.join(" "),
         emulator: Some(Emulator {

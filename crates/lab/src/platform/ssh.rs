@@ -4,7 +4,7 @@
 //! a key or an agent must do. What is left at the other end is removed by the shell there, also when the connection
 //! breaks: the guest notices by the end of its standard input.
 
-use super::{Engine, Machine, native, version_of};
+use super::{Platform, Machine, native, version_of};
 use crate::error::Error;
 use crate::guest::child;
 use crate::job::Job;
@@ -65,7 +65,7 @@ fn name() -> String {
 
 /// Takes the program there: the path that it has there.
 fn carry(machine: &Machine) -> Result<String, Error> {
-    let failed = |reason: String| Error::Engine { engine: Engine::Ssh.name().to_owned(), reason };
+    let failed = |reason: String| Error::Platform { platform: Platform::Ssh.name().to_owned(), reason };
     let path = format!("/tmp/{}", name());
     let program = File::open(machine.program).map_err(|source| crate::error::io("read", machine.program, source))?;
     let shell = format!("umask 077 && cat > {path} && chmod 700 {path} || {{ rm -f {path}; exit 1; }}");
@@ -99,13 +99,13 @@ pub(super) fn start(machine: &Machine, job: &Job) -> Result<Start, Error> {
 }
 
 pub(super) fn check() -> Result<String, Error> {
-    version_of(Engine::Ssh, PROGRAM, "-V", "install an ssh client (Debian: openssh-client)")
+    version_of(Platform::Ssh, PROGRAM, "-V", "install an ssh client (Debian: openssh-client)")
 }
 
 pub(super) fn describe(machine: &Machine) -> Result<Lab, Error> {
     let target = &machine.kernel.origin;
     Ok(Lab {
-        engine: Engine::Ssh.name().to_owned(),
+        engine: Platform::Ssh.name().to_owned(),
         emulator: Some(Emulator { name: PROGRAM.to_owned(), version: check()?, arguments: vec![target.clone()] }),
         program_sha256: sha256(machine.program)?,
         ..Lab::default()

@@ -3,7 +3,7 @@
 //! It calls itself Linux of an old version, and what is measured includes how it intercepts each call. The sandbox has
 //! no network but loopback, sees the host's files and writes none of them.
 
-use super::{Engine, Machine, native, netns, version_of};
+use super::{Platform, Machine, native, netns, version_of};
 use crate::error::Error;
 use crate::guest::child;
 use crate::job::Job;
@@ -40,18 +40,18 @@ pub(super) fn start(machine: &Machine, job: &Job) -> Result<Start, Error> {
 pub(super) fn check(program: &Path) -> Result<String, Error> {
     let version = version()?;
     let job = Job { probe: true, ..Job::default() };
-    netns::try_child(Engine::Gvisor, native::child_of(command(program, "")?, &job)?)?;
+    netns::try_child(Platform::Gvisor, native::child_of(command(program, "")?, &job)?)?;
     Ok(version)
 }
 
 fn version() -> Result<String, Error> {
-    version_of(Engine::Gvisor, PROGRAM, "--version", "install gVisor's runsc (Debian: runsc)")
+    version_of(Platform::Gvisor, PROGRAM, "--version", "install gVisor's runsc (Debian: runsc)")
 }
 
 pub(super) fn describe(machine: &Machine) -> Result<Lab, Error> {
     let emulator = Emulator { name: PROGRAM.to_owned(), version: version()?, arguments: arguments(machine.append) };
     Ok(Lab {
-        engine: Engine::Gvisor.name().to_owned(),
+        engine: Platform::Gvisor.name().to_owned(),
         emulator: Some(emulator),
         program_sha256: sha256(machine.program)?,
         ..Lab::default()

@@ -1,6 +1,6 @@
 //! The kernel that runs already: the guest is a child of this program, and ends with it.
 
-use super::{Engine, Machine};
+use super::{Platform, Machine};
 use crate::error::Error;
 use crate::guest::child;
 use crate::job::Job;
@@ -31,7 +31,7 @@ pub(super) fn check() -> Result<String, Error> {
     Ok(format!("{} {}", kernel.system, kernel.release))
 }
 
-/// No machine was made: only the engine and the program are the lab's.
-pub(super) fn describe(engine: Engine, machine: &Machine) -> Result<Lab, Error> {
-    Ok(Lab { engine: engine.name().to_owned(), program_sha256: sha256(machine.program)?, ..Lab::default() })
+/// No machine was made: only the platform and the program are the lab's.
+pub(super) fn describe(platform: Platform, machine: &Machine) -> Result<Lab, Error> {
+    Ok(Lab { engine: platform.name().to_owned(), program_sha256: sha256(machine.program)?, ..Lab::default() })
 }

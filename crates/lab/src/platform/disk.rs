@@ -3,7 +3,7 @@
 //! It boots as it would elsewhere, from a disk that is never written to. A second disk holds a tar archive of the
 //! program and its job; somebody logs in on the console, unpacks it and starts the guest: we type that.
 
-use super::{Engine, Machine, qemu};
+use super::{Platform, Machine, qemu};
 use crate::console::{Script, Step};
 use crate::error::{Error, io};
 use crate::guest::child;
@@ -66,12 +66,12 @@ fn steps(terminal: &Terminal) -> Vec<Step> {
 }
 
 /// The emulator's words.
-pub(super) fn arguments(engine: Engine, machine: &Machine) -> Vec<String> {
+pub(super) fn arguments(platform: Platform, machine: &Machine) -> Vec<String> {
     let format = if machine.kernel.kind == Kind::DiskImage(Disk::Qcow2) { "qcow2" } else { "raw" };
     // A comma in a file's name is written twice.
     let file = |path: &Path| path.display().to_string().replace(',', ",,");
-    let mut words = qemu::bare_arguments(engine);
-    if engine.is_exact() {
+    let mut words = qemu::bare_arguments(platform);
+    if platform.is_exact() {
         // Whoever types takes his time: with `sleep=off` the clock would leap ahead until the login is given up.
         words.extend("-icount shift=0,sleep=on -rtc base=2026-01-01T00:00:00,clock=vm".split(' ').map(str::to_owned));
     }
@@ -105,10 +105,10 @@ fn pack(machine: &Machine, job: &Job) -> Result<(), Error> {
     file.set_len(len.div_ceil(BLOCK_BYTES) * BLOCK_BYTES).map_err(failed)
 }
 
-pub(super) fn start(engine: Engine, machine: &Machine, job: &Job) -> Result<Start, Error> {
+pub(super) fn start(platform: Platform, machine: &Machine, job: &Job) -> Result<Start, Error> {
     pack(machine, job)?;
     let mut command = Command::new(qemu::PROGRAM);
     // What the system writes to its disk goes into a file there, and with the folder.
-    command.args(arguments(engine, machine)).env("TMPDIR", machine.folder);
+    command.args(arguments(platform, machine)).env("TMPDIR", machine.folder);
     Ok(Start { script: Some(Script::new(steps(machine.terminal))), ..Start::machine(command) })
 }
