@@ -111,6 +111,9 @@ pub(crate) struct Args {
     /// Milliseconds for which a worker believes its cache before it looks at the file again
     #[arg(long, value_name = "MS", default_value_t = 500)]
     cache_for: u64,
+    /// Print JSON, one object a line: the addresses when the server is ready, the counters when it ends
+    #[arg(long)]
+    json: bool,
 }
 
 /// Where it listens when nobody says where: for this machine alone.
@@ -165,14 +168,38 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     if let Some(note) = server.give_up_privileges(user.as_ref())? {
         say(&note);
     }
-    tell_how_it_serves(args, &server, user.as_ref())?;
+    if args.json {
+        status::print(&ready(&server, user.as_ref()).to_string())?;
+    } else {
+        tell_how_it_serves(args, &server, user.as_ref())?;
+    }
     server.release();
     notifier.tell("READY=1");
     let (remote, drain) = (server.remote(), args.drain_timeout);
     std::thread::Builder::new().name("notices".to_owned()).spawn(move || heed(&remote, &notifier, drain))?;
     let totals = server.join()?;
-    status::print(&format!("{} requests on {} connections", totals.requests, totals.accepted))?;
+    status::print(&if args.json {
+        serde_json::json!({ "requests": totals.requests, "connections": totals.accepted }).to_string()
+    } else {
+        format!("{} requests on {} connections", totals.requests, totals.accepted)
+    })?;
     Ok(status::DONE)
+}
+
+/// What a program that starts the server needs to know once it listens. An address is `ADDRESS:PORT`, `unix:PATH` or
+/// `fd:NUMBER`.
+fn ready(server: &Server, user: Option<&User>) -> serde_json::Value {
+    let place = |address: &Listen| {
+        let (place, is_tls) = address.place();
+        serde_json::json!({ "address": place.to_string(), "tls": is_tls })
+    };
+    serde_json::json!({
+        "listening": server.addresses().iter().map(place).collect::<Vec<_>>(),
+        "metrics": server.metrics_address().map(|address| address.to_string()),
+        "pid": std::process::id(),
+        "sandbox": server.has_fence(),
+        "user": user.map(|user| &user.name),
+    })
 }
 
 /// The parser sees to it that there are two.

@@ -123,6 +123,28 @@ fn somebody_without_privileges_needs_none() {
     assert_eq!(ran.status, Some(0), "{ran:?}");
 }
 
+#[test]
+fn json_has_the_addresses_and_the_counters() {
+    let room = room();
+    let words = ["serve", "www", "--listen", "127.0.0.1:0", "--listen", "unix:socket", "--json"];
+    let mut child = room.command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut line = || {
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        serde_json::from_str::<serde_json::Value>(&line).unwrap()
+    };
+    let ready = line();
+    let address: SocketAddr = ready["listening"][0]["address"].as_str().unwrap().parse().unwrap();
+    assert_eq!(ready["listening"][1], serde_json::json!({ "address": "unix:socket", "tls": false }));
+    assert_eq!((&ready["listening"][0]["tls"], &ready["metrics"]), (&false.into(), &serde_json::Value::Null));
+    assert_eq!(ready["pid"], child.id());
+    TcpStream::connect(address).unwrap();
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    assert_eq!(line()["requests"], 0);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
 /// A connection in the middle of a head is busy: the first signal waits for it, the second does not.
 #[test]
 fn the_second_signal_does_not_wait() {
