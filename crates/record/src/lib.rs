@@ -5,6 +5,7 @@
 //! The crate knows neither how a number was measured nor how it will be drawn.
 
 pub mod chain;
+pub mod former;
 mod reader;
 pub mod schema;
 mod writer;
