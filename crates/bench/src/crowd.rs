@@ -8,7 +8,7 @@
 
 use crate::awake::Awake;
 use crate::peer::{FULL, Server};
-use landau_engine::{Context, Facts, Laps, Moment, Stop};
+use landau_engine::{Context, Facts, Stop, Timer, Timestamp};
 use landau_reactor::{Interest, Mechanism, Reactor, Token};
 use landau_sys::clock::monotonic_ns;
 use landau_sys::socket::{Address, Family, Transport, bind, socket};
@@ -52,9 +52,9 @@ pub(crate) struct Crowd {
 /// What came of one request: the moments, of which the first is when it was sent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Answered {
-    pub(crate) sent: Moment,
-    pub(crate) first: Moment,
-    pub(crate) last: Moment,
+    pub(crate) sent: Timestamp,
+    pub(crate) first: Timestamp,
+    pub(crate) last: Timestamp,
 }
 
 impl Crowd {
@@ -119,14 +119,14 @@ impl Crowd {
 
     /// Sends the request and reads the answer to its end.
     #[inline(always)]
-    pub(crate) fn ask(&mut self, socket: &TcpStream, laps: &Laps) -> Result<Answered, Stop> {
+    pub(crate) fn ask(&mut self, socket: &TcpStream, timer: &Timer) -> Result<Answered, Stop> {
         let began_ns = monotonic_ns();
-        let sent = laps.moment();
+        let sent = timer.now();
         stream::send(socket, &self.server.request, false)?;
         let got = self.receive(socket, 0)?;
-        let first = laps.moment();
+        let first = timer.now();
         self.rest(socket, got)?;
-        let last = laps.moment();
+        let last = timer.now();
         self.last_ns = monotonic_ns() - began_ns;
         Ok(Answered { sent, first, last })
     }
@@ -191,10 +191,10 @@ impl Crowd {
 
     /// Asks one of the crowd.
     #[inline(always)]
-    pub(crate) fn ask_old(&mut self, which: usize, laps: &Laps) -> Result<Answered, Stop> {
+    pub(crate) fn ask_old(&mut self, which: usize, timer: &Timer) -> Result<Answered, Stop> {
         // The buffer and the connection are borrowed at once; a copy of the reference costs nothing.
         let socket = self.connections.swap_remove(which);
-        let answered = self.ask(&socket, laps);
+        let answered = self.ask(&socket, timer);
         self.connections.push(socket);
         let last = self.connections.len() - 1;
         self.connections.swap(which, last);

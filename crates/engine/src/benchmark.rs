@@ -4,7 +4,7 @@
 //! of an experiment. [`Entry::of`] turns the type into a row of plain data and two functions, each compiled for that
 //! benchmark alone: no virtual call stands in the loop that is timed.
 
-use crate::{Host, Laps, Mark, Parameter, Settings, worker};
+use crate::{Annotation, Host, Parameter, Settings, Timer, worker};
 use landau_record::schema::Direction;
 use landau_sys::forker;
 use serde::{Deserialize, Serialize};
@@ -112,7 +112,7 @@ impl Support {
 /// What a case takes from the host, so that it is never endangered.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Memory for each object, the kernel's part included, in bytes. Also places the marks of the caches.
+    /// Memory for each object, the kernel's part included, in bytes. Also places the annotations of the caches.
     pub memory_bytes_each: u64,
     /// Memory that does not depend on n, in bytes.
     pub memory_bytes: u64,
@@ -196,7 +196,7 @@ pub trait Benchmark: Sized + 'static {
     /// and a curve without noise shows its law in fewer steps.
     const EMULATED: &'static [(&'static str, &'static str)] = &[];
     /// How the result can mislead, a sentence each.
-    const MISLEADS: &'static [&'static str];
+    const CAVEATS: &'static [&'static str];
     /// Where the experiment comes from.
     const SOURCE: &'static str;
 
@@ -211,7 +211,7 @@ pub trait Benchmark: Sized + 'static {
     }
 
     /// Positions on the axis that are known beforehand: capacities and sizes of tables.
-    fn marks(_host: &Host, _settings: &Settings) -> Vec<Mark> {
+    fn annotations(_host: &Host, _settings: &Settings) -> Vec<Annotation> {
         Vec::new()
     }
 
@@ -235,10 +235,10 @@ pub trait Benchmark: Sized + 'static {
     fn setup(context: &Context) -> Result<Self, Stop>;
 
     /// Takes the n-th step. Each phase of the way up is timed once; its effect stays.
-    fn step(&mut self, n: u64, laps: &mut Laps) -> Result<(), Stop>;
+    fn step(&mut self, n: u64, timer: &mut Timer) -> Result<(), Stop>;
 
     /// Takes back one step while n objects exist. Each phase of the way down is timed once.
-    fn undo(&mut self, _n: u64, _laps: &mut Laps) -> Result<(), Stop> {
+    fn undo(&mut self, _n: u64, _timer: &mut Timer) -> Result<(), Stop> {
         Err(Stop::Enough)
     }
 
@@ -263,16 +263,16 @@ pub struct Entry {
     pub variants: &'static [Variant],
     /// [`Benchmark::EMULATED`].
     pub emulated: &'static [(&'static str, &'static str)],
-    /// [`Benchmark::MISLEADS`].
-    pub misleads: &'static [&'static str],
+    /// [`Benchmark::CAVEATS`].
+    pub caveats: &'static [&'static str],
     /// [`Benchmark::SOURCE`].
     pub source: &'static str,
     pub(crate) support: fn(&Host, &Settings) -> Support,
     pub(crate) auto_n: fn(&Host, &Settings, Study) -> u64,
-    pub(crate) marks: fn(&Host, &Settings) -> Vec<Mark>,
+    pub(crate) annotations: fn(&Host, &Settings) -> Vec<Annotation>,
     pub(crate) cost: fn(&Settings) -> Cost,
     pub(crate) unsettled: fn(&Settings) -> Option<String>,
-    pub(crate) drive: fn(&Context, &mut Laps) -> worker::Report,
+    pub(crate) drive: fn(&Context, &mut Timer) -> worker::Report,
 }
 
 impl Entry {
@@ -286,11 +286,11 @@ impl Entry {
             parameters: B::PARAMETERS,
             variants: B::VARIANTS,
             emulated: B::EMULATED,
-            misleads: B::MISLEADS,
+            caveats: B::CAVEATS,
             source: B::SOURCE,
             support: B::support,
             auto_n: B::auto_n,
-            marks: B::marks,
+            annotations: B::annotations,
             cost: B::cost,
             unsettled: B::unsettled,
             drive: worker::drive::<B>,

@@ -1,7 +1,7 @@
 //! The machine's account of itself at the start of a run.
 
 use crate::Error;
-use landau_record::schema::{Cache, Clock, EmptyLap, Host, Quantum, Unit};
+use landau_record::schema::{Cache, Clock, Host, Quantum, TimerOverhead, Unit};
 use landau_sys::clock::{Probe, candidates, probe};
 use landau_sys::limits::{ALL, Resource, get, raise};
 use landau_sys::system::{self, setting};
@@ -89,9 +89,9 @@ pub fn describe_in(unit: Unit, pinning: Pinning) -> Result<(Host, Probe), Error>
         clock: Clock {
             name: chosen.clock.name().to_owned(),
             unit,
-            empty_lap: EmptyLap::new(unit, chosen.empty_lap_ns),
+            timer_overhead: TimerOverhead::new(unit, chosen.timer_overhead_ns),
             quantum: Quantum::new(unit, chosen.quantum_ns),
-            candidates: probes.iter().map(|one| (one.clock.name().to_owned(), one.empty_lap_ns)).collect(),
+            candidates: probes.iter().map(|one| (one.clock.name().to_owned(), one.timer_overhead_ns)).collect(),
         },
         limits: ALL.iter().filter_map(|(what, name)| Some(((*name).to_owned(), get(*what).ok()?.0))).collect(),
         sysctls: SYSCTLS.iter().filter_map(|name| Some(((*name).to_owned(), setting(name)?))).collect(),

@@ -8,7 +8,6 @@
 mod benchmark;
 mod error;
 mod host;
-mod laps;
 mod limit;
 mod observer;
 mod pass;
@@ -16,17 +15,18 @@ mod plan;
 mod run;
 mod scratch;
 mod settings;
+mod timer;
 mod worker;
 
 pub use benchmark::{Benchmark, Context, Cost, Entry, Facts, Phase, Stop, Study, Support, Variant};
 pub use error::Error;
 pub use host::{Pinning, describe as describe_host, describe_in as describe_host_in};
-pub use laps::{Laps, Moment};
 pub use observer::{Event, Observer, Silent};
 pub use plan::{Availability, Fault, Fine, Plan, Planned, Request, availability, check_phase, check_words};
 pub use run::{Ending, Session, check_room, resume, run};
 pub use scratch::{Scratch, space as scratch_space};
 pub use settings::{Kind, Parameter, Settings};
+pub use timer::{Timer, Timestamp};
 pub use worker::{ARGUMENT as WORKER_ARGUMENT, main as worker_main};
 
-pub use landau_record::schema::{Host, Mark, MarkKind, Unit};
+pub use landau_record::schema::{Annotation, AnnotationKind, Host, Unit};

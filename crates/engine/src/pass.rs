@@ -1,6 +1,6 @@
 //! One pass: start a worker, write down what it measures while it measures, and see that it ends.
 
-use crate::laps::{WINDOW_WORDS, lane_capacities};
+use crate::timer::{WINDOW_WORDS, lane_capacities};
 use crate::worker::{ARGUMENT, Order, Report, WINDOW};
 use crate::{Error, Event, Observer, Plan, Planned};
 use landau_record::Journal;

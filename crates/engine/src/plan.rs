@@ -1,7 +1,7 @@
 //! From what was typed to what will be measured on this host: cases, their sizes, and what is left out and why.
 
-use crate::{Cost, Entry, Error, Parameter, Settings, Study, Support, laps};
-use landau_record::schema::{Case, Host, Mark, MarkKind, Phase, Reduced, Skip, Unit};
+use crate::{Cost, Entry, Error, Parameter, Settings, Study, Support, timer};
+use landau_record::schema::{Annotation, AnnotationKind, Case, Host, Phase, Reduced, Skip, Unit};
 use landau_sys::clock::Clock;
 use landau_sys::system::{Headroom, headroom};
 use serde::{Deserialize, Serialize};
@@ -258,14 +258,14 @@ fn size(
     if n < 16 {
         return Err(format!("the host has no room for it: {reason}"));
     }
-    Ok((n, Some(Reduced { asked, reason })))
+    Ok((n, Some(Reduced { requested: asked, reason })))
 }
 
 /// How far each resource of the host reaches, with a margin.
 fn bounds(entry: &Entry, cost: &Cost, asked: u64, headroom: &Headroom) -> Vec<(u64, String)> {
     let mut found = Vec::new();
     if let Some(free) = headroom.memory_bytes {
-        let lanes = 8 * laps::lane_capacities(entry.phases.len(), asked).iter().sum::<usize>() as u64;
+        let lanes = 8 * timer::lane_capacities(entry.phases.len(), asked).iter().sum::<usize>() as u64;
         let each = cost.memory_bytes_each + lanes.div_ceil(asked.max(1));
         let usable = (free / 10 * 7).saturating_sub(cost.memory_bytes);
         found.push((
@@ -291,9 +291,9 @@ fn case(
     reduced: Option<Reduced>,
     host: &Host,
 ) -> Planned {
-    let mut marks = (entry.marks)(host, &settings);
+    let mut annotations = (entry.annotations)(host, &settings);
     settings.set("n", &n.to_string());
-    marks.extend(general_marks(&(entry.cost)(&settings), host));
+    annotations.extend(general_annotations(&(entry.cost)(&settings), host));
     let phase =
         |one: &crate::Phase| Phase { name: one.name.to_owned(), direction: one.direction, about: one.about.to_owned() };
     let case = Case {
@@ -302,37 +302,37 @@ fn case(
         label,
         about: entry.about.to_owned(),
         axis: entry.axis.to_owned(),
-        misleads: entry.misleads.iter().map(|&one| one.to_owned()).collect(),
+        caveats: entry.caveats.iter().map(|&one| one.to_owned()).collect(),
         source: entry.source.to_owned(),
         phases: entry.phases.iter().map(phase).collect(),
         settings: settings.as_map().clone(),
         n,
         reduced,
-        marks,
+        annotations,
     };
     Planned { case, entry: *entry, settings }
 }
 
-/// The marks that every benchmark has: the limit of descriptors, and where its objects fill a cache.
-fn general_marks(cost: &Cost, host: &Host) -> Vec<Mark> {
-    let mut marks = Vec::new();
+/// The annotations that every benchmark has: the limit of descriptors, and where its objects fill a cache.
+fn general_annotations(cost: &Cost, host: &Host) -> Vec<Annotation> {
+    let mut annotations = Vec::new();
     if let (Some(&limit), 1..) = (host.limits.get("RLIMIT_NOFILE"), cost.descriptors_each) {
-        marks.push(Mark {
+        annotations.push(Annotation {
             name: "descriptor limit".to_owned(),
             n: limit as f64 / cost.descriptors_each as f64,
-            mark: MarkKind::Capacity,
+            kind: AnnotationKind::Capacity,
             source: "RLIMIT_NOFILE".to_owned(),
         });
     }
     for cache in host.caches.iter().filter(|_| cost.memory_bytes_each > 0) {
-        marks.push(Mark {
+        annotations.push(Annotation {
             name: format!("objects fill the L{} cache ({} KiB)", cache.level, cache.bytes / 1024),
             n: cache.bytes as f64 / cost.memory_bytes_each as f64,
-            mark: MarkKind::Cache,
+            kind: AnnotationKind::Cache,
             source: format!("about {} bytes an object, estimated", cost.memory_bytes_each),
         });
     }
-    marks
+    annotations
 }
 
 /// What can be measured here: one row for each benchmark.
@@ -378,7 +378,7 @@ pub fn availability(registry: &[Entry], study: Study, host: &Host) -> Vec<Availa
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Benchmark, Context, Facts, Kind, Laps, Phase, Stop, Variant};
+    use crate::{Benchmark, Context, Facts, Kind, Phase, Stop, Timer, Variant};
 
     /// A benchmark that is never run: only its description counts here.
     struct Fake;
@@ -394,7 +394,7 @@ mod tests {
         ];
         const VARIANTS: &'static [Variant] =
             &[Variant::always(&[("colour", "blue")]), Variant::full(&[("colour", "blue"), ("n", "7")])];
-        const MISLEADS: &'static [&'static str] = &[];
+        const CAVEATS: &'static [&'static str] = &[];
         const SOURCE: &'static str = "";
 
         fn support(_: &Host, settings: &Settings) -> Support {
@@ -409,7 +409,7 @@ mod tests {
             Ok(Fake)
         }
 
-        fn step(&mut self, _: u64, _: &mut Laps) -> Result<(), Stop> {
+        fn step(&mut self, _: u64, _: &mut Timer) -> Result<(), Stop> {
             Ok(())
         }
 
@@ -470,7 +470,10 @@ mod tests {
             Headroom { memory_bytes: Some(1 << 40), processes: Some((1_000, "a limit".to_owned())), descriptors: None };
         let settings = Settings::of_study(Fake::PARAMETERS, Study::Full);
         let found = size(&REGISTRY[0], &settings, Study::Full, &Host::default(), &headroom, None).unwrap();
-        assert_eq!(found, (900, Some(Reduced { asked: 1_000, reason: "a limit; a tenth is left alone".to_owned() })));
+        assert_eq!(
+            found,
+            (900, Some(Reduced { requested: 1_000, reason: "a limit; a tenth is left alone".to_owned() }))
+        );
         let none = Headroom { processes: Some((9, "full".to_owned())), ..headroom };
         let refused = size(&REGISTRY[0], &settings, Study::Full, &Host::default(), &none, None).unwrap_err();
         assert!(refused.contains("no room"), "{refused}");

@@ -238,7 +238,7 @@ impl<'a> Course<'a> {
         }
         for planned in &self.plan.cases {
             if let Some(reduced) = &planned.case.reduced {
-                let reason = format!("{} instead of {}: {}", planned.case.n, reduced.asked, reduced.reason);
+                let reason = format!("{} instead of {}: {}", planned.case.n, reduced.requested, reduced.reason);
                 self.observer.event(&Event::Reduced { label: &planned.case.label, reason: &reason });
             }
         }

@@ -3,7 +3,7 @@
 //! Its order comes as one line of JSON on standard input, its report goes as one line to standard output, and its
 //! samples lie in memory that it shares with the controller. It has one thread until the benchmark makes more.
 
-use crate::{Benchmark, Context, Entry, Fault, Host, Laps, Settings, Stop};
+use crate::{Benchmark, Context, Entry, Fault, Host, Settings, Stop, Timer};
 use landau_record::schema::Direction;
 use landau_sys::clock::Clock;
 use landau_sys::limits::{Resource, raise};
@@ -113,7 +113,7 @@ fn work(registry: &[Entry]) -> Result<(), String> {
     for resource in [Resource::Descriptors, Resource::Processes] {
         raise(resource).map_err(|error| error.to_string())?;
     }
-    let capacities = crate::laps::lane_capacities(entry.phases.len(), order.n);
+    let capacities = crate::timer::lane_capacities(entry.phases.len(), order.n);
     let mut lanes = {
         let fd = descriptor::inherited(order.lanes_fd).map_err(|error| error.to_string())?;
         Lanes::attach(&fd, &capacities).map_err(|error| error.to_string())?
@@ -123,13 +123,13 @@ fn work(registry: &[Entry]) -> Result<(), String> {
     let settings = Settings::from_map(order.settings);
     let context =
         Context { settings: &settings, n: order.n, seed: order.seed, scratch: &order.scratch, host: &order.host };
-    let mut laps = Laps::new(&lanes, clock, entry.phases.len());
+    let mut timer = Timer::new(&lanes, clock, entry.phases.len());
     if order.lockstep {
-        laps.rest_after_windows(rest);
+        timer.rest_after_windows(rest);
     }
     match order.fault {
-        Some(Fault::Panic(n)) => laps.fail_at(n, system::panic),
-        Some(Fault::Hang(n)) => laps.fail_at(n, || {
+        Some(Fault::Panic(n)) => timer.fail_at(n, system::panic),
+        Some(Fault::Hang(n)) => timer.fail_at(n, || {
             loop {
                 std::hint::spin_loop();
             }
@@ -137,9 +137,9 @@ fn work(registry: &[Entry]) -> Result<(), String> {
         None => {}
     }
     if let Some(from) = order.fine_from {
-        laps.close_windows_from(from);
+        timer.close_windows_from(from);
     }
-    let report = (entry.drive)(&context, &mut laps);
+    let report = (entry.drive)(&context, &mut timer);
     send(&Report { locked, ..report }).map_err(|error| error.to_string())
 }
 
@@ -158,7 +158,7 @@ fn send(report: &Report) -> std::io::Result<()> {
 }
 
 /// The life of a pass: set up, the way up, the check, the way down.
-pub(crate) fn drive<B: Benchmark>(context: &Context, laps: &mut Laps) -> Report {
+pub(crate) fn drive<B: Benchmark>(context: &Context, timer: &mut Timer) -> Report {
     let mut report = Report::new();
     let mut benchmark = match B::setup(context) {
         Ok(benchmark) => benchmark,
@@ -167,35 +167,35 @@ pub(crate) fn drive<B: Benchmark>(context: &Context, laps: &mut Laps) -> Report 
             return report;
         }
     };
-    laps.begin(Direction::Up);
+    timer.begin(Direction::Up);
     for n in 1..=context.n {
-        if let Err(stop) = benchmark.step(n, laps) {
+        if let Err(stop) = benchmark.step(n, timer) {
             report.ended::<B>(&stop, n, context.settings);
             break;
         }
-        laps.stepped(n);
+        timer.stepped(n);
         report.steps = n;
     }
-    laps.close_window();
+    timer.close_window();
     if report.wrong.is_none()
         && let Err(stop) = benchmark.check(report.steps, &mut report.facts)
     {
         report.stop(&stop, report.steps);
     }
     if report.wrong.is_none() && B::PHASES.iter().any(|phase| phase.direction == Direction::Down) {
-        down(&mut benchmark, laps, &mut report);
+        down(&mut benchmark, timer, &mut report);
     }
     report
 }
 
-fn down<B: Benchmark>(benchmark: &mut B, laps: &mut Laps, report: &mut Report) {
-    laps.begin(Direction::Down);
+fn down<B: Benchmark>(benchmark: &mut B, timer: &mut Timer, report: &mut Report) {
+    timer.begin(Direction::Down);
     for n in (1..=report.steps).rev() {
-        if let Err(stop) = benchmark.undo(n, laps) {
+        if let Err(stop) = benchmark.undo(n, timer) {
             report.stop(&stop, n);
             break;
         }
-        laps.stepped(n);
+        timer.stepped(n);
     }
-    laps.close_window();
+    timer.close_window();
 }

@@ -32,7 +32,7 @@ pub fn case(job: &Job, urls: &[String]) -> Case {
         label: format!("crowd {}", urls.join(" ")),
         about: "Does a request, or a new connection, cost more while thousands of connections stand idle?".to_owned(),
         axis: "idle connections".to_owned(),
-        misleads: vec![
+        caveats: vec![
             "One connection is sampled again and again and is warm in every cache; of many each is cold.".to_owned(),
             "Client and server share the host's memory, and its processors unless both are pinned.".to_owned(),
             "The handshake is the kernel's: that the server has accepted shows in the first byte.".to_owned(),
@@ -47,7 +47,7 @@ pub fn case(job: &Job, urls: &[String]) -> Case {
         ]),
         n,
         reduced: None,
-        marks: Vec::new(),
+        annotations: Vec::new(),
     }
 }
 

@@ -4,7 +4,7 @@
 //! Any earlier line that does not parse or whose seal does not fit is a [`Fault`], and the first one is named.
 
 use crate::schema::{
-    Case, Chunk, Crash, Cut, End, Explanation, Figure, Header, Host, Lab, PassEnd, PassStart, Resume, Skip, Unit,
+    Case, Chunk, Crash, Cut, End, Explanation, Header, Host, Lab, PassEnd, PassStart, PhaseResult, Resume, Skip, Unit,
     Window,
 };
 use crate::{Error, Line, SCHEMA_VERSION, chain};
@@ -39,7 +39,7 @@ pub struct Record {
     /// Interruptions that were overcome.
     pub resumes: Vec<Resume>,
     /// Figures as they were computed when the run ended.
-    pub figures: Vec<Figure>,
+    pub results: Vec<PhaseResult>,
     /// How the run ended; none where it was killed.
     pub end: Option<End>,
     /// The torn last line, if there is one.
@@ -160,7 +160,7 @@ struct Gather {
     cuts: Vec<Cut>,
     notes: Vec<String>,
     resumes: Vec<Resume>,
-    figures: Vec<Figure>,
+    results: Vec<PhaseResult>,
     end: Option<End>,
     fault: Option<Fault>,
     line_count: u64,
@@ -183,7 +183,7 @@ impl Gather {
             cuts: Vec::new(),
             notes: Vec::new(),
             resumes: Vec::new(),
-            figures: Vec::new(),
+            results: Vec::new(),
             end: None,
             fault: None,
             line_count: 0,
@@ -224,7 +224,7 @@ impl Gather {
         if self.header.is_none() && !matches!(line, Line::Header(_)) {
             return Err(self.malformed("the first line is no header; is the beginning of the file missing?".into()));
         }
-        if !matches!(line, Line::Figure(_)) {
+        if !matches!(line, Line::Result(_)) {
             self.end = None;
         }
         match line {
@@ -252,11 +252,11 @@ impl Gather {
             Line::Note(note) => self.notes.push(note.text),
             Line::Resume(resume) => {
                 // Figures and cuts of the part before no longer speak for the whole.
-                self.figures.clear();
+                self.results.clear();
                 self.cuts.clear();
                 self.resumes.push(resume);
             }
-            Line::Figure(figure) => self.figures.push(figure),
+            Line::Result(result) => self.results.push(result),
             Line::End(end) => self.end = Some(end),
         }
         Ok(())
@@ -340,7 +340,7 @@ impl Gather {
             cuts: self.cuts,
             notes: self.notes,
             resumes: self.resumes,
-            figures: self.figures,
+            results: self.results,
             end: self.end,
             torn,
             fault: self.fault,

@@ -11,7 +11,7 @@ pub use explanation::{Chain, Explanation, FunctionCost};
 pub use lab::{Crash, CrashKind, Emulator, Kernel, Lab};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-pub use unit::{Canary, EmptyLap, Quantum, Samples, Unit};
+pub use unit::{Canary, Quantum, Samples, TimerOverhead, Unit};
 
 /// One line of a record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -47,7 +47,8 @@ pub enum Line {
     /// The run was taken up again after an interruption.
     Resume(Resume),
     /// A figure computed from the samples above, kept so that `verify` can recompute it.
-    Figure(Figure),
+    #[serde(rename = "figure")]
+    Result(PhaseResult),
     /// The last line of a run that was not torn off.
     End(End),
 }
@@ -141,7 +142,7 @@ pub struct Clock {
     pub unit: Unit,
     /// The median of an empty lap. Never subtracted from a sample.
     #[serde(flatten)]
-    pub empty_lap: EmptyLap,
+    pub timer_overhead: TimerOverhead,
     /// The smallest step between two different readings.
     #[serde(flatten)]
     pub quantum: Quantum,
@@ -173,7 +174,7 @@ pub struct Phase {
 /// Why a position on the axis is worth a mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum MarkKind {
+pub enum AnnotationKind {
     /// A resource runs out here.
     Capacity,
     /// A table of the kernel grows or fills here.
@@ -184,13 +185,14 @@ pub enum MarkKind {
 
 /// A position on a case's axis that is known before anything is measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Mark {
+pub struct Annotation {
     /// `half the ephemeral port range`.
     pub name: String,
     /// The position, in objects.
     pub n: f64,
     /// What it is.
-    pub mark: MarkKind,
+    #[serde(rename = "mark")]
+    pub kind: AnnotationKind,
     /// Where the number was read: `net.ipv4.ip_local_port_range`.
     pub source: String,
 }
@@ -209,7 +211,8 @@ pub struct Case {
     /// What n counts: `open sockets`.
     pub axis: String,
     /// How the result can mislead, a sentence each.
-    pub misleads: Vec<String>,
+    #[serde(rename = "misleads")]
+    pub caveats: Vec<String>,
     /// Where the experiment comes from.
     pub source: String,
     /// The timed parts of a step.
@@ -222,14 +225,16 @@ pub struct Case {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reduced: Option<Reduced>,
     /// Positions on the axis that are known beforehand.
-    pub marks: Vec<Mark>,
+    #[serde(rename = "marks")]
+    pub annotations: Vec<Annotation>,
 }
 
 /// A size that was brought down so that the host is not endangered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reduced {
     /// What was asked for.
-    pub asked: u64,
+    #[serde(rename = "asked")]
+    pub requested: u64,
     /// Why it was too much, with the figures.
     pub reason: String,
 }
@@ -386,7 +391,7 @@ pub struct Resume {
 
 /// A figure computed from the samples, kept so that `verify` can recompute it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Figure {
+pub struct PhaseResult {
     /// The case.
     pub case: u32,
     /// The phase.

@@ -4,7 +4,7 @@
 //! alike.
 
 use crate::quantity::count;
-use landau_record::schema::{Case, Crash, Direction, Figure, Limit, MarkKind, Outcome, Phase, Window};
+use landau_record::schema::{AnnotationKind, Case, Crash, Direction, Limit, Outcome, Phase, PhaseResult, Window};
 use landau_record::{Pass, Record};
 use landau_stats::{Curve, Mark, Options, Unit, Verdict, judge};
 use serde_json::Value;
@@ -110,10 +110,10 @@ impl<'r> Analysis<'r> {
     }
 
     /// The figures to be kept in the record: one verdict for each phase of each case.
-    pub fn figures(&self) -> Vec<Figure> {
+    pub fn figures(&self) -> Vec<PhaseResult> {
         let every = self.cases.iter().flat_map(|case| case.phases.iter().map(move |phase| (case, phase)));
         every
-            .map(|(case, phase)| Figure {
+            .map(|(case, phase)| PhaseResult {
                 case: case.case.case,
                 phase: phase.phase.name.clone(),
                 verdict: named_by_unit(serde_json::to_value(&phase.verdict).unwrap_or(Value::Null), self.record.unit()),
@@ -122,7 +122,7 @@ impl<'r> Analysis<'r> {
     }
 
     /// The figures of `stored` that do not follow from this record's samples, to nine digits.
-    pub fn mismatches(&self, stored: &[Figure]) -> Vec<Mismatch> {
+    pub fn mismatches(&self, stored: &[PhaseResult]) -> Vec<Mismatch> {
         let computed = self.figures();
         let mut found = Vec::new();
         for figure in stored {
@@ -184,7 +184,7 @@ impl<'r> CaseStudy<'r> {
 /// Recomputes every figure a record holds from its samples. A record without figures (a run that was killed) has none
 /// to contradict.
 pub fn check_figures(record: &Record) -> Vec<Mismatch> {
-    if record.figures.is_empty() { Vec::new() } else { Analysis::of(record).mismatches(&record.figures) }
+    if record.results.is_empty() { Vec::new() } else { Analysis::of(record).mismatches(&record.results) }
 }
 
 /// What the costs of a record count. An emulator's time is worded as time; that it is none, the page says.
@@ -261,7 +261,7 @@ fn drafts(record: &Record) -> Vec<Draft<'_>> {
     let mut drafts = Vec::new();
     for case in &record.cases {
         let passes = record.passes_of(case.case);
-        let marks: Vec<Mark> = case.marks.iter().map(mark).collect();
+        let marks: Vec<Mark> = case.annotations.iter().map(mark).collect();
         for phase in &case.phases {
             let held: Vec<&&Pass> = passes
                 .iter()
@@ -282,7 +282,7 @@ fn drafts(record: &Record) -> Vec<Draft<'_>> {
 
 /// Curves are independent of one another, so each processor takes the next one that nobody has.
 fn judge_all(record: &Record, drafts: &mut [Draft<'_>]) {
-    let lap = *record.host.clock.empty_lap.values();
+    let lap = *record.host.clock.timer_overhead.values();
     let quantum_ns = Some(*record.host.clock.quantum.values()).filter(|&step| step > 0.0);
     let (unit, empty_lap_ns) = (unit_of(record), (lap > 0.0).then_some(lap));
     let options = Options { unit, empty_lap_ns, quantum_ns, ..Options::default() };
@@ -348,17 +348,17 @@ fn canary(pass: &Pass, phase: &Phase) -> landau_stats::Pass {
     canary
 }
 
-fn mark(mark: &landau_record::schema::Mark) -> Mark {
-    let kind = match mark.mark {
-        MarkKind::Capacity => landau_stats::MarkKind::Capacity,
-        MarkKind::Table => landau_stats::MarkKind::Table,
-        MarkKind::Cache => landau_stats::MarkKind::Cache,
+fn mark(mark: &landau_record::schema::Annotation) -> Mark {
+    let kind = match mark.kind {
+        AnnotationKind::Capacity => landau_stats::MarkKind::Capacity,
+        AnnotationKind::Table => landau_stats::MarkKind::Table,
+        AnnotationKind::Cache => landau_stats::MarkKind::Cache,
     };
     Mark { name: mark.name.clone(), n: mark.n, kind }
 }
 
 /// Walks two verdicts and notes where they part.
-fn differences(figure: &Figure, path: &str, stored: &Value, computed: &Value, found: &mut Vec<Mismatch>) {
+fn differences(figure: &PhaseResult, path: &str, stored: &Value, computed: &Value, found: &mut Vec<Mismatch>) {
     let under = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
     match (stored, computed) {
         (Value::Object(a), Value::Object(b)) => {
@@ -398,8 +398,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn figure(verdict: Value) -> Figure {
-        Figure { case: 3, phase: "bind".into(), verdict }
+    fn figure(verdict: Value) -> PhaseResult {
+        PhaseResult { case: 3, phase: "bind".into(), verdict }
     }
 
     #[test]

@@ -219,7 +219,7 @@ fn of_case(study: &CaseStudy<'_>, found: &mut Vec<Finding>) {
         found.push(finding(Kind::Crash, Some(study), 1.0, text));
     }
     if let Some(reduced) = &case.reduced {
-        let (asked, n) = (count(reduced.asked as f64), count(case.n as f64));
+        let (asked, n) = (count(reduced.requested as f64), count(case.n as f64));
         let text =
             format!("{}: {n} instead of {asked} {}: {}.", case.label, case.axis, reduced.reason.trim_end_matches('.'));
         found.push(finding(Kind::Skip, Some(study), 2.0, text));

@@ -141,7 +141,7 @@ impl Plot<'_> {
     }
 
     fn marks(&self, area: &mut Area<'_>) -> Result<(), Failure> {
-        for (row, mark) in self.study.case.marks.iter().filter(|mark| self.inside(mark.n)).enumerate() {
+        for (row, mark) in self.study.case.annotations.iter().filter(|mark| self.inside(mark.n)).enumerate() {
             let (x, bottom, top) = (mark.n.log10(), self.y.0.log10(), self.y.1.log10());
             area.draw_series(DashedLineSeries::new([(x, bottom), (x, top)], 4, 4, QUIET.stroke_width(1)))?;
             let y = top - (top - bottom) * (0.02 + 0.035 * (row % 4) as f64);

@@ -27,7 +27,7 @@ pub struct Probe {
     /// The clock.
     pub clock: Clock,
     /// The median of an empty lap in nanoseconds.
-    pub empty_lap_ns: f64,
+    pub timer_overhead_ns: f64,
     /// The smallest step between two different readings, in nanoseconds.
     pub quantum_ns: f64,
 }
@@ -125,9 +125,9 @@ pub fn candidates() -> Vec<Probe> {
     let mut found = vec![probe(Clock::Gettime)];
     if let Some(ns_per_tick) = calibrate() {
         let counter = probe(Clock::Counter { ns_per_tick });
-        let gettime = found[0].empty_lap_ns;
+        let gettime = found[0].timer_overhead_ns;
         // Half as dear again is what makes the counter worth its assumptions.
-        let place = usize::from(gettime <= 1.5 * counter.empty_lap_ns);
+        let place = usize::from(gettime <= 1.5 * counter.timer_overhead_ns);
         found.insert(place, counter);
     }
     found
@@ -142,7 +142,7 @@ pub fn probe(clock: Clock) -> Probe {
         *lap = clock.ticks() - start;
     }
     laps.sort_unstable();
-    Probe { clock, empty_lap_ns: laps[LAPS / 2] as f64 * clock.ns_per_tick(), quantum_ns: quantum_ns(clock) }
+    Probe { clock, timer_overhead_ns: laps[LAPS / 2] as f64 * clock.ns_per_tick(), quantum_ns: quantum_ns(clock) }
 }
 
 /// The step in which a clock's readings move, in nanoseconds.

@@ -13,8 +13,8 @@
 //! until 6 November 2003.
 
 use landau_engine::{
-    Benchmark, Context, Cost, Facts, Host, Kind, Laps, Mark, MarkKind, Parameter, Phase, Settings, Stop, Study,
-    Support, Unit, Variant,
+    Annotation, AnnotationKind, Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Study,
+    Support, Timer, Unit, Variant,
 };
 use landau_sys::descriptor::close;
 use landau_sys::process::Holder;
@@ -77,7 +77,7 @@ impl Benchmark for Bind {
         Variant::full(&[("family", "v6"), ("v6only", "on")]),
         Variant::full(&[("family", "v6"), ("v6only", "off")]),
     ];
-    const MISLEADS: &'static [&'static str] = &[
+    const CAVEATS: &'static [&'static str] = &[
         "Up to two thirds of half the range the curve looks flat: a sweep that stops there misses the cliff.",
         "Sockets in TIME_WAIT hold ports as well; the host's facts say how many there were.",
         "A search in a range of another size scans another number of ports: compare against n / capacity.",
@@ -119,7 +119,7 @@ impl Benchmark for Bind {
         }
     }
 
-    fn marks(_: &Host, settings: &Settings) -> Vec<Mark> {
+    fn annotations(_: &Host, settings: &Settings) -> Vec<Annotation> {
         let Some(capacity) = capacity(settings) else {
             return Vec::new();
         };
@@ -128,7 +128,12 @@ impl Benchmark for Bind {
         } else {
             "net.ipv4.ip_local_port_range less ip_local_reserved_ports".to_owned()
         };
-        let mark = |name: &str, n| Mark { name: name.to_owned(), n, mark: MarkKind::Capacity, source: source.clone() };
+        let mark = |name: &str, n| Annotation {
+            name: name.to_owned(),
+            n,
+            kind: AnnotationKind::Capacity,
+            source: source.clone(),
+        };
         vec![
             mark("half the ephemeral port range", capacity as f64 / 2.0),
             mark("the whole ephemeral port range", capacity as f64),
@@ -183,26 +188,26 @@ impl Benchmark for Bind {
         })
     }
 
-    fn step(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
+    fn step(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
         if self.sockets.len() >= self.room {
             self.hand_over()?;
         }
         let (family, address) = (self.family, &self.address);
-        let socket = laps.time(SOCKET, || socket(family, Transport::Tcp))?;
+        let socket = timer.time(SOCKET, || socket(family, Transport::Tcp))?;
         if let Some(only) = self.v6only {
             set_v6only(&socket, only)?;
         }
         if let Some((low, high)) = self.range {
             set_port_range(&socket, low, high)?;
         }
-        laps.time(BIND, || bind(&socket, address))?;
+        timer.time(BIND, || bind(&socket, address))?;
         self.sockets.push(socket);
         Ok(())
     }
 
-    fn undo(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
+    fn undo(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
         let socket = self.sockets.pop().ok_or(Stop::Enough)?;
-        laps.time(CLOSE, || close(socket))
+        timer.time(CLOSE, || close(socket))
     }
 
     fn check(&mut self, steps: u64, facts: &mut Facts) -> Result<(), Stop> {

@@ -13,7 +13,7 @@ use crate::crowd::Crowd;
 use crate::mechanism;
 use crate::peer;
 use landau_engine::{
-    Benchmark, Context, Cost, Facts, Host, Kind, Laps, Parameter, Phase, Settings, Stop, Study, Support, Variant,
+    Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Study, Support, Timer, Variant,
 };
 
 /// The benchmark.
@@ -111,7 +111,7 @@ impl Benchmark for Connect {
     ];
     const PARAMETERS: &'static [Parameter] = PARAMETERS;
     const VARIANTS: &'static [Variant] = VARIANTS;
-    const MISLEADS: &'static [&'static str] = &[
+    const CAVEATS: &'static [&'static str] = &[
         LOOPBACK,
         CLOSED,
         AWAKE,
@@ -137,17 +137,17 @@ impl Benchmark for Connect {
         Ok(Self { crowd: Crowd::of(context)? })
     }
 
-    fn step(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
+    fn step(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
         let socket = self.crowd.socket()?;
         self.crowd.let_sleep();
-        let began = laps.moment();
+        let began = timer.now();
         self.crowd.connect(&socket)?;
-        let connected = laps.moment();
-        let answered = self.crowd.ask(&socket, laps)?;
-        laps.between(HANDSHAKE, began, connected);
-        laps.between(ACCEPT, began, answered.first);
-        laps.between(FIRST_BYTE, answered.sent, answered.first);
-        laps.between(LAST_BYTE, answered.sent, answered.last);
+        let connected = timer.now();
+        let answered = self.crowd.ask(&socket, timer)?;
+        timer.record_between(HANDSHAKE, began, connected);
+        timer.record_between(ACCEPT, began, answered.first);
+        timer.record_between(FIRST_BYTE, answered.sent, answered.first);
+        timer.record_between(LAST_BYTE, answered.sent, answered.last);
         self.crowd.join(socket)?;
         self.crowd.all_alive()
     }

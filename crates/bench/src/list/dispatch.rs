@@ -11,8 +11,8 @@
 
 use crate::mechanism;
 use landau_engine::{
-    Benchmark, Context, Cost, Facts, Host, Kind, Laps, Mark, MarkKind, Parameter, Phase, Settings, Stop, Study,
-    Support, Unit, Variant,
+    Annotation, AnnotationKind, Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Study,
+    Support, Timer, Unit, Variant,
 };
 use landau_reactor::{Interest, Reactor, Token};
 use landau_sys::descriptor::dup_from;
@@ -101,7 +101,7 @@ impl Benchmark for Dispatch {
         Variant::full(&[("which", "random")]),
         Variant::full(&[("mechanism", "io_uring"), ("which", "random")]),
     ];
-    const MISLEADS: &'static [&'static str] = &[
+    const CAVEATS: &'static [&'static str] = &[
         "It never sleeps: what is active is ready before the wait begins. A server that finds nothing to do also pays \
          for sleeping and being woken.",
         "What making a descriptor ready costs is not in it, and mechanisms that do their work then (epoll, sigio, \
@@ -128,11 +128,11 @@ impl Benchmark for Dispatch {
         }
     }
 
-    fn marks(_: &Host, settings: &Settings) -> Vec<Mark> {
-        let mark = Mark {
+    fn annotations(_: &Host, settings: &Settings) -> Vec<Annotation> {
+        let mark = Annotation {
             name: "no room in a set of select()".to_owned(),
             n: SELECT_CAPACITY as f64,
-            mark: MarkKind::Capacity,
+            kind: AnnotationKind::Capacity,
             source: "FD_SETSIZE".to_owned(),
         };
         settings.is("mechanism", "select").then_some(mark).into_iter().collect()
@@ -165,7 +165,7 @@ impl Benchmark for Dispatch {
         Ok(dispatch)
     }
 
-    fn step(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
+    fn step(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
         self.add()?;
         // Some mechanisms tell the kernel of a new descriptor at once and some with the next wait, which is this one;
         // those that must be told anew of what was used up pay for that in the timed one.
@@ -176,7 +176,7 @@ impl Benchmark for Dispatch {
             send(&self.others[one], b"x", false)?;
             self.is_awaited[one] = true;
         }
-        self.turn(laps)
+        self.turn(timer)
     }
 
     /// Makes every descriptor ready and sees that each is told.
@@ -248,11 +248,11 @@ impl Dispatch {
 
     /// The timed turn.
     #[inline(always)]
-    fn turn(&mut self, laps: &mut Laps) -> Result<(), Stop> {
+    fn turn(&mut self, timer: &mut Timer) -> Result<(), Stop> {
         let (reactor, is_awaited, extra) = (&mut self.reactor, &mut self.is_awaited, &mut self.extra);
         let mut left = self.chosen.len();
-        laps.time(WAIT, || reactor.wait(None).map_err(mechanism::refused))?;
-        laps.time(EVENTS, || {
+        timer.time(WAIT, || reactor.wait(None).map_err(mechanism::refused))?;
+        timer.time(EVENTS, || {
             loop {
                 while let Some(event) = reactor.next_event() {
                     let is_awaited = &mut is_awaited[event.token.0 as usize];

@@ -14,7 +14,7 @@ use crate::fragments::{byte_at, file, prove};
 use crate::peer::{self, Server};
 use crate::volume::{self, Volume};
 use landau_engine::{
-    Benchmark, Context, Cost, Facts, Host, Kind, Laps, Parameter, Phase, Settings, Stop, Study, Support, Variant,
+    Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Study, Support, Timer, Variant,
 };
 use landau_sys::clock::monotonic_ns;
 use landau_sys::disk::UNKNOWN_PLACE;
@@ -104,7 +104,7 @@ impl Benchmark for Download {
         Variant::full(&[("server", "nginx")]),
         Variant::full(&[("server", "nginx"), ("pieces", "4k")]),
     ];
-    const MISLEADS: &'static [&'static str] = &[
+    const CAVEATS: &'static [&'static str] = &[
         "It is a timeline and no growth: n says how much has arrived. What changes along it is the device's doing.",
         "A disk without moving parts, and a virtual one behind its host's memory, hardly mind where a file lies; what \
          pieces cost there is requests, which the facts count.",
@@ -174,7 +174,7 @@ impl Benchmark for Download {
         })
     }
 
-    fn step(&mut self, n: u64, laps: &mut Laps) -> Result<(), Stop> {
+    fn step(&mut self, n: u64, timer: &mut Timer) -> Result<(), Stop> {
         if let Some(error) = self.refused {
             return Err(error.into());
         }
@@ -182,12 +182,12 @@ impl Benchmark for Download {
             self.device.begin();
             self.took_ns = monotonic_ns();
         }
-        let began = laps.moment();
+        let began = timer.now();
         if n == 1 {
             self.ask()?;
         }
         self.fetch(n * MIB)?;
-        laps.between(MEBIBYTE, began, laps.moment());
+        timer.record_between(MEBIBYTE, began, timer.now());
         if self.fetched == self.bytes {
             self.took_ns = monotonic_ns() - self.took_ns;
         }

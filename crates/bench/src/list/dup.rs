@@ -7,7 +7,7 @@
 //!
 //! Source: the part of the 2003 study's socket benchmark that it calls "not so easy".
 
-use landau_engine::{Benchmark, Context, Cost, Facts, Laps, Parameter, Phase, Settings, Stop};
+use landau_engine::{Benchmark, Context, Cost, Facts, Parameter, Phase, Settings, Stop, Timer};
 use landau_sys::descriptor::{close, dup, pipe};
 use std::os::fd::OwnedFd;
 
@@ -30,7 +30,7 @@ impl Benchmark for Dup {
         Phase::down("close", "close() of the copy made last; the file itself stays open"),
     ];
     const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "5000", "19000", "how many copies")];
-    const MISLEADS: &'static [&'static str] =
+    const CAVEATS: &'static [&'static str] =
         &["The table has no holes here; a server that closes in random order makes the search longer."];
     const SOURCE: &'static str = "the descriptor half of the socket benchmark of F. von Leitner (2003)";
 
@@ -43,15 +43,15 @@ impl Benchmark for Dup {
         Ok(Self { original, copies: Vec::with_capacity(context.n as usize) })
     }
 
-    fn step(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
+    fn step(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
         let original = &self.original;
-        self.copies.push(laps.time(DUP, || dup(original))?);
+        self.copies.push(timer.time(DUP, || dup(original))?);
         Ok(())
     }
 
-    fn undo(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
+    fn undo(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
         let copy = self.copies.pop().ok_or(Stop::Enough)?;
-        laps.time(CLOSE, || close(copy))
+        timer.time(CLOSE, || close(copy))
     }
 
     fn check(&mut self, steps: u64, _facts: &mut Facts) -> Result<(), Stop> {

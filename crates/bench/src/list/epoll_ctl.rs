@@ -9,7 +9,7 @@
 //! Source: the event notification that the 2003 study's connect benchmark rests on; perf bench has epoll ctl at a
 //! fixed size.
 
-use landau_engine::{Benchmark, Context, Cost, Facts, Host, Laps, Parameter, Phase, Settings, Stop, Support};
+use landau_engine::{Benchmark, Context, Cost, Facts, Host, Parameter, Phase, Settings, Stop, Support, Timer};
 use landau_sys::event::{epoll_add, epoll_create, epoll_delete, epoll_ready, eventfd, raise};
 use std::os::fd::OwnedFd;
 
@@ -32,7 +32,7 @@ impl Benchmark for EpollCtl {
         Phase::down("delete", "epoll_ctl(EPOLL_CTL_DEL) of the one added last"),
     ];
     const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "5000", "19000", "how many")];
-    const MISLEADS: &'static [&'static str] =
+    const CAVEATS: &'static [&'static str] =
         &["A server adds a descriptor once in a connection's life; what it does all the time is wait."];
     const SOURCE: &'static str = "the frame of F. von Leitner's socket benchmark, with epoll";
 
@@ -48,18 +48,18 @@ impl Benchmark for EpollCtl {
         Ok(Self { set: epoll_create()?, watched: Vec::with_capacity(context.n as usize) })
     }
 
-    fn step(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
+    fn step(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
         let counter = eventfd()?;
         let set = &self.set;
-        laps.time(ADD, || epoll_add(set, &counter))?;
+        timer.time(ADD, || epoll_add(set, &counter))?;
         self.watched.push(counter);
         Ok(())
     }
 
-    fn undo(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
+    fn undo(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
         let counter = self.watched.pop().ok_or(Stop::Enough)?;
         let set = &self.set;
-        laps.time(DELETE, || epoll_delete(set, &counter))
+        timer.time(DELETE, || epoll_delete(set, &counter))
     }
 
     /// Raises every counter and sees that the set reports each of them.

@@ -7,7 +7,7 @@
 //!
 //! Source: will-it-scale's eventfd test has the call, without the piling up.
 
-use landau_engine::{Benchmark, Context, Cost, Facts, Host, Laps, Parameter, Phase, Settings, Stop, Support};
+use landau_engine::{Benchmark, Context, Cost, Facts, Host, Parameter, Phase, Settings, Stop, Support, Timer};
 use landau_sys::descriptor::close;
 use landau_sys::event::eventfd;
 use std::os::fd::OwnedFd;
@@ -30,7 +30,7 @@ impl Benchmark for Eventfd {
         Phase::down("close", "close() of the one made last"),
     ];
     const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "5000", "19000", "how many")];
-    const MISLEADS: &'static [&'static str] =
+    const CAVEATS: &'static [&'static str] =
         &["The table of descriptors has no holes here; a program that closes in random order makes it search."];
     const SOURCE: &'static str = "the frame of F. von Leitner's socket benchmark, with event descriptors";
 
@@ -46,14 +46,14 @@ impl Benchmark for Eventfd {
         Ok(Self { counters: Vec::with_capacity(context.n as usize) })
     }
 
-    fn step(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
-        self.counters.push(laps.time(EVENTFD, eventfd)?);
+    fn step(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
+        self.counters.push(timer.time(EVENTFD, eventfd)?);
         Ok(())
     }
 
-    fn undo(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
+    fn undo(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
         let counter = self.counters.pop().ok_or(Stop::Enough)?;
-        laps.time(CLOSE, || close(counter))
+        timer.time(CLOSE, || close(counter))
     }
 
     fn check(&mut self, steps: u64, _facts: &mut Facts) -> Result<(), Stop> {

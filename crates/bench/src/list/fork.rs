@@ -12,7 +12,7 @@
 //! Niels Provos (23 October 2003).
 
 use landau_engine::{
-    Benchmark, Context, Cost, Facts, Host, Kind, Laps, Parameter, Phase, Settings, Stop, Support, Variant,
+    Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Support, Timer, Variant,
 };
 use landau_sys::forker::{Forker, LINKAGES, WAYS, image};
 use landau_sys::system::pin;
@@ -74,7 +74,7 @@ impl Benchmark for Fork {
         Variant::full(&[("processors", "all")]),
     ];
     const EMULATED: &'static [(&'static str, &'static str)] = &[("n", "300")];
-    const MISLEADS: &'static [&'static str] = &[
+    const CAVEATS: &'static [&'static str] = &[
         "The parent's mappings and page tables are most of the cost, not the number of processes.",
         "Parent and children share one processor by default; with processors=all the wake-up crosses processors.",
         "Where kill() lets the child run at once, its end falls into the kill; otherwise into the wait: only reap, \
@@ -125,20 +125,20 @@ impl Benchmark for Fork {
         })
     }
 
-    fn step(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
+    fn step(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
         let birth = self.forker.spawn(self.way)?;
-        laps.enter(RETURN, birth.returned_ns - birth.before_ns);
-        laps.enter(RUN, birth.started_ns.saturating_sub(birth.before_ns));
-        laps.enter(BYTE, birth.read_ns - birth.before_ns);
+        timer.record_ns(RETURN, birth.returned_ns - birth.before_ns);
+        timer.record_ns(RUN, birth.started_ns.saturating_sub(birth.before_ns));
+        timer.record_ns(BYTE, birth.read_ns - birth.before_ns);
         self.pids.push(birth.pid);
         Ok(())
     }
 
-    fn undo(&mut self, n: u64, laps: &mut Laps) -> Result<(), Stop> {
+    fn undo(&mut self, n: u64, timer: &mut Timer) -> Result<(), Stop> {
         let index = if self.in_creation_order { self.pids.len() - n as usize } else { n as usize - 1 };
         let death = self.forker.reap(self.pids[index])?;
-        laps.enter(KILL, death.killed_ns - death.before_ns);
-        laps.enter(REAP, death.waited_ns - death.before_ns);
+        timer.record_ns(KILL, death.killed_ns - death.before_ns);
+        timer.record_ns(REAP, death.waited_ns - death.before_ns);
         Ok(())
     }
 

@@ -9,7 +9,7 @@
 //! bytes), made after Thor Lancelot Simon's objection to mapping pages of one file.
 
 use crate::files::many_files;
-use landau_engine::{Benchmark, Context, Cost, Facts, Laps, Parameter, Phase, Settings, Stop};
+use landau_engine::{Benchmark, Context, Cost, Facts, Parameter, Phase, Settings, Stop, Timer};
 use landau_sys::descriptor::{close, open};
 use landau_sys::memory::{Mapping, page_bytes};
 use std::ffi::CString;
@@ -44,7 +44,7 @@ impl Benchmark for Manymap {
     ];
     const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "10000", "19000", "how many files")];
     const EMULATED: &'static [(&'static str, &'static str)] = &[("n", "4000")];
-    const MISLEADS: &'static [&'static str] = &[
+    const CAVEATS: &'static [&'static str] = &[
         "Every file is in the cache; on a cold disk the first access costs a thousand times more.",
         "The folders lie on the file system of --dir: file systems differ in open().",
     ];
@@ -64,19 +64,19 @@ impl Benchmark for Manymap {
         Ok(Self { paths, files: Vec::with_capacity(context.n as usize) })
     }
 
-    fn step(&mut self, n: u64, laps: &mut Laps) -> Result<(), Stop> {
+    fn step(&mut self, n: u64, timer: &mut Timer) -> Result<(), Stop> {
         let path = &self.paths[n as usize - 1];
-        let file = laps.time(OPEN, || open(path))?;
-        let mapping = laps.time(MMAP, || Mapping::new(file.as_fd(), 0, page_bytes(), false))?;
-        let byte = laps.time(TOUCH, || Ok(mapping.touch()))?;
+        let file = timer.time(OPEN, || open(path))?;
+        let mapping = timer.time(MMAP, || Mapping::new(file.as_fd(), 0, page_bytes(), false))?;
+        let byte = timer.time(TOUCH, || Ok(mapping.touch()))?;
         self.files.push((file, mapping));
         Stop::unless(byte == FIRST_BYTE, || format!("file {n} begins with {byte}"))
     }
 
-    fn undo(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
+    fn undo(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
         let (file, mapping) = self.files.pop().ok_or(Stop::Enough)?;
-        laps.time(MUNMAP, || mapping.unmap())?;
-        laps.time(CLOSE, || close(file))
+        timer.time(MUNMAP, || mapping.unmap())?;
+        timer.time(CLOSE, || close(file))
     }
 
     fn check(&mut self, steps: u64, _facts: &mut Facts) -> Result<(), Stop> {

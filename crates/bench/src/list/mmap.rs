@@ -11,8 +11,8 @@
 
 use crate::files::{big_file, page_byte};
 use landau_engine::{
-    Benchmark, Context, Cost, Facts, Host, Kind, Laps, Mark, MarkKind, Parameter, Phase, Settings, Stop, Study,
-    Support, Variant,
+    Annotation, AnnotationKind, Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Study,
+    Support, Timer, Variant,
 };
 use landau_sys::memory::{CAN_POPULATE, Mapping, page_bytes};
 use landau_sys::system::setting;
@@ -62,7 +62,7 @@ impl Benchmark for Mmap {
         Variant::full(&[("until", "limit")]),
     ];
     const EMULATED: &'static [(&'static str, &'static str)] = &[("n", "4000")];
-    const MISLEADS: &'static [&'static str] = &[
+    const CAVEATS: &'static [&'static str] = &[
         "Alternate pages of one file are the worst case for systems that join neighbouring mappings; manymap maps \
          many files.",
         "The whole file is in the cache, which is proven before the first call: this is not about disks.",
@@ -85,11 +85,11 @@ impl Benchmark for Mmap {
         }
     }
 
-    fn marks(_: &Host, _: &Settings) -> Vec<Mark> {
-        let mark = |limit| Mark {
+    fn annotations(_: &Host, _: &Settings) -> Vec<Annotation> {
+        let mark = |limit| Annotation {
             name: "limit of mappings".to_owned(),
             n: limit as f64,
-            mark: MarkKind::Capacity,
+            kind: AnnotationKind::Capacity,
             source: "vm.max_map_count".to_owned(),
         };
         max_map_count().map(mark).into_iter().collect()
@@ -119,18 +119,18 @@ impl Benchmark for Mmap {
         })
     }
 
-    fn step(&mut self, n: u64, laps: &mut Laps) -> Result<(), Stop> {
+    fn step(&mut self, n: u64, timer: &mut Timer) -> Result<(), Stop> {
         let page = self.order[n as usize - 1];
         let (file, len, populate) = (self.file.as_fd(), self.page_bytes, self.populate);
-        let mapping = laps.time(MMAP, || Mapping::new(file, page * len as u64, len, populate))?;
-        let byte = laps.time(TOUCH, || Ok(mapping.touch()))?;
+        let mapping = timer.time(MMAP, || Mapping::new(file, page * len as u64, len, populate))?;
+        let byte = timer.time(TOUCH, || Ok(mapping.touch()))?;
         self.mappings.push(mapping);
         Stop::unless(byte == page_byte(page), || format!("page {page} begins with {byte}, not {}", page_byte(page)))
     }
 
-    fn undo(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
+    fn undo(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
         let mapping = self.mappings.pop().ok_or(Stop::Enough)?;
-        laps.time(MUNMAP, || mapping.unmap())
+        timer.time(MUNMAP, || mapping.unmap())
     }
 
     fn check(&mut self, steps: u64, _facts: &mut Facts) -> Result<(), Stop> {

@@ -7,7 +7,7 @@
 //!
 //! Source: fio's null engine is the model of an instrument that measures itself.
 
-use landau_engine::{Benchmark, Context, Facts, Laps, Parameter, Phase, Stop};
+use landau_engine::{Benchmark, Context, Facts, Parameter, Phase, Stop, Timer};
 
 /// The benchmark.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ impl Benchmark for Nop {
     const AXIS: &'static str = "steps taken";
     const PHASES: &'static [Phase] = &[Phase::up("nop", "two readings of the clock with nothing between")];
     const PARAMETERS: &'static [Parameter] = &[Parameter::steps("100", "10000", "100000", "how many empty steps")];
-    const MISLEADS: &'static [&'static str] =
+    const CAVEATS: &'static [&'static str] =
         &["It is the floor under every other figure and is never subtracted from one: a call can hide a part of it."];
     const SOURCE: &'static str = "the instrument";
 
@@ -27,8 +27,8 @@ impl Benchmark for Nop {
         Ok(Self)
     }
 
-    fn step(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
-        laps.time(0, || Ok(()))
+    fn step(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
+        timer.time(0, || Ok(()))
     }
 
     fn check(&mut self, _steps: u64, _facts: &mut Facts) -> Result<(), Stop> {

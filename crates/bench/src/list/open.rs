@@ -9,7 +9,7 @@
 //! Source: the open graph of the 2003 study, reduced to what does not depend on the directory.
 
 use crate::files::small_file;
-use landau_engine::{Benchmark, Context, Cost, Facts, Laps, Parameter, Phase, Settings, Stop};
+use landau_engine::{Benchmark, Context, Cost, Facts, Parameter, Phase, Settings, Stop, Timer};
 use landau_sys::descriptor::{close, open};
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
@@ -33,7 +33,7 @@ impl Benchmark for Open {
         Phase::down("close", "close() of the file opened last"),
     ];
     const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "5000", "19000", "how many times")];
-    const MISLEADS: &'static [&'static str] =
+    const CAVEATS: &'static [&'static str] =
         &["It is always the same file, so the path is in the cache: manymap opens different ones."];
     const SOURCE: &'static str = "F. von Leitner, Benchmarking BSD and Linux (2003), the open graph";
 
@@ -46,15 +46,15 @@ impl Benchmark for Open {
         Ok(Self { path, files: Vec::with_capacity(context.n as usize) })
     }
 
-    fn step(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
+    fn step(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
         let path = &self.path;
-        self.files.push(laps.time(OPEN, || open(path))?);
+        self.files.push(timer.time(OPEN, || open(path))?);
         Ok(())
     }
 
-    fn undo(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
+    fn undo(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
         let file = self.files.pop().ok_or(Stop::Enough)?;
-        laps.time(CLOSE, || close(file))
+        timer.time(CLOSE, || close(file))
     }
 
     fn check(&mut self, steps: u64, _facts: &mut Facts) -> Result<(), Stop> {

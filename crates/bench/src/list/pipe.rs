@@ -7,7 +7,7 @@
 //!
 //! Source: will-it-scale's pipe and libMicro's pipe tests have the call, without the piling up.
 
-use landau_engine::{Benchmark, Context, Cost, Facts, Laps, Parameter, Phase, Settings, Stop};
+use landau_engine::{Benchmark, Context, Cost, Facts, Parameter, Phase, Settings, Stop, Timer};
 use landau_sys::descriptor::{close, pipe};
 use std::os::fd::OwnedFd;
 
@@ -29,7 +29,7 @@ impl Benchmark for Pipe {
         Phase::down("close", "close() of both ends of the pipe made last"),
     ];
     const PARAMETERS: &'static [Parameter] = &[Parameter::steps("32", "5000", "9500", "how many pipes")];
-    const MISLEADS: &'static [&'static str] =
+    const CAVEATS: &'static [&'static str] =
         &["Past fs.pipe-user-pages-soft an unprivileged user gets smaller pipes, which are cheaper to make."];
     const SOURCE: &'static str = "the frame of F. von Leitner's socket benchmark, with pipes";
 
@@ -41,14 +41,14 @@ impl Benchmark for Pipe {
         Ok(Self { pipes: Vec::with_capacity(context.n as usize) })
     }
 
-    fn step(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
-        self.pipes.push(laps.time(PIPE, pipe)?);
+    fn step(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
+        self.pipes.push(timer.time(PIPE, pipe)?);
         Ok(())
     }
 
-    fn undo(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
+    fn undo(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
         let (reading, writing) = self.pipes.pop().ok_or(Stop::Enough)?;
-        laps.time(CLOSE, || close(reading).and_then(|()| close(writing)))
+        timer.time(CLOSE, || close(reading).and_then(|()| close(writing)))
     }
 
     fn check(&mut self, steps: u64, _facts: &mut Facts) -> Result<(), Stop> {

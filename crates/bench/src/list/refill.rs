@@ -9,7 +9,7 @@
 //! Source: the 2003 study's programs close and make anew their socket number 10 in every step since 7 November 2003,
 //! to defeat a hint in one kernel; the published graphs of October do not have this.
 
-use landau_engine::{Benchmark, Context, Cost, Facts, Laps, Parameter, Phase, Settings, Stop};
+use landau_engine::{Benchmark, Context, Cost, Facts, Parameter, Phase, Settings, Stop, Timer};
 use landau_sys::descriptor::{close, dup, pipe};
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -37,7 +37,7 @@ impl Benchmark for Refill {
         Phase::up("dup", "dup(), which must give out that number again"),
     ];
     const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "5000", "19000", "how many steps")];
-    const MISLEADS: &'static [&'static str] = &["There is one gap, always at the same place; a busy server has many."];
+    const CAVEATS: &'static [&'static str] = &["There is one gap, always at the same place; a busy server has many."];
     const SOURCE: &'static str = "F. von Leitner's socket benchmark as changed on 7 November 2003";
 
     fn cost(_: &Settings) -> Cost {
@@ -54,11 +54,11 @@ impl Benchmark for Refill {
         Ok(Self { original, number: low.as_raw_fd(), low: Some(low), copies })
     }
 
-    fn step(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
+    fn step(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
         self.copies.push(dup(&self.original)?);
         let (original, low) = (&self.original, self.low.take().ok_or(Stop::Enough)?);
-        laps.time(CLOSE, || close(low))?;
-        let refilled = laps.time(DUP, || dup(original))?;
+        timer.time(CLOSE, || close(low))?;
+        let refilled = timer.time(DUP, || dup(original))?;
         let number = refilled.as_raw_fd();
         self.low = Some(refilled);
         Stop::unless(number == self.number, || format!("descriptor {number} was given out, not {}", self.number))

@@ -13,7 +13,7 @@ use crate::crowd::Crowd;
 use crate::list::connect;
 use crate::peer;
 use landau_engine::{
-    Benchmark, Context, Cost, Facts, Host, Laps, Parameter, Phase, Settings, Stop, Study, Support, Variant,
+    Benchmark, Context, Cost, Facts, Host, Parameter, Phase, Settings, Stop, Study, Support, Timer, Variant,
 };
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
@@ -48,7 +48,7 @@ impl Benchmark for Request {
         Variant::full(&[("server", "lighttpd")]),
         Variant::full(&[("server", "h2o")]),
     ];
-    const MISLEADS: &'static [&'static str] = &[
+    const CAVEATS: &'static [&'static str] = &[
         connect::LOOPBACK,
         connect::CLOSED,
         connect::AWAKE,
@@ -73,17 +73,17 @@ impl Benchmark for Request {
         Ok(Self { crowd: Crowd::of(context)?, random: ChaCha8Rng::seed_from_u64(context.seed) })
     }
 
-    fn step(&mut self, n: u64, laps: &mut Laps) -> Result<(), Stop> {
+    fn step(&mut self, n: u64, timer: &mut Timer) -> Result<(), Stop> {
         let socket = self.crowd.socket()?;
         self.crowd.connect(&socket)?;
-        self.crowd.ask(&socket, laps)?;
+        self.crowd.ask(&socket, timer)?;
         self.crowd.join(socket)?;
         self.crowd.all_alive()?;
         let which = self.random.random_range(0..n as usize);
         self.crowd.let_sleep();
-        let answered = self.crowd.ask_old(which, laps)?;
-        laps.between(FIRST_BYTE, answered.sent, answered.first);
-        laps.between(LAST_BYTE, answered.sent, answered.last);
+        let answered = self.crowd.ask_old(which, timer)?;
+        timer.record_between(FIRST_BYTE, answered.sent, answered.first);
+        timer.record_between(LAST_BYTE, answered.sent, answered.last);
         Ok(())
     }
 

@@ -11,7 +11,7 @@
 //! Ted Unangst (August 2025).
 
 use landau_engine::{
-    Benchmark, Context, Cost, Facts, Host, Kind, Laps, Parameter, Phase, Settings, Stop, Study, Support, Variant,
+    Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Study, Support, Timer, Variant,
 };
 use landau_sys::descriptor::{close, pipe, reserve};
 use landau_sys::socket::{Family, Transport, socket};
@@ -62,7 +62,7 @@ impl Benchmark for Socket {
         Variant::full(&[("family", "v6")]),
         Variant::full(&[("type", "udp")]),
     ];
-    const MISLEADS: &'static [&'static str] = &[
+    const CAVEATS: &'static [&'static str] = &[
         "Medians hide the doubling of a shared descriptor table: look at the single calls with threads=1.",
         "The descriptor is the lowest unused one; a program whose table has holes pays for the search as well.",
     ];
@@ -106,15 +106,15 @@ impl Benchmark for Socket {
         })
     }
 
-    fn step(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
+    fn step(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
         let (family, transport) = (self.family, self.transport);
-        self.sockets.push(laps.time(SOCKET, || socket(family, transport))?);
+        self.sockets.push(timer.time(SOCKET, || socket(family, transport))?);
         Ok(())
     }
 
-    fn undo(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
+    fn undo(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
         let socket = self.sockets.pop().ok_or(Stop::Enough)?;
-        laps.time(CLOSE, || close(socket))
+        timer.time(CLOSE, || close(socket))
     }
 
     fn check(&mut self, steps: u64, _facts: &mut Facts) -> Result<(), Stop> {

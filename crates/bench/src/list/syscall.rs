@@ -7,7 +7,7 @@
 //!
 //! Source: lmbench's null call, with getppid as in every benchmark since libraries cache getpid.
 
-use landau_engine::{Benchmark, Context, Facts, Laps, Parameter, Phase, Stop};
+use landau_engine::{Benchmark, Context, Facts, Parameter, Phase, Stop, Timer};
 use landau_sys::process::parent_id;
 
 /// The benchmark.
@@ -22,7 +22,7 @@ impl Benchmark for Syscall {
     const AXIS: &'static str = "calls made";
     const PHASES: &'static [Phase] = &[Phase::up("getppid", "getppid()")];
     const PARAMETERS: &'static [Parameter] = &[Parameter::steps("100", "10000", "100000", "how many calls")];
-    const MISLEADS: &'static [&'static str] =
+    const CAVEATS: &'static [&'static str] =
         &["Mitigations of processor flaws can be most of it; the host's facts list those that are active."];
     const SOURCE: &'static str = "lmbench's null call (McVoy and Staelin, USENIX 1996)";
 
@@ -30,8 +30,8 @@ impl Benchmark for Syscall {
         Ok(Self { parent: parent_id() })
     }
 
-    fn step(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
-        let parent = laps.time(0, || Ok(parent_id()))?;
+    fn step(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
+        let parent = timer.time(0, || Ok(parent_id()))?;
         Stop::unless(parent == self.parent, || format!("the parent changed to process {parent}"))
     }
 

@@ -8,7 +8,7 @@
 //!
 //! Source: the thread benchmark that came with the 2003 study's programs, whose threads were never joined.
 
-use landau_engine::{Benchmark, Context, Cost, Facts, Kind, Laps, Parameter, Phase, Settings, Stop, Variant};
+use landau_engine::{Benchmark, Context, Cost, Facts, Kind, Parameter, Phase, Settings, Stop, Timer, Variant};
 use landau_sys::descriptor::pipe;
 use landau_sys::system::pin;
 use landau_sys::thread::{Sleeper, has_stray_byte};
@@ -51,7 +51,7 @@ impl Benchmark for Thread {
     ];
     const VARIANTS: &'static [Variant] = &[Variant::full(&[("stack", "64")]), Variant::full(&[("processors", "all")])];
     const EMULATED: &'static [(&'static str, &'static str)] = &[("n", "1000")];
-    const MISLEADS: &'static [&'static str] = &[
+    const CAVEATS: &'static [&'static str] = &[
         "The C library keeps the stacks of some ended threads: joins that give stacks back are dearer than others.",
         "Each thread needs two mappings, so vm.max_map_count bounds their number as well.",
     ];
@@ -70,18 +70,18 @@ impl Benchmark for Thread {
         Ok(Self { listen, report: Arc::new(report), stack_bytes, threads: Vec::with_capacity(context.n as usize) })
     }
 
-    fn step(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
+    fn step(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
         let (thread, birth) = Sleeper::new(&self.report, &self.listen, self.stack_bytes)?;
-        laps.enter(RETURN, birth.returned_ns - birth.before_ns);
-        laps.enter(RUN, birth.started_ns.saturating_sub(birth.before_ns));
-        laps.enter(BYTE, birth.read_ns - birth.before_ns);
+        timer.record_ns(RETURN, birth.returned_ns - birth.before_ns);
+        timer.record_ns(RUN, birth.started_ns.saturating_sub(birth.before_ns));
+        timer.record_ns(BYTE, birth.read_ns - birth.before_ns);
         self.threads.push(thread);
         Ok(())
     }
 
-    fn undo(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
+    fn undo(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
         let thread = self.threads.pop().ok_or(Stop::Enough)?;
-        laps.time(JOIN, || {
+        timer.time(JOIN, || {
             thread.release();
             thread.join()
         })

@@ -12,8 +12,8 @@
 //! descriptors are those of libevent's benchmark.
 
 use landau_engine::{
-    Benchmark, Context, Cost, Facts, Host, Kind, Laps, Mark, MarkKind, Parameter, Phase, Settings, Stop, Study,
-    Support, Unit, Variant,
+    Annotation, AnnotationKind, Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Study,
+    Support, Timer, Unit, Variant,
 };
 use landau_sys::descriptor::{dup_from, pipe};
 use landau_sys::event::{Events, epoll_add, epoll_create, epoll_ready, epoll_wait, eventfd, raise};
@@ -105,7 +105,7 @@ impl Benchmark for Wait {
         Variant::full(&[("mechanism", "epoll_wait"), ("active", "100")]),
         Variant::full(&[("patience", "none")]),
     ];
-    const MISLEADS: &'static [&'static str] = &[
+    const CAVEATS: &'static [&'static str] = &[
         "It never sleeps: a bell that is always ready is the last that the kernel looks at. A server that finds \
          nothing to do also pays for sleeping and being woken.",
         "With patience=none (timeout 0) select() and poll() do not register with the descriptors, which a wait that \
@@ -147,11 +147,11 @@ impl Benchmark for Wait {
         }
     }
 
-    fn marks(_: &Host, settings: &Settings) -> Vec<Mark> {
-        let mark = Mark {
+    fn annotations(_: &Host, settings: &Settings) -> Vec<Annotation> {
+        let mark = Annotation {
             name: "no room in a set of select()".to_owned(),
             n: SELECT_CAPACITY as f64 / descriptors_each(settings) as f64,
-            mark: MarkKind::Capacity,
+            kind: AnnotationKind::Capacity,
             source: "FD_SETSIZE".to_owned(),
         };
         settings.is("mechanism", "select").then_some(mark).into_iter().collect()
@@ -181,7 +181,7 @@ impl Benchmark for Wait {
         })
     }
 
-    fn step(&mut self, n: u64, laps: &mut Laps) -> Result<(), Stop> {
+    fn step(&mut self, n: u64, timer: &mut Timer) -> Result<(), Stop> {
         let (watched, other) = self.object.make()?;
         let patience = self.patience();
         self.watch.add(&watched, patience)?;
@@ -190,7 +190,7 @@ impl Benchmark for Wait {
         if n <= self.active {
             self.make_ready(n as usize - 1)?;
         }
-        let ready = self.watch.ask(patience, laps)?;
+        let ready = self.watch.ask(patience, timer)?;
         let expected = n.min(self.active) + self.bells();
         Stop::unless(ready as u64 == expected, || format!("{ready} descriptors are ready instead of {expected}"))
     }
@@ -299,14 +299,14 @@ impl Watch {
 
     /// The timed wait: how many are ready. The choice of the call lies outside what is timed.
     #[inline(always)]
-    fn ask(&mut self, patience: Patience, laps: &mut Laps) -> Result<usize, Stop> {
+    fn ask(&mut self, patience: Patience, timer: &mut Timer) -> Result<usize, Stop> {
         match self {
             Watch::Select(set) => {
                 let mut copy = *set;
-                laps.time(WAIT, || copy.ready(patience))
+                timer.time(WAIT, || copy.ready(patience))
             }
-            Watch::Poll(set) => laps.time(WAIT, || set.ready(patience)),
-            Watch::Epoll { set, events } => laps.time(WAIT, || epoll_wait(set, events, patience)),
+            Watch::Poll(set) => timer.time(WAIT, || set.ready(patience)),
+            Watch::Epoll { set, events } => timer.time(WAIT, || epoll_wait(set, events, patience)),
         }
     }
 

@@ -9,7 +9,7 @@
 //! Source: the frame of the fork benchmark of Felix von Leitner's 2003 study; a server with a process for each
 //! connection waits like this.
 
-use landau_engine::{Benchmark, Context, Cost, Facts, Kind, Laps, Parameter, Phase, Settings, Stop, Variant};
+use landau_engine::{Benchmark, Context, Cost, Facts, Kind, Parameter, Phase, Settings, Stop, Timer, Variant};
 use landau_sys::child::{Nursery, ask_any, is_alive, kill_without_reaping, wait_any};
 
 /// The benchmark.
@@ -37,7 +37,7 @@ impl Benchmark for WaitAny {
     ];
     const VARIANTS: &'static [Variant] = &[Variant::always(&[("order", "creation")])];
     const EMULATED: &'static [(&'static str, &'static str)] = &[("n", "300")];
-    const MISLEADS: &'static [&'static str] = &[
+    const CAVEATS: &'static [&'static str] = &[
         "A program that names the child, or holds a descriptor of it (pidfd), needs no search.",
         "Where the ended child stands in the kernel's list decides `one`: compare order=reverse and creation.",
         "Making a child empties some of the caches before each call; one that asks in a loop finds them warm.",
@@ -58,17 +58,17 @@ impl Benchmark for WaitAny {
         })
     }
 
-    fn step(&mut self, _n: u64, laps: &mut Laps) -> Result<(), Stop> {
+    fn step(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
         self.pids.push(self.nursery.spawn()?);
-        let ended = laps.time(NONE, ask_any)?;
+        let ended = timer.time(NONE, ask_any)?;
         Stop::unless(ended == 0, || format!("child {ended} ended before its time; was it killed from outside?"))
     }
 
-    fn undo(&mut self, n: u64, laps: &mut Laps) -> Result<(), Stop> {
+    fn undo(&mut self, n: u64, timer: &mut Timer) -> Result<(), Stop> {
         let index = if self.in_creation_order { self.pids.len() - n as usize } else { n as usize - 1 };
         let pid = self.pids[index];
         kill_without_reaping(pid)?;
-        let (ended, signal) = laps.time(ONE, wait_any)?;
+        let (ended, signal) = timer.time(ONE, wait_any)?;
         Stop::unless(ended == pid && signal == libc::SIGKILL, || {
             format!("child {pid} was killed, but child {ended} was waited for, ended by signal {signal}")
         })

@@ -169,7 +169,7 @@ fn tell(args: &Args, explanations: &[Explanation], record: &Record) -> anyhow::R
 /// The table, what carries the growth in words, and the law of the whole.
 fn text(explanation: &Explanation, case: &Case, record: &Record) -> String {
     let mut text = explained::render(explanation, case, terminal::layout());
-    let law = record.figures.iter().find(|one| one.case == explanation.case && one.phase == explanation.phase);
+    let law = record.results.iter().find(|one| one.case == explanation.case && one.phase == explanation.phase);
     if let Some(said) = law.and_then(|figure| figure.verdict["all"]["words"].as_str()) {
         text.extend(["\nthe whole call: ", said]);
     }

@@ -144,7 +144,7 @@ fn page_of(args: &Args, record: &Path) -> PathBuf {
 pub(crate) fn finish(writer: &mut Writer, mut end: End) -> anyhow::Result<()> {
     writer.flush()?;
     for figure in Analysis::of(&Record::read(writer.path())?).figures() {
-        writer.append(&Line::Figure(figure))?;
+        writer.append(&Line::Result(figure))?;
     }
     end.line_count = writer.line_count();
     writer.append(&Line::End(end))?;

@@ -7,7 +7,7 @@
 use crate::status;
 use anyhow::Context;
 use landau_record::Record;
-use landau_record::schema::Figure;
+use landau_record::schema::PhaseResult;
 use landau_report::Analysis;
 use landau_report::page::{self, ExtractError, Source};
 use serde_json::json;
@@ -53,8 +53,8 @@ fn looks_like_page(bytes: &[u8]) -> bool {
 
 fn of_file(path: &Path, bytes: &[u8]) -> anyhow::Result<Findings> {
     let record = Record::parse(&path.display().to_string(), bytes)?;
-    let analysis = (!record.figures.is_empty()).then(|| Analysis::of(&record));
-    Ok(judge(&record, analysis.as_ref(), &record.figures))
+    let analysis = (!record.results.is_empty()).then(|| Analysis::of(&record));
+    Ok(judge(&record, analysis.as_ref(), &record.results))
 }
 
 /// A page's record as it was found: its bytes, and what of it does not fit the page.
@@ -88,7 +88,7 @@ fn of_page(path: &Path, bytes: &[u8]) -> anyhow::Result<Vec<Findings>> {
     let mut found = Vec::new();
     for (index, (file, source)) in files.iter().zip(&sources).enumerate() {
         let record = source.analysis.record;
-        let figures = extract.figures.get(index).and_then(Option::as_ref).unwrap_or(&record.figures);
+        let figures = extract.figures.get(index).and_then(Option::as_ref).unwrap_or(&record.results);
         let mut one = judge(record, Some(&source.analysis), figures);
         one.faults.extend(file.fault.clone());
         found.push(one);
@@ -145,7 +145,7 @@ impl Findings {
 const MISMATCHES_TOLD: usize = 5;
 
 /// Checks the seals, then computes every figure again.
-fn judge(record: &Record, analysis: Option<&Analysis>, stored: &[Figure]) -> Findings {
+fn judge(record: &Record, analysis: Option<&Analysis>, stored: &[PhaseResult]) -> Findings {
     let mut faults = Vec::new();
     if let Some(fault) = &record.fault {
         faults.push(format!("line {} was altered: {}", fault.line, fault.reason));

@@ -101,7 +101,7 @@ fn the_same_words_count_the_same_instructions_whatever_else_runs() {
     let record = Record::read(&first).unwrap();
     assert_eq!(record.unit(), Unit::Instructions);
     let lab = record.lab.as_ref().unwrap();
-    assert_eq!((lab.engine.as_str(), lab.kernel.as_ref().unwrap().sha256.len()), ("exact", 64));
+    assert_eq!((lab.platform.as_str(), lab.kernel.as_ref().unwrap().sha256.len()), ("exact", 64));
     assert!(record.notes.iter().any(|note| note.contains("getppid took")), "{:?}", record.notes);
     let canary: Vec<u64> =
         record.passes.iter().flat_map(|pass| &pass.windows).flat_map(|window| window.canary.values().clone()).collect();

@@ -117,7 +117,7 @@ fn too_many_processes_are_cut_with_a_reason() {
     let words = ["fork", "--set", "fork.n=9000000", "--set", "fork.linkage=dynamic", "--time-limit", "1"];
     let (_, record) = room.smoke(&words);
     let reduced = record.cases[0].reduced.as_ref().unwrap();
-    assert_eq!(reduced.asked, 9_000_000);
+    assert_eq!(reduced.requested, 9_000_000);
     assert!(record.cases[0].n < 4_000_000 && reduced.reason.contains("left alone"), "{reduced:?}");
 }
 

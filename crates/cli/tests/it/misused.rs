@@ -215,7 +215,7 @@ fn a_failed_pass_is_told_and_judges_nothing() {
     assert_eq!(ran.status, Some(1), "{ran:?}");
     let record = room.record("r");
     assert_eq!(record.end.as_ref().unwrap().outcome, "failed");
-    assert!(record.figures.is_empty(), "a failed pass is in no verdict");
+    assert!(record.results.is_empty(), "a failed pass is in no verdict");
     let shown = room.landau(&["show", "r"]);
     let words = shown.out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("pass 1 failed: at n = "), "{words}");

@@ -51,7 +51,7 @@ fn the_running_kernel_is_measured_where_it_runs() {
     assert!(ran.err.contains("platform: native"), "{ran:?}");
     let record = record(&room, &ran);
     let lab = record.lab.as_ref().unwrap();
-    assert_eq!((lab.engine.as_str(), record.unit()), ("native", Unit::Ns));
+    assert_eq!((lab.platform.as_str(), record.unit()), ("native", Unit::Ns));
     assert_eq!(record.end.as_ref().unwrap().outcome, "complete");
     assert!(record.passes.iter().all(landau_record::Pass::is_whole));
     assert_eq!(room.leftovers(), Vec::<String>::new());
@@ -69,7 +69,7 @@ fn a_setting_is_tried_in_a_network_of_its_own_and_the_host_keeps_its_own() {
     let ran = lab(&room, &["--platform", "netns", "bind", "--sysctl", &format!("{RANGE}=41000 42500")]);
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let record = record(&room, &ran);
-    assert_eq!(record.lab.as_ref().unwrap().engine, "netns");
+    assert_eq!(record.lab.as_ref().unwrap().platform, "netns");
     let seen: Vec<&str> = record.host.sysctls[RANGE].split_whitespace().collect();
     assert_eq!(seen, ["41000", "42500"], "the guest did not see what was set");
     assert_eq!(host_value(RANGE), before, "the host was changed");
@@ -148,7 +148,7 @@ fn by_ssh_the_program_goes_there_measures_and_is_removed() {
     let (ran, id) = by_ssh(&room, &path);
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let record = record(&room, &ran);
-    assert_eq!(record.lab.as_ref().unwrap().engine, "ssh");
+    assert_eq!(record.lab.as_ref().unwrap().platform, "ssh");
     assert_eq!((record.unit(), record.end.as_ref().unwrap().outcome.as_str()), (Unit::Ns, "complete"));
     let words = std::fs::read_to_string(room.file("words")).unwrap();
     assert!(words.lines().count() == 2 && words.contains("-p 2222 -- me@elsewhere"), "{words}");

@@ -300,13 +300,13 @@ mod tests {
             label: "wait".to_owned(),
             about: String::new(),
             axis: String::new(),
-            misleads: Vec::new(),
+            caveats: Vec::new(),
             source: String::new(),
             phases: vec![phase],
             settings: BTreeMap::new(),
             n: 100,
             reduced: None,
-            marks: Vec::new(),
+            annotations: Vec::new(),
         };
         let start = PassStart { pass: 0, case: 0, round: 0, at_ms: 0 };
         let lanes = BTreeMap::from([("wait".to_owned(), lane)]);

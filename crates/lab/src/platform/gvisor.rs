@@ -51,7 +51,7 @@ fn version() -> Result<String, Error> {
 pub(super) fn describe(machine: &Machine) -> Result<Lab, Error> {
     let emulator = Emulator { name: PROGRAM.to_owned(), version: version()?, arguments: arguments(machine.append) };
     Ok(Lab {
-        engine: Platform::Gvisor.name().to_owned(),
+        platform: Platform::Gvisor.name().to_owned(),
         emulator: Some(emulator),
         program_sha256: sha256(machine.program)?,
         ..Lab::default()

@@ -33,5 +33,5 @@ pub(super) fn check() -> Result<String, Error> {
 
 /// No machine was made: only the platform and the program are the lab's.
 pub(super) fn describe(platform: Platform, machine: &Machine) -> Result<Lab, Error> {
-    Ok(Lab { engine: platform.name().to_owned(), program_sha256: sha256(machine.program)?, ..Lab::default() })
+    Ok(Lab { platform: platform.name().to_owned(), program_sha256: sha256(machine.program)?, ..Lab::default() })
 }

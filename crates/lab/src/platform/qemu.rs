@@ -74,7 +74,7 @@ pub(super) fn start(platform: Platform, machine: &Machine) -> Start {
 /// The machine as a record tells it.
 pub(super) fn describe(platform: Platform, machine: &Machine) -> Result<Lab, Error> {
     Ok(Lab {
-        engine: platform.name().to_owned(),
+        platform: platform.name().to_owned(),
         kernel: Some(super::as_recorded(machine.kernel)),
         // A whole system has its own.
         command_line: if disk::is_one(machine) { String::new() } else { kernel_words(platform, machine) },

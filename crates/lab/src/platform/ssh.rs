@@ -105,7 +105,7 @@ pub(super) fn check() -> Result<String, Error> {
 pub(super) fn describe(machine: &Machine) -> Result<Lab, Error> {
     let target = &machine.kernel.origin;
     Ok(Lab {
-        engine: Platform::Ssh.name().to_owned(),
+        platform: Platform::Ssh.name().to_owned(),
         emulator: Some(Emulator { name: PROGRAM.to_owned(), version: check()?, arguments: vec![target.clone()] }),
         program_sha256: sha256(machine.program)?,
         ..Lab::default()

@@ -40,7 +40,7 @@ pub(super) fn check() -> Result<String, Error> {
 pub(super) fn describe(machine: &Machine) -> Result<Lab, Error> {
     let arguments = arguments(machine);
     Ok(Lab {
-        engine: Platform::Uml.name().to_owned(),
+        platform: Platform::Uml.name().to_owned(),
         kernel: Some(super::as_recorded(machine.kernel)),
         command_line: arguments.join(" "),
         emulator: Some(Emulator {

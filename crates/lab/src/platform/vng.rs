@@ -54,7 +54,7 @@ pub(super) fn check() -> Result<String, Error> {
 
 pub(super) fn describe(machine: &Machine) -> Result<Lab, Error> {
     Ok(Lab {
-        engine: Platform::Vng.name().to_owned(),
+        platform: Platform::Vng.name().to_owned(),
         kernel: Some(super::as_recorded(machine.kernel)),
         command_line: machine.append.to_owned(),
         emulator: Some(Emulator { name: PROGRAM.to_owned(), version: version()?, arguments: arguments(machine) }),

@@ -93,7 +93,7 @@ by_unit! {
 
 by_unit! {
     /// The cost of an empty lap: two readings of the clock with nothing between.
-    EmptyLap of f64: "empty_lap_ns", "empty_lap_instructions", "empty_lap_emulated_ns"
+    TimerOverhead of f64: "empty_lap_ns", "empty_lap_instructions", "empty_lap_emulated_ns"
 }
 
 by_unit! {
@@ -101,7 +101,7 @@ by_unit! {
     Quantum of f64: "quantum_ns", "quantum_instructions", "quantum_emulated_ns"
 }
 
-impl Default for EmptyLap {
+impl Default for TimerOverhead {
     fn default() -> Self {
         Self::Ns(0.0)
     }

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
 
 use landau_record::schema::{
-    Canary, Chunk, Clock, Crash, CrashKind, Direction, EmptyLap, End, Header, Host, Lab, Line, Note, Outcome, PassEnd,
-    PassStart, Quantum, Samples, Unit, Window,
+    Canary, Chunk, Clock, Crash, CrashKind, Direction, End, Header, Host, Lab, Line, Note, Outcome, PassEnd, PassStart,
+    Quantum, Samples, TimerOverhead, Unit, Window,
 };
 use landau_record::{Record, SCHEMA_VERSION, Writer, schema_version};
 use proptest::prelude::*;
@@ -143,7 +143,7 @@ fn counted(unit: Unit) -> Vec<Line> {
     let clock = Clock {
         name: "icount".to_owned(),
         unit,
-        empty_lap: EmptyLap::new(unit, 12.0),
+        timer_overhead: TimerOverhead::new(unit, 12.0),
         quantum: Quantum::new(unit, 1.0),
         ..Clock::default()
     };
@@ -152,7 +152,7 @@ fn counted(unit: Unit) -> Vec<Line> {
     vec![
         header(),
         Line::Host(Box::new(Host { clock, ..Host::default() })),
-        Line::Lab(Box::new(Lab { engine: "exact".to_owned(), ..Lab::default() })),
+        Line::Lab(Box::new(Lab { platform: "exact".to_owned(), ..Lab::default() })),
         Line::Pass(start),
         Line::Chunk(Chunk { pass: 0, phase: "make".to_owned(), first: 1, stride: 1, samples }),
         Line::Window(Window {
@@ -195,7 +195,7 @@ fn instructions_have_members_of_their_own() {
     assert_eq!(record.passes[0].lanes["make"].costs, [337, 338]);
     assert_eq!(record.passes[0].windows[0].canary, Canary::Instructions(vec![73]));
     assert_eq!(record.crashes[0].every_last_n, [2, 2, 2]);
-    assert_eq!(record.lab.unwrap().engine, "exact");
+    assert_eq!(record.lab.unwrap().platform, "exact");
 }
 
 /// Time among instructions is a fault, and no sample of it is kept.
@@ -220,7 +220,7 @@ fn a_chunk_in_another_unit_is_a_fault() {
 fn a_record_without_a_unit_is_in_nanoseconds() {
     let host = r#"{"name":"tsc","empty_lap_ns":20.0,"quantum_ns":1.0,"candidates":{}}"#;
     let clock: Clock = serde_json::from_str(host).unwrap();
-    assert_eq!((clock.unit, clock.empty_lap.clone()), (Unit::Ns, EmptyLap::Ns(20.0)));
+    assert_eq!((clock.unit, clock.timer_overhead.clone()), (Unit::Ns, TimerOverhead::Ns(20.0)));
     assert_eq!(serde_json::to_string(&clock).unwrap(), host);
     assert_eq!((schema_version(Unit::Ns, false), schema_version(Unit::Instructions, true)), (1, SCHEMA_VERSION));
 }

@@ -7,7 +7,7 @@
 use crate::quantity::Unit;
 use crate::reduce::{Columns, Density, Kept};
 use crate::{CaseStudy, PhaseStudy};
-use landau_record::schema::{Case, Direction, MarkKind};
+use landau_record::schema::{AnnotationKind, Case, Direction};
 use serde::Serialize;
 
 /// The recurring calls that are drawn; a rhythm with thousands of them is clear long before.
@@ -87,7 +87,7 @@ struct Note {
 struct MarkLine {
     n: f64,
     name: String,
-    kind: MarkKind,
+    kind: AnnotationKind,
 }
 
 /// The single calls of a phase: how often each cost occurred, and how they spread.
@@ -107,7 +107,8 @@ const SHARES: [f64; 6] = [0.0, 0.5, 0.9, 0.99, 0.999, 1.0];
 impl Chart {
     /// An empty chart over the axis of a case.
     pub(crate) fn new(id: String, case: &Case, columns: &Columns) -> Self {
-        let marks = case.marks.iter().map(|mark| MarkLine { n: mark.n, name: mark.name.clone(), kind: mark.mark });
+        let marks =
+            case.annotations.iter().map(|mark| MarkLine { n: mark.n, name: mark.name.clone(), kind: mark.kind });
         Self {
             id,
             axis: case.axis.clone(),

@@ -4,7 +4,7 @@ use super::{Made, sha256};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flate2::read::GzDecoder;
-use landau_record::schema::Figure;
+use landau_record::schema::PhaseResult;
 use std::io::Read;
 
 /// What a page holds.
@@ -16,7 +16,7 @@ pub struct Extract {
     pub records: Vec<Packed>,
     /// The figures that the page shows of each record, in the same order; none where they are those that the record
     /// holds.
-    pub figures: Vec<Option<Vec<Figure>>>,
+    pub figures: Vec<Option<Vec<PhaseResult>>>,
 }
 
 /// A record as a page holds it.

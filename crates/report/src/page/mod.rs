@@ -175,7 +175,7 @@ fn block(chart: &Chart) -> String {
 fn figures(sources: &[Source<'_>]) -> String {
     let of = |source: &Source<'_>| {
         let analysis = &source.analysis;
-        let is_held = analysis.mismatches(&analysis.record.figures).is_empty();
+        let is_held = analysis.mismatches(&analysis.record.results).is_empty();
         (!is_held).then(|| analysis.figures())
     };
     let every: Vec<_> = sources.iter().map(of).collect();

@@ -58,7 +58,7 @@ fn section(view: &View<'_>, benchmark: &str, cases: &[&CaseStudy<'_>], charts: &
         html.push_str(&case(view, study, charts));
     }
     let mut misleads: Vec<&str> = Vec::new();
-    for sentence in cases.iter().flat_map(|study| &study.case.misleads) {
+    for sentence in cases.iter().flat_map(|study| &study.case.caveats) {
         if !misleads.contains(&sentence.as_str()) {
             misleads.push(sentence);
         }
@@ -205,7 +205,7 @@ fn duels(view: &View<'_>, study: &CaseStudy<'_>, charts: &mut Vec<Chart>) -> Str
 }
 
 fn empty_lap(view: &View<'_>, index: usize) -> f64 {
-    view.sources.get(index).map_or(0.0, |source| source.analysis.record.host.clock.empty_lap.values().to_owned())
+    view.sources.get(index).map_or(0.0, |source| source.analysis.record.host.clock.timer_overhead.values().to_owned())
 }
 
 /// The density of single calls, a small chart for each phase. They are the base's; with one record its curves share the
@@ -306,7 +306,7 @@ fn remarks(study: &CaseStudy<'_>) -> String {
             html,
             "<p class=\"limit\"><b>Cut down:</b> {} instead of {}: {}</p>",
             count(study.case.n as f64),
-            count(reduced.asked as f64),
+            count(reduced.requested as f64),
             escape(&reduced.reason)
         );
     }

@@ -54,7 +54,7 @@ fn machine(record: &Record) -> String {
                 "{}{}: an empty lap takes {} (never subtracted), its smallest step is {}",
                 clock.name,
                 if record.unit() == Unit::Ns { String::new() } else { format!(" (counts {})", unit_name(record)) },
-                unit_of(record).cost(*clock.empty_lap.values()),
+                unit_of(record).cost(*clock.timer_overhead.values()),
                 unit_of(record).cost(*clock.quantum.values())
             ),
         ),
@@ -85,7 +85,7 @@ fn lab_rows(lab: &Lab) -> Vec<(&'static str, String)> {
     });
     let emulator = lab.emulator.as_ref();
     vec![
-        ("Engine of the lab", lab.engine.clone()),
+        ("Engine of the lab", lab.platform.clone()),
         ("Kernel", kernel),
         ("Its command line", lab.command_line.clone()),
         ("Emulator", emulator.map_or(String::new(), |one| format!("{} {}", one.name, one.version))),

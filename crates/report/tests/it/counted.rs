@@ -2,7 +2,7 @@
 
 use crate::support::{Bend, record};
 use landau_record::schema::{
-    Canary, Chunk, Clock, Crash, CrashKind, EmptyLap, Emulator, Kernel, Lab, Quantum, Samples, Unit, Window,
+    Canary, Chunk, Clock, Crash, CrashKind, Emulator, Kernel, Lab, Quantum, Samples, TimerOverhead, Unit, Window,
 };
 use landau_record::{Line, Record, Writer};
 use landau_report::page::{Options, Page, Source, difference, extract};
@@ -39,7 +39,7 @@ fn counted(unit: Unit, crash: bool) -> (Record, Vec<u8>) {
 
 fn lab() -> Lab {
     Lab {
-        engine: "exact".into(),
+        platform: "exact".into(),
         kernel: Some(Kernel { name: "6.12".into(), ..Kernel::default() }),
         emulator: Some(Emulator { name: "qemu-system-x86_64".into(), ..Emulator::default() }),
         ..Lab::default()
@@ -66,7 +66,7 @@ fn converted(line: Line, unit: Unit) -> Option<Line> {
             host.clock = Clock {
                 name: "icount".into(),
                 unit,
-                empty_lap: EmptyLap::new(unit, 12.0),
+                timer_overhead: TimerOverhead::new(unit, 12.0),
                 quantum: Quantum::new(unit, 1.0),
                 ..Clock::default()
             };
@@ -77,7 +77,7 @@ fn converted(line: Line, unit: Unit) -> Option<Line> {
             Line::Chunk(Chunk { samples, ..chunk })
         }
         Line::Window(window) => Line::Window(Window { canary: Canary::new(unit, vec![73; 4]), ..window }),
-        Line::Figure(_) | Line::End(_) => return None,
+        Line::Result(_) | Line::End(_) => return None,
         other => other,
     })
 }

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a study that cannot be written is a broken test")]
 
 use landau_record::schema::{
-    Canary, Case, Chunk, Clock, Cut, Direction, EmptyLap, End, Header, Host, Limit, Mark, MarkKind, Note, Outcome,
-    PassEnd, PassStart, Phase, Quantum, Samples, Skip, Window,
+    Annotation, AnnotationKind, Canary, Case, Chunk, Clock, Cut, Direction, End, Header, Host, Limit, Note, Outcome,
+    PassEnd, PassStart, Phase, Quantum, Samples, Skip, TimerOverhead, Window,
 };
 use landau_record::{Line, Record, Writer};
 use std::collections::BTreeMap;
@@ -114,7 +114,7 @@ fn host() -> Host {
         virtualization: "kvm".into(),
         clock: Clock {
             name: "clock_gettime".into(),
-            empty_lap: EmptyLap::Ns(20.0),
+            timer_overhead: TimerOverhead::Ns(20.0),
             quantum: Quantum::Ns(1.0),
             ..Clock::default()
         },
@@ -190,10 +190,10 @@ fn case(number: u32, sketch: &Sketch, bend: &Bend) -> Case {
         direction: *direction,
         about: format!("{name}(): what is timed"),
     };
-    let mark = |(name, n): &(&str, f64)| Mark {
+    let mark = |(name, n): &(&str, f64)| Annotation {
         name: (*name).to_owned(),
         n: *n,
-        mark: MarkKind::Capacity,
+        kind: AnnotationKind::Capacity,
         source: "a file".into(),
     };
     Case {
@@ -202,13 +202,13 @@ fn case(number: u32, sketch: &Sketch, bend: &Bend) -> Case {
         label: format!("{}{}", sketch.label, bend.poison),
         about: format!("Does {} cost more?", sketch.benchmark),
         axis: "open things".into(),
-        misleads: vec!["It stops too early.".into()],
+        caveats: vec!["It stops too early.".into()],
         source: "an article".into(),
         phases: sketch.phases.iter().map(phase).collect(),
         settings: BTreeMap::new(),
         n: u64::from(sketch.n),
         reduced: None,
-        marks: sketch.marks.iter().map(mark).collect(),
+        annotations: sketch.marks.iter().map(mark).collect(),
     }
 }
 

@@ -137,13 +137,13 @@ fn synthetic_case(case: u32) -> Case {
         label: format!("synthetic{case}"),
         about: "How long does fitting take?".to_owned(),
         axis: "objects".to_owned(),
-        misleads: Vec::new(),
+        caveats: Vec::new(),
         source: String::new(),
         phases: vec![phase("make", Direction::Up), phase("unmake", Direction::Down)],
         settings: BTreeMap::new(),
         n: u64::from(STEPS),
         reduced: None,
-        marks: Vec::new(),
+        annotations: Vec::new(),
     }
 }
 

@@ -42,11 +42,11 @@ pub(crate) fn lane_capacities(phase_count: usize, n: u64) -> Vec<usize> {
 
 /// A moment of a pass's clock.
 #[derive(Debug, Clone, Copy)]
-pub struct Moment(u64);
+pub struct Timestamp(u64);
 
 /// The stopwatch of a pass.
 #[derive(Debug)]
-pub struct Laps<'a> {
+pub struct Timer<'a> {
     lanes: &'a Lanes,
     clock: Clock,
     canary: usize,
@@ -68,7 +68,7 @@ pub struct Laps<'a> {
     fault: Option<(u64, fn())>,
 }
 
-impl<'a> Laps<'a> {
+impl<'a> Timer<'a> {
     pub(crate) fn new(lanes: &'a Lanes, clock: Clock, phase_count: usize) -> Self {
         let now = clock.ticks();
         Self {
@@ -116,19 +116,19 @@ impl<'a> Laps<'a> {
 
     /// Reads the clock, for phases that overlap or are made of several calls.
     #[inline(always)]
-    pub fn moment(&self) -> Moment {
-        Moment(self.clock.ticks())
+    pub fn now(&self) -> Timestamp {
+        Timestamp(self.clock.ticks())
     }
 
     /// Enters the time between two moments. Instructions are not counted this way: the marks lie around one call.
     #[inline(always)]
-    pub fn between(&mut self, phase: usize, from: Moment, to: Moment) {
+    pub fn record_between(&mut self, phase: usize, from: Timestamp, to: Timestamp) {
         self.lanes.push(phase, self.clock.to_ns(to.0 - from.0));
     }
 
     /// Enters a duration that was measured elsewhere, in nanoseconds.
     #[inline(always)]
-    pub fn enter(&mut self, phase: usize, ns: u64) {
+    pub fn record_ns(&mut self, phase: usize, ns: u64) {
         self.lanes.push(phase, ns);
     }
 
