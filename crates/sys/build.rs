@@ -1,4 +1,4 @@
-//! Builds the forker (see `forker/main.rs`) once and links it against each C library at hand.
+//! Builds the fork helper (see `fork_helper/main.rs`) once and links it against each C library at hand.
 //!
 //! A C library that is missing here is no error: the variant is then skipped at run time with the reason that is
 //! written down now.
@@ -34,7 +34,7 @@ const LINKAGES: [Linkage; 3] = [
 ];
 
 fn main() {
-    println!("cargo::rerun-if-changed=forker/main.rs");
+    println!("cargo::rerun-if-changed=fork_helper/main.rs");
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=PATH");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
@@ -48,31 +48,31 @@ fn main() {
         writeln!(table, "    ({:?}, {entry}),", linkage.name).expect("a string takes everything");
     }
     table.push_str("];\n");
-    fs::write(out.join("forker_built.rs"), table).expect("OUT_DIR is writable");
+    fs::write(out.join("fork_helper_built.rs"), table).expect("OUT_DIR is writable");
 }
 
-/// The forker as a static library, with what it needs of `core` inside.
+/// The fork helper as a static library, with what it needs of `core` inside.
 fn compile(out: &Path) -> Result<PathBuf, String> {
     let target = env::var("TARGET").expect("cargo sets TARGET");
     if env::var("HOST").as_ref() != Ok(&target) {
         return Err(format!("this landau was cross-built for {target}; build it on the target for the fork benchmark"));
     }
-    let archive = out.join("libforker.a");
+    let archive = out.join("libfork_helper.a");
     let rustc = env::var_os("RUSTC").expect("cargo sets RUSTC");
     let arguments = ["--crate-type=staticlib", "--edition=2024", "-Copt-level=2", "-Cpanic=abort", "-Ccodegen-units=1"];
     let status = Command::new(rustc)
         .args(arguments)
-        .args(["--target", &target, "--crate-name=forker", "forker/main.rs", "-o"])
+        .args(["--target", &target, "--crate-name=fork_helper", "fork_helper/main.rs", "-o"])
         .arg(&archive)
         .status();
     match status {
         Ok(status) if status.success() => Ok(archive),
-        other => panic!("the forker does not compile: {other:?}"),
+        other => panic!("the fork helper does not compile: {other:?}"),
     }
 }
 
 fn link(archive: &Path, out: &Path, linkage: &Linkage) -> Result<PathBuf, String> {
-    let program = out.join(format!("forker-{}", linkage.name));
+    let program = out.join(format!("fork-helper-{}", linkage.name));
     for linker in linkage.linkers {
         let result = Command::new(linker)
             .args(linkage.arguments)

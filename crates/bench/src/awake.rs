@@ -23,7 +23,7 @@ pub fn main() -> Option<u8> {
     }
     let Some(processor) = words.next().and_then(|word| word.parse().ok()) else { return Some(2) };
     // To spin where one could be in the way is worse than not to spin.
-    if system::pin(&[processor]).and_then(|()| process::be_idle()).is_err() {
+    if system::pin(&[processor]).and_then(|()| process::set_idle_priority()).is_err() {
         return Some(1);
     }
     // Whoever started it waits for this.

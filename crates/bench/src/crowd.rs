@@ -9,7 +9,7 @@
 use crate::awake::Awake;
 use crate::peer::{FULL, Server};
 use landau_engine::{Context, Facts, Stop, Timer, Timestamp};
-use landau_reactor::{Interest, Mechanism, Reactor, Token};
+use landau_reactor::{Backend, Interest, Reactor, Token};
 use landau_sys::clock::monotonic_ns;
 use landau_sys::socket::{Address, Family, Transport, bind, socket};
 use landau_sys::stream;
@@ -62,7 +62,7 @@ impl Crowd {
     pub(crate) fn of(context: &Context) -> Result<Self, Stop> {
         let mut server = Server::of(context)?;
         let range = ephemeral_ports().map_or(4_096, |(low, high)| high.saturating_sub(low));
-        let watch = Reactor::new(Mechanism::default()).map_err(crate::mechanism::stop)?;
+        let watch = Reactor::new(Backend::default()).map_err(crate::mechanism::stop)?;
         let own = context.host.pinned_processor;
         let is_kept = context.settings.is("idle", "spin");
         let processors = if is_kept { server.processor().into_iter().chain(own).collect() } else { Vec::new() };
@@ -92,7 +92,7 @@ impl Crowd {
         let socket = socket(family, Transport::Tcp)?;
         if self.has_sources {
             // Where there is no such option, `bind` chooses the port.
-            let _ = stream::set_bind_without_port(&socket);
+            let _ = stream::set_bind_address_no_port(&socket);
             bind(&socket, &SocketAddr::new(source(self.len(), self.each_source), 0).into())?;
         }
         stream::set_no_delay(&socket)?;
@@ -184,7 +184,7 @@ impl Crowd {
     /// Takes one more into the crowd, which has had its answer.
     pub(crate) fn join(&mut self, socket: TcpStream) -> Result<(), Stop> {
         let token = Token(self.len() as u32);
-        self.watch.register_nonblocking(&socket, token, Interest::READ).map_err(crate::mechanism::stop)?;
+        self.watch.register_nonblocking(&socket, token, Interest::READABLE).map_err(crate::mechanism::stop)?;
         self.connections.push(socket);
         Ok(())
     }

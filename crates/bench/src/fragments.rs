@@ -2,7 +2,7 @@
 //! file system where the file lies.
 
 use landau_engine::Stop;
-use landau_sys::disk::{Piece, UNKNOWN_PLACE, allocate, forget_cached, pieces};
+use landau_sys::disk::{Extent, FIEMAP_UNSUPPORTED, allocate, drop_cached_pages, extents};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
@@ -61,20 +61,20 @@ fn fill(mut file: &File, bytes: u64) -> Result<(), Stop> {
 fn cool(path: &Path) -> Result<(), Stop> {
     let file = File::open(path).map_err(|error| Stop::io("open", &error))?;
     file.sync_all().map_err(|error| Stop::io("fsync", &error))?;
-    Ok(forget_cached(&file)?)
+    Ok(drop_cached_pages(&file)?)
 }
 
 /// Sees that a file lies as was asked, and says how it lies.
 pub(crate) fn prove(path: &Path, bytes: u64, piece: u64) -> Result<String, Stop> {
     let file = File::open(path).map_err(|error| Stop::io("open", &error))?;
-    let found = pieces(&file).map_err(|error| match error.errno {
-        libc::ENOTTY | libc::EINVAL => UNKNOWN_PLACE.into(),
+    let found = extents(&file).map_err(|error| match error.errno {
+        libc::ENOTTY | libc::EINVAL => FIEMAP_UNSUPPORTED.into(),
         _ => Stop::from(error),
     })?;
     judged(&found, bytes, piece)
 }
 
-fn judged(found: &[Piece], bytes: u64, piece: u64) -> Result<String, Stop> {
+fn judged(found: &[Extent], bytes: u64, piece: u64) -> Result<String, Stop> {
     let covered: u64 = found.iter().map(|one| one.length).sum();
     let count = found.len() as u64;
     let said = format!("{count}, of {} KiB on average", covered / count.max(1) / 1024);
@@ -95,14 +95,14 @@ mod tests {
 
     #[test]
     fn a_file_that_lies_otherwise_than_asked_is_refused() {
-        let pieces = |count: u64, length| -> Vec<Piece> {
-            (0..count).map(|at| Piece { logical: at * length, physical: 3 * at * length, length }).collect()
+        let extents = |count: u64, length| -> Vec<Extent> {
+            (0..count).map(|at| Extent { logical: at * length, physical: 3 * at * length, length }).collect()
         };
         let mib = 1 << 20;
-        assert_eq!(judged(&pieces(256, 4096), mib, 4096).unwrap(), "256, of 4 KiB on average");
-        assert!(judged(&pieces(256, 4096), mib, 0).is_err(), "not in one piece");
-        assert!(judged(&pieces(1, mib), mib, 4096).is_err(), "not in many");
-        assert!(judged(&pieces(16, 4096), mib, 0).is_err(), "a part is missing");
-        assert!(judged(&pieces(1, mib), mib, 0).is_ok());
+        assert_eq!(judged(&extents(256, 4096), mib, 4096).unwrap(), "256, of 4 KiB on average");
+        assert!(judged(&extents(256, 4096), mib, 0).is_err(), "not in one piece");
+        assert!(judged(&extents(1, mib), mib, 4096).is_err(), "not in many");
+        assert!(judged(&extents(16, 4096), mib, 0).is_err(), "a part is missing");
+        assert!(judged(&extents(1, mib), mib, 0).is_ok());
     }
 }

@@ -1,28 +1,28 @@
 //! The reactor's mechanisms as values of a parameter, and what its errors mean for a pass.
 
 use landau_engine::{Settings, Stop, Support};
-use landau_reactor::{Error, Mechanism};
+use landau_reactor::{Backend, Error};
 
 /// The names of all mechanisms, this system's or not: what is typed is refused only if no system has it.
 pub(crate) const NAMES: &[&str] = &names();
 
-const fn names() -> [&'static str; Mechanism::ALL.len()] {
-    let mut names = [""; Mechanism::ALL.len()];
+const fn names() -> [&'static str; Backend::ALL.len()] {
+    let mut names = [""; Backend::ALL.len()];
     let mut at = 0;
     while at < names.len() {
-        names[at] = Mechanism::ALL[at].name();
+        names[at] = Backend::ALL[at].name();
         at += 1;
     }
     names
 }
 
 /// The mechanism that a parameter names; the best of this system where it names none.
-pub(crate) fn named(settings: &Settings, parameter: &str) -> Mechanism {
+pub(crate) fn named(settings: &Settings, parameter: &str) -> Backend {
     settings.text(parameter).parse().unwrap_or_default()
 }
 
 /// Whether this system has it and lets us use it: it is tried.
-pub(crate) fn support(mechanism: Mechanism) -> Support {
+pub(crate) fn support(mechanism: Backend) -> Support {
     match landau_reactor::Reactor::new(mechanism) {
         Ok(_) => Support::Yes,
         Err(error) => Support::No(error.to_string()),
@@ -52,9 +52,9 @@ mod tests {
 
     #[test]
     fn every_mechanism_can_be_named() {
-        assert_eq!(NAMES.len(), Mechanism::ALL.len());
+        assert_eq!(NAMES.len(), Backend::ALL.len());
         for name in NAMES {
-            assert_eq!(name.parse::<Mechanism>().unwrap().name(), *name);
+            assert_eq!(name.parse::<Backend>().unwrap().name(), *name);
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::mechanism;
 use landau_engine::{Context, Facts, Host, Settings, Stop, Support, Unit};
-use landau_reactor::Mechanism;
+use landau_reactor::Backend;
 use landau_sys::clock::monotonic_ns;
 use landau_sys::limits::{Resource, get};
 use landau_sys::process::end_with_parent;
@@ -77,7 +77,7 @@ pub(crate) fn support(host: &Host, settings: &Settings) -> Support {
     if is_set(settings, "url") && is_set(settings, "command") {
         return Support::No("both url and command are set; one of them says which server".to_owned());
     }
-    if is_foreign && (server != "landau" || mechanism != Mechanism::default()) {
+    if is_foreign && (server != "landau" || mechanism != Backend::default()) {
         return Support::No("url or command says which server, and its mechanism is its own".to_owned());
     }
     if is_set(settings, "url")
@@ -90,13 +90,13 @@ pub(crate) fn support(host: &Host, settings: &Settings) -> Support {
     }
     if server == "landau" {
         return match mechanism {
-            Mechanism::Null => {
+            Backend::Null => {
                 Support::No("a server that takes all for ready never sleeps and proves nothing".to_owned())
             }
             other => mechanism::support(other),
         };
     }
-    if mechanism != Mechanism::default() {
+    if mechanism != Backend::default() {
         return Support::No(format!("the mechanism is chosen for server=landau; {server} takes its own"));
     }
     Support::when(find(server).is_some(), &format!("{server} is not installed (apt-get install {server})"))
@@ -231,16 +231,16 @@ impl Server {
         let pid = self.child.as_ref().map(Child::id);
         Account {
             at_ns: monotonic_ns(),
-            server_ns: pid.and_then(|pid| system::family(pid).into_iter().map(system::busy_ns).sum()),
-            client_ns: system::busy_ns(std::process::id()),
-            losses: system::listen_losses(),
+            server_ns: pid.and_then(|pid| system::process_tree(pid).into_iter().map(system::cpu_time_ns).sum()),
+            client_ns: system::cpu_time_ns(std::process::id()),
+            losses: system::listen_drops(),
         }
     }
 
     /// How many descriptors the server's fullest process has open, where the system says so.
     pub(crate) fn descriptors(&self) -> Option<u64> {
         let pid = self.child.as_ref()?.id();
-        system::family(pid).into_iter().filter_map(system::descriptor_count).max()
+        system::process_tree(pid).into_iter().filter_map(system::descriptor_count).max()
     }
 
     /// The processor that it was given, where it was started here.
@@ -297,7 +297,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
-            let family = system::family(child.id());
+            let family = system::process_tree(child.id());
             let _ = child.kill();
             for &pid in &family[1..] {
                 let _ = landau_sys::process::kill(pid);

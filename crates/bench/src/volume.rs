@@ -9,7 +9,7 @@
 use crate::files::c_path;
 use crate::peer::find;
 use landau_engine::Stop;
-use landau_sys::disk::{attach, mount, own_mounts, unmount};
+use landau_sys::disk::{attach_loop_device, mount, unmount, unshare_mounts};
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;
@@ -76,9 +76,9 @@ impl Volume {
         if is_new {
             make(&path, bytes)?;
         }
-        own_mounts()?;
+        unshare_mounts()?;
         let image = File::options().read(true).write(true).open(&path).map_err(io("open"))?;
-        let (attached, device_path) = attach(&image)?;
+        let (attached, device_path) = attach_loop_device(&image)?;
         let folder = scratch.join(format!("{name}.mount"));
         fs::create_dir_all(&folder).map_err(io("mkdir"))?;
         let target = c_path(&folder)?;
@@ -163,7 +163,7 @@ mod tests {
         // In a thread of its own, which alone gets the mounts; only root can.
         let folder = folder.clone();
         std::thread::spawn(move || {
-            if own_mounts().is_err() || mount(c"none", &c_path(&folder).unwrap(), c"tmpfs").is_err() {
+            if unshare_mounts().is_err() || mount(c"none", &c_path(&folder).unwrap(), c"tmpfs").is_err() {
                 eprintln!("not tried: this user may not mount");
                 return;
             }

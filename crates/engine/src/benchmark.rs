@@ -6,7 +6,7 @@
 
 use crate::{Annotation, Host, Parameter, Settings, Timer, worker};
 use landau_record::schema::Direction;
-use landau_sys::forker;
+use landau_sys::fork_helper;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -139,10 +139,10 @@ pub enum Stop {
     Enough,
 }
 
-impl From<forker::Failure> for Stop {
-    fn from(failure: forker::Failure) -> Self {
+impl From<fork_helper::Failure> for Stop {
+    fn from(failure: fork_helper::Failure) -> Self {
         match failure {
-            forker::Failure::Refused(error) => Stop::Refused(error),
+            fork_helper::Failure::Refused(error) => Stop::Refused(error),
             other => Stop::Wrong(other.to_string()),
         }
     }

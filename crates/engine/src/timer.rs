@@ -4,7 +4,7 @@
 use crate::Stop;
 use landau_record::schema::Direction;
 use landau_sys::clock::Clock;
-use landau_sys::mark;
+use landau_sys::marker;
 use landau_sys::process::{Usage, parent_id, read_at_start, usage};
 use landau_sys::shared::Lanes;
 use landau_sys::system;
@@ -100,13 +100,13 @@ impl<'a> Timer<'a> {
     /// succeeds; a refused one leaves no sample, nor the mark behind it.
     #[inline(always)]
     pub fn time<T>(&mut self, phase: usize, call: impl FnOnce() -> landau_sys::Result<T>) -> Result<T, Stop> {
-        mark::begin(phase);
+        marker::begin(phase);
         let start = self.clock.ticks();
         let result = call();
         let end = self.clock.ticks();
         match result {
             Ok(value) => {
-                mark::end(phase);
+                marker::end(phase);
                 self.lanes.push(phase, self.clock.to_ns(end - start));
                 Ok(value)
             }
@@ -150,7 +150,7 @@ impl<'a> Timer<'a> {
         self.usage = usage();
         self.window_began = self.clock.ticks();
         if direction == Direction::Up {
-            mark::pass();
+            marker::pass();
             self.began = self.window_began;
         }
     }

@@ -105,7 +105,7 @@ fn work(registry: &[Entry]) -> Result<(), String> {
     descriptor::close_inherited(order.lanes_fd);
     let entry = registry.iter().find(|entry| entry.name == order.benchmark).ok_or("no such benchmark")?;
     // Where the system cannot do this, the worker notices its parent's end by the pipe it writes its report to.
-    let _ = system::die_with_parent(order.parent);
+    let _ = system::set_parent_death_signal(order.parent);
     if let Some(processor) = order.processor {
         // Where pinning is impossible the host facts say so; the pass is still a pass.
         let _ = system::pin(&[processor]);
@@ -128,7 +128,7 @@ fn work(registry: &[Entry]) -> Result<(), String> {
         timer.rest_after_windows(rest);
     }
     match order.fault {
-        Some(Fault::Panic(n)) => timer.fail_at(n, system::panic),
+        Some(Fault::Panic(n)) => timer.fail_at(n, system::trigger_panic),
         Some(Fault::Hang(n)) => timer.fail_at(n, || {
             loop {
                 std::hint::spin_loop();
@@ -144,7 +144,7 @@ fn work(registry: &[Entry]) -> Result<(), String> {
 }
 
 /// Rests until the controller has written the window down. Where it cannot be reached the pass goes on: its end is
-/// noticed by the signal that [`system::die_with_parent`] asked for.
+/// noticed by the signal that [`system::set_parent_death_signal`] asked for.
 fn rest() {
     let mut line = String::new();
     if std::io::stdout().lock().write_all(WINDOW.as_bytes()).is_ok() {

@@ -8,7 +8,7 @@
 //! block that is left early is counted as far as it ran. At the first instruction of each block a callback gives what
 //! was counted since the last one to the function that ran, by the chain of calls that led there ([`tree`]). The
 //! measured program executes a no-op that no compiler emits before and after each timed call
-//! (`crates/sys/src/mark.rs`); between the two the counts are kept, and at the second they are written out
+//! (`crates/sys/src/marker.rs`); between the two the counts are kept, and at the second they are written out
 //! ([`output`]).
 //!
 //! Only the guest's own time is deterministic, so none of this moves it: with `-icount` a plugin changes how long the
@@ -49,7 +49,7 @@ static STATE: AtomicPtr<State> = AtomicPtr::new(null_mut());
 /// The bytes of the marking no-op before its last one: `nop dword ptr [rax+rax+…]` with `LAN` as the displacement.
 const MARK: [u8; 7] = [0x0f, 0x1f, 0x84, 0x00, b'L', b'A', b'N'];
 
-/// The last byte of a mark, as `crates/sys/src/mark.rs` sets it: a pass begins; a lap of phase 0 to 31 begins, ends.
+/// The last byte of a mark, as `crates/sys/src/marker.rs` sets it: a pass begins; a lap of phase 0 to 31 begins, ends.
 const PASS: u8 = 0x01;
 const BEGIN: u8 = 0x20;
 const END: u8 = 0x40;

@@ -1,9 +1,9 @@
 //! Which platform runs what was named, and why: as the user says, or as what is there allows.
 
-use crate::platform::{Platform, probe};
 use crate::error::Error;
 use crate::image::Kind;
 use crate::kernel::{self, Kernel, Source};
+use crate::platform::{Platform, probe};
 use std::path::{Path, PathBuf};
 
 /// What will run, and how.

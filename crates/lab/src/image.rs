@@ -81,7 +81,9 @@ impl Found {
                 );
             }
             Kind::Uml => {
-                return Some("this is user-mode Linux, a program and no kernel for qemu; add --platform uml".to_owned());
+                return Some(
+                    "this is user-mode Linux, a program and no kernel for qemu; add --platform uml".to_owned(),
+                );
             }
             Kind::DiskImage(disk) => {
                 let form = if *disk == Disk::Qcow2 { "a qcow2 disk image" } else { "a raw disk image" };

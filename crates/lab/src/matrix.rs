@@ -1,11 +1,11 @@
 //! Many kernels: some at a time, each with its own machine and record, and one that fails leaves the others alone.
 
-use crate::platform::{Platform, Terminal};
 use crate::error::{Error, io};
 use crate::image::Kind;
 use crate::job::Job;
 use crate::kernel::Kernel;
 use crate::machine::{Bounds, Ending};
+use crate::platform::{Platform, Terminal};
 use crate::session::{Measured, Order, measure};
 use crate::watch::Watch;
 use landau_engine::Scratch;

@@ -1,11 +1,11 @@
 //! One kernel measured: a machine is made for it, its record is written down while it runs, and if it stops before its
 //! time, it is started again to see whether it stops at the same place.
 
-use crate::platform::{Platform, Machine, Terminal};
 use crate::error::{Error, io};
 use crate::job::{Job, Message};
 use crate::kernel::Kernel;
 use crate::machine::{Bounds, Ended, Ending, attend};
+use crate::platform::{Machine, Platform, Terminal};
 use crate::progress::Progress;
 use crate::watch::Watch;
 use crate::{pack, sysctl};

@@ -129,7 +129,7 @@ mod tests {
             OF_A_NETWORK.iter().map(|name| (*name, std::fs::read_to_string(path(name)).ok())).collect();
         // Only this thread enters the new network; the files show the network of the thread that reads them.
         let inside = std::thread::spawn(|| {
-            if landau_sys::process::effective_user() != 0 || landau_sys::boot::enter_own_network().is_err() {
+            if landau_sys::process::effective_user() != 0 || landau_sys::boot::unshare_network().is_err() {
                 return None;
             }
             let (asked, answers) = std::sync::mpsc::channel::<(&str, Option<String>)>();

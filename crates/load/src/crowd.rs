@@ -233,7 +233,7 @@ impl<'a> Crowd<'a> {
         if !self.link.fill().map_err(|error| lost(&error))? {
             return Err(crate::Error::Plan("the controller is gone".to_owned()));
         }
-        self.engine.reactor.used_up(self.link, Interest::READ);
+        self.engine.reactor.clear_readiness(self.link, Interest::READABLE);
         while let Some(order) = self.link.next::<Order>().map_err(|error| lost(&error))? {
             match order {
                 Order::Grow { to } => {

@@ -179,7 +179,7 @@ impl Engine {
         };
         self.now_ns = since_ns;
         let id = self.free.pop().unwrap_or(self.slots.len() as u32);
-        if let Err(error) = self.reactor.register_nonblocking(&fd, Token(id), Interest::WRITE) {
+        if let Err(error) = self.reactor.register_nonblocking(&fd, Token(id), Interest::WRITABLE) {
             self.tally.fail(Failure::Connect, || error.to_string());
             self.free.push(id);
             return Happening::Gone { id: u32::MAX, is_unmade: true };
@@ -229,8 +229,8 @@ impl Engine {
         match send(connection, bytes) {
             Ok(is_all) => {
                 if !is_all {
-                    self.reactor.used_up(&connection.fd, Interest::WRITE);
-                    let _ = self.reactor.want(&connection.fd, Interest::BOTH);
+                    self.reactor.clear_readiness(&connection.fd, Interest::WRITABLE);
+                    let _ = self.reactor.set_interest(&connection.fd, Interest::BOTH);
                 }
                 Ok(count)
             }
@@ -253,7 +253,7 @@ impl Engine {
         };
         match connection.state {
             State::Open if event.ready.is_writable() && !event.ready.is_readable() => self.go_on_sending(id),
-            State::Open => self.receive(id, event.ready.is_closed()),
+            State::Open => self.receive(id, event.ready.is_read_closed()),
             State::Connecting => self.connected(id),
             State::Securing => self.secure(id),
             State::Closing => self.await_end(id),
@@ -291,11 +291,11 @@ impl Engine {
                 let said = unasked(&self.scratch[..count]);
                 return self.lose(id, (Failure::Unasked, said));
             }
-            Ok(Received::Nothing) => self.reactor.used_up(&connection.fd, Interest::READ),
+            Ok(Received::Nothing) => self.reactor.clear_readiness(&connection.fd, Interest::READABLE),
         }
         let (is_done, wants_write) = (!session.is_handshaking(), session.wants_write());
-        let interest = if wants_write { Interest::BOTH } else { Interest::READ };
-        let _ = self.reactor.want(&connection.fd, interest);
+        let interest = if wants_write { Interest::BOTH } else { Interest::READABLE };
+        let _ = self.reactor.set_interest(&connection.fd, interest);
         if !is_done {
             return Happening::Nothing;
         }
@@ -309,7 +309,8 @@ impl Engine {
         let Some(connection) = self.slots[id as usize].as_mut() else { return Happening::Nothing };
         connection.state = State::Open;
         let wants_write = connection.secure.as_ref().is_some_and(|session| session.wants_write());
-        let _ = self.reactor.want(&connection.fd, if wants_write { Interest::BOTH } else { Interest::READ });
+        let _ =
+            self.reactor.set_interest(&connection.fd, if wants_write { Interest::BOTH } else { Interest::READABLE });
         self.opening -= 1;
         self.open += 1;
         self.tally.connections += 1;
@@ -323,11 +324,11 @@ impl Engine {
         let unsent = std::mem::take(&mut connection.unsent);
         match send(connection, &unsent) {
             Ok(true) => {
-                let _ = self.reactor.want(&connection.fd, Interest::READ);
+                let _ = self.reactor.set_interest(&connection.fd, Interest::READABLE);
                 Happening::Nothing
             }
             Ok(false) => {
-                self.reactor.used_up(&connection.fd, Interest::WRITE);
+                self.reactor.clear_readiness(&connection.fd, Interest::WRITABLE);
                 Happening::Nothing
             }
             Err(trouble) => self.lose(id, trouble),
@@ -348,7 +349,7 @@ impl Engine {
             let count = match received {
                 Ok(Received::Bytes(count)) => count,
                 Ok(Received::Nothing) => {
-                    self.reactor.used_up(&connection.fd, Interest::READ);
+                    self.reactor.clear_readiness(&connection.fd, Interest::READABLE);
                     return self.after(id, answered);
                 }
                 Ok(Received::End) => return self.ended(id),
@@ -361,7 +362,7 @@ impl Engine {
             }
             let Some(connection) = self.slots[id as usize].as_ref() else { return Happening::Nothing };
             if connection.secure.is_none() && count < self.scratch.len() && !is_closed {
-                self.reactor.used_up(&connection.fd, Interest::READ);
+                self.reactor.clear_readiness(&connection.fd, Interest::READABLE);
                 return self.after(id, answered);
             }
         }
@@ -462,7 +463,7 @@ impl Engine {
                 // What it says after its last answer is of no interest.
                 Ok(1..) => {}
                 Err(error) if error.is_would_block() => {
-                    self.reactor.used_up(&connection.fd, Interest::READ);
+                    self.reactor.clear_readiness(&connection.fd, Interest::READABLE);
                     return Happening::Nothing;
                 }
                 Ok(0) | Err(_) => {
@@ -577,7 +578,7 @@ impl Engine {
 
     /// Watches something else than a connection.
     pub(crate) fn watch(&mut self, fd: &impl AsFd, token: Token) -> Result<(), crate::Error> {
-        Ok(self.reactor.register_nonblocking(fd, token, Interest::READ)?)
+        Ok(self.reactor.register_nonblocking(fd, token, Interest::READABLE)?)
     }
 }
 

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::link::{Link, Order, Report};
 use crate::plan::{PROTOCOL, Plan};
 use crate::worker;
-use landau_reactor::{Interest, Mechanism, Reactor, Token};
+use landau_reactor::{Backend, Interest, Reactor, Token};
 use landau_sys::limits::{Resource, raise};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -49,7 +49,7 @@ impl Fleet {
         // Each worker has a link.
         raise(Resource::Descriptors)?;
         let mut fleet =
-            Self { members: Vec::new(), reactor: Reactor::new(Mechanism::default())?, inbox: VecDeque::new() };
+            Self { members: Vec::new(), reactor: Reactor::new(Backend::default())?, inbox: VecDeque::new() };
         for (number, plan) in plans.iter().enumerate() {
             let wrong = |reason: String| Error::Worker { worker: number, reason };
             let (own, other) = UnixStream::pair().map_err(|error| wrong(error.to_string()))?;
@@ -64,7 +64,7 @@ impl Fleet {
                 _ => return Err(wrong("it ended before it had said a word".to_owned())),
             }
             link.send(&Order::Plan(Box::new(plan.clone()))).map_err(|error| wrong(error.to_string()))?;
-            fleet.reactor.register_nonblocking(&link, Token(number as u32), Interest::READ)?;
+            fleet.reactor.register_nonblocking(&link, Token(number as u32), Interest::READABLE)?;
             fleet.members.push(Member { link: Some(link), body });
         }
         Ok(fleet)

@@ -138,7 +138,7 @@ impl Job {
         let connections = wish.crowd.as_ref().map_or(wish.connections, |crowd| crowd.n);
         let worker_count = worker_count(wish, connections)?;
         let window = if wish.per_connection.is_some() { wish.connections } else { WINDOW };
-        let (mechanism, why) = Reactor::settle_on(wish.mechanism.parse()?)?;
+        let (mechanism, why) = Reactor::resolve_backend(wish.mechanism.parse()?)?;
         notes.extend(why);
         let sources = source::share_out(&endpoints, connections, worker_count, wish, &mut notes)?;
         let share = |total: u32, worker: u32| total / worker_count + u32::from(worker < total % worker_count);

@@ -44,5 +44,5 @@ pub use tally::{Failure, Tally};
 
 /// The name of the event loop's mechanism that is best here.
 pub fn mechanism() -> String {
-    landau_reactor::Mechanism::default().name().to_owned()
+    landau_reactor::Backend::default().name().to_owned()
 }

@@ -14,8 +14,8 @@ use crate::schedule::Schedule;
 use crate::tally::Failure;
 use crate::worker::lost;
 use landau_reactor::Interest;
-use landau_sys::alarm::Alarm;
 use landau_sys::process::{ProcessorTime, thread_time};
+use landau_sys::timerfd::TimerFd;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ pub(crate) struct Loop<'a> {
     stage: Stage,
     idle: Idle,
     schedule: Option<Schedule>,
-    alarm: Option<Alarm>,
+    alarm: Option<TimerFd>,
     alarm_at_ns: u64,
     /// Requests that are due and wait for a connection.
     queue: Backlog,
@@ -82,7 +82,7 @@ impl<'a> Loop<'a> {
             _ => None,
         };
         // Where there is no alarm, the last millisecond before a request is due is spent looking at the clock.
-        let alarm = schedule.as_ref().and_then(|_| Alarm::new().ok());
+        let alarm = schedule.as_ref().and_then(|_| TimerFd::new().ok());
         if let Some(alarm) = &alarm {
             engine.watch(alarm, ALARM)?;
         }
@@ -350,7 +350,7 @@ impl<'a> Loop<'a> {
             // What it rang for is done by whoever looks at the schedule, who sets it anew.
             Happening::Alarm => {
                 if let Some(alarm) = &self.alarm {
-                    self.engine.reactor.used_up(alarm, Interest::READ);
+                    self.engine.reactor.clear_readiness(alarm, Interest::READABLE);
                 }
             }
             Happening::Control => return self.listen(),
@@ -379,7 +379,7 @@ impl<'a> Loop<'a> {
     /// The controller has spoken.
     fn listen(&mut self) -> Result<()> {
         let is_there = self.link.fill().map_err(|error| lost(&error))?;
-        self.engine.reactor.used_up(self.link, Interest::READ);
+        self.engine.reactor.clear_readiness(self.link, Interest::READABLE);
         while let Some(order) = self.link.next::<Order>().map_err(|error| lost(&error))? {
             match order {
                 Order::Start { at_ns } => self.start_ns = at_ns,

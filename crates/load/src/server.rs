@@ -101,13 +101,13 @@ impl Server {
         match (self.ports, source) {
             (Ports::System, None) => Ok(()),
             (Ports::System, Some(source)) => {
-                stream::set_bind_without_port(socket)?;
+                stream::set_bind_address_no_port(socket)?;
                 bind(socket, &source)
             }
             (Ports::Range { low, high }, source) => {
                 set_port_range(socket, low, high)?;
                 let Some(source) = source else { return Ok(()) };
-                stream::set_bind_without_port(socket)?;
+                stream::set_bind_address_no_port(socket)?;
                 bind(socket, &source)
             }
             (Ports::Explicit { low, high }, source) => {

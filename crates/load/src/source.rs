@@ -11,7 +11,7 @@ use crate::job::{Wish, ports};
 use crate::plan::{Ports, Sources};
 use crate::target::Endpoint;
 use landau_sys::socket::{Family, Transport, bind, set_port_range, socket};
-use landau_sys::stream::set_bind_without_port;
+use landau_sys::stream::set_bind_address_no_port;
 use landau_sys::system::ephemeral_ports;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -111,7 +111,7 @@ fn loopback(worker: u32, number: u32) -> Option<IpAddr> {
 /// Whether this system lets a socket have a range of ports of its own.
 fn has_port_range() -> bool {
     let Ok(probe) = socket(Family::V4, Transport::Tcp) else { return false };
-    set_port_range(&probe, 40_000, 40_001).is_ok() && set_bind_without_port(&probe).is_ok()
+    set_port_range(&probe, 40_000, 40_001).is_ok() && set_bind_address_no_port(&probe).is_ok()
 }
 
 #[cfg(test)]

@@ -184,26 +184,26 @@ impl<'a> Queue<'a> {
     }
 
     /// Adds bytes.
-    pub fn add(&mut self, buffer: Bytes<'a>) {
-        self.add_from(buffer, 0);
+    pub fn push(&mut self, buffer: Bytes<'a>) {
+        self.push_from(buffer, 0);
     }
 
     /// Adds bytes, without the first `from` of them.
-    pub fn add_from(&mut self, buffer: Bytes<'a>, from: usize) {
+    pub fn push_from(&mut self, buffer: Bytes<'a>, from: usize) {
         if from < buffer.bytes().len() {
             self.segments.push_back(Segment::Buffer { buffer, from });
         }
     }
 
     /// Adds `count` bytes of a file from `offset`.
-    pub fn add_file(&mut self, file: impl Into<File>, offset: u64, count: u64) {
+    pub fn push_file(&mut self, file: impl Into<File>, offset: u64, count: u64) {
         if count > 0 {
             self.segments.push_back(Segment::File { file: file.into(), offset, left: count, is_corked: false });
         }
     }
 
     /// Adds the next `count` bytes that come out of a pipe, whose reading end this is and which must not block.
-    pub fn add_pipe(&mut self, pipe: impl Into<File>, count: u64) {
+    pub fn push_pipe(&mut self, pipe: impl Into<File>, count: u64) {
         if count > 0 {
             self.segments.push_back(Segment::Pipe { pipe: pipe.into(), left: count });
         }
@@ -265,17 +265,17 @@ impl<'a> Queue<'a> {
 
     /// Takes the next piece off the front, for those who send by themselves: a buffer, or at most `most` bytes of a
     /// file as a buffer. None at the end, and for a pipe.
-    pub fn take(&mut self, most: usize) -> Result<Option<(Bytes<'a>, usize)>, Error> {
-        self.take_by(most, stream::read_at)
+    pub fn pop(&mut self, most: usize) -> Result<Option<(Bytes<'a>, usize)>, Error> {
+        self.pop_with(most, stream::read_at)
     }
 
     /// The same without waiting for the device: where nothing of the file's next piece is in memory, the error says
     /// that it would block.
-    pub fn take_cached(&mut self, most: usize) -> Result<Option<(Bytes<'a>, usize)>, Error> {
-        self.take_by(most, path::read_cached)
+    pub fn pop_cached(&mut self, most: usize) -> Result<Option<(Bytes<'a>, usize)>, Error> {
+        self.pop_with(most, path::read_cached)
     }
 
-    fn take_by(
+    fn pop_with(
         &mut self,
         most: usize,
         read: impl FnOnce(&File, &mut [u8], u64) -> landau_sys::Result<usize>,
@@ -355,7 +355,7 @@ impl<'a> Queue<'a> {
 
     /// The same, if the caller says the end right after: what was sent last leaves with it, in one segment instead of
     /// two. Whoever does not say the end after all delays that by a fifth of a second.
-    pub fn send_before_end(&mut self, socket: &impl AsFd) -> Result<Progress, Error> {
+    pub fn send_before_shutdown(&mut self, socket: &impl AsFd) -> Result<Progress, Error> {
         self.go(socket, Target::Ending)
     }
 
@@ -593,10 +593,10 @@ mod tests {
         let (here, mut there) = UnixStream::pair().unwrap();
         let borrowed = pattern(0, 10);
         let (mut batch, mut rest) = (Queue::new(), Queue::new());
-        batch.add(Bytes::Borrowed(&borrowed));
-        rest.add(Bytes::Owned(pattern(10, 10).into()));
-        rest.add(Bytes::Owned(Box::default()));
-        rest.add_from(Bytes::Shared(pattern(0, 30).into()), 20);
+        batch.push(Bytes::Borrowed(&borrowed));
+        rest.push(Bytes::Owned(pattern(10, 10).into()));
+        rest.push(Bytes::Owned(Box::default()));
+        rest.push_from(Bytes::Shared(pattern(0, 30).into()), 20);
         batch.append(&mut rest);
         assert!(rest.is_empty());
         assert_eq!(batch.bytes_left(), 30);
@@ -613,8 +613,8 @@ mod tests {
         let file = Arc::new(file_of(&pattern(0, 5000)));
         for round in 0..3 {
             let mut batch = Batch::new();
-            batch.add(Bytes::Borrowed(b"head"));
-            batch.add_file(file.clone(), round, 4000);
+            batch.push(Bytes::Borrowed(b"head"));
+            batch.push_file(file.clone(), round, 4000);
             let (progress, count) = calls(|| batch.send(&here).unwrap());
             assert_eq!((progress, count), (Progress::Done, 2));
             let mut got = Vec::new();
@@ -630,7 +630,7 @@ mod tests {
         let (here, mut there) = UnixStream::pair().unwrap();
         let mut batch = Batch::new();
         for index in 0..=PIECES * 2 {
-            batch.add(Bytes::Owned(pattern(index * 3, 3).into()));
+            batch.push(Bytes::Owned(pattern(index * 3, 3).into()));
         }
         let (progress, count) = calls(|| batch.send(&here).unwrap());
         assert_eq!((progress, count), (Progress::Done, 3));
@@ -643,7 +643,7 @@ mod tests {
     fn a_full_socket_is_asked_once() {
         let (here, _there) = tcp_pair();
         let mut batch = Batch::new();
-        batch.add(Bytes::Owned(vec![0; 64 << 20].into()));
+        batch.push(Bytes::Owned(vec![0; 64 << 20].into()));
         let (progress, count) = calls(|| batch.send(&here).unwrap());
         assert!(matches!(progress, Progress::Blocked(sent) if sent > 0) && count == 1, "{progress:?} {count}");
         assert!(batch.starving_pipe().is_none());
@@ -654,9 +654,9 @@ mod tests {
         let (mut there, here) = tcp_pair();
         there.set_nonblocking(false).unwrap();
         let mut batch = Batch::new();
-        batch.add(Bytes::Borrowed(b"head"));
-        batch.add(Bytes::Borrowed(b"body"));
-        assert_eq!(batch.send_before_end(&here).unwrap(), Progress::Done);
+        batch.push(Bytes::Borrowed(b"head"));
+        batch.push(Bytes::Borrowed(b"body"));
+        assert_eq!(batch.send_before_shutdown(&here).unwrap(), Progress::Done);
         here.shutdown(std::net::Shutdown::Write).unwrap();
         let mut got = Vec::new();
         there.read_to_end(&mut got).unwrap();
@@ -667,7 +667,7 @@ mod tests {
     fn a_large_file_yields_to_others() {
         let all = 3 * TURN_BYTES;
         let mut batch = Batch::new();
-        batch.add_file(file_of(&vec![1; all]), 0, all as u64);
+        batch.push_file(file_of(&vec![1; all]), 0, all as u64);
         let null = std::fs::File::options().write(true).open("/dev/null").unwrap();
         let mut yields = 0;
         loop {
@@ -690,7 +690,7 @@ mod tests {
             let (mut there, here) = tcp_pair();
             there.set_nonblocking(false).unwrap();
             let mut batch = Batch::new();
-            batch.add_file(file.clone(), 0, all as u64);
+            batch.push_file(file.clone(), 0, all as u64);
             let reader = std::thread::spawn(move || {
                 there.read_exact(&mut vec![0; all]).unwrap();
                 std::time::Instant::now()
@@ -710,21 +710,21 @@ mod tests {
         let file = Arc::new(file_of(&pattern(0, 5000)));
         let mut batch = Batch::new();
         for (head, offset) in [(&b"one"[..], 100), (b"two", 3000)] {
-            batch.add(Bytes::Borrowed(head));
-            batch.add_file(file.clone(), offset, 1000);
+            batch.push(Bytes::Borrowed(head));
+            batch.push_file(file.clone(), offset, 1000);
         }
-        batch.add(Bytes::Borrowed(b"end"));
+        batch.push(Bytes::Borrowed(b"end"));
         let asked = |batch: &Batch| batch.next_file().map(|(_, offset, len)| (offset, len));
         assert_eq!(asked(&batch), Some((100, 1000)));
         assert_eq!(batch.send(&here).unwrap(), Progress::Yielded(1006), "a head and a file, and the next one's head");
         assert_eq!(asked(&batch), Some((3000, 1000)));
         let mut plain = Vec::new();
-        batch.add_file(file.clone(), 0, 10);
+        batch.push_file(file.clone(), 0, 10);
         assert_eq!(batch.read(&mut plain, 9000).unwrap(), 1003);
         assert_eq!((asked(&batch), batch.read(&mut plain, 9000).unwrap()), (Some((0, 10)), 10));
         assert_eq!((asked(&batch), batch.is_empty()), (None, true));
-        batch.add_file(file.clone(), 7, 20);
-        let taken = batch.take_cached(10).unwrap().unwrap();
+        batch.push_file(file.clone(), 7, 20);
+        let taken = batch.pop_cached(10).unwrap().unwrap();
         assert_eq!((taken.0.bytes(), taken.1, asked(&batch)), (&pattern(0, 5000)[7..17], 0, Some((17, 10))));
         let mut got = Vec::new();
         while got.len() < 1006 {
@@ -742,7 +742,7 @@ mod tests {
         file.set_len(1000).unwrap();
         let shared = Arc::new(OwnedFd::from(file.try_clone().unwrap()));
         let mut batch = Batch::new();
-        batch.add_file(shared, 100, 900);
+        batch.push_file(shared, 100, 900);
         file.set_len(400).unwrap();
         let error = batch.send(&here).unwrap_err();
         assert!(matches!(error, Error::Truncated { offset: 400, missing: 600 }), "{error}");
@@ -759,7 +759,7 @@ mod tests {
         landau_sys::stream::set_blocking(&reading, false).unwrap();
         (&writing).write_all(b"abc").unwrap();
         let mut batch = Batch::new();
-        batch.add_pipe(OwnedFd::from(reading), 3);
+        batch.push_pipe(OwnedFd::from(reading), 3);
         assert_eq!(batch.send(&here).unwrap(), Progress::Done);
         assert_eq!((&writing).write(b"x").unwrap_err().kind(), ErrorKind::BrokenPipe);
     }
@@ -770,8 +770,8 @@ mod tests {
         let (reading, mut writing) = std::io::pipe().unwrap();
         landau_sys::stream::set_blocking(&reading, false).unwrap();
         let mut batch = Batch::new();
-        batch.add(Bytes::Borrowed(b"head "));
-        batch.add_pipe(OwnedFd::from(reading), 6);
+        batch.push(Bytes::Borrowed(b"head "));
+        batch.push_pipe(OwnedFd::from(reading), 6);
         assert_eq!(batch.send(&here).unwrap(), Progress::Blocked(5));
         assert!(batch.starving_pipe().is_some());
         writing.write_all(b"abc").unwrap();
@@ -790,8 +790,8 @@ mod tests {
         let mut to = tempfile::NamedTempFile::new().unwrap();
         let appending = std::fs::File::options().append(true).open(to.path()).unwrap();
         let mut batch = Batch::new();
-        batch.add(Bytes::Borrowed(b"head"));
-        batch.add_file(file_of(&pattern(0, 40_000)), 7, 30_000);
+        batch.push(Bytes::Borrowed(b"head"));
+        batch.push_file(file_of(&pattern(0, 40_000)), 7, 30_000);
         assert_eq!(batch.write(&appending).unwrap(), Progress::Done);
         let mut got = Vec::new();
         to.read_to_end(&mut got).unwrap();
@@ -803,7 +803,7 @@ mod tests {
         let (here, there) = UnixStream::pair().unwrap();
         drop(there);
         let mut batch = Batch::new();
-        batch.add(Bytes::Borrowed(b"x"));
+        batch.push(Bytes::Borrowed(b"x"));
         assert!(matches!(batch.send(&here).unwrap_err(), Error::System(_)));
     }
 
@@ -835,26 +835,26 @@ mod tests {
             let begin = index * 77;
             match *piece {
                 Piece::Borrowed(count) => {
-                    batch.add(Bytes::Borrowed(&lent[begin..begin + count]));
+                    batch.push(Bytes::Borrowed(&lent[begin..begin + count]));
                     all.extend_from_slice(&lent[begin..begin + count]);
                 }
                 Piece::Owned(count) => {
-                    batch.add(Bytes::Owned(pattern(begin, count).into()));
+                    batch.push(Bytes::Owned(pattern(begin, count).into()));
                     all.extend(pattern(begin, count));
                 }
                 Piece::Shared(count, skip) => {
-                    batch.add_from(Bytes::Shared(pattern(begin, count).into()), skip);
+                    batch.push_from(Bytes::Shared(pattern(begin, count).into()), skip);
                     all.extend(pattern(begin, count).into_iter().skip(skip));
                 }
                 Piece::File(count, at) => {
-                    batch.add_file(file.clone(), at as u64, count as u64);
+                    batch.push_file(file.clone(), at as u64, count as u64);
                     all.extend_from_slice(&lent[at..at + count]);
                 }
                 Piece::Pipe(count) => {
                     let (reading, mut writing) = std::io::pipe().unwrap();
                     stream::set_blocking(&reading, false).unwrap();
                     writing.write_all(&pattern(begin, count)).unwrap();
-                    batch.add_pipe(OwnedFd::from(reading), count as u64);
+                    batch.push_pipe(OwnedFd::from(reading), count as u64);
                     all.extend(pattern(begin, count));
                 }
             }

@@ -36,7 +36,7 @@ use crate::error::{Error, Result};
 use crate::interest::Token;
 use crate::timers::Timers;
 use crate::waker::{Bell, Waker};
-use crate::{Mechanism, reactor};
+use crate::{Backend, reactor};
 use landau_sys::epoll::{Epoll, Found, ONCE, PEER_CLOSED, READ};
 use landau_sys::ring::{Bytes, Done, Operations, Wish};
 use landau_sys::{Error as SystemError, Result as Outcome};
@@ -44,7 +44,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-pub use landau_sys::ring::{Level, Options, Piece};
+pub use landau_sys::ring::{Level, Options, ProvidedBuffer};
 
 /// How long accepting rests when it has failed.
 const REST_MS: u32 = 100;
@@ -68,12 +68,12 @@ pub enum Completion {
         /// The connection.
         connection: OwnedFd,
     },
-    /// Something has arrived; its buffer is to be given back ([`Ring::give_back`]).
+    /// Something has arrived; its buffer is to be given back ([`Ring::recycle`]).
     Received {
         /// The connection's.
         token: Token,
         /// What; see [`Ring::bytes`].
-        piece: Piece,
+        buffer: ProvidedBuffer,
     },
     /// The peer will say no more.
     Ended {
@@ -178,7 +178,7 @@ pub struct Ring {
     slots: Vec<Slot>,
     registered_count: usize,
     /// Those who found no buffer.
-    hungry: Vec<Key>,
+    starved: Vec<Key>,
     /// Listeners that rest until then.
     resting: Vec<(u32, Key)>,
     timers: Timers,
@@ -197,12 +197,12 @@ impl Ring {
 
     /// A ring as it is described.
     pub fn with_options(options: Options) -> Result<Self> {
-        let operations = Operations::new(options).map_err(|error| unavailable(Mechanism::IoUring, error))?;
+        let operations = Operations::new(options).map_err(|error| unavailable(Backend::IoUring, error))?;
         Ok(Self {
             operations,
             slots: Vec::new(),
             registered_count: 0,
-            hungry: Vec::new(),
+            starved: Vec::new(),
             resting: Vec::new(),
             timers: Timers::default(),
             due: VecDeque::new(),
@@ -287,9 +287,9 @@ impl Ring {
 
     /// Accepts no more. Whoever was accepted before the kernel heard of it is told of in the waits that follow; to
     /// close the listener at once would drop them.
-    pub fn stop_listening(&mut self, listener: &impl AsFd) -> Result<()> {
+    pub fn stop_accepting(&mut self, listener: &impl AsFd) -> Result<()> {
         let key = self.key(listener)?;
-        self.take_back(key)?;
+        self.cancel(key)?;
         self.slots[key.fd() as usize].waits = Waits::ToStop;
         Ok(())
     }
@@ -450,7 +450,7 @@ impl Ring {
     /// it; a deadline that it has still holds and closes it for good.
     pub fn close(&mut self, fd: OwnedFd) -> Result<()> {
         let key = self.key(&fd)?;
-        self.take_back(key)?;
+        self.cancel(key)?;
         let slot = &mut self.slots[key.fd() as usize];
         if let Some(outgoing) = slot.outgoing.as_mut().filter(|one| one.under_way > 0 || !one.queue.is_empty()) {
             outgoing.closing = Some(fd);
@@ -464,16 +464,16 @@ impl Ring {
     /// Closes a connection at once, whatever has not left. A part of what was given may have.
     pub fn abort(&mut self, fd: OwnedFd) -> Result<()> {
         let key = self.key(&fd)?;
-        self.take_back(key)?;
+        self.cancel(key)?;
         // What is under way ends by this; it holds the open file.
-        let _ = landau_sys::stream::shut_down(&fd);
+        let _ = landau_sys::stream::shutdown(&fd);
         self.forget(key);
         self.operations.close(fd, key.0)?;
         Ok(())
     }
 
     /// Takes back what a descriptor waits for.
-    fn take_back(&mut self, key: Key) -> Result<()> {
+    fn cancel(&mut self, key: Key) -> Result<()> {
         match std::mem::take(&mut self.slots[key.fd() as usize].waits) {
             Waits::ToAccept(Some(wish)) | Waits::ToReceive(Some(wish)) => Ok(self.operations.cancel(wish)?),
             // Closing takes it out of the set, and what the set may still tell of it is dropped by its key.
@@ -520,12 +520,12 @@ impl Ring {
             return Ok(bell.waker());
         }
         let waker = Waker::new()?;
-        self.hang(&waker)?;
+        self.register_waker(&waker)?;
         Ok(waker)
     }
 
     /// Lets a waker that was made before end this ring's waits. A ring has one.
-    pub fn hang(&mut self, waker: &Waker) -> Result<()> {
+    pub fn register_waker(&mut self, waker: &Waker) -> Result<()> {
         if let Some(bell) = &self.bell {
             return Err(Error::Registered(bell.as_fd().as_raw_fd()));
         }
@@ -536,20 +536,20 @@ impl Ring {
     }
 
     /// The bytes of a piece.
-    pub fn bytes<'a>(&'a self, piece: &'a Piece) -> &'a [u8] {
-        self.operations.bytes(piece)
+    pub fn bytes<'a>(&'a self, buffer: &'a ProvidedBuffer) -> &'a [u8] {
+        self.operations.bytes(buffer)
     }
 
     /// Gives a piece's buffer back, for what arrives next.
-    pub fn give_back(&mut self, piece: Piece) {
-        self.operations.give_back(piece);
+    pub fn recycle(&mut self, buffer: ProvidedBuffer) {
+        self.operations.recycle(buffer);
     }
 
     /// Hands over what is to be done and waits until something was, at most for `limit`. What that was is handed out by
     /// [`Ring::next_completion`]; what was not handed out of the wait before still is.
     pub fn wait(&mut self, limit: Option<Duration>) -> Result<()> {
         self.wake_listeners()?;
-        for key in std::mem::take(&mut self.hungry) {
+        for key in std::mem::take(&mut self.starved) {
             if self.live(key).is_some_and(|slot| slot.waits == Waits::ToReceive(None)) {
                 self.go_on_receiving(key)?;
             }
@@ -679,32 +679,37 @@ impl Ring {
         }
     }
 
-    fn tell_received(&mut self, key: Key, result: Outcome<Piece>, has_more: bool) -> Result<Option<Completion>> {
+    fn tell_received(
+        &mut self,
+        key: Key,
+        result: Outcome<ProvidedBuffer>,
+        has_more: bool,
+    ) -> Result<Option<Completion>> {
         let Some(slot) = self.live(key) else {
-            if let Ok(piece) = result {
-                self.operations.give_back(piece);
+            if let Ok(buffer) = result {
+                self.operations.recycle(buffer);
             }
             return Ok(None);
         };
         let (token, waits) = (Token(slot.token), slot.waits);
         let is_closing = slot.outgoing.as_ref().is_some_and(|outgoing| outgoing.closing.is_some());
         match result {
-            Ok(piece) if is_closing => self.operations.give_back(piece),
-            Ok(piece) if piece.is_empty() => {
+            Ok(buffer) if is_closing => self.operations.recycle(buffer),
+            Ok(buffer) if buffer.is_empty() => {
                 slot.waits = Waits::No;
-                self.operations.give_back(piece);
+                self.operations.recycle(buffer);
                 return Ok(Some(Completion::Ended { token }));
             }
-            Ok(piece) => {
+            Ok(buffer) => {
                 if !has_more {
                     self.renew(key, waits)?;
                 }
-                return Ok(Some(Completion::Received { token, piece }));
+                return Ok(Some(Completion::Received { token, buffer }));
             }
             Err(_) if is_closing => {}
             Err(error) if error.errno == ENOBUFS && matches!(waits, Waits::ToReceive(_)) => {
                 slot.waits = Waits::ToReceive(None);
-                self.hungry.push(key);
+                self.starved.push(key);
             }
             Err(error) if error.errno == ENOBUFS => self.renew(key, waits)?,
             Err(error) if error.errno == ECANCELED => self.renew(key, waits)?,

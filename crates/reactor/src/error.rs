@@ -1,6 +1,6 @@
 //! What can go wrong in an event loop.
 
-use crate::Mechanism;
+use crate::Backend;
 use std::os::fd::RawFd;
 
 /// What can go wrong in an event loop.
@@ -10,17 +10,17 @@ pub enum Error {
     /// A system call failed.
     #[error(transparent)]
     System(#[from] landau_sys::Error),
-    /// A mechanism that this system has not, or that is forbidden here.
-    #[error("no {mechanism} here: {reason}")]
+    /// A backend that this system has not, or that is forbidden here.
+    #[error("no {backend} here: {reason}")]
     Unavailable {
-        /// The mechanism asked for.
-        mechanism: Mechanism,
+        /// The backend asked for.
+        backend: Backend,
         /// Why there is none.
         reason: String,
     },
-    /// A name that no mechanism has.
-    #[error("no mechanism is called {name:?}; there are {known}")]
-    UnknownMechanism {
+    /// A name that no backend has.
+    #[error("no backend is called {name:?}; there are {known}")]
+    UnknownBackend {
         /// What was asked for.
         name: String,
         /// What there is.
@@ -32,11 +32,11 @@ pub enum Error {
     /// A descriptor that is not registered.
     #[error("descriptor {0} is not registered")]
     Unregistered(RawFd),
-    /// A descriptor whose number is beyond what the mechanism can watch.
-    #[error("{mechanism} watches descriptors below {capacity}, and this is {fd}")]
+    /// A descriptor whose number is beyond what the backend can watch.
+    #[error("{backend} watches descriptors below {capacity}, and this is {fd}")]
     Capacity {
-        /// The mechanism.
-        mechanism: Mechanism,
+        /// The backend.
+        backend: Backend,
         /// One more than the highest number.
         capacity: usize,
         /// The descriptor.

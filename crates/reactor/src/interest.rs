@@ -12,9 +12,9 @@ impl Interest {
     /// Nothing: it stays registered, for its deadline and for later.
     pub const NONE: Self = Self(0);
     /// Something may be read, or the end is reached.
-    pub const READ: Self = Self(1);
+    pub const READABLE: Self = Self(1);
     /// Something may be written, or nobody reads any more.
-    pub const WRITE: Self = Self(2);
+    pub const WRITABLE: Self = Self(2);
     /// Both.
     pub const BOTH: Self = Self(3);
 
@@ -27,27 +27,27 @@ impl Interest {
     /// Either.
     #[inline]
     #[must_use]
-    pub const fn with(self, other: Self) -> Self {
+    pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
     /// What is in it and not in `other`.
     #[inline]
     #[must_use]
-    pub const fn without(self, other: Self) -> Self {
+    pub const fn difference(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
     /// What is in both.
     #[inline]
     #[must_use]
-    pub const fn and(self, other: Self) -> Self {
+    pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
     /// Whether it is nothing.
     #[inline]
-    pub const fn is_none(self) -> bool {
+    pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 }
@@ -64,17 +64,17 @@ pub struct Ready(u8);
 
 impl Ready {
     /// Something may be read.
-    pub const READ: Self = Self(1);
+    pub const READABLE: Self = Self(1);
     /// Something may be written.
-    pub const WRITE: Self = Self(2);
+    pub const WRITABLE: Self = Self(2);
     /// The peer is gone, or an error waits. Comes with READ and WRITE as far as they are wanted, so that whoever
     /// only reads or only writes finds out by doing so.
-    pub const CLOSED: Self = Self(4);
+    pub const READ_CLOSED: Self = Self(4);
     /// The descriptor's deadline has passed.
     pub const DEADLINE: Self = Self(8);
     /// Nothing can be sent either: the connection was reset, or both sides have ended it. Comes with CLOSED, and again
     /// in each wait, whatever is wanted.
-    pub const GONE: Self = Self(16);
+    pub const WRITE_CLOSED: Self = Self(16);
 
     /// Something may be read.
     #[inline]
@@ -90,13 +90,13 @@ impl Ready {
 
     /// The peer is gone, or an error waits.
     #[inline]
-    pub const fn is_closed(self) -> bool {
+    pub const fn is_read_closed(self) -> bool {
         self.0 & 4 != 0
     }
 
     /// Nothing can be sent either.
     #[inline]
-    pub const fn is_gone(self) -> bool {
+    pub const fn is_write_closed(self) -> bool {
         self.0 & 16 != 0
     }
 
@@ -109,7 +109,7 @@ impl Ready {
     /// Either.
     #[inline]
     #[must_use]
-    pub const fn with(self, other: Self) -> Self {
+    pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
@@ -121,7 +121,7 @@ impl Ready {
 
     /// Nothing at all.
     #[inline]
-    pub const fn is_none(self) -> bool {
+    pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 

@@ -1,17 +1,17 @@
-//! An event loop whose mechanism is chosen by name at run time, with timers that cost O(1) each however many there
+//! An event loop whose backend is chosen by name at run time, with timers that cost O(1) each however many there
 //! are, and batches of buffers and file ranges that are sent with as few calls as the kernel allows.
 //!
 //! The crate knows no protocol. A [`Reactor`] belongs to one thread; only its [`Waker`] may be used from another.
 //!
 //! ```
-//! use landau_reactor::{Interest, Mechanism, Reactor, Token};
+//! use landau_reactor::{Interest, Backend, Reactor, Token};
 //! use std::io::Write;
 //! use std::os::unix::net::UnixStream;
 //! use std::time::Duration;
 //!
-//! let mut reactor = Reactor::new(Mechanism::default())?;
+//! let mut reactor = Reactor::new(Backend::default())?;
 //! let (reading, mut writing) = UnixStream::pair()?;
-//! reactor.register(&reading, Token(7), Interest::READ)?;
+//! reactor.register(&reading, Token(7), Interest::READABLE)?;
 //! writing.write_all(b"x")?;
 //! reactor.wait(Some(Duration::from_secs(1)))?;
 //! let event = reactor.next_event().expect("something can be read");
@@ -31,7 +31,7 @@ mod reactor;
 pub mod timers;
 mod waker;
 
-pub use backend::{Mechanism, mechanisms};
+pub use backend::{Backend, backends};
 pub use batch::Batch;
 pub use error::Error;
 pub use interest::{Event, Interest, Ready, Token};

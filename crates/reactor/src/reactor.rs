@@ -1,11 +1,11 @@
-//! The event loop: what is common to all mechanisms.
+//! The event loop: what is common to all backends.
 //!
 //! A table indexed by descriptor number holds sixteen bytes for each: the user's token, what is wanted, what the
 //! kernel was told, and a generation, by which events of an earlier owner of the number are known and dropped. Wanting
 //! less costs no call: the kernel is told only when an event comes that nobody wanted. Wanting more is told to the
 //! kernel before the next wait, and not at all if it was taken back by then.
 
-use crate::backend::{self, Backend, Found, Key, Mechanism};
+use crate::backend::{self, Backend, Found, Key, Selector};
 use crate::error::{Error, Result};
 use crate::interest::{Event, Interest, Ready, Token};
 use crate::timers::Timers;
@@ -21,9 +21,9 @@ struct Slot {
     is_registered: bool,
     /// What the user wants.
     want: Interest,
-    /// What the mechanism was told.
+    /// What the backend was told.
     armed: Interest,
-    /// Of an edge mechanism: what it told and the user has not yet used up.
+    /// Of an edge backend: what it told and the user has not yet used up.
     can: Ready,
     /// Whether it stands in the list of changes.
     is_dirty: bool,
@@ -34,34 +34,34 @@ struct Slot {
 /// An event loop of one thread.
 #[derive(Debug)]
 pub struct Reactor {
-    backend: Box<dyn Backend>,
-    mechanism: Mechanism,
+    selector: Box<dyn Selector>,
+    backend: Backend,
     is_edge: bool,
     slots: Vec<Slot>,
     registered_count: usize,
     /// What the last wait found, and how far it was handed out.
     found: Vec<Found>,
     handed_out: usize,
-    /// Descriptors whose want is not yet told to the mechanism.
+    /// Descriptors whose want is not yet told to the backend.
     dirty: Vec<RawFd>,
-    /// Of an edge mechanism: descriptors that were told and are not used up.
+    /// Of an edge backend: descriptors that were told and are not used up.
     hot: Vec<RawFd>,
     timers: Timers,
     origin: Instant,
     now_ms: u32,
     bell: Option<Bell>,
-    /// Why it is not the mechanism that was asked for.
+    /// Why it is not the backend that was asked for.
     fallback: Option<String>,
 }
 
 impl Reactor {
-    /// An event loop with that mechanism.
-    pub fn new(mechanism: Mechanism) -> Result<Self> {
-        let backend = backend::open(mechanism)?;
+    /// An event loop with that backend.
+    pub fn new(backend: Backend) -> Result<Self> {
+        let selector = backend::open(backend)?;
         Ok(Self {
-            is_edge: backend.is_edge(),
+            is_edge: selector.is_edge(),
+            selector,
             backend,
-            mechanism,
             slots: Vec::new(),
             registered_count: 0,
             found: Vec::with_capacity(backend::BATCH),
@@ -76,40 +76,40 @@ impl Reactor {
         })
     }
 
-    /// An event loop with that mechanism or, where the system has it not or forbids it, with `epoll`, and where there
+    /// An event loop with that backend or, where the system has it not or forbids it, with `epoll`, and where there
     /// is no `epoll` either, with the system's own best or `poll`. [`Reactor::note`] says then which it is and why.
-    pub fn new_or_fallback(mechanism: Mechanism) -> Result<Self> {
+    pub fn new_or_fallback(backend: Backend) -> Result<Self> {
         let mut reasons = Vec::new();
-        for one in [mechanism, Mechanism::Epoll, Mechanism::default(), Mechanism::Poll] {
+        for one in [backend, Backend::Epoll, Backend::default(), Backend::Poll] {
             match Self::new(one) {
                 Err(error @ Error::Unavailable { .. }) => reasons.push(error.to_string()),
                 Err(error) => return Err(error),
                 Ok(mut reactor) => {
                     if let Some(reason) = reasons.first() {
-                        reactor.fallback = Some(format!("{one} instead of {mechanism}: {reason}"));
+                        reactor.fallback = Some(format!("{one} instead of {backend}: {reason}"));
                     }
                     return Ok(reactor);
                 }
             }
         }
-        Self::new(Mechanism::Poll)
+        Self::new(Backend::Poll)
     }
 
-    /// Which mechanism [`Reactor::new_or_fallback`] would come to here and, if it is another, why: for programs whose
+    /// Which backend [`Reactor::new_or_fallback`] would come to here and, if it is another, why: for programs whose
     /// loops are to be all of one kind, and that say so once.
-    pub fn settle_on(mechanism: Mechanism) -> Result<(Mechanism, Option<String>)> {
-        let reactor = Self::new_or_fallback(mechanism)?;
-        Ok((reactor.mechanism, reactor.fallback))
+    pub fn resolve_backend(backend: Backend) -> Result<(Backend, Option<String>)> {
+        let reactor = Self::new_or_fallback(backend)?;
+        Ok((reactor.backend, reactor.fallback))
     }
 
-    /// The mechanism.
-    pub fn mechanism(&self) -> Mechanism {
-        self.mechanism
+    /// The backend.
+    pub fn backend(&self) -> Backend {
+        self.backend
     }
 
-    /// What the mechanism has to say about how it does its work here: a fallback and why, an overflow and how often.
+    /// What the backend has to say about how it does its work here: a fallback and why, an overflow and how often.
     pub fn note(&self) -> Option<String> {
-        match (&self.fallback, self.backend.note()) {
+        match (&self.fallback, self.selector.note()) {
             (Some(fallback), Some(note)) => Some(format!("{fallback}; {note}")),
             (fallback, note) => fallback.clone().or(note),
         }
@@ -144,7 +144,7 @@ impl Reactor {
             return Err(Error::Registered(number));
         }
         let generation = slot.generation.wrapping_add(1);
-        self.backend.add(Key::new(number, generation), interest)?;
+        self.selector.add(Key::new(number, generation), interest)?;
         // The lists may still name the number's earlier owner: the marks say so, and stay.
         *slot = Slot {
             token: token.0,
@@ -164,7 +164,7 @@ impl Reactor {
         self.forget(fd.as_fd().as_raw_fd(), false)
     }
 
-    /// Watches it no longer and closes it. Cheaper than both apart with mechanisms that forget what is closed; a copy
+    /// Watches it no longer and closes it. Cheaper than both apart with backends that forget what is closed; a copy
     /// of the descriptor that is open elsewhere would still be watched by them, so one that was passed on or
     /// inherited is to be deregistered instead.
     pub fn close(&mut self, fd: OwnedFd) -> Result<()> {
@@ -179,7 +179,7 @@ impl Reactor {
         (slot.is_registered, slot.want, slot.can) = (false, Interest::NONE, Ready::default());
         self.registered_count -= 1;
         self.timers.clear(number as u32);
-        self.backend.remove(key, closing)
+        self.selector.remove(key, closing)
     }
 
     fn slot(&mut self, number: RawFd) -> Result<&mut Slot> {
@@ -189,13 +189,13 @@ impl Reactor {
 
     /// Replaces what a descriptor is watched for. What it costs is in the description of this module.
     #[inline]
-    pub fn want(&mut self, fd: &impl AsFd, interest: Interest) -> Result<()> {
+    pub fn set_interest(&mut self, fd: &impl AsFd, interest: Interest) -> Result<()> {
         let number = fd.as_fd().as_raw_fd();
         let is_edge = self.is_edge;
         let slot = self.slot(number)?;
         slot.want = interest;
         let is_news = !slot.armed.contains(interest) && !slot.is_dirty;
-        let is_hot = is_edge && !slot.can.wanted(interest).interest().is_none() && !slot.is_hot;
+        let is_hot = is_edge && !slot.can.wanted(interest).interest().is_empty() && !slot.is_hot;
         slot.is_dirty |= is_news;
         slot.is_hot |= is_hot;
         if is_news {
@@ -213,14 +213,14 @@ impl Reactor {
         slot.map(|slot| slot.want)
     }
 
-    /// Says that a call would have blocked, or gave less than it was asked for: until the mechanism tells again,
-    /// nothing is to be had. Saves being told in vain by an edge mechanism, and does nothing with the others.
+    /// Says that a call would have blocked, or gave less than it was asked for: until the backend tells again,
+    /// nothing is to be had. Saves being told in vain by an edge backend, and does nothing with the others.
     #[inline]
-    pub fn used_up(&mut self, fd: &impl AsFd, interest: Interest) {
+    pub fn clear_readiness(&mut self, fd: &impl AsFd, interest: Interest) {
         if self.is_edge
             && let Some(slot) = self.slots.get_mut(fd.as_fd().as_raw_fd() as usize)
         {
-            slot.can = slot.can.wanted(Interest::BOTH.without(interest));
+            slot.can = slot.can.wanted(Interest::BOTH.difference(interest));
         }
     }
 
@@ -244,12 +244,12 @@ impl Reactor {
     }
 
     /// Lets a waker that was made before end this reactor's waits. A reactor has one.
-    pub fn hang(&mut self, waker: &Waker) -> Result<()> {
+    pub fn register_waker(&mut self, waker: &Waker) -> Result<()> {
         if let Some(bell) = &self.bell {
             return Err(Error::Registered(bell.as_fd().as_raw_fd()));
         }
         let bell = Bell::of(waker);
-        self.register_nonblocking(&bell, Token(u32::MAX), Interest::READ)?;
+        self.register_nonblocking(&bell, Token(u32::MAX), Interest::READABLE)?;
         self.bell = Some(bell);
         Ok(())
     }
@@ -260,7 +260,7 @@ impl Reactor {
             return Ok(bell.waker());
         }
         let waker = Waker::new()?;
-        self.hang(&waker)?;
+        self.register_waker(&waker)?;
         Ok(waker)
     }
 
@@ -271,9 +271,9 @@ impl Reactor {
         self.tell_changes()?;
         self.found.clear();
         self.handed_out = 0;
-        self.forget_used_up();
+        self.retain_ready();
         let timeout_ms = self.timeout_ms(limit);
-        self.backend.wait(&mut self.found, timeout_ms).or_else(interrupted)?;
+        self.selector.wait(&mut self.found, timeout_ms).or_else(interrupted)?;
         self.now_ms = self.origin.elapsed().as_millis() as u32;
         if self.is_edge {
             self.remember();
@@ -297,7 +297,7 @@ impl Reactor {
                 continue;
             }
             let wanted = ready.wanted(slot.want);
-            // Told of what nobody wants: now the mechanism is told so.
+            // Told of what nobody wants: now the backend is told so.
             if wanted != ready && !slot.is_dirty && !slot.want.contains(slot.armed) {
                 slot.is_dirty = true;
                 self.dirty.push(key.fd());
@@ -306,7 +306,7 @@ impl Reactor {
                 continue;
             }
             let token = Token(self.slots[key.fd() as usize].token);
-            if !wanted.is_none() {
+            if !wanted.is_empty() {
                 return Some(Event { token, ready: wanted });
             }
         }
@@ -335,14 +335,14 @@ impl Reactor {
         }
     }
 
-    /// Tells the mechanism what changed since the last wait, and what did not change after all not.
+    /// Tells the backend what changed since the last wait, and what did not change after all not.
     fn tell_changes(&mut self) -> Result<()> {
         while let Some(number) = self.dirty.pop() {
             let slot = &mut self.slots[number as usize];
             slot.is_dirty = false;
             if slot.is_registered && slot.armed != slot.want {
                 slot.armed = slot.want;
-                self.backend.change(Key::new(number, slot.generation), slot.want)?;
+                self.selector.change(Key::new(number, slot.generation), slot.want)?;
             }
         }
         Ok(())
@@ -355,7 +355,7 @@ impl Reactor {
         shorter_ms(limit, self.timers.next(self.origin.elapsed().as_millis() as u32))
     }
 
-    /// An edge mechanism tells once. What it told is kept until it is used up, and handed out again in each wait.
+    /// An edge backend tells once. What it told is kept until it is used up, and handed out again in each wait.
     fn remember(&mut self) {
         for at in 0..self.found.len() {
             let Found { key, ready } = self.found[at];
@@ -363,7 +363,7 @@ impl Reactor {
             if !slot.is_registered || slot.generation != key.generation() {
                 continue;
             }
-            slot.can = slot.can.with(ready);
+            slot.can = slot.can.union(ready);
             if !slot.is_hot {
                 slot.is_hot = true;
                 self.hot.push(key.fd());
@@ -378,12 +378,12 @@ impl Reactor {
         }));
     }
 
-    /// Of what an edge mechanism told, what the user has used up or does not want now is no reason not to sleep.
-    fn forget_used_up(&mut self) {
+    /// Of what an edge backend told, what the user has used up or does not want now is no reason not to sleep.
+    fn retain_ready(&mut self) {
         let slots = &mut self.slots;
         self.hot.retain(|&number| {
             let slot = &mut slots[number as usize];
-            slot.is_hot = slot.is_registered && !slot.can.wanted(slot.want).interest().is_none();
+            slot.is_hot = slot.is_registered && !slot.can.wanted(slot.want).interest().is_empty();
             slot.is_hot
         });
     }

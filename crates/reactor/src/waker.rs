@@ -27,7 +27,7 @@ pub(crate) struct Bell(Waker);
 
 impl Waker {
     /// A waker for a reactor that is still to be made, perhaps by a thread with a table of descriptors of its own:
-    /// made before that table is, its ends have the same numbers in both. See [`Reactor::hang`](crate::Reactor::hang).
+    /// made before that table is, its ends have the same numbers in both. See [`Reactor::register_waker`](crate::Reactor::register_waker).
     pub fn new() -> Result<Self> {
         Ok(Bell::new()?.0)
     }
@@ -71,7 +71,7 @@ impl Bell {
     /// something that the user's next look will see. The other order could swallow the byte of a later wake.
     pub(crate) fn silence(&self) {
         let mut bytes = [0; 16];
-        // A bell that is silent already (the null mechanism rings it always) says that it would block.
+        // A bell that is silent already (the null backend rings it always) says that it would block.
         while matches!((&self.0.0.reading).read(&mut bytes), Ok(count) if count == bytes.len()) {}
         self.0.0.pending.store(false, Ordering::Release);
     }

@@ -148,12 +148,12 @@ impl<'a> Answer<'a> {
                 if part.len() <= COPIED_BYTES && self.outbox.batch.is_empty() {
                     self.outbox.bytes.extend_from_slice(part);
                 } else if part.len() == bytes.len() {
-                    self.outbox.batch.add(Buffer::Shared(bytes.clone()));
+                    self.outbox.batch.push(Buffer::Shared(bytes.clone()));
                 } else {
-                    self.outbox.batch.add(Buffer::Owned(part.into()));
+                    self.outbox.batch.push(Buffer::Owned(part.into()));
                 }
             }
-            Body::File(file) => self.outbox.batch.add_file(file.clone(), range.start, range.len),
+            Body::File(file) => self.outbox.batch.push_file(file.clone(), range.start, range.len),
         }
     }
 
@@ -212,12 +212,12 @@ impl<'a> Answer<'a> {
         for &part in multipart.ranges() {
             let mut head = Vec::new();
             multipart.write_part_head(part, &mut head);
-            self.outbox.batch.add(Buffer::Owned(head.into()));
+            self.outbox.batch.push(Buffer::Owned(head.into()));
             self.content(form, part);
         }
         let mut end = Vec::new();
         multipart.write_end(&mut end);
-        self.outbox.batch.add(Buffer::Owned(end.into()));
+        self.outbox.batch.push(Buffer::Owned(end.into()));
         Status::PARTIAL_CONTENT
     }
 
@@ -245,7 +245,7 @@ impl<'a> Answer<'a> {
             .end();
         if self.has_content {
             self.outbox.content += page.len() as u64;
-            self.outbox.batch.add(Buffer::Shared(page.clone()));
+            self.outbox.batch.push(Buffer::Shared(page.clone()));
         }
         Status::OK
     }

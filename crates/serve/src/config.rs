@@ -4,7 +4,7 @@ use crate::Error;
 use crate::log::AccessLog;
 use crate::privilege::Fencing;
 use crate::tls::TlsFiles;
-use landau_reactor::Mechanism;
+use landau_reactor::Backend;
 use landau_sys::path::Links;
 use landau_sys::privilege::Identity;
 use landau_wire::http::Limits;
@@ -137,7 +137,7 @@ pub struct Config {
     /// Processors that the workers are pinned to, in turn; none means wherever the kernel likes.
     pub processors: Vec<u32>,
     /// The mechanism of the event loops.
-    pub mechanism: Mechanism,
+    pub mechanism: Backend,
     /// How connections come to workers.
     pub accepting: Accepting,
     /// Connections that may wait to be accepted.
@@ -190,7 +190,7 @@ impl Config {
             listen: vec![Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], 8080)))],
             workers: 1,
             processors: Vec::new(),
-            mechanism: Mechanism::default(),
+            mechanism: Backend::default(),
             accepting: Accepting::default(),
             backlog: 4096,
             defer_accept_s: None,

@@ -90,7 +90,7 @@ impl Connection {
     /// When the deadline for sending has passed: whether the client has taken enough to be given as much time again.
     #[cold]
     pub(crate) fn is_taken(&mut self) -> bool {
-        let acknowledged = self.fd.as_ref().and_then(stream::acknowledged);
+        let acknowledged = self.fd.as_ref().and_then(stream::acknowledged_bytes);
         self.active().is_taken(acknowledged)
     }
 
@@ -209,7 +209,7 @@ impl Table {
 
 /// Tells the client that nothing more comes, without an error if it is gone.
 pub(crate) fn say_end(fd: &OwnedFd) -> bool {
-    stream::shut_down_write(fd).is_ok()
+    stream::shutdown_write(fd).is_ok()
 }
 
 #[cfg(test)]

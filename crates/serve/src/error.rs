@@ -62,7 +62,7 @@ pub enum Error {
     },
     /// There is no fence although there must be one.
     #[error("--fence always: {0}")]
-    Fence(String),
+    Sandbox(String),
     /// A thread beside the workers cannot be started.
     #[error("start the thread {name}: {cause}")]
     Helper {

@@ -42,8 +42,8 @@ impl Metrics {
         let end = must_end.clone();
         let started_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let life = move || {
-            let made = Reactor::new(landau_reactor::Mechanism::default()).and_then(|mut reactor| {
-                reactor.register(&socket, Token(0), Interest::READ)?;
+            let made = Reactor::new(landau_reactor::Backend::default()).and_then(|mut reactor| {
+                reactor.register(&socket, Token(0), Interest::READABLE)?;
                 Ok((reactor.waker()?, reactor))
             });
             match made.map_err(Error::from).and_then(|made| cage.enter().map(|()| made)) {

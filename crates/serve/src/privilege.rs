@@ -9,7 +9,7 @@ use crate::config::{Config, Listen};
 use crate::error::Error;
 use crate::log::LogPlace;
 use landau_sys::path::Links;
-use landau_sys::privilege::{self, Access, Fence, Identity};
+use landau_sys::privilege::{self, Access, Identity, Sandbox};
 use std::ffi::CString;
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
@@ -71,10 +71,10 @@ impl FromStr for User {
 #[derive(Debug, Default)]
 pub(crate) struct Cage {
     refuses_new_privileges: bool,
-    fence: Option<Fence>,
+    fence: Option<Sandbox>,
     /// The same, within which the files of Unix sockets can be removed besides: for who does so at the end, and no
     /// worker.
-    keeper: Option<Fence>,
+    keeper: Option<Sandbox>,
     /// Why there is no fence although one was asked for.
     pub(crate) note: Option<String>,
 }
@@ -90,11 +90,11 @@ impl Cage {
         } else {
             fence(config)
                 .and_then(|fence| Ok((fence, keeper(config)?)))
-                .map_err(|error| format!("{}: {error}", Fence::reason(error)))
+                .map_err(|error| format!("{}: {error}", Sandbox::reason(error)))
         };
         let (fence, keeper, note) = match made {
             Ok((fence, keeper)) => (Some(fence), Some(keeper), None),
-            Err(reason) if config.fencing == Fencing::Always => return Err(Error::Fence(reason)),
+            Err(reason) if config.fencing == Fencing::Always => return Err(Error::Sandbox(reason)),
             Err(reason) => (None, None, Some(reason)),
         };
         // The kernel lets nobody behind a fence who could get out by executing a program of root's.
@@ -103,7 +103,7 @@ impl Cage {
 
     /// What a table of descriptors must keep for a thread that is to enter.
     pub(crate) fn descriptors(&self) -> Vec<RawFd> {
-        self.fence.as_ref().and_then(Fence::descriptor).into_iter().collect()
+        self.fence.as_ref().and_then(Sandbox::descriptor).into_iter().collect()
     }
 
     pub(crate) fn has_fence(&self) -> bool {
@@ -120,16 +120,16 @@ impl Cage {
         self.lock(self.keeper.as_ref())
     }
 
-    fn lock(&self, fence: Option<&Fence>) -> Result<(), Error> {
+    fn lock(&self, fence: Option<&Sandbox>) -> Result<(), Error> {
         if self.refuses_new_privileges && cfg!(target_os = "linux") {
-            privilege::refuse_new_privileges()?;
+            privilege::set_no_new_privileges()?;
         }
-        fence.map_or(Ok(()), Fence::enter)?;
+        fence.map_or(Ok(()), Sandbox::enter)?;
         Ok(())
     }
 }
 
-fn keeper(config: &Config) -> landau_sys::Result<Fence> {
+fn keeper(config: &Config) -> landau_sys::Result<Sandbox> {
     let fence = fence(config)?;
     for listen in config.listen.iter().chain(&config.metrics) {
         if let Listen::Unix(path) = listen.place().0 {
@@ -139,8 +139,8 @@ fn keeper(config: &Config) -> landau_sys::Result<Fence> {
     Ok(fence)
 }
 
-fn fence(config: &Config) -> landau_sys::Result<Fence> {
-    let fence = Fence::new()?;
+fn fence(config: &Config) -> landau_sys::Result<Sandbox> {
+    let fence = Sandbox::new()?;
     fence.allow(&c_path(&config.root)?, Access::Read)?;
     if let Some(LogPlace::File(path)) = config.log.as_ref().map(|log| &log.place) {
         fence.allow(&c_path(&folder_of(path))?, Access::Write)?;
@@ -165,9 +165,9 @@ fn c_path(path: &Path) -> landau_sys::Result<CString> {
 }
 
 /// Becomes the user, with all threads, and looks whether the folder can still be read.
-pub(crate) fn become_user(user: &User, config: &Config) -> Result<(), Error> {
-    let folder = landau_sys::path::open_folder(&c_path(&config.root)?)?;
-    privilege::become_user(user.identity)
+pub(crate) fn switch_user(user: &User, config: &Config) -> Result<(), Error> {
+    let folder = landau_sys::path::open_directory(&c_path(&config.root)?)?;
+    privilege::switch_user(user.identity)
         .map_err(|error| Error::User(format!("{}: cannot become this user: {error}; only root can", user.name)))?;
     landau_sys::path::open_below(&folder, c".", Links::Never).map(drop).map_err(|cause| Error::Unreadable {
         path: config.root.clone(),

@@ -19,7 +19,7 @@ use crate::site::Site;
 use crate::worker::Start;
 use landau_reactor::Token;
 use landau_reactor::batch::Buffer;
-use landau_reactor::completions::{Completion, Piece, Ring};
+use landau_reactor::completions::{Completion, ProvidedBuffer, Ring};
 use landau_sys::stream;
 use landau_wire::http::Scan;
 use std::os::fd::OwnedFd;
@@ -58,7 +58,7 @@ impl RingWorker {
     pub(crate) fn new(start: Start) -> Result<Self, Error> {
         let Start { number, config, doors, control, counters, crowd, inboxes, log, cage, .. } = start;
         let mut ring = Ring::new()?;
-        ring.hang(&inboxes[number].waker)?;
+        ring.register_waker(&inboxes[number].waker)?;
         let doors: Vec<OwnedFd> = doors.into_iter().map(|door| door.fd).collect();
         for (place, fd) in doors.iter().enumerate() {
             ring.listen(fd, Token(LISTENERS + place as u32))?;
@@ -130,7 +130,7 @@ impl RingWorker {
     fn take(&mut self, completion: Completion) {
         match completion {
             Completion::Accepted { connection, .. } => self.admit(connection),
-            Completion::Received { token, piece } => self.received(token.0, piece),
+            Completion::Received { token, buffer: piece } => self.received(token.0, piece),
             Completion::Sent { token, byte_count } => {
                 self.counters.bytes_sent.add(byte_count);
                 self.sent(token.0, byte_count);
@@ -160,7 +160,7 @@ impl RingWorker {
     fn close_doors(&mut self) {
         for door in &self.doors {
             // What was handed to `listen` is registered.
-            let _ = self.ring.stop_listening(door);
+            let _ = self.ring.stop_accepting(door);
         }
         // The kernel hears of it with the first turn, and who was accepted until then is told of with the second.
         self.turns(2);
@@ -199,33 +199,33 @@ impl RingWorker {
     }
 
     /// Something came.
-    fn received(&mut self, number: u32, piece: Piece) {
+    fn received(&mut self, number: u32, piece: ProvidedBuffer) {
         self.note_peer(number);
-        let Some(connection) = self.table.get(number) else { return self.ring.give_back(piece) };
+        let Some(connection) = self.table.get(number) else { return self.ring.recycle(piece) };
         self.outbox.clear();
         let bytes = self.ring.bytes(&piece);
         connection.is_parked = false;
         let unsent = connection.fd.as_ref().map_or(0, |fd| self.ring.unsent(fd));
         match connection.state {
-            State::Lingering | State::Free => self.ring.give_back(piece),
+            State::Lingering | State::Free => self.ring.recycle(piece),
             // Answers leave in the order in which they were given: the next one need not wait for the last.
             State::Fresh | State::Idle | State::Sending if connection.active.is_none() && unsent < UNSENT_BYTES => {
                 let mut scan = Scan::default();
                 let (used, after) = answer(&mut self.site, &self.config, bytes, &mut scan, &mut self.outbox);
                 let rest = Rest::new(bytes[used..].to_vec(), scan, after);
-                self.ring.give_back(piece);
+                self.ring.recycle(piece);
                 self.deliver(number, rest);
             }
             State::Sending | State::Fetching | State::Listing => {
                 let waiting = connection.active().hear_ahead(bytes);
-                self.ring.give_back(piece);
+                self.ring.recycle(piece);
                 if waiting >= AHEAD_BYTES {
                     self.listen(number, false);
                 }
             }
             _ => {
                 let bytes = bytes.to_vec();
-                self.ring.give_back(piece);
+                self.ring.recycle(piece);
                 self.receive_more(number, &bytes);
             }
         }
@@ -317,7 +317,7 @@ impl RingWorker {
         let Some(connection) = self.table.get(number) else { return };
         let (Some(fd), Some(active)) = (connection.fd.as_ref(), connection.active.as_mut()) else { return };
         let batch = &mut active.batch;
-        match if is_fetched { batch.take(PIECE_BYTES) } else { batch.take_cached(PIECE_BYTES) } {
+        match if is_fetched { batch.pop(PIECE_BYTES) } else { batch.pop_cached(PIECE_BYTES) } {
             // A connection's pieces are handed over whole: only a buffer that was sent in part would begin later.
             Ok(Some((piece, _))) => {
                 if self.ring.send(fd, piece).is_err() {

@@ -92,7 +92,7 @@ fn ring() -> Result<(), landau_reactor::Error> {
 #[cfg(not(target_os = "linux"))]
 fn ring() -> Result<(), landau_reactor::Error> {
     Err(landau_reactor::Error::Unavailable {
-        mechanism: landau_reactor::Mechanism::IoUring,
+        mechanism: landau_reactor::Backend::IoUring,
         reason: "io_uring is not among this system's calls".to_owned(),
     })
 }
@@ -109,7 +109,7 @@ fn settle(config: &mut Config) -> Result<(), Error> {
             other => return Ok(other?),
         }
     }
-    let (mechanism, why) = Reactor::settle_on(config.mechanism)?;
+    let (mechanism, why) = Reactor::resolve_backend(config.mechanism)?;
     config.mechanism = mechanism;
     if let Some(why) = why {
         (config.say)(&why);
@@ -209,7 +209,7 @@ impl Server {
     /// could not be done is said.
     pub fn give_up_privileges(&self, user: Option<&User>) -> Result<Option<String>, Error> {
         if let Some(user) = user {
-            privilege::become_user(user, &self.config)?;
+            privilege::switch_user(user, &self.config)?;
         }
         self.cage.enter_as_keeper()?;
         Ok(self.cage.note.as_ref().map(|note| format!("no fence: {note}")))
@@ -338,7 +338,7 @@ fn has_own_table(start: &Start) -> bool {
     }
     let wakers = start.inboxes.iter().flat_map(|inbox| inbox.waker.descriptors());
     let keep: Vec<RawFd> = numbers(start).into_iter().chain(wakers).chain(start.cage.descriptors()).collect();
-    landau_sys::descriptor::own_table(&keep).is_ok()
+    landau_sys::descriptor::unshare_descriptors(&keep).is_ok()
 }
 
 fn worker(start: Start) -> Result<Work, Error> {

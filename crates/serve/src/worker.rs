@@ -86,7 +86,7 @@ impl Worker {
     pub(crate) fn new(start: Start) -> Result<Self, Error> {
         let Start { number, config, doors, control, counters, crowd, inboxes, log, cage, tls } = start;
         let mut reactor = Reactor::new(config.mechanism)?;
-        reactor.hang(&inboxes[number].waker)?;
+        reactor.register_waker(&inboxes[number].waker)?;
         let doors = Door::all(doors, &mut reactor)?;
         let admission = Admission::new(&config, crowd, &counters)?;
         let site = Site::new(&config, counters.clone(), log, inboxes[number].waker.clone())?;
@@ -192,7 +192,7 @@ impl Worker {
             State::Sending if is_news => self.go_on(number),
             State::Lingering if is_news => self.linger(number),
             // Nothing is wanted of it now, and yet it would be told of again and again.
-            State::Fetching | State::Listing if event.ready.is_gone() => self.close(number),
+            State::Fetching | State::Listing if event.ready.is_write_closed() => self.close(number),
             State::Free => {}
             _ if event.ready.is_deadline() => self.expire(number),
             _ => {}
@@ -210,7 +210,7 @@ impl Worker {
             Err(error) => return self.failed(number, error),
         };
         if got < SCRATCH_BYTES {
-            self.reactor.used_up(fd, Interest::READ);
+            self.reactor.clear_readiness(fd, Interest::READABLE);
         }
         if connection.is_tls {
             match self.open_records(number, got) {
@@ -269,7 +269,7 @@ impl Worker {
 
     fn want(&mut self, number: u32, interest: Interest) {
         let refused = match self.table.get(number).and_then(|connection| connection.fd.as_ref()) {
-            Some(fd) => self.reactor.want(fd, interest).is_err(),
+            Some(fd) => self.reactor.set_interest(fd, interest).is_err(),
             None => false,
         };
         if refused {
@@ -283,10 +283,10 @@ impl Worker {
         match stream::receive(fd, &mut self.scratch[..SCRATCH_BYTES]) {
             Ok(got) if got > 0 => {
                 if got < SCRATCH_BYTES {
-                    self.reactor.used_up(fd, Interest::READ);
+                    self.reactor.clear_readiness(fd, Interest::READABLE);
                 }
             }
-            Err(error) if is_again(error) => self.reactor.used_up(fd, Interest::READ),
+            Err(error) if is_again(error) => self.reactor.clear_readiness(fd, Interest::READABLE),
             _ => self.close(number),
         }
     }
@@ -335,7 +335,7 @@ impl Worker {
     fn failed(&mut self, number: u32, error: landau_sys::Error) {
         if is_again(error) {
             if let Some(fd) = self.table.get(number).and_then(|connection| connection.fd.as_ref()) {
-                self.reactor.used_up(fd, Interest::READ);
+                self.reactor.clear_readiness(fd, Interest::READABLE);
             }
         } else {
             self.close(number);

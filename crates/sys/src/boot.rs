@@ -31,7 +31,7 @@ pub fn make_raw(line: BorrowedFd<'_>) -> Result<()> {
 }
 
 /// Brings the loopback interface up, as a system's start-up does.
-pub fn raise_loopback() -> Result<()> {
+pub fn bring_up_loopback() -> Result<()> {
     let socket = crate::socket::socket(Family::V4, Transport::Udp)?;
     // SAFETY: `ifreq` is plain data for which all zeroes is a value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -44,14 +44,14 @@ pub fn raise_loopback() -> Result<()> {
 }
 
 /// Restarts the machine at once, without writing anything back. Only returns if that is refused.
-pub fn restart() -> Error {
+pub fn reboot() -> Error {
     // SAFETY: the call takes a number; whatever is not yet written is meant to be lost.
     unsafe { libc::reboot(libc::RB_AUTOBOOT) };
     Error::last("reboot")
 }
 
 /// Raises the soft and the hard limit of open descriptors, which the first process of a system may do.
-pub fn raise_descriptors(count: u64) -> Result<()> {
+pub fn raise_descriptor_limit(count: u64) -> Result<()> {
     let limit = libc::rlimit { rlim_cur: count as libc::rlim_t, rlim_max: count as libc::rlim_t };
     // SAFETY: `limit` is a valid rlimit.
     check("setrlimit", unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }).map(drop)
@@ -62,7 +62,7 @@ pub fn raise_descriptors(count: u64) -> Result<()> {
 /// process starts from then on is in it too, and when all of them are gone, so is the network.
 ///
 /// Must be called while the process has a single thread.
-pub fn enter_own_network() -> Result<()> {
+pub fn unshare_network() -> Result<()> {
     let (user, group) = (crate::process::effective_user(), effective_group());
     match unshare(libc::CLONE_NEWNET) {
         Err(error) if error.errno == libc::EPERM => {}

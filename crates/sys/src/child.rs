@@ -4,12 +4,12 @@ use crate::descriptor::{pipe, wait_readable};
 use crate::error::{Error, Result, check};
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// The longest that a new child may take to run, in milliseconds: as long as the forker's (see `forker.rs`).
+/// The longest that a new child may take to run, in milliseconds: as long as the fork helper's (see `fork_helper.rs`).
 const PATIENCE_MS: i32 = 20_000;
 
 /// Where children are made that sleep until they are killed or this process ends, however it ends.
 #[derive(Debug)]
-pub struct Nursery {
+pub struct ChildPool {
     /// The children's end of a pipe whose other end only this process holds: end-of-file tells them to leave.
     life: OwnedFd,
     keep: OwnedFd,
@@ -17,7 +17,7 @@ pub struct Nursery {
     report: OwnedFd,
 }
 
-impl Nursery {
+impl ChildPool {
     /// Makes one. From now on this process hears of its children's ends: whoever started it may have set SIGCHLD to be
     /// ignored, and then nothing would be left to wait for.
     pub fn new() -> Result<Self> {
@@ -99,7 +99,7 @@ pub fn wait_any() -> Result<(i32, i32)> {
 
 /// Asks whether any child has ended: which, or 0. One that has is waited for.
 #[inline(always)]
-pub fn ask_any() -> Result<i32> {
+pub fn try_wait_any() -> Result<i32> {
     let mut status = 0;
     // SAFETY: `status` may be written.
     check("waitpid", unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) })
@@ -113,15 +113,15 @@ mod tests {
     /// the benchmark's own check: here it would take away the children of other tests.)
     #[test]
     fn an_ended_child_does_not_live_and_is_still_there() {
-        let nursery = Nursery::new().unwrap();
+        let pool = ChildPool::new().unwrap();
         // This process has more threads than one, but the child does nothing that could need a lock of another.
-        let (first, second) = (nursery.spawn().unwrap(), nursery.spawn().unwrap());
+        let (first, second) = (pool.spawn().unwrap(), pool.spawn().unwrap());
         assert_eq!((is_alive(first), is_alive(second)), (Ok(true), Ok(true)));
         kill_without_reaping(first).unwrap();
         assert_eq!((is_alive(first), is_alive(second)), (Ok(false), Ok(true)));
         assert!(crate::process::exists(first));
         // Told to leave: nobody holds the other end of its pipe.
-        drop(nursery);
+        drop(pool);
         while state(second, 0).unwrap() != second {}
         for pid in [first, second] {
             let mut status = 0;

@@ -49,7 +49,7 @@ pub fn pipe() -> Result<(OwnedFd, OwnedFd)> {
 
 /// Makes the descriptor table at least `size` slots large by using its last slot once. Fails with EINVAL or EMFILE
 /// where the limit does not allow that many.
-pub fn reserve(size: u32) -> Result<()> {
+pub fn grow_table(size: u32) -> Result<()> {
     let last = size.saturating_sub(1) as libc::c_int;
     // SAFETY: F_DUPFD takes the lowest unused slot from `last` on, so it replaces no descriptor in use.
     let fd = check("fcntl", unsafe { libc::fcntl(0, libc::F_DUPFD, last) })?;
@@ -129,7 +129,7 @@ pub fn drain(line: &impl AsRawFd) -> Result<()> {
 /// Whatever value of this thread holds a descriptor must have it in `keep`, for in this thread's table it is closed
 /// otherwise; so this is for the beginning of a thread.
 #[cfg(target_os = "linux")]
-pub fn own_table(keep: &[RawFd]) -> Result<()> {
+pub fn unshare_descriptors(keep: &[RawFd]) -> Result<()> {
     // SAFETY: the call takes an integer; descriptors that other threads own stay open in their table.
     check("unshare", unsafe { libc::unshare(libc::CLONE_FILES) })?;
     let mut keep: Vec<u32> = keep.iter().map(|&fd| fd as u32).filter(|&fd| fd > 2).collect();
@@ -148,6 +148,6 @@ pub fn own_table(keep: &[RawFd]) -> Result<()> {
 
 /// Gives this thread a table of descriptors of its own: not here.
 #[cfg(not(target_os = "linux"))]
-pub fn own_table(_: &[RawFd]) -> Result<()> {
+pub fn unshare_descriptors(_: &[RawFd]) -> Result<()> {
     Err(Error { call: "unshare", errno: libc::ENOSYS })
 }

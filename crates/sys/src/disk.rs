@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 
 /// A run of a file's blocks that lie side by side on the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Piece {
+pub struct Extent {
     /// Where it begins in the file, in bytes.
     pub logical: u64,
     /// Where it begins on the device.
@@ -16,20 +16,22 @@ pub struct Piece {
     pub length: u64,
 }
 
-/// Appends a piece; one that goes on where the last ended is none of its own.
+/// Appends a extent; one that goes on where the last ended is none of its own.
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux says where a file lies"))]
-fn push(pieces: &mut Vec<Piece>, piece: Piece) {
-    match pieces.last_mut() {
-        Some(last) if last.logical + last.length == piece.logical && last.physical + last.length == piece.physical => {
-            last.length += piece.length;
+fn push(extents: &mut Vec<Extent>, extent: Extent) {
+    match extents.last_mut() {
+        Some(last)
+            if last.logical + last.length == extent.logical && last.physical + last.length == extent.physical =>
+        {
+            last.length += extent.length;
         }
-        _ => pieces.push(piece),
+        _ => extents.push(extent),
     }
 }
 
 #[cfg(target_os = "linux")]
 mod imp {
-    use super::{Piece, push};
+    use super::{Extent, push};
     use crate::descriptor::own;
     use crate::error::{Error, Result, check};
     use std::ffi::{CStr, CString};
@@ -41,7 +43,7 @@ mod imp {
 
     #[repr(C)]
     #[derive(Clone, Copy)]
-    struct Extent {
+    struct RawExtent {
         logical: u64,
         physical: u64,
         length: u64,
@@ -50,8 +52,8 @@ mod imp {
         reserved_more: [u32; 3],
     }
 
-    const NO_EXTENT: Extent =
-        Extent { logical: 0, physical: 0, length: 0, reserved: [0; 2], flags: 0, reserved_more: [0; 3] };
+    const NO_EXTENT: RawExtent =
+        RawExtent { logical: 0, physical: 0, length: 0, reserved: [0; 2], flags: 0, reserved_more: [0; 3] };
 
     /// `struct fiemap` with room for extents behind it.
     #[repr(C)]
@@ -62,7 +64,7 @@ mod imp {
         mapped: u32,
         room: u32,
         reserved: u32,
-        extents: [Extent; AT_ONCE],
+        extents: [RawExtent; AT_ONCE],
     }
 
     const FIEMAP: libc::c_ulong = 0xC020_660B;
@@ -70,8 +72,8 @@ mod imp {
     const SYNC: u32 = 1;
     const LAST: u32 = 1;
 
-    pub(super) fn pieces(file: &File) -> Result<Vec<Piece>> {
-        let mut pieces = Vec::new();
+    pub(super) fn extents(file: &File) -> Result<Vec<Extent>> {
+        let mut extents = Vec::new();
         let mut start = 0;
         loop {
             let mut map = Map {
@@ -86,12 +88,12 @@ mod imp {
             // SAFETY: the map says how many extents it has room for, and all of it may be written.
             check("fiemap", unsafe { libc::ioctl(file.as_raw_fd(), FIEMAP as _, &raw mut map) })?;
             let told = &map.extents[..(map.mapped as usize).min(AT_ONCE)];
-            for &Extent { logical, physical, length, .. } in told {
-                push(&mut pieces, Piece { logical, physical, length });
+            for &RawExtent { logical, physical, length, .. } in told {
+                push(&mut extents, Extent { logical, physical, length });
             }
             match told.last() {
                 Some(last) if last.flags & LAST == 0 => start = last.logical + last.length,
-                _ => return Ok(pieces),
+                _ => return Ok(extents),
             }
         }
     }
@@ -102,7 +104,7 @@ mod imp {
         check("fallocate", unsafe { libc::fallocate(fd, 0, offset, length) }).map(drop)
     }
 
-    pub(super) fn forget_cached(file: &File) -> Result<()> {
+    pub(super) fn drop_cached_pages(file: &File) -> Result<()> {
         // SAFETY: the call takes integers.
         match unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) } {
             0 => Ok(()),
@@ -110,7 +112,7 @@ mod imp {
         }
     }
 
-    pub(super) fn own_mounts() -> Result<()> {
+    pub(super) fn unshare_mounts() -> Result<()> {
         // SAFETY: the call takes an integer.
         check("unshare", unsafe { libc::unshare(libc::CLONE_NEWNS) })?;
         let (none, flags) = (std::ptr::null(), libc::MS_REC | libc::MS_PRIVATE);
@@ -139,7 +141,7 @@ mod imp {
     /// Past the page cache of the file system that holds the image.
     const DIRECT: u32 = 16;
 
-    pub(super) fn attach(image: &File) -> Result<(OwnedFd, CString)> {
+    pub(super) fn attach_loop_device(image: &File) -> Result<(OwnedFd, CString)> {
         let open = |path: &CStr| {
             // SAFETY: the path is a C string.
             check("open", unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) }).map(own)
@@ -187,7 +189,7 @@ mod imp {
 
 #[cfg(not(target_os = "linux"))]
 mod imp {
-    use super::Piece;
+    use super::Extent;
     use crate::error::{Error, Result};
     use std::ffi::{CStr, CString};
     use std::fs::File;
@@ -197,7 +199,7 @@ mod imp {
         Err(Error { call, errno: libc::EOPNOTSUPP })
     }
 
-    pub(super) fn pieces(_: &File) -> Result<Vec<Piece>> {
+    pub(super) fn extents(_: &File) -> Result<Vec<Extent>> {
         none("fiemap")
     }
 
@@ -205,15 +207,15 @@ mod imp {
         none("fallocate")
     }
 
-    pub(super) fn forget_cached(_: &File) -> Result<()> {
+    pub(super) fn drop_cached_pages(_: &File) -> Result<()> {
         none("posix_fadvise")
     }
 
-    pub(super) fn own_mounts() -> Result<()> {
+    pub(super) fn unshare_mounts() -> Result<()> {
         none("unshare")
     }
 
-    pub(super) fn attach(_: &File) -> Result<(OwnedFd, CString)> {
+    pub(super) fn attach_loop_device(_: &File) -> Result<(OwnedFd, CString)> {
         none("ioctl")
     }
 
@@ -226,9 +228,9 @@ mod imp {
     }
 }
 
-/// Where a file lies on its device, piece by piece. What is still to be written is written first.
-pub fn pieces(file: &File) -> Result<Vec<Piece>> {
-    imp::pieces(file)
+/// Where a file lies on its device, extent by extent. What is still to be written is written first.
+pub fn extents(file: &File) -> Result<Vec<Extent>> {
+    imp::extents(file)
 }
 
 /// Gives a part of a file its place on the device.
@@ -237,19 +239,19 @@ pub fn allocate(file: &File, offset: u64, length: u64) -> Result<()> {
 }
 
 /// Drops what the system keeps of a file in memory. What is still to be written stays.
-pub fn forget_cached(file: &File) -> Result<()> {
-    imp::forget_cached(file)
+pub fn drop_cached_pages(file: &File) -> Result<()> {
+    imp::drop_cached_pages(file)
 }
 
 /// From here on this thread, and what it starts, has mounts of its own that end with them, and that nobody else sees.
-pub fn own_mounts() -> Result<()> {
-    imp::own_mounts()
+pub fn unshare_mounts() -> Result<()> {
+    imp::unshare_mounts()
 }
 
 /// Makes a block device of an image, past the page cache below it; given back when its last user is gone. The device
 /// is attached as long as it is held or mounted.
-pub fn attach(image: &File) -> Result<(OwnedFd, std::ffi::CString)> {
-    imp::attach(image)
+pub fn attach_loop_device(image: &File) -> Result<(OwnedFd, std::ffi::CString)> {
+    imp::attach_loop_device(image)
 }
 
 /// Mounts a file system on a folder.
@@ -277,7 +279,7 @@ pub fn device_numbers(_: &std::path::Path) -> Option<(u32, u32)> {
 }
 
 /// What says that a system cannot tell where files lie.
-pub const UNKNOWN_PLACE: Error = Error { call: "fiemap", errno: libc::EOPNOTSUPP };
+pub const FIEMAP_UNSUPPORTED: Error = Error { call: "fiemap", errno: libc::EOPNOTSUPP };
 
 #[cfg(test)]
 mod tests {
@@ -285,12 +287,12 @@ mod tests {
 
     #[test]
     fn neighbours_are_one_piece() {
-        let piece = |logical, physical| Piece { logical, physical, length: 10 };
-        let mut pieces = Vec::new();
-        for one in [piece(0, 100), piece(10, 110), piece(20, 200), piece(40, 210)] {
-            push(&mut pieces, one);
+        let extent = |logical, physical| Extent { logical, physical, length: 10 };
+        let mut extents = Vec::new();
+        for one in [extent(0, 100), extent(10, 110), extent(20, 200), extent(40, 210)] {
+            push(&mut extents, one);
         }
-        let lengths: Vec<u64> = pieces.iter().map(|one| one.length).collect();
+        let lengths: Vec<u64> = extents.iter().map(|one| one.length).collect();
         assert_eq!(lengths, [20, 10, 10]);
     }
 }

@@ -1,14 +1,14 @@
 //! Event descriptors and the set that watches them: Linux's `eventfd` and `epoll`.
 
 use crate::error::Result;
-use crate::wait::Patience;
+use crate::wait::Timeout;
 use std::os::fd::OwnedFd;
 
 #[cfg(target_os = "linux")]
 mod imp {
     use crate::descriptor::own;
     use crate::error::{Result, check};
-    use crate::wait::Patience;
+    use crate::wait::Timeout;
     use std::os::fd::{AsRawFd, OwnedFd};
 
     pub(super) fn eventfd() -> Result<OwnedFd> {
@@ -34,10 +34,10 @@ mod imp {
     pub(super) const NO_EVENT: Event = libc::epoll_event { events: 0, u64: 0 };
 
     #[inline(always)]
-    pub(super) fn epoll_wait(set: &OwnedFd, events: &mut [Event], patience: Patience) -> Result<usize> {
+    pub(super) fn epoll_wait(set: &OwnedFd, events: &mut [Event], timeout: Timeout) -> Result<usize> {
         let (first, room) = (events.as_mut_ptr(), events.len() as libc::c_int);
         // SAFETY: the slice has room for `room` events.
-        let count = unsafe { libc::epoll_wait(set.as_raw_fd(), first, room, patience.milliseconds()) };
+        let count = unsafe { libc::epoll_wait(set.as_raw_fd(), first, room, timeout.milliseconds()) };
         check("epoll_wait", count).map(|count| count as usize)
     }
 
@@ -55,7 +55,7 @@ mod imp {
 #[cfg(not(target_os = "linux"))]
 mod imp {
     use crate::error::{Error, Result};
-    use crate::wait::Patience;
+    use crate::wait::Timeout;
     use std::os::fd::OwnedFd;
 
     const NONE: Error = Error { call: "epoll_create1", errno: libc::ENOSYS };
@@ -76,7 +76,7 @@ mod imp {
 
     pub(super) const NO_EVENT: Event = ();
 
-    pub(super) fn epoll_wait(_: &OwnedFd, _: &mut [Event], _: Patience) -> Result<usize> {
+    pub(super) fn epoll_wait(_: &OwnedFd, _: &mut [Event], _: Timeout) -> Result<usize> {
         Err(NONE)
     }
 
@@ -134,11 +134,11 @@ impl Events {
 
 /// How many of the set's descriptors are ready, as far as there is room for them.
 #[inline(always)]
-pub fn epoll_wait(set: &OwnedFd, events: &mut Events, patience: Patience) -> Result<usize> {
-    imp::epoll_wait(set, &mut events.0, patience)
+pub fn epoll_wait(set: &OwnedFd, events: &mut Events, timeout: Timeout) -> Result<usize> {
+    imp::epoll_wait(set, &mut events.0, timeout)
 }
 
 /// How many of the set's descriptors are ready now, counted up to `most`.
 pub fn epoll_ready(set: &OwnedFd, most: usize) -> Result<usize> {
-    epoll_wait(set, &mut Events::with_room(most), Patience::None)
+    epoll_wait(set, &mut Events::with_room(most), Timeout::Zero)
 }

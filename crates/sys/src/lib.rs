@@ -7,7 +7,6 @@
 //! What differs between operating systems is confined to [`system`]: `linux.rs` and its portable twin `other.rs`
 //! have the same functions, and whatever a system lacks is answered with `None` or an error, never with a guess.
 
-pub mod alarm;
 #[cfg(target_os = "linux")]
 pub mod boot;
 pub mod child;
@@ -18,7 +17,7 @@ pub mod disk;
 pub mod epoll;
 mod error;
 pub mod event;
-pub mod forker;
+pub mod fork_helper;
 #[cfg(any(
     target_os = "freebsd",
     target_os = "netbsd",
@@ -28,7 +27,7 @@ pub mod forker;
 ))]
 pub mod kqueue;
 pub mod limits;
-pub mod mark;
+pub mod marker;
 pub mod memory;
 pub mod passing;
 pub mod path;
@@ -36,16 +35,17 @@ pub mod poll;
 pub mod privilege;
 pub mod process;
 #[cfg(target_os = "linux")]
-pub mod queued;
-#[cfg(target_os = "linux")]
 pub mod ring;
 pub mod select;
 pub mod shared;
+#[cfg(target_os = "linux")]
+pub mod sigio;
 pub mod signal;
 pub mod socket;
 pub mod stream;
 pub mod system;
 pub mod thread;
+pub mod timerfd;
 pub mod wait;
 
 pub use error::{Error, Result, errno_name};

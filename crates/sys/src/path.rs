@@ -38,13 +38,13 @@ pub enum Kind {
     /// A regular file.
     File,
     /// A folder.
-    Folder,
+    Directory,
     /// A device, a pipe, a socket.
     Other,
 }
 
 /// Opens a folder, as a place to open others below.
-pub fn open_folder(path: &CStr) -> Result<OwnedFd> {
+pub fn open_directory(path: &CStr) -> Result<OwnedFd> {
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
     // SAFETY: the path is a C string.
     check("open", unsafe { libc::open(path.as_ptr(), flags) }).map(own)
@@ -108,7 +108,7 @@ fn described(stat: &libc::stat) -> Status {
         modified_ns: modified_ns(stat),
         kind: match stat.st_mode & libc::S_IFMT {
             libc::S_IFREG => Kind::File,
-            libc::S_IFDIR => Kind::Folder,
+            libc::S_IFDIR => Kind::Directory,
             _ => Kind::Other,
         },
     }
@@ -187,7 +187,7 @@ mod tests {
         std::fs::write(root.join("sub/file"), "hello").unwrap();
         std::os::unix::fs::symlink("../secret", root.join("out")).unwrap();
         std::os::unix::fs::symlink("sub/file", root.join("in")).unwrap();
-        let folder = open_folder(&CString::new(root.as_os_str().as_bytes()).unwrap()).unwrap();
+        let folder = open_directory(&CString::new(root.as_os_str().as_bytes()).unwrap()).unwrap();
         let opens = |name: &str, links| open_below(&folder, &c(name), links).is_ok();
         assert!(opens("sub/file", Links::Inside) && opens("sub/file", Links::Never));
         for out in ["../secret", "sub/../../secret", "out", "/etc/passwd"] {

@@ -54,7 +54,7 @@ pub fn group(name: &str) -> Result<Option<u32>> {
 
 /// Becomes another user for good, with all threads, without supplementary groups; and sees to it that there is no way
 /// back.
-pub fn become_user(identity: Identity) -> Result<()> {
+pub fn switch_user(identity: Identity) -> Result<()> {
     // SAFETY: no group is told, so nothing is read.
     check("setgroups", unsafe { libc::setgroups(0, std::ptr::null()) })?;
     // SAFETY: the call takes an integer.
@@ -70,14 +70,14 @@ pub fn become_user(identity: Identity) -> Result<()> {
 
 /// No program that this thread or one that it starts executes gets more rights than it has (Linux 3.5).
 #[cfg(target_os = "linux")]
-pub fn refuse_new_privileges() -> Result<()> {
+pub fn set_no_new_privileges() -> Result<()> {
     // SAFETY: this option takes integers.
     check("prctl", unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }).map(drop)
 }
 
 /// No program that this thread or one that it starts executes gets more rights than it has: not here.
 #[cfg(not(target_os = "linux"))]
-pub fn refuse_new_privileges() -> Result<()> {
+pub fn set_no_new_privileges() -> Result<()> {
     Err(Error { call: "prctl", errno: libc::ENOSYS })
 }
 
@@ -95,11 +95,11 @@ pub enum Access {
 /// A fence: whoever entered it opens nothing but what was allowed before, whatever the file's mode says, and neither
 /// binds nor connects a socket of TCP where the kernel can forbid that (Landlock: Linux 5.13, sockets 6.7).
 #[derive(Debug)]
-pub struct Fence(#[cfg(target_os = "linux")] std::os::fd::OwnedFd);
+pub struct Sandbox(#[cfg(target_os = "linux")] std::os::fd::OwnedFd);
 
 #[cfg(target_os = "linux")]
 mod landlock {
-    use super::{Access, CStr, Error, Fence, Result, check};
+    use super::{Access, CStr, Error, Result, Sandbox, check};
     use crate::descriptor::own;
     use std::os::fd::AsRawFd;
 
@@ -127,7 +127,7 @@ mod landlock {
         parent: i32,
     }
 
-    impl Fence {
+    impl Sandbox {
         /// A fence within which nothing is allowed. Fails where the kernel has none, or it is switched off.
         pub fn new() -> Result<Self> {
             let call = "landlock_create_ruleset";
@@ -149,7 +149,7 @@ mod landlock {
             // SAFETY: the path is a C string.
             let parent = unsafe { libc::open(path.as_ptr(), libc::O_PATH | libc::O_CLOEXEC) };
             let parent = check("open", parent).map(own)?;
-            let is_folder = crate::path::status(&parent)?.kind == crate::path::Kind::Folder;
+            let is_folder = crate::path::status(&parent)?.kind == crate::path::Kind::Directory;
             let allowed = match (access, is_folder) {
                 (Access::Read, true) => READ_FILE | READ_FOLDER,
                 (Access::Read, false) => READ_FILE,
@@ -166,7 +166,7 @@ mod landlock {
             check("landlock_add_rule", added as libc::c_int).map(drop)
         }
 
-        /// Puts this thread, and those that it starts from now on, behind the fence. [`super::refuse_new_privileges`]
+        /// Puts this thread, and those that it starts from now on, behind the fence. [`super::set_no_new_privileges`]
         /// must have been called before.
         pub fn enter(&self) -> Result<()> {
             // SAFETY: the call takes a descriptor, which is open, and an integer.
@@ -175,7 +175,7 @@ mod landlock {
         }
     }
 
-    impl Fence {
+    impl Sandbox {
         /// The number by which each thread that enters must know it.
         pub fn descriptor(&self) -> Option<std::os::fd::RawFd> {
             Some(self.0.as_raw_fd())
@@ -193,7 +193,7 @@ mod landlock {
 }
 
 #[cfg(not(target_os = "linux"))]
-impl Fence {
+impl Sandbox {
     /// A fence: not here.
     pub fn new() -> Result<Self> {
         Err(Error { call: "landlock_create_ruleset", errno: libc::ENOSYS })
@@ -238,7 +238,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn behind_the_fence_only_what_was_allowed_is_open() {
         use std::os::unix::ffi::OsStrExt;
-        let Ok(fence) = Fence::new() else { return };
+        let Ok(fence) = Sandbox::new() else { return };
         let room = tempfile::tempdir().unwrap();
         let path = |name: &str| room.path().join(name);
         std::fs::create_dir(path("in")).unwrap();
@@ -248,7 +248,7 @@ mod tests {
         fence.allow(&folder, Access::Read).unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                refuse_new_privileges().unwrap();
+                set_no_new_privileges().unwrap();
                 fence.enter().unwrap();
                 assert_eq!(std::fs::read(path("in/file")).unwrap(), b"x");
                 for forbidden in [path("out"), "/etc/passwd".into()] {

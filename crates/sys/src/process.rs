@@ -121,7 +121,7 @@ pub fn end_with_parent(command: &mut std::process::Command) {
     unsafe {
         command.pre_exec(move || {
             // An error here means that the system has no such thing.
-            let _ = crate::system::die_with_parent(parent);
+            let _ = crate::system::set_parent_death_signal(parent);
             Ok(())
         });
     }
@@ -129,7 +129,7 @@ pub fn end_with_parent(command: &mut std::process::Command) {
 
 /// Lets this process run only where nobody else wants to: the lowest class there is, below every niceness.
 #[cfg(target_os = "linux")]
-pub fn be_idle() -> Result<()> {
+pub fn set_idle_priority() -> Result<()> {
     let priority = libc::sched_param { sched_priority: 0 };
     // SAFETY: the parameters are valid for the call.
     check("sched_setscheduler", unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const priority) }).map(drop)
@@ -137,7 +137,7 @@ pub fn be_idle() -> Result<()> {
 
 /// Lets this process run only where nobody else wants to: not possible here.
 #[cfg(not(target_os = "linux"))]
-pub fn be_idle() -> Result<()> {
+pub fn set_idle_priority() -> Result<()> {
     Err(Error { call: "sched_setscheduler", errno: libc::ENOSYS })
 }
 
@@ -150,12 +150,12 @@ pub fn exists(pid: i32) -> bool {
 
 /// A process that does nothing but hold the descriptors that its maker had open when it was made.
 #[derive(Debug)]
-pub struct Holder {
+pub struct DescriptorHolder {
     pid: libc::pid_t,
     _life: OwnedFd,
 }
 
-impl Holder {
+impl DescriptorHolder {
     /// Makes one. It leaves when the holder is dropped or this process ends, however it ends.
     ///
     /// Must be called from a process with a single thread: the child goes on with what the parent had.
@@ -185,7 +185,7 @@ pub(crate) fn hold(life: &OwnedFd) -> ! {
     unsafe { libc::_exit(0) }
 }
 
-impl Drop for Holder {
+impl Drop for DescriptorHolder {
     fn drop(&mut self) {
         // SAFETY: the child is ours and not yet waited for, so the identifier is still its own.
         unsafe { libc::kill(self.pid, libc::SIGKILL) };

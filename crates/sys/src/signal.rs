@@ -33,14 +33,14 @@ pub fn interrupted() -> Option<&'static str> {
 
 /// What a server is told by signals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Notice {
+pub enum ServiceSignal {
     /// End: SIGTERM, SIGINT.
-    End,
+    Terminate,
     /// Read again what is read at the start: SIGHUP.
-    Again,
+    Reload,
 }
 
-fn notices() -> libc::sigset_t {
+fn service_signals() -> libc::sigset_t {
     // SAFETY: `sigset_t` is plain data for which all zeroes is a value.
     let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
     // SAFETY: the set may be written.
@@ -52,23 +52,23 @@ fn notices() -> libc::sigset_t {
     set
 }
 
-/// Holds the notices back in this thread and those that it starts, so that [`next_notice`] can take them.
-pub fn hold_notices() {
-    let set = notices();
+/// Holds the notices back in this thread and those that it starts, so that [`wait_for_service_signal`] can take them.
+pub fn block_service_signals() {
+    let set = service_signals();
     // SAFETY: the set is initialised; the old one is not asked for.
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
 }
 
 /// Waits for the next notice.
-pub fn next_notice() -> Notice {
-    let set = notices();
+pub fn wait_for_service_signal() -> ServiceSignal {
+    let set = service_signals();
     loop {
         let mut number = 0;
         // SAFETY: the set is initialised and the number may be written.
         let failed = unsafe { libc::sigwait(&raw const set, &raw mut number) };
         match number {
-            libc::SIGHUP if failed == 0 => return Notice::Again,
-            libc::SIGTERM | libc::SIGINT if failed == 0 => return Notice::End,
+            libc::SIGHUP if failed == 0 => return ServiceSignal::Reload,
+            libc::SIGTERM | libc::SIGINT if failed == 0 => return ServiceSignal::Terminate,
             _ => {}
         }
     }

@@ -266,13 +266,13 @@ pub fn take_error(socket: &impl AsFd) -> Result<()> {
 }
 
 /// Shuts down the writing half.
-pub fn shut_down_write(socket: &impl AsFd) -> Result<()> {
+pub fn shutdown_write(socket: &impl AsFd) -> Result<()> {
     // SAFETY: the call takes two integers.
     check("shutdown", unsafe { libc::shutdown(socket.as_fd().as_raw_fd(), libc::SHUT_WR) }).map(drop)
 }
 
 /// Shuts down both halves: whoever waits in a call on the socket, here or in the kernel, is told.
-pub fn shut_down(socket: &impl AsFd) -> Result<()> {
+pub fn shutdown(socket: &impl AsFd) -> Result<()> {
     // SAFETY: the call takes two integers.
     check("shutdown", unsafe { libc::shutdown(socket.as_fd().as_raw_fd(), libc::SHUT_RDWR) }).map(drop)
 }
@@ -360,13 +360,13 @@ pub fn set_reset_on_close(socket: &impl AsFd) -> Result<()> {
 /// Lets `bind` take an address without a port, which `connect` chooses then, by the whole connection: a port can serve
 /// several destinations (`IP_BIND_ADDRESS_NO_PORT`).
 #[cfg(target_os = "linux")]
-pub fn set_bind_without_port(socket: &impl AsFd) -> Result<()> {
+pub fn set_bind_address_no_port(socket: &impl AsFd) -> Result<()> {
     set_option(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1 as libc::c_int)
 }
 
 /// Lets `bind` take an address without a port: no such option here.
 #[cfg(not(target_os = "linux"))]
-pub fn set_bind_without_port(_: &impl AsFd) -> Result<()> {
+pub fn set_bind_address_no_port(_: &impl AsFd) -> Result<()> {
     Err(Error { call: "setsockopt", errno: libc::ENOTSUP })
 }
 
@@ -386,7 +386,7 @@ pub fn set_defer_accept(_: &impl AsFd, _: u32) -> Result<()> {
 /// How many bytes the peer has acknowledged since the connection began (`TCP_INFO`): what is given to a socket may lie
 /// in the kernel's buffer for long. None of what is no TCP, and before Linux 4.1.
 #[cfg(target_os = "linux")]
-pub fn acknowledged(socket: &impl AsFd) -> Option<u64> {
+pub fn acknowledged_bytes(socket: &impl AsFd) -> Option<u64> {
     /// The kernel's `tcp_info` as far as `tcpi_bytes_acked`, which not every C library's has.
     const WORDS: usize = 16;
     let mut info = [0_u64; WORDS];
@@ -399,7 +399,7 @@ pub fn acknowledged(socket: &impl AsFd) -> Option<u64> {
 
 /// How many bytes the peer has acknowledged since the connection began: this system does not say.
 #[cfg(not(target_os = "linux"))]
-pub fn acknowledged(_: &impl AsFd) -> Option<u64> {
+pub fn acknowledged_bytes(_: &impl AsFd) -> Option<u64> {
     None
 }
 
@@ -468,19 +468,19 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (server, _) = accept_from(&listener).unwrap();
-        let begin = acknowledged(&server).unwrap();
+        let begin = acknowledged_bytes(&server).unwrap();
         let (mut given, bytes) = (0, vec![0; 64 << 10]);
         while let Ok(sent) = send(&server, &bytes, false) {
             given += sent as u64;
         }
-        assert!(acknowledged(&server).unwrap() - begin < given);
+        assert!(acknowledged_bytes(&server).unwrap() - begin < given);
         let mut buffer = vec![0; given as usize];
         client.read_exact(&mut buffer).unwrap();
-        while acknowledged(&server).unwrap() - begin < given {
+        while acknowledged_bytes(&server).unwrap() - begin < given {
             std::thread::yield_now();
         }
         let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
-        assert_eq!(acknowledged(&one), None);
+        assert_eq!(acknowledged_bytes(&one), None);
     }
 
     #[test]
@@ -500,7 +500,7 @@ mod tests {
         assert_eq!(send_vectored(&server, &[IoSlice::new(b"a"), IoSlice::new(b"bc")], true), Ok(3));
         assert_eq!(send_file(&server, &file, 2, 5), Ok(5));
         assert_eq!(send_file(&server, &file, 10, 5), Ok(0));
-        shut_down_write(&server).unwrap();
+        shutdown_write(&server).unwrap();
         let mut got = String::new();
         client.read_to_string(&mut got).unwrap();
         assert_eq!(got, "abc23456");

@@ -32,7 +32,7 @@ unsafe impl Send for Sleeper {}
 
 /// When a new thread came to life, by `CLOCK_MONOTONIC` in nanoseconds.
 #[derive(Debug, Clone, Copy)]
-pub struct Birth {
+pub struct Creation {
     /// Before `pthread_create`.
     pub before_ns: u64,
     /// After it returned.
@@ -62,7 +62,7 @@ impl Sleeper {
     /// written its byte into `report` and `listen`, the pipe's other end, has given it back.
     ///
     /// A sleeper that is dropped without having been joined sleeps until the process ends.
-    pub fn new(report: &Arc<OwnedFd>, listen: &OwnedFd, stack_bytes: usize) -> Result<(Self, Birth)> {
+    pub fn new(report: &Arc<OwnedFd>, listen: &OwnedFd, stack_bytes: usize) -> Result<(Self, Creation)> {
         let slot = Arc::new(Slot {
             started_ns: AtomicU64::new(0),
             may_leave: Mutex::new(false),
@@ -86,7 +86,7 @@ impl Sleeper {
         let sleeper = Self { thread, slot };
         let read_ns = read_byte(listen)?;
         let started_ns = sleeper.slot.started_ns.load(Ordering::Acquire);
-        Ok((sleeper, Birth { before_ns, returned_ns, started_ns, read_ns }))
+        Ok((sleeper, Creation { before_ns, returned_ns, started_ns, read_ns }))
     }
 
     /// Lets the thread go; it ends some time later.

@@ -1,6 +1,6 @@
 //! Waiting for descriptors with the two calls that every system has: `select` and `poll`.
 //!
-//! Asked without patience they say what is ready now; asked with it, they first leave a note with each descriptor that
+//! Asked without timeout they say what is ready now; asked with it, they first leave a note with each descriptor that
 //! is not, up to the first that is. `epoll` is in [`crate::event`].
 
 use crate::error::{Error, Result, check};
@@ -8,19 +8,19 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 /// How long a wait waits for a descriptor to become ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Patience {
+pub enum Timeout {
     /// Not at all: a timeout of zero.
-    None,
+    Zero,
     /// Until one is: no timeout.
-    Forever,
+    Infinite,
 }
 
-impl Patience {
+impl Timeout {
     /// As `poll` and `epoll_wait` take it.
     pub(crate) fn milliseconds(self) -> libc::c_int {
         match self {
-            Patience::None => 0,
-            Patience::Forever => -1,
+            Timeout::Zero => 0,
+            Timeout::Infinite => -1,
         }
     }
 }
@@ -68,11 +68,11 @@ impl SelectSet {
 
     /// How many of the descriptors are ready. The set holds only those afterwards.
     #[inline(always)]
-    pub fn ready(&mut self, patience: Patience) -> Result<usize> {
+    pub fn ready(&mut self, timeout: Timeout) -> Result<usize> {
         let mut zero = libc::timeval { tv_sec: 0, tv_usec: 0 };
-        let timeout = match patience {
-            Patience::None => &raw mut zero,
-            Patience::Forever => std::ptr::null_mut(),
+        let timeout = match timeout {
+            Timeout::Zero => &raw mut zero,
+            Timeout::Infinite => std::ptr::null_mut(),
         };
         let (none, set) = (std::ptr::null_mut(), &raw mut self.set);
         // SAFETY: the set has room for `highest`, and the call may write to it and to `zero`.
@@ -119,10 +119,10 @@ impl PollSet {
 
     /// How many of the descriptors are ready.
     #[inline(always)]
-    pub fn ready(&mut self, patience: Patience) -> Result<usize> {
+    pub fn ready(&mut self, timeout: Timeout) -> Result<usize> {
         let (entries, count) = (self.0.as_mut_ptr(), self.0.len() as libc::nfds_t);
         // SAFETY: the vector holds so many valid entries, which the call may write to.
-        let count = unsafe { libc::poll(entries, count, patience.milliseconds()) };
+        let count = unsafe { libc::poll(entries, count, timeout.milliseconds()) };
         check("poll", count).map(|count| count as usize)
     }
 }
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn both_count_what_is_ready() {
         let _alone = NUMBERS.lock().unwrap();
-        let now = Patience::None;
+        let now = Timeout::Zero;
         let mut select = SelectSet::new();
         let mut poll = PollSet::with_capacity(3);
         let mut pipes: Vec<(OwnedFd, File)> = Vec::new();
@@ -182,7 +182,7 @@ mod tests {
         }
         let last = Some(bell.as_raw_fd());
         assert_eq!((select.last(), poll.last()), (last, last));
-        assert_eq!((select.ready(Patience::Forever), poll.ready(Patience::Forever)), (Ok(1), Ok(1)));
+        assert_eq!((select.ready(Timeout::Infinite), poll.ready(Timeout::Infinite)), (Ok(1), Ok(1)));
     }
 
     /// Beyond its size the set must refuse: to set a bit there would write past its end.

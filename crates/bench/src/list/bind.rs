@@ -17,7 +17,7 @@ use landau_engine::{
     Support, Timer, Unit, Variant,
 };
 use landau_sys::descriptor::close;
-use landau_sys::process::Holder;
+use landau_sys::process::DescriptorHolder;
 use landau_sys::socket::{
     Address, Family, Transport, accepts_mapped_peer, bind, local_port, set_port_range, set_v6only, socket,
 };
@@ -41,7 +41,7 @@ pub struct Bind {
     address: Address,
     sockets: Vec<OwnedFd>,
     room: usize,
-    held: Vec<Holder>,
+    held: Vec<DescriptorHolder>,
     ports: Vec<u16>,
 }
 
@@ -237,7 +237,7 @@ impl Bind {
     /// Lets a holder process keep what is bound and empties the table.
     fn hand_over(&mut self) -> Result<(), Stop> {
         self.note_ports()?;
-        self.held.push(Holder::new()?);
+        self.held.push(DescriptorHolder::new()?);
         for socket in self.sockets.drain(..) {
             close(socket)?;
         }

@@ -197,7 +197,7 @@ impl Benchmark for Dispatch {
                 is_told[place] = true;
                 // The null mechanism tells of what it has told before.
                 let _ = receive(&self.watched[place], &mut [0; 8]);
-                self.reactor.used_up(&self.watched[place], Interest::READ);
+                self.reactor.clear_readiness(&self.watched[place], Interest::READABLE);
             }
             Stop::unless(count > before, || format!("of {all} descriptors only {count} are told to be ready"))?;
         }
@@ -215,7 +215,7 @@ impl Dispatch {
         let (watched, other) = UnixStream::pair().map_err(|error| Stop::io("socketpair", &error))?;
         let other = dup_from(&OwnedFd::from(other), self.others_from)?;
         let (watched, token) = (OwnedFd::from(watched), Token(self.watched.len() as u32));
-        self.reactor.register(&watched, token, Interest::READ).map_err(mechanism::stop)?;
+        self.reactor.register(&watched, token, Interest::READABLE).map_err(mechanism::stop)?;
         self.watched.push(watched);
         self.others.push(other);
         Ok(())
@@ -226,7 +226,7 @@ impl Dispatch {
         for &one in &self.chosen {
             let got = receive(&self.watched[one], &mut [0; 8])?;
             Stop::unless(got == 1, || format!("descriptor {one} held {got} bytes instead of one"))?;
-            self.reactor.used_up(&self.watched[one], Interest::READ);
+            self.reactor.clear_readiness(&self.watched[one], Interest::READABLE);
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ use landau_engine::{
     Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Study, Support, Timer, Variant,
 };
 use landau_sys::clock::monotonic_ns;
-use landau_sys::disk::UNKNOWN_PLACE;
+use landau_sys::disk::FIEMAP_UNSUPPORTED;
 use landau_sys::stream::{receive, send, set_reset_on_close};
 use landau_wire::http::Status;
 use landau_wire::http::response::Reader;
@@ -149,7 +149,7 @@ impl Benchmark for Download {
             // A file system that others use as well lays files as it likes; the next pass tries again.
             Err(Stop::Wrong(reason)) if matches!(place, Place::Folder(..)) => {
                 let _ = fs::remove_file(folder.join(peer::FILE));
-                (reason, Some(UNKNOWN_PLACE))
+                (reason, Some(FIEMAP_UNSUPPORTED))
             }
             Err(other) => return Err(other),
         };

@@ -14,13 +14,13 @@
 use landau_engine::{
     Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Support, Timer, Variant,
 };
-use landau_sys::forker::{Forker, LINKAGES, WAYS, image};
+use landau_sys::fork_helper::{ForkHelper, LINKAGES, METHODS, image};
 use landau_sys::system::pin;
 
 /// The benchmark.
 #[derive(Debug)]
 pub struct Fork {
-    forker: Forker,
+    helper: ForkHelper,
     way: usize,
     in_creation_order: bool,
     pids: Vec<u64>,
@@ -46,7 +46,7 @@ impl Benchmark for Fork {
     const PARAMETERS: &'static [Parameter] = &[
         Parameter::steps("20", "1000", "3000", "how many children"),
         Parameter::fixed("linkage", Kind::Choice(LINKAGES), "dynamic", "how the parent is linked"),
-        Parameter::fixed("way", Kind::Choice(WAYS), "fork", "how a process is made"),
+        Parameter::fixed("way", Kind::Choice(METHODS), "fork", "how a process is made"),
         Parameter::fixed("order", Kind::Choice(&["reverse", "creation"]), "reverse", "who is ended first"),
         Parameter::fixed(
             "resident",
@@ -110,23 +110,23 @@ impl Benchmark for Fork {
         if settings.is("processors", "all") {
             pin(&(0..1024).collect::<Vec<u32>>())?;
         }
-        let mut forker = Forker::start(settings.text("linkage"))?;
+        let mut helper = ForkHelper::start(settings.text("linkage"))?;
         if settings.count("resident") > 0 {
-            forker.grow_resident(settings.count("resident") << 20)?;
+            helper.grow_resident(settings.count("resident") << 20)?;
         }
         if settings.count("mappings") > 0 {
-            forker.grow_mappings(settings.count("mappings"))?;
+            helper.grow_mappings(settings.count("mappings"))?;
         }
         Ok(Self {
-            forker,
-            way: WAYS.iter().position(|way| settings.is("way", way)).unwrap_or(0),
+            helper,
+            way: METHODS.iter().position(|way| settings.is("way", way)).unwrap_or(0),
             in_creation_order: settings.is("order", "creation"),
             pids: Vec::with_capacity(context.n as usize),
         })
     }
 
     fn step(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
-        let birth = self.forker.spawn(self.way)?;
+        let birth = self.helper.spawn(self.way)?;
         timer.record_ns(RETURN, birth.returned_ns - birth.before_ns);
         timer.record_ns(RUN, birth.started_ns.saturating_sub(birth.before_ns));
         timer.record_ns(BYTE, birth.read_ns - birth.before_ns);
@@ -136,7 +136,7 @@ impl Benchmark for Fork {
 
     fn undo(&mut self, n: u64, timer: &mut Timer) -> Result<(), Stop> {
         let index = if self.in_creation_order { self.pids.len() - n as usize } else { n as usize - 1 };
-        let death = self.forker.reap(self.pids[index])?;
+        let death = self.helper.reap(self.pids[index])?;
         timer.record_ns(KILL, death.killed_ns - death.before_ns);
         timer.record_ns(REAP, death.waited_ns - death.before_ns);
         Ok(())
@@ -145,7 +145,7 @@ impl Benchmark for Fork {
     fn check(&mut self, steps: u64, _facts: &mut Facts) -> Result<(), Stop> {
         let mut alive = 0;
         for &pid in &self.pids {
-            alive += u64::from(self.forker.is_alive(pid)?);
+            alive += u64::from(self.helper.is_alive(pid)?);
         }
         Stop::unless(alive == steps, || format!("{steps} children were made, but {alive} live"))
     }

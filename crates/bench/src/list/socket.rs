@@ -13,7 +13,7 @@
 use landau_engine::{
     Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Study, Support, Timer, Variant,
 };
-use landau_sys::descriptor::{close, pipe, reserve};
+use landau_sys::descriptor::{close, grow_table, pipe};
 use landau_sys::socket::{Family, Transport, socket};
 use landau_sys::thread::Sleeper;
 use std::os::fd::OwnedFd;
@@ -96,7 +96,7 @@ impl Benchmark for Socket {
             }
         }
         if settings.count("reserve") > 0 {
-            reserve(settings.count("reserve") as u32)?;
+            grow_table(settings.count("reserve") as u32)?;
         }
         Ok(Self {
             family: if settings.is("family", "v6") { Family::V6 } else { Family::V4 },

@@ -18,7 +18,7 @@ use landau_engine::{
 use landau_sys::descriptor::{dup_from, pipe};
 use landau_sys::event::{Events, epoll_add, epoll_create, epoll_ready, epoll_wait, eventfd, raise};
 use landau_sys::limits::{Resource, get};
-use landau_sys::wait::{Patience, PollSet, SELECT_CAPACITY, SelectSet};
+use landau_sys::wait::{PollSet, SELECT_CAPACITY, SelectSet, Timeout};
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -215,8 +215,8 @@ impl Benchmark for Wait {
 }
 
 impl Wait {
-    fn patience(&self) -> Patience {
-        if self.bell.is_some() { Patience::Forever } else { Patience::None }
+    fn patience(&self) -> Timeout {
+        if self.bell.is_some() { Timeout::Infinite } else { Timeout::Zero }
     }
 
     fn bells(&self) -> u64 {
@@ -238,7 +238,7 @@ impl Bell {
             let numbers = get(Resource::Descriptors)?.0.min(SELECT_CAPACITY as u64);
             watched = dup_from(&watched, numbers as RawFd - 1)?;
         }
-        watch.add(&watched, Patience::Forever)?;
+        watch.add(&watched, Timeout::Infinite)?;
         Ok(Self { watched, _other: other })
     }
 }
@@ -287,10 +287,10 @@ impl Watch {
     }
 
     /// Watches one more. With patience the first of all is the bell: it is kept last, as by its number in `select`.
-    fn add(&mut self, fd: &OwnedFd, patience: Patience) -> Result<(), Stop> {
+    fn add(&mut self, fd: &OwnedFd, patience: Timeout) -> Result<(), Stop> {
         match self {
             Watch::Select(set) => set.add(fd)?,
-            Watch::Poll(set) if patience == Patience::Forever => set.add_before_last(fd),
+            Watch::Poll(set) if patience == Timeout::Infinite => set.add_before_last(fd),
             Watch::Poll(set) => set.add(fd),
             Watch::Epoll { set, .. } => epoll_add(set, fd)?,
         }
@@ -299,7 +299,7 @@ impl Watch {
 
     /// The timed wait: how many are ready. The choice of the call lies outside what is timed.
     #[inline(always)]
-    fn ask(&mut self, patience: Patience, timer: &mut Timer) -> Result<usize, Stop> {
+    fn ask(&mut self, patience: Timeout, timer: &mut Timer) -> Result<usize, Stop> {
         match self {
             Watch::Select(set) => {
                 let mut copy = *set;
@@ -322,8 +322,8 @@ impl Watch {
     /// How many are ready, counted up to `most`. Untimed.
     fn count(&mut self, most: usize) -> Result<usize, Stop> {
         Ok(match self {
-            Watch::Select(set) => { *set }.ready(Patience::None)?,
-            Watch::Poll(set) => set.ready(Patience::None)?,
+            Watch::Select(set) => { *set }.ready(Timeout::Zero)?,
+            Watch::Poll(set) => set.ready(Timeout::Zero)?,
             Watch::Epoll { set, .. } => epoll_ready(set, most)?,
         })
     }

@@ -10,12 +10,12 @@
 //! connection waits like this.
 
 use landau_engine::{Benchmark, Context, Cost, Facts, Kind, Parameter, Phase, Settings, Stop, Timer, Variant};
-use landau_sys::child::{Nursery, ask_any, is_alive, kill_without_reaping, wait_any};
+use landau_sys::child::{ChildPool, is_alive, kill_without_reaping, try_wait_any, wait_any};
 
 /// The benchmark.
 #[derive(Debug)]
 pub struct WaitAny {
-    nursery: Nursery,
+    pool: ChildPool,
     in_creation_order: bool,
     pids: Vec<i32>,
 }
@@ -52,15 +52,15 @@ impl Benchmark for WaitAny {
 
     fn setup(context: &Context) -> Result<Self, Stop> {
         Ok(Self {
-            nursery: Nursery::new()?,
+            pool: ChildPool::new()?,
             in_creation_order: context.settings.is("order", "creation"),
             pids: Vec::with_capacity(context.n as usize),
         })
     }
 
     fn step(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
-        self.pids.push(self.nursery.spawn()?);
-        let ended = timer.time(NONE, ask_any)?;
+        self.pids.push(self.pool.spawn()?);
+        let ended = timer.time(NONE, try_wait_any)?;
         Stop::unless(ended == 0, || format!("child {ended} ended before its time; was it killed from outside?"))
     }
 

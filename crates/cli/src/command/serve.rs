@@ -6,7 +6,7 @@ use landau_serve::systemd::{self, Notifier};
 use landau_serve::{
     Accepting, AccessLog, Config, Fencing, Listen, LogFormat, LogPlace, Remote, Server, Timeouts, TlsFiles, User,
 };
-use landau_sys::signal::{self, Notice};
+use landau_sys::signal::{self, ServiceSignal};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -50,7 +50,7 @@ pub(crate) struct Args {
     pin: Option<Numbers>,
     /// The mechanism of the event loops [default: the system's best]
     #[arg(long, value_name = "NAME")]
-    backend: Option<landau_reactor::Mechanism>,
+    backend: Option<landau_reactor::Backend>,
     /// How connections come to the workers: each listens by itself (own), the same by the processor on which a
     /// connection arrives (steered), all at one socket (shared), the first accepts for all (handed), or the kernel
     /// accepts, receives and sends for each, by a ring (multishot)
@@ -159,7 +159,7 @@ fn file_name(text: &str) -> Result<String, String> {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     // Before any thread is there: all of them must hold the signals back.
-    signal::hold_notices();
+    signal::block_service_signals();
     let notifier = Notifier::from_environment();
     let user = user(args)?;
     let mut config = config(args)?;
@@ -246,22 +246,22 @@ const ONE_SIGNAL: Duration = Duration::from_millis(200);
 fn heed(remote: &Remote, notifier: &Notifier, drain_timeout: Duration) {
     let mut ending_since: Option<Instant> = None;
     loop {
-        match (signal::next_notice(), ending_since) {
-            (Notice::Again, _) => {
+        match (signal::wait_for_service_signal(), ending_since) {
+            (ServiceSignal::Reload, _) => {
                 notifier.tell_reloading();
                 remote.reopen_log();
                 remote.reload_certificates();
                 notifier.tell("READY=1");
             }
-            (Notice::End, None) => {
+            (ServiceSignal::Terminate, None) => {
                 notifier.tell("STOPPING=1");
                 let seconds = drain_timeout.as_secs_f64();
                 say(&format!("ending: connections get {seconds} s for what is under way; again to end at once"));
                 remote.drain();
                 ending_since = Some(Instant::now());
             }
-            (Notice::End, Some(since)) if since.elapsed() < ONE_SIGNAL => {}
-            (Notice::End, Some(_)) => {
+            (ServiceSignal::Terminate, Some(since)) if since.elapsed() < ONE_SIGNAL => {}
+            (ServiceSignal::Terminate, Some(_)) => {
                 say("ending at once");
                 remote.end_now();
             }

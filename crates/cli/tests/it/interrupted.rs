@@ -31,7 +31,7 @@ fn ctrl_c_leaves_a_valid_record_and_nothing_else() {
     assert_eq!(room.landau(&["verify", "r"]).status, Some(0));
 }
 
-/// After kill -9 no worker, no forker and no child is left, and `--resume` measures what is missing.
+/// After kill -9 no worker, no fork helper and no child is left, and `--resume` measures what is missing.
 #[test]
 fn kill_leaves_no_process_and_the_run_can_be_resumed() {
     let room = Room::new();
@@ -40,7 +40,7 @@ fn kill_leaves_no_process_and_the_run_can_be_resumed() {
     child.wait().unwrap();
     // The worker's order names the scratch folder, but not its command line: look for all that were its children.
     let gone = eventually(|| {
-        !processes_with("landau-forker").iter().any(|pid| in_folder(*pid, room.path()))
+        !processes_with("landau-fork-helper").iter().any(|pid| in_folder(*pid, room.path()))
             && !processes_with("__worker").iter().any(|pid| in_folder(*pid, room.path()))
     });
     assert!(gone, "processes outlived the run");

@@ -198,7 +198,7 @@ fn a_failed_pass_is_told_and_judges_nothing() {
     let room = Room::new();
     // The brackets keep the shell, whose words these are, from being found.
     let script = format!(
-        "(until pgrep -f '[l]andau-forker' > pids; do sleep 0.01; done; kill -KILL $(tail -n 1 pids)) & \
+        "(until pgrep -f '[l]andau-fork-helper' > pids; do sleep 0.01; done; kill -KILL $(tail -n 1 pids)) & \
          {LANDAU} run fork --passes 1 --set fork.n=3000 \
          --set fork.way=fork --set fork.linkage=dynamic --set fork.order=reverse --out r --no-report --time-limit 60"
     );

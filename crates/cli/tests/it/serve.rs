@@ -338,7 +338,7 @@ fn where_a_ring_is_forbidden_something_else_is_taken_and_it_is_said_why() {
 /// Processor time that a server spends in a second in which it has nothing to do, in milliseconds.
 #[cfg(target_os = "linux")]
 fn idle_cost_ms(serving: &Serving) -> u64 {
-    let spent = || landau_sys::system::busy_ns(serving.child.id()).unwrap() / 1_000_000;
+    let spent = || landau_sys::system::cpu_time_ns(serving.child.id()).unwrap() / 1_000_000;
     let before = spent();
     std::thread::sleep(Duration::from_secs(1));
     spent() - before
@@ -350,7 +350,7 @@ fn idle_cost_ms(serving: &Serving) -> u64 {
 fn a_client_that_does_not_read_costs_nothing() {
     let room = room();
     std::fs::write(room.file("www/large"), vec![b'x'; 64 << 20]).unwrap();
-    let ways = landau_reactor::mechanisms().into_iter().filter(|one| *one != landau_reactor::Mechanism::Null);
+    let ways = landau_reactor::backends().into_iter().filter(|one| *one != landau_reactor::Backend::Null);
     let ways = ways.map(|mechanism| ["--backend".to_owned(), mechanism.to_string()]);
     for way in ways.chain([["--accept".to_owned(), "multishot".to_owned()]]) {
         let words = ["serve", "www", "--listen", "127.0.0.1:0"];
@@ -426,7 +426,7 @@ fn a_client_that_is_gone_while_its_list_is_made_costs_nothing() {
     std::thread::sleep(Duration::from_millis(500));
     landau_sys::stream::set_reset_on_close(&gone).unwrap();
     drop(gone);
-    let spent = || landau_sys::system::busy_ns(server).unwrap() / 1_000_000;
+    let spent = || landau_sys::system::cpu_time_ns(server).unwrap() / 1_000_000;
     let before = spent();
     std::thread::sleep(Duration::from_secs(1));
     let spent = spent() - before;

@@ -10,10 +10,10 @@ mod counts;
 pub mod plugin;
 mod symbols;
 
-use crate::platform::qemu;
 use crate::error::io;
 use crate::job::Job;
 use crate::machine::Ending;
+use crate::platform::qemu;
 use crate::session::{self, Measured, Order};
 use crate::watch::Silent;
 use counts::Counts;

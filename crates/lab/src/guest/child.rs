@@ -64,15 +64,15 @@ fn prepare(job: &Job) -> Result<Vec<String>, String> {
     sysctl::check_all(&job.sysctls)?;
     let network = || std::fs::read_link("/proc/self/ns/net").map_err(|error| format!("/proc/self/ns/net: {error}"));
     let outside = network()?;
-    boot::enter_own_network().map_err(|error| {
+    boot::unshare_network().map_err(|error| {
         format!("a network of its own: {error}; as root, or where the kernel allows user namespaces, it works")
     })?;
     // Who became superuser of a namespace no longer gets the signal that was asked for.
-    let _ = landau_sys::system::die_with_parent(landau_sys::process::parent_id());
+    let _ = landau_sys::system::set_parent_death_signal(landau_sys::process::parent_id());
     if network()? == outside {
         return Err("the network namespace is still the host's".to_owned());
     }
-    boot::raise_loopback().map_err(|error| format!("the loopback interface: {error}"))?;
+    boot::bring_up_loopback().map_err(|error| format!("the loopback interface: {error}"))?;
     for (name, value) in &job.sysctls {
         std::fs::write(sysctl::path(name), value).map_err(|error| format!("{name}={value}: {error}"))?;
     }

@@ -28,7 +28,7 @@ pub(super) fn main(registry: &[Entry]) {
             .open("/dev/console")
             .and_then(|mut console| writeln!(console, "landau: {reason}"));
     }
-    let refused = boot::restart();
+    let refused = boot::reboot();
     panic!("the machine does not end: {refused}");
 }
 
@@ -54,7 +54,7 @@ fn serve(registry: &[Entry], job: &Job, link: &mut Link) -> Result<Message, Stri
         link.say(&Message::Symbols(symbols()?)).map_err(|error| error.to_string())?;
     }
     if let Some(open) = system::setting("fs.nr_open").and_then(|text| text.parse().ok()) {
-        boot::raise_descriptors(open).map_err(|error| error.to_string())?;
+        boot::raise_descriptor_limit(open).map_err(|error| error.to_string())?;
     }
     measure(registry, job, link, fault(), Vec::new(), &|| false)
 }
@@ -68,7 +68,7 @@ fn fault() -> Option<Fault> {
 
 /// What a system's start-up would have done, and what the user wants changed.
 fn prepare(job: &Job) -> Result<(), String> {
-    boot::raise_loopback().map_err(|error| format!("the loopback interface: {error}"))?;
+    boot::bring_up_loopback().map_err(|error| format!("the loopback interface: {error}"))?;
     // From here on only a panic speaks on the console, which is the line to the host.
     std::fs::write("/proc/sys/kernel/printk", "1").map_err(|error| format!("kernel.printk: {error}"))?;
     for (name, value) in &job.sysctls {

@@ -3,7 +3,7 @@
 //! It boots as it would elsewhere, from a disk that is never written to. A second disk holds a tar archive of the
 //! program and its job; somebody logs in on the console, unpacks it and starts the guest: we type that.
 
-use super::{Platform, Machine, qemu};
+use super::{Machine, Platform, qemu};
 use crate::console::{Script, Step};
 use crate::error::{Error, io};
 use crate::guest::child;

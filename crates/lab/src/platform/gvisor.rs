@@ -3,7 +3,7 @@
 //! It calls itself Linux of an old version, and what is measured includes how it intercepts each call. The sandbox has
 //! no network but loopback, sees the host's files and writes none of them.
 
-use super::{Platform, Machine, native, netns, version_of};
+use super::{Machine, Platform, native, netns, version_of};
 use crate::error::Error;
 use crate::guest::child;
 use crate::job::Job;

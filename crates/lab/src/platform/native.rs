@@ -1,6 +1,6 @@
 //! The kernel that runs already: the guest is a child of this program, and ends with it.
 
-use super::{Platform, Machine};
+use super::{Machine, Platform};
 use crate::error::Error;
 use crate::guest::child;
 use crate::job::Job;

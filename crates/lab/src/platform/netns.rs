@@ -3,7 +3,7 @@
 //! The guest enters a fresh network namespace, raises its loopback interface and sets there what was asked for: only
 //! names of [`crate::sysctl::OF_A_NETWORK`]. The namespace is gone with the guest.
 
-use super::{Platform, Machine, native};
+use super::{Machine, Platform, native};
 use crate::error::Error;
 use crate::job::{Job, Message};
 use crate::machine::{Bounds, Start, attend};

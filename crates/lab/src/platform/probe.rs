@@ -1,7 +1,7 @@
 //! Whether the hypervisor works here. That its device opens proves nothing; so a guest is booted, once a start of the
 //! host for each version of the emulator, and the answer kept in the cache.
 
-use super::{Platform, Machine, Terminal, qemu};
+use super::{Machine, Platform, Terminal, qemu};
 use crate::error::{Error, io};
 use crate::job::{Job, Message};
 use crate::kernel::Kernel;

@@ -1,7 +1,7 @@
 //! The emulator: a machine on which the same program does the same things in the same number of instructions; or, with
 //! other words, a hypervisor's.
 
-use super::{Platform, Machine, disk};
+use super::{Machine, Platform, disk};
 use crate::error::Error;
 use crate::job::VARIABLE;
 use crate::kernel::sha256;

@@ -4,7 +4,7 @@
 //! a key or an agent must do. What is left at the other end is removed by the shell there, also when the connection
 //! breaks: the guest notices by the end of its standard input.
 
-use super::{Platform, Machine, native, version_of};
+use super::{Machine, Platform, native, version_of};
 use crate::error::Error;
 use crate::guest::child;
 use crate::job::Job;

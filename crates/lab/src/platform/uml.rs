@@ -3,7 +3,7 @@
 //! Each system call of its processes is caught by the host's kernel and costs many times what the call itself costs.
 //! So it shows whether something works, and never how long it takes.
 
-use super::{Platform, Machine};
+use super::{Machine, Platform};
 use crate::error::Error;
 use crate::job::VARIABLE;
 use crate::kernel::sha256;

@@ -3,7 +3,7 @@
 //! Around the command it starts more of a system than our own initramfs does, and its files come over a shared folder;
 //! so what is measured is marked as no timing, and it is told to emulate, which works everywhere.
 
-use super::{Platform, Machine, version_of};
+use super::{Machine, Platform, version_of};
 use crate::error::{Error, io};
 use crate::guest::child;
 use crate::job::Job;

@@ -5,7 +5,7 @@
 //!
 //! A regular file is always ready, and `epoll` refuses it for that: those are kept in a list, and told in each wait.
 
-use super::{BATCH, Backend, Found, Key, ready_of_epoll};
+use super::{BATCH, Found, Key, Selector, ready_of_epoll};
 use crate::error::Result;
 use crate::interest::{Interest, Ready};
 use landau_sys::epoll as sys;
@@ -38,17 +38,17 @@ impl Epoll {
 
     fn bits(&self, interest: Interest) -> u32 {
         let mut bits = 0;
-        if interest.contains(Interest::READ) {
+        if interest.contains(Interest::READABLE) {
             bits |= sys::READ | sys::PEER_CLOSED;
         }
-        if interest.contains(Interest::WRITE) {
+        if interest.contains(Interest::WRITABLE) {
             bits |= sys::WRITE;
         }
         if self.trigger == Trigger::Edge { bits | sys::EDGE } else { bits }
     }
 }
 
-impl Backend for Epoll {
+impl Selector for Epoll {
     fn is_edge(&self) -> bool {
         self.trigger == Trigger::Edge
     }
@@ -79,7 +79,7 @@ impl Backend for Epoll {
 
     #[inline]
     fn wait(&mut self, found: &mut Vec<Found>, timeout_ms: i32) -> Result<()> {
-        let files = self.files.iter().filter(|(_, interest)| !interest.is_none());
+        let files = self.files.iter().filter(|(_, interest)| !interest.is_empty());
         found.extend(files.map(|&(key, interest)| Found { key, ready: Ready::from(interest) }));
         let timeout_ms = if found.is_empty() { timeout_ms } else { 0 };
         self.set.wait(&mut self.found, timeout_ms)?;

@@ -1,12 +1,12 @@
 //! `io_uring` for readiness: a watch is a wish in a ring, and wishes are handed over in the call that waits.
 //!
 //! Where the kernel has it, a watch tells of each change until it is taken back (*multishot*), which makes it an edge
-//! mechanism. Where not, or where that is asked for, a watch tells once and is wished anew in the wait after it told,
-//! which makes it a level mechanism: what is still ready is told again at once.
+//! backend. Where not, or where that is asked for, a watch tells once and is wished anew in the wait after it told,
+//! which makes it a level backend: what is still ready is told again at once.
 //!
 //! A watch holds the open file. One that is closed is therefore let go by the kernel in the next wait, not before.
 
-use super::{BATCH, Backend, Found, Key, Mechanism};
+use super::{BATCH, Backend, Found, Key, Selector};
 use crate::error::{Error, Result};
 use crate::interest::Interest;
 use landau_sys::epoll;
@@ -52,18 +52,18 @@ pub(crate) struct IoUring {
 }
 
 impl IoUring {
-    pub(crate) fn new(mechanism: Mechanism) -> Result<Self> {
-        let ring = Ring::new(WISHES, COMPLETIONS).map_err(|error| unavailable(mechanism, error))?;
-        let is_multishot = mechanism == Mechanism::IoUring && ring.has_multishot_poll();
+    pub(crate) fn new(backend: Backend) -> Result<Self> {
+        let ring = Ring::new(WISHES, COMPLETIONS).map_err(|error| unavailable(backend, error))?;
+        let is_multishot = backend == Backend::IoUring && ring.has_multishot_poll();
         Ok(Self { ring, is_multishot, watches: Vec::new(), again: Vec::new(), ended_count: 0 })
     }
 
     fn bits(interest: Interest) -> u32 {
         let mut bits = 0;
-        if interest.contains(Interest::READ) {
+        if interest.contains(Interest::READABLE) {
             bits |= epoll::READ | epoll::PEER_CLOSED;
         }
-        if interest.contains(Interest::WRITE) {
+        if interest.contains(Interest::WRITABLE) {
             bits |= epoll::WRITE;
         }
         bits
@@ -72,7 +72,7 @@ impl IoUring {
     /// Wishes for what is wanted of a descriptor, if anything is.
     fn wish(&mut self, fd: RawFd) -> Result<()> {
         let watch = &mut self.watches[fd as usize];
-        if watch.is_wished || !watch.is_watched || watch.interest.is_none() {
+        if watch.is_wished || !watch.is_watched || watch.interest.is_empty() {
             return Ok(());
         }
         watch.is_wished = true;
@@ -132,7 +132,7 @@ impl Drop for IoUring {
 }
 
 /// What an error of making a ring means.
-pub(crate) fn unavailable(mechanism: Mechanism, error: landau_sys::Error) -> Error {
+pub(crate) fn unavailable(backend: Backend, error: landau_sys::Error) -> Error {
     const EPERM: i32 = 1;
     const ENOSYS: i32 = 38;
     let reason = match error.errno {
@@ -140,10 +140,10 @@ pub(crate) fn unavailable(mechanism: Mechanism, error: landau_sys::Error) -> Err
         ENOSYS => format!("{error}: the kernel has none, or one from before Linux 5.11"),
         _ => return error.into(),
     };
-    Error::Unavailable { mechanism, reason }
+    Error::Unavailable { backend, reason }
 }
 
-impl Backend for IoUring {
+impl Selector for IoUring {
     fn is_edge(&self) -> bool {
         self.is_multishot
     }

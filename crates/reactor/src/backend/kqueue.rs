@@ -1,10 +1,10 @@
 //! `kqueue`: the kernel keeps the set; what changed goes to it in the call that waits.
 //!
 //! Reading and writing are two watches of a descriptor. The kernel deletes both when the descriptor is closed. A
-//! regular file is told as ready in each wait, as with the other mechanisms; the queue itself would tell of its end
+//! regular file is told as ready in each wait, as with the other backends; the queue itself would tell of its end
 //! instead.
 
-use super::{BATCH, Backend, Found, Key};
+use super::{BATCH, Found, Key, Selector};
 use crate::error::Result;
 use crate::interest::{Interest, Ready};
 use landau_sys::kqueue::{self as sys, Filter};
@@ -44,7 +44,7 @@ impl Kqueue {
     }
 }
 
-impl Backend for Kqueue {
+impl Selector for Kqueue {
     fn add(&mut self, key: Key, interest: Interest) -> Result<()> {
         if sys::is_always_ready(key.fd())? {
             self.files.push((key, interest));
@@ -79,7 +79,7 @@ impl Backend for Kqueue {
         let watch = &mut self.watches[key.fd() as usize];
         watch.is_watched = false;
         let told = std::mem::take(&mut watch.told);
-        if closing || told.is_none() { Ok(()) } else { Ok(self.queue.delete(key.fd())?) }
+        if closing || told.is_empty() { Ok(()) } else { Ok(self.queue.delete(key.fd())?) }
     }
 
     fn wait(&mut self, found: &mut Vec<Found>, timeout_ms: i32) -> Result<()> {
@@ -90,21 +90,21 @@ impl Backend for Kqueue {
                 continue;
             }
             let (interest, told) = (watch.interest, std::mem::replace(&mut watch.told, watch.interest));
-            for (one, filter) in [(Interest::READ, Filter::Read), (Interest::WRITE, Filter::Write)] {
+            for (one, filter) in [(Interest::READABLE, Filter::Read), (Interest::WRITABLE, Filter::Write)] {
                 if interest.contains(one) != told.contains(one) {
                     self.queue.change(fd, filter, interest.contains(one));
                 }
             }
         }
-        let files = self.files.iter().filter(|(_, interest)| !interest.is_none());
+        let files = self.files.iter().filter(|(_, interest)| !interest.is_empty());
         found.extend(files.map(|&(key, interest)| Found { key, ready: Ready::from(interest) }));
         self.queue.wait(if found.is_empty() { timeout_ms } else { 0 })?;
         for told in self.queue.told() {
             let sys::Told { fd, filter, is_closed } = told?;
             let Some(watch) = self.watches.get(fd as usize).filter(|watch| watch.is_watched) else { continue };
-            let ready = if filter == Filter::Read { Ready::READ } else { Ready::WRITE };
-            let ready = if is_closed { ready.with(Ready::CLOSED) } else { ready };
-            let ready = if is_closed && filter == Filter::Write { ready.with(Ready::GONE) } else { ready };
+            let ready = if filter == Filter::Read { Ready::READABLE } else { Ready::WRITABLE };
+            let ready = if is_closed { ready.union(Ready::READ_CLOSED) } else { ready };
+            let ready = if is_closed && filter == Filter::Write { ready.union(Ready::WRITE_CLOSED) } else { ready };
             found.push(Found { key: Key::new(fd, watch.generation), ready });
         }
         Ok(())

@@ -1,9 +1,9 @@
 //! The instrument: asks nobody and calls everything ready that anyone waits for.
 //!
-//! What a program costs with it is what the program costs without a mechanism; and a program that takes readiness for
+//! What a program costs with it is what the program costs without a backend; and a program that takes readiness for
 //! more than a hint breaks under it. It never sleeps, so it is for short use only.
 
-use super::{Backend, Found, Key};
+use super::{Found, Key, Selector};
 use crate::error::Result;
 use crate::interest::{Interest, Ready};
 
@@ -23,7 +23,7 @@ impl Null {
     }
 }
 
-impl Backend for Null {
+impl Selector for Null {
     fn add(&mut self, key: Key, interest: Interest) -> Result<()> {
         *self.slot(key) = Some((key, interest));
         Ok(())
@@ -39,7 +39,7 @@ impl Backend for Null {
     }
 
     fn wait(&mut self, found: &mut Vec<Found>, _: i32) -> Result<()> {
-        let watched = self.watched.iter().flatten().filter(|(_, interest)| !interest.is_none());
+        let watched = self.watched.iter().flatten().filter(|(_, interest)| !interest.is_empty());
         found.extend(watched.map(|&(key, interest)| Found { key, ready: Ready::from(interest) }));
         Ok(())
     }

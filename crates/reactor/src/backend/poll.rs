@@ -2,7 +2,7 @@
 //!
 //! The array is kept from wait to wait. What is taken out leaves no gap: the last entry moves there.
 
-use super::{Backend, Found, Key};
+use super::{Found, Key, Selector};
 use crate::error::Result;
 use crate::interest::Interest;
 use landau_sys::poll as sys;
@@ -22,10 +22,10 @@ pub(crate) struct Poll {
 /// What is asked of the kernel.
 pub(super) fn bits(interest: Interest) -> i16 {
     let mut bits = 0;
-    if interest.contains(Interest::READ) {
+    if interest.contains(Interest::READABLE) {
         bits |= sys::READ | sys::PEER_CLOSED;
     }
-    if interest.contains(Interest::WRITE) {
+    if interest.contains(Interest::WRITABLE) {
         bits |= sys::WRITE;
     }
     bits
@@ -38,7 +38,7 @@ impl Poll {
     }
 }
 
-impl Backend for Poll {
+impl Selector for Poll {
     fn add(&mut self, key: Key, interest: Interest) -> Result<()> {
         let index = key.fd() as usize;
         if index >= self.places.len() {

@@ -3,7 +3,7 @@
 //! What it can hold is a limit of the C library's type, and part of what there is to say of it: a descriptor beyond it
 //! is refused when it is added. It does not tell that a peer is gone otherwise than by making both calls possible.
 
-use super::{Backend, Found, Key, Mechanism};
+use super::{Backend, Found, Key, Selector};
 use crate::error::{Error, Result};
 use crate::interest::{Interest, Ready};
 use landau_sys::poll;
@@ -46,16 +46,16 @@ impl Select {
     }
 
     fn put(&mut self, fd: RawFd, interest: Interest) -> bool {
-        self.write[0].put(fd, interest.contains(Interest::WRITE));
-        self.read[0].put(fd, interest.contains(Interest::READ))
+        self.write[0].put(fd, interest.contains(Interest::WRITABLE));
+        self.read[0].put(fd, interest.contains(Interest::READABLE))
     }
 }
 
-impl Backend for Select {
+impl Selector for Select {
     fn add(&mut self, key: Key, interest: Interest) -> Result<()> {
         let fd = key.fd();
         if !self.put(fd, interest) {
-            return Err(Error::Capacity { mechanism: Mechanism::Select, capacity: CAPACITY, fd });
+            return Err(Error::Capacity { backend: Backend::Select, capacity: CAPACITY, fd });
         }
         self.keys[fd as usize] = key;
         self.bound = self.bound.max(fd as usize + 1);
@@ -86,8 +86,8 @@ impl Backend for Select {
         }
         let keys = &self.keys;
         read_left.each(write_left, self.bound, |fd, can_read, can_write| {
-            let read = if can_read { Ready::READ } else { Ready::default() };
-            let ready = if can_write { read.with(Ready::WRITE) } else { read };
+            let read = if can_read { Ready::READABLE } else { Ready::default() };
+            let ready = if can_write { read.union(Ready::WRITABLE) } else { read };
             found.push(Found { key: keys[fd as usize], ready });
         });
         Ok(())

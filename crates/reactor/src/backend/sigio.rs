@@ -1,6 +1,6 @@
 //! `sigio`: a queued real-time signal for each change, read in batches.
 //!
-//! The mechanism of Linux 2.4, before `epoll`. A signal carries the number of a descriptor and what may be done, but no
+//! The backend of Linux 2.4, before `epoll`. A signal carries the number of a descriptor and what may be done, but no
 //! key: one that was queued for an earlier owner of the number is not believed but checked by `poll`. So is what was
 //! ready before it was watched, for which no signal comes, and what has an error, which signals tell in few words. When
 //! the queue overflows everything is checked, which is counted.
@@ -8,11 +8,11 @@
 //! Descriptors whose kind sends no signals (files, `eventfd`), and those whose signals somebody else has asked for, are
 //! checked in each wait.
 
-use super::{Backend, Found, Key, Mechanism, poll::bits};
+use super::{Backend, Found, Key, Selector, poll::bits};
 use crate::error::{Error, Result};
 use crate::interest::{Interest, Ready};
 use landau_sys::poll;
-use landau_sys::queued::{self as sys, Queue, Told};
+use landau_sys::sigio::{self as sys, Queue, Told};
 use std::os::fd::{AsRawFd, RawFd};
 
 /// How a descriptor is watched.
@@ -57,7 +57,7 @@ pub(crate) struct Sigio {
 impl Sigio {
     pub(crate) fn new() -> Result<Self> {
         let queue = Queue::new().map_err(|error| Error::Unavailable {
-            mechanism: Mechanism::Sigio,
+            backend: Backend::Sigio,
             reason: format!("{error}: a thread has about thirty real-time signals, one for each such loop"),
         })?;
         Ok(Self {
@@ -100,8 +100,8 @@ impl Sigio {
             let Some(watch) = watches.get_mut(fd as usize).filter(|watch| watch.how != How::Not) else { return };
             let is_plain = bits & !PLAIN == 0;
             if is_plain && !watch.is_doubtful {
-                let read = if bits & sys::READ == 0 { Ready::default() } else { Ready::READ };
-                let ready = if bits & sys::WRITE == 0 { read } else { read.with(Ready::WRITE) };
+                let read = if bits & sys::READ == 0 { Ready::default() } else { Ready::READABLE };
+                let ready = if bits & sys::WRITE == 0 { read } else { read.union(Ready::WRITABLE) };
                 found.push(Found { key: Key::new(fd, watch.generation), ready });
             } else if !watch.is_listed {
                 watch.is_listed = true;
@@ -173,7 +173,7 @@ fn key(watches: &[Watch], fd: RawFd) -> Key {
     Key::new(fd, watches[fd as usize].generation)
 }
 
-impl Backend for Sigio {
+impl Selector for Sigio {
     fn is_edge(&self) -> bool {
         true
     }

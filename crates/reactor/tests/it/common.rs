@@ -1,6 +1,6 @@
 //! The words that the tests are written in.
 
-use landau_reactor::{Event, Interest, Mechanism, Reactor, Token, mechanisms};
+use landau_reactor::{Backend, Event, Interest, Reactor, Token, backends};
 use landau_sys::descriptor::dup_from;
 use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream};
@@ -23,25 +23,25 @@ pub(crate) fn among_others() -> RwLockReadGuard<'static, ()> {
     NUMBERS.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn each_mechanism(test: impl Fn(&mut Reactor)) {
-    let there = mechanisms();
-    assert!(there.contains(&Mechanism::default()), "{there:?}");
-    for mechanism in there {
-        println!("with {mechanism}");
-        test(&mut Reactor::new(mechanism).unwrap());
+fn each_backend(test: impl Fn(&mut Reactor)) {
+    let there = backends();
+    assert!(there.contains(&Backend::default()), "{there:?}");
+    for backend in there {
+        println!("with {backend}");
+        test(&mut Reactor::new(backend).unwrap());
     }
 }
 
-/// Each mechanism of this system in turn; what fails says with which.
+/// Each backend of this system in turn; what fails says with which.
 pub(crate) fn each(test: impl Fn(&mut Reactor)) {
     let _guard = among_others();
-    each_mechanism(test);
+    each_backend(test);
 }
 
 /// The same, with no other test beside it.
 pub(crate) fn each_alone(test: impl Fn(&mut Reactor)) {
     let _guard = alone();
-    each_mechanism(test);
+    each_backend(test);
 }
 
 /// What a wait tells.
@@ -66,7 +66,7 @@ pub(crate) fn quiet(reactor: &mut Reactor) {
 }
 
 pub(crate) fn is_null(reactor: &Reactor) -> bool {
-    reactor.mechanism() == Mechanism::Null
+    reactor.backend() == Backend::Null
 }
 
 pub(crate) fn pair() -> (UnixStream, UnixStream) {
@@ -104,7 +104,7 @@ pub(crate) fn drain(reactor: &mut Reactor, stream: &mut (impl std::io::Read + As
             Ok(count) => all += count,
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}");
-                reactor.used_up(stream, Interest::READ);
+                reactor.clear_readiness(stream, Interest::READABLE);
                 return Some(all);
             }
         }
@@ -128,7 +128,7 @@ pub(crate) fn fill(reactor: &mut Reactor, stream: &mut (impl std::io::Write + As
             Ok(count) => all += count,
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}");
-                reactor.used_up(stream, Interest::WRITE);
+                reactor.clear_readiness(stream, Interest::WRITABLE);
                 return all;
             }
         }

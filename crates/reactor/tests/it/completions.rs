@@ -4,7 +4,7 @@ use crate::child;
 use crate::common::{LONG, alone, among_others, at, pair, tcp_pair};
 use landau_reactor::batch::Buffer;
 use landau_reactor::completions::{Completion, Level, Options, Parking, Ring};
-use landau_reactor::{Error, Mechanism, Reactor, Token};
+use landau_reactor::{Backend, Error, Reactor, Token};
 use landau_sys::stream;
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -17,7 +17,7 @@ const LEVELS: [Level; 2] = [Level::Best, Level::Plain];
 
 /// A ring of few and small buffers, so that all that may run short does.
 fn small(level: Level) -> Options {
-    Options { wishes: 16, completions: 32, piece_count: 4, piece_bytes: 64, level }
+    Options { wishes: 16, completions: 32, buffer_count: 4, buffer_bytes: 64, level }
 }
 
 fn each_of(options: impl Fn(Level) -> Options, test: impl Fn(&mut Ring)) {
@@ -27,10 +27,10 @@ fn each_of(options: impl Fn(Level) -> Options, test: impl Fn(&mut Ring)) {
                 println!("with {}", ring.note());
                 test(&mut ring);
             }
-            // Where there is none, the mechanism is not there either.
+            // Where there is none, the backend is not there either.
             Err(error) => {
                 assert!(matches!(error, Error::Unavailable { .. }), "{error}");
-                assert!(Reactor::new(Mechanism::IoUring).is_err());
+                assert!(Reactor::new(Backend::IoUring).is_err());
             }
         }
     }
@@ -62,10 +62,10 @@ fn next(ring: &mut Ring) -> Completion {
 /// What the next completion brought, which must be something that arrived; its buffer is given back.
 fn arrived(ring: &mut Ring, from: u32) -> Vec<u8> {
     match next(ring) {
-        Completion::Received { token, piece } => {
+        Completion::Received { token, buffer } => {
             assert_eq!(token, Token(from));
-            let bytes = ring.bytes(&piece).to_vec();
-            ring.give_back(piece);
+            let bytes = ring.bytes(&buffer).to_vec();
+            ring.recycle(buffer);
             bytes
         }
         other => panic!("{other:?}"),
@@ -118,7 +118,7 @@ fn who_was_accepted_before_the_stop_is_told() {
         ring.listen(&listener, Token(0)).unwrap();
         assert!(completions(ring, Duration::ZERO).is_empty());
         let before: Vec<_> = (0..3).map(|_| TcpStream::connect(address).unwrap()).collect();
-        ring.stop_listening(&listener).unwrap();
+        ring.stop_accepting(&listener).unwrap();
         let mut told = Vec::new();
         for _ in 0..3 {
             told.extend(completions(ring, Duration::ZERO));
@@ -187,9 +187,9 @@ fn too_few_buffers_delay_and_lose_nothing() {
             while ended < 3 {
                 if let Some(completion) = ring.next_completion().unwrap() {
                     match completion {
-                        Completion::Received { token, piece } => {
-                            got.entry(token.0).or_default().extend_from_slice(ring.bytes(&piece));
-                            held.push(piece);
+                        Completion::Received { token, buffer } => {
+                            got.entry(token.0).or_default().extend_from_slice(ring.bytes(&buffer));
+                            held.push(buffer);
                         }
                         Completion::Ended { .. } => ended += 1,
                         other => panic!("{other:?}"),
@@ -197,8 +197,8 @@ fn too_few_buffers_delay_and_lose_nothing() {
                     continue;
                 }
                 // Given back only when there is nothing else to do.
-                for piece in held.drain(..) {
-                    ring.give_back(piece);
+                for buffer in held.drain(..) {
+                    ring.recycle(buffer);
                 }
                 ring.wait(Some(LONG)).unwrap();
             }
@@ -253,9 +253,9 @@ fn one_that_is_held_waits_and_loses_nothing() {
 /// Takes what arrived; whether it was the end.
 fn hear(ring: &mut Ring, from: impl FnOnce(&mut Ring) -> Completion, got: &mut Vec<u8>) -> bool {
     match from(ring) {
-        Completion::Received { token: Token(1), piece } => {
-            got.extend_from_slice(ring.bytes(&piece));
-            ring.give_back(piece);
+        Completion::Received { token: Token(1), buffer } => {
+            got.extend_from_slice(ring.bytes(&buffer));
+            ring.recycle(buffer);
             false
         }
         Completion::Ended { token: Token(1) } => true,
@@ -445,9 +445,9 @@ fn a_crowd_at_rest_is_heard() {
             let mut seen = vec![0; 700];
             while seen.iter().sum::<u32>() < 600 {
                 match next(ring) {
-                    Completion::Received { token, piece } => {
+                    Completion::Received { token, buffer } => {
                         seen[token.0 as usize] += 1;
-                        ring.give_back(piece);
+                        ring.recycle(buffer);
                     }
                     other => panic!("{other:?}"),
                 }
@@ -478,9 +478,9 @@ fn deadlines_come_with_everything_else() {
         while seen != (true, true) {
             match next(ring) {
                 Completion::Deadline { token: Token(2) } => seen.0 = true,
-                Completion::Received { token: Token(1), piece } => {
+                Completion::Received { token: Token(1), buffer } => {
                     seen.1 = true;
-                    ring.give_back(piece);
+                    ring.recycle(buffer);
                 }
                 other => panic!("{other:?}"),
             }
@@ -521,10 +521,10 @@ fn a_full_queue_of_completions_loses_nothing() {
             let mut seen = vec![0; pairs.len()];
             while seen.contains(&0) {
                 match next(ring) {
-                    Completion::Received { token, piece } => {
-                        assert_eq!(ring.bytes(&piece), [round]);
+                    Completion::Received { token, buffer } => {
+                        assert_eq!(ring.bytes(&buffer), [round]);
                         seen[token.0 as usize] += 1;
-                        ring.give_back(piece);
+                        ring.recycle(buffer);
                     }
                     other => panic!("{other:?}"),
                 }
@@ -603,24 +603,24 @@ fn mistakes_are_errors() {
         assert!(matches!(ring.close(two.into()), Err(Error::Unregistered(_))));
         assert_eq!(ring.len(), 1);
     });
-    let odd = Options { piece_count: 3, ..Options::default() };
+    let odd = Options { buffer_count: 3, ..Options::default() };
     assert!(Ring::with_options(odd).is_err());
 }
 
 /// A piece of another ring is nobody's here.
 #[test]
-fn pieces_belong_to_their_ring() {
+fn buffers_belong_to_their_ring() {
     each(|ring| {
         let mut other = Ring::with_options(small(Level::Best)).unwrap();
         let (here, mut there) = pair();
         ring.receive(&here, Token(1)).unwrap();
         there.write_all(b"x").unwrap();
-        let Completion::Received { piece, .. } = next(ring) else { panic!("something arrived") };
-        assert_eq!(ring.bytes(&piece), b"x");
+        let Completion::Received { buffer, .. } = next(ring) else { panic!("something arrived") };
+        assert_eq!(ring.bytes(&buffer), b"x");
         if ring.note().contains("and a receive") {
-            assert_eq!(other.bytes(&piece), b"");
+            assert_eq!(other.bytes(&buffer), b"");
         }
-        other.give_back(piece);
+        other.recycle(buffer);
     });
 }
 
@@ -738,8 +738,8 @@ fn few_calls_are_made() {
             let mut sent = 0;
             while sent < CROWD {
                 match next(&mut ring) {
-                    Completion::Received { token, piece } => {
-                        ring.give_back(piece);
+                    Completion::Received { token, buffer } => {
+                        ring.recycle(buffer);
                         ring.send(&pairs[token.0 as usize].0, Buffer::Borrowed(b"answer")).unwrap();
                     }
                     Completion::Sent { .. } => sent += 1,

@@ -3,7 +3,7 @@
 use crate::common::{LONG, among_others, pair};
 use landau_reactor::Token;
 use landau_reactor::batch::Buffer;
-use landau_reactor::completions::{Completion, Level, Options, Parking, Piece, Ring};
+use landau_reactor::completions::{Completion, Level, Options, Parking, ProvidedBuffer, Ring};
 use landau_sys::stream;
 use proptest::prelude::*;
 use std::io::{Read, Write};
@@ -80,15 +80,15 @@ fn pattern(number: u32, begin: usize, count: usize) -> Vec<u8> {
     (begin..begin + count).map(|at| (at * 31 + at / 251) as u8 ^ number as u8).collect()
 }
 
-fn take(ring: &mut Ring, ones: &mut [One], held: &mut Vec<Piece>, most: usize) -> usize {
+fn take(ring: &mut Ring, ones: &mut [One], held: &mut Vec<ProvidedBuffer>, most: usize) -> usize {
     for count in 0..most {
         let Some(completion) = ring.next_completion().unwrap() else { return count };
         match completion {
-            Completion::Received { token, piece } => {
+            Completion::Received { token, buffer } => {
                 let one = ones.iter_mut().find(|one| one.number == token.0).unwrap();
                 assert!(one.here.is_some(), "something of what is closed");
-                one.arrived.extend_from_slice(ring.bytes(&piece));
-                held.push(piece);
+                one.arrived.extend_from_slice(ring.bytes(&buffer));
+                held.push(buffer);
             }
             Completion::Sent { .. } => {}
             other => panic!("{other:?}"),
@@ -97,7 +97,7 @@ fn take(ring: &mut Ring, ones: &mut [One], held: &mut Vec<Piece>, most: usize) -
     most
 }
 
-fn act(ring: &mut Ring, ones: &mut Vec<One>, held: &mut Vec<Piece>, act: &Act) {
+fn act(ring: &mut Ring, ones: &mut Vec<One>, held: &mut Vec<ProvidedBuffer>, act: &Act) {
     let last = ones.len() - CROWD;
     match *act {
         Act::Say(who, count) => {
@@ -129,18 +129,18 @@ fn act(ring: &mut Ring, ones: &mut Vec<One>, held: &mut Vec<Piece>, act: &Act) {
         Act::Turn(count, keep) => {
             ring.wait(Some(Duration::ZERO)).unwrap();
             take(ring, ones, held, count);
-            for piece in held.drain(keep.min(held.len())..) {
-                ring.give_back(piece);
+            for buffer in held.drain(keep.min(held.len())..) {
+                ring.recycle(buffer);
             }
         }
     }
 }
 
 /// Everybody hears everything, in the end.
-fn finish(ring: &mut Ring, ones: &mut [One], held: &mut Vec<Piece>) {
+fn finish(ring: &mut Ring, ones: &mut [One], held: &mut Vec<ProvidedBuffer>) {
     for round in 0.. {
-        for piece in held.drain(..) {
-            ring.give_back(piece);
+        for buffer in held.drain(..) {
+            ring.recycle(buffer);
         }
         ring.wait(Some(Duration::from_millis(1))).unwrap();
         while take(ring, ones, held, 5) == 5 {}
@@ -166,7 +166,7 @@ proptest! {
         for (level, parking) in [
             (Level::Best, Parking::Watch), (Level::Best, Parking::Set), (Level::Plain, Parking::Watch),
         ] {
-            let options = Options { wishes: 8, completions: 16, piece_count: 4, piece_bytes: 64, level };
+            let options = Options { wishes: 8, completions: 16, buffer_count: 4, buffer_bytes: 64, level };
             // Where there is no ring, there is nothing to test.
             let Ok(mut ring) = Ring::with_options(options) else { return Ok(()) };
             ring.set_parking(parking).unwrap();

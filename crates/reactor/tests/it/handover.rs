@@ -2,7 +2,7 @@
 
 use crate::child;
 use crate::common::{LONG, among_others, events, pair, quiet};
-use landau_reactor::{Interest, Mechanism, Reactor, Token, handover, mechanisms};
+use landau_reactor::{Backend, Interest, Reactor, Token, backends, handover};
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -14,11 +14,11 @@ fn echo() {
     let line = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
     let mut name = [0; 32];
     let received = handover::take(&line, &mut name, 2).unwrap().unwrap();
-    let mechanism: Mechanism = std::str::from_utf8(&name[..received.byte_count]).unwrap().parse().unwrap();
-    let mut reactor = Reactor::new(mechanism).unwrap();
+    let backend: Backend = std::str::from_utf8(&name[..received.byte_count]).unwrap().parse().unwrap();
+    let mut reactor = Reactor::new(backend).unwrap();
     let mut streams: Vec<Option<UnixStream>> = received.descriptors.into_iter().map(|fd| Some(fd.into())).collect();
     for (index, stream) in streams.iter().flatten().enumerate() {
-        reactor.register(stream, Token(index as u32), Interest::READ).unwrap();
+        reactor.register(stream, Token(index as u32), Interest::READABLE).unwrap();
     }
     while !reactor.is_empty() {
         for event in events(&mut reactor, LONG) {
@@ -28,7 +28,7 @@ fn echo() {
             match stream.read(&mut bytes) {
                 Ok(0) => reactor.close(place.take().unwrap().into()).unwrap(),
                 Ok(count) => stream.write_all(&bytes[..count].to_ascii_uppercase()).unwrap(),
-                Err(_) => reactor.used_up(stream, Interest::READ),
+                Err(_) => reactor.clear_readiness(stream, Interest::READABLE),
             }
         }
     }
@@ -40,19 +40,19 @@ fn what_was_handed_over_is_watched_there() {
         return echo();
     }
     let _guard = among_others();
-    for mechanism in mechanisms() {
-        println!("with {mechanism}");
+    for backend in backends() {
+        println!("with {backend}");
         let (here, there) = handover::line().unwrap();
         let mut command = child::command("", NAME, "echo");
         let mut other = command.stdin(there).stdout(std::process::Stdio::null()).spawn().unwrap();
         drop(command);
         let ((mut one, one_there), (mut two, two_there)) = (pair(), pair());
         // Watched here first: what is left behind here must not reach over there.
-        let mut reactor = Reactor::new(mechanism).unwrap();
-        reactor.register(&one_there, Token(1), Interest::READ).unwrap();
+        let mut reactor = Reactor::new(backend).unwrap();
+        reactor.register(&one_there, Token(1), Interest::READABLE).unwrap();
         quiet(&mut reactor);
         reactor.deregister(&one_there).unwrap();
-        handover::give(&here, mechanism.name().as_bytes(), &[one_there.as_fd(), two_there.as_fd()]).unwrap();
+        handover::give(&here, backend.name().as_bytes(), &[one_there.as_fd(), two_there.as_fd()]).unwrap();
         drop((one_there, two_there));
         for stream in [&mut one, &mut two] {
             stream.set_nonblocking(false).unwrap();

@@ -1,6 +1,6 @@
-//! One suite over every mechanism of this system.
+//! One suite over every backend of this system.
 #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
-#![allow(clippy::print_stdout, reason = "a test that fails says with which mechanism")]
+#![allow(clippy::print_stdout, reason = "a test that fails says with which backend")]
 
 mod child;
 mod common;

@@ -122,7 +122,7 @@ impl Writer {
         work.all.push(counters.clone());
         let life = move || {
             // Elsewhere than on Linux the table is shared.
-            let _ = landau_sys::descriptor::own_table(&cage.descriptors());
+            let _ = landau_sys::descriptor::unshare_descriptors(&cage.descriptors());
             let result = open(&work.log.place, owner).map_err(failed(&work.log.place));
             let result = result.and_then(|file| cage.enter().map(|()| file));
             let has_failed = result.is_err();

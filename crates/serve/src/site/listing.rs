@@ -68,7 +68,7 @@ fn row(entry: &DirEntry, follow: impl Fn(&[u8]) -> Option<FileStatus>) -> Option
         let modified_s = u64::try_from(status.modified_s).unwrap_or(0);
         return match status.kind {
             Kind::File => Some(Row { is_file: true, name, size: status.size, modified_s }),
-            Kind::Folder => Some(Row { is_file: false, name, size: 0, modified_s }),
+            Kind::Directory => Some(Row { is_file: false, name, size: 0, modified_s }),
             Kind::Other => None,
         };
     }

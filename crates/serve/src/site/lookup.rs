@@ -42,13 +42,13 @@ impl Folder {
             Error::Root { path: config.root.clone(), hint, cause: landau_sys::Error { call: "open", errno } }
         };
         let name = CString::new(config.root.as_os_str().as_bytes()).map_err(|_| failed(22))?;
-        let root = path::open_folder(&name).map_err(|error| failed(error.errno))?;
+        let root = path::open_directory(&name).map_err(|error| failed(error.errno))?;
         Ok(Self { root, links: config.links, index: config.index.clone(), listings: config.listings })
     }
 
     /// Whether a host has a folder here; where nobody can say, what that means to the client.
     pub(crate) fn has_host(&self, name: &str) -> Result<bool, Status> {
-        self.open(name.as_bytes()).map(|(_, status)| status.kind == Kind::Folder).or_else(absent)
+        self.open(name.as_bytes()).map(|(_, status)| status.kind == Kind::Directory).or_else(absent)
     }
 
     /// What lies at a clean path that starts with a slash; none if that is a folder's list, which takes longer
@@ -68,8 +68,8 @@ impl Folder {
         let (fd, status) = self.open(&name)?;
         match (status.kind, is_folder) {
             (Kind::File, false) => self.file(&name, (fd, status), known).map(Some),
-            (Kind::Folder, true) => self.folder(name, known),
-            (Kind::Folder, false) => {
+            (Kind::Directory, true) => self.folder(name, known),
+            (Kind::Directory, false) => {
                 let mut location = Vec::new();
                 target::encode(path, &mut location);
                 location.push(b'/');

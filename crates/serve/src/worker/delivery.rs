@@ -26,13 +26,13 @@ impl Worker {
             self.outbox.batch.next_file().is_some_and(|(file, offset, left)| fetch::is_cold(file, offset, left));
         let mut behind: Queue<'_> = std::mem::take(&mut self.outbox.batch);
         let mut all: Queue<'_> = Queue::new();
-        all.add(Bytes::Borrowed(&self.outbox.bytes));
+        all.push(Bytes::Borrowed(&self.outbox.bytes));
         if !is_cold {
             all.append(&mut behind);
         }
         let before = all.bytes_left();
         let is_end = behind.is_empty() && matches!(rest.after, After::Close(_));
-        let progress = if is_end { all.send_before_end(fd) } else { all.send(fd) };
+        let progress = if is_end { all.send_before_shutdown(fd) } else { all.send(fd) };
         self.counters.bytes_sent.add(before - all.bytes_left());
         match progress {
             Ok(Progress::Done) if behind.is_empty() => return self.settle(number, rest),
@@ -58,9 +58,9 @@ impl Worker {
     /// The client's buffer is full: it goes on when there is room again.
     pub(super) fn wait_for_room(&mut self, number: u32) {
         if let Some(fd) = self.table.get(number).and_then(|connection| connection.fd.as_ref()) {
-            self.reactor.used_up(fd, Interest::WRITE);
+            self.reactor.clear_readiness(fd, Interest::WRITABLE);
         }
-        self.want(number, Interest::WRITE);
+        self.want(number, Interest::WRITABLE);
     }
 
     /// All that was answered has left.
@@ -84,7 +84,7 @@ impl Worker {
         if let (Some(fd), Some(limit)) = (connection.fd.as_ref(), limit) {
             self.reactor.set_deadline(fd, limit);
         }
-        self.want(number, Interest::READ);
+        self.want(number, Interest::READABLE);
     }
 
     /// Answers what came while an answer was leaving.
@@ -122,7 +122,7 @@ impl Worker {
     fn shake_on(&mut self, number: u32) {
         let Some(connection) = self.table.get(number) else { return };
         (connection.state, connection.active) = (State::Fresh, None);
-        self.want(number, Interest::READ);
+        self.want(number, Interest::READABLE);
     }
 
     /// The client takes more.
@@ -158,7 +158,7 @@ impl Worker {
             Ok(Progress::Blocked(_)) => self.wait_for_room(number),
             Ok(Progress::Yielded(_)) => {
                 self.takers.push(number);
-                self.want(number, Interest::WRITE);
+                self.want(number, Interest::WRITABLE);
             }
             // The client is gone, or the file became shorter: what it was promised cannot be had any more.
             Err(_) => self.close(number),

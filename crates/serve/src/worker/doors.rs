@@ -74,7 +74,7 @@ impl Door {
     /// Opens them all.
     pub(super) fn all(listening: Vec<Listening>, reactor: &mut Reactor) -> Result<Vec<Self>, Error> {
         for (place, Listening { fd, .. }) in listening.iter().enumerate() {
-            reactor.register(fd, Token(LISTENERS + place as u32), Interest::READ)?;
+            reactor.register(fd, Token(LISTENERS + place as u32), Interest::READABLE)?;
         }
         let door = |Listening { fd, is_tls }| Self { fd, is_resting: false, is_tls, appetite: Appetite::new() };
         Ok(listening.into_iter().map(door).collect())
@@ -145,7 +145,7 @@ impl Worker {
             match stream::accept_from(fd) {
                 Ok((fd, peer)) => self.take(Arrival { fd, peer: peer.map(|peer| peer.ip()), is_tls }),
                 Err(error) if is_again(error) => {
-                    self.reactor.used_up(fd, Interest::READ);
+                    self.reactor.clear_readiness(fd, Interest::READABLE);
                     return appetite.shrink(found);
                 }
                 Err(error) if is_about_one(error) => {}
@@ -202,7 +202,7 @@ impl Worker {
     /// Into the table, from where it is told of; its number.
     fn enter(&mut self, Arrival { fd, peer, is_tls }: Arrival) -> Option<u32> {
         let number = self.table.next();
-        if self.reactor.register_nonblocking(&fd, Token(number), Interest::READ).is_err() {
+        if self.reactor.register_nonblocking(&fd, Token(number), Interest::READABLE).is_err() {
             self.admission.leave(peer);
             return None;
         }
@@ -252,7 +252,7 @@ impl Worker {
         self.counters.descriptors_short.add(1);
         if let Some(door) = self.doors.get_mut(door) {
             door.is_resting = true;
-            let _ = self.reactor.want(&door.fd, Interest::NONE);
+            let _ = self.reactor.set_interest(&door.fd, Interest::NONE);
             self.reactor.set_deadline(&door.fd, REST);
         }
     }
@@ -260,7 +260,7 @@ impl Worker {
     pub(super) fn open_doors(&mut self) {
         for door in self.doors.iter_mut().filter(|door| door.is_resting) {
             door.is_resting = false;
-            let _ = self.reactor.want(&door.fd, Interest::READ);
+            let _ = self.reactor.set_interest(&door.fd, Interest::READABLE);
             self.reactor.clear_deadline(&door.fd);
         }
     }

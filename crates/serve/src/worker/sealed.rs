@@ -128,7 +128,7 @@ impl Worker {
         if let Some(fd) = connection.fd.as_ref() {
             self.reactor.set_deadline(fd, LINGER);
         }
-        self.want(number, Interest::READ);
+        self.want(number, Interest::READABLE);
     }
 
     /// Sends sealed records; whether all of them have left.
@@ -185,7 +185,7 @@ impl Worker {
                 return self.wait_for_room(number);
             }
             if turn >= TURN_BYTES {
-                return self.want(number, Interest::WRITE);
+                return self.want(number, Interest::WRITABLE);
             }
             let Some(session) = self.sessions.get(number) else { return };
             if active.batch.is_empty() {

@@ -1,7 +1,7 @@
 //! Many at once, and more than there is room for.
 
 use crate::support::{Client, Got, LONG, Site, kinds};
-use landau_reactor::mechanisms;
+use landau_reactor::backends;
 use landau_serve::{Accepting, Listen};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ const GET: &[u8] = b"GET /f HTTP/1.1\r\nHost: x\r\n\r\n";
 /// Each mechanism serves alike.
 #[test]
 fn every_mechanism_serves() {
-    for mechanism in mechanisms() {
+    for mechanism in backends() {
         println!("with {mechanism}");
         let large = vec![b'x'; 3 << 20];
         let site = Site::new(&[("f", b"content"), ("large", &large)], |config| config.mechanism = mechanism);
@@ -31,7 +31,7 @@ fn every_mechanism_serves() {
 /// However connections come to the workers, all are served, and the server ends in peace.
 #[test]
 fn every_way_of_accepting_serves() {
-    let has_ring = mechanisms().contains(&landau_reactor::Mechanism::IoUring);
+    let has_ring = backends().contains(&landau_reactor::Backend::IoUring);
     for (name, accepting) in Accepting::ALL.iter().filter(|(_, one)| has_ring || *one != Accepting::Multishot) {
         println!("accepting: {name}");
         let site = Site::new(&[("f", b"content")], |config| (config.workers, config.accepting) = (3, *accepting));

@@ -12,7 +12,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(20);
 
 /// The two kinds of workers: told of readiness, and with a ring where there is one.
 pub(crate) fn kinds() -> Vec<Accepting> {
-    let has_ring = landau_reactor::mechanisms().contains(&landau_reactor::Mechanism::IoUring);
+    let has_ring = landau_reactor::backends().contains(&landau_reactor::Backend::IoUring);
     if has_ring { vec![Accepting::Own, Accepting::Multishot] } else { vec![Accepting::Own] }
 }
 

@@ -126,9 +126,9 @@ fn both_versions_serve_small_and_large_files_and_say_the_end() {
 #[test]
 fn every_way_of_accepting_and_every_mechanism_speaks_tls() {
     for accepting in [Accepting::Own, Accepting::Steered, Accepting::Shared, Accepting::Handed] {
-        for mechanism in landau_reactor::mechanisms() {
+        for mechanism in landau_reactor::backends() {
             // The instrument calls everything ready, and never rests.
-            if mechanism == landau_reactor::Mechanism::Null {
+            if mechanism == landau_reactor::Backend::Null {
                 continue;
             }
             let site = site(b"", |config| {

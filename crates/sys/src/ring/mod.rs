@@ -4,11 +4,11 @@
 //! and says so to the kernel where that can make use of it: work that completes a wish is then done when the thread
 //! asks for completions, and does not interrupt it.
 
+mod buffers;
 mod operations;
-mod pieces;
 
+pub use buffers::ProvidedBuffer;
 pub use operations::{Bytes, Done, Level, Operations, Options, Wish};
-pub use pieces::Piece;
 
 use crate::error::{Error, Result};
 use io_uring::types::{Fd, SubmitArgs, Timespec};

@@ -3,7 +3,7 @@
 //! What the kernel may still read or write is kept here until it says that it is done with it. A ring that is dropped
 //! takes back what is under way and waits for that; if it does not come, the memory is never freed.
 
-use super::pieces::{GROUP, Piece, Pieces, Place};
+use super::buffers::{BufferRing, GROUP, Place, ProvidedBuffer};
 use super::{Completion, NOBODY, Ring};
 use crate::descriptor::own;
 use crate::error::{Error, Result};
@@ -74,7 +74,7 @@ pub enum Done {
         /// Whose.
         user: u64,
         /// What.
-        result: Result<Piece>,
+        result: Result<ProvidedBuffer>,
         /// Whether more follows without another wish.
         has_more: bool,
     },
@@ -107,7 +107,7 @@ impl Lent {
         Self(Box::into_raw(bytes))
     }
 
-    fn take_back(self) -> Box<[u8]> {
+    fn cancel(self) -> Box<[u8]> {
         // SAFETY: the pointer came out of a box, and this consumes the only one. The kernel is done with the memory:
         // the wish has completed, or was never handed over (both callers').
         unsafe { Box::from_raw(self.0) }
@@ -149,9 +149,9 @@ pub struct Options {
     /// How many completions there is room for.
     pub completions: u32,
     /// How many buffers there are for what arrives: a power of two.
-    pub piece_count: u16,
+    pub buffer_count: u16,
     /// How large each is.
-    pub piece_bytes: u32,
+    pub buffer_bytes: u32,
     /// How much of what the kernel has is made use of.
     pub level: Level,
 }
@@ -159,7 +159,7 @@ pub struct Options {
 impl Default for Options {
     /// For a server's load: 256 common buffers of 4 KB.
     fn default() -> Self {
-        Self { wishes: 256, completions: 4096, piece_count: 256, piece_bytes: 4096, level: Level::Best }
+        Self { wishes: 256, completions: 4096, buffer_count: 256, buffer_bytes: 4096, level: Level::Best }
     }
 }
 
@@ -172,14 +172,14 @@ pub struct Operations {
     /// Those under way.
     count: usize,
     has_multishot_accept: bool,
-    pieces: ManuallyDrop<Option<Pieces>>,
-    piece_bytes: u32,
+    buffers: ManuallyDrop<Option<BufferRing>>,
+    buffer_bytes: u32,
 }
 
 impl Operations {
     /// A ring. Errors are those of [`Ring::new`], and EINVAL for buffers that cannot be.
     pub fn new(options: Options) -> Result<Self> {
-        if !options.piece_count.is_power_of_two() || options.piece_bytes == 0 {
+        if !options.buffer_count.is_power_of_two() || options.buffer_bytes == 0 {
             return Err(Error { call: "io_uring_register", errno: libc::EINVAL });
         }
         let ring = Ring::new(options.wishes, options.completions)?;
@@ -189,8 +189,8 @@ impl Operations {
         // copy (6.0).
         let has_multishot_accept = is_known && probe.is_supported(opcode::Socket::CODE);
         let has_multishot_receive = is_known && probe.is_supported(opcode::SendZc::CODE);
-        let pieces = if has_multishot_receive {
-            Pieces::new(&ring.rings.submitter(), options.piece_count, options.piece_bytes).ok()
+        let buffers = if has_multishot_receive {
+            BufferRing::new(&ring.rings.submitter(), options.buffer_count, options.buffer_bytes).ok()
         } else {
             None
         };
@@ -200,15 +200,15 @@ impl Operations {
             free: Vec::new(),
             count: 0,
             has_multishot_accept,
-            pieces: ManuallyDrop::new(pieces),
-            piece_bytes: options.piece_bytes,
+            buffers: ManuallyDrop::new(buffers),
+            buffer_bytes: options.buffer_bytes,
         })
     }
 
     /// What it makes use of.
     pub fn setup(&self) -> String {
         let accept = if self.has_multishot_accept { "an accept" } else { "no accept" };
-        let receive = if self.pieces.is_some() { "a receive" } else { "no receive" };
+        let receive = if self.buffers.is_some() { "a receive" } else { "no receive" };
         format!("{accept} and {receive} that completes many times; ring: {}", self.ring.setup())
     }
 
@@ -237,7 +237,7 @@ impl Operations {
             Err(error) => {
                 // It was never handed over: nobody but us knows of its memory.
                 if let Some(Kind::ReceiveInto(lent)) = self.forget(wish.0) {
-                    drop(lent.take_back());
+                    drop(lent.cancel());
                 }
                 Err(error)
             }
@@ -280,14 +280,14 @@ impl Operations {
 
     /// Receives: what arrives, as it arrives, if the kernel can; else once. ENOBUFS says that all buffers are out.
     pub fn receive(&mut self, socket: RawFd, user: u64) -> Result<Wish> {
-        if self.pieces.is_some() {
+        if self.buffers.is_some() {
             let wish = self.keep(user, Kind::Receive);
             return self.push(wish, opcode::RecvMulti::new(Fd(socket), GROUP).build());
         }
-        let lent = Lent::new(vec![0; self.piece_bytes as usize].into_boxed_slice());
+        let lent = Lent::new(vec![0; self.buffer_bytes as usize].into_boxed_slice());
         let first = lent.0.cast::<u8>();
         let wish = self.keep(user, Kind::ReceiveInto(lent));
-        self.push(wish, opcode::Recv::new(Fd(socket), first, self.piece_bytes).build())
+        self.push(wish, opcode::Recv::new(Fd(socket), first, self.buffer_bytes).build())
     }
 
     /// Sends buffers one after the other: the next only if the one before left whole. Each has its completion; those
@@ -362,8 +362,8 @@ impl Operations {
             }
             Kind::Receive => Done::Received { user, result: self.received(completion), has_more },
             Kind::ReceiveInto(lent) => {
-                let bytes = lent.take_back();
-                let piece = |length| Piece(Place::Own { bytes, length: length as u32 });
+                let bytes = lent.cancel();
+                let piece = |length| ProvidedBuffer(Place::Own { bytes, length: length as u32 });
                 Done::Received { user, result: outcome("recv", result).map(piece), has_more }
             }
             Kind::Send(bytes, from) => Done::Sent { user, result: outcome("send", result), bytes, from },
@@ -371,29 +371,29 @@ impl Operations {
         })
     }
 
-    fn received(&mut self, completion: Completion) -> Result<Piece> {
+    fn received(&mut self, completion: Completion) -> Result<ProvidedBuffer> {
         let length = outcome("recv", completion.result)?;
-        match (io_uring::cqueue::buffer_select(completion.flags), self.pieces.as_ref()) {
-            (Some(id), Some(pieces)) => Ok(pieces.piece(id, length as u32)),
+        match (io_uring::cqueue::buffer_select(completion.flags), self.buffers.as_ref()) {
+            (Some(id), Some(buffers)) => Ok(buffers.buffer(id, length as u32)),
             // The end of the stream needs no buffer.
-            _ => Ok(Piece(Place::Own { bytes: Box::default(), length: 0 })),
+            _ => Ok(ProvidedBuffer(Place::Own { bytes: Box::default(), length: 0 })),
         }
     }
 
     /// The bytes of a piece; none if another ring gave it.
-    pub fn bytes<'a>(&'a self, piece: &'a Piece) -> &'a [u8] {
-        match &piece.0 {
+    pub fn bytes<'a>(&'a self, buffer: &'a ProvidedBuffer) -> &'a [u8] {
+        match &buffer.0 {
             Place::Own { bytes, length } => &bytes[..*length as usize],
             Place::Provided { set, id, length } => {
-                self.pieces.as_ref().map_or(&[], |pieces| pieces.bytes(*set, *id, *length))
+                self.buffers.as_ref().map_or(&[], |buffers| buffers.bytes(*set, *id, *length))
             }
         }
     }
 
     /// Gives a piece's buffer back to the kernel.
-    pub fn give_back(&mut self, piece: Piece) {
-        if let (Place::Provided { set, id, length }, Some(pieces)) = (piece.0, self.pieces.as_mut()) {
-            pieces.give_back(set, id, length);
+    pub fn recycle(&mut self, buffer: ProvidedBuffer) {
+        if let (Place::Provided { set, id, length }, Some(buffers)) = (buffer.0, self.buffers.as_mut()) {
+            buffers.recycle(set, id, length);
         }
     }
 
@@ -428,11 +428,11 @@ impl Drop for Operations {
     fn drop(&mut self) {
         // Wishes not yet handed over count as well: what is to be closed must not stay open.
         if self.end() {
-            if self.pieces.is_some() {
-                Pieces::unregister(&self.ring.rings.submitter());
+            if self.buffers.is_some() {
+                BufferRing::unregister(&self.ring.rings.submitter());
             }
             // SAFETY: dropped here and nowhere else, and not used again.
-            unsafe { ManuallyDrop::drop(&mut self.pieces) };
+            unsafe { ManuallyDrop::drop(&mut self.buffers) };
         } else {
             // The kernel may still use what is kept: it must outlive the process's interest in it.
             std::mem::forget(std::mem::take(&mut self.kept));

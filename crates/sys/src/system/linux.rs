@@ -46,7 +46,7 @@ pub fn current_processor() -> Option<u32> {
 
 /// Lets the kernel send this process SIGKILL when its parent ends. `parent` is who the parent should be: if it is
 /// gone already, the process ends now.
-pub fn die_with_parent(parent: i32) -> Result<()> {
+pub fn set_parent_death_signal(parent: i32) -> Result<()> {
     // SAFETY: the call takes integers.
     check("prctl", unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) })?;
     if crate::process::parent_id() != parent {
@@ -57,7 +57,7 @@ pub fn die_with_parent(parent: i32) -> Result<()> {
 }
 
 /// Lets the kernel panic, as root may ask it to. Returns where it may not.
-pub fn panic() {
+pub fn trigger_panic() {
     // A refusal leaves the system as it is, which is for the best.
     let _ = fs::write("/proc/sysrq-trigger", "c");
 }
@@ -118,7 +118,7 @@ pub fn time_wait_count() -> Option<u64> {
 
 /// Connections that listening sockets of this network namespace turned away since it was made, because their queue was
 /// full (`ListenOverflows`) or for any reason (`ListenDrops`).
-pub fn listen_losses() -> Option<(u64, u64)> {
+pub fn listen_drops() -> Option<(u64, u64)> {
     let text = fs::read_to_string("/proc/net/netstat").ok()?;
     let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:")).map(str::split_ascii_whitespace);
     let (names, values) = (lines.next()?, lines.next()?);
@@ -142,7 +142,7 @@ pub fn processors_of(pid: u32) -> Option<Vec<u32>> {
 }
 
 /// The processor time of a process so far, over all of its threads that have not ended, in nanoseconds.
-pub fn busy_ns(pid: u32) -> Option<u64> {
+pub fn cpu_time_ns(pid: u32) -> Option<u64> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
     let of = |task: fs::DirEntry| {
         let text = fs::read_to_string(task.path().join("schedstat")).ok()?;

@@ -15,9 +15,9 @@ mod other;
 use other as imp;
 
 pub use imp::{
-    busy_ns, caches, children, current_processor, descriptor_count, die_with_parent, ephemeral_ports, headroom,
-    listen_losses, panic, pin, private_bytes, processors, processors_of, reserved_ports, setting, steal_ticks_of,
-    time_wait_count, virtualization,
+    caches, children, cpu_time_ns, current_processor, descriptor_count, ephemeral_ports, headroom, listen_drops, pin,
+    private_bytes, processors, processors_of, reserved_ports, set_parent_death_signal, setting, steal_ticks_of,
+    time_wait_count, trigger_panic, virtualization,
 };
 
 use crate::error::{Result, check};
@@ -69,7 +69,7 @@ pub fn disk_space(folder: &CStr) -> Result<(u64, u64)> {
 }
 
 /// A process with all that it started, and what those started: first the process itself.
-pub fn family(pid: u32) -> Vec<u32> {
+pub fn process_tree(pid: u32) -> Vec<u32> {
     let mut found = vec![pid];
     let mut at = 0;
     while at < found.len() {

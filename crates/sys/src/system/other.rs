@@ -24,12 +24,12 @@ pub fn current_processor() -> Option<u32> {
 }
 
 /// Lets this process end with its parent: not possible here, so the worker notices by its pipe.
-pub fn die_with_parent(_parent: i32) -> Result<()> {
+pub fn set_parent_death_signal(_parent: i32) -> Result<()> {
     Err(Error { call: "prctl", errno: libc::ENOSYS })
 }
 
 /// Lets the kernel panic: not asked for here.
-pub fn panic() {}
+pub fn trigger_panic() {}
 
 /// Ticks that the hypervisor stole: not told here.
 pub fn steal_ticks_of(_stat: &str) -> Option<u64> {
@@ -62,7 +62,7 @@ pub fn virtualization() -> Option<String> {
 }
 
 /// Connections that were turned away: not told here.
-pub fn listen_losses() -> Option<(u64, u64)> {
+pub fn listen_drops() -> Option<(u64, u64)> {
     None
 }
 
@@ -72,7 +72,7 @@ pub fn processors_of(_pid: u32) -> Option<Vec<u32>> {
 }
 
 /// The processor time of a process: not told here.
-pub fn busy_ns(_pid: u32) -> Option<u64> {
+pub fn cpu_time_ns(_pid: u32) -> Option<u64> {
     None
 }
 

@@ -7,7 +7,7 @@
 use crate::program::Program;
 use crate::workspace;
 use anyhow::{Context, Result, ensure};
-use landau_sys::system::busy_ns;
+use landau_sys::system::cpu_time_ns;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
@@ -132,7 +132,7 @@ impl Running {
         if let Some(status) = self.child.try_wait().context("ask for a fuzz target")? {
             return Ok(Some(Ended::Early(status)));
         }
-        self.busy_ns = busy_ns(self.child.id()).unwrap_or(self.busy_ns);
+        self.busy_ns = cpu_time_ns(self.child.id()).unwrap_or(self.busy_ns);
         if self.busy_ns < limit_ns {
             return Ok(None);
         }

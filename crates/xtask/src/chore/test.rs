@@ -18,9 +18,13 @@ struct Need {
 }
 
 const NEEDS: [Need; 10] = [
-    Need { package: "gcc", what_for: "linking, and the forker", is_there: || program::find("cc").is_some() },
-    Need { package: "libc6-dev", what_for: "the forker in static glibc", is_there: has_static_libc },
-    Need { package: "musl-tools", what_for: "the forker in musl", is_there: || program::find("musl-gcc").is_some() },
+    Need { package: "gcc", what_for: "linking, and the fork helper", is_there: || program::find("cc").is_some() },
+    Need { package: "libc6-dev", what_for: "the fork helper in static glibc", is_there: has_static_libc },
+    Need {
+        package: "musl-tools",
+        what_for: "the fork helper in musl",
+        is_there: || program::find("musl-gcc").is_some(),
+    },
     Need { package: "jq", what_for: "the queries of docs/record.md", is_there: || program::find("jq").is_some() },
     Need {
         package: "qemu-system-x86",

@@ -4,8 +4,8 @@ use super::run::own_program;
 use crate::options::Cache;
 use crate::status;
 use anyhow::Context;
-use landau_lab::platform::{self, Platform, probe};
 use landau_lab::kernel;
+use landau_lab::platform::{self, Platform, probe};
 use serde_json::json;
 use std::path::Path;
 

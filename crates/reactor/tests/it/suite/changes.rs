@@ -1,7 +1,7 @@
 //! Wanting, not wanting, and what is the caller's mistake.
 
 use crate::common::{LONG, drain, drain_all, each, events, fill, is_null, only, pair, quiet};
-use landau_reactor::{Error, Interest, Mechanism, Reactor, Token};
+use landau_reactor::{Backend, Error, Interest, Reactor, Token};
 use landau_sys::stream::{is_blocking, set_blocking};
 use std::io::Write;
 use std::os::fd::AsRawFd;
@@ -14,13 +14,13 @@ fn what_nobody_wants_is_not_told() {
         reactor.register(&reading, Token(1), Interest::NONE).unwrap();
         writing.write_all(b"x").unwrap();
         assert_eq!(events(reactor, Duration::ZERO), vec![]);
-        reactor.want(&reading, Interest::READ).unwrap();
+        reactor.set_interest(&reading, Interest::READABLE).unwrap();
         assert!(only(reactor).ready.is_readable());
-        reactor.want(&reading, Interest::NONE).unwrap();
+        reactor.set_interest(&reading, Interest::NONE).unwrap();
         for _ in 0..3 {
             assert_eq!(events(reactor, Duration::ZERO), vec![]);
         }
-        reactor.want(&reading, Interest::READ).unwrap();
+        reactor.set_interest(&reading, Interest::READABLE).unwrap();
         assert!(only(reactor).ready.is_readable());
     });
 }
@@ -30,13 +30,13 @@ fn what_nobody_wants_is_not_told() {
 fn what_is_no_longer_wanted_is_not_handed_out() {
     each(|reactor| {
         let (reading, mut writing) = pair();
-        reactor.register(&reading, Token(1), Interest::READ).unwrap();
+        reactor.register(&reading, Token(1), Interest::READABLE).unwrap();
         writing.write_all(b"x").unwrap();
         reactor.wait(Some(LONG)).unwrap();
-        reactor.want(&reading, Interest::NONE).unwrap();
+        reactor.set_interest(&reading, Interest::NONE).unwrap();
         assert_eq!(reactor.next_event(), None);
         assert_eq!(events(reactor, Duration::ZERO), vec![]);
-        reactor.want(&reading, Interest::READ).unwrap();
+        reactor.set_interest(&reading, Interest::READABLE).unwrap();
         only(reactor);
     });
 }
@@ -46,8 +46,8 @@ fn a_want_taken_back_before_the_wait_is_not_told() {
     each(|reactor| {
         let (one, _two) = pair();
         reactor.register(&one, Token(1), Interest::NONE).unwrap();
-        reactor.want(&one, Interest::WRITE).unwrap();
-        reactor.want(&one, Interest::NONE).unwrap();
+        reactor.set_interest(&one, Interest::WRITABLE).unwrap();
+        reactor.set_interest(&one, Interest::NONE).unwrap();
         assert_eq!(events(reactor, Duration::ZERO), vec![]);
     });
 }
@@ -56,15 +56,15 @@ fn a_want_taken_back_before_the_wait_is_not_told() {
 fn the_direction_may_change() {
     each(|reactor| {
         let (mut one, mut two) = pair();
-        reactor.register(&one, Token(1), Interest::READ).unwrap();
+        reactor.register(&one, Token(1), Interest::READABLE).unwrap();
         quiet(reactor);
-        reactor.want(&one, Interest::WRITE).unwrap();
+        reactor.set_interest(&one, Interest::WRITABLE).unwrap();
         let told = only(reactor);
         assert!(told.ready.is_writable() && !told.ready.is_readable(), "{told:?}");
         two.write_all(b"x").unwrap();
         let told = only(reactor);
         assert!(told.ready.is_writable() && !told.ready.is_readable(), "{told:?}");
-        reactor.want(&one, Interest::READ).unwrap();
+        reactor.set_interest(&one, Interest::READABLE).unwrap();
         let told = only(reactor);
         assert!(told.ready.is_readable() && !told.ready.is_writable(), "{told:?}");
         assert_eq!(drain(reactor, &mut one), Some(1));
@@ -77,15 +77,15 @@ fn the_direction_may_change() {
 fn to_write_is_wanted_and_not_wanted_many_times() {
     each(|reactor| {
         let (mut one, mut two) = pair();
-        reactor.register(&one, Token(1), Interest::READ).unwrap();
+        reactor.register(&one, Token(1), Interest::READABLE).unwrap();
         for _ in 0..20 {
             let filled = fill(reactor, &mut one);
-            reactor.want(&one, Interest::BOTH).unwrap();
+            reactor.set_interest(&one, Interest::BOTH).unwrap();
             quiet(reactor);
             drain_all(reactor, &mut two, filled);
             let told = events(reactor, LONG);
             assert!(told.iter().any(|event| event.ready.is_writable()), "{told:?}");
-            reactor.want(&one, Interest::READ).unwrap();
+            reactor.set_interest(&one, Interest::READABLE).unwrap();
             quiet(reactor);
         }
         two.write_all(b"x").unwrap();
@@ -97,8 +97,8 @@ fn to_write_is_wanted_and_not_wanted_many_times() {
 fn it_is_known_what_is_wanted() {
     each(|reactor| {
         let (one, two) = pair();
-        reactor.register(&one, Token(1), Interest::READ).unwrap();
-        reactor.want(&one, Interest::BOTH).unwrap();
+        reactor.register(&one, Token(1), Interest::READABLE).unwrap();
+        reactor.set_interest(&one, Interest::BOTH).unwrap();
         assert_eq!((reactor.interest(&one), reactor.interest(&two)), (Some(Interest::BOTH), None));
         let _waker = reactor.waker().unwrap();
         assert_eq!((reactor.len(), reactor.is_empty()), (1, false));
@@ -112,19 +112,19 @@ fn mistakes_are_errors() {
     each(|reactor| {
         let (one, two) = pair();
         let (first, second) = (one.as_raw_fd(), two.as_raw_fd());
-        reactor.register(&one, Token(1), Interest::READ).unwrap();
-        let again = reactor.register(&one, Token(2), Interest::READ);
+        reactor.register(&one, Token(1), Interest::READABLE).unwrap();
+        let again = reactor.register(&one, Token(2), Interest::READABLE);
         assert!(matches!(again, Err(Error::Registered(fd)) if fd == first), "{again:?}");
-        let unknown = reactor.want(&two, Interest::READ);
+        let unknown = reactor.set_interest(&two, Interest::READABLE);
         assert!(matches!(unknown, Err(Error::Unregistered(fd)) if fd == second), "{unknown:?}");
         assert!(matches!(reactor.deregister(&two), Err(Error::Unregistered(_))));
         reactor.deregister(&one).unwrap();
         assert!(matches!(reactor.deregister(&one), Err(Error::Unregistered(_))));
         assert!(matches!(reactor.close(two.into()), Err(Error::Unregistered(_))));
         // Harmless, whoever it is said of.
-        reactor.used_up(&one, Interest::BOTH);
+        reactor.clear_readiness(&one, Interest::BOTH);
         reactor.clear_deadline(&one);
-        reactor.register(&one, Token(1), Interest::READ).unwrap();
+        reactor.register(&one, Token(1), Interest::READABLE).unwrap();
     });
 }
 
@@ -134,8 +134,8 @@ fn calls_do_not_block_once_it_is_registered() {
         let (one, two) = pair();
         set_blocking(&one, true).unwrap();
         set_blocking(&two, true).unwrap();
-        reactor.register(&one, Token(1), Interest::READ).unwrap();
-        reactor.register_nonblocking(&two, Token(2), Interest::READ).unwrap();
+        reactor.register(&one, Token(1), Interest::READABLE).unwrap();
+        reactor.register_nonblocking(&two, Token(2), Interest::READABLE).unwrap();
         // The second was said to be so already, and nobody asked.
         assert_eq!((is_blocking(&one), is_blocking(&two)), (Ok(false), Ok(true)));
     });
@@ -147,14 +147,14 @@ fn another_loop_takes_over() {
     each(|reactor| {
         let (mut one, mut two) = pair();
         for round in 0..3 {
-            let mut other = Reactor::new(reactor.mechanism()).unwrap();
-            other.register(&one, Token(round), Interest::READ).unwrap();
+            let mut other = Reactor::new(reactor.backend()).unwrap();
+            other.register(&one, Token(round), Interest::READABLE).unwrap();
             two.write_all(b"x").unwrap();
             assert_eq!(only(&mut other).token, Token(round));
             let note = other.note().unwrap_or_default();
             assert!(!note.contains("polled in each wait"), "{note}");
         }
-        reactor.register(&one, Token(9), Interest::READ).unwrap();
+        reactor.register(&one, Token(9), Interest::READABLE).unwrap();
         assert_eq!(only(reactor).token, Token(9));
         assert_eq!(drain(reactor, &mut one), Some(3));
         quiet(reactor);
@@ -163,13 +163,13 @@ fn another_loop_takes_over() {
 
 #[test]
 fn what_is_missing_is_replaced_and_said() {
-    for &one in Mechanism::ALL {
+    for &one in Backend::ALL {
         let reactor = Reactor::new_or_fallback(one).unwrap();
         match Reactor::new(one) {
-            Ok(same) => assert_eq!(reactor.mechanism(), same.mechanism()),
+            Ok(same) => assert_eq!(reactor.backend(), same.backend()),
             Err(error) => {
                 let note = reactor.note().unwrap();
-                assert!(reactor.mechanism() != one && note.contains(&error.to_string()), "{note}");
+                assert!(reactor.backend() != one && note.contains(&error.to_string()), "{note}");
                 assert!(note.contains(one.name()) && !is_null(&reactor), "{note}");
             }
         }

@@ -1,7 +1,7 @@
 //! Ends: of a peer, of a descriptor, and of the one whose number another inherits.
 
 use crate::common::{LONG, at, drain, each, each_alone, events, is_null, only, pair, quiet, tcp_pair};
-use landau_reactor::{Interest, Mechanism, Token};
+use landau_reactor::{Backend, Interest, Token};
 use landau_sys::stream::{is_blocking, set_blocking, set_reset_on_close};
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -15,7 +15,7 @@ const NUMBER: i32 = 900;
 #[test]
 fn a_peer_that_closed_is_found_by_reading() {
     each(|reactor| {
-        for interest in [Interest::READ, Interest::BOTH] {
+        for interest in [Interest::READABLE, Interest::BOTH] {
             let (mut one, two) = pair();
             reactor.register(&one, Token(1), interest).unwrap();
             drop(two);
@@ -31,7 +31,7 @@ fn a_peer_that_closed_is_found_by_reading() {
 fn a_peer_that_closed_is_found_by_writing() {
     each(|reactor| {
         let (mut one, two) = pair();
-        reactor.register(&one, Token(1), Interest::WRITE).unwrap();
+        reactor.register(&one, Token(1), Interest::WRITABLE).unwrap();
         drop(two);
         assert!(only(reactor).ready.is_writable());
         assert_eq!(one.write(b"x").unwrap_err().kind(), ErrorKind::BrokenPipe);
@@ -43,7 +43,7 @@ fn a_peer_that_closed_is_found_by_writing() {
 fn data_of_a_peer_that_closed_comes_first() {
     each(|reactor| {
         let (mut one, mut two) = pair();
-        reactor.register(&one, Token(1), Interest::READ).unwrap();
+        reactor.register(&one, Token(1), Interest::READABLE).unwrap();
         two.write_all(b"last words").unwrap();
         drop(two);
         let mut got = Vec::new();
@@ -63,7 +63,7 @@ fn data_of_a_peer_that_closed_comes_first() {
 fn a_half_that_is_shut_leaves_the_other() {
     each(|reactor| {
         let (mut client, mut server) = tcp_pair();
-        reactor.register(&server, Token(1), Interest::READ).unwrap();
+        reactor.register(&server, Token(1), Interest::READABLE).unwrap();
         client.write_all(b"question").unwrap();
         client.shutdown(Shutdown::Write).unwrap();
         let mut got = Vec::new();
@@ -72,11 +72,11 @@ fn a_half_that_is_shut_leaves_the_other() {
             while events(reactor, LONG).is_empty() {}
         }
         assert_eq!(got, b"question");
-        reactor.want(&server, Interest::WRITE).unwrap();
+        reactor.set_interest(&server, Interest::WRITABLE).unwrap();
         assert!(only(reactor).ready.is_writable());
         server.write_all(b"answer").unwrap();
         reactor.close(server.into()).unwrap();
-        // Whatever the mechanism still holds it lets go now.
+        // Whatever the backend still holds it lets go now.
         events(reactor, Duration::ZERO);
         client.set_nonblocking(false).unwrap();
         let mut answer = String::new();
@@ -88,7 +88,7 @@ fn a_half_that_is_shut_leaves_the_other() {
 #[test]
 fn a_reset_is_told_as_what_is_watched() {
     each(|reactor| {
-        for interest in [Interest::READ, Interest::WRITE] {
+        for interest in [Interest::READABLE, Interest::WRITABLE] {
             let (client, mut server) = tcp_pair();
             reactor.register(&server, Token(1), interest).unwrap();
             set_reset_on_close(&client).unwrap();
@@ -96,26 +96,26 @@ fn a_reset_is_told_as_what_is_watched() {
             let told = only(reactor).ready;
             assert_eq!(
                 (told.is_readable(), told.is_writable()),
-                (interest == Interest::READ, interest != Interest::READ)
+                (interest == Interest::READABLE, interest != Interest::READABLE)
             );
             // Of an error that waits, the first call of either kind is told.
-            let error = if interest == Interest::READ { server.read(&mut [0]) } else { server.write(b"x") };
+            let error = if interest == Interest::READABLE { server.read(&mut [0]) } else { server.write(b"x") };
             assert_eq!(error.unwrap_err().kind(), ErrorKind::ConnectionReset);
             reactor.close(server.into()).unwrap();
         }
     });
 }
 
-/// The mechanisms that know of it say that a peer is gone without a read.
+/// The backends that know of it say that a peer is gone without a read.
 #[test]
 fn a_hang_up_is_told_by_name_where_it_is_known() {
     each(|reactor| {
         let (one, two) = pair();
-        reactor.register(&one, Token(1), Interest::READ).unwrap();
+        reactor.register(&one, Token(1), Interest::READABLE).unwrap();
         drop(two);
         let told = only(reactor).ready;
-        let knows = !matches!(reactor.mechanism(), Mechanism::Select | Mechanism::Null);
-        assert_eq!(told.is_closed(), knows, "{told:?}");
+        let knows = !matches!(reactor.backend(), Backend::Select | Backend::Null);
+        assert_eq!(told.is_read_closed(), knows, "{told:?}");
     });
 }
 
@@ -125,18 +125,21 @@ fn a_hang_up_is_told_by_name_where_it_is_known() {
 fn one_that_is_gone_is_told_by_name_though_nothing_is_wanted() {
     each(|reactor| {
         let (client, server) = tcp_pair();
-        reactor.register(&server, Token(1), Interest::READ).unwrap();
+        reactor.register(&server, Token(1), Interest::READABLE).unwrap();
         client.shutdown(Shutdown::Write).unwrap();
-        assert!(!only(reactor).ready.is_gone());
-        reactor.want(&server, Interest::NONE).unwrap();
-        assert!(events(reactor, Duration::ZERO).iter().all(|told| !told.ready.is_gone()));
+        assert!(!only(reactor).ready.is_write_closed());
+        reactor.set_interest(&server, Interest::NONE).unwrap();
+        assert!(events(reactor, Duration::ZERO).iter().all(|told| !told.ready.is_write_closed()));
         quiet(reactor);
-        if !matches!(reactor.mechanism(), Mechanism::Epoll | Mechanism::Poll) {
+        if !matches!(reactor.backend(), Backend::Epoll | Backend::Poll) {
             return;
         }
         set_reset_on_close(&client).unwrap();
         drop(client);
-        assert!(only(reactor).ready.is_gone() && only(reactor).ready.is_gone(), "and again in each wait");
+        assert!(
+            only(reactor).ready.is_write_closed() && only(reactor).ready.is_write_closed(),
+            "and again in each wait"
+        );
     });
 }
 
@@ -144,14 +147,14 @@ fn one_that_is_gone_is_told_by_name_though_nothing_is_wanted() {
 fn the_peer_of_what_is_closed_sees_the_end() {
     each(|reactor| {
         let (one, mut two) = pair();
-        reactor.register(&one, Token(1), Interest::READ).unwrap();
+        reactor.register(&one, Token(1), Interest::READABLE).unwrap();
         quiet(reactor);
         reactor.close(one.into()).unwrap();
         events(reactor, Duration::ZERO);
         assert_eq!(two.read(&mut [0]).unwrap(), 0);
         // Given back and closed by its owner: the end comes at once.
         let (one, mut two) = pair();
-        reactor.register(&one, Token(1), Interest::READ).unwrap();
+        reactor.register(&one, Token(1), Interest::READABLE).unwrap();
         quiet(reactor);
         reactor.deregister(&one).unwrap();
         drop(one);
@@ -164,13 +167,13 @@ fn what_was_given_back_is_not_told() {
     each(|reactor| {
         let (mut one, mut two) = pair();
         for _ in 0..3 {
-            reactor.register(&one, Token(1), Interest::READ).unwrap();
+            reactor.register(&one, Token(1), Interest::READABLE).unwrap();
             two.write_all(b"x").unwrap();
             only(reactor);
             reactor.deregister(&one).unwrap();
             two.write_all(b"y").unwrap();
             assert_eq!(events(reactor, Duration::ZERO), vec![]);
-            reactor.register(&one, Token(2), Interest::READ).unwrap();
+            reactor.register(&one, Token(2), Interest::READABLE).unwrap();
             assert_eq!(only(reactor).token, Token(2));
             assert_eq!(drain(reactor, &mut one), Some(2));
             reactor.deregister(&one).unwrap();
@@ -185,7 +188,7 @@ fn the_rest_of_a_batch_is_dropped_with_its_descriptors() {
         let mut pairs: Vec<_> = (0..10).map(|_| Some(pair())).collect();
         for (index, pair) in pairs.iter_mut().enumerate() {
             let (one, two) = pair.as_mut().unwrap();
-            reactor.register(one, Token(index as u32), Interest::READ).unwrap();
+            reactor.register(one, Token(index as u32), Interest::READABLE).unwrap();
             two.write_all(b"x").unwrap();
         }
         reactor.wait(Some(LONG)).unwrap();
@@ -205,13 +208,13 @@ fn a_number_s_heir_hears_nothing_of_the_dead() {
     each_alone(|reactor| {
         let (one, mut two) = pair();
         let one = at(NUMBER, one);
-        reactor.register(&one, Token(1), Interest::READ).unwrap();
+        reactor.register(&one, Token(1), Interest::READABLE).unwrap();
         two.write_all(b"x").unwrap();
         reactor.wait(Some(LONG)).unwrap();
         reactor.close(one).unwrap();
         let (heir, mut peer) = pair();
         let heir = at(NUMBER, heir);
-        reactor.register(&heir, Token(2), Interest::READ).unwrap();
+        reactor.register(&heir, Token(2), Interest::READABLE).unwrap();
         assert_eq!(reactor.next_event(), None);
         quiet(reactor);
         peer.write_all(b"y").unwrap();
@@ -227,7 +230,7 @@ fn nothing_of_the_dead_is_queued_for_the_heir() {
         for round in 0..20 {
             let (one, mut two) = pair();
             let one = at(NUMBER, one);
-            reactor.register(&one, Token(1), Interest::READ).unwrap();
+            reactor.register(&one, Token(1), Interest::READABLE).unwrap();
             if round % 2 == 0 {
                 quiet(reactor);
             }
@@ -241,11 +244,11 @@ fn nothing_of_the_dead_is_queued_for_the_heir() {
             }
             let (heir, mut peer) = pair();
             let mut heir = UnixStream::from(at(NUMBER, heir));
-            reactor.register(&heir, Token(2), Interest::READ).unwrap();
+            reactor.register(&heir, Token(2), Interest::READABLE).unwrap();
             quiet(reactor);
             peer.write_all(b"y").unwrap();
             let told = only(reactor);
-            assert!(told.token == Token(2) && !told.ready.is_closed(), "{told:?}");
+            assert!(told.token == Token(2) && !told.ready.is_read_closed(), "{told:?}");
             assert_eq!(drain(reactor, &mut heir), Some(1));
             reactor.close(heir.into()).unwrap();
         }
@@ -274,14 +277,14 @@ fn copies_are_watched_each_for_itself() {
     each(|reactor| {
         let (mut one, mut two) = pair();
         let copy = one.try_clone().unwrap();
-        reactor.register(&one, Token(1), Interest::READ).unwrap();
-        reactor.register(&copy, Token(2), Interest::READ).unwrap();
+        reactor.register(&one, Token(1), Interest::READABLE).unwrap();
+        reactor.register(&copy, Token(2), Interest::READABLE).unwrap();
         two.write_all(b"x").unwrap();
         let mut told: Vec<u32> = events(reactor, LONG).iter().map(|event| event.token.0).collect();
         told.sort_unstable();
         assert_eq!(told, [1, 2]);
         drain(reactor, &mut one);
-        reactor.used_up(&copy, Interest::READ);
+        reactor.clear_readiness(&copy, Interest::READABLE);
         quiet(reactor);
         reactor.deregister(&one).unwrap();
         two.write_all(b"x").unwrap();
@@ -295,7 +298,7 @@ fn a_copy_elsewhere_keeps_nothing_watched() {
     each(|reactor| {
         let (one, mut two) = pair();
         let elsewhere: OwnedFd = one.try_clone().unwrap().into();
-        reactor.register(&one, Token(1), Interest::READ).unwrap();
+        reactor.register(&one, Token(1), Interest::READABLE).unwrap();
         quiet(reactor);
         reactor.deregister(&one).unwrap();
         drop(one);
@@ -312,8 +315,8 @@ fn what_was_closed_behind_our_back_does_not_spoil_the_rest() {
         let (one, _two) = pair();
         let one = at(NUMBER, one);
         let (other, mut peer) = pair();
-        reactor.register(&one, Token(1), Interest::READ).unwrap();
-        reactor.register(&other, Token(2), Interest::READ).unwrap();
+        reactor.register(&one, Token(1), Interest::READABLE).unwrap();
+        reactor.register(&other, Token(2), Interest::READABLE).unwrap();
         assert_eq!(one.as_raw_fd(), NUMBER);
         drop(one);
         events(reactor, Duration::ZERO);

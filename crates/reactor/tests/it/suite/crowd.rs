@@ -1,7 +1,7 @@
 //! Many descriptors: beyond the bitmap, beyond a batch, few active among thousands, one that never rests.
 
 use crate::common::{LONG, alone, at, drain, each_alone, events, is_null, only, pair, quiet, token};
-use landau_reactor::{Error, Interest, Mechanism, Reactor, Token, mechanisms};
+use landau_reactor::{Backend, Error, Interest, Reactor, Token, backends};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -11,13 +11,13 @@ fn a_number_beyond_the_bitmap_is_refused_by_select_alone() {
     each_alone(|reactor| {
         let (one, mut two) = pair();
         let one = at(1_500, one);
-        let registered = reactor.register(&one, Token(1), Interest::READ);
-        if reactor.mechanism() == Mechanism::Select {
+        let registered = reactor.register(&one, Token(1), Interest::READABLE);
+        if reactor.backend() == Backend::Select {
             assert!(matches!(registered, Err(Error::Capacity { capacity: 1024, fd: 1_500, .. })), "{registered:?}");
             assert!(reactor.is_empty());
             quiet(reactor);
             let last = at(1_023, one);
-            reactor.register(&last, Token(1), Interest::READ).unwrap();
+            reactor.register(&last, Token(1), Interest::READABLE).unwrap();
             two.write_all(b"x").unwrap();
             only(reactor);
             return;
@@ -32,7 +32,7 @@ fn a_number_beyond_the_bitmap_is_refused_by_select_alone() {
 fn crowd(reactor: &mut Reactor, count: usize) -> Vec<(UnixStream, UnixStream)> {
     let pairs: Vec<_> = (0..count).map(|_| pair()).collect();
     for (index, (one, _)) in pairs.iter().enumerate() {
-        reactor.register_nonblocking(one, Token(index as u32), Interest::READ).unwrap();
+        reactor.register_nonblocking(one, Token(index as u32), Interest::READABLE).unwrap();
     }
     pairs
 }
@@ -40,10 +40,10 @@ fn crowd(reactor: &mut Reactor, count: usize) -> Vec<(UnixStream, UnixStream)> {
 #[test]
 fn few_active_among_thousands_are_found() {
     let _guard = alone();
-    for mechanism in mechanisms().into_iter().filter(|&one| one != Mechanism::Null) {
-        println!("with {mechanism}");
-        let mut reactor = Reactor::new(mechanism).unwrap();
-        let count = if mechanism == Mechanism::Select { 450 } else { 4_000 };
+    for backend in backends().into_iter().filter(|&one| one != Backend::Null) {
+        println!("with {backend}");
+        let mut reactor = Reactor::new(backend).unwrap();
+        let count = if backend == Backend::Select { 450 } else { 4_000 };
         let mut pairs = crowd(&mut reactor, count);
         quiet(&mut reactor);
         for round in 0..20 {
@@ -74,7 +74,7 @@ fn waits(count: usize) -> usize {
 #[test]
 fn a_crowd_that_is_ready_is_told_in_turn() {
     each_alone(|reactor| {
-        let count = if reactor.mechanism() == Mechanism::Select { 450 } else { 1_500 };
+        let count = if reactor.backend() == Backend::Select { 450 } else { 1_500 };
         let mut pairs = crowd(reactor, count);
         for (_, two) in &mut pairs {
             two.write_all(b"x").unwrap();
@@ -91,7 +91,7 @@ fn a_crowd_that_is_ready_is_told_in_turn() {
 #[test]
 fn one_that_speaks_once_is_heard_among_those_that_never_rest() {
     each_alone(|reactor| {
-        let count = if reactor.mechanism() == Mechanism::Select { 400 } else { 600 };
+        let count = if reactor.backend() == Backend::Select { 400 } else { 600 };
         let mut pairs = crowd(reactor, count);
         for (_, two) in &mut pairs[1..] {
             two.write_all(b"x").unwrap();
@@ -109,7 +109,7 @@ fn one_that_speaks_once_is_heard_among_those_that_never_rest() {
 #[test]
 fn a_crowd_comes_and_goes() {
     each_alone(|reactor| {
-        let count = if reactor.mechanism() == Mechanism::Select { 300 } else { 1_000 };
+        let count = if reactor.backend() == Backend::Select { 300 } else { 1_000 };
         for round in 0..3 {
             let mut pairs = crowd(reactor, count);
             if round % 2 == 0 {

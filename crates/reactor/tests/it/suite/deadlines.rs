@@ -71,7 +71,7 @@ fn one_without_an_event_ends_a_wait_without_limit() {
 fn one_comes_beside_an_event() {
     each(|reactor| {
         let (one, mut two) = pair();
-        reactor.register(&one, Token(1), Interest::READ).unwrap();
+        reactor.register(&one, Token(1), Interest::READABLE).unwrap();
         reactor.set_deadline(&one, Duration::ZERO);
         two.write_all(b"x").unwrap();
         let mut has_read = false;
@@ -183,7 +183,7 @@ fn twenty_thousand_come_once_each() {
     each_alone(|reactor| {
         let (one, _two) = pair();
         let one: std::os::fd::OwnedFd = one.into();
-        let count = if reactor.mechanism() == landau_reactor::Mechanism::Select { 900 } else { 6_000 };
+        let count = if reactor.backend() == landau_reactor::Backend::Select { 900 } else { 6_000 };
         let copies: Vec<_> = (0..count).map(|_| landau_sys::descriptor::dup(&one).unwrap()).collect();
         for (index, copy) in copies.iter().enumerate() {
             reactor.register_nonblocking(copy, Token(index as u32), Interest::NONE).unwrap();

@@ -15,7 +15,7 @@ fn a_listener_is_read_when_somebody_waits() {
     each(|reactor| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        reactor.register(&listener, Token(1), Interest::READ).unwrap();
+        reactor.register(&listener, Token(1), Interest::READABLE).unwrap();
         for count in [1, 3] {
             quiet(reactor);
             let clients: Vec<_> = (0..count).map(|_| TcpStream::connect(address).unwrap()).collect();
@@ -24,7 +24,7 @@ fn a_listener_is_read_when_somebody_waits() {
                 listener.accept().unwrap();
             }
             assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
-            reactor.used_up(&listener, Interest::READ);
+            reactor.clear_readiness(&listener, Interest::READABLE);
             drop(clients);
         }
         quiet(reactor);
@@ -35,16 +35,16 @@ fn a_listener_is_read_when_somebody_waits() {
 #[test]
 fn an_address_is_free_when_its_loop_is_gone() {
     let _guard = crate::common::among_others();
-    for mechanism in landau_reactor::mechanisms() {
-        println!("with {mechanism}");
+    for backend in landau_reactor::backends() {
+        println!("with {backend}");
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let others: Vec<_> = (0..50).map(|_| crate::common::pair()).collect();
-        let mut reactor = landau_reactor::Reactor::new(mechanism).unwrap();
+        let mut reactor = landau_reactor::Reactor::new(backend).unwrap();
         for (one, _) in &others {
-            reactor.register(one, Token(1), Interest::READ).unwrap();
+            reactor.register(one, Token(1), Interest::READABLE).unwrap();
         }
-        reactor.register(&listener, Token(2), Interest::READ).unwrap();
+        reactor.register(&listener, Token(2), Interest::READABLE).unwrap();
         quiet(&mut reactor);
         drop(reactor);
         drop(listener);
@@ -62,7 +62,7 @@ fn a_unix_listener_is_read_when_somebody_waits() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let listener = UnixListener::bind(&path).unwrap();
-        reactor.register(&listener, Token(1), Interest::READ).unwrap();
+        reactor.register(&listener, Token(1), Interest::READABLE).unwrap();
         quiet(reactor);
         let _client = std::os::unix::net::UnixStream::connect(&path).unwrap();
         assert!(only(reactor).ready.is_readable());
@@ -82,7 +82,7 @@ fn a_connection_on_its_way_is_written_when_it_stands() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (socket, begun) = begin(listener.local_addr().unwrap());
         assert_eq!(begun.unwrap_err().call, "connect");
-        reactor.register_nonblocking(&socket, Token(1), Interest::WRITE).unwrap();
+        reactor.register_nonblocking(&socket, Token(1), Interest::WRITABLE).unwrap();
         assert!(only(reactor).ready.is_writable());
         stream::take_error(&socket).unwrap();
         assert_eq!(stream::send(&socket, b"x", false), Ok(1));
@@ -92,7 +92,7 @@ fn a_connection_on_its_way_is_written_when_it_stands() {
 #[test]
 fn a_connection_that_is_refused_is_told_as_well() {
     each(|reactor| {
-        for interest in [Interest::WRITE, Interest::BOTH] {
+        for interest in [Interest::WRITABLE, Interest::BOTH] {
             let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
             let (socket, begun) = begin(address);
             assert!(begun.is_err());
@@ -110,7 +110,7 @@ fn a_connection_that_is_refused_is_told_as_well() {
 fn a_pipe_is_read_and_ends() {
     each(|reactor| {
         let (mut reading, mut writing) = std::io::pipe().unwrap();
-        reactor.register(&reading, Token(1), Interest::READ).unwrap();
+        reactor.register(&reading, Token(1), Interest::READABLE).unwrap();
         quiet(reactor);
         writing.write_all(b"abc").unwrap();
         only(reactor);
@@ -127,7 +127,7 @@ fn a_pipe_is_written_and_breaks() {
     each(|reactor| {
         let (mut reading, mut writing) = std::io::pipe().unwrap();
         stream::set_blocking(&reading, false).unwrap();
-        reactor.register(&writing, Token(1), Interest::WRITE).unwrap();
+        reactor.register(&writing, Token(1), Interest::WRITABLE).unwrap();
         only(reactor);
         fill_and_empty(reactor, &mut writing, &mut reading);
         fill(reactor, &mut writing);
@@ -144,25 +144,25 @@ fn a_file_is_always_ready() {
     each(|reactor| {
         let file = tempfile::tempfile().unwrap();
         let (other, mut peer) = crate::common::pair();
-        reactor.register(&other, Token(2), Interest::READ).unwrap();
-        reactor.register(&file, Token(1), Interest::READ).unwrap();
+        reactor.register(&other, Token(2), Interest::READABLE).unwrap();
+        reactor.register(&file, Token(1), Interest::READABLE).unwrap();
         for _ in 0..3 {
             let told = events(reactor, LONG);
             let file_told = told.iter().find(|event| event.token == Token(1)).unwrap();
             assert!(file_told.ready.is_readable() && !file_told.ready.is_writable(), "{told:?}");
-            reactor.used_up(&other, Interest::READ);
+            reactor.clear_readiness(&other, Interest::READABLE);
         }
         peer.write_all(b"x").unwrap();
         let told = events(reactor, LONG);
         assert_eq!(told.len(), 2, "{told:?}");
-        reactor.want(&file, Interest::BOTH).unwrap();
+        reactor.set_interest(&file, Interest::BOTH).unwrap();
         let told = events(reactor, LONG);
         assert!(told.iter().any(|event| event.token == Token(1) && event.ready.is_writable()), "{told:?}");
-        reactor.want(&file, Interest::NONE).unwrap();
+        reactor.set_interest(&file, Interest::NONE).unwrap();
         events(reactor, Duration::ZERO);
         assert_eq!(only(reactor).token, Token(2));
         reactor.deregister(&file).unwrap();
-        reactor.register(&file, Token(3), Interest::WRITE).unwrap();
+        reactor.register(&file, Token(3), Interest::WRITABLE).unwrap();
         let told = events(reactor, LONG);
         assert!(told.iter().any(|event| event.token == Token(3) && event.ready.is_writable()), "{told:?}");
         reactor.close(file.into()).unwrap();
@@ -176,7 +176,7 @@ fn a_file_is_always_ready() {
 fn a_counter_is_read_when_it_is_raised() {
     each(|reactor| {
         let counter = landau_sys::event::eventfd().unwrap();
-        reactor.register(&counter, Token(1), Interest::READ).unwrap();
+        reactor.register(&counter, Token(1), Interest::READABLE).unwrap();
         quiet(reactor);
         std::thread::scope(|scope| {
             scope.spawn(|| landau_sys::event::raise(&counter).unwrap());

@@ -2,7 +2,7 @@
 
 use crate::child;
 use crate::common::{LONG, each, events, only, pair, quiet};
-use landau_reactor::{Error, Interest, Mechanism, Reactor, Token, mechanisms};
+use landau_reactor::{Backend, Error, Interest, Reactor, Token, backends};
 use std::io::Write;
 use std::process::Command;
 use std::time::Duration;
@@ -18,15 +18,15 @@ fn a_full_table_of_descriptors_is_an_error_and_no_end() {
     }
     each(|reactor| {
         let (one, mut two) = pair();
-        reactor.register(&one, Token(1), Interest::READ).unwrap();
+        reactor.register(&one, Token(1), Interest::READABLE).unwrap();
         let mut hoard = Vec::new();
         while let Ok(copy) = two.try_clone() {
             hoard.push(copy);
         }
         assert!(matches!(reactor.waker(), Err(Error::System(_))));
-        for &other in Mechanism::ALL {
+        for &other in Backend::ALL {
             let made = Reactor::new(other);
-            let needs_none = matches!(other, Mechanism::Select | Mechanism::Poll | Mechanism::Null);
+            let needs_none = matches!(other, Backend::Select | Backend::Poll | Backend::Null);
             assert_eq!(made.is_ok(), needs_none, "{other}: {made:?}");
         }
         two.write_all(b"x").unwrap();
@@ -44,10 +44,10 @@ fn a_full_queue_of_signals_loses_nothing() {
     if !child::is("signals") {
         return child::run("ulimit -i 20;", "suite::limits::a_full_queue_of_signals_loses_nothing", "signals");
     }
-    let mut reactor = Reactor::new(Mechanism::Sigio).unwrap();
+    let mut reactor = Reactor::new(Backend::Sigio).unwrap();
     let mut pairs: Vec<_> = (0..200).map(|_| pair()).collect();
     for (index, (one, _)) in pairs.iter().enumerate() {
-        reactor.register(one, Token(index as u32), Interest::READ).unwrap();
+        reactor.register(one, Token(index as u32), Interest::READABLE).unwrap();
     }
     quiet(&mut reactor);
     for round in 1..4 {
@@ -72,11 +72,11 @@ fn a_full_queue_is_told_to_each_loop_of_the_thread() {
     if !child::is("both") {
         return child::run("ulimit -i 20;", "suite::limits::a_full_queue_is_told_to_each_loop_of_the_thread", "both");
     }
-    let (mut first, mut second) = (Reactor::new(Mechanism::Sigio).unwrap(), Reactor::new(Mechanism::Sigio).unwrap());
+    let (mut first, mut second) = (Reactor::new(Backend::Sigio).unwrap(), Reactor::new(Backend::Sigio).unwrap());
     let mut pairs: Vec<_> = (0..100).map(|_| pair()).collect();
     for (index, (one, _)) in pairs.iter().enumerate() {
         let reactor = if index % 2 == 0 { &mut first } else { &mut second };
-        reactor.register(one, Token(index as u32), Interest::READ).unwrap();
+        reactor.register(one, Token(index as u32), Interest::READABLE).unwrap();
     }
     quiet(&mut first);
     quiet(&mut second);
@@ -96,18 +96,18 @@ fn an_interrupted_wait_has_found_nothing() {
         return child::run("", NAME, "interrupted");
     }
     landau_sys::signal::catch_interrupts();
-    for mechanism in mechanisms() {
-        println!("with {mechanism}");
-        let mut reactor = Reactor::new(mechanism).unwrap();
+    for backend in backends() {
+        println!("with {backend}");
+        let mut reactor = Reactor::new(backend).unwrap();
         let (one, mut two) = pair();
-        reactor.register(&one, Token(1), Interest::READ).unwrap();
+        reactor.register(&one, Token(1), Interest::READABLE).unwrap();
         // Signals of a process go to its first thread, which runs a child's only test. This one nobody has ignored, as
         // `nohup` and a shell's background do with others.
         let kill = format!("for i in 1 2 3; do sleep 0.02; kill -TERM {}; done", std::process::id());
         let mut killer = Command::new("bash").args(["-c", &kill]).spawn().unwrap();
         while killer.try_wait().unwrap().is_none() {
             let told = events(&mut reactor, Duration::from_millis(30));
-            assert!(told.is_empty() || mechanism == Mechanism::Null, "{told:?}");
+            assert!(told.is_empty() || backend == Backend::Null, "{told:?}");
         }
         two.write_all(b"x").unwrap();
         while events(&mut reactor, LONG).is_empty() {}
@@ -122,15 +122,15 @@ fn few_calls_are_made() {
     const NAME: &str = "suite::limits::few_calls_are_made";
     const ROUNDS: usize = 100;
     if child::is("calls") {
-        let mechanism: Mechanism = std::env::var("LANDAU_REACTOR_MECHANISM").unwrap().parse().unwrap();
-        let mut reactor = Reactor::new(mechanism).unwrap();
+        let backend: Backend = std::env::var("LANDAU_REACTOR_BACKEND").unwrap().parse().unwrap();
+        let mut reactor = Reactor::new(backend).unwrap();
         let (mut one, mut two) = pair();
-        reactor.register(&one, Token(1), Interest::READ).unwrap();
+        reactor.register(&one, Token(1), Interest::READABLE).unwrap();
         for _ in 0..ROUNDS {
-            reactor.want(&one, Interest::NONE).unwrap();
-            reactor.want(&one, Interest::READ).unwrap();
-            reactor.want(&one, Interest::BOTH).unwrap();
-            reactor.want(&one, Interest::READ).unwrap();
+            reactor.set_interest(&one, Interest::NONE).unwrap();
+            reactor.set_interest(&one, Interest::READABLE).unwrap();
+            reactor.set_interest(&one, Interest::BOTH).unwrap();
+            reactor.set_interest(&one, Interest::READABLE).unwrap();
             two.write_all(b"x").unwrap();
             only(&mut reactor);
             crate::common::drain(&mut reactor, &mut one);
@@ -138,18 +138,18 @@ fn few_calls_are_made() {
         return;
     }
     let names = "select,poll,ppoll,pselect6,epoll_wait,epoll_pwait,epoll_ctl,io_uring_enter";
-    for mechanism in [Mechanism::Select, Mechanism::Poll, Mechanism::Epoll, Mechanism::EpollEdge, Mechanism::IoUring] {
-        if !mechanisms().contains(&mechanism) {
+    for backend in [Backend::Select, Backend::Poll, Backend::Epoll, Backend::EpollEdge, Backend::IoUring] {
+        if !backends().contains(&backend) {
             continue;
         }
-        let variables = [("LANDAU_REACTOR_MECHANISM", mechanism.name())];
+        let variables = [("LANDAU_REACTOR_BACKEND", backend.name())];
         let Some(trace) = child::calls(NAME, "calls", names, &variables) else {
             println!("skipped: strace is not there, or may not trace");
             return;
         };
         let count = trace.lines().filter(|line| line.contains('(') && !line.contains("resumed")).count();
         // Registering, a few calls of the program's own start, and one wait for each round.
-        assert!((ROUNDS..ROUNDS + 12).contains(&count), "{mechanism}: {count} calls\n{trace}");
+        assert!((ROUNDS..ROUNDS + 12).contains(&count), "{backend}: {count} calls\n{trace}");
     }
 }
 
@@ -160,29 +160,29 @@ fn few_calls_are_made() {
 fn a_ring_that_is_forbidden_is_replaced() {
     const NAME: &str = "suite::limits::a_ring_that_is_forbidden_is_replaced";
     if child::is("forbidden") {
-        let error = Reactor::new(Mechanism::IoUring).unwrap_err();
+        let error = Reactor::new(Backend::IoUring).unwrap_err();
         assert!(matches!(error, Error::Unavailable { .. }), "{error}");
-        let reactor = Reactor::new_or_fallback(Mechanism::IoUring).unwrap();
+        let reactor = Reactor::new_or_fallback(Backend::IoUring).unwrap();
         let note = reactor.note().unwrap();
         assert!(note.starts_with("epoll instead of io_uring: ") && note.contains("io_uring_setup"), "{note}");
-        assert_eq!(Reactor::settle_on(Mechanism::IoUring).unwrap(), (Mechanism::Epoll, Some(note)));
-        assert!(!mechanisms().contains(&Mechanism::IoUring));
+        assert_eq!(Reactor::resolve_backend(Backend::IoUring).unwrap(), (Backend::Epoll, Some(note)));
+        assert!(!backends().contains(&Backend::IoUring));
         assert!(matches!(landau_reactor::completions::Ring::new(), Err(Error::Unavailable { .. })));
         return;
     }
     for (role, setup) in [("younger", "cooperative work"), ("oldest", "plain")] {
         if child::is(role) {
-            let mut reactor = Reactor::new(Mechanism::IoUring).unwrap();
+            let mut reactor = Reactor::new(Backend::IoUring).unwrap();
             assert!(reactor.note().unwrap().contains(setup), "{:?}", reactor.note());
             let (one, mut two) = pair();
-            reactor.register(&one, Token(1), Interest::READ).unwrap();
+            reactor.register(&one, Token(1), Interest::READABLE).unwrap();
             quiet(&mut reactor);
             two.write_all(b"x").unwrap();
             only(&mut reactor);
             return;
         }
     }
-    if !mechanisms().contains(&Mechanism::IoUring) {
+    if !backends().contains(&Backend::IoUring) {
         return;
     }
     for errno in ["EPERM", "ENOSYS"] {

@@ -1,4 +1,4 @@
-//! What every mechanism must do alike, by subject.
+//! What every backend must do alike, by subject.
 
 mod changes;
 mod closing;

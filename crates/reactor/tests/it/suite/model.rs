@@ -1,7 +1,7 @@
 //! Any sequence of calls, against a model of eight connections that knows what must be told.
 
 use crate::common::{among_others, events, pair};
-use landau_reactor::{Interest, Mechanism, Reactor, Token, mechanisms};
+use landau_reactor::{Backend, Interest, Reactor, Token, backends};
 use proptest::prelude::*;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -21,7 +21,7 @@ enum Act {
 
 fn acts() -> impl Strategy<Value = Vec<Act>> {
     let who = 0..8_usize;
-    let interest = prop::sample::select(vec![Interest::NONE, Interest::READ, Interest::WRITE, Interest::BOTH]);
+    let interest = prop::sample::select(vec![Interest::NONE, Interest::READABLE, Interest::WRITABLE, Interest::BOTH]);
     let act = prop_oneof![
         3 => (who.clone(), interest.clone()).prop_map(|(who, what)| Act::Register(who, what)),
         3 => (who.clone(), interest).prop_map(|(who, what)| Act::Want(who, what)),
@@ -61,7 +61,7 @@ fn act(reactor: &mut Reactor, ones: &mut [One], act: &Act) {
             ones[who].want = Some(interest);
         }
         Act::Want(who, interest) if ones[who].want.is_some() => {
-            reactor.want(&ones[who].here, interest).unwrap();
+            reactor.set_interest(&ones[who].here, interest).unwrap();
             ones[who].want = Some(interest);
         }
         Act::Write(who, count) => {
@@ -77,7 +77,7 @@ fn act(reactor: &mut Reactor, ones: &mut [One], act: &Act) {
                 Err(_) => assert_eq!(one.unread, 0),
             }
             if one.unread == 0 && one.peer.is_some() {
-                reactor.used_up(&one.here, Interest::READ);
+                reactor.clear_readiness(&one.here, Interest::READABLE);
             }
         }
         Act::LetPeerClose(who) => ones[who].peer = None,
@@ -95,8 +95,8 @@ fn check(reactor: &mut Reactor, ones: &[One]) {
     let mut told = events(reactor, Duration::ZERO);
     // What these note at the time they tell later: data that was read since is a hint that turns out wrong, and what
     // has become ready since is told by the next wait.
-    let late = [Mechanism::Null, Mechanism::Sigio, Mechanism::IoUring, Mechanism::IoUringOnce];
-    let may_be_late = late.contains(&reactor.mechanism());
+    let late = [Backend::Null, Backend::Sigio, Backend::IoUring, Backend::IoUringOnce];
+    let may_be_late = late.contains(&reactor.backend());
     if may_be_late {
         told.extend(events(reactor, Duration::ZERO));
     }
@@ -106,13 +106,13 @@ fn check(reactor: &mut Reactor, ones: &[One]) {
         let write = mine.iter().any(|event| event.ready.is_writable());
         let want = one.want.unwrap_or(Interest::NONE);
         assert!(mine.is_empty() || one.want.is_some(), "{who}: {mine:?} of what is not registered");
-        if want.contains(Interest::READ) {
+        if want.contains(Interest::READABLE) {
             assert!(read == one.can_read() || (read && may_be_late), "{who}: read {read}, {} unread", one.unread);
         } else {
             assert!(!read, "{who}: {mine:?} and wanted is {want:?}");
         }
         // The connection's buffer is never full here.
-        assert_eq!(write, want.contains(Interest::WRITE), "{who}: {mine:?} and wanted is {want:?}");
+        assert_eq!(write, want.contains(Interest::WRITABLE), "{who}: {mine:?} and wanted is {want:?}");
     }
 }
 
@@ -120,12 +120,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn every_mechanism_agrees_with_the_model(acts in acts()) {
+    fn every_backend_agrees_with_the_model(acts in acts()) {
         let _guard = among_others();
-        for mechanism in mechanisms() {
-            let mut reactor = Reactor::new(mechanism).unwrap();
+        for backend in backends() {
+            let mut reactor = Reactor::new(backend).unwrap();
             let mut ones: Vec<_> = (0..8).map(|_| One::new()).collect();
-            println!("with {mechanism}");
+            println!("with {backend}");
             for one in &acts {
                 match one {
                     Act::Wait => check(&mut reactor, &ones),

@@ -3,7 +3,7 @@
 use crate::common::{
     LONG, drain, drain_all, each, events, fill, fill_and_empty, is_null, only, pair, quiet, tcp_pair, token,
 };
-use landau_reactor::{Interest, Mechanism, Ready, Token, mechanisms};
+use landau_reactor::{Backend, Interest, Ready, Token, backends};
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use std::time::Duration;
 fn it_is_level_to_the_user() {
     each(|reactor| {
         let (mut reading, mut writing) = pair();
-        reactor.register(&reading, Token(1), Interest::READ).unwrap();
+        reactor.register(&reading, Token(1), Interest::READABLE).unwrap();
         writing.write_all(b"abc").unwrap();
         for _ in 0..3 {
             let told = only(reactor);
@@ -32,7 +32,7 @@ fn it_is_level_to_the_user() {
 fn what_was_read_in_part_is_told_again() {
     each(|reactor| {
         let (mut reading, mut writing) = pair();
-        reactor.register(&reading, Token(1), Interest::READ).unwrap();
+        reactor.register(&reading, Token(1), Interest::READABLE).unwrap();
         writing.write_all(b"abcdef").unwrap();
         for _ in 0..6 {
             assert!(only(reactor).ready.is_readable());
@@ -47,7 +47,7 @@ fn what_was_read_in_part_is_told_again() {
 fn nothing_happens_until_the_limit() {
     each(|reactor| {
         let (reading, _writing) = pair();
-        reactor.register(&reading, Token(1), Interest::READ).unwrap();
+        reactor.register(&reading, Token(1), Interest::READABLE).unwrap();
         for limit in [0, 1, 20] {
             let told = events(reactor, Duration::from_millis(limit));
             assert!(told.is_empty() || is_null(reactor), "{told:?}");
@@ -60,7 +60,7 @@ fn data_from_before_counts() {
     each(|reactor| {
         let (mut reading, mut writing) = pair();
         writing.write_all(b"early").unwrap();
-        reactor.register(&reading, Token(1), Interest::READ).unwrap();
+        reactor.register(&reading, Token(1), Interest::READABLE).unwrap();
         only(reactor);
         assert_eq!(drain(reactor, &mut reading), Some(5));
         quiet(reactor);
@@ -72,7 +72,7 @@ fn a_fresh_socket_can_be_written() {
     each(|reactor| {
         for Token(number) in [Token(0), Token(1)] {
             let (one, _two) = pair();
-            reactor.register(&one, Token(number), Interest::WRITE).unwrap();
+            reactor.register(&one, Token(number), Interest::WRITABLE).unwrap();
             let told = only(reactor);
             assert!(told.ready.is_writable() && !told.ready.is_readable() && told.token.0 == number, "{told:?}");
             reactor.deregister(&one).unwrap();
@@ -88,8 +88,8 @@ fn both_directions_come_together() {
         two.write_all(b"x").unwrap();
         reactor.register(&one, Token(1), Interest::BOTH).unwrap();
         let told = events(reactor, LONG);
-        assert!(told.len() == 1 || reactor.mechanism() == Mechanism::Kqueue, "{told:?}");
-        let all = told.iter().fold(Ready::default(), |all, event| all.with(event.ready));
+        assert!(told.len() == 1 || reactor.backend() == Backend::Kqueue, "{told:?}");
+        let all = told.iter().fold(Ready::default(), |all, event| all.union(event.ready));
         assert!(all.is_readable() && all.is_writable(), "{told:?}");
     });
 }
@@ -98,12 +98,12 @@ fn both_directions_come_together() {
 fn a_full_socket_is_told_when_there_is_room_again() {
     each(|reactor| {
         let (mut writing, mut reading) = pair();
-        reactor.register(&writing, Token(1), Interest::WRITE).unwrap();
+        reactor.register(&writing, Token(1), Interest::WRITABLE).unwrap();
         only(reactor);
         fill_and_empty(reactor, &mut writing, &mut reading);
         reactor.deregister(&writing).unwrap();
         let (mut writing, mut reading) = tcp_pair();
-        reactor.register(&writing, Token(2), Interest::WRITE).unwrap();
+        reactor.register(&writing, Token(2), Interest::WRITABLE).unwrap();
         let filled = fill(reactor, &mut writing);
         drain_all(reactor, &mut reading, filled);
         while !events(reactor, LONG).iter().any(|event| event.token == Token(2) && event.ready.is_writable()) {}
@@ -116,14 +116,14 @@ fn a_hint_may_turn_out_wrong() {
     each(|reactor| {
         let (mut reading, mut writing) = pair();
         let mut other = reading.try_clone().unwrap();
-        reactor.register(&reading, Token(1), Interest::READ).unwrap();
+        reactor.register(&reading, Token(1), Interest::READABLE).unwrap();
         for _ in 0..3 {
             writing.write_all(b"gone").unwrap();
             reactor.wait(Some(LONG)).unwrap();
             assert_eq!(other.read(&mut [0; 8]).unwrap(), 4);
             while reactor.next_event().is_some() {
                 assert_eq!(reading.read(&mut [0; 8]).unwrap_err().kind(), ErrorKind::WouldBlock);
-                reactor.used_up(&reading, Interest::READ);
+                reactor.clear_readiness(&reading, Interest::READABLE);
             }
             quiet(reactor);
         }
@@ -138,10 +138,10 @@ fn a_hint_may_turn_out_wrong() {
 fn news_after_the_word_used_up_is_told() {
     each(|reactor| {
         let (reading, mut writing) = pair();
-        reactor.register(&reading, Token(1), Interest::READ).unwrap();
+        reactor.register(&reading, Token(1), Interest::READABLE).unwrap();
         quiet(reactor);
         for _ in 0..5 {
-            reactor.used_up(&reading, Interest::READ);
+            reactor.clear_readiness(&reading, Interest::READABLE);
             writing.write_all(b"x").unwrap();
             assert!(only(reactor).ready.is_readable());
         }
@@ -152,7 +152,7 @@ fn news_after_the_word_used_up_is_told() {
 fn many_writes_are_one_event() {
     each(|reactor| {
         let (mut reading, mut writing) = pair();
-        reactor.register(&reading, Token(1), Interest::READ).unwrap();
+        reactor.register(&reading, Token(1), Interest::READABLE).unwrap();
         quiet(reactor);
         for _ in 0..50 {
             writing.write_all(b"x").unwrap();
@@ -168,7 +168,7 @@ fn each_event_carries_its_own_token() {
     each(|reactor| {
         let mut pairs: Vec<_> = (0..40).map(|_| pair()).collect();
         for (index, (reading, _)) in pairs.iter().enumerate() {
-            reactor.register(reading, Token(1000 + index as u32), Interest::READ).unwrap();
+            reactor.register(reading, Token(1000 + index as u32), Interest::READABLE).unwrap();
         }
         for index in [3, 17, 39] {
             pairs[index].1.write_all(b"x").unwrap();
@@ -184,7 +184,7 @@ fn the_greatest_token_is_the_user_s() {
     each(|reactor| {
         let _waker = reactor.waker().unwrap();
         let (reading, mut writing) = pair();
-        reactor.register(&reading, Token(u32::MAX), Interest::READ).unwrap();
+        reactor.register(&reading, Token(u32::MAX), Interest::READABLE).unwrap();
         writing.write_all(b"x").unwrap();
         assert_eq!(only(reactor).token, Token(u32::MAX));
     });
@@ -195,7 +195,7 @@ fn what_was_not_handed_out_is_told_again() {
     each(|reactor| {
         let mut pairs: Vec<_> = (0..10).map(|_| pair()).collect();
         for (index, (reading, writing)) in pairs.iter_mut().enumerate() {
-            reactor.register(reading, Token(index as u32), Interest::READ).unwrap();
+            reactor.register(reading, Token(index as u32), Interest::READABLE).unwrap();
             writing.write_all(b"x").unwrap();
         }
         reactor.wait(Some(LONG)).unwrap();
@@ -205,21 +205,21 @@ fn what_was_not_handed_out_is_told_again() {
 }
 
 #[test]
-fn a_name_leads_to_its_mechanism() {
-    for &one in Mechanism::ALL {
-        assert_eq!(one.name().parse::<Mechanism>().unwrap(), one);
+fn a_name_leads_to_its_backend() {
+    for &one in Backend::ALL {
+        assert_eq!(one.name().parse::<Backend>().unwrap(), one);
         assert!(!one.about().is_empty());
     }
-    let error = "kevent".parse::<Mechanism>().unwrap_err().to_string();
+    let error = "kevent".parse::<Backend>().unwrap_err().to_string();
     assert!(error.contains("kevent") && error.contains("epoll, "), "{error}");
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn this_system_has_what_it_is_known_for() {
-    let there = mechanisms();
-    for one in [Mechanism::Select, Mechanism::Poll, Mechanism::Epoll, Mechanism::EpollEdge, Mechanism::Sigio] {
+    let there = backends();
+    for one in [Backend::Select, Backend::Poll, Backend::Epoll, Backend::EpollEdge, Backend::Sigio] {
         assert!(there.contains(&one), "{there:?}");
     }
-    assert!(!there.contains(&Mechanism::Kqueue));
+    assert!(!there.contains(&Backend::Kqueue));
 }

@@ -1,7 +1,7 @@
 //! Waking from other threads.
 
 use crate::common::{LONG, among_others, each, events, is_null, only, pair};
-use landau_reactor::{Interest, Mechanism, Reactor, Token, mechanisms};
+use landau_reactor::{Backend, Interest, Reactor, Token, backends};
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -58,10 +58,10 @@ fn one_made_before_is_hung_once() {
     each(|reactor| {
         let waker = landau_reactor::Waker::new().unwrap();
         waker.wake().unwrap();
-        reactor.hang(&waker).unwrap();
+        reactor.register_waker(&waker).unwrap();
         reactor.wait(None).unwrap();
         assert_eq!(reactor.next_event(), None);
-        assert!(reactor.hang(&landau_reactor::Waker::new().unwrap()).is_err());
+        assert!(reactor.register_waker(&landau_reactor::Waker::new().unwrap()).is_err());
         reactor.waker().unwrap().wake().unwrap();
         reactor.wait(None).unwrap();
         assert_eq!((reactor.next_event(), reactor.is_empty()), (None, true));
@@ -73,7 +73,7 @@ fn one_beside_events_hides_none() {
     each(|reactor| {
         let waker = reactor.waker().unwrap();
         let (one, mut two) = pair();
-        reactor.register(&one, Token(1), Interest::READ).unwrap();
+        reactor.register(&one, Token(1), Interest::READABLE).unwrap();
         two.write_all(b"x").unwrap();
         waker.wake().unwrap();
         assert_eq!(only(reactor).token, Token(1));
@@ -109,16 +109,16 @@ fn a_storm_loses_none() {
 #[test]
 fn ping_pong_between_two_loops() {
     let _guard = among_others();
-    for mechanism in mechanisms() {
-        println!("with {mechanism}");
+    for backend in backends() {
+        println!("with {backend}");
         let rounds = 500_u64;
         let (ping, pong) = (AtomicU64::new(0), AtomicU64::new(0));
         let (give, take) = std::sync::mpsc::channel();
-        let mut here = Reactor::new(mechanism).unwrap();
+        let mut here = Reactor::new(backend).unwrap();
         let back = here.waker().unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let mut there = Reactor::new(mechanism).unwrap();
+                let mut there = Reactor::new(backend).unwrap();
                 give.send(there.waker().unwrap()).unwrap();
                 for round in 1..=rounds {
                     until(&mut there, &ping, round);
@@ -147,10 +147,10 @@ fn until(reactor: &mut Reactor, value: &AtomicU64, least: u64) {
 #[test]
 fn it_outlives_its_loop() {
     let _guard = among_others();
-    for mechanism in mechanisms() {
-        let waker = Reactor::new(mechanism).unwrap().waker().unwrap();
+    for backend in backends() {
+        let waker = Reactor::new(backend).unwrap().waker().unwrap();
         waker.wake().unwrap();
         waker.wake().unwrap();
     }
-    assert!(!is_null(&Reactor::new(Mechanism::default()).unwrap()));
+    assert!(!is_null(&Reactor::new(Backend::default()).unwrap()));
 }

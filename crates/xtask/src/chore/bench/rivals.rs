@@ -5,7 +5,7 @@
 use crate::program::Program;
 use crate::workspace;
 use anyhow::{Context, Result, ensure};
-use landau_sys::system::{busy_ns, family, private_bytes};
+use landau_sys::system::{cpu_time_ns, private_bytes, process_tree};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -149,7 +149,7 @@ impl Server {
 
     /// Processor time so far in nanoseconds, of all its processes and threads.
     pub(super) fn processor_ns(&self) -> Result<u64> {
-        let sum: u64 = family(self.child.id()).into_iter().filter_map(busy_ns).sum();
+        let sum: u64 = process_tree(self.child.id()).into_iter().filter_map(cpu_time_ns).sum();
         ensure!(sum > 0, "{} has ended, or the kernel counts no processor time", self.name);
         Ok(sum)
     }

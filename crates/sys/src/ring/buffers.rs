@@ -23,7 +23,7 @@ static NEXT_SET: AtomicU64 = AtomicU64::new(1);
 /// Something that has arrived. To be given back to the ring that it came from; one that is dropped instead is missing
 /// there from then on.
 #[derive(Debug)]
-pub struct Piece(pub(super) Place);
+pub struct ProvidedBuffer(pub(super) Place);
 
 #[derive(Debug)]
 pub(super) enum Place {
@@ -33,7 +33,7 @@ pub(super) enum Place {
     Own { bytes: Box<[u8]>, length: u32 },
 }
 
-impl Piece {
+impl ProvidedBuffer {
     /// How many bytes; none means that the stream has ended.
     pub fn len(&self) -> usize {
         match self.0 {
@@ -49,7 +49,7 @@ impl Piece {
 
 /// A set of buffers of one size.
 #[derive(Debug)]
-pub(super) struct Pieces {
+pub(super) struct BufferRing {
     set: u64,
     places: NonNull<BufRingEntry>,
     data: NonNull<u8>,
@@ -74,22 +74,22 @@ fn allocate(layout: Layout) -> NonNull<u8> {
     NonNull::new(memory).unwrap_or_else(|| handle_alloc_error(layout))
 }
 
-impl Pieces {
+impl BufferRing {
     /// So many buffers (a power of two) of that size (not zero; the caller's check), all the kernel's.
     pub(super) fn new(submitter: &Submitter<'_>, count: u16, size: u32) -> Result<Self> {
         let (places, data) = layouts(count, size)?;
         let (places, data) = (allocate(places).cast(), allocate(data));
         let set = NEXT_SET.fetch_add(1, Ordering::Relaxed);
-        let mut pieces = Self { set, places, data, count, size, tail: 0 };
-        let address = pieces.places.as_ptr() as u64;
+        let mut buffers = Self { set, places, data, count, size, tail: 0 };
+        let address = buffers.places.as_ptr() as u64;
         // SAFETY: the memory holds so many places and lives until the registration ends (`unregister`, which precedes
         // the drop) or for ever.
         let registered = unsafe { submitter.register_buf_ring_with_flags(address, count, GROUP, 0) };
         registered.map_err(|error| Error::from_io("io_uring_register", &error))?;
         for id in 0..count {
-            pieces.give(id);
+            buffers.give(id);
         }
-        Ok(pieces)
+        Ok(buffers)
     }
 
     /// Ends the registration.
@@ -122,9 +122,9 @@ impl Pieces {
     }
 
     /// What a completion says has arrived in a buffer.
-    pub(super) fn piece(&self, id: u16, length: u32) -> Piece {
+    pub(super) fn buffer(&self, id: u16, length: u32) -> ProvidedBuffer {
         debug_assert!(id < self.count && length <= self.size, "the kernel says what it was given");
-        Piece(Place::Provided { set: self.set, id, length })
+        ProvidedBuffer(Place::Provided { set: self.set, id, length })
     }
 
     /// Whether a number and a length, of which a piece was made, are of this set.
@@ -143,14 +143,14 @@ impl Pieces {
     }
 
     /// Makes the buffer of a piece the kernel's again.
-    pub(super) fn give_back(&mut self, set: u64, id: u16, length: u32) {
+    pub(super) fn recycle(&mut self, set: u64, id: u16, length: u32) {
         if self.has(set, id, length) {
             self.give(id);
         }
     }
 }
 
-impl Drop for Pieces {
+impl Drop for BufferRing {
     fn drop(&mut self) {
         if let Ok((places, data)) = layouts(self.count, self.size) {
             // SAFETY: allocated with that layout; no operation of the kernel's is left that could use it (the drop of

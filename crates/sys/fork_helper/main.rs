@@ -68,7 +68,7 @@ struct Timespec {
 const CHILD: &[u8] = b"child\0";
 const SELF: &[u8] = b"/proc/self/exe\0";
 
-/// The orders. `crates/sys/src/forker.rs` holds the other end of this table.
+/// The orders. `crates/sys/src/fork_helper.rs` holds the other end of this table.
 const OP_SPAWN: u64 = 1;
 const OP_REAP: u64 = 2;
 const OP_RESIDENT: u64 = 3;

@@ -1,4 +1,4 @@
-//! The other end of the forker (`forker/main.rs`): a small process, in three linkages, that makes processes on order.
+//! The other end of the fork helper (`fork_helper/main.rs`): a small process, in three linkages, that makes processes on order.
 
 use crate::descriptor::wait_readable;
 use crate::error::Error;
@@ -6,15 +6,15 @@ use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-include!(concat!(env!("OUT_DIR"), "/forker_built.rs"));
+include!(concat!(env!("OUT_DIR"), "/fork_helper_built.rs"));
 
-/// The linkages in which a forker may exist.
+/// The linkages in which a fork helper may exist.
 pub const LINKAGES: &[&str] = &["dynamic", "static", "musl"];
 
-/// The ways to make a process, by the numbers that the forker knows them by.
-pub const WAYS: &[&str] = &["fork", "vfork-exec", "posix_spawn", "clone3"];
+/// The ways to make a process, by the numbers that the fork helper knows them by.
+pub const METHODS: &[&str] = &["fork", "vfork-exec", "posix_spawn", "clone3"];
 
-/// The longest that an order may take before the forker is given up, in milliseconds. A thousand times what the
+/// The longest that an order may take before the fork helper is given up, in milliseconds. A thousand times what the
 /// slowest machine of the reference takes.
 const PATIENCE_MS: i32 = 20_000;
 
@@ -34,26 +34,26 @@ pub fn image(linkage: &str) -> Result<&'static [u8], &'static str> {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
-    /// The system refused a call of the forker.
+    /// The system refused a call of the fork helper.
     #[error(transparent)]
     Refused(#[from] Error),
     /// A child died before its time.
     #[error("a child died before it was told to (child {pid} was being made or ended); was it killed from outside?")]
     DiedEarly {
-        /// The child that was being made or ended when the death was noticed; it need not be the dead one.
+        /// The child that was being made or ended when the termination was noticed; it need not be the dead one.
         pid: u64,
     },
-    /// The forker does not answer.
-    #[error("the forker gave no answer within {} s; it was ended", PATIENCE_MS / 1000)]
+    /// The fork helper does not answer.
+    #[error("the fork helper gave no answer within {} s; it was ended", PATIENCE_MS / 1000)]
     Silent,
-    /// The forker is gone.
-    #[error("the forker ended unexpectedly ({0})")]
+    /// The fork helper is gone.
+    #[error("the fork helper ended unexpectedly ({0})")]
     Gone(String),
 }
 
 /// When a child came to life, by `CLOCK_MONOTONIC` in nanoseconds.
 #[derive(Debug, Clone, Copy)]
-pub struct Birth {
+pub struct Creation {
     /// The child's process identifier.
     pub pid: u64,
     /// Before the call.
@@ -68,7 +68,7 @@ pub struct Birth {
 
 /// When a child was ended, by `CLOCK_MONOTONIC` in nanoseconds.
 #[derive(Debug, Clone, Copy)]
-pub struct Death {
+pub struct Termination {
     /// Before `kill`.
     pub before_ns: u64,
     /// After it returned.
@@ -77,21 +77,21 @@ pub struct Death {
     pub waited_ns: u64,
 }
 
-/// A running forker. Its children end with it, and it ends with the process that started it.
+/// A running fork helper. Its children end with it, and it ends with the process that started it.
 #[derive(Debug)]
-pub struct Forker {
+pub struct ForkHelper {
     child: Child,
     orders: ChildStdin,
     answers: ChildStdout,
 }
 
-impl Forker {
-    /// Starts the forker of a linkage.
+impl ForkHelper {
+    /// Starts the fork helper of a linkage.
     pub fn start(linkage: &str) -> Result<Self, Failure> {
         let program = image(linkage).map_err(|reason| Failure::Gone(reason.to_owned()))?;
         let (path, _keep) = executable(program).map_err(|error| Error::from_io("memfd_create", &error))?;
         let mut child = Command::new(path)
-            .arg0("landau-forker")
+            .arg0("landau-fork-helper")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -102,25 +102,25 @@ impl Forker {
         }
     }
 
-    /// Makes a child in one of [`WAYS`] and waits for its byte.
-    pub fn spawn(&mut self, way: usize) -> Result<Birth, Failure> {
-        let call = WAYS.get(way).copied().unwrap_or("fork");
+    /// Makes a child in one of [`METHODS`] and waits for its byte.
+    pub fn spawn(&mut self, way: usize) -> Result<Creation, Failure> {
+        let call = METHODS.get(way).copied().unwrap_or("fork");
         let [_, pid, before_ns, returned_ns, started_ns, read_ns] = self.order(OP_SPAWN, way as u64, call)?;
-        Ok(Birth { pid, before_ns, returned_ns, started_ns, read_ns })
+        Ok(Creation { pid, before_ns, returned_ns, started_ns, read_ns })
     }
 
     /// Kills a child and waits for it.
-    pub fn reap(&mut self, pid: u64) -> Result<Death, Failure> {
+    pub fn reap(&mut self, pid: u64) -> Result<Termination, Failure> {
         let [_, _, before_ns, killed_ns, waited_ns, _] = self.order(OP_REAP, pid, "waitpid")?;
-        Ok(Death { before_ns, killed_ns, waited_ns })
+        Ok(Termination { before_ns, killed_ns, waited_ns })
     }
 
-    /// Lets the forker touch so many bytes of private memory.
+    /// Lets the fork helper touch so many bytes of private memory.
     pub fn grow_resident(&mut self, bytes: u64) -> Result<(), Failure> {
         self.order(OP_RESIDENT, bytes, "mmap").map(drop)
     }
 
-    /// Lets the forker split its memory into so many more mappings.
+    /// Lets the fork helper split its memory into so many more mappings.
     pub fn grow_mappings(&mut self, count: u64) -> Result<(), Failure> {
         self.order(OP_MAPPINGS, count, "mprotect").map(drop)
     }
@@ -164,9 +164,9 @@ impl Forker {
     }
 }
 
-impl Drop for Forker {
+impl Drop for ForkHelper {
     fn drop(&mut self) {
-        // The forker leaves at end-of-file; killing it is for the case that it hangs. Its children follow it.
+        // The fork helper leaves at end-of-file; killing it is for the case that it hangs. Its children follow it.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -177,7 +177,7 @@ impl Drop for Forker {
 fn executable(program: &[u8]) -> std::io::Result<(String, std::fs::File)> {
     use std::os::fd::AsRawFd;
     // SAFETY: the name is a C string; the call returns a new descriptor.
-    let fd = unsafe { libc::memfd_create(c"landau-forker".as_ptr(), 0) };
+    let fd = unsafe { libc::memfd_create(c"landau-fork-helper".as_ptr(), 0) };
     if fd < 0 {
         return Err(std::io::Error::last_os_error());
     }
@@ -190,7 +190,7 @@ fn executable(program: &[u8]) -> std::io::Result<(String, std::fs::File)> {
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn executable(program: &[u8]) -> std::io::Result<(String, std::fs::File)> {
     use std::os::unix::fs::PermissionsExt;
-    let path = std::env::temp_dir().join(format!("landau-forker-{}", std::process::id()));
+    let path = std::env::temp_dir().join(format!("landau-fork-helper-{}", std::process::id()));
     std::fs::write(&path, program)?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700))?;
     let file = std::fs::File::open(&path)?;
@@ -205,15 +205,17 @@ mod tests {
     #[test]
     fn children_come_and_go_in_every_way() {
         for linkage in LINKAGES.iter().filter(|linkage| image(linkage).is_ok()) {
-            for way in 0..WAYS.len() {
-                let mut forker = Forker::start(linkage).unwrap();
-                let birth = forker.spawn(way).unwrap();
-                let times = [birth.before_ns, birth.returned_ns, birth.read_ns];
-                assert!(times.is_sorted() && birth.before_ns < birth.started_ns, "{linkage} {way}: {birth:?}");
-                assert!(forker.is_alive(birth.pid).unwrap());
-                let death = forker.reap(birth.pid).unwrap();
-                assert!(death.before_ns <= death.killed_ns && death.killed_ns <= death.waited_ns);
-                assert!(!forker.is_alive(birth.pid).unwrap());
+            for way in 0..METHODS.len() {
+                let mut helper = ForkHelper::start(linkage).unwrap();
+                let creation = helper.spawn(way).unwrap();
+                let times = [creation.before_ns, creation.returned_ns, creation.read_ns];
+                assert!(times.is_sorted() && creation.before_ns < creation.started_ns, "{linkage} {way}: {creation:?}");
+                assert!(helper.is_alive(creation.pid).unwrap());
+                let termination = helper.reap(creation.pid).unwrap();
+                assert!(
+                    termination.before_ns <= termination.killed_ns && termination.killed_ns <= termination.waited_ns
+                );
+                assert!(!helper.is_alive(creation.pid).unwrap());
             }
         }
     }
@@ -221,24 +223,24 @@ mod tests {
     /// A child that was killed from outside must not pass the check that every child lives.
     #[test]
     fn a_dead_child_is_not_taken_for_a_living_one() {
-        let mut forker = Forker::start("dynamic").unwrap();
-        let child = forker.spawn(0).unwrap();
+        let mut helper = ForkHelper::start("dynamic").unwrap();
+        let child = helper.spawn(0).unwrap();
         let pid = libc::pid_t::try_from(child.pid).unwrap();
-        // SAFETY: the child is the forker's and alive.
+        // SAFETY: the child is the fork helper's and alive.
         assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
-        // It stays a zombie until the forker waits for it, and signal 0 would still find it.
-        assert!((0..10_000).any(|_| !forker.is_alive(child.pid).unwrap()));
+        // It stays a zombie until the fork helper waits for it, and signal 0 would still find it.
+        assert!((0..10_000).any(|_| !helper.is_alive(child.pid).unwrap()));
     }
 
     /// The 2003 program's parent waited for ever for the byte of a dead child.
     #[test]
     fn a_child_that_dies_early_is_an_error() {
-        let mut forker = Forker::start("dynamic").unwrap();
-        let first = forker.spawn(0).unwrap();
+        let mut helper = ForkHelper::start("dynamic").unwrap();
+        let first = helper.spawn(0).unwrap();
         let pid = libc::pid_t::try_from(first.pid).unwrap();
-        // SAFETY: the child is the forker's and alive.
+        // SAFETY: the child is the fork helper's and alive.
         assert_eq!(unsafe { libc::kill(pid, libc::SIGTERM) }, 0);
-        let failed = (0..50).find_map(|_| forker.spawn(0).err());
+        let failed = (0..50).find_map(|_| helper.spawn(0).err());
         assert!(matches!(failed, Some(Failure::DiedEarly { .. })), "{failed:?}");
     }
 }

@@ -2,23 +2,23 @@
 //!
 //! The timeouts of `epoll_wait` and `poll` count milliseconds, and the kernel may be late by its slack of 50 µs on top.
 //! Whoever has to send at a given time needs better: Linux's `timerfd` is armed for a moment and rings without slack.
-//! Where there is none, [`Alarm::new`] fails with ENOSYS, and the user looks at the clock himself.
+//! Where there is none, [`TimerFd::new`] fails with ENOSYS, and the user looks at the clock himself.
 
 use crate::error::Result;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// A descriptor that can be read from a given moment on.
 #[derive(Debug)]
-pub struct Alarm(OwnedFd);
+pub struct TimerFd(OwnedFd);
 
-impl AsFd for Alarm {
+impl AsFd for TimerFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 }
 
 #[cfg(target_os = "linux")]
-impl Alarm {
+impl TimerFd {
     /// An alarm that is not set.
     pub fn new() -> Result<Self> {
         let flags = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
@@ -44,7 +44,7 @@ impl Alarm {
 }
 
 #[cfg(not(target_os = "linux"))]
-impl Alarm {
+impl TimerFd {
     /// None here.
     pub fn new() -> Result<Self> {
         Err(crate::Error { call: "timerfd_create", errno: libc::ENOSYS })
@@ -61,10 +61,10 @@ mod tests {
     #[test]
     #[cfg(target_os = "linux")]
     fn it_rings_at_its_time_and_is_silent_when_it_is_set_anew() {
-        use super::Alarm;
+        use super::TimerFd;
         use crate::clock::monotonic_ns;
         use crate::descriptor::wait_readable;
-        let alarm = Alarm::new().unwrap();
+        let alarm = TimerFd::new().unwrap();
         assert!(!wait_readable(&alarm.0, 0).unwrap());
         let at = monotonic_ns() + 1_000_000;
         alarm.set(at).unwrap();
