@@ -4,6 +4,7 @@ use clap::ValueEnum;
 use landau_engine::Study;
 use landau_lab::kernel;
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StudyWord {
@@ -62,25 +63,23 @@ pub(crate) struct Settings {
 /// A guest that a kernel is booted for.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Guest {
-    /// Memory of each guest in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 1024)]
-    #[arg(value_parser = clap::value_parser!(u32).range(64..=1_048_576))]
-    pub(crate) memory: u32,
+    /// Memory of each guest
+    #[arg(long = "memory", value_name = "SIZE", default_value = "1GiB", value_parser = memory_mib)]
+    pub(crate) memory_mib: u32,
     /// Further words for the kernel's command line; for runsc under gvisor, for qemu with a disk image
     #[arg(long, value_name = "WORDS", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
     pub(crate) append: String,
-    /// Seconds that each guest may take in all
-    #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) time_limit: u64,
+    /// Stop a guest that runs for longer
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = whole_seconds)]
+    pub(crate) time_limit: Duration,
 }
 
 /// When a guest is given up before its time is over.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Patience {
-    /// Seconds without a sign of life after which a guest is given up
-    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    pub(crate) patience: u64,
+    /// Stop a guest that prints and measures nothing for this long
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = stall_timeout)]
+    pub(crate) stall_timeout: Duration,
 }
 
 /// Where kernels are kept.
@@ -124,4 +123,23 @@ pub(crate) fn numbers(word: &str) -> Result<Numbers, String> {
         found.extend(first..=last);
     }
     Ok(Numbers(found))
+}
+
+/// Parses a time limit of at least a second; the record keeps it in whole seconds.
+pub(crate) fn whole_seconds(text: &str) -> Result<Duration, String> {
+    let limit = landau_units::duration_in(Duration::from_secs(1)..=landau_units::LONGEST)(text);
+    let limit = limit.map_err(|error| error.to_string())?;
+    if limit.subsec_nanos() == 0 { Ok(limit) } else { Err("must be whole seconds".to_owned()) }
+}
+
+/// Parses the time after which a silent guest is stopped.
+fn stall_timeout(text: &str) -> Result<Duration, landau_units::Error> {
+    landau_units::duration_in(Duration::from_secs(1)..=Duration::from_secs(86_400))(text)
+}
+
+/// Parses a guest's memory; returns MiB, rounded up.
+fn memory_mib(text: &str) -> Result<u32, landau_units::Error> {
+    let bytes = landau_units::size_in(64 << 20..=1 << 40)(text)?;
+    // At most 2^20 MiB.
+    Ok(bytes.div_ceil(1 << 20) as u32)
 }

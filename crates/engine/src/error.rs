@@ -51,7 +51,7 @@ pub enum Error {
     /// There is too little room for the record.
     #[error(
         "the record needs about {needed_mib} MiB in {}, where {free_mib} MiB are free; \
-         make room or choose another place with --out", .folder.display()
+         make room or choose another place with --output", .folder.display()
     )]
     NoRoom {
         /// Where the record was to be.

@@ -115,7 +115,7 @@ fn lock(file: &File, path: &Path) -> Result<(), Error> {
             path: path.display().to_string(),
             source: std::io::Error::new(
                 std::io::ErrorKind::WouldBlock,
-                "another run is writing it; wait for it or choose another --out",
+                "another run is writing it; wait for it or choose another --output",
             ),
         }),
         // Some network file systems have no locks; the record is then as safe as the user's discipline.

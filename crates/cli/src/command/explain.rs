@@ -113,11 +113,11 @@ fn measure(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<Vec<Exp
         job: &job,
         program: &own_program()?,
         folder: scratch.path(),
-        memory_mib: args.guest.memory,
+        memory_mib: args.guest.memory_mib,
         append: &args.guest.append,
         extra: &[],
         terminal: &Terminal::default(),
-        bounds: Bounds { start: PATIENCE, silence: PATIENCE, whole: Duration::from_secs(args.guest.time_limit) },
+        bounds: Bounds { start: PATIENCE, silence: PATIENCE, whole: args.guest.time_limit },
         started: &jiff::Timestamp::now().to_string(),
         words,
     };

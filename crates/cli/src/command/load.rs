@@ -126,7 +126,7 @@ pub(crate) struct Args {
     i_may_load: Vec<String>,
     /// Write a record of the crowd, for `landau show`, `report` and `verify`
     #[arg(long, short, value_name = "FILE")]
-    out: Option<PathBuf>,
+    output: Option<PathBuf>,
     /// Answer in JSON
     #[arg(long)]
     json: bool,
@@ -151,7 +151,7 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     let program = std::env::current_exe().context("this program cannot find itself to start workers")?;
     let launch = Launch::Program(program);
     let is_enough = || interrupted().is_some();
-    let outcome = match &args.out {
+    let outcome = match &args.output {
         None => landau_load::run(&job, &launch, &mut live, &is_enough)?,
         Some(path) => {
             let (host, _) = landau_engine::describe_host(landau_engine::Pinning::Free)?;
@@ -171,7 +171,7 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
         text(&outcome, &args.urls)
     };
     status::print(&answer)?;
-    if let Some(path) = &args.out {
+    if let Some(path) = &args.output {
         if !args.json {
             status::print(&super::show::summary(&Analysis::of(&Record::read(path)?)))?;
         }
@@ -209,7 +209,7 @@ impl Args {
             ("--passes", self.passes.is_some()),
             ("--settle", self.settle.is_some()),
             ("--server-pid", self.server_pid.is_some()),
-            ("--out", self.out.is_some()),
+            ("--output", self.output.is_some()),
         ];
         if let Some((option, _)) = of_crowd.iter().find(|(_, is_given)| *is_given && self.crowd.is_none()) {
             anyhow::bail!("{option} belongs to a crowd: add --crowd N, or leave it out");

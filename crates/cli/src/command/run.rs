@@ -1,7 +1,7 @@
 //! `landau run`: measure, and leave a record and a page.
 
 use crate::command::{report, show};
-use crate::options::Measurement;
+use crate::options::{Measurement, whole_seconds};
 use crate::progress::Progress;
 use crate::status;
 use anyhow::{Context, bail};
@@ -12,38 +12,39 @@ use landau_record::{Record, Writer};
 use landau_report::Analysis;
 use landau_sys::signal::{catch_interrupts, interrupted};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 #[derive(Debug, Default, clap::Args)]
 #[command(after_help = "Examples:
   landau run                                  every benchmark at quick size
   landau run socket bind --passes 9           two of them, nine passes each
   landau run bind --set bind.family=v6        other settings; `landau list --long` shows them
-  landau run --study full --time-limit 1800   half an hour at the most; says what was left out
+  landau run --study full --time-limit 30m    half an hour at the most; says what was left out
   landau run --resume FILE                    go on with a run that was interrupted")]
 pub(crate) struct Args {
     #[command(flatten)]
     measurement: Measurement,
     /// The record to write [default: landau-TIME.landau.ndjson]
     #[arg(long, short, value_name = "FILE", conflicts_with = "resume")]
-    out: Option<PathBuf>,
+    output: Option<PathBuf>,
     /// Go on with a record whose run did not end
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["names", "study", "passes", "set", "seed", "processor"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["names", "study", "passes", "set", "seed", "cpu"])]
     resume: Option<PathBuf>,
     /// The page to write [default: the record's name with .html]
     #[arg(long, value_name = "FILE", conflicts_with = "no_report")]
-    page: Option<PathBuf>,
+    report: Option<PathBuf>,
     /// Write no page
     #[arg(long)]
     no_report: bool,
     /// End after so many seconds and say what was left out
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
-    time_limit: Option<u64>,
+    #[arg(long, value_name = "TIME", value_parser = whole_seconds)]
+    time_limit: Option<Duration>,
     /// Folder for the benchmarks' own files, removed afterwards [default: the system's temporary folder]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Processor for the workers: a number, or `any` to leave it to the system [default: the last one]
     #[arg(long, value_name = "N", value_parser = pinning, default_value = "last", hide_default_value = true)]
-    processor: Pinning,
+    cpu: Pinning,
     /// Show neither progress nor summary
     #[arg(long, short)]
     quiet: bool,
@@ -67,9 +68,9 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
 }
 
 fn start(args: &Args, words: &[String]) -> anyhow::Result<(PathBuf, Ending)> {
-    let path = args.out.clone().unwrap_or_else(default_path);
+    let path = args.output.clone().unwrap_or_else(default_path);
     let scratch = Scratch::create(&folder(args))?;
-    let (host, clock) = describe_host(args.processor)?;
+    let (host, clock) = describe_host(args.cpu)?;
     let wanted = &args.measurement;
     let request = Request {
         names: wanted.names.clone(),
@@ -77,7 +78,7 @@ fn start(args: &Args, words: &[String]) -> anyhow::Result<(PathBuf, Ending)> {
         pass_count: wanted.passes,
         settings: wanted.settings.set.clone(),
         seed: wanted.seed.unwrap_or_else(seed_of_the_moment),
-        time_limit_s: args.time_limit,
+        time_limit_s: args.time_limit.map(|limit| limit.as_secs()),
     };
     let plan = Plan::resolve(REGISTRY, &request, host, clock.clock, scratch_space(scratch.path()))?;
     if plan.cases.is_empty() {
@@ -111,7 +112,8 @@ fn resume(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<Ending> 
     let mut progress = Progress::new(args.quiet);
     let interrupted = || interrupted().is_some();
     let session = Session { words, scratch: &scratch, observer: &mut progress, interrupted: &interrupted };
-    let (ending, end) = landau_engine::resume(&record, REGISTRY, args.time_limit, &mut writer, session)
+    let time_limit_s = args.time_limit.map(|limit| limit.as_secs());
+    let (ending, end) = landau_engine::resume(&record, REGISTRY, time_limit_s, &mut writer, session)
         .with_context(|| resume_hint(path))?;
     finish(&mut writer, end).with_context(|| resume_hint(path))?;
     Ok(ending)
@@ -137,7 +139,7 @@ fn conclude(args: &Args, path: &Path, ending: Ending) -> anyhow::Result<()> {
 }
 
 fn page_of(args: &Args, record: &Path) -> PathBuf {
-    args.page.clone().unwrap_or_else(|| report::page_path(record))
+    args.report.clone().unwrap_or_else(|| report::page_path(record))
 }
 
 /// Judges what was measured, keeps the figures in the record for `landau verify`, and closes it.

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 /// A run that lasts long enough to be interrupted, started and already measuring.
 fn measuring(room: &Room) -> Child {
-    let words = ["run", "fork", "manymap", "--passes", "9", "--out", "r", "--no-report", "--seed", "1"];
+    let words = ["run", "fork", "manymap", "--passes", "9", "--output", "r", "--no-report", "--seed", "1"];
     let child = room.command(&words).stderr(Stdio::null()).spawn().unwrap();
     let begun =
         eventually(|| std::fs::read_to_string(room.file("r")).is_ok_and(|text| text.contains("\"kind\":\"pass_end\"")));
@@ -119,7 +119,7 @@ fn a_disk_that_fills_up_costs_nothing_but_the_last_second() {
     let room = Room::new();
     let script = format!(
         "mkdir full && mount -t tmpfs -o size=24m none full || exit 9
-         {LANDAU} run fork dup --passes 20 --out full/r --no-report --quiet & landau=$!
+         {LANDAU} run fork dup --passes 20 --output full/r --no-report --quiet & landau=$!
          while ! grep -q pass_end full/r 2>/dev/null; do :; done
          dd if=/dev/zero of=full/fill bs=1M 2>/dev/null
          wait $landau; echo run $?
@@ -139,7 +139,7 @@ fn a_disk_that_fills_up_costs_nothing_but_the_last_second() {
 #[test]
 fn a_time_limit_says_what_was_left_out() {
     let room = Room::new();
-    let words = ["run", "fork", "--passes", "50", "--out", "r", "--no-report", "--time-limit", "1"];
+    let words = ["run", "fork", "--passes", "50", "--output", "r", "--no-report", "--time-limit", "1s"];
     let ran = room.landau(&words);
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let record = room.record("r");

@@ -35,7 +35,7 @@ pub(crate) fn kernel() -> Option<&'static Path> {
 fn run(room: &Room, kernel: &Path, words: &[&str]) -> (Ran, PathBuf) {
     let kernel = kernel.display().to_string();
     let fixed =
-        ["lab", "run", "--kernel", &kernel, "--no-report", "--platform", "exact", "--out", "records", "--jobs", "1"];
+        ["lab", "run", "--kernel", &kernel, "--no-report", "--platform", "exact", "--output", "records", "--jobs", "1"];
     let ran = room.landau(&[&fixed, words].concat());
     (ran, record_in(&room.file("records")))
 }
@@ -136,7 +136,7 @@ fn a_program_that_hangs_is_given_up_in_time() {
     let Some(kernel) = kernel() else { return };
     let room = Room::new();
     let began = std::time::Instant::now();
-    let words = ["socket", "--set", "socket.n=900", "--append", "LANDAU_HANG_AT=700", "--patience", "20"];
+    let words = ["socket", "--set", "socket.n=900", "--append", "LANDAU_HANG_AT=700", "--stall-timeout", "20s"];
     let (ran, path) = run(&room, kernel, &words);
     assert_eq!(ran.status, Some(1), "{ran:?}");
     assert!(ran.err.contains("nothing was heard for 20 s"), "{ran:?}");
@@ -183,12 +183,12 @@ fn one_bad_kernel_leaves_the_others_alone_and_resume_keeps_what_is_whole() {
         "-k",
         &good,
         "--no-report",
-        "--out",
+        "--output",
         "r",
         "--platform",
         "exact",
-        "--patience",
-        "15",
+        "--stall-timeout",
+        "15s",
         "syscall",
         "--set",
         "syscall.n=100",
@@ -204,7 +204,7 @@ fn one_bad_kernel_leaves_the_others_alone_and_resume_keeps_what_is_whole() {
         "-k",
         &good,
         "--no-report",
-        "--out",
+        "--output",
         "r",
         "--resume",
         "--platform",
@@ -219,7 +219,7 @@ fn kill_9_leaves_no_emulator_and_a_record_that_resume_replaces() {
     let Some(kernel) = kernel() else { return };
     let room = Room::new();
     let kernel = kernel.display().to_string();
-    let words = ["lab", "run", "-k", &kernel, "--no-report", "--out", "r", "--platform", "exact", "mmap"];
+    let words = ["lab", "run", "-k", &kernel, "--no-report", "--output", "r", "--platform", "exact", "mmap"];
     let mut child = room.command(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let begun = (0..6).any(|_| {
         eventually(|| std::fs::read_to_string(record_in(&room.file("r"))).is_ok_and(|text| text.contains("\"chunk\"")))
@@ -244,7 +244,7 @@ fn a_full_disk_is_told_and_ends_the_emulator() {
     let kernel = kernel.display().to_string();
     // A file that may not grow is a disk that is full, and needs no root; the initramfs lies elsewhere.
     let shell =
-        format!("ulimit -f 24 && trap '' XFSZ && exec '{LANDAU}' lab run -k '{kernel}' --no-report --out r socket");
+        format!("ulimit -f 24 && trap '' XFSZ && exec '{LANDAU}' lab run -k '{kernel}' --no-report --output r socket");
     let mut command = Command::new("sh");
     command.args(["-c", &shell]).current_dir(room.path()).env("TMPDIR", room.path());
     let ran = Ran::of(command.output().unwrap());
@@ -271,7 +271,7 @@ fn no_root_is_needed_and_the_host_stays_as_it_was() {
     std::fs::copy(LANDAU, &program).unwrap();
     let is_root = std::fs::metadata("/proc/self").is_ok_and(|facts| std::os::unix::fs::MetadataExt::uid(&facts) == 0);
     let mut command = Command::new(&program);
-    command.args(["lab", "run", "-k", "kernel", "--no-report", "--out", "r", "--platform", "exact"]);
+    command.args(["lab", "run", "-k", "kernel", "--no-report", "--output", "r", "--platform", "exact"]);
     command.args(["syscall", "--set", "syscall.n=200", "--sysctl", "vm.max_map_count=70000"]);
     command.current_dir(room.path()).env("TMPDIR", room.path()).env("HOME", room.path()).env_remove("XDG_CACHE_HOME");
     if is_root {

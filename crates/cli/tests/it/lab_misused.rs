@@ -28,8 +28,8 @@ fn wrong_words_are_answered_with_what_would_be_right() {
     is_refused(&room, &["-k", "nothing", "syscall"], "there is no kernel `nothing`");
     is_refused(&room, &["-k", "", "syscall"], "there is no kernel ``");
     is_refused(&room, &["-k", "/tmp", "syscall"], "this is a folder; --kernel wants a bzImage");
-    is_refused(&room, &["--out", "/proc/x", "syscall"], "choose another folder with --out");
-    is_refused(&room, &["--page", "/nonexistent/x.html", "syscall"], "there is no folder /nonexistent");
+    is_refused(&room, &["--output", "/proc/x", "syscall"], "choose another folder with --output");
+    is_refused(&room, &["--report", "/nonexistent/x.html", "syscall"], "there is no folder /nonexistent");
     is_refused(&room, &["--sysctl", "somaxconn"], "write it as NAME=VALUE");
     for name in ["", "../x", "net..x", "/etc/x", "net.core/../../x"] {
         is_refused(&room, &["--sysctl", &format!("{name}=1")], "is no setting's name");
@@ -83,7 +83,7 @@ fn a_setting_that_the_guest_lacks_is_named_without_its_console() {
 fn a_machine_that_restarts_at_once_is_not_blamed_on_the_emulator() {
     let Some(kernel) = kernel() else { return };
     let (room, kernel) = (Room::new(), kernel.display().to_string());
-    is_refused(&room, &["-k", &kernel, "-p", "exact", "syscall", "--memory", "64"], "--memory gives it more");
+    is_refused(&room, &["-k", &kernel, "-p", "exact", "syscall", "--memory", "64MiB"], "--memory gives it more");
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn few_descriptors_here_are_none_the_fewer_in_the_guest() {
     let Some(kernel) = kernel() else { return };
     let room = Room::new();
     let script = format!(
-        "ulimit -n 64; exec '{LANDAU}' lab run -k '{}' -e exact dup --set dup.n=200 --no-report --out r",
+        "ulimit -n 64; exec '{LANDAU}' lab run -k '{}' -e exact dup --set dup.n=200 --no-report --output r",
         kernel.display()
     );
     let mut command = Command::new("sh");
@@ -137,7 +137,7 @@ fn a_kernel_that_the_archive_lost_fails_alone() {
     };
     let (cache, kernel) = (cache.display().to_string(), kernel.display().to_string());
     let words = ["lab", "run", "-k", "debian:4.0", "-p", "exact", "syscall", "--set", "syscall.n=50", "--no-report"];
-    let words = [&words[..], &["--cache", &cache, "--out", "r"]].concat();
+    let words = [&words[..], &["--cache", &cache, "--output", "r"]].concat();
     let alone = room.landau(&words);
     let told = "linux-image-4.0.0-1-cloud-amd64_4.0.1-1_amd64.deb could not be fetched";
     assert!(alone.status == Some(2) && alone.err.contains(told) && !room.file("r").exists(), "{alone:?}");

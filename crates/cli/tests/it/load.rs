@@ -18,8 +18,8 @@ fn refused(room: &Room, words: &[&str], answer: &str) {
 fn an_option_without_effect_is_refused() {
     let room = Room::new();
     let cases: &[(&[&str], &str)] = &[
-        (&["-o", "r"], "--out belongs to a crowd: add --crowd N"),
-        (&["-n", "1", "-o", "r"], "--out belongs to a crowd: add --crowd N"),
+        (&["-o", "r"], "--output belongs to a crowd: add --crowd N"),
+        (&["-n", "1", "-o", "r"], "--output belongs to a crowd: add --crowd N"),
         (&["-n", "1", "--steps", "1,2"], "--steps belongs to a crowd"),
         (&["-n", "1", "--samples", "5"], "--samples belongs to a crowd"),
         (&["-n", "1", "--passes", "2"], "--passes belongs to a crowd"),

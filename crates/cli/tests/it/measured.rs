@@ -42,7 +42,7 @@ fn a_full_port_range_is_a_limit_at_its_size() {
     let room = Room::new();
     // In a network of its own, where root may make one: elsewhere somebody else may hold one of the ports.
     let script = format!(
-        "{LANDAU} run bind --study smoke --set bind.range=40000-40199 --set bind.n=300 --out r --no-report --quiet"
+        "{LANDAU} run bind --study smoke --set bind.range=40000-40199 --set bind.n=300 --output r --no-report --quiet"
     );
     let is_alone = landau_sys::process::effective_user() == 0;
     let words = if is_alone { vec!["unshare", "-n", "sh", "-c", &script] } else { vec!["sh", "-c", &script] };
@@ -114,7 +114,7 @@ fn the_same_seed_gives_the_same_order() {
 #[test]
 fn too_many_processes_are_cut_with_a_reason() {
     let room = Room::new();
-    let words = ["fork", "--set", "fork.n=9000000", "--set", "fork.linkage=dynamic", "--time-limit", "1"];
+    let words = ["fork", "--set", "fork.n=9000000", "--set", "fork.linkage=dynamic", "--time-limit", "1s"];
     let (_, record) = room.smoke(&words);
     let reduced = record.cases[0].reduced.as_ref().unwrap();
     assert_eq!(reduced.requested, 9_000_000);

@@ -38,7 +38,7 @@ impl Room {
 
     /// A smoke run of some benchmarks into `run.ndjson`, without a page.
     pub(crate) fn smoke(&self, words: &[&str]) -> (Ran, Record) {
-        let fixed = ["run", "--study", "smoke", "--out", "run.ndjson", "--no-report", "--seed", "1"];
+        let fixed = ["run", "--study", "smoke", "--output", "run.ndjson", "--no-report", "--seed", "1"];
         let ran = self.landau(&[&fixed, words].concat());
         assert!(self.file("run.ndjson").exists(), "{ran:?}");
         (ran, self.record("run.ndjson"))

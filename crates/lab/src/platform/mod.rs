@@ -235,7 +235,7 @@ impl Platform {
             (_, Ending::Gone(_)) => "the emulator refused; its own words say why",
             (_, Ending::NeverUp | Ending::Silent | Ending::Overtime) => {
                 "is it a kernel for this kind of machine, with a serial console (CONFIG_SERIAL_8250_CONSOLE) and an \
-                 initramfs (CONFIG_BLK_DEV_INITRD)? --patience waits longer, --append adds words for the kernel"
+                 initramfs (CONFIG_BLK_DEV_INITRD)? --stall-timeout waits longer, --append adds words for the kernel"
             }
             _ => "--memory gives it more, --append adds words for the kernel",
         }

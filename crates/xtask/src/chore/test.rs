@@ -118,7 +118,7 @@ fn page(folder: &Path) -> Result<PathBuf> {
     let landau = workspace::landau()?;
     let (record, page) = (folder.join("smoke.landau.ndjson"), folder.join("page.html"));
     Program::new(&landau)
-        .args(["run", "--quiet", "--study", "smoke", "--passes", "5", "--seed", "1", "--no-report", "--out"])
+        .args(["run", "--quiet", "--study", "smoke", "--passes", "5", "--seed", "1", "--no-report", "--output"])
         .args([&record])
         .run()?;
     Program::new(&landau).arg("report").arg(&record).arg("-o").arg(&page).run()?;

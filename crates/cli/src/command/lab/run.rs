@@ -18,7 +18,6 @@ use landau_record::schema::{End, Unit};
 use landau_sys::signal::{catch_interrupts, interrupted};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Passes of each case where every run is the same to the last instruction: a second one tells hardly more than the
 /// first, for what a timer adds to a call now and then stands out by itself.
@@ -34,8 +33,8 @@ const EXACT_SEED: u64 = 1;
   landau lab run -k ./bzImage -k ./old/bzImage.deb
                                      a kernel's image and a Debian package, every benchmark
   landau lab run -k ./vmlinuz bind --sysctl net.ipv4.ip_local_port_range='40000 42000'
-  landau lab run -k debian:6.12 --append 'mitigations=off' --out off
-  landau lab run -k debian:5.10 -k debian:7.2 --out kernels --resume
+  landau lab run -k debian:6.12 --append 'mitigations=off' --output off
+  landau lab run -k debian:5.10 -k debian:7.2 --output kernels --resume
                                      go on with what was interrupted
   landau lab run --platform netns bind --sysctl net.ipv4.ip_local_port_range='40000 42000'
                                      the running kernel with another setting, in a network of its own
@@ -56,10 +55,10 @@ pub(crate) struct Args {
     measurement: Measurement,
     /// Folder for the records, made if it is not there
     #[arg(long, short, value_name = "DIR", default_value = ".")]
-    out: PathBuf,
+    output: PathBuf,
     /// The page to write [default: lab.html in the records' folder]
     #[arg(long, value_name = "FILE", conflicts_with = "no_report")]
-    page: Option<PathBuf>,
+    report: Option<PathBuf>,
     /// Write no page
     #[arg(long)]
     no_report: bool,
@@ -101,8 +100,9 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     let program = args.program.clone().map_or_else(own_program, Ok)?;
     let choice = choose(args, &program)?;
     let (platform, kernels) = (choice.platform, &choice.kernels);
-    std::fs::create_dir_all(&args.out)
-        .with_context(|| format!("make {} for the records; choose another folder with --out", args.out.display()))?;
+    std::fs::create_dir_all(&args.output).with_context(|| {
+        format!("make {} for the records; choose another folder with --output", args.output.display())
+    })?;
     let page = page_of(args);
     if let Some(page) = &page {
         report::check_place(page)?;
@@ -116,9 +116,9 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
         job: &job,
         program: &program,
         terminal: &terminal(args),
-        out: &args.out,
+        out: &args.output,
         temporary: &std::env::temp_dir(),
-        memory_mib: args.guest.memory,
+        memory_mib: args.guest.memory_mib,
         append: &args.guest.append,
         bounds: bounds(args),
         parallel: args.jobs.map_or_else(|| parallel(platform), usize::from),
@@ -226,12 +226,12 @@ fn terminal(args: &Args) -> Terminal {
 }
 
 fn bounds(args: &Args) -> Bounds {
-    let patience = Duration::from_secs(args.patience.patience);
-    Bounds { start: patience, silence: patience, whole: Duration::from_secs(args.guest.time_limit) }
+    let patience = args.patience.stall_timeout;
+    Bounds { start: patience, silence: patience, whole: args.guest.time_limit }
 }
 
 fn page_of(args: &Args) -> Option<PathBuf> {
-    (!args.no_report).then(|| args.page.clone().unwrap_or_else(|| args.out.join("lab.html")))
+    (!args.no_report).then(|| args.report.clone().unwrap_or_else(|| args.output.join("lab.html")))
 }
 
 /// Draws the records over one another and says what became of each kernel.

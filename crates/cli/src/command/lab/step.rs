@@ -16,7 +16,6 @@ use landau_record::schema::{Line, Unit};
 use landau_record::{Record, Writer};
 use landau_sys::signal::interrupted;
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// What runs the kernels.
 #[derive(Debug, clap::Args)]
@@ -76,8 +75,8 @@ impl<'a> Step<'a> {
     /// Boots it and asks.
     pub(super) fn ask(&self, kernel: &Kernel) -> anyhow::Result<Answer> {
         let kernels = [kernel.clone()];
-        let patience = Duration::from_secs(self.machinery.patience.patience);
-        let whole = Duration::from_secs(self.machinery.guest.time_limit);
+        let patience = self.machinery.patience.stall_timeout;
+        let whole = self.machinery.guest.time_limit;
         let matrix = Matrix {
             kernels: &kernels,
             platform: self.platform,
@@ -86,7 +85,7 @@ impl<'a> Step<'a> {
             terminal: &Terminal::default(),
             out: self.scratch.path(),
             temporary: self.scratch.path(),
-            memory_mib: self.machinery.guest.memory,
+            memory_mib: self.machinery.guest.memory_mib,
             append: &self.machinery.guest.append,
             bounds: Bounds { start: patience, silence: patience, whole },
             parallel: 1,

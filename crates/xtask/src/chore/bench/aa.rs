@@ -66,7 +66,7 @@ fn measure(landau: &Path, runs: u32, folder: &Path) -> Result<Vec<PathBuf>> {
     let one = |run: u32| {
         let path = folder.join(format!("aa-{run}.landau.ndjson"));
         // Each run has an order of its own: an order that favours a case must not favour it ten times.
-        let words = ["run", "--study", "quick", "--no-report", "--quiet", "--seed", &run.to_string(), "--out"];
+        let words = ["run", "--study", "quick", "--no-report", "--quiet", "--seed", &run.to_string(), "--output"];
         Program::new(landau).args(words).arg(&path).run()?;
         println!("run {run} of {runs}: {}", path.display());
         Ok(path)

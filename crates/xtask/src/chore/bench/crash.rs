@@ -103,7 +103,7 @@ fn judge(fates: &[Fate]) -> bool {
 impl Bench {
     fn command(&self, words: &[&str], name: &str) -> Program {
         let record = self.record(name);
-        let target = if words.contains(&"--resume") { vec![] } else { vec![Path::new("--out"), &record] };
+        let target = if words.contains(&"--resume") { vec![] } else { vec![Path::new("--output"), &record] };
         Program::new(&self.landau)
             .within(self.folder.path())
             .args(words)

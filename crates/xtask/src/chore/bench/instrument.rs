@@ -118,7 +118,7 @@ impl Bench {
             .args(["--set".to_owned(), format!("{name}.n={CALLS}")])
             .arg("--dir")
             .arg(self.scratch.path())
-            .arg("--out")
+            .arg("--output")
             .arg(&path);
         for setting in subject.settings {
             program = program.args(["--set".to_owned(), format!("{name}.{setting}")]);
