@@ -217,7 +217,7 @@ impl Crowd {
     /// Asks some of all again, and says in the facts what was seen.
     pub(crate) fn check(&mut self, steps: u64, facts: &mut Facts) -> Result<(), Stop> {
         self.server.facts(self.processor, steps, facts);
-        facts.insert("idle processors".to_owned(), self.awake.fact());
+        facts.text("idle processors", self.awake.fact());
         self.all_alive()?;
         Stop::unless(self.len() as u64 >= steps, || format!("{} of {steps} connections stand open", self.len()))?;
         let stride = (self.len() as u64).div_ceil(ASKED_AGAIN).max(1) as usize;
@@ -237,14 +237,14 @@ impl Crowd {
         })?;
         let count =
             count.map_or("its descriptors are not told".to_owned(), |count| format!("it has {count} descriptors"));
-        facts.insert(
-            "seen to be alive".to_owned(),
+        facts.text(
+            "seen to be alive",
             format!(
                 "all {steps}, each watched for its end at every step; {asked} answered once more; of the server, \
                  {count}"
             ),
         );
-        facts.insert("source addresses and ports".to_owned(), self.sources());
+        facts.text("source addresses and ports", self.sources());
         Ok(())
     }
 

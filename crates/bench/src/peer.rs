@@ -267,7 +267,7 @@ impl Server {
 
     /// What it was, where it ran, and what it took since [`Server::begin`] for so many steps.
     pub(crate) fn facts(&self, client: Option<u32>, steps: u64, facts: &mut Facts) {
-        let mut fact = |name: &str, text: String| drop(facts.insert(name.to_owned(), text));
+        let mut fact = |name: &str, text: String| facts.text(name, text);
         let (from, to) = (self.began, self.account());
         let place =
             |processor: Option<u32>| processor.map_or("any processor".to_owned(), |one| format!("processor {one}"));

@@ -4,11 +4,10 @@
 //! of an experiment. [`Entry::of`] turns the type into a row of plain data and two functions, each compiled for that
 //! benchmark alone: no virtual call stands in the loop that is timed.
 
-use crate::{Annotation, Host, Parameter, Settings, Timer, worker};
+use crate::{Annotation, Facts, Host, Parameter, Settings, Timer, worker};
 use landau_record::schema::Direction;
 use landau_sys::fork_helper;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::path::Path;
 
 /// How much is measured.
@@ -174,9 +173,6 @@ pub struct Context<'a> {
     /// The machine.
     pub host: &'a Host,
 }
-
-/// Facts that a check established, by name: rows of the report.
-pub type Facts = BTreeMap<String, String>;
 
 /// An experiment: objects pile up one by one while each call is timed, and go again.
 pub trait Benchmark: Sized + 'static {

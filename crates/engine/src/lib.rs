@@ -18,7 +18,7 @@ mod settings;
 mod timer;
 mod worker;
 
-pub use benchmark::{Benchmark, Context, Cost, Entry, Facts, Phase, Stop, Study, Support, Variant};
+pub use benchmark::{Benchmark, Context, Cost, Entry, Phase, Stop, Study, Support, Variant};
 pub use error::Error;
 pub use host::{Pinning, describe as describe_host, describe_in as describe_host_in};
 pub use observer::{Event, Observer, Silent};
@@ -29,4 +29,4 @@ pub use settings::{Kind, Parameter, Settings};
 pub use timer::{Timer, Timestamp};
 pub use worker::{ARGUMENT as WORKER_ARGUMENT, main as worker_main};
 
-pub use landau_record::schema::{Annotation, AnnotationKind, Host, Unit};
+pub use landau_record::schema::{Annotation, AnnotationKind, FactUnit, Facts, Host, Unit};

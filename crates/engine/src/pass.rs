@@ -104,7 +104,7 @@ pub(crate) fn run(
         elapsed_ms: began.elapsed().as_millis() as u64,
         limit: None,
         error: None,
-        facts: std::collections::BTreeMap::new(),
+        facts: landau_record::schema::Facts::new(),
     };
     match verdict {
         Verdict::Stopped(outcome, reason) => {
@@ -119,8 +119,7 @@ pub(crate) fn run(
             };
             (end.limit, end.error, end.facts) = (report.limit, report.wrong, report.facts);
             if !report.locked {
-                end.facts
-                    .insert("sample memory".to_owned(), "touched, but not locked: the limit is too low".to_owned());
+                end.facts.text("sample memory", "touched, but not locked: the limit is too low");
             }
         }
     }

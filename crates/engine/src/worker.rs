@@ -3,7 +3,7 @@
 //! Its order comes as one line of JSON on standard input, its report goes as one line to standard output, and its
 //! samples lie in memory that it shares with the controller. It has one thread until the benchmark makes more.
 
-use crate::{Benchmark, Context, Entry, Fault, Host, Settings, Stop, Timer};
+use crate::{Benchmark, Context, Entry, Facts, Fault, Host, Settings, Stop, Timer};
 use landau_record::schema::Direction;
 use landau_sys::clock::Clock;
 use landau_sys::limits::{Resource, raise};
@@ -48,13 +48,13 @@ pub(crate) struct Report {
     pub(crate) steps: u64,
     pub(crate) wrong: Option<String>,
     pub(crate) limit: Option<landau_record::schema::Limit>,
-    pub(crate) facts: BTreeMap<String, String>,
+    pub(crate) facts: Facts,
     pub(crate) locked: bool,
 }
 
 impl Report {
     fn new() -> Self {
-        Self { steps: 0, wrong: None, limit: None, facts: BTreeMap::new(), locked: false }
+        Self { steps: 0, wrong: None, limit: None, facts: Facts::new(), locked: false }
     }
 
     /// Enters what ended the way up; a refusal that is a limit becomes a result.

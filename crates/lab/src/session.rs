@@ -246,7 +246,7 @@ fn again(
             elapsed_ms: 0,
             limit: None,
             error: None,
-            facts: std::collections::BTreeMap::new(),
+            facts: landau_record::schema::Facts::new(),
         }))?;
     }
     let (crash, meaning) = told(how, order);

@@ -4,7 +4,7 @@
 use crate::counters::Memory;
 use crate::job::Job;
 use crate::outcome::Step;
-use landau_record::schema::{Case, Chunk, Direction, Phase, Samples, Unit};
+use landau_record::schema::{Case, Chunk, Direction, FactUnit, Facts, Phase, Samples, Unit};
 use std::collections::BTreeMap;
 
 /// The phases: name, and what lies between the two readings of the clock.
@@ -68,16 +68,16 @@ pub fn chunks(step: &Step) -> Vec<Chunk> {
 }
 
 /// What is known of a pass besides its samples: its steps, and the kernel's memory before the first connection.
-pub fn facts(before: &Memory, steps: &[Step]) -> BTreeMap<String, String> {
-    let mut facts = BTreeMap::new();
+pub fn facts(before: &Memory, steps: &[Step]) -> Facts {
+    let mut facts = Facts::new();
     let Some(last) = steps.last() else { return facts };
-    let each = |before: u64, after: u64| (after.saturating_sub(before) / last.open.max(1)).to_string();
-    facts.insert("connections standing".to_owned(), last.open.to_string());
-    facts.insert("slab bytes per connection".to_owned(), each(before.slab_bytes, last.memory.slab_bytes));
+    let each = |before: u64, after: u64| (after.saturating_sub(before) / last.open.max(1)) as f64;
+    facts.count("connections standing", last.open);
+    facts.number("slab bytes per connection", each(before.slab_bytes, last.memory.slab_bytes), FactUnit::Bytes);
     if let (Some(before), Some(after)) = (before.server_bytes, last.memory.server_bytes) {
-        facts.insert("user bytes of the server per connection".to_owned(), each(before, after));
+        facts.number("user bytes of the server per connection", each(before, after), FactUnit::Bytes);
     }
     let grown_ms: u64 = steps.iter().map(|step| step.grown_ms).sum();
-    facts.insert("grown in".to_owned(), format!("{:.1} s", grown_ms as f64 / 1e3));
+    facts.number("grown in", grown_ms as f64 * 1e6, FactUnit::Ns);
     facts
 }

@@ -4,10 +4,13 @@
 //! `docs/record.md` shows the same vocabulary with worked queries.
 
 mod explanation;
+mod facts;
 mod lab;
 mod unit;
 
 pub use explanation::{Chain, Explanation, FunctionCost};
+pub use facts::{Fact, FactUnit, Facts};
+
 pub use lab::{Crash, CrashKind, Emulator, Kernel, Lab};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -356,8 +359,8 @@ pub struct PassEnd {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// What the benchmark's check established, by name.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub facts: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Facts::is_empty")]
+    pub facts: Facts,
 }
 
 /// Something the plan held was left out.

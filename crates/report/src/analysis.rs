@@ -4,7 +4,7 @@
 //! alike.
 
 use crate::quantity::count;
-use landau_record::schema::{AnnotationKind, Case, Crash, Direction, Limit, Outcome, Phase, PhaseResult, Window};
+use landau_record::schema::{AnnotationKind, Case, Crash, Direction, Fact, Limit, Outcome, Phase, PhaseResult, Window};
 use landau_record::{Pass, Record};
 use landau_stats::{Curve, Mark, Options, Unit, Verdict, judge};
 use serde_json::Value;
@@ -32,7 +32,7 @@ pub struct CaseStudy<'r> {
     /// Where the kernel came to a stop while this was measured, if it did.
     pub crashes: Vec<&'r Crash>,
     /// What the benchmark's check established, by name: one value, or several where passes disagree.
-    pub facts: BTreeMap<&'r str, Vec<&'r str>>,
+    pub facts: BTreeMap<&'r str, Vec<&'r Fact>>,
     /// What failed, a sentence for each pass concerned.
     pub failures: Vec<String>,
 }
@@ -155,10 +155,10 @@ impl<'r> CaseStudy<'r> {
             passes: limits.len(),
             range: limits.iter().fold((u64::MAX, 0), |(low, high), limit| (low.min(limit.n), high.max(limit.n))),
         });
-        let mut facts: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for (name, value) in ends().flat_map(|end| &end.facts) {
+        let mut facts: BTreeMap<&str, Vec<&Fact>> = BTreeMap::new();
+        for (name, value) in ends().flat_map(|end| end.facts.iter()) {
             let values = facts.entry(name).or_default();
-            if !values.contains(&value.as_str()) {
+            if !values.contains(&value) {
                 values.push(value);
             }
         }

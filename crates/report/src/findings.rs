@@ -225,7 +225,8 @@ fn of_case(study: &CaseStudy<'_>, found: &mut Vec<Finding>) {
         found.push(finding(Kind::Skip, Some(study), 2.0, text));
     }
     for (name, values) in &study.facts {
-        let value = alternatives(values);
+        let values: Vec<String> = values.iter().map(ToString::to_string).collect();
+        let value = alternatives(&values.iter().map(String::as_str).collect::<Vec<_>>());
         let mut fact = finding(Kind::Fact, Some(study), 1.0, format!("{}: {name}: {value}.", case.label));
         fact.theme = format!("{} {name} {value}", case.benchmark);
         fact.brief.clone_from(&case.label);

@@ -216,7 +216,7 @@ impl Benchmark for Bind {
         Stop::unless(distinct.len() as u64 == steps, || {
             format!("{steps} sockets were bound, but only to {} different ports", distinct.len())
         })?;
-        facts.insert("first thousand ports".to_owned(), parity(&self.ports).to_owned());
+        facts.text("first thousand ports", parity(&self.ports).to_owned());
         if let Some(accepted) = self.mapped_peer {
             // Without a working loopback it cannot be asked, which is no reason to lose the curve.
             let answer = match accepted {
@@ -224,10 +224,10 @@ impl Benchmark for Bind {
                 Ok(false) => "no".to_owned(),
                 Err(error) => format!("not known ({error})"),
             };
-            facts.insert("an IPv4-mapped peer is accepted".to_owned(), answer);
+            facts.text("an IPv4-mapped peer is accepted", answer);
         }
         if let Some(default) = setting("net.ipv6.bindv6only").filter(|_| self.v6only.is_some()) {
-            facts.insert("IPV6_V6ONLY by default".to_owned(), default);
+            facts.text("IPV6_V6ONLY by default", default);
         }
         Ok(())
     }

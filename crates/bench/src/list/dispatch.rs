@@ -201,9 +201,9 @@ impl Benchmark for Dispatch {
             }
             Stop::unless(count > before, || format!("of {all} descriptors only {count} are told to be ready"))?;
         }
-        facts.insert("events told in vain".to_owned(), self.extra.to_string());
+        facts.text("events told in vain", self.extra.to_string());
         if let Some(note) = self.reactor.note() {
-            facts.insert("the mechanism says".to_owned(), note);
+            facts.text("the mechanism says", note);
         }
         Ok(())
     }

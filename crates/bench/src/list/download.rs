@@ -196,12 +196,12 @@ impl Benchmark for Download {
 
     fn check(&mut self, steps: u64, facts: &mut Facts) -> Result<(), Stop> {
         if self.refused.is_some() {
-            facts.insert("no measurement".to_owned(), self.lies.clone());
+            facts.text("no measurement", self.lies.clone());
             return Ok(());
         }
         self.server.facts(self.processor, steps, facts);
         Stop::unless(self.fetched == steps * MIB, || format!("{} bytes arrived", self.fetched))?;
-        let mut fact = |name: &str, text: String| drop(facts.insert(name.to_owned(), text));
+        let mut fact = |name: &str, text: String| facts.text(name, text);
         fact("pieces of the file", self.lies.clone());
         let rate = self.fetched as f64 / 1e6 / (self.took_ns as f64 / 1e9);
         fact("rate", format!("{rate:.0} MB/s"));

@@ -32,7 +32,7 @@ fn pass(number: u32, ns: &[u64]) -> Vec<Line> {
         elapsed_ms: 1,
         limit: None,
         error: None,
-        facts: std::collections::BTreeMap::new(),
+        facts: landau_record::schema::Facts::new(),
     };
     let mut lines = vec![Line::Pass(start)];
     let mut first = 1;

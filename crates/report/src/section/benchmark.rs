@@ -314,7 +314,10 @@ fn remarks(study: &CaseStudy<'_>) -> String {
         let facts: String = study
             .facts
             .iter()
-            .map(|(name, values)| format!("<li>{}: <b>{}</b></li>", escape(name), escape(&values.join(" or "))))
+            .map(|(name, values)| {
+                let values: Vec<String> = values.iter().map(ToString::to_string).collect();
+                format!("<li>{}: <b>{}</b></li>", escape(name), escape(&values.join(" or ")))
+            })
             .collect();
         let _ = writeln!(html, "<ul class=\"checked\" aria-label=\"Checked\">{facts}</ul>");
     }

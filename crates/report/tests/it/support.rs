@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a study that cannot be written is a broken test")]
 
 use landau_record::schema::{
-    Annotation, AnnotationKind, Canary, Case, Chunk, Clock, Cut, Direction, End, Header, Host, Limit, Note, Outcome,
-    PassEnd, PassStart, Phase, Quantum, Samples, Skip, TimerOverhead, Window,
+    Annotation, AnnotationKind, Canary, Case, Chunk, Clock, Cut, Direction, End, Facts, Header, Host, Limit, Note,
+    Outcome, PassEnd, PassStart, Phase, Quantum, Samples, Skip, TimerOverhead, Window,
 };
 use landau_record::{Line, Record, Writer};
 use std::collections::BTreeMap;
@@ -256,7 +256,11 @@ fn end(pass: u32, sketch: &Sketch, poison: &str) -> PassEnd {
         elapsed_ms: 10,
         limit,
         error: None,
-        facts: BTreeMap::from([("an IPv4-mapped peer is accepted".to_owned(), format!("yes{poison}"))]),
+        facts: {
+            let mut facts = Facts::new();
+            facts.text("an IPv4-mapped peer is accepted", format!("yes{poison}"));
+            facts
+        },
     }
 }
 

@@ -182,7 +182,7 @@ fn write_pass(writer: &mut Writer, random: &mut ChaCha8Rng, pass: u32) -> Result
         elapsed_ms: 100,
         limit: None,
         error: None,
-        facts: BTreeMap::new(),
+        facts: landau_record::schema::Facts::new(),
     }))?;
     Ok(())
 }
