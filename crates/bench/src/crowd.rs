@@ -62,9 +62,9 @@ impl Crowd {
     pub(crate) fn of(context: &Context) -> Result<Self, Stop> {
         let mut server = Server::of(context)?;
         let range = ephemeral_ports().map_or(4_096, |(low, high)| high.saturating_sub(low));
-        let watch = Reactor::new(Backend::default()).map_err(crate::mechanism::stop)?;
+        let watch = Reactor::new(Backend::default()).map_err(crate::backend::stop)?;
         let own = context.host.pinned_processor;
-        let is_kept = context.settings.is("idle", "spin");
+        let is_kept = context.settings.is("idle", "poll");
         let processors = if is_kept { server.processor().into_iter().chain(own).collect() } else { Vec::new() };
         server.begin();
         Ok(Self {
@@ -184,7 +184,7 @@ impl Crowd {
     /// Takes one more into the crowd, which has had its answer.
     pub(crate) fn join(&mut self, socket: TcpStream) -> Result<(), Stop> {
         let token = Token(self.len() as u32);
-        self.watch.register_nonblocking(&socket, token, Interest::READABLE).map_err(crate::mechanism::stop)?;
+        self.watch.register_nonblocking(&socket, token, Interest::READABLE).map_err(crate::backend::stop)?;
         self.connections.push(socket);
         Ok(())
     }
@@ -203,7 +203,7 @@ impl Crowd {
 
     /// Sees that none was closed and none speaks unasked.
     pub(crate) fn all_alive(&mut self) -> Result<(), Stop> {
-        self.watch.wait(Some(Duration::ZERO)).map_err(crate::mechanism::stop)?;
+        self.watch.wait(Some(Duration::ZERO)).map_err(crate::backend::stop)?;
         match self.watch.next_event() {
             None => Ok(()),
             Some(event) => Err(Stop::Wrong(format!(

@@ -4,11 +4,11 @@
 //! business. The registry below is generated from the folder by `cargo xtask registry` and checked by CI.
 
 pub mod awake;
+mod backend;
 mod crowd;
 mod files;
 mod fragments;
 pub mod list;
-mod mechanism;
 mod peer;
 mod volume;
 

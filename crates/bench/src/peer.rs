@@ -4,7 +4,7 @@
 //! It stays in the worker's process group and is killed when the worker ends, however that ends. So it has to be one
 //! process in the foreground: what others are started with here sees to that.
 
-use crate::mechanism;
+use crate::backend;
 use landau_engine::{Context, Facts, Host, Settings, Stop, Support, Unit};
 use landau_reactor::Backend;
 use landau_sys::clock::monotonic_ns;
@@ -72,13 +72,13 @@ pub(crate) fn support(host: &Host, settings: &Settings) -> Support {
     if let Err(error) = loopback_works() {
         return Support::No(format!("this host's loopback carries no connection ({error})"));
     }
-    let (server, mechanism) = (settings.text("server"), mechanism::named(settings, "mechanism"));
+    let (server, backend) = (settings.text("server"), backend::named(settings, "backend"));
     let is_foreign = is_set(settings, "url") || is_set(settings, "command");
     if is_set(settings, "url") && is_set(settings, "command") {
         return Support::No("both url and command are set; one of them says which server".to_owned());
     }
-    if is_foreign && (server != "landau" || mechanism != Backend::default()) {
-        return Support::No("url or command says which server, and its mechanism is its own".to_owned());
+    if is_foreign && (server != "landau" || backend != Backend::default()) {
+        return Support::No("url or command says which server, and its backend is its own".to_owned());
     }
     if is_set(settings, "url")
         && let Err(Stop::Wrong(why)) = Server::elsewhere(settings.text("url"))
@@ -89,15 +89,15 @@ pub(crate) fn support(host: &Host, settings: &Settings) -> Support {
         return Support::Yes;
     }
     if server == "landau" {
-        return match mechanism {
+        return match backend {
             Backend::Null => {
                 Support::No("a server that takes all for ready never sleeps and proves nothing".to_owned())
             }
-            other => mechanism::support(other),
+            other => backend::support(other),
         };
     }
-    if mechanism != Backend::default() {
-        return Support::No(format!("the mechanism is chosen for server=landau; {server} takes its own"));
+    if backend != Backend::default() {
+        return Support::No(format!("the backend is chosen for server=landau; {server} takes its own"));
     }
     Support::when(find(server).is_some(), &format!("{server} is not installed (apt-get install {server})"))
 }
@@ -346,16 +346,16 @@ fn command(context: &Context, folder: &Path, port: u16) -> Result<(String, Comma
     }
     let server = settings.text("server");
     if server == "landau" {
-        let mechanism = mechanism::named(settings, "mechanism").name();
+        let backend = backend::named(settings, "backend").name();
         // This very program, even if its file was replaced since it was started.
         let mut command = Command::new("/proc/self/exe");
-        command.arg("serve").arg(folder).args(["--listen", "127.0.0.1:0", "--backend", mechanism]);
+        command.arg("serve").arg(folder).args(["--listen", "127.0.0.1:0", "--backend", backend]);
         command.args(["--idle-timeout", &IDLE_S.to_string()]);
         if landau_sys::process::effective_user() == 0 {
             // A process that becomes another user is no longer killed with its parent.
             command.args(["--user", "root"]);
         }
-        return Ok((format!("landau serve --backend {mechanism}"), command));
+        return Ok((format!("landau serve --backend {backend}"), command));
     }
     let mut command = Command::new(known(server)?);
     let own = context.scratch.join(server);

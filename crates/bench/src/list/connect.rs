@@ -9,8 +9,8 @@
 //!
 //! Source: the connect latency of the 2003 study, whose program timed `connect` and meant the server's accept.
 
+use crate::backend;
 use crate::crowd::Crowd;
-use crate::mechanism;
 use crate::peer;
 use landau_engine::{
     Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Study, Support, Timer, Variant,
@@ -37,7 +37,7 @@ pub(crate) const PARAMETERS: &[Parameter] = &[
          half of that where the server asks each",
     ),
     Parameter::fixed("server", Kind::Choice(peer::SERVERS), "landau", "which server is started"),
-    Parameter::fixed("mechanism", Kind::Choice(mechanism::NAMES), "epoll", "the mechanism of server=landau"),
+    Parameter::fixed("backend", Kind::Choice(backend::NAMES), "epoll", "the backend of server=landau"),
     Parameter::fixed("bytes", Kind::Count { min: 1, max: 1 << 30 }, "8192", "the size of the file that is asked for"),
     Parameter::fixed("url", Kind::Url, "none", "what is asked, http://HOST:PORT/PATH, of a server that runs already"),
     Parameter::fixed(
@@ -48,20 +48,20 @@ pub(crate) const PARAMETERS: &[Parameter] = &[
     ),
     Parameter::fixed(
         "idle",
-        Kind::Choice(&["spin", "halt"]),
-        "spin",
-        "what the processors of client and server do while they wait: spin, for a process of the lowest class that \
+        Kind::Choice(&["poll", "halt"]),
+        "poll",
+        "what the processors of client and server do while they wait: poll, for a process of the lowest class that \
          gives way at once; or halt, as they do by themselves",
     ),
 ];
 
 /// The further cases.
 const VARIANTS: &[Variant] = &[
-    Variant::full(&[("mechanism", "io_uring")]),
-    Variant::full(&[("mechanism", "poll")]),
-    Variant::full(&[("mechanism", "epoll-edge")]),
-    Variant::full(&[("mechanism", "select")]),
-    Variant::full(&[("mechanism", "sigio")]),
+    Variant::full(&[("backend", "io_uring")]),
+    Variant::full(&[("backend", "poll")]),
+    Variant::full(&[("backend", "epoll-edge")]),
+    Variant::full(&[("backend", "select")]),
+    Variant::full(&[("backend", "sigio")]),
     Variant::full(&[("server", "nginx")]),
     Variant::full(&[("server", "lighttpd")]),
     Variant::full(&[("server", "h2o")]),
@@ -74,12 +74,12 @@ pub(crate) const LOOPBACK: &str = "Client and server are two processors of one m
 pub(crate) const CLOSED: &str = "One request at a time: it is the latency of a server that has nothing else to do, and \
                                  most of it is waking a process on another processor.";
 
-pub(crate) const AWAKE: &str = "With idle=spin no processor ever halts: what it costs to wake one, on a virtual \
+pub(crate) const AWAKE: &str = "With idle=poll no processor ever halts: what it costs to wake one, on a virtual \
                                 machine as much as all the rest, is left out. idle=halt has it in, with its whims.";
 
 /// How far a study goes by itself.
 pub(crate) fn auto_n(host: &Host, settings: &Settings, study: Study) -> u64 {
-    let asks_each = settings.is("mechanism", "poll") || settings.is("mechanism", "select");
+    let asks_each = settings.is("backend", "poll") || settings.is("backend", "select");
     let share = if asks_each { 2 } else { 1 };
     if study != Study::Full {
         return 2_000 / share;

@@ -78,19 +78,19 @@ impl Benchmark for Download {
     const PARAMETERS: &'static [Parameter] = &[
         Parameter::steps("2", "64", "512", "how large the file is, in MiB"),
         Parameter::fixed(
-            "pieces",
-            Kind::Choice(&["one", "64k", "4k"]),
-            "one",
+            "extent",
+            Kind::Choice(&["whole", "64KiB", "4KiB"]),
+            "whole",
             "how the file lies: in one piece, or in pieces of that size with another file's between them",
         ),
         Parameter::fixed(
-            "visitors",
+            "readers",
             Kind::Choice(&["1", "2"]),
             "1",
             "2: another visitor fetches another file at the same time, at 4 MB/s at the most",
         ),
         Parameter::fixed(
-            "place",
+            "location",
             Kind::Choice(&["auto", "image", "folder"]),
             "auto",
             "image: a file system of its own in an image (root); folder: where --dir says; auto: an image if possible",
@@ -98,17 +98,17 @@ impl Benchmark for Download {
         Parameter::fixed("server", Kind::Choice(peer::SERVERS), "landau", "which server is started"),
     ];
     const VARIANTS: &'static [Variant] = &[
-        Variant::always(&[("pieces", "4k")]),
-        Variant::full(&[("pieces", "64k")]),
-        Variant::full(&[("visitors", "2")]),
+        Variant::always(&[("extent", "4KiB")]),
+        Variant::full(&[("extent", "64KiB")]),
+        Variant::full(&[("readers", "2")]),
         Variant::full(&[("server", "nginx")]),
-        Variant::full(&[("server", "nginx"), ("pieces", "4k")]),
+        Variant::full(&[("server", "nginx"), ("extent", "4KiB")]),
     ];
     const CAVEATS: &'static [&'static str] = &[
         "It is a timeline and no growth: n says how much has arrived. What changes along it is the device's doing.",
         "A disk without moving parts, and a virtual one behind its host's memory, hardly mind where a file lies; what \
          pieces cost there is requests, which the facts count.",
-        "In the user's folder (place=folder) the device's requests are those of everybody who uses it.",
+        "In the user's folder (location=folder) the device's requests are those of everybody who uses it.",
         "An image lies in a file of the host's file system, which may be fragmented itself; it is allocated at once.",
     ];
     const SOURCE: &'static str = "F. von Leitner, Benchmarking BSD and Linux (2003), the fragmentation graph";
@@ -117,7 +117,7 @@ impl Benchmark for Download {
         if !cfg!(target_os = "linux") {
             return Support::No("only Linux says where a file lies (FIEMAP)".to_owned());
         }
-        match volume::reason_against().filter(|_| settings.is("place", "image")) {
+        match volume::reason_against().filter(|_| settings.is("location", "image")) {
             Some(reason) => Support::No(reason),
             None => peer::support(host, settings),
         }
@@ -129,17 +129,17 @@ impl Benchmark for Download {
 
     fn cost(settings: &Settings) -> Cost {
         // While it is made, what lies between its pieces is as large; a second visitor has a file of his own.
-        let files = if settings.is("pieces", "one") && settings.is("visitors", "1") { 1 } else { 2 };
+        let files = if settings.is("extent", "whole") && settings.is("readers", "1") { 1 } else { 2 };
         Cost { memory_bytes: 64 << 20, disk_bytes: files * settings.count("n") * MIB + (24 << 20), ..Cost::default() }
     }
 
     fn setup(context: &Context) -> Result<Self, Stop> {
         let settings = context.settings;
-        let (bytes, is_two) = (context.n * MIB, settings.is("visitors", "2"));
+        let (bytes, is_two) = (context.n * MIB, settings.is("readers", "2"));
         let place = Place::of(context, bytes, is_two)?;
-        let piece = match settings.text("pieces") {
-            "64k" => 64 << 10,
-            "4k" => 4 << 10,
+        let piece = match settings.text("extent") {
+            "64KiB" => 64 << 10,
+            "4KiB" => 4 << 10,
             _ => 0,
         };
         let folder = place.folder()?;
@@ -300,13 +300,13 @@ impl Place {
     fn of(context: &Context, bytes: u64, is_two: bool) -> Result<Self, Stop> {
         let settings = context.settings;
         let reason = volume::reason_against();
-        if settings.is("place", "folder") || reason.is_some() {
-            let folder = context.scratch.join(format!("download-{}-{bytes}", settings.text("pieces")));
+        if settings.is("location", "folder") || reason.is_some() {
+            let folder = context.scratch.join(format!("download-{}-{bytes}", settings.text("extent")));
             fs::create_dir_all(&folder).map_err(|error| Stop::io("mkdir", &error))?;
-            return Ok(Place::Folder(folder, reason.filter(|_| settings.is("place", "auto"))));
+            return Ok(Place::Folder(folder, reason.filter(|_| settings.is("location", "auto"))));
         }
-        let pieces = settings.text("pieces");
-        let files = if pieces == "one" && !is_two { 1 } else { 2 };
+        let pieces = settings.text("extent");
+        let files = if pieces == "whole" && !is_two { 1 } else { 2 };
         let name = format!("download-{pieces}-{files}-{}", bytes / MIB);
         let (volume, _) = Volume::open(context.scratch, &name, files * bytes + bytes / 32 + (12 << 20))?;
         Ok(Place::Own(volume))

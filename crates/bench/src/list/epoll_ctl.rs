@@ -4,7 +4,7 @@
 //! law to expect is log N with a small slope.
 //!
 //! Misleads as a figure for servers: they add a descriptor once in a connection's life, but wait for events all the
-//! time. The cost of waiting is the benchmark `wait`.
+//! time. The cost of waiting is the benchmark `event_wait`.
 //!
 //! Source: the event notification that the 2003 study's connect benchmark rests on; perf bench has epoll ctl at a
 //! fixed size.

@@ -46,7 +46,7 @@ impl Benchmark for Fork {
     const PARAMETERS: &'static [Parameter] = &[
         Parameter::steps("20", "1000", "3000", "how many children"),
         Parameter::fixed("linkage", Kind::Choice(LINKAGES), "dynamic", "how the parent is linked"),
-        Parameter::fixed("way", Kind::Choice(METHODS), "fork", "how a process is made"),
+        Parameter::fixed("method", Kind::Choice(METHODS), "fork", "how a process is made"),
         Parameter::fixed("order", Kind::Choice(&["reverse", "creation"]), "reverse", "who is ended first"),
         Parameter::fixed(
             "resident",
@@ -65,9 +65,9 @@ impl Benchmark for Fork {
     const VARIANTS: &'static [Variant] = &[
         Variant::always(&[("linkage", "static")]),
         Variant::always(&[("linkage", "musl")]),
-        Variant::always(&[("way", "vfork-exec")]),
-        Variant::always(&[("way", "posix_spawn")]),
-        Variant::always(&[("way", "clone3")]),
+        Variant::always(&[("method", "vfork-exec")]),
+        Variant::always(&[("method", "posix_spawn")]),
+        Variant::always(&[("method", "clone3")]),
         Variant::always(&[("order", "creation")]),
         Variant::full(&[("resident", "256")]),
         Variant::full(&[("mappings", "2000")]),
@@ -85,7 +85,7 @@ impl Benchmark for Fork {
         "F. von Leitner, Benchmarking BSD and Linux (2003), fork and static fork; N. Provos for the way down";
 
     fn support(host: &Host, settings: &Settings) -> Support {
-        let is_linuxs_own = settings.is("way", "clone3") || settings.is("way", "vfork-exec");
+        let is_linuxs_own = settings.is("method", "clone3") || settings.is("method", "vfork-exec");
         if is_linuxs_own && host.system != "Linux" {
             return Support::No("this way to make a process needs Linux's clone".to_owned());
         }
@@ -119,7 +119,7 @@ impl Benchmark for Fork {
         }
         Ok(Self {
             helper,
-            way: METHODS.iter().position(|way| settings.is("way", way)).unwrap_or(0),
+            way: METHODS.iter().position(|way| settings.is("method", way)).unwrap_or(0),
             in_creation_order: settings.is("order", "creation"),
             pids: Vec::with_capacity(context.n as usize),
         })

@@ -4,7 +4,7 @@
 //! on the way down. Every second page, so that no two mappings can be joined: the kernel's list of mappings grows.
 //!
 //! Misleads as a picture of many small files: alternate pages of one file are the worst case for systems that join
-//! mappings, and one file is one object (Thor Lancelot Simon's objection, 23 October 2003; `manymap` answers it).
+//! mappings, and one file is one object (Thor Lancelot Simon's objection, 23 October 2003; `map_files` answers it).
 //!
 //! Source: the mmap benchmark of Felix von Leitner's 2003 study (200 MB file), whose programs took the page size for
 //! granted and did not check the file's.
@@ -63,7 +63,7 @@ impl Benchmark for Mmap {
     ];
     const EMULATED: &'static [(&'static str, &'static str)] = &[("n", "4000")];
     const CAVEATS: &'static [&'static str] = &[
-        "Alternate pages of one file are the worst case for systems that join neighbouring mappings; manymap maps \
+        "Alternate pages of one file are the worst case for systems that join neighbouring mappings; map_files maps \
          many files.",
         "The whole file is in the cache, which is proven before the first call: this is not about disks.",
         "Some systems map several pages around a fault; here the neighbours belong to no mapping.",

@@ -6,47 +6,47 @@ use std::os::fd::{AsRawFd, OwnedFd};
 // registry:begin
 pub mod bind;
 pub mod connect;
-pub mod dispatch;
 pub mod download;
 pub mod dup;
 pub mod epoll_ctl;
+pub mod event_loop;
+pub mod event_wait;
 pub mod eventfd;
+pub mod fd_reuse;
 pub mod fork;
-pub mod manymap;
+pub mod map_files;
 pub mod mmap;
 pub mod nop;
 pub mod open;
 pub mod pipe;
-pub mod refill;
 pub mod request;
 pub mod socket;
 pub mod syscall;
 pub mod thread;
-pub mod wait;
-pub mod wait_any;
+pub mod waitpid;
 
 /// Every benchmark, by name.
 pub static REGISTRY: &[Entry] = &[
     Entry::of::<bind::Bind>(),
     Entry::of::<connect::Connect>(),
-    Entry::of::<dispatch::Dispatch>(),
     Entry::of::<download::Download>(),
     Entry::of::<dup::Dup>(),
     Entry::of::<epoll_ctl::EpollCtl>(),
+    Entry::of::<event_loop::EventLoop>(),
+    Entry::of::<event_wait::EventWait>(),
     Entry::of::<eventfd::Eventfd>(),
+    Entry::of::<fd_reuse::FdReuse>(),
     Entry::of::<fork::Fork>(),
-    Entry::of::<manymap::Manymap>(),
+    Entry::of::<map_files::MapFiles>(),
     Entry::of::<mmap::Mmap>(),
     Entry::of::<nop::Nop>(),
     Entry::of::<open::Open>(),
     Entry::of::<pipe::Pipe>(),
-    Entry::of::<refill::Refill>(),
     Entry::of::<request::Request>(),
     Entry::of::<socket::Socket>(),
     Entry::of::<syscall::Syscall>(),
     Entry::of::<thread::Thread>(),
-    Entry::of::<wait::Wait>(),
-    Entry::of::<wait_any::WaitAny>(),
+    Entry::of::<waitpid::Waitpid>(),
 ];
 // registry:end
 

@@ -3,7 +3,7 @@
 //! Measures `open()` for reading: the walk along the path, an open file, the lowest unused descriptor. The way down
 //! measures `close()`.
 //!
-//! Misleads as a benchmark of file systems: the path is short and in the cache from the first call on. `manymap`
+//! Misleads as a benchmark of file systems: the path is short and in the cache from the first call on. `map_files`
 //! opens thousands of different files.
 //!
 //! Source: the open graph of the 2003 study, reduced to what does not depend on the directory.
@@ -34,7 +34,7 @@ impl Benchmark for Open {
     ];
     const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "5000", "19000", "how many times")];
     const CAVEATS: &'static [&'static str] =
-        &["It is always the same file, so the path is in the cache: manymap opens different ones."];
+        &["It is always the same file, so the path is in the cache: map_files opens different ones."];
     const SOURCE: &'static str = "F. von Leitner, Benchmarking BSD and Linux (2003), the open graph";
 
     fn cost(_: &Settings) -> Cost {

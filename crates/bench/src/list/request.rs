@@ -39,11 +39,11 @@ impl Benchmark for Request {
     ];
     const PARAMETERS: &'static [Parameter] = connect::PARAMETERS;
     const VARIANTS: &'static [Variant] = &[
-        Variant::always(&[("mechanism", "poll")]),
-        Variant::always(&[("mechanism", "io_uring")]),
-        Variant::full(&[("mechanism", "epoll-edge")]),
-        Variant::full(&[("mechanism", "select")]),
-        Variant::full(&[("mechanism", "sigio")]),
+        Variant::always(&[("backend", "poll")]),
+        Variant::always(&[("backend", "io_uring")]),
+        Variant::full(&[("backend", "epoll-edge")]),
+        Variant::full(&[("backend", "select")]),
+        Variant::full(&[("backend", "sigio")]),
         Variant::full(&[("server", "nginx")]),
         Variant::full(&[("server", "lighttpd")]),
         Variant::full(&[("server", "h2o")]),

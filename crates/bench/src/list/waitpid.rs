@@ -1,4 +1,4 @@
-//! `wait_any`: children pile up; each time the parent asks whether any of them has ended.
+//! `waitpid`: children pile up; each time the parent asks whether any of them has ended.
 //!
 //! Measures `waitpid(-1, WNOHANG)` while all of them live and, on the way down, `waitpid(-1)` when exactly one has
 //! ended. Neither sleeps. A kernel that keeps its children in a list walks it: to the end when none has ended, and as
@@ -14,7 +14,7 @@ use landau_sys::child::{ChildPool, is_alive, kill_without_reaping, try_wait_any,
 
 /// The benchmark.
 #[derive(Debug)]
-pub struct WaitAny {
+pub struct Waitpid {
     pool: ChildPool,
     in_creation_order: bool,
     pids: Vec<i32>,
@@ -23,8 +23,8 @@ pub struct WaitAny {
 const NONE: usize = 0;
 const ONE: usize = 1;
 
-impl Benchmark for WaitAny {
-    const NAME: &'static str = "wait_any";
+impl Benchmark for Waitpid {
+    const NAME: &'static str = "waitpid";
     const ABOUT: &'static str = "Does waiting for any child cost more when thousands of children live?";
     const AXIS: &'static str = "living children";
     const PHASES: &'static [Phase] = &[

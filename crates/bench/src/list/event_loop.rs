@@ -1,15 +1,15 @@
-//! `dispatch`: one turn of an event loop that watches ever more descriptors, of which a few become ready.
+//! `event_loop`: one turn of an event loop that watches ever more descriptors, of which a few become ready.
 //!
-//! Measures the event library, mechanism by mechanism: before each turn as many descriptors as `active` says are given
+//! Measures the event library, backend by backend: before each turn as many descriptors as `active` says are given
 //! a byte; timed are the wait, and apart the handing out of what it found until each of them was told. Then the bytes
-//! are read, as a server would, so that mechanisms that tell of changes tell anew. `wait` measures the bare calls, with
+//! are read, as a server would, so that backends that tell of changes tell anew. `event_wait` measures the bare calls, with
 //! descriptors that stay ready; here events are used up.
 //!
 //! Misleads as the cost of a server's turn: it never sleeps, and nothing is done with an event.
 //!
 //! Source: libevent's benchmark, which writes to a few of many pairs and times the turns until all are told.
 
-use crate::mechanism;
+use crate::backend;
 use landau_engine::{
     Annotation, AnnotationKind, Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Study,
     Support, Timer, Unit, Variant,
@@ -26,7 +26,7 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// As far as a study goes by itself: a mechanism that asks each of n descriptors makes the sweep n².
+/// As far as a study goes by itself: a backend that asks each of n descriptors makes the sweep n².
 const FULL_MOST: u64 = 9_000;
 
 /// How many may be ready at once: what one wait tells.
@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The benchmark.
 #[derive(Debug)]
-pub struct Dispatch {
+pub struct EventLoop {
     reactor: Reactor,
     active: u64,
     is_random: bool,
@@ -58,8 +58,8 @@ pub struct Dispatch {
 const WAIT: usize = 0;
 const EVENTS: usize = 1;
 
-impl Benchmark for Dispatch {
-    const NAME: &'static str = "dispatch";
+impl Benchmark for EventLoop {
+    const NAME: &'static str = "event_loop";
     const ABOUT: &'static str = "What does a turn of an event loop cost when thousands of descriptors are idle?";
     const AXIS: &'static str = "idle descriptors";
     const PHASES: &'static [Phase] = &[
@@ -71,7 +71,7 @@ impl Benchmark for Dispatch {
     ];
     const PARAMETERS: &'static [Parameter] = &[
         Parameter::steps("64", "auto", "auto", "how many; auto: 2,000 (quick), 9,000 or half the descriptors (full)"),
-        Parameter::fixed("mechanism", Kind::Choice(mechanism::NAMES), "epoll", "how the reactor asks the kernel"),
+        Parameter::fixed("backend", Kind::Choice(backend::NAMES), "epoll", "how the reactor asks the kernel"),
         Parameter::fixed(
             "active",
             Kind::Count { min: 1, max: MOST_ACTIVE },
@@ -79,46 +79,46 @@ impl Benchmark for Dispatch {
             "how many become ready before each turn, beside those that n counts",
         ),
         Parameter::fixed(
-            "which",
+            "selection",
             Kind::Choice(&["same", "random"]),
             "same",
             "same: the first ones become ready each time; random: others in each turn, long idle and out of the caches",
         ),
     ];
     const VARIANTS: &'static [Variant] = &[
-        Variant::always(&[("mechanism", "select")]),
-        Variant::always(&[("mechanism", "poll")]),
-        Variant::always(&[("mechanism", "epoll-edge")]),
-        Variant::always(&[("mechanism", "sigio")]),
-        Variant::always(&[("mechanism", "io_uring")]),
-        Variant::full(&[("mechanism", "io_uring-once")]),
-        Variant::full(&[("mechanism", "null")]),
+        Variant::always(&[("backend", "select")]),
+        Variant::always(&[("backend", "poll")]),
+        Variant::always(&[("backend", "epoll-edge")]),
+        Variant::always(&[("backend", "sigio")]),
+        Variant::always(&[("backend", "io_uring")]),
+        Variant::full(&[("backend", "io_uring-once")]),
+        Variant::full(&[("backend", "null")]),
         Variant::full(&[("active", "100")]),
-        Variant::full(&[("mechanism", "poll"), ("active", "100")]),
-        Variant::full(&[("mechanism", "epoll-edge"), ("active", "100")]),
-        Variant::full(&[("mechanism", "sigio"), ("active", "100")]),
-        Variant::full(&[("mechanism", "io_uring"), ("active", "100")]),
-        Variant::full(&[("which", "random")]),
-        Variant::full(&[("mechanism", "io_uring"), ("which", "random")]),
+        Variant::full(&[("backend", "poll"), ("active", "100")]),
+        Variant::full(&[("backend", "epoll-edge"), ("active", "100")]),
+        Variant::full(&[("backend", "sigio"), ("active", "100")]),
+        Variant::full(&[("backend", "io_uring"), ("active", "100")]),
+        Variant::full(&[("selection", "random")]),
+        Variant::full(&[("backend", "io_uring"), ("selection", "random")]),
     ];
     const CAVEATS: &'static [&'static str] = &[
         "It never sleeps: what is active is ready before the wait begins. A server that finds nothing to do also pays \
          for sleeping and being woken.",
-        "What making a descriptor ready costs is not in it, and mechanisms that do their work then (epoll, sigio, \
+        "What making a descriptor ready costs is not in it, and backends that do their work then (epoll, sigio, \
          io_uring queue the event as the byte arrives) look cheaper than they are by that part.",
         "The descriptors are Unix sockets; asking another kind costs poll and select more or less than this.",
-        "With which=same those that become ready are warm in the caches: the cost of the mechanism alone. With random \
-         the one that was long idle is cold, which grows with n whatever the mechanism.",
-        "mechanism=null asks nobody and tells of all n: it is the loop's own cost for n events, and no wait.",
+        "With selection=same those that become ready are warm in the caches: the cost of the backend alone. With random \
+         the one that was long idle is cold, which grows with n whatever the backend.",
+        "backend=null asks nobody and tells of all n: it is the loop's own cost for n events, and no wait.",
         "With select the curve ends where a set has no room, far below the others' ends.",
     ];
     const SOURCE: &'static str = "libevent's bench: few active among many idle pairs, timed until all are told";
 
     fn support(host: &Host, settings: &Settings) -> Support {
         if host.clock.unit != Unit::Ns {
-            return Support::No("it times a library on a real machine; `wait` counts the bare calls".to_owned());
+            return Support::No("it times a library on a real machine; `event_wait` counts the bare calls".to_owned());
         }
-        mechanism::support(mechanism::named(settings, "mechanism"))
+        backend::support(backend::named(settings, "backend"))
     }
 
     fn auto_n(host: &Host, _: &Settings, study: Study) -> u64 {
@@ -135,7 +135,7 @@ impl Benchmark for Dispatch {
             kind: AnnotationKind::Capacity,
             source: "FD_SETSIZE".to_owned(),
         };
-        settings.is("mechanism", "select").then_some(mark).into_iter().collect()
+        settings.is("backend", "select").then_some(mark).into_iter().collect()
     }
 
     fn cost(_: &Settings) -> Cost {
@@ -144,13 +144,13 @@ impl Benchmark for Dispatch {
 
     fn setup(context: &Context) -> Result<Self, Stop> {
         let (settings, room) = (context.settings, context.n as usize);
-        let mechanism = mechanism::named(settings, "mechanism");
+        let backend = backend::named(settings, "backend");
         let active = settings.count("active");
         let all = room + active as usize;
-        let mut dispatch = Self {
-            reactor: Reactor::new(mechanism).map_err(mechanism::stop)?,
+        let mut event_loop = Self {
+            reactor: Reactor::new(backend).map_err(backend::stop)?,
             active,
-            is_random: settings.is("which", "random"),
+            is_random: settings.is("selection", "random"),
             random: ChaCha8Rng::seed_from_u64(context.seed),
             watched: Vec::with_capacity(all),
             others: Vec::with_capacity(all),
@@ -160,16 +160,16 @@ impl Benchmark for Dispatch {
             extra: 0,
         };
         for _ in 0..active {
-            dispatch.add()?;
+            event_loop.add()?;
         }
-        Ok(dispatch)
+        Ok(event_loop)
     }
 
     fn step(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
         self.add()?;
-        // Some mechanisms tell the kernel of a new descriptor at once and some with the next wait, which is this one;
+        // Some backends tell the kernel of a new descriptor at once and some with the next wait, which is this one;
         // those that must be told anew of what was used up pay for that in the timed one.
-        self.reactor.wait(Some(Duration::ZERO)).map_err(mechanism::refused)?;
+        self.reactor.wait(Some(Duration::ZERO)).map_err(backend::refused)?;
         self.use_up()?;
         self.choose();
         for &one in &self.chosen {
@@ -189,13 +189,13 @@ impl Benchmark for Dispatch {
         let mut is_told = vec![false; all];
         let mut count = 0;
         while count < all {
-            self.reactor.wait(Some(PATIENCE)).map_err(mechanism::stop)?;
+            self.reactor.wait(Some(PATIENCE)).map_err(backend::stop)?;
             let before = count;
             while let Some(event) = self.reactor.next_event() {
                 let place = event.token.0 as usize;
                 count += usize::from(!is_told[place]);
                 is_told[place] = true;
-                // The null mechanism tells of what it has told before.
+                // The null backend tells of what it has told before.
                 let _ = receive(&self.watched[place], &mut [0; 8]);
                 self.reactor.clear_readiness(&self.watched[place], Interest::READABLE);
             }
@@ -203,19 +203,19 @@ impl Benchmark for Dispatch {
         }
         facts.text("events told in vain", self.extra.to_string());
         if let Some(note) = self.reactor.note() {
-            facts.text("the mechanism says", note);
+            facts.text("the backend says", note);
         }
         Ok(())
     }
 }
 
-impl Dispatch {
+impl EventLoop {
     /// Watches one more.
     fn add(&mut self) -> Result<(), Stop> {
         let (watched, other) = UnixStream::pair().map_err(|error| Stop::io("socketpair", &error))?;
         let other = dup_from(&OwnedFd::from(other), self.others_from)?;
         let (watched, token) = (OwnedFd::from(watched), Token(self.watched.len() as u32));
-        self.reactor.register(&watched, token, Interest::READABLE).map_err(mechanism::stop)?;
+        self.reactor.register(&watched, token, Interest::READABLE).map_err(backend::stop)?;
         self.watched.push(watched);
         self.others.push(other);
         Ok(())
@@ -251,7 +251,7 @@ impl Dispatch {
     fn turn(&mut self, timer: &mut Timer) -> Result<(), Stop> {
         let (reactor, is_awaited, extra) = (&mut self.reactor, &mut self.is_awaited, &mut self.extra);
         let mut left = self.chosen.len();
-        timer.time(WAIT, || reactor.wait(None).map_err(mechanism::refused))?;
+        timer.time(WAIT, || reactor.wait(None).map_err(backend::refused))?;
         timer.time(EVENTS, || {
             loop {
                 while let Some(event) = reactor.next_event() {
@@ -263,7 +263,7 @@ impl Dispatch {
                 if left == 0 {
                     return Ok(());
                 }
-                reactor.wait(None).map_err(mechanism::refused)?;
+                reactor.wait(None).map_err(backend::refused)?;
             }
         })
     }

@@ -1,4 +1,4 @@
-//! `refill`: a low descriptor is closed and given out again while the table above it fills.
+//! `fd_reuse`: a low descriptor is closed and given out again while the table above it fills.
 //!
 //! Measures what a server does all day: one connection ends, another takes its number. The kernel must find the
 //! lowest unused descriptor, which now lies far below the last one: the search begins at a hint, and on some systems
@@ -18,7 +18,7 @@ const BELOW: u64 = 10;
 
 /// The benchmark.
 #[derive(Debug)]
-pub struct Refill {
+pub struct FdReuse {
     original: OwnedFd,
     low: Option<OwnedFd>,
     number: i32,
@@ -28,8 +28,8 @@ pub struct Refill {
 const CLOSE: usize = 0;
 const DUP: usize = 1;
 
-impl Benchmark for Refill {
-    const NAME: &'static str = "refill";
+impl Benchmark for FdReuse {
+    const NAME: &'static str = "fd_reuse";
     const ABOUT: &'static str = "Does filling a gap low in the descriptor table cost more the fuller the table is?";
     const AXIS: &'static str = "descriptors in use";
     const PHASES: &'static [Phase] = &[

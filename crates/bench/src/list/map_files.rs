@@ -1,4 +1,4 @@
-//! `manymap`: thousands of small files, a hundred to a folder, are opened, mapped and touched one after the other.
+//! `map_files`: thousands of small files, a hundred to a folder, are opened, mapped and touched one after the other.
 //!
 //! Measures `open()`, `mmap()` of the whole file (one page) and the first touch; on the way down `munmap()` and
 //! `close()`. It is what a web server that maps its files does.
@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// The benchmark.
 #[derive(Debug)]
-pub struct Manymap {
+pub struct MapFiles {
     paths: Vec<CString>,
     files: Vec<(OwnedFd, Mapping)>,
 }
@@ -31,8 +31,8 @@ const CLOSE: usize = 4;
 /// What every one of the files begins with.
 const FIRST_BYTE: u8 = b'<';
 
-impl Benchmark for Manymap {
-    const NAME: &'static str = "manymap";
+impl Benchmark for MapFiles {
+    const NAME: &'static str = "map_files";
     const ABOUT: &'static str = "Does serving one more small file from memory cost more when thousands are mapped?";
     const AXIS: &'static str = "mapped files";
     const PHASES: &'static [Phase] = &[

@@ -1,9 +1,9 @@
-//! The reactor's mechanisms as values of a parameter, and what its errors mean for a pass.
+//! The reactor's backends as values of a parameter, and what its errors mean for a pass.
 
 use landau_engine::{Settings, Stop, Support};
 use landau_reactor::{Backend, Error};
 
-/// The names of all mechanisms, this system's or not: what is typed is refused only if no system has it.
+/// The names of all backends, this system's or not: what is typed is refused only if no system has it.
 pub(crate) const NAMES: &[&str] = &names();
 
 const fn names() -> [&'static str; Backend::ALL.len()] {
@@ -16,14 +16,14 @@ const fn names() -> [&'static str; Backend::ALL.len()] {
     names
 }
 
-/// The mechanism that a parameter names; the best of this system where it names none.
+/// The backend that a parameter names; the best of this system where it names none.
 pub(crate) fn named(settings: &Settings, parameter: &str) -> Backend {
     settings.text(parameter).parse().unwrap_or_default()
 }
 
 /// Whether this system has it and lets us use it: it is tried.
-pub(crate) fn support(mechanism: Backend) -> Support {
-    match landau_reactor::Reactor::new(mechanism) {
+pub(crate) fn support(backend: Backend) -> Support {
+    match landau_reactor::Reactor::new(backend) {
         Ok(_) => Support::Yes,
         Err(error) => Support::No(error.to_string()),
     }
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_mechanism_can_be_named() {
+    fn every_backend_can_be_named() {
         assert_eq!(NAMES.len(), Backend::ALL.len());
         for name in NAMES {
             assert_eq!(name.parse::<Backend>().unwrap().name(), *name);

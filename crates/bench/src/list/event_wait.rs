@@ -1,9 +1,9 @@
-//! `wait`: one more idle descriptor is watched, and the system is asked which are ready.
+//! `event_wait`: one more idle descriptor is watched, and the system is asked which are ready.
 //!
 //! Measures a wait without timeout by `select`, `poll` or `epoll_wait`: each call of the first two names every
 //! descriptor anew, and the kernel asks each and leaves a note with each that is idle; the third keeps a list of those
 //! that are ready. So that the call returns, one more descriptor, the bell, is always ready. It is the last that the
-//! kernel looks at, for behind the first that is ready no notes are left. `patience=none` has no bell: a timeout of 0,
+//! kernel looks at, for behind the first that is ready no notes are left. `timeout=zero` has no bell: a timeout of 0,
 //! for which the kernel asks each but leaves no notes.
 //!
 //! Misleads as the whole cost of a server's wait: one that finds nothing also sleeps and is woken.
@@ -32,7 +32,7 @@ const FULL_MOST: u64 = 10_000;
 
 /// The benchmark.
 #[derive(Debug)]
-pub struct Wait {
+pub struct EventWait {
     watch: Watch,
     object: Object,
     active: u64,
@@ -50,7 +50,7 @@ enum Object {
     Socket,
 }
 
-/// How it is watched. A further mechanism is a further variant with its lines in each method.
+/// How it is watched. A further backend is a further variant with its lines in each method.
 #[derive(Debug)]
 enum Watch {
     Select(SelectSet),
@@ -68,8 +68,8 @@ struct Bell {
 
 const WAIT: usize = 0;
 
-impl Benchmark for Wait {
-    const NAME: &'static str = "wait";
+impl Benchmark for EventWait {
+    const NAME: &'static str = "event_wait";
     const ABOUT: &'static str = "What does one wait for events cost when thousands of descriptors are watched?";
     const AXIS: &'static str = "watched descriptors";
     const PHASES: &'static [Phase] =
@@ -81,7 +81,7 @@ impl Benchmark for Wait {
             "auto",
             "how many; auto: 2,000 (quick), 10,000 or past the limit of descriptors (full), to FD_SETSIZE (select)",
         ),
-        Parameter::fixed("mechanism", Kind::Choice(&["select", "poll", "epoll_wait"]), "poll", "which call waits"),
+        Parameter::fixed("backend", Kind::Choice(&["select", "poll", "epoll_wait"]), "poll", "which call waits"),
         Parameter::fixed("object", Kind::Choice(&["pipe", "eventfd", "socket"]), "pipe", "what is watched"),
         Parameter::fixed(
             "active",
@@ -90,25 +90,25 @@ impl Benchmark for Wait {
             "how many of them are ready all the time; the others are idle",
         ),
         Parameter::fixed(
-            "patience",
-            Kind::Choice(&["forever", "none"]),
-            "forever",
-            "forever: no timeout, and a bell that is always ready is looked at last; none: timeout 0 and no bell",
+            "timeout",
+            Kind::Choice(&["infinite", "zero"]),
+            "infinite",
+            "infinite: no timeout; one more descriptor, always ready, makes the call return. zero: timeout 0, without that descriptor",
         ),
     ];
     const VARIANTS: &'static [Variant] = &[
-        Variant::always(&[("mechanism", "select")]),
-        Variant::always(&[("mechanism", "epoll_wait")]),
+        Variant::always(&[("backend", "select")]),
+        Variant::always(&[("backend", "epoll_wait")]),
         Variant::full(&[("object", "eventfd")]),
         Variant::full(&[("object", "socket")]),
         Variant::full(&[("active", "100")]),
-        Variant::full(&[("mechanism", "epoll_wait"), ("active", "100")]),
-        Variant::full(&[("patience", "none")]),
+        Variant::full(&[("backend", "epoll_wait"), ("active", "100")]),
+        Variant::full(&[("timeout", "zero")]),
     ];
     const CAVEATS: &'static [&'static str] = &[
         "It never sleeps: a bell that is always ready is the last that the kernel looks at. A server that finds \
          nothing to do also pays for sleeping and being woken.",
-        "With patience=none (timeout 0) select() and poll() do not register with the descriptors, which a wait that \
+        "With timeout=zero (timeout 0) select() and poll() do not register with the descriptors, which a wait that \
          may sleep has to: it is what a busy loop pays.",
         "select() changes the set that it is given; the copy that a program makes for each call is not in the time.",
         "What asking one descriptor costs depends on its kind: compare object=pipe, eventfd and socket.",
@@ -119,14 +119,14 @@ impl Benchmark for Wait {
                                   for UNIX (1999); active and idle descriptors as in libevent's bench";
 
     fn support(host: &Host, settings: &Settings) -> Support {
-        if host.system != "Linux" && (settings.is("mechanism", "epoll_wait") || settings.is("object", "eventfd")) {
+        if host.system != "Linux" && (settings.is("backend", "epoll_wait") || settings.is("object", "eventfd")) {
             return Support::No("epoll and eventfd() are Linux's own".to_owned());
         }
         let most = select_most(settings);
         Support::when(
-            !settings.is("mechanism", "select") || settings.count("n") <= most,
+            !settings.is("backend", "select") || settings.count("n") <= most,
             &format!(
-                "select() watches no descriptor from {SELECT_CAPACITY} (FD_SETSIZE) on: with object={} wait.n is at \
+                "select() watches no descriptor from {SELECT_CAPACITY} (FD_SETSIZE) on: with object={} event_wait.n is at \
                  most {most}",
                 settings.text("object")
             ),
@@ -134,7 +134,7 @@ impl Benchmark for Wait {
     }
 
     fn auto_n(host: &Host, settings: &Settings, study: Study) -> u64 {
-        if settings.is("mechanism", "select") {
+        if settings.is("backend", "select") {
             return select_most(settings);
         }
         match host.limits.get("RLIMIT_NOFILE") {
@@ -154,7 +154,7 @@ impl Benchmark for Wait {
             kind: AnnotationKind::Capacity,
             source: "FD_SETSIZE".to_owned(),
         };
-        settings.is("mechanism", "select").then_some(mark).into_iter().collect()
+        settings.is("backend", "select").then_some(mark).into_iter().collect()
     }
 
     fn cost(settings: &Settings) -> Cost {
@@ -170,7 +170,7 @@ impl Benchmark for Wait {
         let (settings, room) = (context.settings, context.n as usize);
         let object = Object::of(settings);
         let mut watch = Watch::of(settings, room)?;
-        let bell = if settings.is("patience", "forever") { Some(Bell::hang(object, &mut watch)?) } else { None };
+        let bell = if settings.is("timeout", "infinite") { Some(Bell::hang(object, &mut watch)?) } else { None };
         Ok(Self {
             watch,
             object,
@@ -214,7 +214,7 @@ impl Benchmark for Wait {
     }
 }
 
-impl Wait {
+impl EventWait {
     fn patience(&self) -> Timeout {
         if self.bell.is_some() { Timeout::Infinite } else { Timeout::Zero }
     }
@@ -275,7 +275,7 @@ impl Object {
 
 impl Watch {
     fn of(settings: &Settings, room: usize) -> Result<Self, Stop> {
-        Ok(match settings.text("mechanism") {
+        Ok(match settings.text("backend") {
             "select" => Watch::Select(SelectSet::new()),
             "epoll_wait" => {
                 // The bell's place is there even without one: the call takes no fewer.
