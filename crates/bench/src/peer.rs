@@ -124,7 +124,7 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
 /// A file that is asked for, of so many bytes, in a folder of its own.
 fn folder(context: &Context) -> Result<PathBuf, Stop> {
     let io = |error: std::io::Error| Stop::io("write", &error);
-    let bytes = context.settings.count("bytes");
+    let bytes = context.settings.bytes("file");
     let folder = context.scratch.join(format!("www-{bytes}"));
     fs::create_dir_all(&folder).map_err(io)?;
     let path = folder.join(FILE);

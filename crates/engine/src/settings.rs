@@ -20,6 +20,13 @@ pub enum Kind {
         /// The largest value.
         max: u64,
     },
+    /// A size within bounds, in bytes: `64KiB`.
+    Size {
+        /// The smallest value.
+        min: u64,
+        /// The largest value.
+        max: u64,
+    },
     /// One of these words.
     Choice(&'static [&'static str]),
     /// Two numbers `LOW-HIGH`, or `host`: the host's own range of ephemeral ports.
@@ -77,6 +84,10 @@ impl Parameter {
             Kind::Count { min, max } => count(min, max),
             Kind::AutoCount { .. } if value == "auto" => None,
             Kind::AutoCount { min, max } => count(min, max).map(|reason| format!("{reason}, nor `auto`")),
+            Kind::Size { min, max } => match landau_units::size_in(min..=max)(value) {
+                Ok(_) => None,
+                Err(error) => Some(format!("`{value}`: {error}")),
+            },
             Kind::Choice(words) if words.contains(&value) => None,
             Kind::Choice(words) => Some(format!("`{value}` is not one of {}", words.join(", "))),
             Kind::PortRange if value == "host" || port_range(value).is_some() => None,
@@ -139,6 +150,11 @@ impl Settings {
         self.text(name).parse().unwrap_or(0)
     }
 
+    /// Returns a size in bytes; 0 where the value is not a size.
+    pub fn bytes(&self, name: &str) -> u64 {
+        landau_units::size(self.text(name)).unwrap_or(0)
+    }
+
     /// Whether a choice stands at `word`.
     pub fn is(&self, name: &str, word: &str) -> bool {
         self.text(name) == word
@@ -162,6 +178,10 @@ mod tests {
         let ports = Parameter::fixed("ports", Kind::PortRange, "host", "");
         assert_eq!(ports.reject("40000-42000"), None);
         assert!(ports.reject("42000-40000").is_some() && ports.reject("1-70000").is_some());
+        let size = Parameter::fixed("stack", Kind::Size { min: 0, max: 1 << 30 }, "0", "");
+        assert_eq!((size.reject("0"), size.reject("64KiB")), (None, None));
+        assert_eq!(size.reject("64").as_deref(), Some("`64`: the unit is missing; write 64B, 64KiB or 64MiB"));
+        assert!(size.reject("2GiB").is_some_and(|reason| reason.contains("at most 1GiB")));
         let url = Parameter::fixed("url", Kind::Url, "none", "");
         assert!(url.reject("none").is_none() && url.reject("http://[::1]:80/a?b").is_none());
         let wrong = ["http://host", "https://host/", "http:///a", "http://a b/", "host"];

@@ -14,11 +14,13 @@ enum Renamed {
     Parameter(&'static str, &'static str, &'static str),
     /// A value of a parameter: benchmark, parameter, old, new.
     Value(&'static str, &'static str, &'static str, &'static str),
+    /// A phase of a benchmark: benchmark, old, new.
+    Phase(&'static str, &'static str, &'static str),
     /// A number that had no unit: benchmark, parameter, the unit that it was in. 0 stays 0.
     Unit(&'static str, &'static str, &'static str),
 }
 
-use Renamed::{Benchmark, Parameter, Unit, Value};
+use Renamed::{Benchmark, Parameter, Phase, Unit, Value};
 
 /// Every name that has changed.
 const RENAMED: &[Renamed] = &[
@@ -27,6 +29,8 @@ const RENAMED: &[Renamed] = &[
     Benchmark("refill", "fd_reuse"),
     Benchmark("wait", "event_wait"),
     Benchmark("wait_any", "waitpid"),
+    Parameter("connect", "bytes", "file"),
+    Unit("connect", "file", "B"),
     Parameter("connect", "mechanism", "backend"),
     Value("connect", "idle", "spin", "poll"),
     Parameter("download", "pieces", "extent"),
@@ -37,6 +41,7 @@ const RENAMED: &[Renamed] = &[
     Parameter("download", "place", "location"),
     Parameter("event_loop", "mechanism", "backend"),
     Parameter("event_loop", "which", "selection"),
+    Phase("event_loop", "events", "dispatch"),
     Parameter("event_wait", "mechanism", "backend"),
     Parameter("event_wait", "patience", "timeout"),
     Value("event_wait", "timeout", "forever", "infinite"),
@@ -44,9 +49,13 @@ const RENAMED: &[Renamed] = &[
     Parameter("fork", "way", "method"),
     Unit("fork", "resident", "MiB"),
     Unit("mmap", "file", "MiB"),
+    Parameter("request", "bytes", "file"),
+    Unit("request", "file", "B"),
     Parameter("request", "mechanism", "backend"),
     Value("request", "idle", "spin", "poll"),
     Unit("thread", "stack", "KiB"),
+    Phase("waitpid", "none", "wnohang"),
+    Phase("waitpid", "one", "reap"),
 ];
 
 /// Returns today's name of the benchmark that was called `old`.
@@ -61,6 +70,14 @@ pub fn benchmark(old: &str) -> Option<&'static str> {
 pub fn parameter(benchmark: &str, old: &str) -> Option<&'static str> {
     RENAMED.iter().find_map(|row| match row {
         Parameter(of, was, is) if *of == benchmark && *was == old => Some(*is),
+        _ => None,
+    })
+}
+
+/// Returns today's name of the phase of `benchmark` that was called `old`.
+pub fn phase(benchmark: &str, old: &str) -> Option<&'static str> {
+    RENAMED.iter().find_map(|row| match row {
+        Phase(of, was, is) if *of == benchmark && *was == old => Some(*is),
         _ => None,
     })
 }
@@ -131,6 +148,7 @@ mod tests {
             match row {
                 Benchmark(_, is) => assert_eq!(benchmark(is), None),
                 Parameter(of, _, is) => assert_eq!(parameter(of, is), None),
+                Phase(of, _, is) => assert_eq!(phase(of, is), None),
                 Value(of, name, _, is) => assert_eq!(value(of, name, is), None),
                 Unit(of, name, unit) => assert_eq!(value(of, name, &format!("1{unit}")), None),
             }

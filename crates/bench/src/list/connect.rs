@@ -38,7 +38,7 @@ pub(crate) const PARAMETERS: &[Parameter] = &[
     ),
     Parameter::fixed("server", Kind::Choice(peer::SERVERS), "landau", "which server is started"),
     Parameter::fixed("backend", Kind::Choice(backend::NAMES), "epoll", "the backend of server=landau"),
-    Parameter::fixed("bytes", Kind::Count { min: 1, max: 1 << 30 }, "8192", "the size of the file that is asked for"),
+    Parameter::fixed("file", Kind::Size { min: 1, max: 1 << 30 }, "8KiB", "size of the file that is requested"),
     Parameter::fixed("url", Kind::Url, "none", "what is asked, http://HOST:PORT/PATH, of a server that runs already"),
     Parameter::fixed(
         "command",

@@ -56,7 +56,7 @@ pub struct EventLoop {
 }
 
 const WAIT: usize = 0;
-const EVENTS: usize = 1;
+const DISPATCH: usize = 1;
 
 impl Benchmark for EventLoop {
     const NAME: &'static str = "event_loop";
@@ -65,8 +65,8 @@ impl Benchmark for EventLoop {
     const PHASES: &'static [Phase] = &[
         Phase::up("wait", "the reactor's wait, which tells the kernel what changed and asks it what is ready"),
         Phase::up(
-            "events",
-            "the events handed out, with further waits if need be, until all that are active were told",
+            "dispatch",
+            "handling of the reported events, with further waits if needed, until every active descriptor was reported",
         ),
     ];
     const PARAMETERS: &'static [Parameter] = &[
@@ -252,7 +252,7 @@ impl EventLoop {
         let (reactor, is_awaited, extra) = (&mut self.reactor, &mut self.is_awaited, &mut self.extra);
         let mut left = self.chosen.len();
         timer.time(WAIT, || reactor.wait(None).map_err(backend::refused))?;
-        timer.time(EVENTS, || {
+        timer.time(DISPATCH, || {
             loop {
                 while let Some(event) = reactor.next_event() {
                     let is_awaited = &mut is_awaited[event.token.0 as usize];

@@ -50,9 +50,9 @@ impl Benchmark for Fork {
         Parameter::fixed("order", Kind::Choice(&["reverse", "creation"]), "reverse", "who is ended first"),
         Parameter::fixed(
             "resident",
-            Kind::Count { min: 0, max: 1 << 20 },
+            Kind::Size { min: 0, max: 1 << 40 },
             "0",
-            "MiB of private memory that the parent has touched",
+            "private memory that the parent has touched",
         ),
         Parameter::fixed(
             "mappings",
@@ -69,7 +69,7 @@ impl Benchmark for Fork {
         Variant::always(&[("method", "posix_spawn")]),
         Variant::always(&[("method", "clone3")]),
         Variant::always(&[("order", "creation")]),
-        Variant::full(&[("resident", "256")]),
+        Variant::full(&[("resident", "256MiB")]),
         Variant::full(&[("mappings", "2000")]),
         Variant::full(&[("processors", "all")]),
     ];
@@ -98,8 +98,8 @@ impl Benchmark for Fork {
     fn cost(settings: &Settings) -> Cost {
         Cost {
             // Kernel stack, task, page tables and the pages that a child writes to: measured at about 150 KiB.
-            memory_bytes_each: (200 << 10) + settings.count("resident") * 2_200,
-            memory_bytes: settings.count("resident") << 20,
+            memory_bytes_each: (200 << 10) + (settings.bytes("resident") >> 20) * 2_200,
+            memory_bytes: settings.bytes("resident"),
             processes_each: 1,
             ..Cost::default()
         }
@@ -111,8 +111,8 @@ impl Benchmark for Fork {
             pin(&(0..1024).collect::<Vec<u32>>())?;
         }
         let mut helper = ForkHelper::start(settings.text("linkage"))?;
-        if settings.count("resident") > 0 {
-            helper.grow_resident(settings.count("resident") << 20)?;
+        if settings.bytes("resident") > 0 {
+            helper.grow_resident(settings.bytes("resident"))?;
         }
         if settings.count("mappings") > 0 {
             helper.grow_mappings(settings.count("mappings"))?;

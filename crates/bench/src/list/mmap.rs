@@ -50,8 +50,8 @@ impl Benchmark for Mmap {
         Parameter::steps("64", "auto", "auto", "how many mappings; auto: as far as `until` says"),
         Parameter::fixed("until", Kind::Choice(&["file", "limit"]), "file", "half the file, or past vm.max_map_count"),
         Parameter {
-            smoke: "2",
-            ..Parameter::fixed("file", Kind::Count { min: 1, max: 1 << 20 }, "200", "MiB of the file")
+            smoke: "2MiB",
+            ..Parameter::fixed("file", Kind::Size { min: 1 << 20, max: 1 << 40 }, "200MiB", "size of the file")
         },
         Parameter::fixed("order", Kind::Choice(&["sequential", "random"]), "sequential", "which page comes next"),
         Parameter::fixed("populate", Kind::Choice(&["off", "on"]), "off", "fault the page in at once (MAP_POPULATE)"),
@@ -96,7 +96,7 @@ impl Benchmark for Mmap {
     }
 
     fn cost(settings: &Settings) -> Cost {
-        let bytes = settings.count("file") << 20;
+        let bytes = settings.bytes("file");
         Cost { memory_bytes_each: 220, memory_bytes: bytes, disk_bytes: bytes, ..Cost::default() }
     }
 
@@ -143,7 +143,7 @@ impl Benchmark for Mmap {
 
 /// Pages of the file.
 fn pages(settings: &Settings) -> u64 {
-    (settings.count("file") << 20) / page_bytes() as u64
+    settings.bytes("file") / page_bytes() as u64
 }
 
 fn max_map_count() -> Option<u64> {

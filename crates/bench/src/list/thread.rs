@@ -43,13 +43,14 @@ impl Benchmark for Thread {
         Parameter::steps("20", "2000", "8000", "how many threads"),
         Parameter::fixed(
             "stack",
-            Kind::Count { min: 0, max: 1 << 20 },
+            Kind::Size { min: 0, max: 1 << 30 },
             "0",
-            "KiB of stack for each; 0: what the C library gives",
+            "stack of each thread; 0: the C library's default",
         ),
         Parameter::fixed("processors", Kind::Choice(&["one", "all"]), "one", "where the threads may run"),
     ];
-    const VARIANTS: &'static [Variant] = &[Variant::full(&[("stack", "64")]), Variant::full(&[("processors", "all")])];
+    const VARIANTS: &'static [Variant] =
+        &[Variant::full(&[("stack", "64KiB")]), Variant::full(&[("processors", "all")])];
     const EMULATED: &'static [(&'static str, &'static str)] = &[("n", "1000")];
     const CAVEATS: &'static [&'static str] = &[
         "The C library keeps the stacks of some ended threads: joins that give stacks back are dearer than others.",
@@ -66,7 +67,7 @@ impl Benchmark for Thread {
             pin(&(0..1024).collect::<Vec<u32>>())?;
         }
         let (listen, report) = pipe()?;
-        let stack_bytes = context.settings.count("stack") as usize * 1024;
+        let stack_bytes = context.settings.bytes("stack") as usize;
         Ok(Self { listen, report: Arc::new(report), stack_bytes, threads: Vec::with_capacity(context.n as usize) })
     }
 

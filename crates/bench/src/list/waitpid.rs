@@ -20,16 +20,16 @@ pub struct Waitpid {
     pids: Vec<i32>,
 }
 
-const NONE: usize = 0;
-const ONE: usize = 1;
+const WNOHANG: usize = 0;
+const REAP: usize = 1;
 
 impl Benchmark for Waitpid {
     const NAME: &'static str = "waitpid";
     const ABOUT: &'static str = "Does waiting for any child cost more when thousands of children live?";
     const AXIS: &'static str = "living children";
     const PHASES: &'static [Phase] = &[
-        Phase::up("none", "waitpid(-1, WNOHANG) while no child has ended"),
-        Phase::down("one", "waitpid(-1) when one child has ended: that one is found and taken away"),
+        Phase::up("wnohang", "waitpid(-1, WNOHANG) while no child has exited"),
+        Phase::down("reap", "waitpid(-1) when one child has exited: the kernel finds and reaps it"),
     ];
     const PARAMETERS: &'static [Parameter] = &[
         Parameter::steps("20", "300", "3000", "how many children"),
@@ -39,7 +39,7 @@ impl Benchmark for Waitpid {
     const EMULATED: &'static [(&'static str, &'static str)] = &[("n", "300")];
     const CAVEATS: &'static [&'static str] = &[
         "A program that names the child, or holds a descriptor of it (pidfd), needs no search.",
-        "Where the ended child stands in the kernel's list decides `one`: compare order=reverse and creation.",
+        "Where the ended child stands in the kernel's list decides the cost of `reap`: compare order=reverse and creation.",
         "Making a child empties some of the caches before each call; one that asks in a loop finds them warm.",
     ];
     const SOURCE: &'static str = "the frame of F. von Leitner's fork benchmark (2003), with the wait of a server that \
@@ -60,7 +60,7 @@ impl Benchmark for Waitpid {
 
     fn step(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
         self.pids.push(self.pool.spawn()?);
-        let ended = timer.time(NONE, try_wait_any)?;
+        let ended = timer.time(WNOHANG, try_wait_any)?;
         Stop::unless(ended == 0, || format!("child {ended} ended before its time; was it killed from outside?"))
     }
 
@@ -68,7 +68,7 @@ impl Benchmark for Waitpid {
         let index = if self.in_creation_order { self.pids.len() - n as usize } else { n as usize - 1 };
         let pid = self.pids[index];
         kill_without_reaping(pid)?;
-        let (ended, signal) = timer.time(ONE, wait_any)?;
+        let (ended, signal) = timer.time(REAP, wait_any)?;
         Stop::unless(ended == pid && signal == libc::SIGKILL, || {
             format!("child {pid} was killed, but child {ended} was waited for, ended by signal {signal}")
         })

@@ -23,10 +23,10 @@ use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  landau explain wait --kernel debian:6.1 --set wait.mechanism=poll
+  landau explain event_wait --kernel debian:6.1 --set event_wait.backend=poll
   landau explain bind --kernel vmlinuz --set bind.range=40000-42001 --at 500,1000,1900
-  landau explain wait_any --kernel vmlinuz -o page.html     with a flame graph
-  landau explain wait --kernel vmlinuz --json | jq '.[].functions[0]'
+  landau explain waitpid --kernel vmlinuz -o page.html     with a flame graph
+  landau explain event_wait --kernel vmlinuz --json | jq '.[].functions[0]'
 
 The functions' growth must add up to the measured one within 1%; if it does not, the exit status is 1.")]
 pub(crate) struct Args {

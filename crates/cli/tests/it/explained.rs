@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 fn the_functions_of_poll_add_up_to_what_it_costs_more() {
     let Some(kernel) = kernel() else { return };
     let (room, kernel) = (Room::new(), kernel.display().to_string());
-    let settings = ["--set", "wait.mechanism=poll", "--set", "wait.n=200"];
-    let words = ["explain", "wait", "--kernel", &kernel, "--json", "--record", "r", "-o", "page.html"];
+    let settings = ["--set", "event_wait.backend=poll", "--set", "event_wait.n=200"];
+    let words = ["explain", "event_wait", "--kernel", &kernel, "--json", "--record", "r", "-o", "page.html"];
     let ran = room.landau(&[&words[..], &settings].concat());
     assert_eq!(ran.status, Some(0), "{ran:?}");
 
@@ -65,7 +65,7 @@ fn a_wrong_word_is_answered_before_anything_is_booted() {
 fn ctrl_c_ends_it_and_leaves_nothing() {
     let Some(kernel) = kernel() else { return };
     let (room, kernel) = (Room::new(), kernel.display().to_string());
-    let mut command = room.command(&["explain", "wait", "--kernel", &kernel, "--record", "r"]);
+    let mut command = room.command(&["explain", "event_wait", "--kernel", &kernel, "--record", "r"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     assert!(eventually(|| emulators(&room).len() == 1), "no guest was started");
     let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();

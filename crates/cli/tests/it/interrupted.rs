@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 /// A run that lasts long enough to be interrupted, started and already measuring.
 fn measuring(room: &Room) -> Child {
-    let words = ["run", "fork", "manymap", "--passes", "9", "--output", "r", "--no-report", "--seed", "1"];
+    let words = ["run", "fork", "map_files", "--passes", "9", "--output", "r", "--no-report", "--seed", "1"];
     let child = room.command(&words).stderr(Stdio::null()).spawn().unwrap();
     let begun =
         eventually(|| std::fs::read_to_string(room.file("r")).is_ok_and(|text| text.contains("\"kind\":\"pass_end\"")));

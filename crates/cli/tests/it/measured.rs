@@ -80,7 +80,7 @@ fn the_limit_of_mappings_is_named() {
 #[test]
 fn a_select_of_too_many_is_left_out_with_what_fits() {
     let room = Room::new();
-    let (ran, record) = room.smoke(&["wait", "--set", "wait.mechanism=select", "--set", "wait.n=auto"]);
+    let (ran, record) = room.smoke(&["event_wait", "--set", "event_wait.backend=select", "--set", "event_wait.n=auto"]);
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let most = record.cases[0].n;
     assert!(most <= landau_sys::wait::SELECT_CAPACITY as u64 / 2, "each pipe takes two descriptors: {most}");
@@ -88,9 +88,9 @@ fn a_select_of_too_many_is_left_out_with_what_fits() {
     assert_eq!((end.outcome, end.steps), (Outcome::Done, most), "{end:?}");
 
     let room = Room::new();
-    let n = format!("wait.n={}", most + 1);
-    let (_, record) = room.smoke(&["wait", "--set", &n, "--set", "wait.object=pipe"]);
-    assert!(record.cases.iter().any(|case| case.label.ends_with("wait") && case.n == most + 1), "{:?}", record.cases);
+    let n = format!("event_wait.n={}", most + 1);
+    let (_, record) = room.smoke(&["event_wait", "--set", &n, "--set", "event_wait.object=pipe"]);
+    assert!(record.cases.iter().any(|case| case.label.ends_with("event_wait") && case.n == most + 1), "{:?}", record.cases);
     let skip = record.skips.iter().find(|skip| skip.label.contains("select")).unwrap();
     assert!(skip.reason.contains(&format!("at most {most}")), "{skip:?}");
 }

@@ -200,7 +200,7 @@ fn a_failed_pass_is_told_and_judges_nothing() {
     let script = format!(
         "(until pgrep -f '[l]andau-fork-helper' > pids; do sleep 0.01; done; kill -KILL $(tail -n 1 pids)) & \
          {LANDAU} run fork --passes 1 --set fork.n=3000 \
-         --set fork.way=fork --set fork.linkage=dynamic --set fork.order=reverse --output r --no-report --time-limit 60s"
+         --set fork.method=fork --set fork.linkage=dynamic --set fork.order=reverse --output r --no-report --time-limit 60s"
     );
     let ran = Ran::of(
         Command::new("unshare")

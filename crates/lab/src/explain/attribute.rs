@@ -296,8 +296,8 @@ mod tests {
         let phase = Phase { name: "wait".to_owned(), direction: Direction::Up, about: String::new() };
         let case = Case {
             case: 0,
-            benchmark: "wait".to_owned(),
-            label: "wait".to_owned(),
+            benchmark: "event_wait".to_owned(),
+            label: "event_wait".to_owned(),
             about: String::new(),
             axis: String::new(),
             caveats: Vec::new(),

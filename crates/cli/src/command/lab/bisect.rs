@@ -14,7 +14,7 @@ use landau_sys::signal::{catch_interrupts, interrupted};
   landau lab bisect --good debian:5.10 --bad debian:7.2 --metric 'bind.instructions@1000 < 2000'
                                      over every kernel that Debian's archive has between the two
   landau lab bisect --good v1/bzImage --bad v9/bzImage -k v2/bzImage -k v3/bzImage \\
-      --metric 'wait.instructions@500 < 200000'
+      --metric 'event_wait.instructions@500 < 200000'
 
 The claim holds of the good kernel and not of the bad one. Each kernel is booted once: a count needs no repetition.")]
 pub(crate) struct Args {
