@@ -3,7 +3,7 @@
 use crate::pass::{self, Bounds};
 use crate::{Entry, Error, Event, Host, Observer, Plan, Planned, Scratch, Settings, Study, scratch};
 use landau_record::schema::{Cut, End, Header, Line, Note, Outcome, PassEnd, PassStart, Resume};
-use landau_record::{Journal, Record, schema_version};
+use landau_record::{Journal, Record, SCHEMA_VERSION};
 use landau_sys::clock::Clock;
 use landau_sys::system;
 use rand::seq::SliceRandom;
@@ -80,7 +80,7 @@ impl std::fmt::Debug for Session<'_> {
 /// and the last line with the [`End`] that is returned beside the ending.
 pub fn run<'a>(plan: &'a Plan, writer: &'a mut dyn Journal, session: Session<'a>) -> Result<(Ending, End), Error> {
     writer.append(&Line::Header(Header {
-        schema: schema_version(plan.host.clock.unit, false),
+        schema: SCHEMA_VERSION,
         landau: env!("CARGO_PKG_VERSION").to_owned(),
         command: session.words.to_vec(),
         started: jiff::Timestamp::now().to_string(),

@@ -8,21 +8,17 @@ pub mod chain;
 pub mod former;
 mod reader;
 pub mod schema;
+mod upgrade;
 mod writer;
 
 pub use reader::{Fault, Lane, Pass, Record, Torn};
 pub use schema::Line;
 pub use writer::{Journal, Writer};
 
-/// The newest version of the line format that this crate reads. It changes whenever a reader of the old format would
-/// misread the new one: 2 came with units other than time, and with the lab.
-pub const SCHEMA_VERSION: u32 = 2;
-
-/// The version that a reader of a record needs: 1 for one in real time and made on the host itself, which readers from
-/// before the lab still understand.
-pub fn schema_version(unit: schema::Unit, is_lab: bool) -> u32 {
-    if unit == schema::Unit::Ns && !is_lab { 1 } else { SCHEMA_VERSION }
-}
+/// The version of the line format that is written, and the newest that is read. It changes whenever a reader of the old
+/// format would misread the new one: 2 added units other than time, and the lab; 3 renamed kinds, members, benchmarks
+/// and parameters, and gave facts units. Older records are read as if they had been written today.
+pub const SCHEMA_VERSION: u32 = 3;
 
 /// What can go wrong between a record and its file.
 #[derive(Debug, thiserror::Error)]
@@ -47,5 +43,16 @@ pub enum Error {
         line: u64,
         /// What is wrong with it, and what to do.
         reason: String,
+    },
+    /// The record has an older schema, to which nothing can be appended.
+    #[error(
+        "cannot resume {path}: its schema is {schema}, and this landau appends lines of schema {SCHEMA_VERSION}; start \
+         a new run, or resume it with the landau that began it"
+    )]
+    OldSchema {
+        /// The record's path as the user gave it.
+        path: String,
+        /// Its schema.
+        schema: u32,
     },
 }

@@ -7,7 +7,7 @@ use crate::schema::{
     Case, Chunk, Crash, Cut, End, Explanation, Header, Host, Lab, PassEnd, PassStart, PhaseResult, Resume, Skip, Unit,
     Window,
 };
-use crate::{Error, Line, SCHEMA_VERSION, chain};
+use crate::{Error, Line, SCHEMA_VERSION, chain, upgrade};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -217,7 +217,13 @@ impl Gather {
             self.fault(format!("its seal is {seal}, but its content gives {expected}"));
         }
         seal.clone_into(&mut self.seal);
-        serde_json::from_str(&body).map_err(|error| error.to_string())
+        let schema = self.header.as_ref().map_or(SCHEMA_VERSION, |header| header.schema);
+        let line = if upgrade::is_needed(schema, &body) {
+            serde_json::from_str(&body).and_then(|old| serde_json::from_value(upgrade::line(old)))
+        } else {
+            serde_json::from_str(&body)
+        };
+        line.map_err(|error| error.to_string())
     }
 
     fn take(&mut self, line: Line) -> Result<(), Error> {

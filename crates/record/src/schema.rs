@@ -50,7 +50,6 @@ pub enum Line {
     /// The run was taken up again after an interruption.
     Resume(Resume),
     /// A figure computed from the samples above, kept so that `verify` can recompute it.
-    #[serde(rename = "figure")]
     Result(PhaseResult),
     /// The last line of a run that was not torn off.
     End(End),
@@ -59,7 +58,7 @@ pub enum Line {
 /// What was asked for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Header {
-    /// The version of the line format that a reader needs: [`crate::schema_version`].
+    /// The version of the line format: [`crate::SCHEMA_VERSION`] when it was written.
     pub schema: u32,
     /// The version of landau that wrote the record.
     pub landau: String,
@@ -194,7 +193,6 @@ pub struct Annotation {
     /// The position, in objects.
     pub n: f64,
     /// What it is.
-    #[serde(rename = "mark")]
     pub kind: AnnotationKind,
     /// Where the number was read: `net.ipv4.ip_local_port_range`.
     pub source: String,
@@ -214,7 +212,6 @@ pub struct Case {
     /// What n counts: `open sockets`.
     pub axis: String,
     /// How the result can mislead, a sentence each.
-    #[serde(rename = "misleads")]
     pub caveats: Vec<String>,
     /// Where the experiment comes from.
     pub source: String,
@@ -228,7 +225,6 @@ pub struct Case {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reduced: Option<Reduced>,
     /// Positions on the axis that are known beforehand.
-    #[serde(rename = "marks")]
     pub annotations: Vec<Annotation>,
 }
 
@@ -236,7 +232,6 @@ pub struct Case {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reduced {
     /// What was asked for.
-    #[serde(rename = "asked")]
     pub requested: u64,
     /// Why it was too much, with the figures.
     pub reason: String,

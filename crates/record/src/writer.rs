@@ -1,6 +1,6 @@
 //! Appends lines to a record and seals each.
 
-use crate::{Error, Line, Record, chain};
+use crate::{Error, Line, Record, SCHEMA_VERSION, chain};
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -55,9 +55,12 @@ impl Writer {
         })
     }
 
-    /// Takes a record up again behind its last whole line; a torn line is cut off. `record` must have been read
-    /// from the same path.
+    /// Opens a record to append behind its last whole line; a torn line is removed. `record` must have been read from
+    /// the same path. Fails without touching the file if the record has an older schema or another run is writing it.
     pub fn resume(path: &Path, record: &Record) -> Result<Self, Error> {
+        if record.header.schema < SCHEMA_VERSION {
+            return Err(Error::OldSchema { path: path.display().to_string(), schema: record.header.schema });
+        }
         let mut file = OpenOptions::new().write(true).open(path).map_err(|source| io("open", path, source))?;
         lock(&file, path)?;
         file.set_len(record.whole_bytes).map_err(|source| io("truncate", path, source))?;

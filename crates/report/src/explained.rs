@@ -81,7 +81,7 @@ pub fn words(function: &FunctionCost, axis: &str) -> String {
     if function.growth() == 0 {
         format!("{} instructions of {name} at any size", count(last))
     } else if function.is_linear() {
-        format!("{:.1} instructions of {name} per {}", function.each_instructions, one_of(axis))
+        format!("{:.1} instructions of {name} per {}", function.per_object_instructions, one_of(axis))
     } else {
         let half = count(function.half_at as f64);
         format!("{name} goes from {} to {} instructions, half of it by n = {half}", count(first), count(last))
@@ -92,7 +92,7 @@ pub fn words(function: &FunctionCost, axis: &str) -> String {
 pub fn sum(explanation: &Explanation) -> String {
     let (growth, explained) = (explanation.growth(), explanation.explained());
     let part = if growth == 0 { String::new() } else { format!(", {}", percent(explained as f64 / growth as f64)) };
-    let [least, most] = explanation.beside_instructions;
+    let [least, most] = explanation.overhead_instructions;
     let beside = if least == most { least.to_string() } else { format!("{least} to {most}") };
     format!(
         "measured growth {growth} instructions; sum over {} functions {explained}{part}; in each call {beside} more \
@@ -151,7 +151,7 @@ pub fn render(explanation: &Explanation, case: &Case, layout: Layout) -> String 
 /// Slope and fixed part as a table has them; dashes where the function is not on a line.
 pub(crate) fn line(function: &FunctionCost) -> (String, String) {
     if function.is_linear() {
-        (format!("{:.2}", function.each_instructions), format!("{:.1}", function.fixed_instructions))
+        (format!("{:.2}", function.per_object_instructions), format!("{:.1}", function.fixed_instructions))
     } else {
         ("not a line".to_owned(), "–".to_owned())
     }
@@ -166,8 +166,8 @@ mod tests {
             name: "pipe_poll.isra.0".to_owned(),
             instructions: instructions.to_vec(),
             share: 0.5,
-            each_instructions: 44.0,
-            off_line_instructions: off_line,
+            per_object_instructions: 44.0,
+            max_residual_instructions: off_line,
             half_at: 700,
             ..FunctionCost::default()
         }

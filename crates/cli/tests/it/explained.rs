@@ -25,7 +25,7 @@ fn the_functions_of_poll_add_up_to_what_it_costs_more() {
     let poll = wait.functions.iter().find(|function| function.name == "pipe_poll").unwrap();
     assert!(poll.share > 0.05 && poll.is_linear(), "{poll:?}");
     // The kernel looks at each pipe once: so many more calls of the function, each the same.
-    assert_eq!(poll.instructions[2] - poll.instructions[1], 100 * poll.each_instructions.round() as u64);
+    assert_eq!(poll.instructions[2] - poll.instructions[1], 100 * poll.per_object_instructions.round() as u64);
 
     assert_eq!(room.record("r").explanations, found, "the record has what was printed");
     assert!(std::fs::read_to_string(room.file("page.html")).unwrap().contains("pipe_poll"));

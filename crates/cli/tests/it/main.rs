@@ -4,6 +4,7 @@
 
 mod explained;
 mod interrupted;
+mod kept_records;
 mod lab;
 mod lab_misused;
 mod load;

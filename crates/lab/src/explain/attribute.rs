@@ -139,7 +139,7 @@ fn explain(calls: &[Call], counts: &Counts, symbols: &Symbols, at: &[u64]) -> Ex
         at: shown.iter().map(|call| call.n).collect(),
         sample_instructions: shown.iter().map(|call| call.sample).collect(),
         counted_instructions: shown.iter().map(|call| call.total).collect(),
-        beside_instructions: [beside().min().unwrap_or(0), beside().max().unwrap_or(0)],
+        overhead_instructions: [beside().min().unwrap_or(0), beside().max().unwrap_or(0)],
         functions,
         chains: chains(&shown, counts, symbols),
         ..Explanation::default()
@@ -190,9 +190,9 @@ fn cost(name: &str, instructions: Vec<u64>, points: &[(u64, u64)], growth: f64) 
     let mut cost = FunctionCost {
         name: name.to_owned(),
         instructions,
-        each_instructions: rounded(each),
+        per_object_instructions: rounded(each),
         fixed_instructions: rounded(fixed),
-        off_line_instructions: rounded(off.fold(0.0, f64::max)),
+        max_residual_instructions: rounded(off.fold(0.0, f64::max)),
         half_at: 0,
         share: 0.0,
     };
@@ -317,11 +317,11 @@ mod tests {
     fn each_function_has_its_line_and_the_shares_add_up() {
         let (given, passes, counts, symbols) = given();
         let found = &case(&given, &passes, &counts, &symbols, &[]).unwrap()[0];
-        assert_eq!(found.beside_instructions, [4, 4]);
+        assert_eq!(found.overhead_instructions, [4, 4]);
         // The tenth, the fiftieth and the hundredth call had a tick, so a neighbour stands for each.
         assert_eq!(found.at, [9, 49, 99]);
         assert!(found.functions.iter().all(|function| function.name != "tick"), "{found:?}");
-        assert_eq!((found.functions[0].name.as_str(), found.functions[0].each_instructions), ("visit", 7.0));
+        assert_eq!((found.functions[0].name.as_str(), found.functions[0].per_object_instructions), ("visit", 7.0));
         assert_eq!((found.functions[1].name.as_str(), found.functions[1].fixed_instructions), ("scan", 20.0));
         assert!((found.functions.iter().map(|function| function.share).sum::<f64>() - 1.0).abs() < 1e-12);
         assert_eq!(found.explained(), found.growth());

@@ -18,7 +18,7 @@ pub struct Explanation {
     /// All that the plugin counted between the marks around each of these calls.
     pub counted_instructions: Vec<u64>,
     /// Counted less sample, over all calls of the phase: smallest and largest. Equal, and a handful, if all is well.
-    pub beside_instructions: [i64; 2],
+    pub overhead_instructions: [i64; 2],
     /// Every function that ran in one of these calls, those that grow most first.
     pub functions: Vec<FunctionCost>,
     /// By which calls the functions were reached, at the smallest and the largest size.
@@ -35,11 +35,11 @@ pub struct FunctionCost {
     /// Its part in the growth from the first size to the last: 1 is all of it. Zero where nothing grows.
     pub share: f64,
     /// Instructions for each further object, by least squares over every undisturbed call between the sizes.
-    pub each_instructions: f64,
+    pub per_object_instructions: f64,
     /// Instructions that do not depend on the number of objects, from the same line.
     pub fixed_instructions: f64,
     /// The largest distance of a call from that line.
-    pub off_line_instructions: f64,
+    pub max_residual_instructions: f64,
     /// Where half of its growth is behind it: half the way if it grows evenly, the place of a step if it does not.
     pub half_at: u64,
 }
@@ -83,7 +83,7 @@ impl FunctionCost {
 
     /// Whether its calls lie on their line: off it by two instructions, or by a fiftieth of what it grows.
     pub fn is_linear(&self) -> bool {
-        self.off_line_instructions <= (self.growth().unsigned_abs() as f64 / 50.0).max(2.0)
+        self.max_residual_instructions <= (self.growth().unsigned_abs() as f64 / 50.0).max(2.0)
     }
 }
 

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Lab {
     /// `exact`, `tcg`, `kvm`, `uml`, `gvisor`, `native`, `netns` …
-    #[serde(rename = "engine")]
     pub platform: String,
     /// The kernel that was started; none where it is the host's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -93,7 +93,7 @@ by_unit! {
 
 by_unit! {
     /// The cost of an empty lap: two readings of the clock with nothing between.
-    TimerOverhead of f64: "empty_lap_ns", "empty_lap_instructions", "empty_lap_emulated_ns"
+    TimerOverhead of f64: "timer_overhead_ns", "timer_overhead_instructions", "timer_overhead_emulated_ns"
 }
 
 by_unit! {

@@ -1,0 +1,59 @@
+//! The records that the tree keeps, of every schema there was: each is read, verified, shown and drawn.
+
+use crate::support::Room;
+use landau_record::{Record, former};
+use std::path::{Path, PathBuf};
+
+/// Returns the path of every record under `docs/records`.
+fn kept() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/records");
+    let mut found = Vec::new();
+    let mut folders = vec![root];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.to_string_lossy().ends_with(".landau.ndjson") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    assert!(found.len() >= 13, "{found:?}");
+    found
+}
+
+#[test]
+fn every_kept_record_is_read_under_the_names_of_today() {
+    let mut schemas = std::collections::BTreeSet::new();
+    for path in kept() {
+        let record = Record::read(&path).unwrap();
+        assert_eq!((&record.fault, &record.torn), (&None, &None), "{}", path.display());
+        assert!(record.end.is_some() && !record.results.is_empty(), "{}", path.display());
+        assert!(*record.host.clock.timer_overhead.values() >= 0.0);
+        for case in &record.cases {
+            assert_eq!(former::benchmark(&case.benchmark), None);
+            assert_eq!(former::label(&case.label), case.label);
+            for (name, value) in &case.settings {
+                assert_eq!(former::parameter(&case.benchmark, name), None);
+                assert_eq!(former::value(&case.benchmark, name, value), None);
+            }
+        }
+        schemas.insert(record.header.schema);
+    }
+    assert!(schemas.contains(&1) && schemas.contains(&2), "{schemas:?}");
+}
+
+#[test]
+fn every_kept_record_is_verified_shown_and_drawn() {
+    let room = Room::new();
+    for path in kept() {
+        let path = path.to_str().unwrap();
+        for words in [&["verify", path][..], &["show", path], &["report", path, "--output", "page.html"]] {
+            let ran = room.landau(words);
+            assert!(ran.status == Some(0), "{words:?}: {ran:?}");
+        }
+        std::fs::remove_file(room.file("page.html")).unwrap();
+    }
+}
