@@ -1,7 +1,7 @@
-//! Builds the fork helper (see `fork_helper/main.rs`) once and links it against each C library at hand.
+//! Compiles the fork helper (`fork_helper/`) once and links it against each C library that this host has.
 //!
-//! A C library that is missing here is no error: the variant is then skipped at run time with the reason that is
-//! written down now.
+//! A missing C library is not an error: the program then reports the reason that is recorded here, and skips the
+//! linkage.
 
 use std::env;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A way to link: its name, the linkers to try in turn, their arguments, and what to install where none works.
+/// A linkage: its name, the linkers to try in turn, their arguments, and what to install if none works.
 struct Linkage {
     name: &'static str,
     linkers: &'static [&'static str],
@@ -34,7 +34,7 @@ const LINKAGES: [Linkage; 3] = [
 ];
 
 fn main() {
-    println!("cargo::rerun-if-changed=fork_helper/main.rs");
+    println!("cargo::rerun-if-changed=fork_helper");
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=PATH");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
@@ -45,17 +45,19 @@ fn main() {
             Ok(program) => format!("Ok(include_bytes!({:?}))", program.display().to_string()),
             Err(reason) => format!("Err({reason:?})"),
         };
-        writeln!(table, "    ({:?}, {entry}),", linkage.name).expect("a string takes everything");
+        writeln!(table, "    ({:?}, {entry}),", linkage.name).expect("writing to a string cannot fail");
     }
     table.push_str("];\n");
     fs::write(out.join("fork_helper_built.rs"), table).expect("OUT_DIR is writable");
 }
 
-/// The fork helper as a static library, with what it needs of `core` inside.
+/// Compiles the fork helper into a static library that contains what it uses of `core`.
 fn compile(out: &Path) -> Result<PathBuf, String> {
     let target = env::var("TARGET").expect("cargo sets TARGET");
     if env::var("HOST").as_ref() != Ok(&target) {
-        return Err(format!("this landau was cross-built for {target}; build it on the target for the fork benchmark"));
+        return Err(format!(
+            "landau was cross-compiled for {target}; compile it on that system to run the fork benchmark"
+        ));
     }
     let archive = out.join("libfork_helper.a");
     let rustc = env::var_os("RUSTC").expect("cargo sets RUSTC");
@@ -84,5 +86,5 @@ fn link(archive: &Path, out: &Path, linkage: &Linkage) -> Result<PathBuf, String
             return Ok(program);
         }
     }
-    Err(format!("landau was built without it; {}, then build landau again", linkage.remedy))
+    Err(format!("not part of this build of landau; {}, then build landau again", linkage.remedy))
 }

@@ -8,9 +8,10 @@
 //!
 //! It is a process of its own, in the worker's group, and ends with it.
 
-use landau_sys::{process, system};
+use landau_sys::process::{self, OwnedChild};
+use landau_sys::system;
 use std::io::{Read, Write};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 /// The word that makes this program one that spins; the processor follows. It is not for users.
 const ARGUMENT: &str = "__awake";
@@ -40,7 +41,7 @@ pub fn main() -> Option<u8> {
 /// Processors that are kept awake until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Awake {
-    children: Vec<Child>,
+    children: Vec<OwnedChild>,
     processors: Vec<u32>,
 }
 
@@ -50,11 +51,9 @@ impl Awake {
         processors.sort_unstable();
         processors.dedup();
         let children = processors.iter().filter_map(|processor| {
-            // This very program, even if its file was replaced since it was started.
-            let mut command = Command::new("/proc/self/exe");
+            let mut command = Command::new(process::this_program().ok()?);
             command.args([ARGUMENT, &processor.to_string()]).stdin(Stdio::null()).stderr(Stdio::null());
-            process::end_with_parent(&mut command);
-            let mut child = command.stdout(Stdio::piped()).spawn().ok()?;
+            let mut child = OwnedChild::spawn(command.stdout(Stdio::piped())).ok()?;
             // It ends without a word where it may not spin, and the facts will say so.
             let _ = child.stdout.as_mut()?.read(&mut [0]);
             Some(child)
@@ -64,7 +63,7 @@ impl Awake {
 
     /// What came of it.
     pub(crate) fn fact(&mut self) -> String {
-        let spins = |child: &mut Child| matches!(child.try_wait(), Ok(None));
+        let spins = |child: &mut OwnedChild| matches!(child.try_wait(), Ok(None));
         if self.processors.is_empty() || self.children.len() < self.processors.len() {
             return "as the system has it".to_owned();
         }
@@ -73,14 +72,5 @@ impl Awake {
         }
         let names: Vec<String> = self.processors.iter().map(u32::to_string).collect();
         format!("kept awake by a process of the lowest class on each of {}", names.join(", "))
-    }
-}
-
-impl Drop for Awake {
-    fn drop(&mut self) {
-        for child in &mut self.children {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
     }
 }

@@ -9,14 +9,14 @@ use landau_engine::{Context, Facts, Host, Settings, Stop, Support, Unit};
 use landau_reactor::Backend;
 use landau_sys::clock::monotonic_ns;
 use landau_sys::limits::{Resource, get};
-use landau_sys::process::end_with_parent;
+use landau_sys::process::OwnedChild;
 use landau_sys::wait::SELECT_CAPACITY;
 use landau_sys::{socket, stream, system};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// The servers that are known by name, ours first.
@@ -44,7 +44,7 @@ pub(crate) const FILE: &str = "file";
 /// A running server, or somebody else's.
 #[derive(Debug)]
 pub(crate) struct Server {
-    child: Option<Child>,
+    child: Option<OwnedChild>,
     /// What it was started as.
     name: String,
     processor: Option<u32>,
@@ -153,8 +153,7 @@ impl Server {
         let errors = File::create(&log).map_err(|error| Stop::io("open", &error))?;
         command.stdin(Stdio::null()).stderr(errors);
         command.stdout(if is_ours { Stdio::piped() } else { Stdio::null() });
-        end_with_parent(&mut command);
-        let (spawned, processor) = beside(context.host.pinned_processor, || command.spawn());
+        let (spawned, processor) = beside(context.host.pinned_processor, || OwnedChild::spawn(&mut command));
         let child = spawned.map_err(|error| Stop::Wrong(format!("{name} cannot be started: {error}")))?;
         let mut server = Self {
             child: Some(child),
@@ -212,7 +211,7 @@ impl Server {
                 Ok(client) => return stream::set_reset_on_close(&client).map_err(|error| error.to_string()),
                 Err(error) => error,
             };
-            if let Some(Ok(Some(status))) = self.child.as_mut().map(Child::try_wait) {
+            if let Some(Ok(Some(status))) = self.child.as_mut().map(|child| child.try_wait()) {
                 return Err(format!("it ended ({status})"));
             }
             if monotonic_ns() > until {
@@ -228,7 +227,7 @@ impl Server {
     }
 
     fn account(&self) -> Account {
-        let pid = self.child.as_ref().map(Child::id);
+        let pid = self.child.as_ref().map(|child| child.id());
         Account {
             at_ns: monotonic_ns(),
             server_ns: pid.and_then(|pid| system::process_tree(pid).into_iter().map(system::cpu_time_ns).sum()),
@@ -302,7 +301,6 @@ impl Drop for Server {
             for &pid in &family[1..] {
                 let _ = landau_sys::process::kill(pid);
             }
-            let _ = child.wait();
         }
     }
 }
@@ -347,8 +345,7 @@ fn command(context: &Context, folder: &Path, port: u16) -> Result<(String, Comma
     let server = settings.text("server");
     if server == "landau" {
         let backend = backend::named(settings, "backend").name();
-        // This very program, even if its file was replaced since it was started.
-        let mut command = Command::new("/proc/self/exe");
+        let mut command = Command::new(landau_sys::process::this_program()?);
         command.arg("serve").arg(folder).args(["--listen", "127.0.0.1:0", "--backend", backend]);
         command.args(["--idle-timeout", &IDLE_S.to_string()]);
         if landau_sys::process::effective_user() == 0 {

@@ -6,12 +6,12 @@ use crate::{Error, Event, Observer, Plan, Planned};
 use landau_record::Journal;
 use landau_record::schema::{Canary, Chunk, Direction, Line, Outcome, PassEnd, PassStart, Samples, Unit, Window};
 use landau_sys::descriptor::wait_readable;
-use landau_sys::process::kill_group;
+use landau_sys::process::{OwnedChild, this_program};
 use landau_sys::shared::Lanes;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How often the controller looks after the worker. Ten times as often as the record must reach the disk.
@@ -46,21 +46,9 @@ struct Supervisor<'a> {
 
 /// A worker process that does not outlive this value.
 struct Worker {
-    child: Child,
+    child: OwnedChild,
     orders: ChildStdin,
     answers: BufReader<ChildStdout>,
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        // The worker leads a group that holds everything it started. Once it has been waited for, its identifier
-        // may belong to somebody else, so it is only signalled while it is still ours.
-        if matches!(self.child.try_wait(), Ok(None)) {
-            let _ = kill_group(self.child.id());
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-        }
-    }
 }
 
 /// Runs one pass and writes everything about it but its first line.
@@ -150,21 +138,17 @@ fn order(plan: &Plan, planned: &Planned, start: &PassStart, scratch: &Path, lane
 
 fn spawn(order: &Order) -> Result<Worker, Error> {
     let broken = |error: std::io::Error| Error::Worker(error.to_string());
-    // This very program, even if its file was replaced since it started; its path would lead to another one.
-    let own = Path::new("/proc/self/exe");
-    let program = if own.exists() { own.to_owned() } else { std::env::current_exe().map_err(broken)? };
-    let mut child = Command::new(program)
+    let mut command = Command::new(this_program()?);
+    command
         .arg0("landau")
         // A group of its own from its first moment: the terminal's Ctrl-C reaches the controller alone, and one signal
         // ends the worker with everything that it started.
-        .process_group(0)
         .arg(ARGUMENT)
         // What the user has in his environment would weigh on every exec that is measured.
         .env_clear()
         .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(broken)?;
+        .stdout(Stdio::piped());
+    let mut child = OwnedChild::spawn_group(&mut command).map_err(broken)?;
     let (Some(orders), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
         return Err(Error::Worker("it has no pipes".to_owned()));
     };

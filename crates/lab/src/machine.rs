@@ -5,12 +5,12 @@ use crate::error::{Error, io};
 use crate::frame::{Decoder, Item};
 use crate::job::Message;
 use landau_sys::descriptor::{wait_any_readable, wait_readable};
-use landau_sys::process::{bind_to_parent, kill_group};
+use landau_sys::process::OwnedChild;
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::process::{Child, ChildStderr, ChildStdin, Command, Stdio};
+use std::process::{ChildStderr, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How much of the console is kept.
@@ -88,7 +88,7 @@ pub struct Ended {
 
 /// A started program. It does not outlive this value, nor this program.
 struct Started {
-    child: Child,
+    child: OwnedChild,
     input: Option<ChildStdin>,
 }
 
@@ -96,9 +96,9 @@ impl Started {
     fn new(mut command: Command, has_input: bool) -> Result<Self, Error> {
         let input = if has_input { Stdio::piped() } else { Stdio::null() };
         command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
-        bind_to_parent(&mut command);
         let program = command.get_program().to_owned();
-        let mut child = command.spawn().map_err(|source| io("start", Path::new(&program), source))?;
+        let mut child =
+            OwnedChild::spawn_group(&mut command).map_err(|source| io("start", Path::new(&program), source))?;
         let input = child.stdin.take();
         Ok(Self { child, input })
     }
@@ -116,17 +116,6 @@ impl Started {
         let began = Instant::now();
         while began.elapsed() < grace && matches!(self.child.try_wait(), Ok(None)) {
             std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-}
-
-impl Drop for Started {
-    fn drop(&mut self) {
-        // Once it was waited for, its identifier may be somebody else's.
-        if matches!(self.child.try_wait(), Ok(None)) {
-            let _ = kill_group(self.child.id());
-            let _ = self.child.kill();
-            let _ = self.child.wait();
         }
     }
 }

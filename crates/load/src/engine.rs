@@ -664,7 +664,7 @@ fn of_connecting(error: landau_sys::Error) -> Failure {
         // A port that is taken is another answer; and a connection that finds none gets this one from `connect`.
         AddrNotAvailable if error.call == "bind" => Failure::ConnectNoAddress,
         AddrInUse | AddrNotAvailable => Failure::ConnectNoPort,
-        _ if error.is_no_descriptor() => Failure::ConnectNoDescriptor,
+        _ if error.is_out_of_descriptors() => Failure::ConnectNoDescriptor,
         _ => Failure::Connect,
     }
 }

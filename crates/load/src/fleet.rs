@@ -6,11 +6,12 @@ use crate::plan::{PROTOCOL, Plan};
 use crate::worker;
 use landau_reactor::{Backend, Interest, Reactor, Token};
 use landau_sys::limits::{Resource, raise};
+use landau_sys::process::OwnedChild;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ pub enum Launch {
 
 #[derive(Debug)]
 enum Body {
-    Process(Child),
+    Process(OwnedChild),
     Thread(Option<JoinHandle<()>>),
 }
 
@@ -125,8 +126,7 @@ fn spawn(link: UnixStream, launch: &Launch) -> std::io::Result<Body> {
         Launch::Program(program) => {
             let mut command = Command::new(program);
             command.arg(worker::ARGUMENT).stdin(Stdio::from(OwnedFd::from(link))).stdout(Stdio::null());
-            landau_sys::process::bind_to_parent(&mut command);
-            command.spawn().map(Body::Process)
+            OwnedChild::spawn_group(&mut command).map(Body::Process)
         }
         Launch::Thread => {
             let work = move || {
@@ -146,13 +146,8 @@ impl Drop for Fleet {
         }
         for member in &mut self.members {
             match &mut member.body {
-                Body::Process(child) => {
-                    if !ends(child) {
-                        // It may have ended just now; then there is nothing to kill.
-                        let _ = child.kill();
-                    }
-                    let _ = child.wait();
-                }
+                // One that does not end is killed when its `OwnedChild` is dropped.
+                Body::Process(child) => drop(ends(child)),
                 Body::Thread(thread) => {
                     if let Some(thread) = thread.take() {
                         // A panic of a worker was seen as a link that broke.
@@ -165,7 +160,7 @@ impl Drop for Fleet {
 }
 
 /// Whether a worker ends by itself within some seconds: closing 20,000 connections takes its time.
-fn ends(child: &mut Child) -> bool {
+fn ends(child: &mut OwnedChild) -> bool {
     (0..500).any(|_| match child.try_wait() {
         Ok(None) => {
             std::thread::sleep(Duration::from_millis(10));

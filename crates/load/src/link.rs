@@ -131,7 +131,7 @@ impl Link {
 
     /// Takes in all that has come and does not wait for more; false if the other end is gone.
     pub(crate) fn fill(&mut self) -> io::Result<bool> {
-        while wait_readable(&self.stream, 0).map_err(|error| io::Error::from_raw_os_error(error.errno))? {
+        while wait_readable(&self.stream, 0)? {
             if !self.fill_once()? {
                 return Ok(false);
             }

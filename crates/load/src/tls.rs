@@ -39,7 +39,7 @@ impl Secrets {
 struct Socket<'a>(&'a OwnedFd);
 
 fn io(error: landau_sys::Error) -> std::io::Error {
-    std::io::Error::from_raw_os_error(error.errno)
+    error.into()
 }
 
 impl Read for Socket<'_> {

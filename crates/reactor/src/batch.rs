@@ -21,7 +21,7 @@
 
 use landau_sys::{Error as SystemError, path, stream};
 use std::collections::VecDeque;
-use std::io::{ErrorKind, IoSlice};
+use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -141,7 +141,7 @@ pub enum Error {
 impl Error {
     /// Whether it would have to wait, and can be tried again.
     pub fn is_blocked(&self) -> bool {
-        matches!(self, Self::System(error) if is_kind(*error, ErrorKind::WouldBlock))
+        matches!(self, Self::System(error) if error.is_would_block())
     }
 }
 
@@ -386,10 +386,10 @@ impl<'a> Queue<'a> {
                         return Ok(Progress::Blocked(sent));
                     }
                 }
-                Err(Error::System(error)) if is_kind(error, ErrorKind::WouldBlock) => {
+                Err(Error::System(error)) if error.is_would_block() => {
                     return Ok(Progress::Blocked(sent));
                 }
-                Err(Error::System(error)) if is_kind(error, ErrorKind::Interrupted) => {}
+                Err(Error::System(error)) if error.is_interrupted() => {}
                 Err(error) => return Err(error),
             }
             if sent >= TURN_BYTES && !self.is_empty() {
@@ -440,9 +440,7 @@ impl<'a> Queue<'a> {
         called();
         let sent = match stream::send_file(to, file, *offset, turn) {
             // Not to everything, and not everywhere: a file that is appended to, for one, takes no `sendfile`.
-            Err(error) if target == Target::Other && !is_kind(error, ErrorKind::WouldBlock) => {
-                copy(to, file, *offset, turn)?
-            }
+            Err(error) if target == Target::Other && !error.is_would_block() => copy(to, file, *offset, turn)?,
             other => other?,
         };
         if sent == 0 {
@@ -514,10 +512,6 @@ fn copy(to: &impl AsFd, file: &File, offset: u64, count: usize) -> Result<usize,
     if got == 0 { Ok(0) } else { stream::write_vectored(to, &[IoSlice::new(&buffer[..got])]) }
 }
 
-fn is_kind(error: SystemError, kind: ErrorKind) -> bool {
-    std::io::Error::from_raw_os_error(error.errno).kind() == kind
-}
-
 #[cfg(not(test))]
 fn called() {}
 
@@ -542,7 +536,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::cell::Cell;
-    use std::io::{Read, Write};
+    use std::io::{ErrorKind, Read, Write};
     use std::net::{TcpListener, TcpStream};
     use std::os::unix::net::UnixStream;
 

@@ -52,11 +52,6 @@ const REST_MS: u32 = 100;
 /// How many buffers of a connection are under way at once.
 const CHAIN: usize = 16;
 
-/// Numbers of errors that are none here.
-const ENOBUFS: i32 = 105;
-const ECANCELED: i32 = 125;
-const EINTR: i32 = 4;
-
 /// What came of an operation.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -556,7 +551,7 @@ impl Ring {
         }
         let timeout_ms = self.timeout_ms(limit);
         match self.operations.wait(timeout_ms) {
-            Err(error) if error.errno != EINTR => return Err(error.into()),
+            Err(error) if !error.is_interrupted() => return Err(error.into()),
             _ => {}
         }
         self.now_ms = self.origin.elapsed().as_millis() as u32;
@@ -667,7 +662,7 @@ impl Ring {
                 Ok(Some(Completion::Accepted { token, connection }))
             }
             // Of a connection that was gone before it was accepted; the next may be there.
-            Err(error) if is_passing(error) => {
+            Err(error) if error.is_transient_in_accept() => {
                 self.accept(key)?;
                 Ok(None)
             }
@@ -707,12 +702,12 @@ impl Ring {
                 return Ok(Some(Completion::Received { token, buffer }));
             }
             Err(_) if is_closing => {}
-            Err(error) if error.errno == ENOBUFS && matches!(waits, Waits::ToReceive(_)) => {
+            Err(error) if error.is_out_of_buffers() && matches!(waits, Waits::ToReceive(_)) => {
                 slot.waits = Waits::ToReceive(None);
                 self.starved.push(key);
             }
-            Err(error) if error.errno == ENOBUFS => self.renew(key, waits)?,
-            Err(error) if error.errno == ECANCELED => self.renew(key, waits)?,
+            Err(error) if error.is_out_of_buffers() => self.renew(key, waits)?,
+            Err(error) if error.is_canceled() => self.renew(key, waits)?,
             Err(error) => {
                 slot.waits = Waits::No;
                 return Ok(Some(Completion::Failed { token, error }));
@@ -748,7 +743,7 @@ impl Ring {
                 }
             }
             // Behind one that did not leave whole.
-            Err(error) if error.errno == ECANCELED => outgoing.again.push_back((buffer(bytes), from)),
+            Err(error) if error.is_canceled() => outgoing.again.push_back((buffer(bytes), from)),
             Err(error) => outgoing.failed = outgoing.failed.or(Some(error)),
         }
         if outgoing.under_way > 0 {
@@ -787,13 +782,6 @@ impl Drop for Ring {
             is_well && std::iter::from_fn(|| self.operations.next_done()).count() > 0
         });
     }
-}
-
-/// Whether an error of accepting is one connection's and not the listener's.
-fn is_passing(error: SystemError) -> bool {
-    use std::io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, TimedOut, WouldBlock};
-    let kind = std::io::Error::from_raw_os_error(error.errno).kind();
-    matches!(kind, ConnectionAborted | ConnectionReset | Interrupted | TimedOut | WouldBlock)
 }
 
 /// The number of the bell's watch: no key, for no descriptor has that number.

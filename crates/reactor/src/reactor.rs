@@ -401,10 +401,7 @@ pub(crate) fn shorter_ms(limit: Option<Duration>, due: Option<u32>) -> i32 {
 /// A signal that ends a wait is no failure: the wait has found nothing.
 fn interrupted(error: Error) -> Result<()> {
     match error {
-        Error::System(error) if error.errno == EINTR => Ok(()),
+        Error::System(error) if error.is_interrupted() => Ok(()),
         other => Err(other),
     }
 }
-
-/// The same number on every system that we build for.
-const EINTR: i32 = 4;

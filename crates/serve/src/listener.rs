@@ -79,7 +79,7 @@ impl Place {
 
 fn failed(listen: &Listen, cause: landau_sys::Error) -> Error {
     let place = listen.place().0;
-    let hint = match (std::io::Error::from_raw_os_error(cause.errno).kind(), place) {
+    let hint = match (cause.kind(), place) {
         (ErrorKind::PermissionDenied, Listen::Tcp(_)) => "; ports below 1024 are root's: try --listen 127.0.0.1:8080",
         (ErrorKind::PermissionDenied, _) => "; the folder must be writable for who starts the server",
         (ErrorKind::AddrInUse, Listen::Unix(_)) => "; another program listens there: `ss -lxp` names it",
@@ -193,7 +193,7 @@ impl Bound {
 
 /// Whether an error of accepting means that the client has gone already, or that a signal came: there may be others.
 pub(crate) fn is_about_one(error: landau_sys::Error) -> bool {
-    let kind = std::io::Error::from_raw_os_error(error.errno).kind();
+    let kind = error.kind();
     matches!(kind, ErrorKind::ConnectionAborted | ErrorKind::Interrupted)
 }
 

@@ -82,7 +82,7 @@ fn accept(socket: &std::os::fd::OwnedFd, counters: &[Arc<Counters>], started_s: 
     match stream::accept(socket) {
         // The calls that are used do not ask what kind of stream it is.
         Ok(client) => drop(serve(TcpStream::from(client), counters, started_s)),
-        Err(error) if std::io::Error::from_raw_os_error(error.errno).kind() == std::io::ErrorKind::WouldBlock => {}
+        Err(error) if error.is_would_block() => {}
         Err(_) => std::thread::sleep(REST),
     }
 }

@@ -9,7 +9,7 @@ use crate::config::{Config, Listen};
 use crate::error::Error;
 use crate::log::LogPlace;
 use landau_sys::path::Links;
-use landau_sys::privilege::{self, Access, Identity, Sandbox};
+use landau_sys::privilege::{self, Access, Identity, Sandbox, SandboxRules};
 use std::ffi::CString;
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
@@ -89,7 +89,7 @@ impl Cage {
             Err("links may lead anywhere (--symlinks anywhere), so there is no place for a fence".to_owned())
         } else {
             fence(config)
-                .and_then(|fence| Ok((fence, keeper(config)?)))
+                .and_then(|rules| Ok((rules.build()?, keeper(config)?)))
                 .map_err(|error| format!("{}: {error}", Sandbox::reason(error)))
         };
         let (fence, keeper, note) = match made {
@@ -130,29 +130,29 @@ impl Cage {
 }
 
 fn keeper(config: &Config) -> landau_sys::Result<Sandbox> {
-    let fence = fence(config)?;
+    let mut rules = fence(config)?;
     for listen in config.listen.iter().chain(&config.metrics) {
         if let Listen::Unix(path) = listen.place().0 {
-            fence.allow(&c_path(&folder_of(path))?, Access::Remove)?;
+            rules.allow(&folder_of(path), Access::Remove)?;
         }
     }
-    Ok(fence)
+    rules.build()
 }
 
-fn fence(config: &Config) -> landau_sys::Result<Sandbox> {
-    let fence = Sandbox::new()?;
-    fence.allow(&c_path(&config.root)?, Access::Read)?;
+fn fence(config: &Config) -> landau_sys::Result<SandboxRules> {
+    let mut rules = SandboxRules::new()?;
+    rules.allow(&config.root, Access::Read)?;
     if let Some(LogPlace::File(path)) = config.log.as_ref().map(|log| &log.place) {
-        fence.allow(&c_path(&folder_of(path))?, Access::Write)?;
+        rules.allow(&folder_of(path), Access::Write)?;
     }
     for path in config.tls.iter().flat_map(|files| [&files.certificate, &files.key]) {
-        fence.allow(&c_path(&folder_of(path))?, Access::Read)?;
+        rules.allow(&folder_of(path), Access::Read)?;
         // A link into another folder, as certbot makes them.
         if let Ok(real) = path.canonicalize() {
-            fence.allow(&c_path(&folder_of(&real))?, Access::Read)?;
+            rules.allow(&folder_of(&real), Access::Read)?;
         }
     }
-    Ok(fence)
+    Ok(rules)
 }
 
 /// The folder in which a file lies.
@@ -161,7 +161,7 @@ fn folder_of(path: &Path) -> PathBuf {
 }
 
 fn c_path(path: &Path) -> landau_sys::Result<CString> {
-    CString::new(path.as_os_str().as_bytes()).map_err(|_| landau_sys::Error { call: "open", errno: 22 })
+    CString::new(path.as_os_str().as_bytes()).map_err(|_| landau_sys::Error::invalid("open"))
 }
 
 /// Becomes the user, with all threads, and looks whether the folder can still be read.

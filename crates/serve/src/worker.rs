@@ -360,5 +360,5 @@ impl Worker {
 }
 
 fn is_again(error: landau_sys::Error) -> bool {
-    std::io::Error::from_raw_os_error(error.errno).kind() == std::io::ErrorKind::WouldBlock
+    error.is_would_block()
 }

@@ -65,7 +65,7 @@ pub fn raise_descriptor_limit(count: u64) -> Result<()> {
 pub fn unshare_network() -> Result<()> {
     let (user, group) = (crate::process::effective_user(), effective_group());
     match unshare(libc::CLONE_NEWNET) {
-        Err(error) if error.errno == libc::EPERM => {}
+        Err(error) if error.is_not_permitted() => {}
         done => return done,
     }
     unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET)?;

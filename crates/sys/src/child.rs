@@ -81,7 +81,7 @@ fn state(pid: i32, flags: libc::c_int) -> Result<i32> {
     // SAFETY: `info` may be written.
     let asked = unsafe { libc::waitid(libc::P_PID, pid as libc::id_t, &raw mut info, flags) };
     match check("waitid", asked) {
-        Err(error) if error.errno == libc::EINTR => return Ok(0),
+        Err(error) if error.is_interrupted() => return Ok(0),
         other => other?,
     };
     // SAFETY: the call filled in a child's end, or left the zeroes of above.

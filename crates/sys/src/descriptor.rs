@@ -112,7 +112,7 @@ pub fn wait_any_readable<const COUNT: usize>(
     // SAFETY: the array holds as many valid pollfds as are named.
     match check("poll", unsafe { libc::poll(polls.as_mut_ptr(), COUNT as libc::nfds_t, timeout_ms) }) {
         Ok(_) => Ok(polls.map(|poll| poll.revents != 0)),
-        Err(error) if error.errno == libc::EINTR => Ok([false; COUNT]),
+        Err(error) if error.is_interrupted() => Ok([false; COUNT]),
         Err(error) => Err(error),
     }
 }
@@ -149,5 +149,5 @@ pub fn unshare_descriptors(keep: &[RawFd]) -> Result<()> {
 /// Gives this thread a table of descriptors of its own: not here.
 #[cfg(not(target_os = "linux"))]
 pub fn unshare_descriptors(_: &[RawFd]) -> Result<()> {
-    Err(Error { call: "unshare", errno: libc::ENOSYS })
+    Err(Error::unsupported("unshare"))
 }

@@ -1,10 +1,15 @@
-//! A failed call: which one, and the system's error number.
+//! The error of a failed system call: which call, and the error number.
+//!
+//! [`Error`] has a predicate for every kind of error that callers distinguish, so that no other crate compares error
+//! numbers, whose values differ between systems.
+
+use std::io;
 
 /// A failed system call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{call}: {} ({})", std::io::Error::from_raw_os_error(*.errno), errno_name(*.errno))]
+#[error("{call}: {} ({})", io::Error::from_raw_os_error(*.errno), errno_name(*.errno))]
 pub struct Error {
-    /// The call, as its manual page is titled.
+    /// The call, by the name of its manual page.
     pub call: &'static str,
     /// The error number.
     pub errno: i32,
@@ -14,49 +19,111 @@ pub struct Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// The error that the thread's `errno` holds after `call` failed.
+    /// Returns the error that the thread's `errno` holds after `call` failed.
     #[cold]
     pub fn last(call: &'static str) -> Self {
-        let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
+        let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
         Self { call, errno }
     }
 
-    /// The error of a library call of ours, where the standard library made the system call.
-    pub fn from_io(call: &'static str, error: &std::io::Error) -> Self {
+    /// Returns the error of a system call that the standard library made; EIO if it carries no error number.
+    pub fn from_io(call: &'static str, error: &io::Error) -> Self {
         Self { call, errno: error.raw_os_error().unwrap_or(libc::EIO) }
     }
 
-    /// What kind of error it is, the same on every system.
-    #[inline]
-    pub fn kind(self) -> std::io::ErrorKind {
-        std::io::Error::from_raw_os_error(self.errno).kind()
+    /// Returns the error of a call that this system does not have (ENOSYS).
+    pub const fn unsupported(call: &'static str) -> Self {
+        Self { call, errno: libc::ENOSYS }
     }
 
-    /// Whether the call would have blocked.
+    /// Returns the error of an argument that `call` would reject (EINVAL).
+    pub const fn invalid(call: &'static str) -> Self {
+        Self { call, errno: libc::EINVAL }
+    }
+
+    /// Returns the standard library's kind of this error, which is the same on every system.
     #[inline]
-    pub fn is_would_block(self) -> bool {
+    pub fn kind(self) -> io::ErrorKind {
+        io::Error::from(self).kind()
+    }
+
+    /// Returns whether the call would have blocked (EAGAIN, EWOULDBLOCK).
+    #[inline]
+    pub const fn is_would_block(self) -> bool {
         self.errno == libc::EAGAIN || self.errno == libc::EWOULDBLOCK
     }
 
-    /// Whether what the call began goes on by itself: a connection.
+    /// Returns whether a signal interrupted the call before it did anything (EINTR).
     #[inline]
-    pub fn is_in_progress(self) -> bool {
+    pub const fn is_interrupted(self) -> bool {
+        self.errno == libc::EINTR
+    }
+
+    /// Returns whether the operation was started and continues in the background, as a nonblocking `connect` does
+    /// (EINPROGRESS).
+    #[inline]
+    pub const fn is_in_progress(self) -> bool {
         self.errno == libc::EINPROGRESS
     }
 
-    /// Whether the process, or the system, has no descriptor left.
-    pub fn is_no_descriptor(self) -> bool {
+    /// Returns whether the operation was cancelled before it completed (ECANCELED).
+    #[inline]
+    pub const fn is_canceled(self) -> bool {
+        self.errno == libc::ECANCELED
+    }
+
+    /// Returns whether the process, or the system, has no free descriptor (EMFILE, ENFILE).
+    pub const fn is_out_of_descriptors(self) -> bool {
         self.errno == libc::EMFILE || self.errno == libc::ENFILE
+    }
+
+    /// Returns whether no buffer was available (ENOBUFS).
+    #[inline]
+    pub const fn is_out_of_buffers(self) -> bool {
+        self.errno == libc::ENOBUFS
+    }
+
+    /// Returns whether the number names no open descriptor (EBADF).
+    pub const fn is_bad_descriptor(self) -> bool {
+        self.errno == libc::EBADF
+    }
+
+    /// Returns whether the operation is not permitted (EPERM).
+    pub const fn is_not_permitted(self) -> bool {
+        self.errno == libc::EPERM
+    }
+
+    /// Returns whether the system does not have the call (ENOSYS).
+    pub const fn is_unsupported(self) -> bool {
+        self.errno == libc::ENOSYS
+    }
+
+    /// Returns whether the connection no longer exists: it was reset or aborted, timed out, or its reader is gone
+    /// (ECONNRESET, ECONNABORTED, ETIMEDOUT, EPIPE).
+    pub const fn is_connection_gone(self) -> bool {
+        matches!(self.errno, libc::ECONNRESET | libc::ECONNABORTED | libc::ETIMEDOUT | libc::EPIPE)
+    }
+
+    /// Returns whether an error of `accept` concerns the one connection and not the listener, so that the next call may
+    /// succeed.
+    pub const fn is_transient_in_accept(self) -> bool {
+        self.is_connection_gone() || self.is_interrupted() || self.is_would_block()
     }
 }
 
-/// `value` unless it is the -1 by which C reports failure.
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        Self::from_raw_os_error(error.errno)
+    }
+}
+
+/// Returns `value`, or the error in `errno` if `value` is the -1 by which C reports failure.
 #[inline(always)]
 pub(crate) fn check(call: &'static str, value: libc::c_int) -> Result<libc::c_int> {
     if value < 0 { Err(Error::last(call)) } else { Ok(value) }
 }
 
-/// The symbolic name of an error number; `errno 123` where it has none here.
+/// Returns the symbolic name of an error number, or `errno 123` for one that is not in the list.
 pub fn errno_name(errno: i32) -> String {
     macro_rules! names {
         ($($name:ident)*) => {
@@ -81,5 +148,23 @@ mod tests {
     fn a_message_names_call_number_and_symbol() {
         let text = Error { call: "socket", errno: libc::EMFILE }.to_string();
         assert!(text.starts_with("socket: ") && text.contains("EMFILE"), "{text}");
+    }
+
+    #[test]
+    fn predicates_agree_with_the_kinds_of_the_standard_library() {
+        let of = |errno| Error { call: "recv", errno };
+        for errno in 1..134 {
+            let (error, kind) = (of(errno), of(errno).kind());
+            assert_eq!(error.is_would_block(), kind == io::ErrorKind::WouldBlock, "{error}");
+            assert_eq!(error.is_interrupted(), kind == io::ErrorKind::Interrupted, "{error}");
+            let is_gone = matches!(
+                kind,
+                io::ErrorKind::ConnectionReset
+                    | io::ErrorKind::ConnectionAborted
+                    | io::ErrorKind::TimedOut
+                    | io::ErrorKind::BrokenPipe
+            );
+            assert_eq!(error.is_connection_gone(), is_gone, "{error}");
+        }
     }
 }

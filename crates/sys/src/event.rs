@@ -61,7 +61,7 @@ mod imp {
     const NONE: Error = Error { call: "epoll_create1", errno: libc::ENOSYS };
 
     pub(super) fn eventfd() -> Result<OwnedFd> {
-        Err(Error { call: "eventfd", errno: libc::ENOSYS })
+        Err(Error::unsupported("eventfd"))
     }
 
     pub(super) fn epoll_create() -> Result<OwnedFd> {

@@ -1,31 +1,38 @@
-//! The other end of the fork helper (`fork_helper/main.rs`): a small process, in three linkages, that makes processes on order.
+//! The worker's side of the fork helper: a small process, in three linkages, that makes processes on order.
+//!
+//! The program itself is in `fork_helper/`; `build.rs` compiles and links it, and this crate contains the result.
 
 use crate::descriptor::wait_readable;
 use crate::error::Error;
+use crate::process::OwnedChild;
+use protocol::{ANSWER_WORDS, DIED_EARLY, OP_ALIVE, OP_MAPPINGS, OP_REAP, OP_RESIDENT, OP_SPAWN, ORDER_WORDS};
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+
+#[path = "../fork_helper/protocol.rs"]
+#[allow(dead_code, reason = "the numbers of the methods are for the other side")]
+mod protocol;
+
+// The program is compiled without Cargo, so that Clippy sees its code only here.
+#[cfg(test)]
+#[path = "../fork_helper/helper.rs"]
+#[allow(dead_code, reason = "its `main` is called by the program's root")]
+mod helper;
 
 include!(concat!(env!("OUT_DIR"), "/fork_helper_built.rs"));
 
-/// The linkages in which a fork helper may exist.
+/// The linkages in which there may be a fork helper.
 pub const LINKAGES: &[&str] = &["dynamic", "static", "musl"];
 
-/// The ways to make a process, by the numbers that the fork helper knows them by.
-pub const METHODS: &[&str] = &["fork", "vfork-exec", "posix_spawn", "clone3"];
+/// The methods of making a process, in the order of the helper's numbers for them.
+pub const METHODS: &[&str] = &protocol::METHODS;
 
-/// The longest that an order may take before the fork helper is given up, in milliseconds. A thousand times what the
-/// slowest machine of the reference takes.
-const PATIENCE_MS: i32 = 20_000;
+/// How long to wait for the answer to an order, in milliseconds: a thousand times what the slowest reference machine
+/// takes.
+const TIMEOUT_MS: i32 = 20_000;
 
-const OP_SPAWN: u64 = 1;
-const OP_REAP: u64 = 2;
-const OP_RESIDENT: u64 = 3;
-const OP_MAPPINGS: u64 = 4;
-const OP_ALIVE: u64 = 5;
-const DIED_EARLY: u64 = 1 << 32;
-
-/// The program of a linkage, or why this landau has none.
+/// Returns the program of a linkage, or the reason for which this build has none.
 pub fn image(linkage: &str) -> Result<&'static [u8], &'static str> {
     BUILT.iter().find(|(name, _)| *name == linkage).map_or(Err("no such linkage"), |(_, built)| *built)
 }
@@ -37,21 +44,21 @@ pub enum Failure {
     /// The system refused a call of the fork helper.
     #[error(transparent)]
     Refused(#[from] Error),
-    /// A child died before its time.
-    #[error("a child died before it was told to (child {pid} was being made or ended); was it killed from outside?")]
+    /// A child died before the helper killed it.
+    #[error("a child died early, while child {pid} was being made or ended; something else may have killed it")]
     DiedEarly {
-        /// The child that was being made or ended when the termination was noticed; it need not be the dead one.
+        /// The child that was being made or ended when the death was noticed; not necessarily the one that died.
         pid: u64,
     },
     /// The fork helper does not answer.
-    #[error("the fork helper gave no answer within {} s; it was ended", PATIENCE_MS / 1000)]
+    #[error("the fork helper did not answer within {} s and was killed", TIMEOUT_MS / 1000)]
     Silent,
-    /// The fork helper is gone.
+    /// The fork helper has ended.
     #[error("the fork helper ended unexpectedly ({0})")]
     Gone(String),
 }
 
-/// When a child came to life, by `CLOCK_MONOTONIC` in nanoseconds.
+/// When a child was made: `CLOCK_MONOTONIC` in nanoseconds.
 #[derive(Debug, Clone, Copy)]
 pub struct Creation {
     /// The child's process identifier.
@@ -62,11 +69,11 @@ pub struct Creation {
     pub returned_ns: u64,
     /// In the child, as the first thing it does.
     pub started_ns: u64,
-    /// In the parent, once it has read the child's byte.
+    /// In the parent, after it read the child's byte.
     pub read_ns: u64,
 }
 
-/// When a child was ended, by `CLOCK_MONOTONIC` in nanoseconds.
+/// When a child was ended: `CLOCK_MONOTONIC` in nanoseconds.
 #[derive(Debug, Clone, Copy)]
 pub struct Termination {
     /// Before `kill`.
@@ -80,7 +87,7 @@ pub struct Termination {
 /// A running fork helper. Its children end with it, and it ends with the process that started it.
 #[derive(Debug)]
 pub struct ForkHelper {
-    child: Child,
+    child: OwnedChild,
     orders: ChildStdin,
     answers: ChildStdout,
 }
@@ -90,22 +97,19 @@ impl ForkHelper {
     pub fn start(linkage: &str) -> Result<Self, Failure> {
         let program = image(linkage).map_err(|reason| Failure::Gone(reason.to_owned()))?;
         let (path, _keep) = executable(program).map_err(|error| Error::from_io("memfd_create", &error))?;
-        let mut child = Command::new(path)
-            .arg0("landau-fork-helper")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|error| Error::from_io("execve", &error))?;
+        let mut command = Command::new(path);
+        command.arg0("landau-fork-helper").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = OwnedChild::spawn(&mut command).map_err(|error| Error::from_io("execve", &error))?;
         match (child.stdin.take(), child.stdout.take()) {
             (Some(orders), Some(answers)) => Ok(Self { child, orders, answers }),
             _ => Err(Failure::Gone("no pipes".to_owned())),
         }
     }
 
-    /// Makes a child in one of [`METHODS`] and waits for its byte.
-    pub fn spawn(&mut self, way: usize) -> Result<Creation, Failure> {
-        let call = METHODS.get(way).copied().unwrap_or("fork");
-        let [_, pid, before_ns, returned_ns, started_ns, read_ns] = self.order(OP_SPAWN, way as u64, call)?;
+    /// Makes a child by one of [`METHODS`] and waits for its byte.
+    pub fn spawn(&mut self, method: usize) -> Result<Creation, Failure> {
+        let call = METHODS.get(method).copied().unwrap_or("fork");
+        let [_, pid, before_ns, returned_ns, started_ns, read_ns] = self.order(OP_SPAWN, method as u64, call)?;
         Ok(Creation { pid, before_ns, returned_ns, started_ns, read_ns })
     }
 
@@ -115,17 +119,17 @@ impl ForkHelper {
         Ok(Termination { before_ns, killed_ns, waited_ns })
     }
 
-    /// Lets the fork helper touch so many bytes of private memory.
+    /// Makes the fork helper touch so many bytes of private memory.
     pub fn grow_resident(&mut self, bytes: u64) -> Result<(), Failure> {
         self.order(OP_RESIDENT, bytes, "mmap").map(drop)
     }
 
-    /// Lets the fork helper split its memory into so many more mappings.
+    /// Makes the fork helper split its memory into so many more mappings.
     pub fn grow_mappings(&mut self, count: u64) -> Result<(), Failure> {
         self.order(OP_MAPPINGS, count, "mprotect").map(drop)
     }
 
-    /// Whether a child lives.
+    /// Returns whether a child is alive.
     pub fn is_alive(&mut self, pid: u64) -> Result<bool, Failure> {
         match self.order(OP_ALIVE, pid, "kill") {
             Ok(_) => Ok(true),
@@ -134,28 +138,20 @@ impl ForkHelper {
         }
     }
 
-    fn order(&mut self, op: u64, argument: u64, call: &'static str) -> Result<[u64; 6], Failure> {
-        let mut order = [0_u8; 16];
-        order[..8].copy_from_slice(&op.to_ne_bytes());
-        order[8..].copy_from_slice(&argument.to_ne_bytes());
-        let sent = self.orders.write_all(&order);
-        let mut answer = [0_u8; 48];
-        let got = sent.and_then(|()| match wait_readable(&self.answers, PATIENCE_MS) {
+    fn order(&mut self, op: u64, argument: u64, call: &'static str) -> Result<[u64; ANSWER_WORDS], Failure> {
+        let order: [u64; ORDER_WORDS] = [op, argument];
+        let sent = self.orders.write_all(&order.map(u64::to_ne_bytes).concat());
+        let mut answer = [[0_u8; 8]; ANSWER_WORDS];
+        let got = sent.and_then(|()| match wait_readable(&self.answers, TIMEOUT_MS) {
             Ok(false) => Err(std::io::ErrorKind::TimedOut.into()),
-            _ => self.answers.read_exact(&mut answer),
+            _ => self.answers.read_exact(answer.as_flattened_mut()),
         });
         match got {
             Ok(()) => {}
             Err(error) if error.kind() == std::io::ErrorKind::TimedOut => return Err(Failure::Silent),
             Err(_) => return Err(Failure::Gone(self.child.wait().map_or("?".to_owned(), |status| status.to_string()))),
         }
-        let mut words = [0_u64; 6];
-        for (word, bytes) in words.iter_mut().zip(answer.chunks_exact(8)) {
-            *word = bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte));
-        }
-        if cfg!(target_endian = "big") {
-            words = words.map(u64::swap_bytes);
-        }
+        let words = answer.map(u64::from_ne_bytes);
         match words[0] {
             0 => Ok(words),
             DIED_EARLY => Err(Failure::DiedEarly { pid: words[1] }),
@@ -164,15 +160,7 @@ impl ForkHelper {
     }
 }
 
-impl Drop for ForkHelper {
-    fn drop(&mut self) {
-        // The fork helper leaves at end-of-file; killing it is for the case that it hangs. Its children follow it.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Puts a program where it can be executed: its path, and what must stay open until then.
+/// Makes a program executable; its path, and the file that must stay open until it is executed.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn executable(program: &[u8]) -> std::io::Result<(String, std::fs::File)> {
     use std::os::fd::AsRawFd;
@@ -186,7 +174,7 @@ fn executable(program: &[u8]) -> std::io::Result<(String, std::fs::File)> {
     Ok((format!("/proc/self/fd/{}", file.as_raw_fd()), file))
 }
 
-/// Puts a program where it can be executed: its path, and what must stay open until then.
+/// Makes a program executable; its path, and the file that must stay open until it is executed.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn executable(program: &[u8]) -> std::io::Result<(String, std::fs::File)> {
     use std::os::unix::fs::PermissionsExt;
@@ -201,46 +189,53 @@ fn executable(program: &[u8]) -> std::io::Result<(String, std::fs::File)> {
 mod tests {
     use super::*;
 
-    /// Every linkage that this landau has makes children in every way, in order of time, and ends them.
+    /// Every linkage of this build makes children by every method, in order of time, and ends them.
     #[test]
-    fn children_come_and_go_in_every_way() {
+    fn every_method_makes_and_ends_children() {
         for linkage in LINKAGES.iter().filter(|linkage| image(linkage).is_ok()) {
-            for way in 0..METHODS.len() {
+            for method in 0..METHODS.len() {
                 let mut helper = ForkHelper::start(linkage).unwrap();
-                let creation = helper.spawn(way).unwrap();
-                let times = [creation.before_ns, creation.returned_ns, creation.read_ns];
-                assert!(times.is_sorted() && creation.before_ns < creation.started_ns, "{linkage} {way}: {creation:?}");
-                assert!(helper.is_alive(creation.pid).unwrap());
-                let termination = helper.reap(creation.pid).unwrap();
-                assert!(
-                    termination.before_ns <= termination.killed_ns && termination.killed_ns <= termination.waited_ns
-                );
-                assert!(!helper.is_alive(creation.pid).unwrap());
+                let made = helper.spawn(method).unwrap();
+                let times = [made.before_ns, made.returned_ns, made.read_ns];
+                assert!(times.is_sorted() && made.before_ns < made.started_ns, "{linkage} {method}: {made:?}");
+                assert!(helper.is_alive(made.pid).unwrap());
+                let ended = helper.reap(made.pid).unwrap();
+                assert!(ended.before_ns <= ended.killed_ns && ended.killed_ns <= ended.waited_ns);
+                assert!(!helper.is_alive(made.pid).unwrap());
             }
         }
     }
 
-    /// A child that was killed from outside must not pass the check that every child lives.
     #[test]
-    fn a_dead_child_is_not_taken_for_a_living_one() {
+    fn numbers_of_methods_are_their_places() {
+        let places = [protocol::METHOD_FORK, protocol::METHOD_VFORK_EXEC, protocol::METHOD_POSIX_SPAWN];
+        assert_eq!(places.map(|place| METHODS[place as usize]), ["fork", "vfork-exec", "posix_spawn"]);
+        assert_eq!(METHODS[protocol::METHOD_CLONE3 as usize], "clone3");
+    }
+
+    /// The check that every child is alive must fail for a child that was killed from outside.
+    #[test]
+    fn a_killed_child_is_not_alive() {
         let mut helper = ForkHelper::start("dynamic").unwrap();
         let child = helper.spawn(0).unwrap();
         let pid = libc::pid_t::try_from(child.pid).unwrap();
-        // SAFETY: the child is the fork helper's and alive.
+        // SAFETY: the child is alive and the helper has not reaped it, so the pid is its own.
         assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
-        // It stays a zombie until the fork helper waits for it, and signal 0 would still find it.
-        assert!((0..10_000).any(|_| !helper.is_alive(child.pid).unwrap()));
+        // It stays a zombie until the helper waits for it, and signal 0 would still find it.
+        while helper.is_alive(child.pid).unwrap() {}
     }
 
-    /// The 2003 program's parent waited for ever for the byte of a dead child.
+    /// The parent of the 2003 study waited for ever for the byte of a dead child.
     #[test]
     fn a_child_that_dies_early_is_an_error() {
         let mut helper = ForkHelper::start("dynamic").unwrap();
         let first = helper.spawn(0).unwrap();
         let pid = libc::pid_t::try_from(first.pid).unwrap();
-        // SAFETY: the child is the fork helper's and alive.
+        // SAFETY: the child is alive and the helper has not reaped it, so the pid is its own.
         assert_eq!(unsafe { libc::kill(pid, libc::SIGTERM) }, 0);
-        let failed = (0..50).find_map(|_| helper.spawn(0).err());
-        assert!(matches!(failed, Some(Failure::DiedEarly { .. })), "{failed:?}");
+        // Once the helper sees the zombie, SIGCHLD is pending, and its handler writes before the next child does.
+        while helper.is_alive(first.pid).unwrap() {}
+        let failed = helper.spawn(0);
+        assert!(matches!(failed, Err(Failure::DiedEarly { .. })), "{failed:?}");
     }
 }

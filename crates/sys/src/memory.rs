@@ -49,7 +49,7 @@ impl Mapping {
     /// How many of the mapping's pages are in memory: OpenBSD has not said so since 6.5.
     #[cfg(target_os = "openbsd")]
     pub fn resident_pages(&self, _page_bytes: usize) -> Result<usize> {
-        Err(Error { call: "mincore", errno: libc::ENOSYS })
+        Err(Error::unsupported("mincore"))
     }
 
     /// How many of the mapping's pages are in memory.

@@ -29,7 +29,7 @@ fn empty() -> libc::msghdr {
 /// than [`MOST`].
 pub fn send(socket: &impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<usize> {
     if fds.len() > MOST || bytes.is_empty() {
-        return Err(Error { call: "sendmsg", errno: libc::EINVAL });
+        return Err(Error::invalid("sendmsg"));
     }
     let piece = IoSlice::new(bytes);
     let mut message = empty();
@@ -45,7 +45,7 @@ pub fn send(socket: &impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<
         let header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
         // SAFETY: the header lies in the control data, which nothing else refers to.
         let Some(header) = (unsafe { header.as_mut() }) else {
-            return Err(Error { call: "sendmsg", errno: libc::EINVAL });
+            return Err(Error::invalid("sendmsg"));
         };
         header.cmsg_level = libc::SOL_SOCKET;
         header.cmsg_type = libc::SCM_RIGHTS;

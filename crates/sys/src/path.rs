@@ -137,7 +137,7 @@ pub fn is_cached(file: &impl AsFd, offset: u64) -> Option<bool> {
     if got >= 0 {
         return Some(true);
     }
-    (Error::last("preadv2").errno == libc::EAGAIN).then_some(false)
+    (Error::last("preadv2").is_would_block()).then_some(false)
 }
 
 /// Reads from a place in a file what is in memory there; 0 is the file's end. EAGAIN says that nothing is; where the
@@ -153,7 +153,7 @@ pub fn read_cached(file: &impl AsFd, buffer: &mut [u8], offset: u64) -> Result<u
         return Ok(got as usize);
     }
     let error = Error::last("preadv2");
-    if error.errno == libc::EAGAIN { Err(error) } else { crate::stream::read_at(file, buffer, offset) }
+    if error.is_would_block() { Err(error) } else { crate::stream::read_at(file, buffer, offset) }
 }
 
 /// Reads from a place in a file, however long that takes: this system does not say what is in memory.

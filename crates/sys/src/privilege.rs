@@ -1,18 +1,20 @@
-//! Giving privileges up: another user, no new privileges, and a fence around what can still be opened.
+//! Dropping privileges: another user, no new privileges, and a sandbox (Landlock) around the files that can be opened.
 
 use crate::error::{Error, Result, check};
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
+use std::os::fd::RawFd;
+use std::path::Path;
 
-/// Whom a process may become.
+/// A user and a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
-    /// The user's number.
+    /// The user identifier.
     pub user: u32,
-    /// The number of the user's own group, or of the one that was asked for.
+    /// The group identifier: the user's primary group, or the requested one.
     pub group: u32,
 }
 
-/// The user of that name or number; none where there is no such user.
+/// Returns the user of that name or number, or `None` if there is no such user.
 pub fn user(name: &str) -> Result<Option<Identity>> {
     let Ok(c_name) = CString::new(name) else { return Ok(None) };
     let mut buffer = vec![0 as libc::c_char; 16 << 10];
@@ -20,7 +22,7 @@ pub fn user(name: &str) -> Result<Option<Identity>> {
     let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
     let mut found = std::ptr::null_mut();
     let (room, place) = (buffer.len(), buffer.as_mut_ptr());
-    // SAFETY: the name is a C string, and the buffer has the room that is told.
+    // SAFETY: the name is a C string, and `room` is the length of the buffer.
     let errno = unsafe { libc::getpwnam_r(c_name.as_ptr(), &raw mut entry, place, room, &raw mut found) };
     if !found.is_null() {
         return Ok(Some(Identity { user: entry.pw_uid, group: entry.pw_gid }));
@@ -32,7 +34,7 @@ pub fn user(name: &str) -> Result<Option<Identity>> {
     }
 }
 
-/// The number of the group of that name or number; none where there is no such group.
+/// Returns the identifier of the group of that name or number, or `None` if there is no such group.
 pub fn group(name: &str) -> Result<Option<u32>> {
     let Ok(c_name) = CString::new(name) else { return Ok(None) };
     let mut buffer = vec![0 as libc::c_char; 64 << 10];
@@ -40,7 +42,7 @@ pub fn group(name: &str) -> Result<Option<u32>> {
     let mut entry: libc::group = unsafe { std::mem::zeroed() };
     let mut found = std::ptr::null_mut();
     let (room, place) = (buffer.len(), buffer.as_mut_ptr());
-    // SAFETY: the name is a C string, and the buffer has the room that is told.
+    // SAFETY: the name is a C string, and `room` is the length of the buffer.
     let errno = unsafe { libc::getgrnam_r(c_name.as_ptr(), &raw mut entry, place, room, &raw mut found) };
     if !found.is_null() {
         return Ok(Some(entry.gr_gid));
@@ -52,10 +54,10 @@ pub fn group(name: &str) -> Result<Option<u32>> {
     }
 }
 
-/// Becomes another user for good, with all threads, without supplementary groups; and sees to it that there is no way
+/// Changes the user and group of all threads for good, drops the supplementary groups, and checks that there is no way
 /// back.
 pub fn switch_user(identity: Identity) -> Result<()> {
-    // SAFETY: no group is told, so nothing is read.
+    // SAFETY: the list is empty, so nothing is read through the pointer.
     check("setgroups", unsafe { libc::setgroups(0, std::ptr::null()) })?;
     // SAFETY: the call takes an integer.
     check("setgid", unsafe { libc::setgid(identity.group) })?;
@@ -68,155 +70,199 @@ pub fn switch_user(identity: Identity) -> Result<()> {
     Ok(())
 }
 
-/// No program that this thread or one that it starts executes gets more rights than it has (Linux 3.5).
+/// Forbids this thread, and those that it starts, to gain privileges by executing a program (`PR_SET_NO_NEW_PRIVS`,
+/// Linux 3.5).
 #[cfg(target_os = "linux")]
 pub fn set_no_new_privileges() -> Result<()> {
     // SAFETY: this option takes integers.
     check("prctl", unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }).map(drop)
 }
 
-/// No program that this thread or one that it starts executes gets more rights than it has: not here.
+/// Forbids gaining privileges by executing a program: not supported here.
 #[cfg(not(target_os = "linux"))]
 pub fn set_no_new_privileges() -> Result<()> {
-    Err(Error { call: "prctl", errno: libc::ENOSYS })
+    Err(Error::unsupported("prctl"))
 }
 
-/// What may be done below a path.
+/// What a sandbox allows below a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Read files and list folders.
+    /// Read files and list directories.
     Read,
-    /// Make files and write them.
+    /// Create files and write to them.
     Write,
     /// Remove files and sockets.
     Remove,
 }
 
-/// A fence: whoever entered it opens nothing but what was allowed before, whatever the file's mode says, and neither
-/// binds nor connects a socket of TCP where the kernel can forbid that (Landlock: Linux 5.13, sockets 6.7).
+/// The rules of a [`Sandbox`] that is being built.
 #[derive(Debug)]
-pub struct Sandbox(#[cfg(target_os = "linux")] std::os::fd::OwnedFd);
+pub struct SandboxRules(imp::Rules);
 
-#[cfg(target_os = "linux")]
-mod landlock {
-    use super::{Access, CStr, Error, Result, Sandbox, check};
-    use crate::descriptor::own;
-    use std::os::fd::AsRawFd;
+/// A Landlock sandbox. A thread that entered it opens only files that the rules allow, whatever the modes of other files
+/// say; and it neither binds nor connects a TCP socket if the kernel can forbid that (files: Linux 5.13, sockets: 6.7).
+#[derive(Debug)]
+pub struct Sandbox(imp::Sandbox);
 
-    const CREATE_VERSION: libc::c_uint = 1;
-    const RULE_PATH_BENEATH: libc::c_int = 1;
-    /// Bits of `LANDLOCK_ACCESS_FS_*`: all thirteen of the first version.
-    const FILES: u64 = (1 << 13) - 1;
-    const WRITE_FILE: u64 = 1 << 1;
-    const READ_FILE: u64 = 1 << 2;
-    const READ_FOLDER: u64 = 1 << 3;
-    const REMOVE_FILE: u64 = 1 << 5;
-    const MAKE_FILE: u64 = 1 << 8;
-    /// `LANDLOCK_ACCESS_NET_BIND_TCP` and `_CONNECT_TCP`, from the fourth version on.
-    const SOCKETS: u64 = 3;
-
-    #[repr(C)]
-    struct Attributes {
-        files: u64,
-        sockets: u64,
+impl SandboxRules {
+    /// Starts with rules that allow nothing. Fails with ENOSYS if the kernel has no Landlock, and with EOPNOTSUPP if it is
+    /// switched off.
+    pub fn new() -> Result<Self> {
+        imp::Rules::new().map(Self)
     }
 
-    #[repr(C, packed)]
-    struct Beneath {
-        allowed: u64,
-        parent: i32,
+    /// Allows an access below a directory, or to one file.
+    pub fn allow(&mut self, path: &Path, access: Access) -> Result<()> {
+        self.0.allow(path, access)
     }
 
-    impl Sandbox {
-        /// A fence within which nothing is allowed. Fails where the kernel has none, or it is switched off.
-        pub fn new() -> Result<Self> {
-            let call = "landlock_create_ruleset";
-            let none = std::ptr::null::<Attributes>();
-            // SAFETY: no attributes are told, which asks for the version.
-            let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, none, 0, CREATE_VERSION) };
-            let version = check(call, version as libc::c_int)?;
-            let sockets = if version >= 4 { SOCKETS } else { 0 };
-            let attributes = Attributes { files: FILES, sockets };
-            // An older kernel knows the first member only, and takes no more than it knows.
-            let size = if version >= 4 { size_of::<Attributes>() } else { size_of::<u64>() };
-            // SAFETY: the attributes are valid for the size that is told.
-            let fd = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, &raw const attributes, size, 0) };
-            check(call, fd as libc::c_int).map(own).map(Self)
-        }
+    /// Finishes the sandbox.
+    pub fn build(self) -> Result<Sandbox> {
+        self.0.build().map(Sandbox)
+    }
+}
 
-        /// Allows something below a path, or to a file.
-        pub fn allow(&self, path: &CStr, access: Access) -> Result<()> {
-            // SAFETY: the path is a C string.
-            let parent = unsafe { libc::open(path.as_ptr(), libc::O_PATH | libc::O_CLOEXEC) };
-            let parent = check("open", parent).map(own)?;
-            let is_folder = crate::path::status(&parent)?.kind == crate::path::Kind::Directory;
-            let allowed = match (access, is_folder) {
-                (Access::Read, true) => READ_FILE | READ_FOLDER,
-                (Access::Read, false) => READ_FILE,
-                (Access::Write, true) => WRITE_FILE | MAKE_FILE,
-                (Access::Write, false) => WRITE_FILE,
-                // Who removes a file changes its folder.
-                (Access::Remove, true) => REMOVE_FILE,
-                (Access::Remove, false) => return Err(Error { call: "landlock_add_rule", errno: libc::ENOTDIR }),
-            };
-            let rule = Beneath { allowed, parent: parent.as_raw_fd() };
-            let (fd, rule) = (self.0.as_raw_fd(), &raw const rule);
-            // SAFETY: the rule is of the kind that is told, and the descriptors are open.
-            let added = unsafe { libc::syscall(libc::SYS_landlock_add_rule, fd, RULE_PATH_BENEATH, rule, 0) };
-            check("landlock_add_rule", added as libc::c_int).map(drop)
-        }
-
-        /// Puts this thread, and those that it starts from now on, behind the fence. [`super::set_no_new_privileges`]
-        /// must have been called before.
-        pub fn enter(&self) -> Result<()> {
-            // SAFETY: the call takes a descriptor, which is open, and an integer.
-            let entered = unsafe { libc::syscall(libc::SYS_landlock_restrict_self, self.0.as_raw_fd(), 0) };
-            check("landlock_restrict_self", entered as libc::c_int).map(drop)
-        }
+impl Sandbox {
+    /// Puts this thread, and those that it starts from now on, into the sandbox for good. [`set_no_new_privileges`] must
+    /// have been called in this thread.
+    pub fn enter(&self) -> Result<()> {
+        self.0.enter()
     }
 
-    impl Sandbox {
-        /// The number by which each thread that enters must know it.
-        pub fn descriptor(&self) -> Option<std::os::fd::RawFd> {
-            Some(self.0.as_raw_fd())
-        }
+    /// Returns the descriptor that must be open in each thread that enters, for threads with descriptor tables of their
+    /// own.
+    pub fn descriptor(&self) -> Option<RawFd> {
+        self.0.descriptor()
+    }
 
-        /// Why there is none, in words.
-        pub fn reason(error: Error) -> &'static str {
-            match error.errno {
-                libc::ENOSYS => "this kernel has no Landlock (Linux 5.13 has), or the container forbids the call",
-                libc::EOPNOTSUPP => "Landlock is switched off; boot with lsm=landlock,… to have it",
-                _ => "Landlock refused",
-            }
+    /// Explains an error of [`SandboxRules::new`].
+    pub fn reason(error: Error) -> &'static str {
+        match error.errno {
+            libc::ENOSYS if !cfg!(target_os = "linux") => "this system has no Landlock",
+            libc::ENOSYS => "this kernel has no Landlock (Linux 5.13 has), or the container forbids the call",
+            libc::EOPNOTSUPP => "Landlock is switched off; boot with lsm=landlock,… to have it",
+            _ => "Landlock refused",
         }
     }
 }
 
+#[cfg(target_os = "linux")]
+mod imp {
+    use super::{Access, Error, Result, check};
+    use crate::path::{Kind, status};
+    use landlock::{
+        ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath, PathFd,
+        RestrictSelf, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, make_bitflags,
+    };
+    use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+    use std::path::Path;
+
+    #[derive(Debug)]
+    pub(super) struct Rules(RulesetCreated);
+
+    #[derive(Debug)]
+    pub(super) struct Sandbox(OwnedFd);
+
+    impl Rules {
+        pub(super) fn new() -> Result<Self> {
+            let call = "landlock_create_ruleset";
+            // Nothing is to be restricted yet: this only reports what the kernel has.
+            let known = RestrictSelf::default().no_new_privs(false).apply().map_err(|error| of(call, &error))?;
+            match known.landlock {
+                LandlockStatus::NotImplemented => return Err(Error::unsupported(call)),
+                LandlockStatus::NotEnabled => return Err(Error { call, errno: libc::EOPNOTSUPP }),
+                _ => {}
+            }
+            let made = Ruleset::default()
+                .set_compatibility(CompatLevel::HardRequirement)
+                .handle_access(AccessFs::from_all(ABI::V1))
+                .and_then(|ruleset| {
+                    ruleset.set_compatibility(CompatLevel::BestEffort).handle_access(AccessNet::from_all(ABI::V4))
+                })
+                .and_then(Ruleset::create);
+            made.map(Self).map_err(|error| of(call, &error))
+        }
+
+        pub(super) fn allow(&mut self, path: &Path, access: Access) -> Result<()> {
+            let call = "landlock_add_rule";
+            let parent = PathFd::new(path).map_err(|error| of("open", &error))?;
+            let is_directory = status(&parent)?.kind == Kind::Directory;
+            let allowed: BitFlags<AccessFs> = match (access, is_directory) {
+                (Access::Read, true) => make_bitflags!(AccessFs::{ReadFile | ReadDir}),
+                (Access::Read, false) => AccessFs::ReadFile.into(),
+                (Access::Write, true) => make_bitflags!(AccessFs::{WriteFile | MakeReg}),
+                (Access::Write, false) => AccessFs::WriteFile.into(),
+                // Removing a file changes its directory.
+                (Access::Remove, true) => AccessFs::RemoveFile.into(),
+                (Access::Remove, false) => return Err(Error { call, errno: libc::ENOTDIR }),
+            };
+            let added = (&mut self.0).add_rule(PathBeneath::new(parent, allowed));
+            added.map(drop).map_err(|error| of(call, &error))
+        }
+
+        pub(super) fn build(self) -> Result<Sandbox> {
+            let fd: Option<OwnedFd> = self.0.into();
+            fd.map(Sandbox).ok_or(Error::unsupported("landlock_create_ruleset"))
+        }
+    }
+
+    impl Sandbox {
+        /// The crate's `restrict_self` consumes the ruleset, but here every thread enters the same one, some of them with
+        /// a descriptor table of their own in which only its number is known.
+        pub(super) fn enter(&self) -> Result<()> {
+            // SAFETY: the call takes a descriptor, which is open, and an integer.
+            let entered = unsafe { libc::syscall(libc::SYS_landlock_restrict_self, self.0.as_raw_fd(), 0) };
+            check("landlock_restrict_self", entered as libc::c_int).map(drop)
+        }
+
+        #[allow(clippy::unnecessary_wraps, reason = "other systems have none")]
+        pub(super) fn descriptor(&self) -> Option<RawFd> {
+            Some(self.0.as_raw_fd())
+        }
+    }
+
+    /// Returns the error number at the end of a chain of errors; EINVAL if there is none.
+    fn of(call: &'static str, error: &(dyn std::error::Error + 'static)) -> Error {
+        let chain = std::iter::successors(Some(error), |error| error.source());
+        let io = chain.filter_map(|error| error.downcast_ref::<std::io::Error>()).last();
+        io.map_or(Error::invalid(call), |error| Error::from_io(call, error))
+    }
+}
+
 #[cfg(not(target_os = "linux"))]
-impl Sandbox {
-    /// A fence: not here.
-    pub fn new() -> Result<Self> {
-        Err(Error { call: "landlock_create_ruleset", errno: libc::ENOSYS })
+mod imp {
+    use super::{Access, Error, Result};
+    use std::os::fd::RawFd;
+    use std::path::Path;
+
+    #[derive(Debug)]
+    pub(super) struct Rules;
+
+    #[derive(Debug)]
+    pub(super) struct Sandbox;
+
+    impl Rules {
+        pub(super) fn new() -> Result<Self> {
+            Err(Error::unsupported("landlock_create_ruleset"))
+        }
+
+        pub(super) fn allow(&mut self, _: &Path, _: Access) -> Result<()> {
+            Err(Error::unsupported("landlock_add_rule"))
+        }
+
+        pub(super) fn build(self) -> Result<Sandbox> {
+            Err(Error::unsupported("landlock_create_ruleset"))
+        }
     }
 
-    /// Allows something below a path: not here.
-    pub fn allow(&self, _: &CStr, _: Access) -> Result<()> {
-        Err(Error { call: "landlock_add_rule", errno: libc::ENOSYS })
-    }
+    impl Sandbox {
+        pub(super) fn enter(&self) -> Result<()> {
+            Err(Error::unsupported("landlock_restrict_self"))
+        }
 
-    /// Puts this thread behind the fence: not here.
-    pub fn enter(&self) -> Result<()> {
-        Err(Error { call: "landlock_restrict_self", errno: libc::ENOSYS })
-    }
-
-    /// The number by which each thread that enters must know it.
-    pub fn descriptor(&self) -> Option<std::os::fd::RawFd> {
-        None
-    }
-
-    /// Why there is none, in words.
-    pub fn reason(_: Error) -> &'static str {
-        "this system has no Landlock"
+        pub(super) fn descriptor(&self) -> Option<RawFd> {
+            None
+        }
     }
 }
 
@@ -225,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn users_and_groups_are_known_by_name_and_number() {
+    fn users_and_groups_are_found_by_name_and_number() {
         assert_eq!(user("root").unwrap(), Some(Identity { user: 0, group: 0 }));
         assert_eq!(user("4711").unwrap(), Some(Identity { user: 4711, group: 4711 }));
         assert_eq!(user("no such user").unwrap(), None);
@@ -233,23 +279,26 @@ mod tests {
         assert_eq!(group("no such group").unwrap(), None);
     }
 
-    /// In a thread of its own: there is no way back.
+    /// In another thread, for a sandbox cannot be left.
     #[test]
     #[cfg(target_os = "linux")]
-    fn behind_the_fence_only_what_was_allowed_is_open() {
-        use std::os::unix::ffi::OsStrExt;
-        let Ok(fence) = Sandbox::new() else { return };
+    fn a_sandboxed_thread_opens_only_allowed_files() {
+        let Ok(mut rules) = SandboxRules::new() else { return };
         let room = tempfile::tempdir().unwrap();
         let path = |name: &str| room.path().join(name);
         std::fs::create_dir(path("in")).unwrap();
         std::fs::write(path("in/file"), "x").unwrap();
         std::fs::write(path("out"), "x").unwrap();
-        let folder = CString::new(path("in").as_os_str().as_bytes()).unwrap();
-        fence.allow(&folder, Access::Read).unwrap();
+        rules.allow(&path("in"), Access::Read).unwrap();
+        let refused = rules.allow(&path("out"), Access::Remove).unwrap_err();
+        assert_eq!((refused.call, refused.errno), ("landlock_add_rule", libc::ENOTDIR));
+        let missing = rules.allow(&path("missing"), Access::Read).unwrap_err();
+        assert_eq!((missing.call, missing.errno), ("open", libc::ENOENT));
+        let sandbox = rules.build().unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 set_no_new_privileges().unwrap();
-                fence.enter().unwrap();
+                sandbox.enter().unwrap();
                 assert_eq!(std::fs::read(path("in/file")).unwrap(), b"x");
                 for forbidden in [path("out"), "/etc/passwd".into()] {
                     let error = std::fs::read(forbidden).unwrap_err();

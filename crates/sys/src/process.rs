@@ -1,7 +1,11 @@
 //! What a worker process needs to know and to do about itself and its group.
 
 use crate::error::{Error, Result, check};
+use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command};
 
 /// What interfered with this process so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -105,25 +109,90 @@ pub fn kill(pid: u32) -> Result<()> {
     check("kill", unsafe { libc::kill(pid, libc::SIGKILL) }).map(drop)
 }
 
-/// Lets a program that is about to be started end with the thread that starts it, however that ends; it leads a group
-/// of its own, so that the terminal's Ctrl-C does not reach it. Where the system cannot do the first, the program has
-/// to notice by itself.
-pub fn bind_to_parent(command: &mut std::process::Command) {
-    std::os::unix::process::CommandExt::process_group(command, 0);
-    end_with_parent(command);
+/// Returns the path of the program that this process runs, for starting it again.
+///
+/// On Linux this is `/proc/self/exe`, which names the running file even if another one has taken its place since.
+/// Without `/proc` it is the path that the program was started by (`AT_EXECFN`), and on other systems what the standard
+/// library finds.
+pub fn this_program() -> Result<PathBuf> {
+    crate::system::this_program()
+        .or_else(|| std::env::current_exe().ok())
+        .ok_or(Error { call: "execve", errno: libc::ENOENT })
 }
 
-/// The same, but it stays in this process's group, and ends with that as well.
-pub fn end_with_parent(command: &mut std::process::Command) {
-    use std::os::unix::process::CommandExt;
-    let parent = std::process::id().cast_signed();
-    // SAFETY: between fork and exec only `prctl`, `getppid` and `_exit` are called, which are async-signal-safe.
-    unsafe {
-        command.pre_exec(move || {
-            // An error here means that the system has no such thing.
-            let _ = crate::system::set_parent_death_signal(parent);
-            Ok(())
-        });
+/// Returns the path of the program that this process runs, for another process to open while this one runs.
+///
+/// As [`this_program`], except that `/proc/self` would be the other process there: the path holds the process identifier.
+pub fn this_program_for_others() -> Result<PathBuf> {
+    match std::fs::read_link("/proc/self") {
+        Ok(pid) => Ok(std::path::Path::new("/proc").join(pid).join("exe")),
+        Err(_) => this_program(),
+    }
+}
+
+/// A child process that does not outlive its parent.
+///
+/// Dropping it kills it with SIGKILL and reaps it. If the parent ends without dropping it, the kernel kills the child
+/// (`PR_SET_PDEATHSIG`), as soon as the *thread* that started it has ended. Only Linux has that signal: on other systems
+/// the child must notice the end of its parent by itself, by the end of a pipe for example. The signal is also lost when
+/// the child changes its user.
+///
+/// Dereferences to [`std::process::Child`].
+#[derive(Debug)]
+pub struct OwnedChild {
+    child: Child,
+    leads_group: bool,
+}
+
+impl OwnedChild {
+    /// Starts a child in the process group of this process.
+    pub fn spawn(command: &mut Command) -> io::Result<Self> {
+        let parent = std::process::id().cast_signed();
+        // SAFETY: between fork and exec the closure calls `prctl`, `getppid` and `_exit`, which are async-signal-safe.
+        unsafe {
+            command.pre_exec(move || {
+                // It fails only where the system has no such signal.
+                let _ = crate::system::set_parent_death_signal(parent);
+                Ok(())
+            });
+        }
+        Ok(Self { child: command.spawn()?, leads_group: false })
+    }
+
+    /// Starts a child that leads a process group of its own, which Ctrl-C at the terminal does not reach. Dropping it
+    /// kills the whole group.
+    pub fn spawn_group(command: &mut Command) -> io::Result<Self> {
+        let mut child = Self::spawn(command.process_group(0))?;
+        child.leads_group = true;
+        Ok(child)
+    }
+}
+
+impl std::ops::Deref for OwnedChild {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.child
+    }
+}
+
+impl std::ops::DerefMut for OwnedChild {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.child
+    }
+}
+
+impl Drop for OwnedChild {
+    fn drop(&mut self) {
+        // Once the child was reaped, its number may belong to another process.
+        if !matches!(self.child.try_wait(), Ok(None)) {
+            return;
+        }
+        if self.leads_group {
+            let _ = kill_group(self.child.id());
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -138,14 +207,14 @@ pub fn set_idle_priority() -> Result<()> {
 /// Lets this process run only where nobody else wants to: not possible here.
 #[cfg(not(target_os = "linux"))]
 pub fn set_idle_priority() -> Result<()> {
-    Err(Error { call: "sched_setscheduler", errno: libc::ENOSYS })
+    Err(Error::unsupported("sched_setscheduler"))
 }
 
 /// Whether a process of that identifier exists.
 pub fn exists(pid: i32) -> bool {
     // SAFETY: signal 0 only asks.
     let asked = unsafe { libc::kill(pid, 0) };
-    asked == 0 || Error::last("kill").errno == libc::EPERM
+    asked == 0 || Error::last("kill").is_not_permitted()
 }
 
 /// A process that does nothing but hold the descriptors that its maker had open when it was made.
@@ -200,4 +269,36 @@ pub fn read_at_start(file: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize> {
     // SAFETY: the buffer is writable for its whole length.
     let got = unsafe { libc::pread(file.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
     usize::try_from(got).map_err(|_| Error::last("pread"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+
+    fn sleeper() -> Command {
+        let mut command = Command::new("sleep");
+        command.arg("1000");
+        command
+    }
+
+    #[test]
+    fn a_dropped_child_is_killed_and_reaped() {
+        for spawn in [OwnedChild::spawn, OwnedChild::spawn_group] {
+            let child = spawn(&mut sleeper()).unwrap();
+            let pid = child.id().cast_signed();
+            assert!(exists(pid));
+            drop(child);
+            assert!(!exists(pid));
+        }
+    }
+
+    /// The thread is the parent that the kernel looks at, so its end stands for the end of the process.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_child_is_killed_when_its_parent_ends() {
+        let parent = std::thread::spawn(|| OwnedChild::spawn(&mut sleeper()).unwrap());
+        let mut child = parent.join().unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
+    }
 }

@@ -140,7 +140,7 @@ impl Queue {
         let got = unsafe { libc::read(self.reading.as_raw_fd(), first, room) };
         if got < 0 {
             let error = Error::last("read");
-            return if error.errno == libc::EAGAIN { Ok(0) } else { Err(error) };
+            return if error.is_would_block() { Ok(0) } else { Err(error) };
         }
         let count = got as usize / size_of::<libc::signalfd_siginfo>();
         for info in &self.buffer[..count] {

@@ -47,12 +47,12 @@ impl TimerFd {
 impl TimerFd {
     /// None here.
     pub fn new() -> Result<Self> {
-        Err(crate::Error { call: "timerfd_create", errno: libc::ENOSYS })
+        Err(crate::Error::unsupported("timerfd_create"))
     }
 
     /// None here.
     pub fn set(&self, _: u64) -> Result<()> {
-        Err(crate::Error { call: "timerfd_settime", errno: libc::ENOSYS })
+        Err(crate::Error::unsupported("timerfd_settime"))
     }
 }
 

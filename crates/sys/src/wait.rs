@@ -53,7 +53,7 @@ impl SelectSet {
     pub fn add(&mut self, fd: &OwnedFd) -> Result<()> {
         let number = fd.as_raw_fd();
         if number as usize >= SELECT_CAPACITY {
-            return Err(Error { call: "select", errno: libc::EINVAL });
+            return Err(Error::invalid("select"));
         }
         // SAFETY: the number lies within the set, as was just seen; a descriptor is never negative.
         unsafe { libc::FD_SET(number, &raw mut self.set) };
@@ -197,6 +197,6 @@ mod tests {
         let (original, _writing) = pipe().unwrap();
         let copies: Vec<OwnedFd> = (0..SELECT_CAPACITY).map(|_| dup(&original).unwrap()).collect();
         let refused = SelectSet::new().add(&copies[SELECT_CAPACITY - 1]);
-        assert_eq!(refused, Err(Error { call: "select", errno: libc::EINVAL }));
+        assert_eq!(refused, Err(Error::invalid("select")));
     }
 }

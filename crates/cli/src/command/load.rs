@@ -148,7 +148,7 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     for note in &job.notes {
         live.line(&format!("note: {note}"));
     }
-    let program = std::env::current_exe().context("this program cannot find itself to start workers")?;
+    let program = landau_sys::process::this_program().context("find this program, to start workers")?;
     let launch = Launch::Program(program);
     let is_enough = || interrupted().is_some();
     let outcome = match &args.output {

@@ -11,8 +11,9 @@ use crate::job::Job;
 use crate::kernel::sha256;
 use crate::machine::Start;
 use landau_record::schema::{Emulator, Lab};
-use landau_sys::process::bind_to_parent;
+use landau_sys::process::OwnedChild;
 use std::fs::File;
+use std::io::Read;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -71,22 +72,22 @@ fn carry(machine: &Machine) -> Result<String, Error> {
     let shell = format!("umask 077 && cat > {path} && chmod 700 {path} || {{ rm -f {path}; exit 1; }}");
     let mut command = command(&machine.kernel.origin, &shell);
     command.stdin(Stdio::from(program)).stdout(Stdio::null()).stderr(Stdio::piped());
-    bind_to_parent(&mut command);
-    let mut child = command.spawn().map_err(|error| failed(format!("{PROGRAM}: {error}; install an ssh client")))?;
+    let mut child = OwnedChild::spawn_group(&mut command)
+        .map_err(|error| failed(format!("{PROGRAM}: {error}; install an ssh client")))?;
     let began = Instant::now();
     while began.elapsed() < CARRY {
-        if child.try_wait().is_ok_and(|status| status.is_some()) {
-            let output = child.wait_with_output().map_err(|error| failed(error.to_string()))?;
-            if output.status.success() {
+        if let Ok(Some(status)) = child.try_wait() {
+            if status.success() {
                 return Ok(path);
             }
-            let words = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
+            let mut words = String::new();
+            // What cannot be read leaves the message without the reason.
+            let _ = child.stderr.as_mut().map(|errors| errors.read_to_string(&mut words));
+            let words = words.trim().replace('\n', "; ");
             return Err(failed(format!("{} cannot be reached: {words}", machine.kernel.origin)));
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    let _ = child.kill();
-    let _ = child.wait();
     Err(failed(format!("{} did not take the program within {} s", machine.kernel.origin, CARRY.as_secs())))
 }
 

@@ -28,9 +28,6 @@ pub(crate) struct Epoll {
     files: Vec<(Key, Interest)>,
 }
 
-/// The error number by which the set refuses what is always ready.
-const EPERM: i32 = 1;
-
 impl Epoll {
     pub(crate) fn new(trigger: Trigger) -> Result<Self> {
         Ok(Self { set: sys::Epoll::new()?, trigger, found: sys::Found::with_room(BATCH), files: Vec::new() })
@@ -55,7 +52,7 @@ impl Selector for Epoll {
 
     fn add(&mut self, key: Key, interest: Interest) -> Result<()> {
         match self.set.add(key.fd(), key.0, self.bits(interest)) {
-            Err(error) if error.errno == EPERM => self.files.push((key, interest)),
+            Err(error) if error.is_not_permitted() => self.files.push((key, interest)),
             other => other?,
         }
         Ok(())

@@ -131,16 +131,16 @@ impl Drop for IoUring {
     }
 }
 
-/// What an error of making a ring means.
+/// Returns the reason for which this system has no ring, or the error itself if it is another one.
 pub(crate) fn unavailable(backend: Backend, error: landau_sys::Error) -> Error {
-    const EPERM: i32 = 1;
-    const ENOSYS: i32 = 38;
-    let reason = match error.errno {
-        EPERM => format!("{error}: forbidden, by kernel.io_uring_disabled or by a container's filter of calls"),
-        ENOSYS => format!("{error}: the kernel has none, or one from before Linux 5.11"),
-        _ => return error.into(),
+    let reason = if error.is_not_permitted() {
+        "forbidden by kernel.io_uring_disabled or by a container's system call filter"
+    } else if error.is_unsupported() {
+        "this kernel has no io_uring, or one older than Linux 5.11"
+    } else {
+        return error.into();
     };
-    Error::Unavailable { backend, reason }
+    Error::Unavailable { backend, reason: format!("{error}: {reason}") }
 }
 
 impl Selector for IoUring {

@@ -10,9 +10,6 @@ use landau_sys::poll;
 use landau_sys::select::{self as sys, Bitmap, CAPACITY};
 use std::os::fd::RawFd;
 
-/// The error number of a set that names a descriptor which is not open; the same on every system that we build for.
-const EBADF: i32 = 9;
-
 #[derive(Debug)]
 pub(crate) struct Select {
     /// What is watched, and what the call leaves of it.
@@ -81,7 +78,7 @@ impl Selector for Select {
         match sys::select(self.bound, read_left, write_left, timeout_ms) {
             Ok(0) => return Ok(()),
             Ok(_) => {}
-            Err(error) if error.errno == EBADF => return self.tell_not_open(found),
+            Err(error) if error.is_bad_descriptor() => return self.tell_not_open(found),
             Err(error) => return Err(error.into()),
         }
         let keys = &self.keys;

@@ -91,7 +91,7 @@ impl Folder {
 
     fn open(&self, name: &[u8]) -> Result<Opened, landau_sys::Error> {
         // A clean path has no NUL; a host's name has none either.
-        let name = CString::new(name).map_err(|_| landau_sys::Error { call: "openat2", errno: 22 })?;
+        let name = CString::new(name).map_err(|_| landau_sys::Error::invalid("openat2"))?;
         let fd = path::open_below(&self.root, &name, self.links)?;
         let status = path::status(&fd)?;
         Ok((fd, status))
@@ -201,7 +201,7 @@ pub(super) fn failure(error: landau_sys::Error) -> Entry {
 /// What a failure to open means to the client. That a name leads out of the root is told like any name that is not
 /// there: it is nobody's business what lies outside.
 fn status_of(error: landau_sys::Error) -> Status {
-    match std::io::Error::from_raw_os_error(error.errno).kind() {
+    match error.kind() {
         ErrorKind::PermissionDenied => Status::FORBIDDEN,
         // Descriptors or memory are short: the file may well be there.
         ErrorKind::OutOfMemory | ErrorKind::StorageFull => Status::SERVICE_UNAVAILABLE,

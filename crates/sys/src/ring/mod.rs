@@ -75,7 +75,7 @@ impl Ring {
             }
             match builder.build(wishes) {
                 Ok(ring) if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() => {
-                    return Err(Error { call: "io_uring_setup", errno: libc::ENOSYS });
+                    return Err(Error::unsupported("io_uring_setup"));
                 }
                 Ok(ring) => return Ok(Self { rings: ring, taken: VecDeque::new(), setup }),
                 Err(error) => failed = Error::from_io("io_uring_setup", &error),

@@ -180,7 +180,7 @@ impl Operations {
     /// A ring. Errors are those of [`Ring::new`], and EINVAL for buffers that cannot be.
     pub fn new(options: Options) -> Result<Self> {
         if !options.buffer_count.is_power_of_two() || options.buffer_bytes == 0 {
-            return Err(Error { call: "io_uring_register", errno: libc::EINVAL });
+            return Err(Error::invalid("io_uring_register"));
         }
         let ring = Ring::new(options.wishes, options.completions)?;
         let mut probe = Probe::new();

@@ -2,8 +2,10 @@
 
 use super::Headroom;
 use crate::error::{Result, check};
+use std::ffi::{CStr, OsStr};
 use std::fs;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 /// The value of a kernel setting by its sysctl name, as it reads: `net.ipv4.ip_local_port_range`.
 pub fn setting(name: &str) -> Option<String> {
@@ -54,6 +56,24 @@ pub fn set_parent_death_signal(parent: i32) -> Result<()> {
         unsafe { libc::_exit(0) };
     }
     Ok(())
+}
+
+/// The path of the program that this process runs: `/proc/self/exe`, or without `/proc` the path it was started by.
+pub(crate) fn this_program() -> Option<PathBuf> {
+    let own = PathBuf::from("/proc/self/exe");
+    if own.exists() { Some(own) } else { started_by() }
+}
+
+/// The path that this program was started by, made absolute.
+fn started_by() -> Option<PathBuf> {
+    // SAFETY: the call takes an integer; it returns 0 for an entry that the kernel did not pass.
+    let address = unsafe { libc::getauxval(libc::AT_EXECFN) };
+    if address == 0 {
+        return None;
+    }
+    // SAFETY: the kernel put this C string beside the program's arguments, where it lives as long as the process.
+    let path = unsafe { CStr::from_ptr(address as *const libc::c_char) };
+    fs::canonicalize(OsStr::from_bytes(path.to_bytes())).ok().filter(|path| path.is_file())
 }
 
 /// Lets the kernel panic, as root may ask it to. Returns where it may not.
@@ -294,6 +314,14 @@ mod tests {
         let after = private_bytes(std::process::id()).unwrap();
         assert!(after >= before + (24 << 20), "{before} {after} {}", taken.len());
         assert_eq!(private_bytes(u32::MAX), None);
+    }
+
+    /// Whether there is `/proc` or not, a copy of this test program can be started.
+    #[test]
+    fn this_program_is_found_with_and_without_proc() {
+        let with = fs::canonicalize(this_program().unwrap()).unwrap();
+        assert_eq!(with, started_by().unwrap());
+        assert_eq!(with, std::env::current_exe().unwrap());
     }
 
     #[test]

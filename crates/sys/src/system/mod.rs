@@ -20,6 +20,8 @@ pub use imp::{
     time_wait_count, trigger_panic, virtualization,
 };
 
+pub(crate) use imp::this_program;
+
 use crate::error::{Result, check};
 use std::ffi::CStr;
 

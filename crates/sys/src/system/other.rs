@@ -15,7 +15,7 @@ pub fn processors() -> Vec<u32> {
 
 /// Binds this process to some processors: not possible here.
 pub fn pin(_processors: &[u32]) -> Result<()> {
-    Err(Error { call: "sched_setaffinity", errno: libc::ENOSYS })
+    Err(Error::unsupported("sched_setaffinity"))
 }
 
 /// The processor this thread runs on at this moment: not told here.
@@ -25,7 +25,12 @@ pub fn current_processor() -> Option<u32> {
 
 /// Lets this process end with its parent: not possible here, so the worker notices by its pipe.
 pub fn set_parent_death_signal(_parent: i32) -> Result<()> {
-    Err(Error { call: "prctl", errno: libc::ENOSYS })
+    Err(Error::unsupported("prctl"))
+}
+
+/// The path of the program that this process runs: the standard library finds it.
+pub(crate) fn this_program() -> Option<std::path::PathBuf> {
+    None
 }
 
 /// Lets the kernel panic: not asked for here.

@@ -7,10 +7,11 @@
 use crate::program::Program;
 use crate::workspace;
 use anyhow::{Context, Result, ensure};
+use landau_sys::process::OwnedChild;
 use landau_sys::system::cpu_time_ns;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 /// Where the targets are, from the workspace's root.
@@ -36,7 +37,7 @@ pub(crate) struct Words {
 /// A target at work.
 struct Running {
     name: String,
-    child: Child,
+    child: OwnedChild,
     log: PathBuf,
     findings: PathBuf,
     busy_ns: u64,
@@ -115,8 +116,8 @@ fn start(folder: &Path, name: &str) -> Result<Running> {
         .arg(format!("-artifact_prefix={}/", findings.display()))
         .args([LONGEST, "-timeout=20", "-rss_limit_mb=1500"])
         .command();
-    landau_sys::process::end_with_parent(&mut command);
-    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said).spawn().context("start `nice`")?;
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
+    let child = OwnedChild::spawn(&mut command).context("start `nice`")?;
     Ok(Running { name: name.to_owned(), child, log, findings, busy_ns: 0 })
 }
 

@@ -159,10 +159,9 @@ fn parallel(platform: Platform) -> usize {
     if platform.unit() == Unit::Ns { 1 } else { landau_sys::system::processors().len().max(1) }
 }
 
-/// This very program, even if its file was replaced since it started.
+/// The path of this program, for the programs that read or start it.
 pub(crate) fn own_program() -> anyhow::Result<PathBuf> {
-    let own = PathBuf::from(format!("/proc/{}/exe", std::process::id()));
-    if own.exists() { Ok(own) } else { Ok(std::env::current_exe()?) }
+    Ok(landau_sys::process::this_program_for_others()?)
 }
 
 fn list_debian(args: &Args) -> anyhow::Result<u8> {

@@ -5,8 +5,9 @@ use super::super::rivals::{CLIENT_PROCESSOR, Server};
 use super::quota::{PERIOD, Quota};
 use super::said;
 use anyhow::{Context, Result, ensure};
+use landau_sys::process::OwnedChild;
 use serde_json::Value;
-use std::process::{Child, Command};
+use std::process::Command;
 use std::time::Duration;
 
 /// A request waits no longer than it takes to answer all others so many times, at the peak's rate.
@@ -73,22 +74,13 @@ fn offered(landau: &str, server: &Server) -> Result<bool> {
 /// The generator's processor, kept busy at the lowest class: two processors may be one core's, and then the server is
 /// slower by a third while the generator, which has ten times as much to do in the stampede, is busy. So it is at the
 /// peak as well.
-struct Busy(Child);
+struct Busy(#[expect(dead_code, reason = "held until it is to end")] OwnedChild);
 
 impl Busy {
     fn keep() -> Result<Self> {
         let mut command = Command::new("chrt");
         command.args(["-i", "0", "taskset", "-c", CLIENT_PROCESSOR, "sh", "-c", "while :; do :; done"]);
-        landau_sys::process::end_with_parent(&mut command);
-        Ok(Self(command.spawn().context("start chrt (Debian: apt-get install util-linux)")?))
-    }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        // It is gone, or goes now.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        Ok(Self(OwnedChild::spawn(&mut command).context("start chrt (Debian: apt-get install util-linux)")?))
     }
 }
 

@@ -1,0 +1,420 @@
+//! The fork helper: makes children on order, by each method that the system has, and times them.
+//!
+//! It obeys the worker over a pipe, by the orders and answers of `protocol.rs`. All times are `CLOCK_MONOTONIC`
+//! nanoseconds, taken here and in the children.
+//!
+//! A child writes its one byte into the pipe that the parent reads, then waits on a second pipe whose writing end only
+//! the parent holds. When the parent is gone, however it ended, every child reads end-of-file and exits: no process
+//! outlives the run. The SIGCHLD handler reports a child that dies early through the very pipe that the parent waits
+//! on, so its death is an error and never a hang.
+
+use super::protocol::{
+    ANSWER_WORDS, DIED_EARLY, METHOD_CLONE3, METHOD_FORK, METHOD_POSIX_SPAWN, METHOD_VFORK_EXEC, OP_ALIVE, OP_MAPPINGS,
+    OP_REAP, OP_RESIDENT, OP_SPAWN, ORDER_WORDS,
+};
+use core::ffi::{c_char, c_int, c_long, c_void};
+use core::ptr;
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
+
+unsafe extern "C" {
+    fn _exit(code: c_int) -> !;
+    fn clock_gettime(clock: c_int, time: *mut Timespec) -> c_int;
+    fn close(fd: c_int) -> c_int;
+    fn execve(path: *const c_char, argv: *const *const c_char, env: *const *const c_char) -> c_int;
+    fn fork() -> c_int;
+    fn kill(pid: c_int, signal: c_int) -> c_int;
+    fn mmap(at: *mut c_void, len: usize, prot: c_int, flags: c_int, fd: c_int, off: c_long) -> *mut c_void;
+    fn mprotect(at: *mut c_void, len: usize, prot: c_int) -> c_int;
+    fn pipe(fds: *mut c_int) -> c_int;
+    fn posix_spawn(
+        pid: *mut c_int,
+        path: *const c_char,
+        actions: *const c_void,
+        attributes: *const c_void,
+        argv: *const *const c_char,
+        env: *const *const c_char,
+    ) -> c_int;
+    fn read(fd: c_int, buffer: *mut c_void, len: usize) -> isize;
+    fn signal(number: c_int, handler: usize) -> usize;
+    fn syscall(number: c_long, ...) -> c_long;
+    #[cfg(target_os = "linux")]
+    fn clone(
+        run: extern "C" fn(*mut c_void) -> c_int,
+        stack_top: *mut c_void,
+        flags: c_int,
+        argument: *mut c_void,
+        ...
+    ) -> c_int;
+    #[cfg(target_os = "linux")]
+    fn waitid(kind: c_int, id: c_int, info: *mut u64, options: c_int) -> c_int;
+    fn waitpid(pid: c_int, status: *mut c_int, options: c_int) -> c_int;
+    fn write(fd: c_int, buffer: *const c_void, len: usize) -> isize;
+    #[cfg_attr(target_os = "linux", link_name = "__errno_location")]
+    #[cfg_attr(any(target_os = "macos", target_os = "freebsd"), link_name = "__error")]
+    #[cfg_attr(any(target_os = "netbsd", target_os = "openbsd"), link_name = "__errno")]
+    fn errno_location() -> *mut c_int;
+}
+
+#[repr(C)]
+struct Timespec {
+    seconds: c_long,
+    nanoseconds: c_long,
+}
+
+/// The argument by which an executed copy of this program knows that it is a child.
+const CHILD: &[u8] = b"child\0";
+const SELF: &[u8] = b"/proc/self/exe\0";
+
+const EINTR: u64 = 4;
+const EINVAL: u64 = 22;
+const SIGKILL: c_int = 9;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const SIGCHLD: c_int = 17;
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const SIGCHLD: c_int = 20;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const CLOCK_MONOTONIC: c_int = 1;
+#[cfg(target_os = "freebsd")]
+const CLOCK_MONOTONIC: c_int = 4;
+#[cfg(any(target_os = "netbsd", target_os = "openbsd"))]
+const CLOCK_MONOTONIC: c_int = 3;
+#[cfg(target_os = "macos")]
+const CLOCK_MONOTONIC: c_int = 6;
+
+/// The byte of a living child, and the one that the SIGCHLD handler sends for a dead one.
+const ALIVE: u8 = b'a';
+const DEAD: u8 = b'd';
+
+/// The pipes have fixed descriptors, so that an executed child finds them.
+const REPORT_READ: c_int = 3;
+const REPORT_WRITE: c_int = 4;
+const TIME_READ: c_int = 5;
+const TIME_WRITE: c_int = 6;
+const LIFE_READ: c_int = 7;
+const LIFE_WRITE: c_int = 8;
+
+static REAPING: AtomicBool = AtomicBool::new(false);
+/// The stack of a child that shares the parent's memory.
+static STACK: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
+static PIDFD: AtomicI32 = AtomicI32::new(0);
+
+/// Ends this process without running anything else.
+pub(super) fn exit(code: c_int) -> ! {
+    // SAFETY: `_exit` takes an integer, does not return and is allowed in a signal handler and in a forked child.
+    unsafe { _exit(code) }
+}
+
+/// Obeys orders until standard input ends; the exit status.
+pub(super) fn main(argc: c_int, env: *const *const c_char) -> c_int {
+    if argc > 1 {
+        child();
+    }
+    // A measurement starts from the same six descriptors whatever the caller left open.
+    (3..64).for_each(close_descriptor);
+    if !open_pipes() {
+        return 72;
+    }
+    let handler = on_child_death as *const () as usize;
+    // SAFETY: the handler has the signature that `signal` expects and only calls `write`, which is async-signal-safe.
+    unsafe { signal(SIGCHLD, handler) };
+    loop {
+        let mut order = [0_u64; ORDER_WORDS];
+        if read_words(0, &mut order) != size_of_val(&order) as isize {
+            return 0;
+        }
+        let answer = match order[0] {
+            OP_SPAWN => spawn(order[1], env),
+            OP_REAP => reap(order[1] as c_int),
+            OP_RESIDENT => [grow_resident(order[1]), 0, 0, 0, 0, 0],
+            OP_MAPPINGS => [grow_mappings(order[1]), 0, 0, 0, 0, 0],
+            OP_ALIVE => [u64::from(!is_alive(order[1] as c_int)), order[1], 0, 0, 0, 0],
+            _ => [EINVAL, 0, 0, 0, 0, 0],
+        };
+        if write_words(1, &answer) != size_of_val(&answer) as isize {
+            return 73;
+        }
+    }
+}
+
+fn now_ns() -> u64 {
+    let mut time = Timespec { seconds: 0, nanoseconds: 0 };
+    // SAFETY: `time` has the layout of `struct timespec` and is writable for the length of the call.
+    unsafe { clock_gettime(CLOCK_MONOTONIC, &raw mut time) };
+    time.seconds as u64 * 1_000_000_000 + time.nanoseconds as u64
+}
+
+fn errno() -> u64 {
+    // SAFETY: the call takes nothing and returns the address of this thread's `errno`.
+    let location = unsafe { errno_location() };
+    // SAFETY: the C library keeps that address valid as long as the thread lives, and only this thread uses it.
+    unsafe { *location as u64 }
+}
+
+fn close_descriptor(fd: c_int) {
+    // SAFETY: no value of this program owns a descriptor, so none is closed behind an owner's back.
+    unsafe { close(fd) };
+}
+
+fn read_words(fd: c_int, words: &mut [u64]) -> isize {
+    // SAFETY: the slice is writable for its whole length, and any bytes are valid integers.
+    unsafe { read(fd, words.as_mut_ptr().cast(), size_of_val(words)) }
+}
+
+fn write_words(fd: c_int, words: &[u64]) -> isize {
+    // SAFETY: the slice is readable for its whole length, and integers have no padding.
+    unsafe { write(fd, words.as_ptr().cast(), size_of_val(words)) }
+}
+
+fn read_byte(fd: c_int, byte: &mut u8) -> isize {
+    // SAFETY: the reference is to one writable byte, and one is read.
+    unsafe { read(fd, ptr::from_mut(byte).cast(), 1) }
+}
+
+/// Async-signal-safe, for the handler of SIGCHLD calls it.
+fn write_byte(fd: c_int, byte: u8) {
+    // SAFETY: `byte` lives on this frame for the length of the call, and one byte is written.
+    unsafe { write(fd, (&raw const byte).cast(), 1) };
+}
+
+extern "C" fn on_child_death(_: c_int) {
+    if !REAPING.load(Ordering::Relaxed) {
+        write_byte(REPORT_WRITE, DEAD);
+    }
+}
+
+/// What every child does: report that it runs, then wait for its end.
+fn child() -> ! {
+    let started_ns = now_ns();
+    write_byte(REPORT_WRITE, ALIVE);
+    write_words(TIME_WRITE, &[started_ns]);
+    close_descriptor(LIFE_WRITE);
+    // Blocks until the parent is gone (end-of-file) or SIGKILL comes; an interrupted read is repeated.
+    while read_byte(LIFE_READ, &mut 0) < 0 {}
+    exit(0)
+}
+
+/// Makes a child by a method; its pid, or the negated error number.
+fn make(method: u64, env: *const *const c_char) -> i64 {
+    let argv = [SELF.as_ptr().cast::<c_char>(), CHILD.as_ptr().cast(), ptr::null()];
+    let pid = match method {
+        // SAFETY: this process has one thread, so the child's copy of its memory is in a consistent state.
+        METHOD_FORK => unsafe { fork() },
+        METHOD_VFORK_EXEC => {
+            let pid = vfork_and_execute(&Program { argv: argv.as_ptr(), env });
+            return if pid < 0 { -(errno() as i64) } else { i64::from(pid) };
+        }
+        METHOD_POSIX_SPAWN => {
+            let mut pid = 0;
+            let path = SELF.as_ptr().cast();
+            let (arguments, none) = (argv.as_ptr(), ptr::null());
+            // SAFETY: the path is a C string, `argv` and `env` end with a null pointer, no actions and no attributes are
+            // given, and `pid` is writable.
+            let error = unsafe { posix_spawn(&raw mut pid, path, none, none, arguments, env) };
+            return if error == 0 { i64::from(pid) } else { -i64::from(error) };
+        }
+        METHOD_CLONE3 => clone_with_pidfd(),
+        _ => return -(EINVAL as i64),
+    };
+    if pid == 0 {
+        child();
+    }
+    if pid < 0 { -(errno() as i64) } else { i64::from(pid) }
+}
+
+/// What a child that shares the parent's memory executes.
+struct Program {
+    argv: *const *const c_char,
+    env: *const *const c_char,
+}
+
+/// What `vfork` does: the child shares the parent's memory, and the parent is suspended until the child has executed a
+/// program. `vfork` itself returns twice on one stack, which Rust cannot express; so the child gets its own stack, as
+/// in every `posix_spawn`.
+#[cfg(target_os = "linux")]
+fn vfork_and_execute(program: &Program) -> c_int {
+    const CLONE_VM: c_int = 0x100;
+    const CLONE_VFORK: c_int = 0x4000;
+    const STACK_BYTES: usize = 64 << 10;
+    let stack = STACK.load(Ordering::Relaxed);
+    let stack = if stack.is_null() { map(STACK_BYTES) } else { stack };
+    if stack.is_null() {
+        return -1;
+    }
+    STACK.store(stack, Ordering::Relaxed);
+    let argument = (&raw const *program).cast_mut().cast();
+    // SAFETY: the mapping is `STACK_BYTES` long, so this is the address just past its end.
+    let stack_top = unsafe { stack.add(STACK_BYTES) };
+    // SAFETY: no other child uses the stack, for the parent is suspended until this one has executed (CLONE_VFORK), and
+    // `program` outlives that time.
+    unsafe { clone(execute, stack_top.cast(), CLONE_VM | CLONE_VFORK | SIGCHLD, argument) }
+}
+
+#[cfg(target_os = "linux")]
+extern "C" fn execute(program: *mut c_void) -> c_int {
+    // SAFETY: `vfork_and_execute` passed a reference to a `Program`, and its frame is suspended while this child runs.
+    let program = unsafe { &*program.cast::<Program>() };
+    // SAFETY: the path is a C string, and both arrays end with a null pointer. The call returns only if it fails.
+    unsafe { execve(SELF.as_ptr().cast(), program.argv, program.env) };
+    exit(71)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn vfork_and_execute(_: &Program) -> c_int {
+    -1
+}
+
+/// Returns whether a child is alive. One that has ended but was not waited for is not, though a signal still finds it.
+#[cfg(target_os = "linux")]
+fn is_alive(pid: c_int) -> bool {
+    const P_PID: c_int = 1;
+    const WNOHANG_WEXITED_WNOWAIT: c_int = 0x0100_0005;
+    // A `siginfo_t` is 128 bytes; its first word stays zero if no child has ended.
+    let mut info = [0_u64; 16];
+    // SAFETY: the buffer is as large and as strictly aligned as a `siginfo_t`; WNOWAIT leaves the child as it is.
+    let result = unsafe { waitid(P_PID, pid, info.as_mut_ptr(), WNOHANG_WEXITED_WNOWAIT) };
+    result == 0 && info[0] == 0
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_alive(pid: c_int) -> bool {
+    // SAFETY: signal 0 is not delivered; the call only checks that the process exists.
+    unsafe { kill(pid, 0) == 0 }
+}
+
+/// `clone3` with a descriptor for the child, which is closed again at once: the call is what is timed, and 20,000
+/// open descriptors would end the curve before the processes do.
+#[cfg(target_os = "linux")]
+fn clone_with_pidfd() -> c_int {
+    const SYS_CLONE3: c_long = 435;
+    const CLONE_PIDFD: u64 = 0x1000;
+    let mut pidfd: c_int = -1;
+    let arguments: [u64; 8] = [CLONE_PIDFD, (&raw mut pidfd) as u64, 0, 0, SIGCHLD as u64, 0, 0, 0];
+    let (pointer, size) = (arguments.as_ptr(), size_of_val(&arguments));
+    // SAFETY: the array is a `struct clone_args` of that size whose `pidfd` is the address of a writable integer. No
+    // stack is given and memory is not shared, so the child continues on a copy of this one, as after `fork`.
+    let pid = unsafe { syscall(SYS_CLONE3, pointer, size) } as c_int;
+    if pid > 0 {
+        PIDFD.store(pidfd, Ordering::Relaxed);
+    }
+    pid
+}
+
+#[cfg(not(target_os = "linux"))]
+fn clone_with_pidfd() -> c_int {
+    -1
+}
+
+/// Makes one child and waits for its byte.
+fn spawn(method: u64, env: *const *const c_char) -> [u64; ANSWER_WORDS] {
+    let mut byte = 0_u8;
+    PIDFD.store(-1, Ordering::Relaxed);
+    let before_ns = now_ns();
+    let pid = make(method, env);
+    let returned_ns = now_ns();
+    if pid < 0 {
+        return [-pid as u64, 0, 0, 0, 0, 0];
+    }
+    while read_byte(REPORT_READ, &mut byte) < 0 {}
+    let read_ns = now_ns();
+    let pidfd = PIDFD.load(Ordering::Relaxed);
+    if pidfd >= 0 {
+        close_descriptor(pidfd);
+    }
+    if byte != ALIVE {
+        return [DIED_EARLY, pid as u64, 0, 0, 0, 0];
+    }
+    let mut started_ns = [0_u64];
+    while read_words(TIME_READ, &mut started_ns) < 0 {}
+    [0, pid as u64, before_ns, returned_ns, started_ns[0], read_ns]
+}
+
+/// Kills a child and waits for it.
+fn reap(pid: c_int) -> [u64; ANSWER_WORDS] {
+    REAPING.store(true, Ordering::Relaxed);
+    let before_ns = now_ns();
+    // SAFETY: the call takes two integers; the pid is one that an answer of this program named.
+    let killed = unsafe { kill(pid, SIGKILL) };
+    let killed_ns = now_ns();
+    if killed != 0 {
+        return [errno(), pid as u64, 0, 0, 0, 0];
+    }
+    let mut status = 0;
+    loop {
+        // SAFETY: `status` is a writable integer.
+        let waited = unsafe { waitpid(pid, &raw mut status, 0) };
+        if waited == pid {
+            break;
+        }
+        if waited < 0 && errno() != EINTR {
+            return [errno(), pid as u64, 0, 0, 0, 0];
+        }
+    }
+    // A child that was still alive ends by our signal; any other status means that it died early.
+    let verdict = if status & 0x7f == SIGKILL { 0 } else { DIED_EARLY };
+    [verdict, pid as u64, before_ns, killed_ns, now_ns(), 0]
+}
+
+/// Touches private memory page by page, which fork must then describe to each child; 0 or an error number.
+fn grow_resident(bytes: u64) -> u64 {
+    let at = map(bytes as usize);
+    if at.is_null() {
+        return errno();
+    }
+    let mut offset = 0;
+    while offset < bytes as usize {
+        // SAFETY: the offset is less than the length of the mapping.
+        let page = unsafe { at.add(offset) };
+        // SAFETY: the mapping is private and writable, and nothing else refers to it.
+        unsafe { page.write_volatile(1) };
+        offset += 4096;
+    }
+    0
+}
+
+/// Splits a region into mappings by changing the protection of every second page; 0 or an error number.
+fn grow_mappings(count: u64) -> u64 {
+    const PAGE_BYTES_MAX: usize = 65_536;
+    const PROT_READ: c_int = 1;
+    let at = map(count as usize * PAGE_BYTES_MAX);
+    if at.is_null() {
+        return errno();
+    }
+    let mut index = 0;
+    while index < count as usize {
+        // SAFETY: the region has `count` parts of that size, and `index` is less than `count`.
+        let part = unsafe { at.add(index * PAGE_BYTES_MAX) };
+        // SAFETY: the part lies within a mapping that nothing refers to, so losing write access to it harms nobody.
+        let failed = unsafe { mprotect(part.cast(), PAGE_BYTES_MAX, PROT_READ) };
+        if failed != 0 {
+            return errno();
+        }
+        index += 2;
+    }
+    0
+}
+
+/// Maps private memory; null if that fails.
+fn map(bytes: usize) -> *mut u8 {
+    const READ_WRITE: c_int = 3;
+    #[cfg(target_os = "linux")]
+    const PRIVATE_ANONYMOUS: c_int = 0x22;
+    #[cfg(not(target_os = "linux"))]
+    const PRIVATE_ANONYMOUS: c_int = 0x1002;
+    if bytes == 0 {
+        return ptr::dangling_mut();
+    }
+    // SAFETY: without MAP_FIXED the kernel chooses an address range that is free, so no mapping in use is replaced.
+    let at = unsafe { mmap(ptr::null_mut(), bytes, READ_WRITE, PRIVATE_ANONYMOUS, -1, 0) };
+    if at as isize == -1 { ptr::null_mut() } else { at.cast() }
+}
+
+/// Opens the three pipes at their fixed descriptors: 0, 1 and 2 are taken, so the first free ones are 3 to 8.
+fn open_pipes() -> bool {
+    let expected = [(REPORT_READ, REPORT_WRITE), (TIME_READ, TIME_WRITE), (LIFE_READ, LIFE_WRITE)];
+    expected.iter().all(|&(reading, writing)| {
+        let mut fds = [0; 2];
+        // SAFETY: the array has room for the two descriptors that the call writes.
+        let result = unsafe { pipe(fds.as_mut_ptr()) };
+        result == 0 && fds == [reading, writing]
+    })
+}
