@@ -37,7 +37,7 @@ use crate::interest::Token;
 use crate::timers::Timers;
 use crate::waker::{Bell, Waker};
 use crate::{Backend, reactor};
-use landau_sys::epoll::{Epoll, Found, ONCE, PEER_CLOSED, READ};
+use landau_sys::epoll::{Epoll, Found, ONCE, PEER_CLOSED, READ, WRITE};
 use landau_sys::ring::{Bytes, Done, Operations, Wish};
 use landau_sys::{Error as SystemError, Result as Outcome};
 use std::collections::VecDeque;
@@ -81,6 +81,11 @@ pub enum Completion {
         token: Token,
         /// How much that was since the last time.
         byte_count: u64,
+    },
+    /// The connection takes more, or has failed, which sending tells.
+    Writable {
+        /// The connection's.
+        token: Token,
     },
     /// An operation failed, and the connection is of no more use for it; a listener goes on by itself.
     Failed {
@@ -129,6 +134,8 @@ enum Waits {
     ToStop,
     /// For what arrives.
     ToReceive(Option<Wish>),
+    /// For what arrives first; what follows waits.
+    ToReceiveOnce(Wish),
     /// The same, at rest: the receive is being taken back, and a watch takes its place.
     ToPark(Wish),
     /// The same, at rest, by a watch.
@@ -162,6 +169,8 @@ struct Slot {
     is_registered: bool,
     /// Whether it stands in the set, ready to be told or not.
     is_in_set: bool,
+    /// Whether it is watched until it takes more.
+    is_watched_writable: bool,
     waits: Waits,
     outgoing: Option<Box<Outgoing>>,
 }
@@ -309,6 +318,16 @@ impl Ring {
         self.registered(key, begun)
     }
 
+    /// Receives once: what follows waits until [`Ring::resume`], as if the connection were held. Such a connection may
+    /// be closed after what it received without anything to cancel, which is for those that end with their first
+    /// answer.
+    pub fn receive_once(&mut self, connection: &impl AsFd, token: Token) -> Result<()> {
+        let key = self.register(connection, token)?;
+        let begun = self.operations.receive_once(key.fd(), key.0).map_err(Error::from);
+        let begun = begun.map(|wish| self.slots[key.fd() as usize].waits = Waits::ToReceiveOnce(wish));
+        self.registered(key, begun)
+    }
+
     fn go_on_receiving(&mut self, key: Key) -> Result<()> {
         let wish = self.operations.receive(key.fd(), key.0)?;
         self.slots[key.fd() as usize].waits = Waits::ToReceive(Some(wish));
@@ -363,8 +382,9 @@ impl Ring {
                 Ok(())
             }
             // It waits for a buffer: what has arrived is to be received first.
-            // It is held, at rest, or has ended.
+            // It is held, at rest, or has ended; or it is not at rest yet.
             Waits::ToReceive(None)
+            | Waits::ToReceiveOnce(_)
             | Waits::No
             | Waits::ToPark(_)
             | Waits::Parked
@@ -384,6 +404,7 @@ impl Ring {
                 self.operations.cancel(wish)?;
                 Waits::ToHold(wish)
             }
+            // One that receives once is held by that.
             Waits::ToPark(wish) => Waits::ToHold(wish),
             Waits::ToReceive(None) => Waits::Held,
             other => other,
@@ -399,7 +420,9 @@ impl Ring {
         match self.slots[key.fd() as usize].waits {
             Waits::Held => self.go_on_receiving(key)?,
             // What is being taken back is wished anew when that is done.
-            Waits::ToHold(wish) => self.slots[key.fd() as usize].waits = Waits::ToReceive(Some(wish)),
+            Waits::ToHold(wish) | Waits::ToReceiveOnce(wish) => {
+                self.slots[key.fd() as usize].waits = Waits::ToReceive(Some(wish));
+            }
             _ => {}
         }
         Ok(())
@@ -446,6 +469,7 @@ impl Ring {
     pub fn close(&mut self, fd: OwnedFd) -> Result<()> {
         let key = self.key(&fd)?;
         self.cancel(key)?;
+        self.unwatch_writable(key)?;
         let slot = &mut self.slots[key.fd() as usize];
         if let Some(outgoing) = slot.outgoing.as_mut().filter(|one| one.under_way > 0 || !one.queue.is_empty()) {
             outgoing.closing = Some(fd);
@@ -460,6 +484,7 @@ impl Ring {
     pub fn abort(&mut self, fd: OwnedFd) -> Result<()> {
         let key = self.key(&fd)?;
         self.cancel(key)?;
+        self.unwatch_writable(key)?;
         // What is under way ends by this; it holds the open file.
         let _ = landau_sys::stream::shutdown(&fd);
         self.forget(key);
@@ -467,10 +492,29 @@ impl Ring {
         Ok(())
     }
 
+    /// Watches a connection until it takes more, for callers that send by themselves: [`Completion::Writable`] comes
+    /// once. Does nothing for one that is watched already.
+    pub fn watch_writable(&mut self, connection: &impl AsFd) -> Result<()> {
+        let key = self.key(connection)?;
+        if !std::mem::replace(&mut self.slots[key.fd() as usize].is_watched_writable, true) {
+            self.operations.watch(key.fd(), WRITE, key.0 | WRITABLE)?;
+        }
+        Ok(())
+    }
+
+    fn unwatch_writable(&mut self, key: Key) -> Result<()> {
+        if std::mem::take(&mut self.slots[key.fd() as usize].is_watched_writable) {
+            self.operations.unwatch(key.0 | WRITABLE)?;
+        }
+        Ok(())
+    }
+
     /// Takes back what a descriptor waits for.
     fn cancel(&mut self, key: Key) -> Result<()> {
         match std::mem::take(&mut self.slots[key.fd() as usize].waits) {
-            Waits::ToAccept(Some(wish)) | Waits::ToReceive(Some(wish)) => Ok(self.operations.cancel(wish)?),
+            Waits::ToAccept(Some(wish)) | Waits::ToReceive(Some(wish)) | Waits::ToReceiveOnce(wish) => {
+                Ok(self.operations.cancel(wish)?)
+            }
             // Closing takes it out of the set, and what the set may still tell of it is dropped by its key.
             Waits::Parked if self.slots[key.fd() as usize].is_in_set => Ok(()),
             Waits::Parked => Ok(self.operations.unwatch(key.0)?),
@@ -613,6 +657,7 @@ impl Ring {
         match done {
             Done::Watched { user: BELL, .. } => self.ring_bell(),
             Done::Watched { user: SET, .. } => self.look_into_set().map(|()| None),
+            Done::Watched { user, .. } if user & WRITABLE != 0 => Ok(self.tell_writable(Key(user & !WRITABLE))),
             Done::Watched { user, result } => self.tell_watched(Key(user), result),
             Done::Accepted { user, result, has_more } => self.tell_accepted(Key(user), result, has_more),
             Done::Received { user, result, has_more } => self.tell_received(Key(user), result, has_more),
@@ -627,6 +672,12 @@ impl Ring {
             self.operations.watch(bell.as_fd().as_raw_fd(), READ, BELL)?;
         }
         Ok(None)
+    }
+
+    fn tell_writable(&mut self, key: Key) -> Option<Completion> {
+        let slot = self.live(key)?;
+        let was_watched = std::mem::take(&mut slot.is_watched_writable);
+        was_watched.then_some(Completion::Writable { token: Token(slot.token) })
     }
 
     fn tell_watched(&mut self, key: Key, result: Outcome<u32>) -> Result<Option<Completion>> {
@@ -702,7 +753,9 @@ impl Ring {
                 return Ok(Some(Completion::Received { token, buffer }));
             }
             Err(_) if is_closing => {}
-            Err(error) if error.is_out_of_buffers() && matches!(waits, Waits::ToReceive(_)) => {
+            Err(error)
+                if error.is_out_of_buffers() && matches!(waits, Waits::ToReceive(_) | Waits::ToReceiveOnce(_)) =>
+            {
                 slot.waits = Waits::ToReceive(None);
                 self.starved.push(key);
             }
@@ -719,7 +772,7 @@ impl Ring {
     /// A receive has ended, and the stream has not.
     fn renew(&mut self, key: Key, waits: Waits) -> Result<()> {
         match waits {
-            Waits::ToHold(_) => {
+            Waits::ToHold(_) | Waits::ToReceiveOnce(_) => {
                 self.slots[key.fd() as usize].waits = Waits::Held;
                 Ok(())
             }
@@ -783,6 +836,9 @@ impl Drop for Ring {
         });
     }
 }
+
+/// The bit that tells a watch for writing from one for reading: no descriptor has so high a number.
+const WRITABLE: u64 = 1 << 30;
 
 /// The number of the bell's watch: no key, for no descriptor has that number.
 const BELL: u64 = 0x7fff_ffff;

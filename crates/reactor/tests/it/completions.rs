@@ -571,6 +571,81 @@ fn a_number_s_heir_hears_nothing_of_the_dead() {
     });
 }
 
+/// It is held after that, and nothing is under way until it is resumed.
+#[test]
+fn what_is_received_once_leaves_nothing_under_way() {
+    each(|ring| {
+        let (here, mut there) = pair();
+        ring.receive_once(&here, Token(1)).unwrap();
+        there.write_all(b"one").unwrap();
+        let mut got = Vec::new();
+        assert!(!hear(ring, next, &mut got));
+        assert_eq!((&got[..], ring.operation_count()), (&b"one"[..], 0));
+        there.write_all(b" two").unwrap();
+        assert!(completions(ring, Duration::ZERO).is_empty());
+        ring.resume(&here).unwrap();
+        while got.len() < 7 {
+            assert!(!hear(ring, next, &mut got));
+        }
+        assert_eq!(got, b"one two");
+        ring.close(here.into()).unwrap();
+        // What is resumed before anything came goes on after it.
+        let (here, mut there) = pair();
+        got.clear();
+        ring.receive_once(&here, Token(1)).unwrap();
+        ring.resume(&here).unwrap();
+        for word in [&b"one"[..], b" two"] {
+            there.write_all(word).unwrap();
+            assert!(!hear(ring, next, &mut got));
+        }
+        assert_eq!(got, b"one two");
+        ring.close(here.into()).unwrap();
+        // One that is closed before anything came is gone.
+        let (here, mut there) = pair();
+        ring.receive_once(&here, Token(1)).unwrap();
+        ring.wait(Some(Duration::ZERO)).unwrap();
+        ring.close(here.into()).unwrap();
+        while ring.operation_count() > 0 {
+            assert!(completions(ring, LONG).is_empty());
+        }
+        there.set_nonblocking(false).unwrap();
+        assert_eq!(there.read(&mut [0]).unwrap(), 0);
+    });
+}
+
+/// A watch for writing says once that there is room, and none is left when the descriptor's number is another's.
+#[test]
+fn a_full_connection_is_writable_when_its_peer_has_read() {
+    each(|ring| {
+        let (here, mut there) = tcp_pair();
+        stream::set_blocking(&here, false).unwrap();
+        stream::set_blocking(&there, true).unwrap();
+        let here = OwnedFd::from(here);
+        ring.receive(&here, Token(7)).unwrap();
+        let piece = vec![1; 64 << 10];
+        let mut left = 0;
+        while let Ok(count) = stream::send(&here, &piece, false) {
+            left += count;
+        }
+        ring.watch_writable(&here).unwrap();
+        ring.watch_writable(&here).unwrap();
+        assert!(completions(ring, Duration::ZERO).is_empty());
+        there.read_exact(&mut vec![0; left]).unwrap();
+        assert!(matches!(next(ring), Completion::Writable { token: Token(7) }));
+        assert!(completions(ring, Duration::ZERO).is_empty(), "once");
+        while stream::send(&here, &piece, false).is_ok() {}
+        ring.watch_writable(&here).unwrap();
+        ring.wait(Some(Duration::ZERO)).unwrap();
+        ring.close(here).unwrap();
+        for _ in 0..3 {
+            assert!(completions(ring, Duration::ZERO).is_empty());
+        }
+        assert_eq!(ring.operation_count(), 0);
+        there.set_read_timeout(Some(LONG)).unwrap();
+        while there.read(&mut vec![0; 1 << 20]).unwrap() > 0 {}
+    });
+}
+
 #[test]
 fn a_peer_that_resets_is_told() {
     each(|ring| {

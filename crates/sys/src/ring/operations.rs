@@ -284,6 +284,22 @@ impl Operations {
             let wish = self.keep(user, Kind::Receive);
             return self.push(wish, opcode::RecvMulti::new(Fd(socket), GROUP).build());
         }
+        self.receive_into(socket, user)
+    }
+
+    /// Receives once, into a common buffer if the kernel can. ENOBUFS says that all buffers are out.
+    pub fn receive_once(&mut self, socket: RawFd, user: u64) -> Result<Wish> {
+        if self.buffers.is_none() {
+            return self.receive_into(socket, user);
+        }
+        let wish = self.keep(user, Kind::Receive);
+        // The buffer's own length holds.
+        let entry = opcode::Recv::new(Fd(socket), std::ptr::null_mut(), 0).buf_group(GROUP).build();
+        self.push(wish, entry.flags(Flags::BUFFER_SELECT))
+    }
+
+    /// Receives once, into a buffer of the operation's own.
+    fn receive_into(&mut self, socket: RawFd, user: u64) -> Result<Wish> {
         let lent = Lent::new(vec![0; self.buffer_bytes as usize].into_boxed_slice());
         let first = lent.0.cast::<u8>();
         let wish = self.keep(user, Kind::ReceiveInto(lent));
