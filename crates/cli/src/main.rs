@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is the crate that prints")]
 
 mod command;
+mod former;
 mod load;
 mod options;
 mod progress;
@@ -34,6 +35,10 @@ fn main() -> ExitCode {
         // Help and version come this way too, with status 0; a usage error is "could not run".
         Err(error) => {
             let status = if error.use_stderr() { status::of_usage(&words) } else { status::DONE };
+            if let Some(answer) = former::explain(&error, &words) {
+                status::tell(&format!("landau: {answer}"));
+                return ExitCode::from(status);
+            }
             return match error.print() {
                 Ok(()) => ExitCode::from(status),
                 Err(failure) => status::of_failure(&failure.into()),
