@@ -1,5 +1,5 @@
-//! The program `landau`: parses, prints, exits. What it does is in `command/`, one file each.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is the crate that prints")]
+//! The program `landau`: parses the command line and runs one command. Each command is a file in `command/`.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing is what this crate is for")]
 
 mod command;
 mod former;
@@ -9,11 +9,11 @@ mod progress;
 mod status;
 mod terminal;
 
-use clap::{CommandFactory, FromArgMatches};
+use clap::FromArgMatches;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // A worker must not have done anything before its benchmark: not even parsed a command line.
+    // Workers and guests skip the parser: its allocations would precede the benchmark in their address space.
     if let Some(status) = landau_engine::worker_main(landau_bench::REGISTRY) {
         return ExitCode::from(status);
     }
@@ -23,16 +23,14 @@ fn main() -> ExitCode {
     if let Some(status) = landau_load::worker::main() {
         return ExitCode::from(status);
     }
-    // Nor has a guest anything to parse.
     if let Some(status) = landau_lab::guest::main(landau_bench::REGISTRY) {
         return ExitCode::from(status);
     }
     let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-    let parsed =
-        command::Landau::command().try_get_matches().and_then(|found| command::Landau::from_arg_matches(&found));
+    let parsed = command::parser().try_get_matches().and_then(|found| command::Landau::from_arg_matches(&found));
     let landau = match parsed {
         Ok(landau) => landau,
-        // Help and version come this way too, with status 0; a usage error is "could not run".
+        // `--help` and `--version` are errors to clap, with an output of their own and status 0.
         Err(error) => {
             let status = if error.use_stderr() { status::of_usage(&words) } else { status::DONE };
             if let Some(answer) = former::explain(&error, &words) {

@@ -1,4 +1,4 @@
-//! Options that several commands share, each with one name, one range and one help.
+//! Flags that several commands share.
 
 use clap::ValueEnum;
 use landau_engine::Study;
@@ -8,16 +8,16 @@ use std::time::Duration;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StudyWord {
-    /// Seconds: does everything work?
+    /// A few seconds: small sizes, to check that every benchmark works
     Smoke,
-    /// Minutes: the laws
+    /// About a minute: sizes that are large enough for most verdicts
     Quick,
-    /// As long as it takes: past every capacity, nine passes
+    /// Every variant, up to every limit of the system, nine passes; `--time-limit` bounds it
     Full,
 }
 
 impl StudyWord {
-    /// The study that the word means.
+    /// Returns the study of this name.
     pub(crate) fn study(self) -> Study {
         match self {
             StudyWord::Smoke => Study::Smoke,
@@ -27,22 +27,46 @@ impl StudyWord {
     }
 }
 
-/// What is measured, and how much of it.
+/// Flags that choose what to measure.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Measurement {
-    /// Benchmarks to run; all of them if none is named
+    /// Benchmarks to run [default: all]
+    #[arg(value_name = "BENCHMARK")]
     pub(crate) names: Vec<String>,
-    /// How much to measure
+    /// Choose how much to measure
     #[arg(long, value_enum, default_value = "quick")]
     pub(crate) study: StudyWord,
-    /// Passes of each case, each in a fresh process [default: 5 quick, 9 full, 1 where instructions are counted]
+    /// Repeat each case this many times, each time in a fresh process [default: smoke 1, quick 5, full 9; 1 if instructions
+    /// are counted]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) passes: Option<u32>,
     #[command(flatten)]
     pub(crate) settings: Settings,
-    /// Seed of every random order [default: of the moment, and in the record; 1 where instructions are counted]
+    /// Seed every random order [default: random, and stored in the record; 1 if instructions are counted]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
+}
+
+impl Measurement {
+    /// Checks that each setting belongs to a benchmark that runs.
+    ///
+    /// # Errors
+    ///
+    /// Fails if benchmarks are named and a setting is for another one, which would have no effect.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        landau_engine::check_words(landau_bench::REGISTRY, &self.names, &self.settings.set)?;
+        let has_effect = |setting: &&String| {
+            let benchmark = setting.split('.').next();
+            self.names.is_empty() || self.names.iter().any(|name| Some(name.as_str()) == benchmark)
+        };
+        match self.settings.set.iter().find(|setting| !has_effect(setting)) {
+            Some(setting) => {
+                let benchmark = setting.split('.').next().unwrap_or_default();
+                anyhow::bail!("--set {setting}: benchmark `{benchmark}` is not selected; name it or leave --set out")
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 impl Default for Measurement {
@@ -52,73 +76,75 @@ impl Default for Measurement {
     }
 }
 
-/// The benchmarks' parameters.
+/// The flag that sets parameters of benchmarks.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Settings {
-    /// Set a parameter of a benchmark (repeatable)
-    #[arg(long, value_name = "BENCH.PARAM=VALUE")]
+    /// Set a parameter of a benchmark; may be repeated. `landau list --long` lists the parameters
+    #[arg(long, value_name = "BENCHMARK.PARAMETER=VALUE")]
     pub(crate) set: Vec<String>,
 }
 
-/// A guest that a kernel is booted for.
+/// Flags for the guests that kernels are booted in.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Guest {
-    /// Memory of each guest
+    /// Give each guest this much memory
     #[arg(long = "memory", value_name = "SIZE", default_value = "1GiB", value_parser = memory_mib)]
     pub(crate) memory_mib: u32,
-    /// Further words for the kernel's command line; for runsc under gvisor, for qemu with a disk image
-    #[arg(long, value_name = "WORDS", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
+    /// Append arguments to the kernel command line; under gvisor to that of runsc, with a disk image to that of qemu
+    #[arg(long, value_name = "ARGS", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
     pub(crate) append: String,
-    /// Stop a guest that runs for longer
+    /// Stop a guest after this time, in whole seconds
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = whole_seconds)]
     pub(crate) time_limit: Duration,
 }
 
-/// When a guest is given up before its time is over.
+/// The flag that stops silent guests.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Patience {
-    /// Stop a guest that prints and measures nothing for this long
-    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = stall_timeout)]
-    pub(crate) stall_timeout: Duration,
+pub(crate) struct Stall {
+    /// Stop a guest after this time without output or samples
+    #[arg(long = "stall-timeout", value_name = "TIME", default_value = "2m", value_parser = stall_timeout)]
+    pub(crate) timeout: Duration,
 }
 
-/// Where kernels are kept.
+/// The flag that names the cache of downloaded kernels.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Cache {
-    /// Folder for fetched kernels and what was found out [default: landau in the user's caches]
+    /// Keep downloaded kernels and the results of platform probes in this directory [default: ~/.cache/landau]
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
 }
 
 impl Cache {
-    /// The folder, if there is one.
+    /// Returns the cache directory, if one was named or the user has one.
     pub(crate) fn known(&self) -> Option<PathBuf> {
         self.cache.clone().or_else(kernel::default_cache)
     }
 
-    /// The folder; an error where none was named and the user has none.
-    pub(crate) fn folder(&self) -> anyhow::Result<PathBuf> {
+    /// Returns the cache directory.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no directory was named and neither `HOME` nor `XDG_CACHE_HOME` is set.
+    pub(crate) fn directory(&self) -> anyhow::Result<PathBuf> {
         self.known().ok_or_else(|| {
-            anyhow::anyhow!(
-                "no folder for fetched kernels: neither HOME nor XDG_CACHE_HOME is set; name one with --cache"
-            )
+            anyhow::anyhow!("no cache directory: neither HOME nor XDG_CACHE_HOME is set; name a directory with --cache")
         })
     }
 }
 
-/// A list of processors.
+/// A list of CPU numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Numbers(pub(crate) Vec<u32>);
 
-/// Numbers and ranges: `1`, `0-3,6`.
-pub(crate) fn numbers(word: &str) -> Result<Numbers, String> {
-    let wrong = || "processors are written 1 or 0-3,6".to_owned();
+/// Parses CPU numbers and ranges: `1`, `0-3,6`.
+pub(crate) fn numbers(text: &str) -> Result<Numbers, String> {
+    let invalid = || "not a list of CPU numbers; write for example 1 or 0-3,6".to_owned();
     let mut found = Vec::new();
-    for part in word.split(',') {
+    for part in text.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (u32, u32) = (first.parse().map_err(|_| wrong())?, last.parse().map_err(|_| wrong())?);
+        let (first, last): (u32, u32) = (first.parse().map_err(|_| invalid())?, last.parse().map_err(|_| invalid())?);
         if first > last || last > 65_535 {
-            return Err(wrong());
+            return Err(invalid());
         }
         found.extend(first..=last);
     }

@@ -1,4 +1,4 @@
-//! What a run shows while it lasts: a bar with the time left on a terminal, nothing in a pipe.
+//! Progress on standard error: a bar with the time left on a terminal, only failures and notes in a pipe.
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use landau_engine::{Event, Observer};
@@ -11,15 +11,15 @@ use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// Shows a run on standard error.
+/// The progress of `landau run`.
 pub(crate) struct Progress {
     bar: ProgressBar,
-    /// What must be seen even without a terminal: failures and whatever was left out.
+    /// Whether failures and skipped cases are printed if standard error is not a terminal.
     quiet: bool,
 }
 
 impl Progress {
-    /// A bar where standard error is a terminal and the user did not ask for silence.
+    /// Returns a bar, which is visible if standard error is a terminal and `quiet` is false.
     pub(crate) fn new(quiet: bool) -> Self {
         let shown = !quiet && std::io::stderr().is_terminal();
         let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
@@ -36,7 +36,7 @@ impl Progress {
         Self { bar, quiet }
     }
 
-    /// A line above the bar; in a pipe a line on standard error.
+    /// Prints a line above the bar, or to standard error if there is no bar.
     pub(crate) fn line(&self, text: &str) {
         if self.bar.is_hidden() {
             if !self.quiet {
@@ -73,7 +73,7 @@ impl Observer for Progress {
             Event::Progress { .. } => self.bar.tick(),
             Event::PassEnded { label, end } => self.ended(label, end),
             Event::Cut(cut) => {
-                self.line(&format!("{}: passes left out: {}; {}", cut.label, cut.pass_count, cut.reason));
+                self.line(&format!("{}: {} passes left out: {}", cut.label, cut.pass_count, cut.reason));
             }
             Event::Note(text) => self.line(&format!("note: {text}")),
             _ => {}
@@ -87,7 +87,7 @@ impl Drop for Progress {
     }
 }
 
-/// Shows kernels that are measured side by side, a bar for each.
+/// The progress of `landau lab run`: one bar for each kernel.
 pub(crate) struct Kernels {
     all: MultiProgress,
     bars: BTreeMap<String, (ProgressBar, Mutex<Vec<String>>)>,
@@ -95,7 +95,7 @@ pub(crate) struct Kernels {
 }
 
 impl Kernels {
-    /// A bar for each kernel where standard error is a terminal and the user did not ask for silence.
+    /// Returns the bars, which are visible if standard error is a terminal and `quiet` is false.
     pub(crate) fn new(quiet: bool, kernels: &[Kernel]) -> Self {
         let shown = !quiet && std::io::stderr().is_terminal();
         let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
@@ -107,7 +107,7 @@ impl Kernels {
                 bar.set_style(style.progress_chars("━╸ "));
             }
             bar.set_prefix(kernel.name.clone());
-            bar.set_message("waits");
+            bar.set_message("queued");
             (kernel.name.clone(), (bar, Mutex::new(Vec::new())))
         };
         let bars = kernels.iter().map(bar).collect();
@@ -126,7 +126,7 @@ impl Kernels {
         if !shown && !self.quiet {
             crate::status::tell(&text);
         } else if shown {
-            // Where the terminal is gone, the records still say it.
+            // If the terminal is gone, the record still holds the error.
             let _ = self.all.println(text);
         }
     }
@@ -134,11 +134,11 @@ impl Kernels {
 
 impl Watch for Kernels {
     fn started(&self, kernel: &Kernel) {
-        self.message(kernel, "starts".to_owned());
+        self.message(kernel, "booting".to_owned());
     }
 
     fn up(&self, kernel: &Kernel) {
-        self.message(kernel, "is up and waits for its background work".to_owned());
+        self.message(kernel, "booted; waiting for background work to end".to_owned());
     }
 
     fn line(&self, kernel: &Kernel, line: &Line) {
@@ -168,7 +168,7 @@ impl Watch for Kernels {
     }
 
     fn again(&self, kernel: &Kernel, place: &str) {
-        self.line_for(kernel, &format!("stopped in {place}; it is started again to see whether it stops there again"));
+        self.line_for(kernel, &format!("stopped in {place}; restarting it to see whether that recurs"));
     }
 
     fn ended(&self, kernel: &Kernel, fate: &Fate) {
@@ -178,9 +178,10 @@ impl Watch for Kernels {
     }
 }
 
+/// Returns the time left as text: `42 s left`, `3 min left`.
 fn time_left(left: Duration) -> String {
     match left.as_secs() {
-        0..=1 => "a second left".to_owned(),
+        0..=1 => "1 s left".to_owned(),
         seconds @ 2..=99 => format!("{seconds} s left"),
         seconds => format!("{} min left", seconds.div_ceil(60)),
     }

@@ -1,27 +1,28 @@
-//! Exit statuses: 0 done, 1 a check or gate failed, 2 could not run. A reader that goes away is success.
+//! Exit statuses and output: 0 success, 1 a check failed, 2 the command could not run. A closed pipe is a success.
 
+use anyhow::Context;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Everything was done.
+/// The command succeeded.
 pub(crate) const DONE: u8 = 0;
 
-/// It ran, and the answer is no: a check failed, a pass failed, the run was interrupted.
+/// The command ran, and a check or pass failed or the run was interrupted.
 pub(crate) const FAILED: u8 = 1;
 
-/// It could not run.
+/// The command could not run.
 pub(crate) const COULD_NOT_RUN: u8 = 2;
 
-/// A claim could not be asked at all, which ends a bisection: git takes a status below 128 for an answer.
+/// `landau lab test` could not test at all. git aborts a bisection at a status of 128 or more.
 pub(crate) const NO_ANSWER: u8 = 255;
 
-/// What a command line that cannot be understood ends with.
+/// Returns the status for a command line that does not parse.
 pub(crate) fn of_usage(words: &[String]) -> u8 {
     let is_test = words.get(1..3).is_some_and(|two| two == ["lab", "test"]);
     if is_test { NO_ANSWER } else { COULD_NOT_RUN }
 }
 
-/// Tells why nothing was done, and the status for it. A closed pipe is no failure: `landau show x | head`.
+/// Prints the error and returns its status. A closed pipe is a success: `landau show x | head`.
 pub(crate) fn of_failure(error: &anyhow::Error) -> ExitCode {
     let closed = error.chain().any(|cause| {
         cause.downcast_ref::<std::io::Error>().is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
@@ -29,22 +30,21 @@ pub(crate) fn of_failure(error: &anyhow::Error) -> ExitCode {
     if closed {
         return ExitCode::from(DONE);
     }
-    // Nothing is left to do if standard error is closed too.
+    // If standard error is closed too, the status must do.
     let _ = writeln!(std::io::stderr(), "landau: {error:#}");
     ExitCode::from(COULD_NOT_RUN)
 }
 
-/// Prints to standard output and reports failure, which `println!` answers with a panic.
+/// Prints to standard output. Unlike `println!` it returns an error where that fails.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    if !text.ends_with('\n') {
-        out.write_all(b"\n")?;
-    }
-    Ok(out.flush()?)
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    let written =
+        out.write_all(text.as_bytes()).and_then(|()| out.write_all(end.as_bytes())).and_then(|()| out.flush());
+    written.context("write to standard output")
 }
 
-/// Tells something on standard error. If nobody listens any more, the work goes on all the same.
+/// Prints a line to standard error. Failure is ignored: a closed terminal must not end a run.
 pub(crate) fn tell(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }

@@ -1,24 +1,24 @@
-//! What is known about the terminal: its width, and whether colours are wanted.
+//! Properties of the terminal: its width, and whether to use colours.
 
 use landau_report::table::Layout;
 use std::io::IsTerminal;
 
-/// The width where there is no terminal.
+/// The width if standard output is not a terminal.
 const WIDTH: u16 = 120;
 
-/// How a table on standard output is laid out.
+/// Returns the layout of a table on standard output.
 pub(crate) fn layout() -> Layout {
     let color = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     Layout { width: width(), color }
 }
 
 fn width() -> u16 {
-    let stated = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-    let asked = || landau_sys::system::terminal_width().filter(|_| std::io::stdout().is_terminal());
-    stated.or_else(asked).unwrap_or(WIDTH).clamp(60, 240)
+    let configured = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    let reported = || landau_sys::system::terminal_width().filter(|_| std::io::stdout().is_terminal());
+    configured.or_else(reported).unwrap_or(WIDTH).clamp(60, 240)
 }
 
-/// A sentence as a bullet, wrapped to the terminal.
+/// Returns a sentence as a bullet, wrapped to the width of the terminal.
 pub(crate) fn bullet(sentence: &str) -> String {
     let width = usize::from(width()).min(110);
     let (mut text, mut column) = (String::from("  •"), 3);
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bullet_loses_no_word_and_no_line_is_too_long() {
+    fn a_bullet_keeps_every_word_and_wraps_its_lines() {
         let sentence = "single calls of 1.3 ms ".repeat(20);
         let text = bullet(&sentence);
         assert_eq!(

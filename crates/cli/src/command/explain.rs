@@ -94,7 +94,7 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
 
 /// Boots the kernel, leaves a record with what was found, and gives it.
 fn measure(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<Vec<Explanation>> {
-    let cache = args.cache.folder()?;
+    let cache = args.cache.directory()?;
     let kernel = kernel::obtain(&args.kernel, &cache, &mut |text| status::tell(text))?;
     let scratch = Scratch::create(&std::env::temp_dir())?;
     let job = Job {

@@ -142,7 +142,7 @@ struct Addresses(Vec<IpAddr>);
 pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     catch_interrupts();
     args.check_kind()?;
-    let seed = args.seed.unwrap_or_else(super::run::seed_of_the_moment);
+    let seed = args.seed.unwrap_or_else(super::run::random_seed);
     let job = Job::resolve(&wish(args, seed)).map_err(advised)?;
     let mut live = Live::new(args.quiet || args.json, args.duration_of().map(|time| time + args.warm_up));
     for note in &job.notes {

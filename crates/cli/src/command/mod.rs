@@ -1,6 +1,6 @@
-//! The commands, one file each. What stands between the markers is generated: `cargo xtask registry`.
+//! The commands, one file each. `cargo xtask registry` generates the list between the markers.
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 // registry:begin
 mod explain;
@@ -17,9 +17,10 @@ mod verify;
 
 pub(crate) use run::finish;
 
-/// Measures how the cost of an operating system's calls grows as their objects pile up, and names the law.
+/// Measure how the cost of system calls and requests grows with the number of objects, and name the law of growth.
 ///
-/// Without a command, landau runs the quick study and leaves a record and a page.
+/// Without a command, landau runs the quick study in about a minute. It writes a record (every sample, as JSON lines)
+/// and a report (one HTML page) to the current directory.
 #[derive(Debug, Parser)]
 #[command(name = "landau", version, after_help = EXAMPLES, max_term_width = 100)]
 pub(crate) struct Landau {
@@ -28,38 +29,53 @@ pub(crate) struct Landau {
 }
 
 const EXAMPLES: &str = "Examples:
-  landau                          the quick study: a record, a page and a summary
-  landau run bind --passes 9      one benchmark, nine times
-  landau show FILE                the verdicts of a record
-  landau report FILE -o page.html the page of a record
+  landau                              run the quick study
+  landau list                         list the benchmarks
+  landau run bind --passes 9          run one benchmark, nine passes
+  landau show FILE                    print the verdicts of a record
+  landau report A B -o compared.html  compare two records in one report
 
-Exit status: 0 done, 1 a check failed or the run was interrupted, 2 could not run.";
+Exit status: 0 success, 1 a check failed or the run was interrupted, 2 the command could not run.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Measure: run benchmarks, write a record and a page
+    /// Run benchmarks, and write a record and a report
     Run(run::Args),
-    /// Show what can be measured here, and what cannot and why
+    /// List the benchmarks, and say why some cannot run here
     List(list::Args),
-    /// Measure under other kernels
+    /// Run benchmarks under other kernels: emulated, in virtual machines or over ssh
     Lab(lab::Args),
-    /// Name the kernel functions that a benchmark's calls spend their instructions in
+    /// Attribute the growth of a benchmark to kernel functions, by instruction count
     Explain(explain::Args),
-    /// Make load on a server: closed and open loops, and crowds of idle connections
+    /// Send HTTP requests to a server and measure their latency, also beside idle connections
     Load(load::Args),
-    /// Show the verdicts of a record as a table; of several side by side
+    /// Print the verdicts of a record as a table, or compare several records
     Show(show::Args),
-    /// Draw one self-contained page, of one record or of several over one another
+    /// Write an HTML report of one record, or of several for comparison
     Report(report::Args),
-    /// Recompute every figure of a record or page, and name the first line that was altered
+    /// Check that a record or report was not altered and that its results follow from its samples
     Verify(verify::Args),
-    /// Serve the files below a folder
+    /// Serve a directory over HTTP and HTTPS
     Serve(serve::Args),
-    /// Write the manual page, shell completions or the reference of all options
+    /// Write the manual page, shell completions or the option reference
     Generate(generate::Args),
 }
 
-/// Carries out what was typed; the exit status.
+/// Returns the parser of the command line.
+pub(crate) fn parser() -> clap::Command {
+    accept_negative_numbers(Landau::command())
+}
+
+/// Makes flags take `-1` for a value, so that the error is about the range of the number. Otherwise clap takes `-1` for
+/// an unknown flag and advises `-- -1`, which would pass it as the name of a benchmark or file.
+fn accept_negative_numbers(command: clap::Command) -> clap::Command {
+    let takes_value = |arg: &clap::Arg| arg.get_action().takes_values() && !arg.is_positional();
+    let command = command.mut_args(|arg| if takes_value(&arg) { arg.allow_negative_numbers(true) } else { arg });
+    let names: Vec<String> = command.get_subcommands().map(|below| below.get_name().to_owned()).collect();
+    names.into_iter().fold(command, |command, name| command.mut_subcommand(name, accept_negative_numbers))
+}
+
+/// Runs the command and returns the exit status.
 pub(crate) fn run(landau: Landau, words: &[String]) -> anyhow::Result<u8> {
     match landau.command {
         None => run::run(&run::Args::default(), words),

@@ -1,4 +1,4 @@
-//! `landau run`: measure, and leave a record and a page.
+//! `landau run`: runs benchmarks and writes a record and a report.
 
 use crate::command::{report, show};
 use crate::options::{Measurement, whole_seconds};
@@ -16,36 +16,36 @@ use std::time::Duration;
 
 #[derive(Debug, Default, clap::Args)]
 #[command(after_help = "Examples:
-  landau run                                  every benchmark at quick size
-  landau run socket bind --passes 9           two of them, nine passes each
-  landau run bind --set bind.family=v6        other settings; `landau list --long` shows them
-  landau run --study full --time-limit 30m    half an hour at the most; says what was left out
-  landau run --resume FILE                    go on with a run that was interrupted")]
+  landau run                                  run every benchmark
+  landau run socket bind --passes 9           run two benchmarks, nine passes each
+  landau run bind --set bind.family=v6        set a parameter; `landau list --long` lists them
+  landau run --study full --time-limit 30m    run every variant, for at most half an hour
+  landau run --resume FILE                    continue an interrupted run")]
 pub(crate) struct Args {
     #[command(flatten)]
     measurement: Measurement,
-    /// The record to write [default: landau-TIME.landau.ndjson]
+    /// Write the record to this file [default: landau-TIME.landau.ndjson]
     #[arg(long, short, value_name = "FILE", conflicts_with = "resume")]
     output: Option<PathBuf>,
-    /// Go on with a record whose run did not end
+    /// Continue an interrupted run, and append to its record
     #[arg(long, value_name = "FILE", conflicts_with_all = ["names", "study", "passes", "set", "seed", "cpu"])]
     resume: Option<PathBuf>,
-    /// The page to write [default: the record's name with .html]
+    /// Write the HTML report to this file [default: the record's name with .html]
     #[arg(long, value_name = "FILE", conflicts_with = "no_report")]
     report: Option<PathBuf>,
-    /// Write no page
+    /// Write no report
     #[arg(long)]
     no_report: bool,
-    /// End after so many seconds and say what was left out
+    /// Stop after this time, in whole seconds, and list the passes left out
     #[arg(long, value_name = "TIME", value_parser = whole_seconds)]
     time_limit: Option<Duration>,
-    /// Folder for the benchmarks' own files, removed afterwards [default: the system's temporary folder]
+    /// Create the benchmarks' temporary files in this directory [default: $TMPDIR, else /tmp]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Processor for the workers: a number, or `any` to leave it to the system [default: the last one]
+    /// Pin the measuring processes to this CPU; `any` does not pin [default: the last CPU]
     #[arg(long, value_name = "N", value_parser = pinning, default_value = "last", hide_default_value = true)]
     cpu: Pinning,
-    /// Show neither progress nor summary
+    /// Print no progress and no summary
     #[arg(long, short)]
     quiet: bool,
 }
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     Ok(match ending {
         Ending::Complete | Ending::Cut => status::DONE,
         Ending::Interrupted => {
-            status::tell(&format!("interrupted; go on with: landau run --resume {}", path.display()));
+            status::tell(&format!("interrupted; continue with: landau run --resume {}", path.display()));
             status::FAILED
         }
         Ending::Failed => status::FAILED,
@@ -69,26 +69,27 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
 
 fn start(args: &Args, words: &[String]) -> anyhow::Result<(PathBuf, Ending)> {
     let path = args.output.clone().unwrap_or_else(default_path);
-    let scratch = Scratch::create(&folder(args))?;
+    args.measurement.check()?;
+    let scratch = Scratch::create(&scratch_directory(args))?;
     let (host, clock) = describe_host(args.cpu)?;
-    let wanted = &args.measurement;
+    let measurement = &args.measurement;
     let request = Request {
-        names: wanted.names.clone(),
-        study: wanted.study.study(),
-        pass_count: wanted.passes,
-        settings: wanted.settings.set.clone(),
-        seed: wanted.seed.unwrap_or_else(seed_of_the_moment),
+        names: measurement.names.clone(),
+        study: measurement.study.study(),
+        pass_count: measurement.passes,
+        settings: measurement.settings.set.clone(),
+        seed: measurement.seed.unwrap_or_else(random_seed),
         time_limit_s: args.time_limit.map(|limit| limit.as_secs()),
     };
     let plan = Plan::resolve(REGISTRY, &request, host, clock.clock, scratch_space(scratch.path()))?;
     if plan.cases.is_empty() {
-        let why = plan.skips.iter().map(|skip| format!("{}: skipped, because {}", skip.label, skip.reason));
-        bail!("nothing of it can be measured here:\n  {}", why.collect::<Vec<_>>().join("\n  "));
+        let reasons = plan.skips.iter().map(|skip| format!("{}: skipped, because {}", skip.label, skip.reason));
+        bail!("no case can be measured on this system:\n  {}", reasons.collect::<Vec<_>>().join("\n  "));
     }
     if !args.no_report {
-        let page = page_of(args, &path);
+        let page = report_of(args, &path);
         if page == path {
-            bail!("the page cannot lie where the record is: {}", page.display());
+            bail!("--output and --report name the same file: {}", page.display());
         }
         report::check_place(&page)?;
     }
@@ -107,7 +108,7 @@ fn resume(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<Ending> 
     if record.end.as_ref().is_some_and(|end| end.outcome == "complete") {
         bail!("{} is complete: there is nothing to resume", path.display());
     }
-    let scratch = Scratch::create(&folder(args))?;
+    let scratch = Scratch::create(&scratch_directory(args))?;
     let mut writer = Writer::resume(path, &record)?;
     let mut progress = Progress::new(args.quiet);
     let interrupted = || interrupted().is_some();
@@ -119,34 +120,35 @@ fn resume(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<Ending> 
     Ok(ending)
 }
 
-/// Writes the page and says what came out: the verdicts, where the record is and where the page.
+/// Writes the report, and prints the verdicts and the names of the files.
 fn conclude(args: &Args, path: &Path, ending: Ending) -> anyhow::Result<()> {
-    // The page first: whoever reads the summary may stop reading. An interrupted run is not what the user wants to
-    // show; the page of what there is can be had at any time.
-    let page = page_of(args, path);
-    let has_page = !args.no_report && ending != Ending::Interrupted;
-    if has_page {
+    // The report first: printing fails if the reader of standard output has gone away. An interrupted run gets none;
+    // `landau report` writes it on demand.
+    let page = report_of(args, path);
+    let has_report = !args.no_report && ending != Ending::Interrupted;
+    if has_report {
         report::write_one(path, &page)?;
     }
     if !args.quiet {
         status::print(&show::summary(&Analysis::of(&Record::read(path)?)))?;
         status::tell(&format!("\nrecord: {}", path.display()));
-        if has_page {
-            status::tell(&format!("page:   {}", page.display()));
+        if has_report {
+            status::tell(&format!("report: {}", page.display()));
         }
     }
     Ok(())
 }
 
-fn page_of(args: &Args, record: &Path) -> PathBuf {
+/// Returns the path of the report.
+fn report_of(args: &Args, record: &Path) -> PathBuf {
     args.report.clone().unwrap_or_else(|| report::page_path(record))
 }
 
-/// Judges what was measured, keeps the figures in the record for `landau verify`, and closes it.
+/// Appends the results of the analysis, which `landau verify` recomputes, and the end of the record.
 pub(crate) fn finish(writer: &mut Writer, mut end: End) -> anyhow::Result<()> {
     writer.flush()?;
-    for figure in Analysis::of(&Record::read(writer.path())?).figures() {
-        writer.append(&Line::Result(figure))?;
+    for result in Analysis::of(&Record::read(writer.path())?).figures() {
+        writer.append(&Line::Result(result))?;
     }
     end.line_count = writer.line_count();
     writer.append(&Line::End(end))?;
@@ -154,26 +156,27 @@ pub(crate) fn finish(writer: &mut Writer, mut end: End) -> anyhow::Result<()> {
 }
 
 fn resume_hint(path: &Path) -> String {
-    format!("what was measured until now is in {0}; go on with landau run --resume {0}", path.display())
+    format!("the samples so far are in {0}; continue with landau run --resume {0}", path.display())
 }
 
-fn folder(args: &Args) -> PathBuf {
+fn scratch_directory(args: &Args) -> PathBuf {
     args.dir.clone().unwrap_or_else(std::env::temp_dir)
 }
 
-fn pinning(word: &str) -> Result<Pinning, String> {
-    match word {
+fn pinning(text: &str) -> Result<Pinning, String> {
+    match text {
         "last" => Ok(Pinning::Last),
         "any" => Ok(Pinning::Free),
-        number => number.parse().map(Pinning::On).map_err(|_| "neither a processor's number nor `any`".to_owned()),
+        number => number.parse().map(Pinning::On).map_err(|_| "neither a CPU number nor `any`".to_owned()),
     }
 }
 
-/// A name that sorts by time and is safe on every file system.
+/// Returns a file name that sorts by time and is valid on every file system.
 pub(crate) fn default_path() -> PathBuf {
     PathBuf::from(format!("landau-{}.landau.ndjson", jiff::Timestamp::now().strftime("%Y-%m-%dT%H%M%SZ")))
 }
 
-pub(crate) fn seed_of_the_moment() -> u64 {
+/// Returns a seed that differs from run to run; the record stores it.
+pub(crate) fn random_seed() -> u64 {
     jiff::Timestamp::now().as_microsecond().unsigned_abs()
 }

@@ -98,7 +98,7 @@ fn few_descriptors_here_are_none_the_fewer_in_the_guest() {
     let Some(kernel) = kernel() else { return };
     let room = Room::new();
     let script = format!(
-        "ulimit -n 64; exec '{LANDAU}' lab run -k '{}' -e exact dup --set dup.n=200 --no-report --output r",
+        "ulimit -n 64; exec '{LANDAU}' lab run -k '{}' -p exact dup --set dup.n=200 --no-report --output r",
         kernel.display()
     );
     let mut command = Command::new("sh");

@@ -239,7 +239,7 @@ fn a_run_of_nothing_is_an_error() {
     let room = Room::new();
     let ran = room.landau(&["run", "bind", "--set", "bind.range=100-200", "--no-report", "--output", "r"]);
     assert_eq!(ran.status, Some(2), "{ran:?}");
-    assert!(ran.err.contains("nothing of it can be measured here") && ran.err.contains("range=100-200"), "{ran:?}");
+    assert!(ran.err.contains("no case can be measured") && ran.err.contains("range=100-200"), "{ran:?}");
     assert!(!room.file("r").exists());
 }
 

@@ -118,7 +118,7 @@ fn row(args: &Args) -> anyhow::Result<Vec<String>> {
 
 /// The kernels of Debian's archive between two of them, of the same flavour.
 fn debian_row(args: &Args) -> anyhow::Result<Vec<String>> {
-    let cache = args.machinery.cache.folder()?;
+    let cache = args.machinery.cache.directory()?;
     let all = debian::available(&cache, &mut |text| status::tell(text))?;
     let place = |word: &str| -> anyhow::Result<usize> {
         let meant = debian::meant(word.trim_start_matches("debian:"), &all)?;

@@ -2,7 +2,7 @@
 
 use crate::command::run::finish;
 use crate::command::{report, show};
-use crate::options::{Cache, Guest, Measurement, Patience};
+use crate::options::{Cache, Guest, Measurement, Stall};
 use crate::progress::Kernels;
 use crate::status;
 use anyhow::{Context, bail};
@@ -74,7 +74,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     sysctl: Vec<(String, String)>,
     #[command(flatten)]
-    patience: Patience,
+    stall: Stall,
     /// The program that measures, where the other system needs one of its own kind [default: this one]
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
@@ -96,7 +96,7 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     if args.kernel.iter().any(|word| Source::parse(word) == Source::DebianList) {
         return list_debian(args);
     }
-    landau_engine::check_words(landau_bench::REGISTRY, &args.measurement.names, &args.measurement.settings.set)?;
+    args.measurement.check()?;
     let program = args.program.clone().map_or_else(own_program, Ok)?;
     let choice = choose(args, &program)?;
     let (platform, kernels) = (choice.platform, &choice.kernels);
@@ -165,7 +165,7 @@ pub(crate) fn own_program() -> anyhow::Result<PathBuf> {
 }
 
 fn list_debian(args: &Args) -> anyhow::Result<u8> {
-    let found = debian::available(&args.cache.folder()?, &mut |text| status::tell(text))?;
+    let found = debian::available(&args.cache.directory()?, &mut |text| status::tell(text))?;
     let lines: Vec<String> = found
         .iter()
         .map(|one| format!("debian:{}-{}  ({}, {} MiB)", one.release, one.flavour, one.version, one.bytes >> 20))
@@ -181,7 +181,7 @@ fn choose(args: &Args, program: &Path) -> anyhow::Result<Choice> {
             status::tell(text);
         }
     };
-    let cache = args.cache.folder()?;
+    let cache = args.cache.directory()?;
     let places = Places { cache: &cache, program };
     let choice = choice::choose(&args.kernel, args.platform.0, &places, &mut tell)?;
     for Lost { word, why } in &choice.lost {
@@ -211,7 +211,7 @@ fn job(args: &Args, platform: Platform) -> Job {
 
 /// The seed that was asked for; else one that makes equal words give equal exact records.
 pub(super) fn seed_of(platform: Platform, asked: Option<u64>) -> u64 {
-    let own = || if platform.is_exact() { EXACT_SEED } else { crate::command::run::seed_of_the_moment() };
+    let own = || if platform.is_exact() { EXACT_SEED } else { crate::command::run::random_seed() };
     asked.unwrap_or_else(own)
 }
 
@@ -225,7 +225,7 @@ fn terminal(args: &Args) -> Terminal {
 }
 
 fn bounds(args: &Args) -> Bounds {
-    let patience = args.patience.stall_timeout;
+    let patience = args.stall.timeout;
     Bounds { start: patience, silence: patience, whole: args.guest.time_limit }
 }
 

@@ -1,7 +1,7 @@
 //! One kernel, one boot, one claim: what `landau lab bisect` and `landau lab test` do again and again.
 
 use super::run::{own_program, seed_of};
-use crate::options::{Cache, Guest, Patience, Settings};
+use crate::options::{Cache, Guest, Settings, Stall};
 use crate::status;
 use anyhow::Context;
 use landau_engine::Scratch;
@@ -25,7 +25,7 @@ pub(super) struct Machinery {
     #[command(flatten)]
     guest: Guest,
     #[command(flatten)]
-    patience: Patience,
+    stall: Stall,
     #[command(flatten)]
     pub(super) cache: Cache,
 }
@@ -69,13 +69,13 @@ impl<'a> Step<'a> {
 
     /// Gets a kernel.
     pub(super) fn obtain(&self, word: &str) -> anyhow::Result<Kernel> {
-        Ok(kernel::obtain(word, &self.machinery.cache.folder()?, &mut |text| status::tell(text))?)
+        Ok(kernel::obtain(word, &self.machinery.cache.directory()?, &mut |text| status::tell(text))?)
     }
 
     /// Boots it and asks.
     pub(super) fn ask(&self, kernel: &Kernel) -> anyhow::Result<Answer> {
         let kernels = [kernel.clone()];
-        let patience = self.machinery.patience.stall_timeout;
+        let patience = self.machinery.stall.timeout;
         let whole = self.machinery.guest.time_limit;
         let matrix = Matrix {
             kernels: &kernels,
