@@ -217,8 +217,7 @@ impl Gather {
             self.fault(format!("its seal is {seal}, but its content gives {expected}"));
         }
         seal.clone_into(&mut self.seal);
-        let schema = self.header.as_ref().map_or(SCHEMA_VERSION, |header| header.schema);
-        let line = if upgrade::is_needed(schema, &body) {
+        let line = if upgrade::is_needed(self.schema(), &body) {
             serde_json::from_str(&body).and_then(|old| serde_json::from_value(upgrade::line(old)))
         } else {
             serde_json::from_str(&body)
@@ -226,7 +225,32 @@ impl Gather {
         line.map_err(|error| error.to_string())
     }
 
-    fn take(&mut self, line: Line) -> Result<(), Error> {
+    /// Gives the phase of an older record's line its name of today.
+    fn upgrade_phase(&self, line: &mut Line) {
+        if self.schema() >= SCHEMA_VERSION {
+            return;
+        }
+        let (case, phase) = match line {
+            Line::Chunk(chunk) => {
+                let pass = self.passes.iter().rev().find(|pass| pass.start.pass == chunk.pass);
+                (pass.map(|pass| pass.start.case), &mut chunk.phase)
+            }
+            Line::Result(result) => (Some(result.case), &mut result.phase),
+            Line::Explanation(explanation) => (Some(explanation.case), &mut explanation.phase),
+            _ => return,
+        };
+        if let Some(case) = self.cases.iter().find(|held| Some(held.case) == case) {
+            upgrade::phase(&case.benchmark, phase);
+        }
+    }
+
+    /// The schema of the record; today's until its header was read.
+    fn schema(&self) -> u32 {
+        self.header.as_ref().map_or(SCHEMA_VERSION, |header| header.schema)
+    }
+
+    fn take(&mut self, mut line: Line) -> Result<(), Error> {
+        self.upgrade_phase(&mut line);
         if self.header.is_none() && !matches!(line, Line::Header(_)) {
             return Err(self.malformed("the first line is no header; is the beginning of the file missing?".into()));
         }

@@ -19,7 +19,15 @@ pub(crate) fn is_needed(schema: u32, body: &str) -> bool {
     schema < CURRENT && !UNCHANGED.iter().any(|start| body.starts_with(start))
 }
 
-/// Returns a line of schema 1 or 2 with today's kinds, members and names.
+/// Gives a phase of `benchmark` its name of today.
+pub(crate) fn phase(benchmark: &str, name: &mut String) {
+    if let Some(new) = former::phase(benchmark, name) {
+        new.clone_into(name);
+    }
+}
+
+/// Returns a line of schema 1 or 2 with today's kinds, members and names, but for the phase of lines that do not name
+/// their benchmark: the reader, which knows it, calls [`phase`] for those.
 pub(crate) fn line(mut old: Value) -> Value {
     let Some(members) = old.as_object_mut() else { return old };
     match members.get("kind").and_then(Value::as_str) {
@@ -65,6 +73,11 @@ fn case(members: &mut Map<String, Value>) {
         });
         *settings = renamed.collect();
     }
+    for phase in members.get_mut("phases").and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Some(Value::String(name)) = phase.get_mut("name") {
+            self::phase(&benchmark, name);
+        }
+    }
     members.insert("benchmark".to_owned(), Value::String(benchmark));
     label(members);
 }
@@ -109,13 +122,13 @@ mod tests {
             "kind": "case", "case": 0, "benchmark": "dispatch", "label": "dispatch mechanism=poll which=random",
             "settings": { "mechanism": "poll", "which": "random", "active": "1" }, "misleads": ["m"],
             "marks": [{ "name": "full", "n": 1.0, "mark": "capacity", "source": "s" }],
-            "reduced": { "asked": 9, "reason": "r" },
+            "reduced": { "asked": 9, "reason": "r" }, "phases": [{ "name": "wait" }, { "name": "events" }],
         });
         let new = json!({
             "kind": "case", "case": 0, "benchmark": "event_loop", "label": "event_loop backend=poll selection=random",
             "settings": { "backend": "poll", "selection": "random", "active": "1" }, "caveats": ["m"],
             "annotations": [{ "name": "full", "n": 1.0, "kind": "capacity", "source": "s" }],
-            "reduced": { "requested": 9, "reason": "r" },
+            "reduced": { "requested": 9, "reason": "r" }, "phases": [{ "name": "wait" }, { "name": "dispatch" }],
         });
         assert_eq!(line(old), new);
     }

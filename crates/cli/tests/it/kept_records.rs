@@ -40,6 +40,15 @@ fn every_kept_record_is_read_under_the_names_of_today() {
                 assert_eq!(former::value(&case.benchmark, name, value), None);
             }
         }
+        for pass in &record.passes {
+            let case = record.case(pass.start.case).unwrap();
+            assert!(pass.lanes.keys().all(|name| case.phases.iter().any(|phase| phase.name == *name)), "{path:?}");
+        }
+        for result in &record.results {
+            let case = record.case(result.case).unwrap();
+            assert!(case.phases.iter().any(|phase| phase.name == result.phase), "{path:?}");
+            assert_eq!(former::phase(&case.benchmark, &result.phase), None);
+        }
         schemas.insert(record.header.schema);
     }
     assert!(schemas.contains(&1) && schemas.contains(&2), "{schemas:?}");
