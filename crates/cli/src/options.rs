@@ -54,7 +54,7 @@ impl Measurement {
     ///
     /// Fails if benchmarks are named and a setting is for another one, which would have no effect.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
-        landau_engine::check_words(landau_bench::REGISTRY, &self.names, &self.settings.set)?;
+        landau_engine::check_names(landau_bench::REGISTRY, &self.names, &self.settings.set)?;
         let has_effect = |setting: &&String| {
             let benchmark = setting.split('.').next();
             self.names.is_empty() || self.names.iter().any(|name| Some(name.as_str()) == benchmark)

@@ -1,4 +1,4 @@
-//! Why a run could not be planned, started or recorded.
+//! Errors of planning, running and resuming.
 
 use std::path::PathBuf;
 
@@ -6,65 +6,83 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A benchmark of that name does not exist.
-    #[error("no benchmark is called `{name}`{}; `landau list` shows them all", hint(.suggestion.as_deref()))]
+    /// There is no benchmark of that name.
+    #[error("unknown benchmark `{name}`{}; `landau list` shows all benchmarks", hint(.suggestion.as_deref()))]
     UnknownBenchmark {
-        /// What was asked for.
+        /// The name as typed.
         name: String,
-        /// The nearest name there is.
+        /// The most similar name.
         suggestion: Option<String>,
     },
-    /// A setting is not of the form `benchmark.parameter=value`, or names what does not exist or may not be.
+    /// The benchmark was renamed.
+    #[error("the benchmark `{old}` is now `{new}`")]
+    FormerBenchmark {
+        /// The name as typed.
+        old: String,
+        /// Today's name.
+        new: &'static str,
+    },
+    /// A setting is malformed, does not exist, has a wrong value, or would have no effect.
     #[error("--set {text}: {reason}")]
     BadSetting {
         /// The setting as typed.
         text: String,
-        /// What is wrong with it, and what would be right.
+        /// What is wrong with it, and what to write instead.
         reason: String,
     },
-    /// The benchmark has no such phase.
+    /// The phase was renamed.
+    #[error("the phase `{old}` of `{benchmark}` is now `{new}`")]
+    FormerPhase {
+        /// The benchmark.
+        benchmark: String,
+        /// The phase as typed.
+        old: String,
+        /// Today's name.
+        new: &'static str,
+    },
+    /// The benchmark has no phase of that name.
     #[error("`{benchmark}` has no phase `{name}`; it has {}", .known.join(", "))]
     UnknownPhase {
         /// The benchmark.
         benchmark: String,
         /// The phase as typed.
         name: String,
-        /// Those that it has.
+        /// The phases that it has.
         known: Vec<String>,
     },
     /// The folder for the benchmarks' files cannot be used.
-    #[error("cannot use {} for the benchmarks' files; choose another folder with --dir or TMPDIR", .path.display())]
+    #[error("cannot create a scratch folder in {}; choose another place with --dir or TMPDIR", .path.display())]
     Scratch {
         /// The folder.
         path: PathBuf,
         /// The system's answer.
         source: std::io::Error,
     },
-    /// The workers cannot be pinned as asked.
-    #[error("processor {wanted} is not among those this process may run on: {}", list(.allowed))]
+    /// The workers cannot be pinned to the processor that was requested.
+    #[error("cannot pin workers to processor {wanted}; this process may run on {}", list(.allowed))]
     NoProcessor {
-        /// What was asked for.
+        /// The processor that was requested.
         wanted: u32,
-        /// What there is.
+        /// The processors of this process's affinity mask.
         allowed: Vec<u32>,
     },
-    /// There is too little room for the record.
+    /// There is too little space for the record.
     #[error(
-        "the record needs about {needed_mib} MiB in {}, where {free_mib} MiB are free; \
-         make room or choose another place with --output", .folder.display()
+        "the record needs up to {needed_mib} MiB in {}, which has {free_mib} MiB free; free some space or choose \
+         another place with --output", .folder.display()
     )]
-    NoRoom {
-        /// Where the record was to be.
+    NoSpace {
+        /// The folder of the record.
         folder: PathBuf,
-        /// What it may grow to.
+        /// The size that the record may reach.
         needed_mib: u64,
-        /// What is there.
+        /// The free space.
         free_mib: u64,
     },
-    /// A worker process cannot be started or spoken to.
+    /// A worker process cannot be started, or its pipes do not work.
     #[error("cannot start a worker process: {0}")]
     Worker(String),
-    /// A record cannot be resumed here.
+    /// A record cannot be resumed.
     #[error("cannot resume {path}: {reason}")]
     NotResumable {
         /// The record.
@@ -72,7 +90,7 @@ pub enum Error {
         /// Why.
         reason: String,
     },
-    /// A system call failed where that is no measurement.
+    /// A system call outside the measurement failed.
     #[error(transparent)]
     System(#[from] landau_sys::Error),
     /// The record cannot be written or read.

@@ -1,32 +1,67 @@
-//! How a run works: what a benchmark is, how its passes are planned, driven, watched and recorded.
+//! How a run works: what a benchmark is, and how its passes are planned, run, watched and recorded.
 //!
-//! A run is planned ([`Plan`]) on this host, then each pass of each case is given to a fresh worker process (this
-//! very program, started again), which takes the steps and pushes their durations into memory that it shares with
-//! the controller ([`run`]). The controller writes them to the record while the worker runs. The engine knows no
-//! benchmark by name: it is handed a registry of [`Entry`].
+//! A request is resolved on this host into a [`Plan`]. Each pass of each case then runs in a fresh worker process (this
+//! program, started again), which takes the steps and stores their durations in memory that it shares with the
+//! controller. The controller writes them to the record while the worker runs ([`run`]). The engine knows no benchmark
+//! by name: it is given a registry of [`Entry`].
+//!
+//! Each file uses only those above it:
+//!
+//! | file | subject |
+//! |---|---|
+//! | `study`, `settings`, `stop`, `lab_options`, `observer` | vocabulary |
+//! | `lanes`, `timer` | shared memory for samples, and the timer that fills it |
+//! | `benchmark` | what a benchmark is |
+//! | `order`, `limit`, `drive`, `entry`, `worker` | the worker's side: orders, refusals, the life of a pass |
+//! | `request`, `size`, `plan`, `availability` | from what was typed to what fits on this host |
+//! | `host`, `scratch`, `affinity` | the machine |
+//! | `worker_process`, `sample_writer`, `pass`, `course`, `run` | the controller's side |
 
+mod affinity;
+mod availability;
 mod benchmark;
+mod course;
+mod drive;
+mod entry;
 mod error;
+#[cfg(test)]
+mod fake;
 mod host;
+mod lab_options;
+mod lanes;
 mod limit;
 mod observer;
+mod order;
 mod pass;
 mod plan;
+mod request;
 mod run;
+mod sample_writer;
 mod scratch;
 mod settings;
+mod size;
+mod stop;
+mod study;
 mod timer;
 mod worker;
+mod worker_process;
 
-pub use benchmark::{Benchmark, Context, Cost, Entry, Phase, Stop, Study, Support, Variant};
+pub use availability::{Availability, availability};
+pub use benchmark::{Benchmark, Context, Cost, Phase, Support, Variant};
+pub use entry::Entry;
 pub use error::Error;
 pub use host::{Pinning, describe as describe_host, describe_in as describe_host_in};
+pub use lab_options::{Fault, StepWindows};
 pub use observer::{Event, Observer, Silent};
-pub use plan::{Availability, Fault, Fine, Plan, Planned, Request, availability, check_phase, check_words};
-pub use run::{Ending, Session, check_room, resume, run};
-pub use scratch::{Scratch, space as scratch_space};
+pub use order::ARGUMENT as WORKER_ARGUMENT;
+pub use plan::{Plan, Planned};
+pub use request::{Request, check_names, check_phase};
+pub use run::{Ending, Session, check_space, resume, run};
+pub use scratch::{Scratch, free_bytes as scratch_free_bytes};
 pub use settings::{Kind, Parameter, Settings};
+pub use stop::Stop;
+pub use study::Study;
 pub use timer::{Timer, Timestamp};
-pub use worker::{ARGUMENT as WORKER_ARGUMENT, main as worker_main};
+pub use worker::main as worker_main;
 
 pub use landau_record::schema::{Annotation, AnnotationKind, FactUnit, Facts, Host, Unit};

@@ -73,7 +73,7 @@ fn is_abandoned(folder: &Path) -> bool {
 }
 
 /// Free bytes on the file system of a folder, with a margin left over for the host.
-pub fn space(folder: &Path) -> Option<u64> {
+pub fn free_bytes(folder: &Path) -> Option<u64> {
     let path = CString::new(folder.as_os_str().as_bytes()).ok()?;
     let (free, whole) = landau_sys::system::disk_space(&path).ok()?;
     Some(free.saturating_sub((whole / 50).min(256 << 20)))

@@ -1,7 +1,8 @@
-//! The stopwatch of a pass: durations go into shared lanes, and every few steps a window is closed that says what
-//! interfered.
+//! The timer of a pass: stores the duration of each call in the shared lanes, and every few steps closes a window that
+//! records what interfered.
 
 use crate::Stop;
+use crate::lanes::{WINDOW_NS, WINDOW_STEPS, WindowRow, canary};
 use landau_record::schema::Direction;
 use landau_sys::clock::Clock;
 use landau_sys::marker;
@@ -11,61 +12,49 @@ use landau_sys::system;
 use std::fs::File;
 use std::os::fd::AsFd;
 
-/// The canary sings once in so many steps.
+/// The canary is timed once in this number of steps.
 const CANARY_EVERY: u32 = 32;
 
-/// Calls in a row, of which the quickest counts.
+/// Canary calls in a row, of which the fastest counts.
 const CANARY_CALLS: u32 = 6;
 
-/// A window is closed after so many steps, or after [`WINDOW_NS`].
-const WINDOW_STEPS: u32 = 512;
-
-/// A window is closed once it has lasted so long.
-const WINDOW_NS: u64 = 10_000_000;
-
-/// The time that a hypervisor stole is read this often: it is counted in hundredths of a second anyway.
+/// The time stolen by the hypervisor is read this often. The kernel counts it in hundredths of a second, so reading it
+/// more often would show nothing more.
 const STEAL_NS: u64 = 10_000_000;
 
-/// Numbers that describe a window in its lane.
-pub(crate) const WINDOW_WORDS: usize = 10;
-
-/// The lanes of a case: one for each phase, then the canary's, then the windows'.
-pub(crate) fn lane_capacities(phase_count: usize, n: u64) -> Vec<usize> {
-    let n = n as usize;
-    // Both ways, windows by count and by time; a pass that lasts longer than 200 s loses tags, not samples.
-    let windows = (2 * n + 2).min(2 * n / WINDOW_STEPS as usize + 40_002);
-    let mut capacities = vec![n; phase_count];
-    // Where every step closes a window, the canary sings at each, both ways.
-    capacities.extend([2 * n + 2, windows * WINDOW_WORDS]);
-    capacities
-}
-
-/// A moment of a pass's clock.
+/// A reading of the pass's clock.
 #[derive(Debug, Clone, Copy)]
 pub struct Timestamp(u64);
 
-/// The stopwatch of a pass.
+/// The timer of a pass.
 #[derive(Debug)]
 pub struct Timer<'a> {
     lanes: &'a Lanes,
     clock: Clock,
-    canary: usize,
-    windows: usize,
+    phase_count: usize,
+    /// `/proc/stat`, for the stolen time.
     stat: Option<File>,
     direction: Direction,
+    /// When the creation began.
+    began: u64,
+    window: OpenWindow,
+    steal_read_at: u64,
+    steal_ticks: u64,
+    /// Called between two windows, untimed.
+    after_window: Option<fn()>,
+    /// From this n on, each step of the creation is a window.
+    step_windows_from: u64,
+    /// A fault to inject, and at which n.
+    fault: Option<(u64, fn())>,
+}
+
+/// The window that is being filled.
+#[derive(Debug, Default)]
+struct OpenWindow {
     began: u64,
     first: u64,
     count: u32,
-    window_began: u64,
-    steal_read: u64,
-    steal_ticks: u64,
     usage: Usage,
-    /// What is done between two windows.
-    rest: Option<fn()>,
-    /// From this n on, upwards, each step is a window of its own.
-    fine_from: u64,
-    /// What goes wrong on purpose, and at which n.
-    fault: Option<(u64, fn())>,
 }
 
 impl<'a> Timer<'a> {
@@ -74,30 +63,20 @@ impl<'a> Timer<'a> {
         Self {
             lanes,
             clock,
-            canary: phase_count,
-            windows: phase_count + 1,
+            phase_count,
             stat: File::open("/proc/stat").ok(),
             direction: Direction::Up,
             began: now,
-            first: 0,
-            count: 0,
-            window_began: now,
-            steal_read: now,
+            window: OpenWindow { began: now, ..OpenWindow::default() },
+            steal_read_at: now,
             steal_ticks: 0,
-            usage: Usage::default(),
-            rest: None,
-            fine_from: u64::MAX,
+            after_window: None,
+            step_windows_from: u64::MAX,
             fault: None,
         }
     }
 
-    /// Calls `rest` after each window, untimed.
-    pub(crate) fn rest_after_windows(&mut self, rest: fn()) {
-        self.rest = Some(rest);
-    }
-
-    /// Times one call of a phase (its place in [`crate::Benchmark::PHASES`]). The duration counts if the call
-    /// succeeds; a refused one leaves no sample, nor the mark behind it.
+    /// Times one call of a phase (its index in [`crate::Benchmark::PHASES`]). A call that fails leaves no sample.
     #[inline(always)]
     pub fn time<T>(&mut self, phase: usize, call: impl FnOnce() -> landau_sys::Result<T>) -> Result<T, Stop> {
         marker::begin(phase);
@@ -114,56 +93,60 @@ impl<'a> Timer<'a> {
         }
     }
 
-    /// Reads the clock, for phases that overlap or are made of several calls.
+    /// Reads the clock, for phases that overlap or consist of several calls.
     #[inline(always)]
     pub fn now(&self) -> Timestamp {
         Timestamp(self.clock.ticks())
     }
 
-    /// Enters the time between two moments. Instructions are not counted this way: the marks lie around one call.
+    /// Records the time between two readings of the clock. `landau explain` cannot attribute such a phase: its markers
+    /// enclose one call.
     #[inline(always)]
     pub fn record_between(&mut self, phase: usize, from: Timestamp, to: Timestamp) {
         self.lanes.push(phase, self.clock.to_ns(to.0 - from.0));
     }
 
-    /// Enters a duration that was measured elsewhere, in nanoseconds.
+    /// Records a duration that was measured elsewhere, in nanoseconds.
     #[inline(always)]
     pub fn record_ns(&mut self, phase: usize, ns: u64) {
         self.lanes.push(phase, ns);
     }
 
-    /// From `n` on each step upwards is a window of its own.
-    pub(crate) fn close_windows_from(&mut self, n: u64) {
-        self.fine_from = n;
+    /// Calls `pause` after each window, untimed.
+    pub(crate) fn pause_after_windows(&mut self, pause: fn()) {
+        self.after_window = Some(pause);
     }
 
-    /// Lets something go wrong at `n` on the way up.
+    /// Makes each step of the creation a window, from `n` on.
+    pub(crate) fn close_windows_from(&mut self, n: u64) {
+        self.step_windows_from = n;
+    }
+
+    /// Calls `fault` at step `n` of the creation.
     pub(crate) fn fail_at(&mut self, n: u64, fault: fn()) {
         self.fault = Some((n, fault));
     }
 
-    /// Begins the way up or down.
+    /// Begins the creation or the destruction.
     pub(crate) fn begin(&mut self, direction: Direction) {
         self.direction = direction;
-        self.count = 0;
         self.steal_ticks = self.read_steal();
-        self.usage = usage();
-        self.window_began = self.clock.ticks();
+        self.window = OpenWindow { usage: usage(), began: self.clock.ticks(), ..OpenWindow::default() };
         if direction == Direction::Up {
             marker::pass();
-            self.began = self.window_began;
+            self.began = self.window.began;
         }
     }
 
-    /// Takes note of a step; from time to time lets the canary sing and closes the window.
+    /// Ends a step: times the canary if it is due, and closes the window if it is full.
     #[inline]
-    pub(crate) fn stepped(&mut self, n: u64) {
-        if self.count == 0 {
-            self.first = n;
+    pub(crate) fn end_step(&mut self, n: u64) {
+        if self.window.count == 0 {
+            self.window.first = n;
         }
-        self.count += 1;
-        if self.count % CANARY_EVERY == 1 {
-            self.sing();
+        self.window.count += 1;
+        if self.window.count % CANARY_EVERY == 1 {
+            self.time_canary();
         }
         let now = self.clock.ticks();
         if let Some((at, fail)) = self.fault
@@ -171,64 +154,59 @@ impl<'a> Timer<'a> {
         {
             fail();
         }
-        let fine = n >= self.fine_from && self.direction == Direction::Up;
-        if self.count == WINDOW_STEPS || fine || self.clock.to_ns(now - self.window_began) >= WINDOW_NS {
+        let is_single = n >= self.step_windows_from && self.direction == Direction::Up;
+        let is_full = self.window.count == WINDOW_STEPS || self.clock.to_ns(now - self.window.began) >= WINDOW_NS;
+        if is_single || is_full {
             self.close_window();
         }
     }
 
-    /// Times the canary's call. What was just measured may have driven the call, the clock and the branches between
-    /// them out of the caches: a port search does, and the canary would then sing of the search. So the first of some
-    /// calls in a row bring them back, and the quickest one counts.
-    fn sing(&mut self) {
-        let quickest = (0..CANARY_CALLS).map(|_| {
+    /// Times the canary's call. The call that was measured before it may have evicted the canary's code, data and
+    /// branch predictions from the caches (a search for a free port does), and the canary would then depend on the
+    /// benchmark. So the first of a few calls in a row reload them, and the fastest counts.
+    fn time_canary(&mut self) {
+        let fastest = (0..CANARY_CALLS).map(|_| {
             let start = self.clock.ticks();
             std::hint::black_box(parent_id());
             self.clock.ticks() - start
         });
-        let ticks = quickest.min().unwrap_or(0);
-        self.lanes.push(self.canary, self.clock.to_ns(ticks));
+        let ticks = fastest.min().unwrap_or(0);
+        self.lanes.push(canary(self.phase_count), self.clock.to_ns(ticks));
     }
 
     /// Writes down what interfered since the window was opened, and opens the next.
     #[cold]
     pub(crate) fn close_window(&mut self) {
-        if self.count == 0 {
+        let window = std::mem::take(&mut self.window);
+        if window.count == 0 {
             return;
         }
         let now = self.clock.ticks();
         let mut stolen = 0;
-        if self.clock.to_ns(now - self.steal_read) >= STEAL_NS {
+        if self.clock.to_ns(now - self.steal_read_at) >= STEAL_NS {
             let ticks = self.read_steal();
             stolen = ticks.saturating_sub(self.steal_ticks);
             self.steal_ticks = ticks;
-            self.steal_read = now;
+            self.steal_read_at = now;
         }
         let used = usage();
-        let words: [u64; WINDOW_WORDS] = [
-            u64::from(self.direction == Direction::Down),
-            self.first,
-            u64::from(self.count),
-            self.clock.to_ns(now - self.began) / 1_000,
-            used.preempted - self.usage.preempted,
-            used.faults_minor - self.usage.faults_minor,
-            used.faults_major - self.usage.faults_major,
-            system::current_processor().map_or(0, |processor| u64::from(processor) + 1),
-            stolen,
-            self.lanes.len(self.canary) as u64,
-        ];
-        // A full lane would take a part of a window and spoil those after it.
-        if self.lanes.len(self.windows) + WINDOW_WORDS <= self.lanes.capacity(self.windows) {
-            for word in words {
-                self.lanes.push(self.windows, word);
-            }
+        let row = WindowRow {
+            direction: self.direction,
+            first: window.first as u32,
+            count: window.count,
+            until_us: self.clock.to_ns(now - self.began) / 1_000,
+            preempted: used.preempted - window.usage.preempted,
+            faults: [used.faults_minor - window.usage.faults_minor, used.faults_major - window.usage.faults_major],
+            processor: system::current_processor(),
+            steal_ticks: stolen,
+            canary_end: self.lanes.len(canary(self.phase_count)),
+        };
+        row.push(self.lanes, self.phase_count);
+        if let Some(pause) = self.after_window {
+            pause();
         }
-        self.count = 0;
-        if let Some(rest) = self.rest {
-            rest();
-        }
-        self.usage = usage();
-        self.window_began = self.clock.ticks();
+        self.window.usage = usage();
+        self.window.began = self.clock.ticks();
     }
 
     fn read_steal(&self) -> u64 {

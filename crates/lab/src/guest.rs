@@ -10,7 +10,7 @@ mod init;
 use crate::frame;
 use crate::job::{Job, Message};
 use landau_engine::{
-    Entry, Fault, Pinning, Plan, Request, Scratch, Session, Silent, Study, describe_host_in, scratch_space,
+    Entry, Fault, Pinning, Plan, Request, Scratch, Session, Silent, Study, describe_host_in, scratch_free_bytes,
 };
 use landau_record::schema::{Line, Unit};
 use landau_record::{Error as RecordError, Journal};
@@ -98,7 +98,7 @@ fn measure(
     let mut plan = plan(registry, job, scratch.path()).map_err(|error| text(&error))?;
     plan.notes.extend(notes);
     plan.fault = fault;
-    let session = Session { words: &[], scratch: &scratch, observer: &mut Silent, interrupted };
+    let session = Session { command: &[], scratch: &scratch, observer: &mut Silent, interrupted };
     let (_, end) = landau_engine::run(&plan, link, session).map_err(|error| text(&error))?;
     link.flush().map_err(|error| text(&error))?;
     Ok(Message::Done { outcome: end.outcome, elapsed_ms: end.elapsed_ms })
@@ -147,9 +147,9 @@ fn plan(registry: &[Entry], job: &Job, scratch: &Path) -> Result<Plan, landau_en
         seed: job.seed,
         time_limit_s: None,
     };
-    let mut plan = Plan::resolve(registry, &request, host, clock.clock, scratch_space(scratch))?;
+    let mut plan = Plan::resolve(registry, &request, host, clock.clock, scratch_free_bytes(scratch))?;
     // Where others can run beside it, nobody waits for the worker, and the worker for nobody.
     plan.lockstep = job.unit == Unit::Instructions || system::processors().len() == 1;
-    plan.fine = job.fine;
+    plan.step_windows = job.step_windows;
     Ok(plan)
 }

@@ -32,7 +32,7 @@ pub struct Job {
     /// Settings of the kernel, by sysctl name.
     pub sysctls: BTreeMap<String, String>,
     /// Where a kernel is expected to stop: every step from there on is told at once.
-    pub fine: Option<landau_engine::Fine>,
+    pub step_windows: Option<landau_engine::StepWindows>,
     /// Whether the kernel's symbols are wanted first.
     pub symbols: bool,
     /// Whether it is only to be seen that a guest comes up: nothing is measured.

@@ -9,7 +9,7 @@ use crate::platform::{Machine, Platform, Terminal};
 use crate::progress::Progress;
 use crate::watch::Watch;
 use crate::{pack, sysctl};
-use landau_engine::Fine;
+use landau_engine::StepWindows;
 use landau_record::schema::{Crash, CrashKind, End, Header, Lab, Line, Note, Outcome, PassEnd};
 use landau_record::{SCHEMA_VERSION, Writer};
 use std::path::Path;
@@ -214,7 +214,7 @@ fn again(
         && !interrupted()
     {
         watch.again(order.kernel, &first.place());
-        let job = Job { fine: Some(Fine { pass, from: last }), ..order.job.clone() };
+        let job = Job { step_windows: Some(StepWindows { pass, from: last }), ..order.job.clone() };
         let mut behind = Vec::new();
         let mut gather = |line: &Line| -> Result<(), Error> {
             if let Line::Chunk(chunk) = line

@@ -66,7 +66,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     catch_interrupts();
-    landau_engine::check_words(REGISTRY, std::slice::from_ref(&args.benchmark), &args.settings.set)?;
+    landau_engine::check_names(REGISTRY, std::slice::from_ref(&args.benchmark), &args.settings.set)?;
     if let Some(phase) = &args.phase {
         landau_engine::check_phase(REGISTRY, &args.benchmark, phase)?;
     }

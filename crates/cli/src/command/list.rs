@@ -2,7 +2,7 @@
 
 use crate::status;
 use landau_bench::REGISTRY;
-use landau_engine::{Availability, Entry, Kind, Pinning, Study, availability, check_words, describe_host};
+use landau_engine::{Availability, Entry, Kind, Pinning, Study, availability, check_names, describe_host};
 use std::fmt::Write;
 
 #[derive(Debug, clap::Args)]
@@ -25,7 +25,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
-    check_words(REGISTRY, &args.names, &[])?;
+    check_names(REGISTRY, &args.names, &[])?;
     let (host, _) = describe_host(Pinning::default())?;
     let mut rows = availability(REGISTRY, Study::Full, &host);
     rows.retain(|row| args.names.is_empty() || args.names.contains(&row.name));

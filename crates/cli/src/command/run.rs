@@ -6,7 +6,7 @@ use crate::progress::Progress;
 use crate::status;
 use anyhow::{Context, bail};
 use landau_bench::REGISTRY;
-use landau_engine::{Ending, Pinning, Plan, Request, Scratch, Session, check_room, describe_host, scratch_space};
+use landau_engine::{Ending, Pinning, Plan, Request, Scratch, Session, check_space, describe_host, scratch_free_bytes};
 use landau_record::schema::{End, Line};
 use landau_record::{Record, Writer};
 use landau_report::Analysis;
@@ -81,7 +81,7 @@ fn start(args: &Args, words: &[String]) -> anyhow::Result<(PathBuf, Ending)> {
         seed: measurement.seed.unwrap_or_else(random_seed),
         time_limit_s: args.time_limit.map(|limit| limit.as_secs()),
     };
-    let plan = Plan::resolve(REGISTRY, &request, host, clock.clock, scratch_space(scratch.path()))?;
+    let plan = Plan::resolve(REGISTRY, &request, host, clock.clock, scratch_free_bytes(scratch.path()))?;
     if plan.cases.is_empty() {
         let reasons = plan.skips.iter().map(|skip| format!("{}: skipped, because {}", skip.label, skip.reason));
         bail!("no case can be measured on this system:\n  {}", reasons.collect::<Vec<_>>().join("\n  "));
@@ -93,11 +93,11 @@ fn start(args: &Args, words: &[String]) -> anyhow::Result<(PathBuf, Ending)> {
         }
         report::check_place(&page)?;
     }
-    check_room(&plan, &path)?;
+    check_space(&plan, &path)?;
     let mut writer = Writer::create(&path)?;
     let mut progress = Progress::new(args.quiet);
     let interrupted = || interrupted().is_some();
-    let session = Session { words, scratch: &scratch, observer: &mut progress, interrupted: &interrupted };
+    let session = Session { command: words, scratch: &scratch, observer: &mut progress, interrupted: &interrupted };
     let (ending, end) = landau_engine::run(&plan, &mut writer, session).with_context(|| resume_hint(&path))?;
     finish(&mut writer, end).with_context(|| resume_hint(&path))?;
     Ok((path, ending))
@@ -112,7 +112,7 @@ fn resume(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<Ending> 
     let mut writer = Writer::resume(path, &record)?;
     let mut progress = Progress::new(args.quiet);
     let interrupted = || interrupted().is_some();
-    let session = Session { words, scratch: &scratch, observer: &mut progress, interrupted: &interrupted };
+    let session = Session { command: words, scratch: &scratch, observer: &mut progress, interrupted: &interrupted };
     let time_limit_s = args.time_limit.map(|limit| limit.as_secs());
     let (ending, end) = landau_engine::resume(&record, REGISTRY, time_limit_s, &mut writer, session)
         .with_context(|| resume_hint(path))?;

@@ -46,7 +46,7 @@ impl<'a> Step<'a> {
         let names = vec![metric.benchmark.clone()];
         let mut settings = vec![format!("{}.n={}", metric.benchmark, metric.steps())];
         settings.extend(machinery.settings.set.iter().cloned());
-        landau_engine::check_words(landau_bench::REGISTRY, &names, &settings)?;
+        landau_engine::check_names(landau_bench::REGISTRY, &names, &settings)?;
         if let Some(phase) = &metric.phase {
             landau_engine::check_phase(landau_bench::REGISTRY, &metric.benchmark, phase)?;
         }

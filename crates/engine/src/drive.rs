@@ -1,0 +1,74 @@
+//! The life of a pass inside the worker: set up, create, check, destroy.
+
+use crate::order::Report;
+use crate::{Benchmark, Context, Settings, Stop, Timer, limit};
+use landau_record::schema::{Direction, Limit};
+
+/// Runs one pass of a benchmark.
+pub(crate) fn pass<B: Benchmark>(context: &Context, timer: &mut Timer) -> Report {
+    let mut report = Report::new();
+    let mut benchmark = match B::setup(context) {
+        Ok(benchmark) => benchmark,
+        Err(stop) => {
+            fail(&mut report, &stop, 0);
+            return report;
+        }
+    };
+    create(&mut benchmark, context, timer, &mut report);
+    if report.wrong.is_none()
+        && let Err(stop) = benchmark.check(report.steps, &mut report.facts)
+    {
+        let steps = report.steps;
+        fail(&mut report, &stop, steps);
+    }
+    if report.wrong.is_none() && B::PHASES.iter().any(|phase| phase.direction == Direction::Down) {
+        destroy(&mut benchmark, timer, &mut report);
+    }
+    report
+}
+
+fn create<B: Benchmark>(benchmark: &mut B, context: &Context, timer: &mut Timer, report: &mut Report) {
+    timer.begin(Direction::Up);
+    for n in 1..=context.n {
+        if let Err(stop) = benchmark.step(n, timer) {
+            refuse::<B>(report, &stop, n, context.settings);
+            break;
+        }
+        timer.end_step(n);
+        report.steps = n;
+    }
+    timer.close_window();
+}
+
+fn destroy<B: Benchmark>(benchmark: &mut B, timer: &mut Timer, report: &mut Report) {
+    timer.begin(Direction::Down);
+    for n in (1..=report.steps).rev() {
+        if let Err(stop) = benchmark.undo(n, timer) {
+            fail(report, &stop, n);
+            break;
+        }
+        timer.end_step(n);
+    }
+    timer.close_window();
+}
+
+/// Reports what ended the creation; a refusal that is a limit is a result.
+fn refuse<B: Benchmark>(report: &mut Report, stop: &Stop, n: u64, settings: &Settings) {
+    if let Stop::Refused(error) = stop
+        && let Some(limit) = limit::explain(*error, n)
+    {
+        let (meaning, raise) = B::limit(settings, *error).unwrap_or((limit.meaning, limit.raise));
+        report.limit = Some(Limit { meaning, raise, ..limit });
+    } else {
+        fail(report, stop, n);
+    }
+}
+
+/// Reports why the pass failed.
+fn fail(report: &mut Report, stop: &Stop, n: u64) {
+    match stop {
+        Stop::Refused(error) => report.wrong = Some(format!("at n = {n}: {error}")),
+        Stop::Wrong(what) => report.wrong = Some(format!("at n = {n}: {what}")),
+        Stop::Enough => {}
+    }
+}

@@ -1,0 +1,98 @@
+//! A benchmark as a row of the registry: plain data and functions, each compiled for that benchmark alone, so that the
+//! timed loop makes no virtual call.
+
+use crate::order::Report;
+use crate::{
+    Annotation, Benchmark, Context, Cost, Error, Host, Parameter, Phase, Settings, Study, Support, Timer, Variant,
+    drive,
+};
+use landau_record::former;
+
+/// A benchmark without its type.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    /// [`Benchmark::NAME`].
+    pub name: &'static str,
+    /// [`Benchmark::ABOUT`].
+    pub about: &'static str,
+    /// [`Benchmark::AXIS`].
+    pub axis: &'static str,
+    /// [`Benchmark::PHASES`].
+    pub phases: &'static [Phase],
+    /// [`Benchmark::PARAMETERS`].
+    pub parameters: &'static [Parameter],
+    /// [`Benchmark::VARIANTS`].
+    pub variants: &'static [Variant],
+    /// [`Benchmark::EMULATED`].
+    pub emulated: &'static [(&'static str, &'static str)],
+    /// [`Benchmark::CAVEATS`].
+    pub caveats: &'static [&'static str],
+    /// [`Benchmark::SOURCE`].
+    pub source: &'static str,
+    pub(crate) support: fn(&Host, &Settings) -> Support,
+    pub(crate) auto_n: fn(&Host, &Settings, Study) -> u64,
+    pub(crate) annotations: fn(&Host, &Settings) -> Vec<Annotation>,
+    pub(crate) cost: fn(&Settings) -> Cost,
+    pub(crate) unsettled: fn(&Settings) -> Option<String>,
+    pub(crate) drive: fn(&Context, &mut Timer) -> Report,
+}
+
+impl Entry {
+    /// Returns the row of a benchmark.
+    pub const fn of<B: Benchmark>() -> Self {
+        Self {
+            name: B::NAME,
+            about: B::ABOUT,
+            axis: B::AXIS,
+            phases: B::PHASES,
+            parameters: B::PARAMETERS,
+            variants: B::VARIANTS,
+            emulated: B::EMULATED,
+            caveats: B::CAVEATS,
+            source: B::SOURCE,
+            support: B::support,
+            auto_n: B::auto_n,
+            annotations: B::annotations,
+            cost: B::cost,
+            unsettled: B::unsettled,
+            drive: drive::pass::<B>,
+        }
+    }
+
+    /// Returns the benchmark of that name. The error names the new name of a former one, or a similar name.
+    pub fn find<'a>(registry: &'a [Entry], name: &str) -> Result<&'a Entry, Error> {
+        registry.iter().find(|entry| entry.name == name).ok_or_else(|| match former::benchmark(name) {
+            Some(new) => Error::FormerBenchmark { old: name.to_owned(), new },
+            None => Error::UnknownBenchmark {
+                name: name.to_owned(),
+                suggestion: nearest(name, registry.iter().map(|entry| entry.name)),
+            },
+        })
+    }
+
+    /// Returns the parameter of that name. The error says what is wrong, for [`Error::BadSetting`].
+    pub(crate) fn parameter(&self, name: &str) -> Result<&'static Parameter, String> {
+        self.parameters.iter().find(|one| one.name == name).ok_or_else(|| match former::parameter(self.name, name) {
+            Some(new) => format!("the parameter `{name}` of `{}` is now `{new}`", self.name),
+            None => {
+                let names: Vec<&str> = self.parameters.iter().map(|one| one.name).collect();
+                format!("`{}` has no parameter `{name}`; it has {}", self.name, names.join(", "))
+            }
+        })
+    }
+}
+
+/// Returns the word most like `name`, if any is similar.
+fn nearest<'a>(name: &str, words: impl Iterator<Item = &'a str>) -> Option<String> {
+    words
+        .map(|word| (strsim::jaro_winkler(name, word), word))
+        .filter(|(likeness, _)| *likeness > 0.75)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, word)| word.to_owned())
+}
+
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Entry({})", self.name)
+    }
+}

@@ -1,0 +1,72 @@
+//! A benchmark that is never run: tests of planning need only its description.
+
+use crate::{
+    Benchmark, Context, Cost, Entry, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Support, Timer, Variant,
+};
+
+pub(crate) struct Fake;
+
+impl Benchmark for Fake {
+    const NAME: &'static str = "fake";
+    const ABOUT: &'static str = "";
+    const AXIS: &'static str = "things";
+    const PHASES: &'static [Phase] = &[Phase::up("make", "")];
+    const PARAMETERS: &'static [Parameter] = &[
+        Parameter::steps("10", "100", "1000", ""),
+        Parameter::fixed("colour", Kind::Choice(&["red", "blue"]), "red", ""),
+    ];
+    const VARIANTS: &'static [Variant] =
+        &[Variant::always(&[("colour", "blue")]), Variant::full(&[("colour", "blue"), ("n", "7")])];
+    const CAVEATS: &'static [&'static str] = &[];
+    const SOURCE: &'static str = "";
+
+    fn support(_: &Host, settings: &Settings) -> Support {
+        Support::when(settings.count("n") != 7, "seven is not supported")
+    }
+
+    fn cost(_: &Settings) -> Cost {
+        Cost { processes_each: 1, ..Cost::default() }
+    }
+
+    fn setup(_: &Context) -> Result<Self, Stop> {
+        Ok(Fake)
+    }
+
+    fn step(&mut self, _: u64, _: &mut Timer) -> Result<(), Stop> {
+        Ok(())
+    }
+
+    fn check(&mut self, _: u64, _: &mut Facts) -> Result<(), Stop> {
+        Ok(())
+    }
+}
+
+/// The same under a name that another benchmark had once, with a parameter and a phase that were renamed.
+pub(crate) struct Renamed;
+
+impl Benchmark for Renamed {
+    const NAME: &'static str = "event_loop";
+    const ABOUT: &'static str = "";
+    const AXIS: &'static str = "things";
+    const PHASES: &'static [Phase] = &[Phase::up("dispatch", "")];
+    const PARAMETERS: &'static [Parameter] = &[
+        Parameter::steps("10", "100", "1000", ""),
+        Parameter::fixed("backend", Kind::Choice(&["epoll"]), "epoll", ""),
+    ];
+    const CAVEATS: &'static [&'static str] = &[];
+    const SOURCE: &'static str = "";
+
+    fn setup(_: &Context) -> Result<Self, Stop> {
+        Ok(Renamed)
+    }
+
+    fn step(&mut self, _: u64, _: &mut Timer) -> Result<(), Stop> {
+        Ok(())
+    }
+
+    fn check(&mut self, _: u64, _: &mut Facts) -> Result<(), Stop> {
+        Ok(())
+    }
+}
+
+pub(crate) const REGISTRY: &[Entry] = &[Entry::of::<Fake>(), Entry::of::<Renamed>()];

@@ -1,0 +1,22 @@
+//! What only the lab asks of a run: windows of single steps and injected faults.
+
+use serde::{Deserialize, Serialize};
+
+/// The part of a run in which each step is a window, so that no step before an expected crash is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepWindows {
+    /// The pass, by its number within the record.
+    pub pass: u32,
+    /// The first n of the creation.
+    pub from: u64,
+}
+
+/// A fault to inject, for tests of what the lab records when a kernel crashes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fault {
+    /// The kernel panics at this n.
+    Panic(u64),
+    /// The worker loops for ever at this n.
+    Hang(u64),
+}

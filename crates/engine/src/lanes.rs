@@ -1,0 +1,145 @@
+//! The layout of the memory that a worker shares with its controller: a lane of samples for each phase, then the
+//! canary's, then the windows'. The worker writes a window as a row of numbers and the controller reads it back; both
+//! halves of that format are here.
+
+use landau_record::schema::Direction;
+use landau_sys::shared::Lanes;
+
+/// A window is closed after this number of steps, or after [`WINDOW_NS`].
+pub(crate) const WINDOW_STEPS: u32 = 512;
+
+/// A window is closed once it has lasted this long.
+pub(crate) const WINDOW_NS: u64 = 10_000_000;
+
+/// Numbers in the row of a window.
+const ROW: usize = 10;
+
+/// Returns the capacity of each lane of a case.
+pub(crate) fn capacities(phase_count: usize, n: u64) -> Vec<usize> {
+    let n = n as usize;
+    // Creation and destruction, windows by count and by time; a pass that lasts longer than 200 s loses tags, not
+    // samples.
+    let windows = (2 * n + 2).min(2 * n / WINDOW_STEPS as usize + 40_002);
+    let mut capacities = vec![n; phase_count];
+    // Where every step closes a window, the canary is timed at each.
+    capacities.extend([2 * n + 2, windows * ROW]);
+    capacities
+}
+
+/// Returns the lane of the canary.
+pub(crate) fn canary(phase_count: usize) -> usize {
+    phase_count
+}
+
+/// What interfered in a window, as it is written to the windows' lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WindowRow {
+    pub(crate) direction: Direction,
+    /// n at the first step.
+    pub(crate) first: u32,
+    /// Steps in the window.
+    pub(crate) count: u32,
+    /// Microseconds from the pass's first step to the window's end.
+    pub(crate) until_us: u64,
+    /// Involuntary context switches.
+    pub(crate) preempted: u64,
+    /// Page faults served without and with a device.
+    pub(crate) faults: [u64; 2],
+    /// The processor at the window's end, where the system says.
+    pub(crate) processor: Option<u32>,
+    /// Time stolen by the hypervisor, in hundredths of a second.
+    pub(crate) steal_ticks: u64,
+    /// Samples of the canary from the beginning of the pass to the window's end.
+    pub(crate) canary_end: usize,
+}
+
+impl WindowRow {
+    /// Appends the row to the windows' lane. A row that does not fit whole is left out, so that the lane stays readable.
+    pub(crate) fn push(&self, lanes: &Lanes, phase_count: usize) {
+        let lane = phase_count + 1;
+        if lanes.len(lane) + ROW > lanes.capacity(lane) {
+            return;
+        }
+        let row: [u64; ROW] = [
+            u64::from(self.direction == Direction::Down),
+            u64::from(self.first),
+            u64::from(self.count),
+            self.until_us,
+            self.preempted,
+            self.faults[0],
+            self.faults[1],
+            self.processor.map_or(0, |processor| u64::from(processor) + 1),
+            self.steal_ticks,
+            self.canary_end as u64,
+        ];
+        for number in row {
+            lanes.push(lane, number);
+        }
+    }
+
+    /// Returns the rows from the one with index `from` on.
+    pub(crate) fn read(lanes: &Lanes, phase_count: usize, from: usize) -> Vec<Self> {
+        let lane = phase_count + 1;
+        let end = lanes.len(lane) / ROW * ROW;
+        lanes.read(lane, from * ROW, end).chunks_exact(ROW).map(Self::of).collect()
+    }
+
+    fn of(row: &[u64]) -> Self {
+        Self {
+            direction: if row[0] == 1 { Direction::Down } else { Direction::Up },
+            first: row[1] as u32,
+            count: row[2] as u32,
+            until_us: row[3],
+            preempted: row[4],
+            faults: [row[5], row[6]],
+            processor: row[7].checked_sub(1).map(|processor| processor as u32),
+            steal_ticks: row[8],
+            canary_end: row[9] as usize,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_is_read_as_it_was_written() {
+        let (lanes, _fd) = Lanes::create(&capacities(2, 4)).unwrap();
+        let row = WindowRow {
+            direction: Direction::Down,
+            first: 4,
+            count: 3,
+            until_us: 9,
+            preempted: 1,
+            faults: [2, 5],
+            processor: Some(0),
+            steal_ticks: 6,
+            canary_end: 1,
+        };
+        let unknown = WindowRow { direction: Direction::Up, processor: None, ..row };
+        row.push(&lanes, 2);
+        unknown.push(&lanes, 2);
+        assert_eq!(WindowRow::read(&lanes, 2, 0), [row, unknown]);
+        assert_eq!(WindowRow::read(&lanes, 2, 1), [unknown]);
+    }
+
+    #[test]
+    fn a_full_lane_keeps_whole_rows_only() {
+        let (lanes, _fd) = Lanes::create(&[1, 1, ROW + 1]).unwrap();
+        let row = WindowRow {
+            direction: Direction::Up,
+            first: 1,
+            count: 1,
+            until_us: 0,
+            preempted: 0,
+            faults: [0, 0],
+            processor: None,
+            steal_ticks: 0,
+            canary_end: 0,
+        };
+        row.push(&lanes, 1);
+        row.push(&lanes, 1);
+        assert_eq!(WindowRow::read(&lanes, 1, 0).len(), 1);
+    }
+}

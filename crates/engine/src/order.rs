@@ -1,0 +1,54 @@
+//! What controller and worker tell each other: an order, a report, and in lockstep a word at the end of each window.
+
+use crate::{Facts, Fault, Host};
+use landau_record::schema::Limit;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// The argument that makes this program a worker. It is not for users.
+pub const ARGUMENT: &str = "__worker";
+
+/// In lockstep, the worker's word at the end of a window, and the controller's answer once it is written down.
+pub(crate) const WINDOW: &str = "window\n";
+
+/// What a worker is to do.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Order {
+    pub(crate) benchmark: String,
+    pub(crate) settings: BTreeMap<String, String>,
+    pub(crate) n: u64,
+    pub(crate) seed: u64,
+    pub(crate) scratch: PathBuf,
+    pub(crate) host: Host,
+    pub(crate) clock: String,
+    pub(crate) ns_per_tick: f64,
+    pub(crate) lanes_fd: i32,
+    pub(crate) processor: Option<u32>,
+    /// Whether the worker waits after each window until its controller has written it down.
+    pub(crate) lockstep: bool,
+    /// A fault to inject.
+    pub(crate) fault: Option<Fault>,
+    /// From this n on, each step of the creation is a window.
+    pub(crate) step_windows_from: Option<u64>,
+}
+
+/// How a pass went, as the worker saw it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Report {
+    /// Steps of the creation that succeeded.
+    pub(crate) steps: u64,
+    /// Why the pass failed.
+    pub(crate) wrong: Option<String>,
+    /// The limit that ended the creation.
+    pub(crate) limit: Option<Limit>,
+    pub(crate) facts: Facts,
+    /// Whether the memory for the samples is locked.
+    pub(crate) locked: bool,
+}
+
+impl Report {
+    pub(crate) fn new() -> Self {
+        Self { steps: 0, wrong: None, limit: None, facts: Facts::new(), locked: false }
+    }
+}

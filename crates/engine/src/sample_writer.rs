@@ -1,0 +1,94 @@
+//! Writes a worker's samples and windows to the record while it measures.
+
+use crate::Error;
+use crate::lanes::{WindowRow, canary};
+use landau_record::Journal;
+use landau_record::schema::{Canary, Chunk, Direction, Line, Phase, Samples, Unit, Window};
+use landau_sys::shared::Lanes;
+
+/// The shared lanes of a pass, and how much of them is in the record.
+pub(crate) struct SampleWriter<'a> {
+    lanes: Lanes,
+    phases: &'a [Phase],
+    pass: u32,
+    unit: Unit,
+    /// Samples of each phase that are written.
+    written: Vec<usize>,
+    windows_written: usize,
+    canary_written: usize,
+}
+
+impl<'a> SampleWriter<'a> {
+    pub(crate) fn new(lanes: Lanes, phases: &'a [Phase], pass: u32, unit: Unit) -> Self {
+        let written = vec![0; phases.len()];
+        Self { lanes, phases, pass, unit, written, windows_written: 0, canary_written: 0 }
+    }
+
+    /// Returns the number of samples that the worker has taken.
+    pub(crate) fn sample_count(&self) -> u64 {
+        (0..self.phases.len()).map(|phase| self.lanes.len(phase) as u64).sum()
+    }
+
+    /// Returns the number of steps of the creation that succeeded.
+    pub(crate) fn created(&self) -> u64 {
+        let phases = self.phases.iter().enumerate();
+        phases
+            .filter(|(_, phase)| phase.direction == Direction::Up)
+            .map(|(lane, _)| self.lanes.len(lane) as u64)
+            .min()
+            .unwrap_or(0)
+    }
+
+    /// Writes the windows that were closed since the last call, with their samples.
+    pub(crate) fn write_windows(&mut self, writer: &mut dyn Journal) -> Result<(), Error> {
+        for row in WindowRow::read(&self.lanes, self.phases.len(), self.windows_written) {
+            self.windows_written += 1;
+            self.write_samples(writer, row.direction, row.count as usize)?;
+            let canary = self.lanes.read(canary(self.phases.len()), self.canary_written, row.canary_end);
+            self.canary_written = row.canary_end;
+            writer.append(&Line::Window(Window {
+                pass: self.pass,
+                direction: row.direction,
+                first: row.first,
+                count: row.count,
+                until_us: row.until_us,
+                preempted: row.preempted as u32,
+                faults: row.faults.map(|count| count as u32),
+                processor: row.processor.map_or(-1, u32::cast_signed),
+                steal_ms: row.steal_ticks as u32 * 10,
+                canary: Canary::new(self.unit, canary),
+            }))?;
+        }
+        Ok(())
+    }
+
+    /// Writes the samples behind the last closed window: those of a refused step or of a worker that died.
+    pub(crate) fn write_rest(&mut self, writer: &mut dyn Journal) -> Result<(), Error> {
+        self.write_samples(writer, Direction::Up, usize::MAX)?;
+        self.write_samples(writer, Direction::Down, usize::MAX)
+    }
+
+    /// Writes up to `most` further samples of each phase of a direction.
+    fn write_samples(&mut self, writer: &mut dyn Journal, direction: Direction, most: usize) -> Result<(), Error> {
+        let top = self.created();
+        for (lane, phase) in self.phases.iter().enumerate() {
+            if phase.direction != direction {
+                continue;
+            }
+            let from = self.written[lane];
+            let costs = self.lanes.read(lane, from, from.saturating_add(most));
+            if costs.is_empty() {
+                continue;
+            }
+            self.written[lane] += costs.len();
+            let (first, stride) = match direction {
+                Direction::Up => (from as u64 + 1, 1),
+                Direction::Down => (top.saturating_sub(from as u64), -1),
+            };
+            let phase = phase.name.clone();
+            let samples = Samples::new(self.unit, costs);
+            writer.append(&Line::Chunk(Chunk { pass: self.pass, phase, first: first as u32, stride, samples }))?;
+        }
+        Ok(())
+    }
+}

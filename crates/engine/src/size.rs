@@ -1,0 +1,91 @@
+//! How many steps fit on this host, with a margin for everything else that runs on it.
+
+use crate::{Cost, Entry, Host, Settings, Study, lanes};
+use landau_record::schema::Reduced;
+use landau_sys::system::Headroom;
+
+/// A smaller n than this shows nothing; the case is skipped instead.
+const SMALLEST: u64 = 16;
+
+/// The resources that are free on this host.
+#[derive(Debug, Clone)]
+pub(crate) struct Free {
+    pub(crate) headroom: Headroom,
+    /// Free bytes for the benchmarks' files.
+    pub(crate) scratch_bytes: Option<u64>,
+}
+
+/// Returns the number of steps that fits, and what was requested if that was more. The error says why none fits.
+pub(crate) fn fit(
+    entry: &Entry,
+    settings: &Settings,
+    study: Study,
+    host: &Host,
+    free: &Free,
+) -> Result<(u64, Option<Reduced>), String> {
+    let requested = match settings.count("n") {
+        0 => (entry.auto_n)(host, settings, study),
+        n => n,
+    };
+    let cost = (entry.cost)(settings);
+    if let Some(bytes) = free.scratch_bytes.filter(|&bytes| bytes < cost.disk_bytes) {
+        return Err(format!(
+            "its files need {} MiB and their folder has {} MiB free; choose another folder with --dir",
+            cost.disk_bytes >> 20,
+            bytes >> 20
+        ));
+    }
+    let tightest = bounds(entry, &cost, requested, &free.headroom).into_iter().min_by_key(|(n, _)| *n);
+    let (n, reason) = tightest.unwrap_or_else(|| {
+        (0, "the free resources cannot be read (on Linux they are in /proc: is it mounted?)".to_owned())
+    });
+    if n >= requested {
+        return Ok((requested, None));
+    }
+    if n < SMALLEST {
+        return Err(format!("the host has no room for it: {reason}"));
+    }
+    Ok((n, Some(Reduced { requested, reason })))
+}
+
+/// Returns the largest n that each resource of the host allows, and why.
+fn bounds(entry: &Entry, cost: &Cost, requested: u64, headroom: &Headroom) -> Vec<(u64, String)> {
+    let mut found = Vec::new();
+    if let Some(free) = headroom.memory_bytes {
+        let samples = 8 * lanes::capacities(entry.phases.len(), requested).iter().sum::<usize>() as u64;
+        let each = cost.memory_bytes_each + samples.div_ceil(requested.max(1));
+        let usable = (free / 10 * 7).saturating_sub(cost.memory_bytes);
+        found.push((
+            usable / each.max(1),
+            format!("each object takes about {each} bytes; 30% of the {} MiB of free memory are kept free", free >> 20),
+        ));
+    }
+    if let (Some((room, why)), 1..) = (&headroom.processes, cost.processes_each) {
+        found.push((room / 10 * 9 / cost.processes_each, format!("{why}; a tenth is kept free")));
+    }
+    if let (Some((room, why)), 1..) = (&headroom.descriptors, cost.descriptors_each) {
+        found.push((room / 10 * 8 / cost.descriptors_each, format!("{why}; a fifth is kept free")));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::REGISTRY;
+
+    /// The host always keeps a part of what it has: here a tenth of its processes.
+    #[test]
+    fn the_tightest_resource_bounds_the_size() {
+        let headroom =
+            Headroom { memory_bytes: Some(1 << 40), processes: Some((1_000, "a limit".to_owned())), descriptors: None };
+        let settings = Settings::of_study(REGISTRY[0].parameters, Study::Full);
+        let fit = |headroom: Headroom| {
+            fit(&REGISTRY[0], &settings, Study::Full, &Host::default(), &Free { headroom, scratch_bytes: None })
+        };
+        let reduced = Reduced { requested: 1_000, reason: "a limit; a tenth is kept free".to_owned() };
+        assert_eq!(fit(headroom.clone()), Ok((900, Some(reduced))));
+        let none = Headroom { processes: Some((9, "full".to_owned())), ..headroom };
+        assert!(fit(none).unwrap_err().contains("no room"));
+    }
+}

@@ -1,0 +1,41 @@
+//! Studies: how much of each benchmark is measured.
+
+use serde::{Deserialize, Serialize};
+
+/// A set of cases with their sizes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Study {
+    /// One pass at a size that a test can run: does the benchmark work?
+    Smoke,
+    /// Minutes: the laws of growth.
+    Quick,
+    /// As long as it takes: past every capacity, with more passes.
+    Full,
+}
+
+impl Study {
+    /// Returns the study of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Study::Smoke, Study::Quick, Study::Full].into_iter().find(|one| one.name() == name)
+    }
+
+    /// Returns the study's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Study::Smoke => "smoke",
+            Study::Quick => "quick",
+            Study::Full => "full",
+        }
+    }
+
+    /// Returns the default number of passes of each case.
+    pub fn pass_count(self) -> u32 {
+        match self {
+            Study::Smoke => 1,
+            Study::Quick => 5,
+            // With nine, the second and the eighth order statistic are an exact 96.1% interval of the median.
+            Study::Full => 9,
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! A worker as its controller sees it: this program, started again, with a pipe in each direction.
+
+use crate::Error;
+use crate::order::{ARGUMENT, Order, Report, WINDOW};
+use landau_sys::descriptor::wait_readable;
+use landau_sys::process::{OwnedChild, this_program};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+
+/// What a worker wrote.
+pub(crate) enum Message {
+    /// A window was closed; in lockstep, the worker waits for [`WorkerProcess::answer_window`].
+    Window,
+    /// The pass ended.
+    Report(Report),
+    /// The worker ended without a report; its exit status.
+    Gone(String),
+}
+
+/// A worker process. Dropping it kills it with everything that it started.
+pub(crate) struct WorkerProcess {
+    child: OwnedChild,
+    orders: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl WorkerProcess {
+    /// Starts a worker and sends it its order.
+    pub(crate) fn start(order: &Order) -> Result<Self, Error> {
+        let failed = |error: std::io::Error| Error::Worker(error.to_string());
+        let mut command = Command::new(this_program()?);
+        command
+            .arg0("landau")
+            .arg(ARGUMENT)
+            // The user's environment would be a part of every exec that is measured.
+            .env_clear()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        // The worker leads a process group: Ctrl-C at the terminal reaches the controller only, and one signal ends
+        // the worker with everything that it started.
+        let mut child = OwnedChild::spawn_group(&mut command).map_err(failed)?;
+        let (Some(orders), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(Error::Worker("it has no pipes".to_owned()));
+        };
+        let mut worker = Self { child, orders, answers: BufReader::new(answers) };
+        let mut line = serde_json::to_string(order).map_err(|error| failed(error.into()))?;
+        line.push('\n');
+        worker.orders.write_all(line.as_bytes()).map_err(failed)?;
+        Ok(worker)
+    }
+
+    /// Waits until the worker wrote something or has ended, and returns whether it did so within the timeout.
+    pub(crate) fn wait(&self, timeout_ms: i32) -> Result<bool, Error> {
+        Ok(wait_readable(self.answers.get_ref(), timeout_ms)?)
+    }
+
+    /// Reads the worker's next message. Blocks until there is one.
+    pub(crate) fn read(&mut self) -> Message {
+        let mut line = String::new();
+        // A line that cannot be read is no message; the exit status then says why.
+        let _ = self.answers.read_line(&mut line);
+        if line == WINDOW {
+            return Message::Window;
+        }
+        let report = serde_json::from_str(&line).ok();
+        let status = self.child.wait().map_or("unknown".to_owned(), |status| status.to_string());
+        report.map_or(Message::Gone(status), Message::Report)
+    }
+
+    /// Lets a worker in lockstep continue. The next message tells if it has ended.
+    pub(crate) fn answer_window(&mut self) {
+        let _ = self.orders.write_all(WINDOW.as_bytes());
+    }
+}
