@@ -7,7 +7,7 @@
 //! watched for their end, so that n is no fiction.
 
 use crate::awake::Awake;
-use crate::peer::{FULL, Server};
+use crate::server::{FULL, Server};
 use landau_engine::{Context, Facts, Stop, Timer, Timestamp};
 use landau_reactor::{Backend, Interest, Reactor, Token};
 use landau_sys::clock::monotonic_ns;
@@ -60,7 +60,7 @@ pub(crate) struct Answered {
 impl Crowd {
     /// Nobody yet, at the server that is asked for.
     pub(crate) fn of(context: &Context) -> Result<Self, Stop> {
-        let mut server = Server::of(context)?;
+        let mut server = Server::selected(context)?;
         let range = ephemeral_ports().map_or(4_096, |(low, high)| high.saturating_sub(low));
         let watch = Reactor::new(Backend::default()).map_err(crate::backend::stop)?;
         let own = context.host.pinned_processor;
@@ -175,7 +175,7 @@ impl Crowd {
     /// What an answer that is none means: where the server's table of descriptors is full, the limit.
     #[cold]
     fn refused(&self, what: &str) -> Stop {
-        if let Some(limit) = self.server.full() {
+        if let Some(limit) = self.server.limit() {
             return limit.into();
         }
         Stop::Wrong(format!("the server does not answer as it should: {what}"))
@@ -216,7 +216,7 @@ impl Crowd {
 
     /// Asks some of all again, and says in the facts what was seen.
     pub(crate) fn check(&mut self, steps: u64, facts: &mut Facts) -> Result<(), Stop> {
-        self.server.facts(self.processor, steps, facts);
+        self.server.report(self.processor, steps, facts);
         facts.text("idle processors", self.awake.fact());
         self.all_alive()?;
         Stop::unless(self.len() as u64 >= steps, || format!("{} of {steps} connections stand open", self.len()))?;

@@ -9,7 +9,8 @@ mod crowd;
 mod files;
 mod fragments;
 pub mod list;
-mod peer;
+mod program;
+mod server;
 mod volume;
 
 pub use list::REGISTRY;

@@ -7,7 +7,7 @@
 //! mount: by the number of the device and by a marker inside.
 
 use crate::files::c_path;
-use crate::peer::find;
+use crate::program::find;
 use landau_engine::Stop;
 use landau_sys::disk::{attach_loop_device, mount, unmount, unshare_mounts};
 use std::ffi::CString;

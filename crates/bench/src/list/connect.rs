@@ -11,7 +11,7 @@
 
 use crate::backend;
 use crate::crowd::Crowd;
-use crate::peer;
+use crate::server;
 use landau_engine::{
     Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Study, Support, Timer, Variant,
 };
@@ -36,7 +36,7 @@ pub(crate) const PARAMETERS: &[Parameter] = &[
         "how many stand open in the end; auto: 2,000 (quick), 19,000 or what the limit of descriptors leaves (full); \
          half of that where the server asks each",
     ),
-    Parameter::fixed("server", Kind::Choice(peer::SERVERS), "landau", "which server is started"),
+    Parameter::fixed("server", Kind::Choice(server::NAMES), "landau", "which server is started"),
     Parameter::fixed("backend", Kind::Choice(backend::NAMES), "epoll", "the backend of server=landau"),
     Parameter::fixed("file", Kind::Size { min: 1, max: 1 << 30 }, "8KiB", "size of the file that is requested"),
     Parameter::fixed("url", Kind::Url, "none", "what is asked, http://HOST:PORT/PATH, of a server that runs already"),
@@ -122,7 +122,7 @@ impl Benchmark for Connect {
     const SOURCE: &'static str = "F. von Leitner, Benchmarking BSD and Linux (2003), HTTP connect latency";
 
     fn support(host: &Host, settings: &Settings) -> Support {
-        peer::support(host, settings)
+        server::support(host, settings)
     }
 
     fn auto_n(host: &Host, settings: &Settings, study: Study) -> u64 {

@@ -11,7 +11,7 @@
 //! Source: the fragmentation graph of the 2003 study: 11 MB/s over the network, 4 MB/s from a fragmented file.
 
 use crate::fragments::{byte_at, file, prove};
-use crate::peer::{self, Server};
+use crate::server::{self, Server};
 use crate::volume::{self, Volume};
 use landau_engine::{
     Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Study, Support, Timer, Variant,
@@ -95,7 +95,7 @@ impl Benchmark for Download {
             "auto",
             "image: a file system of its own in an image (root); folder: where --dir says; auto: an image if possible",
         ),
-        Parameter::fixed("server", Kind::Choice(peer::SERVERS), "landau", "which server is started"),
+        Parameter::fixed("server", Kind::Choice(server::NAMES), "landau", "which server is started"),
     ];
     const VARIANTS: &'static [Variant] = &[
         Variant::always(&[("extent", "4KiB")]),
@@ -119,7 +119,7 @@ impl Benchmark for Download {
         }
         match volume::reason_against().filter(|_| settings.is("location", "image")) {
             Some(reason) => Support::No(reason),
-            None => peer::support(host, settings),
+            None => server::support(host, settings),
         }
     }
 
@@ -148,7 +148,7 @@ impl Benchmark for Download {
             Err(Stop::Refused(error)) => (String::new(), Some(error)),
             // A file system that others use as well lays files as it likes; the next pass tries again.
             Err(Stop::Wrong(reason)) if matches!(place, Place::Folder(..)) => {
-                let _ = fs::remove_file(folder.join(peer::FILE));
+                let _ = fs::remove_file(folder.join(server::FILE));
                 (reason, Some(FIEMAP_UNSUPPORTED))
             }
             Err(other) => return Err(other),
@@ -199,7 +199,7 @@ impl Benchmark for Download {
             facts.text("no measurement", self.lies.clone());
             return Ok(());
         }
-        self.server.facts(self.processor, steps, facts);
+        self.server.report(self.processor, steps, facts);
         Stop::unless(self.fetched == steps * MIB, || format!("{} bytes arrived", self.fetched))?;
         let mut fact = |name: &str, text: String| facts.text(name, text);
         fact("pieces of the file", self.lies.clone());
@@ -229,11 +229,11 @@ impl Benchmark for Download {
 /// Makes the files, and says how the first lies.
 fn lay(folder: &Path, bytes: u64, piece: u64, is_two: bool) -> Result<String, Stop> {
     // The name that the server is asked for.
-    file(folder, peer::FILE, bytes, piece)?;
+    file(folder, server::FILE, bytes, piece)?;
     if is_two {
         file(folder, Second::FILE, bytes, 0)?;
     }
-    prove(&folder.join(peer::FILE), bytes, piece)
+    prove(&folder.join(server::FILE), bytes, piece)
 }
 
 fn connect(address: SocketAddr) -> Result<TcpStream, Stop> {

@@ -11,7 +11,7 @@
 
 use crate::crowd::Crowd;
 use crate::list::connect;
-use crate::peer;
+use crate::server;
 use landau_engine::{
     Benchmark, Context, Cost, Facts, Host, Parameter, Phase, Settings, Stop, Study, Support, Timer, Variant,
 };
@@ -58,7 +58,7 @@ impl Benchmark for Request {
     const SOURCE: &'static str = "F. von Leitner, Benchmarking BSD and Linux (2003), HTTP request latency";
 
     fn support(host: &Host, settings: &Settings) -> Support {
-        peer::support(host, settings)
+        server::support(host, settings)
     }
 
     fn auto_n(host: &Host, settings: &Settings, study: Study) -> u64 {

@@ -30,8 +30,9 @@ struct List {
     render: fn(&[Module]) -> Result<String>,
 }
 
-const LISTS: [List; 3] = [
+const LISTS: [List; 4] = [
     List { file: "crates/bench/src/list/mod.rs", render: benchmarks },
+    List { file: "crates/bench/src/server/list/mod.rs", render: servers },
     List { file: "crates/cli/src/command/mod.rs", render: commands },
     List { file: "crates/stats/src/law/registry.rs", render: laws },
 ];
@@ -105,6 +106,20 @@ fn benchmarks(modules: &[Module]) -> Result<String> {
     text.push_str("\n/// Every benchmark, by name.\npub static REGISTRY: &[Entry] = &[\n");
     for module in modules {
         writeln!(text, "    Entry::of::<{}::{}>(),", module.name, implementer(module, "Benchmark")?)?;
+    }
+    text.push_str("];\n");
+    Ok(text)
+}
+
+fn servers(modules: &[Module]) -> Result<String> {
+    let mut text = String::new();
+    for module in modules {
+        writeln!(text, "mod {};", module.name)?;
+    }
+    text.push_str("\n/// Every server by name, in the order of the file names.\n");
+    text.push_str("pub(super) const SERVERS: &[(&str, &dyn WebServer)] = &[\n");
+    for module in modules {
+        writeln!(text, "    (\"{0}\", &{0}::{1}),", module.name, implementer(module, "WebServer")?)?;
     }
     text.push_str("];\n");
     Ok(text)

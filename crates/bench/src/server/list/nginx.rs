@@ -1,0 +1,36 @@
+//! nginx with one worker and `sendfile`.
+
+use crate::program::{installed, require, version};
+use crate::server::{IDLE_TIMEOUT_S, Start, WebServer};
+use landau_engine::{Settings, Stop, Support};
+use std::process::Command;
+
+pub(super) struct Nginx;
+
+impl WebServer for Nginx {
+    fn support(&self, _: &Settings) -> Support {
+        installed("nginx", "nginx")
+    }
+
+    fn configure(&self, start: &Start) -> Result<Command, Stop> {
+        let (root, own, port) = (start.root.display(), start.directory.display(), start.port);
+        // nginx closes idle connections when a sixteenth of `worker_connections` is left, so it gets twice as many.
+        let connections = 2 * start.descriptors;
+        let path = start.write(&format!(
+            "daemon off; master_process off; pid {own}/pid;\n\
+             events {{ worker_connections {connections}; }}\n\
+             http {{ access_log off; sendfile on; keepalive_timeout {IDLE_TIMEOUT_S}s; keepalive_requests 1000000;\n\
+             client_body_temp_path {own}/body; proxy_temp_path {own}/proxy; fastcgi_temp_path {own}/fastcgi;\n\
+             uwsgi_temp_path {own}/uwsgi; scgi_temp_path {own}/scgi;\n\
+             server {{ listen 127.0.0.1:{port} backlog=4096; root {root}; }} }}\n"
+        ))?;
+        let mut command = Command::new(require("nginx")?);
+        command.arg("-e").arg(start.directory.join("error.log"));
+        command.arg("-p").arg(start.directory).arg("-c").arg(path);
+        Ok(command)
+    }
+
+    fn version(&self) -> Option<String> {
+        version("nginx", "-v")
+    }
+}

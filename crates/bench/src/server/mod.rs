@@ -1,0 +1,228 @@
+//! The web server that `connect`, `request` and `download` measure.
+//!
+//! The server is a process of its own, on another processor than the worker where there is one. It is never linked into
+//! the worker, whose processor time and memory would then be the server's too. To add a server, write one file in
+//! `list/` that implements [`WebServer`], and run `cargo xtask registry`.
+
+mod command;
+mod list;
+mod process;
+mod usage;
+
+use crate::backend;
+use landau_engine::{Context, Host, Settings, Stop, Support, Unit};
+use landau_reactor::Backend;
+use landau_sys::{socket, stream};
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+pub(crate) use process::Server;
+
+/// How long a server keeps an idle connection, in seconds: longer than any sweep, so that no connection is closed
+/// while n grows. lighttpd stores it in 15 bits.
+const IDLE_TIMEOUT_S: u32 = 30_000;
+
+/// The error that ends a curve where the server has no descriptor left for another connection.
+pub(crate) const FULL: landau_sys::Error = landau_sys::Error { call: "accept", errno: libc::EMFILE };
+
+/// The name of the file that is requested.
+pub(crate) const FILE: &str = "file";
+
+/// The names of all servers, as values of a parameter.
+pub(crate) const NAMES: &[&str] = &names();
+
+const fn names() -> [&'static str; list::SERVERS.len()] {
+    let mut names = [""; list::SERVERS.len()];
+    let mut index = 0;
+    while index < names.len() {
+        names[index] = list::SERVERS[index].0;
+        index += 1;
+    }
+    names
+}
+
+/// A web server that Landau can start.
+///
+/// It must be a single process in the foreground, because only the process that Landau starts is killed with the
+/// worker. It should log no requests and accept as many connections as its descriptors allow; everything else stays at
+/// the server's own defaults.
+pub(crate) trait WebServer: Sync {
+    /// Returns whether the server can run here.
+    fn support(&self, settings: &Settings) -> Support;
+
+    /// Writes the configuration, if the server needs one, and returns the command that starts the server.
+    fn configure(&self, start: &Start) -> Result<Command, Stop>;
+
+    /// Returns when the server is ready for connections.
+    fn readiness(&self) -> Readiness {
+        Readiness::AcceptsConnection
+    }
+
+    /// Returns how many descriptors the server uses before it accepts no further connection, and the error that this
+    /// means, for a limit of `descriptors` for each process.
+    fn capacity(&self, _settings: &Settings, descriptors: u64) -> (u64, landau_sys::Error) {
+        (descriptors, FULL)
+    }
+
+    /// Returns the server's version.
+    fn version(&self) -> Option<String>;
+
+    /// Returns whether the parameter `backend` has a meaning for the server.
+    fn has_backends(&self) -> bool {
+        false
+    }
+}
+
+/// What a server is started with.
+pub(crate) struct Start<'a> {
+    /// The settings of the case.
+    pub(crate) settings: &'a Settings,
+    /// The document root.
+    pub(crate) root: &'a Path,
+    /// A directory for the server's own files.
+    pub(crate) directory: &'a Path,
+    /// The port on 127.0.0.1 to listen on; 0 for a server that reports its address.
+    pub(crate) port: u16,
+    /// The limit of descriptors, at most 2^20.
+    pub(crate) descriptors: u64,
+}
+
+impl Start<'_> {
+    /// Writes the server's configuration and returns its path.
+    pub(crate) fn write(&self, text: &str) -> Result<PathBuf, Stop> {
+        let path = self.directory.join("conf");
+        fs::write(&path, text).map_err(|error| Stop::io("write", &error))?;
+        Ok(path)
+    }
+}
+
+/// How Landau learns that a server accepts connections.
+pub(crate) enum Readiness {
+    /// A connection to the given port succeeds.
+    AcceptsConnection,
+    /// The first line of the server's standard output contains its address, which this function finds.
+    ReportsAddress(fn(&str) -> Option<SocketAddr>),
+}
+
+/// The server that the settings select.
+enum Selection<'a> {
+    /// A server that Landau starts.
+    Start(&'a str, &'static dyn WebServer),
+    /// A server that runs already.
+    External(&'a str),
+}
+
+/// Returns the server that the settings select: the parameters `url` and `command` take precedence over `server`.
+fn select(settings: &Settings) -> Selection<'_> {
+    if is_set(settings, "url") {
+        return Selection::External(settings.text("url"));
+    }
+    if is_set(settings, "command") {
+        return Selection::Start(settings.text("command"), &command::CustomCommand);
+    }
+    // The engine accepts only values that are in the list.
+    let server = list::SERVERS.iter().find(|(name, _)| settings.is("server", name));
+    let &(name, server) = server.unwrap_or(&list::SERVERS[0]);
+    Selection::Start(name, server)
+}
+
+/// Returns whether the selected server can be measured here.
+pub(crate) fn support(host: &Host, settings: &Settings) -> Support {
+    if host.clock.unit != Unit::Ns {
+        return Support::No("a server needs real time and a processor of its own".to_owned());
+    }
+    if let Err(error) = loopback_works() {
+        return Support::No(format!("cannot connect over the loopback interface ({error})"));
+    }
+    let is_foreign = is_set(settings, "url") || is_set(settings, "command");
+    if is_set(settings, "url") && is_set(settings, "command") {
+        return Support::No("url and command both select the server; set only one of them".to_owned());
+    }
+    if is_foreign && !settings.is("server", "landau") {
+        return Support::No("url or command selects the server; leave out server".to_owned());
+    }
+    let (server, name) = match select(settings) {
+        Selection::Start(name, server) => (server, name),
+        Selection::External(url) => {
+            let result = own_address(url);
+            return result.map_or_else(Support::No, |_| backend_is_default(settings, "the server at url"));
+        }
+    };
+    if !server.has_backends()
+        && let Support::No(reason) = backend_is_default(settings, name)
+    {
+        return Support::No(reason);
+    }
+    server.support(settings)
+}
+
+fn backend_is_default(settings: &Settings, name: &str) -> Support {
+    Support::when(
+        backend::named(settings, "backend") == Backend::default(),
+        &format!("backend applies to server=landau only; {name} selects its own"),
+    )
+}
+
+/// Returns whether a parameter, which a benchmark may lack, has a value.
+fn is_set(settings: &Settings, name: &str) -> bool {
+    !matches!(settings.text(name), "" | "none")
+}
+
+/// Connects to a listener of this process.
+fn loopback_works() -> std::io::Result<()> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let client = TcpStream::connect(listener.local_addr()?)?;
+    // If the option is refused, one socket stays in TIME_WAIT.
+    let _ = stream::set_reset_on_close(&client);
+    Ok(())
+}
+
+/// Returns the parts of a URL that a request needs: the address, the host and the path. The address must be this
+/// machine's or private, so that a typing error does not load somebody else's server.
+fn own_address(url: &str) -> Result<(SocketAddr, &str, &str), String> {
+    let rest = url.strip_prefix("http://").unwrap_or(url);
+    let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    let authority = if has_port { host.to_owned() } else { format!("{host}:80") };
+    let found = authority.to_socket_addrs().ok().and_then(|mut all| all.next());
+    let address = found.ok_or_else(|| format!("cannot resolve {authority}"))?;
+    if socket::is_own(address.ip()) {
+        return Ok((address, host, path));
+    }
+    Err(format!(
+        "{authority} is neither this machine nor in a private network; measure other hosts with `landau load \
+         --allow-host {}`",
+        address.ip()
+    ))
+}
+
+/// Makes the document root with a file of the size that the settings give, and returns its path.
+pub(crate) fn document_root(context: &Context) -> Result<PathBuf, Stop> {
+    let io = |error: std::io::Error| Stop::io("write", &error);
+    let bytes = context.settings.bytes("file");
+    let root = context.scratch.join(format!("www-{bytes}"));
+    fs::create_dir_all(&root).map_err(io)?;
+    let path = root.join(FILE);
+    if fs::metadata(&path).map_or(u64::MAX, |meta| meta.len()) != bytes {
+        fs::write(&path, "landau\n".bytes().cycle().take(bytes as usize).collect::<Vec<_>>()).map_err(io)?;
+    }
+    Ok(root)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn public_addresses_are_rejected() {
+        for url in ["http://192.0.2.1/", "http://[2001:db8::1]:80/", "http://169.254.169.254/"] {
+            let reason = own_address(url).unwrap_err();
+            assert!(reason.contains("is neither this machine nor in a private network"), "{reason}");
+        }
+        for url in ["http://127.0.0.1:1/", "http://10.1.2.3/x", "http://[::1]:8080/"] {
+            assert!(own_address(url).is_ok(), "{url}");
+        }
+    }
+}
