@@ -1,23 +1,23 @@
-//! Where a call's instructions go, in words and as a table: what `landau explain` prints and the page shows.
+//! Which kernel functions a call's instructions are in, as sentences and as a table, for `landau explain` and the page.
 
 use crate::quantity::{count, percent};
 use crate::table::Layout;
 use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table};
 use landau_record::schema::{Case, Explanation, FunctionCost};
 
-/// A function that carries less of the growth than this, and less of a call, is not shown by itself.
+/// Functions with a smaller share of the growth, or of a call that does not grow, are summed as "others".
 const SHOWN: f64 = 0.005;
 
-/// Functions that are shown by themselves at the most.
+/// The most functions listed individually.
 const MOST: usize = 25;
 
-/// How far the functions' growth may be from the measured one.
+/// The largest relative difference between the functions' growth and the measured growth.
 pub const TOLERANCE: f64 = 0.01;
 
-/// The functions that are worth a row, and what the others come to.
+/// The functions that have a row, and the sum of the others.
 pub(crate) struct Shown<'a> {
     pub(crate) functions: Vec<&'a FunctionCost>,
-    /// The rest: how many, their instructions at each size, their share.
+    /// The others: how many, their instructions at each n, their share.
     pub(crate) rest: (usize, Vec<u64>, f64),
 }
 
@@ -47,8 +47,8 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// What one object of an axis is called: "watched descriptors" are counted by the "watched descriptor". Only the first
-/// plural is turned: "descriptors in use" by the "descriptor in use".
+/// Returns the singular of an axis: "watched descriptor" for "watched descriptors". Only the first plural changes:
+/// "descriptor in use" for "descriptors in use".
 pub fn one_of(axis: &str) -> String {
     let mut is_turned = false;
     let words = axis.split(' ').map(|word| {
@@ -65,43 +65,42 @@ pub fn one_of(axis: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Where a reader finds a function's source: in the public cross-reference of the kernel, at that version.
+/// Returns a link to a function's source in the public cross-reference of the kernel, at that version.
 pub fn source_of(function: &FunctionCost, version: &str) -> Option<String> {
-    // `.constprop.0`, `.isra.0` and the like are the compiler's.
+    // The compiler appends suffixes such as `.constprop.0` and `.isra.0`.
     let name = function.name.split('.').next().unwrap_or_default();
     let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     is_name.then(|| format!("https://elixir.bootlin.com/linux/{version}/A/ident/{name}"))
 }
 
-/// What a function does to the curve: "44.0 instructions of `pipe_poll` per watched descriptor".
+/// Describes a function's growth: "44.0 instructions per watched descriptor".
 pub fn words(function: &FunctionCost, axis: &str) -> String {
-    let name = &function.name;
     let first = function.instructions.first().copied().unwrap_or(0) as f64;
     let last = function.instructions.last().copied().unwrap_or(0) as f64;
     if function.growth() == 0 {
-        format!("{} instructions of {name} at any size", count(last))
+        format!("constant, {} instructions", count(last))
     } else if function.is_linear() {
-        format!("{:.1} instructions of {name} per {}", function.per_object_instructions, one_of(axis))
+        format!("{:.1} instructions per {}", function.per_object_instructions, one_of(axis))
     } else {
         let half = count(function.half_at as f64);
-        format!("{name} goes from {} to {} instructions, half of it by n = {half}", count(first), count(last))
+        format!("{} to {} instructions, half of the change by n = {half}", count(first), count(last))
     }
 }
 
-/// Whether the functions' growth adds up to the measured one, with the figures.
+/// Compares the sum of the functions' growth with the measured growth.
 pub fn sum(explanation: &Explanation) -> String {
     let (growth, explained) = (explanation.growth(), explanation.explained());
     let part = if growth == 0 { String::new() } else { format!(", {}", percent(explained as f64 / growth as f64)) };
     let [least, most] = explanation.overhead_instructions;
     let beside = if least == most { least.to_string() } else { format!("{least} to {most}") };
     format!(
-        "measured growth {growth} instructions; sum over {} functions {explained}{part}; in each call {beside} more \
-         are counted than its sample has, for the marks stand around the readings of the clock",
+        "Measured growth: {growth} instructions; sum over {} functions: {explained}{part}. The count of each call \
+         exceeds its sample by {beside}, because the markers are outside the clock readings",
         explanation.functions.len()
     )
 }
 
-/// The head of an explanation: what, and how it grows.
+/// Returns a heading: the call, the kernel, and how the cost grows.
 pub fn head(explanation: &Explanation, case: &Case) -> String {
     let at = |index: Option<usize>| index.map_or("?".to_owned(), |index| count(explanation.at[index] as f64));
     let cost = |value: Option<&u64>| value.map_or("?".to_owned(), |value| count(*value as f64));
@@ -119,7 +118,7 @@ pub fn head(explanation: &Explanation, case: &Case) -> String {
     )
 }
 
-/// The whole as text for a terminal.
+/// Renders the explanation as text for a terminal.
 pub fn render(explanation: &Explanation, case: &Case, layout: Layout) -> String {
     let shown = Shown::of(explanation);
     let mut table = Table::new();
@@ -130,9 +129,9 @@ pub fn render(explanation: &Explanation, case: &Case, layout: Layout) -> String 
     }
     let number = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
     let bold = |text: &str| if layout.color { Cell::new(text).add_attribute(Attribute::Bold) } else { Cell::new(text) };
-    let mut header = vec![bold("function"), bold("share")];
+    let mut header = vec![bold("function"), bold("share of growth")];
     header.extend(explanation.at.iter().map(|n| bold(&format!("n = {}", count(*n as f64)))));
-    header.extend([bold("each"), bold("fixed")]);
+    header.extend([bold("per object"), bold("fixed")]);
     table.set_header(header);
     for function in &shown.functions {
         let mut row = vec![Cell::new(&function.name), number(percent(function.share))];
@@ -148,12 +147,12 @@ pub fn render(explanation: &Explanation, case: &Case, layout: Layout) -> String 
     format!("{}\n{table}\n{}", head(explanation, case), sum(explanation))
 }
 
-/// Slope and fixed part as a table has them; dashes where the function is not on a line.
+/// Formats slope and fixed part for a table; "not linear" and a dash if the function is not linear in n.
 pub(crate) fn line(function: &FunctionCost) -> (String, String) {
     if function.is_linear() {
         (format!("{:.2}", function.per_object_instructions), format!("{:.1}", function.fixed_instructions))
     } else {
-        ("not a line".to_owned(), "–".to_owned())
+        ("not linear".to_owned(), "–".to_owned())
     }
 }
 
@@ -188,14 +187,11 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_a_price_and_a_step_a_place() {
+    fn a_linear_function_has_a_slope_and_a_step_its_n() {
         let axis = "watched descriptors";
-        assert_eq!(
-            words(&function(&[440, 4_400], 0.0), axis),
-            "44.0 instructions of pipe_poll.isra.0 per watched descriptor"
-        );
-        assert!(words(&function(&[440, 4_400], 900.0), axis).ends_with("half of it by n = 700"));
-        assert!(words(&function(&[9, 9], 0.0), axis).contains("at any size"));
+        assert_eq!(words(&function(&[440, 4_400], 0.0), axis), "44.0 instructions per watched descriptor");
+        assert!(words(&function(&[440, 4_400], 900.0), axis).ends_with("half of the change by n = 700"));
+        assert!(words(&function(&[9, 9], 0.0), axis).contains("constant"));
         let source = source_of(&function(&[1, 2], 0.0), "v6.1.192");
         assert_eq!(source.unwrap(), "https://elixir.bootlin.com/linux/v6.1.192/A/ident/pipe_poll");
     }

@@ -1,37 +1,34 @@
-//! A differential flame graph: chains of calls at the largest size, coloured by what they have more of than at the
-//! smallest.
+//! A differential flame graph: call chains at the largest n, coloured by the difference from the smallest n.
 //!
-//! Drawn by us as plain SVG, for the library of the field is under a licence that Landau's users would have to carry on
-//! (docs/dependencies.md). Width is instructions; a box stands on its caller; boxes are sorted by name, so that two
-//! graphs of the same kernel can be laid side by side.
+//! Plain SVG of our own, because the library of the field has a copyleft licence (docs/dependencies.md). Width is
+//! instructions; callees are above their callers; frames are sorted by name, so that two graphs of one kernel align.
 
-use crate::page::escape;
 use crate::quantity::{count, percent};
 use landau_record::schema::{Chain, Explanation};
-use std::fmt::Write;
+use maud::{Markup, html};
 
 const WIDTH: f64 = 1_160.0;
 const ROW: f64 = 18.0;
-/// What a letter takes of a box, and the narrowest box that has any.
+/// Width of a letter, and of the narrowest box that has a label.
 const LETTER: f64 = 6.4;
 const LABELLED: f64 = 24.0;
-/// Chains are drawn so far; a kernel's own stack holds fewer.
+/// The depth to which chains are drawn; a kernel stack holds fewer frames.
 const DEEPEST: u32 = 300;
 /// Boxes narrower than this are not drawn.
 const NARROWEST: f64 = 0.4;
 
-/// A box: a chain with all that it calls.
+/// A function in a chain, with its callees.
 struct Frame<'a> {
     chain: &'a Chain,
     callees: Vec<usize>,
-    /// Instructions with those of what it calls, at the first size and at the last.
+    /// Instructions including callees, at the first and the last n.
     whole: [u64; 2],
 }
 
-/// The graph as an SVG element; none where nothing was counted.
-pub(crate) fn graph(explanation: &Explanation) -> Option<String> {
+/// Returns the graph as an SVG element, or none if nothing was counted.
+pub(crate) fn graph(explanation: &Explanation) -> Option<Markup> {
     let (frames, roots) = frames(&explanation.chains);
-    let sum = |side: usize| roots.iter().map(|&root| frames[root].whole[side]).sum::<u64>();
+    let sum = |side: usize| roots.iter().fold(0_u64, |sum, &root| sum.saturating_add(frames[root].whole[side]));
     let (first, last) = (sum(0), sum(1));
     if last == 0 {
         return None;
@@ -48,24 +45,22 @@ pub(crate) fn graph(explanation: &Explanation) -> Option<String> {
         left += drawing.draw(root, left, 0);
     }
     let height = (f64::from(drawing.deepest) + 1.0) * ROW;
-    let mut svg = format!(
-        "<svg class=\"flame\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" \
-         aria-label=\"Chains of calls by instructions; the table above has the figures\" \
-         font-family=\"ui-monospace, monospace\" font-size=\"11\">\n"
-    );
-    for one in &drawing.boxes {
-        one.write(&mut svg, height);
-    }
-    svg.push_str("</svg>\n");
-    Some(svg)
+    Some(html! {
+        svg.flame viewBox={ "0 0 " (WIDTH) " " (height) } role="img"
+            aria-label="Call chains by instructions; the table above has the values"
+            font-family="ui-monospace, monospace" font-size="11"
+        {
+            @for one in &drawing.boxes { (one.render(height)) }
+        } "\n"
+    })
 }
 
-/// The chains with what they call, and those that nothing calls.
+/// The frames with their callees, and the roots: frames without a caller.
 fn frames(chains: &[Chain]) -> (Vec<Frame<'_>>, Vec<usize>) {
     let mut frames: Vec<Frame<'_>> =
         chains.iter().map(|chain| Frame { chain, callees: Vec::new(), whole: chain.instructions }).collect();
     let mut roots = Vec::new();
-    // A caller stands before what it calls; a record that says otherwise is read as far as it makes sense.
+    // A caller precedes its callees; a record that violates this is read as far as it is consistent.
     for index in (0..chains.len()).rev() {
         match chains[index].caller.map(|caller| caller as usize).filter(|&caller| caller < index) {
             Some(caller) => {
@@ -95,7 +90,7 @@ struct Drawing<'a> {
 }
 
 impl Drawing<'_> {
-    /// Draws a box and what stands on it; its width.
+    /// Places a box and its callees; returns its width.
     fn draw(&mut self, index: usize, left: f64, depth: u32) -> f64 {
         let frame = &self.frames[index];
         let width = frame.whole[1] as f64 * self.scale;
@@ -105,10 +100,10 @@ impl Drawing<'_> {
         self.deepest = self.deepest.max(depth);
         let grown = frame.whole[1] as f64 - frame.whole[0] as f64;
         let share = if self.growth == 0.0 { 0.0 } else { grown / self.growth };
-        // How much of the box itself was not there at the smallest size.
+        // The part of the box that was absent at the smallest n.
         let tone = if frame.whole[1] == 0 { 0.0 } else { grown / frame.whole[1] as f64 };
         let title = format!(
-            "{}: {} instructions, {} at the smallest size, {} of the growth",
+            "{}: {} instructions, {} at the smallest n, {} of the growth",
             frame.chain.name,
             count(frame.whole[1] as f64),
             count(frame.whole[0] as f64),
@@ -123,7 +118,7 @@ impl Drawing<'_> {
     }
 }
 
-/// A box where it stands.
+/// A placed box.
 struct Drawn {
     left: f64,
     width: f64,
@@ -134,33 +129,32 @@ struct Drawn {
 }
 
 impl Drawn {
-    fn write(&self, svg: &mut String, height: f64) {
+    fn render(&self, height: f64) -> Markup {
         let top = height - (f64::from(self.depth) + 1.0) * ROW;
-        let _ = write!(
-            svg,
-            "<g><title>{}</title><rect x=\"{:.2}\" y=\"{top:.0}\" width=\"{:.2}\" height=\"{:.0}\" rx=\"1\" \
-             fill=\"{}\"/>",
-            escape(&self.title),
-            self.left,
-            (self.width - 0.3).max(0.2),
-            ROW - 1.0,
-            colour(self.tone)
-        );
-        if self.width >= LABELLED {
-            let room = ((self.width - 6.0) / LETTER) as usize;
-            let letters = self.name.chars().count();
-            let label: String = if letters <= room {
-                self.name.clone()
-            } else {
-                self.name.chars().take(room.saturating_sub(1)).chain(std::iter::once('…')).collect()
-            };
-            let _ = write!(svg, "<text x=\"{:.2}\" y=\"{:.0}\">{}</text>", self.left + 3.0, top + 12.0, escape(&label));
+        html! {
+            g {
+                title { (self.title) }
+                rect x=(format!("{:.2}", self.left)) y=(format!("{top:.0}"))
+                    width=(format!("{:.2}", (self.width - 0.3).max(0.2))) height=(format!("{:.0}", ROW - 1.0)) rx="1"
+                    fill=(colour(self.tone)) {}
+                @if self.width >= LABELLED {
+                    text x=(format!("{:.2}", self.left + 3.0)) y=(format!("{:.0}", top + 12.0)) { (self.label()) }
+                }
+            } "\n"
         }
-        svg.push_str("</g>\n");
+    }
+
+    /// The name, shortened to the width of the box.
+    fn label(&self) -> String {
+        let room = ((self.width - 6.0) / LETTER) as usize;
+        if self.name.chars().count() <= room {
+            return self.name.clone();
+        }
+        self.name.chars().take(room.saturating_sub(1)).chain(std::iter::once('…')).collect()
     }
 }
 
-/// Grey where nothing is new, red where all of it is, blue where it was more at the smallest size.
+/// Grey for no difference, red for all new, blue for more at the smallest n.
 fn colour(tone: f64) -> String {
     let strength = tone.abs().min(1.0);
     let fade = |to: f64| (226.0 + (to - 226.0) * strength).round();
@@ -177,22 +171,22 @@ mod tests {
     }
 
     #[test]
-    fn a_box_is_as_wide_as_what_it_calls_and_stands_below_it() {
+    fn a_box_is_as_wide_as_its_callees_together() {
         let chains = vec![
             chain(None, "entry", [10, 10]),
             chain(Some(0), "scan<T>", [20, 90]),
             chain(Some(1), "visit", [0, 100]),
         ];
-        let svg = graph(&Explanation { chains, ..Explanation::default() }).unwrap();
+        let svg = graph(&Explanation { chains, ..Explanation::default() }).unwrap().into_string();
         assert_eq!(svg.matches("<rect").count(), 3);
-        assert!(svg.contains("entry: 200 instructions, 30 at the smallest size, 100% of the growth"), "{svg}");
-        assert!(svg.contains("visit: 100 instructions, 0 at the smallest size, 58.8% of the growth"), "{svg}");
+        assert!(svg.contains("entry: 200 instructions, 30 at the smallest n, 100% of the growth"), "{svg}");
+        assert!(svg.contains("visit: 100 instructions, 0 at the smallest n, 58.8% of the growth"), "{svg}");
         assert!(svg.contains("scan&lt;T&gt;") && !svg.contains("scan<T>"));
         assert!(svg.contains("width=\"1159.70\"") && svg.contains("width=\"579.70\""), "{svg}");
     }
 
     #[test]
-    fn a_record_that_makes_no_sense_is_drawn_without_an_end_in_a_loop() {
+    fn an_inconsistent_record_does_not_loop_forever() {
         let chains = vec![chain(Some(0), "own caller", [1, 1]), chain(Some(9), "nobody's", [u64::MAX, 1])];
         assert!(graph(&Explanation { chains, ..Explanation::default() }).is_some());
         assert!(graph(&Explanation::default()).is_none());

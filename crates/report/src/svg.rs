@@ -1,7 +1,7 @@
-//! Each chart as a file of its own, for an article or a slide: SVG through plotters, both axes logarithmic.
+//! Each chart as an SVG file, for an article or a slide, drawn by plotters with logarithmic axes.
 //!
-//! Passes are thin, the law is strong, marks are dashed, as on the page. No font is embedded or measured: the viewer
-//! chooses.
+//! As on the page, passes are thin lines, the law is a thick one, annotations are dashed. No font is embedded; the
+//! viewer chooses.
 
 use crate::findings::subject;
 use crate::quantity::{Unit, count, digits};
@@ -19,7 +19,7 @@ const QUIET: RGBColor = RGBColor(0x77, 0x77, 0x77);
 
 type Failure = DrawingAreaErrorKind<std::io::Error>;
 
-/// A file's name and its content, for each phase of each case. A phase without a positive cost has no logarithm and no
+/// Returns file name and content for each phase of each case. A phase without a positive cost has no logarithm, so no
 /// chart.
 pub fn charts(analysis: &Analysis<'_>) -> Vec<(String, String)> {
     let mut files = Vec::new();
@@ -55,14 +55,14 @@ fn chart(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, columns: &Columns) -> Op
     Some(titled(&svg, &subject(study, phase), &phase.verdict.all.words))
 }
 
-/// Title and description for those who cannot see it. They come first, as the standard wants.
+/// Adds title and description for screen readers; the SVG standard wants them first.
 fn titled(svg: &str, title: &str, words: &str) -> String {
-    let (title, words) = (crate::page::escape(title), crate::page::escape(words));
     let Some((head, rest)) = svg.split_once('>') else { return svg.to_owned() };
-    format!("{head} role=\"img\">\n<title>{title}</title>\n<desc>{words}</desc>{rest}")
+    let description = maud::html! { title { (title) } "\n" desc { (words) } }.into_string();
+    format!("{head} role=\"img\">\n{description}{rest}")
 }
 
-/// What a chart is drawn from.
+/// The data of a chart.
 struct Plot<'a> {
     study: &'a CaseStudy<'a>,
     phase: &'a PhaseStudy<'a>,
@@ -72,10 +72,10 @@ struct Plot<'a> {
     y: (f64, f64),
 }
 
-/// Logarithmic both ways: the coordinates hold decimal logarithms, so that a short axis still has ticks.
+/// Both axes are logarithmic: the coordinates are decimal logarithms, so that a short axis still has ticks.
 type Area<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<Axis, Axis>>;
 
-/// Decimal logarithms from one value to another, with ticks at round values.
+/// A range of decimal logarithms with ticks at round values.
 struct Axis {
     from: f64,
     to: f64,
@@ -96,7 +96,7 @@ impl Ranged for Axis {
         limit.0 + (share * f64::from(limit.1 - limit.0)).round() as i32
     }
 
-    /// Every decade, or 1, 2 and 5 where those are few.
+    /// Every decade; also 2 and 5 if there are few decades.
     fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
         let steps: &[f64] = if self.to - self.from > 3.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
         let decades = self.from.floor() as i32..=self.to.ceil() as i32;
@@ -129,7 +129,7 @@ impl Plot<'_> {
             .y_label_formatter(&|y| unit.bare(10f64.powf(*y).round()))
             .axis_style(QUIET)
             .draw()?;
-        self.marks(&mut area)?;
+        self.annotations(&mut area)?;
         self.passes(&mut area)?;
         self.law(&mut area)?;
         self.cliffs(&mut area)?;
@@ -140,9 +140,9 @@ impl Plot<'_> {
         n >= self.x.0 && n <= self.x.1
     }
 
-    fn marks(&self, area: &mut Area<'_>) -> Result<(), Failure> {
-        for (row, mark) in self.study.case.annotations.iter().filter(|mark| self.inside(mark.n)).enumerate() {
-            let (x, bottom, top) = (mark.n.log10(), self.y.0.log10(), self.y.1.log10());
+    fn annotations(&self, area: &mut Area<'_>) -> Result<(), Failure> {
+        for (row, annotation) in self.study.case.annotations.iter().filter(|one| self.inside(one.n)).enumerate() {
+            let (x, bottom, top) = (annotation.n.log10(), self.y.0.log10(), self.y.1.log10());
             area.draw_series(DashedLineSeries::new([(x, bottom), (x, top)], 4, 4, QUIET.stroke_width(1)))?;
             let y = top - (top - bottom) * (0.02 + 0.035 * (row % 4) as f64);
             let style = ("sans-serif", 12).into_font().color(&QUIET);
@@ -150,7 +150,7 @@ impl Plot<'_> {
                 plotters::style::text_anchor::HPos::Right,
                 plotters::style::text_anchor::VPos::Top,
             );
-            area.draw_series([Text::new(format!("{} ", mark.name), (x, y), style.pos(anchor))])?;
+            area.draw_series([Text::new(format!("{} ", annotation.name), (x, y), style.pos(anchor))])?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! `landau report`: one self-contained page out of one record, or of several drawn over one another.
+//! `landau report`: writes one self-contained page of one record, or of several on common axes.
 
 use crate::command::show;
 use crate::status;
@@ -13,15 +13,15 @@ use std::path::{Path, PathBuf};
 #[command(after_help = "Examples:
   landau report run.landau.ndjson -o page.html
   landau report before.landau.ndjson after.landau.ndjson -o compared.html
-  landau report run.landau.ndjson --svg charts         each chart as a file")]
+  landau report run.landau.ndjson --svg charts         write each chart as a file")]
 pub(crate) struct Args {
-    /// Records; the first is the base that the others are compared with
+    /// Records to draw; the others are compared with the first
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// The page to write [default: the first record's name with .html]
+    /// Write the page to this file [default: the name of the first record with .html]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Write each chart of the first record as an SVG file into this folder; no page unless -o is given
+    /// Write each chart of the first record as an SVG file to this folder, and no page unless -o is given
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
 }
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     }
     if let Some(folder) = &args.svg {
         let count = write_charts(&Analysis::of(&records[0]), folder)?;
-        status::tell(&format!("{count} charts in {}", folder.display()));
+        status::tell(&format!("{count} charts written to {}", folder.display()));
     }
     if args.svg.is_none() || args.output.is_some() {
         let output = args.output.clone().unwrap_or_else(|| page_path(&args.files[0]));
@@ -56,18 +56,18 @@ fn records(paths: &[PathBuf], bytes: &[Vec<u8>]) -> anyhow::Result<Vec<Record>> 
     Ok(paths.iter().zip(bytes).map(parse).collect::<Result<_, _>>()?)
 }
 
-/// Where the page of a record goes unless the user says otherwise: beside it, by its name.
+/// Returns the default path of a record's page: its own, with .html.
 pub(crate) fn page_path(record: &Path) -> PathBuf {
     let name = show::names(&[record.to_owned()]).remove(0);
     record.with_file_name(format!("{name}.html"))
 }
 
-/// Draws the page of one record; what `landau run` does at its end.
+/// Writes the page of one record, as `landau run` does at its end.
 pub(crate) fn write_one(path: &Path, output: &Path) -> anyhow::Result<()> {
     write_several(&[path.to_owned()], output)
 }
 
-/// Draws several records over one another; what `landau lab run` does at its end.
+/// Writes the page of several records, as `landau lab run` does at its end.
 pub(crate) fn write_several(paths: &[PathBuf], output: &Path) -> anyhow::Result<()> {
     let bytes = paths.iter().map(|path| read(path)).collect::<anyhow::Result<Vec<_>>>()?;
     write_page(paths, &bytes, &records(paths, &bytes)?, output)
@@ -90,7 +90,7 @@ fn write_page(paths: &[PathBuf], bytes: &[Vec<u8>], records: &[Record], output: 
     let folder = output.parent().unwrap_or(Path::new("")).to_owned();
     for beside in page.beside {
         let path = folder.join(&beside.file_name);
-        // The record itself often lies there already; it is never written over itself.
+        // Often this is the record itself, which is never overwritten.
         if std::fs::read(&path).is_ok_and(|there| there == beside.bytes) {
             continue;
         }
@@ -99,7 +99,7 @@ fn write_page(paths: &[PathBuf], bytes: &[Vec<u8>], records: &[Record], output: 
     put_page(output, &page.html)
 }
 
-/// Writes a page in one piece. Only a page is ever replaced: a slip of the pen must not cost a record.
+/// Writes a page atomically. Only a page is ever replaced, so that a typing error cannot destroy a record.
 fn put_page(output: &Path, html: &str) -> anyhow::Result<()> {
     check_place(output)?;
     let beside = output.with_extension(format!("{}.html.part", std::process::id()));
@@ -109,18 +109,18 @@ fn put_page(output: &Path, html: &str) -> anyhow::Result<()> {
     };
     let written = write();
     if written.is_err() {
-        // Half a page would only take what little room is left. It may not have come into being at all.
+        // A partial page would only use scarce disk space. It may not exist at all.
         let _ = std::fs::remove_file(&beside);
     }
     written.with_context(|| format!("write {}", output.display()))
 }
 
-/// Refuses a place where something lies that is no page, or where none can be written.
+/// Returns an error if the path holds something other than a page, or if no page can be written there.
 pub(crate) fn check_place(output: &Path) -> anyhow::Result<()> {
     let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
         anyhow::bail!(
-            "write {}: there is no folder {}; make it, or choose another",
+            "write {}: folder {} does not exist; create it or choose another",
             output.display(),
             folder.display()
         );
@@ -128,12 +128,12 @@ pub(crate) fn check_place(output: &Path) -> anyhow::Result<()> {
     let mut first = [0_u8; 1];
     let read = std::fs::File::open(output).and_then(|mut file| std::io::Read::read(&mut file, &mut first));
     if read.is_ok_and(|len| len > 0) && first != *b"<" {
-        anyhow::bail!("{} is no page, so it is not replaced by one; choose another name", output.display());
+        anyhow::bail!("{} is not a page and will not be overwritten; choose another name", output.display());
     }
     Ok(())
 }
 
-/// Writes a file that must not exist: beside a page lie records, and those are never overwritten.
+/// Writes a file that must not exist: records are beside a page, and they are never overwritten.
 fn write_new(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     use std::io::Write;
     let context = || format!("write {} beside the page", path.display());
@@ -142,7 +142,7 @@ fn write_new(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 }
 
 fn write_charts(analysis: &Analysis, folder: &Path) -> anyhow::Result<usize> {
-    std::fs::create_dir_all(folder).with_context(|| format!("make {}", folder.display()))?;
+    std::fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
     let charts = svg::charts(analysis);
     for (name, chart) in &charts {
         let path = folder.join(name);

@@ -1,4 +1,4 @@
-//! `landau show`: the verdicts of a record as a table in the terminal.
+//! `landau show`: prints the verdicts of a record as a table.
 
 use crate::status;
 use crate::terminal;
@@ -11,22 +11,22 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   landau show run.landau.ndjson
-  landau show --all run.landau.ndjson                      every finding
-  landau show before.landau.ndjson after.landau.ndjson     side by side, with a winner per case
+  landau show --all run.landau.ndjson                      print every finding
+  landau show before.landau.ndjson after.landau.ndjson     compare two records, curve by curve
   landau show run.landau.ndjson --json | jq '.rows[].law'")]
 pub(crate) struct Args {
-    /// Records; the first is the base that the others are compared with
+    /// Records to show; the others are compared with the first
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Every finding, not only the ten most surprising
+    /// Print every finding [default: the ten most important]
     #[arg(long, conflicts_with = "json")]
     all: bool,
 }
 
-/// Findings that are printed unless all are asked for.
+/// Findings that are printed by default.
 const SHOWN: usize = 10;
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     Ok(status::DONE)
 }
 
-/// The rows of one record, then its findings; of several the duels between them.
+/// One record: its rows, then its findings. Several: their comparison.
 fn as_table(analyses: &[Analysis], args: &Args) -> String {
     match analyses {
         [one] if args.all => digest(one, usize::MAX),
@@ -60,43 +60,43 @@ fn as_table(analyses: &[Analysis], args: &Args) -> String {
     }
 }
 
-/// One record, or several side by side; what `landau lab run` says at its end.
+/// Renders one record, or several side by side, as `landau lab run` does at its end.
 pub(crate) fn side_by_side(files: &[PathBuf]) -> anyhow::Result<String> {
     let records = files.iter().map(|path| Record::read(path)).collect::<Result<Vec<_>, _>>()?;
     let analyses: Vec<Analysis> = records.iter().map(Analysis::of).collect();
     Ok(as_table(&analyses, &Args { files: files.to_vec(), json: false, all: false }))
 }
 
-/// What a newcomer should read of one record: the table and what surprises most.
+/// Renders the table and the most important findings of one record.
 pub(crate) fn summary(analysis: &Analysis) -> String {
     digest(analysis, SHOWN)
 }
 
-/// A line above the table where the figures are no time.
+/// A line above the table if the costs are not time.
 fn what_it_counts(analysis: &Analysis) -> String {
     match analysis.record.unit() {
         landau_record::schema::Unit::Ns => String::new(),
         landau_record::schema::Unit::Instructions => {
-            "Instructions, counted exactly on one emulated processor: path lengths, not time.\n\n".to_owned()
+            "Costs are instructions, counted exactly on one emulated processor: path lengths, not time.\n\n".to_owned()
         }
         landau_record::schema::Unit::EmulatedNs => {
-            "No timing: an emulator's own clock measured this. It shows limits and that calls work.\n\n".to_owned()
+            "No timing: measured by an emulator's clock. Shows limits, and that calls work.\n\n".to_owned()
         }
     }
 }
 
-/// The table and so many findings.
+/// The table and the first `shown` findings.
 fn digest(analysis: &Analysis, shown: usize) -> String {
     let mut text = what_it_counts(analysis);
     text.push_str(&table::render(&table::rows(analysis), unit_of(analysis.record), terminal::layout()));
-    text.push_str("\n\nWhat stands out, most surprising first:\n");
+    text.push_str("\n\nFindings, most important first:\n");
     let found = findings::of(analysis);
     for finding in found.iter().take(shown) {
         text.push_str(&terminal::bullet(&finding.text));
     }
     if let more @ 1.. = found.len().saturating_sub(shown) {
         let (more, path) = (more.to_string(), &analysis.record.path);
-        text.extend(["  … and ", &more, " more findings: on the page, or landau show --all ", path, "\n"]);
+        text.extend(["  … and ", &more, " more: see the page, or run landau show --all ", path, "\n"]);
     }
     text
 }
@@ -117,18 +117,18 @@ fn as_json(analyses: &[Analysis], files: &[PathBuf]) -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(&value)?)
 }
 
-/// What the records are called: their file names without the ending.
+/// Names of the records: their file names without extension.
 pub(crate) fn names(files: &[PathBuf]) -> Vec<String> {
     let name = |path: &PathBuf| path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
     files.iter().map(|path| name(path).trim_end_matches(".ndjson").trim_end_matches(".landau").to_owned()).collect()
 }
 
-/// Says on standard error what a reader of the figures should know about the record as a file.
+/// Warns on standard error if the record was altered or is incomplete.
 pub(crate) fn warn_of(record: &Record) {
     if let Some(fault) = &record.fault {
         status::tell(&format!("{}: line {} was altered: {}", record.path, fault.line, fault.reason));
     }
     if record.end.is_none() {
-        status::tell(&format!("{0}: the run did not end; go on with landau run --resume {0}", record.path));
+        status::tell(&format!("{0}: the run did not end; to continue it: landau run --resume {0}", record.path));
     }
 }

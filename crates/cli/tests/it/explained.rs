@@ -51,7 +51,7 @@ fn a_wrong_word_is_answered_before_anything_is_booted() {
     for (words, told) in [
         (["explain", "syscal", "-k", "no-kernel"].as_slice(), "did you mean `syscall`?"),
         (&["explain", "syscall", "-k", "no-kernel", "--phase", "x"], "has no phase `x`; it has getppid"),
-        (&["explain", "syscall", "-k", "no-kernel", "-o", "no/page.html"], "there is no folder no"),
+        (&["explain", "syscall", "-k", "no-kernel", "-o", "no/page.html"], "folder no does not exist"),
         (&["explain", "syscall", "-k", "no-kernel"], "a text file"),
         (&["explain", "syscall", "-k", "nothing"], "there is no kernel `nothing`"),
     ] {

@@ -29,7 +29,7 @@ fn wrong_words_are_answered_with_what_would_be_right() {
     is_refused(&room, &["-k", "", "syscall"], "there is no kernel ``");
     is_refused(&room, &["-k", "/tmp", "syscall"], "this is a folder; --kernel wants a bzImage");
     is_refused(&room, &["--output", "/proc/x", "syscall"], "choose another folder with --output");
-    is_refused(&room, &["--report", "/nonexistent/x.html", "syscall"], "there is no folder /nonexistent");
+    is_refused(&room, &["--report", "/nonexistent/x.html", "syscall"], "folder /nonexistent does not exist");
     is_refused(&room, &["--sysctl", "somaxconn"], "write it as NAME=VALUE");
     for name in ["", "../x", "net..x", "/etc/x", "net.core/../../x"] {
         is_refused(&room, &["--sysctl", &format!("{name}=1")], "is no setting's name");

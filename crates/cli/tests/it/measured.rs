@@ -90,7 +90,11 @@ fn a_select_of_too_many_is_left_out_with_what_fits() {
     let room = Room::new();
     let n = format!("event_wait.n={}", most + 1);
     let (_, record) = room.smoke(&["event_wait", "--set", &n, "--set", "event_wait.object=pipe"]);
-    assert!(record.cases.iter().any(|case| case.label.ends_with("event_wait") && case.n == most + 1), "{:?}", record.cases);
+    assert!(
+        record.cases.iter().any(|case| case.label.ends_with("event_wait") && case.n == most + 1),
+        "{:?}",
+        record.cases
+    );
     let skip = record.skips.iter().find(|skip| skip.label.contains("select")).unwrap();
     assert!(skip.reason.contains(&format!("at most {most}")), "{skip:?}");
 }

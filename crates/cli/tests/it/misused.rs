@@ -251,7 +251,7 @@ fn verify_finds_what_was_altered_in_a_page() {
     assert_eq!(ran.status, Some(0), "{ran:?}");
     assert_eq!(room.landau(&["verify", "r.html"]).status, Some(0));
     let page = std::fs::read_to_string(room.file("r.html")).unwrap();
-    let place = page.find("What was found").unwrap();
+    let place = page.find("Findings").unwrap();
     let digit = place + page[place..].find(|letter: char| letter.is_ascii_digit()).unwrap();
     let other = if &page[digit..=digit] == "1" { "2" } else { "1" };
     std::fs::write(room.file("altered.html"), format!("{}{other}{}", &page[..digit], &page[digit + 1..])).unwrap();

@@ -1,4 +1,4 @@
-// The curve of every pass, thin, with the law over it, strong.
+// The curve of every pass as a thin line, the law as a thick one.
 const curveView = {
   height: 430,
   crosshair: false,
@@ -33,7 +33,7 @@ const curveView = {
       group.law.forEach(take);
       for (const pass of group.passes) {
         pass.median.forEach((value, i) => {
-          // The first calls pay for cold caches; on a linear axis they would press the rest flat.
+          // The first calls pay for cold caches; on a linear axis they would flatten the rest.
           if (frame.log.y || frame.data.x[i] >= 16 || last < 100) take(value);
         });
         if (frame.extremes) [pass.min, pass.max].forEach((row) => row.forEach(take));
@@ -59,7 +59,7 @@ const curveView = {
 
   under(frame, plot) {
     const { ctx, bbox } = plot;
-    // Side by side, bands would cover one another; each variant has its own chart below.
+    // In the small charts of all variants, bands would overlap; each variant has its own chart below.
     const isSide = frame.figure.classList.contains("small");
     for (const group of isSide ? [] : frame.shown()) {
       const band = group.points.filter(([n, , low, high]) => n > 0 && low > 0 && high > 0);
@@ -86,7 +86,7 @@ const curveView = {
     ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
     ctx.textAlign = "left";
     ctx.textBaseline = "alphabetic";
-    ctx.fillText(`the instrument: an empty lap, ${duration(frame.data.floor)}`, bbox.left + 6 * devicePixelRatio, y - 4 * devicePixelRatio);
+    ctx.fillText(`timer overhead: ${duration(frame.data.floor)}`, bbox.left + 6 * devicePixelRatio, y - 4 * devicePixelRatio);
   },
 
   over(frame, plot) {
@@ -106,7 +106,7 @@ const curveView = {
       }
       ctx.globalAlpha = 1;
       this.rings(frame, plot, group);
-      // Side by side, the words of every variant would cover one another; each has its own chart below.
+      // In the small charts of all variants, labels would overlap; each variant has its own chart below.
       const isSide = frame.figure.classList.contains("small");
       for (const note of [...group.cliffs, ...(group.limit ? [group.limit] : [])]) {
         if (isSide) this.stop(plot, note, ink(`tone-${group.tone}`));
@@ -115,7 +115,7 @@ const curveView = {
     }
   },
 
-  // Calls that are dear in pass after pass: a ring, or an arrow at the edge for what lies above it.
+  // Recurring outliers: a ring, or an arrow at the top edge if above the chart.
   rings(frame, plot, group) {
     const { ctx, bbox } = plot;
     const r = 3 * devicePixelRatio;
@@ -137,7 +137,7 @@ const curveView = {
     }
   },
 
-  // Where a curve jumps or ends, without words.
+  // Where a curve jumps or ends, without a label.
   stop(plot, { n, ns }, color) {
     const { ctx } = plot;
     ctx.fillStyle = color;
@@ -146,7 +146,7 @@ const curveView = {
     ctx.fill();
   },
 
-  // A cliff or a limit in words beside its place.
+  // A cliff or a limit with its label.
   note(plot, { n, ns, text }, color, paper) {
     const { ctx, bbox } = plot;
     const ratio = devicePixelRatio;
@@ -167,7 +167,7 @@ const curveView = {
     ctx.textAlign = "left";
   },
 
-  // The name of each curve at its right end, apart from one another.
+  // The name of each curve at its right end, spaced so that names do not overlap.
   label(frame, plot) {
     const { ctx, bbox } = plot;
     const ratio = devicePixelRatio;
@@ -213,11 +213,11 @@ const curveView = {
     for (const group of frame.shown()) {
       const medians = group.passes.map((pass) => pass.median[column]).filter((value) => value !== null);
       if (!medians.length) continue;
-      const dearest = Math.max(...group.passes.map((pass) => pass.max[column] ?? 0));
+      const most = Math.max(...group.passes.map((pass) => pass.max[column] ?? 0));
       const law = group.law[column];
       let line = `${group.name}: ${durations(Math.min(...medians), Math.max(...medians))}`;
       if (law) line += `, law ${duration(law)}`;
-      if (dearest > 1.5 * Math.max(...medians)) line += `, dearest ${duration(dearest)}`;
+      if (most > 1.5 * Math.max(...medians)) line += `, maximum ${duration(most)}`;
       lines.push(line);
     }
     return lines;

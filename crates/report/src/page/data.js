@@ -1,4 +1,4 @@
-// The blocks of data behind the charts: unpacked once each, turned back into costs, put together for a figure.
+// The data blocks behind the charts: unpacked once, decoded into costs, combined for a figure.
 const blocks = new Map();
 
 async function unpackBytes(id) {
@@ -12,12 +12,12 @@ async function unpackBlock(id) {
   return blocks.get(id);
 }
 
-// data.rs says in which steps: logarithms, each from the one before; extremes from their median.
+// The encoding is described in data.rs: differences of logarithms; extremes relative to their median.
 const finer = isCounted ? 100 : 1;
 const fine = 2000 * finer;
 const coarse = 1000 * finer;
 
-function unchain(steps) {
+function decodeSteps(steps) {
   let now = 0;
   return steps.map((step) => {
     if (step === null) return null;
@@ -30,9 +30,9 @@ function decode(block) {
   block.spans = block.edges.slice(1).map((end, i) => [block.edges[i], end - 1]);
   block.x = block.spans.map(([first, last]) => Math.sqrt(first * last));
   for (const group of block.groups) {
-    group.law = unchain(group.law);
+    group.law = decodeSteps(group.law);
     for (const pass of group.passes) {
-      pass.median = unchain(pass.median);
+      pass.median = decodeSteps(pass.median);
       for (const [name, sign] of [["min", -1], ["max", 1]]) {
         let next = 0;
         pass[name] = pass.median.map((median) => median === null ? null : median * Math.exp((sign * pass[name][next++]) / coarse));
@@ -42,8 +42,8 @@ function decode(block) {
   return block;
 }
 
-// The pieces of a figure: block, group and the name under which it goes there.
-function pieces(figure) {
+// The parts of a figure: block, group and its name in the figure.
+function parts(figure) {
   const names = JSON.parse(figure.dataset.names ?? "[]");
   return figure.dataset.chart.split(" ").map((word, i) => {
     const [block, group] = word.split("/");
@@ -52,19 +52,19 @@ function pieces(figure) {
 }
 
 async function unpackFigure(figure) {
-  for (const { block } of pieces(figure)) await unpackBlock(block);
+  for (const { block } of parts(figure)) await unpackBlock(block);
 }
 
-// What a figure is drawn from; undefined while a block is still packed.
+// The data of a figure; undefined while a block is still packed.
 function compose(figure) {
-  const parts = pieces(figure).map((piece) => ({ ...piece, data: blocks.get(piece.block) }));
-  if (parts.some((part) => !part.data)) return undefined;
-  const [{ data, group }] = parts;
+  const found = parts(figure).map((part) => ({ ...part, data: blocks.get(part.block) }));
+  if (found.some((part) => !part.data)) return undefined;
+  const [{ data, group }] = found;
   if (figure.dataset.kind === "density") return paired(data, Number(group));
-  return parts.length > 1 ? together(parts) : data;
+  return found.length > 1 ? combined(found) : data;
 }
 
-// Single calls are drawn as area, two columns to one.
+// The density of single calls merges two columns into one.
 function paired(data, number) {
   const spans = [];
   for (let i = 0; i < data.spans.length; i += 2) spans.push([data.spans[i][0], (data.spans[i + 1] ?? data.spans[i])[1]]);
@@ -73,8 +73,8 @@ function paired(data, number) {
   return { ...data, spans, x, density, groups: [{ ...group, passes: [], law: [] }], floor: null };
 }
 
-// Several blocks over one axis: every column of each, empty where another has none.
-function together(parts) {
+// Several blocks on one axis: the union of their columns, empty where a block has no value.
+function combined(parts) {
   const every = new Map();
   for (const { data } of parts) data.x.forEach((x, i) => every.set(x, data.spans[i]));
   const x = [...every.keys()].sort((a, b) => a - b);

@@ -1,8 +1,8 @@
-//! What a chart in the browser is drawn from.
+//! The data of a chart in the browser.
 //!
-//! Everything is reduced and computed here (laws evaluated, intervals laid out), so that the scripts draw and never
-//! calculate a figure. A case has one block; every chart and table of it is drawn from that one, the chart of all
-//! variants from the blocks of each. Arrays over columns are parallel to the columns that `edges` parts.
+//! Everything is reduced and computed here (laws evaluated, intervals laid out); the scripts only draw. A case has one
+//! block, the source of all its charts and tables; the chart of all variants uses the blocks of each. Arrays over
+//! columns are parallel to the columns that `edges` delimits.
 
 use crate::quantity::Unit;
 use crate::reduce::{Columns, Density, Kept};
@@ -10,32 +10,32 @@ use crate::{CaseStudy, PhaseStudy};
 use landau_record::schema::{AnnotationKind, Case, Direction};
 use serde::Serialize;
 
-/// The recurring calls that are drawn; a rhythm with thousands of them is clear long before.
+/// The most recurring outliers that are drawn; a period is visible with far fewer.
 const DRAWN_OUTLIERS: usize = 400;
-/// An empty lap is drawn beside whatever costs less than this many of them.
-const FLOOR_MATTERS: f64 = 20.0;
+/// The timer overhead is drawn in charts with a cost below this multiple of it.
+const FLOOR_SHOWN: f64 = 20.0;
 
-/// Steps in which a median or a law is written, for each factor of e: a step is a twentieth of a per cent.
+/// Steps per factor of e in which medians and laws are encoded: one step is 0.05%.
 const FINE: f64 = 2000.0;
-/// So much finer are the steps where costs are counted: an instruction more must show.
+/// The steps are finer by this factor for counted instructions: a difference of one must be visible.
 const EXACT: f64 = 100.0;
-/// The same for the cheapest and the dearest call of a column, told from the median.
+/// Steps per factor of e for the minimum and the maximum of a column, relative to its median.
 const COARSE: f64 = 1000.0;
 
-/// A block of data: what one case's charts are drawn from.
+/// A data block: the source of one case's charts.
 #[derive(Debug, Serialize)]
 pub(crate) struct Chart {
     #[serde(skip)]
     pub(crate) id: String,
     /// What n counts.
     axis: String,
-    /// Where each column begins, and where the last one ends; a column is drawn at the geometric middle of its n.
+    /// The first n of each column, and the end of the last one; a column is drawn at the geometric mean of its n.
     edges: Vec<u32>,
-    marks: Vec<MarkLine>,
-    /// The empty lap in nanoseconds, where it matters.
+    annotations: Vec<AnnotationLine>,
+    /// The timer overhead, in the unit of the samples, if it is worth showing.
     floor: Option<f64>,
     groups: Vec<Group>,
-    /// The single calls of each group, in the groups' order; absent where the block has none.
+    /// The single calls of each group, in the order of the groups; absent if the block has none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     singles: Vec<Singles>,
 }
@@ -44,37 +44,37 @@ pub(crate) struct Chart {
 #[derive(Debug, Serialize)]
 struct Group {
     name: String,
-    /// Which colour.
+    /// Index of the colour.
     tone: usize,
     is_down: bool,
-    /// The law, short, to stand beside the curve.
+    /// The law's symbol, shown beside the curve.
     symbol: String,
     passes: Vec<PassData>,
-    /// Like a pass's medians.
+    /// The law at each column, encoded like the medians of a pass.
     law: Vec<Option<i64>>,
-    /// n, cost, low and high at 95%, passes: each judged or unjudged point.
+    /// Every point: n, cost, low and high at 95%, passes.
     points: Vec<(f64, f64, f64, f64, usize)>,
     cliffs: Vec<Note>,
-    /// The calls that are dear in pass after pass: n, lowest, median and highest cost, in how many of how many passes.
+    /// Recurring outliers: n; lowest, median and highest cost; in how many of how many passes.
     outliers: Vec<(u32, u64, u64, u64, usize, usize)>,
-    /// How many there are, should the list have been cut.
+    /// Their number, in case the list was cut.
     outlier_count: usize,
     limit: Option<Note>,
 }
 
-/// A pass in columns. Costs are logarithms in steps, each told from its neighbour, because small whole numbers pack
-/// best; see `data.js`, which turns them back.
+/// A pass in columns. Costs are encoded as differences of logarithms in whole steps, because small integers compress
+/// best; `data.js` decodes them.
 #[derive(Debug, Serialize)]
 struct PassData {
-    /// In steps of [`FINE`], from the column before.
+    /// In steps of [`FINE`], relative to the previous column.
     median: Vec<Option<i64>>,
-    /// In steps of [`COARSE`], how far below the median.
+    /// In steps of [`COARSE`] below the median.
     min: Vec<i64>,
-    /// In steps of [`COARSE`], how far above the median.
+    /// In steps of [`COARSE`] above the median.
     max: Vec<i64>,
 }
 
-/// Words at a place.
+/// A label at a point.
 #[derive(Debug, Serialize)]
 struct Note {
     n: f64,
@@ -82,38 +82,38 @@ struct Note {
     text: String,
 }
 
-/// A known place on the axis.
+/// An annotation of the axis.
 #[derive(Debug, Serialize)]
-struct MarkLine {
+struct AnnotationLine {
     n: f64,
     name: String,
     kind: AnnotationKind,
 }
 
-/// The single calls of a phase: how often each cost occurred, and how they spread.
+/// The single calls of a phase: a two-dimensional histogram and quantiles.
 #[derive(Debug, Serialize)]
 struct Singles {
     /// Lower edge of the first row.
     floor: f64,
-    /// For each pair of columns: row and count by turns.
+    /// For each pair of columns: row and count, alternating.
     cells: Vec<Vec<u32>>,
-    /// Cost at each of [`SHARES`], in nanoseconds.
+    /// The cost at each of [`SHARES`], in the unit of the samples.
     quantiles: [u64; 6],
 }
 
-/// The shares of all calls at which the table of single calls states a cost; `tables.js` names them.
+/// The quantiles in the table of single calls; `tables.js` names them.
 const SHARES: [f64; 6] = [0.0, 0.5, 0.9, 0.99, 0.999, 1.0];
 
 impl Chart {
     /// An empty chart over the axis of a case.
     pub(crate) fn new(id: String, case: &Case, columns: &Columns) -> Self {
-        let marks =
-            case.annotations.iter().map(|mark| MarkLine { n: mark.n, name: mark.name.clone(), kind: mark.kind });
+        let annotations =
+            case.annotations.iter().map(|one| AnnotationLine { n: one.n, name: one.name.clone(), kind: one.kind });
         Self {
             id,
             axis: case.axis.clone(),
             edges: columns.edges().to_vec(),
-            marks: marks.collect(),
+            annotations: annotations.collect(),
             floor: None,
             groups: Vec::new(),
             singles: Vec::new(),
@@ -134,7 +134,7 @@ impl Chart {
         let finer = if judged.unit == Unit::Instructions { EXACT } else { 1.0 };
         let law = judged.fit.as_ref().map(|fit| {
             let at = |n: f64| (n >= first && n <= last).then(|| fit.at(n)).filter(|ns| ns.is_finite());
-            chained((0..columns.len()).map(|i| at(columns.middle(i))), FINE * finer)
+            encoded((0..columns.len()).map(|i| at(columns.middle(i))), FINE * finer)
         });
         let point = |point: &landau_stats::Point| {
             (drawn(point.n), drawn(point.ns.value), drawn(point.ns.low), drawn(point.ns.high), point.passes)
@@ -150,16 +150,16 @@ impl Chart {
         });
     }
 
-    /// Adds no more of a phase than its single calls need.
+    /// Adds only what the single calls of a phase need.
     pub(crate) fn add_bare(&mut self, name: String, tone: usize, phase: &PhaseStudy<'_>) {
         self.groups.push(Group::bare(name, tone, phase));
     }
 
-    /// Adds the line of the instrument where it matters.
-    pub(crate) fn add_floor(&mut self, empty_lap_ns: f64, phases: &[PhaseStudy<'_>]) {
+    /// Adds the line of the timer overhead if a cost is near it.
+    pub(crate) fn add_floor(&mut self, timer_overhead: f64, phases: &[PhaseStudy<'_>]) {
         let starts = phases.iter().filter_map(|phase| phase.verdict.all.start);
         let cheapest = starts.map(|start| start.value).fold(f64::INFINITY, f64::min);
-        self.floor = (empty_lap_ns > 0.0 && cheapest < FLOOR_MATTERS * empty_lap_ns).then_some(empty_lap_ns);
+        self.floor = (timer_overhead > 0.0 && cheapest < FLOOR_SHOWN * timer_overhead).then_some(timer_overhead);
     }
 
     /// Adds the single calls of the next group.
@@ -208,20 +208,20 @@ impl PassData {
         let below = |kept: &Kept| steps(kept.median, coarse) - steps(kept.min as f64, coarse);
         let above = |kept: &Kept| steps(kept.max as f64, coarse) - steps(kept.median, coarse);
         Self {
-            median: chained(kept.iter().map(|kept| kept.map(|kept| kept.median)), FINE * finer),
+            median: encoded(kept.iter().map(|kept| kept.map(|kept| kept.median)), FINE * finer),
             min: kept.iter().flatten().map(below).collect(),
             max: kept.iter().flatten().map(above).collect(),
         }
     }
 }
 
-/// The logarithm of a cost in whole steps; below a nanosecond there is nothing to see.
+/// The logarithm of a cost in whole steps; costs below 1 count as 1.
 fn steps(ns: f64, fineness: f64) -> i64 {
     (ns.max(1.0).ln() * fineness).round() as i64
 }
 
-/// Costs as steps from one to the next.
-fn chained(costs: impl Iterator<Item = Option<f64>>, fineness: f64) -> Vec<Option<i64>> {
+/// Costs encoded as differences from one to the next.
+fn encoded(costs: impl Iterator<Item = Option<f64>>, fineness: f64) -> Vec<Option<i64>> {
     let mut before = 0;
     let next = |ns: f64| {
         let now = steps(ns, fineness);
@@ -233,13 +233,13 @@ fn chained(costs: impl Iterator<Item = Option<f64>>, fineness: f64) -> Vec<Optio
     costs.map(|cost| cost.map(&mut next)).collect()
 }
 
-/// Five digits: more than any screen shows, and half the size of the page.
+/// Rounds to five significant digits, more than a screen shows; this halves the size of the page.
 fn drawn(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return value;
     }
     let unit = 10f64.powf(value.abs().log10().floor() - 4.0);
-    // Dividing by a whole power keeps the decimal short where multiplying by its inverse would not.
+    // Dividing by a whole power keeps the decimal short; multiplying by its inverse would not.
     if unit < 1.0 { (value / unit).round() / (1.0 / unit).round() } else { (value / unit).round() * unit.round() }
 }
 

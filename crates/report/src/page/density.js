@@ -53,7 +53,7 @@ const densityView = {
     this.rings(frame, plot, group);
   },
 
-  // The calls that recur, the dearest first, each with its n where there is room.
+  // Recurring outliers, the most expensive first, labelled with n where there is room.
   rings(frame, plot, group) {
     const { ctx, bbox } = plot;
     const ratio = devicePixelRatio;
@@ -105,7 +105,7 @@ const densityView = {
     lines.push(`${count(here)} of ${count(total)} calls cost ${durations(this.edge(frame, row), this.edge(frame, row + 1))}`);
     const [first, last] = frame.data.spans[column];
     for (const [n, low, , high] of frame.data.groups[0].outliers.filter(([n]) => n >= first && n <= last).slice(0, 3)) {
-      lines.push(`dear in pass after pass at ${count(n)}: ${durations(low, high)}`);
+      lines.push(`recurring outlier at ${count(n)}: ${durations(low, high)}`);
     }
     return lines;
   },

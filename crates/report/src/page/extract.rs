@@ -1,4 +1,4 @@
-//! Takes the records and the figures out of a page again, for `landau verify page.html`.
+//! Extracts the records and the results from a page, for `landau verify page.html`.
 
 use super::{Made, sha256};
 use base64::Engine;
@@ -7,58 +7,67 @@ use flate2::read::GzDecoder;
 use landau_record::schema::PhaseResult;
 use std::io::Read;
 
-/// What a page holds.
+/// The content of a page.
 #[derive(Debug)]
 pub struct Extract {
     /// How it was made.
     pub made: Made,
     /// The records, in the page's order.
     pub records: Vec<Packed>,
-    /// The figures that the page shows of each record, in the same order; none where they are those that the record
-    /// holds.
-    pub figures: Vec<Option<Vec<PhaseResult>>>,
+    /// The results that the page shows of each record, in the same order; none if they are those in the record.
+    pub results: Vec<Option<Vec<PhaseResult>>>,
 }
 
-/// A record as a page holds it.
+/// A record as extracted from a page.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Packed {
     /// The file's name.
     pub file_name: String,
-    /// The checksum that the page states. [`extract`] has checked the bytes against it.
+    /// Its SHA-256 as the page states it. [`extract`] has verified the bytes against it.
     pub sha256: String,
-    /// The file; none where the page says that it lies beside.
+    /// The file; none if it is beside the page.
     pub bytes: Option<Vec<u8>>,
 }
 
-/// Why a page cannot be taken apart.
+/// The reason why nothing can be extracted from a page.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExtractError {
-    /// The file is no page of Landau's.
-    #[error("this is no page made by `landau report`: it holds no {missing}")]
+    /// The file is not a page made by Landau.
+    #[error("this is not a page made by `landau report`: it has no {missing}")]
     NoPage {
-        /// What was looked for.
+        /// The missing part.
         missing: &'static str,
     },
-    /// A part of it is not as it was written.
-    #[error("the page is not as it was written: {part}: {reason}")]
+    /// The page was made before records had schema 3.
+    #[error("an earlier version of landau made this page; extract its record with a browser and run `landau report`")]
+    Outdated,
+    /// A part of the page was altered.
+    #[error("the page was altered: {part}: {reason}")]
     Altered {
-        /// Which part.
+        /// The part.
         part: String,
-        /// What does not fit.
+        /// The contradiction.
         reason: String,
     },
 }
 
-/// Takes a page apart. Fails where it is none, or where a record inside is not the one that its checksum names.
+/// Extracts the content of a page.
+///
+/// # Errors
+///
+/// If the file is not a page, or an embedded record does not match its checksum.
 pub fn extract(html: &str) -> Result<Extract, ExtractError> {
     let made = html.split_once("<script type=\"application/json\" id=\"made\">");
     let made = made.and_then(|(_, rest)| rest.split_once("</script>"));
-    let (made, _) = made.ok_or(ExtractError::NoPage { missing: "word on how it was made" })?;
+    let (made, _) = made.ok_or(ExtractError::NoPage { missing: "description of how it was made" })?;
     let made = serde_json::from_str(made).map_err(|error| altered("made", &error))?;
-    let figures = element(html, "id=\"figures\"").ok_or(ExtractError::NoPage { missing: "figures" })?;
-    let figures = decompress("figures", figures.1)?;
-    let figures = serde_json::from_slice(&figures).map_err(|error| altered("figures", &error))?;
+    if element(html, "id=\"figures\"").is_some() {
+        return Err(ExtractError::Outdated);
+    }
+    let results = element(html, "id=\"results\"").ok_or(ExtractError::NoPage { missing: "results" })?;
+    let results = decompress("results", results.1)?;
+    let results = serde_json::from_slice(&results).map_err(|error| altered("results", &error))?;
     let mut records = Vec::new();
     while let Some((tag, content)) = element(html, &format!("id=\"record-{}\"", records.len())) {
         records.push(unpack(records.len(), tag, content)?);
@@ -66,7 +75,7 @@ pub fn extract(html: &str) -> Result<Extract, ExtractError> {
     if records.is_empty() {
         return Err(ExtractError::NoPage { missing: "record" });
     }
-    Ok(Extract { made, records, figures })
+    Ok(Extract { made, records, results })
 }
 
 fn unpack(index: usize, tag: &str, content: &str) -> Result<Packed, ExtractError> {
@@ -79,7 +88,7 @@ fn unpack(index: usize, tag: &str, content: &str) -> Result<Packed, ExtractError
     let bytes = decompress(&part, content)?;
     let found = sha256(&bytes);
     if found != stated {
-        return Err(altered(&part, &format!("its checksum is {found}, the page says {stated}")));
+        return Err(altered(&part, &format!("its SHA-256 is {found}, the page states {stated}")));
     }
     Ok(Packed { file_name, sha256: stated, bytes: Some(bytes) })
 }
@@ -95,8 +104,8 @@ fn altered(part: &str, reason: &impl ToString) -> ExtractError {
     ExtractError::Altered { part: part.to_owned(), reason: reason.to_string() }
 }
 
-/// The attributes and the content of the script element with that attribute. Text out of a record cannot pose as one,
-/// because it is escaped wherever it stands.
+/// Returns the attributes and the content of the script element with that attribute. Text from a record cannot imitate
+/// one, because it is always escaped.
 fn element<'h>(html: &'h str, attribute: &str) -> Option<(&'h str, &'h str)> {
     let at = html.find(&format!("<script type=\"application/octet-stream\" {attribute}"))?;
     let (tag, rest) = html[at..].split_once('>')?;
@@ -119,23 +128,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_page_is_named_as_such() {
+    fn another_html_file_is_rejected() {
         let error = extract("<html></html>").unwrap_err();
         assert!(matches!(error, ExtractError::NoPage { .. }));
     }
 
     #[test]
-    fn an_altered_record_is_noticed() {
+    fn an_altered_record_is_rejected() {
         let record = super::super::compress(b"{}\n");
-        let figures = super::super::compress(b"[[]]");
+        let results = super::super::compress(b"[[]]");
         let page = format!(
             "<script type=\"application/json\" \
              id=\"made\">{{\"landau\":\"0\",\"title\":null,\"size_limit_bytes\":1,\"names\":[]}}</script>\
-             <script type=\"application/octet-stream\" id=\"figures\">{figures}</script>\
+             <script type=\"application/octet-stream\" id=\"results\">{results}</script>\
              <script type=\"application/octet-stream\" id=\"record-0\" data-file-name=\"a&amp;b\" \
              data-sha256=\"00\">{record}</script>"
         );
-        assert!(extract(&page).unwrap_err().to_string().contains("its checksum is"));
+        assert!(extract(&page).unwrap_err().to_string().contains("its SHA-256 is"));
         let page = page.replace("\"00\"", &format!("\"{}\"", sha256(b"{}\n")));
         let whole = extract(&page).unwrap();
         assert_eq!(whole.records[0].bytes.as_deref(), Some(&b"{}\n"[..]));

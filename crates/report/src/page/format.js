@@ -1,4 +1,4 @@
-// Numbers as in the sentences of the page: three digits, a unit, thousands apart.
+// Number formats of the page's text: three digits, a unit, thousands separated.
 function digits(x) {
   const size = Math.abs(x);
   if (size >= 999.5) return count(x);
@@ -11,10 +11,10 @@ function count(x) {
   return Math.round(x).toString().replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
-// A page is in time or in instructions, never in both.
+// A page is in time or in instructions, never both.
 const isCounted = document.documentElement.dataset.unit === "instructions";
 
-// A cost in words; where its unit stands beside it, `tick` is enough.
+// A cost with its unit; `tick` if the unit is shown elsewhere.
 function duration(cost) {
   return isCounted ? `${tick(cost)} instructions` : time(cost);
 }
@@ -43,7 +43,7 @@ function span([first, last]) {
   return first === last ? count(first) : `${count(first)}–${count(last)}`;
 }
 
-// Round places between min and max, no more than `room` of them.
+// Round values between min and max, at most `room` of them.
 function ticks(min, max, isLog, room) {
   if (isLog && max / min > 8) {
     for (const [steps, every] of [[[1, 2, 5], 1], [[1, 3], 1], [[1], 1], [[1], 2], [[1], 3]]) {

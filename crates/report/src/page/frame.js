@@ -1,4 +1,4 @@
-// What every chart shares: axes, zoom by drag, button and key, the cursor and its readout.
+// The parts that every chart shares: axes; zoom by drag, button and key; the cursor and its readout.
 const frames = new Map();
 const measure = document.createElement("canvas").getContext("2d");
 const namesFont = (ratio) => `${11 * ratio}px system-ui, sans-serif`;
@@ -13,7 +13,7 @@ function element(tag, properties, ...children) {
   return made;
 }
 
-// A chart in its figure. `view` says what is drawn and which range holds it; see curve.js and density.js.
+// A chart in its figure. `view` determines what is drawn and over which range; see curve.js and density.js.
 class Frame {
   constructor(figure, data, view) {
     Object.assign(this, { figure, data, view });
@@ -32,7 +32,7 @@ class Frame {
     new ResizeObserver(() => this.fit()).observe(this.place);
   }
 
-  // The whole range, as the view sees it.
+  // The full range of the view.
   home() {
     const last = this.data.spans[this.data.spans.length - 1][1];
     this.range = {
@@ -69,7 +69,7 @@ class Frame {
       distr: this.log[key] ? 3 : 1,
       range: () => this.range[key],
     });
-    // The last number of the axis needs some room even where no curve is named.
+    // The last tick label needs room even without curve names.
     const labels = Math.max(this.view.labels(this, width), 22);
     this.rows = this.nameRows(width - 62 - labels);
     this.plot = new uPlot({
@@ -86,7 +86,7 @@ class Frame {
       ],
       series: [{}, ...this.view.series(this)],
       hooks: {
-        drawAxes: [(plot) => this.clipped(plot, () => { this.marks(plot); this.view.under(this, plot); })],
+        drawAxes: [(plot) => this.clipped(plot, () => { this.annotations(plot); this.view.under(this, plot); })],
         draw: [(plot) => { this.clipped(plot, () => this.view.over(this, plot)); this.view.label(this, plot); this.name(plot); }],
         setCursor: [(plot) => this.read(plot)],
         setSelect: [(plot) => this.drag(plot)],
@@ -110,14 +110,14 @@ class Frame {
     ctx.restore();
   }
 
-  // Known places on the axis: dashed lines.
-  marks(plot) {
+  // Annotations: dashed lines at known n.
+  annotations(plot) {
     const { ctx, bbox } = plot;
     ctx.lineWidth = devicePixelRatio;
     ctx.setLineDash([3 * devicePixelRatio, 4 * devicePixelRatio]);
-    for (const mark of this.marksInSight()) {
-      const x = plot.valToPos(mark.n, "x", true);
-      ctx.strokeStyle = ink(mark.kind === "cache" ? "faint" : "quiet");
+    for (const annotation of this.visibleAnnotations()) {
+      const x = plot.valToPos(annotation.n, "x", true);
+      ctx.strokeStyle = ink(annotation.kind === "cache" ? "faint" : "quiet");
       ctx.beginPath();
       ctx.moveTo(x, bbox.top);
       ctx.lineTo(x, bbox.top + bbox.height);
@@ -126,26 +126,26 @@ class Frame {
     ctx.setLineDash([]);
   }
 
-  marksInSight() {
-    const inside = (mark) => mark.n > this.range.x[0] && mark.n < this.range.x[1];
-    return this.data.marks.filter(inside).sort((a, b) => b.n - a.n);
+  visibleAnnotations() {
+    const inside = (annotation) => annotation.n > this.range.x[0] && annotation.n < this.range.x[1];
+    return this.data.annotations.filter(inside).sort((a, b) => b.n - a.n);
   }
 
-  // Where the names of the places stand: ends at their place if there is room on its left, in rows so that none meet.
+  // Positions of the annotation names: right-aligned at their line if they fit, in rows so that none overlap.
   names(place, left) {
     measure.font = namesFont(1);
     const rows = [];
-    return this.marksInSight().map((mark) => {
-      const [x, width] = [place(mark.n), measure.measureText(mark.name).width + 10];
+    return this.visibleAnnotations().map((annotation) => {
+      const [x, width] = [place(annotation.n), measure.measureText(annotation.name).width + 10];
       const from = x - width >= left ? x - width + 8 : x;
       let row = rows.findIndex((taken) => from + width <= taken);
       if (row < 0) row = rows.push(0) - 1;
       rows[row] = from;
-      return { mark, from, row };
+      return { annotation, from, row };
     });
   }
 
-  // Rows of names above a chart of that inner width; none where the chart is small.
+  // The number of rows of names above a chart of this inner width; none above a small chart.
   nameRows(width) {
     if (width < 420) return 0;
     const [to, [low, high]] = [this.log.x ? Math.log : (v) => v, this.range.x];
@@ -153,16 +153,16 @@ class Frame {
     return Math.min(Math.max(0, ...this.names(place, 62).map(({ row }) => row + 1)), 4);
   }
 
-  // The names above the chart, where no call can cover them.
+  // Draws the names above the chart, where no data is.
   name(plot) {
     const { ctx, bbox } = plot;
     const ratio = devicePixelRatio;
     ctx.font = namesFont(ratio);
     ctx.textAlign = "left";
     ctx.textBaseline = "alphabetic";
-    for (const { mark, from, row } of this.names((n) => plot.valToPos(n, "x", true) / ratio, bbox.left / ratio)) {
+    for (const { annotation, from, row } of this.names((n) => plot.valToPos(n, "x", true) / ratio, bbox.left / ratio)) {
       ctx.fillStyle = ink("quiet");
-      if (row < this.rows) ctx.fillText(mark.name, from * ratio, bbox.top - (5 + 13 * row) * ratio);
+      if (row < this.rows) ctx.fillText(annotation.name, from * ratio, bbox.top - (5 + 13 * row) * ratio);
     }
   }
 
@@ -184,7 +184,7 @@ class Frame {
     this.figure.dataset.range = [...range.x, ...range.y].map((value) => value.toPrecision(6)).join(" ");
   }
 
-  // Zooms along n around the cursor, or around the middle.
+  // Zooms along n around the cursor, or else the middle.
   zoom(factor) {
     const [to, from] = this.log.x ? [Math.log, Math.exp] : [(v) => v, (v) => v];
     const [low, high] = this.range.x.map(to);
@@ -239,7 +239,7 @@ class Frame {
         this.extremes = isOn;
         this.home();
         this.build();
-      }, "make room for the dearest and the cheapest calls")]),
+      }, "include the minimum and the maximum of all calls")]),
       switchable("log n", true, (isOn) => this.toggle("x", isOn), "logarithmic or linear axis of n"),
       switchable("log cost", true, (isOn) => this.toggle("y", isOn), "logarithmic or linear axis of cost"),
       plain("−", "zoom out", () => this.zoom(2)),
@@ -267,7 +267,7 @@ class Frame {
     });
   }
 
-  // Moves the cursor by columns among those in sight.
+  // Moves the cursor by columns within the visible range.
   step(by) {
     const inSight = (x) => x >= this.range.x[0] && x <= this.range.x[1];
     const first = this.data.x.findIndex(inSight);

@@ -1,8 +1,8 @@
-//! The page: one HTML file that works without network and holds the record it was drawn from.
+//! The page: one HTML file that needs no network and embeds the record it was drawn from.
 //!
-//! Sections are text made here; charts are drawn in the browser by uPlot out of `data` blocks, one for each chart,
-//! compressed, unpacked when a reader comes near. The figures and the record stand in the page compressed too, so that
-//! [`extract`] hands `landau verify` both. Everything that comes out of a record passes through `escape`.
+//! Sections are HTML made here, by templates that escape every value. Charts are drawn in the browser by uPlot from
+//! compressed data blocks, one per chart, which are unpacked when the chart scrolls into view. The results and the
+//! record are embedded compressed too; [`extract`] returns both to `landau verify`.
 
 mod check;
 mod data;
@@ -15,6 +15,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest, Sha256};
 use std::io::Write;
 
@@ -22,7 +23,7 @@ pub use check::{Made, difference};
 pub(crate) use data::Chart;
 pub use extract::{Extract, ExtractError, Packed, extract};
 
-/// The largest page that is made, where the record need not lie beside it for that.
+/// The default size limit of a page: records that would exceed it are written beside the page.
 pub const SIZE_LIMIT_BYTES: usize = 6_000_000;
 
 const UPLOT_JS: &str = include_str!("../../vendor/uplot/uPlot.iife.min.js");
@@ -38,25 +39,25 @@ const SCRIPTS: [&str; 7] = [
     include_str!("page.js"),
 ];
 
-/// A record to be shown.
+/// A record to show.
 #[derive(Debug)]
 pub struct Source<'a> {
-    /// What the page calls it: `before`, `linux-6.18` … With one record it is not shown.
+    /// Its name on the page, such as `before` or `linux-6.18`. Not shown for a single record.
     pub name: String,
-    /// The file's name, for the download.
+    /// The name of the file, for the download.
     pub file_name: String,
-    /// The file as it is on disk.
+    /// The content of the file.
     pub bytes: &'a [u8],
-    /// What may be said about it.
+    /// Its analysis.
     pub analysis: Analysis<'a>,
 }
 
-/// What a page may be asked.
+/// Options of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// The heading; a default that fits the records if none.
+    /// The title; if none, one that fits the records.
     pub title: Option<String>,
-    /// Up to which size of the page the records go inside.
+    /// Size of the page, in bytes, up to which records are embedded.
     pub size_limit_bytes: usize,
 }
 
@@ -66,12 +67,12 @@ impl Default for Options {
     }
 }
 
-/// A page, ready to be written.
+/// A page, ready to write.
 #[derive(Debug)]
 pub struct Page {
     /// The page.
     pub html: String,
-    /// What must lie in the same folder, where the records are too large for the page.
+    /// The files that must be in the same folder, if the records are too large to embed.
     pub beside: Vec<Beside>,
 }
 
@@ -82,11 +83,11 @@ pub struct Beside {
     pub file_name: String,
     /// Its content.
     pub bytes: Vec<u8>,
-    /// The checksum that the page states.
+    /// Its SHA-256, as the page states it.
     pub sha256: String,
 }
 
-/// What the sections may look at.
+/// What the sections read.
 pub(crate) struct View<'a> {
     pub(crate) sources: &'a [Source<'a>],
     pub(crate) versus: Option<&'a Versus>,
@@ -94,28 +95,29 @@ pub(crate) struct View<'a> {
 }
 
 impl View<'_> {
-    /// The record that gives the order of cases: the first.
+    /// The first record, which determines the order of cases.
     pub(crate) fn base(&self) -> Option<&Analysis<'_>> {
         self.sources.first().map(|source| &source.analysis)
     }
 
-    /// What every figure of the page counts.
+    /// The unit of every cost on the page.
     pub(crate) fn unit(&self) -> Unit {
         self.base().map_or(Unit::Time, |base| unit_of(base.record))
     }
 }
 
-/// A record as it goes into the page.
-pub(crate) struct Parcel {
+/// A record as the page embeds it.
+pub(crate) struct EmbeddedRecord {
     pub(crate) file_name: String,
     pub(crate) sha256: String,
+    /// In bytes, uncompressed.
     pub(crate) size: usize,
-    /// Base64 of the compressed record; none where it lies beside the page.
-    pub(crate) packed: Option<String>,
+    /// The compressed record in base64; none if it is written beside the page.
+    pub(crate) content: Option<String>,
 }
 
 impl Page {
-    /// Draws one record, or several over one another; the first is the base of every comparison.
+    /// Draws one record, or several on common axes; the first is the base of every comparison.
     pub fn render(sources: &[Source<'_>], options: &Options) -> Self {
         let analyses: Vec<&Analysis<'_>> = sources.iter().map(|source| &source.analysis).collect();
         let versus = (sources.len() > 1).then(|| Versus::of(&analyses));
@@ -123,56 +125,40 @@ impl Page {
         let view = View { sources, versus: versus.as_ref(), names };
         let mut charts = Vec::new();
         let sections = section::benchmark::all(&view, &mut charts);
-        let blocks: String = charts.iter().map(block).collect();
-        let figures = figures(sources);
-        let used = sections.len() + blocks.len() + figures.len() + UPLOT_JS.len() + STYLE.len() + 200_000;
-        let (parcels, beside) = pack(sources, options.size_limit_bytes.saturating_sub(used));
-        let made = Made::of(sources, options).block();
-        let html = document(&view, options, &sections, &[made, blocks, figures], &parcels);
+        let blocks = html! {
+            (Made::of(sources, options).block())
+            @for chart in &charts { (chart_block(chart)) }
+            (results_block(sources))
+        };
+        let used = sections.0.len() + blocks.0.len() + UPLOT_JS.len() + STYLE.len() + 200_000;
+        let (records, beside) = embed(sources, options.size_limit_bytes.saturating_sub(used));
+        let html = document(&view, options, &sections, &blocks, &records).into_string();
         Self { html, beside }
     }
 }
 
-/// Escapes text for element content and quoted attributes alike.
-pub(crate) fn escape(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len() + 8);
-    for letter in text.chars() {
-        match letter {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\'' => safe.push_str("&#39;"),
-            other => safe.push(other),
-        }
-    }
-    safe
-}
-
-/// Compressed and in letters that HTML leaves alone. Writing to memory cannot fail; if it did, the block would be
-/// empty.
+/// Compresses bytes and encodes them in base64, which HTML leaves alone. Writing to memory cannot fail; if it did, the
+/// block would be empty.
 fn compress(bytes: &[u8]) -> String {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     let written = encoder.write_all(bytes).and_then(|()| encoder.finish());
     STANDARD.encode(written.unwrap_or_default())
 }
 
-/// The checksum of a file, in hexadecimal.
+/// Returns the SHA-256 of a file in hexadecimal.
 pub fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn block(chart: &Chart) -> String {
+fn chart_block(chart: &Chart) -> Markup {
     let json = serde_json::to_vec(chart).unwrap_or_default();
-    format!(
-        "<script type=\"application/octet-stream\" id=\"data-{}\">{}</script>\n",
-        escape(&chart.id),
-        compress(&json)
-    )
+    html! {
+        script type="application/octet-stream" id={ "data-" (chart.id) } { (PreEscaped(compress(&json))) } "\n"
+    }
 }
 
-/// The figures of every record, as `verify` will read them; null where the record itself holds the same ones.
-fn figures(sources: &[Source<'_>]) -> String {
+/// The results of every record, for `verify`; null if the record itself holds the same ones.
+fn results_block(sources: &[Source<'_>]) -> Markup {
     let of = |source: &Source<'_>| {
         let analysis = &source.analysis;
         let is_held = analysis.mismatches(&analysis.record.results).is_empty();
@@ -180,72 +166,93 @@ fn figures(sources: &[Source<'_>]) -> String {
     };
     let every: Vec<_> = sources.iter().map(of).collect();
     let json = serde_json::to_vec(&every).unwrap_or_default();
-    format!("<script type=\"application/octet-stream\" id=\"figures\">{}</script>\n", compress(&json))
+    html! { script type="application/octet-stream" id="results" { (PreEscaped(compress(&json))) } "\n" }
 }
 
-/// Puts the records inside where they fit, all of them or none.
-fn pack(sources: &[Source<'_>], room: usize) -> (Vec<Parcel>, Vec<Beside>) {
-    let mut parcels: Vec<Parcel> = Vec::new();
+/// Embeds the records if all of them fit in `room` bytes; otherwise all of them go beside the page.
+fn embed(sources: &[Source<'_>], room: usize) -> (Vec<EmbeddedRecord>, Vec<Beside>) {
+    let mut records: Vec<EmbeddedRecord> = Vec::new();
     let mut left = room;
     for source in sources {
-        // Samples compress to no less than a fortieth: what cannot fit is not worth the seconds.
-        let packed = (source.bytes.len() / 40 < left).then(|| compress(source.bytes)).filter(|text| text.len() <= left);
-        left = packed.as_ref().map_or(0, |text| left - text.len());
-        parcels.push(Parcel {
+        // Samples compress to a fortieth at best, so a larger record is not worth the seconds.
+        let content =
+            (source.bytes.len() / 40 < left).then(|| compress(source.bytes)).filter(|text| text.len() <= left);
+        left = content.as_ref().map_or(0, |text| left - text.len());
+        records.push(EmbeddedRecord {
             file_name: source.file_name.clone(),
             sha256: sha256(source.bytes),
             size: source.bytes.len(),
-            packed,
+            content,
         });
     }
-    if parcels.iter().all(|parcel| parcel.packed.is_some()) {
-        return (parcels, Vec::new());
+    if records.iter().all(|record| record.content.is_some()) {
+        return (records, Vec::new());
     }
     let mut beside = Vec::new();
-    for (parcel, source) in parcels.iter_mut().zip(sources) {
-        parcel.packed = None;
+    for (record, source) in records.iter_mut().zip(sources) {
+        record.content = None;
         beside.push(Beside {
-            file_name: parcel.file_name.clone(),
+            file_name: record.file_name.clone(),
             bytes: source.bytes.to_vec(),
-            sha256: parcel.sha256.clone(),
+            sha256: record.sha256.clone(),
         });
     }
-    (parcels, beside)
+    (records, beside)
 }
 
-fn document(view: &View<'_>, options: &Options, sections: &str, blocks: &[String], parcels: &[Parcel]) -> String {
+/// Nothing may be loaded from anywhere; inline scripts and styles are the page's own.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:; \
+                      base-uri 'none'; form-action 'none'";
+
+fn document(
+    view: &View<'_>,
+    options: &Options,
+    sections: &Markup,
+    blocks: &Markup,
+    records: &[EmbeddedRecord],
+) -> Markup {
     let title = options.title.clone().unwrap_or_else(|| section::summary::title(view));
-    let title = escape(&title);
-    let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:; \
-                  base-uri 'none'; form-action 'none'";
-    let records: String = parcels.iter().enumerate().map(|(i, parcel)| record_block(i, parcel)).collect();
-    let summary = section::summary::render(view, &title);
-    let contents = section::contents::render(view);
-    let comparison = section::comparison::render(view);
-    let host = section::host::render(view, parcels);
-    let scripts = SCRIPTS.join("\n");
-    let blocks = blocks.concat();
-    let unit = if view.unit() == Unit::Instructions { " data-unit=\"instructions\"" } else { "" };
-    format!(
-        "<!doctype html>\n<html lang=\"en\"{unit}>\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
-         <meta name=\"generator\" content=\"landau {}\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
-         <title>{title}</title>\n<style>{UPLOT_CSS}\n{STYLE}</style>\n</head>\n<body>\n\
-         <a class=\"skip\" href=\"#findings\">Skip to the findings</a>\n{summary}\n<div class=\"layout\">\n{contents}\n\
-         <main>\n{comparison}{sections}{host}</main>\n</div>\n{blocks}{records}\
-         <script>{UPLOT_JS}</script>\n<script>\"use strict\";\n(() => \
-         {{\n{scripts}\n}})();\n</script>\n</body>\n</html>\n",
-        env!("CARGO_PKG_VERSION")
-    )
+    let unit = (view.unit() == Unit::Instructions).then_some("instructions");
+    html! {
+        (DOCTYPE) "\n"
+        html lang="en" data-unit=[unit] {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta name="generator" content={ "landau " (env!("CARGO_PKG_VERSION")) };
+                meta name="color-scheme" content="light dark";
+                title { (title) } "\n"
+                style { (PreEscaped(UPLOT_CSS)) "\n" (PreEscaped(STYLE)) }
+            } "\n"
+            body {
+                a.skip href="#findings" { "Skip to the findings" }
+                (section::summary::render(view, &title))
+                div.layout {
+                    (section::contents::render(view)) "\n"
+                    main {
+                        (section::comparison::render(view))
+                        (sections)
+                        (section::host::render(view, records))
+                    }
+                } "\n"
+                (blocks)
+                @for (index, record) in records.iter().enumerate() { (record_block(index, record)) }
+                script { (PreEscaped(UPLOT_JS)) } "\n"
+                script { (PreEscaped(format!("\"use strict\";\n(() => {{\n{}\n}})();\n", SCRIPTS.join("\n")))) }
+            }
+        } "\n"
+    }
 }
 
-fn record_block(index: usize, parcel: &Parcel) -> String {
-    let (name, sum) = (escape(&parcel.file_name), &parcel.sha256);
-    let attributes =
-        format!("id=\"record-{index}\" data-file-name=\"{name}\" data-sha256=\"{sum}\" data-size=\"{}\"", parcel.size);
-    let content = parcel.packed.as_deref().unwrap_or("");
-    format!("<script type=\"application/octet-stream\" {attributes}>{content}</script>\n")
+fn record_block(index: usize, record: &EmbeddedRecord) -> Markup {
+    html! {
+        script type="application/octet-stream" id={ "record-" (index) } data-file-name=(record.file_name)
+            data-sha256=(record.sha256) data-size=(record.size)
+        {
+            (PreEscaped(record.content.as_deref().unwrap_or_default()))
+        } "\n"
+    }
 }
 
 #[cfg(test)]
@@ -253,12 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_of_a_record_cannot_become_markup() {
-        assert_eq!(escape("<b a='\"'>&"), "&lt;b a=&#39;&quot;&#39;&gt;&amp;");
-    }
-
-    #[test]
-    fn the_vendored_library_is_what_its_readme_says() {
+    fn the_vendored_library_matches_its_readme() {
         let readme = include_str!("../../vendor/uplot/README.md");
         let licence = include_str!("../../vendor/uplot/LICENSE");
         for (name, content) in [("uPlot.iife.min.js", UPLOT_JS), ("uPlot.min.css", UPLOT_CSS), ("LICENSE", licence)] {

@@ -1,8 +1,8 @@
-// Brings the page to life: charts when the reader comes near, theme, download, print.
+// Starts the page: draws charts shortly before they scroll into view, switches the theme, downloads, prints.
 const figures = [...document.querySelectorAll("figure.chart")];
 const views = { curve: curveView, density: densityView };
 
-function raise(figure) {
+function draw(figure) {
   const data = frames.has(figure) ? undefined : compose(figure);
   if (data) {
     frames.set(figure, new Frame(figure, data, views[figure.dataset.kind]));
@@ -10,20 +10,20 @@ function raise(figure) {
   }
 }
 
-async function near(figure) {
+async function prepare(figure) {
   await unpackFigure(figure);
-  raise(figure);
+  draw(figure);
 }
 
 const watcher = new IntersectionObserver((entries) => {
   for (const entry of entries.filter((one) => one.isIntersecting)) {
     watcher.unobserve(entry.target);
-    near(entry.target);
+    prepare(entry.target);
   }
 }, { rootMargin: "600px 0px" });
 figures.forEach((figure) => watcher.observe(figure));
 
-// While the reader reads, the rest is unpacked, so that printing finds everything at hand.
+// Unpacks the remaining data when idle, so that printing finds all of it.
 const whenIdle = window.requestIdleCallback ?? ((act) => setTimeout(act, 50));
 async function unpackNext(index) {
   if (index >= figures.length) {
@@ -62,14 +62,14 @@ system.addEventListener("change", () => {
 });
 nameTheme();
 
-// Paper is light, shows every chart and unfolds the findings.
+// Print in light colours, with every chart drawn and all findings open.
 let before = null;
 addEventListener("beforeprint", () => {
   before = { theme: root.dataset.theme, folded: [...document.querySelectorAll("details.more:not([open])")] };
   root.dataset.theme = "light";
   before.folded.forEach((one) => { one.open = true; });
   root.classList.add("printing");
-  figures.forEach(raise);
+  figures.forEach(draw);
   for (const frame of frames.values()) frame.build();
 });
 addEventListener("afterprint", () => {
@@ -84,15 +84,15 @@ addEventListener("afterprint", () => {
 
 for (const button of document.querySelectorAll("button.download")) {
   button.addEventListener("click", async () => {
-    const parcel = document.getElementById(button.dataset.record);
-    const blob = new Blob([await unpackBytes(parcel.id)], { type: "application/x-ndjson" });
-    const link = element("a", { href: URL.createObjectURL(blob), download: parcel.dataset.fileName });
+    const record = document.getElementById(button.dataset.record);
+    const blob = new Blob([await unpackBytes(record.id)], { type: "application/x-ndjson" });
+    const link = element("a", { href: URL.createObjectURL(blob), download: record.dataset.fileName });
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 60000);
   });
 }
 
-// The place in the contents follows the reader.
+// Marks the current section in the contents.
 const places = new Map([...document.querySelectorAll(".contents a")].map((link) => [link.hash.slice(1), link]));
 const follower = new IntersectionObserver((entries) => {
   for (const entry of entries.filter((one) => one.isIntersecting)) {

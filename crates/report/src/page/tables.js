@@ -1,4 +1,4 @@
-// The points of a chart as a table, made when a reader unfolds it.
+// The points of a chart as a table, created when a reader opens it.
 function row(kind, cells) {
   return element("tr", {}, ...cells.map((text) => element(kind, { textContent: text })));
 }
@@ -15,19 +15,19 @@ function pointRows(data) {
     [name, count(n), duration(ns), durations(low, high), passes]));
 }
 
-// A curve of a few calls is drawn, but none of its places has enough of them for a figure with an interval.
+// A curve of few calls is drawn, but none of its points has enough calls for an interval.
 function pointTable(rows) {
-  if (!rows.length) return [element("p", { textContent: "No point: too few calls for a figure with an interval." })];
+  if (!rows.length) return [element("p", { textContent: "No points: too few calls for an interval." })];
   return [grid(["Curve", "n", "Cost", "95% interval", "Passes"], rows)];
 }
 
-const shares = ["cheapest", "median", "90 of 100 below", "99 of 100 below", "999 of 1,000 below", "dearest"];
+const shares = ["minimum", "median", "90th percentile", "99th percentile", "99.9th percentile", "maximum"];
 
 function callTables({ density, groups: [{ outliers, outlier_count: total }] }) {
   const tables = [grid([], density.quantiles.map((ns, i) => [shares[i], duration(ns)]))];
   if (!outliers.length) return tables;
   const rows = outliers.map(([n, low, , high, passes, of]) => [count(n), `${passes} of ${of} passes`, durations(low, high)]);
-  tables.push(grid(["n", "Dear in", "Cost"], rows));
+  tables.push(grid(["n", "Recurs in", "Cost"], rows));
   if (total > rows.length) tables.push(element("p", { textContent: `and ${count(total - rows.length)} more` }));
   return tables;
 }

@@ -1,20 +1,20 @@
-//! A benchmark: what is asked, its cases side by side, and each case with its curves, its single calls and its
-//! pitfalls.
+//! One benchmark: its question, its cases side by side, and each case with its verdicts, curves and single calls.
 
-use super::{comparison, explanation};
+use super::{comparison, explanation, scrolling};
 use crate::CaseStudy;
+use crate::facts;
 use crate::findings;
-use crate::page::{Chart, View, escape};
+use crate::page::{Chart, View};
 use crate::quantity::count;
 use crate::reduce::Columns;
 use crate::table::{self, law_short};
 use landau_record::schema::Direction;
-use std::fmt::Write;
+use maud::{Markup, html};
 
 /// Colours of the palette.
 pub(crate) const TONES: usize = 6;
-/// Cases that one overview can hold apart.
-const SIDE_BY_SIDE: usize = 6;
+/// The most cases that one overview chart shows.
+const OVERVIEW_CASES_MAX: usize = 6;
 
 /// The anchor of a benchmark.
 pub(crate) fn anchor(benchmark: &str) -> String {
@@ -22,196 +22,179 @@ pub(crate) fn anchor(benchmark: &str) -> String {
     format!("benchmark-{plain}")
 }
 
-/// Every benchmark, in the record's order; its charts are added to `charts`.
-pub(crate) fn all(view: &View<'_>, charts: &mut Vec<Chart>) -> String {
-    let Some(base) = view.base() else { return String::new() };
-    let mut html = String::new();
-    let mut seen: Vec<&str> = Vec::new();
+/// The settings of a case that differ from the defaults.
+pub(crate) fn settings<'a>(study: &'a CaseStudy<'_>) -> &'a str {
+    match study.case.label.strip_prefix(&study.case.benchmark).unwrap_or(&study.case.label).trim() {
+        "" => "default settings",
+        settings => settings,
+    }
+}
+
+/// Every benchmark in the record's order. Appends the data of its charts to `charts`.
+pub(crate) fn all(view: &View<'_>, charts: &mut Vec<Chart>) -> Markup {
+    let Some(base) = view.base() else { return html! {} };
+    let mut names: Vec<&str> = Vec::new();
     for study in &base.cases {
-        let benchmark = study.case.benchmark.as_str();
-        if seen.contains(&benchmark) {
-            continue;
+        if !names.contains(&study.case.benchmark.as_str()) {
+            names.push(&study.case.benchmark);
         }
-        seen.push(benchmark);
-        let cases: Vec<&CaseStudy<'_>> = base.cases.iter().filter(|other| other.case.benchmark == benchmark).collect();
-        html.push_str(&section(view, benchmark, &cases, charts));
     }
-    html
+    html! {
+        @for name in names {
+            @let cases: Vec<&CaseStudy<'_>> = base.cases.iter().filter(|study| study.case.benchmark == name).collect();
+            (section(view, name, &cases, charts))
+        }
+    }
 }
 
-fn section(view: &View<'_>, benchmark: &str, cases: &[&CaseStudy<'_>], charts: &mut Vec<Chart>) -> String {
+fn section(view: &View<'_>, benchmark: &str, cases: &[&CaseStudy<'_>], charts: &mut Vec<Chart>) -> Markup {
     let anchor = anchor(benchmark);
-    let about = cases.first().map_or("", |study| study.case.about.as_str());
+    let question = cases.first().map_or("", |study| study.case.about.as_str());
     let source = cases.first().map_or("", |study| study.case.source.as_str());
-    let mut html = format!(
-        "<section class=\"benchmark\" id=\"{anchor}\" aria-labelledby=\"{anchor}-heading\">\n<h2 \
-         id=\"{anchor}-heading\">{}</h2>\n\
-         <p class=\"asked\">{}</p>\n{}",
-        escape(benchmark),
-        escape(about),
-        comparison::of_benchmark(view, benchmark)
-    );
-    if cases.len() > 1 && view.versus.is_none() {
-        html.push_str(&side_by_side(benchmark, cases));
-    }
-    for study in cases {
-        html.push_str(&case(view, study, charts));
-    }
-    let mut misleads: Vec<&str> = Vec::new();
+    let mut caveats: Vec<&str> = Vec::new();
     for sentence in cases.iter().flat_map(|study| &study.case.caveats) {
-        if !misleads.contains(&sentence.as_str()) {
-            misleads.push(sentence);
+        if !caveats.contains(&sentence.as_str()) {
+            caveats.push(sentence);
         }
     }
-    if !misleads.is_empty() {
-        let items: String = misleads.iter().map(|sentence| format!("<li>{}</li>", escape(sentence))).collect();
-        let _ = writeln!(
-            html,
-            "<aside class=\"misleads\" aria-label=\"What would mislead here\"><h3>What would mislead \
-             here</h3><ul>{items}</ul></aside>"
-        );
+    html! {
+        section.benchmark id=(anchor) aria-labelledby={ (anchor) "-heading" } {
+            h2 id={ (anchor) "-heading" } { (benchmark) }
+            p.question { (question) }
+            (comparison::of_benchmark(view, benchmark))
+            @if cases.len() > 1 && view.versus.is_none() { (variants(benchmark, cases)) }
+            @for study in cases { (case(view, study, charts)) }
+            @if !caveats.is_empty() {
+                aside.caveats aria-label="Caveats" {
+                    h3 { "Caveats" }
+                    ul { @for sentence in caveats { li { (sentence) } } }
+                }
+            }
+            @if !source.is_empty() { p.source { "Source: " (source) } }
+        } "\n"
     }
-    if !source.is_empty() {
-        let _ = writeln!(html, "<p class=\"source\">Source: {}</p>", escape(source));
-    }
-    html.push_str("</section>\n");
-    html
 }
 
-/// One small chart for each phase that the cases share, a line for each case, drawn from the cases' own blocks.
-fn side_by_side(benchmark: &str, cases: &[&CaseStudy<'_>]) -> String {
-    let mut figures = String::new();
-    let Some(first) = cases.first() else { return figures };
-    let shown = &cases[..cases.len().min(SIDE_BY_SIDE)];
+/// One small chart for each phase that the cases share, a line per case, drawn from the data of the cases.
+fn variants(benchmark: &str, cases: &[&CaseStudy<'_>]) -> Markup {
+    let Some(first) = cases.first() else { return html! {} };
+    let shown = &cases[..cases.len().min(OVERVIEW_CASES_MAX)];
+    let mut figures: Vec<Markup> = Vec::new();
     for phase in &first.phases {
         let name = &phase.phase.name;
-        let held = |study: &&CaseStudy<'_>| {
-            study.phases.iter().position(|other| other.phase.name == *name).map(|number| (study.case.case, number))
-        };
-        let sources: Vec<String> =
-            shown.iter().filter_map(held).map(|(case, number)| format!("case-{case}/{number}")).collect();
-        let names: Vec<String> =
-            shown.iter().filter(|study| held(study).is_some()).map(|study| setting(study)).collect();
-        if names.len() < 2 {
-            continue;
+        let with_phase = shown.iter().filter_map(|study| {
+            let number = study.phases.iter().position(|other| other.phase.name == *name)?;
+            Some((format!("case-{}/{number}", study.case.case), settings(study).to_owned()))
+        });
+        let (sources, names): (Vec<String>, Vec<String>) = with_phase.unzip();
+        if names.len() > 1 {
+            figures.push(figure(&Figure {
+                source: &sources.join(" "),
+                names: &names,
+                kind: "curve",
+                title: &format!("{benchmark}: {name}, all variants"),
+                text: "",
+                is_small: true,
+            }));
         }
-        figures.push_str(&figure(&Figure {
-            source: &sources.join(" "),
-            names: &names,
-            kind: "curve",
-            title: &format!("{benchmark}: {name}, every variant"),
-            words: "",
-            is_small: true,
-        }));
     }
-    let more = cases.len().saturating_sub(SIDE_BY_SIDE);
-    let more = if more > 0 {
-        format!("<p class=\"note\">{more} more variants follow below, each by itself.</p>")
-    } else {
-        String::new()
-    };
-    if figures.is_empty() {
-        figures
-    } else {
-        format!("<h3>Variants side by side</h3><div class=\"multiples\">{figures}</div>{more}\n")
+    let more = cases.len().saturating_sub(OVERVIEW_CASES_MAX);
+    html! {
+        @if !figures.is_empty() {
+            h3 { "Variants" }
+            div.multiples { @for figure in &figures { (figure) } }
+            @if more > 0 { p.note { (more) " more variants have charts of their own below." } }
+        }
     }
 }
 
-/// A case's settings that differ from the defaults.
-fn setting(study: &CaseStudy<'_>) -> String {
-    let rest = study.case.label.strip_prefix(&study.case.benchmark).map_or(study.case.label.as_str(), str::trim);
-    if rest.is_empty() { "default".to_owned() } else { rest.to_owned() }
-}
-
-fn case(view: &View<'_>, study: &CaseStudy<'_>, charts: &mut Vec<Chart>) -> String {
-    let case = study.case;
-    let mut html = format!(
-        "<article class=\"case\" id=\"case-{0}\" aria-labelledby=\"case-{0}-heading\">\n<h3 \
-         id=\"case-{0}-heading\">{1}</h3>\n",
-        case.case,
-        escape(&case.label)
-    );
-    html.push_str(&verdicts(study));
-    html.push_str(&remarks(study));
+fn case(view: &View<'_>, study: &CaseStudy<'_>, charts: &mut Vec<Chart>) -> Markup {
+    let id = format!("case-{}", study.case.case);
     let columns = Columns::up_to(study.largest_n());
-    if view.versus.is_some() {
-        html.push_str(&duels(view, study, charts));
-    } else {
-        html.push_str(&loop_chart(view, study, &columns, charts));
+    html! {
+        article.case id=(id) aria-labelledby={ (id) "-heading" } {
+            h3 id={ (id) "-heading" } { (study.case.label) }
+            (verdicts(study))
+            (notes(study))
+            @if view.versus.is_some() { (compared(view, study, charts)) }
+            @else { (curves(view, study, &columns, charts)) }
+            (single_calls(view, study, &columns, charts))
+            (explanation::of_case(view, study))
+        } "\n"
     }
-    html.push_str(&densities(view, study, &columns, charts));
-    html.push_str(&explanation::of_case(view, study));
-    html.push_str("</article>\n");
-    html
 }
 
-/// The way up and the way down of a case in one chart.
-fn loop_chart(view: &View<'_>, study: &CaseStudy<'_>, columns: &Columns, charts: &mut Vec<Chart>) -> String {
+/// Creation and destruction of a case in one chart.
+fn curves(view: &View<'_>, study: &CaseStudy<'_>, columns: &Columns, charts: &mut Vec<Chart>) -> Markup {
     let id = format!("case-{}", study.case.case);
     let mut chart = Chart::new(id.clone(), study.case, columns);
-    chart.add_floor(empty_lap(view, 0), &study.phases);
+    chart.add_floor(timer_overhead(view), &study.phases);
     for (tone, phase) in study.phases.iter().enumerate() {
         chart.add(phase.phase.name.clone(), tone % TONES, study, phase, columns);
         chart.add_singles(phase, columns);
     }
     charts.push(chart);
-    let down = study.phases.iter().any(|phase| phase.phase.direction == Direction::Down);
-    let title = format!(
-        "{}: every pass{}",
-        study.case.label,
-        if down { ", the way down (dashed) against the way up" } else { "" }
-    );
-    figure(&Figure { source: &id, names: &[], kind: "curve", title: &title, words: "", is_small: false })
+    let is_undone = study.phases.iter().any(|phase| phase.phase.direction == Direction::Down);
+    let title = if is_undone {
+        format!("{}: every pass, creation and destruction (dashed)", study.case.label)
+    } else {
+        format!("{}: every pass", study.case.label)
+    };
+    figure(&Figure { source: &id, names: &[], kind: "curve", title: &title, text: "", is_small: false })
 }
 
 /// One chart for each phase, a colour for each record.
-fn duels(view: &View<'_>, study: &CaseStudy<'_>, charts: &mut Vec<Chart>) -> String {
-    let mut html = String::new();
-    for (number, phase) in study.phases.iter().enumerate() {
-        let name = &phase.phase.name;
-        let mut rows = Vec::new();
-        let unit = |index: usize| view.sources.get(index).map(|source| source.analysis.record.unit());
-        for (index, source) in view.sources.iter().enumerate().filter(|(index, _)| unit(*index) == unit(0)) {
-            let same_case = source.analysis.cases.iter().find(|other| other.case.label == study.case.label);
-            let same =
-                same_case.and_then(|case| Some((case, case.phases.iter().find(|other| other.phase.name == *name)?)));
-            rows.extend(same.map(|(case, phase)| (index, case, phase)));
+fn compared(view: &View<'_>, study: &CaseStudy<'_>, charts: &mut Vec<Chart>) -> Markup {
+    html! {
+        @for (number, phase) in study.phases.iter().enumerate() {
+            @let id = format!("comparison-{}-{number}", study.case.case);
+            (overlay(view, study, phase, &id, charts))
         }
-        let largest = rows.iter().map(|(_, case, _)| case.largest_n()).max().unwrap_or(1);
-        let columns = Columns::up_to(largest);
-        let id = format!("duel-{}-{number}", study.case.case);
-        let mut chart = Chart::new(id.clone(), study.case, &columns);
-        chart.add_floor(empty_lap(view, 0), std::slice::from_ref(phase));
-        for (index, case, phase) in &rows {
-            chart.add(view.names[*index].clone(), index % TONES, case, phase, &columns);
-        }
-        charts.push(chart);
-        let words: Vec<String> = view
-            .versus
-            .iter()
-            .flat_map(|versus| versus.of_phase(&study.case.label, name))
-            .map(|duel| duel.words(&view.names))
-            .collect();
-        html.push_str(&figure(&Figure {
-            source: &id,
-            names: &[],
-            kind: "curve",
-            title: &format!("{}: {name}", study.case.label),
-            words: &words.join(" · "),
-            is_small: false,
-        }));
     }
-    html
 }
 
-fn empty_lap(view: &View<'_>, index: usize) -> f64 {
-    view.sources.get(index).map_or(0.0, |source| source.analysis.record.host.clock.timer_overhead.values().to_owned())
+/// One phase, as every record of the same unit has it.
+fn overlay(
+    view: &View<'_>,
+    study: &CaseStudy<'_>,
+    phase: &crate::PhaseStudy<'_>,
+    id: &str,
+    charts: &mut Vec<Chart>,
+) -> Markup {
+    let name = &phase.phase.name;
+    let unit = |index: usize| view.sources.get(index).map(|source| source.analysis.record.unit());
+    let mut rows = Vec::new();
+    for (index, source) in view.sources.iter().enumerate().filter(|(index, _)| unit(*index) == unit(0)) {
+        let case = source.analysis.cases.iter().find(|other| other.case.label == study.case.label);
+        let found = case.and_then(|case| Some((case, case.phases.iter().find(|other| other.phase.name == *name)?)));
+        rows.extend(found.map(|(case, phase)| (index, case, phase)));
+    }
+    let columns = Columns::up_to(rows.iter().map(|(_, case, _)| case.largest_n()).max().unwrap_or(1));
+    let mut chart = Chart::new(id.to_owned(), study.case, &columns);
+    chart.add_floor(timer_overhead(view), std::slice::from_ref(phase));
+    for (index, case, phase) in &rows {
+        chart.add(view.names[*index].clone(), index % TONES, case, phase, &columns);
+    }
+    charts.push(chart);
+    let comparisons = view.versus.iter().flat_map(|versus| versus.of_phase(&study.case.label, name));
+    let sentences: Vec<String> = comparisons.map(|one| one.words(&view.names)).collect();
+    figure(&Figure {
+        source: id,
+        names: &[],
+        kind: "curve",
+        title: &format!("{}: {name}", study.case.label),
+        text: &sentences.join(" · "),
+        is_small: false,
+    })
 }
 
-/// The density of single calls, a small chart for each phase. They are the base's; with one record its curves share the
-/// block.
-fn densities(view: &View<'_>, study: &CaseStudy<'_>, columns: &Columns, charts: &mut Vec<Chart>) -> String {
-    let mut html = String::new();
+fn timer_overhead(view: &View<'_>) -> f64 {
+    view.sources.first().map_or(0.0, |source| *source.analysis.record.host.clock.timer_overhead.values())
+}
+
+/// The density of single calls, a small chart for each phase: those of the base. With one record they share the data
+/// of its curves.
+fn single_calls(view: &View<'_>, study: &CaseStudy<'_>, columns: &Columns, charts: &mut Vec<Chart>) -> Markup {
     let id = match view.versus {
         Some(_) => format!("singles-{}", study.case.case),
         None => format!("case-{}", study.case.case),
@@ -224,167 +207,161 @@ fn densities(view: &View<'_>, study: &CaseStudy<'_>, columns: &Columns, charts: 
         }
         charts.push(chart);
     }
-    for (number, phase) in study.phases.iter().enumerate() {
-        let outliers = &phase.verdict.outliers;
-        let words = match (outliers.words.is_empty(), outliers.neighbours) {
-            _ if phase.verdict.exact.is_some() => counted(&phase.verdict),
-            (false, _) => format!("Recurring: {}.", outliers.words),
-            (true, 0) => "No single call is dear in pass after pass, and no neighbour disturbed.".to_owned(),
-            (true, 1) => "No single call is dear in pass after pass; one stray is a neighbour's.".to_owned(),
-            (true, count) => {
-                format!("No single call is dear in pass after pass; {count} stray ones are a neighbour's.")
+    html! {
+        h4 { "Single calls" }
+        div.multiples {
+            @for (number, phase) in study.phases.iter().enumerate() {
+                (figure(&Figure {
+                    source: &format!("{id}/{number}"),
+                    names: &[],
+                    kind: "density",
+                    title: &format!("{}: every call", phase.phase.name),
+                    text: &outliers(&phase.verdict),
+                    is_small: true,
+                }))
             }
-        };
-        html.push_str(&figure(&Figure {
-            source: &format!("{id}/{number}"),
-            names: &[],
-            kind: "density",
-            title: &format!("{}: every single call", phase.phase.name),
-            words: &words,
-            is_small: true,
-        }));
+        } "\n"
     }
-    format!("<h4>Single calls</h4><div class=\"multiples\">{html}</div>\n")
 }
 
-/// What is said of the single calls where each was counted.
+/// The outliers of a phase in a sentence.
+fn outliers(verdict: &landau_stats::Verdict) -> String {
+    let outliers = &verdict.outliers;
+    if verdict.exact.is_some() {
+        return counted(verdict);
+    }
+    match (outliers.words.is_empty(), outliers.neighbours) {
+        (false, _) => format!("Recurring outliers: {}.", outliers.words),
+        (true, 0) => "No outliers.".to_owned(),
+        (true, 1) => "No recurring outliers. 1 isolated outlier, probably interference.".to_owned(),
+        (true, isolated) => {
+            format!("No recurring outliers. {} isolated outliers, probably interference.", count(isolated as f64))
+        }
+    }
+}
+
+/// The costs and outliers of a phase whose instructions were counted.
 fn counted(verdict: &landau_stats::Verdict) -> String {
-    let exact = verdict.exact.as_ref();
-    let mut parts = vec![exact.map_or(String::new(), |exact| exact.words.clone())];
+    let mut parts = vec![verdict.exact.as_ref().map_or(String::new(), |exact| exact.words.clone())];
     if !verdict.outliers.words.is_empty() {
-        parts.push(format!("recurring: {}", verdict.outliers.words));
+        parts.push(format!("recurring outliers: {}", verdict.outliers.words));
     }
     if verdict.outliers.neighbours > 0 {
-        parts.push(format!("{} calls were met by an interrupt", count(verdict.outliers.neighbours as f64)));
+        parts.push(format!("{} calls were interrupted", count(verdict.outliers.neighbours as f64)));
     }
     parts.retain(|part| !part.is_empty());
     format!("{}.", parts.join("; "))
 }
 
-/// One place, or the first and the last of several: "1,999–2,003".
-fn places((first, last): (u64, u64)) -> String {
+/// One n, or a range: "1,999–2,003".
+fn range((first, last): (u64, u64)) -> String {
     let (first, last) = (count(first as f64), count(last as f64));
     if first == last { first } else { format!("{first}–{last}") }
 }
 
-fn remarks(study: &CaseStudy<'_>) -> String {
-    let mut html = String::new();
-    for failure in &study.failures {
-        let _ = writeln!(html, "<p class=\"warning\">{}</p>", escape(failure));
+/// What a reader must know beside the verdicts: failures, the limit, crashes, a reduced size, facts.
+fn notes(study: &CaseStudy<'_>) -> Markup {
+    html! {
+        @for failure in &study.failures { p.warning { (failure) } }
+        @if let Some(met) = &study.limit { (limit(study, met)) }
+        @for crash in &study.crashes {
+            div.limit {
+                b { "Kernel stopped: " } (findings::crash_words(crash, &study.case.axis)) "."
+                details {
+                    summary { "Last " (crash.console.len()) " lines of the console" }
+                    pre { (crash.console.join("\n")) }
+                }
+            }
+        }
+        @if let Some(reduced) = &study.case.reduced {
+            p.limit {
+                b { "Reduced: " }
+                (count(study.case.n as f64)) " instead of " (count(reduced.requested as f64)) ": " (reduced.reason)
+            }
+        }
+        @if !study.facts.is_empty() {
+            details.facts-of-case {
+                summary { "Checks and facts" }
+                table.facts { tbody {
+                    @for (name, values) in &study.facts {
+                        tr { th scope="row" { (facts::name(name)) } td { (facts::value(values)) } }
+                    }
+                } }
+            } "\n"
+        }
     }
-    if let Some(met) = &study.limit {
-        let limit = met.limit;
-        let raise = if limit.raise.is_empty() {
-            String::new()
-        } else {
-            format!(" Raise it with <code>{}</code>.", escape(&limit.raise))
-        };
-        let _ = writeln!(
-            html,
-            "<p class=\"limit\"><b>Limit:</b> {} passes end at {} {}: <code>{}</code> is refused with \
-             <code>{}</code>: {}.{raise}</p>",
-            met.passes,
-            places(met.range),
-            escape(&study.case.axis),
-            escape(&limit.call),
-            escape(&limit.error),
-            escape(limit.meaning.trim_end_matches('.'))
-        );
-    }
-    for crash in &study.crashes {
-        let _ = writeln!(
-            html,
-            "<div class=\"limit\"><b>The kernel stopped:</b> {}.<details><summary>The console's last {} \
-             lines</summary><pre>{}</pre></details></div>",
-            escape(&findings::crash_words(crash, &study.case.axis)),
-            crash.console.len(),
-            escape(&crash.console.join("\n"))
-        );
-    }
-    if let Some(reduced) = &study.case.reduced {
-        let _ = writeln!(
-            html,
-            "<p class=\"limit\"><b>Cut down:</b> {} instead of {}: {}</p>",
-            count(study.case.n as f64),
-            count(reduced.requested as f64),
-            escape(&reduced.reason)
-        );
-    }
-    if !study.facts.is_empty() {
-        let facts: String = study
-            .facts
-            .iter()
-            .map(|(name, values)| {
-                let values: Vec<String> = values.iter().map(ToString::to_string).collect();
-                format!("<li>{}: <b>{}</b></li>", escape(name), escape(&values.join(" or ")))
-            })
-            .collect();
-        let _ = writeln!(html, "<ul class=\"checked\" aria-label=\"Checked\">{facts}</ul>");
-    }
-    html
 }
 
-/// The verdicts of a case: one row a phase, with the colour it has in the chart.
-fn verdicts(study: &CaseStudy<'_>) -> String {
-    let mut rows = String::new();
-    for (tone, phase) in study.phases.iter().enumerate() {
-        let row = table::Row::of(study, phase);
-        let _ = writeln!(
-            rows,
-            "<tr><th scope=\"row\"><span class=\"swatch tone-{}{}\" \
-             aria-hidden=\"true\"></span>{}</th><td>{}</td><td class=\"number\">{}</td>\
-             <td class=\"number\">{}</td><td><b>{}</b></td><td>{}</td></tr>",
-            tone % TONES,
-            if phase.phase.direction == Direction::Down { " down" } else { "" },
-            escape(&phase.phase.name),
-            escape(&phase.phase.about),
-            escape(&row.first),
-            escape(&row.last),
-            escape(&law_short(&phase.verdict.all)),
-            escape(&row.law)
-        );
+fn limit(study: &CaseStudy<'_>, met: &crate::LimitMet<'_>) -> Markup {
+    let limit = met.limit;
+    html! {
+        p.limit {
+            b { "Limit: " } (met.passes) " passes end at " (range(met.range)) " " (study.case.axis) ": "
+            code { (limit.call) } " fails with " code { (limit.error) } ": " (limit.meaning.trim_end_matches('.')) "."
+            @if !limit.raise.is_empty() { " To raise the limit: " code { (limit.raise) } "." }
+        }
     }
-    format!(
-        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Verdicts on {}\"><table \
-         class=\"verdicts\"><thead><tr><th scope=\"col\">Phase</th><th scope=\"col\">What is timed</th>\
-         <th scope=\"col\">Few</th><th scope=\"col\">Many</th><th scope=\"col\">Law</th><th scope=\"col\">How \
-         sure</th></tr></thead><tbody>{rows}</tbody></table></div>\n",
-        escape(&study.case.label)
-    )
 }
 
-/// A chart's place on the page.
+/// The verdicts of a case: a row per phase, with its colour in the chart.
+fn verdicts(study: &CaseStudy<'_>) -> Markup {
+    let table = html! {
+        table.verdicts {
+            thead { tr {
+                @for name in ["Phase", "What is timed", "Cost at small n", "Cost at large n", "Law", "Confidence"] {
+                    th scope="col" { (name) }
+                }
+            } }
+            tbody {
+                @for (tone, phase) in study.phases.iter().enumerate() {
+                    @let row = table::Row::of(study, phase);
+                    tr {
+                        th scope="row" {
+                            span.swatch.{ "tone-" (tone % TONES) }.down[phase.phase.direction == Direction::Down]
+                                aria-hidden="true" {}
+                            (phase.phase.name)
+                        }
+                        td { (phase.phase.about) }
+                        td.number { (row.first) }
+                        td.number { (row.last) }
+                        td { b { (law_short(&phase.verdict.all)) } }
+                        td { (row.law) }
+                    }
+                }
+            }
+        }
+    };
+    scrolling(&format!("Verdicts of {}", study.case.label), &table)
+}
+
+/// The frame of a chart.
 struct Figure<'a> {
-    /// The blocks of data that it is drawn from; `block/number` where it is one group of a block.
+    /// The data blocks that it is drawn from; `block/number` for one group of a block.
     source: &'a str,
-    /// What the curves are called, where the blocks call them otherwise.
+    /// The names of the curves, if other than in the data.
     names: &'a [String],
     kind: &'a str,
     title: &'a str,
-    words: &'a str,
+    text: &'a str,
     is_small: bool,
 }
 
-/// A chart's frame: caption, place, controls, and the table of its points, which a script fills when it is unfolded.
-fn figure(one: &Figure<'_>) -> String {
-    let (source, kind, title) = (escape(one.source), one.kind, escape(one.title));
-    let names = match one.names {
-        [] => String::new(),
-        names => format!(" data-names=\"{}\"", escape(&serde_json::to_string(names).unwrap_or_default())),
-    };
-    let words = if one.words.is_empty() {
-        String::new()
-    } else {
-        format!(" <span class=\"words\">{}</span>", escape(one.words))
-    };
-    let small = if one.is_small { " small" } else { "" };
-    let points = if kind == "density" { "Calls" } else { "Points" };
-    format!(
-        "<figure class=\"chart{small} {kind}\" data-chart=\"{source}\" data-kind=\"{kind}\"{names}>\n\
-         <figcaption><strong>{title}</strong>{words}</figcaption>\n<div class=\"tools\" role=\"group\" \
-         aria-label=\"Axes and zoom of {title}\"></div>\n<div class=\"plot\" tabindex=\"0\" role=\"img\" \
-         aria-roledescription=\"chart\" aria-label=\"{title}\" aria-describedby=\"keys\"></div>\n<p \
-         class=\"readout\" aria-live=\"polite\"></p>\n\
-         <details class=\"points\"><summary>{points} as a table</summary></details></figure>\n"
-    )
+/// The frame of a chart: caption, controls, plot, and the table of its points, which a script fills when it is opened.
+fn figure(one: &Figure<'_>) -> Markup {
+    let names = (!one.names.is_empty()).then(|| serde_json::to_string(one.names).unwrap_or_default());
+    html! {
+        figure.chart.small[one.is_small].(one.kind) data-chart=(one.source) data-kind=(one.kind) data-names=[names] {
+            figcaption {
+                strong { (one.title) }
+                @if !one.text.is_empty() { " " span.words { (one.text) } }
+            }
+            div.tools role="group" aria-label={ "Axes and zoom of " (one.title) } {}
+            div.plot tabindex="0" role="img" aria-roledescription="chart" aria-label=(one.title)
+                aria-describedby="keys" {}
+            p.readout aria-live="polite" {}
+            details.points {
+                summary { @if one.kind == "density" { "Calls as a table" } @else { "Points as a table" } }
+            }
+        } "\n"
+    }
 }

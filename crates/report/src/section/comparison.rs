@@ -1,99 +1,106 @@
-//! Several records: who wins each benchmark, and where nothing is proven.
+//! Several records: which is faster in each curve, and where no difference is proven.
 
-use crate::page::{View, escape};
+use super::scrolling;
+use crate::page::View;
 use crate::quantity::{Unit, percent};
-use std::fmt::Write;
+use crate::versus::Duel;
+use maud::{Markup, html};
 
-/// The table of winners; nothing for one record.
-pub(crate) fn render(view: &View<'_>) -> String {
-    let Some(versus) = view.versus else { return String::new() };
+/// Colours for the faster record; further records share the last.
+const COLOURS: usize = 6;
+
+/// The table of comparisons; nothing for one record.
+pub(crate) fn render(view: &View<'_>) -> Markup {
+    let Some(versus) = view.versus else { return html! {} };
     let is_exact = view.unit() == Unit::Instructions;
-    let mut rows = String::new();
-    for duel in &versus.duels {
-        let class = duel.winner().map_or("even".to_owned(), |winner| format!("won-{}", winner.min(5)));
-        let ratio = duel.comparison.ratio.map_or("–".to_owned(), |ratio| {
-            let value = percent(ratio.value);
-            if is_exact { value } else { format!("{value} ({}–{})", percent(ratio.low), percent(ratio.high)) }
-        });
-        let winner = duel.winner().map_or("–", |winner| view.names[winner].as_str());
-        let _ = writeln!(
-            rows,
-            "<tr class=\"{class}\"><th scope=\"row\">{} · {}</th><td>{}</td><td>{}</td><td \
-             class=\"number\">{ratio}</td><td>{}</td></tr>",
-            escape(&duel.label),
-            escape(&duel.phase),
-            escape(&view.names[duel.other]),
-            escape(winner),
-            escape(&duel.words(&view.names))
-        );
-    }
-    let alone = alone(view);
-    let how = if is_exact {
-        "Instructions are counted exactly, so every difference is real; one of less than 2% is not called one."
-    } else {
-        "The pass is the unit, intervals are at 95%, and all comparisons of this page are corrected together for their \
-         number (Holm)."
+    let (heading, column) =
+        if is_exact { ("Fewer instructions", "Fewer") } else { ("Faster record, by curve", "Faster") };
+    let table = html! {
+        table {
+            thead { tr {
+                th scope="col" { "Case and phase" }
+                th scope="col" { "Compared with" }
+                th scope="col" { (column) }
+                th scope="col" { "Cost relative to the base" }
+                th scope="col" { "Result" }
+            } }
+            tbody { @for one in &versus.duels { (row(view, one, is_exact)) } }
+        }
     };
-    format!(
-        "<section id=\"comparison\" aria-labelledby=\"comparison-heading\"><h2 id=\"comparison-heading\">Who {}</h2>\n\
-         <p>The base is <b>{}</b>. {how}</p>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" \
-         aria-label=\"Comparisons\"><table><thead><tr><th scope=\"col\">Case and phase</th><th \
-         scope=\"col\">Against</th>\
-         <th scope=\"col\">{}</th><th scope=\"col\">Cost of the base</th><th scope=\"col\">In \
-         words</th></tr></thead><tbody>\n{rows}</tbody></table></div>{alone}</section>\n",
-        if is_exact { "needs fewer instructions" } else { "is faster" },
-        escape(&view.names[0]),
-        if is_exact { "Fewer" } else { "Faster" },
-    )
+    html! {
+        section #comparison aria-labelledby="comparison-heading" {
+            h2 #comparison-heading { (heading) }
+            p {
+                "The base is " b { (view.names[0]) } ". "
+                @if is_exact {
+                    "Instructions are counted exactly, so every difference is real; differences below 2% are not \
+                     reported as differences."
+                } @else {
+                    "Passes are the replicates, intervals are at 95%, and all comparisons on this page are corrected \
+                     together (Holm)."
+                }
+            }
+            (scrolling("Comparisons", &table))
+            (unmatched(view))
+        } "\n"
+    }
 }
 
-/// What cannot be compared, because one record has it and the other has not.
-fn alone(view: &View<'_>) -> String {
-    let labels = |index: usize| view.sources[index].analysis.cases.iter().map(|study| study.case.label.as_str());
-    let mut html = String::new();
-    for index in 0..view.sources.len() {
-        let others = (0..view.sources.len()).filter(|other| *other != index);
-        let held: Vec<&str> = others.flat_map(labels).collect();
-        let only: Vec<&str> = labels(index).filter(|label| !held.contains(label)).collect();
-        if !only.is_empty() {
-            let _ = writeln!(
-                html,
-                "<p class=\"note\">Only in {}: {}.</p>",
-                escape(&view.names[index]),
-                escape(&only.join(", "))
-            );
+fn row(view: &View<'_>, one: &Duel, is_exact: bool) -> Markup {
+    let class = one.winner().map_or("even".to_owned(), |winner| format!("won-{}", winner.min(COLOURS - 1)));
+    let ratio = one.comparison.ratio.map_or("–".to_owned(), |ratio| {
+        let value = percent(ratio.value);
+        if is_exact { value } else { format!("{value} ({}–{})", percent(ratio.low), percent(ratio.high)) }
+    });
+    let winner = one.winner().map_or("–", |winner| view.names[winner].as_str());
+    html! {
+        tr class=(class) {
+            th scope="row" { (one.label) " · " (one.phase) }
+            td { (view.names[one.other]) }
+            td { (winner) }
+            td.number { (ratio) }
+            td { (one.words(&view.names)) }
         }
     }
-    html
 }
 
-/// The winner of a benchmark in a sentence.
-pub(crate) fn of_benchmark(view: &View<'_>, benchmark: &str) -> String {
-    let Some(versus) = view.versus else { return String::new() };
+/// The cases that only one record has.
+fn unmatched(view: &View<'_>) -> Markup {
+    let labels = |index: usize| view.sources[index].analysis.cases.iter().map(|study| study.case.label.as_str());
+    html! {
+        @for index in 0..view.sources.len() {
+            @let others: Vec<&str> = (0..view.sources.len()).filter(|other| *other != index).flat_map(labels).collect();
+            @let only: Vec<&str> = labels(index).filter(|label| !others.contains(label)).collect();
+            @if !only.is_empty() {
+                p.note { "Only in " (view.names[index]) ": " (only.join(", ")) "." }
+            }
+        }
+    }
+}
+
+/// A sentence: which record is faster in how many curves of a benchmark.
+pub(crate) fn of_benchmark(view: &View<'_>, benchmark: &str) -> Markup {
+    let Some(versus) = view.versus else { return html! {} };
     let (verb, none) = match view.unit() {
         Unit::Time => ("is faster", "no difference proven"),
-        Unit::Instructions => ("needs fewer instructions", "no difference that matters"),
+        Unit::Instructions => ("needs fewer instructions", "no relevant difference"),
     };
-    let mut won = vec![0usize; view.names.len()];
-    let mut even = 0usize;
-    for duel in versus.of_benchmark(benchmark) {
-        match duel.winner() {
-            Some(winner) => won[winner] += 1,
-            None => even += 1,
-        }
-    }
-    let mut parts: Vec<String> = won
-        .iter()
-        .enumerate()
-        .filter(|(_, count)| **count > 0)
-        .map(|(index, count)| format!("<b>{}</b> {verb} in {count}", escape(&view.names[index])))
+    let winners: Vec<Option<usize>> = versus.of_benchmark(benchmark).map(Duel::winner).collect();
+    let count = |winner: Option<usize>| winners.iter().filter(|one| **one == winner).count();
+    let mut parts: Vec<Markup> = (0..view.names.len())
+        .filter(|index| count(Some(*index)) > 0)
+        .map(|index| html! { b { (view.names[index]) } " " (verb) " in " (count(Some(index))) })
         .collect();
-    if even > 0 {
-        parts.push(format!("{none} in {even}"));
+    if count(None) > 0 {
+        parts.push(html! { (none) " in " (count(None)) });
     }
-    if parts.is_empty() {
-        String::new()
-    } else {
-        format!("<p class=\"winner\">Of its curves: {}.</p>", parts.join(", "))
+    html! {
+        @if !parts.is_empty() {
+            p.winner {
+                "By curve: "
+                @for (place, part) in parts.iter().enumerate() { @if place > 0 { ", " } (part) }
+                "."
+            }
+        }
     }
 }

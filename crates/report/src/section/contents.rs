@@ -1,52 +1,51 @@
-//! The table of contents, with each case's curve in small.
+//! The table of contents, with a small picture of each case's curves.
 
 use crate::CaseStudy;
-use crate::page::{View, escape};
-use std::fmt::Write;
+use crate::page::View;
+use maud::{Markup, html};
 
 /// The table of contents.
-pub(crate) fn render(view: &View<'_>) -> String {
-    let mut list = String::new();
-    let mut benchmark = "";
-    for study in view.base().into_iter().flat_map(|analysis| &analysis.cases) {
-        if study.case.benchmark != benchmark {
-            let _ = write!(
-                list,
-                "{}<li><a class=\"part\" href=\"#{}\">{}</a><ul>",
-                if benchmark.is_empty() { "" } else { "</ul></li>\n" },
-                super::benchmark::anchor(&study.case.benchmark),
-                escape(&study.case.benchmark)
-            );
-            benchmark = &study.case.benchmark;
+pub(crate) fn render(view: &View<'_>) -> Markup {
+    let cases: Vec<&CaseStudy<'_>> = view.base().into_iter().flat_map(|analysis| &analysis.cases).collect();
+    let benchmarks = cases.chunk_by(|a, b| a.case.benchmark == b.case.benchmark);
+    html! {
+        nav.contents aria-label="Contents" {
+            details open {
+                summary { "Contents" }
+                ul {
+                    li { a.part href="#findings" { "Findings" } }
+                    @for cases in benchmarks {
+                        @let benchmark = &cases[0].case.benchmark;
+                        li {
+                            a.part href={ "#" (super::benchmark::anchor(benchmark)) } { (benchmark) }
+                            ul { @for study in cases { (entry(study)) } }
+                        } "\n"
+                    }
+                    li { a.part href="#host" { "Environment" } }
+                    li { a.part href="#record" { "Record" } }
+                }
+            }
         }
-        let setting = study.case.label.strip_prefix(benchmark).map_or("", str::trim);
-        let name = if setting.is_empty() { "default" } else { setting };
-        let _ = write!(
-            list,
-            "<li><a href=\"#case-{}\"><span>{}</span>{}</a></li>",
-            study.case.case,
-            escape(name),
-            sparkline(study)
-        );
     }
-    if !benchmark.is_empty() {
-        list.push_str("</ul></li>");
-    }
-    format!(
-        "<nav class=\"contents\" aria-label=\"Contents\"><details open><summary>Contents</summary>\n<ul>\
-         <li><a class=\"part\" href=\"#findings\">What was found</a></li>\n{list}\n\
-         <li><a class=\"part\" href=\"#host\">The machine</a></li><li><a class=\"part\" href=\"#repeat\">Repeat, \
-         verify</a></li>\
-         </ul></details></nav>"
-    )
 }
 
-/// The most points of a curve of a word's size.
-const SPARKS: usize = 24;
+fn entry(study: &CaseStudy<'_>) -> Markup {
+    html! {
+        li {
+            a href={ "#case-" (study.case.case) } {
+                span { (super::benchmark::settings(study)) }
+                (sparkline(study))
+            }
+        }
+    }
+}
 
-/// The curves of a case as lines of a word's size, both axes logarithmic. Pictures of what stands in words beside them,
-/// so a screen reader passes them over. They stand in the contents; others refer to them by [`spark`].
-fn sparkline(study: &CaseStudy<'_>) -> String {
+/// The most points of a sparkline.
+const POINTS_MAX: usize = 24;
+
+/// The curves of a case at the height of a line of text, both axes logarithmic. They repeat what the text beside them
+/// says, so screen readers skip them. The contents hold the shapes; [`spark`] refers to them.
+fn sparkline(study: &CaseStudy<'_>) -> Markup {
     let (width, height) = (144.0, 36.0);
     let curves: Vec<Vec<(f64, f64)>> = study
         .phases
@@ -55,7 +54,7 @@ fn sparkline(study: &CaseStudy<'_>) -> String {
             let points = phase.verdict.all.points.iter().filter(|point| point.n >= 1.0 && point.ns.value > 0.0);
             let points: Vec<_> = points.map(|point| (point.n.ln(), point.ns.value.ln())).collect();
             let last = points.len().saturating_sub(1);
-            let stride = points.len().div_ceil(SPARKS).max(1);
+            let stride = points.len().div_ceil(POINTS_MAX).max(1);
             let kept = points.into_iter().enumerate().filter(|(i, _)| i % stride == 0 || *i == last);
             kept.map(|(_, point)| point).collect()
         })
@@ -64,34 +63,31 @@ fn sparkline(study: &CaseStudy<'_>) -> String {
     let (left, right) = every().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), p| (a.min(p.0), b.max(p.0)));
     let (low, high) = every().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), p| (a.min(p.1), b.max(p.1)));
     if right.partial_cmp(&left) != Some(std::cmp::Ordering::Greater) {
-        return String::new();
+        return html! {};
     }
-    // Less than a factor of four fills no more than its share: a flat cost must look flat.
+    // A range below a factor of four uses only its share of the height: a flat cost must look flat.
     let middle = f64::midpoint(low, high);
     let half = ((high - low) / 2.0).max(4f64.ln() / 2.0);
-    let mut lines = String::new();
-    for (tone, curve) in curves.iter().enumerate() {
-        let place = |&(x, y): &(f64, f64)| {
-            let across = 2.0 + (x - left) / (right - left) * (width - 4.0);
-            let down = height / 2.0 - (y - middle) / half * (height / 2.0 - 4.0);
-            format!("{across:.0},{down:.0}")
-        };
-        let points: Vec<String> = curve.iter().map(place).collect();
-        let _ = write!(
-            lines,
-            "<polyline class=\"tone-{}\" points=\"{}\"/>",
-            tone % super::benchmark::TONES,
-            points.join(" ")
-        );
-    }
-    drawing(&format!("<g class=\"lines\" id=\"spark-{}\">{lines}</g>", study.case.case))
+    let position = |&(x, y): &(f64, f64)| {
+        let across = 2.0 + (x - left) / (right - left) * (width - 4.0);
+        let down = height / 2.0 - (y - middle) / half * (height / 2.0 - 4.0);
+        format!("{across:.0},{down:.0}")
+    };
+    drawing(&html! {
+        g.lines id={ "spark-" (study.case.case) } {
+            @for (tone, curve) in curves.iter().enumerate() {
+                @let points: Vec<String> = curve.iter().map(position).collect();
+                polyline class={ "tone-" (tone % super::benchmark::TONES) } points=(points.join(" ")) {}
+            }
+        }
+    })
 }
 
-/// The same picture once more.
-pub(crate) fn spark(study: &CaseStudy<'_>) -> String {
-    drawing(&format!("<use href=\"#spark-{}\"/>", study.case.case))
+/// The same picture, by reference.
+pub(crate) fn spark(study: &CaseStudy<'_>) -> Markup {
+    drawing(&html! { use href={ "#spark-" (study.case.case) } {} })
 }
 
-fn drawing(inner: &str) -> String {
-    format!("<svg class=\"spark\" viewBox=\"0 0 144 36\" aria-hidden=\"true\" focusable=\"false\">{inner}</svg>")
+fn drawing(shape: &Markup) -> Markup {
+    html! { svg.spark viewBox="0 0 144 36" aria-hidden="true" focusable="false" { (shape) } }
 }

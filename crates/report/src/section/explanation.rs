@@ -1,71 +1,78 @@
-//! Where the instructions of a case's calls go: functions with their share of the growth, and the chains of calls.
+//! Which kernel functions a case's calls spend their instructions in: a table, and a flame graph of the call chains.
 
+use super::scrolling;
 use crate::explained::{Shown, head, line, source_of, sum, words};
-use crate::page::{View, escape};
+use crate::page::View;
 use crate::quantity::{count, percent};
 use crate::{CaseStudy, flame};
 use landau_record::schema::Explanation;
-use std::fmt::Write;
+use maud::{Markup, html};
 
-/// Every explanation of a case; nothing where none was asked for.
-pub(crate) fn of_case(view: &View<'_>, study: &CaseStudy<'_>) -> String {
-    let Some(base) = view.base() else { return String::new() };
-    let own = base.record.explanations.iter().filter(|one| one.case == study.case.case);
-    own.map(|explanation| one(study, explanation)).collect()
+/// Every explanation of a case; nothing if the record has none.
+pub(crate) fn of_case(view: &View<'_>, study: &CaseStudy<'_>) -> Markup {
+    let explanations = view.base().into_iter().flat_map(|base| &base.record.explanations);
+    html! { @for explanation in explanations.filter(|one| one.case == study.case.case) { (one(study, explanation)) } }
 }
 
-fn one(study: &CaseStudy<'_>, explanation: &Explanation) -> String {
-    let shown = Shown::of(explanation);
-    let mut rows = String::new();
-    for function in &shown.functions {
-        let name = escape(&function.name);
-        let name = match source_of(function, &explanation.source) {
-            Some(link) => format!("<a href=\"{}\" rel=\"noreferrer\">{name}</a>", escape(&link)),
-            None => name,
-        };
-        let (each, fixed) = line(function);
-        let numbers: String = function.instructions.iter().map(|value| cell(&count(*value as f64))).collect();
-        let _ = writeln!(
-            rows,
-            "<tr><th scope=\"row\"><code>{name}</code></th>{}{numbers}{}{}<td>{}</td></tr>",
-            cell(&percent(function.share)),
-            cell(&each),
-            cell(&fixed),
-            escape(&words(function, &study.case.axis))
-        );
+fn one(study: &CaseStudy<'_>, explanation: &Explanation) -> Markup {
+    let phase = &explanation.phase;
+    html! {
+        section.explanation {
+            h4 { "Functions of " (phase) }
+            p { (head(explanation, study.case)) "." }
+            (scrolling(&format!("Functions of {phase}"), &table(study, explanation)))
+            p.note { (sum(explanation)) "." }
+            @if let Some(graph) = flame::graph(explanation) {
+                figure {
+                    (scrolling(&format!("Flame graph of {phase}"), &graph))
+                    figcaption {
+                        "Width: instructions at the largest n; callees are above their callers. Red: absent at the \
+                         smallest n. Chains follow calls and returns; after a context switch they belong to the task \
+                         that was switched out."
+                    }
+                }
+            }
+        } "\n"
     }
-    let (others, sums, share) = &shown.rest;
-    let numbers: String = sums.iter().map(|value| cell(&count(*value as f64))).collect();
-    let _ = writeln!(
-        rows,
-        "<tr><th scope=\"row\">{others} others</th>{}{numbers}<td></td><td></td><td></td></tr>",
-        cell(&percent(*share))
-    );
-    let sizes: String = explanation
-        .at
-        .iter()
-        .map(|n| format!("<th scope=\"col\" class=\"number\">n = {}</th>", count(*n as f64)))
-        .collect();
-    let phase = escape(&explanation.phase);
-    let graph = flame::graph(explanation).map_or(String::new(), |svg| {
-        format!(
-            "<figure><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Flame graph of {phase}\">{svg}\
-             </div><figcaption>Width: instructions at the largest size, a function on its caller. Red: not there at \
-             the smallest size. Chains are followed by calls and returns; behind a switch to another task they are \
-             those of the task that was left.</figcaption></figure>\n"
-        )
-    });
-    format!(
-        "<section class=\"explanation\"><h4>Where {phase} spends its instructions</h4>\n<p>{}.</p>\n<div \
-         class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Functions of {phase}\"><table><thead><tr><th \
-         scope=\"col\">Function</th><th scope=\"col\" class=\"number\">Share of the growth</th>{sizes}<th \
-         scope=\"col\" class=\"number\">Each</th><th scope=\"col\" class=\"number\">Fixed</th><th scope=\"col\">In \
-         words</th></tr></thead><tbody>\n{rows}</tbody></table></div>\n<p class=\"note\">{}.</p>\n{graph}</section>\n",
-        escape(&head(explanation, study.case)),
-        escape(&sum(explanation))
-    )
 }
 
-fn cell(text: &str) -> String {
-    format!("<td class=\"number\">{}</td>", escape(text))
+fn table(study: &CaseStudy<'_>, explanation: &Explanation) -> Markup {
+    let shown = Shown::of(explanation);
+    let (others, sums, share) = &shown.rest;
+    html! {
+        table {
+            thead { tr {
+                th scope="col" { "Function" }
+                th.number scope="col" { "Share of growth" }
+                @for n in &explanation.at { th.number scope="col" { "n = " (count(*n as f64)) } }
+                th.number scope="col" { "Per object" }
+                th.number scope="col" { "Fixed" }
+                th scope="col" { "Growth" }
+            } }
+            tbody {
+                @for function in &shown.functions {
+                    @let (each, fixed) = line(function);
+                    tr {
+                        th scope="row" { code {
+                            @match source_of(function, &explanation.source) {
+                                Some(link) => { a href=(link) rel="noreferrer" { (function.name) } }
+                                None => { (function.name) }
+                            }
+                        } }
+                        td.number { (percent(function.share)) }
+                        @for value in &function.instructions { td.number { (count(*value as f64)) } }
+                        td.number { (each) }
+                        td.number { (fixed) }
+                        td { (words(function, &study.case.axis)) }
+                    }
+                }
+                tr {
+                    th scope="row" { (others) " others" }
+                    td.number { (percent(*share)) }
+                    @for value in sums { td.number { (count(*value as f64)) } }
+                    td {} td {} td {}
+                }
+            }
+        }
+    }
 }

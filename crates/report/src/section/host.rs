@@ -1,122 +1,131 @@
-//! The machine, the clock, the command that repeats the run, and the record to take along.
+//! The environment of the run, and the record: how to repeat the run, download the record and verify it.
 
-use crate::page::{Parcel, View, escape};
+use crate::page::{EmbeddedRecord, View};
 use crate::quantity::{bytes, digits};
 use crate::{unit_name, unit_of};
 use landau_record::Record;
-use landau_record::schema::{Lab, Unit};
-use std::fmt::Write;
+use landau_record::schema::{Host, Lab, Unit};
+use maud::{Markup, html};
+use std::collections::BTreeMap;
 
 /// The closing sections.
-pub(crate) fn render(view: &View<'_>, parcels: &[Parcel]) -> String {
-    let mut html = String::from(
-        "<section id=\"host\" aria-labelledby=\"host-heading\"><h2 id=\"host-heading\">The machine</h2>\n",
-    );
-    for (source, name) in view.sources.iter().zip(&view.names) {
-        if view.sources.len() > 1 {
-            let _ = write!(html, "<h3>{}</h3>", escape(name));
-        }
-        html.push_str(&machine(source.analysis.record));
+pub(crate) fn render(view: &View<'_>, embedded: &[EmbeddedRecord]) -> Markup {
+    let are_named = view.sources.len() > 1;
+    html! {
+        section #host aria-labelledby="host-heading" {
+            h2 #host-heading { "Environment" }
+            @for (source, name) in view.sources.iter().zip(&view.names) {
+                @if are_named { h3 { (name) } }
+                (environment(source.analysis.record))
+            }
+        } "\n"
+        section #record aria-labelledby="record-heading" {
+            h2 #record-heading { "Record" }
+            @for (index, (source, file)) in view.sources.iter().zip(embedded).enumerate() {
+                @if are_named { h3 { (file.file_name) } }
+                (record(source.analysis.record, index, file))
+            }
+        } "\n"
     }
-    html.push_str(
-        "</section>\n<section id=\"repeat\" aria-labelledby=\"repeat-heading\"><h2 \
-     id=\"repeat-heading\">Repeat, verify, take along</h2>\n",
-    );
-    for (index, (source, parcel)) in view.sources.iter().zip(parcels).enumerate() {
-        html.push_str(&repeat(source.analysis.record, index, parcel, view.sources.len() > 1));
-    }
-    html.push_str("</section>\n");
-    html
 }
 
-fn machine(record: &Record) -> String {
+fn environment(record: &Record) -> Markup {
+    let host = &record.host;
+    let lab = record.lab.as_ref().map(lab_rows).unwrap_or_default();
+    let rows = lab.into_iter().chain(host_rows(record)).filter(|(_, value)| !value.is_empty());
+    let limit = |value: u64| if value == u64::MAX { "unlimited".to_owned() } else { digits(value as f64) };
+    html! {
+        table.facts { tbody {
+            @for (name, value) in rows { tr { th scope="row" { (name) } td { (value) } } }
+        } }
+        (fold("Resource limits of the workers", host.limits.iter().map(|(name, &value)| (name, limit(value)))))
+        (fold("State of the host at the start", host.leftovers.iter().map(|(name, &value)| (name, digits(value)))))
+        (fold("Kernel settings", texts(&host.sysctls)))
+        (fold("CPU vulnerability mitigations", texts(&host.mitigations)))
+    }
+}
+
+fn texts(map: &BTreeMap<String, String>) -> impl Iterator<Item = (&String, String)> {
+    map.iter().map(|(name, value)| (name, value.clone()))
+}
+
+fn host_rows(record: &Record) -> Vec<(&'static str, String)> {
     let host = &record.host;
     let caches: Vec<String> =
         host.caches.iter().map(|cache| format!("L{} {}", cache.level, bytes(cache.bytes))).collect();
-    let clock = &host.clock;
-    let pinned =
-        host.pinned_processor.map_or("not pinned".to_owned(), |cpu| format!("workers pinned to processor {cpu}"));
-    let rows = [
+    vec![
         ("System", format!("{} {} {}", host.system, host.release, host.machine)),
         ("Build", host.version.clone()),
         ("Distribution", host.distribution.clone()),
-        ("Processor", format!("{} · {} to run on · {pinned}", host.processor, host.processor_count)),
+        ("Processor", processor(host)),
         ("Caches", caches.join(", ")),
         (
             "Memory",
             format!("{}, {} available at the start", bytes(host.memory_bytes), bytes(host.memory_available_bytes)),
         ),
-        ("Page", bytes(host.page_bytes)),
+        ("Page size", bytes(host.page_bytes)),
         ("Virtualisation", host.virtualization.clone()),
-        (
-            "Clock",
-            format!(
-                "{}{}: an empty lap takes {} (never subtracted), its smallest step is {}",
-                clock.name,
-                if record.unit() == Unit::Ns { String::new() } else { format!(" (counts {})", unit_name(record)) },
-                unit_of(record).cost(*clock.timer_overhead.values()),
-                unit_of(record).cost(*clock.quantum.values())
-            ),
-        ),
-        ("Rights", host.privilege.clone()),
-    ];
-    let lab = record.lab.as_ref().map(lab_rows).unwrap_or_default();
-    let mut html = String::from("<table class=\"facts\"><tbody>");
-    for (name, value) in lab.iter().chain(&rows).filter(|(_, value)| !value.is_empty()) {
-        let _ = write!(html, "<tr><th scope=\"row\">{name}</th><td>{}</td></tr>", escape(value));
-    }
-    html.push_str("</tbody></table>\n");
-    let limits = host.limits.iter().map(|(name, &value)| {
-        (name.clone(), if value == u64::MAX { "unlimited".to_owned() } else { digits(value as f64) })
-    });
-    let leftovers = host.leftovers.iter().map(|(name, &value)| (name.clone(), digits(value)));
-    let plain = |map: &std::collections::BTreeMap<String, String>| map.clone().into_iter().collect::<Vec<_>>();
-    html.push_str(&fold("Limits of the workers", &limits.collect::<Vec<_>>()));
-    html.push_str(&fold("What lay about at the start", &leftovers.collect::<Vec<_>>()));
-    html.push_str(&fold("Settings of the kernel", &plain(&host.sysctls)));
-    html.push_str(&fold("Mitigations of the processor", &plain(&host.mitigations)));
-    html
-}
-
-/// The machine that the lab made.
-fn lab_rows(lab: &Lab) -> Vec<(&'static str, String)> {
-    let kernel = lab.kernel.as_ref().map_or(String::new(), |kernel| {
-        format!("{}: {} (sha256 {}), from {}", kernel.name, kernel.file, kernel.sha256, kernel.origin)
-    });
-    let emulator = lab.emulator.as_ref();
-    vec![
-        ("Engine of the lab", lab.platform.clone()),
-        ("Kernel", kernel),
-        ("Its command line", lab.command_line.clone()),
-        ("Emulator", emulator.map_or(String::new(), |one| format!("{} {}", one.name, one.version))),
-        ("Its arguments", emulator.map_or(String::new(), |one| one.arguments.join(" "))),
-        ("Processor model", lab.processor.clone()),
-        ("Its memory", lab.memory_mib.map_or(String::new(), |mib| format!("{mib} MiB"))),
-        (
-            "Program",
-            if lab.program_sha256.is_empty() { String::new() } else { format!("sha256 {}", lab.program_sha256) },
-        ),
+        ("Clock", clock(record)),
+        ("Privileges", host.privilege.clone()),
     ]
 }
 
-fn fold(title: &str, rows: &[(String, String)]) -> String {
-    if rows.is_empty() {
-        return String::new();
-    }
-    let rows: String = rows
-        .iter()
-        .map(|(name, value)| {
-            format!("<tr><th scope=\"row\"><code>{}</code></th><td>{}</td></tr>", escape(name), escape(value))
-        })
-        .collect();
-    format!("<details><summary>{title}</summary><table class=\"facts\"><tbody>{rows}</tbody></table></details>\n")
+fn processor(host: &Host) -> String {
+    let pinned =
+        host.pinned_processor.map_or("workers not pinned".to_owned(), |cpu| format!("workers pinned to CPU {cpu}"));
+    format!("{}, {} available, {pinned}", host.processor, host.processor_count)
 }
 
-/// What a user types to make the same run once more: of the same seed, on whatever host that is then.
-fn again(command: &[String], seed: u64) -> String {
+fn clock(record: &Record) -> String {
+    let (clock, unit) = (&record.host.clock, unit_of(record));
+    let counts = if record.unit() == Unit::Ns { String::new() } else { format!(" (counts {})", unit_name(record)) };
+    format!(
+        "{}{counts}: overhead {} (never subtracted), resolution {}",
+        clock.name,
+        unit.cost(*clock.timer_overhead.values()),
+        unit.cost(*clock.quantum.values())
+    )
+}
+
+/// The platform of the lab.
+fn lab_rows(lab: &Lab) -> Vec<(&'static str, String)> {
+    let kernel = lab.kernel.as_ref().map_or(String::new(), |kernel| {
+        format!("{}: {} (SHA-256 {}), from {}", kernel.name, kernel.file, kernel.sha256, kernel.origin)
+    });
+    let emulator = lab.emulator.as_ref();
+    let program = if lab.program_sha256.is_empty() { String::new() } else { format!("SHA-256 {}", lab.program_sha256) };
+    vec![
+        ("Lab platform", lab.platform.clone()),
+        ("Kernel", kernel),
+        ("Kernel command line", lab.command_line.clone()),
+        ("Emulator", emulator.map_or(String::new(), |one| format!("{} {}", one.name, one.version))),
+        ("Emulator arguments", emulator.map_or(String::new(), |one| one.arguments.join(" "))),
+        ("Emulated processor", lab.processor.clone()),
+        ("Emulated memory", lab.memory_mib.map_or(String::new(), |mib| format!("{mib} MiB"))),
+        ("Program", program),
+    ]
+}
+
+/// A table that is closed at first; nothing without rows.
+fn fold<'a>(title: &str, rows: impl Iterator<Item = (&'a String, String)>) -> Markup {
+    let mut rows = rows.peekable();
+    html! {
+        @if rows.peek().is_some() {
+            details {
+                summary { (title) }
+                table.facts { tbody {
+                    @for (name, value) in rows { tr { th scope="row" { code { (name) } } td { (value) } } }
+                } }
+            } "\n"
+        }
+    }
+}
+
+/// The command that repeats a run, with its seed, on any host.
+fn repeating(command: &[String], seed: u64) -> String {
     let mut words: Vec<String> = command.iter().map(|word| quote(word)).collect();
     if words.len() == 1 {
-        // Without a word it is the quick study, which `run` does too, and takes a seed besides.
+        // Without a command it is the quick study. So is `run`, which also takes a seed.
         words.push("run".to_owned());
     }
     if !command.iter().any(|word| word == "--seed" || word.starts_with("--seed=")) {
@@ -125,45 +134,40 @@ fn again(command: &[String], seed: u64) -> String {
     words.join(" ")
 }
 
-fn repeat(record: &Record, index: usize, parcel: &Parcel, is_named: bool) -> String {
-    let name = escape(&parcel.file_name);
-    let heading = if is_named { format!("<h3>{name}</h3>") } else { String::new() };
-    let place = if parcel.packed.is_some() {
-        format!(
-            "<button type=\"button\" class=\"download\" data-record=\"record-{index}\">Download the record</button> \
-             <span>{name}, {}, inside this page</span>",
-            bytes(parcel.size as u64)
-        )
-    } else {
-        format!(
-            "<a class=\"download\" href=\"{name}\" download>{name}</a> <span>{}, too large for this page: it lies \
-             beside it</span>",
-            bytes(parcel.size as u64)
-        )
-    };
-    let notes: String = record.notes.iter().map(|note| format!("<li>{}</li>", escape(note))).collect();
-    let notes = if notes.is_empty() { String::new() } else { format!("<p>Remarks of the run:</p><ul>{notes}</ul>") };
-    let ending = match (&record.end, &record.torn) {
-        (Some(end), _) => format!("The run ended: {}.", escape(&end.outcome)),
-        (None, Some(_)) => "The run was killed while it wrote; all but the torn last line counts.".to_owned(),
-        (None, None) => "The run was killed; what it had written by then counts.".to_owned(),
-    };
-    format!(
-        "{heading}<p>This run began {} (landau {}, study {}). {ending}</p>\n<p>The command that repeats \
-         it:</p><pre><code>{}</code></pre>\n\
-         <p class=\"take\">{place}</p>\n<p>sha256 <code class=\"sum\" id=\"sum-{index}\">{}</code></p>\n{notes}\
-         <p>Every figure here can be computed again from the samples in it:</p><pre><code>landau verify \
-         {}</code></pre>\n",
-        escape(&record.header.started),
-        escape(&record.header.landau),
-        escape(&record.header.study),
-        escape(&again(&record.header.command, record.header.seed)),
-        parcel.sha256,
-        escape(&quote(&parcel.file_name)),
-    )
+fn record(record: &Record, index: usize, file: &EmbeddedRecord) -> Markup {
+    let header = &record.header;
+    let name = &file.file_name;
+    html! {
+        p {
+            "This run began at " (header.started) " (landau " (header.landau) ", study " (header.study) "). "
+            @match (&record.end, &record.torn) {
+                (Some(end), _) => { "It ended: " (end.outcome) "." }
+                (None, Some(_)) => { "It was killed while it wrote; everything before the truncated last line is valid." }
+                (None, None) => { "It was killed; everything written until then is valid." }
+            }
+        } "\n"
+        p { "To repeat it:" }
+        pre { code { (repeating(&header.command, header.seed)) } } "\n"
+        p.take {
+            @if file.content.is_some() {
+                button.download type="button" data-record={ "record-" (index) } { "Download the record" }
+                " " span { (name) ", " (bytes(file.size as u64)) ", embedded in this page" }
+            } @else {
+                a.download href=(name) download { (name) }
+                " " span { (bytes(file.size as u64)) ", too large to embed; it is in the same folder as this page" }
+            }
+        } "\n"
+        p { "SHA-256 " code.sum id={ "sum-" (index) } { (file.sha256) } } "\n"
+        @if !record.notes.is_empty() {
+            p { "Notes of the run:" }
+            ul { @for note in &record.notes { li { (note) } } }
+        }
+        p { "To recompute every result on this page from the record's samples:" }
+        pre { code { "landau verify " (quote(name)) } } "\n"
+    }
 }
 
-/// A word as a shell takes it.
+/// A word, quoted for a shell where needed.
 fn quote(word: &str) -> String {
     let is_plain = !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c));
     if is_plain { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
@@ -171,18 +175,18 @@ fn quote(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{again, quote};
+    use super::{quote, repeating};
 
     #[test]
-    fn the_command_that_repeats_a_run_is_one_that_landau_takes() {
+    fn the_repeating_command_is_valid_and_has_a_seed() {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        assert_eq!(again(&words("target/release/landau"), 7), "target/release/landau run --seed 7");
-        assert_eq!(again(&words("landau run bind"), 7), "landau run bind --seed 7");
-        assert_eq!(again(&words("landau run --seed=5"), 5), "landau run --seed=5");
+        assert_eq!(repeating(&words("target/release/landau"), 7), "target/release/landau run --seed 7");
+        assert_eq!(repeating(&words("landau run bind"), 7), "landau run bind --seed 7");
+        assert_eq!(repeating(&words("landau run --seed=5"), 5), "landau run --seed=5");
     }
 
     #[test]
-    fn words_survive_a_shell() {
+    fn words_are_quoted_for_a_shell() {
         assert_eq!(
             [quote("a b"), quote("it's"), quote(""), quote("--set=x.y=1")],
             ["'a b'", "'it'\\''s'", "''", "--set=x.y=1"]

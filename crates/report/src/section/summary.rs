@@ -1,131 +1,130 @@
-//! The head of the page: what was measured where, and the findings in plain sentences.
+//! The head of the page: what was measured and where, how to read it, and the findings.
 
 use super::contents::spark;
 use crate::findings::{self, Finding};
-use crate::page::{View, escape};
+use crate::page::{Source, View};
 use crate::quantity::{bytes, count};
 use landau_record::schema::Unit;
+use maud::{Markup, html};
 
-/// Findings that are shown at once; the others unfold.
+/// Findings that are shown at once; the others are folded.
 const SHOWN: usize = 10;
 
-/// The heading where the user gave none.
+/// The title, unless the user gave one.
 pub(crate) fn title(view: &View<'_>) -> String {
     match (view.sources.len(), view.base()) {
         (1, Some(analysis)) => {
             let host = &analysis.record.host;
-            let cost = if analysis.record.unit() == Unit::Instructions {
-                "calls cost, in instructions,"
-            } else {
-                "calls cost"
-            };
-            format!("What {cost} on {} {} as things pile up", host.system, host.release)
+            let unit = if analysis.record.unit() == Unit::Instructions { ", in instructions," } else { "" };
+            format!("How the cost of calls{unit} grows on {} {}", host.system, host.release)
         }
-        (records, _) => format!("{records} records against each other: what calls cost as things pile up"),
+        (records, _) => format!("How the cost of calls grows: {records} records compared"),
     }
 }
 
 /// The head.
-pub(crate) fn render(view: &View<'_>, title: &str) -> String {
-    let lead: String = view.base().map(|_| lead(view)).unwrap_or_default();
-    let blocks: String = (0..view.sources.len()).map(|index| list(view, index)).collect();
-    let what = what_it_counts(view);
-    format!(
-        "<header class=\"head\">\n<div class=\"brand\"><span class=\"mark\" aria-hidden=\"true\">O</span> \
-         Landau</div>\n\
-         <div class=\"controls\" role=\"group\" aria-label=\"Page\">\
-         <button type=\"button\" id=\"theme\" aria-label=\"Switch between light and dark\">Dark</button></div>\n\
-         <h1>{title}</h1>\n{lead}\n{what}<noscript><p class=\"warning\">The charts and the tables of their points need \
-         JavaScript; the sentences and verdicts do not.</p></noscript>\n\
-         <p id=\"keys\" hidden>Arrow keys read the values, plus, minus and 0 zoom; the verdict stands above and a \
-         table of the \
-         points follows.</p></header>\n<section id=\"findings\" class=\"findings\" \
-         aria-labelledby=\"findings-heading\">\n\
-         <h2 id=\"findings-heading\">What was found</h2>\n{blocks}</section>"
-    )
-}
-
-/// What the figures are not, where they are no time.
-fn what_it_counts(view: &View<'_>) -> String {
-    let Some(base) = view.base() else { return String::new() };
-    let text = match base.record.unit() {
-        Unit::Ns => return String::new(),
-        Unit::Instructions => {
-            "<b>Every cost here is a number of instructions, counted exactly by an emulator, and no time.</b> It shows \
-             how long the path through the kernel is and how it grows, to the instruction and alike on every host. It \
-             shows no cache miss, no page walk, no contention and no second processor; an instruction may take a \
-             fraction of a nanosecond or hundreds of them. Who has fewer instructions need not be faster."
-        }
-        Unit::EmulatedNs => {
-            "<b>No timing.</b> An emulator measured this by its own clock. The figures say that the calls work and \
-             where limits are, not what anything costs; compare them with nothing."
-        }
-    };
-    format!("<p class=\"note unit\">{text}</p>\n")
-}
-
-fn lead(view: &View<'_>) -> String {
-    let lines = view.sources.iter().zip(&view.names).map(|(source, name)| {
-        let (analysis, record) = (&source.analysis, source.analysis.record);
-        let host = &record.host;
-        let who = if view.sources.len() > 1 { format!("<b>{}</b>: ", escape(name)) } else { String::new() };
-        let facts = format!(
-            "{}, {} processor{}, {} of memory{}",
-            host.processor,
-            host.processor_count,
-            if host.processor_count == 1 { "" } else { "s" },
-            bytes(host.memory_bytes),
-            if matches!(host.virtualization.as_str(), "" | "none") {
-                String::new()
-            } else {
-                format!(", as a guest ({})", host.virtualization)
+pub(crate) fn render(view: &View<'_>, title: &str) -> Markup {
+    let are_named = view.sources.len() > 1;
+    html! {
+        header.head {
+            div.brand { span.mark aria-hidden="true" { "O" } " Landau" }
+            div.controls role="group" aria-label="Page" {
+                button #theme type="button" aria-label="Switch between light and dark" { "Dark" }
             }
-        );
-        let day = record.header.started.split('T').next().unwrap_or_default();
-        let amount = format!(
-            "{} calls in {} passes, each a fresh process, {day}",
-            count(analysis.call_count() as f64),
-            count(record.passes.len() as f64)
-        );
-        format!("<p class=\"lead\">{who}{}.<br>{}.</p>", escape(&facts), escape(&amount))
-    });
-    lines.collect()
+            h1 { (title) }
+            @for (source, name) in view.sources.iter().zip(&view.names) { (lead(source, are_named.then_some(name))) }
+            (how_to_read(view))
+            noscript { p.warning { "The charts and the tables of their points need JavaScript; the text and the \
+                                    verdicts do not." } }
+            p #keys hidden { "Arrow keys read values; plus, minus and 0 zoom. The verdict is above, a table of the \
+                              points below." }
+        } "\n"
+        section #findings .findings aria-labelledby="findings-heading" {
+            h2 #findings-heading { "Findings" }
+            @for index in 0..view.sources.len() {
+                @if are_named { h3 { (view.names[index]) } }
+                (list(view, index))
+            }
+        } "\n"
+    }
 }
 
-fn list(view: &View<'_>, index: usize) -> String {
+/// The words that every section uses, and what the costs are where they are not time.
+fn how_to_read(view: &View<'_>) -> Markup {
+    let unit = view.base().map(|base| base.record.unit());
+    html! {
+        p.reading {
+            "Each benchmark creates objects one by one and times every call. " b { "n" } " is the number of objects \
+             that exist at that moment. A " b { "pass" } " is one execution in a fresh process; passes are the \
+             replicates. The " b { "law" } " says how the cost grows with n: O(1) is constant within 10%; C in a \
+             formula is a capacity, such as the number of available ports. A " b { "recurring outlier" } " is a single \
+             expensive call at the same n in most passes."
+        }
+        @match unit {
+            Some(Unit::Instructions) => p.note.unit {
+                b { "Every cost is a number of instructions, counted exactly by an emulator, not time. " }
+                "It shows how long the path through the kernel is and how it grows, identically on every host. It does \
+                 not include cache misses, page walks, contention or a second processor. Fewer instructions do not \
+                 imply a faster call."
+            },
+            Some(Unit::EmulatedNs) => p.note.unit {
+                b { "No timing. " }
+                "An emulator measured this with its own clock. The values show that calls work and where limits are, \
+                 not what anything costs. Do not compare them."
+            },
+            _ => {}
+        }
+    }
+}
+
+fn lead(source: &Source<'_>, name: Option<&String>) -> Markup {
+    let (analysis, record) = (&source.analysis, source.analysis.record);
+    let host = &record.host;
+    let is_guest = !matches!(host.virtualization.as_str(), "" | "none");
+    html! {
+        p.lead {
+            @if let Some(name) = name { b { (name) } ": " }
+            (host.processor) ", " (host.processor_count)
+            @if host.processor_count == 1 { " processor" } @else { " processors" }
+            ", " (bytes(host.memory_bytes)) " of memory"
+            @if is_guest { ", virtual machine (" (host.virtualization) ")" }
+            "." br;
+            (count(analysis.call_count() as f64)) " calls in " (count(record.passes.len() as f64)) " passes, "
+            (record.header.started.split('T').next().unwrap_or_default()) "."
+        }
+    }
+}
+
+fn list(view: &View<'_>, index: usize) -> Markup {
+    let found = findings::of(&view.sources[index].analysis);
+    let (shown, rest) = found.split_at(found.len().min(SHOWN));
+    html! {
+        ol { @for finding in shown { (item(view, index, finding)) } }
+        @if !rest.is_empty() {
+            details.more {
+                summary { (rest.len()) " more" }
+                ol start=(SHOWN + 1) { @for finding in rest { (item(view, index, finding)) } }
+            }
+        }
+    }
+}
+
+/// A finding; with a link to its curve if the page shows it.
+fn item(view: &View<'_>, index: usize, finding: &Finding) -> Markup {
     let analysis = &view.sources[index].analysis;
-    let found = findings::of(analysis);
-    let heading =
-        if view.sources.len() > 1 { format!("<h3>{}</h3>", escape(&view.names[index])) } else { String::new() };
-    let item = |finding: &Finding| {
-        let study = finding.case.and_then(|case| analysis.cases.iter().find(|study| study.case.case == case));
-        let line = study.filter(|_| index == 0).map(spark).unwrap_or_default();
-        let link = match study {
-            Some(study) if index == 0 => {
-                format!(
-                    " <a href=\"#case-{}\" aria-label=\"to the curve of {}\">curve</a>",
-                    study.case.case,
-                    escape(&study.case.label)
-                )
+    let study = finding.case.and_then(|case| analysis.cases.iter().find(|study| study.case.case == case));
+    let study = study.filter(|_| index == 0);
+    let kind = finding.kind.name();
+    html! {
+        li.finding.(kind.replace(' ', "-")) {
+            span.kind { (kind) }
+            span.text {
+                (finding.text)
+                @if let Some(study) = study {
+                    " " a href={ "#case-" (study.case.case) } aria-label={ "Curve of " (study.case.label) } { "curve" }
+                }
             }
-            _ => String::new(),
-        };
-        let class = finding.kind.name().replace(' ', "-");
-        format!(
-            "<li class=\"finding {class}\"><span class=\"kind\">{}</span><span \
-             class=\"text\">{}{link}</span>{line}</li>\n",
-            finding.kind.name(),
-            escape(&finding.text)
-        )
-    };
-    let shown: String = found.iter().take(SHOWN).map(item).collect();
-    let rest: String = found.iter().skip(SHOWN).map(item).collect();
-    let rest = match found.len().saturating_sub(SHOWN) {
-        0 => String::new(),
-        more => format!(
-            "<details class=\"more\"><summary>{more} more</summary><ol start=\"{}\">{rest}</ol></details>",
-            SHOWN + 1
-        ),
-    };
-    format!("{heading}<ol>{shown}</ol>{rest}\n")
+            @if let Some(study) = study { (spark(study)) }
+        } "\n"
+    }
 }

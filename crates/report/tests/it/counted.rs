@@ -108,7 +108,7 @@ fn not_one_figure_of_a_counted_record_is_worded_as_time() {
     // What the host was by its own account, notes among it, stays as the record has it.
     let own = text.split("<section id=\"host\"").next().unwrap();
     assert_eq!(words_time(own), None);
-    assert!(own.contains("no time") && html.contains("data-unit=\"instructions\""));
+    assert!(own.contains("not time") && html.contains("data-unit=\"instructions\""));
     assert!(svg::charts(&analysis).iter().all(|(_, chart)| words_time(chart).is_none()));
 }
 

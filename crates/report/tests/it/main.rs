@@ -135,7 +135,7 @@ fn record_and_figures_come_out_of_the_page_again() {
     assert_eq!(whole.records.len(), 1);
     assert_eq!(whole.records[0].bytes.as_deref(), Some(study().1.as_slice()));
     assert!(page().html.contains(&format!("id=\"sum-0\">{}<", whole.records[0].sha256)));
-    assert_eq!(analysis().mismatches(whole.figures[0].as_ref().unwrap()), []);
+    assert_eq!(analysis().mismatches(whole.results[0].as_ref().unwrap()), []);
     let altered = page().html.replacen("id=\"record-0\"", "id=\"record-9\"", 1);
     assert!(extract(&altered).is_err());
 }
@@ -170,11 +170,11 @@ fn one_digit_altered_anywhere_is_found_and_its_place_named() {
     assert!(made.is_ours());
     assert_eq!(difference(html, &made, &sources), None);
     let places = [
-        ("<ol>", "under “What was found” (#"),
+        ("<ol>", "under “Findings” (#"),
         ("<td class=\"number\">", "under “socket threads=1” (#case-0"),
         ("id=\"data-case-1\">", "in the block data-case-1"),
-        ("id=\"figures\">", "in the block figures"),
-        ("<table class=\"facts\">", "under “The machine” (#host"),
+        ("id=\"results\">", "in the block results"),
+        ("<table class=\"facts\"><tbody><tr><th scope=\"row\">System", "under “Environment” (#host"),
         ("<style>", "in the head"),
     ];
     for (mark, place) in places {
@@ -262,7 +262,7 @@ fn a_torn_record_makes_a_page_that_says_so() {
     let (record, bytes) = record(2, &Bend { torn: true, ..Bend::default() });
     assert!(record.torn.is_some());
     let page = Page::render(&[source("torn", &record, &bytes)], &Options::default());
-    assert!(page.html.contains("The run was killed while it wrote"));
+    assert!(page.html.contains("It was killed while it wrote"));
 }
 
 #[test]

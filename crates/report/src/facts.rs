@@ -1,0 +1,72 @@
+//! Facts of a case as a reader wants them: names in words, numbers in suitable units, one value for all passes.
+
+use crate::quantity::{bytes, count, digits, duration, percent};
+use landau_record::schema::{Fact, FactUnit};
+
+/// Returns the name in words: "server processor share" for `server_processor_share`.
+pub fn name(name: &str) -> String {
+    name.replace('_', " ")
+}
+
+/// Returns the values of all passes as one text: a number, a range of numbers, or the different texts.
+pub fn value(values: &[&Fact]) -> String {
+    let numbers: Option<Vec<(f64, FactUnit)>> = values.iter().map(|fact| number(fact)).collect();
+    match numbers.as_deref() {
+        Some([(first, unit), rest @ ..]) if rest.iter().all(|(_, other)| other == unit) => {
+            let (low, high) = rest.iter().fold((*first, *first), |(low, high), (x, _)| (low.min(*x), high.max(*x)));
+            let (low, high) = (in_unit(low, *unit), in_unit(high, *unit));
+            if low == high { low } else { format!("{low} to {high}") }
+        }
+        _ => values.iter().map(|fact| one(fact)).collect::<Vec<_>>().join(" or "),
+    }
+}
+
+fn number(fact: &Fact) -> Option<(f64, FactUnit)> {
+    match fact {
+        Fact::Number { value, unit } => Some((*value, *unit)),
+        Fact::Text(_) => None,
+    }
+}
+
+fn one(fact: &Fact) -> String {
+    match fact {
+        Fact::Number { value, unit } => in_unit(*value, *unit),
+        Fact::Text(text) => text.clone(),
+    }
+}
+
+fn in_unit(value: f64, unit: FactUnit) -> String {
+    match unit {
+        FactUnit::Count if value.fract() == 0.0 => count(value),
+        FactUnit::Count => digits(value),
+        FactUnit::Share => percent(value),
+        FactUnit::Ns => duration(value),
+        FactUnit::Bytes => bytes(value.max(0.0).round() as u64),
+        FactUnit::BytesPerS => format!("{}/s", bytes(value.max(0.0).round() as u64)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn number_of(value: f64, unit: FactUnit) -> Fact {
+        Fact::Number { value, unit }
+    }
+
+    #[test]
+    fn passes_share_one_value_or_a_range() {
+        let (low, high) = (number_of(4_500.0, FactUnit::Ns), number_of(5_100.0, FactUnit::Ns));
+        assert_eq!(value(&[&high, &low]), "4.5 µs to 5.1 µs");
+        assert_eq!(value(&[&low]), "4.5 µs");
+        assert_eq!(value(&[&number_of(0.12, FactUnit::Share), &number_of(0.12, FactUnit::Share)]), "12%");
+        assert_eq!(value(&[&number_of(1_009.0, FactUnit::Count)]), "1,009");
+    }
+
+    #[test]
+    fn different_texts_are_alternatives() {
+        let (odd, even) = (Fact::Text("all odd".to_owned()), Fact::Text("all even".to_owned()));
+        assert_eq!(value(&[&odd, &even]), "all odd or all even");
+        assert_eq!(name("first_thousand_ports"), "first thousand ports");
+    }
+}
