@@ -19,7 +19,7 @@ pub(crate) fn kernel() -> Option<&'static Path> {
         // Kept between runs of the tests: it is the cache of a user, in the folder of the build.
         let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernels");
         let kernel =
-            landau_lab::kernel::obtain("debian:6.1", &cache, &mut |_| {}).map_err(|error| error.to_string())?;
+            landau_lab::obtain::obtain("debian:6.1", &cache, &mut |_| {}).map_err(|error| error.to_string())?;
         Ok(kernel.image)
     });
     match found {
