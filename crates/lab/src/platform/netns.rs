@@ -72,7 +72,7 @@ impl Platform for Netns {
     }
 
     fn describe(&self, machine: &Machine) -> Result<Lab, Error> {
-        Ok(Lab { engine: self.name().to_owned(), program_sha256: sha256(machine.program)?, ..Lab::default() })
+        Ok(Lab { platform: self.name().to_owned(), program_sha256: sha256(machine.program)?, ..Lab::default() })
     }
 
     fn advice(&self, _ending: &Ending) -> &'static str {
