@@ -30,7 +30,7 @@ struct List {
     render: fn(&[Module]) -> Result<String>,
 }
 
-const LISTS: [List; 4] = [
+const LISTS: [List; 5] = [
     List { file: "crates/bench/src/list/mod.rs", render: benchmarks },
     List { file: "crates/bench/src/server/list/mod.rs", render: servers },
     List { file: "crates/cli/src/command/mod.rs", render: commands },
