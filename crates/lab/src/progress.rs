@@ -1,8 +1,8 @@
-//! The progress of a guest, from the lines it sends.
+//! How far a guest came, read off the lines it sends.
 
 use landau_record::schema::{Line, PassStart};
 
-/// The progress of a guest.
+/// How far a guest came.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     labels: Vec<String>,
@@ -11,8 +11,8 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Updates it with a line.
-    pub(crate) fn update(&mut self, line: &Line) {
+    /// Takes note of a line.
+    pub(crate) fn note(&mut self, line: &Line) {
         match line {
             Line::Case(case) => self.labels.push(case.label.clone()),
             Line::Pass(start) => (self.pass, self.last_n) = (Some(start.clone()), Some(0)),
@@ -25,22 +25,22 @@ impl Progress {
         }
     }
 
-    /// Whether the guest sent its plan.
+    /// Whether the guest told what it would measure.
     pub(crate) fn has_plan(&self) -> bool {
         !self.labels.is_empty()
     }
 
-    /// Returns the current pass.
+    /// The pass under way.
     pub(crate) fn pass(&self) -> Option<u32> {
         self.pass.as_ref().map(|start| start.pass)
     }
 
-    /// Returns the last step of the current pass that has a sample.
+    /// The last step of the pass under way of which a sample came.
     pub(crate) fn last_n(&self) -> Option<u64> {
         self.last_n
     }
 
-    /// Returns the current place, as text for the user.
+    /// Where it is, in words.
     pub(crate) fn place(&self) -> String {
         match (&self.pass, self.last_n) {
             (Some(start), Some(n)) => {

@@ -6,7 +6,7 @@
 use crate::quantity::count;
 use landau_record::schema::{AnnotationKind, Case, Crash, Direction, Fact, Limit, Outcome, Phase, PhaseResult, Window};
 use landau_record::{Pass, Record};
-use landau_stats::{Curve, Mark, Options, Unit, Verdict, judge};
+use landau_stats::{Annotation, Curve, Options, Unit, Verdict, judge};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -109,30 +109,30 @@ impl<'r> Analysis<'r> {
         Self { record, cases }
     }
 
-    /// The figures to be kept in the record: one verdict for each phase of each case.
-    pub fn figures(&self) -> Vec<PhaseResult> {
+    /// The results to be kept in the record: one verdict for each phase of each case.
+    pub fn results(&self) -> Vec<PhaseResult> {
         let every = self.cases.iter().flat_map(|case| case.phases.iter().map(move |phase| (case, phase)));
         every
             .map(|(case, phase)| PhaseResult {
                 case: case.case.case,
                 phase: phase.phase.name.clone(),
-                verdict: named_by_unit(serde_json::to_value(&phase.verdict).unwrap_or(Value::Null), self.record.unit()),
+                verdict: serde_json::to_value(&phase.verdict).unwrap_or(Value::Null),
             })
             .collect()
     }
 
-    /// The figures of `stored` that do not follow from this record's samples, to nine digits.
+    /// The members of `stored` that differ from what the samples give, to nine digits.
     pub fn mismatches(&self, stored: &[PhaseResult]) -> Vec<Mismatch> {
-        let computed = self.figures();
+        let computed = self.results();
         let mut found = Vec::new();
-        for figure in stored {
-            let same = computed.iter().find(|other| other.case == figure.case && other.phase == figure.phase);
+        for result in stored {
+            let same = computed.iter().find(|other| other.case == result.case && other.phase == result.phase);
             let computed = same.map_or(&Value::Null, |other| &other.verdict);
-            differences(figure, "", &figure.verdict, computed, &mut found);
+            differences(result, "", &result.verdict, computed, &mut found);
         }
-        for figure in &computed {
-            if !stored.iter().any(|other| other.case == figure.case && other.phase == figure.phase) {
-                differences(figure, "", &Value::Null, &figure.verdict, &mut found);
+        for result in &computed {
+            if !stored.iter().any(|other| other.case == result.case && other.phase == result.phase) {
+                differences(result, "", &Value::Null, &result.verdict, &mut found);
             }
         }
         found
@@ -181,41 +181,18 @@ impl<'r> CaseStudy<'r> {
     }
 }
 
-/// Recomputes every figure a record holds from its samples. A record without figures (a run that was killed) has none
-/// to contradict.
-pub fn check_figures(record: &Record) -> Vec<Mismatch> {
+/// Recomputes every result of a record from its samples. Returns nothing for a record without results (the run was
+/// killed).
+pub fn check_results(record: &Record) -> Vec<Mismatch> {
     if record.results.is_empty() { Vec::new() } else { Analysis::of(record).mismatches(&record.results) }
 }
 
-/// What the costs of a record count. An emulator's time is worded as time; that it is none, the page says.
+/// Returns what the costs of a record count.
 pub fn unit_of(record: &Record) -> Unit {
     match record.unit() {
         landau_record::schema::Unit::Instructions => Unit::Instructions,
-        _ => Unit::Time,
-    }
-}
-
-/// Members that end in `ns` (or begin with it) named by the unit of a record: a reader who asks for nanoseconds finds
-/// no instructions.
-pub fn named_by_unit(value: Value, unit: landau_record::schema::Unit) -> Value {
-    if unit == landau_record::schema::Unit::Ns {
-        return value;
-    }
-    let name = |key: String| match key.as_str() {
-        "ns" => unit.name().to_owned(),
-        "one_ms" => "one_million".to_owned(),
-        _ => match (key.strip_suffix("_ns"), key.strip_prefix("ns_")) {
-            (Some(head), _) => format!("{head}_{}", unit.name()),
-            (_, Some(tail)) => format!("{}_{tail}", unit.name()),
-            _ => key,
-        },
-    };
-    match value {
-        Value::Object(members) => {
-            members.into_iter().map(|(key, value)| (name(key), named_by_unit(value, unit))).collect()
-        }
-        Value::Array(values) => values.into_iter().map(|value| named_by_unit(value, unit)).collect(),
-        other => other,
+        landau_record::schema::Unit::EmulatedNs => Unit::EmulatedTime,
+        landau_record::schema::Unit::Ns => Unit::Time,
     }
 }
 
@@ -261,7 +238,7 @@ fn drafts(record: &Record) -> Vec<Draft<'_>> {
     let mut drafts = Vec::new();
     for case in &record.cases {
         let passes = record.passes_of(case.case);
-        let marks: Vec<Mark> = case.annotations.iter().map(mark).collect();
+        let annotations: Vec<Annotation> = case.annotations.iter().map(annotation).collect();
         for phase in &case.phases {
             let held: Vec<&&Pass> = passes
                 .iter()
@@ -271,8 +248,12 @@ fn drafts(record: &Record) -> Vec<Draft<'_>> {
             if held.is_empty() {
                 continue;
             }
-            let curve = Curve { passes: held.iter().map(|pass| calls(pass, phase)).collect(), marks: marks.clone() };
-            let canary = Curve { passes: held.iter().map(|pass| canary(pass, phase)).collect(), marks: Vec::new() };
+            let curve = Curve {
+                passes: held.iter().map(|pass| calls(pass, phase)).collect(),
+                annotations: annotations.clone(),
+            };
+            let canary =
+                Curve { passes: held.iter().map(|pass| canary(pass, phase)).collect(), annotations: Vec::new() };
             let rounds = held.iter().map(|pass| pass.start.round).collect();
             drafts.push(Draft { case, phase, curve, canary, rounds, verdict: None });
         }
@@ -282,10 +263,10 @@ fn drafts(record: &Record) -> Vec<Draft<'_>> {
 
 /// Curves are independent of one another, so each processor takes the next one that nobody has.
 fn judge_all(record: &Record, drafts: &mut [Draft<'_>]) {
-    let lap = *record.host.clock.timer_overhead.values();
+    let overhead = *record.host.clock.timer_overhead.values();
     let quantum_ns = Some(*record.host.clock.quantum.values()).filter(|&step| step > 0.0);
-    let (unit, empty_lap_ns) = (unit_of(record), (lap > 0.0).then_some(lap));
-    let options = Options { unit, empty_lap_ns, quantum_ns, ..Options::default() };
+    let (unit, timer_overhead_ns) = (unit_of(record), (overhead > 0.0).then_some(overhead));
+    let options = Options { unit, timer_overhead_ns, quantum_ns, ..Options::default() };
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(drafts.len().max(1));
     let next = AtomicUsize::new(0);
     let shared: &[Draft<'_>] = drafts;
@@ -294,7 +275,7 @@ fn judge_all(record: &Record, drafts: &mut [Draft<'_>]) {
         while let Some((index, draft)) =
             Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|i| Some((i, shared.get(i)?)))
         {
-            let has_canary = draft.canary.passes.iter().any(|pass| !pass.ns.is_empty());
+            let has_canary = draft.canary.passes.iter().any(|pass| !pass.costs.is_empty());
             done.push((index, judge(&draft.curve, has_canary.then_some(&draft.canary), &options)));
         }
         done
@@ -328,7 +309,7 @@ fn calls(pass: &Pass, phase: &Phase) -> landau_stats::Pass {
         dirty[from.min(to)..to].fill(true);
     }
     let clean = lane.n.iter().map(|&n| !dirty[n as usize]).collect();
-    landau_stats::Pass { n: lane.n.clone(), ns: lane.costs.clone(), clean }
+    landau_stats::Pass { n: lane.n.clone(), costs: lane.costs.clone(), clean }
 }
 
 fn is_clean(window: &Window) -> bool {
@@ -339,45 +320,44 @@ fn is_clean(window: &Window) -> bool {
 fn canary(pass: &Pass, phase: &Phase) -> landau_stats::Pass {
     let mut canary = landau_stats::Pass::default();
     for window in pass.windows.iter().filter(|window| window.direction == phase.direction) {
-        for &ns in window.canary.values() {
+        for &cost in window.canary.values() {
             canary.n.push(window.first);
-            canary.ns.push(ns);
+            canary.costs.push(cost);
             canary.clean.push(is_clean(window));
         }
     }
     canary
 }
 
-fn mark(mark: &landau_record::schema::Annotation) -> Mark {
-    let kind = match mark.kind {
-        AnnotationKind::Capacity => landau_stats::MarkKind::Capacity,
-        AnnotationKind::Table => landau_stats::MarkKind::Table,
-        AnnotationKind::Cache => landau_stats::MarkKind::Cache,
+fn annotation(one: &landau_record::schema::Annotation) -> Annotation {
+    let kind = match one.kind {
+        AnnotationKind::Capacity => landau_stats::AnnotationKind::Capacity,
+        AnnotationKind::Table => landau_stats::AnnotationKind::Table,
+        AnnotationKind::Cache => landau_stats::AnnotationKind::Cache,
     };
-    Mark { name: mark.name.clone(), n: mark.n, kind }
+    Annotation { name: one.name.clone(), n: one.n, kind }
 }
 
-/// Walks two verdicts and notes where they part.
-fn differences(figure: &PhaseResult, path: &str, stored: &Value, computed: &Value, found: &mut Vec<Mismatch>) {
+/// Adds every member in which two verdicts differ.
+fn differences(result: &PhaseResult, path: &str, stored: &Value, computed: &Value, found: &mut Vec<Mismatch>) {
     let under = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
     match (stored, computed) {
         (Value::Object(a), Value::Object(b)) => {
             let names: std::collections::BTreeSet<&String> = a.keys().chain(b.keys()).collect();
-            // Sentences are made of the figures beside them, and a later landau may word them better.
-            for name in names.into_iter().filter(|name| *name != "words") {
+            for name in names {
                 let (x, y) = (a.get(name).unwrap_or(&Value::Null), b.get(name).unwrap_or(&Value::Null));
-                differences(figure, &under(name), x, y, found);
+                differences(result, &under(name), x, y, found);
             }
         }
         (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
             for (i, (x, y)) in a.iter().zip(b).enumerate() {
-                differences(figure, &under(&i.to_string()), x, y, found);
+                differences(result, &under(&i.to_string()), x, y, found);
             }
         }
         (a, b) if is_same(a, b) => {}
         (a, b) => found.push(Mismatch {
-            case: figure.case,
-            phase: figure.phase.clone(),
+            case: result.case,
+            phase: result.phase.clone(),
             member: path.to_owned(),
             stored: a.clone(),
             computed: b.clone(),
@@ -398,13 +378,13 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn figure(verdict: Value) -> PhaseResult {
+    fn result(verdict: Value) -> PhaseResult {
         PhaseResult { case: 3, phase: "bind".into(), verdict }
     }
 
     #[test]
     fn differences_name_the_member_and_pass_over_the_tenth_digit() {
-        let stored = figure(json!({"a": [1.0, 2.0], "b": "x", "c": 5}));
+        let stored = result(json!({"a": [1.0, 2.0], "b": "x", "c": 5}));
         let mut found = Vec::new();
         let computed = json!({"a": [1.000_000_000_01, 2.1], "b": "y", "d": true});
         differences(&stored, "", &stored.verdict, &computed, &mut found);

@@ -6,6 +6,7 @@
 //! nothing: it turns values into text.
 
 mod analysis;
+mod comparisons;
 pub mod explained;
 pub mod facts;
 pub mod findings;
@@ -16,9 +17,7 @@ mod reduce;
 mod section;
 pub mod svg;
 pub mod table;
-mod versus;
+pub mod text;
 
-pub use analysis::{
-    Analysis, CaseStudy, LimitMet, Mismatch, PhaseStudy, check_figures, named_by_unit, unit_name, unit_of, unlike,
-};
-pub use versus::{Duel, Versus};
+pub use analysis::{Analysis, CaseStudy, LimitMet, Mismatch, PhaseStudy, check_results, unit_name, unit_of, unlike};
+pub use comparisons::{Comparisons, PhaseComparison};

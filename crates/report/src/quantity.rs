@@ -1,22 +1,129 @@
-//! Numbers as a reader wants them: three digits, a unit, thousands apart.
+//! Number formats: three significant digits, a unit, thousands separated.
 //!
-//! Durations and counts are worded by `landau-stats`, so that a figure reads alike in a sentence, a table and a chart;
-//! what only a reader of the whole needs is added here.
+//! Every figure in a sentence, a table or a chart is formatted here, so that one number reads the same everywhere.
 
 pub use landau_stats::Unit;
-pub use landau_stats::words::{count, digits, duration, durations};
+
+/// Formats costs in their unit.
+pub trait FormatCost {
+    /// A cost: "1.02 µs", "1,742 instructions".
+    fn cost(self, cost: f64) -> String;
+
+    /// A cost whose unit is stated elsewhere if it is not a time: "1.02 µs", "1,742".
+    fn bare(self, cost: f64) -> String;
+
+    /// A range of costs with the unit once: "1.3–20 ms", "1,742–1,780 instructions".
+    fn costs(self, low: f64, high: f64) -> String;
+
+    /// The slope of a law: nanoseconds below a microsecond ("0.31 ns"), a bare number of instructions ("337").
+    fn slope(self, slope: f64) -> String;
+}
+
+impl FormatCost for Unit {
+    fn cost(self, cost: f64) -> String {
+        match self {
+            Unit::Time | Unit::EmulatedTime => duration(cost),
+            Unit::Instructions => format!("{} instructions", self.bare(cost)),
+        }
+    }
+
+    fn bare(self, cost: f64) -> String {
+        match self {
+            Unit::Time | Unit::EmulatedTime => duration(cost),
+            Unit::Instructions if cost.fract().abs() < 1e-9 => count(cost),
+            Unit::Instructions => digits(cost),
+        }
+    }
+
+    fn costs(self, low: f64, high: f64) -> String {
+        match self {
+            Unit::Time | Unit::EmulatedTime => durations(low, high),
+            Unit::Instructions if self.bare(low) == self.bare(high) => self.cost(low),
+            Unit::Instructions => format!("{}–{}", self.bare(low), self.cost(high)),
+        }
+    }
+
+    fn slope(self, slope: f64) -> String {
+        match self {
+            Unit::Time | Unit::EmulatedTime if slope < 999.5 => format!("{} ns", digits(slope)),
+            Unit::Time | Unit::EmulatedTime => duration(slope),
+            Unit::Instructions => self.bare(slope),
+        }
+    }
+}
+
+/// A duration with three digits: "310 ns", "1.02 µs", "1.75 ms".
+pub fn duration(ns: f64) -> String {
+    let (value, unit) = match ns.abs() {
+        x if x < 999.5 => (ns, "ns"),
+        x if x < 999.5e3 => (ns / 1e3, "µs"),
+        x if x < 999.5e6 => (ns / 1e6, "ms"),
+        _ => (ns / 1e9, "s"),
+    };
+    format!("{} {unit}", digits(value))
+}
+
+/// Three significant digits; all digits of larger integers; scientific notation below 0.001 and from 1e15.
+pub fn digits(x: f64) -> String {
+    let size = x.abs();
+    if size >= 1e15 || (size > 0.0 && size < 1e-3) {
+        return format!("{x:.2e}");
+    }
+    if size >= 999.5 {
+        return count(x);
+    }
+    let places = match size {
+        s if s >= 99.95 => 0,
+        s if s >= 9.995 => 1,
+        s if s >= 0.995 || s == 0.0 => 2,
+        s if s >= 0.0995 => 3,
+        s if s >= 0.00995 => 4,
+        _ => 5,
+    };
+    let text = format!("{x:.places$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+/// An integer with its thousands separated: "14,117".
+pub fn count(x: f64) -> String {
+    let plain = format!("{:.0}", x.abs());
+    let mut text = String::from(if x <= -0.5 { "−" } else { "" });
+    for (i, digit) in plain.chars().enumerate() {
+        if i > 0 && (plain.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A range of durations, with the unit once where both ends share it: "1.3–20 ms".
+pub fn durations(low: f64, high: f64) -> String {
+    let (a, b) = (duration(low), duration(high));
+    match (a.split_once(' '), b.split_once(' ')) {
+        _ if a == b => a,
+        (Some((x, unit)), Some((_, other))) if unit == other => format!("{x}–{b}"),
+        _ => format!("{a}–{b}"),
+    }
+}
+
+/// A range of counts, or the one count: "886–2,003".
+pub fn counts(low: f64, high: f64) -> String {
+    let (low, high) = (count(low), count(high));
+    if low == high { low } else { format!("{low}–{high}") }
+}
 
 /// A factor: "×1,600", "×3.2", "×1.04".
 pub fn factor(x: f64) -> String {
     format!("×{}", digits(x))
 }
 
-/// A fraction in per cent: "2.5%".
+/// A fraction as a percentage: "2.5%".
 pub fn percent(fraction: f64) -> String {
     format!("{}%", digits(fraction * 100.0))
 }
 
-/// A size in memory: "31.3 GiB".
+/// A size in bytes: "31.3 GiB".
 pub fn bytes(size: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = size as f64;
@@ -28,36 +135,32 @@ pub fn bytes(size: u64) -> String {
     format!("{} {}", digits(value), units[unit])
 }
 
-/// An ordinal: "14,117th".
-pub fn ordinal(n: f64) -> String {
-    let whole = n.round() as u64;
-    let ending = match (whole % 10, whole % 100) {
-        (1, tens) if tens != 11 => "st",
-        (2, tens) if tens != 12 => "nd",
-        (3, tens) if tens != 13 => "rd",
-        _ => "th",
-    };
-    format!("{}{ending}", count(n))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Guards against a unit too small or too large at the edges, and against lost thousands separators.
     #[test]
-    fn quantities_read_as_a_person_writes_them() {
-        let shown = [duration(180.0), duration(1020.0), duration(999.7), duration(1_753_000.0), duration(0.0)];
+    fn numbers_have_three_digits_and_the_fitting_unit() {
+        let shown = [180.0, 1020.0, 999.7, 1_753_000.0, 0.0].map(duration);
         assert_eq!(shown, ["180 ns", "1.02 µs", "1 µs", "1.75 ms", "0 ns"]);
-        assert_eq!(durations(1.3e6, 20e6), "1.3–20 ms");
-        assert_eq!(durations(900.0, 2000.0), "900 ns–2 µs");
-        assert_eq!(durations(900.2, 900.4), "900 ns");
+        assert_eq!([digits(0.31), digits(999.4), digits(999.7)], ["0.31", "999", "1,000"]);
+        assert_eq!([count(14_117.0), count(999.0)], ["14,117", "999"]);
+        assert_eq!([counts(886.0, 2003.0), counts(7.0, 7.0)], ["886–2,003", "7"]);
         assert_eq!(factor(1602.0), "×1,602");
         assert_eq!(percent(0.025), "2.5%");
         assert_eq!(bytes(2 << 30), "2 GiB");
-        assert_eq!(
-            [ordinal(1.0), ordinal(12.0), ordinal(112.0), ordinal(14_117.0)],
-            ["1st", "12th", "112th", "14,117th"]
-        );
-        assert_eq!(ordinal(23.0), "23rd");
+    }
+
+    #[test]
+    fn a_range_states_a_shared_unit_once() {
+        assert_eq!(durations(1.3e6, 20e6), "1.3–20 ms");
+        assert_eq!(durations(900.0, 2000.0), "900 ns–2 µs");
+        assert_eq!(durations(900.2, 900.4), "900 ns");
+        let counted = Unit::Instructions;
+        assert_eq!([counted.cost(1742.0), counted.bare(44.02)], ["1,742 instructions", "44"]);
+        assert_eq!(counted.costs(1742.0, 1780.0), "1,742–1,780 instructions");
+        assert_eq!(counted.costs(337.0, 337.0), "337 instructions");
+        assert_eq!(Unit::Time.costs(1.3e6, 20e6), "1.3–20 ms");
     }
 }

@@ -84,7 +84,7 @@ impl Columns {
     /// The calls of a pass by column. An n of 0 counts as 1, which is where a logarithmic axis begins.
     fn gather(&self, pass: &Pass) -> Vec<Vec<u64>> {
         let mut held = vec![Vec::new(); self.len()];
-        for (&n, &ns) in pass.n.iter().zip(&pass.ns) {
+        for (&n, &ns) in pass.n.iter().zip(&pass.costs) {
             if let Some(column) = self.of(n.max(1)) {
                 held[column].push(ns);
             }
@@ -105,7 +105,7 @@ impl Columns {
 
     /// The density of all calls of a curve.
     pub(crate) fn density(&self, curve: &Curve) -> Density {
-        let lowest = curve.passes.iter().flat_map(|pass| &pass.ns).min().copied().unwrap_or(1);
+        let lowest = curve.passes.iter().flat_map(|pass| &pass.costs).min().copied().unwrap_or(1);
         let floor = (lowest.max(1) as f64).log10() * ROWS_PER_DECADE;
         let floor = floor.floor();
         let mut cells = vec![std::collections::BTreeMap::<u32, u32>::new(); self.len()];
@@ -128,7 +128,7 @@ mod tests {
 
     fn pass(ns: impl Fn(u32) -> u64, last: u32) -> Pass {
         let n: Vec<u32> = (1..=last).collect();
-        Pass { ns: n.iter().map(|&n| ns(n)).collect(), clean: vec![true; n.len()], n }
+        Pass { costs: n.iter().map(|&n| ns(n)).collect(), clean: vec![true; n.len()], n }
     }
 
     #[test]
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_density_holds_every_call() {
-        let curve = Curve { passes: vec![pass(|n| u64::from(n % 50) * 100, 5000); 3], marks: Vec::new() };
+        let curve = Curve { passes: vec![pass(|n| u64::from(n % 50) * 100, 5000); 3], annotations: Vec::new() };
         let density = Columns::up_to(5000).density(&curve);
         let total: u32 = density.cells.iter().flatten().map(|(_, count)| count).sum();
         assert_eq!(total, 15_000);

@@ -4,9 +4,9 @@
 //! viewer chooses.
 
 use crate::findings::subject;
-use crate::quantity::{Unit, count, digits};
+use crate::quantity::{FormatCost, Unit, count, digits};
 use crate::reduce::{Columns, Kept};
-use crate::{Analysis, CaseStudy, PhaseStudy};
+use crate::{Analysis, CaseStudy, PhaseStudy, text};
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint};
 use plotters::prelude::*;
 use plotters::series::DashedLineSeries;
@@ -52,7 +52,7 @@ fn chart(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, columns: &Columns) -> Op
     let mut svg = String::new();
     let plot = Plot { study, phase, columns, passes: &passes, x: (from, to), y: (low / pad, high * pad) };
     plot.draw(&mut svg).ok()?;
-    Some(titled(&svg, &subject(study, phase), &phase.verdict.all.words))
+    Some(titled(&svg, &subject(study, phase), &text::sentence(&phase.verdict.all)))
 }
 
 /// Adds title and description for screen readers; the SVG standard wants them first.
@@ -192,7 +192,7 @@ impl Plot<'_> {
 
     fn cliffs(&self, area: &mut Area<'_>) -> Result<(), Failure> {
         for cliff in self.phase.verdict.all.cliffs.iter().filter(|cliff| self.inside(cliff.n.value)) {
-            let place = (cliff.n.value.log10(), cliff.after_ns.clamp(self.y.0, self.y.1).log10());
+            let place = (cliff.n.value.log10(), cliff.cost_after.clamp(self.y.0, self.y.1).log10());
             area.draw_series([Circle::new(place, 4, CLIFF.filled())])?;
             let anchor = plotters::style::text_anchor::Pos::new(
                 plotters::style::text_anchor::HPos::Right,

@@ -1,16 +1,16 @@
 //! The rows of `landau show`: one for each phase of each case, in words that need no statistics.
 //!
-//! [`rows`] and [`duels`] give plain data (serialised as it is for `--json`); [`render`] and [`render_duels`] lay it
+//! [`rows`] and [`duels`] give plain data (serialised as it is for `--json`); [`render`] and [`render_comparisons`] lay it
 //! out for a terminal of a given width.
 
-use crate::quantity::{Unit, count, digits, factor, percent};
-use crate::{Analysis, CaseStudy, PhaseStudy, Versus};
+use crate::quantity::{FormatCost, Unit, count, digits, factor, percent};
+use crate::{Analysis, CaseStudy, Comparisons, PhaseComparison, PhaseStudy, text};
 use comfy_table::{Attribute, Cell, Color, ColumnConstraint, ContentArrangement, Table};
 use landau_record::schema::Direction;
-use landau_stats::{Estimate, Judgement, Outcome, Reason, Rhythm, RhythmKind};
+use landau_stats::{Estimate, Judgement, Outcome, Pattern, PatternRule, Reason};
 use serde::Serialize;
 
-/// What may be said about one phase of one case.
+/// The verdict on one phase of one case.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
     /// The benchmark.
@@ -19,39 +19,57 @@ pub struct Row {
     pub case: String,
     /// The phase.
     pub phase: String,
-    /// On the way up or on the way down.
+    /// Whether objects are created or destroyed.
     pub direction: Direction,
     /// What n counts.
     pub axis: String,
-    /// Cost at the smallest judged n, in words: "1.02 µs at 16".
-    pub first: String,
-    /// Cost at the largest n reached, in words.
-    pub last: String,
-    /// The law and how sure it is, in words.
-    pub law: String,
-    /// The same in so few words that it fits a cell: "O(1) ±10%", "unclear: passes differ (5 more)".
-    pub law_brief: String,
-    /// Cost of the top over the bottom of the judged range with its 90% interval: "×1.29 (1.2–1.41)".
-    pub change: String,
-    /// Where the system refused; empty if it did not.
-    pub limit: String,
-    /// Cliffs and single dear calls; empty if there are none.
-    pub surprises: String,
-    /// Of the single dear calls those that matter: at powers of two, of 0.1 ms and more, or a fiftieth of the time.
-    pub dear: String,
-    /// Smallest judged n and cost there in nanoseconds, 95%.
-    pub first_ns: Option<(f64, Estimate)>,
-    /// Largest measured n and cost there in nanoseconds, 95%.
-    pub last_ns: Option<(f64, Estimate)>,
-    /// The law as it is written, `O(log N)`; none where none is named.
-    pub symbol: Option<String>,
-    /// Cost of the top over the bottom of the judged range, 90%.
+    /// What costs count.
+    pub unit: Unit,
+    /// Smallest judged n with the cost there.
+    pub small: Option<CostAt>,
+    /// Largest measured n with the cost there.
+    pub large: Option<CostAt>,
+    /// Cost of the last three judged points over the first three, 90%.
     pub growth: Option<Estimate>,
+    /// The law, "O(log n)"; absent where none is named.
+    pub law: Option<String>,
+    /// The same in words.
+    pub text: RowText,
+}
+
+/// A cost at an n.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct CostAt {
+    /// The number of objects.
+    pub n: f64,
+    /// The cost in the row's unit, 95%.
+    pub cost: Estimate,
+}
+
+/// A row in words.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RowText {
+    /// Cost at the smallest judged n: "1.02 µs at 16".
+    pub small: String,
+    /// Cost at the largest measured n.
+    pub large: String,
+    /// The outcome for a cell: "O(1) ±10%", "inconclusive: passes differ (5 more)".
+    pub law: String,
+    /// Outcome, law and intervals in one sentence.
+    pub confidence: String,
+    /// The growth with its 90% interval: "×1.29 (1.2–1.41)".
+    pub growth: String,
+    /// Where a call failed or the kernel stopped; empty if neither.
+    pub limit: String,
+    /// Cliffs and recurring outliers; empty if there are none.
+    pub events: String,
+    /// The recurring outliers that matter: at powers of two, from 0.1 ms on, or 2% of the time.
+    pub outliers: String,
 }
 
 /// One phase of one case in two records.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct DuelRow {
+pub struct ComparisonRow {
     /// The case's label.
     pub case: String,
     /// The phase.
@@ -60,14 +78,14 @@ pub struct DuelRow {
     pub base: String,
     /// The other record's name.
     pub other: String,
-    /// The faster one, where that is proven.
+    /// The record that is shown to be cheaper, if one is.
     pub winner: Option<String>,
     /// Cost of the other over cost of the base, 95%.
     pub ratio: Option<Estimate>,
-    /// The smallest difference that would have been seen, as a fraction.
-    pub would_have_seen: Option<f64>,
+    /// The smallest difference that would have been detected, as a fraction.
+    pub detectable: Option<f64>,
     /// The result in words.
-    pub words: String,
+    pub text: String,
 }
 
 /// How a table is laid out.
@@ -83,36 +101,45 @@ impl Row {
     /// The row of a phase.
     pub fn of(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>) -> Self {
         let judged = &phase.verdict.all;
-        let first = judged.range.zip(judged.start).map(|(range, cost)| (range.0, cost));
-        let reached = judged.points.last().map(|point| (point.n, point.ns));
-        let last = reached.or_else(|| judged.range.zip(judged.end).map(|(range, cost)| (range.1, cost)));
-        let at = |place: &Option<(f64, Estimate)>| {
-            place.map_or("–".to_owned(), |(n, cost)| format!("{} at {}", judged.unit.cost(cost.value), count(n)))
-        };
-        let limit = study.limit.as_ref().filter(|_| phase.phase.direction == Direction::Up);
+        let small = judged.range.zip(judged.start).map(|(range, cost)| CostAt { n: range.0, cost });
+        let end = || judged.range.zip(judged.end).map(|(range, cost)| CostAt { n: range.1, cost });
+        let large = judged.points.last().map(|point| CostAt { n: point.n, cost: point.cost }).or_else(end);
         Self {
             benchmark: study.case.benchmark.clone(),
             case: study.case.label.clone(),
             phase: phase.phase.name.clone(),
             direction: phase.phase.direction,
             axis: study.case.axis.clone(),
-            first: at(&first),
-            last: at(&last),
-            law: judged.words.clone(),
-            law_brief: law_brief(judged),
-            change: judged.growth.map_or(String::new(), |growth| match judged.unit {
+            unit: judged.unit,
+            small,
+            large,
+            growth: judged.growth,
+            law: text::symbol_of(judged).map(str::to_owned),
+            text: RowText::of(study, phase, [small, large]),
+        }
+    }
+}
+
+impl RowText {
+    fn of(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, ends: [Option<CostAt>; 2]) -> Self {
+        let judged = &phase.verdict.all;
+        let [small, large] = ends.map(|end| {
+            end.map_or("–".to_owned(), |end| format!("{} at {}", judged.unit.cost(end.cost.value), count(end.n)))
+        });
+        let limit = study.limit.as_ref().filter(|_| phase.phase.direction == Direction::Up);
+        let limit = limit.map(|met| format!("{} at {}", met.limit.error, met.at()));
+        Self {
+            small,
+            large,
+            law: law_cell(judged),
+            confidence: text::sentence(judged),
+            growth: judged.growth.map_or(String::new(), |growth| match judged.unit {
                 Unit::Instructions if growth.low.to_bits() == growth.high.to_bits() => factor(growth.value),
                 _ => format!("{} ({}–{})", factor(growth.value), digits(growth.low), digits(growth.high)),
             }),
-            limit: crashed(study, phase)
-                .or_else(|| limit.map(|met| format!("{} at {}", met.limit.error, met.at())))
-                .unwrap_or_default(),
-            surprises: surprises(phase),
-            dear: dear(phase),
-            first_ns: first,
-            last_ns: last,
-            symbol: symbol(judged),
-            growth: judged.growth,
+            limit: crashed(study, phase).or(limit).unwrap_or_default(),
+            events: events(phase),
+            outliers: outliers(phase),
         }
     }
 }
@@ -138,73 +165,60 @@ pub fn rows(analysis: &Analysis<'_>) -> Vec<Row> {
 }
 
 /// The rows of a comparison; `names` are the records', the base first.
-pub fn duels(versus: &Versus, names: &[String]) -> Vec<DuelRow> {
+pub fn comparison_rows(comparisons: &Comparisons, names: &[String]) -> Vec<ComparisonRow> {
     let name = |index: usize| names.get(index).cloned().unwrap_or_default();
-    let row = |duel: &crate::Duel| DuelRow {
-        case: duel.label.clone(),
-        phase: duel.phase.clone(),
+    let row = |one: &PhaseComparison| ComparisonRow {
+        case: one.label.clone(),
+        phase: one.phase.clone(),
         base: name(0),
-        other: name(duel.other),
-        winner: duel.winner().map(name),
-        ratio: duel.comparison.ratio,
-        would_have_seen: duel.comparison.would_have_seen,
-        words: duel.words(names),
+        other: name(one.other),
+        winner: one.winner().map(name),
+        ratio: one.comparison.ratio,
+        detectable: one.comparison.detectable,
+        text: one.text(names),
     };
-    versus.duels.iter().map(row).collect()
+    comparisons.all.iter().map(row).collect()
 }
 
-/// The law in a word or two: `O(log N)`, `O(1)`, `no simple law`, `unclear`.
+/// The outcome in a word or two: "O(log n)", "no simple law, ~n^1.62", "inconclusive".
 pub fn law_short(judged: &Judgement) -> String {
     match &judged.outcome {
-        Outcome::Shrinks => "falls".to_owned(),
+        Outcome::Decreases => "decreases".to_owned(),
         Outcome::NoSimpleLaw => judged
             .exponent
-            .map_or("no simple law".to_owned(), |exponent| format!("no simple law, ~N^{}", digits(exponent.value))),
-        Outcome::Inconclusive { .. } => "unclear".to_owned(),
-        Outcome::Constant { .. } | Outcome::Grows { .. } => symbol(judged).unwrap_or_default(),
+            .map_or("no simple law".to_owned(), |exponent| format!("no simple law, ~n^{}", digits(exponent.value))),
+        Outcome::Inconclusive { .. } => "inconclusive".to_owned(),
+        Outcome::Constant { .. } | Outcome::Grows { .. } => text::symbol_of(judged).unwrap_or_default().to_owned(),
     }
 }
 
-/// Whether a cost grows or falls, where its ratio's interval says so.
-pub(crate) fn verb(judged: &Judgement) -> &'static str {
-    match (&judged.outcome, judged.growth) {
-        (Outcome::Grows { .. }, _) => "grows",
-        (Outcome::Shrinks, _) => "falls",
-        // What is counted has no interval: ends that differ by less than a fiftieth are alike.
-        (_, Some(growth)) if judged.unit == Unit::Instructions && growth.value.ln().abs() < 0.02 => "changes",
-        (_, Some(growth)) if growth.low > 1.0 => "grows",
-        (_, Some(growth)) if growth.high < 1.0 => "falls",
-        _ => "changes",
-    }
-}
-
-/// The law for a cell.
-fn law_brief(judged: &Judgement) -> String {
+/// The outcome for a cell.
+fn law_cell(judged: &Judgement) -> String {
     let head = match &judged.outcome {
         Outcome::Constant { within } if *within == 0.0 => "O(1) exactly".to_owned(),
         Outcome::Constant { within } => format!("O(1) ±{}", percent(*within)),
         Outcome::Grows { .. } => {
-            let tight = |symbol: &str| symbol.replace(" − ", "−").replace(", one step", " with one step");
-            let named = symbol(judged).map_or(String::new(), |symbol| tight(&symbol));
+            let tight = |symbol: &str| symbol.replace(" − ", "−");
+            let named = text::symbol_of(judged).map_or(String::new(), tight);
             match judged.rivals.as_slice() {
                 [] if judged.unit == Unit::Instructions => format!("{named}{}", each(judged)),
                 [] => named,
-                [one] => format!("{named} or {}", tight(&one.symbol)),
+                [one] => format!("{named} or {}", tight(text::symbol(&one.law))),
                 several => format!("{named} or {} others", several.len()),
             }
         }
-        Outcome::NoSimpleLaw => format!("{}, no simple law", verb(judged)),
-        Outcome::Shrinks => "falls".to_owned(),
+        Outcome::NoSimpleLaw => format!("{}, no simple law", text::verb(judged)),
+        Outcome::Decreases => "decreases".to_owned(),
         Outcome::Inconclusive { reason, more_passes } => {
             let why = match reason {
-                Reason::Canary => "canary moved",
+                Reason::CanaryMoved => "canary changed",
                 Reason::TooNoisy => "passes differ",
-                Reason::Strays => "a point strays",
-                Reason::TooFewPasses => "one pass alone",
+                Reason::PointDeviates => "a point deviates",
+                Reason::TooFewPasses => "single pass",
                 Reason::TooFewPoints => "too few calls",
             };
-            let more = more_passes.map_or(String::new(), |passes| format!(" ({passes} more)"));
-            format!("unclear: {why}{more}")
+            let more = more_passes.map_or(String::new(), |passes| format!(" ({passes} more needed)"));
+            format!("inconclusive: {why}{more}")
         }
     };
     match judged.cliffs.first() {
@@ -215,62 +229,55 @@ fn law_brief(judged: &Judgement) -> String {
     }
 }
 
-/// What an object more costs, where that is one figure: ", 337 each"; or two: ", 45 to 180 each".
+/// The slope of a linear law for a cell: ", 337 × n", or both slopes: ", 45 to 180 × n".
 fn each(judged: &Judgement) -> String {
     let fit = judged.fit.as_ref().filter(|fit| ["linear", "knee", "tiers"].contains(&&*fit.law));
     let Some((fit, slope)) = fit.and_then(|fit| Some((fit, fit.slope?.value))) else { return String::new() };
     let first = judged.unit.bare(slope);
     match fit.ratio {
-        Some(ratio) => format!(", {first} to {} each", judged.unit.bare(slope * ratio)),
-        None => format!(", {first} each"),
+        Some(ratio) => format!(", {first} to {} × n", judged.unit.bare(slope * ratio)),
+        None => format!(", {first} × n"),
     }
 }
 
-/// From here on a single call is worth a cell, in nanoseconds.
-const DEAR_NS: u64 = 100_000;
-/// So is what takes that share of the time.
-const DEAR_SHARE: f64 = 0.02;
+/// The cost in nanoseconds from which a recurring outlier is shown in the table.
+const OUTLIER_NS: u64 = 100_000;
+/// The share of the time from which recurring outliers are shown in the table.
+const OUTLIER_SHARE: f64 = 0.02;
+/// Patterns of counted costs shown in the table.
+const EXACT_PATTERNS: usize = 2;
 
-fn dear(phase: &PhaseStudy<'_>) -> String {
-    let outliers = &phase.verdict.outliers;
-    let is_first = |rhythm: &&Rhythm| rhythm.kind == RhythmKind::FirstCalls;
-    let matters = |rhythm: &&Rhythm| {
-        matches!(rhythm.kind, RhythmKind::PowersOfTwo { .. })
-            || phase.verdict.all.unit == Unit::Instructions
-            || rhythm.ns_max >= DEAR_NS
-            || outliers.structural_time >= DEAR_SHARE
+/// The recurring outliers that matter.
+fn outliers(phase: &PhaseStudy<'_>) -> String {
+    let (verdict, outliers) = (&phase.verdict, &phase.verdict.outliers);
+    let is_exact = verdict.all.unit == Unit::Instructions;
+    let matters = |pattern: &Pattern| {
+        matches!(pattern.rule, PatternRule::PowersOfTwo { .. })
+            || is_exact
+            || pattern.cost_max >= OUTLIER_NS
+            || outliers.recurring_time_share >= OUTLIER_SHARE
     };
-    let words: Vec<&str> = if outliers.rhythms.iter().all(|rhythm| is_first(&rhythm)) {
-        let highest = outliers.structural.iter().map(|call| call.ns_max).max().unwrap_or(0);
-        let held = highest >= DEAR_NS || outliers.structural_time >= DEAR_SHARE;
-        outliers.words.split("; ").filter(|words| held && !words.starts_with("the first calls")).collect()
+    let text = if outliers.patterns.iter().all(text::is_first_calls) {
+        let highest = outliers.recurring.iter().map(|call| call.cost_max).max().unwrap_or(0);
+        let is_shown = highest >= OUTLIER_NS || outliers.recurring_time_share >= OUTLIER_SHARE;
+        if is_shown { text::without_first_calls(verdict) } else { String::new() }
     } else {
-        let told = outliers.rhythms.iter().filter(|rhythm| !is_first(rhythm)).filter(matters);
-        let most = if phase.verdict.all.unit == Unit::Instructions { 2 } else { usize::MAX };
-        told.take(most).map(|rhythm| rhythm.words.as_str()).collect()
+        let shown = outliers.patterns.iter().filter(|pattern| !text::is_first_calls(pattern) && matters(pattern));
+        let most = if is_exact { EXACT_PATTERNS } else { usize::MAX };
+        shown.take(most).map(|pattern| text::pattern(verdict, pattern)).collect::<Vec<_>>().join("; ")
     };
-    let bare = words.iter().map(|words| words.trim_start_matches("single calls of "));
-    bare.collect::<Vec<_>>().join("; ").replace("(n + ", "(n+").replace("(n − ", "(n−")
+    text.replace("n + ", "n+").replace("n − ", "n−")
 }
 
-fn symbol(judged: &Judgement) -> Option<String> {
-    match judged.outcome {
-        Outcome::Constant { .. } => Some("O(1)".to_owned()),
-        Outcome::Grows { .. } => judged.fit.as_ref().map(|fit| fit.symbol.clone()),
-        _ => None,
-    }
-}
-
-fn surprises(phase: &PhaseStudy<'_>) -> String {
-    let verdict = &phase.verdict;
+/// Cliffs and recurring outliers.
+fn events(phase: &PhaseStudy<'_>) -> String {
     let cliff = |cliff: &landau_stats::Cliff| {
-        let mark = cliff.mark.as_ref().map_or(String::new(), |mark| format!(" ({mark})"));
-        format!("cliff {} at {}{mark}", factor(cliff.factor_over_start), count(cliff.n.value))
+        let annotation = cliff.annotation.as_ref().map_or(String::new(), |name| format!(" ({name})"));
+        format!("cliff {} at {}{annotation}", factor(cliff.factor_over_start), count(cliff.n.value))
     };
-    let mut parts: Vec<String> = verdict.all.cliffs.iter().map(cliff).collect();
-    if !verdict.outliers.words.is_empty() {
-        parts.push(verdict.outliers.words.clone());
-    }
+    let mut parts: Vec<String> = phase.verdict.all.cliffs.iter().map(cliff).collect();
+    parts.push(text::recurring(&phase.verdict));
+    parts.retain(|part| !part.is_empty());
     parts.join("; ")
 }
 
@@ -282,12 +289,14 @@ const ROOMY: u16 = 96;
 /// Lays rows out: the name of each case with its limit, and below it a line for each phase.
 pub fn render(rows: &[Row], unit: Unit, layout: Layout) -> String {
     let header = match unit {
-        Unit::Time => ["Phase", "Cost with few", "Cost with many", "Law", "Growth (90%)", "Single dear calls"],
+        Unit::Time | Unit::EmulatedTime => {
+            ["Phase", "Cost at small n", "Cost at large n", "Law", "Growth (90% CI)", "Recurring outliers"]
+        }
         Unit::Instructions => {
-            ["Phase", "Instructions, few", "Instructions, many", "Law", "Growth", "Single dear calls (instructions)"]
+            ["Phase", "Instructions at small n", "At large n", "Law", "Growth", "Recurring outliers (instructions)"]
         }
     };
-    // The head of the column has said it.
+    // The header states the unit.
     let bare = |text: &str| text.replace(" instructions", "");
     let mut table = frame(layout, &header);
     let mut names: Vec<String> = Vec::new();
@@ -295,23 +304,23 @@ pub fn render(rows: &[Row], unit: Unit, layout: Layout) -> String {
     for row in rows {
         if row.case != previous {
             previous = &row.case;
-            let limit = rows.iter().find(|other| other.case == row.case && !other.limit.is_empty());
-            names.push(case_line(&row.case, limit.map(|row| row.limit.as_str()), layout));
+            let limit = rows.iter().find(|other| other.case == row.case && !other.text.limit.is_empty());
+            names.push(case_line(&row.case, limit.map(|row| row.text.limit.as_str()), layout));
             table.add_row(vec![Cell::new(NAME)]);
         }
         let arrow = if row.direction == Direction::Down { "↓ " } else { "" };
-        let color = match row.symbol.as_deref() {
+        let color = match row.law.as_deref() {
             Some("O(1)") => Color::Green,
             Some(_) => Color::Yellow,
             None => Color::Reset,
         };
         table.add_row(vec![
             Cell::new(format!("  {arrow}{}", plain(&row.phase))),
-            Cell::new(bare(&row.first)),
-            Cell::new(bare(&row.last)),
-            tint(&plain(&row.law_brief), color, layout),
-            Cell::new(&row.change),
-            tint(&plain(&bare(&row.dear)), Color::Red, layout),
+            Cell::new(bare(&row.text.small)),
+            Cell::new(bare(&row.text.large)),
+            tint(&plain(&row.text.law), color, layout),
+            Cell::new(&row.text.growth),
+            tint(&plain(&bare(&row.text.outliers)), Color::Red, layout),
         ]);
     }
     if layout.width >= ROOMY {
@@ -345,12 +354,12 @@ fn case_line(case: &str, limit: Option<&str>, layout: Layout) -> String {
 pub fn render_side_by_side(rows: &[Vec<Row>], names: &[String], layout: Layout) -> String {
     let mut header = vec!["Case and phase"];
     header.extend(names.iter().map(String::as_str));
-    header.push("Fewest");
+    header.push("Lowest");
     let mut table = frame(layout, &header);
     for row in rows.first().into_iter().flatten() {
         let same = |other: &&Row| other.case == row.case && other.phase == row.phase;
         let found: Vec<Option<&Row>> = rows.iter().map(|one| one.iter().find(same)).collect();
-        let cost = |row: Option<&Row>| row.and_then(|row| row.last_ns.map(|last| last.1.value));
+        let cost = |row: Option<&Row>| row.and_then(|row| row.large.map(|large| large.cost.value));
         let lowest = found.iter().copied().filter_map(cost).fold(f64::MAX, f64::min);
         let highest = found.iter().copied().filter_map(cost).fold(0.0, f64::max);
         // Less than a fiftieth is another compiler's, not another algorithm's.
@@ -359,13 +368,13 @@ pub fn render_side_by_side(rows: &[Vec<Row>], names: &[String], layout: Layout) 
         let mut cells = vec![bold(&plain(&format!("{} {}", row.case, row.phase)), layout)];
         for (index, row) in found.iter().enumerate() {
             let text = row.map_or("–".to_owned(), |row| {
-                let end = if row.limit.is_empty() { String::new() } else { format!(" ({})", row.limit) };
-                format!("{}{end} {}", row.last.replace(" instructions", ""), row.law_brief)
+                let end = if row.text.limit.is_empty() { String::new() } else { format!(" ({})", row.text.limit) };
+                format!("{}{end} {}", row.text.large.replace(" instructions", ""), row.text.law)
             });
             let color = if winner == Some(index) { Color::Green } else { Color::Reset };
             cells.push(tint(&plain(&text), color, layout));
         }
-        let least = winner.and_then(|winner| names.get(winner)).map_or("alike", String::as_str);
+        let least = winner.and_then(|winner| names.get(winner)).map_or("equal", String::as_str);
         cells.push(Cell::new(plain(least)));
         table.add_row(cells);
     }
@@ -373,8 +382,9 @@ pub fn render_side_by_side(rows: &[Vec<Row>], names: &[String], layout: Layout) 
 }
 
 /// Lays the rows of a comparison out.
-pub fn render_duels(rows: &[DuelRow], layout: Layout) -> String {
-    let mut table = frame(layout, &["Case", "Phase", "Against", "Faster", "Cost of the base", "In words"]);
+pub fn render_comparisons(rows: &[ComparisonRow], layout: Layout) -> String {
+    let mut table =
+        frame(layout, &["Case", "Phase", "Compared with base", "Faster", "Cost relative to base", "Result"]);
     for row in rows {
         let ratio = row.ratio.map_or("–".to_owned(), |ratio| percent(ratio.value));
         let winner = row.winner.as_deref().unwrap_or("–");
@@ -384,7 +394,7 @@ pub fn render_duels(rows: &[DuelRow], layout: Layout) -> String {
             Cell::new(plain(&row.other)),
             tint(&plain(winner), if row.winner.is_some() { Color::Green } else { Color::Reset }, layout),
             Cell::new(ratio),
-            Cell::new(plain(&row.words)),
+            Cell::new(plain(&row.text)),
         ]);
     }
     table.trim_fmt()

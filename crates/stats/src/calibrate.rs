@@ -38,7 +38,7 @@ pub struct ConfusionRow {
     /// Called "no simple law".
     pub no_law: f64,
     /// Called falling.
-    pub shrinks: f64,
+    pub decreases: f64,
     /// Called inconclusive.
     pub inconclusive: f64,
 }
@@ -80,7 +80,7 @@ pub fn row(truth: Truth, noise: f64, trials: usize, seed: u64) -> ConfusionRow {
         constant: share(&|j| matches!(j.outcome, Outcome::Constant { .. })),
         grows: share(&|j| matches!(j.outcome, Outcome::Grows { .. } | Outcome::NoSimpleLaw)),
         no_law: share(&|j| j.outcome == Outcome::NoSimpleLaw),
-        shrinks: share(&|j| j.outcome == Outcome::Shrinks),
+        decreases: share(&|j| j.outcome == Outcome::Decreases),
         inconclusive: share(&|j| matches!(j.outcome, Outcome::Inconclusive { .. })),
     }
 }
@@ -134,7 +134,7 @@ impl ConfusionTable {
                 row.constant * 100.0,
                 row.grows * 100.0,
                 row.no_law * 100.0,
-                row.shrinks * 100.0,
+                row.decreases * 100.0,
                 row.inconclusive * 100.0
             );
         }

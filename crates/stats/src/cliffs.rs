@@ -7,7 +7,7 @@
 
 use crate::points::Series;
 use crate::quantile::median_ns;
-use crate::{Estimate, Mark, MarkKind};
+use crate::{Annotation, AnnotationKind, Estimate};
 use serde::{Deserialize, Serialize};
 
 /// A jump of the cost by three times or more that lasts and recurs in a majority of the passes.
@@ -20,13 +20,13 @@ pub struct Cliff {
     /// Cost after the cliff over the median of the first thousand calls.
     pub factor_over_start: f64,
     /// Cost after the cliff in nanoseconds.
-    pub after_ns: f64,
+    pub cost_after: f64,
     /// Passes that show it.
     pub passes: usize,
     /// Passes that got that far.
     pub of: usize,
     /// Name of the nearest mark, if one lies within 1%.
-    pub mark: Option<String>,
+    pub annotation: Option<String>,
 }
 
 /// A jump smaller than this is a step, which is a law.
@@ -49,7 +49,7 @@ struct Jump {
 }
 
 /// Finds the cliffs of a curve, in order of n.
-pub(crate) fn find(series: &[Series], marks: &[Mark]) -> Vec<Cliff> {
+pub(crate) fn find(series: &[Series], annotations: &[Annotation]) -> Vec<Cliff> {
     let per_pass: Vec<Vec<Jump>> = series.iter().map(jumps).collect();
     let mut all: Vec<(usize, Jump)> = Vec::new();
     for (pass, jumps) in per_pass.iter().enumerate() {
@@ -61,14 +61,14 @@ pub(crate) fn find(series: &[Series], marks: &[Mark]) -> Vec<Cliff> {
     while from < all.len() {
         let limit = all[from].1.n * 1.02 + 16.0;
         let to = from + all[from..].partition_point(|(_, jump)| jump.n <= limit);
-        cliffs.extend(recurring(&all[from..to], series, marks));
+        cliffs.extend(recurring(&all[from..to], series, annotations));
         from = to;
     }
     cliffs
 }
 
 /// A group of neighbouring jumps, if a majority of the passes that got there shows one.
-fn recurring(group: &[(usize, Jump)], series: &[Series], marks: &[Mark]) -> Option<Cliff> {
+fn recurring(group: &[(usize, Jump)], series: &[Series], annotations: &[Annotation]) -> Option<Cliff> {
     let mut passes: Vec<usize> = group.iter().map(|(pass, _)| *pass).collect();
     passes.sort_unstable();
     passes.dedup();
@@ -86,15 +86,20 @@ fn recurring(group: &[(usize, Jump)], series: &[Series], marks: &[Mark]) -> Opti
     };
     let mut starts: Vec<f64> = passes.iter().filter_map(|p| start(&series[*p])).collect();
     let start = crate::quantile::median_of(&mut starts).unwrap_or(1.0).max(0.5);
-    let after_ns = middle(&|jump| jump.after);
+    let cost_after = middle(&|jump| jump.after);
     Some(Cliff {
         n: Estimate { value: place, low: places[0], high: places[places.len() - 1] },
         factor: middle(&|jump| jump.after / jump.before),
-        factor_over_start: after_ns / start,
-        after_ns,
+        factor_over_start: cost_after / start,
+        cost_after,
         passes: passes.len(),
         of,
-        mark: nearest(marks, place, 0.01, &[MarkKind::Capacity, MarkKind::Table, MarkKind::Cache]),
+        annotation: nearest(
+            annotations,
+            place,
+            0.01,
+            &[AnnotationKind::Capacity, AnnotationKind::Table, AnnotationKind::Cache],
+        ),
     })
 }
 
@@ -106,24 +111,24 @@ fn reaches(one: &Series, place: f64) -> bool {
 
 /// Median of the first thousand calls.
 fn start(one: &Series) -> Option<f64> {
-    let mut first = one.ns[..one.ns.len().min(1000)].to_vec();
+    let mut first = one.costs[..one.costs.len().min(1000)].to_vec();
     median_ns(&mut first)
 }
 
 /// Name of the nearest mark of these kinds within a relative distance.
-pub(crate) fn nearest(marks: &[Mark], n: f64, within: f64, kinds: &[MarkKind]) -> Option<String> {
-    let distance = |mark: &Mark| (mark.n / n).ln().abs();
-    let close = marks.iter().filter(|mark| mark.n > 0.0 && kinds.contains(&mark.kind));
-    let close = close.filter(|mark| distance(mark) <= within.ln_1p());
+pub(crate) fn nearest(annotations: &[Annotation], n: f64, within: f64, kinds: &[AnnotationKind]) -> Option<String> {
+    let distance = |annotation: &Annotation| (annotation.n / n).ln().abs();
+    let close = annotations.iter().filter(|annotation| annotation.n > 0.0 && kinds.contains(&annotation.kind));
+    let close = close.filter(|annotation| distance(annotation) <= within.ln_1p());
     let best = close.min_by(|a, b| distance(a).total_cmp(&distance(b)));
-    best.map(|mark| mark.name.clone())
+    best.map(|annotation| annotation.name.clone())
 }
 
 /// The jumps of one pass. Block medians keep the work linear in the number of calls.
 fn jumps(one: &Series) -> Vec<Jump> {
     let block = WINDOW.0;
-    let calls = one.ns.len();
-    let blocks: Vec<f64> = one.ns.chunks_exact(block).map(log_median).collect();
+    let calls = one.costs.len();
+    let blocks: Vec<f64> = one.costs.chunks_exact(block).map(log_median).collect();
     let step = |i: usize| {
         let side = (i / 8).clamp(1, WINDOW.1 / block);
         let (from, to) = (i - side.min(i), (i + side).min(blocks.len()));
@@ -162,15 +167,15 @@ fn middle(blocks: &[f64]) -> f64 {
 /// of the geometric mean of both levels, if that is higher). The later level counts, because occupancy climbs
 /// steeply, with calls scattered from nothing to the full scan, and the cliff is where the scatter has ended.
 fn sharpen(one: &Series, range: (usize, usize), side: usize) -> Option<Jump> {
-    let (from, to) = (range.0.saturating_sub(side), (range.1 + side).min(one.ns.len()));
-    let level = |a: usize, b: usize| median_ns(&mut one.ns[a..b].to_vec()).map(|ns| ns.max(0.5));
+    let (from, to) = (range.0.saturating_sub(side), (range.1 + side).min(one.costs.len()));
+    let level = |a: usize, b: usize| median_ns(&mut one.costs[a..b].to_vec()).map(|ns| ns.max(0.5));
     let (early, late) = (level(from, range.0.max(from + 1))?, level(range.1.min(to - 1), to)?);
     // Nearly all later calls are dearer than this, and few of those on the climb.
-    let mut later: Vec<f64> = one.ns[range.1.min(to - 1)..to].iter().map(|ns| *ns as f64).collect();
+    let mut later: Vec<f64> = one.costs[range.1.min(to - 1)..to].iter().map(|ns| *ns as f64).collect();
     later.sort_by(f64::total_cmp);
     let floor = 0.9 * crate::quantile::quantile(&later, 0.05)?;
     let threshold = (early * late).sqrt().max(floor);
-    let is_dear = |i: usize| one.ns[i] as f64 > threshold;
+    let is_dear = |i: usize| one.costs[i] as f64 > threshold;
     let mut wrong = LATE_WEIGHT * (range.0..range.1).filter(|i| !is_dear(*i)).count();
     let (mut index, mut fewest) = (range.0, wrong);
     for i in range.0..range.1 {
@@ -179,7 +184,7 @@ fn sharpen(one: &Series, range: (usize, usize), side: usize) -> Option<Jump> {
             (index, fewest) = (i + 1, wrong);
         }
     }
-    let end = (index + side).min(one.ns.len());
+    let end = (index + side).min(one.costs.len());
     if end - index < WINDOW.0 || index < WINDOW.0 {
         return None;
     }
@@ -193,8 +198,8 @@ fn sharpen(one: &Series, range: (usize, usize), side: usize) -> Option<Jump> {
 fn lasting(one: &Series, found: &[Jump]) -> Vec<Jump> {
     let mut kept: Vec<Jump> = Vec::new();
     for (i, jump) in found.iter().enumerate() {
-        let end = found.get(i + 1).map_or(one.ns.len(), |next| next.index.max(jump.index + 1));
-        let rest = median_ns(&mut one.ns[jump.index..end].to_vec()).unwrap_or(0.0);
+        let end = found.get(i + 1).map_or(one.costs.len(), |next| next.index.max(jump.index + 1));
+        let rest = median_ns(&mut one.costs[jump.index..end].to_vec()).unwrap_or(0.0);
         let is_repeat = kept.last().is_some_and(|last| jump.index < last.index + WINDOW.0);
         if rest >= FACTOR * jump.before && !is_repeat {
             kept.push(*jump);

@@ -1,10 +1,10 @@
 //! Two curves on common ground: the same windows, before the first cliff of either, where both have enough passes.
 
+use crate::Unit;
 use crate::cliffs;
 use crate::exact;
 use crate::points::{Grid, Layout, capacities_of, reduce, series_of, start, windows};
 use crate::polish::{Level, level};
-use crate::words::Unit;
 use crate::{Curve, Options};
 
 /// Two curves reduced at the same points.
@@ -35,7 +35,7 @@ pub(crate) fn pair(a: &Curve, b: &Curve, options: &Options) -> Option<Pair> {
     };
     let end = f64::from(ends(&series)?.min(ends(&of_b)?));
     let cliff = |all: &[crate::points::Series], curve: &Curve| {
-        cliffs::find(all, &curve.marks).first().map_or(f64::MAX, |cliff| cliff.n.low)
+        cliffs::find(all, &curve.annotations).first().map_or(f64::MAX, |cliff| cliff.n.low)
     };
     let cliff = cliff(&series, a).min(cliff(&of_b, b));
     // The points end where the shorter curve does, or where the earlier cliff begins.

@@ -12,8 +12,7 @@ use crate::growth::{student, top_over_bottom};
 use crate::judgement::{Judgement, Outcome};
 use crate::polish::trimmed;
 use crate::select::{both, coefficient_ratios};
-use crate::words::{Unit, digits, percent};
-use crate::{Curve, Estimate, Options, Verdict, exact, judge};
+use crate::{Curve, Estimate, Options, Unit, Verdict, exact, judge};
 use serde::{Deserialize, Serialize};
 
 /// What may be said about two curves of one case; ratios are `b` over `a`, so below one means that `b` is faster.
@@ -37,7 +36,7 @@ pub struct Comparison {
     pub freedom: f64,
     /// The smallest change (a fraction) that these passes would have shown in four cases out of five, at the level that
     /// [`holm`] leaves to one of so many comparisons.
-    pub would_have_seen: Option<f64>,
+    pub detectable: Option<f64>,
     /// Whether both follow one law.
     pub same_law: Agreement,
     /// Growth of `b` over growth of `a`, 95%.
@@ -56,8 +55,6 @@ pub struct Comparison {
     pub common_law: Option<String>,
     /// Where the curves cross, if they do.
     pub crossing: Option<Crossing>,
-    /// In one sentence: "no difference proven at 95% (would have seen 2.5%)".
-    pub words: String,
     /// The verdict on `a`.
     pub a: Verdict,
     /// The verdict on `b`.
@@ -66,27 +63,26 @@ pub struct Comparison {
 
 /// What may be said about a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Change {
     /// `b` is faster than `a`.
     Faster,
     /// `b` is slower than `a`.
     Slower,
     /// No difference proven; a change of this fraction would have been seen.
-    NoDifferenceProven {
-        /// The smallest change that would have been seen, a fraction; absent if nothing can be.
-        would_have_seen: Option<f64>,
-    },
+    NoDifferenceProven,
 }
 
 /// Whether two things are alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Agreement {
     /// The whole interval of the ratio lies within δ of one, or the one law is named for both.
     Same,
     /// Proven different, by more than the smallest effect.
     Different,
     /// Not to be said from these passes.
-    Unclear,
+    Inconclusive,
 }
 
 /// Where two curves cross.
@@ -110,29 +106,27 @@ pub fn compare(a: &Curve, b: &Curve, options: &Options) -> Comparison {
         ratio: None,
         ratio_start: None,
         ratio_end: None,
-        change: Change::NoDifferenceProven { would_have_seen: None },
+        change: Change::NoDifferenceProven,
         p: 1.0,
         p_adjusted: 1.0,
         error: None,
         freedom: 0.0,
-        would_have_seen: None,
+        detectable: None,
         same_law: same_law(&judged_a.all, &judged_b.all),
         growth_ratio: None,
-        same_growth: Agreement::Unclear,
+        same_growth: Agreement::Inconclusive,
         slope_ratio: None,
-        same_slope: Agreement::Unclear,
+        same_slope: Agreement::Inconclusive,
         fixed_ratio: None,
-        same_fixed: Agreement::Unclear,
+        same_fixed: Agreement::Inconclusive,
         common_law: None,
         crossing: None,
-        words: String::new(),
         a: judged_a,
         b: judged_b,
     };
     if let Some(pair) = pair(a, b, options) {
         measure(&mut comparison, &pair, options);
     }
-    comparison.words = words(&comparison);
     comparison
 }
 
@@ -154,14 +148,14 @@ fn measure(comparison: &mut Comparison, pair: &Pair, options: &Options) {
         comparison.p_adjusted = comparison.p;
         comparison.error = Some(effect.error);
         comparison.freedom = effect.freedom;
-        comparison.would_have_seen = Some(effect.detectable(LEVEL).max(options.smallest_effect));
+        comparison.detectable = Some(effect.detectable(LEVEL).max(options.smallest_effect));
     }
     comparison.change = change(comparison, options.smallest_effect);
     // A growth is a ratio within one run, which differences between runs leave alone.
     let growth = effect(pair, &top_over_bottom(points), options, 0.0).map(|e| e.ratio());
     comparison.growth_ratio = growth;
     comparison.same_growth = agreement(growth, options);
-    if comparison.same_growth == Agreement::Different && comparison.same_law == Agreement::Unclear {
+    if comparison.same_growth == Agreement::Different && comparison.same_law == Agreement::Inconclusive {
         let is_flat = |v: &Verdict| matches!(v.all.outcome, Outcome::Constant { .. });
         if is_flat(&comparison.a) != is_flat(&comparison.b) {
             comparison.same_law = Agreement::Different;
@@ -263,7 +257,7 @@ fn effect(pair: &Pair, weights: &[f64], options: &Options, between_runs: f64) ->
 
 /// Faster or slower only if significant after correction and worth it.
 fn change(comparison: &Comparison, smallest: f64) -> Change {
-    let none = Change::NoDifferenceProven { would_have_seen: comparison.would_have_seen };
+    let none = Change::NoDifferenceProven;
     match comparison.ratio {
         Some(r) if comparison.p_adjusted < LEVEL && r.value.ln().abs() >= smallest.ln_1p() => {
             if r.value < 1.0 {
@@ -278,14 +272,14 @@ fn change(comparison: &Comparison, smallest: f64) -> Change {
 
 fn agreement(ratio: Option<Estimate>, options: &Options) -> Agreement {
     let Some(ratio) = ratio else {
-        return Agreement::Unclear;
+        return Agreement::Inconclusive;
     };
     let band = 1.0 + options.delta;
     let excludes_one = !ratio.holds(1.0);
     if excludes_one && ratio.value.ln().abs() >= options.smallest_effect.ln_1p() {
         return Agreement::Different;
     }
-    if ratio.low >= 1.0 / band && ratio.high <= band { Agreement::Same } else { Agreement::Unclear }
+    if ratio.low >= 1.0 / band && ratio.high <= band { Agreement::Same } else { Agreement::Inconclusive }
 }
 
 /// Two verdicts name one law if one's choice is the other's choice or rival; different ones if they have none in
@@ -305,52 +299,10 @@ fn same_law(a: &Judgement, b: &Judgement) -> Agreement {
         // A flat curve and a curve that grows may differ by a hair; their growths decide.
         (Some(x), Some(y)) if (x == "constant") == (y == "constant") => {
             let share = of_a.iter().any(|law| of_b.contains(law));
-            if share { Agreement::Unclear } else { Agreement::Different }
+            if share { Agreement::Inconclusive } else { Agreement::Different }
         }
-        _ => Agreement::Unclear,
+        _ => Agreement::Inconclusive,
     }
-}
-
-fn words(comparison: &Comparison) -> String {
-    let is_exact = comparison.a.all.unit == Unit::Instructions;
-    let seen =
-        comparison.would_have_seen.map_or(String::new(), |seen| format!(" (would have seen {}%)", percent(seen)));
-    let head = match (comparison.change, comparison.ratio) {
-        (Change::NoDifferenceProven { .. }, Some(ratio)) if is_exact => {
-            let all = [comparison.ratio_start, Some(ratio), comparison.ratio_end];
-            if all.iter().flatten().all(|one| (one.value - 1.0).abs() < 1e-12) {
-                "exactly the same".to_owned()
-            } else {
-                format!("no difference that matters: ×{} the cost", digits(ratio.value))
-            }
-        }
-        (change, Some(ratio)) if is_exact => {
-            let word = if change == Change::Faster { "fewer instructions" } else { "more instructions" };
-            format!("{word}: ×{} the cost", digits(ratio.value))
-        }
-        (Change::NoDifferenceProven { .. }, Some(_)) => format!("no difference proven at 95%{seen}"),
-        (_, Some(ratio)) => {
-            let (low, high) = (digits(ratio.low), digits(ratio.high));
-            let word = if comparison.change == Change::Faster { "faster" } else { "slower" };
-            format!("{word}: ×{} the cost (95% interval {low} to {high})", digits(ratio.value))
-        }
-        (_, None) => "not comparable: no common range, or fewer than two passes".to_owned(),
-    };
-    let law = match comparison.same_law {
-        Agreement::Same => "; the same law",
-        Agreement::Different => "; another law",
-        Agreement::Unclear => "",
-    };
-    let growth = match (comparison.same_growth, comparison.growth_ratio) {
-        (Agreement::Different, Some(growth)) => {
-            format!("; it grows ×{} as much", digits(growth.value))
-        }
-        _ => String::new(),
-    };
-    let crossing = comparison
-        .crossing
-        .map_or(String::new(), |crossing| format!("; the curves cross at about {}", digits(crossing.n.value.round())));
-    format!("{head}{law}{growth}{crossing}")
 }
 
 /// Corrects the comparisons of one report for their number (Holm), and takes back what no longer stands.
@@ -367,12 +319,11 @@ pub fn holm(comparisons: &mut [Comparison]) {
         if let Some(error) = one.error {
             let effect = Effect { difference: 0.0, error, freedom: one.freedom };
             let seen = effect.detectable(LEVEL / count as f64);
-            one.would_have_seen = one.would_have_seen.map(|alone| alone.max(seen));
+            one.detectable = one.detectable.map(|alone| alone.max(seen));
         }
         // A correction can only take a difference back, never make one.
         if one.p_adjusted >= LEVEL {
-            one.change = Change::NoDifferenceProven { would_have_seen: one.would_have_seen };
+            one.change = Change::NoDifferenceProven;
         }
-        one.words = words(one);
     }
 }

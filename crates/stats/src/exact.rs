@@ -7,12 +7,11 @@
 
 use crate::judgement::Outcome;
 use crate::law::{Fit, Shape, by_name};
-use crate::outliers::{Outliers, Rhythm, RhythmKind};
+use crate::outliers::{Outliers, Pattern, PatternRule};
 use crate::points::{Grid, Series, series_of};
 use crate::polish::Level;
 use crate::quantile::lower_median;
 use crate::select::Selection;
-use crate::words::{Unit, count, digits};
 use crate::{Cliff, Curve, Estimate, Options};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -30,8 +29,6 @@ pub struct Exact {
     pub mean: f64,
     /// Calls with a cost that occurred once only, far above the calls around: a timer's interrupt met them.
     pub interrupted: usize,
-    /// In words.
-    pub words: String,
 }
 
 /// Relative misfit that counts against no law. What is exact may be held to this.
@@ -120,7 +117,7 @@ pub(crate) fn outcome(growth: Estimate, level: &Level, selection: &Selection, op
         return Outcome::Constant { within: 0.0 };
     }
     let best = &selection.best;
-    let lack = best.misfit / height;
+    let lack = best.rms_residual / height;
     let grows = growth.value.ln() > RISE_MIN.ln_1p() && best.law != "constant";
     if grows && lack <= LACK_NONE {
         return Outcome::Grows { law: best.law.clone() };
@@ -131,7 +128,7 @@ pub(crate) fn outcome(growth: Estimate, level: &Level, selection: &Selection, op
     let start = level.mean[0];
     let rises = level.mean.iter().any(|y| y - start > options.delta.ln_1p());
     if growth.value < 1.0 / (1.0 + options.delta) && !rises {
-        return Outcome::Shrinks;
+        return Outcome::Decreases;
     }
     if grows && lack <= LACK_MAX { Outcome::Grows { law: best.law.clone() } } else { Outcome::NoSimpleLaw }
 }
@@ -143,21 +140,20 @@ pub(crate) fn flat(level: &Level) -> Option<Fit> {
     let square: f64 = level.mean.iter().map(|y| (y - value.ln()).powi(2)).sum();
     Some(Fit {
         law: law.name().to_owned(),
-        symbol: law.symbol().to_owned(),
         fixed: Estimate::bare(value),
         slope: None,
-        shape: None,
+        location: None,
         ratio: None,
-        bic: 0.0,
-        misfit: (square / level.mean.len() as f64).sqrt(),
-        misfit_p: None,
+        delta_bic: 0.0,
+        rms_residual: (square / level.mean.len() as f64).sqrt(),
+        lack_of_fit_p: None,
     })
 }
 
 /// Fits the coefficients of a chosen law anew, by least squares in closed form, so that what is a whole number comes
 /// out as one.
 pub(crate) fn refine(fit: &mut Fit, level: &Level) {
-    fit.misfit_p = None;
+    fit.lack_of_fit_p = None;
     let Some(law) = by_name(&fit.law).filter(|law| law.shape() != Shape::Flat) else { return };
     let (mut s, mut sx, mut sy, mut sxx, mut sxy) = (0.0, 0.0, 0.0, 0.0, 0.0);
     for (n, log) in level.n.iter().zip(&level.mean) {
@@ -175,16 +171,16 @@ pub(crate) fn refine(fit: &mut Fit, level: &Level) {
     (fit.fixed, fit.slope) = (Estimate::bare(snapped(fixed)), Some(Estimate::bare(snapped(slope))));
     let residual = |(n, y): (&f64, &f64)| (y - fit.at(*n).ln()).powi(2);
     let square: f64 = level.n.iter().zip(&level.mean).map(residual).sum();
-    fit.misfit = (square / level.n.len() as f64).sqrt();
+    fit.rms_residual = (square / level.n.len() as f64).sqrt();
 }
 
 /// Which costs occurred up to the first cliff.
-pub(crate) fn describe(curve: &Curve, cliffs: &[Cliff], flat: Option<f64>) -> Exact {
+pub(crate) fn describe(curve: &Curve, cliffs: &[Cliff]) -> Exact {
     let end = cliffs.first().map_or(f64::MAX, |cliff| cliff.n.low);
     let series = series_of(curve, false);
     let mut costs: BTreeMap<u64, usize> = BTreeMap::new();
     let (mut sum, mut calls) = (0.0, 0_usize);
-    for (n, ns) in series.iter().flat_map(|one| one.n.iter().zip(&one.ns)) {
+    for (n, ns) in series.iter().flat_map(|one| one.n.iter().zip(&one.costs)) {
         if f64::from(*n) < end {
             *costs.entry(*ns).or_default() += 1;
             (sum, calls) = (sum + *ns as f64, calls + 1);
@@ -194,16 +190,13 @@ pub(crate) fn describe(curve: &Curve, cliffs: &[Cliff], flat: Option<f64>) -> Ex
     let mut common: Vec<(u64, f64)> = costs.iter().map(|(cost, times)| (*cost, share(*times))).collect();
     common.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     common.truncate(4);
-    let mut exact = Exact {
+    Exact {
         agree: agree(&series),
         distinct: costs.len(),
         mean: sum / calls.max(1) as f64,
         interrupted: interrupted(&series, &costs).len(),
         common,
-        words: String::new(),
-    };
-    exact.words = words(&exact, calls, flat);
-    exact
+    }
 }
 
 /// Share of the n at which every pass counted the same.
@@ -211,13 +204,13 @@ fn agree(series: &[Series]) -> f64 {
     let Some((first, others)) = series.split_first() else { return 1.0 };
     let (mut same, mut common) = (0_usize, 0_usize);
     let mut places = vec![0; others.len()];
-    for (n, ns) in first.n.iter().zip(&first.ns) {
+    for (n, ns) in first.n.iter().zip(&first.costs) {
         let mut here = Vec::with_capacity(others.len());
         for (other, place) in others.iter().zip(&mut places) {
             while other.n.get(*place).is_some_and(|at| at < n) {
                 *place += 1;
             }
-            here.extend((other.n.get(*place) == Some(n)).then(|| other.ns[*place]));
+            here.extend((other.n.get(*place) == Some(n)).then(|| other.costs[*place]));
         }
         if here.len() == others.len() {
             common += 1;
@@ -229,7 +222,7 @@ fn agree(series: &[Series]) -> f64 {
 
 /// The cost of the calls around each block of calls.
 fn locals(one: &Series) -> Vec<f64> {
-    one.ns.chunks(BLOCK).map(|calls| lower_median(&mut calls.to_vec()).unwrap_or(0) as f64).collect()
+    one.costs.chunks(BLOCK).map(|calls| lower_median(&mut calls.to_vec()).unwrap_or(0) as f64).collect()
 }
 
 /// The calls that an interrupt met: dear, and with a cost that no other call of the curve has.
@@ -240,29 +233,9 @@ fn interrupted(series: &[Series], costs: &BTreeMap<u64, usize>) -> Vec<u64> {
         let is_met = |(i, ns): &(usize, &u64)| {
             **ns as f64 > locals[i / BLOCK] + INTERRUPT_MIN && costs.get(*ns).is_some_and(|times| *times == 1)
         };
-        met.extend(one.ns.iter().enumerate().filter(is_met).map(|(_, ns)| *ns));
+        met.extend(one.costs.iter().enumerate().filter(is_met).map(|(_, ns)| *ns));
     }
     met
-}
-
-/// "4,122 instructions in 67% of the calls, 4,157 in 8%; 6,904 on average".
-fn words(exact: &Exact, calls: usize, flat: Option<f64>) -> String {
-    let Some((cost, share)) = exact.common.first() else { return String::new() };
-    if exact.distinct == 1 {
-        return format!("every one of {} calls costs {} instructions", count(calls as f64), count(*cost as f64));
-    }
-    // Where hardly two calls cost the same, no cost is common.
-    let head = if *share >= 0.1 && flat.is_some() {
-        let named = exact.common.iter().skip(1).take(2).filter(|(_, share)| *share >= 0.01);
-        let mut text = format!("{} instructions in {}% of the calls", count(*cost as f64), digits(share * 100.0));
-        for (cost, share) in named {
-            text.extend([", ", &count(*cost as f64), " in ", &digits(share * 100.0), "%"]);
-        }
-        text + "; "
-    } else {
-        format!("{} different costs; ", count(exact.distinct as f64))
-    };
-    format!("{head}{} on average", count(exact.mean))
 }
 
 /// The dear calls of one path in one pass that keep a period.
@@ -288,35 +261,31 @@ pub(crate) fn add_rhythms(outliers: &mut Outliers, curve: &Curve) {
     let extra = |beat: &Beat| (beat.high as f64 - beat.local) * beat.count as f64;
     shared.sort_by(|a, b| extra(b).total_cmp(&extra(a)));
     shared.truncate(RHYTHMS_MAX);
-    let costs: BTreeMap<u64, usize> = series.iter().flat_map(|one| &one.ns).fold(BTreeMap::new(), |mut costs, ns| {
-        *costs.entry(*ns).or_default() += 1;
-        costs
-    });
+    let costs: BTreeMap<u64, usize> =
+        series.iter().flat_map(|one| &one.costs).fold(BTreeMap::new(), |mut costs, ns| {
+            *costs.entry(*ns).or_default() += 1;
+            costs
+        });
     let met = interrupted(&series, &costs);
-    let total: f64 = series.iter().flat_map(|one| &one.ns).map(|ns| *ns as f64).sum();
-    (outliers.neighbours, outliers.neighbour_time) =
+    let total: f64 = series.iter().flat_map(|one| &one.costs).map(|ns| *ns as f64).sum();
+    (outliers.isolated, outliers.isolated_time_share) =
         (met.len(), met.iter().map(|ns| *ns as f64).sum::<f64>() / total.max(1.0));
-    let found: Vec<Rhythm> = shared.into_iter().map(rhythm).collect();
+    let found: Vec<Pattern> = shared.into_iter().map(rhythm).collect();
     if found.is_empty() {
         return;
     }
-    outliers.rhythms.retain(|one| !matches!(one.kind, RhythmKind::Every { .. }));
-    let told: Vec<&str> = found.iter().take(3).map(|one| one.words.as_str()).collect();
-    let others: Vec<&str> = outliers.rhythms.iter().take(1).map(|one| one.words.as_str()).collect();
-    outliers.words = told.into_iter().chain(others).collect::<Vec<_>>().join("; ");
-    outliers.rhythms.splice(0..0, found);
+    outliers.patterns.retain(|one| !matches!(one.rule, PatternRule::Periodic { .. }));
+    outliers.patterns.splice(0..0, found);
 }
 
-fn rhythm(beat: &Beat) -> Rhythm {
-    let cost = Unit::Instructions.costs(beat.low as f64, beat.high as f64);
-    Rhythm {
-        kind: RhythmKind::Every { period: beat.period, phase: beat.first % beat.period },
+fn rhythm(beat: &Beat) -> Pattern {
+    Pattern {
+        rule: PatternRule::Periodic { period: beat.period, phase: beat.first % beat.period },
         count: beat.count,
         kept: beat.kept,
         factor: beat.high as f64 / beat.local.max(1.0),
-        ns_min: beat.low,
-        ns_max: beat.high,
-        words: format!("{cost} every {} calls", count(f64::from(beat.period))),
+        cost_min: beat.low,
+        cost_max: beat.high,
     }
 }
 
@@ -324,7 +293,7 @@ fn rhythm(beat: &Beat) -> Rhythm {
 fn beats_of(one: &Series) -> Vec<Beat> {
     let locals = locals(one);
     let mut dear: Vec<(u64, u32, f64)> = Vec::new();
-    for (i, (n, ns)) in one.n.iter().zip(&one.ns).enumerate() {
+    for (i, (n, ns)) in one.n.iter().zip(&one.costs).enumerate() {
         let local = locals[i / BLOCK];
         if *ns as f64 > DEAR.0 * local + DEAR.1 {
             dear.push((*ns, *n, local));

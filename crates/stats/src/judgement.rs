@@ -1,5 +1,6 @@
 //! What one set of samples says: from the curve to outcome, figures and words.
 
+use crate::Unit;
 use crate::cliffs;
 use crate::exact;
 use crate::growth::{contrast, last_decade, student, top_over_bottom, widening};
@@ -7,21 +8,16 @@ use crate::law::{Shape, by_name};
 use crate::points::{Grid, Layout, capacities_of, reduce, series_of, start, windows};
 use crate::polish::{Level, level};
 use crate::select::{Selection, flat, select};
-use crate::sentence;
-use crate::words::Unit;
-use crate::{Cliff, Curve, Estimate, Fit, Mark, MarkKind, Options};
+use crate::{Annotation, AnnotationKind, Cliff, Curve, Estimate, Fit, Options};
 use serde::{Deserialize, Serialize};
 
 /// A judgement of one set of samples.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
     /// What the costs count: where a member says nanoseconds, it is this unit.
-    #[serde(default, skip_serializing_if = "Unit::is_time")]
     pub unit: Unit,
     /// The verdict in one word.
     pub outcome: Outcome,
-    /// The verdict in one sentence.
-    pub words: String,
     /// The reduced curve, for drawing: every point, beyond the cliff too.
     pub points: Vec<Point>,
     /// Cost of the top three judged points over that of the bottom three, with a 90% interval.
@@ -38,8 +34,8 @@ pub struct Judgement {
     /// where it has a pole before that n, or where a cliff was found.
     pub at_ten_times: Option<Estimate>,
     /// The n at which a call passes one millisecond.
-    pub one_ms: Reach,
-    /// The law of the outcome. With `NoSimpleLaw` it is the least bad one, for drawing only, and its `misfit_p` says
+    pub one_million: Reach,
+    /// The law of the outcome. With `NoSimpleLaw` it is the least bad one, for drawing only, and its `lack_of_fit_p` says
     /// so.
     pub fit: Option<Fit>,
     /// Laws that these samples cannot tell from it, best first.
@@ -54,6 +50,7 @@ pub struct Judgement {
 
 /// The verdict in one word.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Outcome {
     /// O(1): shown to change by no more than `within` (a fraction) over the range.
     Constant {
@@ -69,7 +66,7 @@ pub enum Outcome {
     NoSimpleLaw,
     /// Falls as n rises (growth interval wholly below 1/(1 + δ), and no point above the start by more than δ).
     /// No law is fitted to a falling curve: a cost that falls has no O, and what falls is mostly a warm-up.
-    Shrinks,
+    Decreases,
     /// Nothing may be said.
     Inconclusive {
         /// Why not.
@@ -81,6 +78,7 @@ pub enum Outcome {
 
 /// Why nothing may be said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Reason {
     /// The series is too short for points.
     TooFewPoints,
@@ -89,9 +87,9 @@ pub enum Reason {
     /// The intervals are too wide to tell constant from growing.
     TooNoisy,
     /// Flat from end to end, but a point between lies off by more than δ.
-    Strays,
+    PointDeviates,
     /// The canary moved as much as the thing measured.
-    Canary,
+    CanaryMoved,
 }
 
 /// A point of the reduced curve.
@@ -100,7 +98,7 @@ pub struct Point {
     /// Objects.
     pub n: f64,
     /// Cost in nanoseconds (trimmed mean over passes of the median of the window), 95%.
-    pub ns: Estimate,
+    pub cost: Estimate,
     /// Passes that reached it.
     pub passes: usize,
     /// Whether it took part in the judgement (false beyond a cliff or where too few passes arrived).
@@ -109,11 +107,18 @@ pub struct Point {
 
 /// Where a cost is passed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Reach {
     /// Passed within what was measured, at this n.
-    Measured(f64),
+    Measured {
+        /// The n.
+        n: f64,
+    },
     /// The law passes it at this n, beyond what was measured.
-    Extrapolated(f64),
+    Extrapolated {
+        /// The n.
+        n: f64,
+    },
     /// The law never does.
     Never,
     /// No law, no answer.
@@ -128,11 +133,12 @@ pub struct Bend {
     /// Where, with the neighbouring points as interval.
     pub n: Estimate,
     /// The nearest mark within 15%.
-    pub mark: Option<String>,
+    pub annotation: Option<String>,
 }
 
 /// Sorts of bends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum BendKind {
     /// From one flat level to another.
     Step,
@@ -141,7 +147,7 @@ pub enum BendKind {
     /// A pole: the capacity that occupancy runs into.
     Capacity,
     /// The middle of a climb from one price of an object to a higher one.
-    Climb,
+    TierChange,
 }
 
 /// Fewer points than this, or a range of less than this factor, decide nothing.
@@ -175,12 +181,10 @@ pub(crate) fn judge_samples(curve: &Curve, clean_only: bool, options: &Options) 
     let range = n.last().copied().unwrap_or(1.0) / n.first().copied().unwrap_or(1.0);
     let points_min = if is_exact(options) { exact::POINTS_MIN } else { POINTS_MIN };
     if n.len() < points_min || range < RANGE_MIN {
-        judgement.words = sentence::of(&judgement);
         return Some(judgement);
     }
     measure(&mut judgement, &reduced, options);
-    decide(&mut judgement, &reduced, &curve.marks, options);
-    judgement.words = sentence::of(&judgement);
+    decide(&mut judgement, &reduced, &curve.annotations, options);
     Some(judgement)
 }
 
@@ -206,7 +210,7 @@ fn reduce_curve(curve: &Curve, clean_only: bool, options: &Options) -> Option<Re
         return None;
     }
     let capacities = capacities_of(curve);
-    let cliffs = cliffs::find(&series, &curve.marks);
+    let cliffs = cliffs::find(&series, &curve.annotations);
     let layout = Layout { series: &series, cliff: cliffs.first().map(|cliff| cliff.n.low), capacities: &capacities };
     let windows = windows(&layout, options);
     let grid = reduce(&series, &windows, options);
@@ -239,7 +243,7 @@ fn points_of(grid: &Grid, judged: &[bool], options: &Options) -> Vec<Point> {
     let t = student(0.975, level.freedom.min((level.passes.max(2) - 1) as f64));
     let point = |j: usize| Point {
         n: level.n[j],
-        ns: if is_exact(options) {
+        cost: if is_exact(options) {
             exact::point(&level, j)
         } else {
             around(level.mean[j], t * level.error_absolute[j])
@@ -261,7 +265,6 @@ fn blank(reduced: &Reduced, unit: Unit) -> Judgement {
     Judgement {
         unit,
         outcome: Outcome::Inconclusive { reason: Reason::TooFewPoints, more_passes: None },
-        words: String::new(),
         points: reduced.points.clone(),
         growth: None,
         start: None,
@@ -269,7 +272,7 @@ fn blank(reduced: &Reduced, unit: Unit) -> Judgement {
         range: None,
         doubling: None,
         at_ten_times: None,
-        one_ms: Reach::Unknown,
+        one_million: Reach::Unknown,
         fit: None,
         rivals: Vec::new(),
         exponent: None,
@@ -298,13 +301,13 @@ fn measure(judgement: &mut Judgement, reduced: &Reduced, options: &Options) {
         contrast(level, &weights, 0.95, options.seed, options.draws)
     };
     let judged = || reduced.points.iter().filter(|point| point.judged);
-    judgement.start = judged().next().map(|point| point.ns);
-    judgement.end = judged().next_back().map(|point| point.ns);
+    judgement.start = judged().next().map(|point| point.cost);
+    judgement.end = judged().next_back().map(|point| point.cost);
     judgement.range = level.n.first().copied().zip(level.n.last().copied());
 }
 
 /// Outcome, law and the figures that follow from it.
-fn decide(judgement: &mut Judgement, reduced: &Reduced, marks: &[Mark], options: &Options) {
+fn decide(judgement: &mut Judgement, reduced: &Reduced, annotations: &[Annotation], options: &Options) {
     let level = &reduced.judged;
     let (Some(growth), Some(selection)) = (judgement.growth, select(level, &reduced.capacities, options)) else {
         return;
@@ -321,7 +324,7 @@ fn decide(judgement: &mut Judgement, reduced: &Reduced, marks: &[Mark], options:
             judgement.fit = Some(selection.best.clone());
             judgement.rivals.clone_from(&selection.rivals);
         }
-        Outcome::Shrinks | Outcome::Inconclusive { .. } => {}
+        Outcome::Decreases | Outcome::Inconclusive { .. } => {}
     }
     if judgement.outcome == Outcome::NoSimpleLaw {
         judgement.rivals.clear();
@@ -329,9 +332,9 @@ fn decide(judgement: &mut Judgement, reduced: &Reduced, marks: &[Mark], options:
     if is_exact(options) {
         judgement.fit.iter_mut().chain(&mut judgement.rivals).for_each(|fit| exact::refine(fit, level));
     }
-    judgement.bend = bend(judgement, marks);
+    judgement.bend = bend(judgement, annotations);
     extrapolate(judgement, &selection, level.passes);
-    judgement.one_ms = one_ms(judgement);
+    judgement.one_million = one_million(judgement);
 }
 
 /// The order of the questions is the method: equivalence first, then growth, then which law, then whether any.
@@ -347,9 +350,9 @@ fn outcome(growth: Estimate, level: &Level, selection: &Selection, options: &Opt
     }
     // A fall is only called one if it is proven to be more than δ: smaller ones are warm-up far more often than news.
     if growth.high < 1.0 / band && !rises(level, options.delta) {
-        return Outcome::Shrinks;
+        return Outcome::Decreases;
     }
-    let is_misfit = selection.best.misfit_p.is_some_and(|p| p < options.misfit_level)
+    let is_misfit = selection.best.lack_of_fit_p.is_some_and(|p| p < options.misfit_level)
         && lack(&selection.best, level) > LACK_MAX * height(level);
     // Two passes agree by chance too often to be believed about small growth: theirs must be proven to exceed δ.
     let (floor, may_stray) = if level.passes < 3 { (band, false) } else { (1.0, true) };
@@ -364,7 +367,7 @@ fn outcome(growth: Estimate, level: &Level, selection: &Selection, options: &Opt
     // Flat from end to end, yet not in between: how many passes would settle that, the interval of the growth does not
     // say.
     if growth.low >= 1.0 / band && growth.high <= band {
-        return inconclusive(Reason::Strays, None);
+        return inconclusive(Reason::PointDeviates, None);
     }
     inconclusive(Reason::TooNoisy, more_passes(growth, level.passes, options.delta))
 }
@@ -372,7 +375,7 @@ fn outcome(growth: Estimate, level: &Level, selection: &Selection, options: &Opt
 /// Misfit beyond what the errors of the points explain.
 fn lack(fit: &Fit, level: &Level) -> f64 {
     let noise = level.error.iter().map(|e| e * e).sum::<f64>() / level.error.len() as f64;
-    (fit.misfit * fit.misfit - noise).max(0.0).sqrt()
+    (fit.rms_residual * fit.rms_residual - noise).max(0.0).sqrt()
 }
 
 /// The whole rise of the curve in logarithms.
@@ -405,14 +408,14 @@ fn more_passes(growth: Estimate, passes: usize, delta: f64) -> Option<u32> {
 }
 
 /// The bend of the chosen law, if it has one.
-fn bend(judgement: &Judgement, marks: &[Mark]) -> Option<Bend> {
+fn bend(judgement: &Judgement, annotations: &[Annotation]) -> Option<Bend> {
     let fit = judgement.fit.as_ref()?;
-    let place = fit.shape?;
-    let (kind, marked): (_, &[MarkKind]) = match by_name(&fit.law)?.shape() {
-        Shape::Step => (BendKind::Step, &[MarkKind::Table, MarkKind::Cache, MarkKind::Capacity]),
-        Shape::Knee => (BendKind::Knee, &[MarkKind::Table, MarkKind::Cache, MarkKind::Capacity]),
-        Shape::Pole => (BendKind::Capacity, &[MarkKind::Capacity]),
-        Shape::Tiers => (BendKind::Climb, &[MarkKind::Cache]),
+    let place = fit.location?;
+    let (kind, marked): (_, &[AnnotationKind]) = match by_name(&fit.law)?.shape() {
+        Shape::Step => (BendKind::Step, &[AnnotationKind::Table, AnnotationKind::Cache, AnnotationKind::Capacity]),
+        Shape::Knee => (BendKind::Knee, &[AnnotationKind::Table, AnnotationKind::Cache, AnnotationKind::Capacity]),
+        Shape::Pole => (BendKind::Capacity, &[AnnotationKind::Capacity]),
+        Shape::Tiers => (BendKind::TierChange, &[AnnotationKind::Cache]),
         Shape::Flat | Shape::Smooth => return None,
     };
     let judged = || judgement.points.iter().filter(|point| point.judged);
@@ -425,7 +428,7 @@ fn bend(judgement: &Judgement, marks: &[Mark]) -> Option<Bend> {
             low: below.map_or(place, |point| point.n),
             high: above.map_or(place, |point| point.n),
         },
-        mark: cliffs::nearest(marks, place, 0.15, marked),
+        annotation: cliffs::nearest(annotations, place, 0.15, marked),
     })
 }
 
@@ -478,18 +481,18 @@ fn predicted(fit: &Fit, draws: &[(f64, f64)], passes: usize, f: &dyn Fn(&Fit) ->
 }
 
 /// Where a call passes one millisecond: seen, foretold, or never.
-fn one_ms(judgement: &Judgement) -> Reach {
-    let seen = judgement.points.iter().find(|point| point.ns.value >= ONE_MS);
-    let cliff = judgement.cliffs.iter().find(|cliff| cliff.after_ns >= ONE_MS);
+fn one_million(judgement: &Judgement) -> Reach {
+    let seen = judgement.points.iter().find(|point| point.cost.value >= ONE_MS);
+    let cliff = judgement.cliffs.iter().find(|cliff| cliff.cost_after >= ONE_MS);
     match (seen, cliff) {
-        (Some(point), Some(cliff)) => return Reach::Measured(point.n.min(cliff.n.value)),
-        (Some(point), None) => return Reach::Measured(point.n),
-        (None, Some(cliff)) => return Reach::Measured(cliff.n.value),
+        (Some(point), Some(cliff)) => return Reach::Measured { n: point.n.min(cliff.n.value) },
+        (Some(point), None) => return Reach::Measured { n: point.n },
+        (None, Some(cliff)) => return Reach::Measured { n: cliff.n.value },
         (None, None) => {}
     }
     match (&judgement.outcome, &judgement.fit) {
         (Outcome::Constant { .. }, _) => Reach::Never,
-        (Outcome::Grows { .. }, Some(fit)) => fit.reaches(ONE_MS).map_or(Reach::Never, Reach::Extrapolated),
+        (Outcome::Grows { .. }, Some(fit)) => fit.reaches(ONE_MS).map_or(Reach::Never, |n| Reach::Extrapolated { n }),
         _ => Reach::Unknown,
     }
 }

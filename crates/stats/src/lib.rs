@@ -10,6 +10,7 @@
 //! comparable), `cliffs` (how far the curve may be judged), `law` and `select` (which law), `growth`
 //! (how much, how sure), `verdict` (what may be said). `simulate` and `calibrate` measure how often that is right.
 
+mod bimodality;
 pub mod calibrate;
 mod cliffs;
 mod common;
@@ -21,29 +22,27 @@ mod exact;
 mod growth;
 mod judgement;
 mod law;
-mod modes;
 mod options;
 mod outliers;
+mod pattern;
 mod points;
 mod polish;
 pub mod quantile;
 mod random;
-mod rhythm;
 mod select;
-mod sentence;
 pub mod simulate;
+mod unit;
 mod verdict;
-pub mod words;
 
+pub use bimodality::{Bimodality, BimodalityKind, Mode};
 pub use cliffs::Cliff;
 pub use compare::{Agreement, Change, Comparison, Crossing, compare, holm};
-pub use curve::{Curve, Mark, MarkKind, Pass};
+pub use curve::{Annotation, AnnotationKind, Curve, Pass};
 pub use estimate::Estimate;
 pub use exact::Exact;
 pub use judgement::{Bend, BendKind, Judgement, Outcome, Point, Reach, Reason};
-pub use law::Fit;
-pub use modes::{Branch, ModeKind, Modes};
+pub use law::{Fit, law_names};
 pub use options::Options;
-pub use outliers::{Outliers, Recurring, Rhythm, RhythmKind};
+pub use outliers::{Outliers, Pattern, PatternRule, RecurringOutlier};
+pub use unit::Unit;
 pub use verdict::{Canary, Flag, Verdict, judge};
-pub use words::Unit;

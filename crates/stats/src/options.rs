@@ -1,6 +1,6 @@
 //! The thresholds of a verdict, each with its default and the reason for it.
 
-use crate::words::Unit;
+use crate::Unit;
 use serde::{Deserialize, Serialize};
 
 /// What a verdict may be asked to assume. The defaults are those of the published calibration.
@@ -25,7 +25,7 @@ pub struct Options {
     /// start earlier, at a two-hundredth of their length but never below 8. Default 64.
     pub first_n: u32,
     /// Median cost of an empty lap in nanoseconds, if known: below five of them a verdict is flagged.
-    pub empty_lap_ns: Option<f64>,
+    pub timer_overhead_ns: Option<f64>,
     /// Step of the clock in nanoseconds, if known: medians see between its ticks.
     pub quantum_ns: Option<f64>,
     /// `compare` only: pass `i` of one curve ran beside pass `i` of the other. Default false.
@@ -50,7 +50,7 @@ impl Default for Options {
             law_tolerance: 0.005,
             misfit_level: 0.01,
             first_n: 64,
-            empty_lap_ns: None,
+            timer_overhead_ns: None,
             quantum_ns: None,
             paired: false,
             smallest_effect: 0.02,

@@ -6,34 +6,31 @@
 //! that tier on that curve.
 
 use crate::Curve;
+use crate::pattern;
 use crate::points::{Series, series_of};
 use crate::quantile::{median_ns, median_of};
-use crate::rhythm;
-use crate::words::{Unit, count};
 use serde::{Deserialize, Serialize};
 
 /// The single dear calls of a curve, classified. Nothing is deleted anywhere because of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outliers {
     /// Positions that recur over the passes more often than chance allows, in rising order (4,096 at most).
-    pub structural: Vec<Recurring>,
+    pub recurring: Vec<RecurringOutlier>,
     /// How many positions recur, should the list have been cut.
-    pub structural_count: usize,
-    /// The rhythms that the recurring positions follow, strongest first.
-    pub rhythms: Vec<Rhythm>,
+    pub recurring_count: usize,
+    /// The patterns that the recurring positions follow, strongest first.
+    pub patterns: Vec<Pattern>,
     /// Dear calls (over 20 local medians and 100 µs) at places that do not recur, summed over the passes.
-    pub neighbours: usize,
+    pub isolated: usize,
     /// Share of all measured time that the recurring calls took, 0 to 1.
-    pub structural_time: f64,
+    pub recurring_time_share: f64,
     /// Share of all measured time that the neighbours took, 0 to 1.
-    pub neighbour_time: f64,
-    /// Words for a reader, or empty if nothing recurs: "single calls of 1.3–20 ms at 256, 512, 1024 …".
-    pub words: String,
+    pub isolated_time_share: f64,
 }
 
 /// A position at which a single call is dear in pass after pass.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Recurring {
+pub struct RecurringOutlier {
     /// The position.
     pub n: u32,
     /// Passes in which the call here is dear.
@@ -43,20 +40,20 @@ pub struct Recurring {
     /// Median over the passes of the cost over the median of its neighbourhood.
     pub factor: f64,
     /// Lowest cost over the passes that show it, in nanoseconds.
-    pub ns_min: u64,
+    pub cost_min: u64,
     /// Median of those costs.
-    pub ns_median: u64,
+    pub cost_median: u64,
     /// Highest of those costs.
-    pub ns_max: u64,
+    pub cost_max: u64,
     /// How many positions of this kind chance alone would give on the whole curve.
     pub chance: f64,
 }
 
 /// A rule that recurring positions follow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Rhythm {
+pub struct Pattern {
     /// The rule.
-    pub kind: RhythmKind,
+    pub rule: PatternRule,
     /// Positions that follow it.
     pub count: usize,
     /// Of the places where the rule says a call should be dear, the share where it is.
@@ -64,23 +61,22 @@ pub struct Rhythm {
     /// Median factor over the neighbourhood of the calls that follow it.
     pub factor: f64,
     /// Lowest and highest cost of those calls in nanoseconds.
-    pub ns_min: u64,
+    pub cost_min: u64,
     /// Highest cost of those calls in nanoseconds.
-    pub ns_max: u64,
-    /// "single calls of 1.3–20 ms at 256, 512, 1024 … (position + 3)".
-    pub words: String,
+    pub cost_max: u64,
 }
 
 /// The rules that are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum RhythmKind {
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum PatternRule {
     /// `n + offset` is a power of two: a table that doubles.
     PowersOfTwo {
         /// What must be added to n, −16 to 16.
         offset: i32,
     },
     /// `n` is `phase` modulo `period`: a page, a batch, a table level.
-    Every {
+    Periodic {
         /// Objects between two dear calls.
         period: u32,
         /// Position of the dear call within the period.
@@ -88,6 +84,15 @@ pub enum RhythmKind {
     },
     /// The first calls of a pass: first touch, cold caches.
     FirstCalls,
+}
+
+impl Outliers {
+    /// The listed positions that follow a pattern, in rising order.
+    pub fn following(&self, pattern: &Pattern) -> impl Iterator<Item = u32> {
+        let range = pattern.cost_min..=pattern.cost_max;
+        let is_in = move |one: &&RecurringOutlier| range.contains(&one.cost_min) && range.contains(&one.cost_max);
+        self.recurring.iter().filter(is_in).map(|one| one.n).filter(|n| pattern.rule.holds(*n))
+    }
 }
 
 /// How dear is dear: factor over the local median, and nanoseconds above it at least (a clock ticks in tens of them).
@@ -121,7 +126,7 @@ struct Found {
 }
 
 /// Finds and classifies the single dear calls of a curve.
-pub(crate) fn find(curve: &Curve, unit: Unit) -> Outliers {
+pub(crate) fn find(curve: &Curve) -> Outliers {
     let series = series_of(curve, false);
     let locals: Vec<Vec<f64>> = series.iter().map(local_medians).collect();
     let Some(counts) = tally(&series, &locals) else {
@@ -129,29 +134,29 @@ pub(crate) fn find(curve: &Curve, unit: Unit) -> Outliers {
     };
     let found = recurring(&counts, series.len());
     let listed = &found[..found.len().min(LISTED)];
-    let structural: Vec<Recurring> = listed.iter().filter_map(|found| describe(found, &series, &locals)).collect();
+    let structural: Vec<RecurringOutlier> =
+        listed.iter().filter_map(|found| describe(found, &series, &locals)).collect();
     let tiers: Vec<usize> = listed.iter().map(|found| found.tier).collect();
-    let rhythms = rhythm::find(&structural, &tiers, (counts.first, last_of(&counts)), is_falling(curve), unit);
+    let patterns = pattern::find(&structural, &tiers, (counts.first, last_of(&counts)), is_falling(curve));
     let (neighbours, neighbour_ns) = neighbours(&series, &locals, &found);
-    let total: f64 = series.iter().flat_map(|one| &one.ns).map(|ns| *ns as f64).sum();
+    let total: f64 = series.iter().flat_map(|one| &one.costs).map(|ns| *ns as f64).sum();
     let own: f64 = listed.iter().fold(0.0, |sum, found| sum + cost_of(found, &series));
     Outliers {
-        words: words(&structural, &rhythms, unit),
-        structural_count: found.len(),
-        structural_time: own / total.max(1.0),
-        neighbour_time: neighbour_ns / total.max(1.0),
-        structural,
-        rhythms,
-        neighbours,
+        recurring_count: found.len(),
+        recurring_time_share: own / total.max(1.0),
+        isolated_time_share: neighbour_ns / total.max(1.0),
+        recurring: structural,
+        patterns,
+        isolated: neighbours,
     }
 }
 
 /// Median of each block of calls, or of the next block if that is dearer: a rise within a block is not an outlier.
 fn local_medians(one: &Series) -> Vec<f64> {
-    let blocks = one.ns.chunks(BLOCK);
+    let blocks = one.costs.chunks(BLOCK);
     let own: Vec<f64> = blocks.map(|c| median_ns(&mut c.to_vec()).unwrap_or(1.0).max(1.0)).collect();
     // A last block of a few calls is no neighbourhood of its own.
-    let is_short = one.ns.len() % BLOCK < BLOCK / 2 && own.len() > 1;
+    let is_short = one.costs.len() % BLOCK < BLOCK / 2 && own.len() > 1;
     let own_at = |i: usize| if is_short && i == own.len() - 1 { own[i - 1] } else { own[i] };
     (0..own.len()).map(|i| own_at(i).max(own_at((i + 1).min(own.len() - 1)))).collect()
 }
@@ -175,7 +180,7 @@ fn tally(series: &[Series], locals: &[Vec<f64>]) -> Option<Counts> {
     }
     let mut counts = Counts { first, calls: vec![0; span], dear: [vec![0; span], vec![0; span], vec![0; span]] };
     for (one, locals) in series.iter().zip(locals) {
-        for (i, (n, ns)) in one.n.iter().zip(&one.ns).enumerate() {
+        for (i, (n, ns)) in one.n.iter().zip(&one.costs).enumerate() {
             let place = (n - first) as usize;
             counts.calls[place] += 1;
             let local = locals[i / BLOCK];
@@ -265,8 +270,8 @@ fn binomial_tail(of: usize, hits: usize, rate: f64) -> f64 {
 fn call_at(found: &Found, one: &Series, locals: Option<&[f64]>) -> Option<(u64, f64)> {
     let from = one.n.partition_point(|n| n + found.slack < found.n);
     let to = one.n.partition_point(|n| *n <= found.n + found.slack);
-    let best = (from..to).max_by_key(|i| one.ns[*i])?;
-    Some((one.ns[best], locals.map_or(1.0, |locals| locals[best / BLOCK])))
+    let best = (from..to).max_by_key(|i| one.costs[*i])?;
+    Some((one.costs[best], locals.map_or(1.0, |locals| locals[best / BLOCK])))
 }
 
 fn cost_of(found: &Found, series: &[Series]) -> f64 {
@@ -274,19 +279,19 @@ fn cost_of(found: &Found, series: &[Series]) -> f64 {
     costs.map(|call| call.0 as f64).sum()
 }
 
-fn describe(found: &Found, series: &[Series], locals: &[Vec<f64>]) -> Option<Recurring> {
+fn describe(found: &Found, series: &[Series], locals: &[Vec<f64>]) -> Option<RecurringOutlier> {
     let calls = series.iter().zip(locals).filter_map(|(one, l)| call_at(found, one, Some(l)));
     let dear: Vec<(u64, f64)> = calls.filter(|(ns, l)| is_dear(*ns, *l, found.tier)).collect();
     let mut costs: Vec<u64> = dear.iter().map(|call| call.0).collect();
     let mut factors: Vec<f64> = dear.iter().map(|(ns, local)| *ns as f64 / local).collect();
-    Some(Recurring {
+    Some(RecurringOutlier {
         n: found.n,
         passes: found.passes,
         of: found.of,
         factor: median_of(&mut factors)?,
-        ns_min: costs.iter().copied().min()?,
-        ns_max: costs.iter().copied().max()?,
-        ns_median: median_ns(&mut costs)? as u64,
+        cost_min: costs.iter().copied().min()?,
+        cost_max: costs.iter().copied().max()?,
+        cost_median: median_ns(&mut costs)? as u64,
         chance: found.chance,
     })
 }
@@ -299,28 +304,11 @@ fn neighbours(series: &[Series], locals: &[Vec<f64>], found: &[Found]) -> (usize
     };
     let mut sum = (0, 0.0);
     for (one, locals) in series.iter().zip(locals) {
-        for (i, (n, ns)) in one.n.iter().zip(&one.ns).enumerate() {
+        for (i, (n, ns)) in one.n.iter().zip(&one.costs).enumerate() {
             if is_dear(*ns, locals[i / BLOCK], 0) && !is_structural(*n) {
                 sum = (sum.0 + 1, sum.1 + *ns as f64);
             }
         }
     }
     sum
-}
-
-/// The two strongest rhythms in words; without a rhythm the first positions.
-fn words(structural: &[Recurring], rhythms: &[Rhythm], unit: Unit) -> String {
-    if !rhythms.is_empty() {
-        let two: Vec<&str> = rhythms.iter().take(2).map(|r| r.words.as_str()).collect();
-        return two.join("; ");
-    }
-    let (Some(low), Some(high)) =
-        (structural.iter().map(|r| r.ns_min).min(), structural.iter().map(|r| r.ns_max).max())
-    else {
-        return String::new();
-    };
-    let places: Vec<String> = structural.iter().take(3).map(|r| count(f64::from(r.n))).collect();
-    let more = if structural.len() > 3 { " …" } else { "" };
-    let range = unit.costs(low as f64, high as f64);
-    format!("single calls of {range} at {}{more}", places.join(", "))
 }

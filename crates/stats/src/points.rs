@@ -4,14 +4,14 @@
 //! business of `outliers`), and of a rising curve it is the value at the centre, so that even a steep curve is not
 //! smeared.
 
+use crate::Unit;
 use crate::quantile::{grouped_median_ns, lower_median};
-use crate::words::Unit;
-use crate::{Curve, MarkKind, Options};
+use crate::{AnnotationKind, Curve, Options};
 
 /// One pass with its calls in order of rising n.
 pub(crate) struct Series {
     pub(crate) n: Vec<u32>,
-    pub(crate) ns: Vec<u64>,
+    pub(crate) costs: Vec<u64>,
 }
 
 /// Passes by points.
@@ -44,7 +44,7 @@ impl Grid {
 pub(crate) fn series_of(curve: &Curve, clean_only: bool) -> Vec<Series> {
     let mut all = Vec::with_capacity(curve.passes.len());
     for pass in &curve.passes {
-        let count = pass.n.len().min(pass.ns.len());
+        let count = pass.n.len().min(pass.costs.len());
         let is_kept = |i: &usize| !clean_only || pass.clean.get(*i).copied().unwrap_or(true);
         let mut order: Vec<usize> = (0..count).filter(is_kept).collect();
         if order.is_empty() {
@@ -59,7 +59,7 @@ pub(crate) fn series_of(curve: &Curve, clean_only: bool) -> Vec<Series> {
         }
         all.push(Series {
             n: order.iter().map(|i| pass.n[*i]).collect(),
-            ns: order.iter().map(|i| pass.ns[*i]).collect(),
+            costs: order.iter().map(|i| pass.costs[*i]).collect(),
         });
     }
     all
@@ -88,10 +88,10 @@ const FRACTIONS: [f64; 6] = [0.50, 0.75, 0.90, 0.95, 0.99, 1.01];
 /// Up to so many different n, a series was measured at chosen points, which are then taken as they are.
 const SPARSE: usize = 64;
 
-/// The capacities among the marks of a curve.
+/// The capacities among the annotations of a curve.
 pub(crate) fn capacities_of(curve: &Curve) -> Vec<f64> {
-    let known = curve.marks.iter();
-    let known = known.filter(|mark| mark.kind == MarkKind::Capacity && mark.n.is_finite());
+    let known = curve.annotations.iter();
+    let known = known.filter(|mark| mark.kind == AnnotationKind::Capacity && mark.n.is_finite());
     known.map(|mark| mark.n).collect()
 }
 
@@ -215,7 +215,7 @@ pub(crate) fn reduce(series: &[Series], windows: &[Window], options: &Options) -
         }
         let from = one.n.partition_point(|n| f64::from(*n) < window.centre - half);
         let to = one.n.partition_point(|n| f64::from(*n) <= window.centre + half);
-        let mut calls = one.ns[from..to].to_vec();
+        let mut calls = one.costs[from..to].to_vec();
         if options.unit == Unit::Instructions {
             return lower_median(&mut calls).map(|cost| (cost as f64).max(0.5).ln());
         }

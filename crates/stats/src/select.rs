@@ -5,11 +5,11 @@
 //! chi-square and BIC needs no estimate of variance; where even the best law misses by more than the errors explain,
 //! all are measured by that yardstick, which lets in more rivals rather than fewer.
 
+use crate::Unit;
 use crate::growth::interval;
 use crate::law::{Candidate, Fit, LAWS, Law, Place, Shape, by_name};
 use crate::polish::{Level, trimmed};
 use crate::random::Random;
-use crate::words::Unit;
 use crate::{Estimate, Options};
 use statrs::distribution::{ContinuousCDF, FisherSnedecor};
 use std::ops::RangeInclusive;
@@ -208,7 +208,7 @@ pub(crate) fn select(level: &Level, capacities: &[f64], options: &Options) -> Op
     };
     let named = |solved: &Solved, draws: usize| {
         let (draws, fixed, slope) = resample(level, solved, &weight, draws, options.seed);
-        let p = misfit_p(solved, level);
+        let p = lack_of_fit_p(solved, level);
         (draws, describe(solved, fixed, slope, &target, p, solved.bic(scale, points) - lowest))
     };
     let (draws, best) = named(&chosen, options.draws / 2);
@@ -230,7 +230,7 @@ fn simplest(fits: &[Solved], bic: impl Fn(&Solved) -> f64) -> usize {
 }
 
 /// p value of the misfit against the error between passes. `None` for a single pass, which has none.
-fn misfit_p(solved: &Solved, level: &Level) -> Option<f64> {
+fn lack_of_fit_p(solved: &Solved, level: &Level) -> Option<f64> {
     let points = level.n.len() as f64;
     let spare = points - solved.parameters();
     let freedom = (level.passes as f64 - 1.0) * (points - 1.0);
@@ -293,7 +293,7 @@ fn describe(
     fixed: Estimate,
     slope: Estimate,
     target: &Target<'_>,
-    misfit_p: Option<f64>,
+    lack_of_fit_p: Option<f64>,
     bic: f64,
 ) -> Fit {
     let shape = solved.law.shape();
@@ -302,14 +302,13 @@ fn describe(
     let square: f64 = target.n.iter().zip(target.y).map(residual).sum();
     Fit {
         law: solved.law.name().to_owned(),
-        symbol: solved.law.symbol().to_owned(),
         fixed,
         slope: (shape != Shape::Flat).then_some(slope),
-        shape: (shape.parameters() > 0).then_some(place.n),
+        location: (shape.parameters() > 0).then_some(place.n),
         ratio: (shape == Shape::Tiers).then_some(place.ratio),
-        bic,
-        misfit: (square / target.n.len() as f64).sqrt(),
-        misfit_p,
+        delta_bic: bic,
+        rms_residual: (square / target.n.len() as f64).sqrt(),
+        lack_of_fit_p,
     }
 }
 
@@ -319,7 +318,7 @@ pub(crate) fn flat(level: &Level, options: &Options) -> Option<Fit> {
     let target = Target { n: &level.n, y: &level.mean, weight: &weight };
     let solved = fit_law(&target, by_name("constant")?, &[])?;
     let (_, fixed, slope) = resample(level, &solved, &weight, options.draws / 2, options.seed);
-    Some(describe(&solved, fixed, slope, &target, misfit_p(&solved, level), 0.0))
+    Some(describe(&solved, fixed, slope, &target, lack_of_fit_p(&solved, level), 0.0))
 }
 
 /// The one law that describes two curves best, each with coefficients of its own.

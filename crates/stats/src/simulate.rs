@@ -7,7 +7,7 @@
 //! of a window would average the noise away and every method would look perfect.
 
 use crate::random::Random;
-use crate::{Curve, Mark, MarkKind, Pass};
+use crate::{Annotation, AnnotationKind, Curve, Pass};
 use serde::{Deserialize, Serialize};
 
 /// The truth behind a synthetic curve.
@@ -159,8 +159,12 @@ pub fn simulate(truth: Truth, noise: Noise, passes: usize, seed: u64) -> Curve {
         if truth == Truth::Cliff { dense(truth, noise, &mut random) } else { sparse(truth, noise, &mut random) }
     });
     let passes = passes.collect();
-    let marks = vec![Mark { name: "a capacity that is not reached".to_owned(), n: 50_000.0, kind: MarkKind::Capacity }];
-    Curve { passes, marks }
+    let annotations = vec![Annotation {
+        name: "a capacity that is not reached".to_owned(),
+        n: 50_000.0,
+        kind: AnnotationKind::Capacity,
+    }];
+    Curve { passes, annotations }
 }
 
 /// A right tail: nothing, or with the given chance a factor of 1.2 to about 4.
@@ -198,6 +202,6 @@ fn dense(truth: Truth, noise: Noise, random: &mut Random) -> Pass {
 fn add(pass: &mut Pass, n: f64, cost: f64, cell: f64, noise: Noise, random: &mut Random) {
     let call = noise.call * random.normal() + 2.0 * tail(noise.tail, random);
     pass.n.push(n as u32);
-    pass.ns.push((cost * (cell + call).exp()).round() as u64);
+    pass.costs.push((cost * (cell + call).exp()).round() as u64);
     pass.clean.push(true);
 }

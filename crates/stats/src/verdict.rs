@@ -1,8 +1,8 @@
 //! What may be said about a curve, and how sure it is.
 
+use crate::Unit;
 use crate::judgement::{Judgement, Outcome, Reach, Reason, growth_of, judge_samples};
-use crate::words::Unit;
-use crate::{Curve, Estimate, Exact, Modes, Options, Outliers, exact, modes, outliers, sentence};
+use crate::{Bimodality, Curve, Estimate, Exact, Options, Outliers, bimodality, exact, outliers};
 use serde::{Deserialize, Serialize};
 
 /// Everything that is said about one curve.
@@ -19,7 +19,7 @@ pub struct Verdict {
     /// Single dear calls.
     pub outliers: Outliers,
     /// Two branches, if the costs divide.
-    pub modes: Option<Modes>,
+    pub bimodality: Option<Bimodality>,
     /// Passes with at least one call.
     pub passes: usize,
     /// Calls over all passes.
@@ -31,11 +31,12 @@ pub struct Verdict {
 
 /// What a reader must know before believing a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Flag {
     /// All samples and clean samples lead to different outcomes.
     CleanDiffers,
     /// The cost is below five empty laps: the instrument is a large part of it.
-    NearFloor,
+    NearTimerOverhead,
     /// The canary moved significantly, though less than the thing measured.
     CanaryMoved,
     /// Fewer than five passes: intervals are wide and recurrence is weak.
@@ -79,19 +80,18 @@ pub fn judge(curve: &Curve, canary: Option<&Curve>, options: &Options) -> Verdic
             veto(judgement);
         }
     }
-    let passes = curve.passes.iter().filter(|pass| !pass.ns.is_empty()).count();
-    let mut dear = outliers::find(curve, options.unit);
+    let passes = curve.passes.iter().filter(|pass| !pass.costs.is_empty()).count();
+    let mut dear = outliers::find(curve);
     if is_exact {
         exact::add_rhythms(&mut dear, curve);
     }
-    let flat = all.fit.as_ref().filter(|fit| fit.slope.is_none()).map(|fit| fit.fixed.value);
     Verdict {
-        exact: is_exact.then(|| exact::describe(curve, &all.cliffs, flat)),
+        exact: is_exact.then(|| exact::describe(curve, &all.cliffs)),
         flags: flags(curve, &all, clean.as_ref(), canary, passes, options),
         outliers: dear,
-        modes: modes::find(curve, &all.cliffs, options),
+        bimodality: bimodality::find(curve, &all.cliffs, options),
         passes,
-        calls: curve.passes.iter().map(|pass| pass.ns.len()).sum(),
+        calls: curve.passes.iter().map(|pass| pass.costs.len()).sum(),
         all,
         clean,
         canary,
@@ -103,7 +103,6 @@ fn nothing(unit: Unit) -> Judgement {
     Judgement {
         unit,
         outcome: Outcome::Inconclusive { reason: Reason::TooFewPoints, more_passes: None },
-        words: "inconclusive: not a single call".to_owned(),
         points: Vec::new(),
         growth: None,
         start: None,
@@ -111,7 +110,7 @@ fn nothing(unit: Unit) -> Judgement {
         range: None,
         doubling: None,
         at_ten_times: None,
-        one_ms: Reach::Unknown,
+        one_million: Reach::Unknown,
         fit: None,
         rivals: Vec::new(),
         exponent: None,
@@ -150,11 +149,10 @@ fn canary_of(canary: &Curve, all: &Judgement, options: &Options) -> Option<Canar
 
 /// Takes the outcome back; the figures stay for whoever wants to see why.
 fn veto(judgement: &mut Judgement) {
-    judgement.outcome = Outcome::Inconclusive { reason: Reason::Canary, more_passes: None };
-    judgement.words = sentence::of(judgement);
+    judgement.outcome = Outcome::Inconclusive { reason: Reason::CanaryMoved, more_passes: None };
     judgement.at_ten_times = None;
-    if matches!(judgement.one_ms, Reach::Extrapolated(_) | Reach::Never) {
-        judgement.one_ms = Reach::Unknown;
+    if matches!(judgement.one_million, Reach::Extrapolated { .. } | Reach::Never) {
+        judgement.one_million = Reach::Unknown;
     }
 }
 
@@ -166,14 +164,15 @@ fn flags(
     passes: usize,
     options: &Options,
 ) -> Vec<Flag> {
-    let is_near_floor = all.start.zip(options.empty_lap_ns).is_some_and(|(start, lap)| start.value < LAPS_MIN * lap);
-    let lengths = || curve.passes.iter().map(|pass| pass.ns.len()).filter(|len| *len > 0);
+    let is_near_floor =
+        all.start.zip(options.timer_overhead_ns).is_some_and(|(start, lap)| start.value < LAPS_MIN * lap);
+    let lengths = || curve.passes.iter().map(|pass| pass.costs.len()).filter(|len| *len > 0);
     let (shortest, longest) = (lengths().min().unwrap_or(0), lengths().max().unwrap_or(0));
     let conditions = [
         (Flag::CleanDiffers, clean.is_some_and(|clean| !is_alike(&clean.outcome, &all.outcome))),
-        (Flag::NearFloor, is_near_floor),
+        (Flag::NearTimerOverhead, is_near_floor),
         (Flag::CanaryMoved, canary.is_some_and(|canary| canary.moved)),
-        (Flag::FewPasses, passes < PASSES_MIN && options.unit == Unit::Time),
+        (Flag::FewPasses, passes < PASSES_MIN && options.unit != Unit::Instructions),
         // A limit may be hit a call or two earlier in one pass than in another without being worth a word.
         (Flag::UnequalLengths, (shortest as f64) < 0.98 * longest as f64),
         (Flag::EndsAtCliff, !all.cliffs.is_empty()),

@@ -10,11 +10,11 @@ use landau_bench::REGISTRY;
 use landau_engine::Scratch;
 use landau_lab::explain::{self, Question};
 use landau_lab::job::Job;
-use landau_lab::launch::Timeouts;
-use landau_lab::machine::Login;
-use landau_lab::session::RunSpec;
-use landau_lab::{obtain, platform};
-use landau_record::schema::{Case, Explanation, Unit};
+use landau_lab::kernel;
+use landau_lab::machine::Bounds;
+use landau_lab::platform::{Platform, Terminal};
+use landau_lab::session::Order;
+use landau_record::schema::{Case, Explanation};
 use landau_record::{Record, Writer};
 use landau_report::explained;
 use landau_sys::signal::{catch_interrupts, interrupted};
@@ -94,9 +94,8 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
 
 /// Boots the kernel, leaves a record with what was found, and gives it.
 fn measure(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<Vec<Explanation>> {
-    let platform = platform::for_unit(Unit::Instructions).context("no platform counts instructions")?;
     let cache = args.cache.directory()?;
-    let kernel = obtain::obtain(&args.kernel, &cache, &mut |text| status::tell(text))?;
+    let kernel = kernel::obtain(&args.kernel, &cache, &mut |text| status::tell(text))?;
     let scratch = Scratch::create(&std::env::temp_dir())?;
     let job = Job {
         names: vec![args.benchmark.clone()],
@@ -104,27 +103,27 @@ fn measure(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<Vec<Exp
         pass_count: Some(PASSES),
         settings: args.settings.set.clone(),
         seed: 1,
-        unit: platform.unit(),
-        settle_s: platform.settle_s(),
+        unit: Platform::Exact.unit(),
+        settle_s: Platform::Exact.settle_s(),
         ..Job::default()
     };
-    let spec = RunSpec {
+    let order = Order {
         kernel: &kernel,
-        platform,
+        platform: Platform::Exact,
         job: &job,
         program: &own_program()?,
         folder: scratch.path(),
         memory_mib: args.guest.memory_mib,
         append: &args.guest.append,
-        emulator_arguments: &[],
-        login: &Login::default(),
-        timeouts: Timeouts { start: PATIENCE, silence: PATIENCE, total: args.guest.time_limit },
+        extra: &[],
+        terminal: &Terminal::default(),
+        bounds: Bounds { start: PATIENCE, silence: PATIENCE, whole: args.guest.time_limit },
         started: &jiff::Timestamp::now().to_string(),
-        command: words,
+        words,
     };
     let question = Question { phase: args.phase.as_deref(), at: &args.at };
     let mut writer = Writer::create(path)?;
-    let explained = match explain::explain(&spec, &question, &mut writer, &|| interrupted().is_some()) {
+    let explained = match explain::explain(&order, &question, &mut writer, &|| interrupted().is_some()) {
         Ok(explained) => explained,
         Err(error) => {
             drop(writer);
@@ -171,8 +170,8 @@ fn tell(args: &Args, explanations: &[Explanation], record: &Record) -> anyhow::R
 fn text(explanation: &Explanation, case: &Case, record: &Record) -> String {
     let mut text = explained::render(explanation, case, terminal::layout());
     let law = record.results.iter().find(|one| one.case == explanation.case && one.phase == explanation.phase);
-    if let Some(said) = law.and_then(|figure| figure.verdict["all"]["words"].as_str()) {
-        text.extend(["\nthe whole call: ", said]);
+    if let Some(sentence) = law.and_then(landau_report::text::of_result) {
+        text.extend(["\nthe whole call: ", &sentence]);
     }
     text.push('\n');
     for function in explanation.functions.iter().take(8).filter(|function| function.share >= 0.01) {

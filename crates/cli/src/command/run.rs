@@ -147,7 +147,7 @@ fn report_of(args: &Args, record: &Path) -> PathBuf {
 /// Appends the results of the analysis, which `landau verify` recomputes, and the end of the record.
 pub(crate) fn finish(writer: &mut Writer, mut end: End) -> anyhow::Result<()> {
     writer.flush()?;
-    for result in Analysis::of(&Record::read(writer.path())?).figures() {
+    for result in Analysis::of(&Record::read(writer.path())?).results() {
         writer.append(&Line::Result(result))?;
     }
     end.line_count = writer.line_count();

@@ -4,7 +4,7 @@ use crate::status;
 use crate::terminal;
 use landau_record::Record;
 use landau_report::quantity::Unit;
-use landau_report::{Analysis, Versus, findings, named_by_unit, table, unit_of};
+use landau_report::{Analysis, Comparisons, findings, table, unit_of};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -54,8 +54,8 @@ fn as_table(analyses: &[Analysis], args: &Args) -> String {
             format!("{}{table}\n", what_it_counts(base))
         }
         several => {
-            let versus = Versus::of(&several.iter().collect::<Vec<_>>());
-            table::render_duels(&table::duels(&versus, &names(&args.files)), terminal::layout())
+            let comparisons = Comparisons::of(&several.iter().collect::<Vec<_>>());
+            table::render_comparisons(&table::comparison_rows(&comparisons, &names(&args.files)), terminal::layout())
         }
     }
 }
@@ -92,7 +92,7 @@ fn digest(analysis: &Analysis, shown: usize) -> String {
     text.push_str("\n\nFindings, most important first:\n");
     let found = findings::of(analysis);
     for finding in found.iter().take(shown) {
-        text.push_str(&terminal::bullet(&finding.text));
+        text.push_str(&terminal::bullet(&finding.sentence()));
     }
     if let more @ 1.. = found.len().saturating_sub(shown) {
         let (more, path) = (more.to_string(), &analysis.record.path);
@@ -105,13 +105,12 @@ fn as_json(analyses: &[Analysis], files: &[PathBuf]) -> anyhow::Result<String> {
     let value = match analyses {
         [one] => {
             let found: Vec<_> =
-                findings::of(one).iter().map(|one| json!({"kind": one.kind.name(), "text": one.text})).collect();
-            let rows = named_by_unit(serde_json::to_value(table::rows(one))?, one.record.unit());
-            json!({ "unit": one.record.unit(), "rows": rows, "findings": found, "figures": one.figures() })
+                findings::of(one).iter().map(|one| json!({"kind": one.kind.name(), "text": one.text, "items": one.items})).collect();
+            json!({ "unit": one.record.unit(), "rows": table::rows(one), "findings": found, "results": one.results() })
         }
         several => {
-            let versus = Versus::of(&several.iter().collect::<Vec<_>>());
-            json!({ "duels": table::duels(&versus, &names(files)) })
+            let comparisons = Comparisons::of(&several.iter().collect::<Vec<_>>());
+            json!({ "comparisons": table::comparison_rows(&comparisons, &names(files)) })
         }
     };
     Ok(serde_json::to_string_pretty(&value)?)

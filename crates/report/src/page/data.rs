@@ -137,7 +137,7 @@ impl Chart {
             encoded((0..columns.len()).map(|i| at(columns.middle(i))), FINE * finer)
         });
         let point = |point: &landau_stats::Point| {
-            (drawn(point.n), drawn(point.ns.value), drawn(point.ns.low), drawn(point.ns.high), point.passes)
+            (drawn(point.n), drawn(point.cost.value), drawn(point.cost.low), drawn(point.cost.high), point.passes)
         };
         let limit = limit(study, phase).filter(|_| self.groups.iter().all(|group| group.limit.is_none()));
         self.groups.push(Group {
@@ -166,7 +166,7 @@ impl Chart {
     pub(crate) fn add_singles(&mut self, phase: &PhaseStudy<'_>, columns: &Columns) {
         let Density { floor_ns, cells } = columns.paired().density(&phase.curve);
         let flat = |column: Vec<(u32, u32)>| column.into_iter().flat_map(|(row, count)| [row, count]).collect();
-        let mut every: Vec<u64> = phase.curve.passes.iter().flat_map(|pass| pass.ns.iter().copied()).collect();
+        let mut every: Vec<u64> = phase.curve.passes.iter().flat_map(|pass| pass.costs.iter().copied()).collect();
         every.sort_unstable();
         let last = every.len().saturating_sub(1) as f64;
         let quantiles = SHARES.map(|share| every.get((last * share).round() as usize).copied().unwrap_or(0));
@@ -177,10 +177,11 @@ impl Chart {
 impl Group {
     /// A phase without its curves.
     fn bare(name: String, tone: usize, phase: &PhaseStudy<'_>) -> Self {
-        let structural = &phase.verdict.outliers.structural;
-        let tell =
-            |call: &landau_stats::Recurring| (call.n, call.ns_min, call.ns_median, call.ns_max, call.passes, call.of);
-        let mut outliers: Vec<_> = structural.iter().map(tell).collect();
+        let recurring = &phase.verdict.outliers.recurring;
+        let tell = |call: &landau_stats::RecurringOutlier| {
+            (call.n, call.cost_min, call.cost_median, call.cost_max, call.passes, call.of)
+        };
+        let mut outliers: Vec<_> = recurring.iter().map(tell).collect();
         if outliers.len() > DRAWN_OUTLIERS {
             outliers.sort_by_key(|call| std::cmp::Reverse(call.2));
             outliers.truncate(DRAWN_OUTLIERS);
@@ -196,7 +197,7 @@ impl Group {
             points: Vec::new(),
             cliffs: Vec::new(),
             outliers,
-            outlier_count: phase.verdict.outliers.structural_count.max(structural.len()),
+            outlier_count: phase.verdict.outliers.recurring_count.max(recurring.len()),
             limit: None,
         }
     }
@@ -246,7 +247,7 @@ fn drawn(value: f64) -> f64 {
 fn cliffs(phase: &PhaseStudy<'_>) -> Vec<Note> {
     let note = |cliff: &landau_stats::Cliff| Note {
         n: cliff.n.value,
-        ns: cliff.after_ns,
+        ns: cliff.cost_after,
         text: format!(
             "{} at {}",
             crate::quantity::factor(cliff.factor_over_start),

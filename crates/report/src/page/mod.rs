@@ -10,7 +10,7 @@ mod extract;
 
 use crate::quantity::Unit;
 use crate::section;
-use crate::{Analysis, Versus, unit_of};
+use crate::{Analysis, Comparisons, unit_of};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
@@ -90,7 +90,7 @@ pub struct Beside {
 /// What the sections read.
 pub(crate) struct View<'a> {
     pub(crate) sources: &'a [Source<'a>],
-    pub(crate) versus: Option<&'a Versus>,
+    pub(crate) comparisons: Option<&'a Comparisons>,
     pub(crate) names: Vec<String>,
 }
 
@@ -120,9 +120,9 @@ impl Page {
     /// Draws one record, or several on common axes; the first is the base of every comparison.
     pub fn render(sources: &[Source<'_>], options: &Options) -> Self {
         let analyses: Vec<&Analysis<'_>> = sources.iter().map(|source| &source.analysis).collect();
-        let versus = (sources.len() > 1).then(|| Versus::of(&analyses));
+        let comparisons = (sources.len() > 1).then(|| Comparisons::of(&analyses));
         let names = sources.iter().map(|source| source.name.clone()).collect();
-        let view = View { sources, versus: versus.as_ref(), names };
+        let view = View { sources, comparisons: comparisons.as_ref(), names };
         let mut charts = Vec::new();
         let sections = section::benchmark::all(&view, &mut charts);
         let blocks = html! {
@@ -162,7 +162,7 @@ fn results_block(sources: &[Source<'_>]) -> Markup {
     let of = |source: &Source<'_>| {
         let analysis = &source.analysis;
         let is_held = analysis.mismatches(&analysis.record.results).is_empty();
-        (!is_held).then(|| analysis.figures())
+        (!is_held).then(|| analysis.results())
     };
     let every: Vec<_> = sources.iter().map(of).collect();
     let json = serde_json::to_vec(&every).unwrap_or_default();

@@ -8,6 +8,7 @@ use crate::page::{Chart, View};
 use crate::quantity::count;
 use crate::reduce::Columns;
 use crate::table::{self, law_short};
+use crate::text;
 use landau_record::schema::Direction;
 use maud::{Markup, html};
 
@@ -62,7 +63,7 @@ fn section(view: &View<'_>, benchmark: &str, cases: &[&CaseStudy<'_>], charts: &
             h2 id={ (anchor) "-heading" } { (benchmark) }
             p.question { (question) }
             (comparison::of_benchmark(view, benchmark))
-            @if cases.len() > 1 && view.versus.is_none() { (variants(benchmark, cases)) }
+            @if cases.len() > 1 && view.comparisons.is_none() { (variants(benchmark, cases)) }
             @for study in cases { (case(view, study, charts)) }
             @if !caveats.is_empty() {
                 aside.caveats aria-label="Caveats" {
@@ -116,7 +117,7 @@ fn case(view: &View<'_>, study: &CaseStudy<'_>, charts: &mut Vec<Chart>) -> Mark
             h3 id={ (id) "-heading" } { (study.case.label) }
             (verdicts(study))
             (notes(study))
-            @if view.versus.is_some() { (compared(view, study, charts)) }
+            @if view.comparisons.is_some() { (compared(view, study, charts)) }
             @else { (curves(view, study, &columns, charts)) }
             (single_calls(view, study, &columns, charts))
             (explanation::of_case(view, study))
@@ -176,8 +177,8 @@ fn overlay(
         chart.add(view.names[*index].clone(), index % TONES, case, phase, &columns);
     }
     charts.push(chart);
-    let comparisons = view.versus.iter().flat_map(|versus| versus.of_phase(&study.case.label, name));
-    let sentences: Vec<String> = comparisons.map(|one| one.words(&view.names)).collect();
+    let comparisons = view.comparisons.iter().flat_map(|all| all.of_phase(&study.case.label, name));
+    let sentences: Vec<String> = comparisons.map(|one| one.text(&view.names)).collect();
     figure(&Figure {
         source: id,
         names: &[],
@@ -195,11 +196,11 @@ fn timer_overhead(view: &View<'_>) -> f64 {
 /// The density of single calls, a small chart for each phase: those of the base. With one record they share the data
 /// of its curves.
 fn single_calls(view: &View<'_>, study: &CaseStudy<'_>, columns: &Columns, charts: &mut Vec<Chart>) -> Markup {
-    let id = match view.versus {
+    let id = match view.comparisons {
         Some(_) => format!("singles-{}", study.case.case),
         None => format!("case-{}", study.case.case),
     };
-    if view.versus.is_some() {
+    if view.comparisons.is_some() {
         let mut chart = Chart::new(id.clone(), study.case, columns);
         for (number, phase) in study.phases.iter().enumerate() {
             chart.add_bare(phase.phase.name.clone(), number % TONES, phase);
@@ -216,41 +217,12 @@ fn single_calls(view: &View<'_>, study: &CaseStudy<'_>, columns: &Columns, chart
                     names: &[],
                     kind: "density",
                     title: &format!("{}: every call", phase.phase.name),
-                    text: &outliers(&phase.verdict),
+                    text: &text::caption(&phase.verdict),
                     is_small: true,
                 }))
             }
         } "\n"
     }
-}
-
-/// The outliers of a phase in a sentence.
-fn outliers(verdict: &landau_stats::Verdict) -> String {
-    let outliers = &verdict.outliers;
-    if verdict.exact.is_some() {
-        return counted(verdict);
-    }
-    match (outliers.words.is_empty(), outliers.neighbours) {
-        (false, _) => format!("Recurring outliers: {}.", outliers.words),
-        (true, 0) => "No outliers.".to_owned(),
-        (true, 1) => "No recurring outliers. 1 isolated outlier, probably interference.".to_owned(),
-        (true, isolated) => {
-            format!("No recurring outliers. {} isolated outliers, probably interference.", count(isolated as f64))
-        }
-    }
-}
-
-/// The costs and outliers of a phase whose instructions were counted.
-fn counted(verdict: &landau_stats::Verdict) -> String {
-    let mut parts = vec![verdict.exact.as_ref().map_or(String::new(), |exact| exact.words.clone())];
-    if !verdict.outliers.words.is_empty() {
-        parts.push(format!("recurring outliers: {}", verdict.outliers.words));
-    }
-    if verdict.outliers.neighbours > 0 {
-        parts.push(format!("{} calls were interrupted", count(verdict.outliers.neighbours as f64)));
-    }
-    parts.retain(|part| !part.is_empty());
-    format!("{}.", parts.join("; "))
 }
 
 /// One n, or a range: "1,999–2,003".
@@ -266,7 +238,7 @@ fn notes(study: &CaseStudy<'_>) -> Markup {
         @if let Some(met) = &study.limit { (limit(study, met)) }
         @for crash in &study.crashes {
             div.limit {
-                b { "Kernel stopped: " } (findings::crash_words(crash, &study.case.axis)) "."
+                b { "Kernel stopped: " } (findings::crash_text(crash, &study.case.axis)) "."
                 details {
                     summary { "Last " (crash.console.len()) " lines of the console" }
                     pre { (crash.console.join("\n")) }
@@ -322,10 +294,10 @@ fn verdicts(study: &CaseStudy<'_>) -> Markup {
                             (phase.phase.name)
                         }
                         td { (phase.phase.about) }
-                        td.number { (row.first) }
-                        td.number { (row.last) }
+                        td.number { (row.text.small) }
+                        td.number { (row.text.large) }
                         td { b { (law_short(&phase.verdict.all)) } }
-                        td { (row.law) }
+                        td { (row.text.confidence) }
                     }
                 }
             }

@@ -1,9 +1,9 @@
 //! Several records: which is faster in each curve, and where no difference is proven.
 
 use super::scrolling;
+use crate::PhaseComparison;
 use crate::page::View;
 use crate::quantity::{Unit, percent};
-use crate::versus::Duel;
 use maud::{Markup, html};
 
 /// Colours for the faster record; further records share the last.
@@ -11,7 +11,7 @@ const COLOURS: usize = 6;
 
 /// The table of comparisons; nothing for one record.
 pub(crate) fn render(view: &View<'_>) -> Markup {
-    let Some(versus) = view.versus else { return html! {} };
+    let Some(comparisons) = view.comparisons else { return html! {} };
     let is_exact = view.unit() == Unit::Instructions;
     let (heading, column) =
         if is_exact { ("Fewer instructions", "Fewer") } else { ("Faster record, by curve", "Faster") };
@@ -24,7 +24,7 @@ pub(crate) fn render(view: &View<'_>) -> Markup {
                 th scope="col" { "Cost relative to the base" }
                 th scope="col" { "Result" }
             } }
-            tbody { @for one in &versus.duels { (row(view, one, is_exact)) } }
+            tbody { @for one in &comparisons.all { (row(view, one, is_exact)) } }
         }
     };
     html! {
@@ -46,7 +46,7 @@ pub(crate) fn render(view: &View<'_>) -> Markup {
     }
 }
 
-fn row(view: &View<'_>, one: &Duel, is_exact: bool) -> Markup {
+fn row(view: &View<'_>, one: &PhaseComparison, is_exact: bool) -> Markup {
     let class = one.winner().map_or("even".to_owned(), |winner| format!("won-{}", winner.min(COLOURS - 1)));
     let ratio = one.comparison.ratio.map_or("–".to_owned(), |ratio| {
         let value = percent(ratio.value);
@@ -59,7 +59,7 @@ fn row(view: &View<'_>, one: &Duel, is_exact: bool) -> Markup {
             td { (view.names[one.other]) }
             td { (winner) }
             td.number { (ratio) }
-            td { (one.words(&view.names)) }
+            td { (one.text(&view.names)) }
         }
     }
 }
@@ -80,12 +80,12 @@ fn unmatched(view: &View<'_>) -> Markup {
 
 /// A sentence: which record is faster in how many curves of a benchmark.
 pub(crate) fn of_benchmark(view: &View<'_>, benchmark: &str) -> Markup {
-    let Some(versus) = view.versus else { return html! {} };
+    let Some(comparisons) = view.comparisons else { return html! {} };
     let (verb, none) = match view.unit() {
-        Unit::Time => ("is faster", "no difference proven"),
+        Unit::Time | Unit::EmulatedTime => ("is faster", "no difference proven"),
         Unit::Instructions => ("needs fewer instructions", "no relevant difference"),
     };
-    let winners: Vec<Option<usize>> = versus.of_benchmark(benchmark).map(Duel::winner).collect();
+    let winners: Vec<Option<usize>> = comparisons.of_benchmark(benchmark).map(PhaseComparison::winner).collect();
     let count = |winner: Option<usize>| winners.iter().filter(|one| **one == winner).count();
     let mut parts: Vec<Markup> = (0..view.names.len())
         .filter(|index| count(Some(*index)) > 0)

@@ -51,8 +51,8 @@ fn sparkline(study: &CaseStudy<'_>) -> Markup {
         .phases
         .iter()
         .map(|phase| {
-            let points = phase.verdict.all.points.iter().filter(|point| point.n >= 1.0 && point.ns.value > 0.0);
-            let points: Vec<_> = points.map(|point| (point.n.ln(), point.ns.value.ln())).collect();
+            let points = phase.verdict.all.points.iter().filter(|point| point.n >= 1.0 && point.cost.value > 0.0);
+            let points: Vec<_> = points.map(|point| (point.n.ln(), point.cost.value.ln())).collect();
             let last = points.len().saturating_sub(1);
             let stride = points.len().div_ceil(POINTS_MAX).max(1);
             let kept = points.into_iter().enumerate().filter(|(i, _)| i % stride == 0 || *i == last);

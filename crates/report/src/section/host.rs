@@ -1,7 +1,7 @@
 //! The environment of the run, and the record: how to repeat the run, download the record and verify it.
 
 use crate::page::{EmbeddedRecord, View};
-use crate::quantity::{bytes, digits};
+use crate::quantity::{FormatCost, bytes, digits};
 use crate::{unit_name, unit_of};
 use landau_record::Record;
 use landau_record::schema::{Host, Lab, Unit};

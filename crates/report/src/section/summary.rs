@@ -119,7 +119,7 @@ fn item(view: &View<'_>, index: usize, finding: &Finding) -> Markup {
         li.finding.(kind.replace(' ', "-")) {
             span.kind { (kind) }
             span.text {
-                (finding.text)
+                (finding.sentence())
                 @if let Some(study) = study {
                     " " a href={ "#case-" (study.case.case) } aria-label={ "Curve of " (study.case.label) } { "curve" }
                 }

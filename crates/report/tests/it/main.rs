@@ -9,7 +9,7 @@ use landau_report::findings::{self, Kind};
 use landau_report::page::{Options, Page, Source, difference, extract};
 use landau_report::quantity::{Unit, count, duration, factor};
 use landau_report::table::{self, Layout};
-use landau_report::{Analysis, Versus, check_figures, svg};
+use landau_report::{Analysis, Comparisons, check_results, svg};
 use std::sync::OnceLock;
 use support::{Bend, record};
 
@@ -73,54 +73,55 @@ fn the_cliff_leads_and_its_numbers_are_the_verdicts() {
     let cliff = &bind.phases[0].verdict.all.cliffs[0];
     assert_eq!(found[0].kind, Kind::Cliff);
     assert!((cliff.n.value - 1400.0).abs() < 14.0, "the cliff is at {}", cliff.n.value);
-    for number in [count(cliff.n.value), duration(cliff.after_ns), factor(cliff.factor_over_start)] {
+    for number in [count(cliff.n.value), duration(cliff.cost_after), factor(cliff.factor_over_start)] {
         assert!(found[0].text.contains(&number), "{number} is not in: {}", found[0].text);
     }
     assert!(found[0].text.contains("half the ephemeral port range"));
 }
 
 #[test]
-fn growth_limits_outliers_facts_and_skips_are_all_told() {
+fn growth_limits_outliers_and_skips_are_all_findings() {
     let found = findings::of(analysis());
     let text = |kind: Kind| {
-        found.iter().filter(|one| one.kind == kind).map(|one| one.text.clone()).collect::<Vec<_>>().join("\n")
+        found.iter().filter(|one| one.kind == kind).map(|one| one.sentence()).collect::<Vec<_>>().join("\n")
     };
-    assert!(text(Kind::Limit).contains("mmap is refused with ENOMEM at 2,501 open things"));
+    assert!(text(Kind::Limit).contains("mmap fails with ENOMEM at 2,501 open things"));
     assert!(text(Kind::Limit).contains("sysctl -w vm.max_map_count=5000"));
-    let outliers = &analysis().cases[0].phases[0].verdict.outliers;
-    assert!(!outliers.words.is_empty() && text(Kind::Outlier).contains(&outliers.words), "{}", text(Kind::Outlier));
+    let outliers = landau_report::text::recurring(&analysis().cases[0].phases[0].verdict);
+    assert!(!outliers.is_empty() && text(Kind::Outlier).contains(&outliers), "{}", text(Kind::Outlier));
     let growth =
         analysis().cases.iter().find(|case| case.case.label == "fork").unwrap().phases[0].verdict.all.growth.unwrap();
     assert!(text(Kind::Growth).contains(&format!("×{}", landau_report::quantity::digits(growth.value))));
-    assert!(text(Kind::Growth).contains("Likewise fork linkage=static"));
+    assert!(text(Kind::Growth).contains("Same for: fork linkage=static"));
     assert!(text(Kind::Constant).contains("socket threads=1 · close"));
-    assert!(text(Kind::Fact).contains("an IPv4-mapped peer is accepted: yes"));
-    assert!(text(Kind::Skip).contains("rocket was skipped, because there is no launch pad."));
-    assert!(text(Kind::Skip).contains("2 passes of fork left out"));
+    assert!(text(Kind::Skip).contains("rocket was skipped: there is no launch pad."));
+    assert!(text(Kind::Skip).contains("fork: 2 passes skipped"));
     assert!(found.windows(2).all(|pair| pair[0].kind <= pair[1].kind), "findings are not in order of surprise");
 }
 
 #[test]
-fn what_one_pass_cannot_tell_is_said_once_with_its_reason() {
+fn curves_of_a_single_pass_are_one_inconclusive_finding() {
     let (record, _) = record(1, &Bend::default());
     let found = findings::of(&Analysis::of(&record));
-    let unclear: Vec<&str> =
-        found.iter().filter(|one| one.kind == Kind::Unclear).map(|one| one.text.as_str()).collect();
-    assert_eq!(unclear.len(), 1, "{unclear:?}");
-    assert!(unclear[0].contains("from so few passes") && unclear[0].contains("mmap · munmap"), "{unclear:?}");
+    let found: Vec<_> = found.iter().filter(|one| one.kind == Kind::Inconclusive).collect();
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(
+        found[0].text.contains("too few passes") && found[0].items.contains(&"mmap · munmap".to_owned()),
+        "{found:?}"
+    );
 }
 
 #[test]
 fn equal_records_give_equal_pages_and_figures() {
     let again = Page::render(&[source("study", &study().0, &study().1)], &Options::default());
     assert!(again.html == page().html, "two renderings differ");
-    assert_eq!(analysis().mismatches(&analysis().figures()), []);
+    assert_eq!(analysis().mismatches(&analysis().results()), []);
 }
 
 #[test]
 fn a_figure_that_was_altered_is_found() {
-    let mut figures = analysis().figures();
-    assert!(check_figures(&study().0).is_empty(), "no figures are stored, so none can be wrong");
+    let mut figures = analysis().results();
+    assert!(check_results(&study().0).is_empty(), "no figures are stored, so none can be wrong");
     figures[1].verdict["all"]["growth"]["value"] = 42.0.into();
     let found = analysis().mismatches(&figures);
     assert_eq!(found.len(), 1);
@@ -195,7 +196,7 @@ fn the_table_and_the_findings_read_as_they_did() {
     let mut text = table::render(&table::rows(analysis()), Unit::Time, Layout { width: 120, color: false });
     text.push_str("\n\n");
     for finding in findings::of(analysis()) {
-        text.extend([finding.kind.name(), ": ", &finding.text, "\n"]);
+        text.extend([finding.kind.name(), ": ", &finding.sentence(), "\n"]);
     }
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/snapshots/show.txt");
     if std::env::var_os("LANDAU_SNAPSHOTS").is_some_and(|word| word == "write") {
@@ -228,7 +229,7 @@ fn the_instrument_is_told_only_where_it_moved() {
     };
     let (record, _) = support::record_of(&[sketch("nop", steady), sketch("syscall", moving)], 5, &Bend::default());
     let found = findings::of(&Analysis::of(&record));
-    let loud: Vec<_> = found.iter().filter(|one| one.kind < Kind::Fact).map(|one| one.text.as_str()).collect();
+    let loud: Vec<_> = found.iter().filter(|one| one.kind < Kind::Constant).map(|one| one.text.as_str()).collect();
     assert_eq!(loud.len(), 1, "{loud:?}");
     assert!(
         loud[0].starts_with("The instrument itself moved") && loud[0].contains("syscall · getppid grows"),
@@ -270,21 +271,21 @@ fn a_slower_record_loses_and_an_equal_one_is_not_told_apart() {
     let (slow, slow_bytes) = record(5, &Bend { factor: 1.5, seed: 2, ..Bend::default() });
     let (like, _) = record(5, &Bend { seed: 3, ..Bend::default() });
     let (slow_study, like_study) = (Analysis::of(&slow), Analysis::of(&like));
-    let versus = Versus::of(&[analysis(), &slow_study, &like_study]);
+    let comparisons = Comparisons::of(&[analysis(), &slow_study, &like_study]);
     let names = ["base".to_owned(), "slow".to_owned(), "like".to_owned()];
-    let rows = table::duels(&versus, &names);
+    let rows = table::comparison_rows(&comparisons, &names);
     assert!(
         rows.iter().filter(|row| row.other == "slow").all(|row| row.winner.as_deref() == Some("base")),
         "{rows:#?}"
     );
     let told = rows.iter().filter(|row| row.other == "like" && row.winner.is_some()).count();
     assert_eq!(told, 0, "{rows:#?}");
-    assert!(rows.iter().any(|row| row.words.starts_with("no difference proven at 95% (would have seen ")));
+    assert!(rows.iter().any(|row| row.text.starts_with("no significant difference at 95% (minimum detectable: ")));
     let sources = [source("base", &study().0, &study().1), source("slow", &slow, &slow_bytes)];
     let html = Page::render(&sources, &Options::default()).html;
     assert!(html.contains("id=\"comparison\"") && html.contains("<b>base</b> is faster in"));
     assert_eq!(extract(&html).unwrap().records.len(), 2);
-    let text = table::render_duels(&rows, Layout { width: 120, color: false });
+    let text = table::render_comparisons(&rows, Layout { width: 120, color: false });
     assert!(text.contains("base costs") && text.lines().all(|line| line.chars().count() <= 120));
 }
 
@@ -325,11 +326,11 @@ fn the_table_fits_its_width_and_says_what_matters() {
     assert!(text.lines().all(|line| line.chars().count() <= 130), "{text}");
     assert!(!text.contains('\u{1b}'));
     let flat: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    for words in ["Cost with few", "socket threads=1", "ENOMEM at", "cliff", "O(1)"] {
+    for words in ["Cost at small n", "socket threads=1", "ENOMEM at", "cliff", "O(1)"] {
         assert!(flat.contains(words), "{words} is missing from\n{text}");
     }
     assert!(table::render(&rows, Unit::Time, Layout { width: 130, color: true }).contains('\u{1b}'));
     let json = serde_json::to_value(&rows).unwrap();
     assert_eq!(json[0]["phase"], "socket");
-    assert!(json[0]["first_ns"][1]["value"].is_number());
+    assert!(json[0]["small"]["cost"]["value"].is_number());
 }

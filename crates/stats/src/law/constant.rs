@@ -15,14 +15,6 @@ impl Law for Constant {
         "constant"
     }
 
-    fn symbol(&self) -> &'static str {
-        "O(1)"
-    }
-
-    fn per(&self) -> &'static str {
-        ""
-    }
-
     fn shape(&self) -> Shape {
         Shape::Flat
     }

@@ -14,14 +14,6 @@ impl Law for Knee {
         "knee"
     }
 
-    fn symbol(&self) -> &'static str {
-        "O(1), then O(N)"
-    }
-
-    fn per(&self) -> &'static str {
-        "per object"
-    }
-
     fn shape(&self) -> Shape {
         Shape::Knee
     }

@@ -14,14 +14,6 @@ impl Law for Linear {
         "linear"
     }
 
-    fn symbol(&self) -> &'static str {
-        "O(N)"
-    }
-
-    fn per(&self) -> &'static str {
-        "per object"
-    }
-
     fn contains(&self) -> &'static [&'static str] {
         &["constant"]
     }

@@ -14,14 +14,6 @@ impl Law for Linearithmic {
         "linearithmic"
     }
 
-    fn symbol(&self) -> &'static str {
-        "O(N log N)"
-    }
-
-    fn per(&self) -> &'static str {
-        "per object and doubling"
-    }
-
     fn contains(&self) -> &'static [&'static str] {
         &["constant"]
     }

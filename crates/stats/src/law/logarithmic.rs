@@ -14,14 +14,6 @@ impl Law for Logarithmic {
         "logarithmic"
     }
 
-    fn symbol(&self) -> &'static str {
-        "O(log N)"
-    }
-
-    fn per(&self) -> &'static str {
-        "per doubling"
-    }
-
     fn contains(&self) -> &'static [&'static str] {
         &["constant"]
     }

@@ -6,7 +6,6 @@
 mod registry;
 
 use crate::Estimate;
-use crate::words::{Unit, count};
 pub(crate) use registry::LAWS;
 use serde::{Deserialize, Serialize};
 
@@ -14,12 +13,6 @@ use serde::{Deserialize, Serialize};
 pub(crate) trait Law: Sync {
     /// The name under which records and pages know it.
     fn name(&self) -> &'static str;
-
-    /// How it is written.
-    fn symbol(&self) -> &'static str;
-
-    /// What one unit of the slope is paid for: "per object".
-    fn per(&self) -> &'static str;
 
     /// Whether it has a place of its own on the axis, and of what sort.
     fn shape(&self) -> Shape {
@@ -113,29 +106,32 @@ pub(crate) fn by_name(name: &str) -> Option<&'static dyn Law> {
     LAWS.iter().copied().find(|law| law.name() == name)
 }
 
+/// The names of all laws.
+pub fn law_names() -> impl Iterator<Item = &'static str> {
+    LAWS.iter().map(|law| law.name())
+}
+
 /// A law fitted to a curve: `fixed + slope · g(n)`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fit {
     /// Registry name: "constant", "logarithmic", "root", "linear", "linearithmic", "quadratic", "occupancy",
     /// "probing", "step", "knee", "tiers".
     pub law: String,
-    /// How it is written: "O(1)", "O(log N)", "O(√N)" …
-    pub symbol: String,
     /// The part of the cost that does not depend on n, nanoseconds, 95%.
     pub fixed: Estimate,
     /// Nanoseconds per unit of g(n), 95%; absent for the constant law.
     pub slope: Option<Estimate>,
     /// Where the law bends or has its pole, in objects: the knee, the step, the capacity or the middle of a climb.
-    pub shape: Option<f64>,
+    pub location: Option<f64>,
     /// How many times as dear an object is behind a climb; absent for laws without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
     /// BIC above the best law's (0 for the best).
-    pub bic: f64,
+    pub delta_bic: f64,
     /// Root mean square relative misfit over the judged points.
-    pub misfit: f64,
+    pub rms_residual: f64,
     /// p value of the lack-of-fit test: small means that the law is not the whole truth.
-    pub misfit_p: Option<f64>,
+    pub lack_of_fit_p: Option<f64>,
 }
 
 impl Fit {
@@ -148,7 +144,7 @@ impl Fit {
 
     /// Where the law bends.
     pub(crate) fn place(&self) -> Place {
-        Place { n: self.shape.unwrap_or(0.0), ratio: self.ratio.unwrap_or(1.0) }
+        Place { n: self.location.unwrap_or(0.0), ratio: self.ratio.unwrap_or(1.0) }
     }
 
     /// The n at which the law passes `ns`, if it ever does.
@@ -168,30 +164,6 @@ impl Fit {
         }
         Some(high)
     }
-
-    /// In words: "1.02 µs + 0.31 ns per object", "1,410 instructions + 337 per object".
-    pub fn formula(&self, unit: Unit) -> String {
-        let fixed = unit.cost(self.fixed.value);
-        let (Some(slope), Some(law)) = (self.slope, by_name(&self.law)) else {
-            return format!("{fixed}, whatever n");
-        };
-        let rise = unit.rise(slope.value);
-        let place = count(self.shape.unwrap_or(0.0));
-        // A fixed part below a thousandth of a nanosecond is the edge of the search, not a cost.
-        let is_free = self.fixed.value < 1e-3;
-        let head = if is_free { String::new() } else { format!("{fixed} + ") };
-        let rise = if is_free && unit == Unit::Instructions { format!("{rise} instructions") } else { rise };
-        match law.shape() {
-            Shape::Step => format!("{fixed}, and {rise} more from {place} on"),
-            Shape::Knee => format!("{fixed} up to {place}, then {rise} more per object"),
-            Shape::Pole => format!("{head}{rise} {}, of {place} places", law.per()),
-            Shape::Tiers => {
-                let upper = unit.rise(slope.value * self.place().ratio);
-                format!("{head}{rise} {}, {upper} each beyond about {place}", law.per())
-            }
-            Shape::Flat | Shape::Smooth => format!("{head}{rise} {}", law.per()),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -201,14 +173,13 @@ mod tests {
     fn fit(law: &dyn Law, shape: f64) -> Fit {
         Fit {
             law: law.name().to_owned(),
-            symbol: law.symbol().to_owned(),
             fixed: Estimate::bare(1020.0),
             slope: (law.shape() != Shape::Flat).then(|| Estimate::bare(0.31)),
-            shape: Some(shape),
+            location: Some(shape),
             ratio: (law.shape() == Shape::Tiers).then_some(4.0),
-            bic: 0.0,
-            misfit: 0.0,
-            misfit_p: None,
+            delta_bic: 0.0,
+            rms_residual: 0.0,
+            lack_of_fit_p: None,
         }
     }
 
@@ -239,17 +210,5 @@ mod tests {
                 None => assert!(matches!(law.shape(), Shape::Flat | Shape::Step), "{}", law.name()),
             }
         }
-    }
-
-    /// Guards against words that a newcomer cannot read.
-    #[test]
-    fn formulas_read_well() {
-        let words = |name: &str| fit(by_name(name).unwrap(), 5000.0).formula(Unit::Time);
-        assert_eq!(words("linear"), "1.02 µs + 0.31 ns per object");
-        assert_eq!(words("constant"), "1.02 µs, whatever n");
-        assert_eq!(words("step"), "1.02 µs, and 0.31 ns more from 5,000 on");
-        assert_eq!(words("knee"), "1.02 µs up to 5,000, then 0.31 ns more per object");
-        assert_eq!(words("tiers"), "1.02 µs + 0.31 ns per object, 1.24 ns each beyond about 5,000");
-        assert_eq!(words("occupancy"), "1.02 µs + 0.31 ns per place tried, of 5,000 places");
     }
 }

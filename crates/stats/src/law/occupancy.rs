@@ -1,6 +1,6 @@
 //! The cost rises as a table fills: `1 / (1 − N/C)`, the number of places tried before a free one is found.
 //!
-//! Port allocation, process identifiers, bitmaps. `C` is held at each capacity that the curve's marks give, and is
+//! Port allocation, process identifiers, bitmaps. `C` is held at each capacity that the curve's annotations give, and is
 //! also left free. It becomes the linear law as `C` goes to infinity, so that law is nested in it. Source: the mean
 //! length of a random search in a table of load N/C (Knuth, The Art of Computer Programming, volume 3, 6.4).
 
@@ -14,14 +14,6 @@ struct Occupancy;
 impl Law for Occupancy {
     fn name(&self) -> &'static str {
         "occupancy"
-    }
-
-    fn symbol(&self) -> &'static str {
-        "O(1/(1 − N/C))"
-    }
-
-    fn per(&self) -> &'static str {
-        "per place tried"
     }
 
     fn shape(&self) -> Shape {

@@ -17,14 +17,6 @@ impl Law for Probing {
         "probing"
     }
 
-    fn symbol(&self) -> &'static str {
-        "O(1/(1 − N/C)²)"
-    }
-
-    fn per(&self) -> &'static str {
-        "per run of taken places walked"
-    }
-
     fn shape(&self) -> Shape {
         Shape::Pole
     }

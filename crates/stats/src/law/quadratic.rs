@@ -14,14 +14,6 @@ impl Law for Quadratic {
         "quadratic"
     }
 
-    fn symbol(&self) -> &'static str {
-        "O(N²)"
-    }
-
-    fn per(&self) -> &'static str {
-        "per object squared"
-    }
-
     fn contains(&self) -> &'static [&'static str] {
         &["constant"]
     }

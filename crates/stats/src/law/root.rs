@@ -14,14 +14,6 @@ impl Law for Root {
         "root"
     }
 
-    fn symbol(&self) -> &'static str {
-        "O(√N)"
-    }
-
-    fn per(&self) -> &'static str {
-        "per √N"
-    }
-
     fn contains(&self) -> &'static [&'static str] {
         &["constant"]
     }

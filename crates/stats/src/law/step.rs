@@ -14,14 +14,6 @@ impl Law for Step {
         "step"
     }
 
-    fn symbol(&self) -> &'static str {
-        "O(1), one step"
-    }
-
-    fn per(&self) -> &'static str {
-        "from there on"
-    }
-
     fn shape(&self) -> Shape {
         Shape::Step
     }

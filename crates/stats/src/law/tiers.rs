@@ -23,14 +23,6 @@ impl Law for Tiers {
         "tiers"
     }
 
-    fn symbol(&self) -> &'static str {
-        "O(N), two tiers"
-    }
-
-    fn per(&self) -> &'static str {
-        "per object"
-    }
-
     fn shape(&self) -> Shape {
         Shape::Tiers
     }

@@ -2,24 +2,25 @@
 
 use crate::synthetic::{dense, hash};
 use landau_stats::{
-    BendKind, Curve, Flag, Mark, MarkKind, ModeKind, Options, Outcome, Reach, Reason, RhythmKind, judge,
+    Annotation, AnnotationKind, BendKind, BimodalityKind, Curve, Flag, Options, Outcome, PatternRule, Reach, Reason,
+    judge,
 };
 
-fn mark(name: &str, n: f64, kind: MarkKind) -> Mark {
-    Mark { name: name.to_owned(), n, kind }
+fn mark(name: &str, n: f64, kind: AnnotationKind) -> Annotation {
+    Annotation { name: name.to_owned(), n, kind }
 }
 
 /// Guards against a cliff that is missed, misplaced or smeared into a law; bind's is at half the ephemeral range.
 #[test]
 fn a_cliff_is_found_to_the_call() {
     let mut curve = dense(5, 6000, |_, n| if n < 4117 { 1000.0 } else { 900_000.0 });
-    curve.marks.push(mark("half the range", 4116.0, MarkKind::Capacity));
+    curve.annotations.push(mark("half the range", 4116.0, AnnotationKind::Capacity));
     let found = judge(&curve, None, &Options::default());
     let cliff = &found.all.cliffs[0];
     assert_eq!((cliff.n.low, cliff.n.high), (4117.0, 4117.0));
     assert!((cliff.factor / 900.0 - 1.0).abs() < 0.05, "{}", cliff.factor);
-    assert_eq!(cliff.mark.as_deref(), Some("half the range"));
-    assert!(matches!(found.all.outcome, Outcome::Constant { .. }), "{}", found.all.words);
+    assert_eq!(cliff.annotation.as_deref(), Some("half the range"));
+    assert!(matches!(found.all.outcome, Outcome::Constant { .. }), "{:?}", found.all.outcome);
     assert!(found.flags.contains(&Flag::EndsAtCliff));
     assert!(found.all.points.iter().any(|point| !point.judged && point.n > 4117.0));
 }
@@ -51,13 +52,13 @@ fn growth_and_steps_are_no_cliffs() {
     assert!(found.cliffs.is_empty(), "{:?}", found.cliffs);
     assert_eq!(found.outcome, Outcome::Grows { law: "quadratic".to_owned() });
     let mut step = dense(5, 10_000, |_, n| if n < 4096 { 1000.0 } else { 1300.0 });
-    step.marks.push(mark("a table of 4,096", 4096.0, MarkKind::Table));
+    step.annotations.push(mark("a table of 4,096", 4096.0, AnnotationKind::Table));
     let found = judge(&step, None, &Options::default()).all;
     assert!(found.cliffs.is_empty());
     let bend = found.bend.unwrap();
     assert_eq!(bend.kind, BendKind::Step);
     assert!(bend.n.holds(4096.0), "{bend:?}");
-    assert_eq!(bend.mark.as_deref(), Some("a table of 4,096"));
+    assert_eq!(bend.annotation.as_deref(), Some("a table of 4,096"));
 }
 
 /// Guards against the structural outlier of a doubling table drowning in a neighbour's: position is all that tells.
@@ -74,11 +75,10 @@ fn doubling_tables_are_told_from_neighbours() {
         }
     };
     let found = judge(&dense(5, 9000, cost), None, &Options::default()).outliers;
-    let places: Vec<u32> = found.structural.iter().map(|one| one.n).collect();
+    let places: Vec<u32> = found.recurring.iter().map(|one| one.n).collect();
     assert_eq!(places, [125, 253, 509, 1021, 2045, 4093, 8189]);
-    assert_eq!(found.rhythms[0].kind, RhythmKind::PowersOfTwo { offset: 3 });
-    assert_eq!(found.words, "single calls of 5–5.24 ms at 128, 256, 512 … (n + 3)");
-    assert!((50..140).contains(&found.neighbours), "{}", found.neighbours);
+    assert_eq!(found.patterns[0].rule, PatternRule::PowersOfTwo { offset: 3 });
+    assert!((50..140).contains(&found.isolated), "{}", found.isolated);
 }
 
 /// Guards against a gentle rhythm being missed: twice as dear every 512 calls, among 2% of random calls as dear.
@@ -86,8 +86,8 @@ fn doubling_tables_are_told_from_neighbours() {
 fn a_gentle_rhythm_is_heard() {
     let cost = |p: u32, n: u32| if n % 512 == 37 || hash(p, n, 3) < 0.02 { 2200.0 } else { 1000.0 };
     let found = judge(&dense(9, 10_000, cost), None, &Options::default()).outliers;
-    assert_eq!(found.rhythms[0].kind, RhythmKind::Every { period: 512, phase: 37 });
-    assert_eq!(found.structural_count, 20);
+    assert_eq!(found.patterns[0].rule, PatternRule::Periodic { period: 512, phase: 37 });
+    assert_eq!(found.recurring_count, 20);
 }
 
 /// Guards against rhythm out of nothing: random dear calls alone must give no position.
@@ -95,22 +95,22 @@ fn a_gentle_rhythm_is_heard() {
 fn neighbours_have_no_rhythm() {
     let cost = |p: u32, n: u32| if hash(p, n, 3) < 0.01 { 300_000.0 } else { 1000.0 };
     let found = judge(&dense(5, 10_000, cost), None, &Options::default()).outliers;
-    assert!(found.structural.is_empty(), "{:?}", found.structural);
-    assert!(found.neighbours > 400);
+    assert!(found.recurring.is_empty(), "{:?}", found.recurring);
+    assert!(found.isolated > 400);
 }
 
 /// Guards against two branches being averaged, and against by-call and by-pass being confused (fork under Linux 2.4).
 #[test]
 fn branches_are_told_apart() {
     let by_call = |p: u32, n: u32| if hash(p, n, 3) < 0.4 { 2000.0 + f64::from(n) } else { 1000.0 };
-    let found = judge(&dense(5, 4000, by_call), None, &Options::default()).modes.unwrap();
-    assert_eq!(found.kind, ModeKind::ByCall);
+    let found = judge(&dense(5, 4000, by_call), None, &Options::default()).bimodality.unwrap();
+    assert_eq!(found.kind, BimodalityKind::ByCall);
     assert!((found.high.share - 0.4).abs() < 0.1 && found.high.growth > 1.5, "{found:?}");
     assert!((found.low.growth - 1.0).abs() < 0.05, "{found:?}");
     let by_pass = dense(6, 4000, |p, _| if p % 2 == 0 { 1000.0 } else { 1800.0 });
-    let found = judge(&by_pass, None, &Options::default()).modes.unwrap();
-    assert_eq!(found.kind, ModeKind::ByPass);
-    assert!(judge(&dense(6, 4000, |_, _| 1000.0), None, &Options::default()).modes.is_none());
+    let found = judge(&by_pass, None, &Options::default()).bimodality.unwrap();
+    assert_eq!(found.kind, BimodalityKind::ByPass);
+    assert!(judge(&dense(6, 4000, |_, _| 1000.0), None, &Options::default()).bimodality.is_none());
 }
 
 /// Guards against drift of the machine being sold as growth: the canary rose as much.
@@ -119,10 +119,10 @@ fn the_canary_vetoes() {
     let drifting = dense(5, 4000, |_, n| 1000.0 * (1.0 + 0.3 * f64::from(n) / 4000.0));
     let steady = dense(5, 4000, |p, n| 150.0 + hash(p, n, 9));
     let alone = judge(&drifting, Some(&steady), &Options::default());
-    assert!(matches!(alone.all.outcome, Outcome::Grows { .. }), "{}", alone.all.words);
+    assert!(matches!(alone.all.outcome, Outcome::Grows { .. }), "{:?}", alone.all.outcome);
     let vetoed = judge(&drifting, Some(&drifting), &Options::default());
     assert!(vetoed.canary.unwrap().vetoes && vetoed.flags.contains(&Flag::CanaryMoved));
-    assert!(matches!(vetoed.all.outcome, Outcome::Inconclusive { reason: Reason::Canary, .. }));
+    assert!(matches!(vetoed.all.outcome, Outcome::Inconclusive { reason: Reason::CanaryMoved, .. }));
 }
 
 /// Guards against a growth that only tagged calls show passing without a word, and against judging a few clean calls.
@@ -140,7 +140,7 @@ fn clean_samples_are_judged_by_themselves() {
         judge(&curve, None, &Options::default())
     };
     let some = tagged(0.4);
-    assert!(some.all.growth.unwrap().low > 1.1, "{}", some.all.words);
+    assert!(some.all.growth.unwrap().low > 1.1, "{:?}", some.all.outcome);
     assert!(matches!(some.clean.unwrap().outcome, Outcome::Constant { .. }));
     assert!(some.flags.contains(&Flag::CleanDiffers));
     let most = tagged(0.6);
@@ -152,10 +152,10 @@ fn clean_samples_are_judged_by_themselves() {
 fn flags_are_raised() {
     let mut curve = dense(3, 4000, |_, _| 60.0);
     curve.passes[1].n.truncate(3000);
-    curve.passes[1].ns.truncate(3000);
-    let options = Options { empty_lap_ns: Some(20.0), ..Options::default() };
+    curve.passes[1].costs.truncate(3000);
+    let options = Options { timer_overhead_ns: Some(20.0), ..Options::default() };
     let flags = judge(&curve, None, &options).flags;
-    assert_eq!(flags, [Flag::NearFloor, Flag::FewPasses, Flag::UnequalLengths]);
+    assert_eq!(flags, [Flag::NearTimerOverhead, Flag::FewPasses, Flag::UnequalLengths]);
 }
 
 /// Guards against a limit that ends passes at different n costing what was measured before it.
@@ -165,7 +165,7 @@ fn unequal_passes_are_judged_where_most_arrived() {
     for (i, pass) in curve.passes.iter_mut().enumerate() {
         let length = [8000, 8000, 7000, 6900, 3000][i];
         pass.n.truncate(length);
-        pass.ns.truncate(length);
+        pass.costs.truncate(length);
     }
     let found = judge(&curve, None, &Options::default()).all;
     assert_eq!(found.outcome, Outcome::Grows { law: "linear".to_owned() });
@@ -178,17 +178,17 @@ fn unequal_passes_are_judged_where_most_arrived() {
 #[test]
 fn one_millisecond_is_found() {
     let seen = dense(5, 4000, |_, n| 400.0 * f64::from(n));
-    let Reach::Measured(n) = judge(&seen, None, &Options::default()).all.one_ms else {
+    let Reach::Measured { n } = judge(&seen, None, &Options::default()).all.one_million else {
         panic!("it is passed within the curve");
     };
     assert!((2000.0..3500.0).contains(&n), "{n}");
     let foretold = dense(5, 4000, |_, n| 1000.0 + 40.0 * f64::from(n));
-    let Reach::Extrapolated(n) = judge(&foretold, None, &Options::default()).all.one_ms else {
+    let Reach::Extrapolated { n } = judge(&foretold, None, &Options::default()).all.one_million else {
         panic!("it is passed beyond the curve");
     };
     assert!((n / 24_400.0 - 1.0).abs() < 0.03, "{n}");
     let flat = dense(5, 4000, |_, _| 1000.0);
-    assert_eq!(judge(&flat, None, &Options::default()).all.one_ms, Reach::Never);
+    assert_eq!(judge(&flat, None, &Options::default()).all.one_million, Reach::Never);
 }
 
 /// Guards against a warm-up or a falling curve being forced into a law of growth.
@@ -196,6 +196,6 @@ fn one_millisecond_is_found() {
 fn falling_curves_are_called_falling() {
     let curve: Curve = dense(5, 4000, |_, n| 1000.0 + 2000.0 / (1.0 + f64::from(n) / 300.0));
     let found = judge(&curve, None, &Options::default()).all;
-    assert_eq!(found.outcome, Outcome::Shrinks);
+    assert_eq!(found.outcome, Outcome::Decreases);
     assert!(found.exponent.unwrap().high < 0.0);
 }

@@ -19,8 +19,8 @@ pub(crate) fn hash(pass: u32, n: u32, salt: u64) -> f64 {
 pub(crate) fn dense(passes: u32, calls: u32, cost: impl Fn(u32, u32) -> f64) -> Curve {
     let pass = |p: u32| Pass {
         n: (0..calls).collect(),
-        ns: (0..calls).map(|n| (cost(p, n) * (1.0 + 0.05 * hash(p, n, 0))) as u64).collect(),
+        costs: (0..calls).map(|n| (cost(p, n) * (1.0 + 0.05 * hash(p, n, 0))) as u64).collect(),
         clean: vec![true; calls as usize],
     };
-    Curve { passes: (0..passes).map(pass).collect(), marks: Vec::new() }
+    Curve { passes: (0..passes).map(pass).collect(), annotations: Vec::new() }
 }

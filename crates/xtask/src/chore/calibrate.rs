@@ -146,7 +146,7 @@ mod tests {
             constant: 0.0,
             grows: 0.0,
             no_law: 1.0,
-            shrinks: 0.0,
+            decreases: 0.0,
             inconclusive: 0.0,
         }
     }

@@ -30,7 +30,7 @@ pub(crate) struct Words {
 /// One comparison that called a difference.
 struct Called {
     place: String,
-    words: String,
+    text: String,
 }
 
 pub(crate) fn run(words: &Words) -> Result<bool> {
@@ -54,7 +54,7 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
         }
     }
     for one in &called {
-        println!("  {}: {}", one.place, one.words);
+        println!("  {}: {}", one.place, one.text);
     }
     let share = called.len() as f64 / count.max(1) as f64;
     println!("{} of {count} comparisons call a difference: {:.1}%", called.len(), share * 100.0);
@@ -84,19 +84,19 @@ fn compare(landau: &Path, base: &Path, other: &Path) -> Result<(usize, Vec<Calle
 
 /// Reads the answer of `landau show --json` about several records.
 fn read(answer: &Value) -> Result<(usize, Vec<Called>)> {
-    let duels = answer["duels"].as_array().context("`landau show --json` printed no duels")?;
+    let comparisons = answer["comparisons"].as_array().context("`landau show --json` printed no comparisons")?;
     let mut called = Vec::new();
-    for duel in duels {
-        let text = |name: &str| duel[name].as_str().with_context(|| format!("a duel has no `{name}`"));
-        ensure!(duel.get("winner").is_some(), "a duel does not say who won, or that nobody did");
-        if !duel["winner"].is_null() {
+    for one in comparisons {
+        let text = |name: &str| one[name].as_str().with_context(|| format!("a comparison has no `{name}`"));
+        ensure!(one.get("winner").is_some(), "a comparison has no `winner`");
+        if !one["winner"].is_null() {
             called.push(Called {
                 place: format!("{} {}", text("case")?, text("phase")?),
-                words: text("words")?.to_owned(),
+                text: text("text")?.to_owned(),
             });
         }
     }
-    Ok((duels.len(), called))
+    Ok((comparisons.len(), called))
 }
 
 #[cfg(test)]
@@ -106,9 +106,9 @@ mod tests {
 
     #[test]
     fn differences_are_counted() {
-        let duel = |winner: Value| json!({"case": "bind", "phase": "close", "winner": winner, "words": "w"});
-        let (count, called) = read(&json!({"duels": [duel(json!("b")), duel(Value::Null)]})).unwrap();
+        let one = |winner: Value| json!({"case": "bind", "phase": "close", "winner": winner, "text": "w"});
+        let (count, called) = read(&json!({"comparisons": [one(json!("b")), one(Value::Null)]})).unwrap();
         assert_eq!((count, called.len(), called[0].place.as_str()), (2, 1, "bind close"));
-        assert!(read(&json!({"duels": [{"case": "x"}]})).is_err() && read(&json!({"rows": []})).is_err());
+        assert!(read(&json!({"comparisons": [{"case": "x"}]})).is_err() && read(&json!({"rows": []})).is_err());
     }
 }

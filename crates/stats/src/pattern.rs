@@ -3,8 +3,7 @@
 //! The hard outliers (milliseconds at a descriptor table's doublings) and the gentle ones (a page of a slab every few
 //! dozen calls) have different causes, so that each group is searched by itself.
 
-use crate::outliers::{Recurring, Rhythm, RhythmKind};
-use crate::words::{Unit, count};
+use crate::outliers::{Pattern, PatternRule, RecurringOutlier};
 
 /// Positions this close to the start are first calls.
 const FIRST: u32 = 16;
@@ -20,41 +19,44 @@ const RULES_MAX: usize = 3;
 /// Finds the rules among positions (rising) of a series that spans `first` to `last`. `tiers` says how hard each is;
 /// `falling` that the calls were made from `last` down.
 pub(crate) fn find(
-    all: &[Recurring],
+    all: &[RecurringOutlier],
     tiers: &[usize],
     (first, last): (u32, u32),
     falling: bool,
-    unit: Unit,
-) -> Vec<Rhythm> {
+) -> Vec<Pattern> {
     let from_start = |n: u32| if falling { last - n } else { n - first };
-    let is_first = |one: &Recurring| from_start(one.n) < FIRST.min((last - first) / 8);
+    let is_first = |one: &RecurringOutlier| from_start(one.n) < FIRST.min((last - first) / 8);
     let mut found = Vec::new();
-    let early: Vec<&Recurring> = all.iter().filter(|one| is_first(one)).collect();
+    let early: Vec<&RecurringOutlier> = all.iter().filter(|one| is_first(one)).collect();
     for hard in [true, false] {
         let group = all.iter().zip(tiers).filter(|(one, tier)| !is_first(one) && (**tier == 0) == hard);
-        let mut rest: Vec<&Recurring> = group.map(|pair| pair.0).collect();
+        let mut rest: Vec<&RecurringOutlier> = group.map(|pair| pair.0).collect();
         for _ in 0..RULES_MAX {
             let (powers, every) = (powers(&rest, last), every(&rest, first, last));
             // Multiples of 512 contain powers of two; what doubles contains no multiples. The order follows from that.
             let rule = if hard { powers.or(every) } else { every.or(powers) };
             let Some((kind, kept)) = rule else { break };
-            let (hits, others): (Vec<&Recurring>, Vec<&Recurring>) = rest.iter().partition(|one| follows(kind, one.n));
-            found.push(describe(kind, kept, &hits, unit));
+            let (hits, others): (Vec<&RecurringOutlier>, Vec<&RecurringOutlier>) =
+                rest.iter().partition(|one| kind.holds(one.n));
+            found.push(describe(kind, kept, &hits));
             rest = others;
         }
     }
     found.sort_by(|a, b| b.factor.total_cmp(&a.factor));
     if !early.is_empty() {
-        found.push(describe(RhythmKind::FirstCalls, 1.0, &early, unit));
+        found.push(describe(PatternRule::FirstCalls, 1.0, &early));
     }
     found
 }
 
-fn follows(kind: RhythmKind, n: u32) -> bool {
-    match kind {
-        RhythmKind::PowersOfTwo { offset } => is_power(i64::from(n) + i64::from(offset)),
-        RhythmKind::Every { period, phase } => n % period == phase,
-        RhythmKind::FirstCalls => true,
+impl PatternRule {
+    /// Whether a position follows the rule. Every position follows [`PatternRule::FirstCalls`].
+    pub fn holds(self, n: u32) -> bool {
+        match self {
+            Self::PowersOfTwo { offset } => is_power(i64::from(n) + i64::from(offset)),
+            Self::Periodic { period, phase } => n % period == phase,
+            Self::FirstCalls => true,
+        }
     }
 }
 
@@ -63,7 +65,7 @@ fn is_power(x: i64) -> bool {
 }
 
 /// The offset that makes most positions powers of two, if they are three at least and leave out few in between.
-fn powers(all: &[&Recurring], last: u32) -> Option<(RhythmKind, f64)> {
+fn powers(all: &[&RecurringOutlier], last: u32) -> Option<(PatternRule, f64)> {
     let hits = |offset: i32| {
         let sums = all.iter().map(move |one| i64::from(one.n) + i64::from(offset));
         sums.filter(|x| is_power(*x)).collect::<Vec<i64>>()
@@ -74,11 +76,11 @@ fn powers(all: &[&Recurring], last: u32) -> Option<(RhythmKind, f64)> {
     let top = i64::from(last) + i64::from(offset);
     let foretold = (0..40).filter(|k| (lowest << k) <= top).count();
     let kept = hits.len() as f64 / foretold.max(1) as f64;
-    (hits.len() >= 3 && kept >= KEPT_MIN).then_some((RhythmKind::PowersOfTwo { offset }, kept))
+    (hits.len() >= 3 && kept >= KEPT_MIN).then_some((PatternRule::PowersOfTwo { offset }, kept))
 }
 
 /// The period that most positions keep, if they are four at least and leave out few in between.
-fn every(all: &[&Recurring], first: u32, last: u32) -> Option<(RhythmKind, f64)> {
+fn every(all: &[&RecurringOutlier], first: u32, last: u32) -> Option<(PatternRule, f64)> {
     let mut gaps: Vec<u32> = Vec::new();
     for lag in 1..=3 {
         gaps.extend(all.iter().zip(all.iter().skip(lag)).map(|(a, b)| b.n - a.n));
@@ -92,7 +94,7 @@ fn every(all: &[&Recurring], first: u32, last: u32) -> Option<(RhythmKind, f64)>
         let foretold = (last.checked_sub(lowest)? / period) as usize + 1;
         let kept = hits as f64 / foretold as f64;
         let is_rule = hits >= 4 && kept >= KEPT_MIN;
-        is_rule.then_some((hits, kept, RhythmKind::Every { period, phase }))
+        is_rule.then_some((hits, kept, PatternRule::Periodic { period, phase }))
     });
     best.max_by_key(|rule| rule.0).map(|(_, kept, kind)| (kind, kept))
 }
@@ -105,38 +107,16 @@ fn most_common(mut values: Vec<u32>) -> Vec<u32> {
     runs.iter().take(8).map(|run| run.1).collect()
 }
 
-fn describe(kind: RhythmKind, kept: f64, hits: &[&Recurring], unit: Unit) -> Rhythm {
-    let ns_min = hits.iter().map(|one| one.ns_min).min().unwrap_or(0);
-    let ns_max = hits.iter().map(|one| one.ns_max).max().unwrap_or(0);
+fn describe(kind: PatternRule, kept: f64, hits: &[&RecurringOutlier]) -> Pattern {
+    let cost_min = hits.iter().map(|one| one.cost_min).min().unwrap_or(0);
+    let cost_max = hits.iter().map(|one| one.cost_max).max().unwrap_or(0);
     let mut factors: Vec<f64> = hits.iter().map(|one| one.factor).collect();
-    let range = unit.costs(ns_min as f64, ns_max as f64);
-    let words = match kind {
-        RhythmKind::PowersOfTwo { offset } => {
-            let place = |one: &&Recurring| count(f64::from(one.n) + f64::from(offset));
-            let places: Vec<String> = hits.iter().take(3).map(place).collect();
-            let more = if hits.len() > 3 { " …" } else { "" };
-            let shift = match offset {
-                0 => String::new(),
-                o if o > 0 => format!(" (n + {o})"),
-                o => format!(" (n − {})", -o),
-            };
-            format!("single calls of {range} at {}{more}{shift}", places.join(", "))
-        }
-        RhythmKind::Every { period, phase } => {
-            let period = count(f64::from(period));
-            // A phase of zero is no place: the first call that follows the rule is.
-            let first = hits.first().map_or(phase, |one| one.n);
-            format!("single calls of {range} every {period}, first at {}", count(f64::from(first)))
-        }
-        RhythmKind::FirstCalls => format!("the first calls, {range}"),
-    };
-    Rhythm {
-        kind,
+    Pattern {
+        rule: kind,
         count: hits.len(),
         kept,
         factor: crate::quantile::median_of(&mut factors).unwrap_or(1.0),
-        ns_min,
-        ns_max,
-        words,
+        cost_min,
+        cost_max,
     }
 }

@@ -12,18 +12,19 @@ use serde::{Deserialize, Serialize};
 
 /// How the costs divide.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Modes {
+pub struct Bimodality {
     /// What chooses the branch.
-    pub kind: ModeKind,
+    pub kind: BimodalityKind,
     /// The cheaper branch.
-    pub low: Branch,
+    pub low: Mode,
     /// The dearer branch.
-    pub high: Branch,
+    pub high: Mode,
 }
 
 /// What chooses between two branches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ModeKind {
+#[serde(rename_all = "snake_case")]
+pub enum BimodalityKind {
     /// A whole pass is on one branch: layout, boot or placement.
     ByPass,
     /// Calls of one pass alternate: two paths in the kernel.
@@ -32,11 +33,11 @@ pub enum ModeKind {
 
 /// One of two branches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Branch {
+pub struct Mode {
     /// Its share of the passes or calls, 0 to 1.
     pub share: f64,
     /// Its centre in nanoseconds at the largest n; lowest and highest centre over the passes.
-    pub ns: Estimate,
+    pub cost: Estimate,
     /// Its cost at the largest n over its cost at the smallest.
     pub growth: f64,
 }
@@ -67,7 +68,7 @@ struct Split {
 }
 
 /// Looks for two branches before the first cliff.
-pub(crate) fn find(curve: &Curve, cliffs: &[Cliff], options: &Options) -> Option<Modes> {
+pub(crate) fn find(curve: &Curve, cliffs: &[Cliff], options: &Options) -> Option<Bimodality> {
     let series = series_of(curve, false);
     let capacities = capacities_of(curve);
     let cliff = cliffs.first().map(|cliff| cliff.n.low);
@@ -93,7 +94,7 @@ fn calls(series: &[Series], window: &Window) -> Vec<f64> {
 fn calls_of(one: &Series, window: &Window) -> Vec<f64> {
     let from = one.n.partition_point(|n| f64::from(*n) < window.centre - window.half);
     let to = one.n.partition_point(|n| f64::from(*n) <= window.centre + window.half);
-    one.ns[from..to].iter().map(|ns| (*ns as f64).max(0.5).ln()).collect()
+    one.costs[from..to].iter().map(|ns| (*ns as f64).max(0.5).ln()).collect()
 }
 
 /// Splits values into two modes, if there are two.
@@ -157,7 +158,7 @@ fn has_valley(sorted: &[f64], low: f64, high: f64) -> bool {
 }
 
 /// What a reader is told; the first split is that of the largest n.
-fn describe(series: &[Series], splits: &[(Window, Split)]) -> Option<Modes> {
+fn describe(series: &[Series], splits: &[(Window, Split)]) -> Option<Bimodality> {
     let ((window, top), (_, bottom)) = (splits.first()?, splits.last()?);
     let per_pass = series.iter().map(|one| calls_of(one, window)).filter(|c| !c.is_empty());
     let per_pass: Vec<Vec<f64>> = per_pass.collect();
@@ -181,9 +182,9 @@ fn describe(series: &[Series], splits: &[(Window, Split)]) -> Option<Modes> {
             if own.len() * 10 < calls.len() { None } else { median_of(&mut own) }
         };
         let centres: Vec<f64> = per_pass.iter().filter_map(of_pass).collect();
-        Branch {
+        Mode {
             share,
-            ns: Estimate {
+            cost: Estimate {
                 value: log.exp(),
                 low: centres.iter().copied().fold(log, f64::min).exp(),
                 high: centres.iter().copied().fold(log, f64::max).exp(),
@@ -196,8 +197,8 @@ fn describe(series: &[Series], splits: &[(Window, Split)]) -> Option<Modes> {
     if !is_by_call && (high_passes < 1.5 || per_pass.len() as f64 - high_passes < 1.5) {
         return None;
     }
-    Some(Modes {
-        kind: if is_by_call { ModeKind::ByCall } else { ModeKind::ByPass },
+    Some(Bimodality {
+        kind: if is_by_call { BimodalityKind::ByCall } else { BimodalityKind::ByPass },
         low: branch(false, 1.0 - high_share, top.low, bottom.low),
         high: branch(true, high_share, top.high, bottom.high),
     })

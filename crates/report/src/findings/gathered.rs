@@ -1,0 +1,74 @@
+//! Findings that list many curves at once: constant, inconclusive, slow first calls.
+
+use super::{Finding, Kind, subject};
+use crate::quantity::{FormatCost, percent};
+use crate::text;
+use crate::{Analysis, CaseStudy, PhaseStudy, unit_of};
+use landau_stats::{Outcome, Reason};
+
+/// Curves named whose first calls are slow; the others are counted.
+const FIRST_CALLS_NAMED: usize = 4;
+
+fn every<'a, 'r>(analysis: &'a Analysis<'r>) -> impl Iterator<Item = (&'a CaseStudy<'r>, &'a PhaseStudy<'r>)> {
+    analysis.cases.iter().flat_map(|study| study.phases.iter().map(move |phase| (study, phase)))
+}
+
+/// All constant curves in one finding.
+pub(super) fn constant(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
+    let mut within: f64 = 0.0;
+    let mut items = Vec::new();
+    for (study, phase) in every(analysis) {
+        let judged = &phase.verdict.all;
+        let Outcome::Constant { within: delta } = judged.outcome else { continue };
+        within = within.max(delta);
+        let ends = [judged.start, judged.end].map(|end| end.map_or(f64::NAN, |end| end.value));
+        let cost = judged.unit.costs(ends[0].min(ends[1]), ends[0].max(ends[1]));
+        items.push(format!("{} ({cost})", subject(study, phase)));
+    }
+    if !items.is_empty() {
+        let how = if within == 0.0 { "exactly O(1)".to_owned() } else { format!("O(1) within {}", percent(within)) };
+        found.push(Finding { items, ..Finding::new(Kind::Constant, None, 1.0, format!("The cost is {how}")) });
+    }
+}
+
+/// The curves that allow no conclusion, one finding for each reason.
+pub(super) fn inconclusive(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
+    let reasons = [
+        (Reason::CanaryMoved, "the canary changed as much as the measured call"),
+        (Reason::TooNoisy, "the passes differ too much; run more passes"),
+        (Reason::PointDeviates, "the ends agree, but an intermediate point deviates by more than the margin"),
+        (Reason::TooFewPasses, "too few passes"),
+        (Reason::TooFewPoints, "too few calls"),
+    ];
+    for (reason, words) in reasons {
+        let is_it = |phase: &PhaseStudy<'_>| matches!(phase.verdict.all.outcome, Outcome::Inconclusive { reason: other, .. } if other == reason);
+        let names = every(analysis).filter(|(_, phase)| is_it(phase)).map(|(study, phase)| subject(study, phase));
+        let items: Vec<String> = names.collect();
+        if !items.is_empty() {
+            let text = format!("Inconclusive, {words}");
+            found.push(Finding { items, ..Finding::new(Kind::Inconclusive, None, 1.0, text) });
+        }
+    }
+}
+
+/// Slow first calls, which every process has: one finding for the whole record.
+pub(super) fn first_calls(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
+    let mut slow: Vec<(u64, String)> = every(analysis)
+        .filter_map(|(study, phase)| {
+            let first = phase.verdict.outliers.patterns.iter().find(|pattern| text::is_first_calls(pattern))?;
+            Some((first.cost_max, subject(study, phase)))
+        })
+        .collect();
+    slow.sort_by(|a, b| b.cmp(a));
+    let unit = unit_of(analysis.record);
+    let named = slow.iter().take(FIRST_CALLS_NAMED);
+    let mut items: Vec<String> =
+        named.map(|(cost, name)| format!("{name} (up to {})", unit.cost(*cost as f64))).collect();
+    if let more @ 1.. = slow.len().saturating_sub(FIRST_CALLS_NAMED) {
+        items.push(format!("{more} more"));
+    }
+    if !items.is_empty() {
+        let text = "The first calls of a process are slower, as usual (cold caches)".to_owned();
+        found.push(Finding { items, ..Finding::new(Kind::FirstCalls, None, 0.0, text) });
+    }
+}
