@@ -3,12 +3,12 @@
 //! A benchmark reads like the description of an experiment; how it is planned, driven and recorded is the engine's
 //! business. The registry below is generated from the folder by `cargo xtask registry` and checked by CI.
 
-pub mod awake;
 mod backend;
-mod crowd;
+mod extents;
 mod files;
-mod fragments;
+pub mod idle_poll;
 pub mod list;
+mod pool;
 mod program;
 mod server;
 mod volume;

@@ -1,13 +1,12 @@
-//! A file system of a benchmark's own, in an image: where its files lie, and that nothing of them is cached, is then
-//! known.
+//! An ext4 file system of a benchmark's own, in an image file: its files' placement is known, and none is cached.
 //!
-//! The image is a file of the run's scratch folder, attached past the page cache of the file system below, and mounted
-//! where only this process and its children see it. When they are gone, however they end, the kernel unmounts it and
-//! gives the device back. Nothing is ever written, trusted or unmounted before it was seen that the folder is this very
-//! mount: by the number of the device and by a marker inside.
+//! The image is a file in the run's scratch directory, attached to a loop device with direct I/O and mounted in a
+//! private mount namespace. When the worker and its children end, for any reason, the kernel unmounts it and releases
+//! the device. Before anything is written, read or unmounted, the mount is verified by its device number and by a marker
+//! file inside.
 
 use crate::files::c_path;
-use crate::program::find;
+use crate::program::{find, require};
 use landau_engine::Stop;
 use landau_sys::disk::{attach_loop_device, mount, unmount, unshare_mounts};
 use std::ffi::CString;
@@ -17,58 +16,59 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The marker's name inside.
+/// Name of the marker file.
 const MARKER: &str = "landau-volume";
 
-/// What makes the file system.
-const MAKER: &str = "mkfs.ext4";
+/// The program that makes the file system.
+const MKFS: &str = "mkfs.ext4";
 
-/// A mounted file system of our own.
+/// A mounted file system.
 #[derive(Debug)]
 pub(crate) struct Volume {
-    own: Own,
+    identity: Identity,
     target: CString,
-    /// `loop0` …
+    /// `loop0`, for example.
     device: String,
     _attached: OwnedFd,
 }
 
-/// What a mount of our own is known by.
+/// What identifies a mount as one that this module made.
 #[derive(Debug, Clone)]
-struct Own {
-    folder: PathBuf,
+struct Identity {
+    directory: PathBuf,
     device: u64,
     marker: String,
 }
 
-impl Own {
-    /// Sees that the folder is this very mount.
+impl Identity {
+    /// Checks that the mount is at the directory.
     fn verify(&self) -> Result<(), Stop> {
-        let folder = self.folder.display();
+        let directory = self.directory.display();
         let io = |error: std::io::Error| Stop::io("stat", &error);
-        let there = fs::metadata(&self.folder).map_err(io)?.dev();
-        let above = fs::metadata(self.folder.join("..")).map_err(io)?.dev();
-        Stop::unless(there == self.device && above != there, || {
-            format!("{folder} is not the mount that was made there: its device is {there:#x}, not {:#x}", self.device)
+        let found = fs::metadata(&self.directory).map_err(io)?.dev();
+        let parent = fs::metadata(self.directory.join("..")).map_err(io)?.dev();
+        Stop::unless(found == self.device && parent != found, || {
+            format!("{directory} is not Landau's mount: its device is {found:#x} instead of {:#x}", self.device)
         })?;
-        let marker = fs::read_to_string(self.folder.join(MARKER)).unwrap_or_default();
-        Stop::unless(marker == self.marker, || format!("{folder} holds another's marker, {marker:?}"))
+        let marker = fs::read_to_string(self.directory.join(MARKER)).unwrap_or_default();
+        Stop::unless(marker == self.marker, || format!("{directory} is not Landau's mount: its marker is {marker:?}"))
     }
 }
 
-/// Why there can be no file system of our own here; nothing if there can.
-pub(crate) fn reason_against() -> Option<String> {
+/// Returns why no image can be mounted here, if so.
+pub(crate) fn unsupported() -> Option<String> {
     if landau_sys::process::effective_user() != 0 {
-        return Some("only root may mount a file system of his own".to_owned());
+        return Some("only root can mount an image".to_owned());
     }
-    if find(MAKER).is_none() {
-        return Some(format!("{MAKER} is not installed (apt-get install e2fsprogs)"));
+    if find(MKFS).is_none() {
+        return Some(format!("{MKFS} is not installed (apt-get install e2fsprogs)"));
     }
     (!Path::new("/dev/loop-control").exists()).then(|| "this system has no loop devices".to_owned())
 }
 
 impl Volume {
-    /// Mounts the image of that name, made with so many bytes if it is not there yet; whether it was made now.
+    /// Mounts the image `name`, and makes it with `bytes` bytes if it does not exist. The second value is true if it
+    /// was made.
     pub(crate) fn open(scratch: &Path, name: &str, bytes: u64) -> Result<(Self, bool), Stop> {
         let (path, ready) = (scratch.join(format!("{name}.image")), scratch.join(format!("{name}.ready")));
         let io = |call| move |error: std::io::Error| Stop::io(call, &error);
@@ -79,36 +79,36 @@ impl Volume {
         unshare_mounts()?;
         let image = File::options().read(true).write(true).open(&path).map_err(io("open"))?;
         let (attached, device_path) = attach_loop_device(&image)?;
-        let folder = scratch.join(format!("{name}.mount"));
-        fs::create_dir_all(&folder).map_err(io("mkdir"))?;
-        let target = c_path(&folder)?;
+        let directory = scratch.join(format!("{name}.mount"));
+        fs::create_dir_all(&directory).map_err(io("mkdir"))?;
+        let target = c_path(&directory)?;
         mount(&device_path, &target, c"ext4")?;
         let device = device_path.to_string_lossy().into_owned();
         let number = fs::metadata(&device).map_err(io("stat"))?.rdev();
         let marker = format!("{} {}", path.display(), image.metadata().map_err(io("stat"))?.ino());
         if is_new {
-            // Before there is a marker, the device's number alone has to do.
-            Stop::unless(fs::metadata(&folder).map_err(io("stat"))?.dev() == number, || {
-                format!("{} is not mounted on {device}", folder.display())
+            // There is no marker yet, so the device number alone has to suffice.
+            Stop::unless(fs::metadata(&directory).map_err(io("stat"))?.dev() == number, || {
+                format!("{} is not mounted on {device}", directory.display())
             })?;
-            fs::write(folder.join(MARKER), &marker).map_err(io("write"))?;
+            fs::write(directory.join(MARKER), &marker).map_err(io("write"))?;
         }
-        let own = Own { folder, device: number, marker };
-        own.verify()?;
+        let identity = Identity { directory, device: number, marker };
+        identity.verify()?;
         if is_new {
             fs::write(&ready, b"").map_err(io("write"))?;
         }
         let device = device.trim_start_matches("/dev/").to_owned();
-        Ok((Self { own, target, device, _attached: attached }, is_new))
+        Ok((Self { identity, target, device, _attached: attached }, is_new))
     }
 
-    /// Where it is mounted, once more seen to be ours.
-    pub(crate) fn folder(&self) -> Result<&Path, Stop> {
-        self.own.verify()?;
-        Ok(&self.own.folder)
+    /// Returns the mount point, after verifying the mount again.
+    pub(crate) fn directory(&self) -> Result<&Path, Stop> {
+        self.identity.verify()?;
+        Ok(&self.identity.directory)
     }
 
-    /// The name of its device.
+    /// Returns the name of the loop device.
     pub(crate) fn device(&self) -> &str {
         &self.device
     }
@@ -116,31 +116,30 @@ impl Volume {
 
 impl Drop for Volume {
     fn drop(&mut self) {
-        // What is not ours stays. What cannot be unmounted yet is unmounted with the process.
-        if self.own.verify().is_ok() {
+        // A mount that is not verified stays. One that is still busy is unmounted when the process ends.
+        if self.identity.verify().is_ok() {
             let _ = unmount(&self.target);
         }
     }
 }
 
-/// An image with an empty file system in it.
+/// Makes an image with an empty file system.
 fn make(path: &Path, bytes: u64) -> Result<(), Stop> {
     let io = |error: std::io::Error| Stop::io("write", &error);
     let image = File::create(path).map_err(io)?;
-    // In one piece on the device below, as far as that can be had.
+    // Contiguous on the device below, if its file system can do that.
     if landau_sys::disk::allocate(&image, 0, bytes).is_err() {
         image.set_len(bytes).map_err(io)?;
     }
-    let maker = find(MAKER).ok_or_else(|| Stop::Wrong(format!("{MAKER} is not installed")))?;
-    let mut command = Command::new(maker);
-    // Blocks as large as the device's, which takes none smaller. No journal, whose writes would come between; tables
-    // written at once, and not by the kernel while we measure.
+    let mut command = Command::new(require(MKFS)?);
+    // Blocks of the device's size, which accepts no smaller ones. No journal, whose writes would interfere. Inode tables
+    // are written now instead of by the kernel during the measurement.
     command
         .args(["-q", "-F", "-b", "4096", "-O", "^has_journal", "-E", "lazy_itable_init=0,nodiscard", "-m", "0"])
         .arg(path);
     let output = command.stdin(Stdio::null()).output().map_err(|error| Stop::io("exec", &error))?;
     Stop::unless(output.status.success(), || {
-        format!("{MAKER} failed: {}", String::from_utf8_lossy(&output.stderr).trim())
+        format!("{MKFS} failed: {}", String::from_utf8_lossy(&output.stderr).trim())
     })
 }
 
@@ -148,43 +147,43 @@ fn make(path: &Path, bytes: u64) -> Result<(), Stop> {
 mod tests {
     use super::*;
 
-    /// A folder that is no mount, a mount of another device and one with another's marker are not taken for ours.
+    /// A plain directory, a mount of another device and a mount with another marker are rejected.
     #[test]
-    fn a_mount_that_is_not_ours_is_refused() {
+    fn a_foreign_mount_is_rejected() {
         let room = tempfile::tempdir().unwrap();
-        let folder = room.path().join("mount");
-        fs::create_dir(&folder).unwrap();
-        fs::write(folder.join(MARKER), "mine").unwrap();
-        let device = fs::metadata(&folder).unwrap().dev();
-        let own = |device| Own { folder: folder.clone(), device, marker: "mine".to_owned() };
-        let said = |own: Own| own.verify().unwrap_err().to_string();
-        assert!(said(own(device)).contains("is not the mount"), "a plain folder with the right marker");
-        assert!(said(own(device + 1)).contains("is not the mount"), "another device");
-        // In a thread of its own, which alone gets the mounts; only root can.
-        let folder = folder.clone();
+        let directory = room.path().join("mount");
+        fs::create_dir(&directory).unwrap();
+        fs::write(directory.join(MARKER), "mine").unwrap();
+        let device = fs::metadata(&directory).unwrap().dev();
+        let identity = |device| Identity { directory: directory.clone(), device, marker: "mine".to_owned() };
+        let error = |identity: Identity| identity.verify().unwrap_err().to_string();
+        assert!(error(identity(device)).contains("its device is"), "a plain directory with the right marker");
+        assert!(error(identity(device + 1)).contains("its device is"), "another device");
+        // The thread has a mount namespace of its own; only root can make one.
+        let directory = directory.clone();
         std::thread::spawn(move || {
-            if unshare_mounts().is_err() || mount(c"none", &c_path(&folder).unwrap(), c"tmpfs").is_err() {
-                eprintln!("not tried: this user may not mount");
+            if unshare_mounts().is_err() || mount(c"none", &c_path(&directory).unwrap(), c"tmpfs").is_err() {
+                eprintln!("skipped: this user may not mount");
                 return;
             }
-            let device = fs::metadata(&folder).unwrap().dev();
-            let own = |device, marker: &str| Own { folder: folder.clone(), device, marker: marker.to_owned() };
-            assert!(own(device, "mine").verify().unwrap_err().to_string().contains("another's marker"));
-            fs::write(folder.join(MARKER), "mine").unwrap();
-            own(device, "mine").verify().unwrap();
-            assert!(own(device, "yours").verify().is_err() && own(device + 1, "mine").verify().is_err());
-            unmount(&c_path(&folder).unwrap()).unwrap();
-            assert!(own(device, "mine").verify().is_err(), "gone, and the folder below has the marker");
+            let device = fs::metadata(&directory).unwrap().dev();
+            let identity =
+                |device, marker: &str| Identity { directory: directory.clone(), device, marker: marker.to_owned() };
+            assert!(identity(device, "mine").verify().unwrap_err().to_string().contains("its marker is"));
+            fs::write(directory.join(MARKER), "mine").unwrap();
+            identity(device, "mine").verify().unwrap();
+            assert!(identity(device, "yours").verify().is_err() && identity(device + 1, "mine").verify().is_err());
+            unmount(&c_path(&directory).unwrap()).unwrap();
+            assert!(identity(device, "mine").verify().is_err(), "unmounted, and the directory below has the marker");
         })
         .join()
         .unwrap();
     }
 
-    /// A file system of our own is there while it is held, and neither mount nor device stay behind.
     #[test]
-    fn a_volume_leaves_nothing_behind() {
-        if let Some(reason) = reason_against() {
-            eprintln!("not tried: {reason}");
+    fn a_volume_keeps_its_files_and_leaves_no_mount_or_device() {
+        if let Some(reason) = unsupported() {
+            eprintln!("skipped: {reason}");
             return;
         }
         let room = tempfile::tempdir().unwrap();
@@ -192,16 +191,16 @@ mod tests {
         let device = std::thread::spawn(move || {
             let (volume, is_new) = Volume::open(&path, "test", 8 << 20).unwrap();
             assert!(is_new);
-            fs::write(volume.folder().unwrap().join("file"), "kept").unwrap();
+            fs::write(volume.directory().unwrap().join("file"), "kept").unwrap();
             drop(volume);
             let (volume, is_new) = Volume::open(&path, "test", 8 << 20).unwrap();
             assert!(!is_new);
-            assert_eq!(fs::read_to_string(volume.folder().unwrap().join("file")).unwrap(), "kept");
+            assert_eq!(fs::read_to_string(volume.directory().unwrap().join("file")).unwrap(), "kept");
             volume.device().to_owned()
         })
         .join()
         .unwrap();
-        assert!(!fs::exists(room.path().join("test.mount/file")).unwrap(), "nobody else saw the mount");
+        assert!(!fs::exists(room.path().join("test.mount/file")).unwrap(), "the mount is private");
         let backing = fs::read_to_string(format!("/sys/block/{device}/loop/backing_file")).unwrap_or_default();
         assert!(!backing.contains(room.path().to_str().unwrap()), "{device} is still attached to {backing}");
     }

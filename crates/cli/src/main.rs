@@ -17,7 +17,7 @@ fn main() -> ExitCode {
     if let Some(status) = landau_engine::worker_main(landau_bench::REGISTRY) {
         return ExitCode::from(status);
     }
-    if let Some(status) = landau_bench::awake::main() {
+    if let Some(status) = landau_bench::idle_poll::main() {
         return ExitCode::from(status);
     }
     if let Some(status) = landau_load::worker::main() {

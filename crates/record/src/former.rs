@@ -39,6 +39,7 @@ const RENAMED: &[Renamed] = &[
     Value("download", "extent", "4k", "4KiB"),
     Parameter("download", "visitors", "readers"),
     Parameter("download", "place", "location"),
+    Value("download", "location", "folder", "directory"),
     Parameter("event_loop", "mechanism", "backend"),
     Parameter("event_loop", "which", "selection"),
     Phase("event_loop", "events", "dispatch"),

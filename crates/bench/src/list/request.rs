@@ -1,16 +1,16 @@
-//! `request`: an old connection, idle among ever more, asks a web server for a small file.
+//! `request`: an idle connection, one of a growing number, requests a small file from a web server.
 //!
-//! Measures the request latency of a keep-alive connection that is chosen at random among all that stand open: to the
-//! answer's first byte and to its last. Before each request one more connection is made, untimed, and has had an
-//! answer; that all stay open is seen at every step.
+//! Measures the latency of a request on a keep-alive connection that is chosen at random among all open ones: to the
+//! first and to the last byte of the response. Before each request one more connection is opened, untimed, and has had
+//! a response. Every step checks that none was closed.
 //!
-//! Misleads as a loaded server's latency: one client asks at a time, and most of what it waits for is the server's
-//! being woken.
+//! Misleads as the latency of a server under load: there is one request at a time, and most of its latency is the
+//! wake-up of the server.
 //!
-//! Source: the HTTP request latency of the 2003 study, whose program asked on connections that it had just made.
+//! Source: the HTTP request latency of the 2003 study, whose program used connections that it had just opened.
 
-use crate::crowd::Crowd;
 use crate::list::connect;
+use crate::pool::ConnectionPool;
 use crate::server;
 use landau_engine::{
     Benchmark, Context, Cost, Facts, Host, Parameter, Phase, Settings, Stop, Study, Support, Timer, Variant,
@@ -22,7 +22,7 @@ use rand_chacha::rand_core::SeedableRng;
 /// The benchmark.
 #[derive(Debug)]
 pub struct Request {
-    crowd: Crowd,
+    pool: ConnectionPool,
     random: ChaCha8Rng,
 }
 
@@ -31,11 +31,12 @@ const LAST_BYTE: usize = 1;
 
 impl Benchmark for Request {
     const NAME: &'static str = "request";
-    const ABOUT: &'static str = "Does a web server answer an old connection later when thousands stand open?";
+    const ABOUT: &'static str =
+        "How long does a web server take to answer a request on one of thousands of idle connections?";
     const AXIS: &'static str = "open connections";
     const PHASES: &'static [Phase] = &[
-        Phase::up("first_byte", "from the request on an idle connection chosen at random to the answer's first byte"),
-        Phase::up("last_byte", "from the request to the answer's last byte"),
+        Phase::up("first_byte", "from the request on a random idle connection to the response's first byte"),
+        Phase::up("last_byte", "from the request to the response's last byte"),
     ];
     const PARAMETERS: &'static [Parameter] = connect::PARAMETERS;
     const VARIANTS: &'static [Variant] = &[
@@ -49,10 +50,10 @@ impl Benchmark for Request {
         Variant::full(&[("server", "h2o")]),
     ];
     const CAVEATS: &'static [&'static str] = &[
-        connect::LOOPBACK,
-        connect::CLOSED,
-        connect::AWAKE,
-        "A connection that was idle for long is cold in the caches: what grows by that grows with any server.",
+        connect::CAVEAT_LOOPBACK,
+        connect::CAVEAT_CLOSED_LOOP,
+        connect::CAVEAT_IDLE,
+        "A connection that was idle for long is cold in the caches; growth from that affects every server.",
         "The file is small and in the server's cache; download measures files and disks.",
     ];
     const SOURCE: &'static str = "F. von Leitner, Benchmarking BSD and Linux (2003), HTTP request latency";
@@ -70,24 +71,24 @@ impl Benchmark for Request {
     }
 
     fn setup(context: &Context) -> Result<Self, Stop> {
-        Ok(Self { crowd: Crowd::of(context)?, random: ChaCha8Rng::seed_from_u64(context.seed) })
+        Ok(Self { pool: ConnectionPool::new(context)?, random: ChaCha8Rng::seed_from_u64(context.seed) })
     }
 
     fn step(&mut self, n: u64, timer: &mut Timer) -> Result<(), Stop> {
-        let socket = self.crowd.socket()?;
-        self.crowd.connect(&socket)?;
-        self.crowd.ask(&socket, timer)?;
-        self.crowd.join(socket)?;
-        self.crowd.all_alive()?;
-        let which = self.random.random_range(0..n as usize);
-        self.crowd.let_sleep();
-        let answered = self.crowd.ask_old(which, timer)?;
-        timer.record_between(FIRST_BYTE, answered.sent, answered.first);
-        timer.record_between(LAST_BYTE, answered.sent, answered.last);
+        let socket = self.pool.socket()?;
+        self.pool.connect(&socket)?;
+        self.pool.exchange(&socket, timer)?;
+        self.pool.add(socket)?;
+        self.pool.check_all_open()?;
+        let index = self.random.random_range(0..n as usize);
+        self.pool.wait_until_server_sleeps();
+        let exchange = self.pool.exchange_on(index, timer)?;
+        timer.record_between(FIRST_BYTE, exchange.sent, exchange.first);
+        timer.record_between(LAST_BYTE, exchange.sent, exchange.last);
         Ok(())
     }
 
     fn check(&mut self, steps: u64, facts: &mut Facts) -> Result<(), Stop> {
-        self.crowd.check(steps, facts)
+        self.pool.check(steps, facts)
     }
 }
