@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use landau_engine::Study;
-use landau_lab::kernel;
+use landau_lab::obtain;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -117,7 +117,7 @@ pub(crate) struct Cache {
 impl Cache {
     /// Returns the cache directory, if one was named or the user has one.
     pub(crate) fn known(&self) -> Option<PathBuf> {
-        self.cache.clone().or_else(kernel::default_cache)
+        self.cache.clone().or_else(obtain::default_cache)
     }
 
     /// Returns the cache directory.

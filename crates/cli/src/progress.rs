@@ -3,8 +3,8 @@
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use landau_engine::{Event, Observer};
 use landau_lab::kernel::Kernel;
-use landau_lab::matrix::Fate;
-use landau_lab::watch::Watch;
+use landau_lab::observer::KernelObserver;
+use landau_lab::outcome::KernelOutcome;
 use landau_record::schema::{Line, Outcome, PassEnd};
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -132,7 +132,7 @@ impl Kernels {
     }
 }
 
-impl Watch for Kernels {
+impl KernelObserver for Kernels {
     fn started(&self, kernel: &Kernel) {
         self.message(kernel, "booting".to_owned());
     }
@@ -167,13 +167,13 @@ impl Watch for Kernels {
         }
     }
 
-    fn again(&self, kernel: &Kernel, place: &str) {
+    fn restarted(&self, kernel: &Kernel, place: &str) {
         self.line_for(kernel, &format!("stopped in {place}; restarting it to see whether that recurs"));
     }
 
-    fn ended(&self, kernel: &Kernel, fate: &Fate) {
+    fn ended(&self, kernel: &Kernel, outcome: &KernelOutcome) {
         if let Some((bar, _)) = self.bars.get(&kernel.name) {
-            bar.finish_with_message(if fate.record().is_some() { "done" } else { "failed" });
+            bar.finish_with_message(if outcome.record().is_some() { "done" } else { "failed" });
         }
     }
 }

@@ -1,37 +1,37 @@
-//! Which platform runs what was named, and why: as the user says, or as what is there allows.
+//! Selects the platform and obtains the kernels: as the user says, or as this host allows.
 
 use crate::error::Error;
-use crate::image::Kind;
-use crate::kernel::{self, Kernel, Source};
-use crate::platform::{Platform, probe};
+use crate::kernel::{self, Kernel, Kind, Source};
+use crate::platform::{self, Platform};
+use crate::{obtain, probe};
 use std::path::{Path, PathBuf};
 
 /// What will run, and how.
 #[derive(Debug)]
 pub struct Choice {
-    /// The platform; a kernel at the other end of ssh has its own.
-    pub platform: Platform,
-    /// Why this one, in a sentence without its full stop.
-    pub why: String,
-    /// The kernels, in the order in which they were named.
+    /// The platform; a remote kernel always runs by ssh.
+    pub platform: &'static dyn Platform,
+    /// Why this one, if others were tried.
+    pub why: Option<String>,
+    /// The kernels, in the order given.
     pub kernels: Vec<Kernel>,
-    /// Those that the archive names but does not give.
-    pub lost: Vec<Lost>,
+    /// The kernels that the archive lists but does not have.
+    pub missing: Vec<Missing>,
 }
 
 /// A kernel that cannot be fetched.
 #[derive(Debug)]
-pub struct Lost {
-    /// The user's word for it.
+pub struct Missing {
+    /// The value of `--kernel`.
     pub word: String,
     /// Why.
     pub why: kernel::Error,
 }
 
-/// Where things are.
+/// The paths that a choice needs.
 #[derive(Debug)]
-pub struct Places<'a> {
-    /// The folder for what is fetched and remembered.
+pub struct Paths<'a> {
+    /// The folder for fetched kernels and results of probes.
     pub cache: &'a Path,
     /// The program that measures.
     pub program: &'a Path,
@@ -41,165 +41,192 @@ fn refuse<T>(reason: String) -> Result<T, Error> {
     Err(Error::Guest(reason))
 }
 
-/// Gets every kernel, and the platform for them: `wanted`, or without one whatever suits. `tell` hears what takes long.
+/// Obtains every kernel, and selects the platform for them: `wanted`, or else the preferred one that works. `report`
+/// is called before anything that takes long.
 pub fn choose(
     words: &[String],
-    wanted: Option<Platform>,
-    places: &Places,
-    tell: &mut dyn FnMut(&str),
+    wanted: Option<&'static dyn Platform>,
+    paths: &Paths,
+    report: &mut dyn FnMut(&str),
 ) -> Result<Choice, Error> {
-    let sources: Vec<Source> = words.iter().map(|word| Source::parse(word)).collect();
-    let are = |test: fn(&Source) -> bool| sources.iter().filter(|one| test(one)).count();
-    let here = are(|one| *one == Source::Host);
-    let there = are(|one| matches!(one, Source::Ssh(_)));
-    let platform = match wanted {
-        None if there == sources.len() => Some(Platform::Ssh),
-        None if here + there == sources.len() => Some(Platform::Native),
-        Some(Platform::Ssh) if there < sources.len() => {
-            return refuse("--platform ssh wants --kernel ssh:user@host and no other".to_owned());
-        }
-        other => other,
+    let sources = words.iter().map(|word| Source::parse(word)).collect::<Result<Vec<_>, _>>()?;
+    let has_kernel = |source: &Source| matches!(source, Source::Host | Source::Ssh(_));
+    let boots = wanted.map_or_else(|| !sources.iter().all(has_kernel), <dyn Platform>::boots);
+    check_sources(words, &sources, wanted, boots)?;
+    let (kernels, missing) = obtain_all(words, &sources, boots, paths.cache, report)?;
+    let (platform, why) = match wanted {
+        Some(platform) => (platform, None),
+        None => preferred(&kernels, paths, report)?,
     };
-    if there > 0 && platform.is_none_or(|platform| platform.unit() != Platform::Ssh.unit() || platform.boots()) {
+    check_kinds(platform, &kernels)?;
+    if wanted.is_some() {
+        check_works(platform, &kernels, paths, report)?;
+    }
+    Ok(Choice { platform, why, kernels, missing })
+}
+
+/// Refuses combinations that cannot work, before anything is fetched.
+fn check_sources(
+    words: &[String],
+    sources: &[Source],
+    wanted: Option<&'static dyn Platform>,
+    boots: bool,
+) -> Result<(), Error> {
+    let has_remote = sources.iter().any(|one| matches!(one, Source::Ssh(_)));
+    if has_remote && boots {
         return refuse(
-            "a kernel at the other end of ssh is timed, and can stand beside --kernel host only; measure the others in \
-             a run of their own"
+            "a kernel reached by ssh is timed where it runs, and can be compared with --kernel host only; measure the \
+             other kernels in a separate run"
                 .to_owned(),
         );
     }
-    if let Some(platform) = platform.filter(|platform| !platform.boots() && *platform != Platform::Ssh)
-        && let Some(word) = words.iter().find(|word| !matches!(Source::parse(word), Source::Host | Source::Ssh(_)))
-    {
-        return refuse(format!(
-            "the platform `{}` runs on the kernel that is there already: --kernel host and not {word}; --platform exact or \
-             kvm boots it",
-            platform.name()
-        ));
+    let Some(platform) = wanted.filter(|_| !boots) else { return Ok(()) };
+    for (word, source) in words.iter().zip(sources) {
+        let name = platform.name();
+        match source {
+            Source::Ssh(_) => {}
+            Source::Host if platform.runs(&Kind::Running) => {}
+            Source::Host => {
+                return refuse(format!("the platform `{name}` needs --kernel ssh:USER@HOST, not {word}"));
+            }
+            _ if platform.runs(&Kind::Running) => {
+                let names = platform::names_for(&Kind::BzImage);
+                return refuse(format!(
+                    "the platform `{name}` measures the running kernel: it needs --kernel host, not {word}; \
+                     --platform {names} boots a kernel"
+                ));
+            }
+            _ => return refuse(format!("the platform `{name}` needs --kernel ssh:USER@HOST, not {word}")),
+        }
     }
-    let (kernels, lost) = obtain_all(words, platform, places.cache, tell)?;
-    let (platform, why) = match (wanted, platform) {
-        (Some(platform), _) => (platform, "it was asked for".to_owned()),
-        (None, Some(Platform::Ssh)) => (Platform::Ssh, "the kernels are elsewhere".to_owned()),
-        (None, Some(platform)) => (platform, "the kernel that runs already needs no machine".to_owned()),
-        (None, None) => suited(&kernels, places, tell)?,
-    };
-    check_kinds(platform, &kernels)?;
-    if wanted == Some(Platform::Kvm) {
-        check_kvm(&kernels, places, tell)?;
-    }
-    Ok(Choice { platform, why, kernels, lost })
+    Ok(())
 }
 
-/// The kernels of all words. A word that means nothing ends it; what the archive lost does not, if others are left.
+/// Obtains all kernels. Any error ends it, except that a kernel missing from the archive is skipped if there are
+/// others.
 fn obtain_all(
     words: &[String],
-    platform: Option<Platform>,
+    sources: &[Source],
+    boots: bool,
     cache: &Path,
-    tell: &mut dyn FnMut(&str),
-) -> Result<(Vec<Kernel>, Vec<Lost>), Error> {
-    let (mut kernels, mut lost) = (Vec::new(), Vec::new());
-    for word in words {
-        match obtain(word, platform, cache, tell) {
+    report: &mut dyn FnMut(&str),
+) -> Result<(Vec<Kernel>, Vec<Missing>), Error> {
+    let (mut kernels, mut missing) = (Vec::new(), Vec::new());
+    for (word, source) in words.iter().zip(sources) {
+        match obtain_one(word, source, boots, cache, report) {
             Ok(kernel) => kernels.push(kernel),
-            Err(Error::Kernel(why @ kernel::Error::Fetch { .. })) => lost.push(Lost { word: word.clone(), why }),
+            Err(Error::Kernel(why @ kernel::Error::Fetch { .. })) => missing.push(Missing { word: word.clone(), why }),
             Err(error) => return Err(error),
         }
     }
-    match lost.pop() {
+    match missing.pop() {
         Some(last) if kernels.is_empty() => Err(last.why.into()),
         last => {
-            lost.extend(last);
-            Ok((kernels, lost))
+            missing.extend(last);
+            Ok((kernels, missing))
         }
     }
 }
 
-/// The kernel of a word, as the platform wants it.
-fn obtain(word: &str, platform: Option<Platform>, cache: &Path, tell: &mut dyn FnMut(&str)) -> Result<Kernel, Error> {
-    match Source::parse(word) {
-        Source::Ssh(target) => Ok(Kernel::remote(&target)),
-        Source::Host if platform.is_some_and(|platform| !platform.boots()) => Ok(Kernel::running()),
-        Source::Host => Ok(kernel::obtain(&own_image()?.to_string_lossy(), cache, tell)?),
-        Source::Image(path) => Ok(Kernel::on_disk(&path)?),
-        _ => Ok(kernel::obtain(word, cache, tell)?),
+/// Obtains one kernel. `boots`: the running kernel is taken from its file.
+fn obtain_one(
+    word: &str,
+    source: &Source,
+    boots: bool,
+    cache: &Path,
+    report: &mut dyn FnMut(&str),
+) -> Result<Kernel, Error> {
+    match source {
+        Source::Ssh(target) => Ok(Kernel::remote(target)),
+        Source::Host if !boots => Ok(Kernel::running()),
+        Source::Host => Ok(obtain::obtain(&running_image()?.to_string_lossy(), cache, report)?),
+        Source::Image(path) => Ok(obtain::on_disk(path)?),
+        _ => Ok(obtain::obtain(word, cache, report)?),
     }
 }
 
-/// The file of the kernel that runs now.
-pub fn own_image() -> Result<PathBuf, Error> {
+/// Returns the running kernel's file.
+fn running_image() -> Result<PathBuf, Error> {
     let release = landau_sys::system::kernel()?.release;
-    let places = [format!("/boot/vmlinuz-{release}"), format!("/lib/modules/{release}/vmlinuz")];
-    let mut refused = Vec::new();
-    for place in places.iter().map(PathBuf::from) {
-        match std::fs::File::open(&place) {
-            Ok(_) => return Ok(place),
-            Err(error) => refused.push(format!("{}: {error}", place.display())),
+    let paths = [format!("/boot/vmlinuz-{release}"), format!("/lib/modules/{release}/vmlinuz")];
+    let mut errors = Vec::new();
+    for path in paths.iter().map(PathBuf::from) {
+        match std::fs::File::open(&path) {
+            Ok(_) => return Ok(path),
+            Err(error) => errors.push(format!("{}: {error}", path.display())),
         }
     }
-    let refused = refused.join("; ");
+    let errors = errors.join("; ");
     refuse(format!(
-        "--kernel host is to be booted, but the running kernel's file cannot be read ({refused}); give its bzImage as \
-         --kernel FILE, or measure it where it runs, alone, with --platform native"
+        "cannot boot --kernel host: the running kernel's file cannot be read ({errors}); give its bzImage as --kernel \
+         FILE, or measure the running kernel in a separate run with --platform native"
     ))
 }
 
-/// The platform for kernels in files: the hypervisor where it works, else the emulator that counts.
-fn suited(kernels: &[Kernel], places: &Places, tell: &mut dyn FnMut(&str)) -> Result<(Platform, String), Error> {
-    if kernels.iter().all(|kernel| kernel.kind == Kind::Uml) {
-        return Ok((Platform::Uml, "these kernels are programs".to_owned()));
-    }
-    let Some(kernel) = kernels.iter().find(|kernel| can_be_booted(kernel)) else {
-        let answer = probe::known(places.cache).filter(|answer| answer.works);
-        return Ok(match answer {
-            Some(answer) => (Platform::Kvm, format!("kvm works here: {}", answer.why)),
-            None => (Platform::Exact, "it is not known that kvm works here".to_owned()),
-        });
-    };
-    let answer = probe::ask(kernel, places.program, places.cache, tell)?;
-    Ok(if answer.works {
-        (Platform::Kvm, format!("kvm works here: {}", answer.why))
-    } else {
-        (Platform::Exact, format!("kvm does not work here: {}", answer.why))
-    })
-}
-
-/// Whether the hypervisor that was asked for works: else each kernel would be waited for in vain.
-fn check_kvm(kernels: &[Kernel], places: &Places, tell: &mut dyn FnMut(&str)) -> Result<(), Error> {
-    let Some(kernel) = kernels.iter().find(|kernel| can_be_booted(kernel)) else {
-        return Ok(());
-    };
-    let answer = probe::ask(kernel, places.program, places.cache, tell)?;
-    if answer.works {
-        return Ok(());
-    }
-    let again = format!("remove {} to try it anew", probe::file(places.cache).display());
-    let reason = format!("{}; --platform exact needs no hypervisor; {again}", answer.why);
-    Err(Error::Platform { platform: Platform::Kvm.name().to_owned(), reason })
-}
-
-fn can_be_booted(kernel: &Kernel) -> bool {
-    matches!(kernel.kind, Kind::BzImage | Kind::Vmlinux { .. })
-}
-
-/// Whether the platform can do anything with these.
-fn check_kinds(platform: Platform, kernels: &[Kernel]) -> Result<(), Error> {
-    for kernel in kernels {
-        let fits = match (platform, &kernel.kind) {
-            (_, Kind::Remote) => !platform.boots(),
-            (Platform::Uml, kind) => *kind == Kind::Uml,
-            (Platform::Kvm | Platform::Exact | Platform::Tcg, Kind::DiskImage(_)) => true,
-            (Platform::Kvm | Platform::Exact | Platform::Tcg | Platform::Vng, _) => can_be_booted(kernel),
-            (Platform::Native | Platform::Netns | Platform::Gvisor, kind) => *kind == Kind::Running,
-            (Platform::Ssh, _) => false,
+/// Returns the preferred platform that can run these kernels and works, and why the ones before it do not.
+fn preferred(
+    kernels: &[Kernel],
+    paths: &Paths,
+    report: &mut dyn FnMut(&str),
+) -> Result<(&'static dyn Platform, Option<String>), Error> {
+    let fits = |one: &&dyn Platform| one.preference() > 0 && check_kinds(*one, kernels).is_ok();
+    let mut candidates: Vec<&'static dyn Platform> = platform::REGISTRY.iter().copied().filter(fits).collect();
+    // A platform that runs remote kernels only beside the running one comes last.
+    let runs_all = |one: &&dyn Platform| kernels.iter().all(|kernel| one.runs(&kernel.kind));
+    candidates.sort_by_key(|one| std::cmp::Reverse((runs_all(one), one.preference())));
+    let mut reasons = Vec::new();
+    for candidate in candidates {
+        let name = candidate.name();
+        if candidate.unproven_device().is_none() {
+            return Ok((candidate, (!reasons.is_empty()).then(|| reasons.join("; "))));
+        }
+        let outcome = match kernels.iter().find(|kernel| kernel.kind.is_bootable()) {
+            Some(kernel) => Some(probe::probe(candidate, kernel, paths.program, paths.cache, report)?),
+            None => probe::known(candidate, paths.program, paths.cache),
         };
+        match outcome {
+            Some(outcome) if outcome.works => return Ok((candidate, Some(format!("{name} works: {}", outcome.why)))),
+            Some(outcome) => reasons.push(format!("{name} does not work: {}", outcome.why)),
+            None => reasons.push(format!("it is not known whether {name} works")),
+        }
+    }
+    let kinds: Vec<String> = kernels.iter().map(|kernel| platform::names_for(&kernel.kind)).collect();
+    refuse(format!("no platform can run all of these kernels: they need {}; use separate runs", kinds.join(", ")))
+}
+
+/// Checks that the platform the user asked for works: otherwise each kernel would time out.
+fn check_works(
+    platform: &'static dyn Platform,
+    kernels: &[Kernel],
+    paths: &Paths,
+    report: &mut dyn FnMut(&str),
+) -> Result<(), Error> {
+    let bootable = kernels.iter().find(|kernel| kernel.kind.is_bootable());
+    let Some(kernel) = bootable.filter(|_| platform.unproven_device().is_some()) else { return Ok(()) };
+    let outcome = probe::probe(platform, kernel, paths.program, paths.cache, report)?;
+    if outcome.works {
+        return Ok(());
+    }
+    let file = probe::file(platform, paths.cache);
+    let reason = format!("{}; use --platform exact, or remove {} to try again", outcome.why, file.display());
+    Err(Error::unusable(platform.name(), reason))
+}
+
+/// Checks that the platform can run these kernels; a remote kernel may be measured beside the running one.
+fn check_kinds(platform: &dyn Platform, kernels: &[Kernel]) -> Result<(), Error> {
+    for kernel in kernels {
+        let fits = platform.runs(&kernel.kind) || (kernel.kind == Kind::Remote && platform.runs(&Kind::Running));
         if !fits {
             let is = match kernel.kind {
-                Kind::Uml => "user-mode Linux, which --platform uml runs",
-                Kind::DiskImage(_) => "a whole system on a disk, which --platform exact, kvm or tcg boots",
-                _ => "a kernel for a machine, which --platform exact, kvm or tcg boots",
+                Kind::Uml => "user-mode Linux",
+                Kind::DiskImage(_) => "a disk image",
+                Kind::Running => "the running kernel",
+                Kind::Remote => "the kernel of another machine",
+                _ => "a kernel to boot",
             };
-            let name = platform.name();
-            return refuse(format!("the platform `{name}` cannot run {}: it is {is}", kernel.origin));
+            let (name, names) = (platform.name(), platform::names_for(&kernel.kind));
+            let origin = &kernel.origin;
+            return refuse(format!("the platform `{name}` cannot run {origin}, {is}; use --platform {names}"));
         }
     }
     Ok(())

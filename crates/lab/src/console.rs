@@ -36,7 +36,7 @@ impl Script {
     }
 
     /// Takes what the console shows; what is to be typed now, if anything is.
-    pub fn hear(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
+    pub fn receive(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
         self.heard = Instant::now();
         self.seen.extend_from_slice(bytes);
         let surplus = self.seen.len().saturating_sub(SEEN_BYTES);
@@ -64,7 +64,7 @@ impl Script {
     }
 
     /// What it waits for, in words.
-    pub fn waits_for(&self) -> String {
+    pub fn expects(&self) -> String {
         match self.steps.front() {
             Some(step) => step.wait_for.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(" or "),
             None => "the guest's first word".to_owned(),
@@ -104,7 +104,7 @@ mod tests {
             let mut script = script();
             let mut typed = Vec::new();
             for bytes in shown.chunks(piece) {
-                typed.extend(script.hear(bytes).unwrap_or_default());
+                typed.extend(script.receive(bytes).unwrap_or_default());
             }
             // All at once, the end is a shell's prompt; nobody was asked for a name yet.
             let expected: &[u8] = if piece == shown.len() { b"" } else { b"root\rls\r" };
@@ -115,10 +115,10 @@ mod tests {
     #[test]
     fn a_word_in_the_middle_of_a_message_is_no_prompt() {
         let mut script = script();
-        assert_eq!(script.hear(b"last login: yesterday\r\n"), None);
-        assert_eq!(script.waits_for(), "`login:`");
-        assert_eq!(script.hear(b"\r\nlogin: "), Some(b"root\r".to_vec()));
-        assert_eq!(script.waits_for(), "`# ` or `$ `");
+        assert_eq!(script.receive(b"last login: yesterday\r\n"), None);
+        assert_eq!(script.expects(), "`login:`");
+        assert_eq!(script.receive(b"\r\nlogin: "), Some(b"root\r".to_vec()));
+        assert_eq!(script.expects(), "`# ` or `$ `");
         assert_eq!(script.idle(), None);
     }
 }

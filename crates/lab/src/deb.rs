@@ -4,10 +4,10 @@
 //! its files. Everything is read to the end, so that the checksums of the compression are held against the data: a
 //! kernel out of a damaged package would be a puzzle later on.
 
-use crate::debian::stanza::Stanza;
+use crate::compression::Compression;
 use crate::image::{WANTED, inspect};
 use crate::kernel::Error;
-use crate::packing::Packing;
+use crate::stanza::Stanza;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -120,11 +120,11 @@ impl Archive {
         self.file.by_ref().take(member.len.min(8)).read_to_end(&mut head).map_err(failed)?;
         self.file.seek(SeekFrom::Start(member.start)).map_err(failed)?;
         let bytes = BufReader::with_capacity(1 << 16, (&mut self.file).take(member.len));
-        let reader: Box<dyn Read + '_> = match Packing::of(&head) {
+        let reader: Box<dyn Read + '_> = match Compression::of(&head) {
             None if member.name == name => Box::new(bytes),
             None => return Err(broken(path, format!("{} is in no known compression", member.name))),
-            Some(packing) => match packing.reader(bytes) {
-                None => return Err(broken(path, format!("{} is in {}", member.name, packing.name()))),
+            Some(compression) => match compression.reader(bytes) {
+                None => return Err(broken(path, format!("{} is in {}", member.name, compression.name()))),
                 Some(reader) => reader.map_err(|error| broken(path, format!("{}: {error}", member.name)))?,
             },
         };
@@ -222,7 +222,7 @@ fn copy(from: &mut impl Read, to: &mut impl io::Write) -> Result<(), Copying> {
 }
 
 /// Takes the kernel out of a package that the user gave, and says what is wrong where it has none.
-pub fn kernel_of(path: &Path, into: &Path) -> Result<(Package, Contents), Error> {
+pub fn extract_kernel(path: &Path, into: &Path) -> Result<(Package, Contents), Error> {
     let package = read_control(path)?;
     if !["amd64", "all"].contains(&package.architecture.as_str()) {
         let is = format!("it is for {}: the wrong architecture; {WANTED}", package.architecture);

@@ -1,25 +1,25 @@
-//! Why a kernel could not be had, booted or measured.
+//! Why a kernel could not be obtained, booted or measured.
 
 use std::path::Path;
 
-/// Why a kernel could not be had, booted or measured.
+/// Why a kernel could not be obtained, booted or measured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file or a program refused.
+    /// A file or a program could not be used.
     #[error("cannot {action} {path}")]
     Io {
         /// What was tried: `read`, `start` …
         action: &'static str,
         /// The file or program.
         path: String,
-        /// The system's answer.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The guest cannot be made or does not do what it should.
+    /// The guest cannot be made, or misbehaves.
     #[error("{0}")]
     Guest(String),
-    /// A platform is not to be had here.
+    /// A platform cannot be used on this host.
     #[error("the platform `{platform}` cannot be used here: {reason}")]
     Platform {
         /// Its name.
@@ -27,7 +27,7 @@ pub enum Error {
         /// Why, and what to do.
         reason: String,
     },
-    /// A kernel cannot be had.
+    /// A kernel could not be obtained.
     #[error(transparent)]
     Kernel(#[from] crate::kernel::Error),
     /// The record cannot be written.
@@ -39,6 +39,13 @@ pub enum Error {
     /// A system call failed.
     #[error(transparent)]
     System(#[from] landau_sys::Error),
+}
+
+impl Error {
+    /// Returns the error that a platform cannot be used, for a reason that says what to do.
+    pub(crate) fn unusable(platform: &str, reason: impl Into<String>) -> Self {
+        Self::Platform { platform: platform.to_owned(), reason: reason.into() }
+    }
 }
 
 pub(crate) fn io(action: &'static str, path: &Path, source: std::io::Error) -> Error {

@@ -33,7 +33,7 @@ pub enum Item {
     /// A whole message.
     Message(Vec<u8>),
     /// A message that was broken or lost: what is known of it.
-    Broken(String),
+    Corrupt(String),
     /// A line of the console.
     Text(String),
 }
@@ -80,12 +80,12 @@ impl Decoder {
         match open(&line[at..]) {
             Some((number, content)) => {
                 if number != self.next {
-                    items.push(Item::Broken(format!("message {} came where {} was due", number, self.next)));
+                    items.push(Item::Corrupt(format!("message {} came where {} was due", number, self.next)));
                 }
                 self.next = number + 1;
                 items.push(Item::Message(content));
             }
-            None => items.push(Item::Broken(line[at..].chars().take(80).collect())),
+            None => items.push(Item::Corrupt(line[at..].chars().take(80).collect())),
         }
     }
 }
@@ -143,7 +143,7 @@ mod tests {
             let mut decoder = Decoder::default();
             let items = decoder.push(&bytes);
             let whole = items.iter().any(|item| matches!(item, Item::Message(_)));
-            let told = items.iter().any(|item| matches!(item, Item::Broken(_)));
+            let told = items.iter().any(|item| matches!(item, Item::Corrupt(_)));
             // The running number stands outside the checksum; a wrong one is told.
             assert!(!whole || told, "byte {place}: {items:?}");
         }
@@ -154,6 +154,6 @@ mod tests {
         let mut decoder = Decoder::default();
         decoder.push(encode(0, b"a").unwrap().as_bytes());
         let items = decoder.push(encode(2, b"c").unwrap().as_bytes());
-        assert_eq!(items[0], Item::Broken("message 2 came where 1 was due".to_owned()));
+        assert_eq!(items[0], Item::Corrupt("message 2 came where 1 was due".to_owned()));
     }
 }

@@ -3,8 +3,8 @@
 //! A wrong kind of image is the most frequent cause of a boot that prints nothing, so it is named before anything is
 //! started.
 
-use crate::kernel::Error;
-use crate::packing::Packing;
+use crate::compression::Compression;
+use crate::kernel::{Disk, Error, Kind};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
@@ -14,41 +14,6 @@ mod elf;
 /// What can be given where a kernel is wanted.
 pub const WANTED: &str = "--kernel wants a bzImage or vmlinux of Linux for x86-64, a Debian kernel package (.deb), \
                           debian:VERSION, or host";
-
-/// A format of disk images.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Disk {
-    /// QEMU's own format.
-    Qcow2,
-    /// The disk's bytes as they are.
-    Raw,
-}
-
-/// What a file is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
-    /// Linux for x86-64 as a boot loader takes it.
-    BzImage,
-    /// Linux for x86-64 as the linker left it. Only with the `pvh` note can it be booted as it is.
-    Vmlinux {
-        /// Whether it has an entry for hypervisors.
-        pvh: bool,
-    },
-    /// Such a vmlinux, compressed.
-    PackedVmlinux(Packing),
-    /// User-mode Linux: a kernel that is a program of the host.
-    Uml,
-    /// A Debian package.
-    Deb,
-    /// A disk with a system on it.
-    DiskImage(Disk),
-    /// No file: the kernel that runs already.
-    Running,
-    /// No file: whatever runs at the other end of ssh.
-    Remote,
-    /// Anything else, described: "a gzip-compressed initramfs".
-    Other(String),
-}
 
 /// What [`inspect`] found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,7 +36,7 @@ impl Found {
     /// Why qemu cannot boot this as a kernel, and what to do; `None` if it can.
     pub fn refusal(&self) -> Option<String> {
         let is = match &self.kind {
-            Kind::BzImage | Kind::Vmlinux { pvh: true } | Kind::PackedVmlinux(_) | Kind::Deb => return None,
+            Kind::BzImage | Kind::Vmlinux { pvh: true } | Kind::CompressedVmlinux(_) | Kind::Deb => return None,
             Kind::Running | Kind::Remote => "no file",
             Kind::Vmlinux { pvh: false } => {
                 return Some(
@@ -117,9 +82,9 @@ pub fn inspect(path: &Path) -> Result<Found, Error> {
     if head.starts_with(b"\x7fELF") {
         return elf::inspect(&mut file, &head).map_err(failed);
     }
-    if let Some(packing) = Packing::of(&head) {
+    if let Some(compression) = Compression::of(&head) {
         file.seek(SeekFrom::Start(0)).map_err(failed)?;
-        return Ok(packed(packing, &packing.first(file, HEAD_BYTES)));
+        return Ok(compressed(compression, &compression.first(file, HEAD_BYTES)));
     }
     Ok(disk(&head).unwrap_or_else(|| Found::other(unknown(&head, about.len()))))
 }
@@ -207,10 +172,10 @@ fn bz_image(head: &[u8], len: u64) -> Found {
 }
 
 /// Something compressed, by the first bytes of what is in it.
-fn packed(packing: Packing, inside: &[u8]) -> Found {
-    let how = packing.name();
+fn compressed(compression: Compression, inside: &[u8]) -> Found {
+    let how = compression.name();
     if elf::is_linux(inside) {
-        return Found::only(Kind::PackedVmlinux(packing));
+        return Found::only(Kind::CompressedVmlinux(compression));
     }
     if inside.is_empty() {
         return Found::other(format!("{how}-compressed data that cannot be unpacked here"));

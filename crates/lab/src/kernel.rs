@@ -1,68 +1,200 @@
-//! Where a kernel comes from: a file, a package, or Debian's archive.
+//! A kernel: what it is, where it comes from, and why it could not be obtained. Every other file here builds on these
+//! types.
 
-use crate::image::{self, Kind};
-use crate::{deb, debian};
-use sha2::{Digest, Sha256};
-use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{self, Read};
+use crate::compression::Compression;
+use std::io;
 use std::path::{Path, PathBuf};
 
-/// What keeps a kernel from being had.
+/// A format of disk images.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Disk {
+    /// QEMU's own format.
+    Qcow2,
+    /// The disk's bytes as they are.
+    Raw,
+}
+
+/// What a file, or a kernel without a file, is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// Linux for x86-64 in the form that boot loaders take.
+    BzImage,
+    /// Linux for x86-64 as the linker wrote it. qemu boots it only if it has the PVH note.
+    Vmlinux {
+        /// Whether it has the PVH entry point.
+        pvh: bool,
+    },
+    /// A compressed vmlinux.
+    CompressedVmlinux(Compression),
+    /// User-mode Linux: a kernel that runs as a program of the host.
+    Uml,
+    /// A Debian package.
+    Deb,
+    /// A disk image with an operating system on it.
+    DiskImage(Disk),
+    /// The running kernel; no file.
+    Running,
+    /// The kernel of another machine, reached by ssh; no file.
+    Remote,
+    /// Anything else, described: "a gzip-compressed initramfs".
+    Other(String),
+}
+
+impl Kind {
+    /// Whether an x86-64 machine can boot it directly.
+    pub fn is_bootable(&self) -> bool {
+        matches!(self, Self::BzImage | Self::Vmlinux { .. })
+    }
+}
+
+/// What a value of `--kernel` names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// The running kernel.
+    Host,
+    /// A file that holds a kernel or a package.
+    File(PathBuf),
+    /// A kernel of Debian's archive, by version and flavour.
+    Debian(String),
+    /// The list of Debian's kernels.
+    DebianList,
+    /// A disk image with an operating system on it.
+    Image(PathBuf),
+    /// Another machine, reached by ssh.
+    Ssh(String),
+}
+
+impl Source {
+    /// Parses a value of `--kernel`. A value without a known prefix is a file; a file whose name begins with a known
+    /// prefix is written with `./`.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        Ok(match text.split_once(':') {
+            _ if text == "host" => Self::Host,
+            Some(("debian", "?" | "" | "list")) => Self::DebianList,
+            Some(("debian", version)) => Self::Debian(version.to_owned()),
+            Some(("image", path)) => Self::Image(PathBuf::from(path)),
+            Some(("ssh", target)) if has_host(target) => Self::Ssh(target.to_owned()),
+            Some(("ssh", _)) => return Err(Error::NoHost(text.to_owned())),
+            _ => Self::File(PathBuf::from(text)),
+        })
+    }
+}
+
+/// Whether `[USER@]HOST[:PORT]` has a host; an IPv6 address may begin with two colons.
+fn has_host(target: &str) -> bool {
+    let host = target.rsplit('@').next().unwrap_or_default();
+    !host.is_empty() && host.strip_prefix(':').is_none_or(|rest| rest.contains(':'))
+}
+
+/// A kernel to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kernel {
+    /// The name shown in lists: its release, or the file's name.
+    pub name: String,
+    /// The file to boot; empty if there is none.
+    pub image: PathBuf,
+    /// The kind of that file.
+    pub kind: Kind,
+    /// The release that the kernel reports.
+    pub release: Option<String>,
+    /// SHA-256 of the file, in hexadecimal.
+    pub sha256: String,
+    /// The package with its version, or the file that was given.
+    pub origin: String,
+    /// The configuration it was built with, if known.
+    pub config: Option<PathBuf>,
+    /// Its symbols, if known.
+    pub system_map: Option<PathBuf>,
+}
+
+impl Kernel {
+    /// Returns a kernel without a file.
+    pub(crate) fn without_file(name: String, kind: Kind, origin: String) -> Self {
+        let (release, sha256, config, system_map) = (None, String::new(), None, None);
+        Self { name, image: PathBuf::new(), kind, release, sha256, origin, config, system_map }
+    }
+
+    /// Returns the running kernel.
+    pub fn running() -> Self {
+        let release = landau_sys::system::kernel().map_or_else(|_| "host".to_owned(), |kernel| kernel.release);
+        Self { release: Some(release.clone()), ..Self::without_file(release, Kind::Running, "host".to_owned()) }
+    }
+
+    /// Returns the kernel of the machine that ssh reaches as `target`; its record will name the release.
+    pub fn remote(target: &str) -> Self {
+        Self::without_file(target.to_owned(), Kind::Remote, target.to_owned())
+    }
+
+    /// Returns the kernel as a record describes it.
+    pub(crate) fn to_record(&self) -> landau_record::schema::Kernel {
+        landau_record::schema::Kernel {
+            name: self.name.clone(),
+            file: self.image.display().to_string(),
+            sha256: self.sha256.clone(),
+            origin: self.origin.clone(),
+        }
+    }
+}
+
+/// Why a kernel could not be obtained.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A file or folder could not be read or written.
     #[error("{}: {error}", path.display())]
     Io {
-        /// Which one.
+        /// The file or folder.
         path: PathBuf,
-        /// What the operating system said.
+        /// The system's error.
         error: io::Error,
     },
-    /// The file is something else.
+    /// The file is of another kind.
     #[error("{}: {what}", path.display())]
     Wrong {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What it is and what is wanted.
+        /// What it is and what is expected.
         what: String,
     },
-    /// A Debian package is damaged or holds no kernel.
+    /// A Debian package is damaged or contains no kernel.
     #[error("{}: not a kernel's Debian package: {what}", path.display())]
     Package {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         what: String,
     },
-    /// No kernel in Debian's archive, or no single one, is meant.
-    #[error("debian:{wanted}: {what}; there are {}", if known.is_empty() { "none" } else { known })]
+    /// No kernel of Debian's archive matches, or several do.
+    #[error("debian:{wanted}: {what}; available: {}", if known.is_empty() { "none" } else { known })]
     Version {
-        /// What was asked for.
+        /// The version asked for.
         wanted: String,
-        /// What is wrong with it.
+        /// Why it does not select one kernel.
         what: String,
-        /// What there is.
+        /// The available versions.
         known: String,
     },
-    /// The archive names a package but does not give its file: what is being renewed, or was cleared away.
-    #[error("{file} could not be fetched: {why}; the archive's index names it, its mirror does not give it")]
+    /// The archive's index lists a package whose file the mirror does not have: the archive is being updated, or the
+    /// file was removed.
+    #[error("cannot fetch {file}: {why}; the archive's index lists it, but the mirror does not have it")]
     Fetch {
         /// The package's file.
         file: String,
-        /// What the package client said.
+        /// What the package client reported.
         why: String,
     },
-    /// The package client is not there, or failed.
+    /// The package client is missing or failed.
     #[error("{0}")]
     Apt(String),
-    /// The word names no file.
-    #[error("there is no kernel `{0}`: no such file; `debian:VERSION` fetches one, `host` is the one that runs now")]
-    NotThere(String),
-    /// The word names something that is not a kernel in a file.
-    #[error("{0} is not a kernel that could be fetched or read from a file")]
+    /// The file does not exist.
+    #[error("there is no kernel `{0}`: no such file; `debian:VERSION` fetches one, `host` is the running kernel")]
+    NotFound(String),
+    /// The value names a kernel without a file.
+    #[error("{0} names no kernel file; give a file or debian:VERSION")]
     NoFile(String),
+    /// `ssh:` without a host.
+    #[error("`{0}` names no host; write ssh:USER@HOST or ssh:USER@HOST:PORT")]
+    NoHost(String),
 }
 
 impl Error {
@@ -71,253 +203,35 @@ impl Error {
     }
 }
 
-/// What a word after `--kernel` names.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
-    /// The kernel that runs now.
-    Host,
-    /// A kernel or a package in a file.
-    File(PathBuf),
-    /// A kernel of Debian's archive, by version and flavour.
-    Debian(String),
-    /// The list of what Debian's archive has.
-    DebianList,
-    /// A whole system on a disk.
-    Image(PathBuf),
-    /// A system that is reached by ssh.
-    Ssh(String),
-}
-
-impl Source {
-    /// Reads a word. What has no known beginning is a file; a file whose name begins so is meant by `./`.
-    pub fn parse(word: &str) -> Self {
-        match word.split_once(':') {
-            _ if word == "host" => Self::Host,
-            Some(("debian", "?" | "" | "list")) => Self::DebianList,
-            Some(("debian", version)) => Self::Debian(version.to_owned()),
-            Some(("image", path)) => Self::Image(PathBuf::from(path)),
-            Some(("ssh", target)) => Self::Ssh(target.to_owned()),
-            _ => Self::File(PathBuf::from(word)),
-        }
-    }
-}
-
-/// A kernel that is in a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kernel {
-    /// What it is called in lists: its release, or the file's name.
-    pub name: String,
-    /// The file to boot.
-    pub image: PathBuf,
-    /// What kind of file that is.
-    pub kind: Kind,
-    /// The release that the kernel gives as its own.
-    pub release: Option<String>,
-    /// SHA-256 of the file, in hexadecimal.
-    pub sha256: String,
-    /// The package with its version, or the file that was given.
-    pub origin: String,
-    /// The configuration it was built with, where that is known.
-    pub config: Option<PathBuf>,
-    /// Its symbols, where they are known.
-    pub system_map: Option<PathBuf>,
-}
-
-impl Kernel {
-    /// The kernel in a file that is known to hold one, with what lies beside it.
-    pub(crate) fn in_file(image: &Path, origin: String) -> Result<Self, Error> {
-        let found = image::inspect(image)?;
-        if let Some(what) = found.refusal().filter(|_| found.kind != Kind::Uml) {
-            return Err(Error::Wrong { path: image.to_owned(), what });
-        }
-        let file_name = || image.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        Ok(Self {
-            name: found.release.clone().unwrap_or_else(file_name),
-            image: std::path::absolute(image).map_err(|error| Error::io(image, error))?,
-            kind: found.kind,
-            release: found.release,
-            sha256: sha256(image)?,
-            origin,
-            config: None,
-            system_map: None,
-        })
-    }
-
-    /// One that is in no file.
-    fn without_file(name: String, kind: Kind, origin: String) -> Self {
-        let (release, sha256, config, system_map) = (None, String::new(), None, None);
-        Self { name, image: PathBuf::new(), kind, release, sha256, origin, config, system_map }
-    }
-
-    /// The kernel that runs now.
-    pub fn running() -> Self {
-        let release = landau_sys::system::kernel().map_or_else(|_| "host".to_owned(), |kernel| kernel.release);
-        Self { release: Some(release.clone()), ..Self::without_file(release, Kind::Running, "host".to_owned()) }
-    }
-
-    /// Whatever runs at the other end of ssh; its record knows its release.
-    pub fn remote(target: &str) -> Self {
-        Self::without_file(target.to_owned(), Kind::Remote, target.to_owned())
-    }
-
-    /// A system on a disk; its record knows its release.
-    pub fn on_disk(path: &Path) -> Result<Self, Error> {
-        let found = image::inspect(path)?;
-        if !matches!(found.kind, Kind::DiskImage(_)) {
-            let what = "this is not a disk image in qcow2 or raw form, which image:FILE wants".to_owned();
-            return Err(Error::Wrong { path: path.to_owned(), what });
-        }
-        let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        let image = std::path::absolute(path).map_err(|error| Error::io(path, error))?;
-        Ok(Self { image, ..Self::without_file(name, found.kind, path.display().to_string()) })
-    }
-}
-
-/// The folder that holds what was fetched and unpacked, unless the user names another: `landau` in the user's caches.
-/// `None` where neither `XDG_CACHE_HOME` nor `HOME` is set to a path.
-pub fn default_cache() -> Option<PathBuf> {
-    let folder = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let caches = folder("XDG_CACHE_HOME").or_else(|| folder("HOME").map(|home| home.join(".cache")));
-    caches.map(|caches| caches.join("landau"))
-}
-
-/// Gets the kernel that a word names. What is fetched or unpacked goes into `cache` and nowhere else; `tell` hears what
-/// takes long. A [`Source`] that is no file is an error here.
-pub fn obtain(word: &str, cache: &Path, tell: &mut dyn FnMut(&str)) -> Result<Kernel, Error> {
-    match Source::parse(word) {
-        Source::File(path) if matches!(path.try_exists(), Ok(false)) => Err(Error::NotThere(word.to_owned())),
-        Source::File(path) => in_file(&path, cache),
-        Source::Debian(version) => debian::obtain(&version, cache, tell),
-        _ => Err(Error::NoFile(word.to_owned())),
-    }
-}
-
-/// The kernel in a file that the user gave: as it is, compressed, or in a package.
-fn in_file(path: &Path, cache: &Path) -> Result<Kernel, Error> {
-    let origin = path.display().to_string();
-    let packing = match image::inspect(path)?.kind {
-        Kind::Deb => return in_package(path, cache),
-        Kind::PackedVmlinux(packing) => packing,
-        _ => {
-            return Ok(Kernel {
-                config: beside(path, "config"),
-                system_map: beside(path, "System.map"),
-                ..Kernel::in_file(path, origin)?
-            });
-        }
-    };
-    let folder = cache.join("files").join(&sha256(path)?[..32]);
-    let image = folder.join("vmlinux");
-    if !image.exists() {
-        std::fs::create_dir_all(&folder).map_err(|error| Error::io(&folder, error))?;
-        let draft = Draft::new(&folder)?;
-        let target = draft.path().join("vmlinux");
-        let packed = File::open(path).map_err(|error| Error::io(path, error))?;
-        let reader =
-            packing.reader(io::BufReader::new(packed)).unwrap_or_else(|| Err(io::ErrorKind::Unsupported.into()));
-        let mut reader = reader.map_err(|error| Error::io(path, error))?;
-        let mut file = File::create(&target).map_err(|error| Error::io(&target, error))?;
-        io::copy(&mut reader, &mut file).map_err(|error| Error::io(path, error))?;
-        std::fs::rename(&target, &image).map_err(|error| Error::io(&image, error))?;
-    }
-    Kernel::in_file(&image, origin)
-}
-
-/// The kernel in a package that the user gave, unpacked into the cache once.
-fn in_package(path: &Path, cache: &Path) -> Result<Kernel, Error> {
-    let folder = cache.join("files").join(&sha256(path)?[..32]);
-    let package = deb::read_control(path)?;
-    if !is_whole(&folder)? {
-        fill(&folder, |draft| deb::kernel_of(path, draft).map(drop))?;
-    }
-    let origin = format!("{} {} ({})", package.name, package.version, path.display());
-    from_folder(&folder, origin)
-}
-
-/// A folder that is filled under another name and then moved to its place, so that what is there is whole.
-struct Draft(PathBuf);
-
-impl Draft {
-    fn new(beside: &Path) -> Result<Self, Error> {
-        let mut name = beside.file_name().unwrap_or_default().to_owned();
-        name.push(format!(".part-{}", std::process::id()));
-        let folder = beside.with_file_name(name);
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir_all(&folder).map_err(|error| Error::io(&folder, error))?;
-        Ok(Self(folder))
-    }
-
-    fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Draft {
-    fn drop(&mut self) {
-        // It is gone already where it was moved to its place.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Fills a folder with an unpacked kernel, and notes the kernel's checksum in it.
-pub(crate) fn fill(folder: &Path, with: impl FnOnce(&Path) -> Result<(), Error>) -> Result<(), Error> {
-    let draft = Draft::new(folder)?;
-    with(draft.path())?;
-    let sum = draft.path().join("sha256");
-    std::fs::write(&sum, sha256(&draft.path().join("vmlinuz"))?).map_err(|error| Error::io(&sum, error))?;
-    let _ = std::fs::remove_dir_all(folder);
-    std::fs::rename(draft.path(), folder).map_err(|error| Error::io(folder, error))
-}
-
-/// Whether a folder holds the kernel that was once unpacked into it, unchanged.
-pub(crate) fn is_whole(folder: &Path) -> Result<bool, Error> {
-    let image = folder.join("vmlinuz");
-    match std::fs::read_to_string(folder.join("sha256")) {
-        Ok(sum) if image.exists() => Ok(sum == sha256(&image)?),
-        _ => Ok(false),
-    }
-}
-
-/// The kernel that [`fill`] has put into a folder.
-pub(crate) fn from_folder(folder: &Path, origin: String) -> Result<Kernel, Error> {
-    let kernel = Kernel::in_file(&folder.join("vmlinuz"), origin)?;
-    let there = |name| Some(folder.join(name)).filter(|path| path.exists());
-    Ok(Kernel { config: there("config"), system_map: there("System.map"), ..kernel })
-}
-
-/// The configuration or the symbols of a kernel in a file, by where distributions (`vmlinuz-X` beside `config-X`) and
-/// kernel trees (at the top of the tree) have them.
-fn beside(image: &Path, what: &str) -> Option<PathBuf> {
-    let image = std::path::absolute(image).ok()?;
-    let name = image.file_name()?.to_str()?;
-    let of_release = name.split_once('-').map(|(_, release)| image.with_file_name(format!("{what}-{release}")));
-    let in_tree = image.parent().filter(|folder| folder.ends_with("arch/x86/boot")).and_then(|folder| {
-        let top = folder.ancestors().nth(3)?;
-        Some(top.join(if what == "config" { ".config" } else { what }))
-    });
-    let is_good = |path: &PathBuf| {
-        let len = std::fs::metadata(path).map_or(0, |about| if about.is_file() { about.len() } else { 0 });
-        len >= if what == "config" { 1 } else { deb::LEAST_MAP_BYTES }
-    };
-    of_release.into_iter().chain(in_tree).find(is_good)
-}
-
-/// SHA-256 of a file, in hexadecimal.
-pub fn sha256(path: &Path) -> Result<String, Error> {
-    let failed = |error| Error::io(path, error);
-    let mut file = File::open(path).map_err(failed)?;
-    let (mut hash, mut piece) = (Sha256::new(), vec![0; 1 << 16]);
-    loop {
-        match file.read(&mut piece).map_err(failed)? {
-            0 => break,
-            read => hash.update(&piece[..read]),
-        }
-    }
-    Ok(hash.finalize().iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    }))
-}
-
 #[cfg(test)]
-mod tests;
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
+
+    use super::*;
+
+    #[test]
+    fn prefixes_select_the_source() {
+        let cases = [
+            ("host", Source::Host),
+            ("./host", Source::File("./host".into())),
+            ("debian:6.12", Source::Debian("6.12".to_owned())),
+            ("debian:?", Source::DebianList),
+            ("image:a.qcow2", Source::Image("a.qcow2".into())),
+            ("ssh:me@there", Source::Ssh("me@there".to_owned())),
+            ("ssh:me@[::1]:22", Source::Ssh("me@[::1]:22".to_owned())),
+            ("ssh:::1", Source::Ssh("::1".to_owned())),
+            ("a:b", Source::File("a:b".into())),
+        ];
+        for (text, source) in cases {
+            assert_eq!(Source::parse(text).unwrap(), source);
+        }
+    }
+
+    #[test]
+    fn ssh_needs_a_host() {
+        for text in ["ssh:", "ssh:me@", "ssh::22", "ssh:me@:22"] {
+            let error = Source::parse(text).unwrap_err().to_string();
+            assert!(error.contains("names no host; write ssh:USER@HOST"), "{text}: {error}");
+        }
+    }
+}

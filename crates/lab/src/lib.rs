@@ -1,10 +1,11 @@
-//! Other kernels: the same benchmarks, from the same binary, under a kernel that is booted for it.
+//! The lab: the same benchmarks, run by the same binary, under other kernels.
 //!
-//! A kernel comes from a file, a package or a disk image, is booted by a platform, and leaves a record as a run on the
-//! host does.
+//! A kernel comes from a file, a package, a disk image or another machine ([`obtain`]). A [`platform`] runs it, and the
+//! [`guest`] inside sends the lines of an ordinary record ([`session`]).
 
 pub mod bisect;
 pub mod choice;
+mod compression;
 pub mod console;
 pub mod cpio;
 pub mod deb;
@@ -16,15 +17,23 @@ pub mod guest;
 pub mod image;
 pub mod job;
 pub mod kernel;
+pub mod launch;
 pub mod machine;
 pub mod matrix;
 pub mod metric;
+pub mod observer;
+pub mod obtain;
+pub mod outcome;
 pub mod pack;
-mod packing;
 pub mod platform;
+pub mod probe;
 mod progress;
+mod qemu;
 pub mod session;
+mod stanza;
+pub mod supervise;
 pub mod sysctl;
-pub mod watch;
+mod tool;
+mod unpacked;
 
 pub use error::Error;

@@ -1,8 +1,8 @@
-//! How far a guest came, read off the lines it sends.
+//! The progress of a guest, from the lines it sends.
 
 use landau_record::schema::{Line, PassStart};
 
-/// How far a guest came.
+/// The progress of a guest.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     labels: Vec<String>,
@@ -11,8 +11,8 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Takes note of a line.
-    pub(crate) fn note(&mut self, line: &Line) {
+    /// Updates it with a line.
+    pub(crate) fn update(&mut self, line: &Line) {
         match line {
             Line::Case(case) => self.labels.push(case.label.clone()),
             Line::Pass(start) => (self.pass, self.last_n) = (Some(start.clone()), Some(0)),
@@ -25,22 +25,22 @@ impl Progress {
         }
     }
 
-    /// Whether the guest told what it would measure.
+    /// Whether the guest sent its plan.
     pub(crate) fn has_plan(&self) -> bool {
         !self.labels.is_empty()
     }
 
-    /// The pass under way.
+    /// Returns the current pass.
     pub(crate) fn pass(&self) -> Option<u32> {
         self.pass.as_ref().map(|start| start.pass)
     }
 
-    /// The last step of the pass under way of which a sample came.
+    /// Returns the last step of the current pass that has a sample.
     pub(crate) fn last_n(&self) -> Option<u64> {
         self.last_n
     }
 
-    /// Where it is, in words.
+    /// Returns the current place, as text for the user.
     pub(crate) fn place(&self) -> String {
         match (&self.pass, self.last_n) {
             (Some(start), Some(n)) => {

@@ -1,72 +1,100 @@
-//! One kernel measured: a machine is made for it, its record is written down while it runs, and if it stops before its
-//! time, it is started again to see whether it stops at the same place.
+//! Measures one kernel: starts a machine for it, writes its record while it runs, and if it stops early, starts it again
+//! to see whether it stops at the same step.
 
 use crate::error::{Error, io};
 use crate::job::{Job, Message};
 use crate::kernel::Kernel;
-use crate::machine::{Bounds, Ended, Ending, attend};
-use crate::platform::{Machine, Platform, Terminal};
+use crate::launch::{Ending, Timeouts};
+use crate::machine::{Login, Machine};
+use crate::observer::KernelObserver;
+use crate::platform::Platform;
 use crate::progress::Progress;
-use crate::watch::Watch;
+use crate::supervise::{Ended, supervise};
 use crate::{pack, sysctl};
 use landau_engine::StepWindows;
 use landau_record::schema::{Crash, CrashKind, End, Header, Lab, Line, Note, Outcome, PassEnd};
 use landau_record::{SCHEMA_VERSION, Writer};
 use std::path::Path;
 
-/// How many of the console's last lines go into a record, at least.
-const LAST_WORDS: usize = 40;
+/// The least number of the console's last lines that a crash records.
+const CONSOLE_LINES: usize = 40;
 
-/// How many lines before a panic's own go with it: the oops that led there.
-const BEFORE_PANIC: usize = 20;
+/// How many lines before a panic's own line it records: the oops that led to it.
+const LINES_BEFORE_PANIC: usize = 20;
 
-/// What is measured and how.
+/// What to measure and how.
 #[derive(Debug, Clone, Copy)]
-pub struct Order<'a> {
+pub struct RunSpec<'a> {
     /// The kernel.
     pub kernel: &'a Kernel,
-    /// How the machine runs.
-    pub platform: Platform,
+    /// What runs it.
+    pub platform: &'static dyn Platform,
     /// What the guest does.
     pub job: &'a Job,
-    /// The program that becomes the guest's init: this one.
+    /// The program that measures, usually the running one.
     pub program: &'a Path,
-    /// A folder for the initramfs, this kernel's own.
+    /// A folder for the files of this machine.
     pub folder: &'a Path,
-    /// Who logs in where it is a whole system.
-    pub terminal: &'a Terminal,
+    /// How to log in on a disk image.
+    pub login: &'a Login,
     /// Memory in MiB.
     pub memory_mib: u32,
-    /// Further words for the kernel.
+    /// Additional arguments for the kernel's command line.
     pub append: &'a str,
-    /// Further words for the emulator.
-    pub extra: &'a [String],
-    /// What bounds it.
-    pub bounds: Bounds,
-    /// When it began, RFC 3339: the guest's own clock is made up.
+    /// Additional arguments for the emulator.
+    pub emulator_arguments: &'a [String],
+    /// The guest's time limits.
+    pub timeouts: Timeouts,
+    /// The start of the run, RFC 3339: the guest's clock does not know the date.
     pub started: &'a str,
-    /// The command line.
-    pub words: &'a [String],
+    /// The command line of the run.
+    pub command: &'a [String],
 }
 
-/// What came of it.
+impl RunSpec<'_> {
+    fn initramfs(&self) -> std::path::PathBuf {
+        self.folder.join("initramfs.cpio")
+    }
+
+    fn machine<'b>(&'b self, initramfs: &'b Path) -> Machine<'b> {
+        Machine {
+            kernel: self.kernel,
+            initramfs,
+            program: self.program,
+            folder: self.folder,
+            login: self.login,
+            memory_mib: self.memory_mib,
+            append: self.append,
+            emulator_arguments: self.emulator_arguments,
+        }
+    }
+
+    /// Returns the job as this platform's guest gets it.
+    fn adapted(&self, job: &Job, machine: &Machine) -> Job {
+        let mut job = job.clone();
+        self.platform.adapt(&mut job, machine);
+        job
+    }
+}
+
+/// The result of [`measure`].
 #[derive(Debug)]
 pub struct Measured {
-    /// How the machine ended.
+    /// How the guest ended.
     pub how: Ending,
-    /// The record's last line; the caller puts the figures before it. None where the guest measured nothing at all.
+    /// The record's last line, before which the caller writes the results. `None` if nothing was measured.
     pub end: Option<End>,
     /// The console's last lines.
     pub console: Vec<String>,
-    /// The kernel's symbols, where they were asked for.
+    /// The kernel's symbols, if the job asked for them.
     pub symbols: Option<String>,
     /// Why the guest could not measure, in its own words.
     pub failed: Option<String>,
-    /// The crash as the record has it.
+    /// The crash as recorded.
     pub crash: Option<Crash>,
 }
 
-/// What one boot left.
+/// The result of one boot.
 struct Boot {
     ended: Ended,
     done: Option<End>,
@@ -77,13 +105,15 @@ struct Boot {
 
 /// Boots a kernel and writes what its guest measures to a record, up to where it ended.
 pub fn measure(
-    order: &Order,
+    spec: &RunSpec,
     writer: &mut Writer,
     interrupted: &dyn Fn() -> bool,
-    watch: &dyn Watch,
+    observer: &dyn KernelObserver,
 ) -> Result<Measured, Error> {
-    let lab = describe(order)?;
-    let mut keep = |line: &Line| -> Result<(), Error> {
+    let initramfs = spec.initramfs();
+    let machine = spec.machine(&initramfs);
+    let lab: Lab = spec.platform.describe(&machine)?;
+    let mut append = |line: &Line| -> Result<(), Error> {
         writer.append(line)?;
         if matches!(line, Line::Host(_)) {
             writer.append(&Line::Lab(Box::new(lab.clone())))?;
@@ -91,15 +121,15 @@ pub fn measure(
         writer.flush()?;
         Ok(())
     };
-    let outside = || sysctl::values(order.job.sysctls.keys());
-    let before = outside();
-    let boot = boot(order, order.job, interrupted, watch, &mut keep)?;
-    if order.platform == Platform::Netns && outside() != before {
-        // The list of what a network has to itself would be wrong on this kernel: that must not go unnoticed.
-        return Err(Error::Guest(format!("settings of the host changed meanwhile; they were {before:?}")));
+    let host_settings = || sysctl::values(spec.job.sysctls.keys());
+    let before = host_settings();
+    let boot = boot(spec, spec.job, interrupted, observer, &mut append)?;
+    if spec.adapted(spec.job, &machine).own_network && host_settings() != before {
+        // A network namespace must have kept them apart: the list of its sysctls is wrong for this kernel.
+        return Err(Error::Guest(format!("sysctls of the host changed during the run; they were {before:?}")));
     }
-    for what in &boot.ended.broken {
-        keep(&Line::Note(Note { text: format!("the serial line broke a message: {what}") }))?;
+    for what in &boot.ended.corrupt {
+        append(&Line::Note(Note { text: format!("a message on the serial line was corrupt: {what}") }))?;
     }
     let mut crash = None;
     let end = match (&boot.ended.how, boot.done) {
@@ -107,8 +137,8 @@ pub fn measure(
         _ if !boot.progress.has_plan() => None,
         (Ending::Interrupted, _) => Some(unfinished("interrupted")),
         (how, _) => {
-            let found = again(order, &boot.progress, how, &boot.ended.console, interrupted, watch, &mut keep)?;
-            keep(&Line::Crash(found.clone()))?;
+            let found = restart(spec, &boot.progress, how, &boot.ended.console, interrupted, observer, &mut append)?;
+            append(&Line::Crash(found.clone()))?;
             crash = Some(found);
             Some(unfinished("crashed"))
         }
@@ -128,50 +158,32 @@ fn unfinished(outcome: &str) -> End {
     End { outcome: outcome.to_owned(), line_count: 0, elapsed_ms: 0 }
 }
 
-/// The machine as the record tells it.
-fn describe(order: &Order) -> Result<Lab, Error> {
-    order.platform.describe(&machine(order, &order.folder.join("initramfs.cpio")))
-}
-
-fn machine<'a>(order: &'a Order, initramfs: &'a Path) -> Machine<'a> {
-    Machine {
-        kernel: order.kernel,
-        initramfs,
-        program: order.program,
-        folder: order.folder,
-        terminal: order.terminal,
-        memory_mib: order.memory_mib,
-        append: order.append,
-        extra: order.extra,
-    }
-}
-
-/// One start of the machine, from its initramfs to its end.
+/// Starts the machine once, and waits until it ends.
 fn boot(
-    order: &Order,
+    spec: &RunSpec,
     job: &Job,
     interrupted: &dyn Fn() -> bool,
-    watch: &dyn Watch,
-    keep: &mut dyn FnMut(&Line) -> Result<(), Error>,
+    observer: &dyn KernelObserver,
+    append: &mut dyn FnMut(&Line) -> Result<(), Error>,
 ) -> Result<Boot, Error> {
-    let initramfs = order.folder.join("initramfs.cpio");
-    let machine = machine(order, &initramfs);
-    let job = order.platform.job(job, &machine);
-    if order.platform.wants_initramfs(&machine) {
-        std::fs::write(&initramfs, pack::initramfs(order.program, &job)?)
+    let initramfs = spec.initramfs();
+    let machine = spec.machine(&initramfs);
+    let job = spec.adapted(job, &machine);
+    if spec.platform.needs_initramfs(&machine) {
+        std::fs::write(&initramfs, pack::initramfs(spec.program, &job)?)
             .map_err(|source| io("write", &initramfs, source))?;
     }
-    let start = order.platform.start(&machine, &job)?;
+    let launch = spec.platform.launch(&machine, &job)?;
     let (mut done, mut symbols, mut failed, mut progress) = (None, None, None, Progress::default());
     let mut take = |message: Message| -> Result<(), Error> {
         match message {
-            Message::Up => watch.up(order.kernel),
+            Message::Up => observer.up(spec.kernel),
             Message::Lines(lines) => {
                 for text in &lines {
-                    let line = line_of(text, order)?;
-                    keep(&line)?;
-                    progress.note(&line);
-                    watch.line(order.kernel, &line);
+                    let line = parse_line(text, spec)?;
+                    append(&line)?;
+                    progress.update(&line);
+                    observer.line(spec.kernel, &line);
                 }
             }
             Message::Symbols(text) => symbols = Some(text),
@@ -180,66 +192,66 @@ fn boot(
         }
         Ok(())
     };
-    let ended = attend(start, &order.bounds, interrupted, &mut take)?;
+    let ended = supervise(launch, &spec.timeouts, interrupted, &mut take)?;
     Ok(Boot { ended, done, symbols, failed, progress })
 }
 
-/// A line of the guest; its header says when and by which words the run was started on the host.
-fn line_of(text: &str, order: &Order) -> Result<Line, Error> {
+/// Parses a line of the guest's record. The header gets the start and the command line of the host.
+fn parse_line(text: &str, spec: &RunSpec) -> Result<Line, Error> {
     let line: Line = serde_json::from_str(text)
-        .map_err(|error| Error::Guest(format!("the guest wrote what is no line of a record: {error}")))?;
+        .map_err(|error| Error::Guest(format!("the guest sent a line that no record has: {error}")))?;
     Ok(match line {
         Line::Header(header) => {
-            let (started, command) = (order.started.to_owned(), order.words.to_vec());
+            let (started, command) = (spec.started.to_owned(), spec.command.to_vec());
             Line::Header(Header { schema: SCHEMA_VERSION, started, command, ..header })
         }
         other => other,
     })
 }
 
-/// Starts a machine that stopped once more, with every step near the place told at once. What the second start adds
-/// to the pass that was under way goes into the record if the platform repeats itself exactly: then it is the same pass.
-fn again(
-    order: &Order,
+/// Starts a machine that stopped again, with windows of one step near that place. If the platform repeats a run
+/// exactly, the samples of the second boot continue the interrupted pass, and go into the record.
+fn restart(
+    spec: &RunSpec,
     first: &Progress,
     how: &Ending,
     console: &[String],
     interrupted: &dyn Fn() -> bool,
-    watch: &dyn Watch,
-    keep: &mut dyn FnMut(&Line) -> Result<(), Error>,
+    observer: &dyn KernelObserver,
+    append: &mut dyn FnMut(&Line) -> Result<(), Error>,
 ) -> Result<Crash, Error> {
     let mut places = vec![first.last_n()];
-    let mut same = None;
+    let mut same_place = None;
     if let (Some(pass), Some(last)) = (first.pass(), first.last_n())
         && !interrupted()
     {
-        watch.again(order.kernel, &first.place());
-        let job = Job { step_windows: Some(StepWindows { pass, from: last }), ..order.job.clone() };
-        let mut behind = Vec::new();
-        let mut gather = |line: &Line| -> Result<(), Error> {
+        observer.restarted(spec.kernel, &first.place());
+        let job = Job { step_windows: Some(StepWindows { pass, from: last }), ..spec.job.clone() };
+        let mut further = Vec::new();
+        let mut collect = |line: &Line| -> Result<(), Error> {
             if let Line::Chunk(chunk) = line
                 && chunk.pass == pass
                 && chunk.stride > 0
                 && u64::from(chunk.first) > last
             {
-                behind.push(line.clone());
+                further.push(line.clone());
             }
             Ok(())
         };
-        let second = boot(order, &job, interrupted, watch, &mut gather)?;
+        let second = boot(spec, &job, interrupted, observer, &mut collect)?;
+        // The first boot may have done up to a window of steps that it could not report.
         let is_same = second.progress.pass() == Some(pass)
             && std::mem::discriminant(&second.ended.how) == std::mem::discriminant(how)
             && second.progress.last_n() >= Some(last);
-        // The first start may have taken up to a window of steps more than it could tell.
-        same = Some(is_same);
+        same_place = Some(is_same);
         places.push(second.progress.last_n());
-        if is_same && order.platform.is_exact() {
-            behind.iter().try_for_each(&mut *keep)?;
+        if is_same && spec.platform.is_exact() {
+            further.iter().try_for_each(&mut *append)?;
         }
     }
     let last_n = places.iter().flatten().copied().max();
     if let Some(pass) = first.pass() {
-        keep(&Line::PassEnd(PassEnd {
+        append(&Line::PassEnd(PassEnd {
             pass,
             outcome: Outcome::Crashed,
             steps: last_n.unwrap_or(0),
@@ -249,36 +261,37 @@ fn again(
             facts: landau_record::schema::Facts::new(),
         }))?;
     }
-    let (crash, meaning) = told(how, order);
+    let (crash, meaning) = crash_of(how, &spec.timeouts);
     Ok(Crash {
         pass: first.pass(),
         crash,
         last_n,
-        console: last_words(console).to_vec(),
+        console: recorded_lines(console).to_vec(),
         boots: places.len() as u32,
-        same_place: same,
+        same_place,
         every_last_n: places.into_iter().flatten().collect(),
         meaning,
     })
 }
 
-/// The console's last words: a panic's own line is among them, however long the trace that follows it.
-fn last_words(console: &[String]) -> &[String] {
+/// Returns the console's last lines; a panic's own line is among them, however long the trace after it.
+fn recorded_lines(console: &[String]) -> &[String] {
     let panic = console.iter().position(|line| line.contains("Kernel panic"));
-    let tail = console.len().saturating_sub(LAST_WORDS);
-    &console[panic.map_or(tail, |line| tail.min(line.saturating_sub(BEFORE_PANIC)))..]
+    let tail = console.len().saturating_sub(CONSOLE_LINES);
+    &console[panic.map_or(tail, |line| tail.min(line.saturating_sub(LINES_BEFORE_PANIC)))..]
 }
 
-/// The kind of a stop, and a sentence about it.
-pub(crate) fn told(how: &Ending, order: &Order) -> (CrashKind, String) {
-    let bounds = &order.bounds;
+/// Returns the kind of an ending, and a sentence about it.
+pub(crate) fn crash_of(how: &Ending, timeouts: &Timeouts) -> (CrashKind, String) {
     match how {
         Ending::Panic(reason) => (CrashKind::Panic, format!("the kernel panicked: {reason}")),
-        Ending::Silent => (CrashKind::Hang, format!("nothing was heard for {} s", bounds.silence.as_secs())),
-        Ending::NeverUp => (CrashKind::Hang, format!("the guest did not come up within {} s", bounds.start.as_secs())),
-        Ending::Overtime => (CrashKind::Hang, format!("it was not done within {} s", bounds.whole.as_secs())),
-        Ending::Gone(words) => (CrashKind::Exit, format!("the machine ended without a word: {words}")),
-        Ending::Done | Ending::Interrupted => (CrashKind::Other, "it was ended".to_owned()),
+        Ending::Silent => (CrashKind::Hang, format!("the guest sent nothing for {} s", timeouts.silence.as_secs())),
+        Ending::NeverUp => {
+            (CrashKind::Hang, format!("the guest did not come up within {} s", timeouts.start.as_secs()))
+        }
+        Ending::Overtime => (CrashKind::Hang, format!("the guest was not done within {} s", timeouts.total.as_secs())),
+        Ending::Exited(output) => (CrashKind::Exit, format!("the machine ended without a message: {output}")),
+        Ending::Done | Ending::Interrupted => (CrashKind::Other, "the machine was ended".to_owned()),
     }
 }
 
@@ -286,16 +299,16 @@ pub(crate) fn told(how: &Ending, order: &Order) -> (CrashKind, String) {
 mod tests {
     use super::*;
 
-    /// A kernel that prints its call trace behind the panic's line once pushed that line out of the record.
+    /// Guards against a record without the panic's line, which a long call trace once pushed out.
     #[test]
-    fn the_line_of_a_panic_is_kept_however_long_its_trace() {
+    fn the_panic_line_is_recorded_however_long_its_trace() {
         let mut console: Vec<String> = (0..60).map(|line| format!("booting {line}")).collect();
-        assert_eq!(last_words(&console).first().map(String::as_str), Some("booting 20"));
+        assert_eq!(recorded_lines(&console).first().map(String::as_str), Some("booting 20"));
         console.push("[   21.6] Kernel panic - not syncing: sysrq triggered crash".to_owned());
         console.extend((0..90).map(|line| format!("trace {line}")));
-        let kept = last_words(&console);
-        assert_eq!(kept.len(), BEFORE_PANIC + 1 + 90);
-        assert!(kept[BEFORE_PANIC].contains("Kernel panic"));
-        assert!(last_words(&[]).is_empty());
+        let kept = recorded_lines(&console);
+        assert_eq!(kept.len(), LINES_BEFORE_PANIC + 1 + 90);
+        assert!(kept[LINES_BEFORE_PANIC].contains("Kernel panic"));
+        assert!(recorded_lines(&[]).is_empty());
     }
 }

@@ -10,11 +10,11 @@ use landau_bench::REGISTRY;
 use landau_engine::Scratch;
 use landau_lab::explain::{self, Question};
 use landau_lab::job::Job;
-use landau_lab::kernel;
-use landau_lab::machine::Bounds;
-use landau_lab::platform::{Platform, Terminal};
-use landau_lab::session::Order;
-use landau_record::schema::{Case, Explanation};
+use landau_lab::launch::Timeouts;
+use landau_lab::machine::Login;
+use landau_lab::session::RunSpec;
+use landau_lab::{obtain, platform};
+use landau_record::schema::{Case, Explanation, Unit};
 use landau_record::{Record, Writer};
 use landau_report::explained;
 use landau_sys::signal::{catch_interrupts, interrupted};
@@ -94,8 +94,9 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
 
 /// Boots the kernel, leaves a record with what was found, and gives it.
 fn measure(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<Vec<Explanation>> {
+    let platform = platform::for_unit(Unit::Instructions).context("no platform counts instructions")?;
     let cache = args.cache.directory()?;
-    let kernel = kernel::obtain(&args.kernel, &cache, &mut |text| status::tell(text))?;
+    let kernel = obtain::obtain(&args.kernel, &cache, &mut |text| status::tell(text))?;
     let scratch = Scratch::create(&std::env::temp_dir())?;
     let job = Job {
         names: vec![args.benchmark.clone()],
@@ -103,27 +104,27 @@ fn measure(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<Vec<Exp
         pass_count: Some(PASSES),
         settings: args.settings.set.clone(),
         seed: 1,
-        unit: Platform::Exact.unit(),
-        settle_s: Platform::Exact.settle_s(),
+        unit: platform.unit(),
+        settle_s: platform.settle_s(),
         ..Job::default()
     };
-    let order = Order {
+    let spec = RunSpec {
         kernel: &kernel,
-        platform: Platform::Exact,
+        platform,
         job: &job,
         program: &own_program()?,
         folder: scratch.path(),
         memory_mib: args.guest.memory_mib,
         append: &args.guest.append,
-        extra: &[],
-        terminal: &Terminal::default(),
-        bounds: Bounds { start: PATIENCE, silence: PATIENCE, whole: args.guest.time_limit },
+        emulator_arguments: &[],
+        login: &Login::default(),
+        timeouts: Timeouts { start: PATIENCE, silence: PATIENCE, total: args.guest.time_limit },
         started: &jiff::Timestamp::now().to_string(),
-        words,
+        command: words,
     };
     let question = Question { phase: args.phase.as_deref(), at: &args.at };
     let mut writer = Writer::create(path)?;
-    let explained = match explain::explain(&order, &question, &mut writer, &|| interrupted().is_some()) {
+    let explained = match explain::explain(&spec, &question, &mut writer, &|| interrupted().is_some()) {
         Ok(explained) => explained,
         Err(error) => {
             drop(writer);

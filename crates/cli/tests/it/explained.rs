@@ -1,4 +1,4 @@
-//! `landau explain` from outside: a kernel is booted under the plugin, and what it says adds up.
+//! `landau explain` as a user runs it: a kernel boots under the plugin, and the functions add up.
 
 use crate::lab::{emulators, kernel};
 use crate::support::{Ran, Room, eventually};
@@ -6,7 +6,7 @@ use landau_record::schema::Explanation;
 use std::process::{Command, Stdio};
 
 #[test]
-fn the_functions_of_poll_add_up_to_what_it_costs_more() {
+fn the_functions_of_poll_add_up_to_its_growth() {
     let Some(kernel) = kernel() else { return };
     let (room, kernel) = (Room::new(), kernel.display().to_string());
     let settings = ["--set", "event_wait.backend=poll", "--set", "event_wait.n=200"];
@@ -24,45 +24,45 @@ fn the_functions_of_poll_add_up_to_what_it_costs_more() {
     assert!((shares - 1.0).abs() <= 0.01, "the shares add up to {shares}");
     let poll = wait.functions.iter().find(|function| function.name == "pipe_poll").unwrap();
     assert!(poll.share > 0.05 && poll.is_linear(), "{poll:?}");
-    // The kernel looks at each pipe once: so many more calls of the function, each the same.
+    // The kernel polls each pipe once: 100 more calls of the function, each with the same cost.
     assert_eq!(poll.instructions[2] - poll.instructions[1], 100 * poll.per_object_instructions.round() as u64);
 
-    assert_eq!(room.record("r").explanations, found, "the record has what was printed");
+    assert_eq!(room.record("r").explanations, found, "the record contains what was printed");
     assert!(std::fs::read_to_string(room.file("page.html")).unwrap().contains("pipe_poll"));
     assert_eq!(room.landau(&["verify", "r"]).status, Some(0));
     assert_eq!(room.leftovers(), Vec::<String>::new());
 }
 
-/// `fork` has a child take the times, so no mark stands in it; and what cannot be explained leaves no record.
+/// `fork` is timed by its child, so the plugin sees no beginning and end.
 #[test]
-fn what_takes_its_own_times_is_said_to_be_unexplainable() {
+fn a_benchmark_timed_elsewhere_cannot_be_explained_and_leaves_no_record() {
     let Some(kernel) = kernel() else { return };
     let (room, kernel) = (Room::new(), kernel.display().to_string());
     let ran = room.landau(&["explain", "fork", "--kernel", &kernel, "--set", "fork.n=10", "--record", "r"]);
     assert_eq!(ran.status, Some(2), "{ran:?}");
-    assert!(ran.err.contains("takes its times by itself"), "{ran:?}");
+    assert!(ran.err.contains("timed in another process"), "{ran:?}");
     assert_eq!(std::fs::read_dir(room.path()).unwrap().count(), 0, "something was left behind");
 }
 
 #[test]
-fn a_wrong_word_is_answered_before_anything_is_booted() {
+fn a_wrong_argument_is_an_error_before_any_boot() {
     let room = Room::new();
     std::fs::write(room.file("no-kernel"), "x").unwrap();
-    for (words, told) in [
+    for (arguments, expected) in [
         (["explain", "syscal", "-k", "no-kernel"].as_slice(), "did you mean `syscall`?"),
         (&["explain", "syscall", "-k", "no-kernel", "--phase", "x"], "has no phase `x`; it has getppid"),
         (&["explain", "syscall", "-k", "no-kernel", "-o", "no/page.html"], "folder no does not exist"),
         (&["explain", "syscall", "-k", "no-kernel"], "a text file"),
         (&["explain", "syscall", "-k", "nothing"], "there is no kernel `nothing`"),
     ] {
-        let ran = room.landau(words);
-        assert!(ran.status == Some(2) && ran.err.contains(told), "{words:?}: {ran:?}");
+        let ran = room.landau(arguments);
+        assert!(ran.status == Some(2) && ran.err.contains(expected), "{arguments:?}: {ran:?}");
     }
     assert_eq!(std::fs::read_dir(room.path()).unwrap().count(), 1, "something was left behind");
 }
 
 #[test]
-fn ctrl_c_ends_it_and_leaves_nothing() {
+fn sigint_ends_it_and_leaves_nothing() {
     let Some(kernel) = kernel() else { return };
     let (room, kernel) = (Room::new(), kernel.display().to_string());
     let mut command = room.command(&["explain", "event_wait", "--kernel", &kernel, "--record", "r"]);

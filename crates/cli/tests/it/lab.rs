@@ -1,4 +1,4 @@
-//! The lab from outside: kernels that are booted, that panic, that hang, and what is left of all that.
+//! `landau lab` as a user runs it: kernels that boot, panic and hang, and what they leave.
 
 use crate::support::{LANDAU, Ran, Room, eventually, processes_with};
 use landau_record::Record;
@@ -8,18 +8,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// A kernel for the tests, fetched once: none where there is no emulator or no archive, and why.
+/// Returns a kernel for the tests, fetched once; `None` without an emulator or an archive.
 pub(crate) fn kernel() -> Option<&'static Path> {
     static KERNEL: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let found = KERNEL.get_or_init(|| {
         let version = Command::new("qemu-system-x86_64").arg("--version").output();
-        if !version.is_ok_and(|said| said.status.success()) {
-            return Err("there is no qemu-system-x86_64 (Debian: qemu-system-x86)".to_owned());
+        if !version.is_ok_and(|output| output.status.success()) {
+            return Err("qemu-system-x86_64 is missing (Debian: qemu-system-x86)".to_owned());
         }
-        // Kept between runs of the tests: it is the cache of a user, in the folder of the build.
+        // The cache is in the build folder, so that the next run of the tests finds it.
         let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernels");
         let kernel =
-            landau_lab::kernel::obtain("debian:6.1", &cache, &mut |_| {}).map_err(|error| error.to_string())?;
+            landau_lab::obtain::obtain("debian:6.1", &cache, &mut |_| {}).map_err(|error| error.to_string())?;
         Ok(kernel.image)
     });
     match found {
@@ -31,12 +31,12 @@ pub(crate) fn kernel() -> Option<&'static Path> {
     }
 }
 
-/// `landau lab run` of that kernel with further words; the record's path.
-fn run(room: &Room, kernel: &Path, words: &[&str]) -> (Ran, PathBuf) {
+/// Runs `landau lab run` of that kernel with more arguments; returns the record's path too.
+fn run(room: &Room, kernel: &Path, arguments: &[&str]) -> (Ran, PathBuf) {
     let kernel = kernel.display().to_string();
     let fixed =
         ["lab", "run", "--kernel", &kernel, "--no-report", "--platform", "exact", "--output", "records", "--jobs", "1"];
-    let ran = room.landau(&[&fixed, words].concat());
+    let ran = room.landau(&[&fixed, arguments].concat());
     (ran, record_in(&room.file("records")))
 }
 
@@ -48,14 +48,14 @@ fn record_in(folder: &Path) -> PathBuf {
         .unwrap_or_default()
 }
 
-/// The lines of a record that hold what was measured, without their seals: those depend on the header's date.
+/// Returns the lines with samples, without their seals, which depend on the header's date.
 fn samples(path: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(path).unwrap();
     let is_sample = |line: &&str| ["chunk", "window"].iter().any(|kind| line.contains(&format!("\"kind\":\"{kind}\"")));
     text.lines().filter(is_sample).map(|line| line.rsplit_once(",\"seal\"").unwrap().0.to_owned()).collect()
 }
 
-/// Emulators that were started for a test's folder.
+/// Returns the emulators that were started for a test's folder.
 pub(crate) fn emulators(room: &Room) -> Vec<i32> {
     processes_with(&room.path().display().to_string()).into_iter().filter(|pid| is_emulator(*pid)).collect()
 }
@@ -64,34 +64,34 @@ fn is_emulator(pid: i32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.starts_with("qemu-system"))
 }
 
-/// Two processes that keep the processors busy as long as this lives.
-struct Hogs(Vec<std::process::Child>);
+/// Two processes that keep the processors busy until this is dropped.
+struct BusyLoops(Vec<std::process::Child>);
 
-impl Hogs {
+impl BusyLoops {
     fn new() -> Self {
-        let hog = || Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
-        Self(vec![hog(), hog()])
+        let start = || Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        Self(vec![start(), start()])
     }
 }
 
-impl Drop for Hogs {
+impl Drop for BusyLoops {
     fn drop(&mut self) {
-        for hog in &mut self.0 {
-            let _ = hog.kill();
-            let _ = hog.wait();
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
         }
     }
 }
 
 #[test]
-fn the_same_words_count_the_same_instructions_whatever_else_runs() {
+fn equal_runs_count_equal_instructions_on_a_busy_host() {
     let Some(kernel) = kernel() else { return };
     let words = ["syscall", "socket", "bind", "--set", "bind.n=300", "--set", "socket.n=600", "--set", "syscall.n=500"];
     let (idle, busy) = (Room::new(), Room::new());
     let (ran, first) = run(&idle, kernel, &words);
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let second = {
-        let _hogs = Hogs::new();
+        let _busy = BusyLoops::new();
         run(&busy, kernel, &words).1
     };
     let (one, other) = (samples(&first), samples(&second));
@@ -105,14 +105,14 @@ fn the_same_words_count_the_same_instructions_whatever_else_runs() {
     assert!(record.notes.iter().any(|note| note.contains("getppid took")), "{:?}", record.notes);
     let canary: Vec<u64> =
         record.passes.iter().flat_map(|pass| &pass.windows).flat_map(|window| window.canary.values().clone()).collect();
-    // The canary is the quickest of six calls: where background work goes on, it wavers.
-    assert!(canary.iter().all(|&one| one == canary[0]), "the canary wavers: {canary:?}");
+    // The canary is the least of six calls: background work would make it vary.
+    assert!(canary.iter().all(|&one| one == canary[0]), "the canary varies: {canary:?}");
     assert_eq!(idle.landau(&["verify", &first.display().to_string()]).status, Some(0));
     assert_eq!(idle.leftovers(), Vec::<String>::new());
 }
 
 #[test]
-fn a_panic_is_a_result_up_to_its_last_step() {
+fn a_panic_is_recorded_up_to_its_last_step() {
     let Some(kernel) = kernel() else { return };
     let room = Room::new();
     let (ran, path) = run(&room, kernel, &["socket", "--set", "socket.n=2500", "--append", "LANDAU_PANIC_AT=2031"]);
@@ -126,27 +126,25 @@ fn a_panic_is_a_result_up_to_its_last_step() {
     );
     assert!(crash.console.iter().any(|line| line.contains("Kernel panic")), "{:?}", crash.console);
     let lane = &record.passes.iter().find(|pass| Some(pass.start.pass) == crash.pass).unwrap().lanes["socket"];
-    assert_eq!(lane.n, (1..=2030).collect::<Vec<u32>>(), "every step up to there is in the record, once");
+    assert_eq!(lane.n, (1..=2030).collect::<Vec<u32>>(), "the record contains every step before it once");
     assert_eq!(room.landau(&["verify", &path.display().to_string()]).status, Some(0));
     assert_eq!(emulators(&room), Vec::<i32>::new());
 }
 
 #[test]
-fn a_program_that_hangs_is_given_up_in_time() {
+fn a_hanging_guest_is_killed_after_the_timeout() {
     let Some(kernel) = kernel() else { return };
     let room = Room::new();
-    let began = std::time::Instant::now();
-    let words = ["socket", "--set", "socket.n=900", "--append", "LANDAU_HANG_AT=700", "--stall-timeout", "20s"];
+    let words = ["socket", "--set", "socket.n=900", "--append", "LANDAU_HANG_AT=700", "--stall-timeout", "40s"];
     let (ran, path) = run(&room, kernel, &words);
     assert_eq!(ran.status, Some(1), "{ran:?}");
-    assert!(ran.err.contains("nothing was heard for 20 s"), "{ran:?}");
-    assert!(began.elapsed().as_secs() < 300, "two boots and two bounds of 20 s took {:?}", began.elapsed());
+    assert!(ran.err.contains("the guest sent nothing for 40 s"), "{ran:?}");
     assert_eq!(Record::read(&path).unwrap().crashes[0].last_n, Some(699));
     assert_eq!(emulators(&room), Vec::<i32>::new());
 }
 
 #[test]
-fn a_kernel_that_never_gets_to_measuring_shows_its_console_and_leaves_no_record() {
+fn a_kernel_that_fails_to_boot_shows_its_console_and_leaves_no_record() {
     let Some(kernel) = kernel() else { return };
     let room = Room::new();
     let (ran, path) = run(&room, kernel, &["syscall", "--append", "rdinit=/nothing root=/dev/nothing rootwait=0"]);
@@ -156,9 +154,9 @@ fn a_kernel_that_never_gets_to_measuring_shows_its_console_and_leaves_no_record(
 }
 
 #[test]
-fn a_wrong_image_is_named_before_anything_is_booted() {
+fn a_wrong_image_is_an_error_before_any_boot() {
     let room = Room::new();
-    std::fs::write(room.file("text"), "I am no kernel\n").unwrap();
+    std::fs::write(room.file("text"), "not a kernel\n").unwrap();
     for (name, what) in [("text", "text file"), (LANDAU, "ELF program"), ("nothing", "nothing")] {
         let ran = room.landau(&["lab", "run", "--kernel", name, "syscall"]);
         assert_eq!(ran.status, Some(2), "{ran:?}");
@@ -167,82 +165,53 @@ fn a_wrong_image_is_named_before_anything_is_booted() {
 }
 
 #[test]
-fn one_bad_kernel_leaves_the_others_alone_and_resume_keeps_what_is_whole() {
+fn one_bad_kernel_does_not_affect_the_others_and_resume_keeps_complete_records() {
     let Some(kernel) = kernel() else { return };
     let room = Room::new();
-    // A bzImage by its header, whose code is nothing.
+    // The header of a bzImage, and invalid instructions (ud2) as its code: the processor resets at once.
     let mut broken = std::fs::read(kernel).unwrap();
-    broken[0x4000..].fill(0xf4);
+    broken[0x4000..].chunks_exact_mut(2).for_each(|code| code.copy_from_slice(&[0x0f, 0x0b]));
     std::fs::write(room.file("broken"), broken).unwrap();
     let good = kernel.display().to_string();
-    let words = [
-        "lab",
-        "run",
-        "-k",
-        "broken",
-        "-k",
-        &good,
-        "--no-report",
-        "--output",
-        "r",
-        "--platform",
-        "exact",
-        "--stall-timeout",
-        "15s",
-        "syscall",
-        "--set",
-        "syscall.n=100",
-    ];
-    let ran = room.landau(&words);
+    let fixed = ["--no-report", "--output", "r", "--platform", "exact", "syscall", "--set", "syscall.n=100"];
+    let ran = room.landau(&[&["lab", "run", "-k", "broken", "-k", &good], &fixed[..]].concat());
     assert_eq!(ran.status, Some(1), "{ran:?}");
-    assert!(ran.err.contains("did not come up within 15 s") || ran.err.contains("ended without a word"), "{ran:?}");
+    assert!(ran.err.contains("ended without a message"), "{ran:?}");
     let record = record_in(&room.file("r"));
     assert!(Record::read(&record).unwrap().end.is_some_and(|end| end.outcome == "complete"), "{ran:?}");
-    let again = room.landau(&[
-        "lab",
-        "run",
-        "-k",
-        &good,
-        "--no-report",
-        "--output",
-        "r",
-        "--resume",
-        "--platform",
-        "exact",
-        "syscall",
-    ]);
-    assert!(again.err.contains("was there already"), "{again:?}");
+    let again = room.landau(&[&["lab", "run", "-k", &good, "--resume"], &fixed[..]].concat());
+    assert!(again.err.contains("exists already"), "{again:?}");
 }
 
 #[test]
-fn kill_9_leaves_no_emulator_and_a_record_that_resume_replaces() {
+fn sigkill_leaves_no_emulator_and_a_record_that_resume_replaces() {
     let Some(kernel) = kernel() else { return };
     let room = Room::new();
     let kernel = kernel.display().to_string();
     let words = ["lab", "run", "-k", &kernel, "--no-report", "--output", "r", "--platform", "exact", "mmap"];
     let mut child = room.command(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let begun = (0..6).any(|_| {
+    let has_begun = (0..12).any(|_| {
         eventually(|| std::fs::read_to_string(record_in(&room.file("r"))).is_ok_and(|text| text.contains("\"chunk\"")))
     });
-    assert!(begun, "nothing was measured within a minute");
+    assert!(has_begun, "nothing was measured");
     assert_eq!(emulators(&room).len(), 1);
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(eventually(|| emulators(&room).is_empty()), "an emulator outlived landau");
+    assert!(eventually(|| emulators(&room).is_empty()), "an emulator survived landau");
     let record = Record::read(&record_in(&room.file("r"))).unwrap();
     assert!(record.end.is_none() && record.fault.is_none());
     let small = ["--resume", "--set", "mmap.n=100"];
     let ran = room.landau(&[&words[..], &small].concat());
     assert_eq!(ran.status, Some(0), "{ran:?}");
-    assert_eq!(room.leftovers(), Vec::<String>::new(), "the next run sweeps up after the killed one");
+    assert_eq!(room.leftovers(), Vec::<String>::new(), "the next run removes what the killed one left");
 }
 
 #[test]
-fn a_full_disk_is_told_and_ends_the_emulator() {
+fn a_full_disk_is_an_error_and_ends_the_emulator() {
     let Some(kernel) = kernel() else { return };
     let room = Room::new();
     let kernel = kernel.display().to_string();
-    // A file that may not grow is a disk that is full, and needs no root; the initramfs lies elsewhere.
+    // A limit on the file size acts like a full disk, and needs no root; the initramfs is elsewhere.
     let shell =
         format!("ulimit -f 24 && trap '' XFSZ && exec '{LANDAU}' lab run -k '{kernel}' --no-report --output r socket");
     let mut command = Command::new("sh");
@@ -254,7 +223,7 @@ fn a_full_disk_is_told_and_ends_the_emulator() {
 }
 
 #[test]
-fn no_root_is_needed_and_the_host_stays_as_it_was() {
+fn a_run_needs_no_root_and_does_not_change_the_host() {
     let Some(kernel) = kernel() else { return };
     let room = Room::new();
     let image = room.file("kernel");
@@ -287,13 +256,13 @@ fn no_root_is_needed_and_the_host_stays_as_it_was() {
         .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
         .collect();
     inside.sort();
-    assert_eq!(inside, ["kernel", "landau", "r"], "something was written outside the chosen folder");
+    assert_eq!(inside, ["kernel", "landau", "r"], "something was written elsewhere");
     let record = Record::read(&record_in(&room.file("r"))).unwrap();
-    assert_eq!(record.host.sysctls["vm.max_map_count"], "70000", "the guest has what was asked for");
+    assert_eq!(record.host.sysctls["vm.max_map_count"], "70000", "the guest has the sysctl");
 }
 
 #[test]
-fn a_claim_is_answered_as_git_bisect_wants_it() {
+fn exit_statuses_are_those_of_git_bisect() {
     let Some(kernel) = kernel() else { return };
     let room = Room::new();
     std::fs::write(room.file("no-kernel"), "x").unwrap();
@@ -302,5 +271,5 @@ fn a_claim_is_answered_as_git_bisect_wants_it() {
     assert_eq!(test(&kernel, "syscall.instructions@50 < 1000"), Some(0));
     assert_eq!(test(&kernel, "syscall.instructions@50 > 1000"), Some(1));
     assert_eq!(test("no-kernel", "syscall.instructions@50 > 1000"), Some(125));
-    assert_eq!(test(&kernel, "sysall.instructions@50 > 1000"), Some(255), "a claim about nothing ends a bisection");
+    assert_eq!(test(&kernel, "sysall.instructions@50 > 1000"), Some(255), "an unknown benchmark ends a bisection");
 }

@@ -1,4 +1,5 @@
-//! The lab under wrong words and on a poor host: each ends with what failed and what to do, and leaves nothing.
+//! Misuse of `landau lab`, and hosts that lack something: each error says what failed and what to do, and leaves
+//! nothing behind.
 
 use crate::lab::{emulators, kernel};
 use crate::support::{LANDAU, Ran, Room};
@@ -11,90 +12,94 @@ fn entries(room: &Room) -> Vec<String> {
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// A message is lower case and ends a program that left nothing.
-fn is_refused(room: &Room, words: &[&str], told: &str) {
-    let ran = room.landau(&[&["lab", "run"], words].concat());
-    assert!(ran.status == Some(2) && ran.err.contains(told), "{words:?}: {ran:?}");
+/// Checks that these arguments are refused with a message that contains `expected`, and leave nothing.
+fn is_refused(room: &Room, arguments: &[&str], expected: &str) {
+    let ran = room.landau(&[&["lab", "run"], arguments].concat());
+    assert!(ran.status == Some(2) && ran.err.contains(expected), "{arguments:?}: {ran:?}");
     let last = ran.err.lines().rfind(|line| line.contains(": ")).unwrap();
-    assert!(last.starts_with("landau: ") || last.starts_with("error: "), "{words:?}: {ran:?}");
-    assert_eq!(entries(room), Vec::<String>::new(), "{words:?} left something");
+    assert!(last.starts_with("landau: ") || last.starts_with("error: "), "{arguments:?}: {ran:?}");
+    assert_eq!(entries(room), Vec::<String>::new(), "{arguments:?} left something");
 }
 
 #[test]
-fn wrong_words_are_answered_with_what_would_be_right() {
+fn wrong_arguments_are_answered_with_valid_ones() {
     let room = Room::new();
-    is_refused(&room, &["-p", "exakt"], "there are auto, native");
+    is_refused(&room, &["-p", "exakt"], "platforms are auto, exact");
     is_refused(&room, &["sysscall"], "did you mean `syscall`?");
     is_refused(&room, &["-k", "nothing", "syscall"], "there is no kernel `nothing`");
     is_refused(&room, &["-k", "", "syscall"], "there is no kernel ``");
+    for target in ["ssh:", "ssh:me@", "ssh::22"] {
+        is_refused(&room, &["-k", target, "syscall"], "names no host; write ssh:USER@HOST");
+    }
     is_refused(&room, &["-k", "/tmp", "syscall"], "this is a folder; --kernel wants a bzImage");
     is_refused(&room, &["--output", "/proc/x", "syscall"], "choose another folder with --output");
     is_refused(&room, &["--report", "/nonexistent/x.html", "syscall"], "folder /nonexistent does not exist");
     is_refused(&room, &["--sysctl", "somaxconn"], "write it as NAME=VALUE");
     for name in ["", "../x", "net..x", "/etc/x", "net.core/../../x"] {
-        is_refused(&room, &["--sysctl", &format!("{name}=1")], "is no setting's name");
+        is_refused(&room, &["--sysctl", &format!("{name}=1")], "is not a sysctl's name");
     }
 }
 
 #[test]
-fn a_metric_that_means_nothing_ends_a_bisection() {
+fn an_invalid_metric_ends_a_bisection() {
     let room = Room::new();
-    for (claim, told) in [
-        ("syscall", "is no claim; write one as"),
-        ("syscall.instructions@x < 3", "is no claim; write one as"),
+    for (claim, expected) in [
+        ("syscall", "is not a claim; write it like"),
+        ("syscall.instructions@x < 3", "is not a claim; write it like"),
         ("syscall.x.instructions@5 < 3", "`syscall` has no phase `x`; it has getppid"),
         ("sysscall.instructions@5 < 3", "did you mean `syscall`?"),
     ] {
         let ran = room.landau(&["lab", "test", "-k", "nothing", "--metric", claim]);
-        // git takes 1 to 127 for "bad", but for 125, and would name a culprit.
-        assert!(ran.status == Some(255) && ran.err.contains(told), "{claim}: {ran:?}");
+        // git takes 1 to 127, except 125, for "bad", and would blame a commit.
+        assert!(ran.status == Some(255) && ran.err.contains(expected), "{claim}: {ran:?}");
     }
     let ran = room.landau(&["lab", "test", "-k", "nothing", "--metrc", "x"]);
     assert!(ran.status == Some(255) && ran.err.contains("unexpected argument"), "{ran:?}");
 }
 
 #[test]
-fn without_an_emulator_it_says_what_to_install() {
+fn a_missing_emulator_is_answered_with_the_package_to_install() {
     let Some(kernel) = kernel() else { return };
     let room = Room::new();
     let mut command = room.command(&["lab", "run", "-k", &kernel.display().to_string(), "-p", "exact", "syscall"]);
     let ran = Ran::of(command.env("PATH", "/nonexistent").output().unwrap());
     assert!(ran.status == Some(2) && ran.err.contains("Debian: qemu-system-x86"), "{ran:?}");
+    assert!(ran.err.contains("the platform `exact` cannot be used here"), "{ran:?}");
     assert_eq!(entries(&room), Vec::<String>::new());
 }
 
 #[test]
-fn a_setting_that_the_guest_lacks_is_named_without_its_console() {
+fn a_sysctl_that_the_guest_lacks_is_reported_without_its_console() {
     let Some(kernel) = kernel() else { return };
     let (room, kernel) = (Room::new(), kernel.display().to_string());
-    for (setting, told) in [
-        ("vm.nothing=3", "the sysctl vm.nothing: this kernel has no such setting"),
-        ("vm.max_map_count=many", "the sysctl vm.max_map_count=many: Invalid argument"),
+    for (setting, expected) in [
+        ("vm.nothing=3", "cannot set the sysctl vm.nothing: this kernel does not have it"),
+        ("vm.max_map_count=many", "cannot set the sysctl vm.max_map_count=many: Invalid argument"),
     ] {
         let words = ["lab", "run", "-k", &kernel, "-p", "exact", "syscall", "--no-report", "--sysctl", setting];
         let ran = room.landau(&words);
-        assert!(ran.status == Some(2) && ran.err.contains(told) && !ran.err.contains("  | "), "{ran:?}");
+        assert!(ran.status == Some(2) && ran.err.contains(expected) && !ran.err.contains("  | "), "{ran:?}");
         assert_eq!(entries(&room), Vec::<String>::new());
     }
 }
 
-/// A kernel without room dies before its console is up, and qemu ends as if all were well.
+/// A kernel with too little memory fails before its console works, and qemu exits with status 0.
 #[test]
-fn a_machine_that_restarts_at_once_is_not_blamed_on_the_emulator() {
+fn a_machine_that_reboots_at_once_is_not_blamed_on_the_emulator() {
     let Some(kernel) = kernel() else { return };
     let (room, kernel) = (Room::new(), kernel.display().to_string());
-    is_refused(&room, &["-k", &kernel, "-p", "exact", "syscall", "--memory", "64MiB"], "--memory gives it more");
+    is_refused(&room, &["-k", &kernel, "-p", "exact", "syscall", "--memory", "64MiB"], "try more --memory");
 }
 
 #[test]
-fn a_kernel_that_is_named_twice_is_one() {
+fn a_kernel_given_twice_is_an_error() {
     let Some(kernel) = kernel() else { return };
     let (room, kernel) = (Room::new(), kernel.display().to_string());
-    is_refused(&room, &["-k", &kernel, "-k", &kernel, "-p", "exact", "syscall"], "is named twice");
+    is_refused(&room, &["-k", &kernel, "-k", &kernel, "-p", "exact", "syscall"], "is given twice");
 }
 
 #[test]
-fn few_descriptors_here_are_none_the_fewer_in_the_guest() {
+fn a_low_descriptor_limit_does_not_reach_the_guest() {
     let Some(kernel) = kernel() else { return };
     let room = Room::new();
     let script = format!(
@@ -107,8 +112,8 @@ fn few_descriptors_here_are_none_the_fewer_in_the_guest() {
     assert_eq!(emulators(&room), Vec::<i32>::new());
 }
 
-/// A folder of kernels whose index names one more, of which the archive has no file.
-fn cache_with_a_hole(room: &Room, kernel: &Path) -> Option<PathBuf> {
+/// Makes a cache whose index lists one more kernel, of which the archive has no file.
+fn cache_with_missing_kernel(room: &Room, kernel: &Path) -> Option<PathBuf> {
     // …/debian/kernels/NAME/vmlinuz
     let from = kernel.ancestors().nth(3)?;
     let to = room.file("cache/debian");
@@ -127,22 +132,22 @@ fn cache_with_a_hole(room: &Room, kernel: &Path) -> Option<PathBuf> {
     Some(room.file("cache"))
 }
 
-/// A mirror that is being renewed names what it no longer gives: an evening's run must not end there.
+/// A mirror that is being updated lists files that it no longer has: a long run must not end there.
 #[test]
-fn a_kernel_that_the_archive_lost_fails_alone() {
+fn a_kernel_missing_from_the_archive_fails_alone() {
     let Some(kernel) = kernel() else { return };
     let room = Room::new();
-    let Some(cache) = cache_with_a_hole(&room, kernel) else {
+    let Some(cache) = cache_with_missing_kernel(&room, kernel) else {
         return eprintln!("skipped: no kernel was fetched here");
     };
     let (cache, kernel) = (cache.display().to_string(), kernel.display().to_string());
     let words = ["lab", "run", "-k", "debian:4.0", "-p", "exact", "syscall", "--set", "syscall.n=50", "--no-report"];
     let words = [&words[..], &["--cache", &cache, "--output", "r"]].concat();
     let alone = room.landau(&words);
-    let told = "linux-image-4.0.0-1-cloud-amd64_4.0.1-1_amd64.deb could not be fetched";
-    assert!(alone.status == Some(2) && alone.err.contains(told) && !room.file("r").exists(), "{alone:?}");
+    let expected = "cannot fetch linux-image-4.0.0-1-cloud-amd64_4.0.1-1_amd64.deb";
+    assert!(alone.status == Some(2) && alone.err.contains(expected) && !room.file("r").exists(), "{alone:?}");
     let ran = room.landau(&[&words[..], &["-k", &kernel]].concat());
-    assert!(ran.status == Some(1) && ran.err.contains(told), "{ran:?}");
+    assert!(ran.status == Some(1) && ran.err.contains(expected), "{ran:?}");
     assert!(ran.err.lines().last().unwrap().starts_with("debian:4.0: "), "{ran:?}");
     assert_eq!(std::fs::read_dir(room.file("r")).unwrap().count(), 1, "the other kernel was measured");
 }

@@ -1,4 +1,4 @@
-//! The lab's platforms that need no emulator: they measure, change nothing of the host and leave nothing behind.
+//! The platforms that need no emulator: they measure, do not change the host and leave nothing behind.
 
 use crate::support::{Ran, Room, eventually};
 use landau_record::Record;
@@ -6,13 +6,13 @@ use landau_record::schema::Unit;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-/// A smoke run of the lab in this folder.
-fn lab(room: &Room, words: &[&str]) -> Ran {
+/// Runs a smoke study of the lab in this folder.
+fn lab(room: &Room, arguments: &[&str]) -> Ran {
     let fixed = ["lab", "run", "--study", "smoke", "--no-report", "--seed", "1", "--cache", "cache"];
-    room.landau(&[&fixed, words].concat())
+    room.landau(&[&fixed, arguments].concat())
 }
 
-/// The one record that a run left.
+/// Returns the only record that a run left.
 fn record(room: &Room, ran: &Ran) -> Record {
     let paths: Vec<PathBuf> = std::fs::read_dir(room.path())
         .unwrap()
@@ -23,7 +23,7 @@ fn record(room: &Room, ran: &Ran) -> Record {
     Record::read(&paths[0]).unwrap()
 }
 
-/// Processes that work in a folder: everything that a test's program started does.
+/// Returns the processes whose working directory is a folder, as it is for everything that a test starts.
 fn processes_in(folder: &Path) -> Vec<String> {
     let pids = std::fs::read_dir("/proc").unwrap().flatten();
     let is_there = |path: &PathBuf| std::fs::read_link(path.join("cwd")).is_ok_and(|cwd| cwd == folder);
@@ -34,7 +34,7 @@ fn host_value(name: &str) -> String {
     std::fs::read_to_string(Path::new("/proc/sys").join(name.replace('.', "/"))).unwrap()
 }
 
-/// Whether a platform is usable here, by the program's own account.
+/// Whether a platform is usable here, according to `landau lab platforms`.
 fn is_usable(room: &Room, platform: &str) -> bool {
     let ran = room.landau(&["lab", "platforms", "--json", "--cache", "cache"]);
     assert_eq!(ran.status, Some(0), "{ran:?}");
@@ -44,7 +44,7 @@ fn is_usable(room: &Room, platform: &str) -> bool {
 }
 
 #[test]
-fn the_running_kernel_is_measured_where_it_runs() {
+fn native_measures_the_running_kernel() {
     let room = Room::new();
     let ran = lab(&room, &["--kernel", "host", "bind", "open"]);
     assert_eq!(ran.status, Some(0), "{ran:?}");
@@ -59,11 +59,11 @@ fn the_running_kernel_is_measured_where_it_runs() {
 }
 
 #[test]
-fn a_setting_is_tried_in_a_network_of_its_own_and_the_host_keeps_its_own() {
+fn netns_sets_sysctls_without_changing_the_host() {
     const RANGE: &str = "net.ipv4.ip_local_port_range";
     let room = Room::new();
     if !is_usable(&room, "netns") {
-        return println!("skipped: no network namespace can be made here");
+        return println!("skipped: no network namespace can be created here");
     }
     let before = host_value(RANGE);
     let ran = lab(&room, &["--platform", "netns", "bind", "--sysctl", &format!("{RANGE}=41000 42500")]);
@@ -71,13 +71,13 @@ fn a_setting_is_tried_in_a_network_of_its_own_and_the_host_keeps_its_own() {
     let record = record(&room, &ran);
     assert_eq!(record.lab.as_ref().unwrap().platform, "netns");
     let seen: Vec<&str> = record.host.sysctls[RANGE].split_whitespace().collect();
-    assert_eq!(seen, ["41000", "42500"], "the guest did not see what was set");
+    assert_eq!(seen, ["41000", "42500"], "the guest did not see the sysctl");
     assert_eq!(host_value(RANGE), before, "the host was changed");
     assert_eq!(room.leftovers(), Vec::<String>::new());
 }
 
 #[test]
-fn a_setting_that_would_reach_the_host_is_refused() {
+fn sysctls_that_would_change_the_host_are_refused() {
     let room = Room::new();
     let before = [host_value("fs.file-max"), host_value("vm.max_map_count")];
     for (platform, setting) in
@@ -92,23 +92,23 @@ fn a_setting_that_would_reach_the_host_is_refused() {
 }
 
 #[test]
-fn what_does_not_fit_together_is_refused_with_what_to_do() {
+fn impossible_combinations_are_refused_with_advice() {
     let room = Room::new();
-    std::fs::write(room.file("text"), "no kernel").unwrap();
-    for (words, told) in [
+    std::fs::write(room.file("text"), "not a kernel").unwrap();
+    for (arguments, expected) in [
         (["--platform", "native", "--kernel", "text"], "--kernel host"),
         (["--platform", "exact", "--kernel", "text"], "a text file"),
         (["--platform", "exact", "--kernel", "ssh:nobody@nowhere"], "ssh"),
-        (["--platform", "ssh", "--kernel", "host"], "ssh:user@host"),
+        (["--platform", "ssh", "--kernel", "host"], "ssh:USER@HOST"),
         (["--platform", "exact", "--kernel", "image:text"], "disk image"),
     ] {
-        let ran = lab(&room, &words);
-        assert!(ran.status == Some(2) && ran.err.contains(told), "{words:?}: {ran:?}");
+        let ran = lab(&room, &arguments);
+        assert!(ran.status == Some(2) && ran.err.contains(expected), "{arguments:?}: {ran:?}");
     }
 }
 
 #[test]
-fn kill_leaves_no_guest() {
+fn sigkill_leaves_no_guest() {
     let room = Room::new();
     let words = ["lab", "run", "--platform", "native", "fork", "--passes", "90", "--no-report", "--cache", "cache"];
     let mut child = room.command(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -118,7 +118,7 @@ fn kill_leaves_no_guest() {
     assert!(eventually(|| processes_in(room.path()).is_empty()), "{:?}", processes_in(room.path()));
 }
 
-/// A program called `ssh` that runs the words on this machine, and the search path on which it is found first.
+/// Writes a program called `ssh` that runs its command on this machine; returns a PATH that finds it first.
 fn stub_of_ssh(room: &Room, text: &str) -> String {
     use std::os::unix::fs::PermissionsExt;
     let folder = room.file("bin");
@@ -129,7 +129,7 @@ fn stub_of_ssh(room: &Room, text: &str) -> String {
     format!("{}:{}", folder.display(), std::env::var("PATH").unwrap())
 }
 
-/// What a run under a stub of ssh said, and the program's identifier.
+/// Runs a benchmark over a stub of ssh; returns the program's process ID too.
 fn by_ssh(room: &Room, path: &str) -> (Ran, u32) {
     let words = ["lab", "run", "--study", "smoke", "--no-report", "--cache", "cache"];
     let mut command = room.command(&[&words[..], &["-k", "ssh:me@elsewhere:2222", "bind"]].concat());
@@ -140,9 +140,9 @@ fn by_ssh(room: &Room, path: &str) -> (Ran, u32) {
 }
 
 #[test]
-fn by_ssh_the_program_goes_there_measures_and_is_removed() {
+fn over_ssh_the_program_is_copied_measures_and_is_removed() {
     let room = Room::new();
-    let stub = "#!/bin/sh\n[ \"$1\" = -V ] && { echo OpenSSH_stub; exit 0; }\necho \"$@\" >> words\n\
+    let stub = "#!/bin/sh\n[ \"$1\" = -V ] && { echo OpenSSH_stub; exit 0; }\necho \"$@\" >> arguments\n\
                 for last; do :; done\nexec sh -c \"$last\"\n";
     let path = stub_of_ssh(&room, stub);
     let (ran, id) = by_ssh(&room, &path);
@@ -150,19 +150,19 @@ fn by_ssh_the_program_goes_there_measures_and_is_removed() {
     let record = record(&room, &ran);
     assert_eq!(record.lab.as_ref().unwrap().platform, "ssh");
     assert_eq!((record.unit(), record.end.as_ref().unwrap().outcome.as_str()), (Unit::Ns, "complete"));
-    let words = std::fs::read_to_string(room.file("words")).unwrap();
-    assert!(words.lines().count() == 2 && words.contains("-p 2222 -- me@elsewhere"), "{words}");
-    assert!(words.lines().all(|line| line.contains("BatchMode=yes")), "{words}");
+    let calls = std::fs::read_to_string(room.file("arguments")).unwrap();
+    assert!(calls.lines().count() == 2 && calls.contains("-p 2222 -- me@elsewhere"), "{calls}");
+    assert!(calls.lines().all(|line| line.contains("BatchMode=yes")), "{calls}");
     let left = std::fs::read_dir("/tmp")
         .unwrap()
         .flatten()
         .filter(|entry| entry.file_name().to_string_lossy().starts_with(&format!("landau-{id}-")));
-    assert_eq!(left.count(), 0, "the program was left at the other end");
+    assert_eq!(left.count(), 0, "the program was left on the remote machine");
     assert_eq!(processes_in(room.path()), Vec::<String>::new());
 }
 
 #[test]
-fn what_ssh_says_of_a_refusal_is_told() {
+fn the_error_message_of_ssh_is_shown() {
     let room = Room::new();
     let stub =
         "#!/bin/sh\n[ \"$1\" = -V ] && exit 0\necho 'me@elsewhere: Permission denied (publickey).' >&2\nexit 255\n";
@@ -173,13 +173,13 @@ fn what_ssh_says_of_a_refusal_is_told() {
 }
 
 #[test]
-fn every_engine_is_listed_with_what_it_needs() {
+fn every_platform_is_listed_with_its_needs() {
     let room = Room::new();
     let ran = room.landau(&["lab", "platforms", "--json", "--cache", "cache"]);
     let rows: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
     let names: Vec<&str> = rows.as_array().unwrap().iter().filter_map(|row| row["platform"].as_str()).collect();
-    assert_eq!(names, ["native", "netns", "kvm", "exact", "tcg", "vng", "uml", "gvisor", "ssh"]);
-    assert_eq!(rows[0]["usable"], true);
+    assert_eq!(names, ["exact", "gvisor", "kvm", "native", "netns", "ssh", "tcg", "uml", "vng"]);
+    assert_eq!(rows[3]["usable"], true);
     for row in rows.as_array().unwrap() {
         assert!(!row["detail"].as_str().unwrap().is_empty() && !row["about"].as_str().unwrap().is_empty(), "{row}");
     }

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
 
 use super::*;
+use crate::compression::tests::compressed;
 use crate::image::tests::bz_image_bytes;
-use crate::packing::tests::packed;
 
 /// A tar archive of some files.
 fn tar_of(files: &[(&str, &[u8])]) -> Vec<u8> {
@@ -34,7 +34,7 @@ const CONTROL: &str = "Package: linux-image-6.1.0-9-cloud-amd64\nVersion: 6.1.27
 
 /// A package whose data is in one compression, named as Debian names it.
 pub(crate) fn package(control: &str, files: &[(&str, &[u8])], compression: usize) -> Vec<u8> {
-    let pack = |files: &[(&str, &[u8])]| packed(&tar_of(files)).swap_remove(compression).1;
+    let pack = |files: &[(&str, &[u8])]| compressed(&tar_of(files)).swap_remove(compression).1;
     let (control, data) = (pack(&[("control", control.as_bytes())]), pack(files));
     let extension = ["gz", "xz", "zst"][compression];
     let names = [format!("control.tar.{extension}"), format!("data.tar.{extension}")];
@@ -50,7 +50,7 @@ fn written(bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
 
 fn refused(bytes: &[u8]) -> String {
     let (folder, path) = written(bytes);
-    kernel_of(&path, folder.path()).unwrap_err().to_string()
+    extract_kernel(&path, folder.path()).unwrap_err().to_string()
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn a_kernel_comes_out_of_each_compression() {
     ];
     for compression in 0..3 {
         let (folder, path) = written(&package(CONTROL, files, compression));
-        let (package, contents) = kernel_of(&path, folder.path()).unwrap();
+        let (package, contents) = extract_kernel(&path, folder.path()).unwrap();
         assert_eq!(package.name, "linux-image-6.1.0-9-cloud-amd64");
         assert_eq!((package.version.as_str(), package.architecture.as_str()), ("6.1.27-1", "amd64"));
         assert_eq!(package.depends, ["kmod", "linux-base", "initramfs-tools"]);
@@ -84,7 +84,7 @@ fn the_newer_places_are_known_and_a_stand_in_for_symbols_is_left_out() {
         ("usr/share/doc/vmlinuz", b"no kernel"),
     ];
     let (folder, path) = written(&package(CONTROL, files, 0));
-    let contents = kernel_of(&path, folder.path()).unwrap().1;
+    let contents = extract_kernel(&path, folder.path()).unwrap().1;
     assert_eq!(std::fs::read(contents.image.unwrap()).unwrap(), kernel);
     assert!(contents.config.is_some() && contents.system_map.is_none());
 }

@@ -1,9 +1,9 @@
 //! Which of the archive's kernels a user's words mean.
 
-use super::stanza::Stanza;
 use super::version::compare;
 use crate::deb::Package;
 use crate::kernel::Error;
+use crate::stanza::Stanza;
 use std::cmp::Ordering;
 
 /// The flavours of Debian's kernels for x86-64, and the words that users have for them. The first is taken where none

@@ -3,7 +3,7 @@
 //! So no host's name stands in Landau, a mirror nearby or a proxy is used as the host uses it, and signatures are
 //! checked with the keys that the host trusts for that archive.
 
-use super::stanza::Stanza;
+use crate::stanza::Stanza;
 use std::fmt::Write as _;
 
 /// The releases whose kernels are looked for, and the names that a host may know its own by.

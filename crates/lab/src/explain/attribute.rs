@@ -4,8 +4,8 @@
 //! add up to that call's and their growth to the difference of two samples. Which call: the one at the size, or the
 //! nearest to it, in which no interrupt came in and that is like its neighbours.
 
-use super::Error;
 use super::counts::{Counts, Lap};
+use super::error::Error;
 use super::symbols::Symbols;
 use landau_record::schema::{Case, Chain, Explanation, FunctionCost};
 use landau_record::{Lane, Pass};

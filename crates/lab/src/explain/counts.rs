@@ -1,6 +1,6 @@
 //! What the plugin counted, read back. `crates/lab/plugin/output.rs` writes it and describes the form.
 
-use super::Error;
+use super::error::Error;
 
 /// What the file begins with.
 const HEAD: &[u8] = b"landau counts 1\n";

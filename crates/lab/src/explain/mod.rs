@@ -7,55 +7,22 @@
 
 mod attribute;
 mod counts;
+mod error;
 pub mod plugin;
 mod symbols;
 
 use crate::error::io;
 use crate::job::Job;
-use crate::machine::Ending;
-use crate::platform::qemu;
-use crate::session::{self, Measured, Order};
-use crate::watch::Silent;
+use crate::launch::Ending;
+use crate::observer::Silent;
+use crate::qemu;
+use crate::session::{self, Measured, RunSpec};
 use counts::Counts;
+pub use error::Error;
 use landau_record::schema::{Explanation, Line, Unit};
 use landau_record::{Record, Writer};
 use std::path::Path;
 use symbols::Symbols;
-
-/// Why nothing can be explained.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// There is no plugin for this emulator.
-    #[error(transparent)]
-    Plugin(#[from] plugin::Error),
-    /// The kernel does not say where its functions are.
-    #[error(
-        "the kernel does not tell its symbols: /proc/kallsyms holds no addresses; it needs CONFIG_KALLSYMS, which \
-         every distribution's kernel has"
-    )]
-    NoSymbols,
-    /// The guest did not do what it was asked.
-    #[error("the guest was to {task}, but {reason}")]
-    Guest {
-        /// What it was to do.
-        task: &'static str,
-        /// What happened instead, with the console's last lines.
-        reason: String,
-    },
-    /// The counts do not belong to the samples.
-    #[error("the plugin's counts cannot be used: {0}")]
-    Counts(String),
-    /// No timed call was counted.
-    #[error(
-        "{0} has no phase that can be explained: the benchmark takes its times by itself, so that nothing marks where \
-         a call begins and ends"
-    )]
-    NothingMarked(String),
-    /// The guest cannot be made or measured.
-    #[error(transparent)]
-    Lab(#[from] crate::Error),
-}
 
 /// What is to be explained.
 #[derive(Debug, Clone, Copy)]
@@ -75,19 +42,19 @@ pub struct Explained {
     pub measured: Measured,
 }
 
-/// Runs what `order` says under the plugin, writes its record, and explains it.
+/// Runs what `spec` says under the plugin, writes its record, and explains it.
 pub fn explain(
-    order: &Order,
+    spec: &RunSpec,
     question: &Question,
     writer: &mut Writer,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<Explained, Error> {
-    let plugin = plugin::write_into(order.folder, &qemu::version()?)?;
-    let symbols = symbols_of(order, interrupted)?;
-    let (table, out) = (order.folder.join("symbols"), order.folder.join("counts"));
+    let plugin = plugin::write_into(spec.folder, &qemu::version(spec.platform.name())?)?;
+    let symbols = symbols_of(spec, interrupted)?;
+    let (table, out) = (spec.folder.join("symbols"), spec.folder.join("counts"));
     std::fs::write(&table, symbols.table()).map_err(|source| io("write", &table, source))?;
     let extra = words(&plugin, &table, &out);
-    let measured = session::measure(&Order { extra: &extra, ..*order }, writer, interrupted, &Silent)?;
+    let measured = session::measure(&RunSpec { emulator_arguments: &extra, ..*spec }, writer, interrupted, &Silent)?;
     check("measure", &measured)?;
     let bytes = std::fs::read(&out).map_err(|source| io("read", &out, source))?;
     let counts = Counts::parse(&bytes)?;
@@ -107,7 +74,7 @@ fn words(plugin: &Path, symbols: &Path, out: &Path) -> [String; 2] {
 }
 
 /// Boots the kernel once to ask where its functions are.
-fn symbols_of(order: &Order, interrupted: &dyn Fn() -> bool) -> Result<Symbols, Error> {
+fn symbols_of(spec: &RunSpec, interrupted: &dyn Fn() -> bool) -> Result<Symbols, Error> {
     let job = Job {
         names: vec!["nop".to_owned()],
         settings: vec!["nop.n=1".to_owned()],
@@ -116,11 +83,11 @@ fn symbols_of(order: &Order, interrupted: &dyn Fn() -> bool) -> Result<Symbols, 
         settle_s: 0,
         symbols: true,
         unit: Unit::Instructions,
-        ..order.job.clone()
+        ..spec.job.clone()
     };
-    let path = order.folder.join("symbols.landau.ndjson");
+    let path = spec.folder.join("symbols.landau.ndjson");
     let mut writer = Writer::create(&path).map_err(crate::Error::from)?;
-    let measured = session::measure(&Order { job: &job, ..*order }, &mut writer, interrupted, &Silent)?;
+    let measured = session::measure(&RunSpec { job: &job, ..*spec }, &mut writer, interrupted, &Silent)?;
     check("tell the kernel's symbols", &measured)?;
     Symbols::of(&measured.symbols.unwrap_or_default())
 }
@@ -160,7 +127,7 @@ fn explanations(
     found.retain(|one| question.phase.is_none_or(|phase| phase == one.phase));
     if found.is_empty() {
         let names: Vec<&str> = record.cases.iter().map(|case| case.label.as_str()).collect();
-        return Err(Error::NothingMarked(names.join(", ")));
+        return Err(Error::NotExplainable(names.join(", ")));
     }
     Ok(found)
 }

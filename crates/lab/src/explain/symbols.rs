@@ -1,6 +1,6 @@
 //! The kernel's functions: their names, and the table of addresses that the plugin reads.
 
-use super::Error;
+use super::error::Error;
 use std::collections::BTreeMap;
 use std::collections::HashMap;
 

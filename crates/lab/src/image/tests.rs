@@ -105,7 +105,7 @@ fn a_vmlinux_is_told_from_a_program_and_from_user_mode_linux() {
     assert!(described(&elf_bytes(0x40_0000, &[], "")).contains("ELF program"));
     assert!(described(&elf_bytes(high, &pvh, "FreeBSD 14")).contains("not Linux"));
     let packed = found(&gzip(&elf_bytes(high, &pvh, banner)));
-    assert_eq!((packed.kind.clone(), packed.refusal()), (Kind::PackedVmlinux(Packing::Gzip), None));
+    assert_eq!((packed.kind.clone(), packed.refusal()), (Kind::CompressedVmlinux(Compression::Gzip), None));
 }
 
 #[test]

@@ -1,256 +1,194 @@
-//! What runs a kernel: each platform makes, of what is to be measured, a [`Start`] whose standard output is the guest's
-//! line to the host. One file a platform.
-
-pub mod disk;
-pub mod gvisor;
-pub mod native;
-pub mod netns;
-pub mod probe;
-pub mod qemu;
-pub mod ssh;
-pub mod uml;
-pub mod vng;
+//! The platforms that run kernels, one file each. The part between the markers is generated: `cargo xtask registry`.
+//!
+//! A platform turns a machine and a job into a [`Launch`]. What it starts sends the record's lines on its standard
+//! output. To add a platform, add a file with a type that implements [`Platform`], and run `cargo xtask registry`.
 
 use crate::error::Error;
 use crate::job::Job;
-use crate::kernel::Kernel;
-use crate::machine::{Ending, Start};
-pub use disk::Terminal;
+use crate::kernel::{Kernel, Kind};
+use crate::launch::{Ending, Launch};
+use crate::machine::Machine;
 use landau_record::schema::{Lab, Unit};
+use std::fmt::Debug;
 use std::path::Path;
 
-/// What runs a kernel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Platform {
-    /// The kernel that runs already.
-    Native,
-    /// The kernel that runs already, in a network of its own.
-    Netns,
-    /// The host's processor under a hypervisor.
-    Kvm,
-    /// An emulator that counts instructions and repeats itself to the last of them.
-    Exact,
-    /// An emulator against the host's clock: no timing of anything.
-    Tcg,
-    /// virtme-ng: the user's own way to boot a kernel.
-    Vng,
-    /// A kernel that is a program: no timing of anything.
-    Uml,
-    /// A sandbox's own kernel.
-    Gvisor,
-    /// Whatever runs at the other end of ssh.
-    Ssh,
-}
+// registry:begin
+mod exact;
+mod gvisor;
+mod kvm;
+mod native;
+mod netns;
+mod ssh;
+mod tcg;
+mod uml;
+mod vng;
 
-/// Every platform.
-pub const ALL: &[Platform] = &[
-    Platform::Native,
-    Platform::Netns,
-    Platform::Kvm,
-    Platform::Exact,
-    Platform::Tcg,
-    Platform::Vng,
-    Platform::Uml,
-    Platform::Gvisor,
-    Platform::Ssh,
+/// Every platform, by name.
+pub static REGISTRY: &[&dyn Platform] = &[
+    &exact::Exact,
+    &gvisor::Gvisor,
+    &kvm::Kvm,
+    &native::Native,
+    &netns::Netns,
+    &ssh::Ssh,
+    &tcg::Tcg,
+    &uml::Uml,
+    &vng::Vng,
 ];
+// registry:end
 
-/// What a machine is made of.
-#[derive(Debug, Clone)]
-pub struct Machine<'a> {
-    /// The kernel.
-    pub kernel: &'a Kernel,
-    /// The initramfs, where the platform wants one.
-    pub initramfs: &'a Path,
-    /// The program that measures: this one.
-    pub program: &'a Path,
-    /// A folder for what is needed only while it runs.
-    pub folder: &'a Path,
-    /// Who logs in where it is a whole system.
-    pub terminal: &'a Terminal,
-    /// Memory in MiB.
-    pub memory_mib: u32,
-    /// Further words for the kernel.
-    pub append: &'a str,
-    /// Further words for the emulator.
-    pub extra: &'a [String],
-}
+/// Something that runs kernels. Methods with a body fit a virtual machine that boots the kernel itself.
+pub trait Platform: Debug + Sync {
+    /// Returns the name, as `--platform` takes it.
+    fn name(&self) -> &'static str;
 
-/// The kernel as a record tells it.
-fn as_recorded(kernel: &Kernel) -> landau_record::schema::Kernel {
-    landau_record::schema::Kernel {
-        name: kernel.name.clone(),
-        file: kernel.image.display().to_string(),
-        sha256: kernel.sha256.clone(),
-        origin: kernel.origin.clone(),
-    }
-}
+    /// Returns one line: what it runs, and what its samples do not mean.
+    fn about(&self) -> &'static str;
 
-impl Platform {
-    /// The platform's name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Platform::Native => "native",
-            Platform::Netns => "netns",
-            Platform::Kvm => "kvm",
-            Platform::Exact => "exact",
-            Platform::Tcg => "tcg",
-            Platform::Vng => "vng",
-            Platform::Uml => "uml",
-            Platform::Gvisor => "gvisor",
-            Platform::Ssh => "ssh",
-        }
+    /// Returns what its samples count.
+    fn unit(&self) -> Unit;
+
+    /// Whether it can run a kernel of this kind.
+    fn runs(&self, kind: &Kind) -> bool;
+
+    /// Returns the preference of `--platform auto` among those that can run a kernel; 0 is never chosen.
+    fn preference(&self) -> u8 {
+        0
     }
 
-    /// The platform of that name.
-    pub fn named(name: &str) -> Option<Self> {
-        ALL.iter().copied().find(|one| one.name() == name)
+    /// Whether it counts the same instructions in every run.
+    fn is_exact(&self) -> bool {
+        false
     }
 
-    /// What it is, and what its figures are not, in a line.
-    pub fn about(self) -> &'static str {
-        match self {
-            Platform::Native => "the kernel that runs already; times are this machine's",
-            Platform::Netns => "the same in a network of its own, to try settings of the network",
-            Platform::Kvm => "a kernel on this processor under a hypervisor; times include its exits",
-            Platform::Exact => "a kernel in an emulator that counts instructions, the same each time; no time at all",
-            Platform::Tcg => "a kernel in an emulator; does it work at all? its times mean nothing",
-            Platform::Vng => "a kernel started by virtme-ng on this machine's files; its times mean nothing",
-            Platform::Uml => "a kernel that is a program (user-mode Linux); its times mean nothing",
-            Platform::Gvisor => "gVisor's kernel in user space; times include the interception of each call",
-            Platform::Ssh => "another machine, with any system; times are that machine's",
-        }
+    /// Whether it boots a kernel, and does not use a running one.
+    fn boots(&self) -> bool {
+        !self.runs(&Kind::Running) && !self.runs(&Kind::Remote)
     }
 
-    /// What its samples count.
-    pub fn unit(self) -> Unit {
-        match self {
-            Platform::Exact => Unit::Instructions,
-            Platform::Native | Platform::Netns | Platform::Kvm | Platform::Gvisor | Platform::Ssh => Unit::Ns,
-            Platform::Tcg | Platform::Uml | Platform::Vng => Unit::EmulatedNs,
-        }
+    /// Whether the guest is the first process of an initramfs.
+    fn needs_initramfs(&self, machine: &Machine) -> bool {
+        !machine.boots_disk()
     }
 
-    /// Whether two runs of the same thing are the same to the last instruction.
-    pub fn is_exact(self) -> bool {
-        self == Platform::Exact
+    /// Returns the idle time before the guest measures, in seconds of the guest's clock, for the work that a kernel
+    /// does after its start.
+    fn settle_s(&self) -> u64 {
+        3
     }
 
-    /// Whether it boots a kernel out of a file; else it runs on one that is there already.
-    pub fn boots(self) -> bool {
-        matches!(self, Platform::Kvm | Platform::Exact | Platform::Tcg | Platform::Vng | Platform::Uml)
+    /// Adds to the job what this platform needs.
+    fn adapt(&self, _job: &mut Job, _machine: &Machine) {}
+
+    /// Refuses a job that it cannot do, before anything is started.
+    fn check_job(&self, _job: &Job) -> Result<(), Error> {
+        Ok(())
     }
 
-    /// Whether its guest is the first process of a system, out of an initramfs of ours.
-    pub(crate) fn wants_initramfs(self, machine: &Machine) -> bool {
-        matches!(self, Platform::Kvm | Platform::Exact | Platform::Tcg | Platform::Uml) && !disk::is_one(machine)
+    /// Checks whether it can be used on this host, without booting anything; returns the version of what it uses.
+    fn check(&self, program: &Path) -> Result<String, Error>;
+
+    /// Returns the device that must work, if only a boot shows whether it does (see [`probe`](crate::probe)).
+    fn unproven_device(&self) -> Option<&'static str> {
+        None
     }
 
-    /// Seconds of its own time that a guest idles before it measures. Where idling is skipped it costs nothing.
-    pub fn settle_s(self) -> u64 {
-        match self {
-            Platform::Exact => 20,
-            Platform::Kvm | Platform::Tcg | Platform::Uml | Platform::Vng => 3,
-            Platform::Native | Platform::Netns | Platform::Gvisor | Platform::Ssh => 0,
-        }
-    }
+    /// Returns how to start the guest.
+    fn launch(&self, machine: &Machine, job: &Job) -> Result<Launch, Error>;
 
-    /// The job as a guest of this platform gets it.
-    pub fn job(self, job: &Job, machine: &Machine) -> Job {
-        let mut job = job.clone();
-        match self {
-            Platform::Native => job.scratch = Some(machine.folder.to_owned()),
-            Platform::Netns => (job.scratch, job.own_network) = (Some(machine.folder.to_owned()), true),
-            Platform::Uml => job.line = Some(uml::LINE.to_owned()),
-            Platform::Kvm | Platform::Exact | Platform::Tcg | Platform::Vng | Platform::Gvisor | Platform::Ssh => {}
-        }
-        job
-    }
+    /// Returns the machine as the record describes it.
+    fn describe(&self, machine: &Machine) -> Result<Lab, Error>;
 
-    /// Whether it can do what the job asks for, before anything is started.
-    pub fn check_job(self, job: &Job) -> Result<(), Error> {
-        let refuse = |reason: String| Err(Error::Platform { platform: self.name().to_owned(), reason });
-        match (self, job.sysctls.keys().next()) {
-            (Platform::Netns, _) => crate::sysctl::check_all(&job.sysctls).or_else(refuse),
-            (Platform::Native | Platform::Gvisor | Platform::Ssh | Platform::Vng, Some(name)) => refuse(format!(
-                "it would set {name} on a system that is not the lab's own; --platform netns sets what belongs to a \
-                 network, --platform exact or kvm anything in a guest of its own"
-            )),
-            _ => Ok(()),
-        }
-    }
-
-    /// Whether it can be used here at all, as far as that can be told without booting: what there is of it.
-    pub fn check(self, program: &Path) -> Result<String, Error> {
-        match self {
-            Platform::Native => native::check(),
-            Platform::Netns => netns::check(program),
-            Platform::Kvm => qemu::version().and_then(|version| probe::device().map(|()| version)),
-            Platform::Exact | Platform::Tcg => qemu::version(),
-            Platform::Vng => vng::check(),
-            Platform::Uml => uml::check(),
-            Platform::Gvisor => gvisor::check(program),
-            Platform::Ssh => ssh::check(),
-        }
-    }
-
-    /// How a guest is started.
-    pub fn start(self, machine: &Machine, job: &Job) -> Result<Start, Error> {
-        match self {
-            Platform::Native => native::start(machine, job),
-            Platform::Netns => netns::start(machine, job),
-            Platform::Kvm | Platform::Exact | Platform::Tcg if disk::is_one(machine) => disk::start(self, machine, job),
-            Platform::Kvm | Platform::Exact | Platform::Tcg => Ok(qemu::start(self, machine)),
-            Platform::Vng => vng::start(machine, job),
-            Platform::Uml => Ok(uml::start(machine)),
-            Platform::Gvisor => gvisor::start(machine, job),
-            Platform::Ssh => ssh::start(machine, job),
-        }
-    }
-
-    /// The machine as a record tells it.
-    pub fn describe(self, machine: &Machine) -> Result<Lab, Error> {
-        match self {
-            Platform::Kvm | Platform::Exact | Platform::Tcg => qemu::describe(self, machine),
-            Platform::Uml => uml::describe(machine),
-            Platform::Vng => vng::describe(machine),
-            Platform::Gvisor => gvisor::describe(machine),
-            Platform::Ssh => ssh::describe(machine),
-            Platform::Native | Platform::Netns => native::describe(self, machine),
-        }
-    }
-
-    /// What a user can do about a guest that ended before it measured anything.
-    pub(crate) fn advice(self, how: &Ending) -> &'static str {
-        match (self, how) {
-            (Platform::Native | Platform::Netns | Platform::Gvisor, _) => "`landau lab platforms` says what works here",
-            (Platform::Ssh, _) => {
-                "`ssh` must get there without being asked for anything (BatchMode), and the program must be one for \
-                 that system: --program names another"
+    /// Returns what the user can do about a guest that ended before it measured anything.
+    fn advice(&self, ending: &Ending) -> &'static str {
+        match ending {
+            Ending::Exited(output) if output == "exit status: 0" => {
+                "the machine rebooted, as it does when the kernel fails before its console works; try more --memory"
             }
-            (Platform::Vng, _) => "`landau lab platforms` says what virtme-ng needs; its own words say why",
-            (_, Ending::Gone(words)) if words == "exit status: 0" => {
-                "the machine restarted, as one does whose kernel dies before it can say why: --memory gives it more"
+            Ending::Exited(_) => "the emulator failed; see its output",
+            Ending::NeverUp | Ending::Silent | Ending::Overtime => {
+                "check that the kernel is built for this machine, with a serial console (CONFIG_SERIAL_8250_CONSOLE) \
+                 and initramfs support (CONFIG_BLK_DEV_INITRD); a longer --stall-timeout waits longer, --append extends the \
+                 kernel's command line"
             }
-            (_, Ending::Gone(_)) => "the emulator refused; its own words say why",
-            (_, Ending::NeverUp | Ending::Silent | Ending::Overtime) => {
-                "is it a kernel for this kind of machine, with a serial console (CONFIG_SERIAL_8250_CONSOLE) and an \
-                 initramfs (CONFIG_BLK_DEV_INITRD)? --stall-timeout waits longer, --append adds words for the kernel"
-            }
-            _ => "--memory gives it more, --append adds words for the kernel",
+            _ => "try more --memory; --append extends the kernel's command line",
         }
     }
 }
 
-/// What a program says of its version: the first line of what it prints.
-pub(crate) fn version_of(platform: Platform, program: &str, word: &str, install: &str) -> Result<String, Error> {
-    let missing = |reason: String| Error::Platform { platform: platform.name().to_owned(), reason };
-    let said = std::process::Command::new(program)
-        .arg(word)
-        .output()
-        .map_err(|error| missing(format!("{program}: {error}; {install}")))?;
-    // ssh says it on standard error.
-    let text = String::from_utf8_lossy(if said.stdout.is_empty() { &said.stderr } else { &said.stdout }).into_owned();
-    let line = text.lines().next().unwrap_or_default().to_owned();
-    if said.status.success() { Ok(line) } else { Err(missing(format!("{program} {word}: {line}; {install}"))) }
+impl dyn Platform {
+    /// Returns the platform for a kernel of a run on this one: a remote kernel always runs where it is.
+    pub(crate) fn for_kernel(&'static self, kernel: &Kernel) -> &'static dyn Platform {
+        let other = || REGISTRY.iter().copied().find(|one| one.runs(&kernel.kind));
+        if self.runs(&kernel.kind) { self } else { other().unwrap_or(self) }
+    }
+}
+
+impl PartialEq for dyn Platform {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+/// Returns the platform of that name.
+pub fn named(name: &str) -> Option<&'static dyn Platform> {
+    REGISTRY.iter().copied().find(|one| one.name() == name)
+}
+
+/// Returns the platform that boots kernels and measures in this unit: the preferred one, if there are several.
+pub fn for_unit(unit: Unit) -> Option<&'static dyn Platform> {
+    let fitting = REGISTRY.iter().copied().filter(|one| one.boots() && one.unit() == unit && one.preference() > 0);
+    fitting.max_by_key(|one| one.preference())
+}
+
+/// Returns the names of the platforms that can run a kernel of this kind: "exact, kvm or tcg".
+pub fn names_for(kind: &Kind) -> String {
+    let names: Vec<&str> = REGISTRY.iter().filter(|one| one.runs(kind)).map(|one| one.name()).collect();
+    match names.as_slice() {
+        [] => "none".to_owned(),
+        [one] => (*one).to_owned(),
+        [first @ .., last] => format!("{} or {last}", first.join(", ")),
+    }
+}
+
+/// Refuses every sysctl, for platforms whose kernel serves others too.
+fn refuse_sysctls(name: &str, job: &Job) -> Result<(), Error> {
+    match job.sysctls.keys().next() {
+        None => Ok(()),
+        Some(sysctl) => Err(Error::unusable(
+            name,
+            format!(
+                "it would set {sysctl} on a system that others use; --platform netns sets a network's sysctls, \
+                 --platform exact or kvm sets any sysctl in a guest"
+            ),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_found() {
+        for platform in REGISTRY {
+            assert_eq!(named(platform.name()).map(<dyn Platform>::name), Some(platform.name()));
+            assert_eq!(REGISTRY.iter().filter(|other| other.name() == platform.name()).count(), 1);
+        }
+    }
+
+    #[test]
+    fn only_exact_runs_skip_statistics() {
+        for platform in REGISTRY {
+            assert_eq!(platform.is_exact(), platform.unit() == Unit::Instructions, "{platform:?}");
+        }
+    }
+
+    #[test]
+    fn a_unit_selects_a_platform_that_boots() {
+        assert_eq!(for_unit(Unit::Instructions).map(<dyn Platform>::name), Some("exact"));
+        assert_eq!(for_unit(Unit::Ns).map(<dyn Platform>::name), Some("kvm"));
+        assert_eq!(names_for(&Kind::BzImage), "exact, kvm, tcg or vng");
+        assert_eq!(names_for(&Kind::Other(String::new())), "none");
+    }
 }

@@ -1,37 +1,74 @@
-//! The kernel that runs already: the guest is a child of this program, and ends with it.
+//! `native`: the running kernel. The guest is a child process and ends with this one.
 
-use super::{Machine, Platform};
+use super::{Platform, refuse_sysctls};
 use crate::error::Error;
 use crate::guest::child;
 use crate::job::Job;
-use crate::kernel::sha256;
-use crate::machine::Start;
-use landau_record::schema::Lab;
+use crate::kernel::Kind;
+use crate::launch::{Ending, Launch};
+use crate::machine::Machine;
+use crate::unpacked::sha256;
+use landau_record::schema::{Lab, Unit};
+use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
-/// How long a child may take to tidy up once it is done or not wanted any more.
-pub(super) const GRACE: Duration = Duration::from_secs(5);
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Native;
 
-/// A child of `command`, which leads to a guest that takes its job as a line.
-pub(super) fn child_of(command: Command, job: &Job) -> Result<Start, Error> {
-    let mut line = serde_json::to_vec(job).map_err(|error| Error::Guest(error.to_string()))?;
-    line.push(b'\n');
-    Ok(Start { command, input: Some(line), script: None, grace: GRACE })
-}
+impl Platform for Native {
+    fn name(&self) -> &'static str {
+        "native"
+    }
 
-pub(super) fn start(machine: &Machine, job: &Job) -> Result<Start, Error> {
-    let mut command = Command::new(machine.program);
-    command.arg(child::ARGUMENT);
-    child_of(command, job)
-}
+    fn about(&self) -> &'static str {
+        "the running kernel; times of this machine"
+    }
 
-pub(super) fn check() -> Result<String, Error> {
-    let kernel = landau_sys::system::kernel()?;
-    Ok(format!("{} {}", kernel.system, kernel.release))
-}
+    fn unit(&self) -> Unit {
+        Unit::Ns
+    }
 
-/// No machine was made: only the platform and the program are the lab's.
-pub(super) fn describe(platform: Platform, machine: &Machine) -> Result<Lab, Error> {
-    Ok(Lab { platform: platform.name().to_owned(), program_sha256: sha256(machine.program)?, ..Lab::default() })
+    fn runs(&self, kind: &Kind) -> bool {
+        *kind == Kind::Running
+    }
+
+    fn preference(&self) -> u8 {
+        1
+    }
+
+    fn needs_initramfs(&self, _machine: &Machine) -> bool {
+        false
+    }
+
+    fn settle_s(&self) -> u64 {
+        0
+    }
+
+    fn adapt(&self, job: &mut Job, machine: &Machine) {
+        job.scratch = Some(machine.folder.to_owned());
+    }
+
+    fn check_job(&self, job: &Job) -> Result<(), Error> {
+        refuse_sysctls(self.name(), job)
+    }
+
+    fn check(&self, _program: &Path) -> Result<String, Error> {
+        let kernel = landau_sys::system::kernel()?;
+        Ok(format!("{} {}", kernel.system, kernel.release))
+    }
+
+    fn launch(&self, machine: &Machine, job: &Job) -> Result<Launch, Error> {
+        let mut command = Command::new(machine.program);
+        command.arg(child::ARGUMENT);
+        Launch::child(command, job)
+    }
+
+    fn describe(&self, machine: &Machine) -> Result<Lab, Error> {
+        Ok(Lab { platform: self.name().to_owned(), program_sha256: sha256(machine.program)?, ..Lab::default() })
+    }
+
+    fn advice(&self, _ending: &Ending) -> &'static str {
+        "`landau lab platforms` shows what works here"
+    }
 }

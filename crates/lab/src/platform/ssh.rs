@@ -1,43 +1,53 @@
-//! Whatever system runs at the other end of ssh: the program goes there, measures as a child, and is removed.
+//! `ssh`: the kernel of another machine, whatever its system. The program is copied there, measures as a child of the
+//! remote shell, and is removed.
 //!
-//! Two connections are made, one that carries the program and one in which it runs; nothing is asked (`BatchMode`), so
-//! a key or an agent must do. What is left at the other end is removed by the shell there, also when the connection
-//! breaks: the guest notices by the end of its standard input.
+//! It makes two connections: one copies the program, one runs it. Nothing is asked (`BatchMode`), so a key or an agent
+//! must do. The remote shell removes the program, also when the connection breaks: the guest notices because its
+//! standard input ends.
 
-use super::{Machine, Platform, native, version_of};
-use crate::error::Error;
+use super::{Platform, refuse_sysctls};
+use crate::error::{Error, io};
 use crate::guest::child;
 use crate::job::Job;
-use crate::kernel::sha256;
-use crate::machine::Start;
-use landau_record::schema::{Emulator, Lab};
+use crate::kernel::Kind;
+use crate::launch::{Ending, Launch};
+use crate::machine::Machine;
+use crate::tool::version_of;
+use crate::unpacked::sha256;
+use landau_record::schema::{Emulator, Lab, Unit};
 use landau_sys::process::OwnedChild;
 use std::fs::File;
 use std::io::Read;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The program.
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Ssh;
+
+/// The ssh client.
 const PROGRAM: &str = "ssh";
 
-/// How long the program may take to get there.
-const CARRY: Duration = Duration::from_secs(300);
+/// How long copying the program may take.
+const COPY_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// The words before the command: a host that does not answer is given up, one that went away too.
+/// Returns the arguments before the command. A host that does not answer, or stops answering, ends the connection.
 fn arguments(target: &str) -> Vec<String> {
     let options = ["BatchMode=yes", "ConnectTimeout=15", "ServerAliveInterval=15", "ServerAliveCountMax=4"];
-    let mut words: Vec<String> = options.iter().flat_map(|option| ["-o", option]).map(str::to_owned).collect();
-    // A connection that others share must not hold on to our pipes.
-    words.extend(["-o", "ControlMaster=no", "-T"].map(str::to_owned));
+    let mut all: Vec<String> = options.iter().flat_map(|option| ["-o", option]).map(str::to_owned).collect();
+    // A shared connection would keep our pipes open after ssh exits.
+    all.extend(["-o", "ControlMaster=no", "-T"].map(str::to_owned));
     let (host, port) = split(target);
     if let Some(port) = port {
-        words.extend(["-p", port].map(str::to_owned));
+        all.extend(["-p", port].map(str::to_owned));
     }
-    words.extend(["--".to_owned(), host.replace(['[', ']'], "")]);
-    words
+    all.extend(["--".to_owned(), host.replace(['[', ']'], "")]);
+    all
 }
 
-/// Host (with its user) and port: `user@host:2222`. More colons are an IPv6 address, with a port only in brackets.
+/// Splits `user@host:2222` into the host (with its user) and the port. Several colons are an IPv6 address, which has a
+/// port only after brackets.
 fn split(target: &str) -> (&str, Option<&str>) {
     if let Some((host, rest)) = target.rsplit_once("]:").filter(|(_, port)| is_number(port)) {
         return (host, Some(rest));
@@ -54,63 +64,108 @@ fn is_number(text: &str) -> bool {
 
 fn command(target: &str, shell: &str) -> Command {
     let mut command = Command::new(PROGRAM);
-    // Whatever the login shell is, this is read by a standard one.
+    // The user's login shell may be any; a POSIX shell runs the command.
     command.args(arguments(target)).arg(format!("exec sh -c '{shell}'"));
     command
 }
 
-/// A name that nobody else has at the other end.
-fn name() -> String {
+/// Returns a file name that no other run uses on the remote machine.
+fn unique_name() -> String {
     format!("landau-{}-{:x}", std::process::id(), landau_sys::clock::monotonic_ns())
 }
 
-/// Takes the program there: the path that it has there.
-fn carry(machine: &Machine) -> Result<String, Error> {
-    let failed = |reason: String| Error::Platform { platform: Platform::Ssh.name().to_owned(), reason };
-    let path = format!("/tmp/{}", name());
-    let program = File::open(machine.program).map_err(|source| crate::error::io("read", machine.program, source))?;
+/// Copies the program to the remote machine and returns its path there.
+fn copy_program(machine: &Machine) -> Result<String, Error> {
+    let target = &machine.kernel.origin;
+    let failed = |reason: String| Err(Error::unusable(Ssh.name(), reason));
+    let path = format!("/tmp/{}", unique_name());
+    let program = File::open(machine.program).map_err(|source| io("read", machine.program, source))?;
     let shell = format!("umask 077 && cat > {path} && chmod 700 {path} || {{ rm -f {path}; exit 1; }}");
-    let mut command = command(&machine.kernel.origin, &shell);
+    let mut command = command(target, &shell);
     command.stdin(Stdio::from(program)).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = OwnedChild::spawn_group(&mut command)
-        .map_err(|error| failed(format!("{PROGRAM}: {error}; install an ssh client")))?;
-    let began = Instant::now();
-    while began.elapsed() < CARRY {
+    let mut child = match OwnedChild::spawn_group(&mut command) {
+        Ok(child) => child,
+        Err(error) => return failed(format!("cannot start {PROGRAM}: {error}; install an ssh client")),
+    };
+    let start = Instant::now();
+    while start.elapsed() < COPY_TIMEOUT {
         if let Ok(Some(status)) = child.try_wait() {
             if status.success() {
                 return Ok(path);
             }
-            let mut words = String::new();
-            // What cannot be read leaves the message without the reason.
-            let _ = child.stderr.as_mut().map(|errors| errors.read_to_string(&mut words));
-            let words = words.trim().replace('\n', "; ");
-            return Err(failed(format!("{} cannot be reached: {words}", machine.kernel.origin)));
+            let mut message = String::new();
+            // If this fails, the message lacks the reason.
+            let _ = child.stderr.as_mut().map(|errors| errors.read_to_string(&mut message));
+            return failed(format!("cannot reach {target}: {}", message.trim().replace('\n', "; ")));
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    Err(failed(format!("{} did not take the program within {} s", machine.kernel.origin, CARRY.as_secs())))
+    failed(format!("copying the program to {target} took more than {} s", COPY_TIMEOUT.as_secs()))
 }
 
-pub(super) fn start(machine: &Machine, job: &Job) -> Result<Start, Error> {
-    let path = carry(machine)?;
-    let guest = child::ARGUMENT;
-    // The shell outlives the guest and tidies up after it; what the connection's end sends to the shell is let by.
-    let shell = format!("trap : HUP TERM PIPE; {path} {guest}; code=$?; rm -f {path}; exit $code");
-    native::child_of(command(&machine.kernel.origin, &shell), job)
+fn version() -> Result<String, Error> {
+    version_of(Ssh.name(), PROGRAM, "-V", "install an ssh client (Debian: openssh-client)")
 }
 
-pub(super) fn check() -> Result<String, Error> {
-    version_of(Platform::Ssh, PROGRAM, "-V", "install an ssh client (Debian: openssh-client)")
-}
+impl Platform for Ssh {
+    fn name(&self) -> &'static str {
+        "ssh"
+    }
 
-pub(super) fn describe(machine: &Machine) -> Result<Lab, Error> {
-    let target = &machine.kernel.origin;
-    Ok(Lab {
-        platform: Platform::Ssh.name().to_owned(),
-        emulator: Some(Emulator { name: PROGRAM.to_owned(), version: check()?, arguments: vec![target.clone()] }),
-        program_sha256: sha256(machine.program)?,
-        ..Lab::default()
-    })
+    fn about(&self) -> &'static str {
+        "another machine, with any system; times of that machine"
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::Ns
+    }
+
+    fn runs(&self, kind: &Kind) -> bool {
+        *kind == Kind::Remote
+    }
+
+    fn preference(&self) -> u8 {
+        1
+    }
+
+    fn needs_initramfs(&self, _machine: &Machine) -> bool {
+        false
+    }
+
+    fn settle_s(&self) -> u64 {
+        0
+    }
+
+    fn check_job(&self, job: &Job) -> Result<(), Error> {
+        refuse_sysctls(self.name(), job)
+    }
+
+    fn check(&self, _program: &Path) -> Result<String, Error> {
+        version()
+    }
+
+    fn launch(&self, machine: &Machine, job: &Job) -> Result<Launch, Error> {
+        let path = copy_program(machine)?;
+        let guest = child::ARGUMENT;
+        // The shell survives the guest and removes the program; it ignores the signals of a broken connection.
+        let shell = format!("trap : HUP TERM PIPE; {path} {guest}; code=$?; rm -f {path}; exit $code");
+        Launch::child(command(&machine.kernel.origin, &shell), job)
+    }
+
+    fn describe(&self, machine: &Machine) -> Result<Lab, Error> {
+        let target = &machine.kernel.origin;
+        Ok(Lab {
+            platform: self.name().to_owned(),
+            emulator: Some(Emulator { name: PROGRAM.to_owned(), version: version()?, arguments: vec![target.clone()] }),
+            program_sha256: sha256(machine.program)?,
+            ..Lab::default()
+        })
+    }
+
+    fn advice(&self, _ending: &Ending) -> &'static str {
+        "`ssh` must connect without asking anything (BatchMode), and the program must be built for that system: \
+         --program gives another one"
+    }
 }
 
 #[cfg(test)]
@@ -118,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn host_and_port_come_apart() {
+    fn host_and_port_are_separated() {
         assert_eq!(split("box"), ("box", None));
         assert_eq!(split("me@box:2222"), ("me@box", Some("2222")));
         assert_eq!(split("me@::1"), ("me@::1", None));
@@ -128,8 +183,8 @@ mod tests {
 
     #[test]
     fn a_target_is_never_an_option() {
-        let words = arguments("-oProxyCommand=x");
-        assert_eq!(words[words.len() - 2..], ["--", "-oProxyCommand=x"]);
+        let all = arguments("-oProxyCommand=x");
+        assert_eq!(all[all.len() - 2..], ["--", "-oProxyCommand=x"]);
         assert!(arguments("me@[::1]:22").join(" ").ends_with("-p 22 -- me@::1"));
     }
 }

@@ -3,8 +3,8 @@
 #![allow(clippy::print_stderr, reason = "a test that is skipped says why")]
 
 use landau_lab::debian;
-use landau_lab::image::Kind;
-use landau_lab::kernel::{Error, obtain};
+use landau_lab::kernel::{Error, Kind};
+use landau_lab::obtain::obtain;
 use std::path::Path;
 
 /// Why Debian's archive cannot be asked here: that needs apt, a source of Debian's and a network, and an archive that

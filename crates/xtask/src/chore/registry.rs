@@ -30,10 +30,11 @@ struct List {
     render: fn(&[Module]) -> Result<String>,
 }
 
-const LISTS: [List; 4] = [
+const LISTS: [List; 5] = [
     List { file: "crates/bench/src/list/mod.rs", render: benchmarks },
     List { file: "crates/bench/src/server/list/mod.rs", render: servers },
     List { file: "crates/cli/src/command/mod.rs", render: commands },
+    List { file: "crates/lab/src/platform/mod.rs", render: platforms },
     List { file: "crates/stats/src/law/registry.rs", render: laws },
 ];
 
@@ -142,6 +143,19 @@ fn laws(modules: &[Module]) -> Result<String> {
     for module in modules {
         implementer(module, "Law")?;
         writeln!(text, "    {}::LAW,", module.name)?;
+    }
+    text.push_str("];\n");
+    Ok(text)
+}
+
+fn platforms(modules: &[Module]) -> Result<String> {
+    let mut text = String::new();
+    for module in modules {
+        writeln!(text, "mod {};", module.name)?;
+    }
+    text.push_str("\n/// Every platform, by name.\npub static REGISTRY: &[&dyn Platform] = &[\n");
+    for module in modules {
+        writeln!(text, "    &{}::{},", module.name, implementer(module, "Platform")?)?;
     }
     text.push_str("];\n");
     Ok(text)

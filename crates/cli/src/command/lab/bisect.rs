@@ -109,7 +109,7 @@ pub(super) fn in_words(answer: &Answer) -> String {
 
 /// The kernels from the good end to the bad one.
 fn row(args: &Args) -> anyhow::Result<Vec<String>> {
-    let between = match (Source::parse(&args.good), Source::parse(&args.bad)) {
+    let between = match (Source::parse(&args.good)?, Source::parse(&args.bad)?) {
         (Source::Debian(_), Source::Debian(_)) if args.kernel.is_empty() => return debian_row(args),
         _ => args.kernel.iter().cloned(),
     };

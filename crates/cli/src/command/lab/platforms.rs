@@ -4,8 +4,8 @@ use super::run::own_program;
 use crate::options::Cache;
 use crate::status;
 use anyhow::Context;
-use landau_lab::kernel;
-use landau_lab::platform::{self, Platform, probe};
+use landau_lab::platform::{self, Platform};
+use landau_lab::{obtain, probe};
 use serde_json::json;
 use std::path::Path;
 
@@ -29,7 +29,7 @@ pub(crate) struct Args {
 
 /// A platform and whether it can be used: none where only a boot would tell.
 struct Row {
-    platform: Platform,
+    platform: &'static dyn Platform,
     usable: Option<bool>,
     detail: String,
 }
@@ -38,9 +38,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     let program = own_program()?;
     let cache = args.cache.known();
     let mut rows = Vec::new();
-    for &platform in platform::ALL {
+    for &platform in platform::REGISTRY {
         let (usable, detail) = match platform.check(&program) {
-            Ok(_) if platform == Platform::Kvm => kvm(args, &program, cache.as_deref())?,
+            Ok(_) if platform.unproven_device().is_some() => booted(args, platform, &program, cache.as_deref())?,
             Ok(detail) => (Some(true), detail),
             Err(error) => (Some(false), error.to_string()),
         };
@@ -50,19 +50,24 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     Ok(status::DONE)
 }
 
-/// What a boot showed, now or earlier.
-fn kvm(args: &Args, program: &Path, cache: Option<&Path>) -> anyhow::Result<(Option<bool>, String)> {
-    let answer = match &args.kernel {
+/// Returns what a boot showed, now or earlier.
+fn booted(
+    args: &Args,
+    platform: &dyn Platform,
+    program: &Path,
+    cache: Option<&Path>,
+) -> anyhow::Result<(Option<bool>, String)> {
+    let outcome = match &args.kernel {
         Some(word) => {
-            let cache = cache.context("no folder for what is found out; name one with --cache")?;
-            let kernel = kernel::obtain(word, cache, &mut |text| status::tell(text))?;
-            Some(probe::ask(&kernel, program, cache, &mut |text| status::tell(text))?)
+            let cache = cache.context("no folder for the result; give one with --cache")?;
+            let kernel = obtain::obtain(word, cache, &mut |text| status::tell(text))?;
+            Some(probe::probe(platform, &kernel, program, cache, &mut |text| status::tell(text))?)
         }
-        None => cache.and_then(probe::known),
+        None => cache.and_then(|cache| probe::known(platform, program, cache)),
     };
-    Ok(match answer {
-        Some(answer) => (Some(answer.works), answer.why),
-        None => (None, "its device opens, which proves nothing; --kernel K boots one to see".to_owned()),
+    Ok(match outcome {
+        Some(outcome) => (Some(outcome.works), outcome.why),
+        None => (None, "its device opens, which proves nothing; --kernel K boots one to test it".to_owned()),
     })
 }
 

@@ -6,13 +6,15 @@ use crate::options::{Cache, Guest, Measurement, Stall};
 use crate::progress::Kernels;
 use crate::status;
 use anyhow::{Context, bail};
-use landau_lab::choice::{self, Choice, Lost, Places};
+use landau_lab::choice::{self, Choice, Missing, Paths};
 use landau_lab::debian;
 use landau_lab::job::Job;
 use landau_lab::kernel::Source;
-use landau_lab::machine::Bounds;
-use landau_lab::matrix::{Fate, Matrix};
-use landau_lab::platform::{self, Platform, Terminal};
+use landau_lab::launch::Timeouts;
+use landau_lab::machine::Login;
+use landau_lab::matrix::Matrix;
+use landau_lab::outcome::KernelOutcome;
+use landau_lab::platform::{self, Platform};
 use landau_record::Writer;
 use landau_record::schema::{End, Unit};
 use landau_sys::signal::{catch_interrupts, interrupted};
@@ -93,7 +95,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     catch_interrupts();
-    if args.kernel.iter().any(|word| Source::parse(word) == Source::DebianList) {
+    if args.kernel.iter().any(|word| matches!(Source::parse(word), Ok(Source::DebianList))) {
         return list_debian(args);
     }
     args.measurement.check()?;
@@ -115,33 +117,33 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
         platform,
         job: &job,
         program: &program,
-        terminal: &terminal(args),
+        login: &login(args),
         out: &args.output,
         temporary: &std::env::temp_dir(),
         memory_mib: args.guest.memory_mib,
         append: &args.guest.append,
-        bounds: bounds(args),
+        timeouts: timeouts(args),
         parallel: args.jobs.map_or_else(|| parallel(platform), usize::from),
         resume: args.resume,
-        words,
+        command: words,
     };
     matrix.check_records()?;
     let close = |writer: &mut Writer, end: End| finish(writer, end).map_err(|error| format!("{error:#}"));
-    let fates = matrix.run(&close, &|| interrupted().is_some(), &watch);
+    let outcomes = matrix.run(&close, &|| interrupted().is_some(), &watch);
     drop(watch);
-    conclude(args, &choice, &fates, page.as_deref())
+    conclude(args, &choice, &outcomes, page.as_deref())
 }
 
 /// A platform, or none where the choice is left to us.
 #[derive(Debug, Clone, Copy)]
-struct Wanted(Option<Platform>);
+struct Wanted(Option<&'static dyn Platform>);
 
 fn platform_word(word: &str) -> Result<Wanted, String> {
     if word == "auto" {
         return Ok(Wanted(None));
     }
-    let names = || platform::ALL.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ");
-    Platform::named(word).map(|one| Wanted(Some(one))).ok_or_else(|| format!("there are auto, {}", names()))
+    let names = || platform::REGISTRY.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ");
+    platform::named(word).map(|one| Wanted(Some(one))).ok_or_else(|| format!("there are auto, {}", names()))
 }
 
 fn pair(word: &str) -> Result<(String, String), String> {
@@ -155,7 +157,7 @@ fn pair(word: &str) -> Result<(String, String), String> {
 }
 
 /// How many run at a time: what is timed must have the machine to itself.
-fn parallel(platform: Platform) -> usize {
+fn parallel(platform: &dyn Platform) -> usize {
     if platform.unit() == Unit::Ns { 1 } else { landau_sys::system::processors().len().max(1) }
 }
 
@@ -182,19 +184,20 @@ fn choose(args: &Args, program: &Path) -> anyhow::Result<Choice> {
         }
     };
     let cache = args.cache.directory()?;
-    let places = Places { cache: &cache, program };
-    let choice = choice::choose(&args.kernel, args.platform.0, &places, &mut tell)?;
-    for Lost { word, why } in &choice.lost {
+    let paths = Paths { cache: &cache, program };
+    let choice = choice::choose(&args.kernel, args.platform.0, &paths, &mut tell)?;
+    for Missing { word, why } in &choice.missing {
         tell(&format!("{word}: {why}; going on with the others"));
     }
     if args.platform.0.is_none() {
-        tell(&format!("platform: {}, for {}", choice.platform.name(), choice.why));
+        let why = choice.why.as_ref().map_or(String::new(), |why| format!(" ({why})"));
+        tell(&format!("platform: {}{why}", choice.platform.name()));
     }
     choice.platform.check(program)?;
     Ok(choice)
 }
 
-fn job(args: &Args, platform: Platform) -> Job {
+fn job(args: &Args, platform: &dyn Platform) -> Job {
     let (wanted, exact) = (&args.measurement, platform.is_exact());
     Job {
         names: wanted.names.clone(),
@@ -210,23 +213,23 @@ fn job(args: &Args, platform: Platform) -> Job {
 }
 
 /// The seed that was asked for; else one that makes equal words give equal exact records.
-pub(super) fn seed_of(platform: Platform, asked: Option<u64>) -> u64 {
+pub(super) fn seed_of(platform: &dyn Platform, asked: Option<u64>) -> u64 {
     let own = || if platform.is_exact() { EXACT_SEED } else { crate::command::run::random_seed() };
     asked.unwrap_or_else(own)
 }
 
-fn terminal(args: &Args) -> Terminal {
+fn login(args: &Args) -> Login {
     let (user, password) = match args.login.split_once(':') {
         Some((user, password)) => (user, Some(password.to_owned())),
         None => (args.login.as_str(), None),
     };
-    let prompts = args.prompt.clone().map_or_else(|| Terminal::default().prompts, |prompt| vec![prompt]);
-    Terminal { user: user.to_owned(), password, prompts }
+    let prompts = args.prompt.clone().map_or_else(|| Login::default().prompts, |prompt| vec![prompt]);
+    Login { user: user.to_owned(), password, prompts }
 }
 
-fn bounds(args: &Args) -> Bounds {
-    let patience = args.stall.timeout;
-    Bounds { start: patience, silence: patience, whole: args.guest.time_limit }
+fn timeouts(args: &Args) -> Timeouts {
+    let stall = args.stall.timeout;
+    Timeouts { start: stall, silence: stall, total: args.guest.time_limit }
 }
 
 fn page_of(args: &Args) -> Option<PathBuf> {
@@ -234,9 +237,9 @@ fn page_of(args: &Args) -> Option<PathBuf> {
 }
 
 /// Draws the records over one another and says what became of each kernel.
-fn conclude(args: &Args, choice: &Choice, fates: &[Fate], page: Option<&Path>) -> anyhow::Result<u8> {
-    let records: Vec<PathBuf> = fates.iter().filter_map(Fate::record).map(Path::to_owned).collect();
-    let was_interrupted = fates.iter().any(|fate| matches!(fate, Fate::Interrupted(_)));
+fn conclude(args: &Args, choice: &Choice, outcomes: &[KernelOutcome], page: Option<&Path>) -> anyhow::Result<u8> {
+    let records: Vec<PathBuf> = outcomes.iter().filter_map(KernelOutcome::record).map(Path::to_owned).collect();
+    let was_interrupted = outcomes.iter().any(|outcome| matches!(outcome, KernelOutcome::Interrupted(_)));
     if let (Some(page), false, false) = (page, records.is_empty(), was_interrupted) {
         report::write_several(&records, page)?;
         status::tell(&format!("page:   {}", page.display()));
@@ -244,10 +247,10 @@ fn conclude(args: &Args, choice: &Choice, fates: &[Fate], page: Option<&Path>) -
     if !args.quiet && !records.is_empty() {
         status::print(&show::side_by_side(&records)?)?;
     }
-    for (kernel, fate) in choice.kernels.iter().zip(fates) {
-        status::tell(&format!("{}: {}", kernel.name, fate.in_words()));
+    for (kernel, outcome) in choice.kernels.iter().zip(outcomes) {
+        status::tell(&format!("{}: {}", kernel.name, outcome.text()));
     }
-    for Lost { word, why } in &choice.lost {
+    for Missing { word, why } in &choice.missing {
         status::tell(&format!("{word}: {why}; `landau lab run --kernel debian:?` lists others"));
     }
     if was_interrupted {
@@ -256,6 +259,6 @@ fn conclude(args: &Args, choice: &Choice, fates: &[Fate], page: Option<&Path>) -
     if records.is_empty() && !was_interrupted {
         bail!("nothing was measured under any kernel");
     }
-    let is_good = |fate: &Fate| matches!(fate, Fate::Measured(_) | Fate::Kept(_));
-    Ok(if choice.lost.is_empty() && fates.iter().all(is_good) { status::DONE } else { status::FAILED })
+    let is_good = |outcome: &KernelOutcome| matches!(outcome, KernelOutcome::Measured(_) | KernelOutcome::Kept(_));
+    Ok(if choice.missing.is_empty() && outcomes.iter().all(is_good) { status::DONE } else { status::FAILED })
 }

@@ -6,13 +6,16 @@ use crate::status;
 use anyhow::Context;
 use landau_engine::Scratch;
 use landau_lab::job::Job;
-use landau_lab::kernel::{self, Kernel};
-use landau_lab::machine::Bounds;
-use landau_lab::matrix::{Fate, Matrix};
+use landau_lab::kernel::Kernel;
+use landau_lab::launch::Timeouts;
+use landau_lab::machine::Login;
+use landau_lab::matrix::Matrix;
 use landau_lab::metric::{Answer, Metric};
-use landau_lab::platform::{Platform, Terminal};
-use landau_lab::watch::Silent;
-use landau_record::schema::{Line, Unit};
+use landau_lab::observer::Silent;
+use landau_lab::obtain;
+use landau_lab::outcome::KernelOutcome;
+use landau_lab::platform::{self, Platform};
+use landau_record::schema::Line;
 use landau_record::{Record, Writer};
 use landau_sys::signal::interrupted;
 use std::path::PathBuf;
@@ -34,7 +37,7 @@ pub(super) struct Machinery {
 pub(super) struct Step<'a> {
     metric: &'a Metric,
     machinery: &'a Machinery,
-    platform: Platform,
+    platform: &'static dyn Platform,
     job: Job,
     program: PathBuf,
     scratch: Scratch,
@@ -50,7 +53,8 @@ impl<'a> Step<'a> {
         if let Some(phase) = &metric.phase {
             landau_engine::check_phase(landau_bench::REGISTRY, &metric.benchmark, phase)?;
         }
-        let platform = if metric.unit == Unit::Instructions { Platform::Exact } else { Platform::Kvm };
+        let unit = metric.unit;
+        let platform = platform::for_unit(unit).with_context(|| format!("no platform measures {}", unit.name()))?;
         let program = own_program()?;
         platform.check(&program)?;
         let job = Job {
@@ -69,43 +73,43 @@ impl<'a> Step<'a> {
 
     /// Gets a kernel.
     pub(super) fn obtain(&self, word: &str) -> anyhow::Result<Kernel> {
-        Ok(kernel::obtain(word, &self.machinery.cache.directory()?, &mut |text| status::tell(text))?)
+        Ok(obtain::obtain(word, &self.machinery.cache.directory()?, &mut |text| status::tell(text))?)
     }
 
     /// Boots it and asks.
     pub(super) fn ask(&self, kernel: &Kernel) -> anyhow::Result<Answer> {
         let kernels = [kernel.clone()];
-        let patience = self.machinery.stall.timeout;
-        let whole = self.machinery.guest.time_limit;
+        let stall = self.machinery.stall.timeout;
+        let total = self.machinery.guest.time_limit;
         let matrix = Matrix {
             kernels: &kernels,
             platform: self.platform,
             job: &self.job,
             program: &self.program,
-            terminal: &Terminal::default(),
+            login: &Login::default(),
             out: self.scratch.path(),
             temporary: self.scratch.path(),
             memory_mib: self.machinery.guest.memory_mib,
             append: &self.machinery.guest.append,
-            bounds: Bounds { start: patience, silence: patience, whole },
+            timeouts: Timeouts { start: stall, silence: stall, total },
             parallel: 1,
             resume: false,
-            words: &[],
+            command: &[],
         };
         // No figures: the claim is asked of the samples.
         let close = |writer: &mut Writer, end| {
             writer.append(&Line::End(end)).and_then(|()| writer.flush()).map_err(|error| error.to_string())
         };
-        let fates = matrix.run(&close, &|| interrupted().is_some(), &Silent);
-        let Some(fate) = fates.first() else {
+        let outcomes = matrix.run(&close, &|| interrupted().is_some(), &Silent);
+        let Some(outcome) = outcomes.first() else {
             return Ok(Answer::Unknown("it was not run".to_owned()));
         };
-        let Some(path) = fate.record() else {
-            return Ok(Answer::Unknown(fate.in_words()));
+        let Some(path) = outcome.record() else {
+            return Ok(Answer::Unknown(outcome.text()));
         };
-        let answer = match fate {
-            Fate::Crashed(..) => match self.metric.ask(&Record::read(path)?) {
-                Answer::Unknown(_) => Answer::Unknown(fate.in_words()),
+        let answer = match outcome {
+            KernelOutcome::Crashed(..) => match self.metric.ask(&Record::read(path)?) {
+                Answer::Unknown(_) => Answer::Unknown(outcome.text()),
                 told => told,
             },
             _ => self.metric.ask(&Record::read(path)?),

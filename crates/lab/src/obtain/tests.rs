@@ -1,10 +1,10 @@
-//! Words, files, and the cache.
+//! Files, packages, and the cache.
 #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
 
 use super::*;
+use crate::compression::tests::compressed;
 use crate::deb::tests::package;
 use crate::image::tests::{bz_image_bytes, elf_bytes, note};
-use crate::packing::tests::packed;
 
 const CONTROL: &str = "Package: linux-image-6.1.0-9-amd64\nVersion: 6.1.27-1\nArchitecture: amd64\n";
 
@@ -13,19 +13,7 @@ fn get(word: &Path, cache: &Path) -> Result<Kernel, Error> {
 }
 
 #[test]
-fn words_name_sources() {
-    let cases = [
-        ("host", Source::Host),
-        ("./host", Source::File("./host".into())),
-        ("debian:6.12", Source::Debian("6.12".to_owned())),
-        ("debian:?", Source::DebianList),
-        ("image:a.qcow2", Source::Image("a.qcow2".into())),
-        ("ssh:me@there", Source::Ssh("me@there".to_owned())),
-        ("a:b", Source::File("a:b".into())),
-    ];
-    for (word, source) in cases {
-        assert_eq!(Source::parse(word), source);
-    }
+fn the_running_kernel_has_no_file() {
     assert!(matches!(obtain("host", Path::new("/nowhere"), &mut |_| {}), Err(Error::NoFile(_))));
 }
 
@@ -70,9 +58,9 @@ fn a_damaged_package_leaves_nothing() {
 fn a_compressed_vmlinux_is_unpacked() {
     let folder = tempfile::tempdir().unwrap();
     let bytes = elf_bytes(0xffff_ffff_8100_0000, &note(b"Xen\0", 18), "Linux version 6.12.9 (a@b) #1");
-    for (packing, packed) in packed(&bytes) {
-        let path = folder.path().join(packing.name());
-        std::fs::write(&path, packed).unwrap();
+    for (compression, data) in compressed(&bytes) {
+        let path = folder.path().join(compression.name());
+        std::fs::write(&path, data).unwrap();
         let kernel = get(&path, &folder.path().join("cache")).unwrap();
         assert_eq!(kernel.kind, Kind::Vmlinux { pvh: true });
         assert_eq!((std::fs::read(kernel.image).unwrap(), kernel.release), (bytes.clone(), Some("6.12.9".to_owned())));

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 
 /// A compression that is known by the first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Packing {
+pub enum Compression {
     /// gzip: deflate with a header.
     Gzip,
     /// xz: LZMA2 with checks.
@@ -21,19 +21,19 @@ pub enum Packing {
     Lz4,
 }
 
-impl Packing {
+impl Compression {
     /// The compression that these first bytes of a file belong to.
     pub fn of(head: &[u8]) -> Option<Self> {
-        const MAGIC: &[(&[u8], Packing)] = &[
-            (b"\x1f\x8b\x08", Packing::Gzip),
-            (b"\xfd7zXZ\0", Packing::Xz),
-            (b"\x28\xb5\x2f\xfd", Packing::Zstd),
-            (b"BZh", Packing::Bzip2),
-            (b"\x5d\0\0", Packing::Lzma),
-            (b"\x04\x22\x4d\x18", Packing::Lz4),
-            (b"\x02\x21\x4c\x18", Packing::Lz4),
+        const MAGIC: &[(&[u8], Compression)] = &[
+            (b"\x1f\x8b\x08", Compression::Gzip),
+            (b"\xfd7zXZ\0", Compression::Xz),
+            (b"\x28\xb5\x2f\xfd", Compression::Zstd),
+            (b"BZh", Compression::Bzip2),
+            (b"\x5d\0\0", Compression::Lzma),
+            (b"\x04\x22\x4d\x18", Compression::Lz4),
+            (b"\x02\x21\x4c\x18", Compression::Lz4),
         ];
-        MAGIC.iter().find(|(magic, _)| head.starts_with(magic)).map(|(_, packing)| *packing)
+        MAGIC.iter().find(|(magic, _)| head.starts_with(magic)).map(|(_, compression)| *compression)
     }
 
     /// What it is called.
@@ -83,34 +83,38 @@ pub(crate) mod tests {
     use std::io::Write;
 
     /// `bytes` in each compression that is undone.
-    pub(crate) fn packed(bytes: &[u8]) -> Vec<(Packing, Vec<u8>)> {
+    pub(crate) fn compressed(bytes: &[u8]) -> Vec<(Compression, Vec<u8>)> {
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gzip.write_all(bytes).unwrap();
         let mut xz = lzma_rust2::XzWriter::new(Vec::new(), lzma_rust2::XzOptions::with_preset(0)).unwrap();
         xz.write_all(bytes).unwrap();
         let zstd = ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest);
-        vec![(Packing::Gzip, gzip.finish().unwrap()), (Packing::Xz, xz.finish().unwrap()), (Packing::Zstd, zstd)]
+        vec![
+            (Compression::Gzip, gzip.finish().unwrap()),
+            (Compression::Xz, xz.finish().unwrap()),
+            (Compression::Zstd, zstd),
+        ]
     }
 
     #[test]
     fn what_is_packed_comes_out_again() {
         let text = b"a kernel, a kernel, and a kernel".repeat(1000);
-        for (packing, bytes) in packed(&text) {
-            assert_eq!(Packing::of(&bytes), Some(packing));
+        for (compression, bytes) in compressed(&text) {
+            assert_eq!(Compression::of(&bytes), Some(compression));
             let mut out = Vec::new();
-            packing.reader(&bytes[..]).unwrap().unwrap().read_to_end(&mut out).unwrap();
-            assert_eq!(out, text, "{packing:?}");
-            assert_eq!(packing.first(&bytes[..], 5), b"a ker");
+            compression.reader(&bytes[..]).unwrap().unwrap().read_to_end(&mut out).unwrap();
+            assert_eq!(out, text, "{compression:?}");
+            assert_eq!(compression.first(&bytes[..], 5), b"a ker");
         }
     }
 
     #[test]
     fn what_is_torn_is_an_error() {
         let text: Vec<u8> = (0..40_000_u32).flat_map(|n| (n * n).to_le_bytes()).collect();
-        for (packing, bytes) in packed(&text) {
+        for (compression, bytes) in compressed(&text) {
             let torn = &bytes[..bytes.len() / 2];
-            let read = packing.reader(torn).unwrap().and_then(|mut reader| reader.read_to_end(&mut Vec::new()));
-            assert!(read.is_err(), "{packing:?}");
+            let read = compression.reader(torn).unwrap().and_then(|mut reader| reader.read_to_end(&mut Vec::new()));
+            assert!(read.is_err(), "{compression:?}");
         }
     }
 }

@@ -7,14 +7,14 @@
 mod apt;
 mod choice;
 mod sources;
-pub(crate) mod stanza;
 mod version;
 
 pub use choice::Available;
 pub use version::compare;
 
 use crate::deb;
-use crate::kernel::{self, Error, Kernel};
+use crate::kernel::{Error, Kernel};
+use crate::unpacked::{self, sha256};
 use apt::Apt;
 use choice::{Entry, Wanted};
 use std::fmt::Write as _;
@@ -55,7 +55,7 @@ pub(crate) fn obtain(word: &str, cache: &Path, tell: &mut dyn FnMut(&str)) -> Re
     // A kernel's whole name means the same tomorrow; what is here already needs no newer index.
     let exact = wanted.choose(word, &kernels).ok().filter(|one| wanted.is_exact(one));
     if let Some(exact) = exact
-        && kernel::is_whole(&store.folder(&known[exact.index]))?
+        && unpacked::is_intact(&store.folder(&known[exact.index]))?
     {
         return store.kernel(&known, exact, tell);
     }
@@ -191,7 +191,7 @@ impl Store {
     fn fetch(&self, entry: &Entry, tell: &mut dyn FnMut(&str)) -> Result<PathBuf, Error> {
         let file = self.file(entry);
         if file.exists() {
-            if kernel::sha256(&file)? == entry.sha256 {
+            if sha256(&file)? == entry.sha256 {
                 return Ok(file);
             }
             tell(&format!("{} was changed; fetching it again", file.display()));
@@ -201,7 +201,7 @@ impl Store {
         let incoming = file.with_extension("incoming");
         let _ = std::fs::remove_file(&incoming);
         Apt::new(&self.root)?.0.download(&entry.uri, &entry.sha256, &incoming)?;
-        if kernel::sha256(&incoming)? != entry.sha256 {
+        if sha256(&incoming)? != entry.sha256 {
             let what = "what was fetched has another checksum than the signed index says; try again".to_owned();
             return Err(Error::Package { path: incoming, what });
         }
@@ -219,17 +219,17 @@ impl Store {
         };
         let holder = part("binary").unwrap_or(entry);
         let folder = self.folder(entry);
-        if !kernel::is_whole(&folder)? {
+        if !unpacked::is_intact(&folder)? {
             let file = self.fetch(holder, tell)?;
             let beside = part("base").map(|base| self.fetch(base, tell)).transpose()?;
-            kernel::fill(&folder, |draft| {
+            unpacked::create(&folder, |draft| {
                 if let Some(base) = &beside {
                     deb::extract(base, draft)?;
                 }
-                deb::kernel_of(&file, draft).map(drop)
+                deb::extract_kernel(&file, draft).map(drop)
             })?;
         }
         let origin = format!("{} {}, Debian", holder.package.name, holder.package.version);
-        kernel::from_folder(&folder, origin)
+        unpacked::kernel(&folder, origin)
     }
 }

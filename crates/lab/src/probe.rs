@@ -1,0 +1,118 @@
+//! Whether a platform works whose device proves nothing by opening. A guest is booted, once for each boot of the host
+//! and version of the emulator, and the result kept in the cache.
+
+use crate::error::{Error, io};
+use crate::job::{Job, Message};
+use crate::kernel::Kernel;
+use crate::launch::{Ending, Timeouts};
+use crate::machine::{Login, Machine};
+use crate::pack;
+use crate::platform::Platform;
+use crate::supervise::supervise;
+use landau_engine::Scratch;
+use serde::{Deserialize, Serialize};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long the guest may take to come up. With a working hypervisor it takes a second or two.
+const LIMIT: Duration = Duration::from_secs(15);
+
+/// What booting a guest showed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Whether the guest came up and did its job.
+    pub works: bool,
+    /// What was observed.
+    pub why: String,
+    /// What the outcome is valid for: the host's boot, the platform's version, its device.
+    key: Vec<String>,
+}
+
+/// Returns the conditions under which an outcome stays valid.
+fn key(platform: &dyn Platform, version: String) -> Vec<String> {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let device = platform.unproven_device().unwrap_or_default();
+    let number = std::fs::metadata(device).map(|about| format!("{device} {:x}", about.rdev())).unwrap_or_default();
+    vec![boot.trim().to_owned(), version, number]
+}
+
+/// Returns the file that keeps a platform's outcome.
+pub fn file(platform: &dyn Platform, cache: &Path) -> PathBuf {
+    cache.join(format!("{}-probe.json", platform.name()))
+}
+
+/// Returns the outcome of an earlier probe that is still valid.
+pub fn known(platform: &dyn Platform, program: &Path, cache: &Path) -> Option<Outcome> {
+    kept(platform, cache, &key(platform, platform.check(program).ok()?))
+}
+
+fn kept(platform: &dyn Platform, cache: &Path, key: &[String]) -> Option<Outcome> {
+    let text = std::fs::read_to_string(file(platform, cache)).ok()?;
+    let outcome: Outcome = serde_json::from_str(&text).ok()?;
+    (outcome.key == key).then_some(outcome)
+}
+
+/// Returns whether the platform works: from an earlier probe, or by booting this kernel.
+///
+/// A kernel that boots nowhere looks like a platform that does not work; the outcome names the kernel. It is asked
+/// again after the next boot of the host, or when the file in the cache is removed.
+pub fn probe(
+    platform: &dyn Platform,
+    kernel: &Kernel,
+    program: &Path,
+    cache: &Path,
+    report: &mut dyn FnMut(&str),
+) -> Result<Outcome, Error> {
+    let key = match platform.check(program) {
+        Ok(version) => key(platform, version),
+        Err(error) => return Ok(Outcome { works: false, why: error.to_string(), key: Vec::new() }),
+    };
+    if let Some(outcome) = kept(platform, cache, &key) {
+        return Ok(outcome);
+    }
+    let (name, limit_s) = (platform.name(), LIMIT.as_secs());
+    report(&format!("booting {} to test whether {name} works here (once; up to {limit_s} s)", kernel.name));
+    let (works, why) = boot(platform, kernel, program)?;
+    let outcome = Outcome { works, why, key };
+    let text = serde_json::to_string(&outcome).map_err(|error| Error::Guest(error.to_string()))?;
+    std::fs::create_dir_all(cache).map_err(|source| io("create", cache, source))?;
+    let path = file(platform, cache);
+    std::fs::write(&path, text).map_err(|source| io("write", &path, source))?;
+    Ok(outcome)
+}
+
+/// Boots the kernel; returns whether its guest came up, and what was observed.
+fn boot(platform: &dyn Platform, kernel: &Kernel, program: &Path) -> Result<(bool, String), Error> {
+    let scratch = Scratch::create(&std::env::temp_dir())?;
+    let initramfs = scratch.path().join("initramfs.cpio");
+    let job = Job { probe: true, ..Job::default() };
+    std::fs::write(&initramfs, pack::initramfs(program, &job)?).map_err(|source| io("write", &initramfs, source))?;
+    let machine = Machine {
+        kernel,
+        initramfs: &initramfs,
+        program,
+        folder: scratch.path(),
+        login: &Login::default(),
+        memory_mib: 512,
+        append: "",
+        emulator_arguments: &[],
+    };
+    let mut done = false;
+    let mut take = |message: Message| {
+        done |= matches!(message, Message::Done { .. });
+        Ok(())
+    };
+    let ended = supervise(platform.launch(&machine, &job)?, &Timeouts::all(LIMIT), &|| false, &mut take)?;
+    if done {
+        return Ok((true, format!("a guest with {} came up", kernel.name)));
+    }
+    let last = ended.console.last().map_or("the console is empty".to_owned(), |line| format!("last line: {line}"));
+    let how = match ended.how {
+        Ending::Exited(output) => format!("the emulator ended: {output}"),
+        Ending::Panic(reason) => format!("its kernel panicked: {reason}"),
+        _ => format!("it did not come up within {} s", LIMIT.as_secs()),
+    };
+    let device = platform.unproven_device().unwrap_or(platform.name());
+    Ok((false, format!("{device} opens, but a guest with {} does not boot: {how} ({last})", kernel.name)))
+}
