@@ -55,7 +55,7 @@ pub enum Error {
     Scratch {
         /// The folder.
         path: PathBuf,
-        /// The system's answer.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// The workers cannot be pinned to the processor that was requested.
@@ -87,7 +87,7 @@ pub enum Error {
     NotResumable {
         /// The record.
         path: String,
-        /// Why.
+        /// Why not, and what to do.
         reason: String,
     },
     /// A system call outside the measurement failed.

@@ -1,4 +1,4 @@
-//! The machine's account of itself at the start of a run.
+//! The description of the machine at the start of a run.
 
 use crate::Error;
 use landau_record::schema::{Cache, Clock, Host, Quantum, TimerOverhead, Unit};
@@ -9,7 +9,7 @@ use landau_sys::{memory, process};
 use std::collections::BTreeMap;
 use std::fs;
 
-/// Settings of the kernel that bear on a benchmark of ours.
+/// Kernel settings that influence a benchmark.
 const SYSCTLS: &[&str] = &[
     "fs.epoll.max_user_watches",
     "fs.file-max",
@@ -31,20 +31,20 @@ const SYSCTLS: &[&str] = &[
     "vm.overcommit_memory",
 ];
 
-/// Where the workers run.
+/// The processor of the workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Pinning {
-    /// On the last processor that this process may run on: the first one serves most interrupts.
+    /// The last processor that this process may run on: the first serves most interrupts.
     #[default]
     Last,
-    /// On this one.
+    /// This processor.
     On(u32),
-    /// Wherever the system puts them.
+    /// Any processor; the scheduler chooses.
     Free,
 }
 
 impl Pinning {
-    /// The processor, among those that this process may run on.
+    /// Returns the processor, one of those that this process may run on.
     fn choose(self, processors: &[u32]) -> Result<Option<u32>, Error> {
         match self {
             Pinning::Free => Ok(None),
@@ -55,14 +55,14 @@ impl Pinning {
     }
 }
 
-/// The machine as it is now, and the clock that will time the calls.
+/// Describes the machine as it is now, and selects the clock that times the calls.
 pub fn describe(pinning: Pinning) -> Result<(Host, Probe), Error> {
     describe_in(Unit::Ns, pinning)
 }
 
-/// The same where samples count something else than time: in the lab, which knows what its machine counts.
+/// Describes the machine like [`describe`] where samples do not count time: in the lab, which knows the unit.
 pub fn describe_in(unit: Unit, pinning: Pinning) -> Result<(Host, Probe), Error> {
-    // The workers raise theirs in the same way; what stands in the record is what they had.
+    // The workers raise theirs in the same way, so the record holds the limits that they had.
     for resource in [Resource::Descriptors, Resource::Processes] {
         raise(resource)?;
     }
@@ -106,7 +106,7 @@ fn read(path: &str) -> Option<String> {
     fs::read_to_string(path).ok()
 }
 
-/// The value behind `name`, a separator and spaces, on the first line that begins with `name`.
+/// Returns the value after `name`, a separator and spaces, on the first line that begins with `name`.
 fn field(text: &str, name: &str, separator: char) -> Option<String> {
     let line = text.lines().find(|line| line.starts_with(name))?;
     Some(line.split_once(separator)?.1.trim().trim_matches('"').to_owned())
@@ -135,7 +135,7 @@ fn mitigations() -> BTreeMap<String, String> {
     entries.flatten().filter_map(|one| Some((one.file_name().into_string().ok()?, state(one.path())?))).collect()
 }
 
-/// What lies about: each may bend a curve.
+/// Returns what other work has left on the host. Each may distort a curve.
 fn leftovers() -> BTreeMap<String, f64> {
     let mut found = BTreeMap::new();
     if let Some(count) = system::time_wait_count() {
@@ -156,10 +156,10 @@ fn leftovers() -> BTreeMap<String, f64> {
     found
 }
 
-/// The capability to raise limits beyond the hard ones.
+/// The capability to raise hard limits.
 const CAP_SYS_RESOURCE: u64 = 1 << 24;
 
-/// Root or not, and whether root is whole: in a container it often is not.
+/// Returns whether this is root, and whether root lacks the capability to raise limits, as often in a container.
 fn privilege() -> String {
     if process::effective_user() != 0 {
         return "unprivileged".to_owned();

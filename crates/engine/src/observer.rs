@@ -1,45 +1,45 @@
-//! What a run tells whoever watches it. The engine itself prints nothing.
+//! Events of a run, for progress displays. The engine prints nothing.
 
 use landau_record::schema::{Cut, PassEnd, Skip};
 use std::time::Duration;
 
-/// Something that happened in a run.
+/// An event of a run.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
     /// The run begins.
     Started {
-        /// How many passes it will take.
+        /// The number of passes that will run.
         pass_count: usize,
     },
     /// A benchmark cannot be measured here.
     Skipped(&'a Skip),
-    /// A size was brought down.
+    /// The size of a case was reduced.
     Reduced {
         /// The case.
         label: &'a str,
-        /// What was asked for and what is left, and why.
+        /// The old and the new size, and why.
         reason: &'a str,
     },
-    /// The run waits until something on the host has passed.
+    /// The run waits for the host to settle.
     Waiting {
-        /// What for.
+        /// What it waits for.
         reason: &'a str,
-        /// How much longer at the most.
+        /// The longest time that it will still wait.
         left: Duration,
     },
     /// A worker starts.
     PassStarted {
         /// The case.
         label: &'a str,
-        /// Passes that have ended, and all.
+        /// Passes that have ended.
         done: usize,
         /// All passes of the run.
         of: usize,
-        /// How long the rest of the run will take, judged by the passes so far.
+        /// How long the rest of the run will take, estimated from the passes so far; none if not known.
         left: Option<Duration>,
     },
-    /// A worker goes on.
+    /// A worker makes progress.
     Progress {
         /// Samples taken so far.
         samples: u64,
@@ -50,22 +50,22 @@ pub enum Event<'a> {
     PassEnded {
         /// The case.
         label: &'a str,
-        /// How.
+        /// How it ended.
         end: &'a PassEnd,
     },
-    /// Something was left out.
+    /// The time limit left passes out.
     Cut(&'a Cut),
-    /// A remark that is in the record as well.
+    /// A note that is in the record as well.
     Note(&'a str),
 }
 
-/// Watches a run.
+/// Receives the events of a run.
 pub trait Observer {
-    /// Takes note of something that happened.
+    /// Handles an event.
     fn event(&mut self, event: &Event<'_>);
 }
 
-/// Watches and says nothing.
+/// Ignores all events.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Silent;
 

@@ -1,4 +1,4 @@
-//! The folder for the benchmarks' files: made for a run, removed with it.
+//! The folder for the benchmarks' files: created for a run and removed with it.
 
 use crate::Error;
 use landau_sys::clock::monotonic_ns;
@@ -8,13 +8,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What the folders of all runs begin with; the process identifier and the moment follow.
+/// The beginning of every folder's name; the process identifier and the time follow.
 const PREFIX: &str = "landau-scratch-";
 
-/// The file in a folder that its run holds a lock on: the kernel drops the lock with the process, however it ends.
+/// The file that the run holds a lock on. The kernel releases the lock when the process ends, however it ends.
 const LOCK: &str = "lock";
 
-/// A folder without a lock belongs to a run that is about to take it, unless it is older than this.
+/// A folder without a lock file belongs to a run that is about to create it, unless the folder is older than this.
 const UNLOCKED: Duration = Duration::from_secs(60);
 
 /// The folder for the benchmarks' files. Dropping it removes it with everything inside.
@@ -25,20 +25,20 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Makes the folder inside `parent`, and removes what runs left there that were killed.
+    /// Creates the folder inside `parent`, and removes the folders of runs that were killed.
     pub fn create(parent: &Path) -> Result<Self, Error> {
-        sweep(parent);
-        // A process identifier alone comes again, in containers at once.
+        remove_abandoned(parent);
+        // A process identifier alone is not unique: containers reuse them at once.
         let path = parent.join(format!("{PREFIX}{}-{:x}", std::process::id(), monotonic_ns()));
         let refused = |source| Error::Scratch { path: parent.to_owned(), source };
         std::fs::create_dir(&path).map_err(refused)?;
         let lock = File::create(path.join(LOCK)).map_err(refused)?;
-        // Some file systems have no locks; there, a folder is only swept by hand.
+        // Some file systems have no locks; there, the folder of a killed run must be removed by hand.
         let _ = lock.try_lock();
         Ok(Self { path, _lock: lock })
     }
 
-    /// The folder.
+    /// Returns the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -46,13 +46,13 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A file that cannot be removed is swept up by the next run.
+        // The next run removes what cannot be removed now.
         let _ = std::fs::remove_dir_all(&self.path);
     }
 }
 
-/// Removes the folders of runs that are gone: those whose lock nobody holds.
-fn sweep(parent: &Path) {
+/// Removes the folders of runs that have ended: no process holds their locks.
+fn remove_abandoned(parent: &Path) {
     let Ok(entries) = std::fs::read_dir(parent) else {
         return;
     };
@@ -72,7 +72,7 @@ fn is_abandoned(folder: &Path) -> bool {
     matches!(age, Ok(Ok(age)) if age > UNLOCKED)
 }
 
-/// Free bytes on the file system of a folder, with a margin left over for the host.
+/// Returns the free bytes on the file system of a folder, less a margin for the host.
 pub fn free_bytes(folder: &Path) -> Option<u64> {
     let path = CString::new(folder.as_os_str().as_bytes()).ok()?;
     let (free, whole) = landau_sys::system::disk_space(&path).ok()?;
@@ -83,9 +83,9 @@ pub fn free_bytes(folder: &Path) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// A run that was killed cannot clean up; the next one in the same folder does.
+    /// A run that was killed cannot clean up; the next one in the same place does.
     #[test]
-    fn leftovers_of_dead_runs_are_swept_and_living_ones_kept() {
+    fn folders_of_killed_runs_are_removed_and_others_kept() {
         let parent = tempfile::tempdir().unwrap();
         let (dead, living) = (parent.path().join("landau-scratch-1-a"), parent.path().join("landau-scratch-1-b"));
         let foreign = parent.path().join("notes");

@@ -3,17 +3,17 @@
 use crate::Study;
 use std::collections::BTreeMap;
 
-/// What values a parameter takes.
+/// The values that a parameter accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A whole number within bounds.
+    /// An integer within bounds.
     Count {
         /// The smallest value.
         min: u64,
         /// The largest value.
         max: u64,
     },
-    /// As [`Kind::Count`], or `auto`: the benchmark reads the value off the host.
+    /// An integer within bounds, or `auto`: the benchmark derives it from the host.
     AutoCount {
         /// The smallest value.
         min: u64,
@@ -33,7 +33,7 @@ pub enum Kind {
     PortRange,
     /// `http://HOST[:PORT]/PATH`, or `none`.
     Url,
-    /// A command that starts a server, with `{port}` where it is told its port; or `none`.
+    /// A command that starts a server, with `{port}` in place of its port; or `none`.
     Command,
 }
 
@@ -42,9 +42,9 @@ pub enum Kind {
 pub struct Parameter {
     /// Its name after `--set benchmark.`
     pub name: &'static str,
-    /// What values it takes.
+    /// The values that it accepts.
     pub kind: Kind,
-    /// Its value in a smoke run: so small that a test may run it.
+    /// Its value in the smoke study: small enough for a test.
     pub smoke: &'static str,
     /// Its value in the quick study.
     pub quick: &'static str,
@@ -55,17 +55,17 @@ pub struct Parameter {
 }
 
 impl Parameter {
-    /// A parameter with the same value in every study.
+    /// Returns a parameter with the same value in every study.
     pub const fn fixed(name: &'static str, kind: Kind, value: &'static str, help: &'static str) -> Self {
         Self { name, kind, smoke: value, quick: value, full: value, help }
     }
 
-    /// The number of steps, which every benchmark has: one value for each study.
+    /// Returns the number of steps, `n`, which every benchmark has, with its value in each study.
     pub const fn steps(smoke: &'static str, quick: &'static str, full: &'static str, help: &'static str) -> Self {
         Self { name: "n", kind: Kind::AutoCount { min: 1, max: 10_000_000 }, smoke, quick, full, help }
     }
 
-    /// The value in a study.
+    /// Returns the value in a study.
     pub fn value(&self, study: Study) -> &'static str {
         match study {
             Study::Smoke => self.smoke,
@@ -74,16 +74,16 @@ impl Parameter {
         }
     }
 
-    /// Says what is wrong with a value; nothing if it is right.
+    /// Returns what is wrong with a value and what to write instead; none if it is accepted.
     pub fn reject(&self, value: &str) -> Option<String> {
         let count = |min, max| match value.parse::<u64>() {
             Ok(number) if (min..=max).contains(&number) => None,
-            _ => Some(format!("`{value}` is not a whole number from {min} to {max}")),
+            _ => Some(format!("`{value}` is not an integer from {min} to {max}")),
         };
         match self.kind {
             Kind::Count { min, max } => count(min, max),
             Kind::AutoCount { .. } if value == "auto" => None,
-            Kind::AutoCount { min, max } => count(min, max).map(|reason| format!("{reason}, nor `auto`")),
+            Kind::AutoCount { min, max } => count(min, max).map(|reason| format!("{reason}, and not `auto`")),
             Kind::Size { min, max } => match landau_units::size_in(min..=max)(value) {
                 Ok(_) => None,
                 Err(error) => Some(format!("`{value}`: {error}")),
@@ -91,46 +91,48 @@ impl Parameter {
             Kind::Choice(words) if words.contains(&value) => None,
             Kind::Choice(words) => Some(format!("`{value}` is not one of {}", words.join(", "))),
             Kind::PortRange if value == "host" || port_range(value).is_some() => None,
-            Kind::PortRange => Some(format!("`{value}` is neither `host` nor two ports LOW-HIGH, as 40000-42000")),
+            Kind::PortRange => {
+                Some(format!("`{value}` is neither `host` nor a port range LOW-HIGH such as 40000-42000"))
+            }
             Kind::Url if value == "none" || is_url(value) => None,
-            Kind::Url => Some(format!("`{value}` is neither `none` nor a URL, as http://127.0.0.1:8080/file")),
+            Kind::Url => Some(format!("`{value}` is neither `none` nor a URL such as http://127.0.0.1:8080/file")),
             Kind::Command if value == "none" || value.contains("{port}") => None,
             Kind::Command => Some(format!(
-                "`{value}` is neither `none` nor a command that is told its port, as \"server -p {{port}} {{dir}}\""
+                "`{value}` is neither `none` nor a command with {{port}} in it, such as \"server -p {{port}} {{dir}}\""
             )),
         }
     }
 }
 
-/// Whether it is a URL that a plain client can ask.
+/// Returns whether it is a URL without TLS, with a host and a path.
 fn is_url(text: &str) -> bool {
     let rest = text.strip_prefix("http://").and_then(|rest| rest.split_once('/'));
     rest.is_some_and(|(host, path)| !host.is_empty() && !format!("{host}{path}").contains(char::is_whitespace))
 }
 
-/// Two ports in rising order.
+/// Parses two ports in ascending order.
 fn port_range(text: &str) -> Option<(u16, u16)> {
     let (low, high) = text.split_once('-')?;
     let (low, high) = (low.parse().ok()?, high.parse().ok()?);
     (0 < low && low < high).then_some((low, high))
 }
 
-/// The values of all parameters of a benchmark. They were checked when they were set, so reading cannot fail.
+/// The values of all parameters of a benchmark. They are validated when they are set, so reading cannot fail.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings(BTreeMap<String, String>);
 
 impl Settings {
-    /// The values of a study.
+    /// Returns the values of a study.
     pub fn of_study(parameters: &[Parameter], study: Study) -> Self {
         Self(parameters.iter().map(|one| (one.name.to_owned(), one.value(study).to_owned())).collect())
     }
 
-    /// Values that come from a record or an order.
+    /// Returns values that come from a record or an order.
     pub fn from_map(map: BTreeMap<String, String>) -> Self {
         Self(map)
     }
 
-    /// The values by name.
+    /// Returns the values by name.
     pub fn as_map(&self) -> &BTreeMap<String, String> {
         &self.0
     }
@@ -140,12 +142,12 @@ impl Settings {
         self.0.insert(name.to_owned(), value.to_owned());
     }
 
-    /// A value as text.
+    /// Returns a value as text.
     pub fn text(&self, name: &str) -> &str {
         self.0.get(name).map_or("", String::as_str)
     }
 
-    /// A whole number; 0 where the value is a word such as `auto`.
+    /// Returns an integer; 0 if the value is a word such as `auto`.
     pub fn count(&self, name: &str) -> u64 {
         self.text(name).parse().unwrap_or(0)
     }
@@ -155,12 +157,12 @@ impl Settings {
         landau_units::size(self.text(name)).unwrap_or(0)
     }
 
-    /// Whether a choice stands at `word`.
+    /// Returns whether the value is `word`.
     pub fn is(&self, name: &str, word: &str) -> bool {
         self.text(name) == word
     }
 
-    /// A range of ports; none for the host's own.
+    /// Returns a range of ports; none for the host's own.
     pub fn ports(&self, name: &str) -> Option<(u16, u16)> {
         port_range(self.text(name))
     }

@@ -23,7 +23,7 @@ fn a_wrong_setting_says_what_would_be_right() {
         ("bind.famly=v4", "it has n, family, v6only, range"),
         ("bind.family=v5", "is not one of v4, v6"),
         ("bind", "write it as BENCHMARK.PARAMETER=VALUE"),
-        ("socket.n=many", "is not a whole number"),
+        ("socket.n=many", "is not an integer"),
         ("sockte.n=5", "did you mean `socket`?"),
     ] {
         let ran = room.landau(&["run", "--set", setting, "--no-report"]);
