@@ -145,8 +145,8 @@ pub trait Benchmark: Sized + 'static {
         None
     }
 
-    /// Returns what is left on the host from earlier work and would distort the curve. The run waits for it, visibly and
-    /// for a limited time.
+    /// Returns what is left on the host from earlier work and would distort the curve. The run waits for it, visibly
+    /// and for a limited time.
     fn unsettled(_settings: &Settings) -> Option<String> {
         None
     }

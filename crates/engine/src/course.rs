@@ -140,8 +140,8 @@ impl<'a> Course<'a> {
         Ok(ending)
     }
 
-    /// Returns whether another pass of the case is expected to end before the time limit; it is expected to take as long
-    /// as the last.
+    /// Returns whether another pass of the case is expected to end before the time limit; it is expected to take as
+    /// long as the last.
     fn fits(&self, case: u32) -> bool {
         let expected = self.durations.get(&case).copied().unwrap_or_default();
         self.deadline().is_none_or(|deadline| Instant::now() + expected < deadline)

@@ -54,7 +54,8 @@ pub(crate) struct WindowRow {
 }
 
 impl WindowRow {
-    /// Appends the row to the windows' lane. A row that does not fit whole is left out, so that the lane stays readable.
+    /// Appends the row to the windows' lane. A row that does not fit whole is left out, so that the lane stays
+    /// readable.
     pub(crate) fn push(&self, lanes: &Lanes, phase_count: usize) {
         let lane = phase_count + 1;
         if lanes.len(lane) + ROW > lanes.capacity(lane) {

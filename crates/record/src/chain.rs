@@ -1,20 +1,20 @@
-//! The running checksum that seals each line of a record.
+//! The chained checksum of a record's lines, called seal.
 //!
 //! A line's seal is the first 8 hexadecimal digits of SHA-256 over the seal of the line before it and the line's own
-//! bytes. So a changed, inserted, removed or swapped line breaks the chain exactly where it stands, and
-//! `landau verify` can name it: one change in four billion goes unseen. Longer seals would be a tenth of a packed
-//! record, for random digits do not compress. It guards against accident and careless editing; whoever rewrites every
-//! seal behind his change is not detected, which is why the last line's seal is worth publishing beside a figure.
+//! bytes. A changed, inserted, removed or swapped line breaks the chain at that line, and `landau verify` names it; one
+//! change in four billion is not detected. Longer seals would be a tenth of a compressed record, because random digits
+//! do not compress. Seals detect accidents and careless edits. They do not detect that somebody recomputed every seal
+//! after his change, unless the last line's seal was published beside the results.
 
 use sha2::{Digest, Sha256};
 
-/// The seal that stands before the first line.
+/// The seal that the first line is chained to.
 pub const START: &str = "00000000";
 
-/// The member that carries the seal, as it stands at the end of each line.
+/// The member that holds the seal, at the end of each line.
 const MEMBER: &str = ",\"seal\":\"";
 
-/// The seal of `body` (a line's JSON object without its seal) after `previous`.
+/// Returns the seal of `body` (a line's JSON object without its seal) after the seal `previous`.
 pub fn seal(previous: &str, body: &str) -> String {
     let mut hash = Sha256::new();
     hash.update(previous.as_bytes());
@@ -23,13 +23,13 @@ pub fn seal(previous: &str, body: &str) -> String {
     format!("{:08x}", digest.iter().take(4).fold(0_u32, |value, &byte| value << 8 | u32::from(byte)))
 }
 
-/// `body` (a JSON object) with its seal as the last member.
+/// Returns `body` (a JSON object) with its seal as the last member.
 pub fn attach(body: &str, seal: &str) -> String {
     let open = body.strip_suffix('}').unwrap_or(body);
     format!("{open}{MEMBER}{seal}\"}}")
 }
 
-/// A sealed line split into its body and its seal; `None` where the line carries no seal.
+/// Splits a sealed line into its body and its seal; returns `None` if the line has no seal.
 pub fn detach(line: &str) -> Option<(String, &str)> {
     let (open, tail) = line.rsplit_once(MEMBER)?;
     let seal = tail.strip_suffix("\"}")?;
@@ -41,15 +41,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sealed_line_comes_apart_again() {
+    fn detach_reverses_attach() {
         let body = r#"{"kind":"note","text":"a,\"seal\":\"b"}"#;
-        let mark = seal(START, body);
-        let line = attach(body, &mark);
-        assert_eq!(detach(&line), Some((body.to_owned(), mark.as_str())));
+        let digits = seal(START, body);
+        let line = attach(body, &digits);
+        assert_eq!(detach(&line), Some((body.to_owned(), digits.as_str())));
     }
 
     #[test]
-    fn the_seal_depends_on_the_line_before() {
+    fn a_seal_depends_on_the_line_before() {
         assert_ne!(seal(START, "{}"), seal("11111111", "{}"));
     }
 }

@@ -1,8 +1,8 @@
-//! What a run leaves behind: one append-only file of JSON lines (`*.landau.ndjson`), the only source of truth.
+//! The record of a run: one append-only file of JSON lines (`*.landau.ndjson`), from which everything else is computed.
 //!
-//! [`schema`] is the vocabulary, one type for each kind of line; [`Writer`] appends and seals each line with a
-//! running checksum; [`Record`] is the file read back, torn tail and all; [`chain`] is the checksum itself.
-//! The crate knows neither how a number was measured nor how it will be drawn.
+//! [`schema`] has one type for each kind of line. [`Writer`] appends lines, each with a chained checksum ([`chain`]).
+//! [`Record`] is the file as read, complete or torn; it gives lines of older schemas the names of today ([`former`]).
+//! The crate knows neither how a number was measured nor how it will be shown.
 
 pub mod chain;
 pub mod former;
@@ -20,26 +20,26 @@ pub use writer::{Journal, Writer};
 /// and parameters, and gave facts units. Older records are read as if they had been written today.
 pub const SCHEMA_VERSION: u32 = 3;
 
-/// What can go wrong between a record and its file.
+/// An error of reading or writing a record.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused; `path` is the record's.
+    /// A system call failed.
     #[error("{action} {path}")]
     Io {
-        /// What was tried: `create`, `write`, `read` …
+        /// What failed: `create`, `write`, `read` …
         action: &'static str,
         /// The record's path as the user gave it.
         path: String,
-        /// The system's answer.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The file is not a record, or a line of it is not what its kind promises.
+    /// The file is not a record, or a line of it is invalid.
     #[error("{path}: line {line}: {reason}")]
     Malformed {
         /// The record's path as the user gave it.
         path: String,
-        /// The first offending line, counted from 1.
+        /// The first invalid line, counted from 1.
         line: u64,
         /// What is wrong with it, and what to do.
         reason: String,

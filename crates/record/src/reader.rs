@@ -1,7 +1,7 @@
-//! Reads a record back, checks its chain, and gathers its samples by pass and phase.
+//! Reads a record, verifies its seals, and groups its samples by pass and phase.
 //!
-//! A run can be killed at any byte, so the last line may be torn: it is recognised and left out, never an error.
-//! Any earlier line that does not parse or whose seal does not fit is a [`Fault`], and the first one is named.
+//! A run can be killed at any byte, so the last line may be torn: it is left out and is not an error. An earlier line
+//! that cannot be parsed or whose seal is wrong is a [`Fault`]; the first one is reported.
 
 use crate::schema::{
     Case, Chunk, Crash, Cut, End, Explanation, Header, Host, Lab, PassEnd, PassStart, PhaseResult, Resume, Skip, Unit,
@@ -14,13 +14,13 @@ use std::path::Path;
 /// A record as read.
 #[derive(Debug, Clone)]
 pub struct Record {
-    /// Where it was read from.
+    /// The path that it was read from.
     pub path: String,
     /// The first line.
     pub header: Header,
     /// The machine.
     pub host: Host,
-    /// The machine that the lab made for it; none outside the lab.
+    /// The machine that the lab provided; none outside the lab.
     pub lab: Option<Lab>,
     /// What was measured, by number.
     pub cases: Vec<Case>,
@@ -28,29 +28,29 @@ pub struct Record {
     pub passes: Vec<Pass>,
     /// What could not be measured here.
     pub skips: Vec<Skip>,
-    /// Machines of the lab that came to a stop before their time.
+    /// Machines of the lab that stopped unexpectedly.
     pub crashes: Vec<Crash>,
-    /// Where calls' instructions go, by function.
+    /// Instructions of calls, by function.
     pub explanations: Vec<Explanation>,
-    /// What was left out.
+    /// What the time limit left out.
     pub cuts: Vec<Cut>,
-    /// Remarks.
+    /// Notes.
     pub notes: Vec<String>,
-    /// Interruptions that were overcome.
+    /// Resumptions.
     pub resumes: Vec<Resume>,
-    /// Figures as they were computed when the run ended.
+    /// Verdicts as they were computed when the run ended.
     pub results: Vec<PhaseResult>,
-    /// How the run ended; none where it was killed.
+    /// How the run ended; none if it was killed.
     pub end: Option<End>,
-    /// The torn last line, if there is one.
+    /// The torn last line, if any.
     pub torn: Option<Torn>,
-    /// The first line that is not as it was written.
+    /// The first line that was altered.
     pub fault: Option<Fault>,
-    /// Whole lines.
+    /// Complete lines.
     pub line_count: u64,
-    /// Bytes up to the end of the last whole line.
+    /// Bytes up to the end of the last complete line.
     pub whole_bytes: u64,
-    /// The seal of the last whole line: it stands for the whole record.
+    /// The seal of the last complete line; it identifies the whole record.
     pub last_seal: String,
 }
 
@@ -59,16 +59,16 @@ pub struct Record {
 pub struct Torn {
     /// The line's number, counted from 1.
     pub line: u64,
-    /// How much of it there is.
+    /// Its length so far.
     pub bytes: u64,
 }
 
-/// A line that is not as it was written.
+/// A line that was altered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// The line's number, counted from 1.
     pub line: u64,
-    /// What does not fit.
+    /// What is wrong.
     pub reason: String,
 }
 
@@ -81,41 +81,41 @@ pub struct Pass {
     pub lanes: BTreeMap<String, Lane>,
     /// The windows with what interfered in them.
     pub windows: Vec<Window>,
-    /// How it ended; none where the run was killed in it.
+    /// How it ended; none if the run was killed during it.
     pub end: Option<PassEnd>,
 }
 
-/// The samples of one phase of one pass, in the order in which they were taken.
+/// The samples of one phase of one pass, in the order in which they were taken. Vectors of equal length.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Lane {
     /// n at each call.
     pub n: Vec<u32>,
-    /// What it cost, in the unit of the record ([`Record::unit`]).
+    /// The cost of each call, in the unit of the record ([`Record::unit`]).
     pub costs: Vec<u64>,
 }
 
 impl Record {
-    /// Reads a record. Fails where the file cannot be read or is no record; a torn or altered one is read as far
-    /// as it makes sense and says so in [`Record::torn`] and [`Record::fault`].
+    /// Reads a record. Fails if the file cannot be read or is not a record. A torn or altered record is read as far as
+    /// possible, and [`Record::torn`] and [`Record::fault`] say so.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let name = path.display().to_string();
         let bytes = std::fs::read(path).map_err(|source| Error::Io { action: "read", path: name.clone(), source })?;
         Self::parse(&name, &bytes)
     }
 
-    /// Reads a record out of memory; `name` is what messages call it.
+    /// Reads a record from memory; `name` is its name in messages.
     pub fn parse(name: &str, bytes: &[u8]) -> Result<Self, Error> {
-        let mut gather = Gather::new(name);
+        let mut reader = Reader::new(name);
         let mut rest = bytes;
         while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
-            gather.line(&rest[..end])?;
-            gather.whole_bytes += end as u64 + 1;
+            reader.line(&rest[..end])?;
+            reader.whole_bytes += end as u64 + 1;
             rest = &rest[end + 1..];
         }
-        gather.finish(rest.len() as u64)
+        reader.finish(rest.len() as u64)
     }
 
-    /// The passes of a case that count: the last attempt of each round, ended ones before torn-off ones.
+    /// Returns the passes of a case that count: of each round the last attempt, or the last that ended if any did.
     pub fn passes_of(&self, case: u32) -> Vec<&Pass> {
         let mut by_round: BTreeMap<u32, &Pass> = BTreeMap::new();
         for pass in self.passes.iter().filter(|pass| pass.start.case == case) {
@@ -127,27 +127,27 @@ impl Record {
         by_round.into_values().collect()
     }
 
-    /// What every sample of the record counts.
+    /// Returns the unit of every sample of the record.
     pub fn unit(&self) -> Unit {
         self.host.clock.unit
     }
 
-    /// The case with that number.
+    /// Returns the case with that number.
     pub fn case(&self, case: u32) -> Option<&Case> {
         self.cases.iter().find(|held| held.case == case)
     }
 }
 
 impl Pass {
-    /// Whether the pass ran to its own end, be it done, at a limit, or at that of the kernel.
+    /// Returns whether the pass was not interrupted: it completed, or a limit or a crash of the kernel ended it.
     pub fn is_whole(&self) -> bool {
         use crate::schema::Outcome;
         self.end.as_ref().is_some_and(|end| matches!(end.outcome, Outcome::Done | Outcome::Limit | Outcome::Crashed))
     }
 }
 
-/// The record while its lines come in.
-struct Gather {
+/// The part of a record that has been read.
+struct Reader {
     name: String,
     header: Option<Header>,
     host: Host,
@@ -168,7 +168,7 @@ struct Gather {
     seal: String,
 }
 
-impl Gather {
+impl Reader {
     fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -192,7 +192,7 @@ impl Gather {
         }
     }
 
-    /// Takes one whole line.
+    /// Reads one complete line.
     fn line(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.line_count += 1;
         let parsed =
@@ -200,7 +200,7 @@ impl Gather {
         match parsed {
             Ok(line) => self.take(line),
             Err(reason) if self.line_count == 1 => Err(self.malformed(format!(
-                "this is no Landau record ({reason}); a record is what `landau run` leaves behind"
+                "not a Landau record ({reason}); `landau run` writes records, named *.landau.ndjson"
             ))),
             Err(reason) => {
                 self.fault(reason);
@@ -209,9 +209,10 @@ impl Gather {
         }
     }
 
-    /// Notes where the chain breaks and parses the line all the same, so that a reader sees what is left.
+    /// Verifies the line's seal and parses it, as a line of today's schema. A wrong seal is noted as a fault; the line
+    /// is parsed all the same, so that the rest of the record can be shown.
     fn check_seal(&mut self, text: &str) -> Result<Line, String> {
-        let (body, seal) = chain::detach(text).ok_or("the line carries no seal")?;
+        let (body, seal) = chain::detach(text).ok_or("the line has no seal")?;
         let expected = chain::seal(&self.seal, &body);
         if expected != seal {
             self.fault(format!("its seal is {seal}, but its content gives {expected}"));
@@ -252,7 +253,7 @@ impl Gather {
     fn take(&mut self, mut line: Line) -> Result<(), Error> {
         self.upgrade_phase(&mut line);
         if self.header.is_none() && !matches!(line, Line::Header(_)) {
-            return Err(self.malformed("the first line is no header; is the beginning of the file missing?".into()));
+            return Err(self.malformed("the first line is not a header; is the beginning of the file missing?".into()));
         }
         if !matches!(line, Line::Result(_)) {
             self.end = None;
@@ -260,8 +261,8 @@ impl Gather {
         match line {
             Line::Header(header) if header.schema > SCHEMA_VERSION => {
                 return Err(self.malformed(format!(
-                    "schema {} is newer than this landau reads ({SCHEMA_VERSION}); landau {} wrote it: use that one, \
-                     or a newer",
+                    "its schema is {}, and this landau reads schemas up to {SCHEMA_VERSION}; use landau {}, which wrote \
+                     it, or a newer one",
                     header.schema, header.landau
                 )));
             }
@@ -281,7 +282,7 @@ impl Gather {
             Line::Cut(cut) => self.cuts.push(cut),
             Line::Note(note) => self.notes.push(note.text),
             Line::Resume(resume) => {
-                // Figures and cuts of the part before no longer speak for the whole.
+                // The results and cuts of the part before do not describe the whole.
                 self.results.clear();
                 self.cuts.clear();
                 self.resumes.push(resume);
@@ -301,10 +302,10 @@ impl Gather {
             }
             let costs = chunk.samples.values();
             let lane = pass.lanes.entry(chunk.phase.clone()).or_default();
-            // Calls at one n were taken at a chosen one: the next chunk may begin anywhere.
+            // With a stride of 0, all calls were made at one chosen n; the next chunk may have any n.
             let expected = lane.n.last().map(|&n| i64::from(n) + i64::from(chunk.stride)).filter(|_| chunk.stride != 0);
             if expected.is_some_and(|n| n != i64::from(chunk.first)) {
-                misfit = Some(format!("samples of `{}` do not follow on from the chunk before", chunk.phase));
+                misfit = Some(format!("its samples of `{}` do not continue the chunk before", chunk.phase));
             }
             let n_of = |i: i64| (i64::from(chunk.first) + i * i64::from(chunk.stride)).max(0) as u32;
             lane.n.extend((0_i64..).take(costs.len()).map(n_of));
@@ -322,17 +323,16 @@ impl Gather {
         }
     }
 
-    /// What is wrong with a line whose samples count something else than the record's clock: no figure may rest on it.
+    /// Returns what is wrong with samples in another unit than the record's. They are left out.
     fn other_unit(&self, unit: Unit) -> Option<String> {
         let own = self.host.clock.unit;
-        (unit != own)
-            .then(|| format!("its samples are in {}, but the record's clock counts {}", unit.name(), own.name()))
+        (unit != own).then(|| format!("its samples are in {}, the record's clock counts {}", unit.name(), own.name()))
     }
 
     fn in_pass(&mut self, number: u32, act: impl FnOnce(&mut Pass)) {
         match self.passes.iter_mut().rev().find(|pass| pass.start.pass == number) {
             Some(pass) => act(pass),
-            None => self.fault(format!("it belongs to pass {number}, which never started")),
+            None => self.fault(format!("it belongs to pass {number}, which did not start")),
         }
     }
 
@@ -353,7 +353,7 @@ impl Gather {
             return Err(Error::Malformed {
                 path: self.name,
                 line: 1,
-                reason: "the file is empty or its first line is torn: nothing was measured yet".into(),
+                reason: "the file is empty or its first line is torn; nothing was measured".into(),
             });
         };
         let torn = (torn_bytes > 0).then_some(Torn { line: self.line_count + 1, bytes: torn_bytes });

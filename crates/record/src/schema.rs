@@ -1,7 +1,7 @@
-//! The kinds of line a record holds, in the order in which a run writes them.
+//! The kinds of line of a record, in the order in which a run writes them.
 //!
 //! Every member's name carries its unit last. Times are integers in nanoseconds unless the name says otherwise.
-//! `docs/record.md` shows the same vocabulary with worked queries.
+//! `docs/record.md` has the same vocabulary with example queries.
 
 mod explanation;
 mod facts;
@@ -21,66 +21,66 @@ pub use unit::{Canary, Quantum, Samples, TimerOverhead, Unit};
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Line {
-    /// The first line: what was asked for.
+    /// The first line: what was requested.
     Header(Header),
-    /// The machine, its limits and what lay about on it at the start.
+    /// The machine, its limits and its state at the start.
     Host(Box<Host>),
-    /// The machine that the lab made for the run; absent outside the lab.
+    /// The machine that the lab provided; absent outside the lab.
     Lab(Box<Lab>),
-    /// One thing to be measured: a benchmark with its settings.
+    /// A benchmark with its settings.
     Case(Case),
-    /// A benchmark that could not be measured here, and why.
+    /// A case that cannot be measured on this host, and why.
     Skip(Skip),
-    /// A fresh worker process starts on a case.
+    /// A worker process starts a pass.
     Pass(PassStart),
-    /// Consecutive timed calls of one phase.
+    /// Samples of consecutive calls of one phase.
     Chunk(Chunk),
-    /// What interfered while the steps of a window were timed.
+    /// What interfered during a window of steps.
     Window(Window),
-    /// The worker is done, or what stopped it.
+    /// How the pass ended.
     PassEnd(PassEnd),
-    /// The machine of the lab came to a stop before its time: a result.
+    /// The lab's machine stopped unexpectedly: a result.
     Crash(Crash),
-    /// Where a call's instructions go, function by function.
+    /// Instructions of a phase's calls, by function.
     Explanation(Box<Explanation>),
-    /// Something the plan held was left out, and why.
+    /// Passes that the time limit left out.
     Cut(Cut),
-    /// Anything a reader should know: a wait for leftovers, a lock that was refused.
+    /// Anything else that a reader should know, such as a wait for the host to settle.
     Note(Note),
-    /// The run was taken up again after an interruption.
+    /// The run was resumed after an interruption.
     Resume(Resume),
-    /// A figure computed from the samples above, kept so that `verify` can recompute it.
+    /// A verdict computed from the samples above, stored so that `landau verify` can recompute it.
     Result(PhaseResult),
-    /// The last line of a run that was not torn off.
+    /// The last line of a run that was not killed.
     End(End),
 }
 
-/// What was asked for.
+/// What was requested.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     /// The version of the line format: [`crate::SCHEMA_VERSION`] when it was written.
     pub schema: u32,
     /// The version of landau that wrote the record.
     pub landau: String,
-    /// The command line, the words as typed.
+    /// The command line, word by word.
     pub command: Vec<String>,
     /// When the run began, RFC 3339 in UTC.
     pub started: String,
-    /// Drives the order of passes and every random order inside a benchmark.
+    /// The seed of the order of passes and of every random order inside a benchmark.
     pub seed: u64,
     /// `smoke`, `quick` or `full`.
     pub study: String,
-    /// How many passes of each case were planned.
+    /// The planned number of passes of each case.
     pub pass_count: u32,
-    /// How many cases the plan has: fewer `case` lines mean that it was not written down whole.
+    /// The number of cases of the plan; a record with fewer `case` lines has an incomplete plan.
     #[serde(default)]
     pub case_count: u32,
-    /// The longest the run was allowed to take, in seconds; none if unbounded.
+    /// The time limit in seconds; none if unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_limit_s: Option<u64>,
 }
 
-/// The machine a run was made on. Maps hold what differs from system to system; absent means "could not be read".
+/// The machine of a run. Maps hold what differs from system to system; an absent entry could not be read.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Host {
     /// `Linux`, `FreeBSD` …
@@ -91,37 +91,37 @@ pub struct Host {
     pub version: String,
     /// `x86_64`, `aarch64` …
     pub machine: String,
-    /// The distribution's own name, from os-release.
+    /// The distribution's name, from os-release.
     #[serde(default)]
     pub distribution: String,
     /// The processor's model name.
     pub processor: String,
-    /// Processors this process may run on.
+    /// The number of processors that the program may run on.
     pub processor_count: u32,
-    /// The processor the workers were pinned to; none where pinning is not possible.
+    /// The processor that the workers are pinned to; none if pinning is not possible.
     #[serde(default)]
     pub pinned_processor: Option<u32>,
     /// Data and unified caches of one processor, innermost first.
     pub caches: Vec<Cache>,
     /// Physical memory in bytes.
     pub memory_bytes: u64,
-    /// Memory that could be had without swapping when the run began, in bytes.
+    /// Memory that was available without swapping at the start, in bytes.
     pub memory_available_bytes: u64,
     /// The size of a page in bytes.
     pub page_bytes: u64,
-    /// Under what the system runs: `kvm`, `none` …
+    /// The hypervisor: `kvm`, `none` …
     pub virtualization: String,
-    /// The clock that timed the calls.
+    /// The clock that times the calls.
     pub clock: Clock,
     /// Resource limits of the workers, after raising: name to value (`unlimited` as the largest integer).
     pub limits: BTreeMap<String, u64>,
-    /// Settings of the kernel that bear on the benchmarks, as they read.
+    /// Kernel settings that influence the benchmarks, as the kernel prints them.
     pub sysctls: BTreeMap<String, String>,
-    /// The processor vulnerabilities' mitigations, as the kernel states them.
+    /// The mitigations of processor vulnerabilities, as the kernel prints them.
     pub mitigations: BTreeMap<String, String>,
-    /// What lay about at the start: sockets in `TIME_WAIT`, open files, processes, load.
+    /// The state of the host at the start: sockets in `TIME_WAIT`, open files, processes, load.
     pub leftovers: BTreeMap<String, f64>,
-    /// Whether the user may do everything (`root`), and which capabilities he lacks.
+    /// `root`, `unprivileged`, or `root` with the capability that it lacks.
     pub privilege: String,
 }
 
@@ -134,71 +134,71 @@ pub struct Cache {
     pub bytes: u64,
 }
 
-/// The clock that timed the calls, as it was measured at the start.
+/// The clock that times the calls, as measured at the start.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Clock {
     /// `clock_gettime`, `tsc`, `cntvct`, `icount`.
     pub name: String,
-    /// What it counts, and with it every sample of the record.
+    /// The unit of the clock and of every sample.
     #[serde(default, skip_serializing_if = "Unit::is_default")]
     pub unit: Unit,
-    /// The median of an empty lap. Never subtracted from a sample.
+    /// The median cost of two readings with nothing between them. Never subtracted from a sample.
     #[serde(flatten)]
     pub timer_overhead: TimerOverhead,
-    /// The smallest step between two different readings.
+    /// The smallest difference between two readings.
     #[serde(flatten)]
     pub quantum: Quantum,
-    /// The clocks that were tried: name and the median of an empty lap, in the clock's unit.
+    /// The timer overhead of each clock that was tried, by name, in the clock's unit.
     pub candidates: BTreeMap<String, f64>,
 }
 
-/// Which way the population of objects goes while a phase is timed.
+/// Whether objects are created or destroyed while a phase is timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
-    /// Objects pile up: n grows from call to call.
+    /// Creation: n grows from call to call.
     Up,
-    /// Objects go: n falls from call to call.
+    /// Destruction: n falls from call to call.
     Down,
 }
 
-/// One timed part of a step.
+/// A timed call of a step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
     /// `bind`, `close` … unique within a case.
     pub name: String,
-    /// On the way up or on the way down.
+    /// Whether it is timed during the creation or the destruction.
     pub direction: Direction,
-    /// What exactly lies between the two readings of the clock.
+    /// What exactly is timed.
     pub about: String,
 }
 
-/// Why a position on the axis is worth a mark.
+/// The meaning of a known position on the axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AnnotationKind {
-    /// A resource runs out here.
+    /// A resource is exhausted.
     Capacity,
-    /// A table of the kernel grows or fills here.
+    /// A table of the kernel grows or is full.
     Table,
-    /// The objects no longer fit a cache of the processor here.
+    /// The objects fill a cache of the processor.
     Cache,
 }
 
-/// A position on a case's axis that is known before anything is measured.
+/// A position on a case's axis that is known before the measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Annotation {
     /// `half the ephemeral port range`.
     pub name: String,
     /// The position, in objects.
     pub n: f64,
-    /// What it is.
+    /// What happens there.
     pub kind: AnnotationKind,
-    /// Where the number was read: `net.ipv4.ip_local_port_range`.
+    /// The source of the number: `net.ipv4.ip_local_port_range`.
     pub source: String,
 }
 
-/// A benchmark with its settings: what one curve of the report is about.
+/// A benchmark with its settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Case {
     /// Number within the record, from 0.
@@ -207,7 +207,7 @@ pub struct Case {
     pub benchmark: String,
     /// The benchmark with the settings that differ from its defaults: `socket threads=1`.
     pub label: String,
-    /// What is asked, in one line.
+    /// The question that it answers, in one line.
     pub about: String,
     /// What n counts: `open sockets`.
     pub axis: String,
@@ -215,88 +215,88 @@ pub struct Case {
     pub caveats: Vec<String>,
     /// Where the experiment comes from.
     pub source: String,
-    /// The timed parts of a step.
+    /// The timed calls of a step.
     pub phases: Vec<Phase>,
     /// Every parameter with its value.
     pub settings: BTreeMap<String, String>,
-    /// How many steps a pass takes.
+    /// The number of steps of a pass.
     pub n: u64,
-    /// How many were asked for, where that was too many for this host, and why.
+    /// The number of steps that was requested, if it was too large for this host, and why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reduced: Option<Reduced>,
-    /// Positions on the axis that are known beforehand.
+    /// Known positions on the axis.
     pub annotations: Vec<Annotation>,
 }
 
-/// A size that was brought down so that the host is not endangered.
+/// A size that was reduced to leave the host enough resources.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reduced {
-    /// What was asked for.
+    /// The number of steps that was requested.
     pub requested: u64,
-    /// Why it was too much, with the figures.
+    /// Why it was too large, with the numbers.
     pub reason: String,
 }
 
-/// A benchmark that could not be measured here.
+/// A case that cannot be measured on this host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Skip {
     /// The label of the case or the name of the benchmark.
     pub label: String,
-    /// "skipped, because …"
+    /// Why it cannot.
     pub reason: String,
 }
 
-/// A fresh worker process starts on a case.
+/// The beginning of a pass, in a fresh worker process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PassStart {
     /// Number within the record, from 0, in the order of execution.
     pub pass: u32,
-    /// The case it works on.
+    /// The case.
     pub case: u32,
-    /// Which replicate of the case, from 0. A repeated attempt keeps its number.
+    /// The round, from 0. A repeated attempt has the same round.
     pub round: u32,
     /// Milliseconds since the run (or its resumption) began.
     pub at_ms: u64,
 }
 
-/// Consecutive timed calls of one phase.
+/// Samples of consecutive calls of one phase.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Chunk {
     /// The pass.
     pub pass: u32,
     /// The phase.
     pub phase: String,
-    /// n at the first call: how many objects exist once it succeeded (up) or still exist before it (down).
+    /// n at the first call: the number of objects after it (creation) or before it (destruction).
     pub first: u32,
-    /// +1 on the way up, -1 on the way down, 0 where all were made at the same, chosen n.
+    /// +1 during creation, -1 during destruction, 0 if all calls were made at one chosen n.
     pub stride: i32,
-    /// What each call cost, in the unit of the record's clock.
+    /// The cost of each call, in the unit of the record's clock.
     #[serde(flatten)]
     pub samples: Samples,
 }
 
-/// What interfered while the steps of a window were timed.
+/// What interfered during a window of steps.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Window {
     /// The pass.
     pub pass: u32,
-    /// The way up or the way down.
+    /// Creation or destruction.
     pub direction: Direction,
     /// n at the first step of the window.
     pub first: u32,
     /// Steps in the window.
     pub count: u32,
-    /// Microseconds from the pass's first step to the window's end.
+    /// Microseconds from the first step of the pass to the end of the window.
     pub until_us: u64,
     /// Involuntary context switches.
     pub preempted: u32,
-    /// Page faults served without and with a device.
+    /// Minor and major page faults.
     pub faults: [u32; 2],
-    /// The processor at the window's end; -1 where the system does not say.
+    /// The processor at the end of the window; -1 if unknown.
     pub processor: i32,
     /// Time stolen by the hypervisor from all processors, in milliseconds.
     pub steal_ms: u32,
-    /// The canary's calls within the window, in the unit of the record's clock.
+    /// The costs of the canary's calls in the window, in the unit of the record's clock.
     #[serde(flatten)]
     pub canary: Canary,
 }
@@ -305,65 +305,65 @@ pub struct Window {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Every step was taken and the check held.
+    /// Every step was taken and the check passed.
     Done,
-    /// The system refused a step: a result.
+    /// The kernel refused a step: a result.
     Limit,
-    /// A step or the check failed for a reason that is no limit.
+    /// A step or the check failed, and not because of a limit.
     Failed,
-    /// The worker was ended because the user asked for it.
+    /// The user interrupted it.
     Interrupted,
-    /// The time limit ended the worker.
+    /// The time limit ended it.
     Cut,
-    /// The kernel itself came to a stop: a result, told by a `crash` line.
+    /// The kernel crashed: a result; a `crash` line describes it.
     Crashed,
 }
 
-/// A refusal that ends a curve.
+/// A refused step that ends a curve.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Limit {
     /// The step that was refused.
     pub n: u64,
     /// The call that was refused.
     pub call: String,
-    /// Its error number and name: 24, `EMFILE`.
+    /// The error number: 24.
     pub errno: i32,
-    /// The error's symbolic name.
+    /// The error's symbolic name: `EMFILE`.
     pub error: String,
-    /// The limit that was met, in words, with its value.
+    /// The limit that was reached, in words, with its value.
     pub meaning: String,
-    /// The command that raises it; empty where there is none.
+    /// The command that raises it; empty if there is none.
     pub raise: String,
 }
 
-/// The worker is done, or what stopped it.
+/// The end of a pass.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PassEnd {
     /// The pass.
     pub pass: u32,
     /// How it ended.
     pub outcome: Outcome,
-    /// Steps that succeeded on the way up.
+    /// Steps of the creation that succeeded.
     pub steps: u64,
     /// Wall time of the worker in milliseconds.
     pub elapsed_ms: u64,
-    /// The refusal, where `outcome` is `limit`.
+    /// The refused step, if `outcome` is `limit`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
-    /// What failed, where `outcome` is `failed`.
+    /// What failed, if `outcome` is `failed` or `cut`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What the benchmark's check established, by name.
+    /// What the benchmark's check established.
     #[serde(default, skip_serializing_if = "Facts::is_empty")]
     pub facts: Facts,
 }
 
-/// Something the plan held was left out.
+/// Passes that the time limit left out.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cut {
     /// The label of the case.
     pub label: String,
-    /// How many of its passes were left out.
+    /// The number of its passes that were left out.
     pub pass_count: u32,
     /// Why.
     pub reason: String,
@@ -376,18 +376,18 @@ pub struct Note {
     pub text: String,
 }
 
-/// The run was taken up again.
+/// A resumption of the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Resume {
     /// When, RFC 3339 in UTC.
     pub at: String,
     /// The command line that resumed it.
     pub command: Vec<String>,
-    /// Bytes of a torn last line that were dropped.
+    /// Bytes of a torn last line that were removed.
     pub torn_bytes: u64,
 }
 
-/// A figure computed from the samples, kept so that `verify` can recompute it.
+/// A verdict computed from the samples, stored so that `landau verify` can recompute it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PhaseResult {
     /// The case.
@@ -398,7 +398,7 @@ pub struct PhaseResult {
     pub verdict: serde_json::Value,
 }
 
-/// The last line of a run that was not torn off.
+/// The last line of a run that was not killed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct End {
     /// `complete`, `cut`, `interrupted` or `failed`.

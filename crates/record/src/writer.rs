@@ -1,12 +1,12 @@
-//! Appends lines to a record and seals each.
+//! Appends lines to a record, each with its seal.
 
 use crate::{Error, Line, Record, SCHEMA_VERSION, chain};
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// Appends lines to a record. Lines are buffered: call [`Writer::flush`] at least once a second, so that a kill
-/// costs no more than that.
+/// Appends lines to a record. Lines are buffered: call [`Writer::flush`] at least once a second, so that a kill loses
+/// no more than that.
 #[derive(Debug)]
 pub struct Writer {
     file: BufWriter<File>,
@@ -15,15 +15,15 @@ pub struct Writer {
     line_count: u64,
 }
 
-/// Where a run's lines go: a file, or whatever carries them to one.
+/// The destination of a run's lines: a file, or a channel to one.
 pub trait Journal {
     /// Appends a line.
     fn append(&mut self, line: &Line) -> Result<(), Error>;
 
-    /// Hands everything appended so far on: a kill from now on costs none of it.
+    /// Passes everything appended so far on, so that a kill no longer loses it.
     fn flush(&mut self) -> Result<(), Error>;
 
-    /// Flushes and waits until it is safe.
+    /// Flushes and waits until everything is stored.
     fn sync(&mut self) -> Result<(), Error>;
 }
 
@@ -42,7 +42,7 @@ impl Journal for Writer {
 }
 
 impl Writer {
-    /// Starts a record in a new file. An existing file is never overwritten.
+    /// Creates a record in a new file. Fails if the file exists.
     pub fn create(path: &Path) -> Result<Self, Error> {
         let file =
             OpenOptions::new().write(true).create_new(true).open(path).map_err(|source| refused(path, &source))?;
@@ -84,33 +84,33 @@ impl Writer {
         Ok(())
     }
 
-    /// Hands everything appended so far to the operating system.
+    /// Passes everything appended so far to the operating system.
     pub fn flush(&mut self) -> Result<(), Error> {
         self.file.flush().map_err(|source| io("write", &self.path, source))
     }
 
-    /// Flushes and waits until the device has it.
+    /// Flushes and waits until the device has stored it.
     pub fn sync(&mut self) -> Result<(), Error> {
         self.flush()?;
         match self.file.get_ref().sync_data() {
-            // A pipe or a character device (`/dev/stdout`) has nothing to wait for.
+            // A pipe or a character device (`/dev/stdout`) cannot be synced.
             Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => Ok(()),
             other => other.map_err(|source| io("write", &self.path, source)),
         }
     }
 
-    /// Lines written so far, those of the run that was resumed included.
+    /// Returns the number of lines, including those of the run that was resumed.
     pub fn line_count(&self) -> u64 {
         self.line_count
     }
 
-    /// The record's path.
+    /// Returns the record's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// Keeps a second run from appending to the same record; the kernel drops the lock with the process.
+/// Prevents a second run from appending to the same record. The kernel releases the lock when the process ends.
 fn lock(file: &File, path: &Path) -> Result<(), Error> {
     match file.try_lock() {
         Err(std::fs::TryLockError::WouldBlock) => Err(Error::Io {
@@ -118,21 +118,21 @@ fn lock(file: &File, path: &Path) -> Result<(), Error> {
             path: path.display().to_string(),
             source: std::io::Error::new(
                 std::io::ErrorKind::WouldBlock,
-                "another run is writing it; wait for it or choose another --output",
+                "another run is writing it; wait until it ends or choose another file with --output",
             ),
         }),
-        // Some network file systems have no locks; the record is then as safe as the user's discipline.
+        // Some network file systems have no locks; there, nothing prevents a second run.
         Ok(()) | Err(std::fs::TryLockError::Error(_)) => Ok(()),
     }
 }
 
-/// Why a record cannot be begun, with what to do about it.
+/// Returns why a record cannot be created, and what to do.
 fn refused(path: &Path, source: &std::io::Error) -> Error {
     use std::io::ErrorKind;
     let advice = match source.kind() {
-        ErrorKind::AlreadyExists => "something of that name is there already, and is never written over",
-        ErrorKind::NotFound => "its folder does not exist; make it, or choose another place",
-        _ => "choose a place that you may write to",
+        ErrorKind::AlreadyExists => "landau never overwrites a file; choose another name or remove it",
+        ErrorKind::NotFound => "create its folder first or choose another place",
+        _ => "choose a place where you can write",
     };
     io("create", path, std::io::Error::new(source.kind(), format!("{source}; {advice}")))
 }

@@ -141,7 +141,7 @@ fn what_is_no_record_is_said_to_be_none() {
     let room = Room::new();
     std::fs::write(room.file("text"), "hello\n").unwrap();
     std::fs::write(room.file("empty"), "").unwrap();
-    for (file, answer) in [("text", "no Landau record"), ("empty", "is empty"), ("missing", "No such file")] {
+    for (file, answer) in [("text", "not a Landau record"), ("empty", "is empty"), ("missing", "No such file")] {
         let ran = room.landau(&["verify", file]);
         assert_eq!(ran.status, Some(2), "{file}: {ran:?}");
         assert!(ran.err.contains(answer), "{file}: {}", ran.err);

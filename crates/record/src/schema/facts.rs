@@ -1,16 +1,16 @@
-//! Facts: what a pass established besides its samples, each a number with its unit or a text.
+//! Facts: what a pass established besides its samples, each a number with its unit, or a text.
 
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The unit of a fact. Facts are in base units; whoever shows one chooses µs, MiB or per cent.
+/// The unit of a fact. Facts are in base units; the report chooses µs, MiB or per cent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FactUnit {
-    /// A number of the things that the name says.
+    /// The number of what the name says.
     Count,
-    /// A part of a whole: 0.12 is 12%.
+    /// A share of a whole: 0.12 is 12%.
     Share,
     /// Nanoseconds.
     Ns,
@@ -29,7 +29,7 @@ pub enum Fact {
         /// The number.
         #[serde(serialize_with = "shortest")]
         value: f64,
-        /// What it counts.
+        /// Its unit.
         unit: FactUnit,
     },
     /// A text: `"all odd"`.
@@ -47,7 +47,7 @@ impl Facts {
         Self::default()
     }
 
-    /// Adds a number. One that is not finite is left out: a record holds what was measured.
+    /// Adds a number. One that is not finite is left out, because JSON cannot represent it.
     pub fn number(&mut self, name: &str, value: f64, unit: FactUnit) {
         if value.is_finite() {
             self.0.insert(name.to_owned(), Fact::Number { value, unit });
@@ -94,7 +94,7 @@ impl FactUnit {
 }
 
 impl fmt::Display for Fact {
-    /// Writes the fact as it is in the record; a count without its unit.
+    /// Formats the fact as in the record, and a count without its unit.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Fact::Number { value, unit: FactUnit::Count } => write!(f, "{value}"),
@@ -104,10 +104,10 @@ impl fmt::Display for Fact {
     }
 }
 
-/// Writes a whole number without a decimal point.
+/// Serialises an integral number without a decimal point.
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn shortest<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
-    /// Every whole number up to this one is exact in an `f64`.
+    /// An `f64` represents every integer up to this one exactly.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if value.fract() == 0.0 && value.abs() <= EXACT {
         serializer.serialize_i64(*value as i64)

@@ -1,25 +1,25 @@
-//! What a sample counts: time, instructions, or an emulator's time, which is neither.
+//! Units of samples: real time, instructions, or an emulator's time, which is neither.
 //!
-//! A record has one unit, that of its clock ([`super::Clock::unit`]), and the members that hold samples are named by
-//! it: `ns` or `instructions`. So a query for one can never pick up the other.
+//! A record has one unit, that of its clock ([`super::Clock::unit`]). Members that hold samples are named by it (`ns`,
+//! `instructions`), so that a query for one cannot return the other.
 
 use serde::{Deserialize, Serialize};
 
-/// What a sample counts.
+/// The unit of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
-    /// Nanoseconds of real time. What records without the member hold.
+    /// Nanoseconds of real time; the unit of records without the member.
     #[default]
     Ns,
-    /// Instructions of the machine that the system runs on, counted exactly by an emulator.
+    /// Instructions, counted exactly by an emulator.
     Instructions,
-    /// Nanoseconds of an emulator that does not count instructions: no timing of anything.
+    /// Nanoseconds of an emulator that does not count instructions. They do not predict real time.
     EmulatedNs,
 }
 
 impl Unit {
-    /// The name as members of a record carry it, last.
+    /// Returns the name with which members of a record end.
     pub fn name(self) -> &'static str {
         match self {
             Unit::Ns => "ns",
@@ -28,14 +28,14 @@ impl Unit {
         }
     }
 
-    /// Whether it is the unit of a record that does not say.
-    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+    /// Returns whether it is the unit of a record without the member.
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
     pub(crate) fn is_default(&self) -> bool {
         *self == Unit::default()
     }
 }
 
-/// One value for each unit, in a member whose name says which.
+/// Defines a member whose name ends in its unit.
 macro_rules! by_unit {
     ($(#[$about:meta])* $name:ident of $values:ty: $ns:literal, $instructions:literal, $emulated:literal) => {
         $(#[$about])*
@@ -53,7 +53,7 @@ macro_rules! by_unit {
         }
 
         impl $name {
-            /// These values in that unit.
+            /// Returns these values in that unit.
             pub fn new(unit: Unit, values: $values) -> Self {
                 match unit {
                     Unit::Ns => Self::Ns(values),
@@ -62,7 +62,7 @@ macro_rules! by_unit {
                 }
             }
 
-            /// The unit.
+            /// Returns the unit.
             pub fn unit(&self) -> Unit {
                 match self {
                     Self::Ns(_) => Unit::Ns,
@@ -71,7 +71,7 @@ macro_rules! by_unit {
                 }
             }
 
-            /// The values.
+            /// Returns the values.
             pub fn values(&self) -> &$values {
                 match self {
                     Self::Ns(values) | Self::Instructions(values) | Self::EmulatedNs(values) => values,
@@ -92,12 +92,12 @@ by_unit! {
 }
 
 by_unit! {
-    /// The cost of an empty lap: two readings of the clock with nothing between.
+    /// The cost of two readings of the clock with nothing between them.
     TimerOverhead of f64: "timer_overhead_ns", "timer_overhead_instructions", "timer_overhead_emulated_ns"
 }
 
 by_unit! {
-    /// The smallest step between two different readings of the clock.
+    /// The smallest difference between two readings of the clock.
     Quantum of f64: "quantum_ns", "quantum_instructions", "quantum_emulated_ns"
 }
 

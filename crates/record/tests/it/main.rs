@@ -1,4 +1,4 @@
-//! The record as a file: written, read back, torn, altered.
+//! Records as files: written, read, torn, altered.
 #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
 
 use landau_record::schema::{
@@ -70,7 +70,7 @@ fn lines_of(bytes: &[u8]) -> u64 {
 }
 
 #[test]
-fn what_was_written_is_read() {
+fn a_written_record_is_read_back() {
     let record = Record::parse("example", &example()).unwrap();
     assert_eq!((record.fault.clone(), record.torn.clone()), (None, None));
     assert_eq!(record.passes_of(0).len(), 2);
@@ -80,7 +80,7 @@ fn what_was_written_is_read() {
 }
 
 #[test]
-fn a_resumed_writer_goes_on_with_the_chain() {
+fn a_resumed_writer_continues_the_chain() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r");
     let whole = example();
@@ -89,14 +89,14 @@ fn a_resumed_writer_goes_on_with_the_chain() {
     let torn = Record::read(&path).unwrap();
     assert!(torn.torn.is_some() && torn.end.is_none());
     let mut writer = Writer::resume(&path, &torn).unwrap();
-    writer.append(&Line::Note(Note { text: "on we go".to_owned() })).unwrap();
+    writer.append(&Line::Note(Note { text: "resumed".to_owned() })).unwrap();
     writer.sync().unwrap();
     let record = Record::read(&path).unwrap();
-    assert_eq!((record.fault, record.torn, record.notes), (None, None, vec!["on we go".to_owned()]));
+    assert_eq!((record.fault, record.torn, record.notes), (None, None, vec!["resumed".to_owned()]));
 }
 
 #[test]
-fn two_writers_of_one_record_are_refused() {
+fn a_second_writer_of_a_record_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("r");
     let mut writer = Writer::create(&path).unwrap();
@@ -124,20 +124,23 @@ fn a_record_of_an_older_schema_is_not_resumed() {
 }
 
 #[test]
-fn a_newer_schema_is_refused_with_the_version_that_reads_it() {
+fn a_newer_schema_is_an_error_that_names_the_version_to_use() {
     let folder = tempfile::tempdir().unwrap();
     let Line::Header(mut header) = header() else { unreachable!() };
     header.schema = SCHEMA_VERSION + 1;
     header.landau = "9.9.9".to_owned();
     let bytes = written(folder.path(), &[Line::Header(header)]);
     assert!(
-        Record::parse("r", &bytes).unwrap_err().to_string().contains("landau 9.9.9 wrote it: use that one, or a newer")
+        Record::parse("r", &bytes)
+            .unwrap_err()
+            .to_string()
+            .contains("use landau 9.9.9, which wrote it, or a newer one")
     );
 }
 
-/// An attempt that was cut off does not hide a whole one of the same round, nor the other way round.
+/// An interrupted attempt does not hide a complete one of the same round.
 #[test]
-fn of_two_attempts_at_a_round_the_whole_one_counts() {
+fn of_two_attempts_at_a_round_the_complete_one_counts() {
     let folder = tempfile::tempdir().unwrap();
     let mut lines = vec![header()];
     let mut unfinished = pass(0, &[1, 2, 3]);
@@ -154,7 +157,7 @@ fn of_two_attempts_at_a_round_the_whole_one_counts() {
     assert_eq!(counted[0].lanes["make"].costs, [4, 5, 6]);
 }
 
-/// A record in instructions: the host that says so, a pass, a window, and the machine's end.
+/// Returns a record in that unit: the host with its clock, a pass, a window, and a crash.
 fn counted(unit: Unit) -> Vec<Line> {
     let clock = Clock {
         name: "icount".to_owned(),
@@ -196,9 +199,9 @@ fn counted(unit: Unit) -> Vec<Line> {
     ]
 }
 
-/// Members are named by the unit, so that a query for nanoseconds finds no instructions.
+/// A query for nanoseconds must find no instructions.
 #[test]
-fn instructions_have_members_of_their_own() {
+fn members_with_samples_are_named_by_the_unit() {
     let folder = tempfile::tempdir().unwrap();
     let bytes = written(folder.path(), &counted(Unit::Instructions));
     let text = String::from_utf8(bytes.clone()).unwrap();
@@ -215,7 +218,7 @@ fn instructions_have_members_of_their_own() {
     assert_eq!(record.lab.unwrap().platform, "exact");
 }
 
-/// Time among instructions is a fault, and no sample of it is kept.
+/// Such samples are left out.
 #[test]
 fn a_chunk_in_another_unit_is_a_fault() {
     let folder = tempfile::tempdir().unwrap();
@@ -232,7 +235,6 @@ fn a_chunk_in_another_unit_is_a_fault() {
     assert_eq!(record.passes[0].lanes["make"].costs, [337, 338]);
 }
 
-/// Records from before the units say none and are in nanoseconds.
 #[test]
 fn a_record_without_a_unit_is_in_nanoseconds() {
     let host = r#"{"name":"tsc","timer_overhead_ns":20.0,"quantum_ns":1.0,"candidates":{}}"#;
@@ -242,23 +244,23 @@ fn a_record_without_a_unit_is_in_nanoseconds() {
 }
 
 proptest! {
-    /// Whichever byte is changed, the record is not taken for what was written, and the line of the change is blamed.
+    /// The line of the change is the one that is reported.
     #[test]
-    fn any_changed_byte_is_found(place in 0_usize..1_000, to in b' '..=b'~') {
+    fn any_changed_byte_is_detected(place in 0_usize..1_000, to in b' '..=b'~') {
         let whole = example();
         let place = place * whole.len() / 1_000;
         prop_assume!(whole[place] != to && whole[place] != b'\n');
         let mut altered = whole.clone();
         altered[place] = to;
         let line = 1 + lines_of(&whole[..place]);
-        // The first line decides what the file is: without it there is no record at all.
-        let blamed = Record::parse("altered", &altered).map_or(Some(1), |record| record.fault.map(|fault| fault.line));
-        prop_assert_eq!(blamed, Some(line));
+        // Without a valid first line the file is not a record.
+        let reported = Record::parse("altered", &altered).map_or(Some(1), |record| record.fault.map(|fault| fault.line));
+        prop_assert_eq!(reported, Some(line));
     }
 
-    /// Wherever a record is torn behind its first line, it reads, and every sample before the tear is there.
+    /// Every sample before the tear is read.
     #[test]
-    fn any_tear_is_survived(len in 0_usize..1_000) {
+    fn a_record_torn_anywhere_after_its_first_line_is_read(len in 0_usize..1_000) {
         let whole = example();
         let first = whole.iter().position(|&byte| byte == b'\n').unwrap() + 1;
         let len = first + len * (whole.len() - first) / 1_000;
