@@ -3,7 +3,7 @@
 //!
 //! `cargo run --release -p landau-reactor --example bare -- PORT BODY_BYTES HEAD_BYTES`
 
-use landau_sys::epoll::{Epoll, Found, READ};
+use landau_sys::epoll::{Epoll, Events, READ};
 use landau_sys::socket::{Address, Family, bind};
 use landau_sys::stream;
 use std::net::SocketAddr;
@@ -25,13 +25,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     stream::listen(&listener, 4096)?;
     stream::set_no_delay(&listener)?;
     let door = listener.as_raw_fd() as u64;
-    let (set, mut found, mut buffer) = (Epoll::new()?, Found::with_room(256), vec![0; 64 << 10]);
+    let (set, mut events, mut buffer) = (Epoll::new()?, Events::with_capacity(256), vec![0; 64 << 10]);
     set.add(listener.as_raw_fd(), door, READ)?;
     let mut table: Vec<Option<OwnedFd>> = Vec::new();
     let mut gone: Vec<u64> = Vec::new();
     loop {
-        set.wait(&mut found, -1)?;
-        for (key, _) in found.iter() {
+        set.wait(&mut events, -1)?;
+        for (key, _) in events.iter() {
             if key == door {
                 while let Ok(fd) = stream::accept(&listener) {
                     let index = fd.as_raw_fd() as usize;

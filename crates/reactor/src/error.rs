@@ -1,43 +1,43 @@
-//! What can go wrong in an event loop.
+//! Errors of the event loop.
 
 use crate::Backend;
 use std::os::fd::RawFd;
 
-/// What can go wrong in an event loop.
+/// An error of the event loop.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A system call failed.
     #[error(transparent)]
     System(#[from] landau_sys::Error),
-    /// A backend that this system has not, or that is forbidden here.
-    #[error("no {backend} here: {reason}")]
+    /// This system does not have the backend, or forbids it.
+    #[error("backend {backend} is not available: {reason}")]
     Unavailable {
-        /// The backend asked for.
+        /// The requested backend.
         backend: Backend,
-        /// Why there is none.
+        /// Why it is not available.
         reason: String,
     },
-    /// A name that no backend has.
-    #[error("no backend is called {name:?}; there are {known}")]
+    /// No backend has that name.
+    #[error("unknown backend {name:?}; it must be one of {known}")]
     UnknownBackend {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What there is.
+        /// The names of all backends.
         known: String,
     },
-    /// A descriptor that was registered before and not given back.
+    /// The descriptor is registered already.
     #[error("descriptor {0} is registered already")]
     Registered(RawFd),
-    /// A descriptor that is not registered.
+    /// The descriptor is not registered.
     #[error("descriptor {0} is not registered")]
     Unregistered(RawFd),
-    /// A descriptor whose number is beyond what the backend can watch.
-    #[error("{backend} watches descriptors below {capacity}, and this is {fd}")]
+    /// The number of the descriptor is too high for the backend.
+    #[error("backend {backend} cannot watch descriptor {fd}: it only watches descriptors below {capacity}")]
     Capacity {
         /// The backend.
         backend: Backend,
-        /// One more than the highest number.
+        /// One more than the highest number that it can watch.
         capacity: usize,
         /// The descriptor.
         fd: RawFd,

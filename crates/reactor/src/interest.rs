@@ -1,51 +1,51 @@
-//! What a descriptor is watched for, and what came of it.
+//! Interest, readiness and events.
 
-/// A number of the user's that comes back with each event of a descriptor.
+/// Identifies a registered descriptor: a number of the caller's that every event of the descriptor carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u32);
 
-/// What a descriptor is watched for.
+/// The readiness that a descriptor is watched for.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Interest(u8);
 
 impl Interest {
-    /// Nothing: it stays registered, for its deadline and for later.
+    /// No readiness: the descriptor stays registered, for its deadline and for later.
     pub const NONE: Self = Self(0);
-    /// Something may be read, or the end is reached.
+    /// Readable: data is available, or the end of the stream.
     pub const READABLE: Self = Self(1);
-    /// Something may be written, or nobody reads any more.
+    /// Writable: there is room for data, or nobody reads it any more.
     pub const WRITABLE: Self = Self(2);
-    /// Both.
+    /// Readable or writable.
     pub const BOTH: Self = Self(3);
 
-    /// Whether all of `other` is in it.
+    /// Returns whether this contains all of `other`.
     #[inline]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Either.
+    /// Returns what is in either.
     #[inline]
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// What is in it and not in `other`.
+    /// Returns what is in this and not in `other`.
     #[inline]
     #[must_use]
     pub const fn difference(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// What is in both.
+    /// Returns what is in both.
     #[inline]
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// Whether it is nothing.
+    /// Returns whether this is [`NONE`](Self::NONE).
     #[inline]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
@@ -54,82 +54,84 @@ impl Interest {
 
 impl std::fmt::Debug for Interest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(["none", "read", "write", "read and write"][usize::from(self.0 & 3)])
+        f.write_str(["none", "readable", "writable", "readable and writable"][usize::from(self.0 & 3)])
     }
 }
 
-/// What became of a descriptor. Readiness is a hint: a call may still say that it would block.
+/// The readiness of a descriptor.
+///
+/// Readiness is a hint: an operation may still fail because it would block.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ready(u8);
 
 impl Ready {
-    /// Something may be read.
+    /// Readable.
     pub const READABLE: Self = Self(1);
-    /// Something may be written.
+    /// Writable.
     pub const WRITABLE: Self = Self(2);
-    /// The peer is gone, or an error waits. Comes with READ and WRITE as far as they are wanted, so that whoever
-    /// only reads or only writes finds out by doing so.
+    /// The peer has closed its writing half, or an error is pending. It comes with READABLE and WRITABLE, as far as the
+    /// caller is interested in them, so that a caller that only reads or only writes finds out by doing so.
     pub const READ_CLOSED: Self = Self(4);
-    /// The descriptor's deadline has passed.
+    /// The deadline of the descriptor has passed.
     pub const DEADLINE: Self = Self(8);
-    /// Nothing can be sent either: the connection was reset, or both sides have ended it. Comes with CLOSED, and again
-    /// in each wait, whatever is wanted.
+    /// Nothing can be sent either: the connection was reset, or both halves are closed. It comes with READ_CLOSED, and again
+    /// in each wait, whatever the interest.
     pub const WRITE_CLOSED: Self = Self(16);
 
-    /// Something may be read.
+    /// Returns whether the descriptor is readable.
     #[inline]
     pub const fn is_readable(self) -> bool {
         self.0 & 1 != 0
     }
 
-    /// Something may be written.
+    /// Returns whether the descriptor is writable.
     #[inline]
     pub const fn is_writable(self) -> bool {
         self.0 & 2 != 0
     }
 
-    /// The peer is gone, or an error waits.
+    /// Returns whether the peer has closed its writing half, or an error is pending.
     #[inline]
     pub const fn is_read_closed(self) -> bool {
         self.0 & 4 != 0
     }
 
-    /// Nothing can be sent either.
+    /// Returns whether nothing can be sent either.
     #[inline]
     pub const fn is_write_closed(self) -> bool {
         self.0 & 16 != 0
     }
 
-    /// The deadline has passed.
+    /// Returns whether the deadline of the descriptor has passed.
     #[inline]
     pub const fn is_deadline(self) -> bool {
         self.0 & 8 != 0
     }
 
-    /// Either.
+    /// Returns what is in either.
     #[inline]
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Of reading and writing, what is there.
+    /// Returns the part that an [`Interest`] can express: readable and writable.
     #[inline]
     pub const fn interest(self) -> Interest {
         Interest(self.0 & 3)
     }
 
-    /// Nothing at all.
+    /// Returns whether this is no readiness at all.
     #[inline]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Reading and writing only as far as they are wanted.
+    /// Returns this without the part of readable and writable that is not in `interest`.
     #[inline]
     #[must_use]
-    pub(crate) const fn wanted(self, want: Interest) -> Self {
-        Self(self.0 & (want.0 | 0b11100))
+    pub(crate) const fn filter(self, interest: Interest) -> Self {
+        Self(self.0 & (interest.0 | 0b11100))
     }
 }
 
@@ -141,17 +143,17 @@ impl From<Interest> for Ready {
 
 impl std::fmt::Debug for Ready {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let names = ["read", "write", "closed", "deadline", "gone"];
-        let there = names.iter().enumerate().filter(|(bit, _)| self.0 >> bit & 1 == 1).map(|(_, name)| *name);
-        f.write_str(&there.collect::<Vec<_>>().join("+"))
+        let names = ["readable", "writable", "read closed", "deadline", "write closed"];
+        let set = names.iter().enumerate().filter(|(bit, _)| self.0 >> bit & 1 == 1).map(|(_, name)| *name);
+        f.write_str(&set.collect::<Vec<_>>().join(" + "))
     }
 }
 
-/// Something happened to a descriptor.
+/// A readiness event of a registered descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// The number that was given with it.
+    /// The token that the descriptor was registered with.
     pub token: Token,
-    /// What happened.
+    /// The readiness.
     pub ready: Ready,
 }

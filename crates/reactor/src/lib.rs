@@ -1,10 +1,12 @@
-//! An event loop whose backend is chosen by name at run time, with timers that cost O(1) each however many there
-//! are, and batches of buffers and file ranges that are sent with as few calls as the kernel allows.
+//! An event loop whose backend is chosen by name at run time, with O(1) timers, and batches of buffers and file ranges
+//! that are sent with as few system calls as the kernel allows.
 //!
-//! The crate knows no protocol. A [`Reactor`] belongs to one thread; only its [`Waker`] may be used from another.
+//! [`Reactor`] reports readiness through `select`, `poll`, `epoll`, `kqueue`, queued signals or `io_uring`;
+//! [`completions::Ring`] performs whole operations on `io_uring`. The crate knows no protocol. A [`Reactor`] belongs to one
+//! thread; only its [`Waker`] may be used from another.
 //!
 //! ```
-//! use landau_reactor::{Interest, Backend, Reactor, Token};
+//! use landau_reactor::{Backend, Interest, Reactor, Token};
 //! use std::io::Write;
 //! use std::os::unix::net::UnixStream;
 //! use std::time::Duration;
@@ -14,7 +16,7 @@
 //! reactor.register(&reading, Token(7), Interest::READABLE)?;
 //! writing.write_all(b"x")?;
 //! reactor.wait(Some(Duration::from_secs(1)))?;
-//! let event = reactor.next_event().expect("something can be read");
+//! let event = reactor.next_event().expect("the stream is readable");
 //! assert_eq!(event.token, Token(7));
 //! assert!(event.ready.is_readable());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -25,7 +27,6 @@ pub mod batch;
 #[cfg(target_os = "linux")]
 pub mod completions;
 mod error;
-pub mod handover;
 mod interest;
 mod reactor;
 pub mod timers;

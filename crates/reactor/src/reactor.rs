@@ -1,15 +1,15 @@
-//! The event loop: what is common to all backends.
+//! The event loop: what all backends have in common.
 //!
-//! A table indexed by descriptor number holds sixteen bytes for each: the user's token, what is wanted, what the
-//! kernel was told, and a generation, by which events of an earlier owner of the number are known and dropped. Wanting
-//! less costs no call: the kernel is told only when an event comes that nobody wanted. Wanting more is told to the
-//! kernel before the next wait, and not at all if it was taken back by then.
+//! A table indexed by descriptor number has one slot of 16 bytes for each descriptor: the caller's token, its interest,
+//! the interest that the backend knows, and a generation, by which events of an earlier owner of the number are detected
+//! and dropped. Reducing the interest costs no call: the backend is told only when an event arrives that is not of
+//! interest. An extended interest is passed on before the next wait, and not at all if it was reduced again by then.
 
 use crate::backend::{self, Backend, Found, Key, Selector};
 use crate::error::{Error, Result};
 use crate::interest::{Event, Interest, Ready, Token};
 use crate::timers::Timers;
-use crate::waker::{Bell, Waker};
+use crate::waker::{Receiver, Waker};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
@@ -19,16 +19,16 @@ struct Slot {
     token: u32,
     generation: u32,
     is_registered: bool,
-    /// What the user wants.
-    want: Interest,
-    /// What the backend was told.
+    /// What the caller is interested in.
+    interest: Interest,
+    /// The interest that the backend knows.
     armed: Interest,
-    /// Of an edge backend: what it told and the user has not yet used up.
-    can: Ready,
-    /// Whether it stands in the list of changes.
-    is_dirty: bool,
-    /// Whether it stands in the list of those that can and are not used up.
-    is_hot: bool,
+    /// With an edge-triggered backend: the readiness that was reported and not cleared since.
+    readiness: Ready,
+    /// Whether it is in the list of changes.
+    is_changed: bool,
+    /// Whether it is in the list of ready descriptors.
+    is_ready: bool,
 }
 
 /// An event loop of one thread.
@@ -39,23 +39,23 @@ pub struct Reactor {
     is_edge: bool,
     slots: Vec<Slot>,
     registered_count: usize,
-    /// What the last wait found, and how far it was handed out.
+    /// What the last wait found, and how many of them were returned.
     found: Vec<Found>,
-    handed_out: usize,
-    /// Descriptors whose want is not yet told to the backend.
-    dirty: Vec<RawFd>,
-    /// Of an edge backend: descriptors that were told and are not used up.
-    hot: Vec<RawFd>,
+    returned_count: usize,
+    /// Descriptors whose interest the backend may not know yet.
+    changed: Vec<RawFd>,
+    /// With an edge-triggered backend: descriptors whose readiness is not cleared.
+    ready: Vec<RawFd>,
     timers: Timers,
     origin: Instant,
     now_ms: u32,
-    bell: Option<Bell>,
-    /// Why it is not the backend that was asked for.
+    waker: Option<Receiver>,
+    /// Why it is not the backend that was requested.
     fallback: Option<String>,
 }
 
 impl Reactor {
-    /// An event loop with that backend.
+    /// Creates an event loop. Fails with [`Error::Unavailable`] if the system does not have the backend or forbids it.
     pub fn new(backend: Backend) -> Result<Self> {
         let selector = backend::open(backend)?;
         Ok(Self {
@@ -65,19 +65,19 @@ impl Reactor {
             slots: Vec::new(),
             registered_count: 0,
             found: Vec::with_capacity(backend::BATCH),
-            handed_out: 0,
-            dirty: Vec::new(),
-            hot: Vec::new(),
+            returned_count: 0,
+            changed: Vec::new(),
+            ready: Vec::new(),
             timers: Timers::default(),
             origin: Instant::now(),
             now_ms: 0,
-            bell: None,
+            waker: None,
             fallback: None,
         })
     }
 
-    /// An event loop with that backend or, where the system has it not or forbids it, with `epoll`, and where there
-    /// is no `epoll` either, with the system's own best or `poll`. [`Reactor::note`] says then which it is and why.
+    /// Creates an event loop with that backend or, if it is not available, with `epoll`, the best backend of the system or
+    /// `poll`. [`note`](Self::note) then says which one it is, and why.
     pub fn new_or_fallback(backend: Backend) -> Result<Self> {
         let mut reasons = Vec::new();
         for one in [backend, Backend::Epoll, Backend::default(), Backend::Poll] {
@@ -95,19 +95,19 @@ impl Reactor {
         Self::new(Backend::Poll)
     }
 
-    /// Which backend [`Reactor::new_or_fallback`] would come to here and, if it is another, why: for programs whose
-    /// loops are to be all of one kind, and that say so once.
+    /// Returns the backend that [`new_or_fallback`](Self::new_or_fallback) would use and, if it is another one, why: for
+    /// programs whose loops must all use the same backend.
     pub fn resolve_backend(backend: Backend) -> Result<(Backend, Option<String>)> {
         let reactor = Self::new_or_fallback(backend)?;
         Ok((reactor.backend, reactor.fallback))
     }
 
-    /// The backend.
+    /// Returns the backend.
     pub fn backend(&self) -> Backend {
         self.backend
     }
 
-    /// What the backend has to say about how it does its work here: a fallback and why, an overflow and how often.
+    /// Returns a remark on how the backend works here, such as a fallback and its reason or the number of queue overflows.
     pub fn note(&self) -> Option<String> {
         match (&self.fallback, self.selector.note()) {
             (Some(fallback), Some(note)) => Some(format!("{fallback}; {note}")),
@@ -115,24 +115,27 @@ impl Reactor {
         }
     }
 
-    /// How many descriptors are registered.
+    /// Returns the number of registered descriptors.
     pub fn len(&self) -> usize {
-        self.registered_count - usize::from(self.bell.is_some())
+        self.registered_count - usize::from(self.waker.is_some())
     }
 
-    /// Whether none is registered.
+    /// Returns whether no descriptor is registered.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Watches a descriptor and makes its calls not block. It stays the caller's, who gives it back to
-    /// [`Reactor::deregister`] or [`Reactor::close`] before closing it.
+    /// Registers a descriptor and makes it nonblocking. The caller keeps it, and calls [`deregister`](Self::deregister) or
+    /// [`close`](Self::close) before it is closed.
+    ///
+    /// Fails if the descriptor is registered already, or if its number is too high for the backend.
     pub fn register(&mut self, fd: &impl AsFd, token: Token, interest: Interest) -> Result<()> {
         landau_sys::stream::set_blocking(fd, false)?;
         self.register_nonblocking(fd, token, interest)
     }
 
-    /// The same for a descriptor that was made so that it does not block, which saves asking the kernel.
+    /// Like [`register`](Self::register), for a descriptor that is nonblocking already. This saves the system call that
+    /// would find that out.
     pub fn register_nonblocking(&mut self, fd: &impl AsFd, token: Token, interest: Interest) -> Result<()> {
         let number = fd.as_fd().as_raw_fd();
         let index = number as usize;
@@ -145,28 +148,28 @@ impl Reactor {
         }
         let generation = slot.generation.wrapping_add(1);
         self.selector.add(Key::new(number, generation), interest)?;
-        // The lists may still name the number's earlier owner: the marks say so, and stay.
+        // The lists may still contain the earlier owner of the number: the flags that say so are kept.
         *slot = Slot {
             token: token.0,
             generation,
             is_registered: true,
-            want: interest,
+            interest,
             armed: interest,
-            can: Ready::default(),
+            readiness: Ready::default(),
             ..*slot
         };
         self.registered_count += 1;
         Ok(())
     }
 
-    /// Watches it no longer. Its events that were found and not yet handed out are dropped.
+    /// Deregisters a descriptor. Its events that were found and not returned yet are dropped.
     pub fn deregister(&mut self, fd: &impl AsFd) -> Result<()> {
         self.forget(fd.as_fd().as_raw_fd(), false)
     }
 
-    /// Watches it no longer and closes it. Cheaper than both apart with backends that forget what is closed; a copy
-    /// of the descriptor that is open elsewhere would still be watched by them, so one that was passed on or
-    /// inherited is to be deregistered instead.
+    /// Deregisters and closes a descriptor. With backends that forget a closed descriptor this is cheaper than both calls
+    /// apart. Such a backend would still watch a copy that is open elsewhere: deregister a descriptor that was passed on
+    /// or inherited instead.
     pub fn close(&mut self, fd: OwnedFd) -> Result<()> {
         self.forget(fd.as_raw_fd(), true)?;
         Ok(landau_sys::descriptor::close(fd)?)
@@ -176,7 +179,7 @@ impl Reactor {
         let slot = self.slots.get_mut(number as usize).filter(|slot| slot.is_registered);
         let slot = slot.ok_or(Error::Unregistered(number))?;
         let key = Key::new(number, slot.generation);
-        (slot.is_registered, slot.want, slot.can) = (false, Interest::NONE, Ready::default());
+        (slot.is_registered, slot.interest, slot.readiness) = (false, Interest::NONE, Ready::default());
         self.registered_count -= 1;
         self.timers.clear(number as u32);
         self.selector.remove(key, closing)
@@ -187,96 +190,100 @@ impl Reactor {
         slot.ok_or(Error::Unregistered(number))
     }
 
-    /// Replaces what a descriptor is watched for. What it costs is in the description of this module.
+    /// Replaces the interest in a descriptor. The description of this module says what that costs.
     #[inline]
     pub fn set_interest(&mut self, fd: &impl AsFd, interest: Interest) -> Result<()> {
         let number = fd.as_fd().as_raw_fd();
         let is_edge = self.is_edge;
         let slot = self.slot(number)?;
-        slot.want = interest;
-        let is_news = !slot.armed.contains(interest) && !slot.is_dirty;
-        let is_hot = is_edge && !slot.can.wanted(interest).interest().is_empty() && !slot.is_hot;
-        slot.is_dirty |= is_news;
-        slot.is_hot |= is_hot;
-        if is_news {
-            self.dirty.push(number);
+        slot.interest = interest;
+        let is_changed = !slot.armed.contains(interest) && !slot.is_changed;
+        let is_ready = is_edge && !slot.readiness.filter(interest).interest().is_empty() && !slot.is_ready;
+        slot.is_changed |= is_changed;
+        slot.is_ready |= is_ready;
+        if is_changed {
+            self.changed.push(number);
         }
-        if is_hot {
-            self.hot.push(number);
+        if is_ready {
+            self.ready.push(number);
         }
         Ok(())
     }
 
-    /// What a descriptor is watched for.
+    /// Returns the interest in a descriptor, or `None` if it is not registered.
     pub fn interest(&self, fd: &impl AsFd) -> Option<Interest> {
         let slot = self.slots.get(fd.as_fd().as_raw_fd() as usize).filter(|slot| slot.is_registered);
-        slot.map(|slot| slot.want)
+        slot.map(|slot| slot.interest)
     }
 
-    /// Says that a call would have blocked, or gave less than it was asked for: until the backend tells again,
-    /// nothing is to be had. Saves being told in vain by an edge backend, and does nothing with the others.
+    /// Clears readiness after an operation would have blocked, or transferred less than was requested: the descriptor is
+    /// not ready until the backend reports it again. With an edge-triggered backend this saves useless events; with the
+    /// others it does nothing.
     #[inline]
     pub fn clear_readiness(&mut self, fd: &impl AsFd, interest: Interest) {
         if self.is_edge
             && let Some(slot) = self.slots.get_mut(fd.as_fd().as_raw_fd() as usize)
         {
-            slot.can = slot.can.wanted(Interest::BOTH.difference(interest));
+            slot.readiness = slot.readiness.filter(Interest::BOTH.difference(interest));
         }
     }
 
-    /// Sets or moves a descriptor's deadline. It comes once, as an event of its own or with another.
+    /// Sets or moves the deadline of a descriptor. It is reported once, in an event of its own or together with readiness.
     #[inline]
     pub fn set_deadline(&mut self, fd: &impl AsFd, delay: Duration) {
         let delay_ms = u32::try_from(delay.as_millis()).unwrap_or(u32::MAX);
         self.timers.set(fd.as_fd().as_raw_fd() as u32, self.now_ms, delay_ms);
     }
 
-    /// Takes a descriptor's deadline back.
+    /// Clears the deadline of a descriptor.
     #[inline]
     pub fn clear_deadline(&mut self, fd: &impl AsFd) {
         self.timers.clear(fd.as_fd().as_raw_fd() as u32);
     }
 
-    /// Milliseconds since the reactor was made, as read after the last wait, modulo 2³².
+    /// Returns the milliseconds from the creation of the reactor to the end of the last wait, modulo 2³².
     #[inline]
     pub fn now_ms(&self) -> u32 {
         self.now_ms
     }
 
-    /// Lets a waker that was made before end this reactor's waits. A reactor has one.
+    /// Registers a waker that was made before. A reactor has one; a second is an error.
     pub fn register_waker(&mut self, waker: &Waker) -> Result<()> {
-        if let Some(bell) = &self.bell {
-            return Err(Error::Registered(bell.as_fd().as_raw_fd()));
+        if let Some(receiver) = &self.waker {
+            return Err(Error::Registered(receiver.as_fd().as_raw_fd()));
         }
-        let bell = Bell::of(waker);
-        self.register_nonblocking(&bell, Token(u32::MAX), Interest::READABLE)?;
-        self.bell = Some(bell);
+        let receiver = Receiver::of(waker);
+        self.register_nonblocking(&receiver, Token(u32::MAX), Interest::READABLE)?;
+        self.waker = Some(receiver);
         Ok(())
     }
 
-    /// What ends a wait from another thread.
+    /// Returns a handle that ends a wait from another thread.
     pub fn waker(&mut self) -> Result<Waker> {
-        if let Some(bell) = &self.bell {
-            return Ok(bell.waker());
+        if let Some(receiver) = &self.waker {
+            return Ok(receiver.waker());
         }
         let waker = Waker::new()?;
         self.register_waker(&waker)?;
         Ok(waker)
     }
 
-    /// Waits until something happens, at most for `limit`. What happened is handed out by [`Reactor::next_event`];
-    /// what was not handed out of the wait before is dropped (and told again, for it still holds).
-    pub fn wait(&mut self, limit: Option<Duration>) -> Result<()> {
-        self.keep_the_rest();
-        self.tell_changes()?;
+    /// Waits until a descriptor is ready, a deadline passes or the waker wakes, but no longer than `timeout`; `None` waits
+    /// for ever. [`next_event`](Self::next_event) returns the events. Events of the wait before that were not returned
+    /// are dropped, and reported again as they still hold.
+    ///
+    /// A wait that a signal interrupts has no events.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<()> {
+        self.keep_deadlines();
+        self.pass_on_changes()?;
         self.found.clear();
-        self.handed_out = 0;
+        self.returned_count = 0;
         self.retain_ready();
-        let timeout_ms = self.timeout_ms(limit);
-        self.selector.wait(&mut self.found, timeout_ms).or_else(interrupted)?;
+        let timeout_ms = self.timeout_ms(timeout);
+        self.selector.wait(&mut self.found, timeout_ms).or_else(ignore_interruption)?;
         self.now_ms = self.origin.elapsed().as_millis() as u32;
         if self.is_edge {
-            self.remember();
+            self.keep_readiness();
         }
         let (slots, found) = (&self.slots, &mut self.found);
         self.timers.advance(self.now_ms, |number| {
@@ -286,23 +293,23 @@ impl Reactor {
         Ok(())
     }
 
-    /// What happened, one thing at a time. An event of a descriptor that was given back since, or that is no longer
-    /// wanted, is not handed out: the number may belong to another by now.
+    /// Returns the next event of the last wait, or `None` if there are no more. Events are not returned if their descriptor
+    /// was deregistered since, for its number may have another owner by now, or if they are no longer of interest.
     #[inline]
     pub fn next_event(&mut self) -> Option<Event> {
-        while let Some(&Found { key, ready }) = self.found.get(self.handed_out) {
-            self.handed_out += 1;
+        while let Some(&Found { key, ready }) = self.found.get(self.returned_count) {
+            self.returned_count += 1;
             let slot = &mut self.slots[key.fd() as usize];
             if !slot.is_registered || slot.generation != key.generation() {
                 continue;
             }
-            let wanted = ready.wanted(slot.want);
-            // Told of what nobody wants: now the backend is told so.
-            if wanted != ready && !slot.is_dirty && !slot.want.contains(slot.armed) {
-                slot.is_dirty = true;
-                self.dirty.push(key.fd());
+            let wanted = ready.filter(slot.interest);
+            // The backend reports what is not of interest: from the next wait on it no longer does.
+            if wanted != ready && !slot.is_changed && !slot.interest.contains(slot.armed) {
+                slot.is_changed = true;
+                self.changed.push(key.fd());
             }
-            if slot.token == u32::MAX && self.ring(key.fd()) {
+            if slot.token == u32::MAX && self.clear_waker(key.fd()) {
                 continue;
             }
             let token = Token(self.slots[key.fd() as usize].token);
@@ -313,20 +320,21 @@ impl Reactor {
         None
     }
 
-    /// Whether it is the bell, which is silenced then.
+    /// Returns whether the descriptor is the waker's, and clears the waker if so.
     #[cold]
-    fn ring(&mut self, number: RawFd) -> bool {
-        let Some(bell) = self.bell.as_ref().filter(|bell| bell.as_fd().as_raw_fd() == number) else { return false };
-        bell.silence();
+    fn clear_waker(&mut self, number: RawFd) -> bool {
+        let is_it = |receiver: &&Receiver| receiver.as_fd().as_raw_fd() == number;
+        let Some(receiver) = self.waker.as_ref().filter(is_it) else { return false };
+        receiver.clear();
         if self.is_edge {
-            self.slots[number as usize].can = Ready::default();
+            self.slots[number as usize].readiness = Ready::default();
         }
         true
     }
 
-    /// Deadlines are told once: those of the last wait that were not handed out are set again.
-    fn keep_the_rest(&mut self) {
-        for at in self.handed_out..self.found.len() {
+    /// Sets the deadlines again that the last wait found and that were not returned: timers report a deadline only once.
+    fn keep_deadlines(&mut self) {
+        for at in self.returned_count..self.found.len() {
             let Found { key, ready } = self.found[at];
             let slot = &self.slots[key.fd() as usize];
             if ready.is_deadline() && slot.is_registered && slot.generation == key.generation() {
@@ -335,71 +343,73 @@ impl Reactor {
         }
     }
 
-    /// Tells the backend what changed since the last wait, and what did not change after all not.
-    fn tell_changes(&mut self) -> Result<()> {
-        while let Some(number) = self.dirty.pop() {
+    /// Passes changed interests on to the backend, unless they were changed back.
+    fn pass_on_changes(&mut self) -> Result<()> {
+        while let Some(number) = self.changed.pop() {
             let slot = &mut self.slots[number as usize];
-            slot.is_dirty = false;
-            if slot.is_registered && slot.armed != slot.want {
-                slot.armed = slot.want;
-                self.selector.change(Key::new(number, slot.generation), slot.want)?;
+            slot.is_changed = false;
+            if slot.is_registered && slot.armed != slot.interest {
+                slot.armed = slot.interest;
+                self.selector.change(Key::new(number, slot.generation), slot.interest)?;
             }
         }
         Ok(())
     }
 
-    fn timeout_ms(&self, limit: Option<Duration>) -> i32 {
-        if !self.hot.is_empty() {
+    fn timeout_ms(&self, timeout: Option<Duration>) -> i32 {
+        if !self.ready.is_empty() {
             return 0;
         }
-        shorter_ms(limit, self.timers.next(self.origin.elapsed().as_millis() as u32))
+        shorter_ms(timeout, self.timers.next(self.origin.elapsed().as_millis() as u32))
     }
 
-    /// An edge backend tells once. What it told is kept until it is used up, and handed out again in each wait.
-    fn remember(&mut self) {
+    /// Adds what an edge-triggered backend found to the readiness that is kept, and makes events of all that is kept: such
+    /// a backend reports a change once, and the loop reports it in each wait until it is cleared.
+    fn keep_readiness(&mut self) {
         for at in 0..self.found.len() {
             let Found { key, ready } = self.found[at];
             let slot = &mut self.slots[key.fd() as usize];
             if !slot.is_registered || slot.generation != key.generation() {
                 continue;
             }
-            slot.can = slot.can.union(ready);
-            if !slot.is_hot {
-                slot.is_hot = true;
-                self.hot.push(key.fd());
+            slot.readiness = slot.readiness.union(ready);
+            if !slot.is_ready {
+                slot.is_ready = true;
+                self.ready.push(key.fd());
             }
         }
-        // Each descriptor is told once a wait: what was found just now stands in this list as well.
+        // What was found is in this list as well, and each descriptor is reported once in a wait.
         self.found.clear();
         let (slots, found) = (&self.slots, &mut self.found);
-        found.extend(self.hot.iter().map(|&number| {
+        found.extend(self.ready.iter().map(|&number| {
             let slot = &slots[number as usize];
-            Found { key: Key::new(number, slot.generation), ready: slot.can }
+            Found { key: Key::new(number, slot.generation), ready: slot.readiness }
         }));
     }
 
-    /// Of what an edge backend told, what the user has used up or does not want now is no reason not to sleep.
+    /// Keeps the descriptors in the list whose readiness is not cleared and is of interest; the others must not keep the
+    /// loop from sleeping.
     fn retain_ready(&mut self) {
         let slots = &mut self.slots;
-        self.hot.retain(|&number| {
+        self.ready.retain(|&number| {
             let slot = &mut slots[number as usize];
-            slot.is_hot = slot.is_registered && !slot.can.wanted(slot.want).interest().is_empty();
-            slot.is_hot
+            slot.is_ready = slot.is_registered && !slot.readiness.filter(slot.interest).interest().is_empty();
+            slot.is_ready
         });
     }
 }
 
-/// The shorter of a limit and of the time until something is due, as a wait takes it.
-pub(crate) fn shorter_ms(limit: Option<Duration>, due: Option<u32>) -> i32 {
-    const MOST: u32 = u32::MAX >> 1;
-    // Rounded up: to be early would be to wait twice.
-    let limit = limit.map(|limit| limit.as_nanos().div_ceil(1_000_000).min(u128::from(MOST)) as u32);
-    let shorter = limit.into_iter().chain(due).min();
-    shorter.map_or(-1, |ms| ms.min(MOST).cast_signed())
+/// Returns the shorter of a timeout and the time until a deadline, in milliseconds; -1 if there is neither.
+pub(crate) fn shorter_ms(timeout: Option<Duration>, due_ms: Option<u32>) -> i32 {
+    const LONGEST_MS: u32 = u32::MAX >> 1;
+    // Rounded up: a wait that ends too early is followed by another.
+    let timeout = timeout.map(|timeout| timeout.as_nanos().div_ceil(1_000_000).min(u128::from(LONGEST_MS)) as u32);
+    let shorter = timeout.into_iter().chain(due_ms).min();
+    shorter.map_or(-1, |ms| ms.min(LONGEST_MS).cast_signed())
 }
 
-/// A signal that ends a wait is no failure: the wait has found nothing.
-fn interrupted(error: Error) -> Result<()> {
+/// A signal that ends a wait is not an error: the wait has found nothing.
+fn ignore_interruption(error: Error) -> Result<()> {
     match error {
         Error::System(error) if error.is_interrupted() => Ok(()),
         other => Err(other),

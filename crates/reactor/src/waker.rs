@@ -6,40 +6,47 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Wakes a reactor that waits, from any thread that knows its ends by the same numbers: one that shares the reactor's
-/// table of descriptors, or whose table was one with it when the waker was made ([`Waker::new`]). Many calls before it
-/// wakes cost one byte.
+/// Wakes a waiting reactor from another thread.
+///
+/// The thread must know the waker's descriptors by the same numbers: it shares the reactor's descriptor table, or its
+/// own table was a copy of that one when the waker was made ([`Waker::new`]). Any number of calls before the reactor
+/// wakes write one byte.
 #[derive(Debug, Clone)]
-pub struct Waker(Arc<Line>);
+pub struct Waker(Arc<Pipe>);
 
-/// Both ends of a pipe: while a waker lives so does the end that is read, and a wake that comes after its reactor is
-/// gone is no signal that ends the process.
+/// Both ends of a pipe. The reading end lives as long as a waker does, so that waking a reactor that is gone is harmless
+/// and raises no SIGPIPE.
 #[derive(Debug)]
-struct Line {
+struct Pipe {
     pending: AtomicBool,
     reading: PipeReader,
     writing: PipeWriter,
 }
 
-/// The reactor's end.
+/// The reactor's side of a [`Waker`].
 #[derive(Debug)]
-pub(crate) struct Bell(Waker);
+pub(crate) struct Receiver(Waker);
 
 impl Waker {
-    /// A waker for a reactor that is still to be made, perhaps by a thread with a table of descriptors of its own:
-    /// made before that table is, its ends have the same numbers in both. See [`Reactor::register_waker`](crate::Reactor::register_waker).
+    /// Creates a waker for a reactor that will be made later, perhaps by a thread with a descriptor table of its own: if
+    /// the waker is made first, its descriptors have the same numbers in both tables. See
+    /// [`Reactor::register_waker`](crate::Reactor::register_waker).
     pub fn new() -> Result<Self> {
-        Ok(Bell::new()?.0)
+        // The standard library's pipe is close-on-exec.
+        let (reading, writing) = std::io::pipe().map_err(|error| landau_sys::Error::from_io("pipe", &error))?;
+        landau_sys::stream::set_blocking(&reading, false)?;
+        Ok(Self(Arc::new(Pipe { pending: AtomicBool::new(false), reading, writing })))
     }
 
-    /// The numbers of its ends.
+    /// Returns the numbers of both descriptors.
     pub fn descriptors(&self) -> [RawFd; 2] {
         [self.0.reading.as_raw_fd(), self.0.writing.as_raw_fd()]
     }
 
-    /// Ends the wait that is under way, or the next one. Whatever was told to the reactor's thread by other means
-    /// before this call, it finds when it looks after [`next_event`](crate::Reactor::next_event) has said that there is
-    /// no more.
+    /// Ends the wait that is in progress, or the next one.
+    ///
+    /// The reactor's thread finds what was given to it by other means before this call, if it looks for it after
+    /// [`next_event`](crate::Reactor::next_event) has returned `None`.
     pub fn wake(&self) -> Result<()> {
         if self.0.pending.swap(true, Ordering::AcqRel) {
             return Ok(());
@@ -51,14 +58,7 @@ impl Waker {
     }
 }
 
-impl Bell {
-    pub(crate) fn new() -> Result<Self> {
-        // The standard library's pipe is not inherited by the programs that this one starts.
-        let (reading, writing) = std::io::pipe().map_err(|error| landau_sys::Error::from_io("pipe", &error))?;
-        landau_sys::stream::set_blocking(&reading, false)?;
-        Ok(Self(Waker(Arc::new(Line { pending: AtomicBool::new(false), reading, writing }))))
-    }
-
+impl Receiver {
     pub(crate) fn of(waker: &Waker) -> Self {
         Self(waker.clone())
     }
@@ -67,17 +67,17 @@ impl Bell {
         self.0.clone()
     }
 
-    /// Takes the byte, if there is one, and only then lets the flag fall: whoever found it raised before has told of
-    /// something that the user's next look will see. The other order could swallow the byte of a later wake.
-    pub(crate) fn silence(&self) {
+    /// Reads the byte, if there is one, and clears the flag after that: a thread that found the flag set before has given
+    /// the reactor something that its next look will find. In the other order the byte of a later wake could be lost.
+    pub(crate) fn clear(&self) {
         let mut bytes = [0; 16];
-        // A bell that is silent already (the null backend rings it always) says that it would block.
+        // Nothing to read is not an error: the null backend reports the waker in every wait.
         while matches!((&self.0.0.reading).read(&mut bytes), Ok(count) if count == bytes.len()) {}
         self.0.0.pending.store(false, Ordering::Release);
     }
 }
 
-impl AsFd for Bell {
+impl AsFd for Receiver {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.0.reading.as_fd()
     }

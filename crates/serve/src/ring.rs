@@ -61,7 +61,7 @@ impl RingWorker {
         ring.register_waker(&inboxes[number].waker)?;
         let doors: Vec<OwnedFd> = doors.into_iter().map(|door| door.fd).collect();
         for (place, fd) in doors.iter().enumerate() {
-            ring.listen(fd, Token(LISTENERS + place as u32))?;
+            ring.accept(fd, Token(LISTENERS + place as u32))?;
         }
         let admission = Admission::new(&config, crowd, &counters)?;
         let site = Site::new(&config, counters.clone(), log, inboxes[number].waker.clone())?;
@@ -245,7 +245,7 @@ impl RingWorker {
     #[inline]
     fn listen(&mut self, number: u32, is_wanted: bool) {
         let Some(fd) = self.table.get(number).and_then(|connection| connection.fd.as_ref()) else { return };
-        let done = if is_wanted { self.ring.resume(fd) } else { self.ring.hold(fd) };
+        let done = if is_wanted { self.ring.resume(fd) } else { self.ring.pause(fd) };
         if done.is_err() {
             self.abort(number);
         }
@@ -328,7 +328,7 @@ impl RingWorker {
                 let rest = active.rest();
                 self.settle(number, rest);
             }
-            Err(error) if error.is_blocked() && !is_fetched => self.fetch(number),
+            Err(error) if error.is_would_block() && !is_fetched => self.fetch(number),
             // The file became shorter: what the client was promised cannot be had any more.
             Err(_) => self.abort(number),
         }

@@ -1,49 +1,49 @@
-//! The BSDs' and macOS's `kqueue` as an event loop needs it: changes and events in one call.
+//! `kqueue` of the BSDs and macOS for an event loop: changes and events in one call.
 //!
-//! A filter is a *number*, not a bit: a descriptor that is watched for reading and for writing has two watches, each
-//! added, told and deleted for itself.
+//! A filter is a *number*, not a bit: a descriptor that is watched for reading and for writing has two filters, each
+//! added, reported and deleted for itself.
 
 #![allow(
     clippy::unnecessary_cast,
     clippy::cast_lossless,
-    reason = "the structure's numbers are of other widths on each system"
+    reason = "the widths of the structure's fields differ between systems"
 )]
 
 use crate::descriptor::own;
 use crate::error::{Error, Result, check};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-/// Which of a descriptor's two watches.
+/// A filter of a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Filter {
-    /// Something may be read.
+    /// Readable (EVFILT_READ).
     Read,
-    /// Something may be written.
+    /// Writable (EVFILT_WRITE).
     Write,
 }
 
-/// Something happened.
+/// A ready descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Told {
-    /// To which descriptor.
+pub struct Event {
+    /// The descriptor.
     pub fd: RawFd,
-    /// With which of its watches.
+    /// The filter.
     pub filter: Filter,
-    /// Whether the peer is gone, or an error waits.
+    /// Whether the peer has closed, or an error is pending (EV_EOF).
     pub is_closed: bool,
 }
 
-/// Whether a descriptor is of a kind that never makes anybody wait: a regular file or a folder. A queue tells of them
-/// what others do not: whether the end is reached.
+/// Returns whether a descriptor is always ready: a regular file or a directory. A queue would report whether the end is
+/// reached, as no other event method does.
 pub fn is_always_ready(fd: RawFd) -> Result<bool> {
-    // SAFETY: the structure is plain data for which all zeroes is a value.
+    // SAFETY: `stat` consists of integers, so all zeroes is a value.
     let mut status: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: the structure may be written; a number that names no descriptor is an error the call reports.
+    // SAFETY: `status` is writable; a closed descriptor is an error.
     check("fstat", unsafe { libc::fstat(fd, &raw mut status) })?;
     Ok(matches!(status.st_mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFDIR))
 }
 
-/// A queue, with the changes that the next wait hands over.
+/// A queue, with the changes that the next wait passes to the kernel.
 pub struct Kqueue {
     fd: OwnedFd,
     changes: Vec<libc::kevent>,
@@ -57,7 +57,7 @@ impl std::fmt::Debug for Kqueue {
 }
 
 fn entry(fd: RawFd, filter: Filter, is_watched: bool) -> libc::kevent {
-    // SAFETY: the structure is plain data for which all zeroes is a value.
+    // SAFETY: `kevent` consists of integers and a pointer, so all zeroes is a value.
     let mut entry: libc::kevent = unsafe { std::mem::zeroed() };
     entry.ident = fd as _;
     entry.filter = match filter {
@@ -69,26 +69,26 @@ fn entry(fd: RawFd, filter: Filter, is_watched: bool) -> libc::kevent {
 }
 
 impl Kqueue {
-    /// An empty queue whose waits tell at most `room` events.
-    pub fn with_room(room: usize) -> Result<Self> {
-        // SAFETY: the call takes nothing.
+    /// Creates an empty queue whose waits return at most `capacity` events.
+    pub fn with_capacity(capacity: usize) -> Result<Self> {
+        // SAFETY: the call takes nothing and returns a new descriptor.
         let fd = check("kqueue", unsafe { libc::kqueue() }).map(own)?;
         // SAFETY: the call takes integers.
         check("fcntl", unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) })?;
-        Ok(Self { fd, changes: Vec::new(), events: Vec::with_capacity(room) })
+        Ok(Self { fd, changes: Vec::new(), events: Vec::with_capacity(capacity) })
     }
 
-    /// Has the next wait add or delete a watch.
+    /// Adds or deletes a filter with the next wait.
     pub fn change(&mut self, fd: RawFd, filter: Filter, is_watched: bool) {
         self.changes.push(entry(fd, filter, is_watched));
     }
 
-    /// Deletes a descriptor's watches now; that there was none is no error.
+    /// Deletes the filters of a descriptor now, if it has any.
     pub fn delete(&mut self, fd: RawFd) -> Result<()> {
         for filter in [Filter::Read, Filter::Write] {
             let change = entry(fd, filter, false);
             let none = std::ptr::null_mut();
-            // SAFETY: one valid change, no room for events, no timeout.
+            // SAFETY: one valid change is passed, no room for events, and no timeout.
             let result = unsafe { libc::kevent(self.fd.as_raw_fd(), &raw const change, 1, none, 0, std::ptr::null()) };
             match check("kevent", result) {
                 Err(error) if error.errno != libc::ENOENT && error.errno != libc::EBADF => return Err(error),
@@ -98,7 +98,8 @@ impl Kqueue {
         Ok(())
     }
 
-    /// Hands the changes over and waits until something happens, at most so many milliseconds; -1 is forever.
+    /// Passes the changes to the kernel and waits until a descriptor is ready, for at most so many milliseconds; -1 waits
+    /// for ever.
     pub fn wait(&mut self, timeout_ms: i32) -> Result<()> {
         let time = libc::timespec {
             tv_sec: libc::time_t::from(timeout_ms / 1000),
@@ -108,18 +109,18 @@ impl Kqueue {
         self.events.clear();
         let (changes, count) = (self.changes.as_ptr(), self.changes.len() as _);
         let (events, room) = (self.events.as_mut_ptr(), self.events.capacity() as _);
-        // SAFETY: so many valid changes, room for so many events, and a timeout that lives as long as the call.
-        let told = unsafe { libc::kevent(self.fd.as_raw_fd(), changes, count, events, room, timeout) };
-        // Also a wait that a signal ended has made the changes.
+        // SAFETY: there are `count` valid changes and room for `room` events, and `time` lives as long as the call.
+        let count = unsafe { libc::kevent(self.fd.as_raw_fd(), changes, count, events, room, timeout) };
+        // A wait that a signal interrupts has made the changes.
         self.changes.clear();
-        let told = check("kevent", told)? as usize;
-        // SAFETY: the call wrote the first `told` events, which is at most the capacity.
-        unsafe { self.events.set_len(told) };
+        let count = check("kevent", count)? as usize;
+        // SAFETY: the call wrote the first `count` events, and `count` is at most the capacity.
+        unsafe { self.events.set_len(count) };
         Ok(())
     }
 
-    /// What the last wait told. A change that failed is an error, unless the watch was gone already.
-    pub fn told(&self) -> impl Iterator<Item = Result<Told>> + '_ {
+    /// Returns the events of the last wait. A change that failed is an error, unless the filter did not exist any more.
+    pub fn events(&self) -> impl Iterator<Item = Result<Event>> + '_ {
         self.events.iter().filter_map(|event| {
             let flags = event.flags as u32;
             if flags & libc::EV_ERROR as u32 != 0 {
@@ -130,7 +131,7 @@ impl Kqueue {
             let is_read = event.filter as i32 == libc::EVFILT_READ as i32;
             let filter = if is_read { Filter::Read } else { Filter::Write };
             let is_closed = flags & libc::EV_EOF as u32 != 0;
-            Some(Ok(Told { fd: event.ident as RawFd, filter, is_closed }))
+            Some(Ok(Event { fd: event.ident as RawFd, filter, is_closed }))
         })
     }
 }

@@ -9,6 +9,7 @@
 
 #[cfg(target_os = "linux")]
 pub mod boot;
+pub mod bytes;
 pub mod child;
 pub mod clock;
 pub mod descriptor;
@@ -29,7 +30,6 @@ pub mod kqueue;
 pub mod limits;
 pub mod marker;
 pub mod memory;
-pub mod passing;
 pub mod path;
 pub mod poll;
 pub mod privilege;

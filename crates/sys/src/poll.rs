@@ -1,26 +1,28 @@
-//! `poll` over an array that is kept from wait to wait.
+//! `poll` for an event loop: an array that is kept between waits.
+//!
+//! [`crate::wait`] has the calls that benchmarks time.
 
 use crate::error::{Result, check};
 use std::os::fd::RawFd;
 
-/// Something may be read.
+/// Readable (POLLIN).
 pub const READ: i16 = libc::POLLIN;
-/// Something may be written.
+/// Writable (POLLOUT).
 pub const WRITE: i16 = libc::POLLOUT;
-/// The peer has shut down its writing half, where the system tells that.
+/// The peer has shut down its writing half (POLLRDHUP); 0 on systems without that event.
 #[cfg(any(target_os = "linux", target_os = "freebsd"))]
 pub const PEER_CLOSED: i16 = libc::POLLRDHUP;
-/// The peer has shut down its writing half, where the system tells that.
+/// The peer has shut down its writing half (POLLRDHUP); 0 on systems without that event.
 #[cfg(not(any(target_os = "linux", target_os = "freebsd")))]
 pub const PEER_CLOSED: i16 = 0;
-/// Both halves are shut down; told whether asked for or not.
+/// Both halves are shut down (POLLHUP); reported whether requested or not.
 pub const HANG_UP: i16 = libc::POLLHUP;
-/// An error waits; told whether asked for or not.
+/// An error is pending (POLLERR); reported whether requested or not.
 pub const ERROR: i16 = libc::POLLERR;
-/// No descriptor of that number is open; told whether asked for or not.
+/// The descriptor is not open (POLLNVAL); reported whether requested or not.
 pub const NOT_OPEN: i16 = libc::POLLNVAL;
 
-/// Descriptors with what each is watched for.
+/// An array of descriptors and the events to wait for.
 #[derive(Default)]
 pub struct Entries(Vec<libc::pollfd>);
 
@@ -31,51 +33,51 @@ impl std::fmt::Debug for Entries {
 }
 
 impl Entries {
-    /// How many there are.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Adds one at the end. A negative number is an entry that the kernel passes over.
+    /// Appends an entry. The kernel ignores one with a negative number.
     pub fn push(&mut self, fd: RawFd, events: i16) {
         self.0.push(libc::pollfd { fd, events, revents: 0 });
     }
 
-    /// Replaces what the entry at that place is watched for.
-    pub fn set(&mut self, at: usize, events: i16) {
-        if let Some(entry) = self.0.get_mut(at) {
+    /// Replaces the events of the entry at an index.
+    pub fn set(&mut self, index: usize, events: i16) {
+        if let Some(entry) = self.0.get_mut(index) {
             entry.events = events;
         }
     }
 
-    /// Takes the entry at that place out; the last comes to stand there, whose number is the result if there is one.
-    pub fn take(&mut self, at: usize) -> Option<RawFd> {
-        if at >= self.0.len() {
+    /// Removes the entry at an index and moves the last entry there, whose descriptor it returns; `None` if it was the last.
+    pub fn swap_remove(&mut self, index: usize) -> Option<RawFd> {
+        if index >= self.0.len() {
             return None;
         }
-        self.0.swap_remove(at);
-        self.0.get(at).map(|entry| entry.fd)
+        self.0.swap_remove(index);
+        self.0.get(index).map(|entry| entry.fd)
     }
 
-    /// Forgets all.
+    /// Removes all entries.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Waits until something happens to one of them, at most so many milliseconds; -1 is forever. To how many.
+    /// Waits until a descriptor is ready, for at most so many milliseconds; -1 waits for ever. Returns how many are ready.
     #[inline]
     pub fn wait(&mut self, timeout_ms: i32) -> Result<usize> {
         let (entries, count) = (self.0.as_mut_ptr(), self.0.len() as libc::nfds_t);
-        // SAFETY: the vector holds so many valid entries, which the call may write to.
+        // SAFETY: the vector holds `count` entries, which the call may write.
         check("poll", unsafe { libc::poll(entries, count, timeout_ms) }).map(|count| count as usize)
     }
 
-    /// What happened in the last wait: place, number and bits, of the first `count` to which something did.
+    /// Returns index, descriptor and events of the first `count` entries that the last wait found ready.
     #[inline]
     pub fn found(&self, count: usize) -> impl Iterator<Item = (usize, RawFd, i16)> + '_ {
         let entries = self.0.iter().enumerate().filter(|(_, entry)| entry.revents != 0);
@@ -90,7 +92,7 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     #[test]
-    fn the_last_takes_the_place_of_what_is_taken_out() {
+    fn the_last_entry_replaces_a_removed_one() {
         let (reading, writing) = pipe().unwrap();
         let mut entries = Entries::default();
         entries.push(-1, READ);
@@ -98,10 +100,10 @@ mod tests {
         entries.push(writing.as_raw_fd(), WRITE);
         assert_eq!(entries.wait(-1), Ok(1));
         assert_eq!(entries.found(1).collect::<Vec<_>>(), [(2, writing.as_raw_fd(), WRITE)]);
-        assert_eq!(entries.take(0), Some(writing.as_raw_fd()));
-        assert_eq!((entries.take(1), entries.take(7), entries.len()), (None, None, 1));
+        assert_eq!(entries.swap_remove(0), Some(writing.as_raw_fd()));
+        assert_eq!((entries.swap_remove(1), entries.swap_remove(7), entries.len()), (None, None, 1));
         drop(reading);
         assert_eq!(entries.wait(-1), Ok(1));
-        assert!(entries.found(1).all(|(at, _, bits)| at == 0 && bits & ERROR != 0));
+        assert!(entries.found(1).all(|(index, _, events)| index == 0 && events & ERROR != 0));
     }
 }

@@ -39,24 +39,6 @@ pub fn socket(family: Family, transport: Transport) -> Result<OwnedFd> {
     check("socket", unsafe { libc::socket(domain, kind, 0) }).map(own)
 }
 
-/// Two Unix sockets that are connected, keep messages apart, and are not inherited.
-#[cfg(not(target_vendor = "apple"))]
-pub fn message_pair() -> Result<(OwnedFd, OwnedFd)> {
-    let mut ends = [0; 2];
-    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
-    // SAFETY: the array has room for the two descriptors.
-    check("socketpair", unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) })?;
-    Ok((own(ends[0]), own(ends[1])))
-}
-
-/// Two Unix sockets that are connected, keep messages apart, and are not inherited. There are no sequenced packets
-/// here, and a datagram does not tell that its other end is gone: it fails with ECONNRESET then.
-#[cfg(target_vendor = "apple")]
-pub fn message_pair() -> Result<(OwnedFd, OwnedFd)> {
-    let (one, two) = std::os::unix::net::UnixDatagram::pair().map_err(|error| Error::from_io("socketpair", &error))?;
-    Ok((one.into(), two.into()))
-}
-
 /// An address in the form that `bind` takes, made once and used for many sockets.
 #[derive(Clone, Copy)]
 pub struct Address {

@@ -97,28 +97,11 @@ pub fn send_file(socket: &impl AsFd, file: &impl AsFd, offset: u64, count: usize
     if got == 0 { Ok(0) } else { send(socket, &buffer[..got], false) }
 }
 
-/// Reads what is there of a pipe; 0 is its end.
-pub fn read(pipe: &impl AsFd, buffer: &mut [u8]) -> Result<usize> {
-    let (first, room) = (buffer.as_mut_ptr().cast(), buffer.len());
-    // SAFETY: the slice has room for `room` bytes.
-    length("read", unsafe { libc::read(pipe.as_fd().as_raw_fd(), first, room) })
-}
-
 /// Reads from a place in a file; 0 is its end.
 pub fn read_at(file: &impl AsFd, buffer: &mut [u8], offset: u64) -> Result<usize> {
     let (first, room) = (buffer.as_mut_ptr().cast(), buffer.len());
     // SAFETY: the slice has room for `room` bytes.
     length("pread", unsafe { libc::pread(file.as_fd().as_raw_fd(), first, room, offset as libc::off_t) })
-}
-
-/// Moves what fits of `count` bytes from a pipe to a socket, or from a socket to a pipe.
-#[cfg(target_os = "linux")]
-pub fn splice(from: &impl AsFd, to: &impl AsFd, count: usize, more: bool) -> Result<usize> {
-    let null = std::ptr::null_mut();
-    let (from, to) = (from.as_fd().as_raw_fd(), to.as_fd().as_raw_fd());
-    let flags = libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK | if more { libc::SPLICE_F_MORE } else { 0 };
-    // SAFETY: neither end has an offset, which null says.
-    length("splice", unsafe { libc::splice(from, null, to, null, count, flags) })
 }
 
 /// A stream socket that does not block and is not inherited.
@@ -401,12 +384,6 @@ pub fn acknowledged_bytes(socket: &impl AsFd) -> Option<u64> {
 #[cfg(not(target_os = "linux"))]
 pub fn acknowledged_bytes(_: &impl AsFd) -> Option<u64> {
     None
-}
-
-/// Prefers connections that arrive on this processor (`SO_INCOMING_CPU`), among listeners at one address.
-#[cfg(target_os = "linux")]
-pub fn set_incoming_processor(socket: &impl AsFd, processor: u32) -> Result<()> {
-    set_option(socket, libc::SOL_SOCKET, libc::SO_INCOMING_CPU, processor as libc::c_int)
 }
 
 /// Steers connections among `listeners` listeners at one address by the processor that they arrive on: a classic

@@ -1,21 +1,21 @@
-//! `epoll`: the kernel keeps the set, and a wait costs what is ready and not what is watched.
+//! `epoll`: the kernel keeps the set, and the cost of a wait depends on how many descriptors are ready, not watched.
 //!
-//! The key travels in the event's 64 bits, so that nothing is looked up. Closing a descriptor takes it out of the set
-//! by itself, which saves a call for each connection, unless a copy of it is open elsewhere.
+//! The key is stored in the 64 bits of the event, so that no lookup is needed. Closing a descriptor removes it from the set,
+//! which saves a call for each connection, unless a copy of it is open elsewhere.
 //!
-//! A regular file is always ready, and `epoll` refuses it for that: those are kept in a list, and told in each wait.
+//! `epoll` refuses regular files, which are always ready: they are kept in a list and reported in each wait.
 
 use super::{BATCH, Found, Key, Selector, ready_of_epoll};
 use crate::error::Result;
 use crate::interest::{Interest, Ready};
 use landau_sys::epoll as sys;
 
-/// When it tells.
+/// When readiness is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trigger {
-    /// As long as something is ready.
+    /// In each wait, as long as a descriptor is ready.
     Level,
-    /// When something becomes ready.
+    /// When a descriptor becomes ready.
     Edge,
 }
 
@@ -23,25 +23,25 @@ pub(crate) enum Trigger {
 pub(crate) struct Epoll {
     set: sys::Epoll,
     trigger: Trigger,
-    found: sys::Found,
-    /// What is always ready.
+    events: sys::Events,
+    /// Descriptors that are always ready.
     files: Vec<(Key, Interest)>,
 }
 
 impl Epoll {
     pub(crate) fn new(trigger: Trigger) -> Result<Self> {
-        Ok(Self { set: sys::Epoll::new()?, trigger, found: sys::Found::with_room(BATCH), files: Vec::new() })
+        Ok(Self { set: sys::Epoll::new()?, trigger, events: sys::Events::with_capacity(BATCH), files: Vec::new() })
     }
 
-    fn bits(&self, interest: Interest) -> u32 {
-        let mut bits = 0;
+    fn events(&self, interest: Interest) -> u32 {
+        let mut events = 0;
         if interest.contains(Interest::READABLE) {
-            bits |= sys::READ | sys::PEER_CLOSED;
+            events |= sys::READ | sys::PEER_CLOSED;
         }
         if interest.contains(Interest::WRITABLE) {
-            bits |= sys::WRITE;
+            events |= sys::WRITE;
         }
-        if self.trigger == Trigger::Edge { bits | sys::EDGE } else { bits }
+        if self.trigger == Trigger::Edge { events | sys::EDGE_TRIGGERED } else { events }
     }
 }
 
@@ -51,7 +51,7 @@ impl Selector for Epoll {
     }
 
     fn add(&mut self, key: Key, interest: Interest) -> Result<()> {
-        match self.set.add(key.fd(), key.0, self.bits(interest)) {
+        match self.set.add(key.fd(), key.0, self.events(interest)) {
             Err(error) if error.is_not_permitted() => self.files.push((key, interest)),
             other => other?,
         }
@@ -63,7 +63,7 @@ impl Selector for Epoll {
             file.1 = interest;
             return Ok(());
         }
-        Ok(self.set.change(key.fd(), key.0, self.bits(interest))?)
+        Ok(self.set.change(key.fd(), key.0, self.events(interest))?)
     }
 
     fn remove(&mut self, key: Key, closing: bool) -> Result<()> {
@@ -79,8 +79,8 @@ impl Selector for Epoll {
         let files = self.files.iter().filter(|(_, interest)| !interest.is_empty());
         found.extend(files.map(|&(key, interest)| Found { key, ready: Ready::from(interest) }));
         let timeout_ms = if found.is_empty() { timeout_ms } else { 0 };
-        self.set.wait(&mut self.found, timeout_ms)?;
-        found.extend(self.found.iter().map(|(key, bits)| Found { key: Key(key), ready: ready_of_epoll(bits) }));
+        self.set.wait(&mut self.events, timeout_ms)?;
+        found.extend(self.events.iter().map(|(key, events)| Found { key: Key(key), ready: ready_of_epoll(events) }));
         Ok(())
     }
 }

@@ -1,41 +1,42 @@
-//! `io_uring` for readiness: a watch is a wish in a ring, and wishes are handed over in the call that waits.
+//! Readiness on `io_uring`: each watch is a poll request, and requests are submitted by the call that waits.
 //!
-//! Where the kernel has it, a watch tells of each change until it is taken back (*multishot*), which makes it an edge
-//! backend. Where not, or where that is asked for, a watch tells once and is wished anew in the wait after it told,
-//! which makes it a level backend: what is still ready is told again at once.
+//! If the kernel has multishot poll, one request reports each change until it is removed, which makes this an
+//! edge-triggered backend. Otherwise, or if that is requested, a request completes once and is submitted again in the wait
+//! after it completed, which makes this a level-triggered backend: what is still ready completes at once.
 //!
-//! A watch holds the open file. One that is closed is therefore let go by the kernel in the next wait, not before.
+//! A poll request holds the open file: the kernel releases a closed descriptor in the next wait, not before.
 
 use super::{BATCH, Backend, Found, Key, Selector};
 use crate::error::{Error, Result};
 use crate::interest::Interest;
 use landau_sys::epoll;
-use landau_sys::ring::{Completion, Ring};
+use landau_sys::ring::{Entry, Ring};
 use std::os::fd::RawFd;
 
-/// How many wishes one call hands over at most.
-const WISHES: u32 = 256;
+/// The size of the submission queue.
+const SUBMISSIONS: u32 = 256;
 
-/// How many completions the ring holds: a crowd may wake at once, and what finds no room costs the kernel memory and
-/// ends the watch, which has to be wished anew.
+/// The size of the completion queue. Many descriptors may become ready at once; completions that find no room cost the
+/// kernel memory and end the poll request, which has to be submitted again.
 const COMPLETIONS: u32 = 4096;
 
 /// `ECANCELED`, negated.
 const CANCELED: i32 = -125;
 
-/// A watch is wished under the descriptor's number and a serial number of its own, so that what comes of an earlier
-/// wish can be told from what comes of this one.
+/// A watched descriptor. Each poll request has the descriptor's number and its own serial number, by which the completions
+/// of earlier requests are detected.
 #[derive(Debug, Clone, Copy, Default)]
 struct Watch {
     generation: u32,
     serial: u32,
     interest: Interest,
     is_watched: bool,
-    is_wished: bool,
+    /// Whether a poll request is in flight.
+    is_polled: bool,
 }
 
 impl Watch {
-    fn user(self, fd: RawFd) -> u64 {
+    fn user_data(self, fd: RawFd) -> u64 {
         Key::new(fd, self.serial).0
     }
 }
@@ -45,88 +46,88 @@ pub(crate) struct IoUring {
     ring: Ring,
     is_multishot: bool,
     watches: Vec<Watch>,
-    /// Watches that have told and are to be wished anew.
+    /// Descriptors whose poll request has completed and is to be submitted again.
     again: Vec<RawFd>,
-    /// How often the kernel ended a watch that should have gone on.
+    /// How often the kernel ended a multishot request.
     ended_count: u64,
 }
 
 impl IoUring {
     pub(crate) fn new(backend: Backend) -> Result<Self> {
-        let ring = Ring::new(WISHES, COMPLETIONS).map_err(|error| unavailable(backend, error))?;
+        let ring = Ring::new(SUBMISSIONS, COMPLETIONS).map_err(|error| unavailable(backend, error))?;
         let is_multishot = backend == Backend::IoUring && ring.has_multishot_poll();
         Ok(Self { ring, is_multishot, watches: Vec::new(), again: Vec::new(), ended_count: 0 })
     }
 
-    fn bits(interest: Interest) -> u32 {
-        let mut bits = 0;
+    fn events(interest: Interest) -> u32 {
+        let mut events = 0;
         if interest.contains(Interest::READABLE) {
-            bits |= epoll::READ | epoll::PEER_CLOSED;
+            events |= epoll::READ | epoll::PEER_CLOSED;
         }
         if interest.contains(Interest::WRITABLE) {
-            bits |= epoll::WRITE;
+            events |= epoll::WRITE;
         }
-        bits
+        events
     }
 
-    /// Wishes for what is wanted of a descriptor, if anything is.
-    fn wish(&mut self, fd: RawFd) -> Result<()> {
+    /// Queues a poll request, if there is interest and no request in flight.
+    fn poll_add(&mut self, fd: RawFd) -> Result<()> {
         let watch = &mut self.watches[fd as usize];
-        if watch.is_wished || !watch.is_watched || watch.interest.is_empty() {
+        if watch.is_polled || !watch.is_watched || watch.interest.is_empty() {
             return Ok(());
         }
-        watch.is_wished = true;
+        watch.is_polled = true;
         watch.serial = watch.serial.wrapping_add(1);
-        let (user, bits) = (watch.user(fd), Self::bits(watch.interest));
-        Ok(self.ring.watch(fd, bits, user, self.is_multishot)?)
+        let (user_data, events) = (watch.user_data(fd), Self::events(watch.interest));
+        Ok(self.ring.poll_add(fd, events, user_data, self.is_multishot)?)
     }
 
-    fn take_back(&mut self, fd: RawFd) -> Result<()> {
+    fn poll_remove(&mut self, fd: RawFd) -> Result<()> {
         let watch = &mut self.watches[fd as usize];
-        if std::mem::take(&mut watch.is_wished) {
-            let user = watch.user(fd);
-            self.ring.unwatch(user)?;
+        if std::mem::take(&mut watch.is_polled) {
+            let user_data = watch.user_data(fd);
+            self.ring.poll_remove(user_data)?;
         }
         Ok(())
     }
 
-    fn tell(&mut self, completion: Completion) -> Option<Found> {
-        let key = Key(completion.user);
+    fn on_completion(&mut self, entry: Entry) -> Option<Found> {
+        let key = Key(entry.user_data);
         let watch = self.watches.get_mut(key.fd() as usize)?;
-        if !watch.is_watched || !watch.is_wished || watch.serial != key.generation() {
+        if !watch.is_watched || !watch.is_polled || watch.serial != key.generation() {
             return None;
         }
         let found = |ready| Some(Found { key: Key::new(key.fd(), watch.generation), ready });
-        if !completion.has_more() {
-            watch.is_wished = false;
+        if !entry.has_more() {
+            watch.is_polled = false;
             self.ended_count += u64::from(self.is_multishot);
-            if completion.result >= 0 || completion.result == CANCELED {
+            if entry.result >= 0 || entry.result == CANCELED {
                 self.again.push(key.fd());
             }
         }
-        match completion.result {
+        match entry.result {
             CANCELED => None,
-            // Nothing that can be watched: no longer open, for instance.
-            ..0 => found(super::GONE),
-            bits => found(super::ready_of_epoll(bits.cast_unsigned())),
+            // The descriptor cannot be polled: it is closed, for example.
+            ..0 => found(super::NOT_OPEN),
+            events => found(super::ready_of_epoll(events.cast_unsigned())),
         }
     }
 }
 
 impl Drop for IoUring {
-    /// Lets the open files go now: the kernel alone would do it some time after the ring is gone, and who closes a
-    /// listener then finds its address still in use.
+    /// Releases the open files now. The kernel would do it some time after the ring is gone, and the address of a listener
+    /// that is closed meanwhile would still be in use.
     fn drop(&mut self) {
         let mut count = 0;
         for fd in 0..self.watches.len() {
             let (watch, fd) = (self.watches[fd], (fd as u32).cast_signed());
-            if watch.is_wished && self.ring.unwatch(watch.user(fd)).is_ok() {
+            if watch.is_polled && self.ring.poll_remove(watch.user_data(fd)).is_ok() {
                 count += 1;
             }
         }
         super::settle(count, || {
-            let is_well = self.ring.wait(0).is_ok();
-            is_well && std::iter::from_fn(|| self.ring.next_completion()).count() > 0
+            let is_ok = self.ring.wait(0).is_ok();
+            is_ok && std::iter::from_fn(|| self.ring.next_completion()).count() > 0
         });
     }
 }
@@ -155,41 +156,41 @@ impl Selector for IoUring {
         }
         let serial = self.watches[index].serial;
         let generation = key.generation();
-        self.watches[index] = Watch { generation, serial, interest, is_watched: true, is_wished: false };
-        self.wish(key.fd())
+        self.watches[index] = Watch { generation, serial, interest, is_watched: true, is_polled: false };
+        self.poll_add(key.fd())
     }
 
     fn change(&mut self, key: Key, interest: Interest) -> Result<()> {
         self.watches[key.fd() as usize].interest = interest;
-        self.take_back(key.fd())?;
-        self.wish(key.fd())
+        self.poll_remove(key.fd())?;
+        self.poll_add(key.fd())
     }
 
     fn remove(&mut self, key: Key, closing: bool) -> Result<()> {
-        let was_wished = self.watches[key.fd() as usize].is_wished;
-        self.take_back(key.fd())?;
+        let was_polled = self.watches[key.fd() as usize].is_polled;
+        self.poll_remove(key.fd())?;
         self.watches[key.fd() as usize].is_watched = false;
-        // Who gives it back may close it at any time, and means the file to be closed then.
-        if was_wished && !closing { Ok(self.ring.submit()?) } else { Ok(()) }
+        // A deregistered descriptor may be closed at any time, which must then close the file.
+        if was_polled && !closing { Ok(self.ring.submit()?) } else { Ok(()) }
     }
 
     fn wait(&mut self, found: &mut Vec<Found>, timeout_ms: i32) -> Result<()> {
         while let Some(fd) = self.again.pop() {
-            self.wish(fd)?;
+            self.poll_add(fd)?;
         }
         self.ring.wait(timeout_ms)?;
         while found.len() < BATCH {
-            let Some(completion) = self.ring.next_completion() else { break };
-            found.extend(self.tell(completion));
+            let Some(entry) = self.ring.next_completion() else { break };
+            found.extend(self.on_completion(entry));
         }
         Ok(())
     }
 
     fn note(&self) -> Option<String> {
-        let shots = if self.is_multishot { "a watch tells many times" } else { "a watch tells once" };
+        let shots = if self.is_multishot { "multishot poll" } else { "single-shot poll" };
         let ended = match self.ended_count {
             0 => String::new(),
-            count => format!("; {count} watches ended early and were renewed"),
+            count => format!("; {count} requests ended early and were submitted again"),
         };
         Some(format!("{shots}; ring: {}{ended}", self.ring.setup()))
     }

@@ -1,8 +1,8 @@
-//! `kqueue`: the kernel keeps the set; what changed goes to it in the call that waits.
+//! `kqueue`: the kernel keeps the set, and the call that waits passes changes to it.
 //!
-//! Reading and writing are two watches of a descriptor. The kernel deletes both when the descriptor is closed. A
-//! regular file is told as ready in each wait, as with the other backends; the queue itself would tell of its end
-//! instead.
+//! A descriptor has two filters, for reading and for writing. The kernel deletes both when the descriptor is closed. Regular
+//! files are reported as ready in each wait, as with the other backends; the queue itself would report whether the end is
+//! reached instead.
 
 use super::{BATCH, Found, Key, Selector};
 use crate::error::Result;
@@ -14,32 +14,37 @@ use std::os::fd::RawFd;
 struct Watch {
     generation: u32,
     interest: Interest,
-    /// What the kernel was told.
-    told: Interest,
+    /// The interest that the kernel knows.
+    armed: Interest,
     is_watched: bool,
-    is_dirty: bool,
+    is_changed: bool,
 }
 
 #[derive(Debug)]
 pub(crate) struct Kqueue {
     queue: sys::Kqueue,
     watches: Vec<Watch>,
-    /// Descriptors of which the kernel is to be told.
-    dirty: Vec<RawFd>,
-    /// What is always ready.
+    /// Descriptors whose interest the kernel does not know yet.
+    changed: Vec<RawFd>,
+    /// Descriptors that are always ready.
     files: Vec<(Key, Interest)>,
 }
 
 impl Kqueue {
     pub(crate) fn new() -> Result<Self> {
-        Ok(Self { queue: sys::Kqueue::with_room(BATCH)?, watches: Vec::new(), dirty: Vec::new(), files: Vec::new() })
+        Ok(Self {
+            queue: sys::Kqueue::with_capacity(BATCH)?,
+            watches: Vec::new(),
+            changed: Vec::new(),
+            files: Vec::new(),
+        })
     }
 
     fn mark(&mut self, fd: RawFd) {
         let watch = &mut self.watches[fd as usize];
-        if !watch.is_dirty {
-            watch.is_dirty = true;
-            self.dirty.push(fd);
+        if !watch.is_changed {
+            watch.is_changed = true;
+            self.changed.push(fd);
         }
     }
 }
@@ -55,8 +60,8 @@ impl Selector for Kqueue {
             self.watches.resize(index + 1, Watch::default());
         }
         let watch = &mut self.watches[index];
-        let (generation, told) = (key.generation(), Interest::NONE);
-        *watch = Watch { generation, interest, told, is_watched: true, ..*watch };
+        let (generation, armed) = (key.generation(), Interest::NONE);
+        *watch = Watch { generation, interest, armed, is_watched: true, ..*watch };
         self.mark(key.fd());
         Ok(())
     }
@@ -78,20 +83,20 @@ impl Selector for Kqueue {
         }
         let watch = &mut self.watches[key.fd() as usize];
         watch.is_watched = false;
-        let told = std::mem::take(&mut watch.told);
-        if closing || told.is_empty() { Ok(()) } else { Ok(self.queue.delete(key.fd())?) }
+        let armed = std::mem::take(&mut watch.armed);
+        if closing || armed.is_empty() { Ok(()) } else { Ok(self.queue.delete(key.fd())?) }
     }
 
     fn wait(&mut self, found: &mut Vec<Found>, timeout_ms: i32) -> Result<()> {
-        while let Some(fd) = self.dirty.pop() {
+        while let Some(fd) = self.changed.pop() {
             let watch = &mut self.watches[fd as usize];
-            watch.is_dirty = false;
+            watch.is_changed = false;
             if !watch.is_watched {
                 continue;
             }
-            let (interest, told) = (watch.interest, std::mem::replace(&mut watch.told, watch.interest));
+            let (interest, armed) = (watch.interest, std::mem::replace(&mut watch.armed, watch.interest));
             for (one, filter) in [(Interest::READABLE, Filter::Read), (Interest::WRITABLE, Filter::Write)] {
-                if interest.contains(one) != told.contains(one) {
+                if interest.contains(one) != armed.contains(one) {
                     self.queue.change(fd, filter, interest.contains(one));
                 }
             }
@@ -99,8 +104,8 @@ impl Selector for Kqueue {
         let files = self.files.iter().filter(|(_, interest)| !interest.is_empty());
         found.extend(files.map(|&(key, interest)| Found { key, ready: Ready::from(interest) }));
         self.queue.wait(if found.is_empty() { timeout_ms } else { 0 })?;
-        for told in self.queue.told() {
-            let sys::Told { fd, filter, is_closed } = told?;
+        for event in self.queue.events() {
+            let sys::Event { fd, filter, is_closed } = event?;
             let Some(watch) = self.watches.get(fd as usize).filter(|watch| watch.is_watched) else { continue };
             let ready = if filter == Filter::Read { Ready::READABLE } else { Ready::WRITABLE };
             let ready = if is_closed { ready.union(Ready::READ_CLOSED) } else { ready };

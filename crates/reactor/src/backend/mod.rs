@@ -1,33 +1,33 @@
-//! The contract that every backend keeps, and the list of them.
+//! The contract of the selectors, one for each [`Backend`], and the list of backends.
 //!
-//! A backend tells which of many descriptors can be read or written. They differ in what a wait costs and in what
-//! they can hold; what they say means the same:
+//! A selector finds out which of many descriptors are ready. Selectors differ in what a wait costs and in which
+//! descriptors they can watch; what they report means the same:
 //!
-//! 1. A descriptor is named by its number and by a *key* that the reactor gives with it. Numbers are recycled by the
-//!    kernel, keys are not: what a backend finds carries the key under which the descriptor was added, so that what
-//!    is left over from an earlier owner of the number can be told and dropped.
-//! 2. `add` begins to watch. A number that is watched already is the caller's mistake. Where the backend cannot hold
-//!    the number it says so then, and not in a later wait. The descriptor stays the caller's.
-//! 3. `change` replaces the interest. An interest of none keeps the descriptor known; the backend may still tell
-//!    that it is closed.
-//! 4. `remove` ends the watch, with `closing` if the caller closes the descriptor right after and holds no copy of it:
-//!    then a backend may leave the rest to `close`, and what it holds of the open file it lets go in the next waits,
-//!    or when it is dropped. Nothing that was found before may be told of it afterwards; the reactor sees to that by
-//!    the key.
-//! 5. `wait` appends what it found and returns: at once if something is ready, else when something becomes so or the
-//!    timeout has passed. An interrupted wait has found nothing. It makes one kernel call where the backend allows
-//!    it. It may tell less than all that is ready (a batch), as long as it tells the rest in the waits that follow.
-//! 6. A *level* backend tells of a ready descriptor in each wait. An *edge* backend tells once, until the caller
-//!    has read or written until it would block; the reactor remembers for it. Telling too often is lawful, telling
-//!    never is not: data that arrived before `add` counts as news.
-//! 7. A peer that is gone, and an error, are told as whatever of reading and writing is watched, so that they are found
-//!    by whoever only reads, and as `CLOSED` besides where the backend knows: it is a hint too (`select` and `null`
-//!    never give it). `GONE` says besides that nothing can be sent any more, which `epoll` and `poll` tell whatever is
-//!    watched: who wants nothing of a descriptor for now has to look out for it. Data that is still there can be read
-//!    first.
-//! 8. When something is lost (the queue of signals overflows), the backend finds it again by itself in the same or
-//!    the next wait, and counts it.
-//! 9. What is always ready (a regular file) is told in each wait while it is watched, by all alike.
+//! 1. A descriptor is identified by its number and by a *key* that the reactor passes with it. The kernel recycles numbers;
+//!    keys are never reused. What a selector finds carries the key that the descriptor was added with, so that leftovers
+//!    of an earlier owner of the number can be detected and dropped.
+//! 2. `add` starts watching a descriptor. Adding a number that is watched already is an error of the caller. A selector that
+//!    cannot watch the number fails here, and not in a later wait. The descriptor remains the caller's.
+//! 3. `change` replaces the interest. With an empty interest the descriptor remains known, and the selector may still
+//!    report that it is closed.
+//! 4. `remove` stops watching a descriptor. `closing` says that the caller closes it right after and holds no copy: the
+//!    selector may then leave the rest to `close`, and releases what it holds of the open file in the next waits or when
+//!    it is dropped. What was found before must not be reported afterwards; the reactor ensures that by the key.
+//! 5. `wait` appends what it found and returns: at once if a descriptor is ready, otherwise when one becomes ready or the
+//!    timeout has passed. An interrupted wait has found nothing. It makes one system call where the backend allows that.
+//!    It may report only some of the ready descriptors (a batch), as long as it reports the others in the waits that
+//!    follow.
+//! 6. A *level-triggered* selector reports a ready descriptor in each wait. An *edge-triggered* selector reports it once,
+//!    until the caller has read or written until that would block; the reactor remembers it meanwhile. Reporting too often
+//!    is allowed; never reporting is not: data that arrived before `add` counts as a change.
+//! 7. A closed peer and an error are reported as readable and writable, as far as those are of interest, so that a caller
+//!    that only reads finds out by reading; and as `READ_CLOSED` if the backend knows, which is a hint too (`select` and
+//!    `null` never report it). `WRITE_CLOSED` says that nothing can be sent any more. `epoll` and `poll` report it whatever
+//!    the interest, so a caller with an empty interest has to handle it. Data that has arrived can be read first.
+//! 8. When events are lost (the queue of signals overflows), the selector recovers them by itself in the same or the next
+//!    wait, and counts the loss.
+//! 9. A descriptor that is always ready (a regular file) is reported in each wait while it is watched, by all backends
+//!    alike.
 
 #[cfg(target_os = "linux")]
 mod epoll;
@@ -53,10 +53,10 @@ use std::fmt;
 use std::os::fd::RawFd;
 use std::str::FromStr;
 
-/// How many events one wait tells at most, where the backend has a limit at all.
+/// The most events that one wait reports, for backends that have a limit.
 pub(crate) const BATCH: usize = 256;
 
-/// The name of a registration: the descriptor's number below, a generation above.
+/// Identifies a registration: the descriptor's number in the low half, a generation in the high half.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key(pub(crate) u64);
 
@@ -77,18 +77,18 @@ impl Key {
     }
 }
 
-/// A descriptor that is ready.
+/// A ready descriptor.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Found {
     pub(crate) key: Key,
     pub(crate) ready: Ready,
 }
 
-/// Of a descriptor that cannot be watched, for it is not open: whatever is watched says so.
-const GONE: Ready = Ready::READABLE.union(Ready::WRITABLE).union(Ready::READ_CLOSED).union(Ready::WRITE_CLOSED);
+/// The readiness of a descriptor that cannot be watched because it is not open.
+const NOT_OPEN: Ready = Ready::READABLE.union(Ready::WRITABLE).union(Ready::READ_CLOSED).union(Ready::WRITE_CLOSED);
 
-/// Repeats a turn of a ring's until so many wishes must have been taken back, or a turn brings nothing more: a turn
-/// does twenty of them, for a ring whose work is deferred, since Linux 6.13.
+/// Repeats a turn of a ring until so many requests must have been removed, or a turn completes nothing more: since Linux
+/// 6.13, a turn of a ring with deferred work completes 20.
 #[cfg(target_os = "linux")]
 pub(crate) fn settle(count: usize, mut turn: impl FnMut() -> bool) {
     for _ in 0..count.div_ceil(8) {
@@ -98,54 +98,55 @@ pub(crate) fn settle(count: usize, mut turn: impl FnMut() -> bool) {
     }
 }
 
-/// What `epoll`'s bits mean: the same as `poll`'s.
+/// Returns the readiness for the events of `epoll`, which are the same bits as those of `poll`.
 #[cfg(target_os = "linux")]
 #[inline]
-fn ready_of_epoll(bits: u32) -> Ready {
+fn ready_of_epoll(events: u32) -> Ready {
     const SAME: bool = landau_sys::epoll::PEER_CLOSED == landau_sys::poll::PEER_CLOSED as u32
         && landau_sys::epoll::READ == landau_sys::poll::READ as u32
         && landau_sys::epoll::WRITE == landau_sys::poll::WRITE as u32;
-    const { assert!(SAME, "the kernel's own code takes the one for the other") };
-    ready_of_poll(bits as i16)
+    const { assert!(SAME, "the kernel relies on it as well") };
+    ready_of_poll(events as i16)
 }
 
-/// What `poll`'s bits mean. `HANG_UP` and `ERROR` come whether asked for or not, and make both calls return.
+/// Returns the readiness for the events of `poll`. `HANG_UP` and `ERROR` are reported whatever the interest, and neither
+/// reading nor writing blocks then.
 #[inline]
-fn ready_of_poll(bits: i16) -> Ready {
-    use landau_sys::poll::{ERROR, HANG_UP, NOT_OPEN, PEER_CLOSED, READ, WRITE};
+fn ready_of_poll(events: i16) -> Ready {
+    use landau_sys::poll::{self, ERROR, HANG_UP, PEER_CLOSED, READ, WRITE};
     let mut ready = Ready::default();
-    if bits & (READ | PEER_CLOSED | HANG_UP | ERROR | NOT_OPEN) != 0 {
+    if events & (READ | PEER_CLOSED | HANG_UP | ERROR | poll::NOT_OPEN) != 0 {
         ready = ready.union(Ready::READABLE);
     }
-    if bits & (WRITE | HANG_UP | ERROR | NOT_OPEN) != 0 {
+    if events & (WRITE | HANG_UP | ERROR | poll::NOT_OPEN) != 0 {
         ready = ready.union(Ready::WRITABLE);
     }
-    if bits & (HANG_UP | ERROR | NOT_OPEN) != 0 {
+    if events & (HANG_UP | ERROR | poll::NOT_OPEN) != 0 {
         ready = ready.union(Ready::WRITE_CLOSED).union(Ready::READ_CLOSED);
     }
-    if bits & PEER_CLOSED != 0 { ready.union(Ready::READ_CLOSED) } else { ready }
+    if events & PEER_CLOSED != 0 { ready.union(Ready::READ_CLOSED) } else { ready }
 }
 
-/// A backend. See the contract above.
+/// How one backend finds ready descriptors. The description of this module is the contract.
 pub(crate) trait Selector: fmt::Debug {
-    /// Whether it tells only of changes.
+    /// Whether it is edge-triggered.
     fn is_edge(&self) -> bool {
         false
     }
     fn add(&mut self, key: Key, interest: Interest) -> Result<()>;
     fn change(&mut self, key: Key, interest: Interest) -> Result<()>;
     fn remove(&mut self, key: Key, closing: bool) -> Result<()>;
-    /// Waits at most so many milliseconds; -1 is forever.
+    /// Waits for at most so many milliseconds; -1 waits for ever.
     fn wait(&mut self, found: &mut Vec<Found>, timeout_ms: i32) -> Result<()>;
-    /// What the backend has to say about how it does its work here: a fallback, an overflow.
+    /// A remark on how the backend works here.
     fn note(&self) -> Option<String> {
         None
     }
 }
 
-macro_rules! backends {
+macro_rules! define_backends {
     ($($variant:ident $name:literal $about:literal,)*) => {
-        /// A way to ask the kernel which descriptors are ready.
+        /// A method of finding out which descriptors are ready.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Backend {
@@ -153,15 +154,15 @@ macro_rules! backends {
         }
 
         impl Backend {
-            /// All there are, whether this system has them or not.
+            /// All backends, whether this system has them or not.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
-            /// Its name, as it is typed.
+            /// Returns its name, which [`FromStr`] parses.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// What it is, in a line.
+            /// Returns a description in one line.
             pub const fn about(self) -> &'static str {
                 match self { $(Self::$variant => $about,)* }
             }
@@ -169,16 +170,16 @@ macro_rules! backends {
     };
 }
 
-backends! {
-    Select "select" "the call of 1983: a bitmap of all descriptors, copied and scanned at each wait",
-    Poll "poll" "an array of descriptors, handed over and scanned at each wait",
-    Epoll "epoll" "Linux: the kernel keeps the set and hands over what is ready",
-    EpollEdge "epoll-edge" "the same, told of changes only",
-    Sigio "sigio" "a queued real-time signal for each change; poll when the queue overflows",
-    IoUring "io_uring" "Linux: a ring shared with the kernel; watches, and whole operations, without a call each",
-    IoUringOnce "io_uring-once" "the same, each watch for one event: what there is before Linux 5.13",
-    Kqueue "kqueue" "BSD and macOS: the kernel keeps the set; changes and events in one call",
-    Null "null" "the instrument: asks nobody and calls everything ready",
+define_backends! {
+    Select "select" "4.2BSD, 1983: a bitmap of all descriptors, copied and scanned in each wait",
+    Poll "poll" "an array of descriptors, copied and scanned in each wait",
+    Epoll "epoll" "Linux: the kernel keeps the set and returns the ready descriptors",
+    EpollEdge "epoll-edge" "epoll, edge-triggered: only changes are reported",
+    Sigio "sigio" "Linux: a queued real-time signal for each change; poll when the queue overflows",
+    IoUring "io_uring" "Linux: queues shared with the kernel; one call submits many requests",
+    IoUringOnce "io_uring-once" "io_uring with one poll request for each event, as before Linux 5.13",
+    Kqueue "kqueue" "BSD and macOS: the kernel keeps the set; one call passes changes and returns events",
+    Null "null" "for measurements: makes no system call and reports every descriptor as ready",
 }
 
 impl fmt::Display for Backend {
@@ -197,12 +198,12 @@ impl FromStr for Backend {
     }
 }
 
-/// The backends that this system has and lets us use, each tried.
+/// Returns the backends that are available on this system, by trying each.
 pub fn backends() -> Vec<Backend> {
     Backend::ALL.iter().copied().filter(|&one| open(one).is_ok()).collect()
 }
 
-/// The best backend of this system.
+/// Returns the best backend of this system.
 impl Default for Backend {
     fn default() -> Self {
         if cfg!(target_os = "linux") {
@@ -215,7 +216,7 @@ impl Default for Backend {
     }
 }
 
-/// Makes a backend.
+/// Creates the selector of a backend.
 pub(crate) fn open(backend: Backend) -> Result<Box<dyn Selector>> {
     Ok(match backend {
         Backend::Null => Box::new(null::Null::default()),
@@ -237,9 +238,9 @@ pub(crate) fn open(backend: Backend) -> Result<Box<dyn Selector>> {
             target_vendor = "apple"
         ))]
         Backend::Kqueue => Box::new(kqueue::Kqueue::new()?),
-        #[allow(unreachable_patterns, reason = "no system has all of them, and the compiler need not know")]
+        #[allow(unreachable_patterns, reason = "no system has all of them, which the compiler cannot know")]
         _ => {
-            let reason = format!("{} is not among this system's calls", backend.name());
+            let reason = format!("this system has no {}", backend.name());
             return Err(Error::Unavailable { backend, reason });
         }
     })

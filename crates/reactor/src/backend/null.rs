@@ -1,7 +1,7 @@
-//! The instrument: asks nobody and calls everything ready that anyone waits for.
+//! The null backend: makes no system call and reports every descriptor as ready for all that is of interest.
 //!
-//! What a program costs with it is what the program costs without a backend; and a program that takes readiness for
-//! more than a hint breaks under it. It never sleeps, so it is for short use only.
+//! It measures what the event loop and the program cost without a backend; and a program that takes readiness for more
+//! than a hint breaks with it. It never sleeps, so it is for short runs only.
 
 use super::{Found, Key, Selector};
 use crate::error::Result;

@@ -1,68 +1,68 @@
-//! `poll`: an array of descriptors goes to the kernel with each wait, and is looked through afterwards.
+//! `poll`: each wait passes an array of descriptors to the kernel and scans it afterwards.
 //!
-//! The array is kept from wait to wait. What is taken out leaves no gap: the last entry moves there.
+//! The array is kept between waits. Removing an entry moves the last one into its place.
 
 use super::{Found, Key, Selector};
 use crate::error::Result;
 use crate::interest::Interest;
 use landau_sys::poll as sys;
 
-/// Of a descriptor that is not in the array.
-const NOWHERE: u32 = u32::MAX;
+/// The index of a descriptor that is not in the array.
+const ABSENT: u32 = u32::MAX;
 
 #[derive(Debug, Default)]
 pub(crate) struct Poll {
     entries: sys::Entries,
     /// The key of each entry.
     keys: Vec<Key>,
-    /// Where a descriptor stands in the array.
-    places: Vec<u32>,
+    /// The index of each descriptor in the array, by descriptor number.
+    indices: Vec<u32>,
 }
 
-/// What is asked of the kernel.
-pub(super) fn bits(interest: Interest) -> i16 {
-    let mut bits = 0;
+/// Returns the events of `poll` for an interest.
+pub(super) fn events(interest: Interest) -> i16 {
+    let mut events = 0;
     if interest.contains(Interest::READABLE) {
-        bits |= sys::READ | sys::PEER_CLOSED;
+        events |= sys::READ | sys::PEER_CLOSED;
     }
     if interest.contains(Interest::WRITABLE) {
-        bits |= sys::WRITE;
+        events |= sys::WRITE;
     }
-    bits
+    events
 }
 
 impl Poll {
-    fn place(&self, key: Key) -> Option<usize> {
-        let place = *self.places.get(key.fd() as usize)?;
-        (place != NOWHERE).then_some(place as usize)
+    fn index(&self, key: Key) -> Option<usize> {
+        let index = *self.indices.get(key.fd() as usize)?;
+        (index != ABSENT).then_some(index as usize)
     }
 }
 
 impl Selector for Poll {
     fn add(&mut self, key: Key, interest: Interest) -> Result<()> {
-        let index = key.fd() as usize;
-        if index >= self.places.len() {
-            self.places.resize(index + 1, NOWHERE);
+        let fd = key.fd() as usize;
+        if fd >= self.indices.len() {
+            self.indices.resize(fd + 1, ABSENT);
         }
-        self.places[index] = self.keys.len() as u32;
+        self.indices[fd] = self.keys.len() as u32;
         self.keys.push(key);
-        self.entries.push(key.fd(), bits(interest));
+        self.entries.push(key.fd(), events(interest));
         Ok(())
     }
 
     fn change(&mut self, key: Key, interest: Interest) -> Result<()> {
-        if let Some(place) = self.place(key) {
-            self.entries.set(place, bits(interest));
+        if let Some(index) = self.index(key) {
+            self.entries.set(index, events(interest));
         }
         Ok(())
     }
 
     fn remove(&mut self, key: Key, _: bool) -> Result<()> {
-        let Some(place) = self.place(key) else { return Ok(()) };
-        self.places[key.fd() as usize] = NOWHERE;
-        self.keys.swap_remove(place);
-        if let Some(moved) = self.entries.take(place) {
-            self.places[moved as usize] = place as u32;
+        let Some(index) = self.index(key) else { return Ok(()) };
+        self.indices[key.fd() as usize] = ABSENT;
+        self.keys.swap_remove(index);
+        if let Some(moved) = self.entries.swap_remove(index) {
+            self.indices[moved as usize] = index as u32;
         }
         Ok(())
     }
@@ -71,7 +71,9 @@ impl Selector for Poll {
         let count = self.entries.wait(timeout_ms)?;
         let keys = &self.keys;
         found.extend(
-            self.entries.found(count).map(|(at, _, bits)| Found { key: keys[at], ready: super::ready_of_poll(bits) }),
+            self.entries
+                .found(count)
+                .map(|(at, _, events)| Found { key: keys[at], ready: super::ready_of_poll(events) }),
         );
         Ok(())
     }

@@ -1,73 +1,74 @@
 //! `sigio`: a queued real-time signal for each change, read in batches.
 //!
-//! The backend of Linux 2.4, before `epoll`. A signal carries the number of a descriptor and what may be done, but no
-//! key: one that was queued for an earlier owner of the number is not believed but checked by `poll`. So is what was
-//! ready before it was watched, for which no signal comes, and what has an error, which signals tell in few words. When
-//! the queue overflows everything is checked, which is counted.
+//! The event method of Linux 2.4, before `epoll`. A signal carries the number of a descriptor and its readiness, but no
+//! key: if it may have been queued for an earlier owner of the number, `poll` checks the descriptor. So it does for
+//! readiness from before the descriptor was added, for which no signal comes, and for errors, which signals hardly
+//! describe. When the queue of signals overflows, `poll` checks every descriptor, and the overflow is counted.
 //!
-//! Descriptors whose kind sends no signals (files, `eventfd`), and those whose signals somebody else has asked for, are
-//! checked in each wait.
+//! Descriptors that send no signals (files, `eventfd`), and those that send them to another queue already, are polled in
+//! each wait.
 
-use super::{Backend, Found, Key, Selector, poll::bits};
+use super::{Backend, Found, Key, Selector, poll::events};
 use crate::error::{Error, Result};
 use crate::interest::{Interest, Ready};
 use landau_sys::poll;
-use landau_sys::sigio::{self as sys, Queue, Told};
+use landau_sys::sigio::{self as sys, Signal, SignalQueue};
 use std::os::fd::{AsRawFd, RawFd};
 
-/// How a descriptor is watched.
+/// How readiness of a descriptor is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum How {
+enum Source {
     /// Not at all.
     #[default]
-    Not,
-    /// By its signals.
+    None,
+    /// Its signals.
     Signals,
-    /// It sends none, or sends them to somebody else: by a look in each wait.
-    Look,
+    /// `poll` in each wait: it sends no signals, or sends them elsewhere.
+    Poll,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Watch {
     generation: u32,
     interest: Interest,
-    how: How,
+    source: Source,
     /// Whether signals of an earlier owner of the number may still be queued.
-    is_doubtful: bool,
-    /// Whether it stands in the list of those to be checked.
+    is_suspect: bool,
+    /// Whether it is in the list of descriptors to check.
     is_listed: bool,
 }
 
 #[derive(Debug)]
 pub(crate) struct Sigio {
-    queue: Queue,
+    queue: SignalQueue,
     /// By descriptor number.
     watches: Vec<Watch>,
-    /// What the next wait checks.
+    /// Descriptors that the next wait checks.
     check: Vec<RawFd>,
-    mute: Vec<RawFd>,
-    /// Numbers marked as doubtful.
-    doubtful: Vec<RawFd>,
+    /// Descriptors that send no signals.
+    polled: Vec<RawFd>,
+    /// Numbers that are marked as suspect.
+    suspects: Vec<RawFd>,
     entries: poll::Entries,
-    /// Whether the last read took a whole batch, so that more may be queued.
-    is_more: bool,
+    /// Whether the last read filled the buffer, so that more signals may be queued.
+    has_more: bool,
     overflow_count: u64,
 }
 
 impl Sigio {
     pub(crate) fn new() -> Result<Self> {
-        let queue = Queue::new().map_err(|error| Error::Unavailable {
+        let queue = SignalQueue::new().map_err(|error| Error::Unavailable {
             backend: Backend::Sigio,
-            reason: format!("{error}: a thread has about thirty real-time signals, one for each such loop"),
+            reason: format!("{error}; a thread has about 30 real-time signals, and each such loop needs one"),
         })?;
         Ok(Self {
             queue,
             watches: Vec::new(),
             check: Vec::new(),
-            mute: Vec::new(),
-            doubtful: Vec::new(),
+            polled: Vec::new(),
+            suspects: Vec::new(),
             entries: poll::Entries::default(),
-            is_more: false,
+            has_more: false,
             overflow_count: 0,
         })
     }
@@ -80,62 +81,61 @@ impl Sigio {
         }
     }
 
-    /// Until there is a signal, or something happens to a descriptor that sends none.
+    /// Waits for a signal, or for a descriptor that sends none.
     fn sleep(&mut self, found: &mut Vec<Found>, timeout_ms: i32) -> Result<()> {
         self.entries.clear();
         self.entries.push(self.queue.as_raw_fd(), poll::READ);
-        for &fd in &self.mute {
-            self.entries.push(fd, bits(self.watches[fd as usize].interest));
+        for &fd in &self.polled {
+            self.entries.push(fd, events(self.watches[fd as usize].interest));
         }
         let count = self.entries.wait(timeout_ms)?;
         let watches = &self.watches;
-        let told = self.entries.found(count).filter(|(at, _, _)| *at > 0);
-        found.extend(told.map(|(_, fd, bits)| Found { key: key(watches, fd), ready: super::ready_of_poll(bits) }));
+        let ready = self.entries.found(count).filter(|(at, _, _)| *at > 0);
+        found.extend(ready.map(|(_, fd, events)| Found { key: key(watches, fd), ready: super::ready_of_poll(events) }));
         Ok(())
     }
 
     fn read(&mut self, found: &mut Vec<Found>) -> Result<()> {
         let (watches, check) = (&mut self.watches, &mut self.check);
-        let count = self.queue.read(|Told { fd, bits }| {
-            let Some(watch) = watches.get_mut(fd as usize).filter(|watch| watch.how != How::Not) else { return };
-            let is_plain = bits & !PLAIN == 0;
-            if is_plain && !watch.is_doubtful {
-                let read = if bits & sys::READ == 0 { Ready::default() } else { Ready::READABLE };
-                let ready = if bits & sys::WRITE == 0 { read } else { read.union(Ready::WRITABLE) };
+        let count = self.queue.read(|Signal { fd, events }| {
+            let Some(watch) = watches.get_mut(fd as usize).filter(|watch| watch.source != Source::None) else { return };
+            if events & !PLAIN == 0 && !watch.is_suspect {
+                let read = if events & sys::READ == 0 { Ready::default() } else { Ready::READABLE };
+                let ready = if events & sys::WRITE == 0 { read } else { read.union(Ready::WRITABLE) };
                 found.push(Found { key: Key::new(fd, watch.generation), ready });
             } else if !watch.is_listed {
                 watch.is_listed = true;
                 check.push(fd);
             }
         })?;
-        self.is_more = count == Queue::batch();
-        if !self.is_more {
-            while let Some(fd) = self.doubtful.pop() {
-                self.watches[fd as usize].is_doubtful = false;
+        self.has_more = count == SignalQueue::batch();
+        if !self.has_more {
+            while let Some(fd) = self.suspects.pop() {
+                self.watches[fd as usize].is_suspect = false;
             }
         }
         Ok(())
     }
 
-    /// Signals were lost: which, nobody knows.
+    /// Checks every descriptor: signals were lost, and the kernel does not say which.
     #[cold]
     fn list_all(&mut self) {
         self.overflow_count += 1;
         for fd in 0..self.watches.len() {
-            if self.watches[fd].how != How::Not {
+            if self.watches[fd].source != Source::None {
                 self.list((fd as u32).cast_signed());
             }
         }
     }
 
-    /// Asks `poll` about those that are listed.
-    fn look(&mut self, found: &mut Vec<Found>) -> Result<()> {
+    /// Polls the listed descriptors.
+    fn check(&mut self, found: &mut Vec<Found>) -> Result<()> {
         self.entries.clear();
         for fd in self.check.drain(..) {
             let watch = &mut self.watches[fd as usize];
             watch.is_listed = false;
-            if watch.how != How::Not {
-                self.entries.push(fd, bits(watch.interest));
+            if watch.source != Source::None {
+                self.entries.push(fd, events(watch.interest));
             }
         }
         if self.entries.is_empty() {
@@ -143,30 +143,30 @@ impl Sigio {
         }
         let count = match self.entries.wait(0) {
             Ok(count) => count,
-            // Nothing is found, and nothing may be forgotten.
+            // Nothing was found, so everything remains to be checked.
             Err(error) => {
                 self.list_all();
                 return Err(error.into());
             }
         };
         let watches = &self.watches;
-        let told = self.entries.found(count);
-        found.extend(told.map(|(_, fd, bits)| Found { key: key(watches, fd), ready: super::ready_of_poll(bits) }));
+        let ready = self.entries.found(count);
+        found.extend(ready.map(|(_, fd, events)| Found { key: key(watches, fd), ready: super::ready_of_poll(events) }));
         Ok(())
     }
 }
 
 impl Drop for Sigio {
-    /// What is still registered sends signals to nobody from now on, and may be registered with another loop.
+    /// Stops the signals of descriptors that are still registered, so that another loop can register them.
     fn drop(&mut self) {
-        let watched = self.watches.iter().enumerate().filter(|(_, watch)| watch.how == How::Signals);
+        let watched = self.watches.iter().enumerate().filter(|(_, watch)| watch.source == Source::Signals);
         for (fd, _) in watched {
             self.queue.remove_if_ours((fd as u32).cast_signed());
         }
     }
 }
 
-/// What a signal tells of a descriptor that is well: that it can be read or written, of any urgency.
+/// The events of a descriptor without an error: readable or writable, of any priority.
 const PLAIN: u32 = 0x1 | 0x2 | 0x4 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400;
 
 fn key(watches: &[Watch], fd: RawFd) -> Key {
@@ -180,14 +180,14 @@ impl Selector for Sigio {
 
     fn add(&mut self, key: Key, interest: Interest) -> Result<()> {
         let fd = key.fd();
-        let how = if self.queue.add(fd)? { How::Signals } else { How::Look };
+        let source = if self.queue.add(fd)? { Source::Signals } else { Source::Poll };
         if fd as usize >= self.watches.len() {
             self.watches.resize(fd as usize + 1, Watch::default());
         }
         let watch = &mut self.watches[fd as usize];
-        *watch = Watch { generation: key.generation(), interest, how, ..*watch };
-        if how == How::Look {
-            self.mute.push(fd);
+        *watch = Watch { generation: key.generation(), interest, source, ..*watch };
+        if source == Source::Poll {
+            self.polled.push(fd);
         }
         self.list(fd);
         Ok(())
@@ -195,9 +195,9 @@ impl Selector for Sigio {
 
     fn change(&mut self, key: Key, interest: Interest) -> Result<()> {
         let watch = &mut self.watches[key.fd() as usize];
-        let is_more = !watch.interest.contains(interest);
+        let is_extended = !watch.interest.contains(interest);
         watch.interest = interest;
-        if is_more {
+        if is_extended {
             self.list(key.fd());
         }
         Ok(())
@@ -206,39 +206,39 @@ impl Selector for Sigio {
     fn remove(&mut self, key: Key, closing: bool) -> Result<()> {
         let fd = key.fd();
         let watch = &mut self.watches[fd as usize];
-        if std::mem::take(&mut watch.how) == How::Look {
-            self.mute.retain(|&other| other != fd);
+        if std::mem::take(&mut watch.source) == Source::Poll {
+            self.polled.retain(|&other| other != fd);
             return Ok(());
         }
-        if !watch.is_doubtful {
-            watch.is_doubtful = true;
-            self.doubtful.push(fd);
+        if !watch.is_suspect {
+            watch.is_suspect = true;
+            self.suspects.push(fd);
         }
         if closing { Ok(()) } else { Ok(self.queue.remove(fd)?) }
     }
 
     fn wait(&mut self, found: &mut Vec<Found>, timeout_ms: i32) -> Result<()> {
-        self.look(found)?;
-        if !self.is_more && (timeout_ms != 0 || !self.mute.is_empty()) {
+        self.check(found)?;
+        if !self.has_more && (timeout_ms != 0 || !self.polled.is_empty()) {
             self.sleep(found, if found.is_empty() { timeout_ms } else { 0 })?;
         }
         self.read(found)?;
-        if self.queue.has_lost() {
+        if self.queue.has_overflowed() {
             self.list_all();
         }
-        if self.check.is_empty() { Ok(()) } else { self.look(found) }
+        if self.check.is_empty() { Ok(()) } else { self.check(found) }
     }
 
     fn note(&self) -> Option<String> {
         let overflow = match self.overflow_count {
             0 => None,
-            count => Some(format!("signals were lost {count} times, and found again by poll")),
+            count => Some(format!("the queue of signals overflowed {count} times; poll found what was lost")),
         };
-        let mute = match self.mute.len() {
+        let polled = match self.polled.len() {
             0 => None,
-            count => Some(format!("{count} descriptors that send no signals are polled in each wait")),
+            count => Some(format!("{count} descriptors send no signals and are polled in each wait")),
         };
-        let said: Vec<_> = overflow.into_iter().chain(mute).collect();
-        (!said.is_empty()).then(|| said.join("; "))
+        let notes: Vec<_> = overflow.into_iter().chain(polled).collect();
+        (!notes.is_empty()).then(|| notes.join("; "))
     }
 }

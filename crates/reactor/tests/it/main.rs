@@ -8,5 +8,4 @@ mod common;
 mod completions;
 #[cfg(target_os = "linux")]
 mod exchange;
-mod handover;
 mod suite;

@@ -1,8 +1,8 @@
-//! Buffers that the kernel chooses from when something has arrived, so that who waits holds none.
+//! Provided buffers: the kernel picks one when data arrives, so that waiting connections hold none.
 //!
-//! A ring of places, shared with the kernel, says which buffers it may fill. One that was filled belongs to us until it
-//! is given back. Nothing refers to the memory of a buffer while it is the kernel's: all goes by pointers, and a slice
-//! is made of what was filled only.
+//! A ring of entries, shared with the kernel, lists the buffers that it may fill. A filled buffer belongs to us until it
+//! is recycled. No reference to the memory of a buffer exists while it is the kernel's: everything goes through pointers,
+//! and a slice is made of the filled part only.
 
 use crate::error::{Error, Result};
 use io_uring::Submitter;
@@ -11,47 +11,47 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
-/// The group under which a ring knows its buffers; there is one.
+/// The buffer group of a ring; there is one.
 pub(super) const GROUP: u16 = 0;
 
-/// How the ring of places must be aligned.
+/// The alignment that the ring of entries must have.
 const PAGE: usize = 4096;
 
-/// A number for each set of buffers, so that no piece is taken for another's.
-static NEXT_SET: AtomicU64 = AtomicU64::new(1);
+/// The number of the next buffer ring, so that a buffer is not taken for one of another ring.
+static NEXT_RING: AtomicU64 = AtomicU64::new(1);
 
-/// Something that has arrived. To be given back to the ring that it came from; one that is dropped instead is missing
-/// there from then on.
+/// A buffer with data that has arrived. Return it to the ring that it came from: the ring loses a buffer that is dropped
+/// instead.
 #[derive(Debug)]
 pub struct ProvidedBuffer(pub(super) Place);
 
 #[derive(Debug)]
 pub(super) enum Place {
-    /// In a buffer of that set.
-    Provided { set: u64, id: u16, length: u32 },
+    /// In a buffer of that ring.
+    Provided { ring: u64, id: u16, length: u32 },
     /// In a buffer of its own.
     Own { bytes: Box<[u8]>, length: u32 },
 }
 
 impl ProvidedBuffer {
-    /// How many bytes; none means that the stream has ended.
+    /// Returns the number of bytes. 0 means that the stream has ended.
     pub fn len(&self) -> usize {
         match self.0 {
             Place::Provided { length, .. } | Place::Own { length, .. } => length as usize,
         }
     }
 
-    /// Whether the stream has ended.
+    /// Returns whether the stream has ended.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// A set of buffers of one size.
+/// Buffers of one size, and the ring of entries that lists the kernel's.
 #[derive(Debug)]
 pub(super) struct BufferRing {
-    set: u64,
-    places: NonNull<BufRingEntry>,
+    number: u64,
+    entries: NonNull<BufRingEntry>,
     data: NonNull<u8>,
     count: u16,
     size: u32,
@@ -59,35 +59,35 @@ pub(super) struct BufferRing {
 }
 
 fn layouts(count: u16, size: u32) -> Result<(Layout, Layout)> {
-    let places = size_of::<BufRingEntry>() * usize::from(count);
+    let entries = size_of::<BufRingEntry>() * usize::from(count);
     let data = size as usize * usize::from(count);
     let too_large = |_| Error { call: "io_uring_register", errno: libc::EINVAL };
     Ok((
-        Layout::from_size_align(places, PAGE).map_err(too_large)?,
+        Layout::from_size_align(entries, PAGE).map_err(too_large)?,
         Layout::from_size_align(data, PAGE).map_err(too_large)?,
     ))
 }
 
 fn allocate(layout: Layout) -> NonNull<u8> {
-    // SAFETY: neither layout is of no bytes, for neither count nor size is zero (`Operations::new`).
+    // SAFETY: neither layout has size zero, for neither count nor size is zero (`Operations::new`).
     let memory = unsafe { alloc_zeroed(layout) };
     NonNull::new(memory).unwrap_or_else(|| handle_alloc_error(layout))
 }
 
 impl BufferRing {
-    /// So many buffers (a power of two) of that size (not zero; the caller's check), all the kernel's.
+    /// Registers so many buffers (a power of two) of that size (not zero; the caller checks both), all the kernel's.
     pub(super) fn new(submitter: &Submitter<'_>, count: u16, size: u32) -> Result<Self> {
-        let (places, data) = layouts(count, size)?;
-        let (places, data) = (allocate(places).cast(), allocate(data));
-        let set = NEXT_SET.fetch_add(1, Ordering::Relaxed);
-        let mut buffers = Self { set, places, data, count, size, tail: 0 };
-        let address = buffers.places.as_ptr() as u64;
-        // SAFETY: the memory holds so many places and lives until the registration ends (`unregister`, which precedes
+        let (entries, data) = layouts(count, size)?;
+        let (entries, data) = (allocate(entries).cast(), allocate(data));
+        let number = NEXT_RING.fetch_add(1, Ordering::Relaxed);
+        let mut buffers = Self { number, entries, data, count, size, tail: 0 };
+        let address = buffers.entries.as_ptr() as u64;
+        // SAFETY: the memory holds so many entries and lives until the registration ends (`unregister`, which precedes
         // the drop) or for ever.
         let registered = unsafe { submitter.register_buf_ring_with_flags(address, count, GROUP, 0) };
         registered.map_err(|error| Error::from_io("io_uring_register", &error))?;
         for id in 0..count {
-            buffers.give(id);
+            buffers.provide(id);
         }
         Ok(buffers)
     }
@@ -97,66 +97,66 @@ impl BufferRing {
         let _ = submitter.unregister_buf_ring(GROUP);
     }
 
-    /// Where a buffer begins.
+    /// Returns the address of a buffer.
     fn address(&self, id: u16) -> NonNull<u8> {
-        // SAFETY: the number is below the count (the callers' check), so the place lies within the memory.
+        // SAFETY: the number is less than the count, as the callers check, so the address lies within the memory.
         unsafe { self.data.add(usize::from(id) * self.size as usize) }
     }
 
-    /// Makes a buffer the kernel's.
-    fn give(&mut self, id: u16) {
-        // SAFETY: the masked number is below the count, so the place lies within the memory.
-        let place = unsafe { self.places.add(usize::from(self.tail & (self.count - 1))) };
+    /// Gives a buffer to the kernel.
+    fn provide(&mut self, id: u16) {
+        // SAFETY: the masked number is less than the count, so the entry lies within the memory.
+        let entry = unsafe { self.entries.add(usize::from(self.tail & (self.count - 1))) };
         let address = self.address(id);
-        // SAFETY: the kernel does not look at a place beyond the tail, and nobody else refers to it.
-        let place = unsafe { &mut *place.as_ptr() };
-        place.set_addr(address.as_ptr() as u64);
-        place.set_len(self.size);
-        place.set_bid(id);
+        // SAFETY: the kernel does not read entries beyond the tail, and no other reference to this one exists.
+        let entry = unsafe { &mut *entry.as_ptr() };
+        entry.set_addr(address.as_ptr() as u64);
+        entry.set_len(self.size);
+        entry.set_bid(id);
         self.tail = self.tail.wrapping_add(1);
-        // SAFETY: the pointer leads to the first place of the ring.
-        let tail = unsafe { BufRingEntry::tail(self.places.as_ptr()) }.cast_mut();
-        // SAFETY: the tail is aligned, lives as long as the places, and is only ever accessed like this from here on.
+        // SAFETY: the pointer is to the first entry of the ring.
+        let tail = unsafe { BufRingEntry::tail(self.entries.as_ptr()) }.cast_mut();
+        // SAFETY: the tail is aligned, lives as long as the entries, and from here on is only accessed atomically.
         let tail = unsafe { AtomicU16::from_ptr(tail) };
         tail.store(self.tail, Ordering::Release);
     }
 
-    /// What a completion says has arrived in a buffer.
+    /// Returns the buffer that a completion names.
     pub(super) fn buffer(&self, id: u16, length: u32) -> ProvidedBuffer {
-        debug_assert!(id < self.count && length <= self.size, "the kernel says what it was given");
-        ProvidedBuffer(Place::Provided { set: self.set, id, length })
+        debug_assert!(id < self.count && length <= self.size, "the kernel names a buffer that it was given");
+        ProvidedBuffer(Place::Provided { ring: self.number, id, length })
     }
 
-    /// Whether a number and a length, of which a piece was made, are of this set.
-    fn has(&self, set: u64, id: u16, length: u32) -> bool {
-        set == self.set && id < self.count && length <= self.size
+    /// Returns whether a buffer is one of this ring.
+    fn has(&self, ring: u64, id: u16, length: u32) -> bool {
+        ring == self.number && id < self.count && length <= self.size
     }
 
-    /// What has arrived; nothing of a piece that another ring gave.
-    pub(super) fn bytes(&self, set: u64, id: u16, length: u32) -> &[u8] {
-        if !self.has(set, id, length) {
+    /// Returns the bytes of a buffer; none if it belongs to another ring.
+    pub(super) fn bytes(&self, ring: u64, id: u16, length: u32) -> &[u8] {
+        if !self.has(ring, id, length) {
             return &[];
         }
-        // SAFETY: the buffer is ours from the completion that made the only piece for it until that is given back,
-        // which takes the piece; it was filled up to `length` and is initialised beyond.
+        // SAFETY: the buffer is ours from the completion that made its only `ProvidedBuffer` until that is recycled, which
+        // consumes it; the kernel filled `length` bytes, and the memory was zeroed when it was allocated.
         unsafe { std::slice::from_raw_parts(self.address(id).as_ptr(), length as usize) }
     }
 
-    /// Makes the buffer of a piece the kernel's again.
-    pub(super) fn recycle(&mut self, set: u64, id: u16, length: u32) {
-        if self.has(set, id, length) {
-            self.give(id);
+    /// Gives a filled buffer back to the kernel.
+    pub(super) fn recycle(&mut self, ring: u64, id: u16, length: u32) {
+        if self.has(ring, id, length) {
+            self.provide(id);
         }
     }
 }
 
 impl Drop for BufferRing {
     fn drop(&mut self) {
-        if let Ok((places, data)) = layouts(self.count, self.size) {
-            // SAFETY: allocated with that layout; no operation of the kernel's is left that could use it (the drop of
-            // `Operations` sees to that, or this is never called).
-            unsafe { dealloc(self.places.as_ptr().cast(), places) };
-            // SAFETY: as above.
+        if let Ok((entries, data)) = layouts(self.count, self.size) {
+            // SAFETY: allocated with this layout, and the registration has ended: `Operations` drops this only after that.
+            unsafe { dealloc(self.entries.as_ptr().cast(), entries) };
+            // SAFETY: allocated with this layout, and no operation that could fill a buffer is in flight: `Operations`
+            // drops this only after the last has completed.
             unsafe { dealloc(self.data.as_ptr(), data) };
         }
     }

@@ -1,14 +1,16 @@
-//! Linux's `io_uring`: two rings shared with the kernel, one of wishes and one of what became of them.
+//! Linux's `io_uring`: a submission queue and a completion queue shared with the kernel.
 //!
-//! Wishes are written down and handed over together, in the same call that waits. A [`Ring`] belongs to one thread,
-//! and says so to the kernel where that can make use of it: work that completes a wish is then done when the thread
-//! asks for completions, and does not interrupt it.
+//! Requests are queued and submitted together, by the same call that waits for completions. A [`Ring`] belongs to one
+//! thread and is set up accordingly where the kernel supports that (`IORING_SETUP_SINGLE_ISSUER`, `_DEFER_TASKRUN`):
+//! the kernel then completes requests when the thread asks for completions, and does not interrupt it.
+//!
+//! [`Ring`] has requests that refer to no memory; [`Operations`] adds those that do.
 
 mod buffers;
 mod operations;
 
 pub use buffers::ProvidedBuffer;
-pub use operations::{Bytes, Done, Level, Operations, Options, Wish};
+pub use operations::{Completion, Features, OperationId, Operations, Options};
 
 use crate::error::{Error, Result};
 use io_uring::types::{Fd, SubmitArgs, Timespec};
@@ -16,39 +18,39 @@ use io_uring::{IoUring, opcode, squeue};
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 
-/// `io_uring_enter`: hand completions over; and its argument is the extended one.
+/// Flags of `io_uring_enter`: process completions, and the argument is a `struct io_uring_getevents_arg`.
 const GET_EVENTS: u32 = 1;
 const EXTENDED: u32 = 1 << 3;
 
-/// Of a completion: more will follow of the same wish; and it came with a provided buffer.
+/// Flag of a completion: more completions of the same request will follow.
 const HAS_MORE: u32 = 1 << 1;
 
-/// The number of a wish whose completion nobody wants to hear of.
-pub const NOBODY: u64 = u64::MAX;
+/// The `user_data` of requests whose completions are ignored.
+pub const IGNORED: u64 = u64::MAX;
 
-/// What became of a wish.
+/// An entry of the completion queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Completion {
-    /// The number that was given with the wish.
-    pub user: u64,
-    /// What the call would have returned; an error number, negated, if it failed.
+pub struct Entry {
+    /// The number that was given with the request.
+    pub user_data: u64,
+    /// What the system call would have returned; the negated error number if it failed.
     pub result: i32,
     /// The kernel's flags.
     pub flags: u32,
 }
 
-impl Completion {
-    /// Whether the wish stands, and more completions follow.
+impl Entry {
+    /// Returns whether more completions of the same request will follow.
     pub fn has_more(self) -> bool {
         self.flags & HAS_MORE != 0
     }
 }
 
-/// The rings.
+/// A submission queue and a completion queue.
 pub struct Ring {
-    rings: IoUring,
-    /// Completions that had to be taken to make room.
-    taken: VecDeque<Completion>,
+    ring: IoUring,
+    /// Completions that had to be taken out of the queue to make room.
+    overflow: VecDeque<Entry>,
     setup: &'static str,
 }
 
@@ -59,10 +61,11 @@ impl std::fmt::Debug for Ring {
 }
 
 impl Ring {
-    /// Rings with room for so many wishes at once, and for `completions` that were not yet looked at. Asks for all that
-    /// helps a ring of a single thread, and for less where the kernel knows less. ENOSYS and EPERM say that there is no
-    /// `io_uring`, or that it is forbidden here.
-    pub fn new(wishes: u32, completions: u32) -> Result<Self> {
+    /// Creates a ring whose queues have room for so many submissions and completions. It uses the setup flags that suit
+    /// a ring of one thread, as far as the kernel knows them.
+    ///
+    /// Fails with ENOSYS if the kernel has no `io_uring`, and with EPERM if it is forbidden.
+    pub fn new(submissions: u32, completions: u32) -> Result<Self> {
         let mut failed = Error { call: "io_uring_setup", errno: libc::ENOSYS };
         for (setup, level) in [("single issuer, deferred work", 2), ("cooperative work", 1), ("plain", 0)] {
             let mut builder = IoUring::builder();
@@ -73,14 +76,14 @@ impl Ring {
             if level > 1 {
                 builder.setup_single_issuer().setup_defer_taskrun();
             }
-            match builder.build(wishes) {
+            match builder.build(submissions) {
                 Ok(ring) if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() => {
                     return Err(Error::unsupported("io_uring_setup"));
                 }
-                Ok(ring) => return Ok(Self { rings: ring, taken: VecDeque::new(), setup }),
+                Ok(ring) => return Ok(Self { ring, overflow: VecDeque::new(), setup }),
                 Err(error) => failed = Error::from_io("io_uring_setup", &error),
             }
-            // Only an unknown flag is a reason to ask for less.
+            // Only an unknown flag is a reason to try fewer.
             if failed.errno != libc::EINVAL {
                 break;
             }
@@ -88,60 +91,60 @@ impl Ring {
         Err(failed)
     }
 
-    /// What it was set up for.
+    /// Returns how the ring was set up, in words.
     pub fn setup(&self) -> &'static str {
         self.setup
     }
 
-    /// Whether one wish to watch may be told of many times (Linux 5.13: tags of resources came with it).
+    /// Returns whether one poll request can complete many times (Linux 5.13, the version that added resource tagging).
     pub fn has_multishot_poll(&self) -> bool {
-        self.rings.params().is_feature_resource_tagging()
+        self.ring.params().is_feature_resource_tagging()
     }
 
-    /// Wishes to be told when one of those things (as `epoll` has them) may be done with a descriptor: once, or with
-    /// each change. The kernel holds the open file until it has told or the wish is taken back.
-    pub fn watch(&mut self, fd: RawFd, bits: u32, user: u64, is_multishot: bool) -> Result<()> {
-        let entry = opcode::PollAdd::new(Fd(fd), bits).multi(is_multishot).build().user_data(user);
+    /// Polls a descriptor for events, given in the bits of `epoll`: completes once, or for each change. The kernel holds
+    /// the open file until the request has completed or is removed.
+    pub fn poll_add(&mut self, fd: RawFd, events: u32, user_data: u64, is_multishot: bool) -> Result<()> {
+        let entry = opcode::PollAdd::new(Fd(fd), events).multi(is_multishot).build().user_data(user_data);
         self.push(&entry)
     }
 
-    /// Takes a wish to watch back; its completion says `ECANCELED`.
-    pub fn unwatch(&mut self, user: u64) -> Result<()> {
-        let entry = opcode::PollRemove::new(user).build().user_data(NOBODY);
+    /// Removes a poll request, which completes with ECANCELED.
+    pub fn poll_remove(&mut self, user_data: u64) -> Result<()> {
+        let entry = opcode::PollRemove::new(user_data).build().user_data(IGNORED);
         self.push(&entry)
     }
 
-    /// Sees to it that so many wishes can be written down without handing over a part of them.
-    fn make_place(&mut self, count: usize) -> Result<()> {
-        let queue = self.rings.submission();
+    /// Makes room for so many requests, so that they can be submitted together.
+    fn reserve(&mut self, count: usize) -> Result<()> {
+        let queue = self.ring.submission();
         let free = queue.capacity() - queue.len();
         drop(queue);
         if free < count { self.submit() } else { Ok(()) }
     }
 
-    /// Writes a wish down. What memory it leads to must live, and stay where it is, until its completion.
+    /// Queues a request. Memory that it refers to must live, and stay where it is, until it has completed.
     fn push(&mut self, entry: &squeue::Entry) -> Result<()> {
         loop {
-            // SAFETY: the entry leads to no memory (watches, cancellations, closing), or to memory that `Operations`
-            // keeps until its completion.
-            if unsafe { self.rings.submission().push(entry) }.is_ok() {
+            // SAFETY: the entry refers to no memory (polls, cancellations, closing), or to memory that `Operations`
+            // keeps until the request has completed.
+            if unsafe { self.ring.submission().push(entry) }.is_ok() {
                 return Ok(());
             }
             self.submit()?;
         }
     }
 
-    /// Hands over what was wished, has completed work done, and does not wait.
+    /// Submits what is queued and lets the kernel process completions, without waiting.
     pub fn submit(&mut self) -> Result<()> {
         self.enter(0, 0)
     }
 
-    /// Hands over what was wished and waits for a completion, at most so many milliseconds; -1 is forever. Returns at
-    /// once if one is there.
+    /// Submits what is queued and waits for a completion, for at most so many milliseconds; -1 waits for ever. Returns at
+    /// once if there is a completion already.
     #[inline]
     pub fn wait(&mut self, timeout_ms: i32) -> Result<()> {
-        let is_there = !self.taken.is_empty() || !self.rings.completion().is_empty();
-        self.enter(u32::from(timeout_ms != 0 && !is_there), timeout_ms)
+        let has_completion = !self.overflow.is_empty() || !self.ring.completion().is_empty();
+        self.enter(u32::from(timeout_ms != 0 && !has_completion), timeout_ms)
     }
 
     fn enter(&mut self, wanted: u32, timeout_ms: i32) -> Result<()> {
@@ -150,38 +153,38 @@ impl Ring {
             .nsec(timeout_ms.unsigned_abs() % 1000 * 1_000_000);
         let args = if timeout_ms < 0 { SubmitArgs::new() } else { SubmitArgs::new().timespec(&time) };
         loop {
-            let wished = self.rings.submission().len() as u32;
+            let submitted = self.ring.submission().len() as u32;
             let flags = GET_EVENTS | EXTENDED;
-            // SAFETY: every entry in the ring was pushed by `push`; the argument is the one that `EXTENDED` announces
-            // and leads to `time`, which lives as long as the call.
-            let result = unsafe { self.rings.submitter().enter(wished, wanted, flags, Some(&args)) };
+            // SAFETY: every entry in the queue was put there by `push`; the argument is of the type that `EXTENDED`
+            // announces and points to `time`, which lives as long as the call.
+            let result = unsafe { self.ring.submitter().enter(submitted, wanted, flags, Some(&args)) };
             match result.map_err(|error| Error::from_io("io_uring_enter", &error)) {
                 Ok(_) => return Ok(()),
                 Err(error) if error.errno == libc::ETIME => return Ok(()),
-                // No room for completions: those that are there are taken, and the kernel has room again.
+                // The completion queue is full: the kernel goes on once its entries are taken out.
                 Err(error) if error.errno == libc::EBUSY && self.make_room() => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Takes all completions; whether there was any.
+    /// Takes all entries out of the completion queue; whether there were any.
     fn make_room(&mut self) -> bool {
-        let before = self.taken.len();
-        self.taken.extend(self.rings.completion().map(|entry| completion(&entry)));
-        self.taken.len() > before
+        let before = self.overflow.len();
+        self.overflow.extend(self.ring.completion().map(|entry| completion(&entry)));
+        self.overflow.len() > before
     }
 
-    /// The next completion that is there.
+    /// Returns the next completion, if there is one.
     #[inline]
-    pub fn next_completion(&mut self) -> Option<Completion> {
-        if !self.taken.is_empty() {
-            return self.taken.pop_front();
+    pub fn next_completion(&mut self) -> Option<Entry> {
+        if !self.overflow.is_empty() {
+            return self.overflow.pop_front();
         }
-        self.rings.completion().next().map(|entry| completion(&entry))
+        self.ring.completion().next().map(|entry| completion(&entry))
     }
 }
 
-fn completion(entry: &io_uring::cqueue::Entry) -> Completion {
-    Completion { user: entry.user_data(), result: entry.result(), flags: entry.flags() }
+fn completion(entry: &io_uring::cqueue::Entry) -> Entry {
+    Entry { user_data: entry.user_data(), result: entry.result(), flags: entry.flags() }
 }

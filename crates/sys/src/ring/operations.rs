@@ -1,175 +1,154 @@
-//! Whole operations through a ring: accept, receive, send, close.
+//! Operations through a ring: accept, receive, send, close.
 //!
-//! What the kernel may still read or write is kept here until it says that it is done with it. A ring that is dropped
-//! takes back what is under way and waits for that; if it does not come, the memory is never freed.
+//! Memory that the kernel may still read or write is kept here until the operation has completed. Dropping a ring cancels
+//! all operations and waits for them to complete; if they do not, their memory is leaked.
 
 use super::buffers::{BufferRing, GROUP, Place, ProvidedBuffer};
-use super::{Completion, NOBODY, Ring};
+use super::{IGNORED, Ring};
+use crate::bytes::Buffer;
 use crate::descriptor::own;
 use crate::error::{Error, Result};
-use io_uring::squeue::{Entry, Flags};
+use io_uring::squeue::{self, Flags};
 use io_uring::types::Fd;
 use io_uring::{Probe, opcode};
 use std::mem::ManuallyDrop;
 use std::os::fd::{IntoRawFd, OwnedFd, RawFd};
-use std::sync::Arc;
 
-/// Of a wish's number, the bit that marks those that are kept account of; it is never set in a number of the user's.
-const KEPT: u64 = 1 << 31;
+/// The bit of `user_data` that marks operations that are tracked here; it is never set in the caller's numbers.
+const TRACKED: u64 = 1 << 31;
 
-/// How much one operation sends at most.
+/// The most bytes that one operation sends.
 const SEND_BYTES: usize = 1 << 30;
 
-/// How long a ring that is dropped waits for what it has taken back: so often in vain, so many milliseconds each.
+/// How long dropping a ring waits for cancelled operations: this many waits without progress, of this many milliseconds.
 const LAST_WAITS: usize = 20;
 const LAST_WAIT_MS: i32 = 50;
 
-/// Bytes to be sent.
-#[derive(Debug, Clone)]
-pub enum Bytes {
-    /// That live as long as the program.
-    Static(&'static [u8]),
-    /// That belong to the operation.
-    Owned(Box<[u8]>),
-    /// That others read as well.
-    Shared(Arc<[u8]>),
-}
-
-impl Bytes {
-    /// The bytes.
-    pub fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Static(bytes) => bytes,
-            Self::Owned(bytes) => bytes,
-            Self::Shared(bytes) => bytes,
-        }
-    }
-}
-
-/// A wish that can be taken back.
+/// Identifies an operation in flight, to cancel it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wish(u64);
+pub struct OperationId(u64);
 
-/// What became of a wish; `user` is the number that was given with it.
+/// A completed operation. `user_data` is the number that was given with it.
 #[derive(Debug)]
-pub enum Done {
-    /// Something happened to a descriptor that is watched: what may be done, as `epoll` has it.
-    Watched {
-        /// Whose.
-        user: u64,
-        /// What may be done.
+pub enum Completion {
+    /// A poll request has found events.
+    Polled {
+        /// The caller's number.
+        user_data: u64,
+        /// The events, in the bits of `epoll`.
         result: Result<u32>,
     },
-    /// A connection was accepted, or none could be.
+    /// A connection was accepted, or accepting failed.
     Accepted {
-        /// Whose.
-        user: u64,
-        /// The connection, which does not block.
+        /// The caller's number.
+        user_data: u64,
+        /// The connection, nonblocking and close-on-exec.
         result: Result<OwnedFd>,
-        /// Whether more follow without another wish.
+        /// Whether the operation continues.
         has_more: bool,
     },
-    /// Something has arrived; an empty piece is the end of the stream.
+    /// Data has arrived. An empty buffer is the end of the stream.
     Received {
-        /// Whose.
-        user: u64,
-        /// What.
+        /// The caller's number.
+        user_data: u64,
+        /// The data.
         result: Result<ProvidedBuffer>,
-        /// Whether more follows without another wish.
+        /// Whether the operation continues.
         has_more: bool,
     },
-    /// Something was sent, all or a part.
+    /// A buffer was sent, in whole or in part.
     Sent {
-        /// Whose.
-        user: u64,
-        /// How many bytes of `bytes` from `from` on.
+        /// The caller's number.
+        user_data: u64,
+        /// The number of bytes sent, counted from `from`.
         result: Result<usize>,
-        /// The buffer comes back.
-        bytes: Bytes,
-        /// Where in it the operation began.
+        /// The buffer.
+        buffer: Buffer,
+        /// The offset in the buffer at which the operation started.
         from: usize,
     },
     /// A descriptor was closed.
     Closed {
-        /// Whose.
-        user: u64,
-        /// How it went.
+        /// The caller's number.
+        user_data: u64,
+        /// The result of `close`.
         result: Result<()>,
     },
 }
 
-/// A buffer that the kernel may write to: nothing refers to it meanwhile. One that is not taken back is never freed.
+/// A buffer that the kernel may write to, so that nothing refers to it meanwhile. Unless it is reclaimed, it is leaked.
 #[derive(Debug)]
-struct Lent(*mut [u8]);
+struct KernelBuffer(*mut [u8]);
 
-impl Lent {
+impl KernelBuffer {
     fn new(bytes: Box<[u8]>) -> Self {
         Self(Box::into_raw(bytes))
     }
 
-    fn cancel(self) -> Box<[u8]> {
-        // SAFETY: the pointer came out of a box, and this consumes the only one. The kernel is done with the memory:
-        // the wish has completed, or was never handed over (both callers').
+    fn reclaim(self) -> Box<[u8]> {
+        // SAFETY: the pointer came out of a box, and this consumes the only copy. The kernel no longer uses the memory:
+        // the operation has completed or was never submitted, as both callers ensure.
         unsafe { Box::from_raw(self.0) }
     }
 }
 
 #[derive(Debug)]
-enum Kind {
+enum Operation {
     Accept,
     Receive,
     /// Into a buffer of its own.
-    ReceiveInto(Lent),
-    Send(Bytes, usize),
+    ReceiveInto(KernelBuffer),
+    Send(Buffer, usize),
     Close,
 }
 
+/// A place in the table of operations in flight.
 #[derive(Debug)]
-struct Kept {
-    user: u64,
+struct InFlight {
+    user_data: u64,
     generation: u32,
-    kind: Option<Kind>,
+    operation: Option<Operation>,
 }
 
-/// How much of what the kernel has is made use of.
+/// Which features of the kernel are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Level {
-    /// All that there is.
+pub enum Features {
+    /// All that the kernel has.
     #[default]
-    Best,
-    /// One wish for each operation and a buffer for each wait, as before Linux 5.19.
-    Plain,
+    All,
+    /// One request for each operation and a buffer for each receive, as before Linux 5.19.
+    Basic,
 }
 
-/// How a ring for operations is made.
+/// The configuration of a ring.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// How many wishes one call hands over at most.
-    pub wishes: u32,
-    /// How many completions there is room for.
+    /// The size of the submission queue.
+    pub submissions: u32,
+    /// The size of the completion queue.
     pub completions: u32,
-    /// How many buffers there are for what arrives: a power of two.
+    /// The number of provided buffers, a power of two.
     pub buffer_count: u16,
-    /// How large each is.
+    /// The size of each.
     pub buffer_bytes: u32,
-    /// How much of what the kernel has is made use of.
-    pub level: Level,
+    /// Which features of the kernel are used.
+    pub features: Features,
 }
 
 impl Default for Options {
-    /// For a server's load: 256 common buffers of 4 KB.
+    /// Suits a server: 256 provided buffers of 4 KiB.
     fn default() -> Self {
-        Self { wishes: 256, completions: 4096, buffer_count: 256, buffer_bytes: 4096, level: Level::Best }
+        Self { submissions: 256, completions: 4096, buffer_count: 256, buffer_bytes: 4096, features: Features::All }
     }
 }
 
-/// A ring for operations.
+/// A ring with operations that refer to memory.
 #[derive(Debug)]
 pub struct Operations {
     ring: Ring,
-    kept: Vec<Kept>,
+    in_flight: Vec<InFlight>,
     free: Vec<u32>,
-    /// Those under way.
+    /// The number of operations in flight.
     count: usize,
     has_multishot_accept: bool,
     buffers: ManuallyDrop<Option<BufferRing>>,
@@ -177,26 +156,25 @@ pub struct Operations {
 }
 
 impl Operations {
-    /// A ring. Errors are those of [`Ring::new`], and EINVAL for buffers that cannot be.
+    /// Creates a ring. Fails as [`Ring::new`] does, and with EINVAL if the sizes of the buffers are invalid.
     pub fn new(options: Options) -> Result<Self> {
         if !options.buffer_count.is_power_of_two() || options.buffer_bytes == 0 {
             return Err(Error::invalid("io_uring_register"));
         }
-        let ring = Ring::new(options.wishes, options.completions)?;
+        let ring = Ring::new(options.submissions, options.completions)?;
         let mut probe = Probe::new();
-        let is_known = ring.rings.submitter().register_probe(&mut probe).is_ok() && options.level == Level::Best;
-        // Multishot accept came with the opcode for sockets (5.19), multishot receive with that for sending without a
-        // copy (6.0).
+        let is_known = ring.ring.submitter().register_probe(&mut probe).is_ok() && options.features == Features::All;
+        // Multishot accept came with the opcode SOCKET (5.19), multishot receive with SEND_ZC (6.0).
         let has_multishot_accept = is_known && probe.is_supported(opcode::Socket::CODE);
         let has_multishot_receive = is_known && probe.is_supported(opcode::SendZc::CODE);
         let buffers = if has_multishot_receive {
-            BufferRing::new(&ring.rings.submitter(), options.buffer_count, options.buffer_bytes).ok()
+            BufferRing::new(&ring.ring.submitter(), options.buffer_count, options.buffer_bytes).ok()
         } else {
             None
         };
         Ok(Self {
             ring,
-            kept: Vec::new(),
+            in_flight: Vec::new(),
             free: Vec::new(),
             count: 0,
             has_multishot_accept,
@@ -205,69 +183,69 @@ impl Operations {
         })
     }
 
-    /// What it makes use of.
+    /// Returns which features are used, in words.
     pub fn setup(&self) -> String {
-        let accept = if self.has_multishot_accept { "an accept" } else { "no accept" };
-        let receive = if self.buffers.is_some() { "a receive" } else { "no receive" };
-        format!("{accept} and {receive} that completes many times; ring: {}", self.ring.setup())
+        let accept = if self.has_multishot_accept { "multishot" } else { "single-shot" };
+        let receive = if self.buffers.is_some() { "multishot" } else { "single-shot" };
+        format!("{accept} accept, {receive} receive; ring: {}", self.ring.setup())
     }
 
-    /// How many operations are under way, watches not counted.
+    /// Returns the number of operations in flight, polls not included.
     pub fn operation_count(&self) -> usize {
         self.count
     }
 
-    fn keep(&mut self, user: u64, kind: Kind) -> Wish {
-        debug_assert!(user & KEPT == 0, "the bit is the ring's");
+    fn track(&mut self, user_data: u64, operation: Operation) -> OperationId {
+        debug_assert!(user_data & TRACKED == 0, "the bit is reserved");
         self.count += 1;
         let index = self.free.pop().unwrap_or_else(|| {
-            self.kept.push(Kept { user: 0, generation: 0, kind: None });
-            (self.kept.len() - 1) as u32
+            self.in_flight.push(InFlight { user_data: 0, generation: 0, operation: None });
+            (self.in_flight.len() - 1) as u32
         });
-        let kept = &mut self.kept[index as usize];
-        kept.generation = kept.generation.wrapping_add(1) & (KEPT - 1) as u32;
-        (kept.user, kept.kind) = (user, Some(kind));
-        Wish(u64::from(index) << 32 | KEPT | u64::from(kept.generation))
+        let place = &mut self.in_flight[index as usize];
+        place.generation = place.generation.wrapping_add(1) & (TRACKED - 1) as u32;
+        (place.user_data, place.operation) = (user_data, Some(operation));
+        OperationId(u64::from(index) << 32 | TRACKED | u64::from(place.generation))
     }
 
-    /// Hands a wish over that leads to memory which is kept until its completion.
-    fn push(&mut self, wish: Wish, entry: Entry) -> Result<Wish> {
-        match self.ring.push(&entry.user_data(wish.0)) {
-            Ok(()) => Ok(wish),
+    /// Queues a tracked operation, whose memory is kept until it has completed.
+    fn push(&mut self, id: OperationId, entry: squeue::Entry) -> Result<OperationId> {
+        match self.ring.push(&entry.user_data(id.0)) {
+            Ok(()) => Ok(id),
             Err(error) => {
-                // It was never handed over: nobody but us knows of its memory.
-                if let Some(Kind::ReceiveInto(lent)) = self.forget(wish.0) {
-                    drop(lent.cancel());
+                // It was never submitted, so the kernel does not know its memory.
+                if let Some(Operation::ReceiveInto(buffer)) = self.untrack(id.0) {
+                    drop(buffer.reclaim());
                 }
                 Err(error)
             }
         }
     }
 
-    fn forget(&mut self, wish: u64) -> Option<Kind> {
-        let index = (wish >> 32) as u32;
-        let kind = self.kept.get_mut(index as usize)?.kind.take();
-        if kind.is_some() {
+    fn untrack(&mut self, id: u64) -> Option<Operation> {
+        let index = (id >> 32) as u32;
+        let operation = self.in_flight.get_mut(index as usize)?.operation.take();
+        if operation.is_some() {
             self.count -= 1;
             self.free.push(index);
         }
-        kind
+        operation
     }
 
-    /// Watches a descriptor once. Its wish is taken back by [`Operations::unwatch`].
-    pub fn watch(&mut self, fd: RawFd, bits: u32, user: u64) -> Result<()> {
-        debug_assert!(user & KEPT == 0, "the bit is the ring's");
-        self.ring.watch(fd, bits, user, false)
+    /// Polls a descriptor for events, given in the bits of `epoll`; completes once.
+    pub fn poll_add(&mut self, fd: RawFd, events: u32, user_data: u64) -> Result<()> {
+        debug_assert!(user_data & TRACKED == 0, "the bit is reserved");
+        self.ring.poll_add(fd, events, user_data, false)
     }
 
-    /// Takes a watch back.
-    pub fn unwatch(&mut self, user: u64) -> Result<()> {
-        self.ring.unwatch(user)
+    /// Removes a poll request.
+    pub fn poll_remove(&mut self, user_data: u64) -> Result<()> {
+        self.ring.poll_remove(user_data)
     }
 
-    /// Accepts connections, many if the kernel can: they do not block and are not inherited.
-    pub fn accept(&mut self, listener: RawFd, user: u64) -> Result<Wish> {
-        let wish = self.keep(user, Kind::Accept);
+    /// Accepts connections, many if the kernel has multishot accept. They are nonblocking and close-on-exec.
+    pub fn accept(&mut self, listener: RawFd, user_data: u64) -> Result<OperationId> {
+        let id = self.track(user_data, Operation::Accept);
         let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
         let null = std::ptr::null_mut();
         let entry = if self.has_multishot_accept {
@@ -275,154 +253,163 @@ impl Operations {
         } else {
             opcode::Accept::new(Fd(listener), null, null.cast()).flags(flags).build()
         };
-        self.push(wish, entry)
+        self.push(id, entry)
     }
 
-    /// Receives: what arrives, as it arrives, if the kernel can; else once. ENOBUFS says that all buffers are out.
-    pub fn receive(&mut self, socket: RawFd, user: u64) -> Result<Wish> {
+    /// Receives data: all that arrives, if the kernel has multishot receive, otherwise once. Completes with ENOBUFS when
+    /// no provided buffer is free.
+    pub fn receive(&mut self, socket: RawFd, user_data: u64) -> Result<OperationId> {
         if self.buffers.is_some() {
-            let wish = self.keep(user, Kind::Receive);
-            return self.push(wish, opcode::RecvMulti::new(Fd(socket), GROUP).build());
+            let id = self.track(user_data, Operation::Receive);
+            return self.push(id, opcode::RecvMulti::new(Fd(socket), GROUP).build());
         }
-        self.receive_into(socket, user)
+        self.receive_into_own(socket, user_data)
     }
 
-    /// Receives once, into a common buffer if the kernel can. ENOBUFS says that all buffers are out.
-    pub fn receive_once(&mut self, socket: RawFd, user: u64) -> Result<Wish> {
+    /// Receives data once, into a provided buffer if the kernel has them. Completes with ENOBUFS when none is free.
+    pub fn receive_once(&mut self, socket: RawFd, user_data: u64) -> Result<OperationId> {
         if self.buffers.is_none() {
-            return self.receive_into(socket, user);
+            return self.receive_into_own(socket, user_data);
         }
-        let wish = self.keep(user, Kind::Receive);
-        // The buffer's own length holds.
+        let id = self.track(user_data, Operation::Receive);
+        // Length 0: the size of the provided buffer applies.
         let entry = opcode::Recv::new(Fd(socket), std::ptr::null_mut(), 0).buf_group(GROUP).build();
-        self.push(wish, entry.flags(Flags::BUFFER_SELECT))
+        self.push(id, entry.flags(Flags::BUFFER_SELECT))
     }
 
-    /// Receives once, into a buffer of the operation's own.
-    fn receive_into(&mut self, socket: RawFd, user: u64) -> Result<Wish> {
-        let lent = Lent::new(vec![0; self.buffer_bytes as usize].into_boxed_slice());
-        let first = lent.0.cast::<u8>();
-        let wish = self.keep(user, Kind::ReceiveInto(lent));
-        self.push(wish, opcode::Recv::new(Fd(socket), first, self.buffer_bytes).build())
+    /// Receives data once, into a buffer of the operation's own.
+    fn receive_into_own(&mut self, socket: RawFd, user_data: u64) -> Result<OperationId> {
+        let buffer = KernelBuffer::new(vec![0; self.buffer_bytes as usize].into_boxed_slice());
+        let first = buffer.0.cast::<u8>();
+        let id = self.track(user_data, Operation::ReceiveInto(buffer));
+        self.push(id, opcode::Recv::new(Fd(socket), first, self.buffer_bytes).build())
     }
 
-    /// Sends buffers one after the other: the next only if the one before left whole. Each has its completion; those
-    /// behind one that did not leave whole complete with ECANCELED.
-    pub fn send(&mut self, socket: RawFd, user: u64, all: impl ExactSizeIterator<Item = (Bytes, usize)>) -> Result<()> {
-        // A chain must not be cut by handing over a part of it.
-        let mut left = all.len();
-        self.ring.make_place(left)?;
-        for (bytes, from) in all {
+    /// Sends buffers, each from an offset on, as a chain of linked requests: one is sent only after the one before was
+    /// sent in whole. Each completes for itself; those behind one that was sent in part complete with ECANCELED.
+    pub fn send(
+        &mut self,
+        socket: RawFd,
+        user_data: u64,
+        chain: impl ExactSizeIterator<Item = (Buffer, usize)>,
+    ) -> Result<()> {
+        // Submitting a part of a chain would cut it.
+        let mut left = chain.len();
+        self.ring.reserve(left)?;
+        for (buffer, from) in chain {
             left -= 1;
-            let rest = &bytes.bytes()[from.min(bytes.bytes().len())..];
+            let rest = &buffer.bytes()[from.min(buffer.bytes().len())..];
             let (first, length) = (rest.as_ptr(), rest.len().min(SEND_BYTES) as u32);
             let more = if left > 0 { libc::MSG_MORE } else { 0 };
-            let wish = self.keep(user, Kind::Send(bytes, from));
+            let id = self.track(user_data, Operation::Send(buffer, from));
             let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL | more;
             let entry = opcode::Send::new(Fd(socket), first, length).flags(flags).build();
             let linked = if left > 0 { Flags::IO_LINK } else { Flags::empty() };
-            self.push(wish, entry.flags(linked))?;
+            self.push(id, entry.flags(linked))?;
         }
         Ok(())
     }
 
     /// Closes a descriptor.
-    pub fn close(&mut self, fd: OwnedFd, user: u64) -> Result<Wish> {
-        let wish = self.keep(user, Kind::Close);
-        self.push(wish, opcode::Close::new(Fd(fd.into_raw_fd())).build())
+    pub fn close(&mut self, fd: OwnedFd, user_data: u64) -> Result<OperationId> {
+        let id = self.track(user_data, Operation::Close);
+        self.push(id, opcode::Close::new(Fd(fd.into_raw_fd())).build())
     }
 
-    /// Takes a wish back; it completes with ECANCELED, unless it has completed already.
-    pub fn cancel(&mut self, wish: Wish) -> Result<()> {
-        self.ring.push(&opcode::AsyncCancel::new(wish.0).build().user_data(NOBODY))
+    /// Cancels an operation, which completes with ECANCELED unless it has completed already.
+    pub fn cancel(&mut self, id: OperationId) -> Result<()> {
+        self.ring.push(&opcode::AsyncCancel::new(id.0).build().user_data(IGNORED))
     }
 
-    /// Hands over what was wished and waits for a completion, at most so many milliseconds; -1 is forever.
+    /// Submits what is queued and waits for a completion, for at most so many milliseconds; -1 waits for ever.
     pub fn wait(&mut self, timeout_ms: i32) -> Result<()> {
         self.ring.wait(timeout_ms)
     }
 
-    /// The next completion that is there.
-    pub fn next_done(&mut self) -> Option<Done> {
+    /// Returns the next completion, if there is one.
+    pub fn next_completion(&mut self) -> Option<Completion> {
         loop {
-            let completion = self.ring.next_completion()?;
-            if completion.user == NOBODY {
+            let entry = self.ring.next_completion()?;
+            if entry.user_data == IGNORED {
                 continue;
             }
-            if completion.user & KEPT == 0 {
-                let result = outcome("poll", completion.result).map(|bits| bits as u32);
-                return Some(Done::Watched { user: completion.user, result });
+            if entry.user_data & TRACKED == 0 {
+                let result = result("poll", entry.result).map(|events| events as u32);
+                return Some(Completion::Polled { user_data: entry.user_data, result });
             }
-            if let Some(done) = self.done(completion) {
-                return Some(done);
+            if let Some(completion) = self.complete(entry) {
+                return Some(completion);
             }
         }
     }
 
-    fn done(&mut self, completion: Completion) -> Option<Done> {
-        let user = self.kept.get((completion.user >> 32) as usize)?.user;
-        let has_more = completion.has_more();
-        let kind = if has_more {
-            // The wish stands; only these two complete many times.
-            match self.kept[(completion.user >> 32) as usize].kind {
-                Some(Kind::Accept) => Kind::Accept,
-                _ => Kind::Receive,
+    fn complete(&mut self, entry: super::Entry) -> Option<Completion> {
+        let index = (entry.user_data >> 32) as usize;
+        let user_data = self.in_flight.get(index)?.user_data;
+        let has_more = entry.has_more();
+        let operation = if has_more {
+            // It continues; only these two complete many times.
+            match self.in_flight[index].operation {
+                Some(Operation::Accept) => Operation::Accept,
+                _ => Operation::Receive,
             }
         } else {
-            self.forget(completion.user)?
+            self.untrack(entry.user_data)?
         };
-        let result = completion.result;
-        Some(match kind {
-            Kind::Accept => {
-                Done::Accepted { user, result: outcome("accept", result).map(|fd| own(fd as RawFd)), has_more }
+        Some(match operation {
+            Operation::Accept => {
+                let result = result("accept", entry.result).map(|fd| own(fd as RawFd));
+                Completion::Accepted { user_data, result, has_more }
             }
-            Kind::Receive => Done::Received { user, result: self.received(completion), has_more },
-            Kind::ReceiveInto(lent) => {
-                let bytes = lent.cancel();
-                let piece = |length| ProvidedBuffer(Place::Own { bytes, length: length as u32 });
-                Done::Received { user, result: outcome("recv", result).map(piece), has_more }
+            Operation::Receive => Completion::Received { user_data, result: self.received(entry), has_more },
+            Operation::ReceiveInto(buffer) => {
+                let bytes = buffer.reclaim();
+                let of = |length| ProvidedBuffer(Place::Own { bytes, length: length as u32 });
+                Completion::Received { user_data, result: result("recv", entry.result).map(of), has_more }
             }
-            Kind::Send(bytes, from) => Done::Sent { user, result: outcome("send", result), bytes, from },
-            Kind::Close => Done::Closed { user, result: outcome("close", result).map(drop) },
+            Operation::Send(buffer, from) => {
+                Completion::Sent { user_data, result: result("send", entry.result), buffer, from }
+            }
+            Operation::Close => Completion::Closed { user_data, result: result("close", entry.result).map(drop) },
         })
     }
 
-    fn received(&mut self, completion: Completion) -> Result<ProvidedBuffer> {
-        let length = outcome("recv", completion.result)?;
-        match (io_uring::cqueue::buffer_select(completion.flags), self.buffers.as_ref()) {
+    fn received(&mut self, entry: super::Entry) -> Result<ProvidedBuffer> {
+        let length = result("recv", entry.result)?;
+        match (io_uring::cqueue::buffer_select(entry.flags), self.buffers.as_ref()) {
             (Some(id), Some(buffers)) => Ok(buffers.buffer(id, length as u32)),
             // The end of the stream needs no buffer.
             _ => Ok(ProvidedBuffer(Place::Own { bytes: Box::default(), length: 0 })),
         }
     }
 
-    /// The bytes of a piece; none if another ring gave it.
+    /// Returns the bytes of a buffer; none if it belongs to another ring.
     pub fn bytes<'a>(&'a self, buffer: &'a ProvidedBuffer) -> &'a [u8] {
         match &buffer.0 {
             Place::Own { bytes, length } => &bytes[..*length as usize],
-            Place::Provided { set, id, length } => {
-                self.buffers.as_ref().map_or(&[], |buffers| buffers.bytes(*set, *id, *length))
+            Place::Provided { ring, id, length } => {
+                self.buffers.as_ref().map_or(&[], |buffers| buffers.bytes(*ring, *id, *length))
             }
         }
     }
 
-    /// Gives a piece's buffer back to the kernel.
+    /// Returns a buffer to the kernel.
     pub fn recycle(&mut self, buffer: ProvidedBuffer) {
-        if let (Place::Provided { set, id, length }, Some(buffers)) = (buffer.0, self.buffers.as_mut()) {
-            buffers.recycle(set, id, length);
+        if let (Place::Provided { ring, id, length }, Some(buffers)) = (buffer.0, self.buffers.as_mut()) {
+            buffers.recycle(ring, id, length);
         }
     }
 
-    /// Takes back all that is under way and waits until it is; whether that came to its end.
-    fn end(&mut self) -> bool {
-        let wishes = self.kept.iter().enumerate().filter(|(_, kept)| kept.kind.is_some());
-        let wishes: Vec<_> = wishes
-            // What is being closed is to be closed.
-            .filter(|(_, kept)| !matches!(kept.kind, Some(Kind::Close)))
-            .map(|(index, kept)| Wish((index as u64) << 32 | KEPT | u64::from(kept.generation)))
+    /// Cancels all operations and waits until none is in flight; whether that succeeded.
+    fn cancel_all(&mut self) -> bool {
+        let all = self.in_flight.iter().enumerate().filter(|(_, place)| place.operation.is_some());
+        let ids: Vec<_> = all
+            // A descriptor that is being closed must be closed.
+            .filter(|(_, place)| !matches!(place.operation, Some(Operation::Close)))
+            .map(|(index, place)| OperationId((index as u64) << 32 | TRACKED | u64::from(place.generation)))
             .collect();
-        for wish in wishes {
-            if self.cancel(wish).is_err() {
+        for id in ids {
+            if self.cancel(id).is_err() {
                 return false;
             }
         }
@@ -432,8 +419,8 @@ impl Operations {
             if self.wait(LAST_WAIT_MS).is_err() {
                 return false;
             }
-            // What was accepted and nobody took is closed here.
-            while self.next_done().is_some() {}
+            // Connections that were accepted meanwhile are closed here.
+            while self.next_completion().is_some() {}
             idle_count += usize::from(self.count == before);
         }
         self.count == 0
@@ -442,20 +429,20 @@ impl Operations {
 
 impl Drop for Operations {
     fn drop(&mut self) {
-        // Wishes not yet handed over count as well: what is to be closed must not stay open.
-        if self.end() {
+        // Requests that are queued but not submitted count as well: a descriptor that is to be closed must not stay open.
+        if self.cancel_all() {
             if self.buffers.is_some() {
-                BufferRing::unregister(&self.ring.rings.submitter());
+                BufferRing::unregister(&self.ring.ring.submitter());
             }
-            // SAFETY: dropped here and nowhere else, and not used again.
+            // SAFETY: the buffers are dropped here and nowhere else, and not used again.
             unsafe { ManuallyDrop::drop(&mut self.buffers) };
         } else {
-            // The kernel may still use what is kept: it must outlive the process's interest in it.
-            std::mem::forget(std::mem::take(&mut self.kept));
+            // The kernel may still use the memory of the operations, so it is leaked.
+            std::mem::forget(std::mem::take(&mut self.in_flight));
         }
     }
 }
 
-fn outcome(call: &'static str, result: i32) -> Result<usize> {
+fn result(call: &'static str, result: i32) -> Result<usize> {
     usize::try_from(result).map_err(|_| Error { call, errno: -result })
 }

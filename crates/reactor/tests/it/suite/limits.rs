@@ -57,7 +57,7 @@ fn a_full_queue_of_signals_loses_nothing() {
         let mut told: Vec<u32> = events(&mut reactor, LONG).iter().map(|event| event.token.0).collect();
         told.sort_unstable();
         assert_eq!(told, (0..200).collect::<Vec<_>>());
-        assert!(reactor.note().unwrap().contains(&format!("lost {round} times")), "{:?}", reactor.note());
+        assert!(reactor.note().unwrap().contains(&format!("overflowed {round} times")), "{:?}", reactor.note());
         for (one, _) in &mut pairs {
             crate::common::drain(&mut reactor, one);
         }

@@ -1,0 +1,357 @@
+//! Completion-based I/O on `io_uring`: accepting, receiving and sending as operations.
+//!
+//! A [`Reactor`](crate::Reactor) reports that a descriptor is readable, and the caller reads it: two system calls. A
+//! [`Ring`] reports that data *was* received. Connections are accepted and data is received as they arrive, without one
+//! request each and without a buffer for every waiting connection: the kernel takes a provided buffer when data arrives.
+//! Data to send is submitted with the next wait, several buffers as a chain in which each is sent only after the one
+//! before was sent in whole. One system call submits, waits and completes.
+//!
+//! | | with multishot operations | without |
+//! |---|---|---|
+//! | accept | one request for all connections (Linux 5.19) | one for each |
+//! | receive | one request for all data, provided buffers (6.0) | one for each receive, with its own buffer |
+//!
+//! # Parking
+//!
+//! A pending receive costs the kernel three times as much memory as a poll (about 800 bytes and 256 on Linux 6.18). A
+//! connection that will be silent for long can be *parked* ([`Ring::park`]): its receive is cancelled and a poll takes
+//! its place. When data arrives, the ring receives again by itself.
+//!
+//! # Backpressure
+//!
+//! A peer that sends faster than it is answered can be paused ([`Ring::pause`]): nothing more is received until the ring
+//! resumes, so its data fills the kernel's buffers and then its own. [`Ring::unsent`] returns how much is still to be
+//! sent.
+//!
+//! # Errors
+//!
+//! - If no provided buffer is free, the connection is starved: it receives again after buffers were recycled.
+//! - If accepting fails, for want of a descriptor for example, the error is returned and the listener accepts again after
+//!   100 ms.
+//! - If the completion queue overflows, the kernel keeps the completions. Multishot operations may end because of it; the
+//!   ring submits them again.
+//! - The completion of an operation on a descriptor that was closed is dropped, together with what it brought.
+//!
+//! A ring holds an open file while an operation on it is in flight: a closed descriptor is released in the next wait.
+
+mod dispatch;
+mod receive;
+mod send;
+mod slot;
+
+use crate::Backend;
+use crate::backend::{Key, io_uring::unavailable, settle};
+use crate::error::{Error, Result};
+use crate::interest::Token;
+use crate::reactor::shorter_ms;
+use crate::timers::Timers;
+use crate::waker::{Receiver, Waker};
+use landau_sys::Error as SystemError;
+use landau_sys::epoll::READ;
+use landau_sys::ring::Operations;
+use slot::{Reading, Slot};
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+pub use landau_sys::ring::{Features, Options, ProvidedBuffer};
+
+/// How long a listener pauses after accepting has failed.
+const ACCEPT_PAUSE_MS: u32 = 100;
+
+/// The `user_data` of the waker's poll: not a key, for no descriptor has that number.
+const WAKER: u64 = 0x7fff_ffff;
+
+/// The bit of `user_data` that marks a poll for writing: no descriptor has so high a number.
+const WRITABLE: u64 = 1 << 30;
+
+/// A completed operation.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Completion {
+    /// A connection was accepted. It is nonblocking and close-on-exec.
+    Accepted {
+        /// The listener's token.
+        token: Token,
+        /// The connection.
+        connection: OwnedFd,
+    },
+    /// Data was received. Return its buffer with [`Ring::recycle`].
+    Received {
+        /// The connection's token.
+        token: Token,
+        /// The data; see [`Ring::bytes`].
+        buffer: ProvidedBuffer,
+    },
+    /// The peer has shut down its writing half.
+    Ended {
+        /// The connection's token.
+        token: Token,
+    },
+    /// Everything that was queued to be sent was sent.
+    Sent {
+        /// The connection's token.
+        token: Token,
+        /// The number of bytes since the last such completion.
+        byte_count: u64,
+    },
+    /// The connection is writable, or has failed, which the next attempt to send reports.
+    Writable {
+        /// The connection's token.
+        token: Token,
+    },
+    /// An operation failed. A connection cannot be used for it again; a listener continues by itself.
+    Failed {
+        /// The token of the listener or connection.
+        token: Token,
+        /// The error.
+        error: SystemError,
+    },
+    /// A deadline has passed.
+    Deadline {
+        /// The token of the listener or connection.
+        token: Token,
+    },
+}
+
+/// A ring of operations. It belongs to one thread; only its [`Waker`] may be used from another.
+#[derive(Debug)]
+pub struct Ring {
+    operations: Operations,
+    slots: Vec<Slot>,
+    registered_count: usize,
+    /// Connections for which there was no buffer.
+    starved: Vec<Key>,
+    /// Listeners that accept again at that time.
+    paused_listeners: Vec<(u32, Key)>,
+    timers: Timers,
+    due: VecDeque<Key>,
+    origin: Instant,
+    now_ms: u32,
+    waker: Option<Receiver>,
+}
+
+impl Ring {
+    /// Creates a ring with queues that suit a server ([`Options::default`]). Fails with [`Error::Unavailable`] if the
+    /// system has no `io_uring`.
+    pub fn new() -> Result<Self> {
+        Self::with_options(Options::default())
+    }
+
+    /// Creates a ring with a configuration.
+    pub fn with_options(options: Options) -> Result<Self> {
+        let operations = Operations::new(options).map_err(|error| unavailable(Backend::IoUring, error))?;
+        Ok(Self {
+            operations,
+            slots: Vec::new(),
+            registered_count: 0,
+            starved: Vec::new(),
+            paused_listeners: Vec::new(),
+            timers: Timers::default(),
+            due: VecDeque::new(),
+            origin: Instant::now(),
+            now_ms: 0,
+            waker: None,
+        })
+    }
+
+    /// Returns which features of the kernel are used, in words.
+    pub fn note(&self) -> String {
+        self.operations.setup()
+    }
+
+    /// Returns the number of registered listeners and connections.
+    pub fn len(&self) -> usize {
+        self.registered_count
+    }
+
+    /// Returns whether none is registered.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the number of operations in flight. A parked connection has none.
+    pub fn operation_count(&self) -> usize {
+        self.operations.operation_count()
+    }
+
+    fn register(&mut self, fd: &impl AsFd, token: Token) -> Result<Key> {
+        let number = fd.as_fd().as_raw_fd();
+        let index = number as usize;
+        if index >= self.slots.len() {
+            self.slots.resize_with(index + 1, Slot::default);
+        }
+        let slot = &mut self.slots[index];
+        if slot.is_registered {
+            return Err(Error::Registered(number));
+        }
+        let generation = slot.generation.wrapping_add(1);
+        *slot = Slot { token: token.0, generation, is_registered: true, ..Slot::default() };
+        self.registered_count += 1;
+        Ok(Key::new(number, generation))
+    }
+
+    /// Undoes a registration whose first operation failed: the caller closes the descriptor, and its number will be
+    /// another's.
+    fn registered(&mut self, key: Key, started: Result<()>) -> Result<()> {
+        if started.is_err() {
+            self.forget(key);
+        }
+        started
+    }
+
+    /// Returns the slot of a key, if its descriptor is still registered.
+    fn slot(&mut self, key: Key) -> Option<&mut Slot> {
+        let slot = self.slots.get_mut(key.fd() as usize)?;
+        (slot.is_registered && slot.generation == key.generation()).then_some(slot)
+    }
+
+    fn key(&self, fd: &impl AsFd) -> Result<Key> {
+        let number = fd.as_fd().as_raw_fd();
+        let slot = self.slots.get(number as usize).filter(|slot| slot.is_registered);
+        slot.map(|slot| Key::new(number, slot.generation)).ok_or(Error::Unregistered(number))
+    }
+
+    /// Closes a connection after everything that was queued was sent, or a listener at once. It has no further
+    /// completions. A deadline remains in force and then closes the connection whatever was sent.
+    pub fn close(&mut self, fd: OwnedFd) -> Result<()> {
+        let key = self.key(&fd)?;
+        self.cancel(key)?;
+        self.stop_watching_writable(key)?;
+        let slot = &mut self.slots[key.fd() as usize];
+        if let Some(outgoing) = slot.outgoing.as_mut().filter(|one| one.in_flight > 0 || !one.queue.is_empty()) {
+            outgoing.closing = Some(fd);
+            return Ok(());
+        }
+        self.forget(key);
+        self.operations.close(fd, key.0)?;
+        Ok(())
+    }
+
+    /// Closes a connection at once. A part of what was queued may have been sent.
+    pub fn abort(&mut self, fd: OwnedFd) -> Result<()> {
+        let key = self.key(&fd)?;
+        self.cancel(key)?;
+        self.stop_watching_writable(key)?;
+        // This ends the operations in flight, which hold the open file.
+        let _ = landau_sys::stream::shutdown(&fd);
+        self.forget(key);
+        self.operations.close(fd, key.0)?;
+        Ok(())
+    }
+
+    /// Cancels the operation that a descriptor waits for.
+    fn cancel(&mut self, key: Key) -> Result<()> {
+        match std::mem::take(&mut self.slots[key.fd() as usize].reading) {
+            Reading::Accepting(Some(id)) | Reading::Receiving(Some(id)) | Reading::ReceivingOnce(id) => {
+                Ok(self.operations.cancel(id)?)
+            }
+            Reading::Parked => Ok(self.operations.poll_remove(key.0)?),
+            // Cancelled already, or nothing in flight.
+            Reading::Parking(_)
+            | Reading::Pausing(_)
+            | Reading::Paused
+            | Reading::Idle
+            | Reading::Stopping
+            | Reading::Accepting(None)
+            | Reading::Receiving(None) => Ok(()),
+        }
+    }
+
+    fn forget(&mut self, key: Key) {
+        let slot = &mut self.slots[key.fd() as usize];
+        slot.is_registered = false;
+        slot.outgoing = None;
+        self.registered_count -= 1;
+        self.timers.clear(key.fd() as u32);
+    }
+
+    /// Sets or moves the deadline of a descriptor. It completes once.
+    pub fn set_deadline(&mut self, fd: &impl AsFd, delay: Duration) {
+        let delay_ms = u32::try_from(delay.as_millis()).unwrap_or(u32::MAX);
+        self.timers.set(fd.as_fd().as_raw_fd() as u32, self.now_ms, delay_ms);
+    }
+
+    /// Clears the deadline of a descriptor.
+    pub fn clear_deadline(&mut self, fd: &impl AsFd) {
+        self.timers.clear(fd.as_fd().as_raw_fd() as u32);
+    }
+
+    /// Returns the milliseconds from the creation of the ring to the end of the last wait, modulo 2³².
+    pub fn now_ms(&self) -> u32 {
+        self.now_ms
+    }
+
+    /// Returns a handle that ends a wait from another thread.
+    pub fn waker(&mut self) -> Result<Waker> {
+        if let Some(receiver) = &self.waker {
+            return Ok(receiver.waker());
+        }
+        let waker = Waker::new()?;
+        self.register_waker(&waker)?;
+        Ok(waker)
+    }
+
+    /// Registers a waker that was made before. A ring has one; a second is an error.
+    pub fn register_waker(&mut self, waker: &Waker) -> Result<()> {
+        if let Some(receiver) = &self.waker {
+            return Err(Error::Registered(receiver.as_fd().as_raw_fd()));
+        }
+        let receiver = Receiver::of(waker);
+        self.operations.poll_add(receiver.as_fd().as_raw_fd(), READ, WAKER)?;
+        self.waker = Some(receiver);
+        Ok(())
+    }
+
+    /// Submits what is queued and waits until an operation completes or a deadline passes, but no longer than `timeout`;
+    /// `None` waits for ever. [`next_completion`](Self::next_completion) returns the completions; those of earlier waits
+    /// that were not taken come first.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<()> {
+        self.resume_listeners()?;
+        for key in std::mem::take(&mut self.starved) {
+            if self.slot(key).is_some_and(|slot| slot.reading == Reading::Receiving(None)) {
+                self.submit_receive(key)?;
+            }
+        }
+        let timeout_ms = self.timeout_ms(timeout);
+        match self.operations.wait(timeout_ms) {
+            Err(error) if !error.is_interrupted() => return Err(error.into()),
+            _ => {}
+        }
+        self.now_ms = self.origin.elapsed().as_millis() as u32;
+        let (slots, due) = (&self.slots, &mut self.due);
+        self.timers.advance(self.now_ms, |number| {
+            let generation = slots.get(number as usize).map_or(0, |slot| slot.generation);
+            due.push_back(Key::new(number.cast_signed(), generation));
+        });
+        Ok(())
+    }
+
+    fn timeout_ms(&self, timeout: Option<Duration>) -> i32 {
+        if !self.due.is_empty() {
+            return 0;
+        }
+        let now_ms = self.origin.elapsed().as_millis() as u32;
+        let paused = self.paused_listeners.iter().map(|(until, _)| until.wrapping_sub(now_ms).min(ACCEPT_PAUSE_MS));
+        let due = self.timers.next(now_ms).into_iter().chain(paused.min()).min();
+        shorter_ms(timeout, due)
+    }
+}
+
+impl Drop for Ring {
+    /// Releases the open files of parked connections now; operations in flight are released with `operations`.
+    fn drop(&mut self) {
+        let mut count = 0;
+        for (fd, slot) in self.slots.iter().enumerate() {
+            let is_polled = slot.is_registered && slot.reading == Reading::Parked;
+            let key = Key::new((fd as u32).cast_signed(), slot.generation);
+            if is_polled && self.operations.poll_remove(key.0).is_ok() {
+                count += 1;
+            }
+        }
+        settle(count, || {
+            let is_ok = self.operations.wait(0).is_ok();
+            is_ok && std::iter::from_fn(|| self.operations.next_completion()).count() > 0
+        });
+    }
+}

@@ -1,0 +1,251 @@
+//! Accepting and receiving, parking and pausing.
+
+use super::slot::Reading;
+use super::{Completion, ProvidedBuffer, Ring};
+use crate::backend::Key;
+use crate::error::{Error, Result};
+use crate::interest::Token;
+use landau_sys::Result as SystemResult;
+use landau_sys::epoll::{PEER_CLOSED, READ};
+use std::os::fd::{AsFd, OwnedFd};
+
+impl Ring {
+    /// Accepts the connections of a listener until it is closed.
+    pub fn accept(&mut self, listener: &impl AsFd, token: Token) -> Result<()> {
+        let key = self.register(listener, token)?;
+        let started = self.submit_accept(key);
+        self.registered(key, started)
+    }
+
+    /// Stops accepting. The waits that follow still return connections that were accepted before the kernel learnt of it;
+    /// closing the listener at once would drop them.
+    pub fn stop_accepting(&mut self, listener: &impl AsFd) -> Result<()> {
+        let key = self.key(listener)?;
+        self.cancel(key)?;
+        self.slots[key.fd() as usize].reading = Reading::Stopping;
+        Ok(())
+    }
+
+    fn submit_accept(&mut self, key: Key) -> Result<()> {
+        let id = self.operations.accept(key.fd(), key.0)?;
+        self.slots[key.fd() as usize].reading = Reading::Accepting(Some(id));
+        Ok(())
+    }
+
+    /// Lets listeners accept again whose pause is over.
+    pub(super) fn resume_listeners(&mut self) -> Result<()> {
+        let now_ms = self.origin.elapsed().as_millis() as u32;
+        let mut at = 0;
+        while let Some(&(until, key)) = self.paused_listeners.get(at) {
+            if now_ms.wrapping_sub(until) > u32::MAX / 2 {
+                at += 1;
+                continue;
+            }
+            self.paused_listeners.swap_remove(at);
+            if self.slot(key).is_some_and(|slot| slot.reading == Reading::Accepting(None)) {
+                self.submit_accept(key)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Receives the data of a connection until the stream ends or the connection is closed.
+    pub fn receive(&mut self, connection: &impl AsFd, token: Token) -> Result<()> {
+        let key = self.register(connection, token)?;
+        let started = self.submit_receive(key);
+        self.registered(key, started)
+    }
+
+    /// Receives once; what follows waits until [`Ring::resume`], as if the connection were paused. Closing the connection
+    /// after that needs no cancellation, which suits connections that end after their first response.
+    pub fn receive_once(&mut self, connection: &impl AsFd, token: Token) -> Result<()> {
+        let key = self.register(connection, token)?;
+        let started = self.operations.receive_once(key.fd(), key.0).map_err(Error::from);
+        let started = started.map(|id| self.slots[key.fd() as usize].reading = Reading::ReceivingOnce(id));
+        self.registered(key, started)
+    }
+
+    pub(super) fn submit_receive(&mut self, key: Key) -> Result<()> {
+        let id = self.operations.receive(key.fd(), key.0)?;
+        self.slots[key.fd() as usize].reading = Reading::Receiving(Some(id));
+        Ok(())
+    }
+
+    fn submit_poll(&mut self, key: Key) -> Result<()> {
+        self.operations.poll_add(key.fd(), READ | PEER_CLOSED, key.0)?;
+        self.slots[key.fd() as usize].reading = Reading::Parked;
+        Ok(())
+    }
+
+    /// Parks a connection: it uses less memory, and receives again by itself when data arrives. Data that arrived before
+    /// completes as usual. Does nothing if the connection is parked, paused or has ended.
+    pub fn park(&mut self, connection: &impl AsFd) -> Result<()> {
+        let key = self.key(connection)?;
+        match self.slots[key.fd() as usize].reading {
+            Reading::Receiving(Some(id)) => {
+                self.operations.cancel(id)?;
+                self.slots[key.fd() as usize].reading = Reading::Parking(id);
+                Ok(())
+            }
+            // It waits for a buffer, and what has arrived is received first.
+            Reading::Receiving(None)
+            // It is paused or parked, has ended, or receives only once.
+            | Reading::ReceivingOnce(_)
+            | Reading::Idle
+            | Reading::Parking(_)
+            | Reading::Parked
+            | Reading::Pausing(_)
+            | Reading::Paused
+            | Reading::Stopping
+            | Reading::Accepting(_) => Ok(()),
+        }
+    }
+
+    /// Receives nothing more until [`Ring::resume`]. Data that was received before completes as usual. Does nothing if the
+    /// connection is parked or has ended.
+    pub fn pause(&mut self, connection: &impl AsFd) -> Result<()> {
+        let key = self.key(connection)?;
+        let reading = match self.slots[key.fd() as usize].reading {
+            Reading::Receiving(Some(id)) => {
+                self.operations.cancel(id)?;
+                Reading::Pausing(id)
+            }
+            // One that receives once pauses by itself.
+            Reading::Parking(id) => Reading::Pausing(id),
+            Reading::Receiving(None) => Reading::Paused,
+            other => other,
+        };
+        self.slots[key.fd() as usize].reading = reading;
+        Ok(())
+    }
+
+    /// Receives again if the connection was paused.
+    #[inline]
+    pub fn resume(&mut self, connection: &impl AsFd) -> Result<()> {
+        let key = self.key(connection)?;
+        match self.slots[key.fd() as usize].reading {
+            Reading::Paused => self.submit_receive(key)?,
+            // The receive is submitted again when it has completed.
+            Reading::Pausing(id) | Reading::ReceivingOnce(id) => {
+                self.slots[key.fd() as usize].reading = Reading::Receiving(Some(id));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Returns the data in a buffer.
+    pub fn bytes<'a>(&'a self, buffer: &'a ProvidedBuffer) -> &'a [u8] {
+        self.operations.bytes(buffer)
+    }
+
+    /// Returns a buffer to the kernel, for data that arrives next.
+    pub fn recycle(&mut self, buffer: ProvidedBuffer) {
+        self.operations.recycle(buffer);
+    }
+
+    pub(super) fn on_polled(&mut self, key: Key, result: SystemResult<u32>) -> Result<Option<Completion>> {
+        let Some(slot) = self.slot(key).filter(|slot| slot.reading == Reading::Parked) else { return Ok(None) };
+        let token = Token(slot.token);
+        match result {
+            Ok(_) => self.submit_receive(key)?,
+            Err(error) => {
+                slot.reading = Reading::Idle;
+                return Ok(Some(Completion::Failed { token, error }));
+            }
+        }
+        Ok(None)
+    }
+
+    pub(super) fn on_accepted(
+        &mut self,
+        key: Key,
+        result: SystemResult<OwnedFd>,
+        has_more: bool,
+    ) -> Result<Option<Completion>> {
+        // A connection of a listener that is closed is closed here.
+        let is_wanted = |reading| matches!(reading, Reading::Accepting(_) | Reading::Stopping);
+        let Some(slot) = self.slot(key).filter(|slot| is_wanted(slot.reading)) else { return Ok(None) };
+        let token = Token(slot.token);
+        if slot.reading == Reading::Stopping {
+            return Ok(result.ok().map(|connection| Completion::Accepted { token, connection }));
+        }
+        if !has_more {
+            slot.reading = Reading::Accepting(None);
+        }
+        match result {
+            Ok(connection) => {
+                if !has_more {
+                    self.submit_accept(key)?;
+                }
+                Ok(Some(Completion::Accepted { token, connection }))
+            }
+            // That connection was gone before it was accepted; there may be another.
+            Err(error) if error.is_transient_in_accept() => {
+                self.submit_accept(key)?;
+                Ok(None)
+            }
+            // No descriptor is free, or the network has an error that accept passes on: neither need last.
+            Err(error) => {
+                self.paused_listeners.push((self.now_ms.wrapping_add(super::ACCEPT_PAUSE_MS), key));
+                Ok(Some(Completion::Failed { token, error }))
+            }
+        }
+    }
+
+    pub(super) fn on_received(
+        &mut self,
+        key: Key,
+        result: SystemResult<ProvidedBuffer>,
+        has_more: bool,
+    ) -> Result<Option<Completion>> {
+        let Some(slot) = self.slot(key) else {
+            if let Ok(buffer) = result {
+                self.operations.recycle(buffer);
+            }
+            return Ok(None);
+        };
+        let (token, reading, is_closing) = (Token(slot.token), slot.reading, slot.is_closing());
+        match result {
+            Ok(buffer) if is_closing => self.operations.recycle(buffer),
+            Ok(buffer) if buffer.is_empty() => {
+                slot.reading = Reading::Idle;
+                self.operations.recycle(buffer);
+                return Ok(Some(Completion::Ended { token }));
+            }
+            Ok(buffer) => {
+                if !has_more {
+                    self.renew(key, reading)?;
+                }
+                return Ok(Some(Completion::Received { token, buffer }));
+            }
+            Err(_) if is_closing => {}
+            Err(error)
+                if error.is_out_of_buffers()
+                    && matches!(reading, Reading::Receiving(_) | Reading::ReceivingOnce(_)) =>
+            {
+                slot.reading = Reading::Receiving(None);
+                self.starved.push(key);
+            }
+            Err(error) if error.is_out_of_buffers() || error.is_canceled() => self.renew(key, reading)?,
+            Err(error) => {
+                slot.reading = Reading::Idle;
+                return Ok(Some(Completion::Failed { token, error }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Continues after a receive has ended and the stream has not.
+    fn renew(&mut self, key: Key, reading: Reading) -> Result<()> {
+        match reading {
+            Reading::Pausing(_) | Reading::ReceivingOnce(_) => {
+                self.slots[key.fd() as usize].reading = Reading::Paused;
+                Ok(())
+            }
+            Reading::Parking(_) => self.submit_poll(key),
+            Reading::Receiving(_) => self.submit_receive(key),
+            Reading::Idle | Reading::Parked | Reading::Paused | Reading::Stopping | Reading::Accepting(_) => Ok(()),
+        }
+    }
+}
