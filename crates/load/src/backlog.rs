@@ -1,14 +1,15 @@
-//! Requests that have fallen due and wait for a connection.
+//! Requests that are due and wait for a connection.
 //!
-//! What is kept is not when each of them was due, but the schedule as it stood at the first one, which tells it again.
-//! So a server that is far behind costs the generator no memory, and what waits is as long as it may be.
+//! The backlog does not store when each of them was due. It stores the state of the schedule at the first one, which
+//! yields the same times again. So a server that is far behind costs the generator no memory, and the backlog is
+//! unlimited.
 
 use crate::schedule::Schedule;
 
-/// Requests that wait, in the order in which they were due and without a gap.
+/// Waiting requests: a contiguous part of the schedule, in its order.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
-    /// Stands at the first one that waits.
+    /// The schedule at the first waiting request.
     schedule: Option<Schedule>,
     len: u64,
 }
@@ -23,7 +24,7 @@ impl Backlog {
         self.len == 0
     }
 
-    /// Adds the request at which the schedule stands: the one that follows those that wait.
+    /// Adds the next request of the schedule, which must follow those that wait.
     pub(crate) fn push(&mut self, schedule: &Schedule) {
         if self.len == 0 {
             self.schedule = Some(schedule.clone());
@@ -31,7 +32,7 @@ impl Backlog {
         self.len += 1;
     }
 
-    /// Takes the first one out: when it was due, from the start.
+    /// Removes the first request and returns when it was due, in nanoseconds after the start.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<u64> {
         let schedule = self.schedule.as_mut().filter(|_| self.len > 0)?;
@@ -45,14 +46,14 @@ impl Backlog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schedule::Arrivals;
+    use crate::plan::Arrivals;
     use proptest::prelude::*;
     use std::collections::VecDeque;
 
     proptest! {
-        /// Each step is a request that falls due and finds that many connections free before it.
+        /// At each step some connections become free, and then a request falls due.
         #[test]
-        fn it_tells_what_a_queue_would(steps in prop::collection::vec(0_u32..3, 0..200), seed: u64) {
+        fn yields_the_times_that_a_queue_would(steps in prop::collection::vec(0_u32..3, 0..200), seed: u64) {
             let mut schedule = Schedule::new(Arrivals::Poisson, 1000.0, seed, (0, 1));
             let (mut backlog, mut queue) = (Backlog::default(), VecDeque::new());
             for free in steps {

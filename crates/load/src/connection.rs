@@ -1,34 +1,35 @@
-//! One connection: what it owes and where it stands.
+//! One connection: its state and its requests in flight.
 
-use crate::answer::Reading;
+use crate::response::ResponseReader;
+use crate::tls::TlsSession;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
-/// Where a connection stands.
+/// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
-    /// The kernel's handshake is under way.
+    /// The kernel's handshake is in progress.
     Connecting,
-    /// The secure handshake is under way.
+    /// The TLS handshake is in progress.
     Securing,
-    /// It takes requests.
+    /// The connection accepts requests.
     Open,
-    /// It has given its last answer; the server is to close it.
+    /// The last response has arrived; the server is expected to close.
     Closing,
 }
 
 /// A request that was sent and not yet answered.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Flight {
-    /// Which of its server's requests it is.
+pub(crate) struct InFlight {
+    /// Index among the requests of the server.
     pub(crate) request: u32,
-    /// Whether it is the first one on its connection.
+    /// Whether it is the first request of its connection.
     pub(crate) is_first: bool,
     /// When it was due.
     pub(crate) due_ns: u64,
     /// When it was sent.
     pub(crate) sent_ns: u64,
-    /// When the first byte of its answer came; 0 before.
+    /// When the first byte of its response arrived; 0 until then.
     pub(crate) first_byte_ns: u64,
 }
 
@@ -36,19 +37,20 @@ pub(crate) struct Flight {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) fd: OwnedFd,
+    /// Index of its server.
     pub(crate) server: u32,
     pub(crate) state: State,
-    /// Whether it takes no further request: the last one was sent, or the server said so.
+    /// Whether it accepts no further request: the last one was sent, or the server announced the end.
     pub(crate) is_last: bool,
-    /// When `connect` was called; when it began to close.
+    /// When its state began.
     pub(crate) since_ns: u64,
-    /// How many requests were sent.
+    /// Number of requests sent.
     pub(crate) sent: u64,
-    pub(crate) flights: VecDeque<Flight>,
-    pub(crate) reading: Reading,
-    /// Bytes that the kernel did not take.
+    pub(crate) in_flight: VecDeque<InFlight>,
+    pub(crate) reader: ResponseReader,
+    /// Bytes that the kernel did not accept yet.
     pub(crate) unsent: Vec<u8>,
-    pub(crate) secure: Option<Box<crate::tls::Session>>,
+    pub(crate) tls: Option<Box<TlsSession>>,
 }
 
 impl Connection {
@@ -60,17 +62,17 @@ impl Connection {
             is_last: false,
             since_ns,
             sent: 0,
-            flights: VecDeque::new(),
-            reading: Reading::default(),
+            in_flight: VecDeque::new(),
+            reader: ResponseReader::default(),
             unsent: Vec::new(),
-            secure: None,
+            tls: None,
         }
     }
 
-    /// When what it waits for began; none where it waits for nothing.
+    /// Returns when the current wait for the server began, if there is one.
     pub(crate) fn waiting_since_ns(&self) -> Option<u64> {
         match self.state {
-            State::Open => self.flights.front().map(|flight| flight.sent_ns),
+            State::Open => self.in_flight.front().map(|request| request.sent_ns),
             _ => Some(self.since_ns),
         }
     }

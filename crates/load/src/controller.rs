@@ -1,54 +1,56 @@
-//! The controller: starts the workers, gives them a common start, adds up what they found, and judges it.
+//! The controller: starts the workers together, adds up their metrics, and judges the outcome.
 
+use crate::clock::nanoseconds;
 use crate::counters::{Counters, LOSSES, Memory, OVERFLOWS};
-use crate::crowd::Samples;
 use crate::error::{Error, Result};
-use crate::fleet::{Fleet, Launch};
 use crate::gate;
-use crate::job::Job;
-use crate::link::{Order, Progress, Report};
+use crate::job::{Job, share};
+use crate::message::{Command, Progress, Report, SampleCounts};
+use crate::metrics::Metrics;
 use crate::outcome::{Outcome, Step};
 use crate::plan::Load;
-use crate::tally::Tally;
+use crate::workers::{Launch, Workers};
 use landau_sys::clock::monotonic_ns;
 use std::time::Duration;
 
-/// How long the controller listens before it looks whether the user wants an end.
+/// How long the controller waits for a report before it checks for an interrupt.
 const TURN: Duration = Duration::from_millis(50);
 
-/// From the order to start until the start: time enough for the order to arrive everywhere.
-const NOTICE_NS: u64 = 20_000_000;
+/// Time from the start command to the start, in which the command reaches every worker.
+const START_DELAY_NS: u64 = 20_000_000;
 
-/// Requests of each worker before its samples of a step: it has slept, and its first request finds cold caches.
+/// Requests of each worker before its samples, which are not reported: the worker has slept and its caches are cold.
 const DISCARDED: u32 = 2;
 
-/// Who looks on.
+/// Receives progress during a run.
 pub trait Observer {
-    /// How far all workers are together.
+    /// Progress of a closed or open loop, over all workers.
     fn progress(&mut self, _: &Progress) {}
-    /// A size of the crowd was reached and measured.
+    /// A step of an idle load is complete.
     fn step(&mut self, _: &Step) {}
-    /// The crowd has grown to so many on its way to so many.
-    fn grown(&mut self, _open: u64, _to: u32) {}
-    /// Anything worth a line.
-    fn note(&mut self, _: &str) {}
+    /// `open` of `to` idle connections are open.
+    fn opening(&mut self, _open: u64, _to: u32) {}
 }
 
-/// Nobody looks on.
+/// Ignores progress.
 impl Observer for () {}
 
-/// Makes the load. What was measured until the user wants an end is told all the same.
+/// Runs a job. If `interrupted` returns true, the run stops and the outcome covers the time until then.
+///
+/// # Errors
+///
+/// If a worker cannot be started or fails. Failures of connections and requests are part of the outcome.
 pub fn run(job: &Job, launch: &Launch, observer: &mut dyn Observer, interrupted: &dyn Fn() -> bool) -> Result<Outcome> {
-    let mut outcome = Outcome::of(job.load.clone());
+    let mut outcome = Outcome::new(job.load.clone());
     outcome.is_local = job.endpoints.iter().all(crate::target::Endpoint::is_local);
     outcome.worker_count = job.plans.len();
     outcome.sources = job.plans.first().map(|plan| plan.sources.to_string()).unwrap_or_default();
-    outcome.memory = Memory::read(job.server());
+    outcome.memory = Memory::read(job.server_pid());
     let before = Counters::read();
     let mut run = Run { job, launch, observer, interrupted, outcome: &mut outcome };
     match job.load {
-        Load::Crowd => run.crowd()?,
-        _ => run.looped()?,
+        Load::Idle => run.idle_load()?,
+        Load::Closed | Load::Open { .. } => run.request_loop()?,
     }
     outcome.counters = Counters::read().since(&before, &[OVERFLOWS, LOSSES].concat());
     outcome.gates = gate::judge(&outcome, &job.waived);
@@ -64,36 +66,35 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn looped(&mut self) -> Result<()> {
-        let mut fleet = Fleet::start(&self.job.plans, self.launch)?;
-        let mut ready = 0;
-        let mut latest = vec![Progress::default(); fleet.len()];
-        let mut done = 0;
-        let mut is_started = false;
-        while done < fleet.len() {
-            if (self.interrupted)() && !self.outcome.is_interrupted {
-                self.outcome.is_interrupted = true;
-                fleet.tell_all(&Order::Stop)?;
+    fn request_loop(&mut self) -> Result<()> {
+        let mut workers = Workers::start(&self.job.plans, self.launch)?;
+        let mut latest = vec![Progress::default(); workers.len()];
+        let (mut ready, mut done) = (0, 0);
+        while done < workers.len() {
+            if !self.outcome.is_interrupted && self.is_interrupted() {
+                workers.send_all(&Command::Stop)?;
             }
-            let Some((worker, report)) = fleet.next(TURN)? else { continue };
+            let Some((worker, report)) = workers.next(TURN)? else { continue };
             match report {
                 Report::Ready { open } => {
                     latest[worker].open = open;
                     ready += 1;
-                    if ready == fleet.len() && !is_started {
-                        is_started = true;
-                        let none = latest.iter().all(|one| one.open == 0) && !self.job.is_of_fresh_connections();
-                        let order = if none { Order::Stop } else { Order::Start { at_ns: monotonic_ns() + NOTICE_NS } };
-                        fleet.tell_all(&order)?;
+                    if ready == workers.len() {
+                        let has_none = latest.iter().all(|one| one.open == 0) && !self.job.connects_per_request();
+                        let start = Command::Start { at_ns: monotonic_ns() + START_DELAY_NS };
+                        workers.send_all(if has_none { &Command::Stop } else { &start })?;
                     }
                 }
                 Report::Progress(progress) => {
                     latest[worker] = progress;
                     self.observer.progress(&sum(&latest));
                 }
-                Report::Done(tally) => {
+                Report::Done(metrics) => {
                     done += 1;
-                    self.enter(&tally, true);
+                    if metrics.elapsed_ns > 0 {
+                        self.note_share(metrics.processor_total_ns(), metrics.elapsed_ns);
+                    }
+                    self.outcome.metrics.merge(&metrics);
                 }
                 _ => {}
             }
@@ -101,149 +102,180 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn enter(&mut self, tally: &Tally, judges_use: bool) {
-        if judges_use && tally.elapsed_ns > 0 {
-            let share = tally.processor_total_ns() as f64 / tally.elapsed_ns as f64;
-            self.outcome.busiest = self.outcome.busiest.max(share);
-        }
-        self.outcome.tally.merge(tally);
+    /// Returns whether the user interrupts the run, and notes it in the outcome.
+    fn is_interrupted(&mut self) -> bool {
+        let is_interrupted = (self.interrupted)();
+        self.outcome.is_interrupted |= is_interrupted;
+        is_interrupted
     }
 
-    fn crowd(&mut self) -> Result<()> {
-        let crowd = self.job.crowd.as_ref().ok_or_else(|| Error::Plan("a crowd has steps".to_owned()))?;
-        for pass in 0..crowd.passes {
-            let mut fleet = Fleet::start(&self.job.plans, self.launch)?;
-            for _ in 0..fleet.len() {
-                self.await_report(&mut fleet, |report| matches!(report, Report::Ready { .. }))?;
+    /// Notes the share of a processor that a worker used.
+    fn note_share(&mut self, processor_ns: u64, elapsed_ns: u64) {
+        let share = processor_ns as f64 / elapsed_ns as f64;
+        self.outcome.busiest_worker_share = self.outcome.busiest_worker_share.max(share);
+    }
+
+    fn idle_load(&mut self) -> Result<()> {
+        let idle = self.job.idle.as_ref().ok_or_else(|| Error::Plan("an idle load needs steps".to_owned()))?;
+        for pass in 0..idle.passes {
+            let mut workers = Workers::start(&self.job.plans, self.launch)?;
+            for _ in 0..workers.len() {
+                self.await_report(&mut workers, |report| matches!(report, Report::Ready { .. }))?;
             }
-            let mut climb = || -> Result<bool> {
-                let mut before = 0;
-                for &n in &crowd.steps {
-                    let step = self.step(&mut fleet, pass, n, before)?;
-                    let Some(step) = step else { return Ok(false) };
-                    let is_short = step.open < u64::from(n);
-                    before = n;
-                    self.observer.step(&step);
-                    self.outcome.steps.push(step);
-                    if is_short {
-                        // The next size could not be reached either.
-                        return Ok(false);
-                    }
-                }
-                Ok(true)
-            };
-            let goes_on = climb()?;
-            fleet.tell_all(&Order::Stop)?;
-            let mut done = 0;
-            while done < fleet.len() {
-                if let Some((_, Report::Done(tally))) = fleet.next(TURN)? {
-                    done += 1;
-                    self.enter(&tally, false);
-                }
-            }
-            if !goes_on {
+            let is_complete = self.steps(&mut workers, pass, &idle.steps)?;
+            workers.send_all(&Command::Stop)?;
+            self.finish(&mut workers)?;
+            if !is_complete {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Waits for a report of a kind; false if the user wants an end first.
-    fn await_report(&mut self, fleet: &mut Fleet, is_it: impl Fn(&Report) -> bool) -> Result<Option<(usize, Report)>> {
-        loop {
-            if (self.interrupted)() {
-                self.outcome.is_interrupted = true;
-                return Ok(None);
+    /// Takes all steps of a pass. Returns false if the run was interrupted or a step was not reached.
+    fn steps(&mut self, workers: &mut Workers, pass: u32, steps: &[u32]) -> Result<bool> {
+        let mut before = 0;
+        for &n in steps {
+            let Some(step) = self.step(workers, pass, n, before)? else { return Ok(false) };
+            let is_reached = step.open >= u64::from(n);
+            before = n;
+            self.observer.step(&step);
+            self.outcome.steps.push(step);
+            if !is_reached {
+                // A larger step could not be reached either.
+                return Ok(false);
             }
-            if let Some((worker, report)) = fleet.next(TURN)?
+        }
+        Ok(true)
+    }
+
+    /// Collects the metrics of workers that were told to stop.
+    fn finish(&mut self, workers: &mut Workers) -> Result<()> {
+        let mut done = 0;
+        while done < workers.len() {
+            if let Some((_, Report::Done(metrics))) = workers.next(TURN)? {
+                done += 1;
+                let metrics: &Metrics = &metrics;
+                self.outcome.metrics.merge(metrics);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for a report that `is_it` accepts. Returns `None` if the user interrupts.
+    fn await_report(
+        &mut self,
+        workers: &mut Workers,
+        is_it: impl Fn(&Report) -> bool,
+    ) -> Result<Option<(usize, Report)>> {
+        while !self.is_interrupted() {
+            if let Some((worker, report)) = workers.next(TURN)?
                 && is_it(&report)
             {
                 return Ok(Some((worker, report)));
             }
         }
+        Ok(None)
     }
 
-    /// Leaves the crowd alone for a while; false if the user wants an end first.
-    fn settle(&mut self, fleet: &mut Fleet, time: Duration) -> Result<bool> {
-        let until_ns = monotonic_ns().saturating_add(crate::job::nanoseconds(time));
+    /// Leaves the connections alone for a while. Returns false if the user interrupts.
+    fn settle(&mut self, workers: &mut Workers, time: Duration) -> Result<bool> {
+        let until_ns = monotonic_ns().saturating_add(nanoseconds(time));
         loop {
-            if (self.interrupted)() {
-                self.outcome.is_interrupted = true;
+            if self.is_interrupted() {
                 return Ok(false);
             }
             let left = Duration::from_nanos(until_ns.saturating_sub(monotonic_ns()));
             if left.is_zero() {
                 return Ok(true);
             }
-            // The workers have nothing to say now; that one is gone is an error.
-            fleet.next(left.min(TURN))?;
+            // No report is expected, but a worker that exits is an error.
+            workers.next(left.min(TURN))?;
         }
     }
 
-    /// How many connections stand now, at all workers; none if the user wants an end first.
-    fn count(&mut self, fleet: &mut Fleet) -> Result<Option<u64>> {
-        fleet.tell_all(&Order::Count)?;
+    /// Returns the number of open idle connections of all workers, or `None` if the user interrupts.
+    fn count(&mut self, workers: &mut Workers) -> Result<Option<u64>> {
+        workers.send_all(&Command::Count)?;
         let mut sum = 0;
-        for _ in 0..fleet.len() {
-            let is_it = |report: &Report| matches!(report, Report::Standing { .. });
-            let Some((_, Report::Standing { open })) = self.await_report(fleet, is_it)? else { return Ok(None) };
+        for _ in 0..workers.len() {
+            let is_it = |report: &Report| matches!(report, Report::Counted { .. });
+            let Some((_, Report::Counted { open })) = self.await_report(workers, is_it)? else { return Ok(None) };
             sum += u64::from(open);
         }
         Ok(Some(sum))
     }
 
-    /// Lets the crowd grow to a size and takes samples; none if the user wants an end.
-    fn step(&mut self, fleet: &mut Fleet, pass: u32, n: u32, before: u32) -> Result<Option<Step>> {
-        let (count, begun_ns) = (fleet.len() as u32, monotonic_ns());
-        let share = |worker: u32, n: u32| n / count + u32::from(worker < n % count);
-        let mut open = u64::from(before);
-        for worker in 0..count {
-            fleet.tell(worker as usize, &Order::Grow { to: share(worker, n) })?;
-        }
-        for _ in 0..count {
-            let is_it = |report: &Report| matches!(report, Report::Grown { .. });
-            let Some((worker, Report::Grown { open: own })) = self.await_report(fleet, is_it)? else {
-                return Ok(None);
-            };
-            open += u64::from(own.saturating_sub(share(worker as u32, before)));
-            self.observer.grown(open, n);
-        }
-        let grown_ms = (monotonic_ns() - begun_ns) / 1_000_000;
-        let crowd = self.job.crowd.as_ref();
-        let (samples, settle) = crowd.map_or((0, Duration::ZERO), |crowd| (crowd.samples, crowd.settle));
-        if !self.settle(fleet, settle)? {
+    /// Opens the idle connections of a step, `before` of which are open, and takes samples. Returns `None` if the user
+    /// interrupts.
+    fn step(&mut self, workers: &mut Workers, pass: u32, n: u32, before: u32) -> Result<Option<Step>> {
+        let began_ns = monotonic_ns();
+        if !self.open(workers, n, before)? {
             return Ok(None);
         }
-        let mut step = Step { pass, n, grown_ms, memory: Memory::read(self.job.server()), ..Step::default() };
-        let (mut processor_ns, mut elapsed_ns) = (0, 0);
-        let mut held = 0;
-        for worker in 0..count {
-            let (from, to) = (held, held + share(worker, n));
-            held = to;
-            // Each worker takes as many samples as it holds connections, rounded so that the sum is right.
-            let part = |held: u32| (u64::from(samples) * u64::from(held) / u64::from(n.max(1))) as u32;
-            let own = part(to) - part(from);
-            let order = Samples { old: own, fresh: own, discarded: if own > 0 { DISCARDED } else { 0 } };
-            fleet.tell(worker as usize, &Order::Measure(order))?;
-            let is_it = |report: &Report| matches!(report, Report::Measured(_));
-            let Some((_, Report::Measured(found))) = self.await_report(fleet, is_it)? else { return Ok(None) };
-            step.old_ns.extend(found.old);
-            step.fresh_ns.extend(found.fresh);
-            processor_ns += found.processor_ns;
-            elapsed_ns += found.elapsed_ns;
+        let setup_ms = (monotonic_ns() - began_ns) / 1_000_000;
+        let idle = self.job.idle.as_ref();
+        let (samples, settle) = idle.map_or((0, Duration::ZERO), |idle| (idle.samples, idle.settle));
+        if !self.settle(workers, settle)? {
+            return Ok(None);
         }
-        let Some(open) = self.count(fleet)? else { return Ok(None) };
+        let mut step = Step { pass, n, setup_ms, memory: Memory::read(self.job.server_pid()), ..Step::default() };
+        if !self.sample(workers, samples, &mut step)? {
+            return Ok(None);
+        }
+        let Some(open) = self.count(workers)? else { return Ok(None) };
         step.open = open;
-        if elapsed_ns > 0 {
-            self.outcome.busiest = self.outcome.busiest.max(processor_ns as f64 / elapsed_ns as f64);
-        }
         Ok(Some(step))
+    }
+
+    /// Opens idle connections up to `n`. Returns false if the user interrupts.
+    fn open(&mut self, workers: &mut Workers, n: u32, before: u32) -> Result<bool> {
+        let count = workers.len() as u32;
+        let share = |worker: u32, n: u32| share(n.into(), worker, count) as u32;
+        for worker in 0..count {
+            workers.send(worker as usize, &Command::Open { to: share(worker, n) })?;
+        }
+        let mut open = u64::from(before);
+        for _ in 0..count {
+            let is_it = |report: &Report| matches!(report, Report::Opened { .. });
+            let Some((worker, Report::Opened { open: own })) = self.await_report(workers, is_it)? else {
+                return Ok(false);
+            };
+            open += u64::from(own.saturating_sub(share(worker as u32, before)));
+            self.observer.opening(open, n);
+        }
+        Ok(true)
+    }
+
+    /// Takes the samples of a step, at one worker after another. Returns false if the user interrupts.
+    fn sample(&mut self, workers: &mut Workers, samples: u32, step: &mut Step) -> Result<bool> {
+        let count = workers.len() as u32;
+        let (mut processor_ns, mut elapsed_ns, mut held) = (0, 0, 0);
+        for worker in 0..count {
+            let (from, to) = (held, held + share(step.n.into(), worker, count));
+            held = to;
+            // Each worker takes samples in proportion to its connections, rounded so that the sum is right.
+            let part = |held: u64| (u64::from(samples) * held / u64::from(step.n.max(1))) as u32;
+            let own = part(to) - part(from);
+            let counts = SampleCounts { on_idle: own, on_new: own, discarded: if own > 0 { DISCARDED } else { 0 } };
+            workers.send(worker as usize, &Command::Sample(counts))?;
+            let is_it = |report: &Report| matches!(report, Report::Sampled(_));
+            let Some((_, Report::Sampled(times))) = self.await_report(workers, is_it)? else { return Ok(false) };
+            step.idle_ns.extend(times.on_idle_ns);
+            step.new_ns.extend(times.on_new_ns);
+            processor_ns += times.processor_ns;
+            elapsed_ns += times.elapsed_ns;
+        }
+        if elapsed_ns > 0 {
+            self.note_share(processor_ns, elapsed_ns);
+        }
+        Ok(true)
     }
 }
 
 fn sum(all: &[Progress]) -> Progress {
     all.iter().fold(Progress::default(), |sum, one| Progress {
-        answers: sum.answers + one.answers,
+        responses: sum.responses + one.responses,
         failures: sum.failures + one.failures,
         open: sum.open + one.open,
         waiting: sum.waiting + one.waiting,

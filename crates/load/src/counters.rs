@@ -1,24 +1,24 @@
-//! The kernel's own account of connections that did not go as they should, and of memory, before and after.
+//! The kernel's counters of overflows and losses, and memory, before and after a run.
 //!
-//! The counters are the host's: other programs' connections are counted in them too.
+//! The counters belong to the network namespace: connections of other programs increase them too.
 
 use landau_sys::system::private_bytes;
 use std::collections::BTreeMap;
 use std::fs;
 
-/// Counters that say that a listening socket of this host could not keep up.
+/// Counters of overflows of listening sockets.
 pub const OVERFLOWS: &[&str] =
     &["ListenOverflows", "ListenDrops", "TCPReqQFullDrop", "TCPReqQFullDoCookies", "TCPBacklogDrop"];
 
-/// Counters that say that segments were lost or late.
+/// Counters of segments that were lost or late.
 pub const LOSSES: &[&str] = &["TCPTimeouts", "TCPSynRetrans", "TCPLostRetransmit", "TCPAbortOnTimeout", "RetransSegs"];
 
-/// The host's counters at one moment.
+/// A reading of the counters.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counters(BTreeMap<String, u64>);
 
 impl Counters {
-    /// As they stand; empty where the system does not say.
+    /// Reads the counters; empty on systems without them.
     pub fn read() -> Self {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let mut counters = Self::parse(&text("/proc/net/netstat"));
@@ -29,54 +29,53 @@ impl Counters {
         counters
     }
 
-    /// Pairs of lines: names, then values, both after the protocol's name.
+    /// Parses pairs of lines, of names and of values, which begin with the protocol's name.
     fn parse(text: &str) -> Self {
         let lines: Vec<&str> = text.lines().collect();
         let (pairs, _) = lines.as_chunks::<2>();
-        let of = |[names, values]: &[&str; 2]| {
+        let pair = |[names, values]: &[&str; 2]| {
             let names: Vec<String> = names.split_ascii_whitespace().skip(1).map(str::to_owned).collect();
             let values: Vec<&str> = values.split_ascii_whitespace().skip(1).collect();
             names.into_iter().zip(values.into_iter().map(|value| value.parse().unwrap_or(0))).collect::<Vec<_>>()
         };
-        Self(pairs.iter().flat_map(of).collect())
+        Self(pairs.iter().flat_map(pair).collect())
     }
 
-    /// By how much those of some names have grown since an earlier reading, without those that have not.
+    /// Returns the increase of the named counters since an earlier reading, without those that did not increase.
     pub fn since(&self, earlier: &Self, names: &[&str]) -> BTreeMap<String, u64> {
-        let grown = names.iter().filter_map(|&name| {
-            let grown = self.0.get(name)?.saturating_sub(*earlier.0.get(name)?);
-            (grown > 0).then(|| (name.to_owned(), grown))
+        let increases = names.iter().filter_map(|&name| {
+            let increase = self.0.get(name)?.saturating_sub(*earlier.0.get(name)?);
+            (increase > 0).then(|| (name.to_owned(), increase))
         });
-        grown.collect()
+        increases.collect()
     }
 }
 
-/// Memory at one moment, in bytes.
+/// A reading of memory, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Memory {
-    /// What could be had without swapping.
+    /// Memory available without swapping (`MemAvailable`).
     pub available_bytes: u64,
-    /// The kernel's slab that cannot be given back: where sockets live.
+    /// Unreclaimable slab memory of the kernel, which holds the sockets (`SUnreclaim`).
     pub slab_bytes: u64,
-    /// What the server's process, and those that it started, have to themselves; none where no process was named, or
-    /// the system does not say.
+    /// Private memory of the server process and its children, if a process was named and the system reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_bytes: Option<u64>,
 }
 
 impl Memory {
-    /// As it stands; zeroes where the system does not say.
-    pub fn read(server: Option<u32>) -> Self {
+    /// Reads the memory; zeros on systems that do not report it.
+    pub fn read(server_pid: Option<u32>) -> Self {
         let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let of = |name: &str| {
+        let kib = |name: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(name))?;
             line.split_ascii_whitespace().next()?.parse::<u64>().ok()
         };
-        let bytes = |name: &str| of(name).unwrap_or(0) * 1024;
+        let bytes = |name: &str| kib(name).unwrap_or(0) * 1024;
         Self {
             available_bytes: bytes("MemAvailable:"),
             slab_bytes: bytes("SUnreclaim:"),
-            server_bytes: server.and_then(private_bytes),
+            server_bytes: server_pid.and_then(private_bytes),
         }
     }
 }
@@ -86,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_that_grew_are_told() {
+    fn only_increased_counters_are_reported() {
         let before = Counters::parse("TcpExt: A ListenDrops B\nTcpExt: 1 5 9\nIpExt: C\nIpExt: 1\n");
         let after = Counters::parse("TcpExt: A ListenDrops B\nTcpExt: 1 8 9\nIpExt: C\nIpExt: 2\n");
         assert_eq!(after.since(&before, OVERFLOWS), BTreeMap::from([("ListenDrops".to_owned(), 3)]));

@@ -1,55 +1,61 @@
-//! What can keep a load from being made at all. What goes wrong while it is made is counted instead.
+//! Errors that prevent a load from running. Failures of connections and requests during a run are counted instead.
 
-/// What can keep a load from being made.
+/// An error that prevents a load from running.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A URL that cannot be read.
+    /// A URL is invalid.
     #[error("{url}: {reason}")]
     Url {
         /// The URL.
         url: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// A target that may not be loaded without the user's word.
+    /// A host on a public address, which the user did not permit.
     #[error(
-        "{host} ({address}) is neither this machine nor in a private network; load on somebody else's server is an \
-         attack: if it is yours, say so with --i-may-load {host}"
+        "{host} ({address}) is neither this host nor in a private network; if you are permitted to load it, add \
+         --allow-host {host}"
     )]
-    Refused {
-        /// The host as it was typed.
+    HostNotAllowed {
+        /// The host as the user wrote it.
         host: String,
-        /// The address it leads to.
+        /// The address that it resolves to.
         address: String,
     },
-    /// A name that leads nowhere.
-    #[error("{host}: {reason}")]
+    /// A name that does not resolve.
+    #[error("cannot resolve {host}: {reason}")]
     Unresolved {
-        /// The host as it was typed.
+        /// The host as the user wrote it.
         host: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// What was asked for contradicts itself or this host.
+    /// A specification or plan that contradicts itself or exceeds the limits of this host.
     #[error("{0}")]
     Plan(String),
     /// A file that cannot be used.
     #[error("{path}: {reason}")]
     File {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A worker that cannot be started or spoken with.
+    /// A worker that cannot be started, or that failed.
     #[error("worker {worker}: {reason}")]
     Worker {
-        /// Its number.
+        /// Number of the worker, from 0.
         worker: usize,
-        /// What happened.
+        /// The reason.
         reason: String,
     },
+    /// The link between controller and worker failed.
+    #[error("the link between controller and worker failed: {0}")]
+    Link(#[from] std::io::Error),
+    /// The controller closed its end of the link.
+    #[error("the controller has exited")]
+    ControllerExited,
     /// A system call failed.
     #[error(transparent)]
     System(#[from] landau_sys::Error),
@@ -58,5 +64,5 @@ pub enum Error {
     Reactor(#[from] landau_reactor::Error),
 }
 
-/// The result of making a load.
+/// The result of preparing or running a load.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -1,26 +1,26 @@
-//! How often each latency occurred, to three digits, from a nanosecond to 100 seconds.
+//! A histogram of latencies from 1 ns to 100 s with three significant digits.
 //!
-//! What workers found is merged as counts. Percentiles of percentiles mean nothing, so none leaves a worker.
+//! The histograms of several workers are merged by adding their counts, because percentiles cannot be averaged.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The longest latency that is told from longer ones: 100 s. Timeouts are counted, not entered.
+/// The longest latency, 100 s. Longer ones count as this one; timeouts are counted as failures instead.
 pub const LONGEST_NS: u64 = 100_000_000_000;
 
-/// Digits of a value that are kept: 0.1%.
+/// Significant digits of a value: a resolution of 0.1%.
 const DIGITS: u8 = 3;
 
-/// How often each latency occurred. One that holds nothing takes no memory.
+/// A histogram of latencies. An empty one owns no memory.
 #[derive(Clone, PartialEq, Default)]
 pub struct Histogram(Option<Box<hdrhistogram::Histogram<u64>>>);
 
 impl Histogram {
-    /// None yet.
+    /// Returns an empty histogram.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Enters a latency. 0 counts as 1, and what is beyond the longest as the longest.
+    /// Records a latency. 0 counts as 1, and anything above [`LONGEST_NS`] as the longest latency.
     #[inline]
     pub fn record(&mut self, ns: u64) {
         match &mut self.0 {
@@ -29,11 +29,11 @@ impl Histogram {
         }
     }
 
-    /// Enters a latency so many times.
+    /// Records a latency `count` times.
     #[cold]
     pub fn record_count(&mut self, ns: u64, count: u64) {
         if self.0.is_none() {
-            // The bounds are right by construction: there is no error to be had.
+            // The bounds are constants that hdrhistogram accepts.
             self.0 = hdrhistogram::Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).ok().map(Box::new);
         }
         if let Some(held) = &mut self.0 {
@@ -41,52 +41,52 @@ impl Histogram {
         }
     }
 
-    /// Adds what another holds.
+    /// Adds the latencies of another histogram.
     pub fn merge(&mut self, other: &Self) {
         match (&mut self.0, &other.0) {
             (_, None) => {}
             (None, Some(_)) => *self = other.clone(),
-            // Both have the same bounds, so that nothing can be out of range.
+            // Both have the same bounds, so no value is out of range.
             (Some(own), Some(other)) => own.add(other.as_ref()).unwrap_or_default(),
         }
     }
 
-    /// How many latencies it holds.
+    /// Returns the number of latencies.
     pub fn count(&self) -> u64 {
         self.0.as_ref().map_or(0, |held| held.len())
     }
 
-    /// The latency that so large a share does not exceed, in nanoseconds; 0 where there is none.
+    /// Returns the quantile `share` (0 to 1) in nanoseconds; 0 if the histogram is empty.
     pub fn quantile_ns(&self, share: f64) -> u64 {
         self.filled().map_or(0, |held| held.value_at_quantile(share).min(held.max()))
     }
 
-    /// The mean in nanoseconds.
+    /// Returns the mean in nanoseconds; 0 if the histogram is empty.
     pub fn mean_ns(&self) -> f64 {
         self.filled().map_or(0.0, hdrhistogram::Histogram::mean)
     }
 
-    /// The smallest in nanoseconds.
+    /// Returns the smallest latency in nanoseconds; 0 if the histogram is empty.
     pub fn min_ns(&self) -> u64 {
         self.filled().map_or(0, hdrhistogram::Histogram::min)
     }
 
-    /// The largest in nanoseconds.
+    /// Returns the largest latency in nanoseconds; 0 if the histogram is empty.
     pub fn max_ns(&self) -> u64 {
         self.filled().map_or(0, hdrhistogram::Histogram::max)
     }
 
-    /// How many exceed a latency.
+    /// Returns the number of latencies above `ns`.
     pub fn count_above(&self, ns: u64) -> u64 {
         self.counts().iter().filter(|one| one.0 > ns).map(|one| one.1).sum()
     }
 
-    /// Every latency that occurred, with how often it did, rising.
+    /// Returns each latency that occurred with its count, in increasing order.
     pub fn counts(&self) -> Vec<(u64, u64)> {
-        let of = |held: &hdrhistogram::Histogram<u64>| {
+        let counts = |held: &hdrhistogram::Histogram<u64>| {
             held.iter_recorded().map(|one| (one.value_iterated_to(), one.count_at_value())).collect()
         };
-        self.filled().map_or_else(Vec::new, of)
+        self.filled().map_or_else(Vec::new, counts)
     }
 
     fn filled(&self) -> Option<&hdrhistogram::Histogram<u64>> {
@@ -121,29 +121,27 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn of(values: &[u64]) -> Histogram {
-        let mut histogram = Histogram::new();
-        for &ns in values {
-            histogram.record(ns);
-        }
-        histogram
+    fn histogram(values: &[u64]) -> Histogram {
+        let mut recorded = Histogram::new();
+        values.iter().for_each(|&ns| recorded.record(ns));
+        recorded
     }
 
     #[test]
-    fn small_values_are_exact_and_huge_ones_are_the_longest() {
-        let small = of(&[0, 1, 7, 999, 2_000]);
+    fn small_values_are_exact_and_large_ones_saturate() {
+        let small = histogram(&[0, 1, 7, 999, 2_000]);
         assert_eq!(small.counts(), [(1, 2), (7, 1), (999, 1), (2_000, 1)]);
-        let huge = of(&[u64::MAX]);
+        let huge = histogram(&[u64::MAX]);
         assert!(huge.max_ns() >= LONGEST_NS && huge.max_ns() < LONGEST_NS + LONGEST_NS / 500);
     }
 
     proptest! {
         #[test]
-        fn it_travels_unchanged_and_merging_is_adding(
+        fn json_keeps_the_counts_and_merge_adds_them(
             one in prop::collection::vec(1_u64..200_000_000_000, 0..50),
             other in prop::collection::vec(1_u64..200_000_000_000, 0..50),
         ) {
-            let (a, b) = (of(&one), of(&other));
+            let (a, b) = (histogram(&one), histogram(&other));
             let text = serde_json::to_string(&a).unwrap();
             let back: Histogram = serde_json::from_str(&text).unwrap();
             prop_assert_eq!(back.counts(), a.counts());
@@ -153,12 +151,12 @@ mod tests {
             ba.merge(&back);
             prop_assert_eq!(ab.counts(), ba.counts());
             let both: Vec<u64> = one.iter().chain(&other).copied().collect();
-            prop_assert_eq!(ab.counts(), of(&both).counts());
+            prop_assert_eq!(ab.counts(), histogram(&both).counts());
         }
 
         #[test]
         fn quantiles_are_monotone(values in prop::collection::vec(1_u64..1_000_000_000, 1..50)) {
-            let histogram = of(&values);
+            let histogram = histogram(&values);
             let quantiles: Vec<u64> = [0.0, 0.5, 0.9, 0.99, 1.0].iter().map(|&q| histogram.quantile_ns(q)).collect();
             prop_assert!(quantiles.is_sorted(), "{:?}", quantiles);
         }

@@ -1,328 +1,217 @@
-//! From what was asked for to a plan for each worker: addresses resolved and allowed, work shared out, limits heeded.
-//! Nothing is sent here but questions to the resolver.
+//! From a load specification to a plan for each worker: addresses are resolved and checked, work is divided, limits are
+//! respected. Nothing is sent except queries to the resolver.
 
-use crate::check;
+use crate::clock::nanoseconds;
 use crate::error::{Error, Result};
-use crate::plan::{Load, Origin, PROTOCOL, Plan, Ports, Request, Sources, Tls};
-use crate::replay::Replay;
-use crate::schedule::Arrivals;
+use crate::gate::{self, Gate};
+use crate::origin::origins;
+use crate::plan::{Load, PROTOCOL, Plan, Sources};
 use crate::source;
-use crate::target::{Endpoint, Url};
+use crate::spec::{IdleSpec, LoadSpec};
+use crate::target::Endpoint;
+use crate::validate;
 use landau_reactor::Reactor;
 use landau_sys::limits::{Resource, get};
-use std::net::IpAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
-/// Descriptors of a worker that are no connections: the standard ones, its link, its event set, its alarm, a sample's
-/// connection, and some to spare. The controller has as many that are no links.
+/// Descriptors of a worker other than its connections: the standard ones, the link, the event set, the timer, the
+/// connection of a sample, and some spare ones. The controller keeps as many besides its links.
 const RESERVED_DESCRIPTORS: u64 = 24;
 
-/// Connections that are on their way at once, of all workers together, where nobody asked for more: far below any
-/// usual backlog.
+/// Connections that may be in their handshake at the same time, over all workers: far below any usual backlog.
 const WINDOW: u32 = 128;
 
-/// The least of it that a worker has: with fewer, many workers would mostly wait for one another.
+/// The smallest window of a worker: with less, many workers would mostly wait.
 const WINDOW_LEAST: u32 = 8;
 
-/// What was asked for.
-#[derive(Debug, Clone)]
-pub struct Wish {
-    /// Where to and what.
-    pub urls: Vec<String>,
-    /// Hosts of which the user says that they may be loaded.
-    pub confirmed: Vec<String>,
-    /// The method.
-    pub method: String,
-    /// Further header fields, `Name: value`.
-    pub headers: Vec<String>,
-    /// An access log whose requests are made.
-    pub replay: Option<PathBuf>,
-    /// Whether any certificate will do.
-    pub insecure: bool,
-    /// Certificates to trust.
-    pub roots: Option<PathBuf>,
-    /// Connections of a loop.
-    pub connections: u32,
-    /// Requests under way on one connection.
-    pub pipeline: u32,
-    /// After how many requests a connection is replaced.
-    pub per_connection: Option<u64>,
-    /// Requests a second of an open loop.
-    pub rate: Option<f64>,
-    /// How they follow one another.
-    pub arrivals: Arrivals,
-    /// Idle connections of a crowd.
-    pub crowd: Option<CrowdWish>,
-    /// How long it is measured.
-    pub duration: Option<Duration>,
-    /// How many requests are made.
-    pub request_count: Option<u64>,
-    /// How long load is made before.
-    pub warm_up: Duration,
-    /// How long a handshake or an answer may take.
-    pub timeout: Duration,
-    /// New connections a second, at most.
-    pub connect_rate: Option<f64>,
-    /// How many workers; as many as the limits need if none.
-    pub workers: Option<u32>,
-    /// Processors for the workers.
-    pub pins: Vec<u32>,
-    /// Source addresses.
-    pub sources: Vec<IpAddr>,
-    /// Drives every random choice.
-    pub seed: u64,
-    /// The event loop's mechanism.
-    pub mechanism: String,
-    /// Gates that need not hold.
-    pub waived: Vec<String>,
-}
-
-/// A crowd that was asked for.
-#[derive(Debug, Clone)]
-pub struct CrowdWish {
-    /// How many idle connections in the end.
-    pub n: u32,
-    /// Sizes at which samples are taken; those of [`ladder`] if none.
-    pub steps: Vec<u32>,
-    /// Samples of each kind at each size.
-    pub samples: u32,
-    /// How often the whole is done.
-    pub passes: u32,
-    /// How long a size is left alone before samples are taken.
-    pub settle: Duration,
-    /// The server's process, if it runs here and its memory is to be told.
-    pub server: Option<u32>,
-}
-
-/// A crowd as it is made.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CrowdJob {
-    /// The sizes, rising.
-    pub steps: Vec<u32>,
-    /// Samples of each kind at each size.
-    pub samples: u32,
-    /// How often the whole is done.
-    pub passes: u32,
-    /// How long a size is left alone.
-    pub settle: Duration,
-    /// The server's process, whose memory is told.
-    pub server: Option<u32>,
-}
-
-/// What is to be done: a plan for each worker, and what the controller itself needs.
+/// A load that is ready to run: a plan for each worker, and what the controller needs.
 #[derive(Debug, Clone)]
 pub struct Job {
-    /// One for each worker.
+    /// One plan for each worker.
     pub plans: Vec<Plan>,
-    /// The kind of load; of an open loop the rate of all together.
+    /// The kind of load; for an open loop with the rate of all workers together.
     pub load: Load,
-    /// The crowd's sizes.
-    pub crowd: Option<CrowdJob>,
-    /// Where connections go.
+    /// The steps of an idle load.
+    pub idle: Option<IdleJob>,
+    /// Addresses of the servers.
     pub endpoints: Vec<Endpoint>,
-    /// Gates that need not hold.
-    pub waived: Vec<String>,
-    /// What the user should know beforehand, a sentence each.
+    /// Gates that may fail.
+    pub waived: Vec<&'static Gate>,
+    /// Remarks for the user before the run, a sentence each.
     pub notes: Vec<String>,
 }
 
+/// The steps of an idle load.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdleJob {
+    /// Numbers of idle connections, increasing.
+    pub steps: Vec<u32>,
+    /// Samples on idle connections, and on new ones, at each step.
+    pub samples: u32,
+    /// Number of repetitions.
+    pub passes: u32,
+    /// Time between opening the connections of a step and its samples.
+    pub settle: Duration,
+    /// Process ID of a server on this host whose memory is reported.
+    pub server_pid: Option<u32>,
+}
+
 impl Job {
-    /// Makes plans of a wish, or says why it cannot be met here.
-    pub fn resolve(wish: &Wish) -> Result<Self> {
-        check::wish(wish)?;
+    /// Returns the job of a specification.
+    ///
+    /// # Errors
+    ///
+    /// If the specification contradicts itself or exceeds the limits of this host, or if it names a host that may not be
+    /// loaded, a name that does not resolve, or a file that cannot be used.
+    pub fn resolve(spec: &LoadSpec) -> Result<Self> {
+        validate::check(spec)?;
+        let waived = spec.waived.iter().map(|name| gate::find(name)).collect::<Result<_>>()?;
         let mut notes = Vec::new();
-        let origins = origins(wish, &mut notes)?;
+        let origins = origins(spec, &mut notes)?;
         let endpoints: Vec<Endpoint> = origins.iter().map(|origin| origin.endpoint.clone()).collect();
-        let load = load_of(wish);
-        let connections = wish.crowd.as_ref().map_or(wish.connections, |crowd| crowd.n);
-        let worker_count = worker_count(wish, connections)?;
-        let window = if wish.per_connection.is_some() { wish.connections } else { WINDOW };
-        let (mechanism, why) = Reactor::resolve_backend(wish.mechanism.parse()?)?;
-        notes.extend(why);
-        let sources = source::share_out(&endpoints, connections, worker_count, wish, &mut notes)?;
-        let share = |total: u32, worker: u32| total / worker_count + u32::from(worker < total % worker_count);
-        let share_long = |total: u64, worker: u32| {
-            total / u64::from(worker_count) + u64::from(u64::from(worker) < total % u64::from(worker_count))
-        };
+        let load = load(spec);
+        let connections = spec.idle.as_ref().map_or(spec.connections, |idle| idle.n);
+        let worker_count = worker_count(get(Resource::Descriptors)?.1, connections, spec.workers)?;
+        let window = if spec.per_connection.is_some() { spec.connections } else { WINDOW };
+        let (backend, fallback) = Reactor::resolve_backend(spec.backend.parse()?)?;
+        notes.extend(fallback);
+        let sources = source::divide(&endpoints, connections, worker_count, spec, &mut notes)?;
         let plan = |(worker, sources): (u32, Sources)| Plan {
             version: PROTOCOL,
             share: (worker, worker_count),
             origins: origins.clone(),
-            load: match load {
+            load: match &load {
                 Load::Open { per_second, arrivals } => {
-                    Load::Open { per_second: per_second / f64::from(worker_count), arrivals }
+                    Load::Open { per_second: per_second / f64::from(worker_count), arrivals: *arrivals }
                 }
-                ref other => other.clone(),
+                other => other.clone(),
             },
-            connections: share(connections, worker),
-            pipeline: wish.pipeline,
-            per_connection: wish.per_connection,
-            duration_ns: wish.duration.map(nanoseconds),
-            request_count: wish.request_count.map(|count| share_long(count, worker)),
-            warm_up_ns: nanoseconds(wish.warm_up),
-            timeout_ns: nanoseconds(wish.timeout),
-            window: share(window, worker).max(WINDOW_LEAST),
-            connect_gap_ns: wish.connect_rate.map_or(0, |rate| (1e9 * f64::from(worker_count) / rate) as u64),
-            seed: wish.seed,
-            processor: (!wish.pins.is_empty()).then(|| wish.pins[worker as usize % wish.pins.len()]),
-            mechanism: mechanism.to_string(),
+            connections: share(connections.into(), worker, worker_count) as u32,
+            pipeline: spec.pipeline,
+            per_connection: spec.per_connection,
+            duration_ns: spec.duration.map(nanoseconds),
+            request_count: spec.request_count.map(|count| share(count, worker, worker_count)),
+            warm_up_ns: nanoseconds(spec.warm_up),
+            timeout_ns: nanoseconds(spec.timeout),
+            window: (share(window.into(), worker, worker_count) as u32).max(WINDOW_LEAST),
+            connect_gap_ns: spec.connect_rate.map_or(0, |rate| (1e9 * f64::from(worker_count) / rate) as u64),
+            seed: spec.seed,
+            processor: spec.processors.get(worker as usize % spec.processors.len().max(1)).copied(),
+            backend: backend.to_string(),
             sources,
         };
         let plans = (0..worker_count).zip(sources).map(plan).collect();
-        let crowd = wish.crowd.as_ref().map(crowd_job).transpose()?;
-        Ok(Self { plans, load, crowd, endpoints, waived: wish.waived.clone(), notes })
+        let idle = spec.idle.as_ref().map(idle_job).transpose()?;
+        Ok(Self { plans, load, idle, endpoints, waived, notes })
     }
 
-    /// The server's process, if its memory is to be told.
-    pub(crate) fn server(&self) -> Option<u32> {
-        self.crowd.as_ref()?.server
+    /// Returns the process ID of the server whose memory is reported.
+    pub(crate) fn server_pid(&self) -> Option<u32> {
+        self.idle.as_ref()?.server_pid
     }
 
-    /// Whether each request of an open loop has a connection of its own.
-    pub(crate) fn is_of_fresh_connections(&self) -> bool {
-        self.plans.first().is_some_and(Plan::is_of_fresh_connections)
+    /// Returns whether each request of an open loop opens a connection.
+    pub(crate) fn connects_per_request(&self) -> bool {
+        self.plans.first().is_some_and(Plan::connects_per_request)
     }
 }
 
-pub(crate) fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+/// Returns a worker's share of a total; the first workers get what is left over.
+pub(crate) fn share(total: u64, worker: u32, worker_count: u32) -> u64 {
+    let (worker, count) = (u64::from(worker), u64::from(worker_count));
+    total / count + u64::from(worker < total % count)
 }
 
-fn load_of(wish: &Wish) -> Load {
-    match (&wish.crowd, wish.rate) {
-        (Some(_), _) => Load::Crowd,
-        (None, Some(per_second)) => Load::Open { per_second, arrivals: wish.arrivals },
+fn load(spec: &LoadSpec) -> Load {
+    match (&spec.idle, spec.rate) {
+        (Some(_), _) => Load::Idle,
+        (None, Some(per_second)) => Load::Open { per_second, arrivals: spec.arrivals },
         (None, None) => Load::Closed,
     }
 }
 
-/// The servers, each once, with what is asked there.
-fn origins(wish: &Wish, notes: &mut Vec<String>) -> Result<Vec<Origin>> {
-    let mut found: Vec<Origin> = Vec::new();
-    for text in &wish.urls {
-        let url = Url::parse(text)?;
-        let endpoint = url.resolve(&wish.confirmed)?;
-        let tls =
-            url.is_secure.then(|| Tls { name: url.host.clone(), insecure: wish.insecure, roots: wish.roots.clone() });
-        let request = |method: &str, target: &str| request(method, target, &url.authority(), &wish.headers);
-        let (requests, order) = match &wish.replay {
-            None => (vec![request(&wish.method, &url.target)], Vec::new()),
-            Some(path) => {
-                let unusable = |reason: String| Error::File { path: path.display().to_string(), reason };
-                let bytes = std::fs::read(path).map_err(|error| unusable(error.to_string()))?;
-                let replay = Replay::parse(&String::from_utf8_lossy(&bytes));
-                if replay.order.is_empty() {
-                    return Err(unusable("no line is a GET or HEAD in the common or combined format".to_owned()));
-                }
-                notes.push(format!(
-                    "{}: {} requests, {} different ones; lines left out: {}",
-                    path.display(),
-                    replay.order.len(),
-                    replay.requests.len(),
-                    replay.left_out
-                ));
-                (replay.requests.iter().map(|(method, target)| request(method, target)).collect(), replay.order)
-            }
-        };
-        match found.iter_mut().find(|one| one.endpoint == endpoint && one.tls == tls) {
-            Some(origin) if wish.replay.is_none() => origin.requests.extend(requests),
-            _ => found.push(Origin { endpoint, tls, requests, order }),
-        }
-    }
-    Ok(found)
-}
-
-/// A request's bytes: as one of several on a connection, and as the last one.
-fn request(method: &str, target: &str, authority: &str, headers: &[String]) -> Request {
-    let mut head = format!("{method} {target} HTTP/1.1\r\n");
-    if !headers.iter().any(|header| header.to_ascii_lowercase().starts_with("host:")) {
-        head.extend(["Host: ", authority, "\r\n"]);
-    }
-    for header in headers {
-        head.extend([header.as_str(), "\r\n"]);
-    }
-    Request {
-        method: method.to_owned(),
-        bytes: format!("{head}\r\n"),
-        last_bytes: format!("{head}Connection: close\r\n\r\n"),
-    }
-}
-
-/// As many workers as were asked for, and at least as many as the limit of descriptors needs.
-fn worker_count(wish: &Wish, connections: u32) -> Result<u32> {
-    shared_out(get(Resource::Descriptors)?.1, connections, wish.workers)
-}
-
-/// The same where a process may hold so many descriptors: a worker one for each connection, the controller one for each
-/// worker.
-fn shared_out(limit: u64, connections: u32, asked: Option<u32>) -> Result<u32> {
+/// Returns the number of workers: as many as asked for, and at least as many as the limit on open files requires. A
+/// worker needs a descriptor for each connection, the controller one for each worker.
+fn worker_count(limit: u64, connections: u32, asked: Option<u32>) -> Result<u32> {
     let most = limit.saturating_sub(RESERVED_DESCRIPTORS);
     let least = u64::from(connections).max(1).div_ceil(most.max(1));
     let count = asked.map_or(least, |asked| u64::from(asked.min(connections.max(1))));
+    let plural = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let connections = plural(connections.into(), "connection");
     if count > most {
-        let workers = if count == 1 { "a worker".to_owned() } else { format!("{count} workers") };
+        let workers = plural(count, "worker");
         return Err(Error::Plan(format!(
-            "{connections} connections by {workers}: RLIMIT_NOFILE is {limit}, which is too low for that; raise it \
-             with ulimit -n, or ask for fewer"
+            "the limit on open files (RLIMIT_NOFILE, {limit}) is too low for {connections} and {workers}; raise it \
+             with ulimit -n, or ask for fewer connections"
         )));
     }
     if count < least {
         return Err(Error::Plan(format!(
-            "{connections} connections need {least} workers at least: a process may hold {most} of them, for \
-             RLIMIT_NOFILE is {limit}; raise it with ulimit -n, or leave --workers out"
+            "{connections} require at least {}: the limit on open files (RLIMIT_NOFILE, {limit}) permits {most} \
+             connections per worker; raise it with ulimit -n, or omit --workers",
+            plural(least, "worker")
         )));
     }
     Ok(count as u32)
 }
 
-fn crowd_job(wish: &CrowdWish) -> Result<CrowdJob> {
-    let mut steps = if wish.steps.is_empty() { ladder(wish.n) } else { wish.steps.clone() };
+fn idle_job(spec: &IdleSpec) -> Result<IdleJob> {
+    let mut steps = if spec.steps.is_empty() { ladder(spec.n) } else { spec.steps.clone() };
     steps.sort_unstable();
     steps.dedup();
-    if steps.first() == Some(&0) || steps.last().is_none_or(|&last| last > wish.n) {
-        return Err(Error::Plan(format!("the steps of a crowd lie from 1 to {}", wish.n)));
+    if let Some(step) = steps.iter().find(|&&step| step == 0 || step > spec.n) {
+        return Err(Error::Plan(format!("--steps {step}: must be from 1 to {}, the number of --idle", spec.n)));
     }
-    if let Some(pid) = wish.server
+    if let Some(pid) = spec.server_pid
         && landau_sys::system::private_bytes(pid).is_none()
     {
         return Err(Error::Plan(format!(
-            "--server-pid {pid}: there is no such process here whose memory could be read"
+            "--server-pid {pid}: cannot read the memory of process {pid} (/proc/{pid}/smaps_rollup); check that it runs \
+             on this host, and as this user"
         )));
     }
-    let (samples, passes, settle, server) = (wish.samples, wish.passes.max(1), wish.settle, wish.server);
-    Ok(CrowdJob { steps, samples, passes, settle, server })
+    let IdleSpec { samples, settle, server_pid, .. } = *spec;
+    Ok(IdleJob { steps, samples, passes: spec.passes.max(1), settle, server_pid })
 }
 
-/// Sizes of a crowd at which it is worth looking: 1, 2, 5, 10 … and the last.
+/// Returns the default steps up to `n`: 1, 2, 5, 10 … `n`.
 pub fn ladder(n: u32) -> Vec<u32> {
     let decades = (0..10).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_u64.pow(power)));
-    let below = decades.take_while(|&size| size < u64::from(n)).map(|size| size as u32);
+    let below = decades.take_while(|&step| step < u64::from(n)).map(|step| step as u32);
     below.chain([n]).collect()
-}
-
-/// How the ports of connections are chosen, where it is we who choose.
-pub(crate) fn ports(low: u16, high: u16, has_range: bool) -> Ports {
-    if has_range { Ports::Range { low, high } } else { Ports::Explicit { low, high } }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Of 64 descriptors all were set aside, so that 100 connections had 100 workers, for which there was no room.
+    /// With a limit of 64 all descriptors were once reserved, so that 100 connections asked for 100 workers.
     #[test]
-    fn a_low_limit_of_descriptors_needs_few_workers_or_is_told() {
-        assert_eq!(shared_out(64, 100, None).unwrap(), 3);
-        assert_eq!((shared_out(1024, 1, Some(5)).unwrap(), shared_out(1024, 7, Some(5)).unwrap()), (1, 5));
+    fn low_limit_on_open_files_needs_few_workers_or_is_an_error() {
+        assert_eq!(worker_count(64, 100, None).unwrap(), 3);
+        assert_eq!((worker_count(1024, 1, Some(5)).unwrap(), worker_count(1024, 7, Some(5)).unwrap()), (1, 5));
+        let low = "the limit on open files (RLIMIT_NOFILE, ";
         for (limit, connections, asked, expected) in [
-            (20, 1, None, "1 connections by a worker: RLIMIT_NOFILE is 20, which is too low for that; raise it with"),
-            (64, 10_000, None, "10000 connections by 250 workers: RLIMIT_NOFILE is 64"),
-            (64, 100, Some(41), "100 connections by 41 workers: RLIMIT_NOFILE is 64"),
-            (64, 100, Some(2), "100 connections need 3 workers at least: a process may hold 40 of them"),
+            (20, 1, None, format!("{low}20) is too low for 1 connection and 1 worker; raise it with ulimit -n")),
+            (64, 10_000, None, format!("{low}64) is too low for 10000 connections and 250 workers;")),
+            (64, 100, Some(41), format!("{low}64) is too low for 100 connections and 41 workers;")),
+            (64, 100, Some(2), format!("100 connections require at least 3 workers: {low}64) permits 40 connections")),
         ] {
-            let said = shared_out(limit, connections, asked).unwrap_err().to_string();
-            assert!(said.starts_with(expected), "{said}");
+            let error = worker_count(limit, connections, asked).unwrap_err().to_string();
+            assert!(error.starts_with(&expected), "{error}");
         }
+    }
+
+    #[test]
+    fn shares_add_up() {
+        for (total, count) in [(0, 3), (7, 3), (100, 1), (5, 8)] {
+            assert_eq!((0..count).map(|worker| share(total, worker, count)).sum::<u64>(), total);
+        }
+    }
+
+    #[test]
+    fn default_steps_are_1_2_5_10_and_the_last() {
+        assert_eq!(ladder(30), [1, 2, 5, 10, 20, 30]);
+        assert_eq!(ladder(1), [1]);
     }
 }

@@ -1,48 +1,64 @@
-//! Load on servers, by worker processes under one controller: closed loops, open loops, and crowds of idle connections.
+//! An HTTP load generator: closed loops, open loops and idle connections, by worker processes under one controller.
 //!
-//! What a worker does it is told in a [`Plan`]; what it found comes back as a [`Tally`] of counts and histograms, which
-//! are added up, and whether that is worth anything the gates decide.
+//! A [`LoadSpec`] becomes a [`Job`] with a [`Plan`] for each worker. [`run`] executes it and adds up the workers'
+//! [`Metrics`]. The [gates](gate) decide whether the [`Outcome`] is a valid measurement.
 
-mod answer;
 mod backlog;
-mod check;
+mod clock;
 mod connection;
+mod connections;
 mod controller;
 pub mod counters;
-mod crowd;
-mod engine;
 mod error;
-mod fleet;
+mod failure;
 pub mod gate;
 pub mod histogram;
-mod idle;
+mod idle_load;
+mod idle_set;
 pub mod job;
 mod link;
-mod looped;
+mod message;
+mod metrics;
+mod origin;
 pub mod outcome;
 pub mod plan;
 pub mod record;
 pub mod replay;
+mod request_loop;
+mod response;
 pub mod schedule;
 mod server;
+#[cfg(test)]
+mod simulation;
 mod source;
-pub mod tally;
+mod spec;
 pub mod target;
 mod tls;
-mod trust;
+mod validate;
+mod verifier;
 pub mod worker;
+mod workers;
 
 pub use controller::{Observer, run};
 pub use error::{Error, Result};
-pub use fleet::Launch;
+pub use failure::Failure;
 pub use histogram::Histogram;
-pub use job::{CrowdWish, Job, Wish};
-pub use link::Progress;
+pub use job::Job;
+pub use message::Progress;
+pub use metrics::{Metrics, Phases};
 pub use outcome::{Outcome, Step};
 pub use plan::Plan;
-pub use tally::{Failure, Tally};
+pub use spec::{IdleSpec, LoadSpec};
+pub use workers::Launch;
 
-/// The name of the event loop's mechanism that is best here.
-pub fn mechanism() -> String {
-    landau_reactor::Backend::default().name().to_owned()
+use landau_reactor::Backend;
+
+/// Returns the name of this system's best event backend.
+pub fn default_backend() -> String {
+    Backend::default().name().to_owned()
+}
+
+/// Returns the names of the event backends that can carry a load.
+pub fn backends() -> impl Iterator<Item = &'static str> {
+    Backend::ALL.iter().filter(|&&one| one != Backend::Null).map(|one| one.name())
 }

@@ -1,101 +1,21 @@
-//! What controller and worker say to each other: a length of four bytes (least significant first) and so many bytes of
-//! JSON, over any stream. The first message of a worker names the protocol's version, so that workers on other machines
-//! can be told from what they are not.
+//! The link between controller and worker: messages in JSON over a stream socket, each after its length in four bytes,
+//! least significant first.
 
-use crate::crowd::{Measured, Samples};
-use crate::plan::Plan;
-use crate::tally::Tally;
 use landau_sys::descriptor::wait_readable;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
-/// The longest message: histograms of a long run are far below it, garbage is far above.
+/// The longest accepted message: the histograms of a long run are far shorter, random bytes claim far more.
 const LONGEST_BYTES: usize = 256 << 20;
-
-/// What a controller says.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Order {
-    /// What is to be done; connections are made now.
-    Plan(Box<Plan>),
-    /// Load is made from that moment on, by `CLOCK_MONOTONIC`.
-    Start {
-        /// The moment in nanoseconds.
-        at_ns: u64,
-    },
-    /// Of a crowd: so many connections are to stand.
-    Grow {
-        /// How many.
-        to: u32,
-    },
-    /// Of a crowd: samples are to be taken.
-    Measure(Samples),
-    /// Of a crowd: how many connections stand is to be told.
-    Count,
-    /// That is enough: what was found is to be told.
-    Stop,
-}
-
-/// What a worker says.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Report {
-    /// It is there.
-    Hello {
-        /// [`crate::plan::PROTOCOL`].
-        version: u32,
-        /// Its process.
-        process: u32,
-    },
-    /// Connections stand, as many as could be made.
-    Ready {
-        /// How many.
-        open: u32,
-    },
-    /// How far it is.
-    Progress(Progress),
-    /// Of a crowd: connections stand, or cannot be made.
-    Grown {
-        /// How many stand.
-        open: u32,
-    },
-    /// Of a crowd: samples.
-    Measured(Box<Measured>),
-    /// Of a crowd: how many connections stand, all that has happened to them considered.
-    Standing {
-        /// How many.
-        open: u32,
-    },
-    /// What was found in all.
-    Done(Box<Tally>),
-    /// Why nothing was found.
-    Failed {
-        /// A sentence.
-        reason: String,
-    },
-}
-
-/// How far a worker is.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-pub struct Progress {
-    /// Answers so far.
-    pub answers: u64,
-    /// Failures so far.
-    pub failures: u64,
-    /// Connections that stand.
-    pub open: u32,
-    /// Requests that are due and wait for a connection.
-    pub waiting: u64,
-}
 
 /// One end of a link.
 #[derive(Debug)]
 pub(crate) struct Link {
     stream: UnixStream,
-    inbox: Vec<u8>,
+    received: Vec<u8>,
 }
 
 impl AsFd for Link {
@@ -106,10 +26,10 @@ impl AsFd for Link {
 
 impl Link {
     pub(crate) fn new(stream: UnixStream) -> Self {
-        Self { stream, inbox: Vec::new() }
+        Self { stream, received: Vec::new() }
     }
 
-    /// Says something.
+    /// Sends a message.
     pub(crate) fn send<T: Serialize>(&mut self, message: &T) -> io::Result<()> {
         let text = serde_json::to_vec(message)?;
         let mut bytes = (text.len() as u32).to_le_bytes().to_vec();
@@ -117,7 +37,7 @@ impl Link {
         self.stream.write_all(&bytes)
     }
 
-    /// Waits for the next message; none if the other end is gone.
+    /// Waits for the next message. Returns `None` if the other end was closed.
     pub(crate) fn receive<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
         loop {
             if let Some(message) = self.next()? {
@@ -129,7 +49,7 @@ impl Link {
         }
     }
 
-    /// Takes in all that has come and does not wait for more; false if the other end is gone.
+    /// Reads everything that has arrived, without waiting. Returns false if the other end was closed.
     pub(crate) fn fill(&mut self) -> io::Result<bool> {
         while wait_readable(&self.stream, 0)? {
             if !self.fill_once()? {
@@ -139,13 +59,13 @@ impl Link {
         Ok(true)
     }
 
-    /// Waits for something to come, and takes it in.
+    /// Waits for bytes and reads them. Returns false if the other end was closed.
     fn fill_once(&mut self) -> io::Result<bool> {
         let mut buffer = [0; 8 << 10];
         loop {
             match self.stream.read(&mut buffer) {
                 Ok(count) => {
-                    self.inbox.extend_from_slice(&buffer[..count]);
+                    self.received.extend_from_slice(&buffer[..count]);
                     return Ok(count > 0);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -154,18 +74,19 @@ impl Link {
         }
     }
 
-    /// The next whole message of what was taken in.
+    /// Returns the next complete message among the bytes that were read.
     pub(crate) fn next<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
-        let Some(head) = self.inbox.first_chunk::<4>() else { return Ok(None) };
+        let Some(head) = self.received.first_chunk::<4>() else { return Ok(None) };
         let len = u32::from_le_bytes(*head) as usize;
         if len > LONGEST_BYTES {
-            return Err(io::Error::new(ErrorKind::InvalidData, format!("a message of {len} bytes is none of ours")));
+            let reason = format!("a message of {len} bytes: the peer does not speak the protocol of load workers");
+            return Err(io::Error::new(ErrorKind::InvalidData, reason));
         }
-        if self.inbox.len() < 4 + len {
+        if self.received.len() < 4 + len {
             return Ok(None);
         }
-        let rest = self.inbox.split_off(4 + len);
-        let message = std::mem::replace(&mut self.inbox, rest);
+        let rest = self.received.split_off(4 + len);
+        let message = std::mem::replace(&mut self.received, rest);
         Ok(Some(serde_json::from_slice(&message[4..])?))
     }
 }
@@ -173,21 +94,22 @@ impl Link {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::{Command, Report};
 
     #[test]
-    fn messages_travel_whole_and_garbage_is_told() {
+    fn messages_arrive_complete_and_other_bytes_are_an_error() {
         let (one, other) = UnixStream::pair().unwrap();
         let (mut one, mut other) = (Link::new(one), Link::new(other));
-        one.send(&Order::Grow { to: 5 }).unwrap();
-        one.send(&Order::Stop).unwrap();
-        assert!(matches!(other.receive().unwrap(), Some(Order::Grow { to: 5 })));
-        assert!(matches!(other.receive().unwrap(), Some(Order::Stop)));
-        other.send(&"nonsense").unwrap();
+        one.send(&Command::Open { to: 5 }).unwrap();
+        one.send(&Command::Stop).unwrap();
+        assert!(matches!(other.receive().unwrap(), Some(Command::Open { to: 5 })));
+        assert!(matches!(other.receive().unwrap(), Some(Command::Stop)));
+        other.send(&"not a report").unwrap();
         assert!(one.receive::<Report>().is_err());
         drop(other);
+        assert!(one.receive::<Report>().unwrap().is_none());
         let (end, mut rest) = UnixStream::pair().unwrap();
         rest.write_all(&[255; 4]).unwrap();
         assert!(Link::new(end).receive::<Report>().is_err());
-        assert!(one.receive::<Report>().unwrap().is_none());
     }
 }

@@ -1,74 +1,113 @@
-//! What a run came to: everything that was found, how the gates stand, and the same as JSON for programs.
+//! The outcome of a run: metrics, steps and gate results, also as JSON.
 
 use crate::counters::Memory;
-use crate::gate::{Gate, Standing};
 use crate::histogram::Histogram;
+use crate::metrics::Metrics;
 use crate::plan::Load;
-use crate::tally::Tally;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The version of the JSON answer: raised when a member changes its meaning or goes.
-pub const JSON_SCHEMA: u32 = 1;
+/// The version of the JSON result, raised when a member changes its meaning or is removed.
+pub const JSON_SCHEMA: u32 = 2;
 
-/// A size of the crowd at which samples were taken.
+/// Samples at one number of idle connections.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Step {
-    /// The pass, from 0.
+    /// Number of the pass, from 0.
     pub pass: u32,
-    /// How many connections were to stand.
+    /// The number of idle connections asked for.
     pub n: u32,
-    /// How many did when the samples had been taken.
+    /// The number of idle connections that were open after the samples.
     pub open: u64,
-    /// How long it took to get there from the step before, in milliseconds.
-    pub grown_ms: u64,
-    /// Of a request on a connection that stood idle: until the first and until the last byte, in nanoseconds.
-    pub old_ns: Vec<[u64; 2]>,
-    /// Of a new connection: the handshake, from the request until the first and until the last byte, in nanoseconds.
-    pub fresh_ns: Vec<[u64; 3]>,
-    /// The kernel's memory after the step has grown.
+    /// Time to open the connections that the previous step did not have, in milliseconds.
+    pub setup_ms: u64,
+    /// Requests on idle connections: time to the first and to the last byte of the response, in nanoseconds.
+    pub idle_ns: Vec<[u64; 2]>,
+    /// New connections: handshake; time from the request to the first and to the last byte, in nanoseconds.
+    pub new_ns: Vec<[u64; 3]>,
+    /// Memory when the connections were open, before the samples.
     pub memory: Memory,
 }
 
-/// What a run came to.
+/// The state of a gate after a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GateState {
+    /// The condition is met.
+    Passed,
+    /// The gate says nothing about this kind of load.
+    NotApplicable,
+    /// The condition is not met; the measurement is valid, with care.
+    Warning,
+    /// The condition is not met, and the user waived the gate.
+    Waived,
+    /// The condition is not met; the measurement is not valid.
+    Failed,
+}
+
+/// The result of a gate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct GateResult {
+    /// Name of the gate.
+    pub name: &'static str,
+    /// State of the gate.
+    pub state: GateState,
+    /// The reason, if the condition is not met.
+    pub reason: Option<String>,
+}
+
+impl GateResult {
+    /// Returns a sentence about a gate whose condition is not met: its name, its state and the reason.
+    pub fn remark(&self) -> Option<String> {
+        let word = match self.state {
+            GateState::Failed => "failed",
+            GateState::Waived => "waived",
+            GateState::Warning => "warning",
+            GateState::Passed | GateState::NotApplicable => return None,
+        };
+        Some(format!("gate {}: {word}: {}", self.name, self.reason.as_deref().unwrap_or_default()))
+    }
+}
+
+/// The outcome of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
-    /// The kind of load; of an open loop the rate of all workers together.
+    /// The kind of load; for an open loop with the rate of all workers together.
     pub load: Load,
-    /// What all workers found.
-    pub tally: Tally,
-    /// The crowd's sizes.
+    /// Metrics of all workers.
+    pub metrics: Metrics,
+    /// The steps of an idle load.
     pub steps: Vec<Step>,
-    /// The kernel's memory before the first connection.
+    /// Memory before the first connection.
     pub memory: Memory,
-    /// By how much the kernel's counters of overflows and losses grew.
+    /// Increase of the kernel's counters of overflows and losses.
     pub counters: BTreeMap<String, u64>,
-    /// Whether the server runs on this host, as far as its address says.
+    /// Whether the server runs on this host, according to its address.
     pub is_local: bool,
-    /// The share of a processor that the busiest worker used.
-    pub busiest: f64,
-    /// How many workers there were.
+    /// The largest share of a processor that a worker used.
+    pub busiest_worker_share: f64,
+    /// Number of workers.
     pub worker_count: usize,
-    /// Where connections came from.
+    /// A description of the source addresses and ports.
     pub sources: String,
-    /// Whether the user ended it.
+    /// Whether the user interrupted the run.
     pub is_interrupted: bool,
-    /// How the gates stand.
-    pub gates: Vec<Gate>,
+    /// Results of all gates.
+    pub gates: Vec<GateResult>,
 }
 
 impl Outcome {
-    /// Nothing found yet.
-    pub(crate) fn of(load: Load) -> Self {
+    /// Returns an outcome without metrics.
+    pub(crate) fn new(load: Load) -> Self {
         Self {
             load,
-            tally: Tally::default(),
+            metrics: Metrics::default(),
             steps: Vec::new(),
             memory: Memory::default(),
             counters: BTreeMap::new(),
             is_local: false,
-            busiest: 0.0,
+            busiest_worker_share: 0.0,
             worker_count: 0,
             sources: String::new(),
             is_interrupted: false,
@@ -76,54 +115,55 @@ impl Outcome {
         }
     }
 
-    /// Whether the measurement is one.
+    /// Returns whether this is a valid measurement: complete, and no gate failed.
     pub fn is_valid(&self) -> bool {
-        !self.is_interrupted && self.gates.iter().all(|gate| gate.standing != Standing::Failed)
+        !self.is_interrupted && self.gates.iter().all(|gate| gate.state != GateState::Failed)
     }
 
-    /// Answers a second.
-    pub fn per_second(&self) -> f64 {
-        let seconds = self.tally.elapsed_ns as f64 / 1e9;
-        if seconds > 0.0 { self.tally.answers as f64 / seconds } else { 0.0 }
+    /// Returns the responses per second.
+    pub fn responses_per_second(&self) -> f64 {
+        let seconds = self.metrics.elapsed_ns as f64 / 1e9;
+        if seconds > 0.0 { self.metrics.responses as f64 / seconds } else { 0.0 }
     }
 
-    /// The generator's processor time for each answer, in nanoseconds.
-    pub fn processor_ns_per_answer(&self) -> Option<f64> {
-        (self.tally.answers > 0).then(|| self.tally.processor_total_ns() as f64 / self.tally.answers as f64)
+    /// Returns the generator's processor time per response, in nanoseconds.
+    pub fn processor_ns_per_response(&self) -> Option<f64> {
+        let responses = self.metrics.responses;
+        (responses > 0).then(|| self.metrics.processor_total_ns() as f64 / responses as f64)
     }
 
-    /// For programs. Histograms are lists of pairs: latency in nanoseconds and how often it occurred.
+    /// Returns the outcome as JSON. Histograms are lists of pairs: latency in nanoseconds, and its count.
     pub fn json(&self) -> Value {
-        let tally = &self.tally;
-        let held = tally.phases.all().into_iter().filter(|phase| phase.3.count() > 0);
+        let metrics = &self.metrics;
+        let recorded = metrics.phases.all().into_iter().filter(|phase| phase.3.count() > 0);
         let phases: serde_json::Map<String, Value> =
-            held.map(|(name, _, _, histogram)| (name.to_owned(), quantiles(histogram))).collect();
+            recorded.map(|(name, _, _, histogram)| (name.to_owned(), quantiles(histogram))).collect();
         json!({
             "schema": JSON_SCHEMA,
             "is_valid": self.is_valid(),
             "is_interrupted": self.is_interrupted,
             "load": self.load,
-            "elapsed_ns": tally.elapsed_ns,
-            "requests": tally.requests,
-            "due": tally.due,
-            "pending_half_way": tally.pending_half_way,
-            "pending_at_end": tally.pending_at_end,
-            "answers": tally.answers,
-            "answers_per_second": self.per_second(),
-            "bytes": tally.bytes,
-            "statuses": tally.statuses,
-            "failures": tally.failures,
-            "failure_details": tally.details,
-            "connections": tally.connections,
-            "connections_closed_idle": tally.closed_idle,
-            "wrong_lengths": tally.wrong_lengths,
+            "elapsed_ns": metrics.elapsed_ns,
+            "requests": metrics.requests,
+            "due": metrics.due,
+            "pending_at_half": metrics.pending_at_half,
+            "pending_at_end": metrics.pending_at_end,
+            "responses": metrics.responses,
+            "responses_per_second": self.responses_per_second(),
+            "bytes": metrics.bytes,
+            "statuses": metrics.statuses,
+            "failures": metrics.failures,
+            "failure_details": metrics.failure_details,
+            "connections": metrics.connections,
+            "connections_closed_while_idle": metrics.closed_while_idle,
+            "length_mismatches": metrics.length_mismatches,
             "phases": phases,
             "generator": {
                 "workers": self.worker_count,
-                "user_ns": tally.processor_ns[0],
-                "system_ns": tally.processor_ns[1],
-                "processor_ns_per_answer": self.processor_ns_per_answer(),
-                "busiest_worker_share": self.busiest,
+                "user_ns": metrics.processor_ns[0],
+                "system_ns": metrics.processor_ns[1],
+                "processor_ns_per_response": self.processor_ns_per_response(),
+                "busiest_worker_share": self.busiest_worker_share,
                 "sources": self.sources,
             },
             "counters": self.counters,

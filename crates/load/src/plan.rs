@@ -1,56 +1,55 @@
-//! What a worker is to do: plain data that travels to it as JSON.
+//! The plan of a worker: plain data that travels to it as JSON.
 
-use crate::schedule::Arrivals;
 use crate::target::Endpoint;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// The version of what controller and worker say to each other. Both must have the same.
-pub const PROTOCOL: u32 = 2;
+/// The version of the protocol between controller and worker, which must be the same on both sides.
+pub const PROTOCOL: u32 = 3;
 
-/// What a worker is to do. A slice of the whole: each worker has its own connections, schedule and source addresses.
+/// The plan of one worker, its share of the load: each worker has its own connections, schedule and source addresses.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Plan {
-    /// [`PROTOCOL`].
+    /// The protocol version, [`PROTOCOL`].
     pub version: u32,
-    /// The worker's number, and how many there are.
+    /// The worker's number, from 0, and the number of workers.
     pub share: (u32, u32),
-    /// Where connections go and what is asked there; connections take turns.
+    /// Servers and their requests; new connections use the servers round-robin.
     pub origins: Vec<Origin>,
     /// The kind of load.
     pub load: Load,
-    /// Connections of a loop: those of a crowd come by order.
+    /// Connections of a closed or open loop; the controller tells an idle load its number step by step.
     pub connections: u32,
-    /// How many requests may be under way on one connection.
+    /// Requests in flight per connection, at most.
     pub pipeline: u32,
-    /// After how many requests a connection is replaced.
+    /// Requests per connection before it is replaced.
     pub per_connection: Option<u64>,
-    /// How long load is made and measured.
+    /// Length of the measured time.
     pub duration_ns: Option<u64>,
-    /// How many requests are made.
+    /// Number of measured requests.
     pub request_count: Option<u64>,
-    /// How long load is made before anything is measured.
+    /// Time of load before the measured time.
     pub warm_up_ns: u64,
-    /// How long a handshake or an answer may take.
+    /// Time limit of a handshake and of a response.
     pub timeout_ns: u64,
-    /// How many connections may be on their way to their first answer or handshake at once.
+    /// Connections that may be in their handshake, or before their first response, at the same time.
     pub window: u32,
-    /// The least time between two connections' beginnings; 0 for none.
+    /// The shortest time between the starts of two connections; 0 for no limit.
     pub connect_gap_ns: u64,
-    /// Drives every random choice.
+    /// Seed of every random choice.
     pub seed: u64,
-    /// The processor to stay on.
+    /// The processor to pin the worker to.
     pub processor: Option<u32>,
-    /// The event loop's mechanism, by name.
-    pub mechanism: String,
-    /// Where connections come from.
+    /// Name of the event loop's backend.
+    pub backend: String,
+    /// Source addresses and ports.
     pub sources: Sources,
 }
 
 impl Plan {
-    /// Whether each request of an open loop has a connection of its own, whose handshake is part of what a user waits.
-    pub(crate) fn is_of_fresh_connections(&self) -> bool {
+    /// Returns whether each request of an open loop opens a connection, whose handshake is part of its latency.
+    pub(crate) fn connects_per_request(&self) -> bool {
         matches!(self.load, Load::Open { .. }) && self.per_connection == Some(1)
     }
 }
@@ -59,41 +58,52 @@ impl Plan {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Load {
-    /// The next request follows the last answer.
+    /// Closed loop: each connection sends its next request after the previous response.
     Closed,
-    /// Requests are due whether the last ones were answered or not.
+    /// Open loop: requests are due on a schedule, whether earlier ones were answered or not.
     Open {
-        /// Requests a second, of this worker.
+        /// Requests per second, of this worker.
         per_second: f64,
-        /// How they follow one another.
+        /// How the requests are distributed over time.
         arrivals: Arrivals,
     },
-    /// Idle connections pile up; samples are taken by order.
-    Crowd,
+    /// Idle connections, opened step by step; the controller asks for samples at each step.
+    Idle,
 }
 
-/// A server, and what is asked there.
+/// How the requests of an open loop are distributed over time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Arrivals {
+    /// A Poisson process: independent, exponentially distributed intervals, like the requests of many users.
+    #[default]
+    Poisson,
+    /// Constant intervals.
+    Constant,
+}
+
+/// A server and its requests.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Origin {
-    /// Where it is.
+    /// Address of the server.
     pub endpoint: Endpoint,
-    /// How the connection is made safe, if it is.
+    /// TLS settings for `https`.
     pub tls: Option<Tls>,
-    /// The requests.
+    /// The different requests.
     pub requests: Vec<Request>,
-    /// Which of them follow one another, from the first again after the last; as they stand where there is nothing.
+    /// The order of the requests, as indices, repeated from the start after the last; empty for the order of the list.
     pub order: Vec<u32>,
 }
 
-/// How a connection is made safe.
+/// TLS settings.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Tls {
-    /// The name that the certificate must be for.
+    /// The name that the certificate must be valid for.
     pub name: String,
-    /// Whether any certificate will do.
+    /// Whether to accept any certificate.
     pub insecure: bool,
-    /// Certificates to trust, as PEM; the system's own where there is none.
-    pub roots: Option<PathBuf>,
+    /// PEM file of the certificates to trust; those of the system if there is none.
+    pub ca_file: Option<PathBuf>,
 }
 
 /// A request as it is sent.
@@ -101,56 +111,56 @@ pub struct Tls {
 pub struct Request {
     /// The method.
     pub method: String,
-    /// Its bytes on a connection that is used again.
+    /// The bytes to send on a connection that stays open.
     pub bytes: String,
-    /// Its bytes as the last one on a connection.
+    /// The bytes to send as the last request of a connection, with `Connection: close`.
     pub last_bytes: String,
 }
 
-/// Where connections come from.
+/// Source addresses and ports of a worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sources {
-    /// Own addresses, taken in turn; none to leave it to the system.
+    /// Addresses, used round-robin; empty to leave the choice to the kernel.
     pub addresses: Vec<IpAddr>,
-    /// How ports are chosen.
+    /// The choice of ports.
     pub ports: Ports,
 }
 
-/// How the ports of connections are chosen.
+/// The choice of source ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ports {
-    /// By the system, when it connects.
-    System,
-    /// By the system, when it connects, from a range of ours (`IP_BIND_ADDRESS_NO_PORT`, `IP_LOCAL_PORT_RANGE`).
+    /// The kernel chooses an ephemeral port at `connect`.
+    Kernel,
+    /// The kernel chooses from a range at `connect` (`IP_BIND_ADDRESS_NO_PORT`, `IP_LOCAL_PORT_RANGE`).
     Range {
-        /// The first port.
+        /// First port.
         low: u16,
-        /// The last one.
+        /// Last port.
         high: u16,
     },
-    /// By us, one after another.
+    /// The generator binds the ports of a range one after another.
     Explicit {
-        /// The first port.
+        /// First port.
         low: u16,
-        /// The last one.
+        /// Last port.
         high: u16,
     },
 }
 
 impl std::fmt::Display for Sources {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let how = match self.ports {
-            Ports::System => "ports by the system".to_owned(),
-            Ports::Range { low, high } => {
-                format!("ports {low}–{high} by the system (IP_BIND_ADDRESS_NO_PORT, IP_LOCAL_PORT_RANGE)")
-            }
-            Ports::Explicit { low, high } => format!("ports {low}–{high}, each chosen by us"),
-        };
         match self.addresses.as_slice() {
-            [] => write!(f, "the system's address, {how}"),
-            [one] => write!(f, "{one}, {how}"),
-            [first, .., last] => write!(f, "{} addresses ({first} to {last}), {how}", self.addresses.len()),
+            [] => f.write_str("address chosen by the kernel")?,
+            [one] => write!(f, "{one}")?,
+            [first, .., last] => write!(f, "{} addresses ({first} to {last})", self.addresses.len())?,
+        }
+        match self.ports {
+            Ports::Kernel => f.write_str(", ephemeral ports"),
+            Ports::Range { low, high } => {
+                write!(f, ", ports {low}–{high} chosen by the kernel (IP_BIND_ADDRESS_NO_PORT, IP_LOCAL_PORT_RANGE)")
+            }
+            Ports::Explicit { low, high } => write!(f, ", ports {low}–{high} chosen by the generator"),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A crowd as a record: one case, its phases, and the samples of each size, for the verdicts and pages that judge every
-//! other curve.
+//! An idle load as a record: one case, its phases, and the samples of each step, so that verdicts and reports treat its
+//! curves like those of benchmarks.
 
 use crate::counters::Memory;
 use crate::job::Job;
@@ -7,19 +7,22 @@ use crate::outcome::Step;
 use landau_record::schema::{Case, Chunk, Direction, FactUnit, Facts, Phase, Samples, Unit};
 use std::collections::BTreeMap;
 
-/// The phases: name, and what lies between the two readings of the clock.
+/// The name of the benchmark in the record.
+const BENCHMARK: &str = "idle_connections";
+
+/// The phases: name, and what is timed.
 const PHASES: [(&str, &str); 5] = [
-    ("old_first_byte", "from a request on a connection that stood idle until the first byte of its answer"),
-    ("old_last_byte", "the same until the last byte"),
+    ("idle_first_byte", "from a request on an idle connection to the first byte of its response"),
+    ("idle_last_byte", "from a request on an idle connection to the last byte of its response"),
     ("handshake", "from connect() of a new connection until it is writable: the kernel's handshake"),
-    ("fresh_first_byte", "from the request on that connection until the first byte of its answer"),
-    ("fresh_last_byte", "the same until the last byte"),
+    ("new_first_byte", "from the first request on a new connection to the first byte of its response"),
+    ("new_last_byte", "from the first request on a new connection to the last byte of its response"),
 ];
 
-/// What is measured.
+/// Returns the case of a job.
 pub fn case(job: &Job, urls: &[String]) -> Case {
-    let crowd = job.crowd.as_ref();
-    let n = crowd.and_then(|crowd| crowd.steps.last()).map_or(0, |&last| u64::from(last));
+    let idle = job.idle.as_ref();
+    let n = idle.and_then(|idle| idle.steps.last()).map_or(0, |&last| u64::from(last));
     let sources = job.plans.first().map(|plan| plan.sources.to_string()).unwrap_or_default();
     let phase = |&(name, about): &(&str, &str)| Phase {
         name: name.to_owned(),
@@ -28,19 +31,20 @@ pub fn case(job: &Job, urls: &[String]) -> Case {
     };
     Case {
         case: 0,
-        benchmark: "crowd".to_owned(),
-        label: format!("crowd {}", urls.join(" ")),
-        about: "Does a request, or a new connection, cost more while thousands of connections stand idle?".to_owned(),
+        benchmark: BENCHMARK.to_owned(),
+        label: format!("{BENCHMARK} {}", urls.join(" ")),
+        about: "Does a request, or a new connection, take longer beside thousands of idle connections?".to_owned(),
         axis: "idle connections".to_owned(),
         caveats: vec![
-            "One connection is sampled again and again and is warm in every cache; of many each is cold.".to_owned(),
+            "A single connection is sampled repeatedly and stays in the caches; each of many connections is cold."
+                .to_owned(),
             "Client and server share the host's memory, and its processors unless both are pinned.".to_owned(),
-            "The handshake is the kernel's: that the server has accepted shows in the first byte.".to_owned(),
+            "The handshake is the kernel's: the first byte shows when the server has accepted.".to_owned(),
         ],
         source: "F. von Leitner, Scalable Network Programming (2003): latency of connect and request".to_owned(),
         phases: PHASES.iter().map(phase).collect(),
         settings: BTreeMap::from([
-            ("samples".to_owned(), crowd.map_or(0, |crowd| crowd.samples).to_string()),
+            ("samples".to_owned(), idle.map_or(0, |idle| idle.samples).to_string()),
             ("sources".to_owned(), sources),
             ("urls".to_owned(), urls.join(" ")),
             ("workers".to_owned(), job.plans.len().to_string()),
@@ -51,7 +55,7 @@ pub fn case(job: &Job, urls: &[String]) -> Case {
     }
 }
 
-/// The samples of a size.
+/// Returns the samples of a step, one chunk for each phase.
 pub fn chunks(step: &Step) -> Vec<Chunk> {
     let chunk = |name: &str, values: Vec<u64>| Chunk {
         pass: step.pass,
@@ -60,24 +64,26 @@ pub fn chunks(step: &Step) -> Vec<Chunk> {
         stride: 0,
         samples: Samples::new(Unit::Ns, values),
     };
-    let old = |member: usize| step.old_ns.iter().map(|sample| sample[member]).collect();
-    let fresh = |member: usize| step.fresh_ns.iter().map(|sample| sample[member]).collect();
-    let values = [old(0), old(1), fresh(0), fresh(1), fresh(2)];
+    let on_idle = |member: usize| step.idle_ns.iter().map(|sample| sample[member]).collect();
+    let on_new = |member: usize| step.new_ns.iter().map(|sample| sample[member]).collect();
+    let values = [on_idle(0), on_idle(1), on_new(0), on_new(1), on_new(2)];
     let all = PHASES.iter().zip(values).map(|((name, _), values)| chunk(name, values));
     all.filter(|chunk| !chunk.samples.values().is_empty()).collect()
 }
 
-/// What is known of a pass besides its samples: its steps, and the kernel's memory before the first connection.
+/// Returns the facts of a pass: connections, memory per connection, and the time to open them. `before` is the memory
+/// before the first connection.
 pub fn facts(before: &Memory, steps: &[Step]) -> Facts {
     let mut facts = Facts::new();
     let Some(last) = steps.last() else { return facts };
-    let each = |before: u64, after: u64| (after.saturating_sub(before) / last.open.max(1)) as f64;
-    facts.count("connections standing", last.open);
-    facts.number("slab bytes per connection", each(before.slab_bytes, last.memory.slab_bytes), FactUnit::Bytes);
+    let per_connection = |before: u64, after: u64| (after.saturating_sub(before) / last.open.max(1)) as f64;
+    facts.count("open connections", last.open);
+    let slab_bytes = per_connection(before.slab_bytes, last.memory.slab_bytes);
+    facts.number("kernel slab per connection", slab_bytes, FactUnit::Bytes);
     if let (Some(before), Some(after)) = (before.server_bytes, last.memory.server_bytes) {
-        facts.number("user bytes of the server per connection", each(before, after), FactUnit::Bytes);
+        facts.number("server memory per connection", per_connection(before, after), FactUnit::Bytes);
     }
-    let grown_ms: u64 = steps.iter().map(|step| step.grown_ms).sum();
-    facts.number("grown in", grown_ms as f64 * 1e6, FactUnit::Ns);
+    let setup_ms: u64 = steps.iter().map(|step| step.setup_ms).sum();
+    facts.number("setup time", setup_ms as f64 * 1e6, FactUnit::Ns);
     facts
 }

@@ -2,25 +2,25 @@
 
 use std::collections::HashMap;
 
-/// What is taken from a log: requests, each once, and the order in which they came.
+/// The requests of a log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Replay {
-    /// Method and target, each pair once.
+    /// The different requests: method and target.
     pub requests: Vec<(String, String)>,
-    /// Which of them followed one another.
+    /// Their order in the log, as indices.
     pub order: Vec<u32>,
-    /// Lines that are no request of ours: other methods than GET and HEAD, other formats, empty ones.
-    pub left_out: u64,
+    /// Number of lines that were skipped: methods other than GET and HEAD, other formats, empty lines.
+    pub skipped_lines: u64,
 }
 
 impl Replay {
-    /// Reads the lines of a log.
+    /// Parses the lines of a log.
     pub fn parse(text: &str) -> Self {
         let mut replay = Self::default();
         let mut known: HashMap<(String, String), u32> = HashMap::new();
         for line in text.lines() {
             let Some((method, target)) = request_of(line) else {
-                replay.left_out += 1;
+                replay.skipped_lines += 1;
                 continue;
             };
             let pair = (method.to_owned(), target.to_owned());
@@ -35,14 +35,14 @@ impl Replay {
     }
 }
 
-/// Method and target of a line: `host - - [date] "GET /x HTTP/1.1" 200 5 …`.
+/// Returns method and target of a line: `host - - [date] "GET /x HTTP/1.1" 200 5 …`.
 fn request_of(line: &str) -> Option<(&str, &str)> {
     let (_, rest) = line.split_once("] \"")?;
     let (request, _) = rest.split_once('"')?;
     let mut words = request.split(' ');
     let (method, target, version) = (words.next()?, words.next()?, words.next());
     let is_plain = target.starts_with('/') && target.bytes().all(|byte| (0x21..0x7f).contains(&byte));
-    // HTTP/0.9 has no version; what it asks for can be asked for all the same.
+    // HTTP/0.9 has no version; its requests can be sent with HTTP/1.1.
     let is_http = version.is_none_or(|version| version.starts_with("HTTP/")) && words.next().is_none();
     (matches!(method, "GET" | "HEAD") && is_plain && is_http).then_some((method, target))
 }
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_formats_are_read_and_the_rest_is_counted() {
+    fn both_formats_are_parsed_and_other_lines_are_counted() {
         let log = r#"1.2.3.4 - - [10/Oct/2000:13:55:36 -0700] "GET /a?b HTTP/1.0" 200 2326
 1.2.3.4 - bob [10/Oct/2000:13:55:37 -0700] "HEAD /c HTTP/1.1" 200 0 "http://x/\"" "Moz \"x\""
 ::1 - - [10/Oct/2000:13:55:38 -0700] "GET /a?b HTTP/1.0" 200 2326 "-" "-"
@@ -65,6 +65,6 @@ garbage"#;
         let replay = Replay::parse(log);
         let own = |method: &str, target: &str| (method.to_owned(), target.to_owned());
         assert_eq!(replay.requests, [own("GET", "/a?b"), own("HEAD", "/c")]);
-        assert_eq!((replay.order.as_slice(), replay.left_out), ([0, 1, 0].as_slice(), 6));
+        assert_eq!((replay.order.as_slice(), replay.skipped_lines), ([0, 1, 0].as_slice(), 6));
     }
 }

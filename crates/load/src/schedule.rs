@@ -1,24 +1,14 @@
-//! When requests of an open loop are due: a function of the seed, and of no clock.
+//! When the requests of an open loop are due: a function of the rate and the seed, independent of clock and server.
 //!
-//! The schedule knows nothing of the server. A request that is late is late; it is sent as soon as that can be, and its
-//! latency counts from when it was due, so that a server that stalls is charged for all that came to wait.
+//! A request that cannot be sent in time is sent as soon as possible, and its latency counts from its due time. So a
+//! server that stalls is charged for every request that had to wait, which avoids coordinated omission (G. Tene, How NOT
+//! to Measure Latency, 2013).
 
+use crate::plan::Arrivals;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use serde::{Deserialize, Serialize};
 
-/// How requests follow one another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Arrivals {
-    /// At random, independently of one another, as those of many people do.
-    #[default]
-    Poisson,
-    /// At equal distances.
-    Uniform,
-}
-
-/// When requests are due, in nanoseconds from the start.
+/// The schedule of an open loop, in nanoseconds after the start.
 #[derive(Debug, Clone)]
 pub struct Schedule {
     arrivals: Arrivals,
@@ -28,8 +18,8 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// So many requests a second. Of several workers each has `share` as its number and the count of all: uniform
-    /// schedules interleave then, and random ones differ.
+    /// Returns a schedule of `per_second` requests per second. `share` is the worker's number and the number of workers:
+    /// constant schedules of several workers interleave, and random ones differ.
     pub fn new(arrivals: Arrivals, per_second: f64, seed: u64, share: (u32, u32)) -> Self {
         let gap_ns = 1e9 / per_second;
         let (number, count) = share;
@@ -46,13 +36,13 @@ impl Schedule {
         schedule
     }
 
-    /// When the next one is due.
+    /// Returns when the next request is due.
     #[inline]
     pub fn due_ns(&self) -> u64 {
         self.due_ns as u64
     }
 
-    /// Goes on to the one after it.
+    /// Advances to the request after the next one.
     #[inline]
     pub fn advance(&mut self) {
         self.due_ns += self.gap();
@@ -60,8 +50,8 @@ impl Schedule {
 
     fn gap(&mut self) -> f64 {
         match self.arrivals {
-            Arrivals::Uniform => self.gap_ns,
-            // The inverse of the exponential distribution; 53 random bits never make the logarithm's argument 0.
+            Arrivals::Constant => self.gap_ns,
+            // The inverse of the exponential distribution function. The argument of the logarithm is never 0.
             Arrivals::Poisson => {
                 let uniform = ((self.random.next_u64() >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
                 -uniform.ln() * self.gap_ns
@@ -77,9 +67,9 @@ mod tests {
     use std::collections::VecDeque;
 
     #[test]
-    fn uniform_shares_interleave_and_random_ones_keep_the_rate() {
+    fn constant_shares_interleave_and_random_ones_keep_the_rate() {
         let due = |number: u32| {
-            let mut schedule = Schedule::new(Arrivals::Uniform, 500.0, 1, (number, 2));
+            let mut schedule = Schedule::new(Arrivals::Constant, 500.0, 1, (number, 2));
             (0..3).map(|_| (schedule.due_ns(), schedule.advance()).0).collect::<Vec<_>>()
         };
         assert_eq!(due(0), [0, 2_000_000, 4_000_000]);
@@ -91,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_says_everything() {
+    fn schedule_is_a_function_of_seed_and_worker() {
         let due = |seed: u64, number: u32| {
             let mut schedule = Schedule::new(Arrivals::Poisson, 10.0, seed, (number, 4));
             (0..9).for_each(|_| schedule.advance());
@@ -102,10 +92,10 @@ mod tests {
         assert_ne!(due(1, 0), due(1, 1));
     }
 
-    /// A server on a virtual clock that answers each of its `places` connections in 1 ms but stalls for a second.
+    /// Latencies at a server that answers each of ten connections within 1 ms but stalls for a second, in virtual time.
     fn latencies(from_due: bool) -> Histogram {
         const STALL: std::ops::Range<u64> = 5_000_000_000..6_000_000_000;
-        let mut schedule = Schedule::new(Arrivals::Uniform, 1000.0, 1, (0, 1));
+        let mut schedule = Schedule::new(Arrivals::Constant, 1000.0, 1, (0, 1));
         let mut free_at: VecDeque<u64> = (0..10).map(|_| 0).collect();
         let mut found = Histogram::new();
         while schedule.due_ns() < 10_000_000_000 {
@@ -120,11 +110,10 @@ mod tests {
         found
     }
 
-    /// 1,000 of 10,000 requests are due within the second in which nothing is answered: they wait half a second on
-    /// average, and a tenth of all latencies is above some milliseconds. Counted from when they were sent, only the ten
-    /// that were under way are.
+    /// 1,000 of 10,000 requests are due during the stall and wait half a second on average. Counted from the time of
+    /// sending, only the ten requests in flight are late.
     #[test]
-    fn a_stall_of_a_second_has_its_weight() {
+    fn stall_is_charged_to_every_request_that_waits() {
         let (due, sent) = (latencies(true), latencies(false));
         assert_eq!((due.count(), sent.count()), (10_000, 10_000));
         let late = due.count_above(10_000_000);

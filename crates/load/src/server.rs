@@ -1,9 +1,11 @@
-//! A server as a worker sees it: its address, what is asked there next, and from where.
+//! The servers of a worker: address, TLS, the next request, and the next source address and port.
 
-use crate::answer::{Answer, Memo};
-use crate::plan::{Origin, Ports, Request, Sources};
-use crate::tally::Tally;
+use crate::error::{Error, Result};
+use crate::metrics::Metrics;
+use crate::plan::{Origin, Plan, Ports, Request, Sources};
+use crate::response::{HeadCache, Response};
 use crate::target::Endpoint;
+use crate::tls::TlsConfig;
 use landau_sys::socket::{Address, Family, bind, set_port_range};
 use landau_sys::stream;
 use landau_sys::{Error as SystemError, Result as SystemResult};
@@ -11,57 +13,96 @@ use landau_wire::http::Method;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-/// A request ready to be sent.
+/// The servers, used round-robin.
 #[derive(Debug)]
-pub(crate) struct Prepared {
-    pub(crate) method: Method,
-    pub(crate) bytes: Box<[u8]>,
-    pub(crate) last_bytes: Box<[u8]>,
-    /// The length of the first answer.
-    expected: Option<u64>,
+pub(crate) struct Servers {
+    servers: Vec<Server>,
+    tls_configs: Vec<Option<TlsConfig>>,
+    next: usize,
 }
 
-/// A server as a worker sees it.
+impl Servers {
+    /// Prepares the servers of a plan: reads certificates, and starts their requests at the worker's share.
+    pub(crate) fn new(plan: &Plan) -> Result<Self> {
+        let (mut servers, mut tls_configs) = (Vec::new(), Vec::new());
+        for (number, origin) in plan.origins.iter().enumerate() {
+            let mut server = Server::new(number, origin, &plan.sources)?;
+            server.skip_to(plan.share);
+            servers.push(server);
+            tls_configs.push(origin.tls.as_ref().map(TlsConfig::new).transpose().map_err(Error::Plan)?);
+        }
+        Ok(Self { servers, tls_configs, next: 0 })
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, index: u32) -> &mut Server {
+        &mut self.servers[index as usize]
+    }
+
+    pub(crate) fn tls_config(&self, index: u32) -> Option<&TlsConfig> {
+        self.tls_configs[index as usize].as_ref()
+    }
+
+    /// Starts a connection to the next server. Returns the socket, the server's index and the start time.
+    pub(crate) fn connect(&mut self, clock: impl FnOnce() -> u64) -> SystemResult<(OwnedFd, u32, u64)> {
+        let index = self.next;
+        self.next = (index + 1) % self.servers.len();
+        let (socket, since_ns) = self.servers[index].connect(clock)?;
+        Ok((socket, index as u32, since_ns))
+    }
+}
+
+/// A request that is ready to be sent.
+#[derive(Debug)]
+struct PreparedRequest {
+    method: Method,
+    bytes: Box<[u8]>,
+    last_bytes: Box<[u8]>,
+    /// Body length of the first response.
+    expected_length: Option<u64>,
+}
+
+/// A server of a worker.
 #[derive(Debug)]
 pub(crate) struct Server {
     number: usize,
     address: Address,
-    /// None for a Unix socket.
+    /// `None` for a Unix socket.
     family: Option<Family>,
     sources: Vec<Address>,
     ports: Ports,
-    /// How many connections were begun: source addresses and ports take turns by it.
+    /// Number of connections started, which selects the source address and port.
     turn: u64,
-    pub(crate) requests: Vec<Prepared>,
-    /// Which of them follow one another.
+    requests: Vec<PreparedRequest>,
+    /// Order of the requests.
     order: Box<[u32]>,
+    /// Index of the next request in the order.
     next: usize,
-    pub(crate) memo: Memo,
+    pub(crate) head_cache: HeadCache,
 }
 
 impl Server {
-    pub(crate) fn new(number: usize, origin: &Origin, sources: &Sources) -> SystemResult<Self> {
+    fn new(number: usize, origin: &Origin, sources: &Sources) -> SystemResult<Self> {
         let (address, family) = match &origin.endpoint {
             Endpoint::Inet(address) => (Address::from(*address), Some(family_of(*address))),
             Endpoint::Unix(path) => (Address::unix(path)?, None),
         };
-        let own =
-            sources.addresses.iter().map(|&ip| SocketAddr::new(ip, 0)).filter(|&one| Some(family_of(one)) == family);
+        let addresses = sources.addresses.iter().map(|&ip| SocketAddr::new(ip, 0));
         Ok(Self {
             number,
             address,
             family,
-            sources: own.map(Address::from).collect(),
+            sources: addresses.filter(|&one| Some(family_of(one)) == family).map(Address::from).collect(),
             ports: sources.ports,
             turn: 0,
-            requests: origin.requests.iter().map(prepared).collect(),
+            requests: origin.requests.iter().map(prepare).collect(),
             order: order_of(origin),
             next: 0,
-            memo: Memo::default(),
+            head_cache: HeadCache::default(),
         })
     }
 
-    /// Which request is next.
+    /// Returns the index of the next request.
     #[inline]
     pub(crate) fn next_request(&mut self) -> usize {
         let request = self.order[self.next];
@@ -69,22 +110,33 @@ impl Server {
         request as usize
     }
 
-    /// Begins elsewhere in the list than the other workers, of which this one is one of so many.
-    pub(crate) fn start_at(&mut self, share: (u32, u32)) {
-        let place = self.order.len() * share.0 as usize / share.1.max(1) as usize;
-        self.next = place % self.order.len();
+    /// Returns the bytes of a request, as the last one of a connection or as one of several.
+    #[inline]
+    pub(crate) fn request_bytes(&self, request: usize, is_last: bool) -> &[u8] {
+        let request = &self.requests[request];
+        if is_last { &request.last_bytes } else { &request.bytes }
     }
 
-    /// Begins a connection; it may be under way, or made already. With it comes what the clock said when `connect` was
-    /// called: making the socket and finding a port are no part of the handshake.
-    pub(crate) fn connect(&mut self, clock: impl FnOnce() -> u64) -> SystemResult<(OwnedFd, u64)> {
+    #[inline]
+    pub(crate) fn method(&self, request: usize) -> Method {
+        self.requests[request].method
+    }
+
+    /// Skips to the share of a worker, so that the workers do not all send the same request at the same time.
+    fn skip_to(&mut self, share: (u32, u32)) {
+        let index = self.order.len() * share.0 as usize / share.1.max(1) as usize;
+        self.next = index % self.order.len();
+    }
+
+    /// Starts a connection, which may be established at once. Returns the time immediately before `connect`: creating
+    /// the socket and finding a port are not part of the handshake.
+    fn connect(&mut self, clock: impl FnOnce() -> u64) -> SystemResult<(OwnedFd, u64)> {
         let socket = self.socket()?;
         let since_ns = clock();
-        begun(stream::connect(&socket, &self.address))?;
+        ignore_in_progress(stream::connect(&socket, &self.address))?;
         Ok((socket, since_ns))
     }
 
-    /// A socket ready to connect.
     fn socket(&mut self) -> SystemResult<OwnedFd> {
         let Some(family) = self.family else { return stream::unix_stream() };
         let socket = stream::stream(family)?;
@@ -93,14 +145,14 @@ impl Server {
         Ok(socket)
     }
 
-    /// Gives the socket the address, and if need be the port, from which it connects.
+    /// Binds the socket to the next source address, and to a port if the generator chooses the ports.
     fn bind(&mut self, socket: &OwnedFd) -> SystemResult<()> {
         let (turn, count) = (self.turn, self.sources.len() as u64);
         self.turn += 1;
         let source = if count == 0 { None } else { self.sources.get((turn % count) as usize).copied() };
         match (self.ports, source) {
-            (Ports::System, None) => Ok(()),
-            (Ports::System, Some(source)) => {
+            (Ports::Kernel, None) => Ok(()),
+            (Ports::Kernel, Some(source)) => {
                 stream::set_bind_address_no_port(socket)?;
                 bind(socket, &source)
             }
@@ -118,13 +170,13 @@ impl Server {
         }
     }
 
-    /// Takes the next port that is free.
+    /// Binds the socket to the next free port of a range.
     fn bind_to_port(&mut self, socket: &OwnedFd, source: Address, range: (u16, u16), turn: u64) -> SystemResult<()> {
         stream::set_reuse_address(socket)?;
-        let room = u64::from(range.1.saturating_sub(range.0)) + 1;
+        let count = u64::from(range.1.saturating_sub(range.0)) + 1;
         let mut last = Ok(());
-        for attempt in 0..room {
-            let port = range.0 + ((turn + attempt) % room) as u16;
+        for attempt in 0..count {
+            let port = range.0 + ((turn + attempt) % count) as u16;
             last = bind(socket, &source.with_port(port));
             match last {
                 Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
@@ -136,35 +188,34 @@ impl Server {
         last
     }
 
-    /// Holds an answer's length against that of the first answer to the same request, if it succeeded.
+    /// Compares the length of a successful response with that of the first response to the same request.
     #[inline]
-    pub(crate) fn check_length(&mut self, request: usize, answer: Answer, tally: &mut Tally) {
-        if answer.status != 200 {
+    pub(crate) fn check_length(&mut self, request: usize, response: Response, metrics: &mut Metrics) {
+        if response.status != 200 {
             return;
         }
-        let expected = &mut self.requests[request].expected;
+        let expected = &mut self.requests[request].expected_length;
         match *expected {
-            Some(length) if length == answer.length => {}
+            Some(length) if length == response.length => {}
             Some(length) => {
-                tally.wrong_lengths += 1;
-                let (number, found) = (self.number, answer.length);
-                let say = || format!("request {number}.{request}: {length} bytes at first, and {found} bytes later");
-                tally.wrong_length.get_or_insert_with(say);
+                metrics.length_mismatches += 1;
+                let (number, found) = (self.number, response.length);
+                let describe = || format!("request {number}.{request}: first {length} bytes, later {found} bytes");
+                metrics.length_mismatch.get_or_insert_with(describe);
             }
             None => {
-                *expected = Some(answer.length);
-                tally.lengths.insert(format!("{}.{request}", self.number), answer.length);
+                *expected = Some(response.length);
+                metrics.lengths.insert(format!("{}.{request}", self.number), response.length);
             }
         }
     }
 }
 
-/// A connection that is under way is no failure.
-fn begun(outcome: SystemResult<()>) -> SystemResult<()> {
-    outcome.or_else(|error: SystemError| if error.is_in_progress() { Ok(()) } else { Err(error) })
+fn ignore_in_progress(result: SystemResult<()>) -> SystemResult<()> {
+    result.or_else(|error: SystemError| if error.is_in_progress() { Ok(()) } else { Err(error) })
 }
 
-/// The order of an origin's requests; a worker's plan was checked to name only such that are there.
+/// Returns the order of an origin's requests, whose indices the worker has validated.
 fn order_of(origin: &Origin) -> Box<[u32]> {
     if origin.order.is_empty() { (0..origin.requests.len() as u32).collect() } else { origin.order.clone().into() }
 }
@@ -173,13 +224,13 @@ fn family_of(address: SocketAddr) -> Family {
     if address.is_ipv4() { Family::V4 } else { Family::V6 }
 }
 
-fn prepared(request: &Request) -> Prepared {
-    Prepared {
-        // Of all methods this one alone changes how an answer is framed.
+fn prepare(request: &Request) -> PreparedRequest {
+    PreparedRequest {
+        // HEAD is the only method that changes where a response ends.
         method: if request.method == "HEAD" { Method::Head } else { Method::Get },
         bytes: request.bytes.as_bytes().into(),
         last_bytes: request.last_bytes.as_bytes().into(),
-        expected: None,
+        expected_length: None,
     }
 }
 
@@ -189,7 +240,7 @@ mod tests {
     use landau_sys::socket::{Transport, socket};
     use std::net::{Ipv4Addr, TcpListener};
 
-    /// Of nobody else: a crowd's addresses begin with 127.64.
+    /// An address that nothing else uses: those of idle connections begin with 127.64.
     const SOURCE: [u8; 4] = [127, 99, 0, 1];
 
     fn is_taken(port: u16) -> bool {
@@ -203,19 +254,19 @@ mod tests {
         Server::new(0, &origin, &sources).unwrap()
     }
 
-    /// The search for a free port was measured as part of the handshake.
+    /// The search for a free port was once part of the handshake.
     #[test]
-    fn the_handshake_begins_when_the_port_is_found() {
+    fn handshake_starts_after_the_search_for_a_port() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (low, high) = (40_000, 40_020);
         let take = |port: u16| TcpListener::bind((Ipv4Addr::from(SOURCE), port)).unwrap();
         let taken: Vec<TcpListener> = (low..high).map(take).collect();
         let mut server = server(&listener, (low, high));
-        let (_first, is_found) = server.connect(|| u64::from(is_taken(high))).unwrap();
-        assert_eq!(is_found, 1, "the clock was read before there was a port");
-        // With no port left it never comes to a handshake.
+        let (_first, is_bound) = server.connect(|| u64::from(is_taken(high))).unwrap();
+        assert_eq!(is_bound, 1, "the clock was read before the socket had a port");
+        // Without a free port `connect` is never called.
         let _last = take(high);
-        let error = server.connect(|| panic!("there is nothing to measure")).unwrap_err();
+        let error = server.connect(|| panic!("the clock was read without a port")).unwrap_err();
         assert_eq!(error.call, "bind");
         drop(taken);
     }

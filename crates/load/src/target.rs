@@ -1,7 +1,7 @@
-//! URLs, where they lead, and whether load may be sent there.
+//! URLs, their addresses, and whether load may be sent there.
 //!
-//! A name is resolved once, here, and checked; the workers get addresses and never ask again, so that a name that
-//! changes its mind cannot lead them elsewhere.
+//! A name is resolved once, here, and every address is checked. The workers get addresses, so a later change of the name
+//! cannot lead them to another host.
 
 use crate::error::{Error, Result};
 use landau_sys::socket::{UNIX_PATH_BYTES, is_own};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
-/// Where connections go.
+/// The address of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Endpoint {
@@ -29,7 +29,7 @@ impl std::fmt::Display for Endpoint {
 }
 
 impl Endpoint {
-    /// Whether the server runs on this machine, as far as the address says.
+    /// Returns whether the server runs on this host, according to its address.
     pub fn is_local(&self) -> bool {
         match self {
             Self::Inet(address) => address.ip().to_canonical().is_loopback() || address.ip().is_unspecified(),
@@ -38,38 +38,38 @@ impl Endpoint {
     }
 }
 
-/// A URL taken apart.
+/// The parts of a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url {
-    /// Whether it begins with `https`.
+    /// Whether the scheme is `https`.
     pub is_secure: bool,
     /// The host, without the brackets of an IPv6 address; empty for a Unix socket.
     pub host: String,
-    /// The port, its scheme's own where none is written; 0 for a Unix socket.
+    /// The port, by default that of the scheme; 0 for a Unix socket.
     pub port: u16,
-    /// The socket's path, of `http+unix://%2Frun%2Fx.sock/path` and `unix:/run/x.sock:/path`.
+    /// The socket's path in `unix:/run/x.sock:/path`.
     pub socket: Option<PathBuf>,
-    /// What is asked for: path and query, `/` at least.
+    /// The request target: path and query, at least `/`.
     pub target: String,
 }
 
 impl Url {
-    /// Reads `http://host:port/path`, `https://…`, `unix:/path/of/socket:/path` and, without a scheme,
+    /// Parses `http://host:port/path`, `https://…`, `unix:/path/of/socket:/path` and, without a scheme,
     /// `host:port/path`.
     pub fn parse(text: &str) -> Result<Self> {
-        let wrong = |reason: &str| Error::Url { url: text.to_owned(), reason: reason.to_owned() };
+        let invalid = |reason: &str| Error::Url { url: text.to_owned(), reason: reason.to_owned() };
         if text.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
-            return Err(wrong("it holds a blank or a control character; write them as %20 and the like"));
+            return Err(invalid("a URL must not contain spaces or control characters; encode them as %20 and so on"));
         }
         if let Some(rest) = text.split_at_checked(5).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("unix:")) {
             let rest = rest.1;
             let (path, target) = rest.rsplit_once(':').unwrap_or((rest, "/"));
             if path.is_empty() {
-                return Err(wrong("no path of a socket; write unix:/run/server.sock:/path"));
+                return Err(invalid("the path of the socket is missing; write unix:/run/server.sock:/path"));
             }
             if path.len() > UNIX_PATH_BYTES {
-                return Err(wrong(&format!(
-                    "the socket's path is longer than {UNIX_PATH_BYTES} bytes, the most there is"
+                return Err(invalid(&format!(
+                    "the path of the socket is longer than {UNIX_PATH_BYTES} bytes, the limit of the system"
                 )));
             }
             let target = target_of(target);
@@ -79,24 +79,26 @@ impl Url {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest),
             Some((scheme, _)) => {
-                return Err(wrong(&format!("{scheme} is no scheme of ours; there are http, https and unix")));
+                return Err(invalid(&format!("the scheme {scheme} is not supported; use http, https or unix")));
             }
             None => (false, text),
         };
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, target) = rest.split_at(end);
         if authority.contains('@') {
-            return Err(wrong("a name and password do not belong here; send them with -H 'Authorization: …'"));
+            return Err(invalid(
+                "user names and passwords are not supported in URLs; send them with -H 'Authorization: …'",
+            ));
         }
-        let (host, port) = split_port(authority).ok_or_else(|| wrong("the port is no number from 1 to 65535"))?;
+        let (host, port) = split_port(authority).ok_or_else(|| invalid("the port must be a number from 1 to 65535"))?;
         if host.is_empty() {
-            return Err(wrong("no host"));
+            return Err(invalid("the host is missing"));
         }
         let port = port.unwrap_or(if is_secure { 443 } else { 80 });
         Ok(Self { is_secure, host: host.to_owned(), port, socket: None, target: target_of(target) })
     }
 
-    /// What stands in the `Host` field.
+    /// Returns the value of the `Host` field.
     pub fn authority(&self) -> String {
         if self.socket.is_some() {
             return "localhost".to_owned();
@@ -106,9 +108,12 @@ impl Url {
         if self.port == usual { host } else { format!("{host}:{}", self.port) }
     }
 
-    /// Where it leads, if load may be sent there: to this machine, to a private network, or to a host that the user
-    /// confirmed. Every address that the name has must be allowed, for the next look-up may give another.
-    pub fn resolve(&self, confirmed: &[String]) -> Result<Endpoint> {
+    /// Resolves the host to an address that may be loaded: of this host, of a private network, or of a host in `allowed`.
+    ///
+    /// # Errors
+    ///
+    /// If the name does not resolve, or if one of its addresses may not be loaded: another look-up could return that one.
+    pub fn resolve(&self, allowed: &[String]) -> Result<Endpoint> {
         if let Some(path) = &self.socket {
             return Ok(Endpoint::Unix(path.clone()));
         }
@@ -121,21 +126,21 @@ impl Url {
                 .map_err(|error| unresolved(error.to_string()))?
                 .collect(),
         };
-        let is_confirmed = confirmed.iter().any(|host| host.eq_ignore_ascii_case(&self.host));
-        if let Some(stranger) = found.iter().find(|one| !is_confirmed && !is_own(one.ip())) {
-            return Err(Error::Refused { host: self.host.clone(), address: stranger.ip().to_string() });
+        let is_allowed = allowed.iter().any(|host| host.eq_ignore_ascii_case(&self.host));
+        if let Some(foreign) = found.iter().find(|one| !is_allowed && !is_own(one.ip())) {
+            return Err(Error::HostNotAllowed { host: self.host.clone(), address: foreign.ip().to_string() });
         }
-        found.first().copied().map(Endpoint::Inet).ok_or_else(|| unresolved("it has no address".to_owned()))
+        found.first().copied().map(Endpoint::Inet).ok_or_else(|| unresolved("the name has no address".to_owned()))
     }
 }
 
-/// A path as a request carries it: without a fragment, which never travels.
+/// Returns a path as a request carries it, without a fragment.
 fn target_of(text: &str) -> String {
     let text = text.split('#').next().unwrap_or_default();
     if text.starts_with('/') { text.to_owned() } else { format!("/{text}") }
 }
 
-/// Host and port; none where what follows the colon is no port.
+/// Splits host and port; returns `None` if the port is invalid.
 fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
     let port = |text: &str| text.parse::<u16>().ok().filter(|&port| port > 0);
     if let Some(rest) = authority.strip_prefix('[') {
@@ -156,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_come_apart() {
+    fn urls_are_parsed() {
         let url = |text: &str| Url::parse(text).unwrap();
         let parts = |text: &str| {
             let one = url(text);
@@ -176,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_of_ours_is_told_apart() {
+    fn unsupported_urls_are_errors() {
         for text in
             ["ftp://a", "http://", "http://a:0", "http://a:x", "http://a b/", "http://u:p@a", "unix:", "", "[::1"]
         {
@@ -185,8 +190,8 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_refused_and_neighbours_are_not() {
-        for own in [
+    fn public_addresses_need_permission_and_private_ones_do_not() {
+        for private in [
             "127.0.0.1",
             "127.9.9.9",
             "10.1.2.3",
@@ -199,9 +204,9 @@ mod tests {
             "0.0.0.0",
             "localhost",
         ] {
-            assert!(Url::parse(&format!("http://{own}/")).unwrap().resolve(&[]).is_ok(), "{own}");
+            assert!(Url::parse(&format!("http://{private}/")).unwrap().resolve(&[]).is_ok(), "{private}");
         }
-        for stranger in [
+        for public in [
             "8.8.8.8",
             "172.32.0.1",
             "192.169.0.1",
@@ -216,10 +221,10 @@ mod tests {
             "[fe80::1]",
             "100.64.0.1",
         ] {
-            let url = Url::parse(&format!("http://{stranger}/")).unwrap();
-            assert!(matches!(url.resolve(&[]), Err(Error::Refused { .. })), "{stranger}");
-            assert!(url.resolve(std::slice::from_ref(&url.host)).is_ok(), "{stranger}");
-            assert!(url.resolve(&["other".to_owned()]).is_err(), "{stranger}");
+            let url = Url::parse(&format!("http://{public}/")).unwrap();
+            assert!(matches!(url.resolve(&[]), Err(Error::HostNotAllowed { .. })), "{public}");
+            assert!(url.resolve(std::slice::from_ref(&url.host)).is_ok(), "{public}");
+            assert!(url.resolve(&["other".to_owned()]).is_err(), "{public}");
         }
     }
 }

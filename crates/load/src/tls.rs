@@ -1,8 +1,8 @@
-//! Secure connections, by rustls: what is encrypted goes between it and the socket, what is plain between it and us.
+//! TLS by rustls: it exchanges encrypted bytes with the socket and plain bytes with the connection.
 
+use crate::failure::{Failure, Reason};
 use crate::plan::Tls;
-use crate::tally::Failure;
-use crate::trust;
+use crate::verifier;
 use landau_sys::stream;
 use rustls::crypto::ring;
 use rustls::pki_types::ServerName;
@@ -11,26 +11,27 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// What all connections to a server share. Sessions are not resumed: each connection pays the whole handshake, which
-/// is what is measured.
+/// The TLS settings of all connections to a server. Sessions are not resumed: each connection performs a full
+/// handshake, which is what is measured.
 #[derive(Debug, Clone)]
-pub(crate) struct Secrets {
+pub(crate) struct TlsConfig {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
 }
 
-impl Secrets {
+impl TlsConfig {
     /// Reads the certificates to trust.
     pub(crate) fn new(tls: &Tls) -> Result<Self, String> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?;
-        let verifier = trust::verifier(tls, &provider)?;
+        let verifier = verifier::verifier(tls, &provider)?;
         let mut config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
         config.resumption = rustls::client::Resumption::disabled();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let name = ServerName::try_from(tls.name.clone()).map_err(|_| format!("{} is no server's name", tls.name))?;
+        let name = ServerName::try_from(tls.name.clone())
+            .map_err(|_| format!("{}: not a name that a certificate can be valid for", tls.name))?;
         Ok(Self { config: Arc::new(config), name })
     }
 }
@@ -58,40 +59,40 @@ impl Write for Socket<'_> {
     }
 }
 
-/// What a turn of receiving came to.
+/// The result of receiving.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Received {
-    /// So many plain bytes.
+    /// This number of plain bytes.
     Bytes(usize),
-    /// None for now.
+    /// Nothing for now.
     Nothing,
-    /// The stream has ended.
+    /// The end of the stream.
     End,
 }
 
-/// A secure connection.
+/// The TLS session of a connection.
 #[derive(Debug)]
-pub(crate) struct Session(ClientConnection);
+pub(crate) struct TlsSession(ClientConnection);
 
-type Outcome<T> = Result<T, (Failure, String)>;
+type Result<T, E = Reason> = std::result::Result<T, E>;
 
-impl Session {
-    pub(crate) fn new(secrets: &Secrets) -> Outcome<Self> {
-        let made = ClientConnection::new(Arc::clone(&secrets.config), secrets.name.clone());
-        made.map(Self).map_err(|error| (Failure::Tls, error.to_string()))
+impl TlsSession {
+    pub(crate) fn new(config: &TlsConfig) -> Result<Self> {
+        let created = ClientConnection::new(Arc::clone(&config.config), config.name.clone());
+        created.map(Self).map_err(|error| (Failure::Tls, error.to_string()))
     }
 
     pub(crate) fn is_handshaking(&self) -> bool {
         self.0.is_handshaking()
     }
 
-    /// Whether something waits to be sent.
+    /// Returns whether encrypted bytes wait to be sent.
     pub(crate) fn wants_write(&self) -> bool {
         self.0.wants_write()
     }
 
-    /// Sends what the socket takes.
-    pub(crate) fn flush(&mut self, fd: &OwnedFd) -> Outcome<()> {
+    /// Sends what the socket accepts.
+    pub(crate) fn flush(&mut self, fd: &OwnedFd) -> Result<()> {
         while self.0.wants_write() {
             match self.0.write_tls(&mut Socket(fd)) {
                 Ok(_) => {}
@@ -102,19 +103,19 @@ impl Session {
         Ok(())
     }
 
-    /// Encrypts a request and sends what the socket takes.
-    pub(crate) fn send(&mut self, fd: &OwnedFd, bytes: &[u8]) -> Outcome<()> {
+    /// Encrypts plain bytes and sends what the socket accepts.
+    pub(crate) fn send(&mut self, fd: &OwnedFd, bytes: &[u8]) -> Result<()> {
         self.0.writer().write_all(bytes).map_err(|error| (Failure::Transfer, error.to_string()))?;
         self.flush(fd)
     }
 
-    /// Plain bytes that have come. To be called again until it says that there are none.
-    pub(crate) fn receive(&mut self, fd: &OwnedFd, plain: &mut [u8]) -> Outcome<Received> {
+    /// Receives and decrypts bytes. To be called until it returns `Nothing` or `End`.
+    pub(crate) fn receive(&mut self, fd: &OwnedFd, plain: &mut [u8]) -> Result<Received> {
         loop {
             match self.0.reader().read(plain) {
                 Ok(0) => return Ok(Received::End),
                 Ok(count) => return Ok(Received::Bytes(count)),
-                // The peer closed the socket without saying so in the protocol: an end all the same.
+                // The peer closed the socket without a close_notify alert, which is an end as well.
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(Received::End),
                 Err(error) if error.kind() != ErrorKind::WouldBlock => {
                     return Err((Failure::Tls, error.to_string()));
@@ -131,9 +132,9 @@ impl Session {
                 Err(error) => return Err((Failure::Transfer, error.to_string())),
             }
             if let Err(error) = self.0.process_new_packets() {
-                // The peer is told why; that it may not listen changes nothing.
+                // Send the alert to the peer, which may have closed already.
                 let _ = self.0.write_tls(&mut Socket(fd));
-                return Err((Failure::Tls, trust::words(&error)));
+                return Err((Failure::Tls, verifier::describe(&error)));
             }
             if self.0.is_handshaking() || self.0.wants_write() {
                 self.flush(fd)?;

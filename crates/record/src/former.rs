@@ -24,6 +24,7 @@ use Renamed::{Benchmark, Parameter, Phase, Unit, Value};
 
 /// Every name that has changed.
 const RENAMED: &[Renamed] = &[
+    Benchmark("crowd", "idle_connections"),
     Benchmark("dispatch", "event_loop"),
     Benchmark("manymap", "map_files"),
     Benchmark("refill", "fd_reuse"),
@@ -49,6 +50,10 @@ const RENAMED: &[Renamed] = &[
     Value("event_wait", "timeout", "none", "zero"),
     Parameter("fork", "way", "method"),
     Unit("fork", "resident", "MiB"),
+    Phase("idle_connections", "old_first_byte", "idle_first_byte"),
+    Phase("idle_connections", "old_last_byte", "idle_last_byte"),
+    Phase("idle_connections", "fresh_first_byte", "new_first_byte"),
+    Phase("idle_connections", "fresh_last_byte", "new_last_byte"),
     Unit("mmap", "file", "MiB"),
     Parameter("request", "bytes", "file"),
     Unit("request", "file", "B"),
@@ -130,7 +135,8 @@ mod tests {
         assert_eq!(label("dispatch mechanism=poll active=100"), "event_loop backend=poll active=100");
         assert_eq!(label("fork way=vfork-exec resident=256"), "fork method=vfork-exec resident=256MiB");
         assert_eq!(label("wait patience=none"), "event_wait timeout=zero");
-        for unchanged in ["socket threads=1 reserve=10100", "bind range=40000-42001", "crowd http://host/f", ""] {
+        assert_eq!(label("crowd http://host/f"), "idle_connections http://host/f");
+        for unchanged in ["socket threads=1 reserve=10100", "bind range=40000-42001", ""] {
             assert_eq!(label(unchanged), unchanged);
         }
     }

@@ -1,11 +1,10 @@
-//! What a load shows while it lasts and when it is over.
+//! The output of `landau load`: progress while it runs, and the report at its end.
 
 mod recorder;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use landau_load::gate::{Gate, Standing};
-use landau_load::plan::Load;
-use landau_load::schedule::Arrivals;
+use landau_load::outcome::{GateResult, GateState};
+use landau_load::plan::{Arrivals, Load};
 use landau_load::{Histogram, Observer, Outcome, Progress, Step};
 use landau_report::quantity::{bytes, count, digits, duration};
 use std::fmt::Write;
@@ -14,28 +13,32 @@ use std::time::{Duration, Instant};
 
 pub(crate) use recorder::{Opening, Recorder};
 
-/// Shows a load on standard error while it lasts.
+/// The fewest idle connections from which the memory of each is computed.
+const ENOUGH: u64 = 1000;
+
+/// Shows the progress of a load on standard error.
 pub(crate) struct Live {
     bar: ProgressBar,
     quiet: bool,
-    begun: Option<Instant>,
+    began: Option<Instant>,
+    /// Time and responses of the last report.
     last: Option<(Instant, u64)>,
 }
 
 impl Live {
-    /// A bar where standard error is a terminal and the user did not ask for silence; how long the load lasts, if that
-    /// is known.
+    /// Returns a progress bar if standard error is a terminal and the user did not ask for silence. `length` is the
+    /// expected duration.
     pub(crate) fn new(quiet: bool, length: Option<Duration>) -> Self {
-        let shown = !quiet && std::io::stderr().is_terminal();
-        let target = if shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let is_shown = !quiet && std::io::stderr().is_terminal();
+        let target = if is_shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(length.map(|length| length.as_millis() as u64), target);
         if let Ok(style) = ProgressStyle::with_template("{bar:24} {wide_msg}") {
             bar.set_style(style.progress_chars("━╸ "));
         }
-        Self { bar, quiet, begun: None, last: None }
+        Self { bar, quiet, began: None, last: None }
     }
 
-    /// A line above the bar; in a pipe a line on standard error.
+    /// Prints a line on standard error, above the bar if there is one.
     pub(crate) fn line(&self, text: &str) {
         if !self.bar.is_hidden() {
             self.bar.println(text);
@@ -48,27 +51,27 @@ impl Live {
 impl Observer for Live {
     fn progress(&mut self, progress: &Progress) {
         let now = Instant::now();
-        let begun = *self.begun.get_or_insert(now);
-        let (then, before) = self.last.replace((now, progress.answers)).unwrap_or((begun, 0));
+        let began = *self.began.get_or_insert(now);
+        let (then, before) = self.last.replace((now, progress.responses)).unwrap_or((began, 0));
         let seconds = now.duration_since(then).as_secs_f64();
-        let rate = if seconds > 0.0 { progress.answers.saturating_sub(before) as f64 / seconds } else { 0.0 };
-        self.bar.set_position(now.duration_since(begun).as_millis() as u64);
-        let mut words = format!(
-            "{} answers · {}/s · {} connections",
-            count(progress.answers as f64),
+        let rate = if seconds > 0.0 { progress.responses.saturating_sub(before) as f64 / seconds } else { 0.0 };
+        self.bar.set_position(now.duration_since(began).as_millis() as u64);
+        let mut message = format!(
+            "{} responses · {}/s · {} connections",
+            count(progress.responses as f64),
             count(rate.round()),
             count(f64::from(progress.open))
         );
         if progress.waiting > 0 {
-            words.extend([" · ", &count(progress.waiting as f64), " waiting"]);
+            message.extend([" · ", &count(progress.waiting as f64), " waiting"]);
         }
         if progress.failures > 0 {
-            words.extend([" · ", &count(progress.failures as f64), " failures"]);
+            message.extend([" · ", &count(progress.failures as f64), " failures"]);
         }
-        self.bar.set_message(words);
+        self.bar.set_message(message);
     }
 
-    fn grown(&mut self, open: u64, to: u32) {
+    fn opening(&mut self, open: u64, to: u32) {
         self.bar.set_length(u64::from(to));
         self.bar.set_position(open);
         self.bar.set_message(format!("{} of {} connections", count(open as f64), count(f64::from(to))));
@@ -79,10 +82,6 @@ impl Observer for Live {
             self.bar.println(step_line(step));
         }
     }
-
-    fn note(&mut self, text: &str) {
-        self.line(text);
-    }
 }
 
 impl Drop for Live {
@@ -91,16 +90,18 @@ impl Drop for Live {
     }
 }
 
-/// What came of it, for a person.
+/// Returns the report of an outcome.
 pub(crate) fn text(outcome: &Outcome, urls: &[String]) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = writeln!(text, "{} · {}", load(outcome), urls.join(" "));
-    if outcome.load == Load::Crowd {
-        crowd(&mut text, outcome);
+    if outcome.load == Load::Idle {
+        idle(&mut text, outcome);
     } else {
         summary(&mut text, outcome);
-        phases(&mut text, outcome);
+        if outcome.metrics.responses > 0 {
+            phases(&mut text, outcome);
+        }
     }
     failures(&mut text, outcome);
     gates(&mut text, outcome);
@@ -115,43 +116,49 @@ fn load(outcome: &Outcome) -> String {
     let kind = match outcome.load {
         Load::Closed => "closed loop".to_owned(),
         Load::Open { per_second, arrivals } => {
-            let how = if arrivals == Arrivals::Poisson { "at random" } else { "evenly" };
-            format!("open loop, {} requests/s {how}", digits(per_second))
+            let arrivals = match arrivals {
+                Arrivals::Poisson => "Poisson arrivals",
+                Arrivals::Constant => "constant intervals",
+            };
+            format!("open loop, {} requests/s, {arrivals}", digits(per_second))
         }
-        Load::Crowd => "growing crowd of idle connections".to_owned(),
+        Load::Idle => "idle connections".to_owned(),
     };
     format!("{kind} · {workers}")
 }
 
 fn summary(text: &mut String, outcome: &Outcome) {
-    let tally = &outcome.tally;
-    let seconds = tally.elapsed_ns as f64 / 1e9;
-    let rate = if seconds > 0.0 { tally.bytes as f64 / seconds } else { 0.0 };
+    let metrics = &outcome.metrics;
+    if metrics.responses == 0 {
+        let reason = if metrics.connections == 0 { ": no connection was established" } else { "" };
+        let _ = writeln!(text, "no responses{reason}");
+        return;
+    }
+    let seconds = metrics.elapsed_ns as f64 / 1e9;
+    let rate = if seconds > 0.0 { metrics.bytes as f64 / seconds } else { 0.0 };
     let _ = writeln!(
         text,
-        "{} answers in {} · {}/s · {}/s · {} connections made",
-        count(tally.answers as f64),
-        duration(tally.elapsed_ns as f64),
-        count(outcome.per_second().round()),
+        "{} responses in {} · {} responses/s · {}/s · {} connections established",
+        count(metrics.responses as f64),
+        duration(metrics.elapsed_ns as f64),
+        count(outcome.responses_per_second().round()),
         bytes(rate as u64),
-        count(tally.connections as f64)
+        count(metrics.connections as f64)
     );
-    if let Some(each) = outcome.processor_ns_per_answer() {
-        let share = |part: u64| digits(100.0 * part as f64 / tally.processor_total_ns().max(1) as f64);
+    if let Some(per_response) = outcome.processor_ns_per_response() {
+        let share = |part: u64| digits(100.0 * part as f64 / metrics.processor_total_ns().max(1) as f64);
         let _ = writeln!(
             text,
-            "generator: {} of processor each ({}% of it in the kernel); busiest worker at {}% of a processor",
-            duration(each),
-            share(tally.processor_ns[1]),
-            digits(outcome.busiest * 100.0)
+            "generator: {} of processor time per response, {}% of it in the kernel; busiest worker: {}% of a processor",
+            duration(per_response),
+            share(metrics.processor_ns[1]),
+            digits(outcome.busiest_worker_share * 100.0)
         );
     }
-    let _ = writeln!(text, "from: {}", outcome.sources);
+    let _ = writeln!(text, "source: {}", outcome.sources);
     let statuses: Vec<String> =
-        tally.statuses.iter().map(|(status, number)| format!("{} × {status}", count(*number as f64))).collect();
-    if !statuses.is_empty() {
-        let _ = writeln!(text, "status: {}", statuses.join(", "));
-    }
+        metrics.statuses.iter().map(|(status, number)| format!("{} × {status}", count(*number as f64))).collect();
+    let _ = writeln!(text, "status: {}", statuses.join(", "));
 }
 
 const COLUMNS: [&str; 8] = ["count", "min", "p50", "p90", "p99", "p99.9", "p99.99", "max"];
@@ -162,23 +169,24 @@ fn phases(text: &mut String, outcome: &Outcome) {
         let _ = write!(text, "{column:>10}");
     }
     text.push('\n');
-    for (_, words, _, histogram) in outcome.tally.phases.all() {
+    for (_, label, _, histogram) in outcome.metrics.phases.all() {
         if histogram.count() > 0 {
-            row(text, words, histogram);
+            row(text, label, histogram);
         }
     }
 }
 
-fn row(text: &mut String, words: &str, histogram: &Histogram) {
-    let _ = write!(text, "{words:<22}{:>10}", count(histogram.count() as f64));
-    let of = |share: f64| histogram.quantile_ns(share);
-    for ns in [histogram.min_ns(), of(0.5), of(0.9), of(0.99), of(0.999), of(0.9999), histogram.max_ns()] {
+fn row(text: &mut String, label: &str, histogram: &Histogram) {
+    let _ = write!(text, "{label:<22}{:>10}", count(histogram.count() as f64));
+    let quantile = |share: f64| histogram.quantile_ns(share);
+    let quantiles = [0.5, 0.9, 0.99, 0.999, 0.9999].map(quantile);
+    for ns in [&[histogram.min_ns()], &quantiles[..], &[histogram.max_ns()]].concat() {
         let _ = write!(text, "{:>10}", duration(ns as f64));
     }
     text.push('\n');
 }
 
-/// The median of one member of samples.
+/// Returns the median of one member of the samples.
 fn median<const N: usize>(samples: &[[u64; N]], member: usize) -> f64 {
     let mut values: Vec<u64> = samples.iter().map(|sample| sample[member]).collect();
     values.sort_unstable();
@@ -187,81 +195,79 @@ fn median<const N: usize>(samples: &[[u64; N]], member: usize) -> f64 {
 
 fn step_line(step: &Step) -> String {
     format!(
-        "{:>11}{:>12}{:>12}{:>12}{:>12}{:>12}{:>11}",
+        "{:>11}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}",
         count(step.open as f64),
-        duration(median(&step.old_ns, 0)),
-        duration(median(&step.old_ns, 1)),
-        duration(median(&step.fresh_ns, 0)),
-        duration(median(&step.fresh_ns, 1)),
-        duration(median(&step.fresh_ns, 2)),
-        duration(step.grown_ms as f64 * 1e6)
+        duration(median(&step.idle_ns, 0)),
+        duration(median(&step.idle_ns, 1)),
+        duration(median(&step.new_ns, 0)),
+        duration(median(&step.new_ns, 1)),
+        duration(median(&step.new_ns, 2)),
+        duration(step.setup_ms as f64 * 1e6)
     )
 }
 
-/// The same sizes of all passes put together: their samples, the fewest that stood, and the longest that it took.
-fn together(steps: &[Step]) -> Vec<Step> {
-    let mut sizes: Vec<Step> = Vec::new();
+/// Combines the steps of all passes: their samples, the fewest open connections, and the longest setup time.
+fn combined(steps: &[Step]) -> Vec<Step> {
+    let mut all: Vec<Step> = Vec::new();
     for step in steps {
-        match sizes.iter_mut().find(|size| size.n == step.n) {
-            None => sizes.push(step.clone()),
-            Some(size) => {
-                size.old_ns.extend(&step.old_ns);
-                size.fresh_ns.extend(&step.fresh_ns);
-                size.open = size.open.min(step.open);
-                size.grown_ms = size.grown_ms.max(step.grown_ms);
+        match all.iter_mut().find(|one| one.n == step.n) {
+            None => all.push(step.clone()),
+            Some(one) => {
+                one.idle_ns.extend(&step.idle_ns);
+                one.new_ns.extend(&step.new_ns);
+                one.open = one.open.min(step.open);
+                one.setup_ms = one.setup_ms.max(step.setup_ms);
             }
         }
     }
-    sizes
+    all
 }
 
-fn crowd(text: &mut String, outcome: &Outcome) {
-    let _ = writeln!(text, "from: {}", outcome.sources);
-    let _ = writeln!(text, "\nmedians of a request on an old idle connection, and on a new one:");
+fn idle(text: &mut String, outcome: &Outcome) {
+    let _ = writeln!(text, "source: {}", outcome.sources);
+    let _ = writeln!(text, "\nmedian latency by number of idle connections:");
+    let _ = writeln!(text, "{:>11}{:>24}{:>36}", "idle", "request on an idle one", "new connection");
     let _ = writeln!(
         text,
-        "{:>11}{:>12}{:>12}{:>12}{:>12}{:>12}{:>11}",
-        "idle", "first byte", "last byte", "handshake", "first byte", "last byte", "grown in"
+        "{:>11}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}",
+        "connections", "first byte", "last byte", "handshake", "first byte", "last byte", "setup time"
     );
-    for step in together(&outcome.steps) {
+    for step in combined(&outcome.steps) {
         text.push_str(&step_line(&step));
         text.push('\n');
     }
-    let largest = outcome.steps.iter().max_by_key(|step| step.open).filter(|step| step.open >= 1000);
+    let largest = outcome.steps.iter().max_by_key(|step| step.open).filter(|step| step.open >= ENOUGH);
     if let Some(step) = largest {
-        let each = |before: u64, after: u64| after.saturating_sub(before) as f64 / step.open as f64;
-        let _ = writeln!(
-            text,
-            "kernel memory: {} of slab for each connection{}",
-            bytes(each(outcome.memory.slab_bytes, step.memory.slab_bytes) as u64),
-            if outcome.is_local { ", both ends" } else { "" }
-        );
+        let each = |before: u64, after: u64| bytes((after.saturating_sub(before) as f64 / step.open as f64) as u64);
+        let both = if outcome.is_local { " (both ends)" } else { "" };
+        let slab = each(outcome.memory.slab_bytes, step.memory.slab_bytes);
+        let _ = writeln!(text, "kernel memory per connection: {slab} of slab{both}");
         if let (Some(before), Some(after)) = (outcome.memory.server_bytes, step.memory.server_bytes) {
-            let each = bytes(each(before, after) as u64);
-            let _ = writeln!(text, "user memory: {each} of the server for each connection");
+            let _ = writeln!(text, "server memory per connection: {}", each(before, after));
         }
     }
 }
 
 fn failures(text: &mut String, outcome: &Outcome) {
-    for (failure, number) in &outcome.tally.failures {
-        let detail = outcome.tally.details.get(failure).map(|detail| format!(" ({detail})")).unwrap_or_default();
-        let _ = writeln!(text, "failed: {} × {}{detail}", count(*number as f64), failure.words());
+    for (failure, number) in &outcome.metrics.failures {
+        let detail = outcome.metrics.failure_details.get(failure);
+        let detail = detail.map(|detail| format!(" ({detail})")).unwrap_or_default();
+        let _ = writeln!(text, "failed: {} × {}{detail}", count(*number as f64), failure.description());
     }
     if !outcome.counters.is_empty() {
-        let words: Vec<String> = outcome.counters.iter().map(|(name, by)| format!("{name} +{by}")).collect();
-        let _ = writeln!(text, "this host's counters meanwhile: {}", words.join(", "));
+        let counters: Vec<String> = outcome.counters.iter().map(|(name, by)| format!("{name} +{by}")).collect();
+        let _ = writeln!(text, "kernel counters of this host during the run: {}", counters.join(", "));
     }
 }
 
 fn gates(text: &mut String, outcome: &Outcome) {
     text.push('\n');
-    let held: Vec<&str> =
-        outcome.gates.iter().filter(|gate| gate.standing == Standing::Held).map(|gate| gate.name).collect();
-    if !held.is_empty() {
-        let _ = writeln!(text, "gates that held: {}", held.join(", "));
+    let passed = outcome.gates.iter().filter(|gate| gate.state == GateState::Passed);
+    let passed: Vec<&str> = passed.map(|gate| gate.name).collect();
+    if !passed.is_empty() {
+        let _ = writeln!(text, "gates passed: {}", passed.join(", "));
     }
-    for remark in outcome.gates.iter().filter_map(Gate::remark) {
+    for remark in outcome.gates.iter().filter_map(GateResult::remark) {
         let _ = writeln!(text, "{remark}");
     }
 }

@@ -1,28 +1,28 @@
-//! A crowd written down as it grows, so that whatever ends the run costs one size at the most.
+//! Writes the record of an idle load, step by step, so that an aborted run loses at most one step.
 
 use crate::command::finish;
 use crate::load::Live;
 use landau_load::counters::Memory;
-use landau_load::gate::Gate;
+use landau_load::outcome::GateResult;
 use landau_load::{Job, Observer, Outcome, Progress, Step, record};
 use landau_record::schema::{End, Header, Host, Line, Note, PassEnd, PassStart};
 use landau_record::{SCHEMA_VERSION, Writer, schema};
 use std::path::Path;
 use std::time::Instant;
 
-/// Writes a record of a crowd, and shows what it grows to.
+/// Writes a record of an idle load and shows its progress.
 pub(crate) struct Recorder<'a> {
     live: &'a mut Live,
     writer: Writer,
-    begun: Instant,
+    began: Instant,
     memory: Memory,
-    /// Steps of the pass that is under way.
+    /// Steps of the current pass.
     steps: Vec<Step>,
-    /// Why the record could not be written, if it could not.
-    failure: Option<landau_record::Error>,
+    /// The first error of the writer.
+    error: Option<landau_record::Error>,
 }
 
-/// What a record says before anything is measured.
+/// The parts of a record's beginning that the load does not know.
 pub(crate) struct Opening<'a> {
     pub(crate) host: Host,
     pub(crate) words: &'a [String],
@@ -31,6 +31,7 @@ pub(crate) struct Opening<'a> {
 }
 
 impl<'a> Recorder<'a> {
+    /// Creates the record and writes the lines before the first pass.
     pub(crate) fn create(
         path: &Path,
         job: &Job,
@@ -38,7 +39,7 @@ impl<'a> Recorder<'a> {
         live: &'a mut Live,
     ) -> Result<Self, landau_record::Error> {
         let mut writer = Writer::create(path)?;
-        let pass_count = job.crowd.as_ref().map_or(0, |crowd| crowd.passes);
+        let pass_count = job.idle.as_ref().map_or(0, |idle| idle.passes);
         writer.append(&Line::Header(Header {
             schema: SCHEMA_VERSION,
             landau: env!("CARGO_PKG_VERSION").to_owned(),
@@ -53,12 +54,12 @@ impl<'a> Recorder<'a> {
         writer.append(&Line::Host(Box::new(opening.host)))?;
         writer.append(&Line::Case(record::case(job, opening.urls)))?;
         writer.flush()?;
-        let memory = Memory::read(job.crowd.as_ref().and_then(|crowd| crowd.server));
-        Ok(Self { live, writer, begun: Instant::now(), memory, steps: Vec::new(), failure: None })
+        let memory = Memory::read(job.idle.as_ref().and_then(|idle| idle.server_pid));
+        Ok(Self { live, writer, began: Instant::now(), memory, steps: Vec::new(), error: None })
     }
 
     fn elapsed_ms(&self) -> u64 {
-        self.begun.elapsed().as_millis() as u64
+        self.began.elapsed().as_millis() as u64
     }
 
     fn write(&mut self, step: &Step) -> Result<(), landau_record::Error> {
@@ -88,10 +89,10 @@ impl<'a> Recorder<'a> {
         }))
     }
 
-    /// Writes how it ended, judges the curves and closes the record.
+    /// Writes the end of the last pass, notes about gates and counters, and the results, and closes the record.
     pub(crate) fn close(mut self, outcome: &Outcome) -> anyhow::Result<()> {
-        if let Some(failure) = self.failure.take() {
-            return Err(failure.into());
+        if let Some(error) = self.error.take() {
+            return Err(error.into());
         }
         let (pass, word) = if outcome.is_interrupted {
             (schema::Outcome::Interrupted, "interrupted")
@@ -99,11 +100,11 @@ impl<'a> Recorder<'a> {
             (schema::Outcome::Done, "complete")
         };
         self.end_pass(pass)?;
-        for text in outcome.gates.iter().filter_map(Gate::remark) {
+        for text in outcome.gates.iter().filter_map(GateResult::remark) {
             self.writer.append(&Line::Note(Note { text }))?;
         }
         for (name, by) in &outcome.counters {
-            let text = format!("the kernel counted {name} +{by} meanwhile, of all programs of this host");
+            let text = format!("kernel counter {name} increased by {by} during the run (all programs of this host)");
             self.writer.append(&Line::Note(Note { text }))?;
         }
         let elapsed_ms = self.elapsed_ms();
@@ -116,18 +117,14 @@ impl Observer for Recorder<'_> {
         self.live.progress(progress);
     }
 
-    fn grown(&mut self, open: u64, to: u32) {
-        self.live.grown(open, to);
+    fn opening(&mut self, open: u64, to: u32) {
+        self.live.opening(open, to);
     }
 
     fn step(&mut self, step: &Step) {
         self.live.step(step);
-        if self.failure.is_none() {
-            self.failure = self.write(step).err();
+        if self.error.is_none() {
+            self.error = self.write(step).err();
         }
-    }
-
-    fn note(&mut self, text: &str) {
-        self.live.note(text);
     }
 }

@@ -1,8 +1,8 @@
-//! What a load finds at servers that do what servers do: answer, stall, close, lie, die.
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
+//! Loads against small servers in the same process, by workers that are threads.
+#![allow(clippy::unwrap_used, reason = "a failed assumption fails the test")]
 
-mod crowd;
+mod idle;
 mod loops;
-mod misuse;
+mod refusals;
 mod server;
 mod tls;

@@ -1,17 +1,18 @@
-//! A small server on threads, whose manners a test chooses.
+//! A small server on threads whose responses a test chooses.
 
-use landau_load::schedule::Arrivals;
-use landau_load::{Job, Launch, Outcome, Wish};
+use landau_load::outcome::GateState;
+use landau_load::plan::Arrivals;
+use landau_load::{Job, Launch, LoadSpec, Outcome};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// What a server does with a request: the bytes to write, and whether it closes then.
-pub(crate) type Manner = Arc<dyn Fn(u64) -> (Vec<u8>, bool) + Send + Sync>;
+/// What the server does with the request of a number: the bytes to send, and whether to close then.
+pub(crate) type Respond = Arc<dyn Fn(u64) -> (Vec<u8>, bool) + Send + Sync>;
 
-/// A server that lives as long as the test's process.
+/// A server that runs until the end of the test process.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) requests: Arc<AtomicU64>,
@@ -19,18 +20,18 @@ pub(crate) struct Server {
     sockets: Arc<Mutex<Vec<TcpStream>>>,
 }
 
-/// An answer with a body of that length.
-pub(crate) fn answer(length: usize) -> Vec<u8> {
+/// A response with a body of `length` bytes.
+pub(crate) fn response(length: usize) -> Vec<u8> {
     let mut bytes = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n").into_bytes();
     bytes.resize(bytes.len() + length, b'x');
     bytes
 }
 
-/// A server whose manner is a function of the request's number, from 0.
-pub(crate) fn serve(manner: impl Fn(u64) -> (Vec<u8>, bool) + Send + Sync + 'static) -> Server {
+/// Starts a server. Requests are numbered from 0.
+pub(crate) fn serve(respond: impl Fn(u64) -> (Vec<u8>, bool) + Send + Sync + 'static) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let manner: Manner = Arc::new(manner);
+    let respond: Respond = Arc::new(respond);
     let (requests, connections) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let sockets = Arc::new(Mutex::new(Vec::new()));
     let server = Server {
@@ -44,19 +45,19 @@ pub(crate) fn serve(manner: impl Fn(u64) -> (Vec<u8>, bool) + Send + Sync + 'sta
             let Ok(stream) = stream else { return };
             connections.fetch_add(1, Ordering::SeqCst);
             sockets.lock().unwrap().push(stream.try_clone().unwrap());
-            let (manner, requests) = (Arc::clone(&manner), Arc::clone(&requests));
-            std::thread::spawn(move || converse(stream, &manner, &requests));
+            let (respond, requests) = (Arc::clone(&respond), Arc::clone(&requests));
+            std::thread::spawn(move || serve_connection(stream, &respond, &requests));
         }
     });
     server
 }
 
-fn converse(mut stream: TcpStream, manner: &Manner, requests: &AtomicU64) {
-    let (mut held, mut buffer) = (Vec::new(), [0; 4096]);
+fn serve_connection(mut stream: TcpStream, respond: &Respond, requests: &AtomicU64) {
+    let (mut received, mut buffer) = (Vec::new(), [0; 4096]);
     loop {
-        while let Some(end) = held.windows(4).position(|window| window == b"\r\n\r\n") {
-            let head = String::from_utf8(held.drain(..end + 4).collect()).unwrap();
-            let (bytes, mut closes) = manner(requests.fetch_add(1, Ordering::SeqCst));
+        while let Some(end) = received.windows(4).position(|window| window == b"\r\n\r\n") {
+            let head = String::from_utf8(received.drain(..end + 4).collect()).unwrap();
+            let (bytes, mut closes) = respond(requests.fetch_add(1, Ordering::SeqCst));
             closes |= head.contains("Connection: close");
             if stream.write_all(&bytes).is_err() || closes {
                 let _ = stream.shutdown(std::net::Shutdown::Both);
@@ -65,7 +66,7 @@ fn converse(mut stream: TcpStream, manner: &Manner, requests: &AtomicU64) {
         }
         match stream.read(&mut buffer) {
             Ok(0) | Err(_) => return,
-            Ok(count) => held.extend_from_slice(&buffer[..count]),
+            Ok(count) => received.extend_from_slice(&buffer[..count]),
         }
     }
 }
@@ -75,54 +76,57 @@ impl Server {
         format!("http://{}/", self.address)
     }
 
-    /// Resets every connection that it has.
-    pub(crate) fn hang_up(&self) {
+    /// Closes every connection.
+    pub(crate) fn close_all(&self) {
         for socket in self.sockets.lock().unwrap().drain(..) {
             let _ = socket.shutdown(std::net::Shutdown::Both);
         }
     }
 }
 
-/// A wish for 100 requests over four connections.
-pub(crate) fn wish(url: &str) -> Wish {
-    Wish {
+/// A closed loop of 100 requests over four connections. The timeout is longer than any pause of a busy machine.
+pub(crate) fn spec(url: &str) -> LoadSpec {
+    LoadSpec {
         urls: vec![url.to_owned()],
-        confirmed: Vec::new(),
+        allowed_hosts: Vec::new(),
         method: "GET".to_owned(),
         headers: Vec::new(),
         replay: None,
         insecure: false,
-        roots: None,
+        ca_file: None,
         connections: 4,
         pipeline: 1,
         per_connection: None,
         rate: None,
-        arrivals: Arrivals::Uniform,
-        crowd: None,
+        arrivals: Arrivals::Constant,
+        idle: None,
         duration: None,
         request_count: Some(100),
         warm_up: Duration::ZERO,
-        timeout: Duration::from_secs(20),
+        timeout: Duration::from_secs(60),
         connect_rate: None,
         workers: None,
-        pins: Vec::new(),
+        processors: Vec::new(),
         sources: Vec::new(),
         seed: 1,
-        mechanism: landau_load::mechanism(),
+        backend: landau_load::default_backend(),
         waived: Vec::new(),
     }
 }
 
-/// Makes the load with workers that are threads.
-pub(crate) fn run(wish: &Wish) -> Outcome {
-    let begun = Instant::now();
-    let job = Job::resolve(wish).unwrap();
-    landau_load::run(&job, &Launch::Thread, &mut (), &|| begun.elapsed() > Duration::from_secs(120)).unwrap()
+/// Runs a load with workers that are threads.
+pub(crate) fn run(spec: &LoadSpec) -> Outcome {
+    run_until(spec, &|| false)
 }
 
-/// Names of the gates that failed.
+/// Runs a load that is interrupted when `interrupted` returns true.
+pub(crate) fn run_until(spec: &LoadSpec, interrupted: &dyn Fn() -> bool) -> Outcome {
+    landau_load::run(&Job::resolve(spec).unwrap(), &Launch::Thread, &mut (), interrupted).unwrap()
+}
+
+/// The names of the gates that failed, without those that depend on the machine: other tests share its processors and
+/// its counters.
 pub(crate) fn failed(outcome: &Outcome) -> Vec<&'static str> {
-    let failed = outcome.gates.iter().filter(|gate| gate.standing == landau_load::gate::Standing::Failed);
-    // Other tests of the same process, and other programs, share the processors and the host's counters.
+    let failed = outcome.gates.iter().filter(|gate| gate.state == GateState::Failed);
     failed.map(|gate| gate.name).filter(|name| !["lag", "overflow", "saturated"].contains(name)).collect()
 }

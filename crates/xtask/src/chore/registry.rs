@@ -30,11 +30,12 @@ struct List {
     render: fn(&[Module]) -> Result<String>,
 }
 
-const LISTS: [List; 5] = [
+const LISTS: [List; 6] = [
     List { file: "crates/bench/src/list/mod.rs", render: benchmarks },
     List { file: "crates/bench/src/server/list/mod.rs", render: servers },
     List { file: "crates/cli/src/command/mod.rs", render: commands },
     List { file: "crates/lab/src/platform/mod.rs", render: platforms },
+    List { file: "crates/load/src/gate/mod.rs", render: gates },
     List { file: "crates/stats/src/law/registry.rs", render: laws },
 ];
 
@@ -131,6 +132,19 @@ fn commands(modules: &[Module]) -> Result<String> {
     for module in modules {
         writeln!(text, "mod {};", module.name)?;
     }
+    Ok(text)
+}
+
+fn gates(modules: &[Module]) -> Result<String> {
+    let mut text = commands(modules)?;
+    text.push_str("\n/// Every gate, by name.\nstatic REGISTRY: &[Gate] = &[\n");
+    for module in modules {
+        if !module.text.contains("const GATE: Gate") {
+            bail!("{}.rs does not define `const GATE: Gate`", module.name);
+        }
+        writeln!(text, "    {}::GATE,", module.name)?;
+    }
+    text.push_str("];\n");
     Ok(text)
 }
 

@@ -98,7 +98,7 @@ fn landau_load(landau: &str, server: &Server, seconds: u32) -> Result<Spent> {
     spent(&words, |said| {
         let said: Value = serde_json::from_str(said).context("read its answer")?;
         ensure!(said["failures"].as_object().is_none_or(serde_json::Map::is_empty), "requests failed");
-        said["answers"].as_f64().context("it counts no answers")
+        said["responses"].as_f64().context("it counts no answers")
     })
 }
 

@@ -172,7 +172,7 @@ fn load(landau: &str, server: &Server, words: &[&str]) -> Result<Found> {
     let seconds = number(&answer["elapsed_ns"]) / 1e9;
     ensure!(seconds > 0.0, "nothing was measured");
     let gates = answer["gates"].as_array().context("no gates")?;
-    let failed = gates.iter().filter(|gate| gate["standing"] == "failed").filter_map(|gate| gate["name"].as_str());
+    let failed = gates.iter().filter(|gate| gate["state"] == "failed").filter_map(|gate| gate["name"].as_str());
     let failures = answer["failures"].as_object().context("no failures")?;
     let unconnected: f64 =
         failures.iter().filter(|(kind, _)| kind.starts_with("connect_")).map(|(_, count)| number(count)).sum();

@@ -3,8 +3,8 @@
 //! `price URL CONNECTIONS SECONDS [PROCESSOR]` prints the processor time of each answer.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
-use landau_load::schedule::Arrivals;
-use landau_load::{Job, Launch, Wish};
+use landau_load::plan::Arrivals;
+use landau_load::{Job, Launch, LoadSpec};
 use std::time::Duration;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -12,35 +12,39 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let [url, connections, seconds, rest @ ..] = words.as_slice() else {
         return Err("price URL CONNECTIONS SECONDS [PROCESSOR]".into());
     };
-    let pins = rest.iter().map(|word| word.parse()).collect::<Result<_, _>>()?;
-    let wish = Wish {
+    let processors = rest.iter().map(|word| word.parse()).collect::<Result<_, _>>()?;
+    let spec = LoadSpec {
         urls: vec![url.clone()],
-        confirmed: Vec::new(),
+        allowed_hosts: Vec::new(),
         method: "GET".to_owned(),
         headers: Vec::new(),
         replay: None,
-        insecure: true,
-        roots: None,
+        insecure: false,
+        ca_file: None,
         connections: connections.parse()?,
         pipeline: 1,
         per_connection: None,
         rate: None,
-        arrivals: Arrivals::Uniform,
-        crowd: None,
+        arrivals: Arrivals::Constant,
+        idle: None,
         duration: Some(Duration::from_secs_f64(seconds.parse()?)),
         request_count: None,
         warm_up: Duration::ZERO,
         timeout: Duration::from_secs(10),
         connect_rate: None,
         workers: None,
-        pins,
+        processors,
         sources: Vec::new(),
         seed: 1,
-        mechanism: std::env::var("MECHANISM").unwrap_or_else(|_| landau_load::mechanism()),
+        backend: std::env::var("MECHANISM").unwrap_or_else(|_| landau_load::default_backend()),
         waived: Vec::new(),
     };
-    let outcome = landau_load::run(&Job::resolve(&wish)?, &Launch::Thread, &mut (), &|| false)?;
-    let each = outcome.processor_ns_per_answer().unwrap_or(0.0) / 1e3;
-    println!("{} answers, {:.0}/s, {each:.2} µs of processor each", outcome.tally.answers, outcome.per_second());
+    let outcome = landau_load::run(&Job::resolve(&spec)?, &Launch::Thread, &mut (), &|| false)?;
+    let each = outcome.processor_ns_per_response().unwrap_or(0.0) / 1e3;
+    println!(
+        "{} answers, {:.0}/s, {each:.2} µs of processor each",
+        outcome.metrics.responses,
+        outcome.responses_per_second()
+    );
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Whom a secure connection believes: the authorities of the system or of a file, a certificate that lies in that file
-//! itself, or anybody; and in words why not.
+//! Verification of the server's certificate: against the authorities of the system or of a file, against a certificate
+//! in that file itself, or not at all.
 
 use crate::plan::Tls;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -12,54 +12,55 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, Sign
 use std::fmt::Display;
 use std::sync::Arc;
 
-/// Whom connections to a server believe.
+/// Returns the verifier for connections to a server.
 pub(crate) fn verifier(tls: &Tls, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn ServerCertVerifier>, String> {
-    let verifier = |belief| Ok(Arc::new(Verifier { provider: Arc::clone(provider), belief }) as Arc<_>);
+    let verifier = |trust| Ok(Arc::new(Verifier { provider: Arc::clone(provider), trust }) as Arc<_>);
     if tls.insecure {
-        return verifier(Belief::Anyone);
+        return verifier(Trust::Any);
     }
     let mut store = RootCertStore::empty();
-    let named = match &tls.roots {
+    let listed = match &tls.ca_file {
         None => {
             store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             Vec::new()
         }
         Some(path) => {
-            let unusable = |error: &dyn Display| format!("{}: {error}", path.display());
+            let unusable = |error: &dyn Display| format!("--ca {}: {error}", path.display());
             let found = CertificateDer::pem_file_iter(path).map_err(|error| unusable(&error))?;
             let found: Vec<_> = found.collect::<Result<_, _>>().map_err(|error| unusable(&error))?;
-            found.iter().try_for_each(|one| store.add(one.clone())).map_err(|error| unusable(&words(&error)))?;
+            found.iter().try_for_each(|one| store.add(one.clone())).map_err(|error| unusable(&describe(&error)))?;
             if found.is_empty() {
-                return Err(unusable(&"it holds no certificate"));
+                return Err(unusable(&"the file contains no certificate"));
             }
             found
         }
     };
     if store.is_empty() {
         return Err(
-            "this system has no certificates to trust; name some with --ca, or trust anyone with --insecure".to_owned()
+            "this system has no trusted certificates; name some with --ca, or skip verification with --insecure"
+                .to_owned(),
         );
     }
-    let made = WebPkiServerVerifier::builder_with_provider(Arc::new(store), Arc::clone(provider)).build();
-    let authorities = made.map_err(|error| error.to_string())?;
-    verifier(Belief::Named { authorities, named })
+    let built = WebPkiServerVerifier::builder_with_provider(Arc::new(store), Arc::clone(provider)).build();
+    let authorities = built.map_err(|error| error.to_string())?;
+    verifier(Trust::Listed { authorities, listed })
 }
 
-/// What webpki found, where rustls has no word of its own for it.
+/// Returns webpki's error, for those that rustls does not name.
 fn cause(error: &Error) -> Option<&webpki::Error> {
     let Error::InvalidCertificate(CertificateError::Other(other)) = error else { return None };
     other.0.downcast_ref()
 }
 
-/// Why a handshake failed, with what to do where that is known.
-pub(crate) fn words(error: &Error) -> String {
+/// Describes why a handshake failed, with advice if there is any.
+pub(crate) fn describe(error: &Error) -> String {
     match cause(error) {
         Some(webpki::Error::CaUsedAsEndEntity) => {
-            "the server's certificate is an authority's (CA:TRUE, as openssl req -x509 makes them): trust it itself \
-             with --ca FILE, or make it anew with -addext basicConstraints=critical,CA:FALSE"
+            "the server's certificate is that of an authority (CA:TRUE, the default of openssl req -x509); trust it \
+             with --ca FILE, or recreate it with -addext basicConstraints=critical,CA:FALSE"
         }
         Some(webpki::Error::UnsupportedCertVersion) => {
-            "the server's certificate is of X.509 version 1, which holds no names and cannot be verified: make it anew \
+            "the server's certificate is of X.509 version 1, which has no names and cannot be verified; recreate it \
              with openssl req -x509 -addext subjectAltName=DNS:NAME"
         }
         _ => return error.to_string(),
@@ -67,30 +68,31 @@ pub(crate) fn words(error: &Error) -> String {
     .to_owned()
 }
 
-/// Looks at certificates as the user wishes; that a server has the key to its own is asked in any case.
+/// Verifies certificates as the user asks. In every case the server must prove that it has the key.
 #[derive(Debug)]
 struct Verifier {
     provider: Arc<CryptoProvider>,
-    belief: Belief,
+    trust: Trust,
 }
 
-/// Who is believed.
+/// The certificates to trust.
 #[derive(Debug)]
-enum Belief {
-    /// Anyone.
-    Anyone,
-    /// Who leads to one of the authorities, and a certificate that was named itself.
-    Named {
+enum Trust {
+    /// Any certificate.
+    Any,
+    /// Certificates that lead to an authority, and those that the user listed.
+    Listed {
         authorities: Arc<WebPkiServerVerifier>,
         /// The certificates of the user's file.
-        named: Vec<CertificateDer<'static>>,
+        listed: Vec<CertificateDer<'static>>,
     },
 }
 
 impl ServerCertVerifier for Verifier {
-    /// What `openssl req -x509` makes by default is an authority, which no server may be by the rules; but the user
-    /// named this very certificate, byte for byte. Whether its time has come and is not over was looked at before, its
-    /// name was not; that it is the server's own is proved by its signature, as ever.
+    /// Accepts an authority's certificate if the user listed it, byte for byte.
+    ///
+    /// `openssl req -x509` creates an authority by default, which by the rules cannot be a server. Its validity period
+    /// was verified before that error, its name was not. The signature proves that it is the server's own.
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -99,9 +101,9 @@ impl ServerCertVerifier for Verifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let Belief::Named { authorities, named } = &self.belief else { return Ok(ServerCertVerified::assertion()) };
+        let Trust::Listed { authorities, listed } = &self.trust else { return Ok(ServerCertVerified::assertion()) };
         match authorities.verify_server_cert(end_entity, intermediates, name, ocsp, now) {
-            Err(error) if cause(&error) == Some(&webpki::Error::CaUsedAsEndEntity) && named.contains(end_entity) => {
+            Err(error) if cause(&error) == Some(&webpki::Error::CaUsedAsEndEntity) && listed.contains(end_entity) => {
                 verify_server_name(&ParsedCertificate::try_from(end_entity)?, name)?;
                 Ok(ServerCertVerified::assertion())
             }

@@ -1,0 +1,71 @@
+//! From `connect` to a connection that accepts requests.
+
+use super::receive::describe_unsolicited;
+use super::{Connections, Event};
+use crate::clock::Clock;
+use crate::connection::State;
+use crate::failure::Failure;
+use crate::tls::{Received, TlsSession};
+use landau_reactor::Interest;
+use landau_sys::stream;
+
+impl<C: Clock> Connections<C> {
+    /// Continues after the kernel's handshake, which may have failed.
+    pub(super) fn connected(&mut self, id: u32) -> Event {
+        let now_ns = self.tick();
+        let Some(connection) = self.table.get_mut(id) else { return Event::None };
+        if let Err(error) = stream::take_error(&connection.fd) {
+            return self.fail(id, (Failure::of_connecting(error), error.to_string()));
+        }
+        self.last.handshake_ns = now_ns - connection.since_ns;
+        self.measurement.connected(self.last.handshake_ns);
+        let Some(config) = self.servers.tls_config(connection.server) else { return self.opened(id) };
+        match TlsSession::new(config) {
+            Ok(session) => connection.tls = Some(Box::new(session)),
+            Err(reason) => return self.fail(id, reason),
+        }
+        connection.state = State::Securing;
+        connection.since_ns = now_ns;
+        self.secure(id)
+    }
+
+    /// Continues the TLS handshake.
+    pub(super) fn secure(&mut self, id: u32) -> Event {
+        let Some(connection) = self.table.get_mut(id) else { return Event::None };
+        let Some(session) = &mut connection.tls else { return Event::None };
+        let received = session.flush(&connection.fd).and_then(|()| session.receive(&connection.fd, &mut self.buffer));
+        match received {
+            Err((_, reason)) => return self.fail(id, (Failure::Tls, reason)),
+            Ok(Received::End) => {
+                return self.fail(id, (Failure::Tls, "the server closed during the handshake".to_owned()));
+            }
+            Ok(Received::Bytes(count)) => {
+                let detail = describe_unsolicited(&self.buffer[..count]);
+                return self.fail(id, (Failure::UnsolicitedResponse, detail));
+            }
+            Ok(Received::Nothing) => self.reactor.clear_readiness(&connection.fd, Interest::READABLE),
+        }
+        let (is_done, wants_write) = (!session.is_handshaking(), session.wants_write());
+        let interest = if wants_write { Interest::BOTH } else { Interest::READABLE };
+        let _ = self.reactor.set_interest(&connection.fd, interest);
+        if !is_done {
+            return Event::None;
+        }
+        let since_ns = connection.since_ns;
+        let handshake_ns = self.tick() - since_ns;
+        self.measurement.secured(handshake_ns);
+        self.opened(id)
+    }
+
+    fn opened(&mut self, id: u32) -> Event {
+        let Some(connection) = self.table.get_mut(id) else { return Event::None };
+        connection.state = State::Open;
+        let wants_write = connection.tls.as_ref().is_some_and(|session| session.wants_write());
+        let _ =
+            self.reactor.set_interest(&connection.fd, if wants_write { Interest::BOTH } else { Interest::READABLE });
+        self.table.opening -= 1;
+        self.table.open += 1;
+        self.measurement.opened();
+        Event::Open(id)
+    }
+}

@@ -1,0 +1,143 @@
+//! What the connections measure: metrics of the requests that are due from the start of the measured time on.
+
+use super::ResponseTimes;
+use crate::connection::InFlight;
+use crate::failure::Failure;
+use crate::metrics::Metrics;
+use crate::plan::Load;
+use crate::response::Response;
+use crate::server::Server;
+
+/// Status codes that are counted one by one: those of three digits.
+const STATUSES: usize = 1000;
+
+/// Metrics of requests and connections.
+#[derive(Debug)]
+pub(super) struct Measurement {
+    metrics: Metrics,
+    /// Responses by status, which costs an addition instead of a look-up in a map.
+    statuses: Vec<u64>,
+    /// Requests that were due earlier are not measured.
+    from_ns: u64,
+    is_open_loop: bool,
+    last_response_ns: u64,
+}
+
+impl Measurement {
+    pub(super) fn new(load: &Load) -> Self {
+        Self {
+            metrics: Metrics::default(),
+            statuses: vec![0; STATUSES],
+            from_ns: 0,
+            is_open_loop: matches!(load, Load::Open { .. }),
+            last_response_ns: 0,
+        }
+    }
+
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    pub(super) fn last_response_ns(&self) -> u64 {
+        self.last_response_ns
+    }
+
+    /// Returns whether a request that was due then is measured.
+    #[inline]
+    pub(super) fn includes(&self, due_ns: u64) -> bool {
+        due_ns >= self.from_ns
+    }
+
+    /// Measures the requests that are due from `from_ns` on. The metrics of earlier requests are dropped, those of
+    /// connections are kept.
+    pub(super) fn start_at(&mut self, from_ns: u64) {
+        self.from_ns = from_ns;
+        self.statuses.fill(0);
+        let old = std::mem::take(&mut self.metrics);
+        self.metrics.phases.handshake = old.phases.handshake;
+        self.metrics.phases.tls = old.phases.tls;
+        self.metrics.connections = old.connections;
+        self.metrics.lengths = old.lengths;
+        self.metrics.failure_details = old.failure_details;
+        self.metrics.failures = old.failures.into_iter().filter(|(failure, _)| failure.is_of_connecting()).collect();
+    }
+
+    pub(super) fn restart_bytes(&mut self) {
+        self.metrics.bytes = 0;
+    }
+
+    /// Returns the metrics, and starts new ones.
+    pub(super) fn take(&mut self) -> Metrics {
+        let mut metrics = std::mem::take(&mut self.metrics);
+        let seen = self.statuses.iter_mut().enumerate().filter(|(_, count)| **count > 0);
+        metrics.statuses = seen.map(|(status, count)| (status as u16, std::mem::take(count))).collect();
+        metrics
+    }
+
+    #[cold]
+    pub(super) fn fail(&mut self, failure: Failure, detail: impl FnOnce() -> String) {
+        self.metrics.fail(failure, detail);
+    }
+
+    pub(super) fn connected(&mut self, handshake_ns: u64) {
+        self.metrics.phases.handshake.record(handshake_ns);
+    }
+
+    pub(super) fn secured(&mut self, handshake_ns: u64) {
+        self.metrics.phases.tls.record(handshake_ns);
+    }
+
+    pub(super) fn opened(&mut self) {
+        self.metrics.connections += 1;
+    }
+
+    pub(super) fn closed_while_idle(&mut self) {
+        self.metrics.closed_while_idle += 1;
+    }
+
+    #[inline]
+    pub(super) fn sent(&mut self, due_ns: u64, count: u64) {
+        if self.includes(due_ns) {
+            self.metrics.requests += count;
+        }
+    }
+
+    #[inline]
+    pub(super) fn received(&mut self, bytes: usize) {
+        self.metrics.bytes += bytes as u64;
+    }
+
+    /// Records a complete response and returns its timing.
+    #[inline]
+    pub(super) fn response(
+        &mut self,
+        request: &InFlight,
+        response: Response,
+        server: &mut Server,
+        last: ResponseTimes,
+        now_ns: u64,
+    ) -> ResponseTimes {
+        self.last_response_ns = now_ns;
+        let times = ResponseTimes {
+            first_byte_ns: request.first_byte_ns.max(request.sent_ns) - request.sent_ns,
+            last_byte_ns: now_ns - request.sent_ns,
+            status: response.status.min(STATUSES as u16 - 1),
+            ..last
+        };
+        if !self.includes(request.due_ns) {
+            return times;
+        }
+        let metrics = &mut self.metrics;
+        server.check_length(request.request as usize, response, metrics);
+        metrics.responses += 1;
+        self.statuses[usize::from(times.status)] += 1;
+        let phases = &mut metrics.phases;
+        let first_byte = if request.is_first { &mut phases.first_byte_new } else { &mut phases.first_byte_reused };
+        first_byte.record(times.first_byte_ns);
+        phases.service.record(times.last_byte_ns);
+        if self.is_open_loop {
+            phases.latency.record(now_ns - request.due_ns);
+        }
+        times
+    }
+}

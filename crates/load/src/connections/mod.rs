@@ -1,0 +1,262 @@
+//! The connections of a worker: everything that closed loops, open loops and idle loads have in common.
+//!
+//! A wait returns a batch of events. Each event costs one `recv` and, if the load asks for it, one `send`; the clock is
+//! read once per batch of bytes received. A request that equals the previous one needs no allocation, no parsing and no
+//! change of the event set.
+
+mod handshake;
+mod measurement;
+mod receive;
+mod send;
+mod table;
+mod timeout;
+
+use crate::clock::Clock;
+use crate::connection::{Connection, State};
+use crate::error::Result;
+use crate::failure::{Failure, Reason};
+use crate::metrics::Metrics;
+use crate::plan::Plan;
+use crate::server::Servers;
+use landau_reactor::{Interest, Reactor, Token};
+use landau_sys::stream;
+use measurement::Measurement;
+use std::os::fd::AsFd;
+use std::time::Duration;
+use table::Table;
+use timeout::Timeouts;
+
+/// Size of the receive buffer.
+const BUFFER_BYTES: usize = 128 << 10;
+
+/// The event of the link to the controller.
+const CONTROLLER: Token = Token(u32::MAX - 1);
+
+/// An event, as a load sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// Nothing that the load must act on.
+    None,
+    /// A connection is established and accepts requests.
+    Open(u32),
+    /// A connection received a response and accepts another request.
+    Ready(u32),
+    /// A connection accepts no more requests: it was replaced as planned, closed by the server, or failed.
+    Closed {
+        /// Its ID; `None` if it never had one.
+        id: Option<u32>,
+        /// Whether it had been established.
+        was_established: bool,
+    },
+    /// The controller sent a message.
+    Command,
+}
+
+/// Timing of a response, for loads that report each one.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ResponseTimes {
+    pub(crate) handshake_ns: u64,
+    pub(crate) first_byte_ns: u64,
+    pub(crate) last_byte_ns: u64,
+    pub(crate) status: u16,
+}
+
+/// The connections of a worker.
+#[derive(Debug)]
+pub(crate) struct Connections<C> {
+    reactor: Reactor,
+    clock: C,
+    /// The clock as it was last read.
+    now_ns: u64,
+    servers: Servers,
+    table: Table,
+    /// Requests that were sent and neither answered nor lost.
+    in_flight: u64,
+    buffer: Vec<u8>,
+    /// Several requests, put together for one `send`.
+    batch: Vec<u8>,
+    measurement: Measurement,
+    timeouts: Timeouts,
+    /// Timing of the last response.
+    last: ResponseTimes,
+    pipeline: usize,
+    per_connection: u64,
+}
+
+impl<C: Clock> Connections<C> {
+    pub(crate) fn new(plan: &Plan, reactor: Reactor, clock: C) -> Result<Self> {
+        let now_ns = clock.now_ns();
+        Ok(Self {
+            reactor,
+            clock,
+            now_ns,
+            servers: Servers::new(plan)?,
+            table: Table::default(),
+            in_flight: 0,
+            buffer: vec![0; BUFFER_BYTES],
+            batch: Vec::new(),
+            measurement: Measurement::new(&plan.load),
+            timeouts: Timeouts::new(plan.timeout_ns),
+            last: ResponseTimes::default(),
+            pipeline: plan.pipeline.max(1) as usize,
+            per_connection: plan.per_connection.unwrap_or(u64::MAX),
+        })
+    }
+
+    /// Reads the clock and returns its time.
+    #[inline]
+    pub(crate) fn tick(&mut self) -> u64 {
+        self.now_ns = self.clock.now_ns();
+        self.now_ns
+    }
+
+    /// Returns the time as the clock was last read.
+    #[inline]
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// Returns the number of connections that accept requests.
+    pub(crate) fn open_count(&self) -> u32 {
+        self.table.open
+    }
+
+    /// Returns the number of connections in a handshake.
+    pub(crate) fn opening_count(&self) -> u32 {
+        self.table.opening
+    }
+
+    /// Returns the number of requests that were sent and neither answered nor lost.
+    pub(crate) fn in_flight_count(&self) -> u64 {
+        self.in_flight
+    }
+
+    /// Returns the IDs of the connections that accept requests.
+    pub(crate) fn open_ids(&self) -> Vec<u32> {
+        self.table.ids_of(|one| one.state == State::Open)
+    }
+
+    /// Returns the timing of the last response.
+    pub(crate) fn last_response(&self) -> ResponseTimes {
+        self.last
+    }
+
+    /// Returns when the last complete response arrived; 0 if there was none.
+    pub(crate) fn last_response_ns(&self) -> u64 {
+        self.measurement.last_response_ns()
+    }
+
+    /// Returns the metrics so far.
+    pub(crate) fn metrics(&self) -> &Metrics {
+        self.measurement.metrics()
+    }
+
+    /// Returns the metrics, and starts new ones.
+    pub(crate) fn take_metrics(&mut self) -> Metrics {
+        self.measurement.take()
+    }
+
+    /// Measures the requests that are due from `from_ns` on, and forgets those measured so far.
+    pub(crate) fn measure_from(&mut self, from_ns: u64) {
+        self.measurement.start_at(from_ns);
+    }
+
+    /// Counts received bytes from now on, and forgets those counted so far.
+    pub(crate) fn restart_bytes(&mut self) {
+        self.measurement.restart_bytes();
+    }
+
+    /// Waits for events until `until_ns`, but no longer than `longest`.
+    pub(crate) fn wait(&mut self, until_ns: u64, longest: Duration) -> Result<()> {
+        self.clock.wait(&mut self.reactor, self.now_ns, until_ns, longest)
+    }
+
+    /// Watches the link to the controller.
+    pub(crate) fn watch_controller(&mut self, link: &impl AsFd) -> Result<()> {
+        Ok(self.reactor.register_nonblocking(link, CONTROLLER, Interest::READABLE)?)
+    }
+
+    /// Reports that everything was read from the link to the controller.
+    pub(crate) fn controller_was_read(&mut self, link: &impl AsFd) {
+        self.reactor.clear_readiness(link, Interest::READABLE);
+    }
+
+    /// Starts a connection to the next server.
+    pub(crate) fn connect(&mut self) -> Event {
+        const NOT_STARTED: Event = Event::Closed { id: None, was_established: false };
+        let clock = &self.clock;
+        let (fd, server, since_ns) = match self.servers.connect(|| clock.now_ns()) {
+            Ok(started) => started,
+            Err(error) => {
+                self.tick();
+                self.measurement.fail(Failure::of_connecting(error), || error.to_string());
+                return NOT_STARTED;
+            }
+        };
+        self.now_ns = since_ns;
+        let id = self.table.next_id();
+        if let Err(error) = self.reactor.register_nonblocking(&fd, Token(id), Interest::WRITABLE) {
+            self.measurement.fail(Failure::Connect, || error.to_string());
+            return NOT_STARTED;
+        }
+        self.table.insert(Connection::new(fd, server, since_ns));
+        Event::None
+    }
+
+    /// Returns the next event of the last wait.
+    #[inline]
+    pub(crate) fn next_event(&mut self) -> Option<Event> {
+        let event = self.reactor.next_event()?;
+        if event.token == CONTROLLER {
+            return Some(Event::Command);
+        }
+        if self.clock.consume(&mut self.reactor, event) {
+            return Some(Event::None);
+        }
+        let id = event.token.0;
+        let Some(connection) = self.table.get_mut(id) else { return Some(Event::None) };
+        Some(match connection.state {
+            State::Open if event.ready.is_writable() && !event.ready.is_readable() => self.continue_sending(id),
+            State::Open => self.receive(id, event.ready.is_read_closed()),
+            State::Connecting => self.connected(id),
+            State::Securing => self.secure(id),
+            State::Closing => self.await_close(id),
+        })
+    }
+
+    /// Closes a failed connection and counts its requests in flight, or the connection itself, as failed.
+    #[cold]
+    fn fail(&mut self, id: u32, (failure, detail): Reason) -> Event {
+        let Some(connection) = self.table.get(id) else { return Event::None };
+        let measured = connection.in_flight.iter().filter(|request| self.measurement.includes(request.due_ns)).count();
+        let count = if connection.in_flight.is_empty() { 1 } else { measured };
+        for number in 0..count {
+            // Of several requests in a pipeline only the first one met the failure itself.
+            let is_consequence = number > 0 && failure != Failure::Timeout;
+            let failure = if is_consequence { Failure::ClosedBeforeResponse } else { failure };
+            self.measurement.fail(failure, || detail.clone());
+        }
+        self.close(id, true)
+    }
+
+    /// Closes a connection. With a reset it leaves nothing in `TIME_WAIT`, unless the server closed first.
+    pub(crate) fn close(&mut self, id: u32, with_reset: bool) -> Event {
+        let Some(connection) = self.table.remove(id) else { return Event::None };
+        if with_reset {
+            // Unix sockets have no such option and do not need it.
+            let _ = stream::set_reset_on_close(&connection.fd);
+        }
+        self.in_flight -= connection.in_flight.len() as u64;
+        let was_established = matches!(connection.state, State::Open | State::Closing);
+        // The descriptor is free even if `close` reports an error.
+        let _ = self.reactor.close(connection.fd);
+        Event::Closed { id: Some(id), was_established }
+    }
+
+    /// Closes all connections with resets.
+    pub(crate) fn close_all(&mut self) {
+        for id in self.table.ids_of(|_| true) {
+            self.close(id, true);
+        }
+    }
+}

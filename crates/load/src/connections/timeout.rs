@@ -1,0 +1,89 @@
+//! Timeouts: connections that wait too long for the server.
+
+use super::{Connections, Event};
+use crate::clock::Clock;
+use crate::connection::State;
+use crate::failure::Failure;
+
+/// Time limit for a server to close a connection after its last response.
+const CLOSING_NS: u64 = 1_000_000_000;
+
+/// Time during which a server that refuses connections may still be starting.
+const STARTING_NS: u64 = 1_000_000_000;
+
+/// When to look for connections that wait too long. Looking at each takes time, so it happens at intervals.
+#[derive(Debug)]
+pub(super) struct Timeouts {
+    timeout_ns: u64,
+    next_scan_ns: u64,
+}
+
+impl Timeouts {
+    pub(super) fn new(timeout_ns: u64) -> Self {
+        Self { timeout_ns, next_scan_ns: 0 }
+    }
+
+    /// Returns whether it is time to look, and schedules the next time: after a tenth of the timeout, 20 to 500 ms.
+    #[inline]
+    fn is_due(&mut self, now_ns: u64) -> bool {
+        if now_ns < self.next_scan_ns {
+            return false;
+        }
+        self.next_scan_ns = now_ns + (self.timeout_ns / 10).clamp(20_000_000, 500_000_000);
+        true
+    }
+
+    fn limit_ns(&self, state: State) -> u64 {
+        if state == State::Closing { CLOSING_NS } else { self.timeout_ns }
+    }
+}
+
+impl<C: Clock> Connections<C> {
+    /// Fails the connections that exceeded the timeout and returns their events. Does nothing if it looked recently.
+    #[inline]
+    pub(crate) fn expire(&mut self, now_ns: u64) -> Vec<Event> {
+        if self.timeouts.is_due(now_ns) { self.expire_now() } else { Vec::new() }
+    }
+
+    fn expire_now(&mut self) -> Vec<Event> {
+        let now_ns = self.tick();
+        let timeouts = &self.timeouts;
+        let expired = self.table.ids_of(|one| {
+            one.waiting_since_ns().is_some_and(|ns| now_ns.saturating_sub(ns) > timeouts.limit_ns(one.state))
+        });
+        let mut events = Vec::new();
+        for id in expired {
+            let Some(connection) = self.table.get(id) else { continue };
+            let waited_ns = now_ns.saturating_sub(connection.waiting_since_ns().unwrap_or(now_ns));
+            let after = |what: &str| format!("{what} after {:.1} s", waited_ns as f64 / 1e9);
+            match connection.state {
+                State::Connecting => events.push(self.fail(id, (Failure::ConnectTimeout, after("no handshake")))),
+                State::Securing => events.push(self.fail(id, (Failure::Tls, after("no TLS handshake")))),
+                State::Open => events.push(self.fail(id, (Failure::Timeout, after("no complete response")))),
+                State::Closing => {
+                    self.close(id, true);
+                }
+            }
+        }
+        events
+    }
+
+    /// Fails the requests that are still in flight at the end of a run.
+    pub(crate) fn fail_in_flight(&mut self) {
+        for id in self.table.ids_of(|one| !one.in_flight.is_empty()) {
+            self.fail(id, (Failure::Timeout, "no complete response before the end of the run".to_owned()));
+        }
+    }
+
+    /// Returns whether no server listens: since `since_ns`, a second ago or earlier, every attempt to connect was
+    /// refused.
+    pub(crate) fn is_refused(&self, since_ns: u64) -> bool {
+        let is_refusal = |failure: &Failure| matches!(failure, Failure::ConnectRefused | Failure::Connect);
+        let metrics = self.measurement.metrics();
+        self.now_ns.saturating_sub(since_ns) >= STARTING_NS
+            && metrics.connections == 0
+            && self.table.opening == 0
+            && !metrics.failures.is_empty()
+            && metrics.failures.keys().all(is_refusal)
+    }
+}

@@ -1,0 +1,28 @@
+//! The idle connections must survive the samples: otherwise a step measures fewer connections than it says.
+
+use super::{Gate, Verdict};
+use crate::outcome::Outcome;
+use crate::plan::Load;
+
+pub(super) const GATE: Gate = Gate {
+    name: "alive",
+    about: "every idle connection was still open after the samples of its step",
+    check,
+    #[cfg(test)]
+    violate: |outcome| {
+        outcome.load = Load::Idle;
+        outcome.steps.push(crate::outcome::Step { n: 10, open: 9, ..Default::default() });
+    },
+};
+
+fn check(outcome: &Outcome) -> Verdict {
+    if outcome.load != Load::Idle {
+        return Verdict::NotApplicable;
+    }
+    match outcome.steps.iter().find(|step| u64::from(step.n) > step.open) {
+        None => Verdict::Passed,
+        Some(step) => {
+            Verdict::Failed(format!("{} of {} idle connections were open after the samples", step.open, step.n))
+        }
+    }
+}

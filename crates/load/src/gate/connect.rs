@@ -1,0 +1,17 @@
+//! Every connection must be established: a run with fewer connections than requested measures another load.
+
+use super::{Gate, Verdict, no_failures};
+use crate::failure::Failure;
+use crate::outcome::Outcome;
+
+pub(super) const GATE: Gate = Gate {
+    name: "connect",
+    about: "every connection was established",
+    check,
+    #[cfg(test)]
+    violate: |outcome| outcome.metrics.fail(Failure::ConnectRefused, String::new),
+};
+
+fn check(outcome: &Outcome) -> Verdict {
+    no_failures(outcome, Failure::is_of_connecting)
+}

@@ -1,0 +1,22 @@
+//! Responses to the same request must be equally long: a shorter one is often an error page with status 200.
+
+use super::{Gate, Verdict};
+use crate::outcome::Outcome;
+
+pub(super) const GATE: Gate = Gate {
+    name: "length",
+    about: "responses to the same request have the same length",
+    check,
+    #[cfg(test)]
+    violate: |outcome| outcome.metrics.length_mismatches = 1,
+};
+
+fn check(outcome: &Outcome) -> Verdict {
+    match (outcome.metrics.length_mismatches, &outcome.metrics.length_mismatch) {
+        (0, _) => Verdict::Passed,
+        (count, example) => Verdict::Failed(format!(
+            "{count} responses differ in length from the first response to the same request ({})",
+            example.as_deref().unwrap_or_default()
+        )),
+    }
+}

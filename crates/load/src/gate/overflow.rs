@@ -1,0 +1,33 @@
+//! No listening socket of this host may overflow: an overflow delays connections by a second or drops them.
+
+use super::{Gate, Verdict};
+use crate::counters::OVERFLOWS;
+use crate::outcome::Outcome;
+
+pub(super) const GATE: Gate = Gate {
+    name: "overflow",
+    about: "no listening socket of this host overflowed during the run",
+    check,
+    #[cfg(test)]
+    violate: |outcome| {
+        outcome.is_local = true;
+        outcome.counters.insert("ListenDrops".to_owned(), 1);
+    },
+};
+
+fn check(outcome: &Outcome) -> Verdict {
+    if !outcome.is_local {
+        return Verdict::NotApplicable;
+    }
+    let is_overflow = |name: &str| OVERFLOWS.contains(&name);
+    let increased = outcome.counters.iter().filter(|(name, _)| is_overflow(name));
+    let increased: Vec<String> = increased.map(|(name, count)| format!("{name} +{count}")).collect();
+    if increased.is_empty() {
+        return Verdict::Passed;
+    }
+    Verdict::Failed(format!(
+        "a listening socket of this host overflowed ({}): connections were delayed by a second or lost; raise the \
+         server's backlog and net.core.somaxconn, or limit --connect-rate",
+        increased.join(", ")
+    ))
+}

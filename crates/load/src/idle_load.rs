@@ -1,0 +1,276 @@
+//! A worker's part of an idle load: connections that are opened step by step and stay idle, and samples among them.
+//!
+//! Each connection makes one request when it is opened, which proves that the server accepted and served it. It is
+//! watched from then on, so that one that the server closes is noticed. The number of connections before their first
+//! response is limited, so that the generator does not overflow the server's queues.
+
+use crate::clock::Clock;
+use crate::connections::{Connections, Event};
+use crate::error::{Error, Result};
+use crate::idle_set::IdleSet;
+use crate::link::Link;
+use crate::message::{Command, Report, SampleCounts, SampleTimes};
+use crate::plan::Plan;
+use landau_sys::process::thread_time;
+use std::time::Duration;
+
+/// Time until the next attempt after a connection failed.
+const RETRY_NS: u64 = 100_000_000;
+
+/// The longest wait: timeouts and retries must be looked at.
+const LONGEST_WAIT: Duration = Duration::from_millis(20);
+
+/// The sample in progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Subject {
+    /// None.
+    None,
+    /// A request on an idle connection.
+    Idle { id: u32, is_reported: bool },
+    /// A new connection.
+    New,
+}
+
+/// Opening of idle connections up to a number.
+#[derive(Debug)]
+struct Opening {
+    /// The number to reach; `None` when nothing is to be opened.
+    to: Option<u32>,
+    /// Connections that wait for their first response.
+    first_requests: u32,
+    next_connect_ns: u64,
+    last_progress_ns: u64,
+}
+
+/// Sampling among the idle connections.
+#[derive(Debug)]
+struct Sampling {
+    /// Samples left to take; `None` when none are asked for.
+    left: Option<SampleCounts>,
+    subject: Subject,
+    times: SampleTimes,
+    began_ns: u64,
+    usage_ns: u64,
+}
+
+/// A worker's part of an idle load.
+pub(crate) struct IdleLoad<'a, C> {
+    plan: &'a Plan,
+    connections: Connections<C>,
+    link: &'a mut Link,
+    idle: IdleSet,
+    opening: Opening,
+    sampling: Sampling,
+    /// Whether the controller waits for the number of open connections.
+    is_counting: bool,
+    is_done: bool,
+}
+
+impl<'a, C: Clock> IdleLoad<'a, C> {
+    pub(crate) fn new(plan: &'a Plan, connections: Connections<C>, link: &'a mut Link) -> Self {
+        Self {
+            plan,
+            connections,
+            link,
+            idle: IdleSet::new(plan.seed ^ u64::from(plan.share.0)),
+            opening: Opening { to: None, first_requests: 0, next_connect_ns: 0, last_progress_ns: 0 },
+            sampling: Sampling {
+                left: None,
+                subject: Subject::None,
+                times: SampleTimes::default(),
+                began_ns: 0,
+                usage_ns: 0,
+            },
+            is_counting: false,
+            is_done: false,
+        }
+    }
+
+    pub(crate) fn run(mut self) -> Result<()> {
+        let (began_ns, usage) = (self.connections.tick(), thread_time());
+        self.link.send(&Report::Ready { open: 0 })?;
+        while !self.is_done {
+            let was_counting = self.is_counting;
+            self.connections.wait(u64::MAX, if was_counting { Duration::ZERO } else { LONGEST_WAIT })?;
+            self.connections.tick();
+            let mut is_quiet = true;
+            while let Some(event) = self.connections.next_event() {
+                is_quiet = false;
+                self.on_event(event)?;
+            }
+            if was_counting && is_quiet {
+                self.report_count()?;
+            }
+            let now_ns = self.connections.tick();
+            for event in self.connections.expire(now_ns) {
+                self.on_event(event)?;
+            }
+            self.open()?;
+        }
+        self.connections.close_all();
+        let usage = thread_time().since(usage);
+        let mut metrics = self.connections.take_metrics();
+        metrics.processor_ns = [usage.user_ns, usage.system_ns];
+        metrics.elapsed_ns = self.connections.tick() - began_ns;
+        Ok(self.link.send(&Report::Done(Box::new(metrics)))?)
+    }
+
+    /// Opens connections until there are as many as asked for, or none succeeded for a while.
+    fn open(&mut self) -> Result<()> {
+        let Some(to) = self.opening.to else { return Ok(()) };
+        let open = self.idle.len() as u32;
+        let progress_ns = self.opening.last_progress_ns;
+        let elapsed_ns = self.connections.now_ns().saturating_sub(progress_ns);
+        let is_stuck = elapsed_ns > self.plan.timeout_ns.saturating_mul(2) || self.connections.is_refused(progress_ns);
+        let coming = self.connections.opening_count() + self.opening.first_requests;
+        if (open >= to && coming == 0) || is_stuck {
+            self.opening.to = None;
+            return Ok(self.link.send(&Report::Opened { open })?);
+        }
+        let missing = to.saturating_sub(open + coming);
+        let room = self.plan.window.saturating_sub(coming);
+        for _ in 0..missing.min(room) {
+            let now_ns = self.connections.now_ns();
+            if now_ns < self.opening.next_connect_ns {
+                break;
+            }
+            let next_ns = now_ns.max(self.opening.next_connect_ns).saturating_add(self.plan.connect_gap_ns);
+            self.opening.next_connect_ns = next_ns;
+            if let Event::Closed { .. } = self.connections.connect() {
+                self.opening.next_connect_ns = self.connections.now_ns() + RETRY_NS;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reports the number of open connections, once no event is left.
+    fn report_count(&mut self) -> Result<()> {
+        self.is_counting = false;
+        Ok(self.link.send(&Report::Counted { open: self.idle.len() as u32 })?)
+    }
+
+    fn on_event(&mut self, event: Event) -> Result<()> {
+        match event {
+            Event::None => Ok(()),
+            Event::Command => self.on_command(),
+            Event::Open(id) => {
+                if self.sampling.left.is_none() {
+                    self.opening.first_requests += 1;
+                }
+                self.request(id)
+            }
+            Event::Ready(id) => self.on_response(id),
+            Event::Closed { id, was_established } => self.on_closed(id, was_established),
+        }
+    }
+
+    fn request(&mut self, id: u32) -> Result<()> {
+        let now_ns = self.connections.tick();
+        match self.connections.request(id, now_ns, 1) {
+            Ok(_) => Ok(()),
+            Err(event) => self.on_event(event),
+        }
+    }
+
+    /// Handles the first response of a connection, or the response of a sample.
+    fn on_response(&mut self, id: u32) -> Result<()> {
+        let last = self.connections.last_response();
+        let times = &mut self.sampling.times;
+        match self.sampling.subject {
+            Subject::Idle { id: sampled, is_reported } if sampled == id => {
+                if is_reported {
+                    times.on_idle_ns.push([last.first_byte_ns, last.last_byte_ns]);
+                }
+                self.idle.add(id);
+                self.next_sample()
+            }
+            Subject::New => {
+                times.on_new_ns.push([last.handshake_ns, last.first_byte_ns, last.last_byte_ns]);
+                self.connections.close(id, true);
+                self.next_sample()
+            }
+            _ => {
+                self.opening.first_requests = self.opening.first_requests.saturating_sub(1);
+                self.opening.last_progress_ns = self.connections.now_ns();
+                self.idle.add(id);
+                self.open()
+            }
+        }
+    }
+
+    fn on_closed(&mut self, id: Option<u32>, was_established: bool) -> Result<()> {
+        let was_idle = id.is_some_and(|id| self.idle.remove(id));
+        match self.sampling.subject {
+            Subject::Idle { id: sampled, .. } if Some(sampled) == id => self.next_sample(),
+            Subject::New if !was_idle => self.next_sample(),
+            Subject::None if !was_established => {
+                self.opening.next_connect_ns = self.connections.now_ns() + RETRY_NS;
+                Ok(())
+            }
+            Subject::None if !was_idle => {
+                self.opening.first_requests = self.opening.first_requests.saturating_sub(1);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn on_command(&mut self) -> Result<()> {
+        if !self.link.fill()? {
+            return Err(Error::ControllerExited);
+        }
+        self.connections.controller_was_read(self.link);
+        while let Some(command) = self.link.next::<Command>()? {
+            match command {
+                Command::Open { to } => {
+                    self.opening.to = Some(to);
+                    self.opening.last_progress_ns = self.connections.tick();
+                    self.open()?;
+                }
+                Command::Sample(counts) => {
+                    self.sampling.left = Some(counts);
+                    self.sampling.times = SampleTimes::default();
+                    self.sampling.began_ns = self.connections.tick();
+                    self.sampling.usage_ns = thread_time().total_ns();
+                    self.next_sample()?;
+                }
+                Command::Count => self.is_counting = true,
+                Command::Stop => self.is_done = true,
+                Command::Plan(_) | Command::Start { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the next sample, alternately on an idle connection and on a new one, so that both see the same conditions.
+    fn next_sample(&mut self) -> Result<()> {
+        self.sampling.subject = Subject::None;
+        loop {
+            let Some(left) = &mut self.sampling.left else { return Ok(()) };
+            let is_idle_next = left.on_idle > 0 && (left.on_idle >= left.on_new || left.on_new == 0);
+            if left.discarded > 0 || is_idle_next {
+                let is_reported = left.discarded == 0;
+                let counter = if is_reported { &mut left.on_idle } else { &mut left.discarded };
+                *counter -= 1;
+                let Some(id) = self.idle.take_any() else { continue };
+                self.sampling.subject = Subject::Idle { id, is_reported };
+                return self.request(id);
+            }
+            if left.on_new == 0 {
+                break;
+            }
+            left.on_new -= 1;
+            self.sampling.subject = Subject::New;
+            if let Event::Closed { .. } = self.connections.connect() {
+                self.sampling.subject = Subject::None;
+                continue;
+            }
+            return Ok(());
+        }
+        self.sampling.left = None;
+        let mut times = std::mem::take(&mut self.sampling.times);
+        times.processor_ns = thread_time().total_ns() - self.sampling.usage_ns;
+        times.elapsed_ns = self.connections.tick() - self.sampling.began_ns;
+        Ok(self.link.send(&Report::Sampled(Box::new(times)))?)
+    }
+}

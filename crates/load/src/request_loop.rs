@@ -1,0 +1,424 @@
+//! Closed loops, where a request follows the previous response, and open loops, where requests follow a schedule.
+//!
+//! The connections are opened first. Load begins at the common start, and the measured time after the warm-up. Every
+//! request that was due before the end is sent, late if necessary, and its response is awaited: a server that stalls at
+//! the end is charged for it.
+
+use crate::backlog::Backlog;
+use crate::clock::Clock;
+use crate::connections::{Connections, Event};
+use crate::error::{Error, Result};
+use crate::failure::Failure;
+use crate::idle_set::IdleSet;
+use crate::link::Link;
+use crate::message::{Command, Progress, Report};
+use crate::metrics::Metrics;
+use crate::plan::{Load, Plan};
+use crate::schedule::Schedule;
+use landau_sys::process::{ProcessorTime, thread_time};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Time until a connection that failed is tried again.
+const RETRY_NS: u64 = 100_000_000;
+
+/// Time between two progress reports.
+const PROGRESS_NS: u64 = 250_000_000;
+
+/// The longest wait: timeouts and retries must be looked at.
+const LONGEST_WAIT: Duration = Duration::from_millis(100);
+
+/// Due requests that are handled before other events are looked at. If more requests fall due than can be sent, there
+/// are always due ones, and responses and commands must not starve.
+const DUE_PER_TURN: u32 = 256;
+
+/// The stage of a loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Connections are being opened.
+    Connecting,
+    /// The connections are open; the loop waits for the start.
+    Ready,
+    /// Requests are sent.
+    Running,
+    /// No more requests are sent; responses are awaited.
+    Draining,
+}
+
+/// When a running loop changes what it does, in nanoseconds of the clock.
+#[derive(Debug)]
+struct Times {
+    start_ns: u64,
+    /// End of the warm-up.
+    measure_ns: u64,
+    half_ns: u64,
+    end_ns: u64,
+}
+
+impl Times {
+    const NEVER: Self = Self { start_ns: u64::MAX, measure_ns: u64::MAX, half_ns: u64::MAX, end_ns: u64::MAX };
+
+    /// Derives the other times from the start. A time beyond the clock's range never comes.
+    fn set(&mut self, plan: &Plan) {
+        self.measure_ns = self.start_ns.saturating_add(plan.warm_up_ns);
+        self.half_ns = plan.duration_ns.map_or(u64::MAX, |ns| self.measure_ns.saturating_add(ns / 2));
+        self.end_ns = plan.duration_ns.map_or(u64::MAX, |ns| self.measure_ns.saturating_add(ns));
+    }
+}
+
+/// The connections that are still to be opened.
+#[derive(Debug)]
+struct Openings {
+    /// Connections to open as soon as the window and the connect rate permit.
+    missing: u32,
+    /// When connections that failed are tried again.
+    retries: VecDeque<u64>,
+    next_connect_ns: u64,
+}
+
+/// A closed or an open loop.
+pub(crate) struct RequestLoop<'a, C> {
+    plan: &'a Plan,
+    connections: Connections<C>,
+    link: &'a mut Link,
+    stage: Stage,
+    times: Times,
+    openings: Openings,
+    idle: IdleSet,
+    schedule: Option<Schedule>,
+    /// Due requests that wait for a connection.
+    backlog: Backlog,
+    /// What the loop itself measures: requests due and pending, schedule lag, and the wait for a connection.
+    metrics: Metrics,
+    began_ns: u64,
+    /// Measured requests that may still be sent.
+    left: u64,
+    is_past_half: bool,
+    is_stopped: bool,
+    /// Processor time at the start of the measured time.
+    usage: Option<ProcessorTime>,
+    next_progress_ns: u64,
+}
+
+impl<'a, C: Clock> RequestLoop<'a, C> {
+    pub(crate) fn new(plan: &'a Plan, mut connections: Connections<C>, link: &'a mut Link) -> Self {
+        let schedule = match plan.load {
+            Load::Open { per_second, arrivals } => Some(Schedule::new(arrivals, per_second, plan.seed, plan.share)),
+            _ => None,
+        };
+        let missing = if plan.connects_per_request() { 0 } else { plan.connections };
+        let began_ns = connections.tick();
+        Self {
+            plan,
+            connections,
+            link,
+            stage: Stage::Connecting,
+            times: Times::NEVER,
+            openings: Openings { missing, retries: VecDeque::new(), next_connect_ns: 0 },
+            idle: IdleSet::new(plan.seed ^ u64::from(plan.share.0)),
+            schedule,
+            backlog: Backlog::default(),
+            metrics: Metrics::default(),
+            began_ns,
+            left: plan.request_count.unwrap_or(u64::MAX),
+            is_past_half: false,
+            is_stopped: false,
+            usage: None,
+            next_progress_ns: 0,
+        }
+    }
+
+    pub(crate) fn run(mut self) -> Result<()> {
+        while !self.turn()? {
+            let until_ns = self.next_ns();
+            self.connections.wait(until_ns, LONGEST_WAIT)?;
+            // Handling a batch of events takes time: a request that falls due meanwhile must not wait for its end.
+            self.connections.tick();
+            while let Some(event) = self.connections.next_event() {
+                self.on_event(event)?;
+                if self.schedule.is_some() {
+                    self.send_due();
+                }
+            }
+        }
+        self.finish()
+    }
+
+    /// Does what time requires, whether events occurred or not. Returns whether the loop is over.
+    fn turn(&mut self) -> Result<bool> {
+        let now_ns = self.connections.tick();
+        self.open_connections(now_ns);
+        for event in self.connections.expire(now_ns) {
+            self.on_event(event)?;
+        }
+        match self.stage {
+            Stage::Connecting => self.report_ready(now_ns)?,
+            Stage::Ready if now_ns >= self.times.start_ns => self.start(),
+            Stage::Running => {
+                if now_ns >= self.times.measure_ns && self.usage.is_none() {
+                    self.measure();
+                }
+                self.send_due();
+                self.note_half(now_ns);
+                if (now_ns >= self.times.end_ns && self.next_due_ns() >= self.times.end_ns) || self.left == 0 {
+                    self.stage = Stage::Draining;
+                    self.times.end_ns = self.times.end_ns.min(now_ns);
+                    self.metrics.pending_at_end = self.pending();
+                }
+            }
+            _ => {}
+        }
+        if self.stage == Stage::Running && now_ns >= self.next_progress_ns {
+            self.next_progress_ns = now_ns + PROGRESS_NS;
+            self.report_progress()?;
+        }
+        let is_drained = self.connections.in_flight_count() == 0 && self.backlog.is_empty();
+        let deadline_ns = self.times.end_ns.saturating_add(self.plan.timeout_ns.saturating_mul(2));
+        Ok(self.stage == Stage::Draining && (is_drained || self.is_stopped || now_ns >= deadline_ns))
+    }
+
+    /// Notes the number of pending requests once, at half of the schedule.
+    fn note_half(&mut self, now_ns: u64) {
+        let half = self.plan.request_count.unwrap_or(0) / 2;
+        if !self.is_past_half && (now_ns >= self.times.half_ns || self.left <= half) {
+            self.is_past_half = true;
+            self.metrics.pending_at_half = self.pending();
+        }
+    }
+
+    /// Returns the number of requests of a schedule that are due and neither answered nor lost.
+    fn pending(&self) -> u64 {
+        if self.schedule.is_some() { self.connections.in_flight_count() + self.backlog.len() } else { 0 }
+    }
+
+    /// Returns when the loop must act next without an event.
+    fn next_ns(&self) -> u64 {
+        let now_ns = self.connections.now_ns();
+        let openings = &self.openings;
+        match self.stage {
+            Stage::Connecting if openings.missing > 0 && openings.next_connect_ns > now_ns => openings.next_connect_ns,
+            Stage::Ready => self.times.start_ns,
+            Stage::Running => {
+                let Times { measure_ns, end_ns, .. } = self.times;
+                let stage_ns = if now_ns < measure_ns { measure_ns } else { end_ns };
+                stage_ns.min(self.next_due_ns())
+            }
+            _ => u64::MAX,
+        }
+    }
+
+    /// Returns when the next request of the schedule is due; never without a schedule.
+    #[inline]
+    fn next_due_ns(&self) -> u64 {
+        self.schedule.as_ref().map_or(u64::MAX, |schedule| self.times.start_ns.saturating_add(schedule.due_ns()))
+    }
+
+    /// Starts missing connections, as the window and the connect rate permit.
+    fn open_connections(&mut self, now_ns: u64) {
+        let Self { connections, openings, plan, .. } = self;
+        while openings.retries.front().is_some_and(|&at_ns| at_ns <= now_ns) {
+            openings.retries.pop_front();
+            openings.missing += 1;
+        }
+        while openings.missing > 0 && connections.opening_count() < plan.window && now_ns >= openings.next_connect_ns {
+            openings.missing -= 1;
+            openings.next_connect_ns = now_ns.max(openings.next_connect_ns).saturating_add(plan.connect_gap_ns);
+            if let Event::Closed { .. } = connections.connect() {
+                openings.retries.push_back(now_ns + RETRY_NS);
+            }
+        }
+    }
+
+    fn report_ready(&mut self, now_ns: u64) -> Result<()> {
+        let Openings { missing, retries, .. } = &self.openings;
+        let is_complete = *missing == 0 && retries.is_empty() && self.connections.opening_count() == 0;
+        let is_refused = self.connections.is_refused(self.began_ns);
+        if is_complete || is_refused || now_ns >= self.began_ns.saturating_add(self.plan.timeout_ns) {
+            self.stage = Stage::Ready;
+            self.link.send(&Report::Ready { open: self.connections.open_count() })?;
+        }
+        Ok(())
+    }
+
+    fn start(&mut self) {
+        self.stage = Stage::Running;
+        self.times.set(self.plan);
+        self.connections.measure_from(self.times.measure_ns);
+        if self.plan.warm_up_ns == 0 {
+            self.measure();
+        }
+        if self.schedule.is_none() {
+            for id in self.connections.open_ids() {
+                self.idle.remove(id);
+                self.connections.tick();
+                self.feed(id);
+            }
+            let present = self.connections.open_count() + self.connections.opening_count();
+            let absent = self.plan.connections.saturating_sub(present);
+            self.openings.missing = absent.saturating_sub(self.openings.retries.len() as u32);
+        }
+    }
+
+    /// Begins the measured time. Requests that were sent earlier do not count, whenever they are answered.
+    fn measure(&mut self) {
+        self.connections.restart_bytes();
+        self.usage = Some(thread_time());
+    }
+
+    /// Sends due requests, or adds them to the backlog, up to [`DUE_PER_TURN`].
+    #[inline]
+    fn send_due(&mut self) {
+        if self.stage != Stage::Running {
+            return;
+        }
+        for _ in 0..DUE_PER_TURN {
+            let (due_ns, now_ns) = (self.next_due_ns(), self.connections.now_ns());
+            if due_ns > now_ns || due_ns >= self.times.end_ns || self.left == 0 {
+                return;
+            }
+            let Some(schedule) = &mut self.schedule else { return };
+            // Requests are sent in the order in which they were due.
+            let connection = if self.backlog.is_empty() { self.idle.take_any() } else { None };
+            if connection.is_none() {
+                self.backlog.push(schedule);
+            }
+            schedule.advance();
+            if due_ns >= self.times.measure_ns {
+                self.left -= 1;
+                self.metrics.due += 1;
+                self.metrics.phases.schedule_lag.record(now_ns - due_ns);
+            }
+            if let Some(id) = connection {
+                self.send(id, due_ns);
+            }
+            self.connect_for_backlog();
+            self.connections.tick();
+        }
+    }
+
+    /// Sends one request of the schedule.
+    fn send(&mut self, id: u32, due_ns: u64) {
+        if due_ns >= self.times.measure_ns {
+            let wait_ns = self.connections.now_ns().saturating_sub(due_ns);
+            self.metrics.phases.connection_wait.record(wait_ns);
+        }
+        if let Err(event) = self.connections.request(id, due_ns, 1) {
+            self.on_closed(event);
+        }
+    }
+
+    /// Opens connections for the backlog, if each request has its own.
+    fn connect_for_backlog(&mut self) {
+        if !self.plan.connects_per_request() {
+            return;
+        }
+        let openings = &mut self.openings;
+        let coming = self.connections.opening_count() as usize + openings.missing as usize + openings.retries.len();
+        let room = self.plan.connections.saturating_sub(self.connections.open_count() + coming as u32);
+        openings.missing += self.backlog.len().saturating_sub(coming as u64).min(room.into()) as u32;
+        self.open_connections(self.connections.now_ns());
+    }
+
+    /// Sends requests on a connection that has room for them, or keeps it idle.
+    #[inline]
+    fn feed(&mut self, id: u32) {
+        if self.schedule.is_some() {
+            match self.backlog.pop() {
+                Some(due_ns) => self.send(id, self.times.start_ns.saturating_add(due_ns)),
+                None => self.idle.add(id),
+            }
+        } else if self.stage == Stage::Running && self.left > 0 {
+            let now_ns = self.connections.now_ns();
+            match self.connections.request(id, now_ns, self.left) {
+                Ok(sent) => {
+                    if now_ns >= self.times.measure_ns {
+                        self.left -= sent;
+                    }
+                }
+                Err(event) => self.on_closed(event),
+            }
+        } else {
+            self.idle.add(id);
+        }
+    }
+
+    #[inline]
+    fn on_event(&mut self, event: Event) -> Result<()> {
+        match event {
+            Event::Ready(id) | Event::Open(id) => self.feed(id),
+            Event::Closed { .. } => self.on_closed(event),
+            Event::None => {}
+            Event::Command => return self.on_command(),
+        }
+        Ok(())
+    }
+
+    /// Replaces a connection that was closed.
+    fn on_closed(&mut self, event: Event) {
+        let Event::Closed { id, was_established } = event else { return };
+        if let Some(id) = id {
+            self.idle.remove(id);
+        }
+        if self.stage == Stage::Draining && self.backlog.is_empty() {
+            return;
+        }
+        if !was_established {
+            self.openings.retries.push_back(self.connections.now_ns() + RETRY_NS);
+        } else if self.plan.connects_per_request() {
+            self.connect_for_backlog();
+        } else {
+            self.openings.missing += 1;
+            self.open_connections(self.connections.now_ns());
+        }
+    }
+
+    fn on_command(&mut self) -> Result<()> {
+        let is_open = self.link.fill()?;
+        self.connections.controller_was_read(self.link);
+        while let Some(command) = self.link.next::<Command>()? {
+            match command {
+                Command::Start { at_ns } => self.times.start_ns = at_ns,
+                Command::Stop => {
+                    self.stage = Stage::Draining;
+                    self.is_stopped = true;
+                    self.times.end_ns = self.times.end_ns.min(self.connections.now_ns());
+                }
+                _ => {}
+            }
+        }
+        if is_open { Ok(()) } else { Err(Error::ControllerExited) }
+    }
+
+    fn report_progress(&mut self) -> Result<()> {
+        let metrics = self.connections.metrics();
+        let progress = Progress {
+            responses: metrics.responses,
+            failures: metrics.failures.values().sum(),
+            open: self.connections.open_count(),
+            waiting: self.backlog.len(),
+        };
+        Ok(self.link.send(&Report::Progress(progress))?)
+    }
+
+    /// Counts requests that were never sent or never answered, and reports the metrics.
+    fn finish(mut self) -> Result<()> {
+        let usage = self.usage.map(|start| thread_time().since(start));
+        if !self.is_stopped {
+            // Each request that was sent has its wait recorded.
+            let unsent = self.metrics.due.saturating_sub(self.metrics.phases.connection_wait.count());
+            let detail = || "no connection became free before the end of the run".to_owned();
+            self.metrics.fail_all(unsent, Failure::NeverSent, detail);
+            self.connections.fail_in_flight();
+        }
+        let last_ns = self.connections.last_response_ns();
+        let end_ns = if self.plan.request_count.is_some() { last_ns } else { self.times.end_ns.max(last_ns) };
+        self.connections.close_all();
+        let mut metrics = self.connections.take_metrics();
+        metrics.merge(&self.metrics);
+        if let Some(usage) = usage {
+            metrics.processor_ns = [usage.user_ns, usage.system_ns];
+            metrics.elapsed_ns = end_ns.saturating_sub(self.times.measure_ns);
+        }
+        Ok(self.link.send(&Report::Done(Box::new(metrics)))?)
+    }
+}

@@ -1,0 +1,108 @@
+//! Idle connections.
+
+use crate::server::{failed, response, run, serve, spec};
+use landau_load::{IdleSpec, Job, Launch, LoadSpec, Observer};
+use std::io::{Read, Write};
+use std::net::{IpAddr, Shutdown, TcpListener};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+fn idle(n: u32) -> IdleSpec {
+    IdleSpec { n, steps: Vec::new(), samples: 5, passes: 1, settle: Duration::ZERO, server_pid: None }
+}
+
+/// Calls a function when all idle connections of a step are open.
+struct WhenOpen<F>(F);
+
+impl<F: FnMut()> Observer for WhenOpen<F> {
+    fn opening(&mut self, open: u64, to: u32) {
+        if open == u64::from(to) {
+            (self.0)();
+        }
+    }
+}
+
+#[test]
+fn every_step_is_reached_and_sampled() {
+    let server = serve(|_| (response(10), false));
+    let all = LoadSpec { idle: Some(idle(30)), request_count: None, workers: Some(2), ..spec(&server.url()) };
+    let outcome = run(&LoadSpec { idle: Some(IdleSpec { passes: 2, ..idle(30) }), ..all });
+    let sizes: Vec<(u32, u32, u64)> = outcome.steps.iter().map(|step| (step.pass, step.n, step.open)).collect();
+    let expected: Vec<(u32, u32, u64)> =
+        (0..2).flat_map(|pass| [1, 2, 5, 10, 20, 30].map(|n| (pass, n, u64::from(n)))).collect();
+    assert_eq!(sizes, expected);
+    assert!(outcome.steps.iter().all(|step| step.idle_ns.len() == 5 && step.new_ns.len() == 5));
+    let mut samples = outcome.steps.iter().flat_map(|step| &step.new_ns);
+    assert!(samples.all(|[handshake, first, last]| *handshake > 0 && *first > 0 && last >= first));
+    assert!(failed(&outcome).is_empty(), "{:?}", outcome.gates);
+}
+
+#[test]
+fn server_that_closes_idle_connections_fails_alive() {
+    let server = serve(|_| (response(10), false));
+    let steps = IdleSpec { steps: vec![20], ..idle(20) };
+    let spec = LoadSpec { idle: Some(steps), request_count: None, ..spec(&server.url()) };
+    let mut observer = WhenOpen(|| server.close_all());
+    let outcome = landau_load::run(&Job::resolve(&spec).unwrap(), &Launch::Thread, &mut observer, &|| false).unwrap();
+    assert_eq!(outcome.steps.iter().map(|step| (step.n, step.open)).collect::<Vec<_>>(), [(20, 0)]);
+    assert!(failed(&outcome).contains(&"alive"), "{:?} {:?}", outcome.gates, outcome.steps);
+}
+
+/// A server that closes all connections from the address `first` once a connection from `second` makes its second
+/// request. Returns its URL.
+fn server_that_closes_others(first: IpAddr, second: IpAddr) -> String {
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    let url = format!("http://127.0.0.1:{}/", listener.local_addr().unwrap().port());
+    let from_first = Arc::new(Mutex::new(Vec::new()));
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let source = stream.peer_addr().unwrap().ip();
+            if source == first {
+                from_first.lock().unwrap().push(stream.try_clone().unwrap());
+            }
+            let from_first = Arc::clone(&from_first);
+            std::thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                let mut requests = 0;
+                while stream.read(&mut buffer).is_ok_and(|count| count > 0) {
+                    requests += 1;
+                    if source == second && requests > 1 {
+                        let mut sockets = from_first.lock().unwrap();
+                        sockets.drain(..).for_each(|socket| socket.shutdown(Shutdown::Both).unwrap_or(()));
+                    }
+                    if stream.write_all(&response(10)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    url
+}
+
+/// Each worker was once counted after its own samples, and not again.
+#[test]
+fn connection_lost_during_samples_of_another_worker_is_noticed() {
+    let sources = ["127.0.0.2", "127.0.0.3"].map(|address| address.parse::<IpAddr>().unwrap());
+    let url = server_that_closes_others(sources[0], sources[1]);
+    let two = LoadSpec { workers: Some(2), sources: sources.to_vec(), ..spec(&url) };
+    let steps = IdleSpec { steps: vec![2], ..idle(2) };
+    let outcome = run(&LoadSpec { idle: Some(steps), request_count: None, ..two });
+    assert_eq!(outcome.steps.iter().map(|step| (step.n, step.open)).collect::<Vec<_>>(), [(2, 1)]);
+    assert!(failed(&outcome).contains(&"alive"), "{:?}", outcome.gates);
+}
+
+/// The controller once slept through the settling time.
+#[test]
+fn settling_can_be_interrupted() {
+    let server = serve(|_| (response(10), false));
+    let settling = IdleSpec { settle: Duration::from_secs(3600), ..idle(3) };
+    let job = Job::resolve(&LoadSpec { idle: Some(settling), request_count: None, ..spec(&server.url()) }).unwrap();
+    let is_open = AtomicBool::new(false);
+    let mut observer = WhenOpen(|| is_open.store(true, Ordering::SeqCst));
+    let interrupted = || is_open.load(Ordering::SeqCst);
+    let outcome = landau_load::run(&job, &Launch::Thread, &mut observer, &interrupted).unwrap();
+    assert_eq!((outcome.is_interrupted, outcome.steps), (true, Vec::new()));
+}
