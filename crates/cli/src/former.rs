@@ -33,7 +33,7 @@ pub(crate) const FLAGS: &[Renamed] = &[
 type RenamedValue = (&'static str, &'static str, &'static str, &'static str);
 
 /// Values of flags that have changed.
-pub(crate) const VALUES: &[RenamedValue] = &[];
+pub(crate) const VALUES: &[RenamedValue] = &[("load", "--arrivals", "uniform", "constant")];
 
 /// Returns what to type instead, if the command line failed because of a former name.
 pub(crate) fn explain(error: &Error, words: &[String]) -> Option<String> {
