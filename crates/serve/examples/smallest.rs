@@ -9,8 +9,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if let Some(address) = words.next() {
         config.listen = vec![address.parse()?];
     }
-    if let Some(mechanism) = words.next() {
-        config.mechanism = mechanism.parse()?;
+    if let Some(backend) = words.next() {
+        config.backend = backend.parse()?;
     }
     if let (Some(certificate), Some(key)) = (words.next(), words.next()) {
         config.tls.push(TlsFiles { certificate: certificate.into(), key: key.into() });

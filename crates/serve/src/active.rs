@@ -3,7 +3,7 @@
 
 use crate::config::{Config, SLOWEST_BYTES};
 use crate::exchange::{After, Rest, Unwanted, answer, answer_head};
-use crate::outbox::Outbox;
+use crate::send_buffers::SendBuffers;
 use crate::site::Site;
 use landau_reactor::Batch;
 use landau_wire::http::Scan;
@@ -15,8 +15,6 @@ pub(crate) struct Active {
     pub(crate) input: Vec<u8>,
     /// How far the request's head in it was read.
     scan: Scan,
-    /// What came while an answer was leaving, where that is received at all: it stands behind the input.
-    ahead: Vec<u8>,
     /// What is still to be sent.
     pub(crate) batch: Batch,
     /// Whether the connection ends then.
@@ -38,12 +36,12 @@ impl Active {
         mut new: &[u8],
         site: &mut Site,
         config: &Config,
-        outbox: &mut Outbox,
+        send_buffers: &mut SendBuffers,
     ) -> Option<Rest> {
         if let Some(unwanted) = &mut self.body {
             match unwanted.skip(new) {
                 Err(reject) => {
-                    site.reject(reject, outbox);
+                    site.reject(reject, send_buffers);
                     return Some(Rest::end());
                 }
                 Ok((_, false)) => return None,
@@ -53,7 +51,7 @@ impl Active {
             self.body = None;
             let mut head = std::mem::take(&mut self.input);
             let behind = unwanted.split(&mut head);
-            if !answer_head(site, &config.limits, &head, outbox) {
+            if !answer_head(site, &config.limits, &head, send_buffers) {
                 let input = [&head, &behind, new].concat();
                 return Some(Rest::new(input, Scan::default(), After::List(Some(unwanted))));
             }
@@ -62,7 +60,7 @@ impl Active {
         self.input.extend_from_slice(new);
         let mut scan = self.scan;
         let mut input = std::mem::take(&mut self.input);
-        let (used, after) = answer(site, config, &input, &mut scan, outbox);
+        let (used, after) = answer(site, config, &input, &mut scan, send_buffers);
         input.drain(..used);
         Some(Rest::new(input, scan, after))
     }
@@ -97,29 +95,10 @@ impl Active {
         }
     }
 
-    /// Notes what came while an answer was leaving; how many bytes wait to be answered now.
-    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux has rings"))]
-    pub(crate) fn hear_ahead(&mut self, bytes: &[u8]) -> usize {
-        // What comes behind the last answer is nobody's.
-        if !self.close {
-            self.ahead.extend_from_slice(bytes);
-        }
-        self.input.len() + self.ahead.len()
-    }
-
-    /// What came while the answer before was leaving, and belongs to a body that goes on.
-    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux has rings"))]
-    pub(crate) fn take_ahead(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.ahead)
-    }
-
     /// What was noted, when all that was kept has left.
     pub(crate) fn rest(&mut self) -> Rest {
         let (close, body) = (self.close, self.body.take());
-        let (mut input, scan) = (std::mem::take(&mut self.input), self.scan);
-        if body.is_none() {
-            input.append(&mut self.ahead);
-        }
+        let (input, scan) = (std::mem::take(&mut self.input), self.scan);
         let after = match body {
             _ if close => After::Close(true),
             Some(unwanted) => After::Body(unwanted),
@@ -151,20 +130,6 @@ mod tests {
             let rest = active.rest();
             assert_eq!((&rest.input[..], rest.after), (input, expected));
         }
-    }
-
-    /// What came meanwhile stands behind what was there, but not in the head of a request whose body goes on.
-    #[test]
-    fn what_came_ahead_is_behind_what_was_there() {
-        let rest = |after| Rest::new(b"GET /".to_vec(), Scan::default(), after);
-        let (mut active, mut batch) = (Active::default(), Batch::default());
-        active.keep(&mut batch, rest(After::Head));
-        assert_eq!((active.hear_ahead(b" HTTP"), active.hear_ahead(b"/1.1")), (10, 14));
-        let kept = active.rest();
-        assert_eq!((&kept.input[..], kept.after, active.take_ahead()), (&b"GET / HTTP/1.1"[..], After::More, vec![]));
-        active.keep(&mut batch, rest(After::Close(true)));
-        assert_eq!(active.hear_ahead(b"more"), 5);
-        assert_eq!(active.rest().after, After::Close(true));
     }
 
     /// Without an account of what the client has, what the kernel has must do.

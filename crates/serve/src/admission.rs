@@ -1,12 +1,12 @@
 //! Who gets in: as many connections as a worker has descriptors for, and as many as the server may have in all and from
 //! each address.
 
-use crate::access::{Crowd, Full};
 use crate::config::{Accepting, Config};
 use crate::connection::say_end;
 use crate::counters::Counters;
 use crate::error::Error;
-use crate::outbox::Outbox;
+use crate::limiter::{ConnectionLimiter, Full};
+use crate::send_buffers::SendBuffers;
 use crate::site::Site;
 use landau_sys::descriptor::is_open;
 use landau_sys::limits::{self, Resource};
@@ -36,7 +36,7 @@ pub(crate) struct Admission {
     /// The most connections for which this worker has descriptors.
     most: usize,
     /// Those of all workers.
-    crowd: Arc<Crowd>,
+    limiter: Arc<ConnectionLimiter>,
     counters: Arc<Counters>,
 }
 
@@ -45,17 +45,21 @@ pub(crate) struct Admission {
 pub(crate) struct Refusal(Full);
 
 impl Admission {
-    pub(crate) fn new(config: &Config, crowd: Arc<Crowd>, counters: &Arc<Counters>) -> Result<Self, Error> {
+    pub(crate) fn new(
+        config: &Config,
+        limiter: Arc<ConnectionLimiter>,
+        counters: &Arc<Counters>,
+    ) -> Result<Self, Error> {
         let limit = limits::raise(Resource::Descriptors)?;
         let own = (0..limit.min(OWN_MOST)).filter(|&number| is_open(number as RawFd)).count() as u64;
         // Where one accepts for all, and elsewhere than on Linux, all workers have one table of descriptors.
         let is_shared = config.accepting == Accepting::Handed || cfg!(not(target_os = "linux"));
         let sharers = if is_shared { config.workers.max(1) as u64 } else { 1 };
-        Ok(Self { most: room(limit.saturating_sub(own) / sharers), crowd, counters: counters.clone() })
+        Ok(Self { most: room(limit.saturating_sub(own) / sharers), limiter, counters: counters.clone() })
     }
 
     /// The most connections for which this worker has descriptors.
-    pub(crate) fn most(&self) -> usize {
+    pub(crate) fn capacity(&self) -> usize {
         self.most
     }
 
@@ -63,7 +67,7 @@ impl Admission {
     #[inline]
     pub(crate) fn enter(&mut self, others: usize, peer: Option<IpAddr>) -> Result<(), Refusal> {
         self.counters.accepted.add(1);
-        let entered = if others < self.most { self.crowd.enter(peer) } else { Err(Full::Server) };
+        let entered = if others < self.most { self.limiter.enter(peer) } else { Err(Full::Server) };
         entered.map_err(|full| {
             let count = match full {
                 Full::Server => &self.counters.refused_full,
@@ -78,7 +82,7 @@ impl Admission {
     /// Counts a connection that was let in and has ended.
     #[inline]
     pub(crate) fn leave(&mut self, peer: Option<IpAddr>) {
-        self.crowd.leave(peer);
+        self.limiter.leave(peer);
         self.counters.closed.add(1);
     }
 }
@@ -100,11 +104,11 @@ pub(crate) fn note(most: usize, config: &Config) -> Option<String> {
 impl Refusal {
     /// Tells the client. One attempt: whoever is refused is not waited for.
     #[cold]
-    pub(crate) fn tell(&self, fd: &OwnedFd, is_tls: bool, site: &mut Site, outbox: &mut Outbox) {
-        site.refuse_connection(self.0, outbox);
+    pub(crate) fn tell(&self, fd: &OwnedFd, is_tls: bool, site: &mut Site, send_buffers: &mut SendBuffers) {
+        site.refuse_connection(self.0, send_buffers);
         // Who speaks TLS would not understand it.
         if !is_tls {
-            let _ = stream::send(fd, &outbox.bytes, true);
+            let _ = stream::send(fd, &send_buffers.bytes, true);
         }
         say_end(fd);
         // To close on a request that is here already would be a reset, which destroys the answer on its way.

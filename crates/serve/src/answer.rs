@@ -3,7 +3,7 @@
 //! The head of a whole file was written when the file was looked up; here the date is put in, and the content behind.
 //! Everything else is rare enough to be put together when it is asked for.
 
-use crate::outbox::Outbox;
+use crate::send_buffers::SendBuffers;
 use crate::site::{Body, Entry, Form, Listing};
 use landau_reactor::batch::Buffer;
 use landau_wire::http::accept::Wish;
@@ -27,7 +27,7 @@ const SETTLED_S: u64 = 2;
 /// An answer that is being written.
 #[derive(Debug)]
 pub(crate) struct Answer<'a> {
-    outbox: &'a mut Outbox,
+    send_buffers: &'a mut SendBuffers,
     date: [u8; date::DATE_BYTES],
     /// Of HTTP/1.0, where staying is the exception that has to be said.
     is_old: bool,
@@ -40,34 +40,34 @@ impl<'a> Answer<'a> {
         request: &Request<'_>,
         date: [u8; date::DATE_BYTES],
         close: bool,
-        outbox: &'a mut Outbox,
+        send_buffers: &'a mut SendBuffers,
     ) -> Self {
-        (outbox.close, outbox.content) = (close, 0);
+        (send_buffers.close, send_buffers.content) = (close, 0);
         let (is_old, has_content) = (request.version() == Version::Http10, request.method() != Method::Head);
-        Self { outbox, date, is_old, has_content }
+        Self { send_buffers, date, is_old, has_content }
     }
 
     /// To what was no request; the connection ends with it.
-    pub(crate) fn without_request(date: [u8; date::DATE_BYTES], outbox: &'a mut Outbox) -> Self {
-        (outbox.close, outbox.content) = (true, 0);
-        Self { outbox, date, is_old: false, has_content: true }
+    pub(crate) fn without_request(date: [u8; date::DATE_BYTES], send_buffers: &'a mut SendBuffers) -> Self {
+        (send_buffers.close, send_buffers.content) = (true, 0);
+        Self { send_buffers, date, is_old: false, has_content: true }
     }
 
     /// Of a head that was prepared: the lines that depend on the connection, and the empty one.
     #[inline]
     fn end_head(&mut self) {
-        let last: &[u8] = match (self.outbox.close, self.is_old) {
+        let last: &[u8] = match (self.send_buffers.close, self.is_old) {
             (true, _) => b"Connection: close\r\n\r\n",
             (false, true) => b"Connection: keep-alive\r\n\r\n",
             (false, false) => b"\r\n",
         };
-        self.outbox.bytes.extend_from_slice(last);
+        self.send_buffers.bytes.extend_from_slice(last);
     }
 
     /// The lines that all heads have.
     fn head(&mut self, status: Status) -> Head<'_> {
-        let head = Head::new(&mut self.outbox.bytes, status).field("Date", &self.date);
-        match (self.outbox.close, self.is_old) {
+        let head = Head::new(&mut self.send_buffers.bytes, status).field("Date", &self.date);
+        match (self.send_buffers.close, self.is_old) {
             (true, _) => head.field("Connection", b"close"),
             (false, true) => head.field("Connection", b"keep-alive"),
             (false, false) => head,
@@ -80,14 +80,14 @@ impl<'a> Answer<'a> {
         let mut head = self.head(status);
         match status {
             Status::METHOD_NOT_ALLOWED | Status::NOT_IMPLEMENTED => head = head.field("Allow", ALLOW),
-            // Whoever comes again at once finds the same crowd.
+            // Whoever comes again at once finds the same limiter.
             Status::SERVICE_UNAVAILABLE | Status::TOO_MANY_REQUESTS => head = head.field("Retry-After", b"5"),
             _ => {}
         }
         head.field("Content-Type", b"text/plain; charset=utf-8").number("Content-Length", text.len() as u64).end();
         if self.has_content {
-            self.outbox.content += text.len() as u64;
-            self.outbox.bytes.extend_from_slice(text.as_bytes());
+            self.send_buffers.content += text.len() as u64;
+            self.send_buffers.bytes.extend_from_slice(text.as_bytes());
         }
         status
     }
@@ -127,10 +127,10 @@ impl<'a> Answer<'a> {
     /// A whole file: the way of nearly all.
     #[inline]
     fn whole(&mut self, form: &Form) -> Status {
-        let start = self.outbox.bytes.len();
-        self.outbox.bytes.extend_from_slice(&form.head);
+        let start = self.send_buffers.bytes.len();
+        self.send_buffers.bytes.extend_from_slice(&form.head);
         let place = start + crate::site::DATE_AT;
-        self.outbox.bytes[place..place + date::DATE_BYTES].copy_from_slice(&self.date);
+        self.send_buffers.bytes[place..place + date::DATE_BYTES].copy_from_slice(&self.date);
         self.end_head();
         if self.has_content {
             self.content(form, ByteRange { start: 0, len: form.status.size });
@@ -141,19 +141,19 @@ impl<'a> Answer<'a> {
     /// A part of a file behind the head.
     #[inline]
     fn content(&mut self, form: &Form, range: ByteRange) {
-        self.outbox.content += range.len;
+        self.send_buffers.content += range.len;
         match &form.body {
             Body::Memory(bytes) => {
                 let part = &bytes[range.start as usize..range.end() as usize];
-                if part.len() <= COPIED_BYTES && self.outbox.batch.is_empty() {
-                    self.outbox.bytes.extend_from_slice(part);
+                if part.len() <= COPIED_BYTES && self.send_buffers.batch.is_empty() {
+                    self.send_buffers.bytes.extend_from_slice(part);
                 } else if part.len() == bytes.len() {
-                    self.outbox.batch.push(Buffer::Shared(bytes.clone()));
+                    self.send_buffers.batch.push(Buffer::Shared(bytes.clone()));
                 } else {
-                    self.outbox.batch.push(Buffer::Owned(part.into()));
+                    self.send_buffers.batch.push(Buffer::Owned(part.into()));
                 }
             }
-            Body::File(file) => self.outbox.batch.push_file(file.clone(), range.start, range.len),
+            Body::File(file) => self.send_buffers.batch.push_file(file.clone(), range.start, range.len),
         }
     }
 
@@ -212,12 +212,12 @@ impl<'a> Answer<'a> {
         for &part in multipart.ranges() {
             let mut head = Vec::new();
             multipart.write_part_head(part, &mut head);
-            self.outbox.batch.push(Buffer::Owned(head.into()));
+            self.send_buffers.batch.push(Buffer::Owned(head.into()));
             self.content(form, part);
         }
         let mut end = Vec::new();
         multipart.write_end(&mut end);
-        self.outbox.batch.push(Buffer::Owned(end.into()));
+        self.send_buffers.batch.push(Buffer::Owned(end.into()));
         Status::PARTIAL_CONTENT
     }
 
@@ -244,8 +244,8 @@ impl<'a> Answer<'a> {
             .number("Content-Length", page.len() as u64)
             .end();
         if self.has_content {
-            self.outbox.content += page.len() as u64;
-            self.outbox.batch.push(Buffer::Shared(page.clone()));
+            self.send_buffers.content += page.len() as u64;
+            self.send_buffers.batch.push(Buffer::Shared(page.clone()));
         }
         Status::OK
     }

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::log::AccessLog;
-use crate::privilege::Fencing;
+use crate::privilege::SandboxMode;
 use crate::tls::TlsFiles;
 use landau_reactor::Backend;
 use landau_sys::path::Links;
@@ -29,9 +29,9 @@ pub enum Listen {
 
 impl Listen {
     /// Where it listens, and whether TLS is spoken there.
-    pub fn place(&self) -> (&Self, bool) {
+    pub fn address(&self) -> (&Self, bool) {
         match self {
-            Self::Tls(inner) => (inner.place().0, true),
+            Self::Tls(inner) => (inner.address().0, true),
             other => (other, false),
         }
     }
@@ -46,7 +46,7 @@ impl FromStr for Listen {
         let wrong = || Error::Address { text: text.to_owned() };
         if let Some(place) = text.strip_prefix("tls:") {
             let inner: Self = place.parse()?;
-            return if inner.place().1 { Err(wrong()) } else { Ok(Self::Tls(Box::new(inner))) };
+            return if inner.address().1 { Err(wrong()) } else { Ok(Self::Tls(Box::new(inner))) };
         }
         if let Some(path) = text.strip_prefix("unix:") {
             return if path.is_empty() { Err(wrong()) } else { Ok(Self::Unix(PathBuf::from(path))) };
@@ -137,7 +137,7 @@ pub struct Config {
     /// Processors that the workers are pinned to, in turn; none means wherever the kernel likes.
     pub processors: Vec<u32>,
     /// The mechanism of the event loops.
-    pub mechanism: Backend,
+    pub backend: Backend,
     /// How connections come to workers.
     pub accepting: Accepting,
     /// Connections that may wait to be accepted.
@@ -175,9 +175,9 @@ pub struct Config {
     /// Where Prometheus finds what is counted; none means nowhere.
     pub metrics: Option<Listen>,
     /// Whether workers see to it that no program they might execute gets more rights than they have.
-    pub refuse_new_privileges: bool,
+    pub sets_no_new_privileges: bool,
     /// Whether workers go behind a fence within which only the folder and the log can be opened.
-    pub fencing: Fencing,
+    pub sandbox: SandboxMode,
     /// Who hears what the operator should know while the server runs.
     pub say: fn(&str),
 }
@@ -190,7 +190,7 @@ impl Config {
             listen: vec![Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], 8080)))],
             workers: 1,
             processors: Vec::new(),
-            mechanism: Backend::default(),
+            backend: Backend::default(),
             accepting: Accepting::default(),
             backlog: 4096,
             defer_accept_s: None,
@@ -208,8 +208,8 @@ impl Config {
             log_owner: None,
             tls: Vec::new(),
             metrics: None,
-            refuse_new_privileges: false,
-            fencing: Fencing::default(),
+            sets_no_new_privileges: false,
+            sandbox: SandboxMode::default(),
             say: |_| {},
         }
     }

@@ -60,12 +60,8 @@ pub(crate) enum Next {
 pub(crate) struct Connection {
     pub(crate) fd: Option<OwnedFd>,
     pub(crate) state: State,
-    /// Whether a ring has it parked.
-    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux has rings"))]
-    pub(crate) is_parked: bool,
-    /// Whether the client has said its end while it was being answered: it still gets what it asked for.
-    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux has rings"))]
-    pub(crate) has_ended: bool,
+    /// Whether it was accepted while the server was ending.
+    is_late: bool,
     /// Whether there is a session of TLS under its number.
     pub(crate) is_tls: bool,
     /// The client's address; those of IPv4 as mapped ones.
@@ -163,15 +159,14 @@ impl Table {
         if self.free == NONE { self.lines.len() as u32 } else { self.free }
     }
 
-    pub(crate) fn insert(&mut self, fd: OwnedFd, peer: Option<IpAddr>, is_tls: bool) -> u32 {
+    pub(crate) fn insert(&mut self, fd: OwnedFd, peer: Option<IpAddr>, is_tls: bool, is_late: bool) -> u32 {
         let peer = match peer {
             None => [0; 16],
             Some(IpAddr::V4(address)) => address.to_ipv6_mapped().octets(),
             Some(IpAddr::V6(address)) => address.octets(),
         };
         let (fd, active) = (Some(fd), None);
-        let (state, is_parked, has_ended) = (State::Fresh, false, false);
-        let line = Connection { fd, state, is_parked, has_ended, is_tls, peer, active, next: NONE };
+        let line = Connection { fd, state: State::Fresh, is_late, is_tls, peer, active, next: NONE };
         let number = self.next();
         if let Some(free) = self.lines.get_mut(number as usize) {
             self.free = free.next;
@@ -200,9 +195,17 @@ impl Table {
         self.lines.get_mut(number as usize).filter(|line| line.fd.is_some())
     }
 
-    /// The numbers of all that have nothing under way.
+    /// Returns the descriptor of a connection.
+    #[inline]
+    pub(crate) fn fd(&self, number: u32) -> Option<&OwnedFd> {
+        self.lines.get(number as usize)?.fd.as_ref()
+    }
+
+    /// Returns the numbers of all connections with nothing under way. A TLS connection that was accepted while the
+    /// server was ending is not one of them: its client has had no time to ask.
     pub(crate) fn at_rest(&self) -> Vec<u32> {
-        let is_at_rest = |line: &Connection| matches!(line.state, State::Idle | State::Fresh);
+        let is_at_rest =
+            |line: &Connection| matches!(line.state, State::Idle | State::Fresh) && !(line.is_tls && line.is_late);
         (0..self.lines.len() as u32).filter(|&number| is_at_rest(&self.lines[number as usize])).collect()
     }
 }
@@ -227,13 +230,18 @@ mod tests {
         let fd = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
         let mut table = Table::new();
         let v4: IpAddr = "10.0.0.1".parse().unwrap();
-        assert_eq!((table.insert(fd(), Some(v4), false), table.insert(fd(), None, true), table.next()), (0, 1, 2));
+        assert_eq!(
+            (table.insert(fd(), Some(v4), false, false), table.insert(fd(), None, true, false), table.next()),
+            (0, 1, 2)
+        );
         assert_eq!(table.get(0).unwrap().peer(), Some(v4));
         assert_eq!(table.get(1).unwrap().peer(), None);
         assert!(table.remove(0).is_some() && table.remove(0).is_none() && table.get(0).is_none());
-        assert_eq!((table.len(), table.next(), table.insert(fd(), None, false), table.next()), (1, 0, 0, 2));
+        assert_eq!((table.len(), table.next(), table.insert(fd(), None, false, false), table.next()), (1, 0, 0, 2));
         assert_eq!(table.at_rest(), vec![0, 1]);
         table.get(0).unwrap().state = State::Head;
         assert_eq!((table.at_rest(), table.remove(1).is_some(), table.at_rest()), (vec![1], true, vec![]));
+        table.insert(fd(), None, true, true);
+        assert_eq!(table.at_rest(), vec![], "its client has had no time to ask");
     }
 }

@@ -61,7 +61,7 @@ pub enum Error {
         cause: landau_sys::Error,
     },
     /// There is no fence although there must be one.
-    #[error("--fence always: {0}")]
+    #[error("--sandbox always: {0}")]
     Sandbox(String),
     /// A thread beside the workers cannot be started.
     #[error("start the thread {name}: {cause}")]
@@ -82,9 +82,6 @@ pub enum Error {
     /// An address is for TLS, and there is no certificate.
     #[error("listen at {0}: there is no certificate; add --tls CERT.pem KEY.pem")]
     NoCertificate(String),
-    /// TLS and a ring that receives by itself do not go together.
-    #[error("listen at {0}: workers with a ring (--accept multishot) speak no TLS; leave out one of the two")]
-    NoRecords(String),
     /// The event loop failed.
     #[error(transparent)]
     Reactor(#[from] landau_reactor::Error),

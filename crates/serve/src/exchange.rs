@@ -3,7 +3,7 @@
 //! No descriptor is touched here: bytes go in, and what is to be sent comes out.
 
 use crate::config::Config;
-use crate::outbox::Outbox;
+use crate::send_buffers::SendBuffers;
 use crate::site::Site;
 use landau_wire::http::body::{Body, Malformed};
 use landau_wire::http::{BodyLength, Expectation, Limits, Parsed, Reject, Request, Scan, Status, request};
@@ -91,40 +91,40 @@ impl Rest {
     }
 }
 
-/// Answers all requests in the bytes, as far as the outbox takes answers: how many bytes that used, and what then.
+/// Answers all requests in the bytes, as far as the send_buffers takes answers: how many bytes that used, and what then.
 #[inline]
 pub(crate) fn answer(
     site: &mut Site,
     config: &Config,
     input: &[u8],
     scan: &mut Scan,
-    outbox: &mut Outbox,
+    send_buffers: &mut SendBuffers,
 ) -> (usize, After) {
     let mut at = 0;
     loop {
-        if outbox.close {
+        if send_buffers.close {
             return (input.len(), After::Close(at < input.len()));
         }
         if at == input.len() {
             return (at, After::Idle);
         }
-        if outbox.is_full() {
+        if send_buffers.is_full() {
             return (at, After::More);
         }
         match scan.parse(&input[at..], &config.limits) {
-            Err(reject) => return refuse(site, reject, input, outbox),
+            Err(reject) => return refuse(site, reject, input, send_buffers),
             Ok(Parsed::Partial) => return (at, After::Head),
             Ok(Parsed::Complete { request, consumed }) => {
                 *scan = Scan::default();
                 if request.body() == BodyLength::Bytes(0) {
-                    if !site.answer(&request, outbox) {
+                    if !site.answer(&request, send_buffers) {
                         return (at, After::List(None));
                     }
                     at += consumed;
                     continue;
                 }
-                match with_body(site, &request, consumed, &input[at + consumed..], outbox) {
-                    Err(reject) => return refuse(site, reject, input, outbox),
+                match with_body(site, &request, consumed, &input[at + consumed..], send_buffers) {
+                    Err(reject) => return refuse(site, reject, input, send_buffers),
                     Ok(Ok(skipped)) => at += consumed + skipped,
                     Ok(Err(after)) => return (at, after),
                 }
@@ -140,7 +140,7 @@ fn with_body(
     request: &Request<'_>,
     head_bytes: usize,
     rest: &[u8],
-    outbox: &mut Outbox,
+    send_buffers: &mut SendBuffers,
 ) -> Result<Result<usize, After>, Reject> {
     if matches!(request.body(), BodyLength::Bytes(length) if length > SKIPPED_BYTES) {
         return Err(Reject { status: Status::CONTENT_TOO_LARGE, reason: "body too long" });
@@ -151,38 +151,38 @@ fn with_body(
     if !has_ended && request.expectation() == Expectation::None {
         return Ok(Err(After::Body(unwanted)));
     }
-    if !site.answer(request, outbox) {
+    if !site.answer(request, send_buffers) {
         return Ok(Err(After::List(None)));
     }
-    outbox.close |= !has_ended;
+    send_buffers.close |= !has_ended;
     Ok(Ok(used))
 }
 
 /// Answers the request of that head, whose body has ended; false if it waits for a folder's list.
 #[cold]
 #[must_use]
-pub(crate) fn answer_head(site: &mut Site, limits: &Limits, head: &[u8], outbox: &mut Outbox) -> bool {
+pub(crate) fn answer_head(site: &mut Site, limits: &Limits, head: &[u8], send_buffers: &mut SendBuffers) -> bool {
     match request::parse(head, limits) {
-        Ok(Parsed::Complete { request, .. }) => site.answer(&request, outbox),
+        Ok(Parsed::Complete { request, .. }) => site.answer(&request, send_buffers),
         // It was whole and sound when the body began.
         Ok(Parsed::Partial) | Err(_) => {
             let reject = Reject { status: Status::INTERNAL_SERVER_ERROR, reason: "a head that changed" };
-            site.reject(reject, outbox);
+            site.reject(reject, send_buffers);
             true
         }
     }
 }
 
 #[cold]
-fn refuse(site: &mut Site, reject: Reject, input: &[u8], outbox: &mut Outbox) -> (usize, After) {
-    site.reject(reject, outbox);
+fn refuse(site: &mut Site, reject: Reject, input: &[u8], send_buffers: &mut SendBuffers) -> (usize, After) {
+    site.reject(reject, send_buffers);
     (input.len(), After::Close(true))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outbox::FULL_BYTES;
+    use crate::send_buffers::FULL_BYTES;
     use std::sync::Arc;
 
     /// What a client does not take of its answers is kept for it: so much, and what is left of what it asked.
@@ -195,11 +195,11 @@ mod tests {
         let mut site = Site::new(&config, Arc::default(), None, waker).unwrap();
         let request = b"GET /two HTTP/1.1\r\nHost: x\r\n\r\n";
         let input = request.repeat(2000);
-        let (mut outbox, mut scan) = (Outbox::default(), Scan::default());
-        let (used, after) = answer(&mut site, &config, &input, &mut scan, &mut outbox);
+        let (mut send_buffers, mut scan) = (SendBuffers::default(), Scan::default());
+        let (used, after) = answer(&mut site, &config, &input, &mut scan, &mut send_buffers);
         assert_eq!((used % request.len(), after), (0, After::More));
         let most = FULL_BYTES + (4 << 10);
-        assert!(outbox.bytes.len() <= most && most <= 80 << 10, "{}", outbox.bytes.len());
-        assert!(outbox.batch.is_empty());
+        assert!(send_buffers.bytes.len() <= most && most <= 80 << 10, "{}", send_buffers.bytes.len());
+        assert!(send_buffers.batch.is_empty());
     }
 }

@@ -5,7 +5,6 @@
 //! bounded. A connection at rest owns no buffer: it is a line in a table, and whatever it needs while a request is
 //! under way it borrows from its worker or, if the client is slow, gets for that time.
 
-mod access;
 mod active;
 mod admission;
 mod answer;
@@ -16,23 +15,23 @@ mod counters;
 mod error;
 mod exchange;
 mod fetch;
+mod limiter;
 mod listener;
 mod log;
 mod metrics;
-mod outbox;
 mod privilege;
-#[cfg(target_os = "linux")]
-mod ring;
+mod send_buffers;
 mod server;
 mod site;
 pub mod systemd;
 mod tls;
+mod transport;
 mod worker;
 
 pub use config::{Accepting, Config, Listen, SLOWEST_BYTES, Timeouts};
 pub use counters::{Counters, Totals};
 pub use error::Error;
-pub use log::{AccessLog, LogFormat, LogPlace};
-pub use privilege::{Fencing, User};
+pub use log::{AccessLog, LogFormat, LogTarget};
+pub use privilege::{SandboxMode, User};
 pub use server::{Remote, Server};
 pub use tls::TlsFiles;

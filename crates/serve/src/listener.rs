@@ -11,9 +11,6 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// Tokens from here on are listening sockets.
-pub(crate) const LISTENERS: u32 = u32::MAX - 4096;
-
 /// An address with its listening sockets.
 #[derive(Debug)]
 pub(crate) struct Bound {
@@ -78,7 +75,7 @@ impl Place {
 }
 
 fn failed(listen: &Listen, cause: landau_sys::Error) -> Error {
-    let place = listen.place().0;
+    let place = listen.address().0;
     let hint = match (cause.kind(), place) {
         (ErrorKind::PermissionDenied, Listen::Tcp(_)) => "; ports below 1024 are root's: try --listen 127.0.0.1:8080",
         (ErrorKind::PermissionDenied, _) => "; the folder must be writable for who starts the server",
@@ -121,7 +118,7 @@ impl Bound {
 
     fn bind(listen: &Listen, backlog: u32, is_own: bool) -> Result<Self, Error> {
         let error = |cause| failed(listen, cause);
-        let (listen, is_tls) = listen.place();
+        let (listen, is_tls) = listen.address();
         let is_own = is_own && matches!(listen, Listen::Tcp(_));
         let (socket, listen) = match listen {
             Listen::Tcp(address) => {
@@ -151,8 +148,8 @@ impl Bound {
     }
 
     /// A worker's listening socket at this address, set as its connections are to be.
-    fn door(&self, config: &Config) -> Result<Listening, Error> {
-        let fd = self.listener()?;
+    fn listener(&self, config: &Config) -> Result<Listening, Error> {
+        let fd = self.socket()?;
         if matches!(self.place.listen, Listen::Tcp(_)) {
             // Inherited by what is accepted, which saves a call for each connection.
             stream::set_no_delay(&fd)?;
@@ -170,15 +167,15 @@ impl Bound {
     /// The listening sockets of each worker, one at each address. Made in the order of the workers, for the kernel
     /// counts them in the order in which they began to listen, and gives each worker its processor's connections by
     /// that.
-    pub(crate) fn doors(all: &[Self], config: &Config) -> Result<Vec<Vec<Listening>>, Error> {
-        let has_doors = |number: usize| config.accepting != Accepting::Handed || number == 0;
-        let of = |number: usize| if has_doors(number) { all } else { &[] };
+    pub(crate) fn listeners(all: &[Self], config: &Config) -> Result<Vec<Vec<Listening>>, Error> {
+        let listens = |number: usize| config.accepting != Accepting::Handed || number == 0;
+        let of = |number: usize| if listens(number) { all } else { &[] };
         let workers = 0..config.workers.max(1);
-        workers.map(|number| of(number).iter().map(|bound| bound.door(config)).collect()).collect()
+        workers.map(|number| of(number).iter().map(|bound| bound.listener(config)).collect()).collect()
     }
 
     /// A listening socket at this address.
-    pub(crate) fn listener(&self) -> Result<OwnedFd, Error> {
+    pub(crate) fn socket(&self) -> Result<OwnedFd, Error> {
         let error = |cause| failed(&self.place.listen, cause);
         match &self.place.listen {
             Listen::Tcp(address) if self.is_own => {
@@ -198,8 +195,8 @@ pub(crate) fn is_about_one(error: landau_sys::Error) -> bool {
 }
 
 /// Accepts those who have connected already, and not more than can have waited: others may come all the time.
-pub(crate) fn waiting_at(door: &OwnedFd, backlog: u32) -> impl Iterator<Item = (OwnedFd, Option<IpAddr>)> {
-    let next = move |_| match stream::accept_from(door) {
+pub(crate) fn waiting_at(listener: &OwnedFd, backlog: u32) -> impl Iterator<Item = (OwnedFd, Option<IpAddr>)> {
+    let next = move |_| match stream::accept_from(listener) {
         Ok((fd, peer)) => Some(Some((fd, peer.map(|peer| peer.ip())))),
         Err(error) => is_about_one(error).then_some(None),
     };

@@ -6,7 +6,7 @@
 use crate::counters::{Counters, Totals};
 use crate::error::Error;
 use crate::listener::Bound;
-use crate::privilege::Cage;
+use crate::privilege::Sandbox;
 use landau_reactor::{Interest, Reactor, Token, Waker};
 use landau_sys::stream;
 use landau_wire::http::head::Head;
@@ -35,8 +35,8 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     /// Starts the thread at a bound address.
-    pub(crate) fn start(bound: &Bound, counters: Vec<Arc<Counters>>, cage: Arc<Cage>) -> Result<Self, Error> {
-        let socket = bound.listener()?;
+    pub(crate) fn start(bound: &Bound, counters: Vec<Arc<Counters>>, sandbox: Arc<Sandbox>) -> Result<Self, Error> {
+        let socket = bound.socket()?;
         let must_end = Arc::new(AtomicBool::new(false));
         let (ready, is_ready) = mpsc::channel();
         let end = must_end.clone();
@@ -46,7 +46,7 @@ impl Metrics {
                 reactor.register(&socket, Token(0), Interest::READABLE)?;
                 Ok((reactor.waker()?, reactor))
             });
-            match made.map_err(Error::from).and_then(|made| cage.enter().map(|()| made)) {
+            match made.map_err(Error::from).and_then(|made| sandbox.enter().map(|()| made)) {
                 Err(error) => {
                     let _ = ready.send(Err(error));
                 }

@@ -1,63 +1,63 @@
-//! Giving up what is not needed any more once all addresses are bound.
+//! Dropping privileges once all addresses are bound.
 //!
-//! Three locks, each good without the others: another user, whom the whole process becomes; no new privileges, so that
-//! no program it might be made to execute gets back what was given up; and a fence (Landlock) within which only the
-//! served folder and the log's can be opened, whatever their modes say. The first is a matter of the process; the
-//! other two of each thread, so that each enters the [`Cage`] by itself, when it has opened what it needs.
+//! Three measures, each useful without the others: the process switches to another user; `PR_SET_NO_NEW_PRIVS` keeps
+//! programs that a thread executes from regaining privileges; and a Landlock sandbox limits the files that can be
+//! opened to the served folder and the log's, whatever their modes. The first applies to the process. The other two
+//! apply to a thread, so each thread enters the [`Sandbox`] itself after it has opened what it needs.
 
 use crate::config::{Config, Listen};
 use crate::error::Error;
-use crate::log::LogPlace;
+use crate::log::LogTarget;
 use landau_sys::path::Links;
-use landau_sys::privilege::{self, Access, Identity, Sandbox, SandboxRules};
+use landau_sys::privilege::{self, Access, Identity, SandboxRules};
 use std::ffi::CString;
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Whether the fence is put up.
+/// When the server uses a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Fencing {
-    /// No.
+pub enum SandboxMode {
+    /// Never.
     #[default]
     Never,
-    /// If the kernel has one; else that is said and the server goes on.
+    /// If the kernel supports it; otherwise the server reports why not and continues.
     IfPossible,
-    /// Yes, or the server does not start.
+    /// Always; without it the server does not start.
     Always,
 }
 
-impl Fencing {
-    /// All, by name.
+impl SandboxMode {
+    /// All modes, by name.
     pub const ALL: &[(&str, Self)] =
         &[("never", Self::Never), ("if-possible", Self::IfPossible), ("always", Self::Always)];
 }
 
-impl FromStr for Fencing {
+impl FromStr for SandboxMode {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
         let found = Self::ALL.iter().find(|(known, _)| *known == name);
-        found.map(|(_, one)| *one).ok_or_else(|| "there are never, if-possible and always".to_owned())
+        found.map(|(_, one)| *one).ok_or_else(|| "expected never, if-possible or always".to_owned())
     }
 }
 
-/// Whom the server becomes when it was started as root.
+/// The user that the server switches to when started as root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
-    /// As it was written.
+    /// As given.
     pub name: String,
-    /// The numbers.
+    /// The user and group ids.
     pub identity: Identity,
 }
 
 impl FromStr for User {
     type Err = Error;
 
-    /// `NAME` or `NAME:GROUP`, each by name or number.
+    /// `NAME` or `NAME:GROUP`, each a name or a number.
     fn from_str(text: &str) -> Result<Self, Error> {
-        let unknown = |what: &str| Error::User(format!("{text:?}: there is no such {what}"));
+        let unknown = |what: &str| Error::User(format!("{text:?}: no such {what}"));
         let (name, group) = text.split_once(':').map_or((text, None), |(name, group)| (name, Some(group)));
         let mut identity = privilege::user(name)?.ok_or_else(|| unknown("user"))?;
         if let Some(group) = group {
@@ -67,87 +67,88 @@ impl FromStr for User {
     }
 }
 
-/// What each thread enters.
+/// The restrictions that each thread applies to itself.
 #[derive(Debug, Default)]
-pub(crate) struct Cage {
-    refuses_new_privileges: bool,
-    fence: Option<Sandbox>,
-    /// The same, within which the files of Unix sockets can be removed besides: for who does so at the end, and no
-    /// worker.
-    keeper: Option<Sandbox>,
-    /// Why there is no fence although one was asked for.
+pub(crate) struct Sandbox {
+    sets_no_new_privileges: bool,
+    workers: Option<privilege::Sandbox>,
+    /// The same, with the right to remove the files of Unix sockets, for the thread that ends the server.
+    cleanup: Option<privilege::Sandbox>,
+    /// Why there is no sandbox although one was requested.
     pub(crate) note: Option<String>,
 }
 
-impl Cage {
-    /// Made before any thread takes a table of descriptors of its own, so that all know the fence by one number.
+impl Sandbox {
+    /// Must be called before a thread gets a descriptor table of its own, so that the sandbox's descriptor has the
+    /// same number in all of them.
     pub(crate) fn new(config: &Config) -> Result<Self, Error> {
-        if config.fencing == Fencing::Never {
-            return Ok(Self { refuses_new_privileges: config.refuse_new_privileges, ..Self::default() });
+        let sets_no_new_privileges = config.sets_no_new_privileges;
+        if config.sandbox == SandboxMode::Never {
+            return Ok(Self { sets_no_new_privileges, ..Self::default() });
         }
         let made = if config.links == Links::Anywhere {
-            Err("links may lead anywhere (--symlinks anywhere), so there is no place for a fence".to_owned())
+            Err("--symlinks anywhere lets links point outside of any sandbox".to_owned())
         } else {
-            fence(config)
-                .and_then(|rules| Ok((rules.build()?, keeper(config)?)))
-                .map_err(|error| format!("{}: {error}", Sandbox::reason(error)))
+            let reason = |error| format!("{}: {error}", privilege::Sandbox::reason(error));
+            worker_rules(config).and_then(|rules| Ok((rules.build()?, cleanup_rules(config)?.build()?))).map_err(reason)
         };
-        let (fence, keeper, note) = match made {
-            Ok((fence, keeper)) => (Some(fence), Some(keeper), None),
-            Err(reason) if config.fencing == Fencing::Always => return Err(Error::Sandbox(reason)),
+        let (workers, cleanup, note) = match made {
+            Ok((workers, cleanup)) => (Some(workers), Some(cleanup), None),
+            Err(reason) if config.sandbox == SandboxMode::Always => return Err(Error::Sandbox(reason)),
             Err(reason) => (None, None, Some(reason)),
         };
-        // The kernel lets nobody behind a fence who could get out by executing a program of root's.
-        Ok(Self { refuses_new_privileges: config.refuse_new_privileges || fence.is_some(), fence, keeper, note })
+        // Landlock requires it: a setuid program would otherwise escape the sandbox.
+        let sets_no_new_privileges = sets_no_new_privileges || workers.is_some();
+        Ok(Self { sets_no_new_privileges, workers, cleanup, note })
     }
 
-    /// What a table of descriptors must keep for a thread that is to enter.
+    /// Returns the descriptors that a thread must keep in its table to enter the sandbox.
     pub(crate) fn descriptors(&self) -> Vec<RawFd> {
-        self.fence.as_ref().and_then(Sandbox::descriptor).into_iter().collect()
+        self.workers.as_ref().and_then(privilege::Sandbox::descriptor).into_iter().collect()
     }
 
-    pub(crate) fn has_fence(&self) -> bool {
-        self.fence.is_some()
+    pub(crate) fn is_active(&self) -> bool {
+        self.workers.is_some()
     }
 
-    /// Locks this thread in.
+    /// Restricts the calling thread, a worker's or a helper's.
     pub(crate) fn enter(&self) -> Result<(), Error> {
-        self.lock(self.fence.as_ref())
+        self.restrict(self.workers.as_ref())
     }
 
-    /// Locks the thread in that removes the files of Unix sockets at the end.
-    pub(crate) fn enter_as_keeper(&self) -> Result<(), Error> {
-        self.lock(self.keeper.as_ref())
+    /// Restricts the calling thread, which removes the files of Unix sockets at the end.
+    pub(crate) fn enter_for_cleanup(&self) -> Result<(), Error> {
+        self.restrict(self.cleanup.as_ref())
     }
 
-    fn lock(&self, fence: Option<&Sandbox>) -> Result<(), Error> {
-        if self.refuses_new_privileges && cfg!(target_os = "linux") {
+    fn restrict(&self, sandbox: Option<&privilege::Sandbox>) -> Result<(), Error> {
+        if self.sets_no_new_privileges && cfg!(target_os = "linux") {
             privilege::set_no_new_privileges()?;
         }
-        fence.map_or(Ok(()), Sandbox::enter)?;
+        sandbox.map_or(Ok(()), privilege::Sandbox::enter)?;
         Ok(())
     }
 }
 
-fn keeper(config: &Config) -> landau_sys::Result<Sandbox> {
-    let mut rules = fence(config)?;
+fn cleanup_rules(config: &Config) -> landau_sys::Result<SandboxRules> {
+    let mut rules = worker_rules(config)?;
     for listen in config.listen.iter().chain(&config.metrics) {
-        if let Listen::Unix(path) = listen.place().0 {
+        if let Listen::Unix(path) = listen.address().0 {
             rules.allow(&folder_of(path), Access::Remove)?;
         }
     }
-    rules.build()
+    Ok(rules)
 }
 
-fn fence(config: &Config) -> landau_sys::Result<SandboxRules> {
+fn worker_rules(config: &Config) -> landau_sys::Result<SandboxRules> {
     let mut rules = SandboxRules::new()?;
     rules.allow(&config.root, Access::Read)?;
-    if let Some(LogPlace::File(path)) = config.log.as_ref().map(|log| &log.place) {
+    if let Some(LogTarget::File(path)) = config.log.as_ref().map(|log| &log.target) {
         rules.allow(&folder_of(path), Access::Write)?;
     }
     for path in config.tls.iter().flat_map(|files| [&files.certificate, &files.key]) {
         rules.allow(&folder_of(path), Access::Read)?;
-        // A link into another folder, as certbot makes them.
+        // Certbot's certificates are links into another folder.
         if let Ok(real) = path.canonicalize() {
             rules.allow(&folder_of(&real), Access::Read)?;
         }
@@ -155,7 +156,7 @@ fn fence(config: &Config) -> landau_sys::Result<SandboxRules> {
     Ok(rules)
 }
 
-/// The folder in which a file lies.
+/// Returns the folder that contains a file.
 fn folder_of(path: &Path) -> PathBuf {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned()
 }
@@ -164,11 +165,11 @@ fn c_path(path: &Path) -> landau_sys::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| landau_sys::Error::invalid("open"))
 }
 
-/// Becomes the user, with all threads, and looks whether the folder can still be read.
+/// Switches the process, with all threads, to the user, and checks that this user can read the folder.
 pub(crate) fn switch_user(user: &User, config: &Config) -> Result<(), Error> {
     let folder = landau_sys::path::open_directory(&c_path(&config.root)?)?;
     privilege::switch_user(user.identity)
-        .map_err(|error| Error::User(format!("{}: cannot become this user: {error}; only root can", user.name)))?;
+        .map_err(|error| Error::User(format!("{}: cannot switch to this user: {error}; only root can", user.name)))?;
     landau_sys::path::open_below(&folder, c".", Links::Never).map(drop).map_err(|cause| Error::Unreadable {
         path: config.root.clone(),
         user: user.name.clone(),

@@ -1,17 +1,20 @@
 //! The server as a whole: starts the workers and tells them to end.
 
-use crate::access::Crowd;
 use crate::admission;
 use crate::config::{Accepting, Config, Listen};
 use crate::control::Control;
 use crate::counters::{Counters, Totals};
 use crate::error::Error;
+use crate::limiter::ConnectionLimiter;
 use crate::listener::{Bound, Place};
 use crate::log::{self, Feed};
 use crate::metrics::Metrics;
-use crate::privilege::{self, Cage, User};
+use crate::privilege::{self, Sandbox, User};
 use crate::tls::Settings;
-use crate::worker::{Inbox, Start, Worker};
+#[cfg(target_os = "linux")]
+use crate::transport::Completions;
+use crate::transport::Readiness;
+use crate::worker::{AcceptQueue, Start, Worker};
 use landau_reactor::{Reactor, Waker};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::Ordering;
@@ -29,7 +32,7 @@ pub struct Server {
     log: Option<log::Writer>,
     metrics: Option<Metrics>,
     metrics_at: Option<Bound>,
-    cage: Arc<Cage>,
+    sandbox: Arc<Sandbox>,
     config: Arc<Config>,
     tls: Option<Arc<Settings>>,
 }
@@ -109,8 +112,8 @@ fn settle(config: &mut Config) -> Result<(), Error> {
             other => return Ok(other?),
         }
     }
-    let (mechanism, why) = Reactor::resolve_backend(config.mechanism)?;
-    config.mechanism = mechanism;
+    let (mechanism, why) = Reactor::resolve_backend(config.backend)?;
+    config.backend = mechanism;
     if let Some(why) = why {
         (config.say)(&why);
     }
@@ -138,7 +141,7 @@ impl Server {
             log: None,
             metrics: None,
             metrics_at: config.metrics.as_ref().map(Bound::single).transpose()?,
-            cage: Arc::new(Cage::new(&config)?),
+            sandbox: Arc::new(Sandbox::new(&config)?),
             tls,
             config: Arc::new(config),
         };
@@ -152,24 +155,25 @@ impl Server {
 
     fn launch(&mut self, bound: Vec<Bound>) -> Result<(), Error> {
         let config = self.config.clone();
-        let doors = Bound::doors(&bound, &config)?;
+        let listeners = Bound::listeners(&bound, &config)?;
         // From here on only the workers listen: when they end, nobody does.
         self.places = bound.into_iter().map(|bound| bound.place).collect();
-        let inboxes: Arc<Vec<Inbox>> = Arc::new(self.wakers.iter().cloned().map(Inbox::new).collect());
+        let accept_queues: Arc<Vec<AcceptQueue>> =
+            Arc::new(self.wakers.iter().cloned().map(AcceptQueue::new).collect());
         let (ready, became_ready) = mpsc::channel::<Ready>();
-        let crowd = Arc::new(Crowd::new(&config));
+        let limiter = Arc::new(ConnectionLimiter::new(&config));
         let lines = Arc::new(log::Shared::new(self.wakers.len()));
-        for ((number, counters), doors) in self.counters.iter().enumerate().zip(doors) {
+        for ((number, counters), listeners) in self.counters.iter().enumerate().zip(listeners) {
             let start = Start {
                 number,
                 config: config.clone(),
-                doors,
+                listeners,
                 control: self.control.clone(),
                 counters: counters.clone(),
-                crowd: crowd.clone(),
-                inboxes: inboxes.clone(),
+                limiter: limiter.clone(),
+                accept_queues: accept_queues.clone(),
                 log: config.log.as_ref().map(|log| Feed::new(number, log.format, lines.clone(), counters.clone())),
-                cage: self.cage.clone(),
+                sandbox: self.sandbox.clone(),
                 tls: self.tls.clone(),
             };
             let (ready, name) = (ready.clone(), format!("worker-{number}"));
@@ -180,8 +184,8 @@ impl Server {
         let (mut room, mut failed) = (0_usize, Ok(()));
         for number in 0..self.threads.len() {
             let Ready { left, result } = became_ready.recv().map_err(|_| Error::Died(number))?;
-            for door in left {
-                drop(landau_sys::descriptor::inherited(door)?);
+            for listener in left {
+                drop(landau_sys::descriptor::inherited(listener)?);
             }
             match result {
                 Ok(more) => room = room.saturating_add(more),
@@ -193,13 +197,13 @@ impl Server {
             (config.say)(&note);
         }
         if let Some(log) = &config.log {
-            let beside = log::Beside { cage: self.cage.clone(), say: config.say, owner: config.log_owner };
+            let beside = log::Beside { sandbox: self.sandbox.clone(), say: config.say, owner: config.log_owner };
             self.log = Some(log::Writer::start(log, lines, self.counters.clone(), beside)?);
         }
         if let Some(bound) = &self.metrics_at {
             let own = self.log.as_ref().map(log::Writer::shared_counters).unwrap_or_default();
             let counters = self.counters.iter().cloned().chain([own]).collect();
-            self.metrics = Some(Metrics::start(bound, counters, self.cage.clone())?);
+            self.metrics = Some(Metrics::start(bound, counters, self.sandbox.clone())?);
         }
         Ok(())
     }
@@ -211,13 +215,13 @@ impl Server {
         if let Some(user) = user {
             privilege::switch_user(user, &self.config)?;
         }
-        self.cage.enter_as_keeper()?;
-        Ok(self.cage.note.as_ref().map(|note| format!("no fence: {note}")))
+        self.sandbox.enter_for_cleanup()?;
+        Ok(self.sandbox.note.as_ref().map(|note| format!("no sandbox: {note}")))
     }
 
-    /// Whether the workers are behind a fence.
-    pub fn has_fence(&self) -> bool {
-        self.cage.has_fence()
+    /// Whether the workers are in a sandbox.
+    pub fn is_sandboxed(&self) -> bool {
+        self.sandbox.is_active()
     }
 
     /// Where it tells what it counts.
@@ -289,10 +293,9 @@ impl Server {
 
 /// The certificates, if TLS is spoken anywhere.
 fn settings(config: &Config) -> Result<Option<Arc<Settings>>, Error> {
-    let sealed = config.listen.iter().find(|listen| listen.place().1);
+    let sealed = config.listen.iter().find(|listen| listen.address().1);
     match sealed {
         Some(listen) if config.tls.is_empty() => Err(Error::NoCertificate(listen.to_string())),
-        Some(listen) if config.accepting == Accepting::Multishot => Err(Error::NoRecords(listen.to_string())),
         Some(_) => Ok(Some(Arc::new(Settings::new(&config.tls)?))),
         None => Ok(None),
     }
@@ -317,7 +320,7 @@ fn work(start: Start, ready: &mpsc::Sender<Ready>) {
     match worker(start) {
         Err(error) => say(Err(error)),
         Ok(mut worker) => {
-            say(Ok(worker.room()));
+            say(Ok(worker.capacity()));
             control.is_released.wait();
             worker.run();
         }
@@ -326,7 +329,7 @@ fn work(start: Start, ready: &mpsc::Sender<Ready>) {
 
 /// The numbers of a worker's listening sockets.
 fn numbers(start: &Start) -> Vec<RawFd> {
-    start.doors.iter().map(|door| door.fd.as_raw_fd()).collect()
+    start.listeners.iter().map(|listener| listener.fd.as_raw_fd()).collect()
 }
 
 /// Takes a table of descriptors of the thread's own, with what the worker starts with. Elsewhere than on Linux the
@@ -336,8 +339,8 @@ fn has_own_table(start: &Start) -> bool {
     if start.config.accepting == Accepting::Handed {
         return false;
     }
-    let wakers = start.inboxes.iter().flat_map(|inbox| inbox.waker.descriptors());
-    let keep: Vec<RawFd> = numbers(start).into_iter().chain(wakers).chain(start.cage.descriptors()).collect();
+    let wakers = start.accept_queues.iter().flat_map(|queue| queue.waker.descriptors());
+    let keep: Vec<RawFd> = numbers(start).into_iter().chain(wakers).chain(start.sandbox.descriptors()).collect();
     landau_sys::descriptor::unshare_descriptors(&keep).is_ok()
 }
 
@@ -349,8 +352,8 @@ fn worker(start: Start) -> Result<Work, Error> {
         return Worker::new(start).map(|worker| Work::Readiness(Box::new(worker)));
     }
     #[cfg(target_os = "linux")]
-    return crate::ring::RingWorker::new(start).map(|worker| Work::Ring(Box::new(worker)));
-    // It is not come to here: `settle` found that there is no ring.
+    return Worker::new(start).map(|worker| Work::Completions(Box::new(worker)));
+    // Unreachable: `settle` found that there is no ring.
     #[cfg(not(target_os = "linux"))]
     Worker::new(start).map(|worker| Work::Readiness(Box::new(worker)))
 }
@@ -358,17 +361,17 @@ fn worker(start: Start) -> Result<Work, Error> {
 /// A worker of either kind.
 #[derive(Debug)]
 enum Work {
-    Readiness(Box<Worker>),
+    Readiness(Box<Worker<Readiness>>),
     #[cfg(target_os = "linux")]
-    Ring(Box<crate::ring::RingWorker>),
+    Completions(Box<Worker<Completions>>),
 }
 
 impl Work {
-    fn room(&self) -> usize {
+    fn capacity(&self) -> usize {
         match self {
-            Self::Readiness(worker) => worker.room(),
+            Self::Readiness(worker) => worker.capacity(),
             #[cfg(target_os = "linux")]
-            Self::Ring(worker) => worker.room(),
+            Self::Completions(worker) => worker.capacity(),
         }
     }
 
@@ -376,7 +379,7 @@ impl Work {
         match self {
             Self::Readiness(worker) => worker.run(),
             #[cfg(target_os = "linux")]
-            Self::Ring(worker) => worker.run(),
+            Self::Completions(worker) => worker.run(),
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::options::{Numbers, numbers};
 use crate::status;
 use landau_serve::systemd::{self, Notifier};
 use landau_serve::{
-    Accepting, AccessLog, Config, Fencing, Listen, LogFormat, LogPlace, Remote, Server, Timeouts, TlsFiles, User,
+    Accepting, AccessLog, Config, Listen, LogFormat, LogTarget, Remote, SandboxMode, Server, Timeouts, TlsFiles, User,
 };
 use landau_sys::signal::{self, ServiceSignal};
 use std::path::PathBuf;
@@ -38,7 +38,7 @@ pub(crate) struct Args {
     /// Whether nothing but DIR and the log's folder can be opened once the server runs (Landlock): if-possible, always
     /// or never
     #[arg(long, value_name = "WHEN", default_value = "if-possible")]
-    fence: Fencing,
+    sandbox: SandboxMode,
     /// Answer /metrics for Prometheus at this address
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<Listen>,
@@ -71,7 +71,7 @@ pub(crate) struct Args {
     max_per_address: Option<u32>,
     /// Write a line for each answer to the end of this file, or to standard output (-); SIGHUP opens the file again
     #[arg(long, value_name = "FILE")]
-    log: Option<LogPlace>,
+    log: Option<LogTarget>,
     /// How the log's lines look: common, combined (with referring page and client) or json
     #[arg(long, value_name = "FORMAT", default_value = "common")]
     log_format: LogFormat,
@@ -190,14 +190,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
 /// `fd:NUMBER`.
 fn ready(server: &Server, user: Option<&User>) -> serde_json::Value {
     let place = |address: &Listen| {
-        let (place, is_tls) = address.place();
+        let (place, is_tls) = address.address();
         serde_json::json!({ "address": place.to_string(), "tls": is_tls })
     };
     serde_json::json!({
         "listening": server.addresses().iter().map(place).collect::<Vec<_>>(),
         "metrics": server.metrics_address().map(|address| address.to_string()),
         "pid": std::process::id(),
-        "sandbox": server.has_fence(),
+        "sandbox": server.is_sandboxed(),
         "user": user.map(|user| &user.name),
     })
 }
@@ -223,9 +223,9 @@ fn user(args: &Args) -> anyhow::Result<Option<User>> {
 
 fn tell_how_it_serves(args: &Args, server: &Server, user: Option<&User>) -> anyhow::Result<()> {
     let user = user.map(|user| format!(" as {}", user.name)).unwrap_or_default();
-    let fence = if server.has_fence() { ", behind a fence" } else { "" };
+    let fence = if server.is_sandboxed() { ", behind a fence" } else { "" };
     for address in server.addresses() {
-        let place = match address.place() {
+        let place = match address.address() {
             (Listen::Tcp(place), true) => format!("https://{place}"),
             (Listen::Tcp(place), false) => format!("http://{place}"),
             _ => address.to_string(),
@@ -290,10 +290,10 @@ fn config(args: &Args) -> anyhow::Result<Config> {
     config.listen.clear();
     let default = DEFAULT_ADDRESS.parse()?;
     for one in args.listen.iter().cloned().chain(systemd::passed_sockets()) {
-        match config.listen.iter().find(|known| known.place().0 == one.place().0) {
+        match config.listen.iter().find(|known| known.address().0 == one.address().0) {
             None => config.listen.push(one),
             // A socket that was passed on and is named besides is one socket.
-            Some(known) if known.place().1 == one.place().1 || matches!(one.place().0, Listen::Inherited(_)) => {}
+            Some(known) if known.address().1 == one.address().1 || matches!(one.address().0, Listen::Inherited(_)) => {}
             Some(known) => anyhow::bail!("{known} and {one}: one address speaks TLS or does not; name two"),
         }
     }
@@ -301,22 +301,22 @@ fn config(args: &Args) -> anyhow::Result<Config> {
         config.listen.push(default);
     }
     config.tls = args.tls.chunks(2).filter_map(pair).collect();
-    let is_any_sealed = config.listen.iter().any(|listen| listen.place().1);
+    let is_any_sealed = config.listen.iter().any(|listen| listen.address().1);
     if !config.tls.is_empty() && !is_any_sealed {
         config.listen = config.listen.into_iter().map(|listen| Listen::Tls(Box::new(listen))).collect();
     }
-    if let Some((place, true)) = args.metrics.as_ref().map(Listen::place) {
+    if let Some((place, true)) = args.metrics.as_ref().map(Listen::address) {
         anyhow::bail!("--metrics tls:{place}: the metrics are told without TLS; name an address of a private network");
     }
     config.metrics.clone_from(&args.metrics);
-    config.refuse_new_privileges = true;
-    config.fencing = args.fence;
+    config.sets_no_new_privileges = true;
+    config.sandbox = args.sandbox;
     config.workers = usize::from(args.workers);
     config.processors = processors(args)?;
     if let (Some(backend), Accepting::Multishot) = (args.backend, args.accept) {
         anyhow::bail!("--backend {backend} with --accept multishot: there a ring does all that a mechanism would");
     }
-    config.mechanism = args.backend.unwrap_or_default();
+    config.backend = args.backend.unwrap_or_default();
     config.accepting = args.accept;
     config.backlog = args.backlog;
     config.defer_accept_s = args.defer_accept;
@@ -337,7 +337,7 @@ fn config(args: &Args) -> anyhow::Result<Config> {
     config.virtual_hosts = args.virtual_hosts;
     config.cache_bytes = (args.cache as usize) << 20;
     config.cache_for = Duration::from_millis(args.cache_for);
-    config.log = args.log.clone().map(|place| AccessLog { place, format: args.log_format });
+    config.log = args.log.clone().map(|target| AccessLog { target, format: args.log_format });
     config.say = say;
     Ok(config)
 }

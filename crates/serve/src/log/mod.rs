@@ -15,14 +15,14 @@ use std::str::FromStr;
 
 /// Where the access log goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LogPlace {
+pub enum LogTarget {
     /// To the end of a file.
     File(PathBuf),
     /// To standard output.
     Output,
 }
 
-impl FromStr for LogPlace {
+impl FromStr for LogTarget {
     type Err = String;
 
     /// A path, or `-` for standard output.
@@ -35,7 +35,7 @@ impl FromStr for LogPlace {
     }
 }
 
-impl std::fmt::Display for LogPlace {
+impl std::fmt::Display for LogTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::File(path) => write!(f, "{}", path.display()),
@@ -48,7 +48,7 @@ impl std::fmt::Display for LogPlace {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessLog {
     /// Where it goes.
-    pub place: LogPlace,
+    pub target: LogTarget,
     /// How its lines look.
     pub format: LogFormat,
 }

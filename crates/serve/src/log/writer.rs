@@ -5,10 +5,10 @@
 //! it was exchanged.
 
 use super::line::{Stamp, write_lost};
-use super::{AccessLog, LogPlace};
+use super::{AccessLog, LogTarget};
 use crate::counters::Counters;
 use crate::error::Error;
-use crate::privilege::Cage;
+use crate::privilege::Sandbox;
 use landau_sys::privilege::Identity;
 use std::fs::File;
 use std::io::Write;
@@ -81,7 +81,7 @@ impl Remote {
 #[derive(Debug)]
 pub(crate) struct Beside {
     /// What it enters when the file is open.
-    pub(crate) cage: Arc<Cage>,
+    pub(crate) sandbox: Arc<Sandbox>,
     /// Who hears what the operator should know.
     pub(crate) say: fn(&str),
     /// To whom a new file belongs.
@@ -103,7 +103,7 @@ impl Writer {
         log: &AccessLog,
         shared: Arc<Shared>,
         workers: Vec<Arc<Counters>>,
-        Beside { cage, say, owner }: Beside,
+        Beside { sandbox, say, owner }: Beside,
     ) -> Result<Self, Error> {
         let counters = Arc::new(Counters::default());
         let (opened, has_opened) = mpsc::channel();
@@ -122,9 +122,9 @@ impl Writer {
         work.all.push(counters.clone());
         let life = move || {
             // Elsewhere than on Linux the table is shared.
-            let _ = landau_sys::descriptor::unshare_descriptors(&cage.descriptors());
-            let result = open(&work.log.place, owner).map_err(failed(&work.log.place));
-            let result = result.and_then(|file| cage.enter().map(|()| file));
+            let _ = landau_sys::descriptor::unshare_descriptors(&sandbox.descriptors());
+            let result = open(&work.log.target, owner).map_err(failed(&work.log.target));
+            let result = result.and_then(|file| sandbox.enter().map(|()| file));
             let has_failed = result.is_err();
             let _ = opened.send(result.map(|file| work.file = Some(file)));
             if !has_failed {
@@ -136,7 +136,7 @@ impl Writer {
         let thread = thread.map_err(|cause| Error::Helper { name: "log", cause })?;
         // Set once.
         let _ = shared.thread.set(thread.thread().clone());
-        has_opened.recv().map_err(|_| failed(&log.place)(std::io::ErrorKind::Other.into()))??;
+        has_opened.recv().map_err(|_| failed(&log.target)(std::io::ErrorKind::Other.into()))??;
         Ok(Self { shared, counters, ended })
     }
 
@@ -163,13 +163,13 @@ impl Writer {
     }
 }
 
-fn failed(place: &LogPlace) -> impl Fn(std::io::Error) -> Error {
+fn failed(place: &LogTarget) -> impl Fn(std::io::Error) -> Error {
     move |cause| Error::Log { place: place.to_string(), cause }
 }
 
-fn open(place: &LogPlace, owner: Option<Identity>) -> std::io::Result<File> {
+fn open(place: &LogTarget, owner: Option<Identity>) -> std::io::Result<File> {
     match place {
-        LogPlace::File(path) => {
+        LogTarget::File(path) => {
             use std::os::unix::fs::OpenOptionsExt;
             // Addresses of visitors are nobody else's business.
             let mut options = std::fs::OpenOptions::new();
@@ -185,7 +185,7 @@ fn open(place: &LogPlace, owner: Option<Identity>) -> std::io::Result<File> {
                 Err(error) => Err(error),
             }
         }
-        LogPlace::Output => Ok(File::from(std::io::stdout().as_fd().try_clone_to_owned()?)),
+        LogTarget::Output => Ok(File::from(std::io::stdout().as_fd().try_clone_to_owned()?)),
     }
 }
 
@@ -248,18 +248,18 @@ impl Work {
     }
 
     fn reopen(&mut self) {
-        if self.log.place == LogPlace::Output {
+        if self.log.target == LogTarget::Output {
             return;
         }
-        match open(&self.log.place, None) {
+        match open(&self.log.target, None) {
             Ok(file) => {
                 (self.file, self.is_torn) = (Some(file), false);
-                (self.say)(&format!("log {}: opened again", self.log.place));
+                (self.say)(&format!("log {}: opened again", self.log.target));
             }
             Err(error) => (self.say)(&format!(
                 "log {}: cannot be opened again: {error}; the old file is written on. \
                  Its folder must be writable for the user that the server runs as",
-                self.log.place
+                self.log.target
             )),
         }
     }
@@ -275,14 +275,14 @@ impl Work {
             Ok(()) => {
                 self.is_torn = false;
                 if self.has_failed.take().is_some() {
-                    (self.say)(&format!("log {}: can be written again", self.log.place));
+                    (self.say)(&format!("log {}: can be written again", self.log.target));
                 }
                 None
             }
             Err(error) => {
                 self.is_torn |= rest.len() < lines.len() && !lines[..lines.len() - rest.len()].ends_with(b"\n");
                 if self.has_failed.replace(error.kind()) != Some(error.kind()) {
-                    let place = &self.log.place;
+                    let place = &self.log.target;
                     (self.say)(&format!("log {place}: {error}; lines are lost and counted until it can be written"));
                 }
                 Some(rest.split(|&byte| byte == b'\n').count() as u64 - 1)
@@ -328,7 +328,7 @@ mod tests {
     use landau_wire::http::{Reject, Status};
 
     fn beside(say: fn(&str)) -> Beside {
-        Beside { cage: Arc::default(), say, owner: None }
+        Beside { sandbox: Arc::default(), say, owner: None }
     }
 
     fn quiet() -> Beside {
@@ -357,7 +357,7 @@ mod tests {
         let room = tempfile::tempdir().unwrap();
         let (path, old) = (room.path().join("log"), room.path().join("log.1"));
         let Bench { shared, counters, mut feed } = bench(LogFormat::Json);
-        let log = AccessLog { place: LogPlace::File(path.clone()), format: LogFormat::Json };
+        let log = AccessLog { target: LogTarget::File(path.clone()), format: LogFormat::Json };
         let writer = Writer::start(&log, shared, vec![counters], quiet()).unwrap();
         put(&mut feed);
         feed.finish();
@@ -391,7 +391,7 @@ mod tests {
         feed.flush();
         let lost = counters.log_lost.get();
         assert!(lost > 0 && lost < lines, "{lost}");
-        let log = AccessLog { place: LogPlace::File(path.clone()), format: LogFormat::Common };
+        let log = AccessLog { target: LogTarget::File(path.clone()), format: LogFormat::Common };
         let writer = Writer::start(&log, shared, vec![counters], quiet()).unwrap();
         writer.finish();
         let text = std::fs::read_to_string(&path).unwrap();
@@ -409,7 +409,7 @@ mod tests {
             SAID.fetch_add(1, Ordering::Relaxed);
         }
         let Bench { shared, counters, mut feed } = bench(LogFormat::Common);
-        let log = AccessLog { place: LogPlace::File("/dev/full".into()), format: LogFormat::Common };
+        let log = AccessLog { target: LogTarget::File("/dev/full".into()), format: LogFormat::Common };
         let writer = Writer::start(&log, shared, vec![counters], beside(say)).unwrap();
         for round in 1..=3 {
             put(&mut feed);
@@ -425,8 +425,8 @@ mod tests {
     #[test]
     fn a_log_that_cannot_be_opened_is_an_error() {
         let Bench { shared, counters, .. } = bench(LogFormat::Common);
-        let place = LogPlace::File("/nowhere/at/all".into());
-        let log = AccessLog { place, format: LogFormat::Common };
+        let target = LogTarget::File("/nowhere/at/all".into());
+        let log = AccessLog { target, format: LogFormat::Common };
         let error = Writer::start(&log, shared, vec![counters], quiet()).unwrap_err().to_string();
         assert!(error.starts_with("log /nowhere/at/all: "), "{error}");
     }

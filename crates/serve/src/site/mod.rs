@@ -10,14 +10,14 @@ mod lookup;
 pub(crate) use entry::{Body, DATE_AT, Entry, Form};
 pub(crate) use listing::Listing;
 
-use crate::access::Full;
 use crate::answer::Answer;
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::error::Error;
 use crate::fetch::Ticket;
+use crate::limiter::Full;
 use crate::log::{Asked, Feed};
-use crate::outbox::Outbox;
+use crate::send_buffers::SendBuffers;
 use cache::Cache;
 use hosts::Hosts;
 use landau_reactor::Waker;
@@ -112,7 +112,7 @@ impl Site {
     /// the connection may [`Site::wait_for_list`].
     #[inline]
     #[must_use]
-    pub(crate) fn answer(&mut self, request: &Request<'_>, outbox: &mut Outbox) -> bool {
+    pub(crate) fn answer(&mut self, request: &Request<'_>, send_buffers: &mut SendBuffers) -> bool {
         let close = !request.keep_alive() || self.closing;
         let found = match request.method() {
             _ if request.expectation() == Expectation::Unknown => Err(Status::EXPECTATION_FAILED),
@@ -122,7 +122,7 @@ impl Site {
             },
             _ => Ok(None),
         };
-        let mut answer = Answer::new(request, self.date, close, outbox);
+        let mut answer = Answer::new(request, self.date, close, send_buffers);
         let status = match found {
             Ok(Some(entry)) => answer.entry(&entry, request, self.now_s),
             Ok(None) => answer.other_method(request),
@@ -130,7 +130,7 @@ impl Site {
         };
         self.count(status);
         if let Some(log) = &mut self.log {
-            log.line(Asked::Request(request), status, outbox.content);
+            log.line(Asked::Request(request), status, send_buffers.content);
         }
         true
     }
@@ -152,29 +152,29 @@ impl Site {
     }
 
     /// Refuses what is no request; the connection ends with it.
-    pub(crate) fn reject(&mut self, reject: Reject, outbox: &mut Outbox) -> Status {
-        Answer::without_request(self.date, outbox).failure(reject.status);
+    pub(crate) fn reject(&mut self, reject: Reject, send_buffers: &mut SendBuffers) -> Status {
+        Answer::without_request(self.date, send_buffers).failure(reject.status);
         self.count(reject.status);
         if let Some(log) = &mut self.log {
-            log.line(Asked::Refused(reject), reject.status, outbox.content);
+            log.line(Asked::Refused(reject), reject.status, send_buffers.content);
         }
         reject.status
     }
 
     /// Refuses a connection: 503 where there are too many in all, 429 where too many come from one address.
-    pub(crate) fn refuse_connection(&mut self, full: Full, outbox: &mut Outbox) {
-        outbox.clear();
+    pub(crate) fn refuse_connection(&mut self, full: Full, send_buffers: &mut SendBuffers) {
+        send_buffers.clear();
         let status = match full {
             Full::Server => Status::SERVICE_UNAVAILABLE,
             Full::Address => Status::TOO_MANY_REQUESTS,
         };
-        Answer::without_request(self.date, outbox).failure(status);
+        Answer::without_request(self.date, send_buffers).failure(status);
     }
 
     /// Says that a head did not come in time.
-    pub(crate) fn time_out(&mut self, outbox: &mut Outbox) {
+    pub(crate) fn time_out(&mut self, send_buffers: &mut SendBuffers) {
         let reject = Reject { status: Status::REQUEST_TIMEOUT, reason: "the head did not come in time" };
-        self.reject(reject, outbox);
+        self.reject(reject, send_buffers);
     }
 
     #[inline]

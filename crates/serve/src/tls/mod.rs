@@ -6,7 +6,7 @@
 mod names;
 mod session;
 
-pub(crate) use session::{Heard, Session, Sessions};
+pub(crate) use session::{Received, Session, Sessions};
 
 use crate::error::Error;
 use names::Names;

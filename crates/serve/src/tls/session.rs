@@ -24,7 +24,7 @@ pub(crate) struct Session {
     taken: usize,
     stage: Stage,
     /// Whether the client said that it sends no more.
-    pub(crate) has_heard_end: bool,
+    pub(crate) has_received_end: bool,
 }
 
 impl std::fmt::Debug for Session {
@@ -50,7 +50,7 @@ enum Stage {
 
 /// What came of bytes that were heard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub(crate) enum Received {
     /// The handshake ended with them; `true` if it took up an earlier session.
     Established(bool),
     /// Nothing special.
@@ -65,13 +65,13 @@ impl Session {
             outgoing: Vec::new(),
             taken: 0,
             stage: Stage::New,
-            has_heard_end: false,
+            has_received_end: false,
         })
     }
 
     /// Opens the records that came, and what was left of those before. What is to be sent for the protocol's sake
     /// gathers in the session, an alert in the case of an error too.
-    pub(crate) fn hear(&mut self, bytes: &mut [u8], plain: &mut Vec<u8>) -> Result<Heard, rustls::Error> {
+    pub(crate) fn receive(&mut self, bytes: &mut [u8], plain: &mut Vec<u8>) -> Result<Received, rustls::Error> {
         if self.stage == Stage::Failed {
             return Err(rustls::Error::General("an error came before".to_owned()));
         }
@@ -87,10 +87,10 @@ impl Session {
             self.incoming = if used == all.len() { Vec::new() } else { all.split_off(used) };
         }
         if self.stage >= Stage::Open || self.connection.is_handshaking() {
-            return Ok(Heard::More);
+            return Ok(Received::More);
         }
         self.stage = Stage::Open;
-        Ok(Heard::Established(self.connection.handshake_kind() == Some(HandshakeKind::Resumed)))
+        Ok(Received::Established(self.connection.handshake_kind() == Some(HandshakeKind::Resumed)))
     }
 
     /// How many bytes were used. Whatever is left belongs to a record that is not whole.
@@ -114,7 +114,7 @@ impl Session {
                 }
                 Ok(ConnectionState::EncodeTlsData(data)) => encode(data, &mut self.outgoing)?,
                 Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
-                Ok(ConnectionState::PeerClosed) => self.has_heard_end = true,
+                Ok(ConnectionState::PeerClosed) => self.has_received_end = true,
                 // More must come, or all that came was read. Early data is never asked for.
                 Ok(_) => is_over = true,
             }
@@ -140,13 +140,13 @@ impl Session {
     }
 
     /// Adds bytes to what is to be sent, as records. False if that cannot be done any more.
-    pub(crate) fn seal(&mut self, plain: &[u8]) -> bool {
+    pub(crate) fn encrypt(&mut self, plain: &[u8]) -> bool {
         let room = plain.len() + plain.len().div_ceil(RECORD_BYTES).max(1) * RECORD_OVERHEAD;
         self.write(room, |traffic, out| traffic.encrypt(plain, out))
     }
 
     /// Adds the word that nothing more comes, once.
-    pub(crate) fn say_end(&mut self) {
+    pub(crate) fn close_notify(&mut self) {
         if self.stage == Stage::Open {
             self.stage = Stage::Ended;
             // Whoever cannot be told finds out by the end of the stream.
@@ -291,11 +291,11 @@ mod tests {
                 }
                 let cut = draw(&mut seed, bytes.len());
                 let (first, second) = bytes.split_at_mut(cut);
-                let mut is_broken = session.hear(first, &mut plain).is_err();
-                session.seal(b"between");
-                is_broken |= session.hear(second, &mut plain).is_err();
+                let mut is_broken = session.receive(first, &mut plain).is_err();
+                session.encrypt(b"between");
+                is_broken |= session.receive(second, &mut plain).is_err();
                 failed += usize::from(is_broken);
-                session.say_end();
+                session.close_notify();
                 let mut out = session.unsent();
                 while !out.is_empty() && client.read_tls(&mut out).is_ok_and(|count| count > 0) {
                     // The client has its own opinion on what it gets.

@@ -1,32 +1,33 @@
-//! How what was answered leaves: at once, as far as the client takes it, and the rest as fast as it takes more.
+//! How answers are sent: at once as far as the client takes them, and the rest as fast as it takes more.
 
 use super::Worker;
 use crate::connection::{LINGER, Next, State};
 use crate::exchange::{After, Rest};
 use crate::fetch::{self, Ticket};
+use crate::transport::Transport;
 use landau_reactor::Interest;
 use landau_reactor::batch::{Bytes, Progress, Queue};
 
-/// So many turns a fast client gets of a large answer between two waits.
+/// How many turns of a large answer a fast client gets between two waits.
 const TURNS: u32 = 8;
 
-impl Worker {
-    /// Sends what was answered, and leaves the connection in the state that it needs for what is left.
+impl<T: Transport> Worker<T> {
+    /// Sends what was answered and puts the connection into the state that what is left requires.
     pub(super) fn deliver(&mut self, number: u32, rest: Rest) {
         let Some(connection) = self.table.get(number) else { return };
-        if !self.outbox.bytes.is_empty() {
-            // What had begun is answered: a head behind it has a time of its own.
+        if !self.send_buffers.bytes.is_empty() {
+            // The request is answered: a head that follows has its own deadline.
             connection.state = State::Sending;
         }
         if connection.is_tls {
-            return self.deliver_sealed(number, rest);
+            return self.deliver_encrypted(number, rest);
         }
         let Some(fd) = connection.fd.as_ref() else { return };
         let is_cold =
-            self.outbox.batch.next_file().is_some_and(|(file, offset, left)| fetch::is_cold(file, offset, left));
-        let mut behind: Queue<'_> = std::mem::take(&mut self.outbox.batch);
+            self.send_buffers.batch.next_file().is_some_and(|(file, offset, left)| fetch::is_cold(file, offset, left));
+        let mut behind: Queue<'_> = std::mem::take(&mut self.send_buffers.batch);
         let mut all: Queue<'_> = Queue::new();
-        all.push(Bytes::Borrowed(&self.outbox.bytes));
+        all.push(Bytes::Borrowed(&self.send_buffers.bytes));
         if !is_cold {
             all.append(&mut behind);
         }
@@ -40,72 +41,67 @@ impl Worker {
             Err(_) => return self.close(number),
         }
         all.append(&mut behind);
-        self.outbox.batch = all.into_owned();
+        self.send_buffers.batch = all.into_owned();
         let is_blocked = matches!(progress, Ok(Progress::Blocked(_)));
         self.keep_for_later(number, rest);
         if is_blocked { self.wait_for_room(number) } else { self.go_on(number) }
     }
 
-    /// Notes what is still to be sent, and what then.
+    /// Keeps what is still to be sent, and what happens then.
     pub(super) fn keep_for_later(&mut self, number: u32, rest: Rest) {
         let Some(connection) = self.table.get(number) else { return };
-        connection.keep(&mut self.outbox.batch, rest);
-        if let Some(fd) = connection.fd.as_ref() {
-            self.reactor.set_deadline(fd, self.config.timeouts.send);
-        }
+        connection.keep(&mut self.send_buffers.batch, rest);
+        self.set_deadline(number, self.config.timeouts.send);
     }
 
-    /// The client's buffer is full: it goes on when there is room again.
+    /// Waits until the socket's buffer has room again.
     pub(super) fn wait_for_room(&mut self, number: u32) {
-        if let Some(fd) = self.table.get(number).and_then(|connection| connection.fd.as_ref()) {
-            self.reactor.clear_readiness(fd, Interest::WRITABLE);
+        let Some(fd) = self.table.get(number).and_then(|connection| connection.fd.as_ref()) else { return };
+        if self.transport.wait_writable(number, fd).is_err() {
+            self.close(number);
         }
-        self.want(number, Interest::WRITABLE);
     }
 
-    /// All that was answered has left.
+    /// Goes on after everything that was answered has left.
     pub(super) fn settle(&mut self, number: u32, rest: Rest) {
         let Some(connection) = self.table.get(number) else { return };
-        if connection.is_tls && self.is_shaking_hands(number) {
-            return self.shake_on(number);
+        if connection.is_tls && self.is_handshaking(number) {
+            return self.continue_handshake(number);
         }
         let Some(connection) = self.table.get(number) else { return };
+        let next = connection.settle(rest);
+        let Some(fd) = connection.fd.as_ref() else { return };
         let timeouts = &self.config.timeouts;
-        let limit = match connection.settle(rest) {
+        match next {
             Next::Idle if self.drain.has_begun() => return self.close(number),
-            Next::Idle => Some(timeouts.idle),
-            Next::Begun => Some(timeouts.head),
-            Next::Waiting => None,
+            Next::Idle => self.transport.set_idle_deadline(number, fd, timeouts.idle),
+            Next::Begun => self.transport.set_deadline(number, fd, timeouts.head),
+            Next::Waiting => {}
             Next::More => return self.next_requests(number),
             Next::List => return self.wait_for_list(number),
-            Next::Close(true) if connection.linger() => Some(LINGER),
+            Next::Close(true) if connection.linger() => self.set_deadline(number, LINGER),
             Next::Close(_) => return self.close(number),
-        };
-        if let (Some(fd), Some(limit)) = (connection.fd.as_ref(), limit) {
-            self.reactor.set_deadline(fd, limit);
         }
-        self.want(number, Interest::READABLE);
+        self.set_interest(number, Interest::READABLE);
     }
 
-    /// Answers what came while an answer was leaving.
+    /// Answers the requests that arrived behind an answered one.
     fn next_requests(&mut self, number: u32) {
-        self.outbox.clear();
+        self.send_buffers.clear();
         self.note_peer(number);
         self.receive_more(number, 0);
     }
 
-    /// Nothing more is received until the list is there that the next request asks for.
+    /// Receives nothing more until the list is made that the next request asks for.
     #[cold]
     fn wait_for_list(&mut self, number: u32) {
         let Some(connection) = self.table.get(number) else { return };
         connection.active().ticket = self.site.wait_for_list(number);
-        if let Some(fd) = connection.fd.as_ref() {
-            self.reactor.set_deadline(fd, self.config.timeouts.send);
-        }
-        self.want(number, Interest::NONE);
+        self.set_deadline(number, self.config.timeouts.send);
+        self.set_interest(number, Interest::NONE);
     }
 
-    /// Answers those whose list was made.
+    /// Answers the requests whose list was made.
     pub(super) fn take_lists(&mut self) {
         while let Some(waiting) = self.site.take_list() {
             for Ticket { number, serial } in waiting {
@@ -117,15 +113,15 @@ impl Worker {
         }
     }
 
-    /// A part of the handshake has left that the client did not take at once. Its time runs on.
+    /// Goes on with a handshake after the client took a part that it had not taken at once. The deadline stays.
     #[cold]
-    fn shake_on(&mut self, number: u32) {
+    fn continue_handshake(&mut self, number: u32) {
         let Some(connection) = self.table.get(number) else { return };
         (connection.state, connection.active) = (State::Fresh, None);
-        self.want(number, Interest::READABLE);
+        self.set_interest(number, Interest::READABLE);
     }
 
-    /// The client takes more.
+    /// Sends more to a client that has room; a part that is not in memory is read by another thread first.
     pub(super) fn go_on(&mut self, number: u32) {
         let Some(connection) = self.table.get(number) else { return };
         let Some(active) = connection.active.as_mut() else { return };
@@ -135,17 +131,17 @@ impl Worker {
         {
             self.counters.cold_reads.add(1);
             (active.ticket, connection.state) = (ticket.serial, State::Fetching);
-            return self.want(number, Interest::NONE);
+            return self.set_interest(number, Interest::NONE);
         }
         self.go_on_anyway(number);
     }
 
-    /// Sends what comes next, from wherever it has to come: what was fetched may have been forgotten again, and then
-    /// waiting is better than fetching for ever.
+    /// Sends what comes next, even from the device: what was fetched may have been evicted again, and waiting is better
+    /// than fetching for ever.
     fn go_on_anyway(&mut self, number: u32) {
         let Some(connection) = self.table.get(number) else { return };
         if connection.is_tls {
-            return self.go_on_sealed(number);
+            return self.go_on_encrypted(number);
         }
         let (Some(fd), Some(active)) = (connection.fd.as_ref(), connection.active.as_mut()) else { return };
         let before = active.batch.bytes_left();
@@ -157,39 +153,39 @@ impl Worker {
             Ok(Progress::Done) => self.sent_all(number),
             Ok(Progress::Blocked(_)) => self.wait_for_room(number),
             Ok(Progress::Yielded(_)) => {
-                self.takers.push(number);
-                self.want(number, Interest::WRITABLE);
+                self.fast_readers.push(number);
+                self.set_interest(number, Interest::WRITABLE);
             }
-            // The client is gone, or the file became shorter: what it was promised cannot be had any more.
+            // The client is gone, or the file became shorter than the promised length.
             Err(_) => self.close(number),
         }
     }
 
-    /// Those who took all that they were given take turns, a few each, before others are asked for again.
+    /// Gives the clients that took everything a few turns each before the next wait.
     pub(super) fn take_turns(&mut self) {
-        let mut takers = Vec::new();
+        let mut readers = Vec::new();
         for _ in 1..TURNS {
-            if self.takers.is_empty() {
+            if self.fast_readers.is_empty() {
                 return;
             }
-            std::mem::swap(&mut takers, &mut self.takers);
-            for number in takers.drain(..) {
+            std::mem::swap(&mut readers, &mut self.fast_readers);
+            for number in readers.drain(..) {
                 if self.table.get(number).is_some_and(|connection| connection.state == State::Sending) {
                     self.go_on(number);
                 }
             }
         }
-        self.takers.clear();
+        self.fast_readers.clear();
     }
 
-    /// All that was kept for later has left.
+    /// Goes on after everything that was kept has left.
     pub(super) fn sent_all(&mut self, number: u32) {
         let Some(active) = self.table.get(number).and_then(|connection| connection.active.as_mut()) else { return };
         let rest = active.rest();
         self.settle(number, rest);
     }
 
-    /// Goes on with those whose part of a file is in memory now.
+    /// Goes on with the connections whose part of a file is in memory now.
     pub(super) fn take_fetched(&mut self) {
         for Ticket { number, serial } in self.fetcher.take_done() {
             let Some(connection) = self.table.get(number) else { continue };

@@ -1,7 +1,7 @@
 //! The access log through the whole server.
 
 use crate::support::Site;
-use landau_serve::{AccessLog, LogFormat, LogPlace};
+use landau_serve::{AccessLog, LogFormat, LogTarget};
 
 #[test]
 fn each_answer_has_its_line_and_all_are_there_at_the_end() {
@@ -9,7 +9,7 @@ fn each_answer_has_its_line_and_all_are_there_at_the_end() {
     let path = room.path().join("log");
     let site = Site::new(&[("a", b"hello")], |config| {
         config.workers = 2;
-        config.log = Some(AccessLog { place: LogPlace::File(path.clone()), format: LogFormat::Common });
+        config.log = Some(AccessLog { target: LogTarget::File(path.clone()), format: LogFormat::Common });
     });
     let mut client = site.connect();
     client.send(b"GET /a HTTP/1.1\r\nHost: x\r\n\r\nGET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n");

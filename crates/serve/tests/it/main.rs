@@ -1,10 +1,10 @@
 //! The server over real sockets.
 #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
 
-mod crowd;
 mod files;
 mod hostile;
 mod log;
+mod many;
 mod operator;
 mod pressure;
 mod slow;

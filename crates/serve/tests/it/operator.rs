@@ -1,7 +1,7 @@
 //! What the operator has of a server: its counters, its sockets, its locks.
 
 use crate::support::{Client, Site};
-use landau_serve::{Config, Fencing, Listen, Server};
+use landau_serve::{Config, Listen, SandboxMode, Server};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::IntoRawFd;
 use std::os::unix::fs::FileTypeExt;
@@ -65,8 +65,8 @@ fn what_is_no_listening_socket_is_refused() {
 #[test]
 fn workers_behind_a_fence_serve_as_before() {
     let site = Site::new(&[("a", b"hello"), ("sub/b", b"there")], |config| {
-        config.refuse_new_privileges = true;
-        config.fencing = Fencing::IfPossible;
+        config.sets_no_new_privileges = true;
+        config.sandbox = SandboxMode::IfPossible;
         config.cache_for = std::time::Duration::ZERO;
     });
     assert_eq!((site.get("/a", "").status, site.get("/sub/b", "").status), (200, 200));
@@ -129,11 +129,11 @@ fn what_is_no_socket_is_never_replaced() {
 fn the_file_of_a_socket_goes_with_it_and_that_of_another_stays() {
     let room = tempfile::tempdir().unwrap();
     let (own, counts) = (room.path().join("own"), room.path().join("counts"));
-    let serve = |fencing, meanwhile: &(dyn Fn() + Sync)| {
+    let serve = |sandbox, meanwhile: &(dyn Fn() + Sync)| {
         let mut config = Config::new(room.path());
         config.listen = vec![Listen::Unix(own.clone())];
         config.metrics = Some(Listen::Unix(counts.clone()));
-        config.fencing = fencing;
+        config.sandbox = sandbox;
         std::thread::scope(|scope| {
             let life = scope.spawn(move || {
                 let server = Server::start(config).unwrap();
@@ -146,9 +146,9 @@ fn the_file_of_a_socket_goes_with_it_and_that_of_another_stays() {
             life.join().unwrap();
         });
     };
-    for fencing in [Fencing::Never, Fencing::IfPossible, Fencing::IfPossible] {
-        serve(fencing, &|| assert!(own.exists() && counts.exists()));
-        assert!(!own.exists() && !counts.exists(), "{fencing:?}");
+    for sandbox in [SandboxMode::Never, SandboxMode::IfPossible, SandboxMode::IfPossible] {
+        serve(sandbox, &|| assert!(own.exists() && counts.exists()));
+        assert!(!own.exists() && !counts.exists(), "{sandbox:?}");
     }
     // A server that takes over while this one ends has its own socket there.
     let other = room.path().join("other");
@@ -163,7 +163,7 @@ fn the_file_of_a_socket_goes_with_it_and_that_of_another_stays() {
             done.send(()).unwrap();
         });
         let is_done = std::sync::Mutex::new(is_done);
-        serve(Fencing::IfPossible, &|| {
+        serve(SandboxMode::IfPossible, &|| {
             become_other.send(()).unwrap();
             is_done.lock().unwrap().recv().unwrap();
         });

@@ -52,7 +52,7 @@ impl Site {
         change(&mut config);
         let server = Server::start(config).unwrap();
         server.release();
-        let Listen::Tcp(address) = *server.addresses()[0].place().0 else { panic!("the first address is TCP") };
+        let Listen::Tcp(address) = *server.addresses()[0].address().0 else { panic!("the first address is TCP") };
         Self { folder, server: Some(server), address }
     }
 

@@ -1,6 +1,6 @@
 //! TLS through the whole server, with rustls' own client, which buffers and is another state machine than the server's.
 
-use crate::support::{LONG, Site};
+use crate::support::{LONG, Site, kinds};
 use landau_serve::{Accepting, Config, Listen, Server, TlsFiles};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -95,8 +95,9 @@ fn get(stream: &mut Stream, target: &str, last: bool) -> Vec<u8> {
     [got, body].concat()
 }
 
-fn site(large: &[u8], change: impl FnOnce(&mut Config)) -> Site {
+fn site(kind: Accepting, large: &[u8], change: impl FnOnce(&mut Config)) -> Site {
     Site::new(&[("a", b"hello"), ("large", large)], |config| {
+        config.accepting = kind;
         config.listen = vec!["tls:127.0.0.1:0".parse().unwrap()];
         config.tls = vec![files("one"), files("two")];
         change(config);
@@ -106,33 +107,36 @@ fn site(large: &[u8], change: impl FnOnce(&mut Config)) -> Site {
 #[test]
 fn both_versions_serve_small_and_large_files_and_say_the_end() {
     let large: Vec<u8> = (0..3_000_000_u32).map(|at| ((at * 7) >> 3) as u8).collect();
-    let site = site(&large, |_| {});
-    for (version, number) in
-        [(&rustls::version::TLS12, ProtocolVersion::TLSv1_2), (&rustls::version::TLS13, ProtocolVersion::TLSv1_3)]
-    {
-        let mut stream = connect(site.address, &client(version), "one.example");
-        for _ in 0..3 {
-            assert!(get(&mut stream, "/a", false).ends_with(b"\r\n\r\nhello"));
+    for kind in kinds() {
+        let site = site(kind, &large, |_| {});
+        for (version, number) in
+            [(&rustls::version::TLS12, ProtocolVersion::TLSv1_2), (&rustls::version::TLS13, ProtocolVersion::TLSv1_3)]
+        {
+            let mut stream = connect(site.address, &client(version), "one.example");
+            for _ in 0..3 {
+                assert!(get(&mut stream, "/a", false).ends_with(b"\r\n\r\nhello"), "{kind:?}");
+            }
+            assert_eq!(stream.conn.protocol_version(), Some(number));
+            assert_eq!(stream.conn.alpn_protocol(), Some(&b"http/1.1"[..]));
+            assert!(get(&mut stream, "/large", false).ends_with(&large));
+            assert!(get(&mut stream, "/large", true).ends_with(&large));
         }
-        assert_eq!(stream.conn.protocol_version(), Some(number));
-        assert_eq!(stream.conn.alpn_protocol(), Some(&b"http/1.1"[..]));
-        assert!(get(&mut stream, "/large", false).ends_with(&large));
-        assert!(get(&mut stream, "/large", true).ends_with(&large));
+        assert_eq!(site.end().tls_handshakes, 2);
     }
-    assert_eq!(site.end().tls_handshakes, 2);
 }
 
 /// Whoever accepts the connection and whatever tells of it.
 #[test]
 fn every_way_of_accepting_and_every_mechanism_speaks_tls() {
-    for accepting in [Accepting::Own, Accepting::Steered, Accepting::Shared, Accepting::Handed] {
+    for (_, accepting) in Accepting::ALL.iter().filter(|(_, one)| *one != Accepting::Multishot) {
+        let accepting = *accepting;
         for mechanism in landau_reactor::backends() {
             // The instrument calls everything ready, and never rests.
             if mechanism == landau_reactor::Backend::Null {
                 continue;
             }
-            let site = site(b"", |config| {
-                (config.accepting, config.mechanism, config.workers) = (accepting, mechanism, 2);
+            let site = site(accepting, b"", |config| {
+                (config.backend, config.workers) = (mechanism, 2);
             });
             for _ in 0..4 {
                 let mut stream = connect(site.address, &client(&rustls::version::TLS13), "one.example");
@@ -142,45 +146,43 @@ fn every_way_of_accepting_and_every_mechanism_speaks_tls() {
             site.end();
         }
     }
-    let room = tempfile::tempdir().unwrap();
-    let mut config = Config::new(room.path());
-    config.listen = vec!["tls:127.0.0.1:0".parse().unwrap()];
-    (config.tls, config.accepting) = (vec![files("one")], Accepting::Multishot);
-    assert!(Server::start(config).unwrap_err().to_string().contains("--accept multishot"));
 }
 
 /// Whatever pieces the records come in.
 #[test]
 fn records_that_come_byte_by_byte_are_put_together() {
-    let site = site(b"", |_| {});
-    let mut connection =
-        ClientConnection::new(client(&rustls::version::TLS13), ServerName::try_from("one.example").unwrap()).unwrap();
-    let mut socket = TcpStream::connect(site.address).unwrap();
-    socket.set_nodelay(true).unwrap();
-    socket.set_read_timeout(Some(LONG)).unwrap();
-    connection.writer().write_all(b"GET /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-    let mut got = Vec::new();
-    loop {
-        let mut bytes = Vec::new();
-        while connection.wants_write() {
-            connection.write_tls(&mut bytes).unwrap();
+    for kind in kinds() {
+        let site = site(kind, b"", |_| {});
+        let mut connection =
+            ClientConnection::new(client(&rustls::version::TLS13), ServerName::try_from("one.example").unwrap())
+                .unwrap();
+        let mut socket = TcpStream::connect(site.address).unwrap();
+        socket.set_nodelay(true).unwrap();
+        socket.set_read_timeout(Some(LONG)).unwrap();
+        connection.writer().write_all(b"GET /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let mut got = Vec::new();
+        loop {
+            let mut bytes = Vec::new();
+            while connection.wants_write() {
+                connection.write_tls(&mut bytes).unwrap();
+            }
+            for byte in bytes {
+                socket.write_all(&[byte]).unwrap();
+            }
+            if connection.read_tls(&mut socket).unwrap() == 0 {
+                break;
+            }
+            let state = connection.process_new_packets().unwrap();
+            let mut plain = vec![0; state.plaintext_bytes_to_read()];
+            connection.reader().read_exact(&mut plain).unwrap();
+            got.extend(plain);
+            if state.peer_has_closed() {
+                break;
+            }
         }
-        for byte in bytes {
-            socket.write_all(&[byte]).unwrap();
-        }
-        if connection.read_tls(&mut socket).unwrap() == 0 {
-            break;
-        }
-        let state = connection.process_new_packets().unwrap();
-        let mut plain = vec![0; state.plaintext_bytes_to_read()];
-        connection.reader().read_exact(&mut plain).unwrap();
-        got.extend(plain);
-        if state.peer_has_closed() {
-            break;
-        }
+        assert!(got.ends_with(b"hello"), "{}", String::from_utf8_lossy(&got));
+        site.end();
     }
-    assert!(got.ends_with(b"hello"), "{}", String::from_utf8_lossy(&got));
-    site.end();
 }
 
 fn shown(address: SocketAddr, host: &str) -> Vec<u8> {
@@ -191,100 +193,111 @@ fn shown(address: SocketAddr, host: &str) -> Vec<u8> {
 
 #[test]
 fn each_host_has_its_certificate_and_strangers_see_the_first() {
-    let site = site(b"", |_| {});
-    let (one, two) = (shown(site.address, "one.example"), shown(site.address, "two.example"));
-    assert_ne!(one, two);
-    assert_eq!((&shown(site.address, "sub.two.example"), &shown(site.address, "a.sub.two.example")), (&two, &one));
-    assert_eq!(shown(site.address, "stranger.example"), one);
-    site.end();
+    for kind in kinds() {
+        let site = site(kind, b"", |_| {});
+        let (one, two) = (shown(site.address, "one.example"), shown(site.address, "two.example"));
+        assert_ne!(one, two);
+        assert_eq!((&shown(site.address, "sub.two.example"), &shown(site.address, "a.sub.two.example")), (&two, &one));
+        assert_eq!(shown(site.address, "stranger.example"), one);
+        site.end();
+    }
 }
 
 #[test]
 fn a_session_is_taken_up_again() {
-    let site = site(b"", |config| config.workers = 2);
-    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
-        let config = client(version);
-        for _ in 0..5 {
-            get(&mut connect(site.address, &config, "one.example"), "/a", true);
+    for kind in kinds() {
+        let site = site(kind, b"", |config| config.workers = 2);
+        for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+            let config = client(version);
+            for _ in 0..5 {
+                get(&mut connect(site.address, &config, "one.example"), "/a", true);
+            }
         }
+        let totals = site.end();
+        assert_eq!((totals.tls_handshakes, totals.tls_resumed), (10, 8));
     }
-    let totals = site.end();
-    assert_eq!((totals.tls_handshakes, totals.tls_resumed), (10, 8));
 }
 
 #[test]
 fn new_certificates_are_for_new_connections_and_bad_ones_for_none() {
-    let room = tempfile::tempdir().unwrap();
-    let own = TlsFiles { certificate: room.path().join("c.pem"), key: room.path().join("k.pem") };
-    let put = |name: &str| {
-        std::fs::copy(files(name).certificate, &own.certificate).unwrap();
-        std::fs::copy(files(name).key, &own.key).unwrap();
-    };
-    put("one");
-    let site = site(b"", |config| config.tls = vec![own.clone()]);
-    let mut old = connect(site.address, &client(&rustls::version::TLS13), "one.example");
-    assert!(get(&mut old, "/a", false).ends_with(b"hello"));
-    let one = shown(site.address, "one.example");
-    put("two");
-    site.server().remote().reload_certificates();
-    let two = shown(site.address, "one.example");
-    assert_ne!(one, two);
-    assert!(get(&mut old, "/a", true).ends_with(b"hello"));
-    std::fs::write(&own.key, "nonsense").unwrap();
-    site.server().remote().reload_certificates();
-    std::fs::copy(files("one").key, &own.key).unwrap();
-    site.server().remote().reload_certificates();
-    assert_eq!(shown(site.address, "one.example"), two);
-    site.end();
+    for kind in kinds() {
+        let room = tempfile::tempdir().unwrap();
+        let own = TlsFiles { certificate: room.path().join("c.pem"), key: room.path().join("k.pem") };
+        let put = |name: &str| {
+            std::fs::copy(files(name).certificate, &own.certificate).unwrap();
+            std::fs::copy(files(name).key, &own.key).unwrap();
+        };
+        put("one");
+        let site = site(kind, b"", |config| config.tls = vec![own.clone()]);
+        let mut old = connect(site.address, &client(&rustls::version::TLS13), "one.example");
+        assert!(get(&mut old, "/a", false).ends_with(b"hello"));
+        let one = shown(site.address, "one.example");
+        put("two");
+        site.server().remote().reload_certificates();
+        let two = shown(site.address, "one.example");
+        assert_ne!(one, two);
+        assert!(get(&mut old, "/a", true).ends_with(b"hello"));
+        std::fs::write(&own.key, "nonsense").unwrap();
+        site.server().remote().reload_certificates();
+        std::fs::copy(files("one").key, &own.key).unwrap();
+        site.server().remote().reload_certificates();
+        assert_eq!(shown(site.address, "one.example"), two);
+        site.end();
+    }
 }
 
 #[test]
 fn who_speaks_no_tls_is_told_so_or_sent_away() {
-    let site = site(b"", |_| {});
-    let ask = |bytes: &[u8]| {
-        let mut socket = TcpStream::connect(site.address).unwrap();
-        socket.set_read_timeout(Some(LONG)).unwrap();
-        socket.write_all(bytes).unwrap();
-        let mut got = Vec::new();
-        // A reset is an end, too.
-        let _ = socket.read_to_end(&mut got);
-        got
-    };
-    assert!(ask(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").starts_with(b"HTTP/1.1 400 "));
-    assert_eq!(ask(b"\0\0\0\0"), b"");
-    // An alert: fatal.
-    for nonsense in [&[0x16, 3, 1, 0, 4, 1, 0, 0, 0][..], &[0x16, 3, 1, 0xff, 0xff, 1, 2, 3]] {
-        let got = ask(nonsense);
-        assert!(got.starts_with(&[0x15, 3]), "{nonsense:?} {got:?}");
+    for kind in kinds() {
+        let site = site(kind, b"", |_| {});
+        let ask = |bytes: &[u8]| {
+            let mut socket = TcpStream::connect(site.address).unwrap();
+            socket.set_read_timeout(Some(LONG)).unwrap();
+            socket.write_all(bytes).unwrap();
+            let mut got = Vec::new();
+            // A reset is an end, too.
+            let _ = socket.read_to_end(&mut got);
+            got
+        };
+        assert!(ask(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").starts_with(b"HTTP/1.1 400 "));
+        assert_eq!(ask(b"\0\0\0\0"), b"");
+        // An alert: fatal.
+        for nonsense in [&[0x16, 3, 1, 0, 4, 1, 0, 0, 0][..], &[0x16, 3, 1, 0xff, 0xff, 1, 2, 3]] {
+            let got = ask(nonsense);
+            assert!(got.starts_with(&[0x15, 3]), "{nonsense:?} {got:?}");
+        }
+        assert_eq!(site.end().tls_failed, 4);
     }
-    assert_eq!(site.end().tls_failed, 4);
 }
 
 #[test]
 fn who_wants_another_protocol_is_told_that_it_is_not_spoken() {
-    let site = site(b"", |_| {});
-    let mut config = Arc::unwrap_or_clone(client(&rustls::version::TLS13));
-    config.alpn_protocols = vec![b"h2".to_vec()];
-    let mut stream = connect(site.address, &Arc::new(config), "one.example");
-    let error = stream.read(&mut [0; 16]).unwrap_err().to_string();
-    assert!(error.contains("NoApplicationProtocol"), "{error}");
-    assert_eq!(site.end().tls_failed, 1);
+    for kind in kinds() {
+        let site = site(kind, b"", |_| {});
+        let mut config = Arc::unwrap_or_clone(client(&rustls::version::TLS13));
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        let mut stream = connect(site.address, &Arc::new(config), "one.example");
+        let error = stream.read(&mut [0; 16]).unwrap_err().to_string();
+        assert!(error.contains("NoApplicationProtocol"), "{error}");
+        assert_eq!(site.end().tls_failed, 1);
+    }
 }
 
 #[test]
 fn who_does_not_shake_hands_in_time_is_sent_away() {
-    let site = site(b"", |config| config.timeouts.head = std::time::Duration::from_millis(50));
-    let mut socket = TcpStream::connect(site.address).unwrap();
-    socket.set_read_timeout(Some(LONG)).unwrap();
-    socket.write_all(&[0x16, 3, 1]).unwrap();
-    assert_eq!(socket.read(&mut [0; 16]).unwrap(), 0);
-    assert_eq!(site.end().heads_late, 1);
+    for kind in kinds() {
+        let site = site(kind, b"", |config| config.timeouts.head = std::time::Duration::from_millis(50));
+        let mut client = site.connect();
+        client.send(&[0x16, 3, 1]);
+        assert_eq!(client.read_some(&mut [0; 16]), 0, "{kind:?}");
+        assert_eq!(site.end().heads_late, 1);
+    }
 }
 
 /// Who had connected before the server was told to end is answered, though nothing of it was heard by then.
 #[test]
 fn who_waits_at_the_door_when_it_ends_is_answered() {
-    for accepting in [Accepting::Own, Accepting::Handed] {
+    for accepting in kinds().into_iter().chain([Accepting::Handed]) {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("a"), "hello").unwrap();
         let mut config = Config::new(folder.path());
@@ -292,7 +305,7 @@ fn who_waits_at_the_door_when_it_ends_is_answered() {
         (config.tls, config.accepting, config.workers) = (vec![files("one")], accepting, 2);
         (config.timeouts.drain, config.timeouts.head) = (2 * LONG, 2 * LONG);
         let server = Server::start(config).unwrap();
-        let Listen::Tcp(address) = *server.addresses()[0].place().0 else { panic!("it listens at TCP") };
+        let Listen::Tcp(address) = *server.addresses()[0].address().0 else { panic!("it listens at TCP") };
         let mut waiting: Vec<_> =
             (0..4).map(|_| connect(address, &client(&rustls::version::TLS13), "one.example")).collect();
         server.drain();
@@ -309,14 +322,16 @@ fn who_waits_at_the_door_when_it_ends_is_answered() {
 #[test]
 fn a_client_that_does_not_read_is_sent_away() {
     let large = vec![b'x'; 40_000_000];
-    let site = site(&large, |config| config.timeouts.send = std::time::Duration::from_millis(300));
-    let mut stream = connect(site.address, &client(&rustls::version::TLS13), "one.example");
-    stream.write_all(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    stream.flush().unwrap();
-    while site.server().totals().slow_closed == 0 {
-        std::thread::yield_now();
+    for kind in kinds() {
+        let site = site(kind, &large, |config| config.timeouts.send = std::time::Duration::from_millis(300));
+        let mut stream = connect(site.address, &client(&rustls::version::TLS13), "one.example");
+        stream.write_all(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        stream.flush().unwrap();
+        while site.server().totals().slow_closed == 0 {
+            std::thread::yield_now();
+        }
+        site.end();
     }
-    site.end();
 }
 
 #[test]

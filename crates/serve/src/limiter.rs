@@ -16,7 +16,7 @@ const PARTS: usize = 64;
 
 /// All connections of the server, as far as they are bounded.
 #[derive(Debug)]
-pub(crate) struct Crowd {
+pub(crate) struct ConnectionLimiter {
     /// The most in all.
     most: Option<usize>,
     count: AtomicUsize,
@@ -30,7 +30,7 @@ pub(crate) enum Full {
     Address,
 }
 
-impl Crowd {
+impl ConnectionLimiter {
     pub(crate) fn new(config: &Config) -> Self {
         let addresses = config.connections_per_address.map(Addresses::new);
         Self { most: config.connections, count: AtomicUsize::new(0), addresses }
@@ -76,7 +76,7 @@ type Counts = HashMap<IpAddr, u32, RandomState>;
 struct Addresses {
     most: u32,
     parts: Box<[Mutex<Counts>]>,
-    /// Which part an address is in: nobody outside can know, and so nobody can crowd one.
+    /// Which part an address is in: nobody outside can know, and so nobody can limiter one.
     choice: RandomState,
 }
 
@@ -124,16 +124,16 @@ fn whole(address: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
 
-    fn crowd(in_all: Option<usize>, per_address: Option<u32>) -> Crowd {
+    fn limiter(in_all: Option<usize>, per_address: Option<u32>) -> ConnectionLimiter {
         let mut config = Config::new(".");
         (config.connections, config.connections_per_address) = (in_all, per_address);
-        Crowd::new(&config)
+        ConnectionLimiter::new(&config)
     }
 
     #[test]
     fn an_address_has_its_fill_and_a_network_of_ipv6_is_one() {
         let address = |text: &str| Some(text.parse().unwrap());
-        let addresses = crowd(None, Some(2));
+        let addresses = limiter(None, Some(2));
         let enters = |text: &str| addresses.enter(address(text)).is_ok();
         assert!(enters("10.0.0.1") && enters("10.0.0.1"));
         assert!(!enters("10.0.0.1") && enters("10.0.0.2"));
@@ -141,14 +141,14 @@ mod tests {
         assert!(enters("10.0.0.1"));
         assert!(enters("2001:db8::1") && enters("2001:db8::2"));
         assert!(!enters("2001:db8::3") && enters("2001:db8:0:1::3"));
-        assert!(addresses.enter(None).is_ok() && crowd(None, None).enter(address("10.0.0.1")).is_ok());
+        assert!(addresses.enter(None).is_ok() && limiter(None, None).enter(address("10.0.0.1")).is_ok());
     }
 
     /// Who is refused for one reason is not counted for the other.
     #[test]
     fn the_server_has_its_fill_as_well() {
         let address = |number: u8| Some(IpAddr::from([10, 0, 0, number]));
-        let both = crowd(Some(2), Some(1));
+        let both = limiter(Some(2), Some(1));
         assert_eq!((both.enter(address(1)), both.enter(address(1))), (Ok(()), Err(Full::Address)));
         assert_eq!((both.enter(address(2)), both.enter(address(3))), (Ok(()), Err(Full::Server)));
         both.leave(address(1));

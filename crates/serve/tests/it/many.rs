@@ -14,7 +14,7 @@ fn every_mechanism_serves() {
     for mechanism in backends() {
         println!("with {mechanism}");
         let large = vec![b'x'; 3 << 20];
-        let site = Site::new(&[("f", b"content"), ("large", &large)], |config| config.mechanism = mechanism);
+        let site = Site::new(&[("f", b"content"), ("large", &large)], |config| config.backend = mechanism);
         let mut clients: Vec<_> = (0..100).map(|_| site.connect()).collect();
         for _ in 0..3 {
             for client in &mut clients {

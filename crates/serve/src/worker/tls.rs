@@ -1,27 +1,28 @@
-//! What a worker does for connections over TLS: the same as for all others, with records around it.
+//! Connections over TLS: the same state machine, with records around the bytes.
 //!
-//! What comes is opened before it is answered, and what was answered is sealed before it leaves, in pieces so small
-//! that a client that does not read holds no more than one of them.
+//! Received records are decrypted before they are answered. Answers are encrypted before they are sent, in parts so
+//! small that a client that does not read holds no more than one of them.
 
-use super::{SCRATCH_BYTES, Worker, is_again};
+use super::{SCRATCH_BYTES, Worker};
 use crate::connection::{LINGER, State};
 use crate::exchange::{After, Rest};
-use crate::tls::{Heard, Session};
+use crate::tls::{Received, Session};
+use crate::transport::Transport;
 use landau_reactor::Interest;
 use landau_sys::stream;
 use landau_wire::http::{Reject, Status};
 
-/// How much is sealed at once: two records.
-const PIECE_BYTES: usize = 32 << 10;
+/// How many bytes are encrypted at once: two records.
+const PART_BYTES: usize = 32 << 10;
 
-/// How much one client gets in a turn.
+/// How many bytes one client gets in a turn.
 const TURN_BYTES: u64 = 512 << 10;
 
-/// How the first record of a client begins: it is a handshake.
+/// The type of a client's first record: handshake.
 const HANDSHAKE: u8 = 0x16;
 
-impl Worker {
-    /// Begins TLS on a connection that has just been accepted. False if that cannot be done.
+impl<T: Transport> Worker<T> {
+    /// Begins TLS on a connection that has just been accepted; returns whether that worked.
     pub(super) fn begin_session(&mut self, number: u32) -> bool {
         let Some(settings) = &self.tls else { return false };
         match Session::new(settings.current()) {
@@ -31,33 +32,33 @@ impl Worker {
         true
     }
 
-    /// Opens what was received into the scratch buffer, where the plain bytes lie then: so many, if there are any.
-    pub(super) fn open_records(&mut self, number: u32, got: usize) -> Option<usize> {
+    /// Decrypts what was received into the scratch buffer; returns the number of plain bytes, if there are any.
+    pub(super) fn decrypt(&mut self, number: u32, got: usize) -> Option<usize> {
         let Some(session) = self.sessions.get(number) else {
             self.close(number);
             return None;
         };
         if session.is_new() && self.scratch[0] != HANDSHAKE {
-            self.answer_plainly(number);
+            self.reject_plain_http(number);
             return None;
         }
         let mut plain = std::mem::take(&mut self.plain);
         plain.clear();
-        let heard = session.hear(&mut self.scratch[..got], &mut plain);
+        let received = session.receive(&mut self.scratch[..got], &mut plain);
         let len = plain.len();
         let has_room = len <= self.scratch.len();
         if has_room {
             self.scratch[..len].copy_from_slice(&plain);
         }
         self.plain = plain;
-        match heard {
+        match received {
             Err(_) => {
                 self.counters.tls_failed.add(1);
                 self.end_session(number);
                 None
             }
-            Ok(heard) => {
-                if let Heard::Established(is_resumed) = heard {
+            Ok(received) => {
+                if let Received::Established(is_resumed) = received {
                     self.established(number, is_resumed);
                 }
                 if len > 0 && has_room {
@@ -73,22 +74,20 @@ impl Worker {
         self.counters.tls_handshakes.add(1);
         self.counters.tls_resumed.add(u64::from(is_resumed));
         // The time for a head begins now, once.
-        if let Some(fd) = self.table.get(number).and_then(|connection| connection.fd.as_ref()) {
-            self.reactor.set_deadline(fd, self.config.timeouts.head);
-        }
+        self.set_deadline(number, self.config.timeouts.head);
     }
 
-    /// Sends what the protocol wants to be sent, where no answer goes along.
+    /// Sends the records of the protocol itself, when no answer carries them.
     fn flush_handshake(&mut self, number: u32) {
         let Some(session) = self.sessions.get(number) else { return };
-        let has_heard_end = session.has_heard_end;
+        let has_received_end = session.has_received_end;
         match self.flush(number) {
             Err(()) => self.close(number),
-            Ok(_) if has_heard_end => self.close(number),
+            Ok(_) if has_received_end => self.close(number),
             Ok(true) => {}
             Ok(false) => {
                 if let Some(connection) = self.table.get(number) {
-                    // Whatever was begun stays as it is until this has left.
+                    // A request that has begun stays as it is until this has left.
                     connection.active();
                     connection.state = State::Sending;
                 }
@@ -97,9 +96,9 @@ impl Worker {
         }
     }
 
-    /// Somebody speaks plain HTTP where TLS is spoken: that is said in plain, to whom it may concern.
+    /// Answers plain HTTP on a TLS port with a plain 400.
     #[cold]
-    fn answer_plainly(&mut self, number: u32) {
+    fn reject_plain_http(&mut self, number: u32) {
         self.counters.tls_failed.add(1);
         self.sessions.remove(number);
         let Some(connection) = self.table.get(number) else { return };
@@ -107,17 +106,17 @@ impl Worker {
         if !self.scratch[0].is_ascii_uppercase() {
             return self.close(number);
         }
-        self.outbox.clear();
+        self.send_buffers.clear();
         self.note_peer(number);
         self.site
-            .reject(Reject { status: Status::BAD_REQUEST, reason: "plain HTTP where TLS is spoken" }, &mut self.outbox);
+            .reject(Reject { status: Status::BAD_REQUEST, reason: "plain HTTP on a TLS port" }, &mut self.send_buffers);
         self.deliver(number, Rest::end());
     }
 
-    /// After an error: the alert leaves if it can, and nothing more is believed.
+    /// Ends a session after an error: sends the alert if there is room, and discards what still arrives.
     #[cold]
     fn end_session(&mut self, number: u32) {
-        // Whether the client takes it is its own affair.
+        // One attempt: the connection ends either way.
         let _ = self.flush(number);
         self.sessions.remove(number);
         let Some(connection) = self.table.get(number) else { return };
@@ -125,13 +124,11 @@ impl Worker {
         if !connection.linger() {
             return self.close(number);
         }
-        if let Some(fd) = connection.fd.as_ref() {
-            self.reactor.set_deadline(fd, LINGER);
-        }
-        self.want(number, Interest::READABLE);
+        self.set_deadline(number, LINGER);
+        self.set_interest(number, Interest::READABLE);
     }
 
-    /// Sends sealed records; whether all of them have left.
+    /// Sends encrypted records; returns whether all of them have left.
     fn flush(&mut self, number: u32) -> Result<bool, ()> {
         let Some(fd) = self.table.get(number).and_then(|connection| connection.fd.as_ref()) else { return Err(()) };
         let Some(session) = self.sessions.get(number) else { return Err(()) };
@@ -140,7 +137,7 @@ impl Worker {
         }
         let sent = match stream::send(fd, session.unsent(), false) {
             Ok(sent) => sent,
-            Err(error) if is_again(error) => 0,
+            Err(error) if error.is_would_block() => 0,
             Err(_) => return Err(()),
         };
         session.sent(sent);
@@ -148,19 +145,19 @@ impl Worker {
         Ok(session.unsent().is_empty())
     }
 
-    /// Sends what was answered, sealed: in one call where it is small.
-    pub(super) fn deliver_sealed(&mut self, number: u32, mut rest: Rest) {
+    /// Encrypts and sends what was answered, in one call if it is small.
+    pub(super) fn deliver_encrypted(&mut self, number: u32, mut rest: Rest) {
         let Some(session) = self.sessions.get(number) else { return };
-        // A client that sends no more has had all that it will ask for.
-        if rest.after == After::Idle && session.has_heard_end {
+        // A client that has ended its side asks for nothing more.
+        if rest.after == After::Idle && session.has_received_end {
             rest.after = After::Close(false);
         }
-        let is_whole = self.outbox.batch.is_empty();
-        let is_sealed = self.outbox.bytes.is_empty() || session.seal(&self.outbox.bytes);
+        let is_whole = self.send_buffers.batch.is_empty();
+        let is_tls = self.send_buffers.bytes.is_empty() || session.encrypt(&self.send_buffers.bytes);
         if is_whole && matches!(rest.after, After::Close(_)) {
-            session.say_end();
+            session.close_notify();
         }
-        match if is_sealed { self.flush(number) } else { Err(()) } {
+        match if is_tls { self.flush(number) } else { Err(()) } {
             Err(()) => self.close(number),
             Ok(true) if is_whole => self.settle(number, rest),
             Ok(is_flushed) => {
@@ -170,8 +167,8 @@ impl Worker {
         }
     }
 
-    /// Seals and sends what is left, piece by piece, as far as the client takes it.
-    pub(super) fn go_on_sealed(&mut self, number: u32) {
+    /// Encrypts and sends what is left, part by part, as far as the client takes it.
+    pub(super) fn go_on_encrypted(&mut self, number: u32) {
         let mut turn = 0;
         loop {
             let before = self.sessions.get(number).map_or(0, |session| session.unsent().len());
@@ -185,12 +182,12 @@ impl Worker {
                 return self.wait_for_room(number);
             }
             if turn >= TURN_BYTES {
-                return self.want(number, Interest::WRITABLE);
+                return self.set_interest(number, Interest::WRITABLE);
             }
             let Some(session) = self.sessions.get(number) else { return };
             if active.batch.is_empty() {
                 if active.close {
-                    session.say_end();
+                    session.close_notify();
                 }
                 if session.unsent().is_empty() {
                     return self.sent_all(number);
@@ -199,13 +196,13 @@ impl Worker {
             }
             self.plain.clear();
             let file_count = active.batch.file_count();
-            let is_sealed = active.batch.read(&mut self.plain, PIECE_BYTES).is_ok() && session.seal(&self.plain);
-            if !is_sealed {
-                // The file became shorter: what the client was promised cannot be had any more.
+            let is_tls = active.batch.read(&mut self.plain, PART_BYTES).is_ok() && session.encrypt(&self.plain);
+            if !is_tls {
+                // The file became shorter than the promised length.
                 return self.close(number);
             }
             if active.batch.file_count() < file_count && active.batch.next_file().is_some() {
-                // Whether the next file is in memory is asked before its turn.
+                // Before its turn, the worker checks whether the next file is in memory.
                 turn = TURN_BYTES;
             }
         }
@@ -216,18 +213,18 @@ impl Worker {
         if let Some(session) = self.sessions.get(number)
             && session.unsent().is_empty()
         {
-            session.say_end();
-            // One attempt: whoever is gone needs not be told.
+            session.close_notify();
+            // One attempt: the client may be gone.
             let _ = self.flush(number);
         }
         self.sessions.remove(number);
     }
 
-    /// Whether a connection's handshake is still under way.
-    pub(super) fn is_shaking_hands(&mut self, number: u32) -> bool {
+    /// Returns whether a connection's handshake is still under way.
+    pub(super) fn is_handshaking(&mut self, number: u32) -> bool {
         self.sessions.get(number).is_some_and(|session| !session.is_established())
     }
 }
 
-/// Room for the plain bytes of all that may be opened at once: what is received, and what was left of a handshake.
-pub(super) const ROOM_BYTES: usize = SCRATCH_BYTES + (96 << 10);
+/// The most plain bytes that one receive can yield: what was received, and what was left of a handshake.
+pub(super) const PLAIN_BYTES: usize = SCRATCH_BYTES + (96 << 10);

@@ -8,7 +8,7 @@ use landau_reactor::Batch;
 
 /// What is about to be sent.
 #[derive(Debug, Default)]
-pub(crate) struct Outbox {
+pub(crate) struct SendBuffers {
     pub(crate) bytes: Vec<u8>,
     pub(crate) batch: Batch,
     /// How much of it all is content of the answer that was written last.
@@ -17,7 +17,7 @@ pub(crate) struct Outbox {
     pub(crate) close: bool,
 }
 
-impl Outbox {
+impl SendBuffers {
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.batch.clear();

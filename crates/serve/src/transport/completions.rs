@@ -1,0 +1,340 @@
+//! The transport of workers with a ring: the kernel accepts and receives, and one call fetches what was done.
+//!
+//! A connection costs no call until it is answered. Its first receive is one operation that leaves nothing behind, so
+//! that a connection that ends with its first answer has nothing to cancel; from then on one operation receives
+//! whatever arrives (multishot), into buffers that all connections share.
+//!
+//! **Ahead of the worker.** While a worker sends an answer it does not want to read, and the ring still receives. Such
+//! bytes are kept for the connection, and from [`AHEAD_BYTES`] on the ring receives nothing more for it until the
+//! worker has taken them: then the kernel's buffers fill and the client has to wait.
+//!
+//! **At rest.** A connection that has been idle for [`PARK_AFTER`] is parked on a watch, which costs the kernel a third
+//! of a pending receive.
+
+use super::{Arrival, Event, LISTENERS, Transport};
+use crate::config::Config;
+use crate::connection::Table;
+use crate::error::Error;
+use crate::listener::{Listening, waiting_at};
+use landau_reactor::completions::{Completion, ProvidedBuffer, Ring};
+use landau_reactor::{Interest, Ready, Token, Waker};
+use landau_sys::stream;
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+/// After so long without a request a connection is parked.
+const PARK_AFTER: Duration = Duration::from_secs(1);
+
+/// What a client may send ahead of the worker. What the ring had received before it stopped comes on top: at most the
+/// bytes of all its buffers (1 MiB).
+const AHEAD_BYTES: usize = 64 << 10;
+
+/// What was received before the worker wanted it.
+#[derive(Debug, Default)]
+struct Ahead {
+    bytes: Vec<u8>,
+    /// How the stream ended behind the bytes, if it did.
+    end: Option<landau_sys::Result<()>>,
+    /// Whether the ring was told to receive nothing more.
+    is_held: bool,
+}
+
+/// What the transport knows of a connection.
+#[derive(Debug, Default)]
+struct Line {
+    interest: Interest,
+    is_open: bool,
+    /// Whether the receive under way is the first one.
+    is_first: bool,
+    /// Whether the first receive is done and the next one is to be started.
+    must_resume: bool,
+    /// When the connection is parked: the milliseconds that it may stay idle then; 0 if it is not to be parked.
+    parked_ms: u32,
+    ahead: Option<Box<Ahead>>,
+}
+
+/// A ring with the listening sockets and connections of a worker.
+#[derive(Debug)]
+pub(crate) struct Completions {
+    ring: Ring,
+    listeners: Vec<Listening>,
+    /// Whether TLS is spoken at each listener, also after they were closed.
+    is_tls: Vec<bool>,
+    must_know_peer: bool,
+    lines: Vec<Line>,
+    /// What the event that was handed out last is about.
+    current: Option<(u32, ProvidedBuffer)>,
+    /// Connections that can be read because of what was kept for them.
+    readable: VecDeque<u32>,
+    /// Connections whose first receive is done.
+    resumed: Vec<u32>,
+    /// Connections that wait for room.
+    blocked: Vec<u32>,
+}
+
+impl Completions {
+    fn line(&mut self, number: u32) -> Option<&mut Line> {
+        self.lines.get_mut(number as usize).filter(|line| line.is_open)
+    }
+
+    /// Translates a completion into what the worker has to know.
+    #[inline]
+    fn event(&mut self, completion: Completion, table: &Table) -> Option<Event> {
+        match completion {
+            Completion::Received { token, buffer } => self.received(token.0, buffer, table),
+            Completion::Accepted { token, connection } => {
+                let peer = if self.must_know_peer { stream::peer(&connection).ok().flatten() } else { None };
+                let is_tls = self.is_tls.get((token.0 - LISTENERS) as usize).is_some_and(|&is_tls| is_tls);
+                Some(Event::Accepted(Arrival { fd: connection, peer: peer.map(|peer| peer.ip()), is_tls }))
+            }
+            Completion::Ended { token } => self.ended(token.0, Ok(())),
+            Completion::Failed { token, .. } if token.0 >= LISTENERS => Some(Event::OutOfDescriptors),
+            Completion::Failed { token, error } => self.ended(token.0, Err(error)),
+            Completion::Writable { token } => {
+                let is_wanted = self.line(token.0)?.interest.contains(Interest::WRITABLE);
+                is_wanted.then_some(Event::Connection(token.0, Ready::WRITABLE))
+            }
+            Completion::Deadline { token } => self.expired(token.0, table),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn received(&mut self, number: u32, buffer: ProvidedBuffer, table: &Table) -> Option<Event> {
+        let Some(line) = self.lines.get_mut(number as usize).filter(|line| line.is_open) else {
+            self.ring.recycle(buffer);
+            return None;
+        };
+        if std::mem::take(&mut line.is_first) {
+            line.must_resume = true;
+            self.resumed.push(number);
+        }
+        if line.interest.contains(Interest::READABLE) && line.ahead.is_none() {
+            self.current = Some((number, buffer));
+            return Some(Event::Connection(number, Ready::READABLE));
+        }
+        self.keep(number, buffer, table);
+        None
+    }
+
+    /// Keeps what the worker does not want yet, and stops receiving if that is much.
+    fn keep(&mut self, number: u32, buffer: ProvidedBuffer, table: &Table) {
+        if let Some(line) = self.lines.get_mut(number as usize).filter(|line| line.is_open) {
+            let ahead = line.ahead.get_or_insert_default();
+            ahead.bytes.extend_from_slice(self.ring.bytes(&buffer));
+            if ahead.bytes.len() >= AHEAD_BYTES
+                && !ahead.is_held
+                && let Some(fd) = table.fd(number)
+            {
+                ahead.is_held = self.ring.pause(fd).is_ok();
+            }
+        }
+        self.ring.recycle(buffer);
+    }
+
+    /// The stream has ended, or the connection failed. A failure is reported whatever the worker wants.
+    fn ended(&mut self, number: u32, how: landau_sys::Result<()>) -> Option<Event> {
+        let line = self.line(number)?;
+        line.is_first = false;
+        line.ahead.get_or_insert_default().end = Some(how);
+        let ready = match how {
+            Ok(()) if !line.interest.contains(Interest::READABLE) => return None,
+            Ok(()) => Ready::READABLE,
+            Err(_) => Ready::READABLE.union(Ready::WRITABLE).union(Ready::WRITE_CLOSED),
+        };
+        Some(Event::Connection(number, ready))
+    }
+
+    /// Parks a connection that has been idle for a while; any other deadline is the worker's.
+    fn expired(&mut self, number: u32, table: &Table) -> Option<Event> {
+        let parked_ms = std::mem::take(&mut self.line(number)?.parked_ms);
+        if parked_ms == 0 {
+            return Some(Event::Connection(number, Ready::DEADLINE));
+        }
+        let fd = table.fd(number)?;
+        // One that cannot be parked stays as it is and only costs more.
+        let _ = self.ring.park(fd);
+        self.ring.set_deadline(fd, Duration::from_millis(u64::from(parked_ms)));
+        None
+    }
+
+    /// The next connection with kept bytes that the worker wants to read.
+    fn next_readable(&mut self) -> Option<Event> {
+        while let Some(number) = self.readable.pop_front() {
+            let is_readable = |line: &&mut Line| line.interest.contains(Interest::READABLE) && line.ahead.is_some();
+            if self.line(number).filter(is_readable).is_some() {
+                return Some(Event::Connection(number, Ready::READABLE));
+            }
+        }
+        None
+    }
+
+    /// Takes what was kept for a connection.
+    fn receive_ahead(&mut self, number: u32, fd: &OwnedFd, into: &mut [u8]) -> landau_sys::Result<Option<usize>> {
+        let Some(line) = self.lines.get_mut(number as usize) else { return Ok(None) };
+        let Some(ahead) = line.ahead.as_mut() else { return Ok(None) };
+        if ahead.bytes.is_empty() {
+            return ahead.end.transpose().map(|end| end.map(|()| 0));
+        }
+        let count = ahead.bytes.len().min(into.len());
+        into[..count].copy_from_slice(&ahead.bytes[..count]);
+        ahead.bytes.drain(..count);
+        if !ahead.bytes.is_empty() || ahead.end.is_some() {
+            self.readable.push_back(number);
+            return Ok(Some(count));
+        }
+        if line.ahead.take().is_some_and(|ahead| ahead.is_held) {
+            // One that cannot be resumed says nothing more, and its deadline ends it.
+            let _ = self.ring.resume(fd);
+        }
+        Ok(Some(count))
+    }
+}
+
+impl Transport for Completions {
+    fn new(config: &Config, listeners: Vec<Listening>, waker: &Waker) -> Result<Self, Error> {
+        let mut ring = Ring::new()?;
+        ring.register_waker(waker)?;
+        for (index, listener) in listeners.iter().enumerate() {
+            ring.accept(&listener.fd, Token(LISTENERS + index as u32))?;
+        }
+        Ok(Self {
+            ring,
+            is_tls: listeners.iter().map(|listener| listener.is_tls).collect(),
+            listeners,
+            must_know_peer: config.connections_per_address.is_some() || config.log.is_some(),
+            lines: Vec::new(),
+            current: None,
+            readable: VecDeque::new(),
+            resumed: Vec::new(),
+            blocked: Vec::new(),
+        })
+    }
+
+    fn wait(&mut self, limit: Option<Duration>, table: &Table) -> Result<(), landau_reactor::Error> {
+        while let Some(number) = self.resumed.pop() {
+            let is_open = self.line(number).is_some_and(|line| std::mem::take(&mut line.must_resume));
+            if let Some(fd) = table.fd(number).filter(|_| is_open) {
+                self.ring.resume(fd)?;
+            }
+        }
+        while let Some(number) = self.blocked.pop() {
+            let is_blocked = self.line(number).is_some_and(|line| line.interest.contains(Interest::WRITABLE));
+            if let Some(fd) = table.fd(number).filter(|_| is_blocked) {
+                self.ring.watch_writable(fd)?;
+            }
+        }
+        self.ring.wait(if self.readable.is_empty() { limit } else { Some(Duration::ZERO) })
+    }
+
+    #[inline]
+    fn next_event(&mut self, table: &Table) -> Option<Event> {
+        if let Some((number, buffer)) = self.current.take() {
+            self.keep(number, buffer, table);
+            self.readable.push_back(number);
+        }
+        if !self.readable.is_empty()
+            && let Some(event) = self.next_readable()
+        {
+            return Some(event);
+        }
+        loop {
+            match self.ring.next_completion() {
+                Ok(Some(completion)) => {
+                    if let Some(event) = self.event(completion, table) {
+                        return Some(event);
+                    }
+                }
+                Ok(None) => return None,
+                // An operation that follows from a completion could not be started; its deadline ends the connection.
+                Err(_) => {}
+            }
+        }
+    }
+
+    #[inline]
+    fn now_ms(&self) -> u32 {
+        self.ring.now_ms()
+    }
+
+    fn stop_accepting(&mut self) {
+        for Listening { fd, .. } in &self.listeners {
+            // It is registered.
+            let _ = self.ring.stop_accepting(fd);
+        }
+    }
+
+    fn close_listeners(&mut self, backlog: u32) -> Vec<Arrival> {
+        let mut arrivals = Vec::new();
+        for Listening { fd, is_tls } in std::mem::take(&mut self.listeners) {
+            arrivals.extend(waiting_at(&fd, backlog).map(|(fd, peer)| Arrival { fd, peer, is_tls }));
+            let _ = self.ring.close(fd);
+        }
+        arrivals
+    }
+
+    fn register(&mut self, number: u32, fd: &OwnedFd) -> Result<(), landau_reactor::Error> {
+        self.ring.receive_once(fd, Token(number))?;
+        if number as usize >= self.lines.len() {
+            self.lines.resize_with(number as usize + 1, Line::default);
+        }
+        let (interest, is_open, is_first) = (Interest::READABLE, true, true);
+        self.lines[number as usize] = Line { interest, is_open, is_first, ..Line::default() };
+        Ok(())
+    }
+
+    #[inline]
+    fn receive(&mut self, number: u32, fd: &OwnedFd, into: &mut [u8]) -> landau_sys::Result<Option<usize>> {
+        let Some((_, buffer)) = self.current.take_if(|(of, _)| *of == number) else {
+            return self.receive_ahead(number, fd, into);
+        };
+        let bytes = self.ring.bytes(&buffer);
+        let count = bytes.len();
+        into[..count].copy_from_slice(bytes);
+        self.ring.recycle(buffer);
+        Ok(Some(count))
+    }
+
+    #[inline]
+    fn set_interest(&mut self, number: u32, _: &OwnedFd, interest: Interest) -> Result<(), landau_reactor::Error> {
+        if let Some(line) = self.lines.get_mut(number as usize) {
+            line.interest = interest;
+            if interest.contains(Interest::WRITABLE) {
+                self.blocked.push(number);
+            }
+            if interest.contains(Interest::READABLE) && line.ahead.is_some() {
+                self.readable.push_back(number);
+            }
+        }
+        Ok(())
+    }
+
+    fn wait_writable(&mut self, number: u32, fd: &OwnedFd) -> Result<(), landau_reactor::Error> {
+        self.set_interest(number, fd, Interest::WRITABLE)
+    }
+
+    #[inline]
+    fn set_deadline(&mut self, number: u32, fd: &OwnedFd, delay: Duration) {
+        if let Some(line) = self.lines.get_mut(number as usize) {
+            line.parked_ms = 0;
+        }
+        self.ring.set_deadline(fd, delay);
+    }
+
+    #[inline]
+    fn set_idle_deadline(&mut self, number: u32, fd: &OwnedFd, delay: Duration) {
+        if let Some(line) = self.lines.get_mut(number as usize) {
+            line.parked_ms = u32::try_from(delay.saturating_sub(PARK_AFTER).as_millis()).unwrap_or(u32::MAX);
+        }
+        self.ring.set_deadline(fd, delay.min(PARK_AFTER));
+    }
+
+    fn close(&mut self, number: u32, fd: OwnedFd) {
+        if let Some(line) = self.lines.get_mut(number as usize) {
+            *line = Line::default();
+        }
+        // The table and the ring hold the same descriptors.
+        let _ = self.ring.close(fd);
+    }
+}

@@ -1,0 +1,161 @@
+//! How connections come to a worker: from its own listeners, or from another worker that accepts for all.
+
+use super::Worker;
+use crate::config::Accepting;
+use crate::exchange::{After, Rest, answer};
+use crate::transport::{Arrival, Transport};
+use landau_reactor::Waker;
+use landau_sys::stream;
+use landau_wire::http::Scan;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Connections that another worker accepted for this one; `None` once this one takes no more.
+#[derive(Debug)]
+pub(crate) struct AcceptQueue {
+    arrivals: Mutex<Option<Vec<Arrival>>>,
+    pub(crate) waker: Waker,
+}
+
+impl AcceptQueue {
+    pub(crate) fn new(waker: Waker) -> Self {
+        Self { arrivals: Mutex::new(Some(Vec::new())), waker }
+    }
+
+    /// Adds a connection; returns it if the worker takes no more.
+    fn push(&self, arrival: Arrival) -> Option<Arrival> {
+        match &mut *self.arrivals.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(arrivals) => arrivals.push(arrival),
+            None => return Some(arrival),
+        }
+        // Waking fails only if the worker has ended.
+        let _ = self.waker.wake();
+        None
+    }
+
+    pub(super) fn take(&self) -> Vec<Arrival> {
+        let mut arrivals = self.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
+        arrivals.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Takes the connections and closes the queue.
+    fn close(&self) -> Vec<Arrival> {
+        self.arrivals.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default()
+    }
+}
+
+/// Whether to look for a request as soon as a connection is accepted. That pays with clients that make a connection
+/// for each request, and wastes a system call with those that keep theirs. Learns from what it found.
+#[derive(Debug, Default)]
+pub(super) struct SpeculativeRead {
+    /// From 0 (a request was never there) to 16 (always).
+    score: u8,
+    count: u8,
+}
+
+impl SpeculativeRead {
+    /// One connection in sixteen is tried in any case, to notice a change.
+    fn is_worth_it(&mut self) -> bool {
+        self.count = self.count.wrapping_add(1);
+        self.score >= 8 || self.count.is_multiple_of(16)
+    }
+
+    fn learn(&mut self, was_there: bool) {
+        self.score = if was_there { (self.score + 2).min(16) } else { self.score.saturating_sub(1) };
+    }
+}
+
+impl<T: Transport> Worker<T> {
+    /// Admits a connection here, or passes it to the worker whose turn it is.
+    pub(super) fn assign(&mut self, arrival: Arrival) {
+        if self.config.accepting == Accepting::Handed {
+            self.next_worker = (self.next_worker + 1) % self.accept_queues.len();
+            if self.next_worker != self.number {
+                // A worker that ends takes no more; then this one serves the connection.
+                let Some(arrival) = self.accept_queues[self.next_worker].push(arrival) else { return };
+                return self.admit(arrival);
+            }
+        }
+        self.admit(arrival);
+    }
+
+    /// Stops accepting; answers the clients that had connected or sent a request by then.
+    #[cold]
+    pub(super) fn stop_accepting(&mut self) {
+        self.transport.stop_accepting();
+        self.poll_twice();
+        let waiting = self.transport.close_listeners(self.config.backlog);
+        for arrival in self.accept_queues[self.number].close().into_iter().chain(waiting) {
+            self.admit(arrival);
+        }
+        self.poll_twice();
+    }
+
+    /// Handles what is there without waiting: a ring starts an operation with one wait and reports it with the next.
+    fn poll_twice(&mut self) {
+        self.turn(Some(Duration::ZERO));
+        self.turn(Some(Duration::ZERO));
+    }
+
+    pub(super) fn admit(&mut self, arrival: Arrival) {
+        let is_tls = arrival.is_tls;
+        if let Err(refusal) = self.admission.enter(self.table.len(), arrival.peer) {
+            return refusal.tell(&arrival.fd, is_tls, &mut self.site, &mut self.send_buffers);
+        }
+        // A client that connects while the server ends has sent its request already, or is not waited for.
+        if !is_tls && (self.site.closing || self.speculative_read.is_worth_it()) {
+            self.admit_with_request(arrival);
+        } else {
+            self.enter(arrival);
+        }
+    }
+
+    /// Adds a connection to the table and begins to receive; returns its number.
+    fn enter(&mut self, Arrival { fd, peer, is_tls }: Arrival) -> Option<u32> {
+        let number = self.table.next();
+        if self.transport.register(number, &fd).is_err() {
+            self.admission.leave(peer);
+            return None;
+        }
+        self.transport.set_deadline(number, &fd, self.config.timeouts.head);
+        let is_late = self.site.closing;
+        self.table.insert(fd, peer, is_tls, is_late);
+        if is_tls && !self.begin_session(number) {
+            self.close(number);
+            return None;
+        }
+        Some(number)
+    }
+
+    /// Reads speculatively: if the request has come with the connection and the connection ends with the answer, it is
+    /// neither registered nor entered into the table.
+    fn admit_with_request(&mut self, arrival: Arrival) {
+        let got = stream::receive(&arrival.fd, &mut self.scratch);
+        self.speculative_read.learn(matches!(got, Ok(1..)));
+        let Ok(got @ 1..) = got else {
+            // Nothing yet, or the end already, which the transport reports.
+            self.enter(arrival);
+            return;
+        };
+        if let Some(log) = &mut self.site.log {
+            log.peer = arrival.peer;
+        }
+        self.send_buffers.clear();
+        let mut scan = Scan::default();
+        let (used, after) =
+            answer(&mut self.site, &self.config, &self.scratch[..got], &mut scan, &mut self.send_buffers);
+        if after == After::Close(false) && self.send_buffers.batch.is_empty() {
+            // The answer leaves with the end that follows.
+            let sent = stream::send(&arrival.fd, &self.send_buffers.bytes, true).unwrap_or(0);
+            self.counters.bytes_sent.add(sent as u64);
+            if sent == self.send_buffers.bytes.len() {
+                return self.admission.leave(arrival.peer);
+            }
+            self.send_buffers.bytes.drain(..sent);
+        }
+        let rest = Rest::new(self.scratch[used..got].to_vec(), scan, after);
+        if let Some(number) = self.enter(arrival) {
+            self.deliver(number, rest);
+        }
+    }
+}
