@@ -1,27 +1,27 @@
-//! The reactor's backends as values of a parameter, and what its errors mean for a pass.
+//! The reactor's backends as values of a parameter, and its errors as reasons to stop a pass.
 
 use landau_engine::{Settings, Stop, Support};
 use landau_reactor::{Backend, Error};
 
-/// The names of all backends, this system's or not: what is typed is refused only if no system has it.
+/// The names of all backends, including those of other systems.
 pub(crate) const NAMES: &[&str] = &names();
 
 const fn names() -> [&'static str; Backend::ALL.len()] {
     let mut names = [""; Backend::ALL.len()];
-    let mut at = 0;
-    while at < names.len() {
-        names[at] = Backend::ALL[at].name();
-        at += 1;
+    let mut index = 0;
+    while index < names.len() {
+        names[index] = Backend::ALL[index].name();
+        index += 1;
     }
     names
 }
 
-/// The backend that a parameter names; the best of this system where it names none.
+/// Returns the backend that a parameter selects, or the system's default if the benchmark has no such parameter.
 pub(crate) fn named(settings: &Settings, parameter: &str) -> Backend {
     settings.text(parameter).parse().unwrap_or_default()
 }
 
-/// Whether this system has it and lets us use it: it is tried.
+/// Returns whether this system supports a backend, by making a reactor with it.
 pub(crate) fn support(backend: Backend) -> Support {
     match landau_reactor::Reactor::new(backend) {
         Ok(_) => Support::Yes,
@@ -29,7 +29,7 @@ pub(crate) fn support(backend: Backend) -> Support {
     }
 }
 
-/// Why a step was not completed. A descriptor that a set has no room for is a refusal like one of the system's.
+/// Returns the reason to stop a pass. A set of `select` without room counts as a system call that failed.
 pub(crate) fn stop(error: Error) -> Stop {
     match error {
         Error::System(error) => Stop::Refused(error),
@@ -38,7 +38,7 @@ pub(crate) fn stop(error: Error) -> Stop {
     }
 }
 
-/// The same for a wait, which is only ever refused by the system.
+/// Returns the error of a wait, which only the system can refuse.
 pub(crate) fn refused(error: Error) -> landau_sys::Error {
     match stop(error) {
         Stop::Refused(error) => error,
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_backend_can_be_named() {
+    fn every_backend_has_a_name_that_selects_it() {
         assert_eq!(NAMES.len(), Backend::ALL.len());
         for name in NAMES {
             assert_eq!(name.parse::<Backend>().unwrap().name(), *name);

@@ -1,7 +1,7 @@
-//! Every benchmark of Landau, one file each in `list/`.
+//! The benchmarks of Landau, one file each in [`list`].
 //!
-//! A benchmark reads like the description of an experiment; how it is planned, driven and recorded is the engine's
-//! business. The registry below is generated from the folder by `cargo xtask registry` and checked by CI.
+//! A benchmark describes an experiment; the engine plans, drives and records it. `cargo xtask registry` generates the
+//! list from the directory, and CI checks it.
 
 mod backend;
 mod extents;

@@ -2,8 +2,8 @@
 //!
 //! The image is a file in the run's scratch directory, attached to a loop device with direct I/O and mounted in a
 //! private mount namespace. When the worker and its children end, for any reason, the kernel unmounts it and releases
-//! the device. Before anything is written, read or unmounted, the mount is verified by its device number and by a marker
-//! file inside.
+//! the device. Before anything is written, read or unmounted, the mount is verified by its device number and by a
+//! marker file inside.
 
 use crate::files::c_path;
 use crate::program::{find, require};
@@ -132,8 +132,8 @@ fn make(path: &Path, bytes: u64) -> Result<(), Stop> {
         image.set_len(bytes).map_err(io)?;
     }
     let mut command = Command::new(require(MKFS)?);
-    // Blocks of the device's size, which accepts no smaller ones. No journal, whose writes would interfere. Inode tables
-    // are written now instead of by the kernel during the measurement.
+    // Blocks of the device's size, which accepts no smaller ones. No journal, whose writes would interfere. Inode
+    // tables are written now instead of by the kernel during the measurement.
     command
         .args(["-q", "-F", "-b", "4096", "-O", "^has_journal", "-E", "lazy_itable_init=0,nodiscard", "-m", "0"])
         .arg(path);

@@ -1,16 +1,16 @@
-//! `bind`: a port is asked for on each of thousands of sockets, past half of the ephemeral range and past the whole.
+//! `bind`: binds thousands of sockets to port 0, past half of the ephemeral port range and past all of it.
 //!
-//! Measures `bind()` to port 0: the kernel chooses an unused port. Linux hands out one parity of the range first and
-//! searches all of it in vain, on every call, once it is used up: a cliff at half the range.
+//! Measures `bind()` to port 0: the kernel chooses an unused port. Linux first uses the ports of one parity. When they
+//! are used up, every call searches all of them before it turns to the other half: a cliff at half the range.
 //!
-//! Misleads if the sweep stops early: up to the classic 10,000 sockets the curve looks flat. It also misleads after
-//! a run of an HTTP benchmark: sockets in `TIME_WAIT` hold ports too, so they are waited for.
+//! Misleads if the sweep stops early: up to the classic 10,000 sockets the curve looks flat. It also misleads after a
+//! run of an HTTP benchmark: sockets in `TIME_WAIT` hold ports too, so Landau waits for them.
 //!
-//! A process may not have descriptors enough for the whole range; every time its table is full, a holder process
-//! takes over what is bound, untimed, and the table is emptied.
+//! A process may have fewer descriptors than the range has ports. When its table is full, a holder process takes over
+//! the bound sockets, untimed, and the table is emptied.
 //!
-//! Source: the bind benchmark of Felix von Leitner's 2003 study, whose program did not check whether bind succeeded
-//! until 6 November 2003.
+//! Source: the bind benchmark of Felix von Leitner's 2003 study, whose program did not check the result of bind until
+//! 6 November 2003.
 
 use landau_engine::{
     Annotation, AnnotationKind, Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Study,
@@ -25,10 +25,10 @@ use landau_sys::system::{ephemeral_ports, reserved_ports, setting, time_wait_cou
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 
-/// About how many ports are asked for before a pass.
-const ASKED: u16 = 128;
+/// Approximate number of ports that are probed before a pass.
+const PROBED: u16 = 128;
 
-/// Descriptors that are left for other things when the table is handed to a holder.
+/// Descriptors that stay unused when the table is handed to a holder process.
 const SPARE: usize = 64;
 
 /// The benchmark.
@@ -51,26 +51,31 @@ const CLOSE: usize = 2;
 
 impl Benchmark for Bind {
     const NAME: &'static str = "bind";
-    const ABOUT: &'static str = "Does bind() to a port of the system's choice cost more the more ports are taken?";
+    const ABOUT: &'static str = "Does bind() to port 0 cost more when thousands of ports are in use?";
     const AXIS: &'static str = "bound sockets";
     const PHASES: &'static [Phase] = &[
         Phase::up("socket", "socket(): allocate a socket and the lowest unused descriptor"),
-        Phase::up("bind", "bind() to port 0 of the wildcard address: the kernel chooses an unused port"),
-        Phase::down("close", "close() of the socket bound last, which gives its port back"),
+        Phase::up("bind", "bind() to port 0 of the wildcard address: find an unused port"),
+        Phase::down("close", "close() of the socket that was bound last; releases its port"),
     ];
     const PARAMETERS: &'static [Parameter] = &[
-        Parameter::steps("64", "auto", "auto", "how many; auto: past half the range (quick), past all of it (full)"),
+        Parameter::steps(
+            "64",
+            "auto",
+            "auto",
+            "bound sockets; auto: past half the range (quick), past all of it (full)",
+        ),
         Parameter::fixed("family", Kind::Choice(&["v4", "v6"]), "v4", "IPv4 or IPv6"),
         Parameter::fixed("v6only", Kind::Choice(&["on", "off"]), "on", "IPV6_V6ONLY of IPv6 sockets"),
         Parameter::fixed(
             "range",
             Kind::PortRange,
             "host",
-            "ports to choose from: host, or LOW-HIGH for these sockets alone (Linux 6.3)",
+            "ephemeral ports: the host's, or LOW-HIGH for these sockets only (IP_LOCAL_PORT_RANGE, Linux 6.3)",
         ),
     ];
     const VARIANTS: &'static [Variant] = &[
-        // A range of two thousand ports: past the whole of it in a moment; the law against n / capacity is the same.
+        // A range of two thousand ports takes a moment, and the law against n / capacity is the same.
         Variant::always(&[("range", "40000-42001")]),
         Variant::always(&[("range", "40000-42001"), ("family", "v6"), ("v6only", "on")]),
         Variant::always(&[("range", "40000-42001"), ("family", "v6"), ("v6only", "off")]),
@@ -79,8 +84,8 @@ impl Benchmark for Bind {
     ];
     const CAVEATS: &'static [&'static str] = &[
         "Up to two thirds of half the range the curve looks flat: a sweep that stops there misses the cliff.",
-        "Sockets in TIME_WAIT hold ports as well; the host's facts say how many there were.",
-        "A search in a range of another size scans another number of ports: compare against n / capacity.",
+        "Sockets in TIME_WAIT hold ports as well; the host's facts contain their number.",
+        "In a range of another size the kernel searches another number of ports: compare against n / capacity.",
     ];
     const SOURCE: &'static str =
         "F. von Leitner, Benchmarking BSD and Linux (2003), the bind benchmark; the range's parity since Linux 4.2";
@@ -90,13 +95,13 @@ impl Benchmark for Bind {
             return Support::No("this host has no IPv6".to_owned());
         }
         match settings.ports("range") {
-            // Linux takes a socket's own range for a part of the host's and ignores what lies outside.
+            // Linux ignores the part of a socket's range that is outside the host's.
             Some((low, high)) if ephemeral_ports().is_some_and(|(from, to)| low < from || high > to) => {
-                Support::No(format!("ports {low}-{high} do not lie within the host's ephemeral range"))
+                Support::No(format!("ports {low}-{high} are not within the host's ephemeral range"))
             }
             Some((low, high)) => match socket(Family::V4, Transport::Tcp).map(|fd| set_port_range(&fd, low, high)) {
                 Ok(Ok(())) => Support::Yes,
-                Ok(Err(error)) => Support::No(format!("a range for single sockets needs Linux 6.3 ({error})")),
+                Ok(Err(error)) => Support::No(format!("a port range for single sockets needs Linux 6.3 ({error})")),
                 Err(error) => Support::No(error.to_string()),
             },
             None => Support::Yes,
@@ -107,12 +112,12 @@ impl Benchmark for Bind {
         let Some(capacity) = capacity(settings) else {
             return 10_000;
         };
-        // A range of the user's own is small, so the quick study goes past all of it; the host's range takes a
-        // minute a pass in its second half.
+        // A range that the user sets is small, so the quick study goes past all of it. The second half of the host's
+        // range takes a minute for each pass.
         if study == Study::Full || settings.ports("range").is_some() {
             capacity + capacity / 100
         } else if host.clock.unit != Unit::Ns {
-            // An emulator would take minutes; the ranges of the other cases show the second half.
+            // An emulator would take minutes; the other cases show the second half with their small ranges.
             4_000
         } else {
             capacity / 2 * 103 / 100
@@ -126,17 +131,17 @@ impl Benchmark for Bind {
         let source = if settings.ports("range").is_some() {
             "bind.range, IP_LOCAL_PORT_RANGE".to_owned()
         } else {
-            "net.ipv4.ip_local_port_range less ip_local_reserved_ports".to_owned()
+            "net.ipv4.ip_local_port_range minus ip_local_reserved_ports".to_owned()
         };
-        let mark = |name: &str, n| Annotation {
+        let annotation = |name: &str, n| Annotation {
             name: name.to_owned(),
             n,
             kind: AnnotationKind::Capacity,
             source: source.clone(),
         };
         vec![
-            mark("half the ephemeral port range", capacity as f64 / 2.0),
-            mark("the whole ephemeral port range", capacity as f64),
+            annotation("half the ephemeral port range", capacity as f64 / 2.0),
+            annotation("the whole ephemeral port range", capacity as f64),
         ]
     }
 
@@ -146,25 +151,26 @@ impl Benchmark for Bind {
 
     fn limit(settings: &Settings, refused: landau_sys::Error) -> Option<(String, String)> {
         let (low, high) = settings.ports("range").filter(|_| refused.errno == libc::EADDRINUSE)?;
-        Some((format!("no port from {low} to {high} is left"), "--set bind.range=LOW-HIGH".to_owned()))
+        Some((format!("no unused port from {low} to {high}"), "--set bind.range=LOW-HIGH".to_owned()))
     }
 
-    /// Ports that others hold, be it in `TIME_WAIT` or by a mere bind, which no table of the kernel lists: some are
-    /// asked for by their number. Not all: twenty-eight thousand sockets that come and go leave the kernel's slabs in
-    /// such a state that a bind afterwards costs 29% more.
+    /// Returns a message if other sockets hold ports of the range. No table of the kernel lists sockets that are only
+    /// bound, so some ports are probed by number. Not all: after 28,000 sockets were opened and closed, the state of
+    /// the kernel's slabs makes a bind cost 29% more.
     fn unsettled(settings: &Settings) -> Option<String> {
         let (low, high) = settings.ports("range").or_else(ephemeral_ports)?;
         let (family, waiting) = (family(settings), time_wait_count().unwrap_or(0));
-        let stride = (high - low) / ASKED + 1;
-        // An odd stride, so that both parities are asked about.
-        let asked: Vec<u16> = (low..=high).step_by(usize::from(stride | 1)).collect();
-        let taken = asked.iter().filter(|&&port| is_taken(family, port)).count();
+        let stride = (high - low) / PROBED + 1;
+        // An odd stride probes both parities.
+        let probed: Vec<u16> = (low..=high).step_by(usize::from(stride | 1)).collect();
+        let taken = probed.iter().filter(|&&port| is_taken(family, port)).count();
         let is_host = settings.ports("range").is_none();
         let many_wait = is_host && waiting > u64::from(high - low) / 100;
-        (many_wait || taken > 1 + asked.len() / 50).then(|| {
+        (many_wait || taken > 1 + probed.len() / 50).then(|| {
             format!(
-                "others hold {taken} of {} ports asked for from {low} to {high} ({waiting} sockets are in TIME_WAIT)",
-                asked.len()
+                "other sockets hold {taken} of {} probed ports from {low} to {high} ({waiting} sockets are in \
+                 TIME_WAIT)",
+                probed.len()
             )
         })
     }
@@ -177,7 +183,7 @@ impl Benchmark for Bind {
         Ok(Self {
             family,
             v6only,
-            // Asked now, as it takes descriptors that may not be there later.
+            // Tested now, while there are descriptors left for it.
             mapped_peer: v6only.map(accepts_mapped_peer),
             range: settings.ports("range"),
             address: Address::any(family),
@@ -214,27 +220,27 @@ impl Benchmark for Bind {
         self.note_ports()?;
         let distinct: HashSet<u16> = self.ports.iter().copied().filter(|&port| port != 0).collect();
         Stop::unless(distinct.len() as u64 == steps, || {
-            format!("{steps} sockets were bound, but only to {} different ports", distinct.len())
+            format!("{steps} sockets were bound, but only to {} distinct ports", distinct.len())
         })?;
-        facts.text("first thousand ports", parity(&self.ports).to_owned());
+        facts.text("first_1000_ports", parity(&self.ports));
         if let Some(accepted) = self.mapped_peer {
-            // Without a working loopback it cannot be asked, which is no reason to lose the curve.
+            // Without a working loopback interface the test fails, but the curve is valid.
             let answer = match accepted {
                 Ok(true) => "yes".to_owned(),
                 Ok(false) => "no".to_owned(),
-                Err(error) => format!("not known ({error})"),
+                Err(error) => format!("unknown ({error})"),
             };
-            facts.text("an IPv4-mapped peer is accepted", answer);
+            facts.text("accepts_ipv4_mapped_peer", answer);
         }
         if let Some(default) = setting("net.ipv6.bindv6only").filter(|_| self.v6only.is_some()) {
-            facts.text("IPV6_V6ONLY by default", default);
+            facts.text("ipv6_v6only_default", if default == "0" { "off" } else { "on" });
         }
         Ok(())
     }
 }
 
 impl Bind {
-    /// Lets a holder process keep what is bound and empties the table.
+    /// Hands the bound sockets to a holder process and empties the descriptor table.
     fn hand_over(&mut self) -> Result<(), Stop> {
         self.note_ports()?;
         self.held.push(DescriptorHolder::new()?);
@@ -244,7 +250,7 @@ impl Bind {
         Ok(())
     }
 
-    /// Writes down the ports of the sockets in the table.
+    /// Stores the ports of the sockets in the table.
     fn note_ports(&mut self) -> Result<(), Stop> {
         for socket in &self.sockets {
             self.ports.push(local_port(socket)?);
@@ -253,7 +259,7 @@ impl Bind {
     }
 }
 
-/// How many ports there are to choose from.
+/// Returns the number of ports in the range.
 fn capacity(settings: &Settings) -> Option<u64> {
     let (low, high) = settings.ports("range").or_else(ephemeral_ports)?;
     Some((u64::from(high - low) + 1).saturating_sub(u64::from(reserved_ports(low, high))))
@@ -263,7 +269,7 @@ fn family(settings: &Settings) -> Family {
     if settings.is("family", "v6") { Family::V6 } else { Family::V4 }
 }
 
-/// Whether a port cannot be had now. A failure that says nothing about the port counts as free.
+/// Returns whether a port is in use. An error other than `EADDRINUSE` counts as unused.
 fn is_taken(family: Family, port: u16) -> bool {
     let Ok(socket) = socket(family, Transport::Tcp) else {
         return false;
@@ -271,7 +277,7 @@ fn is_taken(family: Family, port: u16) -> bool {
     bind(&socket, &Address::any(family).with_port(port)).is_err_and(|error| error.errno == libc::EADDRINUSE)
 }
 
-/// Whether the first ports share a parity, which is why the search has a cliff at half the range.
+/// Returns the parity of the first ports. If they share one, the curve has a cliff at half the range.
 fn parity(ports: &[u16]) -> &'static str {
     let first = &ports[..ports.len().min(1_000)];
     match first.iter().filter(|&&port| port % 2 == 1).count() {

@@ -96,8 +96,8 @@ impl Benchmark for Download {
             "location",
             Kind::Choice(&["auto", "image", "directory"]),
             "auto",
-            "image: an ext4 image mounted for the run (needs root); directory: the scratch directory below --dir; auto: \
-             image if possible",
+            "image: an ext4 image mounted for the run (needs root); directory: the scratch directory below --dir; \
+             auto: image if possible",
         ),
         Parameter::fixed("server", Kind::Choice(server::NAMES), "landau", "web server to start"),
     ];
@@ -110,8 +110,8 @@ impl Benchmark for Download {
     ];
     const CAVEATS: &'static [&'static str] = &[
         "It is a timeline: n is what has arrived, and changes along it come from the device.",
-        "On a disk without moving parts, or a virtual one cached by its host, placement costs little; what small extents \
-         cost is more requests, which the facts count.",
+        "On a disk without moving parts, or a virtual one cached by its host, placement costs little; what small \
+         extents cost is more requests, which the facts count.",
         "With location=directory the device's counters include the reads of all its users.",
         "An image is a file of the host's file system and may be fragmented there; it is allocated at once.",
     ];

@@ -1,9 +1,9 @@
-//! `dup`: one descriptor is duplicated again and again.
+//! `dup`: duplicates one descriptor thousands of times.
 //!
-//! Measures `dup()`: nothing but the search for the lowest unused descriptor and a reference more to an open file.
-//! What `socket` costs beyond this is the socket's own.
+//! Measures `dup()`: only the search for the lowest unused descriptor, and one more reference to an open file. What
+//! `socket` costs in addition is the cost of the socket itself.
 //!
-//! Misleads if the table has holes: here it never has, so the lowest unused descriptor is always the next one.
+//! Misleads for tables with gaps: here the lowest unused descriptor is always the next one.
 //!
 //! Source: the part of the 2003 study's socket benchmark that it calls "not so easy".
 
@@ -27,11 +27,11 @@ impl Benchmark for Dup {
     const AXIS: &'static str = "duplicated descriptors";
     const PHASES: &'static [Phase] = &[
         Phase::up("dup", "dup() of one descriptor"),
-        Phase::down("close", "close() of the copy made last; the file itself stays open"),
+        Phase::down("close", "close() of the last copy; the file itself stays open"),
     ];
-    const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "5000", "19000", "how many copies")];
+    const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "5000", "19000", "copies of the descriptor")];
     const CAVEATS: &'static [&'static str] =
-        &["The table has no holes here; a server that closes in random order makes the search longer."];
+        &["The table has no gaps here; closing in random order, as a server does, makes the search longer."];
     const SOURCE: &'static str = "the descriptor half of the socket benchmark of F. von Leitner (2003)";
 
     fn cost(_: &Settings) -> Cost {

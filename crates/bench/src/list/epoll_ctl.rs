@@ -1,10 +1,10 @@
-//! `epoll_ctl`: the n-th descriptor is added to one epoll set.
+//! `epoll_ctl`: adds the n-th descriptor to an epoll set.
 //!
-//! Measures `epoll_ctl(EPOLL_CTL_ADD)` and, on the way down, `EPOLL_CTL_DEL`. The set is a red-black tree, so the
-//! law to expect is log N with a small slope.
+//! Measures `epoll_ctl(EPOLL_CTL_ADD)` and, during destruction, `EPOLL_CTL_DEL`. The set is a red-black tree, so the
+//! expected law is O(log N) with a small slope.
 //!
-//! Misleads as a figure for servers: they add a descriptor once in a connection's life, but wait for events all the
-//! time. The cost of waiting is the benchmark `event_wait`.
+//! Misleads as the cost of a server: it adds a descriptor once for each connection, but waits for events all the time.
+//! The benchmark `event_wait` measures that.
 //!
 //! Source: the event notification that the 2003 study's connect benchmark rests on; perf bench has epoll ctl at a
 //! fixed size.
@@ -25,19 +25,19 @@ const DELETE: usize = 1;
 
 impl Benchmark for EpollCtl {
     const NAME: &'static str = "epoll_ctl";
-    const ABOUT: &'static str = "What does it cost to add the n-th descriptor to an epoll set?";
+    const ABOUT: &'static str = "Does adding a descriptor to an epoll set cost more when thousands are in it?";
     const AXIS: &'static str = "watched descriptors";
     const PHASES: &'static [Phase] = &[
-        Phase::up("add", "epoll_ctl(EPOLL_CTL_ADD) of a new event descriptor"),
-        Phase::down("delete", "epoll_ctl(EPOLL_CTL_DEL) of the one added last"),
+        Phase::up("add", "epoll_ctl(EPOLL_CTL_ADD) of a new eventfd"),
+        Phase::down("delete", "epoll_ctl(EPOLL_CTL_DEL) of the last one added"),
     ];
-    const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "5000", "19000", "how many")];
+    const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "5000", "19000", "watched descriptors")];
     const CAVEATS: &'static [&'static str] =
-        &["A server adds a descriptor once in a connection's life; what it does all the time is wait."];
+        &["A server adds a descriptor once for each connection, but waits for events all the time: see event_wait."];
     const SOURCE: &'static str = "the frame of F. von Leitner's socket benchmark, with epoll";
 
     fn support(host: &Host, _: &Settings) -> Support {
-        Support::when(host.system == "Linux", "epoll is Linux's own")
+        Support::when(host.system == "Linux", "only Linux has epoll")
     }
 
     fn cost(_: &Settings) -> Cost {
@@ -62,12 +62,12 @@ impl Benchmark for EpollCtl {
         timer.time(DELETE, || epoll_delete(set, &counter))
     }
 
-    /// Raises every counter and sees that the set reports each of them.
+    /// Makes every eventfd readable and checks that the set reports each.
     fn check(&mut self, steps: u64, _facts: &mut Facts) -> Result<(), Stop> {
         for counter in &self.watched {
             raise(counter)?;
         }
         let ready = epoll_ready(&self.set, steps as usize + 1)?;
-        Stop::unless(ready as u64 == steps, || format!("{steps} descriptors were added, but {ready} report events"))
+        Stop::unless(ready as u64 == steps, || format!("{steps} descriptors were added, but {ready} are reported"))
     }
 }

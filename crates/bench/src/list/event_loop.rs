@@ -1,13 +1,14 @@
-//! `event_loop`: one turn of an event loop that watches ever more descriptors, of which a few become ready.
+//! `event_loop`: one iteration of an event loop that watches a growing number of idle descriptors, a few of them
+//! active.
 //!
-//! Measures the event library, backend by backend: before each turn as many descriptors as `active` says are given
-//! a byte; timed are the wait, and apart the handing out of what it found until each of them was told. Then the bytes
-//! are read, as a server would, so that backends that tell of changes tell anew. `event_wait` measures the bare calls, with
-//! descriptors that stay ready; here events are used up.
+//! Measures the event library with each of its backends. Before each iteration `active` descriptors get a byte each.
+//! Timed are the wait, and separately the handling of the reported events until each active descriptor was reported.
+//! Then the bytes are read, as a server would, so that edge-triggered and one-shot backends report the descriptors
+//! again. `event_wait` measures the bare system calls, with descriptors that stay ready; here the events are consumed.
 //!
-//! Misleads as the cost of a server's turn: it never sleeps, and nothing is done with an event.
+//! Misleads as the cost of a server's iteration: it never sleeps, and does nothing with an event.
 //!
-//! Source: libevent's benchmark, which writes to a few of many pairs and times the turns until all are told.
+//! Source: libevent's benchmark, which writes to a few of many socket pairs and times the loop until all are reported.
 
 use crate::backend;
 use landau_engine::{
@@ -26,14 +27,14 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// As far as a study goes by itself: a backend that asks each of n descriptors makes the sweep n².
-const FULL_MOST: u64 = 9_000;
+/// Maximum of the default n: with a backend that checks each of n descriptors, a sweep costs n².
+const MAX_N_FULL: u64 = 9_000;
 
-/// How many may be ready at once: what one wait tells.
-const MOST_ACTIVE: u64 = 256;
+/// Maximum number of active descriptors: what one wait of the reactor reports.
+const MAX_ACTIVE: u64 = 256;
 
-/// How long the check waits for what is surely ready.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Timeout of the check's waits.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The benchmark.
 #[derive(Debug)]
@@ -42,17 +43,18 @@ pub struct EventLoop {
     active: u64,
     is_random: bool,
     random: ChaCha8Rng,
-    /// The watched ends; a token is a place in this list.
+    /// The watched ends of the socket pairs; a token is an index of this list.
     watched: Vec<OwnedFd>,
-    /// The other ends, through which they are made ready.
-    others: Vec<OwnedFd>,
-    /// From here on numbers are given to the other ends, so that the watched have the low ones.
-    others_from: RawFd,
-    /// Who is to be told in this turn, and who of all is still to be told.
+    /// The other ends, which make them ready.
+    peers: Vec<OwnedFd>,
+    /// The lowest descriptor number of the other ends, so that the watched ends have the low ones.
+    first_peer: RawFd,
+    /// Indexes of the descriptors that are active in this iteration.
     chosen: Vec<usize>,
-    is_awaited: Vec<bool>,
-    /// Events of descriptors that were told already, or are not ready: lawful, for an event is a hint.
-    extra: u64,
+    /// Whether a descriptor is active and was not reported yet, by index.
+    is_pending: Vec<bool>,
+    /// Events of descriptors that were reported already or are not ready. They are permitted: an event is a hint.
+    spurious: u64,
 }
 
 const WAIT: usize = 0;
@@ -60,29 +62,34 @@ const DISPATCH: usize = 1;
 
 impl Benchmark for EventLoop {
     const NAME: &'static str = "event_loop";
-    const ABOUT: &'static str = "What does a turn of an event loop cost when thousands of descriptors are idle?";
+    const ABOUT: &'static str = "What does an iteration of an event loop cost when thousands of descriptors are idle?";
     const AXIS: &'static str = "idle descriptors";
     const PHASES: &'static [Phase] = &[
-        Phase::up("wait", "the reactor's wait, which tells the kernel what changed and asks it what is ready"),
+        Phase::up("wait", "Reactor::wait(): submits changes to the kernel and retrieves events"),
         Phase::up(
             "dispatch",
-            "handling of the reported events, with further waits if needed, until every active descriptor was reported",
+            "iteration over the events, with further waits if needed, until every active descriptor was reported",
         ),
     ];
     const PARAMETERS: &'static [Parameter] = &[
-        Parameter::steps("64", "auto", "auto", "how many; auto: 2,000 (quick), 9,000 or half the descriptors (full)"),
-        Parameter::fixed("backend", Kind::Choice(backend::NAMES), "epoll", "how the reactor asks the kernel"),
+        Parameter::steps(
+            "64",
+            "auto",
+            "auto",
+            "idle descriptors; auto: 2,000 (quick), 9,000 or half of RLIMIT_NOFILE (full)",
+        ),
+        Parameter::fixed("backend", Kind::Choice(backend::NAMES), "epoll", "how the reactor waits for events"),
         Parameter::fixed(
             "active",
-            Kind::Count { min: 1, max: MOST_ACTIVE },
+            Kind::Count { min: 1, max: MAX_ACTIVE },
             "1",
-            "how many become ready before each turn, beside those that n counts",
+            "descriptors that become ready in each iteration, in addition to n",
         ),
         Parameter::fixed(
             "selection",
             Kind::Choice(&["same", "random"]),
             "same",
-            "same: the first ones become ready each time; random: others in each turn, long idle and out of the caches",
+            "same: the first descriptors become ready in each iteration; random: random ones, cold in the caches",
         ),
     ];
     const VARIANTS: &'static [Variant] = &[
@@ -102,40 +109,41 @@ impl Benchmark for EventLoop {
         Variant::full(&[("backend", "io_uring"), ("selection", "random")]),
     ];
     const CAVEATS: &'static [&'static str] = &[
-        "It never sleeps: what is active is ready before the wait begins. A server that finds nothing to do also pays \
-         for sleeping and being woken.",
-        "What making a descriptor ready costs is not in it, and backends that do their work then (epoll, sigio, \
-         io_uring queue the event as the byte arrives) look cheaper than they are by that part.",
-        "The descriptors are Unix sockets; asking another kind costs poll and select more or less than this.",
-        "With selection=same those that become ready are warm in the caches: the cost of the backend alone. With random \
-         the one that was long idle is cold, which grows with n whatever the backend.",
-        "backend=null asks nobody and tells of all n: it is the loop's own cost for n events, and no wait.",
-        "With select the curve ends where a set has no room, far below the others' ends.",
+        "The loop never sleeps: active descriptors are ready before the wait. A server with nothing to do also pays \
+         for sleeping and waking up.",
+        "The cost of making a descriptor ready is not included. epoll, sigio and io_uring queue the event at that \
+         time, so they look cheaper than they are by that part.",
+        "The descriptors are Unix sockets; checking another type costs poll and select more or less.",
+        "With selection=same the active descriptors are warm in the caches, and growth comes from the backend. With \
+         selection=random they are cold, which grows with n for every backend.",
+        "backend=null makes no system call and reports all n descriptors: the loop's own cost for n events.",
+        "The curve of select ends at FD_SETSIZE, far below the others.",
     ];
-    const SOURCE: &'static str = "libevent's bench: few active among many idle pairs, timed until all are told";
+    const SOURCE: &'static str =
+        "libevent's bench: a few active among many idle socket pairs, timed until all are reported";
 
     fn support(host: &Host, settings: &Settings) -> Support {
         if host.clock.unit != Unit::Ns {
-            return Support::No("it times a library on a real machine; `event_wait` counts the bare calls".to_owned());
+            return Support::No("it needs real time; event_wait counts the instructions of the bare calls".to_owned());
         }
         backend::support(backend::named(settings, "backend"))
     }
 
     fn auto_n(host: &Host, _: &Settings, study: Study) -> u64 {
         match host.limits.get("RLIMIT_NOFILE") {
-            Some(&limit) if study == Study::Full => (limit / 2).saturating_add(1).min(FULL_MOST),
+            Some(&limit) if study == Study::Full => (limit / 2).saturating_add(1).min(MAX_N_FULL),
             _ => 2_000,
         }
     }
 
     fn annotations(_: &Host, settings: &Settings) -> Vec<Annotation> {
-        let mark = Annotation {
-            name: "no room in a set of select()".to_owned(),
+        let annotation = Annotation {
+            name: "capacity of select()".to_owned(),
             n: SELECT_CAPACITY as f64,
             kind: AnnotationKind::Capacity,
             source: "FD_SETSIZE".to_owned(),
         };
-        settings.is("backend", "select").then_some(mark).into_iter().collect()
+        settings.is("backend", "select").then_some(annotation).into_iter().collect()
     }
 
     fn cost(_: &Settings) -> Cost {
@@ -143,21 +151,21 @@ impl Benchmark for EventLoop {
     }
 
     fn setup(context: &Context) -> Result<Self, Stop> {
-        let (settings, room) = (context.settings, context.n as usize);
+        let (settings, n) = (context.settings, context.n as usize);
         let backend = backend::named(settings, "backend");
         let active = settings.count("active");
-        let all = room + active as usize;
+        let all = n + active as usize;
         let mut event_loop = Self {
             reactor: Reactor::new(backend).map_err(backend::stop)?,
             active,
             is_random: settings.is("selection", "random"),
             random: ChaCha8Rng::seed_from_u64(context.seed),
             watched: Vec::with_capacity(all),
-            others: Vec::with_capacity(all),
-            others_from: (get(Resource::Descriptors)?.0 / 2).min(1 << 30) as RawFd,
+            peers: Vec::with_capacity(all),
+            first_peer: (get(Resource::Descriptors)?.0 / 2).min(1 << 30) as RawFd,
             chosen: Vec::with_capacity(active as usize),
-            is_awaited: vec![false; all],
-            extra: 0,
+            is_pending: vec![false; all],
+            spurious: 0,
         };
         for _ in 0..active {
             event_loop.add()?;
@@ -167,71 +175,71 @@ impl Benchmark for EventLoop {
 
     fn step(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
         self.add()?;
-        // Some backends tell the kernel of a new descriptor at once and some with the next wait, which is this one;
-        // those that must be told anew of what was used up pay for that in the timed one.
+        // Some backends submit a new descriptor at once, others with the next wait, which is this untimed one. Backends
+        // that have to be armed again after an event pay for that in the timed wait.
         self.reactor.wait(Some(Duration::ZERO)).map_err(backend::refused)?;
-        self.use_up()?;
+        self.consume()?;
         self.choose();
-        for &one in &self.chosen {
-            send(&self.others[one], b"x", false)?;
-            self.is_awaited[one] = true;
+        for &index in &self.chosen {
+            send(&self.peers[index], b"x", false)?;
+            self.is_pending[index] = true;
         }
-        self.turn(timer)
+        self.iterate(timer)
     }
 
-    /// Makes every descriptor ready and sees that each is told.
+    /// Makes every descriptor ready and checks that each is reported.
     fn check(&mut self, steps: u64, facts: &mut Facts) -> Result<(), Stop> {
         let all = self.watched.len();
         Stop::unless(all as u64 >= steps + self.active, || format!("only {all} descriptors are registered"))?;
-        for other in &self.others {
-            send(other, b"x", false)?;
+        for peer in &self.peers {
+            send(peer, b"x", false)?;
         }
-        let mut is_told = vec![false; all];
+        let mut is_reported = vec![false; all];
         let mut count = 0;
         while count < all {
-            self.reactor.wait(Some(PATIENCE)).map_err(backend::stop)?;
+            self.reactor.wait(Some(CHECK_TIMEOUT)).map_err(backend::stop)?;
             let before = count;
             while let Some(event) = self.reactor.next_event() {
-                let place = event.token.0 as usize;
-                count += usize::from(!is_told[place]);
-                is_told[place] = true;
-                // The null backend tells of what it has told before.
-                let _ = receive(&self.watched[place], &mut [0; 8]);
-                self.reactor.clear_readiness(&self.watched[place], Interest::READABLE);
+                let index = event.token.0 as usize;
+                count += usize::from(!is_reported[index]);
+                is_reported[index] = true;
+                // The null backend reports descriptors again; then there is nothing to read.
+                let _ = receive(&self.watched[index], &mut [0; 8]);
+                self.reactor.clear_readiness(&self.watched[index], Interest::READABLE);
             }
-            Stop::unless(count > before, || format!("of {all} descriptors only {count} are told to be ready"))?;
+            Stop::unless(count > before, || format!("of {all} ready descriptors only {count} were reported"))?;
         }
-        facts.text("events told in vain", self.extra.to_string());
+        facts.count("spurious_events", self.spurious);
         if let Some(note) = self.reactor.note() {
-            facts.text("the backend says", note);
+            facts.text("backend_details", note);
         }
         Ok(())
     }
 }
 
 impl EventLoop {
-    /// Watches one more.
+    /// Makes a socket pair and watches one end.
     fn add(&mut self) -> Result<(), Stop> {
-        let (watched, other) = UnixStream::pair().map_err(|error| Stop::io("socketpair", &error))?;
-        let other = dup_from(&OwnedFd::from(other), self.others_from)?;
+        let (watched, peer) = UnixStream::pair().map_err(|error| Stop::io("socketpair", &error))?;
+        let peer = dup_from(&OwnedFd::from(peer), self.first_peer)?;
         let (watched, token) = (OwnedFd::from(watched), Token(self.watched.len() as u32));
         self.reactor.register(&watched, token, Interest::READABLE).map_err(backend::stop)?;
         self.watched.push(watched);
-        self.others.push(other);
+        self.peers.push(peer);
         Ok(())
     }
 
-    /// Reads the bytes of the turn before.
-    fn use_up(&mut self) -> Result<(), Stop> {
-        for &one in &self.chosen {
-            let got = receive(&self.watched[one], &mut [0; 8])?;
-            Stop::unless(got == 1, || format!("descriptor {one} held {got} bytes instead of one"))?;
-            self.reactor.clear_readiness(&self.watched[one], Interest::READABLE);
+    /// Reads the bytes of the previous iteration.
+    fn consume(&mut self) -> Result<(), Stop> {
+        for &index in &self.chosen {
+            let received = receive(&self.watched[index], &mut [0; 8])?;
+            Stop::unless(received == 1, || format!("descriptor {index} held {received} bytes instead of one"))?;
+            self.reactor.clear_readiness(&self.watched[index], Interest::READABLE);
         }
         Ok(())
     }
 
-    /// Chooses who becomes ready, in rising order.
+    /// Chooses the active descriptors, in ascending order.
     fn choose(&mut self) {
         self.chosen.clear();
         if !self.is_random {
@@ -239,26 +247,26 @@ impl EventLoop {
             return;
         }
         while self.chosen.len() < self.active as usize {
-            let one = self.random.random_range(0..self.watched.len());
-            if let Err(place) = self.chosen.binary_search(&one) {
-                self.chosen.insert(place, one);
+            let index = self.random.random_range(0..self.watched.len());
+            if let Err(position) = self.chosen.binary_search(&index) {
+                self.chosen.insert(position, index);
             }
         }
     }
 
-    /// The timed turn.
+    /// Takes the timed iteration.
     #[inline(always)]
-    fn turn(&mut self, timer: &mut Timer) -> Result<(), Stop> {
-        let (reactor, is_awaited, extra) = (&mut self.reactor, &mut self.is_awaited, &mut self.extra);
+    fn iterate(&mut self, timer: &mut Timer) -> Result<(), Stop> {
+        let (reactor, is_pending, spurious) = (&mut self.reactor, &mut self.is_pending, &mut self.spurious);
         let mut left = self.chosen.len();
         timer.time(WAIT, || reactor.wait(None).map_err(backend::refused))?;
         timer.time(DISPATCH, || {
             loop {
                 while let Some(event) = reactor.next_event() {
-                    let is_awaited = &mut is_awaited[event.token.0 as usize];
-                    left -= usize::from(*is_awaited);
-                    *extra += u64::from(!*is_awaited);
-                    *is_awaited = false;
+                    let is_pending = &mut is_pending[event.token.0 as usize];
+                    left -= usize::from(*is_pending);
+                    *spurious += u64::from(!*is_pending);
+                    *is_pending = false;
                 }
                 if left == 0 {
                     return Ok(());

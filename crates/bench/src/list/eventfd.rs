@@ -1,11 +1,11 @@
-//! `eventfd`: event counters pile up, then are closed one by one.
+//! `eventfd`: opens thousands of eventfds, then closes them one by one.
 //!
-//! Measures `eventfd()`: the cheapest object with a descriptor of its own. What `socket` costs beyond this is the
-//! network's.
+//! Measures `eventfd()`: the cheapest kernel object with a descriptor of its own. What `socket` costs in addition is
+//! the cost of the network stack.
 //!
-//! Misleads nowhere that `dup` does not.
+//! Misleads in the same way as `dup`: the table has no gaps.
 //!
-//! Source: will-it-scale's eventfd test has the call, without the piling up.
+//! Source: will-it-scale's eventfd test has the call, without accumulation.
 
 use landau_engine::{Benchmark, Context, Cost, Facts, Host, Parameter, Phase, Settings, Stop, Support, Timer};
 use landau_sys::descriptor::close;
@@ -23,19 +23,19 @@ const CLOSE: usize = 1;
 
 impl Benchmark for Eventfd {
     const NAME: &'static str = "eventfd";
-    const ABOUT: &'static str = "Does another eventfd() cost more when thousands are open?";
-    const AXIS: &'static str = "open event descriptors";
+    const ABOUT: &'static str = "Does eventfd() cost more when thousands of eventfds are open?";
+    const AXIS: &'static str = "open eventfds";
     const PHASES: &'static [Phase] = &[
-        Phase::up("eventfd", "eventfd(): a counter behind a descriptor"),
-        Phase::down("close", "close() of the one made last"),
+        Phase::up("eventfd", "eventfd(): allocate a counter and the lowest unused descriptor"),
+        Phase::down("close", "close() of the last one"),
     ];
-    const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "5000", "19000", "how many")];
+    const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "5000", "19000", "open eventfds")];
     const CAVEATS: &'static [&'static str] =
-        &["The table of descriptors has no holes here; a program that closes in random order makes it search."];
-    const SOURCE: &'static str = "the frame of F. von Leitner's socket benchmark, with event descriptors";
+        &["The descriptor table has no gaps here; closing in random order makes the search longer."];
+    const SOURCE: &'static str = "the frame of F. von Leitner's socket benchmark, with eventfds";
 
     fn support(host: &Host, _: &Settings) -> Support {
-        Support::when(host.system == "Linux", "eventfd() is Linux's own")
+        Support::when(host.system == "Linux", "only Linux has eventfd()")
     }
 
     fn cost(_: &Settings) -> Cost {

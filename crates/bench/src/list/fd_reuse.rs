@@ -1,19 +1,18 @@
-//! `fd_reuse`: a low descriptor is closed and given out again while the table above it fills.
+//! `fd_reuse`: closes a low descriptor and allocates it again while the table above it fills.
 //!
-//! Measures what a server does all day: one connection ends, another takes its number. The kernel must find the
-//! lowest unused descriptor, which now lies far below the last one: the search begins at a hint, and on some systems
-//! at the bottom.
+//! Measures what a server does all day: a connection ends, and the next one gets its number. The kernel must find the
+//! lowest unused descriptor, which is far below the last one. The search begins at a hint, on some systems at 0.
 //!
-//! Misleads as a figure for tables with many holes: there is exactly one here, always at the same place.
+//! Misleads for tables with many gaps: there is exactly one here, always at the same number.
 //!
-//! Source: the 2003 study's programs close and make anew their socket number 10 in every step since 7 November 2003,
-//! to defeat a hint in one kernel; the published graphs of October do not have this.
+//! Source: since 7 November 2003 the 2003 study's programs close and reopen their socket number 10 in every step, to
+//! defeat a hint in one kernel; the graphs published in October do not have this.
 
 use landau_engine::{Benchmark, Context, Cost, Facts, Parameter, Phase, Settings, Stop, Timer};
 use landau_sys::descriptor::{close, dup, pipe};
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// How many descriptors are made before the one that is closed and made anew.
+/// Number of descriptors below the one that is closed and reused.
 const BELOW: u64 = 10;
 
 /// The benchmark.
@@ -30,13 +29,13 @@ const DUP: usize = 1;
 
 impl Benchmark for FdReuse {
     const NAME: &'static str = "fd_reuse";
-    const ABOUT: &'static str = "Does filling a gap low in the descriptor table cost more the fuller the table is?";
+    const ABOUT: &'static str = "Does reusing a low descriptor number cost more when thousands are in use above it?";
     const AXIS: &'static str = "descriptors in use";
     const PHASES: &'static [Phase] = &[
-        Phase::up("close", "close() of a descriptor near the table's beginning"),
-        Phase::up("dup", "dup(), which must give out that number again"),
+        Phase::up("close", "close() of a descriptor near the beginning of the table"),
+        Phase::up("dup", "dup(), which must return the same number"),
     ];
-    const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "5000", "19000", "how many steps")];
+    const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "5000", "19000", "descriptors in use")];
     const CAVEATS: &'static [&'static str] = &["There is one gap, always at the same place; a busy server has many."];
     const SOURCE: &'static str = "F. von Leitner's socket benchmark as changed on 7 November 2003";
 
@@ -58,10 +57,10 @@ impl Benchmark for FdReuse {
         self.copies.push(dup(&self.original)?);
         let (original, low) = (&self.original, self.low.take().ok_or(Stop::Enough)?);
         timer.time(CLOSE, || close(low))?;
-        let refilled = timer.time(DUP, || dup(original))?;
-        let number = refilled.as_raw_fd();
-        self.low = Some(refilled);
-        Stop::unless(number == self.number, || format!("descriptor {number} was given out, not {}", self.number))
+        let reused = timer.time(DUP, || dup(original))?;
+        let number = reused.as_raw_fd();
+        self.low = Some(reused);
+        Stop::unless(number == self.number, || format!("dup() returned {number} instead of {}", self.number))
     }
 
     fn check(&mut self, steps: u64, _facts: &mut Facts) -> Result<(), Stop> {

@@ -1,9 +1,9 @@
-//! `map_files`: thousands of small files, a hundred to a folder, are opened, mapped and touched one after the other.
+//! `map_files`: opens, maps and touches thousands of small files, a hundred in each directory.
 //!
-//! Measures `open()`, `mmap()` of the whole file (one page) and the first touch; on the way down `munmap()` and
-//! `close()`. It is what a web server that maps its files does.
+//! Measures `open()`, `mmap()` of the whole file (one page) and the first access; during destruction `munmap()` and
+//! `close()`. A web server that maps its files does this.
 //!
-//! Misleads as a benchmark of disks: every file is in the cache, which is proven before the first call.
+//! Misleads as a benchmark of disks: every file is in the page cache, which is verified before the first call.
 //!
 //! Source: the "mmapping many small files" benchmark of Felix von Leitner's 2003 study (10,000 files of about 150
 //! bytes), made after Thor Lancelot Simon's objection to mapping pages of one file.
@@ -28,30 +28,30 @@ const TOUCH: usize = 2;
 const MUNMAP: usize = 3;
 const CLOSE: usize = 4;
 
-/// What every one of the files begins with.
+/// First byte of every file.
 const FIRST_BYTE: u8 = b'<';
 
 impl Benchmark for MapFiles {
     const NAME: &'static str = "map_files";
-    const ABOUT: &'static str = "Does serving one more small file from memory cost more when thousands are mapped?";
+    const ABOUT: &'static str = "Do opening and mapping a small file cost more when thousands are mapped?";
     const AXIS: &'static str = "mapped files";
     const PHASES: &'static [Phase] = &[
         Phase::up("open", "open() of the next file, which no process has open"),
         Phase::up("mmap", "mmap() of the whole file, one page, read-only and shared"),
-        Phase::up("touch", "the first read of its page: a fault that finds it in the cache"),
-        Phase::down("munmap", "munmap() of the file mapped last"),
+        Phase::up("touch", "first read of the page: a minor page fault"),
+        Phase::down("munmap", "munmap() of the last file"),
         Phase::down("close", "close() of that file"),
     ];
-    const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "10000", "19000", "how many files")];
+    const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "10000", "19000", "mapped files")];
     const EMULATED: &'static [(&'static str, &'static str)] = &[("n", "4000")];
     const CAVEATS: &'static [&'static str] = &[
-        "Every file is in the cache; on a cold disk the first access costs a thousand times more.",
-        "The folders lie on the file system of --dir: file systems differ in open().",
+        "Every file is in the page cache; on a cold disk the first access costs a thousand times more.",
+        "The files are on the file system of --dir; file systems differ in open().",
     ];
     const SOURCE: &'static str = "F. von Leitner, Benchmarking BSD and Linux (2003), mmapping many small files";
 
     fn cost(settings: &Settings) -> Cost {
-        // A file of 150 bytes takes a block and an inode.
+        // A file of 150 bytes uses a block and an inode.
         let disk_bytes = settings.count("n") * 4_608;
         Cost { memory_bytes_each: 2_500, memory_bytes: disk_bytes, descriptors_each: 1, disk_bytes, ..Cost::default() }
     }
@@ -59,7 +59,7 @@ impl Benchmark for MapFiles {
     fn setup(context: &Context) -> Result<Self, Stop> {
         let paths = many_files(context.scratch, context.n)?;
         for path in &paths {
-            prove_cached(path)?;
+            ensure_cached(path)?;
         }
         Ok(Self { paths, files: Vec::with_capacity(context.n as usize) })
     }
@@ -70,7 +70,7 @@ impl Benchmark for MapFiles {
         let mapping = timer.time(MMAP, || Mapping::new(file.as_fd(), 0, page_bytes(), false))?;
         let byte = timer.time(TOUCH, || Ok(mapping.touch()))?;
         self.files.push((file, mapping));
-        Stop::unless(byte == FIRST_BYTE, || format!("file {n} begins with {byte}"))
+        Stop::unless(byte == FIRST_BYTE, || format!("file {n} begins with byte {byte}"))
     }
 
     fn undo(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
@@ -82,17 +82,17 @@ impl Benchmark for MapFiles {
     fn check(&mut self, steps: u64, _facts: &mut Facts) -> Result<(), Stop> {
         crate::list::check_open(self.files.iter().map(|(file, _)| file), steps)?;
         let wrong = self.files.iter().position(|(_, mapping)| mapping.touch() != FIRST_BYTE);
-        wrong.map_or(Ok(()), |index| Err(Stop::Wrong(format!("the mapping of file {} is gone", index + 1))))
+        wrong.map_or(Ok(()), |index| Err(Stop::Wrong(format!("the mapping of file {} shows other content", index + 1))))
     }
 }
 
-/// Sees that a file's page is in the cache, reading it once if not.
-fn prove_cached(path: &CString) -> Result<(), Stop> {
+/// Reads a file's page if it is not in the page cache, and checks that it is there.
+fn ensure_cached(path: &CString) -> Result<(), Stop> {
     let file = open(path)?;
     let mapping = Mapping::new(file.as_fd(), 0, page_bytes(), false)?;
     if mapping.resident_pages(page_bytes())? == 0 {
         mapping.touch();
     }
     let resident = mapping.resident_pages(page_bytes())?;
-    Stop::unless(resident == 1, || format!("{} does not stay in the cache", path.to_string_lossy()))
+    Stop::unless(resident == 1, || format!("{} does not stay in the page cache", path.to_string_lossy()))
 }

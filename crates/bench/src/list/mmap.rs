@@ -1,13 +1,13 @@
-//! `mmap`: every second page of a large cached file is mapped on its own and touched.
+//! `mmap`: maps every second page of a large cached file separately and touches it.
 //!
-//! Measures `mmap()` of one page, the first touch (a page fault that finds the page in the cache), and `munmap()`
-//! on the way down. Every second page, so that no two mappings can be joined: the kernel's list of mappings grows.
+//! Measures `mmap()` of one page, the first access (a minor page fault), and `munmap()` during destruction. Only every
+//! second page, so that no two mappings can be merged: the kernel's set of mappings grows.
 //!
-//! Misleads as a picture of many small files: alternate pages of one file are the worst case for systems that join
+//! Misleads as a model of many small files: alternate pages of one file are the worst case for systems that merge
 //! mappings, and one file is one object (Thor Lancelot Simon's objection, 23 October 2003; `map_files` answers it).
 //!
-//! Source: the mmap benchmark of Felix von Leitner's 2003 study (200 MB file), whose programs took the page size for
-//! granted and did not check the file's.
+//! Source: the mmap benchmark of Felix von Leitner's 2003 study (200 MB file), whose programs assumed the page size and
+//! did not check the size of the file.
 
 use crate::files::{big_file, page_byte};
 use landau_engine::{
@@ -28,7 +28,7 @@ pub struct Mmap {
     file: File,
     page_bytes: usize,
     populate: bool,
-    /// The pages to map, in order.
+    /// Page numbers in the order of mapping.
     order: Vec<u64>,
     mappings: Vec<Mapping>,
 }
@@ -39,22 +39,32 @@ const MUNMAP: usize = 2;
 
 impl Benchmark for Mmap {
     const NAME: &'static str = "mmap";
-    const ABOUT: &'static str = "Does mapping another page of a file cost more when thousands of mappings exist?";
+    const ABOUT: &'static str = "Do mapping and touching a page cost more when thousands of mappings exist?";
     const AXIS: &'static str = "mappings";
     const PHASES: &'static [Phase] = &[
         Phase::up("mmap", "mmap() of one page of the file, read-only and shared"),
-        Phase::up("touch", "the first read of the page: a fault that finds it in the cache"),
-        Phase::down("munmap", "munmap() of the mapping made last"),
+        Phase::up("touch", "first read of the page: a minor page fault"),
+        Phase::down("munmap", "munmap() of the last mapping"),
     ];
     const PARAMETERS: &'static [Parameter] = &[
-        Parameter::steps("64", "auto", "auto", "how many mappings; auto: as far as `until` says"),
-        Parameter::fixed("until", Kind::Choice(&["file", "limit"]), "file", "half the file, or past vm.max_map_count"),
+        Parameter::steps("64", "auto", "auto", "mappings; auto: set by until"),
+        Parameter::fixed(
+            "until",
+            Kind::Choice(&["file", "limit"]),
+            "file",
+            "largest n for n=auto: every second page of the file (quick: at most 10,000), or past vm.max_map_count",
+        ),
         Parameter {
             smoke: "2MiB",
-            ..Parameter::fixed("file", Kind::Size { min: 1 << 20, max: 1 << 40 }, "200MiB", "size of the file")
+            ..Parameter::fixed("file", Kind::Size { min: 1 << 20, max: 1 << 40 }, "200MiB", "size of the mapped file")
         },
-        Parameter::fixed("order", Kind::Choice(&["sequential", "random"]), "sequential", "which page comes next"),
-        Parameter::fixed("populate", Kind::Choice(&["off", "on"]), "off", "fault the page in at once (MAP_POPULATE)"),
+        Parameter::fixed("order", Kind::Choice(&["sequential", "random"]), "sequential", "order of the mapped pages"),
+        Parameter::fixed(
+            "populate",
+            Kind::Choice(&["off", "on"]),
+            "off",
+            "fault the page in during mmap() (MAP_POPULATE)",
+        ),
     ];
     const VARIANTS: &'static [Variant] = &[
         Variant::always(&[("order", "random")]),
@@ -63,18 +73,18 @@ impl Benchmark for Mmap {
     ];
     const EMULATED: &'static [(&'static str, &'static str)] = &[("n", "4000")];
     const CAVEATS: &'static [&'static str] = &[
-        "Alternate pages of one file are the worst case for systems that join neighbouring mappings; map_files maps \
-         many files.",
-        "The whole file is in the cache, which is proven before the first call: this is not about disks.",
-        "Some systems map several pages around a fault; here the neighbours belong to no mapping.",
+        "Alternate pages of one file are the worst case for systems that merge adjacent mappings; map_files maps many \
+         files.",
+        "The whole file is in the page cache, which is verified before the first call: no disk is involved.",
+        "Some systems map several pages around a fault; here the adjacent pages belong to no mapping.",
     ];
     const SOURCE: &'static str = "F. von Leitner, Benchmarking BSD and Linux (2003), the mmap benchmark";
 
     fn support(_: &Host, settings: &Settings) -> Support {
         if settings.is("until", "limit") && max_map_count().is_none() {
-            return Support::No("this system has no limit of mappings that could be read".to_owned());
+            return Support::No("vm.max_map_count cannot be read".to_owned());
         }
-        Support::when(CAN_POPULATE || settings.is("populate", "off"), "this system cannot fault pages in at once")
+        Support::when(CAN_POPULATE || settings.is("populate", "off"), "this system has no MAP_POPULATE")
     }
 
     fn auto_n(_: &Host, settings: &Settings, study: Study) -> u64 {
@@ -86,13 +96,13 @@ impl Benchmark for Mmap {
     }
 
     fn annotations(_: &Host, _: &Settings) -> Vec<Annotation> {
-        let mark = |limit| Annotation {
+        let annotation = |limit| Annotation {
             name: "limit of mappings".to_owned(),
             n: limit as f64,
             kind: AnnotationKind::Capacity,
             source: "vm.max_map_count".to_owned(),
         };
-        max_map_count().map(mark).into_iter().collect()
+        max_map_count().map(annotation).into_iter().collect()
     }
 
     fn cost(settings: &Settings) -> Cost {
@@ -104,8 +114,8 @@ impl Benchmark for Mmap {
         let settings = context.settings;
         let pages = pages(settings);
         let file = big_file(context.scratch, pages, page_bytes())?;
-        prove_cached(&file, pages)?;
-        // Past the file's end the walk begins again at its first page: the mappings are what counts.
+        ensure_cached(&file, pages)?;
+        // Past the end of the file the order begins again at its first page: only the number of mappings matters.
         let mut order: Vec<u64> = (0..context.n).map(|index| 2 * index % (pages / 2 * 2)).collect();
         if settings.is("order", "random") {
             order.shuffle(&mut ChaCha8Rng::seed_from_u64(context.seed));
@@ -125,7 +135,9 @@ impl Benchmark for Mmap {
         let mapping = timer.time(MMAP, || Mapping::new(file, page * len as u64, len, populate))?;
         let byte = timer.time(TOUCH, || Ok(mapping.touch()))?;
         self.mappings.push(mapping);
-        Stop::unless(byte == page_byte(page), || format!("page {page} begins with {byte}, not {}", page_byte(page)))
+        Stop::unless(byte == page_byte(page), || {
+            format!("page {page} begins with byte {byte} instead of {}", page_byte(page))
+        })
     }
 
     fn undo(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
@@ -134,14 +146,17 @@ impl Benchmark for Mmap {
     }
 
     fn check(&mut self, steps: u64, _facts: &mut Facts) -> Result<(), Stop> {
-        Stop::unless(self.mappings.len() as u64 == steps, || "a mapping was lost".to_owned())?;
+        Stop::unless(self.mappings.len() as u64 == steps, || {
+            format!("{} mappings exist instead of {steps}", self.mappings.len())
+        })?;
         // Each mapping still shows its own page.
-        let wrong = self.mappings.iter().zip(&self.order).position(|(one, &page)| one.touch() != page_byte(page));
+        let wrong =
+            self.mappings.iter().zip(&self.order).position(|(mapping, &page)| mapping.touch() != page_byte(page));
         wrong.map_or(Ok(()), |index| Err(Stop::Wrong(format!("mapping {} shows another page", index + 1))))
     }
 }
 
-/// Pages of the file.
+/// Returns the number of pages of the file.
 fn pages(settings: &Settings) -> u64 {
     settings.bytes("file") / page_bytes() as u64
 }
@@ -150,8 +165,8 @@ fn max_map_count() -> Option<u64> {
     setting("vm.max_map_count")?.parse().ok()
 }
 
-/// Sees that every page of the file is in the cache, reading it once more if not.
-fn prove_cached(file: &File, pages: u64) -> Result<(), Stop> {
+/// Reads the file if it is not in the page cache as a whole, and checks that it is.
+fn ensure_cached(file: &File, pages: u64) -> Result<(), Stop> {
     let len = pages as usize * page_bytes();
     let whole = Mapping::new(file.as_fd(), 0, len, false)?;
     if whole.resident_pages(page_bytes())? as u64 == pages {
@@ -160,5 +175,5 @@ fn prove_cached(file: &File, pages: u64) -> Result<(), Stop> {
     let mut reader = std::io::BufReader::with_capacity(1 << 20, file);
     std::io::copy(&mut reader, &mut std::io::sink()).map_err(|error| Stop::io("read", &error))?;
     let resident = whole.resident_pages(page_bytes())? as u64;
-    Stop::unless(resident == pages, || format!("only {resident} of the file's {pages} pages stay in the cache"))
+    Stop::unless(resident == pages, || format!("only {resident} of the file's {pages} pages stay in the page cache"))
 }

@@ -1,4 +1,4 @@
-//! The benchmarks, one file each. What stands between the markers is generated: `cargo xtask registry`.
+//! The benchmarks, one file each. The lines between the markers are generated: `cargo xtask registry`.
 
 use landau_engine::{Entry, Stop};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -50,7 +50,7 @@ pub static REGISTRY: &[Entry] = &[
 ];
 // registry:end
 
-/// Sees that so many descriptors are there, open and different from each other.
+/// Checks that `expected` descriptors are open and distinct.
 pub(crate) fn check_open<'a>(descriptors: impl IntoIterator<Item = &'a OwnedFd>, expected: u64) -> Result<(), Stop> {
     let mut numbers: Vec<i32> = descriptors.into_iter().map(AsRawFd::as_raw_fd).collect();
     if let Some(closed) = numbers.iter().find(|&&number| !landau_sys::descriptor::is_open(number)) {
@@ -59,5 +59,7 @@ pub(crate) fn check_open<'a>(descriptors: impl IntoIterator<Item = &'a OwnedFd>,
     numbers.sort_unstable();
     numbers.dedup();
     let count = numbers.len() as u64;
-    Stop::unless(count == expected, || format!("{expected} descriptors were opened, but {count} different ones are"))
+    Stop::unless(count == expected, || {
+        format!("{expected} descriptors were opened, but {count} distinct ones are open")
+    })
 }

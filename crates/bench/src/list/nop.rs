@@ -1,11 +1,11 @@
-//! `nop`: an empty step. What is left when nothing is measured.
+//! `nop`: an empty step: the timer overhead.
 //!
-//! Measures the instrument itself: two readings of the clock, the bookkeeping between steps, and whatever the
-//! machine does meanwhile. Its curve must be flat; where it is not, no other curve of the record is worth much.
+//! Measures Landau itself: two clock readings, the bookkeeping between steps, and interference from the machine. The
+//! curve must be flat. If it is not, no other curve of the record is reliable.
 //!
-//! Misleads if its cost is subtracted from other figures: a call may hide part of it.
+//! Misleads if it is subtracted from other results: a call can overlap with a part of it.
 //!
-//! Source: fio's null engine is the model of an instrument that measures itself.
+//! Source: fio's null engine is the model of a tool that measures itself.
 
 use landau_engine::{Benchmark, Context, Facts, Parameter, Phase, Stop, Timer};
 
@@ -15,13 +15,13 @@ pub struct Nop;
 
 impl Benchmark for Nop {
     const NAME: &'static str = "nop";
-    const ABOUT: &'static str = "What does the instrument cost when nothing lies between two readings of the clock?";
+    const ABOUT: &'static str = "What does Landau measure when nothing is between two clock readings?";
     const AXIS: &'static str = "steps taken";
-    const PHASES: &'static [Phase] = &[Phase::up("nop", "two readings of the clock with nothing between")];
-    const PARAMETERS: &'static [Parameter] = &[Parameter::steps("100", "10000", "100000", "how many empty steps")];
+    const PHASES: &'static [Phase] = &[Phase::up("nop", "two clock readings with nothing between them")];
+    const PARAMETERS: &'static [Parameter] = &[Parameter::steps("100", "10000", "100000", "empty steps")];
     const CAVEATS: &'static [&'static str] =
-        &["It is the floor under every other figure and is never subtracted from one: a call can hide a part of it."];
-    const SOURCE: &'static str = "the instrument";
+        &["It is the floor of every other result and is never subtracted: a call can overlap with a part of it."];
+    const SOURCE: &'static str = "Landau; after fio's null engine";
 
     fn setup(_: &Context) -> Result<Self, Stop> {
         Ok(Self)

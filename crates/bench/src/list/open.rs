@@ -1,10 +1,10 @@
-//! `open`: the same small file is opened again and again.
+//! `open`: opens the same small file thousands of times.
 //!
-//! Measures `open()` for reading: the walk along the path, an open file, the lowest unused descriptor. The way down
-//! measures `close()`.
+//! Measures `open()` for reading: the path lookup, an open file, the lowest unused descriptor; during destruction
+//! `close()`.
 //!
-//! Misleads as a benchmark of file systems: the path is short and in the cache from the first call on. `map_files`
-//! opens thousands of different files.
+//! Misleads as a benchmark of file systems: the path is short, and cached from the first call on. `map_files` opens
+//! thousands of different files.
 //!
 //! Source: the open graph of the 2003 study, reduced to what does not depend on the directory.
 
@@ -30,11 +30,11 @@ impl Benchmark for Open {
     const AXIS: &'static str = "open files";
     const PHASES: &'static [Phase] = &[
         Phase::up("open", "open() of one small cached file for reading"),
-        Phase::down("close", "close() of the file opened last"),
+        Phase::down("close", "close() of the last file"),
     ];
-    const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "5000", "19000", "how many times")];
+    const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "5000", "19000", "open files")];
     const CAVEATS: &'static [&'static str] =
-        &["It is always the same file, so the path is in the cache: map_files opens different ones."];
+        &["It is always the same file, so its path is cached; map_files opens different files."];
     const SOURCE: &'static str = "F. von Leitner, Benchmarking BSD and Linux (2003), the open graph";
 
     fn cost(_: &Settings) -> Cost {

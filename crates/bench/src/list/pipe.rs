@@ -1,11 +1,11 @@
-//! `pipe`: pipes pile up, then are closed one by one.
+//! `pipe`: opens thousands of pipes, then closes them one by one.
 //!
-//! Measures `pipe()`: an inode, a ring of buffers and two descriptors. The way down closes both ends.
+//! Measures `pipe()`: an inode, a ring of buffers and two descriptors. Destruction closes both ends.
 //!
-//! Misleads for an unprivileged user with many pipes: past `fs.pipe-user-pages-soft` the kernel gives smaller rings,
-//! and the call becomes cheaper, not dearer.
+//! Misleads for an unprivileged user with many pipes: past `fs.pipe-user-pages-soft` the kernel allocates smaller
+//! rings, and the call becomes cheaper.
 //!
-//! Source: will-it-scale's pipe and libMicro's pipe tests have the call, without the piling up.
+//! Source: will-it-scale's pipe and libMicro's pipe tests have the call, without accumulation.
 
 use landau_engine::{Benchmark, Context, Cost, Facts, Parameter, Phase, Settings, Stop, Timer};
 use landau_sys::descriptor::{close, pipe};
@@ -22,13 +22,13 @@ const CLOSE: usize = 1;
 
 impl Benchmark for Pipe {
     const NAME: &'static str = "pipe";
-    const ABOUT: &'static str = "Does another pipe() cost more when thousands of pipes are open?";
+    const ABOUT: &'static str = "Does pipe() cost more when thousands of pipes are open?";
     const AXIS: &'static str = "open pipes";
     const PHASES: &'static [Phase] = &[
-        Phase::up("pipe", "pipe(): one pipe, two descriptors"),
-        Phase::down("close", "close() of both ends of the pipe made last"),
+        Phase::up("pipe", "pipe(): allocate a pipe and two descriptors"),
+        Phase::down("close", "close() of both ends of the last pipe"),
     ];
-    const PARAMETERS: &'static [Parameter] = &[Parameter::steps("32", "5000", "9500", "how many pipes")];
+    const PARAMETERS: &'static [Parameter] = &[Parameter::steps("32", "5000", "9500", "open pipes")];
     const CAVEATS: &'static [&'static str] =
         &["Past fs.pipe-user-pages-soft an unprivileged user gets smaller pipes, which are cheaper to make."];
     const SOURCE: &'static str = "the frame of F. von Leitner's socket benchmark, with pipes";

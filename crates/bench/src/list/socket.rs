@@ -1,14 +1,14 @@
-//! `socket`: sockets pile up, then are closed one by one.
+//! `socket`: opens thousands of sockets, then closes them one by one.
 //!
-//! Measures `socket()`: the kernel allocates the socket and finds the lowest unused descriptor. On the way down it
-//! measures `close()`.
+//! Measures `socket()`: the kernel allocates the socket and finds the lowest unused descriptor; during destruction
+//! `close()`.
 //!
-//! Misleads if only medians are looked at: when a second thread shares the descriptor table, the call that makes
-//! the table double waits for every processor (`expand_fdtable` and its RCU grace period) and takes a thousand
-//! times longer, at descriptor 256, 512, 1,024 … Hence the parameter `threads`, and `reserve` as the remedy.
+//! Misleads if only medians are read: when a second thread shares the descriptor table, the call that makes the table
+//! double waits for every processor (`expand_fdtable` and its RCU grace period) and takes a thousand times longer, at
+//! descriptor 256, 512, 1,024 … Hence the parameter `threads`, and `reserve` as the remedy.
 //!
-//! Source: the socket benchmark of Felix von Leitner's 2003 study (10,000 sockets); the threads after a finding of
-//! Ted Unangst (August 2025).
+//! Source: the socket benchmark of Felix von Leitner's 2003 study (10,000 sockets); threads after a finding of Ted
+//! Unangst (August 2025).
 
 use landau_engine::{
     Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Study, Support, Timer, Variant,
@@ -33,27 +33,27 @@ const CLOSE: usize = 1;
 
 impl Benchmark for Socket {
     const NAME: &'static str = "socket";
-    const ABOUT: &'static str = "Does another socket() cost more when thousands of sockets are open?";
+    const ABOUT: &'static str = "Does socket() cost more when thousands of sockets are open?";
     const AXIS: &'static str = "open sockets";
     const PHASES: &'static [Phase] = &[
         Phase::up("socket", "socket(): allocate a socket and the lowest unused descriptor"),
-        Phase::down("close", "close() of the socket made last"),
+        Phase::down("close", "close() of the last socket"),
     ];
     const PARAMETERS: &'static [Parameter] = &[
-        Parameter::steps("64", "10000", "auto", "how many sockets; auto: past the limit of descriptors"),
+        Parameter::steps("64", "10000", "auto", "open sockets; auto: past RLIMIT_NOFILE"),
         Parameter::fixed("family", Kind::Choice(&["v4", "v6"]), "v4", "IPv4 or IPv6"),
-        Parameter::fixed("type", Kind::Choice(&["tcp", "udp"]), "tcp", "streams or datagrams"),
+        Parameter::fixed("type", Kind::Choice(&["tcp", "udp"]), "tcp", "TCP or UDP"),
         Parameter::fixed(
             "threads",
             Kind::Count { min: 0, max: 64 },
             "0",
-            "idle extra threads that share the descriptor table",
+            "additional idle threads that share the descriptor table",
         ),
         Parameter::fixed(
             "reserve",
             Kind::Count { min: 0, max: 10_000_000 },
             "0",
-            "grow the descriptor table to so many slots beforehand",
+            "size to which the descriptor table is grown before the first step; 0: not grown",
         ),
     ];
     const VARIANTS: &'static [Variant] = &[
@@ -63,8 +63,8 @@ impl Benchmark for Socket {
         Variant::full(&[("type", "udp")]),
     ];
     const CAVEATS: &'static [&'static str] = &[
-        "Medians hide the doubling of a shared descriptor table: look at the single calls with threads=1.",
-        "The descriptor is the lowest unused one; a program whose table has holes pays for the search as well.",
+        "Medians hide the doubling of a shared descriptor table: see the recurring outliers with threads=1.",
+        "The descriptor table has no gaps here; in a table with gaps the search takes longer.",
     ];
     const SOURCE: &'static str =
         "F. von Leitner, Benchmarking BSD and Linux (2003), the socket benchmark; T. Unangst (2025) for threads";
@@ -126,7 +126,7 @@ impl Drop for Socket {
     fn drop(&mut self) {
         for thread in self.threads.drain(..) {
             thread.release();
-            // A thread that cannot be joined ends with the process, which is about to leave.
+            // A thread that cannot be joined ends with the process, which is about to exit.
             let _ = thread.join();
         }
     }

@@ -1,9 +1,10 @@
-//! `syscall`: getppid, the cheapest call that enters the kernel. The canary.
+//! `syscall`: `getppid()`, the cheapest call that enters the kernel: the canary.
 //!
-//! Measures the way into the kernel and back. It depends on nothing that piles up, so its curve is flat unless the
-//! machine itself changed meanwhile. The same call is made every few steps of every other benchmark.
+//! Measures entry into the kernel and return. Nothing accumulates that it depends on, so its curve is flat unless the
+//! machine itself changes. Every other benchmark makes the same call every few steps.
 //!
-//! Misleads where mitigations against speculation make the entry dear: then it is most of every cheap call's cost.
+//! Misleads where mitigations against speculation make kernel entry expensive: then it is most of the cost of every
+//! cheap call.
 //!
 //! Source: lmbench's null call, with getppid as in every benchmark since libraries cache getpid.
 
@@ -18,12 +19,12 @@ pub struct Syscall {
 
 impl Benchmark for Syscall {
     const NAME: &'static str = "syscall";
-    const ABOUT: &'static str = "What does it cost to enter the kernel and come back (getppid)?";
+    const ABOUT: &'static str = "What does a system call cost that does nothing (getppid)?";
     const AXIS: &'static str = "calls made";
     const PHASES: &'static [Phase] = &[Phase::up("getppid", "getppid()")];
-    const PARAMETERS: &'static [Parameter] = &[Parameter::steps("100", "10000", "100000", "how many calls")];
+    const PARAMETERS: &'static [Parameter] = &[Parameter::steps("100", "10000", "100000", "calls")];
     const CAVEATS: &'static [&'static str] =
-        &["Mitigations of processor flaws can be most of it; the host's facts list those that are active."];
+        &["Mitigations of processor vulnerabilities can be most of the cost; the host's facts list the active ones."];
     const SOURCE: &'static str = "lmbench's null call (McVoy and Staelin, USENIX 1996)";
 
     fn setup(_: &Context) -> Result<Self, Stop> {
@@ -32,7 +33,7 @@ impl Benchmark for Syscall {
 
     fn step(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
         let parent = timer.time(0, || Ok(parent_id()))?;
-        Stop::unless(parent == self.parent, || format!("the parent changed to process {parent}"))
+        Stop::unless(parent == self.parent, || format!("getppid() changed to {parent}"))
     }
 
     fn check(&mut self, _steps: u64, _facts: &mut Facts) -> Result<(), Stop> {

@@ -1,10 +1,10 @@
-//! `thread`: threads pile up; each writes one byte and sleeps. Then they are let go and joined.
+//! `thread`: creates thousands of threads, each of which writes one byte and sleeps; then ends and joins them.
 //!
-//! Measures how long it takes from `pthread_create` until it has returned, until the thread runs, and until its
-//! maker has read its byte. On the way down: from letting the thread go until `pthread_join` has returned.
+//! Measures the time from `pthread_create` until it has returned, until the thread runs, and until the creating thread
+//! has read its byte. During destruction: from the wake-up of the thread until `pthread_join` has returned.
 //!
-//! Misleads on the way down: the C library keeps the stacks of a few ended threads for new ones, and gives them
-//! back to the system when there are many, so single joins are dearer.
+//! Misleads during destruction: the C library keeps the stacks of a few ended threads for new ones, and unmaps them
+//! when there are many, so some joins cost more.
 //!
 //! Source: the thread benchmark that came with the 2003 study's programs, whose threads were never joined.
 
@@ -31,30 +31,30 @@ const JOIN: usize = 3;
 
 impl Benchmark for Thread {
     const NAME: &'static str = "thread";
-    const ABOUT: &'static str = "Does making another thread cost more when thousands exist, and does joining one?";
-    const AXIS: &'static str = "living threads";
+    const ABOUT: &'static str = "Do creating and joining a thread cost more when thousands exist?";
+    const AXIS: &'static str = "threads";
     const PHASES: &'static [Phase] = &[
         Phase::up("return", "from pthread_create() until it has returned"),
-        Phase::up("run", "from pthread_create() until the thread's first instruction of its own"),
-        Phase::up("byte", "from pthread_create() until its maker has read the thread's byte out of a pipe"),
-        Phase::down("join", "from letting the thread go until pthread_join() has returned"),
+        Phase::up("run", "from pthread_create() until the thread runs"),
+        Phase::up("byte", "from pthread_create() until the creating thread has read the new thread's byte from a pipe"),
+        Phase::down("join", "from waking the thread, which then ends, until pthread_join() has returned"),
     ];
     const PARAMETERS: &'static [Parameter] = &[
-        Parameter::steps("20", "2000", "8000", "how many threads"),
+        Parameter::steps("20", "2000", "8000", "threads"),
         Parameter::fixed(
             "stack",
             Kind::Size { min: 0, max: 1 << 30 },
             "0",
-            "stack of each thread; 0: the C library's default",
+            "stack of each thread, such as 64KiB; 0: the C library's default",
         ),
-        Parameter::fixed("processors", Kind::Choice(&["one", "all"]), "one", "where the threads may run"),
+        Parameter::fixed("processors", Kind::Choice(&["one", "all"]), "one", "processors on which the threads may run"),
     ];
     const VARIANTS: &'static [Variant] =
         &[Variant::full(&[("stack", "64KiB")]), Variant::full(&[("processors", "all")])];
     const EMULATED: &'static [(&'static str, &'static str)] = &[("n", "1000")];
     const CAVEATS: &'static [&'static str] = &[
-        "The C library keeps the stacks of some ended threads: joins that give stacks back are dearer than others.",
-        "Each thread needs two mappings, so vm.max_map_count bounds their number as well.",
+        "The C library keeps the stacks of some ended threads; joins that unmap stacks cost more.",
+        "Each thread needs two mappings, so vm.max_map_count limits their number as well.",
     ];
     const SOURCE: &'static str = "the thread benchmark among F. von Leitner's programs (11 October 2003)";
 
@@ -72,10 +72,10 @@ impl Benchmark for Thread {
     }
 
     fn step(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
-        let (thread, birth) = Sleeper::new(&self.report, &self.listen, self.stack_bytes)?;
-        timer.record_ns(RETURN, birth.returned_ns - birth.before_ns);
-        timer.record_ns(RUN, birth.started_ns.saturating_sub(birth.before_ns));
-        timer.record_ns(BYTE, birth.read_ns - birth.before_ns);
+        let (thread, creation) = Sleeper::new(&self.report, &self.listen, self.stack_bytes)?;
+        timer.record_ns(RETURN, creation.returned_ns - creation.before_ns);
+        timer.record_ns(RUN, creation.started_ns.saturating_sub(creation.before_ns));
+        timer.record_ns(BYTE, creation.read_ns - creation.before_ns);
         self.threads.push(thread);
         Ok(())
     }
@@ -90,13 +90,13 @@ impl Benchmark for Thread {
 
     fn check(&mut self, steps: u64, _facts: &mut Facts) -> Result<(), Stop> {
         Stop::unless(self.threads.len() as u64 == steps, || {
-            format!("{} threads instead of {steps}", self.threads.len())
+            format!("{} threads exist instead of {steps}", self.threads.len())
         })?;
-        Stop::unless(!has_stray_byte(&self.listen)?, || "a byte came that no thread was asked for".to_owned())?;
+        Stop::unless(!has_stray_byte(&self.listen)?, || "the pipe holds a byte that no new thread wrote".to_owned())?;
         match living_threads() {
-            // The maker is a thread as well.
+            // The creating thread counts as well.
             Some(alive) if alive != steps + 1 => Err(Stop::Wrong(format!(
-                "{steps} threads were made, but the system counts {} beside the first",
+                "{steps} threads were created, but the system reports {} besides the first",
                 alive - 1
             ))),
             _ => Ok(()),
@@ -108,13 +108,13 @@ impl Drop for Thread {
     fn drop(&mut self) {
         for thread in self.threads.drain(..) {
             thread.release();
-            // A thread that cannot be joined ends with the process, which is about to leave.
+            // A thread that cannot be joined ends with the process, which is about to exit.
             let _ = thread.join();
         }
     }
 }
 
-/// Threads of this process, as the system counts them; none where it does not say.
+/// Returns the number of threads of this process, if the system reports it.
 fn living_threads() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     status.lines().find_map(|line| line.strip_prefix("Threads:")?.trim().parse().ok())

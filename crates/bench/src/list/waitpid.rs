@@ -1,10 +1,10 @@
-//! `waitpid`: children pile up; each time the parent asks whether any of them has ended.
+//! `waitpid`: creates thousands of children; after each one the parent asks whether any child has exited.
 //!
-//! Measures `waitpid(-1, WNOHANG)` while all of them live and, on the way down, `waitpid(-1)` when exactly one has
-//! ended. Neither sleeps. A kernel that keeps its children in a list walks it: to the end when none has ended, and as
-//! far as the one that has otherwise; hence the parameter `order`.
+//! Measures `waitpid(-1, WNOHANG)` while all children are alive and, during destruction, `waitpid(-1)` when exactly one
+//! has exited. Neither sleeps. A kernel that keeps the children in a list walks it: to the end if none has exited,
+//! otherwise to the one that has; hence the parameter `order`.
 //!
-//! Misleads as a figure for programs that name the child that they wait for: those need no walk.
+//! Misleads for programs that wait for a child by its number: they need no walk.
 //!
 //! Source: the frame of the fork benchmark of Felix von Leitner's 2003 study; a server with a process for each
 //! connection waits like this.
@@ -25,28 +25,34 @@ const REAP: usize = 1;
 
 impl Benchmark for Waitpid {
     const NAME: &'static str = "waitpid";
-    const ABOUT: &'static str = "Does waiting for any child cost more when thousands of children live?";
-    const AXIS: &'static str = "living children";
+    const ABOUT: &'static str = "Does waitpid(-1) cost more when thousands of children are alive?";
+    const AXIS: &'static str = "child processes";
     const PHASES: &'static [Phase] = &[
         Phase::up("wnohang", "waitpid(-1, WNOHANG) while no child has exited"),
         Phase::down("reap", "waitpid(-1) when one child has exited: the kernel finds and reaps it"),
     ];
     const PARAMETERS: &'static [Parameter] = &[
-        Parameter::steps("20", "300", "3000", "how many children"),
-        Parameter::fixed("order", Kind::Choice(&["reverse", "creation"]), "reverse", "who ends first"),
+        Parameter::steps("20", "300", "3000", "child processes"),
+        Parameter::fixed(
+            "order",
+            Kind::Choice(&["reverse", "creation"]),
+            "reverse",
+            "child that exits first: the newest (reverse) or the oldest (creation)",
+        ),
     ];
     const VARIANTS: &'static [Variant] = &[Variant::always(&[("order", "creation")])];
     const EMULATED: &'static [(&'static str, &'static str)] = &[("n", "300")];
     const CAVEATS: &'static [&'static str] = &[
-        "A program that names the child, or holds a descriptor of it (pidfd), needs no search.",
-        "Where the ended child stands in the kernel's list decides the cost of `reap`: compare order=reverse and creation.",
-        "Making a child empties some of the caches before each call; one that asks in a loop finds them warm.",
+        "A program that waits for one child by its number or pidfd needs no search.",
+        "The position of the exited child in the kernel's list decides the cost of reap: compare order=reverse and \
+         creation.",
+        "Creating a child evicts parts of the caches before each call; a program that polls in a loop finds them warm.",
     ];
     const SOURCE: &'static str = "the frame of F. von Leitner's fork benchmark (2003), with the wait of a server that \
                                   has a process for each connection";
 
     fn cost(_: &Settings) -> Cost {
-        // Kernel stack, task, page tables and the pages that a child writes to: measured at about 100 KiB.
+        // Kernel stack, task, page tables and the pages that a child writes to: about 100 KiB as measured.
         Cost { memory_bytes_each: 100 << 10, processes_each: 1, ..Cost::default() }
     }
 
@@ -61,7 +67,7 @@ impl Benchmark for Waitpid {
     fn step(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
         self.pids.push(self.pool.spawn()?);
         let ended = timer.time(WNOHANG, try_wait_any)?;
-        Stop::unless(ended == 0, || format!("child {ended} ended before its time; was it killed from outside?"))
+        Stop::unless(ended == 0, || format!("child {ended} exited early; was it killed by another process?"))
     }
 
     fn undo(&mut self, n: u64, timer: &mut Timer) -> Result<(), Stop> {
@@ -70,7 +76,7 @@ impl Benchmark for Waitpid {
         kill_without_reaping(pid)?;
         let (ended, signal) = timer.time(REAP, wait_any)?;
         Stop::unless(ended == pid && signal == libc::SIGKILL, || {
-            format!("child {pid} was killed, but child {ended} was waited for, ended by signal {signal}")
+            format!("child {pid} was killed, but waitpid() returned child {ended}, killed by signal {signal}")
         })
     }
 
@@ -79,6 +85,6 @@ impl Benchmark for Waitpid {
         for &pid in &self.pids {
             alive += u64::from(is_alive(pid)?);
         }
-        Stop::unless(alive == steps, || format!("{steps} children were made, but {alive} live"))
+        Stop::unless(alive == steps, || format!("{steps} children were created, but {alive} are alive"))
     }
 }

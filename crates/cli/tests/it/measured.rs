@@ -58,7 +58,7 @@ fn a_full_port_range_is_a_limit_at_its_size() {
         let limit = pass.end.as_ref().unwrap().limit.as_ref().unwrap();
         assert_eq!((limit.call.as_str(), limit.error.as_str()), ("bind", "EADDRINUSE"));
         assert!(limit.n == 201 || (!is_alone && limit.n < 201), "{limit:?}");
-        assert!(limit.meaning.contains("no port from 40000 to 40199"), "{limit:?}");
+        assert!(limit.meaning.contains("no unused port from 40000 to 40199"), "{limit:?}");
     }
 }
 
