@@ -12,7 +12,7 @@ WITH lines AS (
         }
     )
 ),
--- A pass counts if it ran to its own end; one that was torn off is followed by a repetition.
+-- A pass counts if it ran to its end; an interrupted one is repeated.
 whole AS (
     SELECT begun.pass, cases.label
     FROM lines AS begun

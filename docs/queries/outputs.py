@@ -1,12 +1,12 @@
-"""Puts real output into the documents: one fact, one place, every copy generated.
+"""Updates the command output in the documents.
 
-A document asks for it by a comment in front of a code block:
+A document asks for it with a comment before a code block:
 
     <!-- output of: jq -rsf docs/queries/limits.jq docs/records/sample.landau.ndjson -->
 
-Run from the root of the tree, this runs each command and replaces the block that follows; with --check it only says
-which blocks differ. A command whose program is not installed is named and left alone. Timings of the machine at hand
-do not belong in such a block; what is computed from a record does.
+Run it from the root of the repository. It runs each command and replaces the block that follows; with --check it only
+names the blocks that differ. It names and skips a command whose program is not installed. Such blocks hold what is
+computed from a record, never timings of the machine at hand.
 
 python3 docs/queries/outputs.py [--check] [DOCUMENT…]
 """
@@ -27,13 +27,13 @@ stale = []
 
 
 def fresh(document):
-    """The document's text with every block made anew."""
+    """Returns the document's text with every block regenerated."""
 
     def one(block):
         command = block["command"]
         program = command.split()[0]
         if shutil.which(program) is None:
-            print(f"{document}: {program} is not installed; left alone: {command}")
+            print(f"{document}: {program} is not installed; skipped: {command}")
             return block[0]
         run = subprocess.run(command, shell=True, capture_output=True, text=True)
         if run.returncode != 0:
@@ -50,5 +50,5 @@ for document in documents:
     text = fresh(document)
     if not check:
         document.write_text(text)
-print("\n".join(stale) or "every block is as its command says")
+print("\n".join(stale) or "every block is up to date")
 sys.exit(1 if check and stale else 0)

@@ -1,6 +1,6 @@
-"""The single socket() calls over 100 µs beside an idle thread, and in how many passes each position recurs.
+"""The socket() calls over 100 µs with one idle thread, and in how many passes each position recurs.
 
-A position that recurs is the kernel's; one that does not is a neighbour's.
+An outlier that recurs is the kernel's; one that does not is probably interference.
 
 python3 docs/queries/recurring.py FILE.landau.ndjson
 """
@@ -12,7 +12,7 @@ import pandas
 lines = pandas.read_json(sys.argv[1], lines=True, dtype=False)
 of = {kind: rows.dropna(axis="columns", how="all") for kind, rows in lines.groupby("kind")}
 
-# A pass counts if it ran to its own end; one that was torn off is followed by a repetition.
+# A pass counts if it ran to its end; an interrupted one is repeated.
 whole = of["pass_end"].loc[of["pass_end"].outcome.isin(["done", "limit"]), "pass"]
 passes = of["pass"][of["pass"]["pass"].isin(whole)].merge(of["case"][["case", "label"]], on="case")
 wanted = passes.loc[passes.label == "socket threads=1", "pass"]
@@ -23,10 +23,10 @@ samples = chunks.explode("ns")
 samples["n"] = (samples["first"] + samples.groupby(level=0).cumcount() * samples.stride).astype(int)
 samples["ms"] = samples.ns.astype(float) / 1e6
 
-dear = samples[samples.ms > 0.1]
-table = dear.groupby("n").agg(passes=("pass", "nunique"), ms_min=("ms", "min"), ms_max=("ms", "max"))
+outliers = samples[samples.ms > 0.1]
+table = outliers.groupby("n").agg(passes=("pass", "nunique"), ms_min=("ms", "min"), ms_max=("ms", "max"))
 table["of"] = wanted.size
 print(table[["passes", "of", "ms_min", "ms_max"]].round(2).to_string())
 
-total, own = samples.ms.sum(), dear.ms.sum()
-print(f"\nall calls {total:.0f} ms, these {len(dear)} of {len(samples)} calls {own:.0f} ms ({own / total:.0%})")
+total, own = samples.ms.sum(), outliers.ms.sum()
+print(f"\nall calls {total:.0f} ms, these {len(outliers)} of {len(samples)} calls {own:.0f} ms ({own / total:.0%})")

@@ -107,8 +107,8 @@ fn processes() -> (String, String) {
         ),
         _ if mappings_are_exhausted() => sysctl("vm.max_map_count", MAPPINGS),
         _ => (
-            "the kernel does not say which limit: not the number of processes, so memory, address space (ulimit -v) or a \
-             control group"
+            "the kernel does not say which limit: not the number of processes, so memory, address space (ulimit -v) or \
+             a control group"
                 .to_owned(),
             String::new(),
         ),

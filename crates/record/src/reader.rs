@@ -261,8 +261,8 @@ impl Reader {
         match line {
             Line::Header(header) if header.schema > SCHEMA_VERSION => {
                 return Err(self.malformed(format!(
-                    "its schema is {}, and this landau reads schemas up to {SCHEMA_VERSION}; use landau {}, which wrote \
-                     it, or a newer one",
+                    "its schema is {}, and this landau reads schemas up to {SCHEMA_VERSION}; use landau {}, which \
+                     wrote it, or a newer one",
                     header.schema, header.landau
                 )));
             }

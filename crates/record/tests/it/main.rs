@@ -254,7 +254,8 @@ proptest! {
         altered[place] = to;
         let line = 1 + lines_of(&whole[..place]);
         // Without a valid first line the file is not a record.
-        let reported = Record::parse("altered", &altered).map_or(Some(1), |record| record.fault.map(|fault| fault.line));
+        let read = Record::parse("altered", &altered);
+        let reported = read.map_or(Some(1), |record| record.fault.map(|fault| fault.line));
         prop_assert_eq!(reported, Some(line));
     }
 
