@@ -1,42 +1,45 @@
-//! A vocabulary for running the program in a folder of its own.
+//! Helpers to run the program in a temporary directory.
 
 use landau_record::Record;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 /// The program under test.
 pub(crate) const LANDAU: &str = env!("CARGO_BIN_EXE_landau");
 
-/// A folder for one test: records and the benchmarks' files.
+/// A temporary directory for one test: records and the benchmarks' files.
 pub(crate) struct Room {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 impl Room {
     pub(crate) fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
+        Self { directory: tempfile::tempdir().unwrap() }
     }
 
     pub(crate) fn path(&self) -> &Path {
-        self.folder.path()
+        self.directory.path()
     }
 
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.path().join(name)
     }
 
-    /// The program with some words, in this folder.
+    /// Returns the program with arguments, to be started in this directory.
     pub(crate) fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(LANDAU);
+        let mut command = landau();
         command.args(words).current_dir(self.path()).env("TMPDIR", self.path());
         command
     }
 
+    /// Runs the program to its end.
     pub(crate) fn landau(&self, words: &[&str]) -> Ran {
         Ran::of(self.command(words).output().unwrap())
     }
 
-    /// A smoke run of some benchmarks into `run.ndjson`, without a page.
+    /// Runs benchmarks in the smoke study; the record is `run.ndjson`, without a report.
     pub(crate) fn smoke(&self, words: &[&str]) -> (Ran, Record) {
         let fixed = ["run", "--study", "smoke", "--output", "run.ndjson", "--no-report", "--seed", "1"];
         let ran = self.landau(&[&fixed, words].concat());
@@ -48,7 +51,7 @@ impl Room {
         Record::read(&self.file(name)).unwrap()
     }
 
-    /// What the benchmarks left behind; must be nothing.
+    /// Returns the scratch directories that benchmarks failed to remove.
     pub(crate) fn leftovers(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.path()).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
@@ -56,7 +59,25 @@ impl Room {
     }
 }
 
-/// What the program answered.
+/// Returns the program with SIGINT, SIGHUP and SIGTERM at their defaults.
+///
+/// A process started by `nohup` or in the background of a script ignores SIGINT or SIGHUP, its children inherit that, and
+/// the program rightly keeps ignoring them. Tests that send these signals must pass there too. `env` resets them and then
+/// becomes the program, so the process id is the program's.
+fn landau() -> Command {
+    const RESET: &str = "--default-signal=INT,HUP,TERM";
+    static CAN_RESET: OnceLock<bool> = OnceLock::new();
+    let can_reset = || Command::new("/usr/bin/env").args([RESET, "true"]).status().is_ok_and(|status| status.success());
+    if *CAN_RESET.get_or_init(can_reset) {
+        let mut command = Command::new("/usr/bin/env");
+        command.args([RESET, LANDAU]);
+        command
+    } else {
+        Command::new(LANDAU)
+    }
+}
+
+/// The result of a run of the program.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) status: Option<i32>,
@@ -74,7 +95,7 @@ impl Ran {
     }
 }
 
-/// Processes whose command line holds `word`.
+/// Returns the processes whose command line contains `word`.
 pub(crate) fn processes_with(word: &str) -> Vec<i32> {
     let pids = std::fs::read_dir("/proc").unwrap().flatten();
     pids.filter_map(|entry| {
@@ -85,14 +106,15 @@ pub(crate) fn processes_with(word: &str) -> Vec<i32> {
     .collect()
 }
 
-/// Looks again and again until `found` holds; false if it never does within ten seconds.
+/// Polls until `found` returns true; returns false after two minutes, which only a hang takes.
 pub(crate) fn eventually(mut found: impl FnMut() -> bool) -> bool {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
-    while std::time::Instant::now() < deadline {
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while Instant::now() < deadline {
         if found() {
             return true;
         }
-        std::thread::yield_now();
+        // The processor belongs to the process that is waited for.
+        std::thread::sleep(Duration::from_millis(2));
     }
     false
 }
