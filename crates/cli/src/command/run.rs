@@ -98,7 +98,8 @@ fn start(args: &Args, words: &[String]) -> anyhow::Result<(PathBuf, Ending)> {
     let mut progress = Progress::new(args.quiet);
     let interrupted = || interrupted().is_some();
     let session = Session { command: words, scratch: &scratch, observer: &mut progress, interrupted: &interrupted };
-    let (ending, end) = landau_engine::run(&plan, &mut writer, session).with_context(|| resume_hint(&path))?;
+    let (ending, end) =
+        landau_engine::run(&plan, &mut writer, session).map_err(|error| explain_failure(error, &path))?;
     finish(&mut writer, end).with_context(|| resume_hint(&path))?;
     Ok((path, ending))
 }
@@ -115,7 +116,7 @@ fn resume(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<Ending> 
     let session = Session { command: words, scratch: &scratch, observer: &mut progress, interrupted: &interrupted };
     let time_limit_s = args.time_limit.map(|limit| limit.as_secs());
     let (ending, end) = landau_engine::resume(&record, REGISTRY, time_limit_s, &mut writer, session)
-        .with_context(|| resume_hint(path))?;
+        .map_err(|error| explain_failure(error, path))?;
     finish(&mut writer, end).with_context(|| resume_hint(path))?;
     Ok(ending)
 }
@@ -153,6 +154,13 @@ pub(crate) fn finish(writer: &mut Writer, mut end: End) -> anyhow::Result<()> {
     end.line_count = writer.line_count();
     writer.append(&Line::End(end))?;
     Ok(writer.sync()?)
+}
+
+/// Adds how to continue, unless the run could not be continued in the first place.
+fn explain_failure(error: landau_engine::Error, path: &Path) -> anyhow::Error {
+    let is_refused = matches!(error, landau_engine::Error::NotResumable { .. });
+    let error = anyhow::Error::from(error);
+    if is_refused { error } else { error.context(resume_hint(path)) }
 }
 
 fn resume_hint(path: &Path) -> String {

@@ -1,15 +1,15 @@
-//! Interruptions: Ctrl-C, kill -9, a torn file. The record stays readable and the run goes on.
+//! Interrupted runs (Ctrl-C, kill -9, truncated files, full disks): the record is valid and `--resume` continues it.
 
 use crate::support::{LANDAU, Ran, Room, eventually, processes_with};
 use std::process::{Child, Command, Stdio};
 
-/// A run that lasts long enough to be interrupted, started and already measuring.
+/// Starts a run of several seconds and returns once its first pass has ended.
 fn measuring(room: &Room) -> Child {
     let words = ["run", "fork", "map_files", "--passes", "9", "--output", "r", "--no-report", "--seed", "1"];
     let child = room.command(&words).stderr(Stdio::null()).spawn().unwrap();
     let begun =
         eventually(|| std::fs::read_to_string(room.file("r")).is_ok_and(|text| text.contains("\"kind\":\"pass_end\"")));
-    assert!(begun, "the run never measured anything");
+    assert!(begun, "no pass ended");
     child
 }
 
@@ -19,7 +19,7 @@ fn signal(child: &Child, name: &str) {
 }
 
 #[test]
-fn ctrl_c_leaves_a_valid_record_and_nothing_else() {
+fn sigint_leaves_a_valid_record_and_no_scratch_files() {
     let room = Room::new();
     let mut child = measuring(&room);
     signal(&child, "-INT");
@@ -27,24 +27,24 @@ fn ctrl_c_leaves_a_valid_record_and_nothing_else() {
     let record = room.record("r");
     assert_eq!(record.end.as_ref().unwrap().outcome, "interrupted");
     assert_eq!((&record.fault, &record.torn), (&None, &None));
-    assert_eq!(room.leftovers(), Vec::<String>::new(), "files are removed on Ctrl-C too");
+    assert_eq!(room.leftovers(), Vec::<String>::new(), "scratch files were left behind");
     assert_eq!(room.landau(&["verify", "r"]).status, Some(0));
 }
 
-/// After kill -9 no worker, no fork helper and no child is left, and `--resume` measures what is missing.
+/// After SIGKILL no worker, fork helper or child is left, and `--resume` runs the missing passes.
 #[test]
-fn kill_leaves_no_process_and_the_run_can_be_resumed() {
+fn sigkill_leaves_no_process_and_the_run_can_be_resumed() {
     let room = Room::new();
     let mut child = measuring(&room);
     signal(&child, "-KILL");
     child.wait().unwrap();
-    // The worker's order names the scratch folder, but not its command line: look for all that were its children.
+    // No command line names the scratch directory, so look at working directories.
     let gone = eventually(|| {
         !processes_with("landau-fork-helper").iter().any(|pid| in_folder(*pid, room.path()))
             && !processes_with("__worker").iter().any(|pid| in_folder(*pid, room.path()))
     });
-    assert!(gone, "processes outlived the run");
-    assert_eq!(room.landau(&["verify", "r"]).status, Some(0), "what was measured is valid");
+    assert!(gone, "a process outlived the run");
+    assert_eq!(room.landau(&["verify", "r"]).status, Some(0), "the record is valid");
     let killed = room.record("r");
     assert!(killed.end.is_none());
     let ran = room.landau(&["run", "--resume", "r", "--no-report"]);
@@ -55,26 +55,26 @@ fn kill_leaves_no_process_and_the_run_can_be_resumed() {
         assert_eq!(record.passes_of(case.case).len(), 9, "{}", case.label);
         assert!(record.passes_of(case.case).iter().all(|pass| pass.is_whole()), "{}", case.label);
     }
-    assert_eq!(room.leftovers(), Vec::<String>::new(), "the next run sweeps up after the killed one");
+    assert_eq!(room.leftovers(), Vec::<String>::new(), "the next run removes the scratch files of the killed one");
     assert_eq!(room.landau(&["verify", "r"]).status, Some(0));
 }
 
-/// Whether a process works in that folder, which only this test's does.
+/// Returns whether the working directory of a process is `folder`, as it is for this test's processes only.
 fn in_folder(pid: i32, folder: &std::path::Path) -> bool {
     std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == folder)
 }
 
-/// A record torn at any byte still reads, and resumes unless not even its plan was written down.
+/// A record truncated at any byte can be read, and resumed if its plan is complete.
 #[test]
-fn a_record_torn_at_any_byte_reads() {
+fn a_record_truncated_at_any_byte_can_be_read() {
     let room = Room::new();
     room.smoke(&["nop", "pipe", "--passes", "2"]);
     let bytes = std::fs::read(room.file("run.ndjson")).unwrap();
     let first_line = bytes.iter().position(|&byte| byte == b'\n').unwrap() + 1;
     for len in (first_line..bytes.len()).step_by(97) {
         let record = landau_record::Record::parse("torn", &bytes[..len]).unwrap();
-        assert_eq!(record.fault, None, "torn at {len}");
-        assert_eq!(record.torn.is_some(), bytes[len - 1] != b'\n', "torn at {len}");
+        assert_eq!(record.fault, None, "truncated at {len}");
+        assert_eq!(record.torn.is_some(), bytes[len - 1] != b'\n', "truncated at {len}");
     }
     std::fs::write(room.file("torn"), &bytes[..bytes.len() * 2 / 3]).unwrap();
     let ran = room.landau(&["run", "--resume", "torn", "--no-report"]);
@@ -83,9 +83,9 @@ fn a_record_torn_at_any_byte_reads() {
     assert_eq!(room.record("torn").resumes.len(), 1);
 }
 
-/// A plan of which only a part reached the disk must not be taken for the whole: it would be resumed as complete.
+/// An incomplete plan taken for a complete one would resume as a finished run.
 #[test]
-fn a_plan_that_is_not_whole_is_not_resumed() {
+fn a_record_with_an_incomplete_plan_is_not_resumed() {
     let room = Room::new();
     room.smoke(&["nop", "dup", "open"]);
     let text = std::fs::read_to_string(room.file("run.ndjson")).unwrap();
@@ -93,7 +93,7 @@ fn a_plan_that_is_not_whole_is_not_resumed() {
     let first_case = lines.iter().position(|line| line.contains("\"kind\":\"case\"")).unwrap();
     std::fs::write(room.file("part"), lines[..=first_case].join("\n") + "\n").unwrap();
     let ran = room.landau(&["run", "--resume", "part"]);
-    assert!(ran.status == Some(2) && ran.err.contains("start anew"), "{ran:?}");
+    assert!(ran.status == Some(2) && ran.err.contains("start a new run"), "{ran:?}");
 }
 
 #[test]
@@ -109,10 +109,10 @@ fn a_complete_or_altered_record_is_not_resumed() {
     assert!(ran.status == Some(2) && ran.err.contains("was altered"), "{ran:?}");
 }
 
-/// A disk that fills up in the middle of a run: the error says so, what was measured is valid, and once there is room
-/// the run goes on. The file system is a real one, where root may mount it.
+/// The error names the cause, the record is valid, and the run can be resumed once there is space. The file system is a
+/// tmpfs, which root mounts in a namespace.
 #[test]
-fn a_disk_that_fills_up_costs_nothing_but_the_last_second() {
+fn a_run_whose_disk_fills_up_can_be_resumed() {
     if landau_sys::process::effective_user() != 0 {
         return;
     }
@@ -135,9 +135,8 @@ fn a_disk_that_fills_up_costs_nothing_but_the_last_second() {
     assert_eq!(statuses, ["run 2", "verify 0", "resume 0", "verify 0"], "{ran:?}");
 }
 
-/// The time limit cuts, says what it cut, and the run still counts as done.
 #[test]
-fn a_time_limit_says_what_was_left_out() {
+fn a_time_limit_ends_the_run_and_lists_the_passes_left_out() {
     let room = Room::new();
     let words = ["run", "fork", "--passes", "50", "--output", "r", "--no-report", "--time-limit", "1s"];
     let ran = room.landau(&words);

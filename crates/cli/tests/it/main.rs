@@ -1,4 +1,4 @@
-//! The program from outside: what it does, says and leaves behind.
+//! Tests of the program `landau` as a process: output, exit status and the files it writes.
 #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
 #![allow(clippy::print_stderr, reason = "a test that is skipped says why")]
 

@@ -1,13 +1,12 @@
-//! Every benchmark measures what it says, at smoke size.
+//! Every benchmark runs at smoke size; its record, limits and orders are as documented.
 
 use crate::support::{LANDAU, Room};
 use landau_record::schema::{Direction, Outcome};
 use std::process::Command;
 
-/// The whole registry: every case that can run here ends well, its check holds, and each phase has one sample for
-/// each step. A new benchmark is covered by being in the folder.
+/// Covers the whole registry: each case ends without failure, and each phase has one sample for each step.
 #[test]
-fn every_benchmark_runs_and_its_check_holds() {
+fn every_benchmark_passes_its_check() {
     let room = Room::new();
     let (ran, record) = room.smoke(&[]);
     assert_eq!(ran.status, Some(0), "{ran:?}");
@@ -36,11 +35,10 @@ fn every_benchmark_runs_and_its_check_holds() {
     assert_eq!(room.landau(&["verify", "run.ndjson"]).status, Some(0));
 }
 
-/// Past the whole of a port range the curve ends with a limit, exactly at the range's size.
 #[test]
-fn a_full_port_range_is_a_limit_at_its_size() {
+fn an_exhausted_port_range_is_a_limit_at_its_size() {
     let room = Room::new();
-    // In a network of its own, where root may make one: elsewhere somebody else may hold one of the ports.
+    // In a network namespace, if root can create one: elsewhere other processes may hold some of the ports.
     let script = format!(
         "{LANDAU} run bind --study smoke --set bind.range=40000-40199 --set bind.n=300 --output r --no-report --quiet"
     );
@@ -62,9 +60,9 @@ fn a_full_port_range_is_a_limit_at_its_size() {
     }
 }
 
-/// Past the limit of mappings the curve ends with that limit's name: to find it out must not take a mapping itself.
+/// Naming the limit must not need a mapping itself.
 #[test]
-fn the_limit_of_mappings_is_named() {
+fn the_limit_on_mappings_is_named() {
     let room = Room::new();
     let words = ["mmap", "--set", "mmap.until=limit", "--set", "mmap.n=auto", "--set", "mmap.order=sequential"];
     let (ran, record) = room.smoke(&[&words[..], &["--set", "mmap.populate=off"]].concat());
@@ -75,10 +73,9 @@ fn the_limit_of_mappings_is_named() {
     }
 }
 
-/// A set of `select` ends at `FD_SETSIZE`: left to itself the curve goes as far as there is room, and its check sees
-/// every descriptor told; asked for more, the case is left out with the size that fits, and the others go on.
+/// `n=auto` stops at `FD_SETSIZE`; a larger n skips the case, names the size that fits, and runs the other cases.
 #[test]
-fn a_select_of_too_many_is_left_out_with_what_fits() {
+fn select_beyond_fd_setsize_is_skipped() {
     let room = Room::new();
     let (ran, record) = room.smoke(&["event_wait", "--set", "event_wait.backend=select", "--set", "event_wait.n=auto"]);
     assert_eq!(ran.status, Some(0), "{ran:?}");
@@ -99,9 +96,8 @@ fn a_select_of_too_many_is_left_out_with_what_fits() {
     assert!(skip.reason.contains(&format!("at most {most}")), "{skip:?}");
 }
 
-/// The order of passes and every random order come from the seed.
 #[test]
-fn the_same_seed_gives_the_same_order() {
+fn equal_seeds_give_equal_orders_of_passes() {
     let order = || {
         let room = Room::new();
         let words = ["nop", "syscall", "dup", "open", "pipe", "--passes", "4", "--set", "pipe.n=20"];
@@ -111,12 +107,12 @@ fn the_same_seed_gives_the_same_order() {
     let first = order();
     assert_eq!(first, order());
     let rounds: std::collections::BTreeSet<&[u32]> = first.chunks(5).collect();
-    assert!(rounds.len() > 1, "each round has an order of its own: {first:?}");
+    assert!(rounds.len() > 1, "every round has the same order: {first:?}");
 }
 
-/// A size that would endanger the host is brought down, and the record says by how much and why.
+/// An n that would endanger the host is reduced, and the record says why.
 #[test]
-fn too_many_processes_are_cut_with_a_reason() {
+fn too_many_processes_are_reduced_with_a_reason() {
     let room = Room::new();
     let words = ["fork", "--set", "fork.n=9000000", "--set", "fork.linkage=dynamic", "--time-limit", "1s"];
     let (_, record) = room.smoke(&words);
@@ -125,7 +121,6 @@ fn too_many_processes_are_cut_with_a_reason() {
     assert!(record.cases[0].n < 4_000_000 && reduced.reason.contains("left alone"), "{reduced:?}");
 }
 
-/// What can be asked for is what the registry has.
 #[test]
 fn list_names_every_benchmark() {
     let room = Room::new();
@@ -138,16 +133,14 @@ fn list_names_every_benchmark() {
     }
 }
 
-/// The reference in the documents is what the program says of itself.
 #[test]
-fn the_reference_is_the_programs_own() {
+fn docs_reference_is_up_to_date() {
     let room = Room::new();
     let written = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference.md")).unwrap();
     let ran = room.landau(&["generate", "reference"]);
     assert!(written == ran.out, "out of date; run: landau generate reference > docs/reference.md");
 }
 
-/// What restates the parser comes from the parser and names every command.
 #[test]
 fn manual_and_completions_name_every_command() {
     let room = Room::new();
