@@ -2,7 +2,7 @@
 //!
 //! A table indexed by descriptor number has one slot of 16 bytes for each descriptor: the caller's token, its interest,
 //! the interest that the backend knows, and a generation, by which events of an earlier owner of the number are detected
-//! and dropped. Reducing the interest costs no call: the backend is told only when an event arrives that is not of
+//! and dropped. Reducing the interest costs no call: the backend learns of it only when an event arrives that is not of
 //! interest. An extended interest is passed on before the next wait, and not at all if it was reduced again by then.
 
 use crate::backend::{self, Backend, Found, Key, Selector};

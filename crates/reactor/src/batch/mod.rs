@@ -2,7 +2,7 @@
 //!
 //! Consecutive buffers are sent by one call, and a header leaves in one segment with the start of the file behind it. A
 //! partial send continues at the byte where it stopped. It is an error if a file has become shorter than the range that
-//! was queued: the peer was told a length, and nothing else could take its place.
+//! was queued: the peer already has the length, and nothing else could take its place.
 //!
 //! | next in the queue | to a socket | to anything else |
 //! |---|---|---|

@@ -1,16 +1,16 @@
-//! Tests in a process of their own, under limits or under `strace`: this test program started anew for one test.
+//! Tests in another process, under limits or under `strace`: this test program is started again for one test.
 
 use std::process::Command;
 
-/// The variable by which a child knows that it is one.
+/// The variable that names a child's role.
 const ROLE: &str = "LANDAU_REACTOR_CHILD";
 
-/// Whether this process was started by [`run`] for that role.
+/// Returns whether this process is a child with that role.
 pub(crate) fn is(role: &str) -> bool {
     std::env::var(ROLE).is_ok_and(|value| value == role)
 }
 
-/// A command that runs one test of this program in the role, behind a shell's `before`.
+/// Returns a command that runs one test of this program in a role, after a shell has executed `before`.
 pub(crate) fn command(before: &str, test: &str, role: &str) -> Command {
     let program = std::env::current_exe().unwrap();
     let mut command = Command::new("bash");
@@ -20,7 +20,7 @@ pub(crate) fn command(before: &str, test: &str, role: &str) -> Command {
     command
 }
 
-/// Runs one test of this program in the role, and passes its failure on.
+/// Runs one test of this program in a role, and fails if it does.
 pub(crate) fn run(before: &str, test: &str, role: &str) {
     let output = command(before, test, role).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
@@ -28,8 +28,8 @@ pub(crate) fn run(before: &str, test: &str, role: &str) {
     assert!(text.contains("1 passed"), "no such test: {text}");
 }
 
-/// The calls, of those named, that one test of this program makes in the role, as `strace` writes them down; none where
-/// there is no `strace`, or it may not trace. Further words for it may follow the names.
+/// Runs one test of this program in a role under `strace` and returns its output for the named calls; `None` if there is
+/// no `strace` or it may not trace. Further arguments for it may follow the names.
 pub(crate) fn calls(test: &str, role: &str, calls: &str, variables: &[(&str, &str)]) -> Option<String> {
     let works = Command::new("strace").args(["-o", "/dev/null", "true"]).status();
     if !works.is_ok_and(|status| status.success()) {
@@ -38,7 +38,7 @@ pub(crate) fn calls(test: &str, role: &str, calls: &str, variables: &[(&str, &st
     let file = tempfile::NamedTempFile::new().unwrap();
     let before = format!("set -- strace -f -o {} -e trace={calls} \"$@\";", file.path().display());
     let mut command = command(&before, test, role);
-    // A program that is traced cannot look for leaks; it matters where this one was built to do so.
+    // The leak sanitizer cannot work in a traced program.
     command.env("ASAN_OPTIONS", "detect_leaks=0").env("LSAN_OPTIONS", "detect_leaks=0");
     let output = command.envs(variables.iter().copied()).output().unwrap();
     assert!(output.status.success(), "{role}: {}", String::from_utf8_lossy(&output.stderr));

@@ -1,18 +1,18 @@
-//! The words that the tests are written in.
+//! What the tests share.
 
 use landau_reactor::{Backend, Event, Interest, Reactor, Token, backends};
 use landau_sys::descriptor::dup_from;
 use std::io::ErrorKind;
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-/// Longer than anything here takes, on however busy a machine.
+/// Longer than anything here takes, however busy the machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// Tests that hold many descriptors, or want a certain number, are alone: others must find small numbers free.
+/// Held exclusively by tests that open many descriptors or need a certain number: other tests need small numbers.
 static NUMBERS: RwLock<()> = RwLock::new(());
 
 pub(crate) fn alone() -> RwLockWriteGuard<'static, ()> {
@@ -32,41 +32,47 @@ fn each_backend(test: impl Fn(&mut Reactor)) {
     }
 }
 
-/// Each backend of this system in turn; what fails says with which.
+/// Runs a test with each backend of this system.
 pub(crate) fn each(test: impl Fn(&mut Reactor)) {
     let _guard = among_others();
     each_backend(test);
 }
 
-/// The same, with no other test beside it.
+/// Like [`each`], while no other test runs.
 pub(crate) fn each_alone(test: impl Fn(&mut Reactor)) {
     let _guard = alone();
     each_backend(test);
 }
 
-/// What a wait tells.
-pub(crate) fn events(reactor: &mut Reactor, limit: Duration) -> Vec<Event> {
-    reactor.wait(Some(limit)).unwrap();
+/// Waits once and returns the events.
+pub(crate) fn events(reactor: &mut Reactor, timeout: Duration) -> Vec<Event> {
+    reactor.wait(Some(timeout)).unwrap();
     std::iter::from_fn(|| reactor.next_event()).collect()
 }
 
-/// The one event that a wait tells.
+/// Waits once and returns the only event.
 #[track_caller]
 pub(crate) fn only(reactor: &mut Reactor) -> Event {
-    let told = events(reactor, LONG);
-    assert_eq!(told.len(), 1, "{told:?}");
-    told[0]
+    let found = events(reactor, LONG);
+    assert_eq!(found.len(), 1, "{found:?}");
+    found[0]
 }
 
-/// Asserts that a wait tells nothing. The instrument has no idea and is not asked.
+/// Asserts that a wait finds no event. The null backend always finds one.
 #[track_caller]
-pub(crate) fn quiet(reactor: &mut Reactor) {
-    let told = events(reactor, Duration::ZERO);
-    assert!(told.is_empty() || is_null(reactor), "{told:?}");
+pub(crate) fn no_events(reactor: &mut Reactor) {
+    let found = events(reactor, Duration::ZERO);
+    assert!(found.is_empty() || is_null(reactor), "{found:?}");
 }
 
 pub(crate) fn is_null(reactor: &Reactor) -> bool {
     reactor.backend() == Backend::Null
+}
+
+/// A loopback address that only this process uses, so that no other can take a port that was closed for a moment.
+pub(crate) fn own_address() -> SocketAddr {
+    let host = if cfg!(target_os = "linux") { std::process::id() & 0xf_ffff | 0x10_0000 } else { 1 };
+    SocketAddr::from((Ipv4Addr::from_bits(0x7f00_0000 | host), 0))
 }
 
 pub(crate) fn pair() -> (UnixStream, UnixStream) {
@@ -76,7 +82,7 @@ pub(crate) fn pair() -> (UnixStream, UnixStream) {
     (one, two)
 }
 
-/// A pair over TCP: client, server.
+/// A TCP connection: client, server.
 pub(crate) fn tcp_pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -86,15 +92,15 @@ pub(crate) fn tcp_pair() -> (TcpStream, TcpStream) {
     (client, server)
 }
 
-/// A descriptor under exactly that number, which must be free.
+/// Moves a descriptor to a number, which must be free.
 pub(crate) fn at(number: RawFd, fd: impl Into<OwnedFd>) -> OwnedFd {
     use std::os::fd::AsRawFd;
     let moved = dup_from(&fd.into(), number).unwrap();
-    assert_eq!(moved.as_raw_fd(), number, "a test that wants a number is alone");
+    assert_eq!(moved.as_raw_fd(), number, "the number is in use; run the test alone");
     moved
 }
 
-/// Reads until it would block, says so, and gives the count; none at the end of the stream.
+/// Reads until that would block, clears the readiness and returns the number of bytes; `None` at the end of the stream.
 pub(crate) fn drain(reactor: &mut Reactor, stream: &mut (impl std::io::Read + AsFd)) -> Option<usize> {
     let mut buffer = [0; 4096];
     let mut all = 0;
@@ -111,7 +117,7 @@ pub(crate) fn drain(reactor: &mut Reactor, stream: &mut (impl std::io::Read + As
     }
 }
 
-/// Reads so many bytes, in whatever pieces they come.
+/// Reads exactly so many bytes.
 #[track_caller]
 pub(crate) fn drain_all(reactor: &mut Reactor, stream: &mut (impl std::io::Read + AsFd), count: usize) {
     let mut got = 0;
@@ -120,7 +126,7 @@ pub(crate) fn drain_all(reactor: &mut Reactor, stream: &mut (impl std::io::Read 
     }
 }
 
-/// Writes until it would block, says so, and gives the count.
+/// Writes until that would block, clears the readiness and returns the number of bytes.
 pub(crate) fn fill(reactor: &mut Reactor, stream: &mut (impl std::io::Write + AsFd)) -> usize {
     let mut all = 0;
     loop {
@@ -135,7 +141,7 @@ pub(crate) fn fill(reactor: &mut Reactor, stream: &mut (impl std::io::Write + As
     }
 }
 
-/// Fills one end and empties the other: that there is room again is told, and that there is none is not.
+/// Fills one end and empties the other: the first is writable again after that, and not before.
 #[track_caller]
 pub(crate) fn fill_and_empty(
     reactor: &mut Reactor,
@@ -143,7 +149,7 @@ pub(crate) fn fill_and_empty(
     reading: &mut (impl std::io::Read + AsFd),
 ) {
     let filled = fill(reactor, writing);
-    quiet(reactor);
+    no_events(reactor);
     drain_all(reactor, reading, filled);
     assert!(only(reactor).ready.is_writable());
 }

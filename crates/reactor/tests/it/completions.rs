@@ -1,7 +1,7 @@
 //! Operations through a ring, with all features of the kernel and with the basic ones.
 
 use crate::child;
-use crate::common::{LONG, alone, among_others, at, pair, tcp_pair};
+use crate::common::{LONG, alone, among_others, at, own_address, pair, tcp_pair};
 use landau_reactor::batch::Buffer;
 use landau_reactor::completions::{Completion, Features, Options, Ring};
 use landau_reactor::{Backend, Error, Reactor, Token};
@@ -90,7 +90,7 @@ fn pattern(count: usize) -> Vec<u8> {
 }
 
 fn listener() -> (TcpListener, std::net::SocketAddr) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = TcpListener::bind(own_address()).unwrap();
     let address = listener.local_addr().unwrap();
     (listener, address)
 }

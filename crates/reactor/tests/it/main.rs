@@ -1,6 +1,6 @@
 //! One suite over every backend of this system.
 #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
-#![allow(clippy::print_stdout, reason = "a test that fails says with which backend")]
+#![allow(clippy::print_stdout, reason = "the output of a failing test names the backend")]
 
 mod child;
 mod common;

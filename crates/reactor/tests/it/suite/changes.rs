@@ -1,6 +1,6 @@
-//! Wanting, not wanting, and what is the caller's mistake.
+//! Changes of interest, and misuse.
 
-use crate::common::{LONG, drain, drain_all, each, events, fill, is_null, only, pair, quiet};
+use crate::common::{LONG, drain, drain_all, each, events, fill, is_null, no_events, only, pair};
 use landau_reactor::{Backend, Error, Interest, Reactor, Token};
 use landau_sys::stream::{is_blocking, set_blocking};
 use std::io::Write;
@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 #[test]
-fn what_nobody_wants_is_not_told() {
+fn events_without_interest_are_not_returned() {
     each(|reactor| {
         let (reading, mut writing) = pair();
         reactor.register(&reading, Token(1), Interest::NONE).unwrap();
@@ -25,9 +25,9 @@ fn what_nobody_wants_is_not_told() {
     });
 }
 
-/// Between finding and handing out: the event is there, and nobody wants it.
+/// The event was found before the interest was changed.
 #[test]
-fn what_is_no_longer_wanted_is_not_handed_out() {
+fn found_events_without_interest_are_not_returned() {
     each(|reactor| {
         let (reading, mut writing) = pair();
         reactor.register(&reading, Token(1), Interest::READABLE).unwrap();
@@ -42,7 +42,7 @@ fn what_is_no_longer_wanted_is_not_handed_out() {
 }
 
 #[test]
-fn a_want_taken_back_before_the_wait_is_not_told() {
+fn an_interest_that_is_removed_before_the_wait_has_no_effect() {
     each(|reactor| {
         let (one, _two) = pair();
         reactor.register(&one, Token(1), Interest::NONE).unwrap();
@@ -53,40 +53,40 @@ fn a_want_taken_back_before_the_wait_is_not_told() {
 }
 
 #[test]
-fn the_direction_may_change() {
+fn interest_can_change_direction() {
     each(|reactor| {
         let (mut one, mut two) = pair();
         reactor.register(&one, Token(1), Interest::READABLE).unwrap();
-        quiet(reactor);
+        no_events(reactor);
         reactor.set_interest(&one, Interest::WRITABLE).unwrap();
-        let told = only(reactor);
-        assert!(told.ready.is_writable() && !told.ready.is_readable(), "{told:?}");
+        let found = only(reactor);
+        assert!(found.ready.is_writable() && !found.ready.is_readable(), "{found:?}");
         two.write_all(b"x").unwrap();
-        let told = only(reactor);
-        assert!(told.ready.is_writable() && !told.ready.is_readable(), "{told:?}");
+        let found = only(reactor);
+        assert!(found.ready.is_writable() && !found.ready.is_readable(), "{found:?}");
         reactor.set_interest(&one, Interest::READABLE).unwrap();
-        let told = only(reactor);
-        assert!(told.ready.is_readable() && !told.ready.is_writable(), "{told:?}");
+        let found = only(reactor);
+        assert!(found.ready.is_readable() && !found.ready.is_writable(), "{found:?}");
         assert_eq!(drain(reactor, &mut one), Some(1));
-        quiet(reactor);
+        no_events(reactor);
     });
 }
 
-/// Wanting to write comes and goes with each answer that does not fit: the server's usual path.
+/// As a server does with each response that does not fit into the send buffer.
 #[test]
-fn to_write_is_wanted_and_not_wanted_many_times() {
+fn interest_in_writing_can_come_and_go() {
     each(|reactor| {
         let (mut one, mut two) = pair();
         reactor.register(&one, Token(1), Interest::READABLE).unwrap();
         for _ in 0..20 {
             let filled = fill(reactor, &mut one);
             reactor.set_interest(&one, Interest::BOTH).unwrap();
-            quiet(reactor);
+            no_events(reactor);
             drain_all(reactor, &mut two, filled);
-            let told = events(reactor, LONG);
-            assert!(told.iter().any(|event| event.ready.is_writable()), "{told:?}");
+            let found = events(reactor, LONG);
+            assert!(found.iter().any(|event| event.ready.is_writable()), "{found:?}");
             reactor.set_interest(&one, Interest::READABLE).unwrap();
-            quiet(reactor);
+            no_events(reactor);
         }
         two.write_all(b"x").unwrap();
         assert!(only(reactor).ready.is_readable());
@@ -94,7 +94,7 @@ fn to_write_is_wanted_and_not_wanted_many_times() {
 }
 
 #[test]
-fn it_is_known_what_is_wanted() {
+fn interest_can_be_read_back() {
     each(|reactor| {
         let (one, two) = pair();
         reactor.register(&one, Token(1), Interest::READABLE).unwrap();
@@ -108,7 +108,7 @@ fn it_is_known_what_is_wanted() {
 }
 
 #[test]
-fn mistakes_are_errors() {
+fn misuse_is_an_error() {
     each(|reactor| {
         let (one, two) = pair();
         let (first, second) = (one.as_raw_fd(), two.as_raw_fd());
@@ -121,7 +121,7 @@ fn mistakes_are_errors() {
         reactor.deregister(&one).unwrap();
         assert!(matches!(reactor.deregister(&one), Err(Error::Unregistered(_))));
         assert!(matches!(reactor.close(two.into()), Err(Error::Unregistered(_))));
-        // Harmless, whoever it is said of.
+        // These have no effect on an unregistered descriptor.
         reactor.clear_readiness(&one, Interest::BOTH);
         reactor.clear_deadline(&one);
         reactor.register(&one, Token(1), Interest::READABLE).unwrap();
@@ -129,21 +129,21 @@ fn mistakes_are_errors() {
 }
 
 #[test]
-fn calls_do_not_block_once_it_is_registered() {
+fn registering_makes_a_descriptor_nonblocking() {
     each(|reactor| {
         let (one, two) = pair();
         set_blocking(&one, true).unwrap();
         set_blocking(&two, true).unwrap();
         reactor.register(&one, Token(1), Interest::READABLE).unwrap();
         reactor.register_nonblocking(&two, Token(2), Interest::READABLE).unwrap();
-        // The second was said to be so already, and nobody asked.
+        // `register_nonblocking` leaves the second as it is.
         assert_eq!((is_blocking(&one), is_blocking(&two)), (Ok(false), Ok(true)));
     });
 }
 
-/// A loop that is gone leaves nothing behind by which the next could be misled.
+/// A dropped reactor leaves no state in the kernel that disturbs the next one.
 #[test]
-fn another_loop_takes_over() {
+fn another_reactor_can_register_the_same_descriptors() {
     each(|reactor| {
         let (mut one, mut two) = pair();
         for round in 0..3 {
@@ -157,12 +157,12 @@ fn another_loop_takes_over() {
         reactor.register(&one, Token(9), Interest::READABLE).unwrap();
         assert_eq!(only(reactor).token, Token(9));
         assert_eq!(drain(reactor, &mut one), Some(3));
-        quiet(reactor);
+        no_events(reactor);
     });
 }
 
 #[test]
-fn what_is_missing_is_replaced_and_said() {
+fn an_unavailable_backend_is_replaced_and_noted() {
     for &one in Backend::ALL {
         let reactor = Reactor::new_or_fallback(one).unwrap();
         match Reactor::new(one) {

@@ -1,6 +1,6 @@
-//! Ends: of a peer, of a descriptor, and of the one whose number another inherits.
+//! Closing: by the peer, by the caller, and reuse of the descriptor's number.
 
-use crate::common::{LONG, at, drain, each, each_alone, events, is_null, only, pair, quiet, tcp_pair};
+use crate::common::{LONG, at, drain, each, each_alone, events, is_null, no_events, only, pair, tcp_pair};
 use landau_reactor::{Backend, Interest, Token};
 use landau_sys::stream::{is_blocking, set_blocking, set_reset_on_close};
 use std::io::{ErrorKind, Read, Write};
@@ -9,18 +9,18 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// A number that is free in a test that is alone, and low enough for `select`.
+/// A number that is free while no other test runs, and low enough for `select`.
 const NUMBER: i32 = 900;
 
 #[test]
-fn a_peer_that_closed_is_found_by_reading() {
+fn a_closed_peer_makes_readable() {
     each(|reactor| {
         for interest in [Interest::READABLE, Interest::BOTH] {
             let (mut one, two) = pair();
             reactor.register(&one, Token(1), interest).unwrap();
             drop(two);
-            let told = events(reactor, LONG);
-            assert!(told.iter().any(|event| event.ready.is_readable()), "{told:?}");
+            let found = events(reactor, LONG);
+            assert!(found.iter().any(|event| event.ready.is_readable()), "{found:?}");
             assert_eq!(drain(reactor, &mut one), None);
             reactor.close(one.into()).unwrap();
         }
@@ -28,7 +28,7 @@ fn a_peer_that_closed_is_found_by_reading() {
 }
 
 #[test]
-fn a_peer_that_closed_is_found_by_writing() {
+fn a_closed_peer_makes_writable() {
     each(|reactor| {
         let (mut one, two) = pair();
         reactor.register(&one, Token(1), Interest::WRITABLE).unwrap();
@@ -38,9 +38,9 @@ fn a_peer_that_closed_is_found_by_writing() {
     });
 }
 
-/// What a peer said before it left is heard first, and its end is told again until it was seen.
+/// And the end of the stream is reported until it was read.
 #[test]
-fn data_of_a_peer_that_closed_comes_first() {
+fn data_can_be_read_after_the_peer_closed() {
     each(|reactor| {
         let (mut one, mut two) = pair();
         reactor.register(&one, Token(1), Interest::READABLE).unwrap();
@@ -60,7 +60,7 @@ fn data_of_a_peer_that_closed_comes_first() {
 }
 
 #[test]
-fn a_half_that_is_shut_leaves_the_other() {
+fn a_half_closed_connection_can_still_be_written() {
     each(|reactor| {
         let (mut client, mut server) = tcp_pair();
         reactor.register(&server, Token(1), Interest::READABLE).unwrap();
@@ -76,7 +76,7 @@ fn a_half_that_is_shut_leaves_the_other() {
         assert!(only(reactor).ready.is_writable());
         server.write_all(b"answer").unwrap();
         reactor.close(server.into()).unwrap();
-        // Whatever the backend still holds it lets go now.
+        // The backend releases the file in this wait at the latest.
         events(reactor, Duration::ZERO);
         client.set_nonblocking(false).unwrap();
         let mut answer = String::new();
@@ -86,19 +86,19 @@ fn a_half_that_is_shut_leaves_the_other() {
 }
 
 #[test]
-fn a_reset_is_told_as_what_is_watched() {
+fn a_reset_is_reported_as_readable_or_writable() {
     each(|reactor| {
         for interest in [Interest::READABLE, Interest::WRITABLE] {
             let (client, mut server) = tcp_pair();
             reactor.register(&server, Token(1), interest).unwrap();
             set_reset_on_close(&client).unwrap();
             drop(client);
-            let told = only(reactor).ready;
+            let found = only(reactor).ready;
             assert_eq!(
-                (told.is_readable(), told.is_writable()),
+                (found.is_readable(), found.is_writable()),
                 (interest == Interest::READABLE, interest != Interest::READABLE)
             );
-            // Of an error that waits, the first call of either kind is told.
+            // The first call, of either kind, returns the pending error.
             let error = if interest == Interest::READABLE { server.read(&mut [0]) } else { server.write(b"x") };
             assert_eq!(error.unwrap_err().kind(), ErrorKind::ConnectionReset);
             reactor.close(server.into()).unwrap();
@@ -106,31 +106,31 @@ fn a_reset_is_told_as_what_is_watched() {
     });
 }
 
-/// The backends that know of it say that a peer is gone without a read.
+/// By the backends that can report it.
 #[test]
-fn a_hang_up_is_told_by_name_where_it_is_known() {
+fn a_closed_peer_is_reported_as_read_closed() {
     each(|reactor| {
         let (one, two) = pair();
         reactor.register(&one, Token(1), Interest::READABLE).unwrap();
         drop(two);
-        let told = only(reactor).ready;
+        let found = only(reactor).ready;
         let knows = !matches!(reactor.backend(), Backend::Select | Backend::Null);
-        assert_eq!(told.is_read_closed(), knows, "{told:?}");
+        assert_eq!(found.is_read_closed(), knows, "{found:?}");
     });
 }
 
-/// Who wants nothing of a descriptor for now would be told of its end in each wait and not know what to do about it.
-/// A peer that only says no more is still there.
+/// A caller without interest gets such an event in each wait and must know what it is. A peer that has only closed its
+/// writing half still receives.
 #[test]
-fn one_that_is_gone_is_told_by_name_though_nothing_is_wanted() {
+fn a_dead_connection_is_reported_as_write_closed_without_interest() {
     each(|reactor| {
         let (client, server) = tcp_pair();
         reactor.register(&server, Token(1), Interest::READABLE).unwrap();
         client.shutdown(Shutdown::Write).unwrap();
         assert!(!only(reactor).ready.is_write_closed());
         reactor.set_interest(&server, Interest::NONE).unwrap();
-        assert!(events(reactor, Duration::ZERO).iter().all(|told| !told.ready.is_write_closed()));
-        quiet(reactor);
+        assert!(events(reactor, Duration::ZERO).iter().all(|found| !found.ready.is_write_closed()));
+        no_events(reactor);
         if !matches!(reactor.backend(), Backend::Epoll | Backend::Poll) {
             return;
         }
@@ -144,18 +144,18 @@ fn one_that_is_gone_is_told_by_name_though_nothing_is_wanted() {
 }
 
 #[test]
-fn the_peer_of_what_is_closed_sees_the_end() {
+fn the_peer_sees_the_end_of_a_closed_descriptor() {
     each(|reactor| {
         let (one, mut two) = pair();
         reactor.register(&one, Token(1), Interest::READABLE).unwrap();
-        quiet(reactor);
+        no_events(reactor);
         reactor.close(one.into()).unwrap();
         events(reactor, Duration::ZERO);
         assert_eq!(two.read(&mut [0]).unwrap(), 0);
-        // Given back and closed by its owner: the end comes at once.
+        // Deregistered and closed by its owner: the end arrives at once.
         let (one, mut two) = pair();
         reactor.register(&one, Token(1), Interest::READABLE).unwrap();
-        quiet(reactor);
+        no_events(reactor);
         reactor.deregister(&one).unwrap();
         drop(one);
         assert_eq!(two.read(&mut [0]).unwrap(), 0);
@@ -163,7 +163,7 @@ fn the_peer_of_what_is_closed_sees_the_end() {
 }
 
 #[test]
-fn what_was_given_back_is_not_told() {
+fn deregistered_descriptors_have_no_events() {
     each(|reactor| {
         let (mut one, mut two) = pair();
         for _ in 0..3 {
@@ -181,9 +181,9 @@ fn what_was_given_back_is_not_told() {
     });
 }
 
-/// The first of a batch gives all others back: none of them may still be handed out.
+/// Handling the first event deregisters all other descriptors.
 #[test]
-fn the_rest_of_a_batch_is_dropped_with_its_descriptors() {
+fn found_events_are_dropped_with_their_descriptors() {
     each(|reactor| {
         let mut pairs: Vec<_> = (0..10).map(|_| Some(pair())).collect();
         for (index, pair) in pairs.iter_mut().enumerate() {
@@ -202,9 +202,9 @@ fn the_rest_of_a_batch_is_dropped_with_its_descriptors() {
     });
 }
 
-/// Closed with an event found and not handed out, and the number given to another at once.
+/// A descriptor is closed after an event was found and before it was returned, and its number is reused at once.
 #[test]
-fn a_number_s_heir_hears_nothing_of_the_dead() {
+fn found_events_are_not_returned_for_the_next_owner_of_a_number() {
     each_alone(|reactor| {
         let (one, mut two) = pair();
         let one = at(NUMBER, one);
@@ -212,27 +212,27 @@ fn a_number_s_heir_hears_nothing_of_the_dead() {
         two.write_all(b"x").unwrap();
         reactor.wait(Some(LONG)).unwrap();
         reactor.close(one).unwrap();
-        let (heir, mut peer) = pair();
-        let heir = at(NUMBER, heir);
-        reactor.register(&heir, Token(2), Interest::READABLE).unwrap();
+        let (next_owner, mut peer) = pair();
+        let next_owner = at(NUMBER, next_owner);
+        reactor.register(&next_owner, Token(2), Interest::READABLE).unwrap();
         assert_eq!(reactor.next_event(), None);
-        quiet(reactor);
+        no_events(reactor);
         peer.write_all(b"y").unwrap();
         assert_eq!(only(reactor).token, Token(2));
-        reactor.close(heir).unwrap();
+        reactor.close(next_owner).unwrap();
     });
 }
 
-/// The same without a wait between: whatever is queued somewhere belongs to the dead.
+/// Without a wait in between: events may be queued in the kernel.
 #[test]
-fn nothing_of_the_dead_is_queued_for_the_heir() {
+fn queued_events_are_not_returned_for_the_next_owner_of_a_number() {
     each_alone(|reactor| {
         for round in 0..20 {
             let (one, mut two) = pair();
             let one = at(NUMBER, one);
             reactor.register(&one, Token(1), Interest::READABLE).unwrap();
             if round % 2 == 0 {
-                quiet(reactor);
+                no_events(reactor);
             }
             two.write_all(b"x").unwrap();
             drop(two);
@@ -242,23 +242,23 @@ fn nothing_of_the_dead_is_queued_for_the_heir() {
             } else {
                 reactor.close(one).unwrap();
             }
-            let (heir, mut peer) = pair();
-            let mut heir = UnixStream::from(at(NUMBER, heir));
-            reactor.register(&heir, Token(2), Interest::READABLE).unwrap();
-            quiet(reactor);
+            let (next_owner, mut peer) = pair();
+            let mut next_owner = UnixStream::from(at(NUMBER, next_owner));
+            reactor.register(&next_owner, Token(2), Interest::READABLE).unwrap();
+            no_events(reactor);
             peer.write_all(b"y").unwrap();
-            let told = only(reactor);
-            assert!(told.token == Token(2) && !told.ready.is_read_closed(), "{told:?}");
-            assert_eq!(drain(reactor, &mut heir), Some(1));
-            reactor.close(heir.into()).unwrap();
+            let found = only(reactor);
+            assert!(found.token == Token(2) && !found.ready.is_read_closed(), "{found:?}");
+            assert_eq!(drain(reactor, &mut next_owner), Some(1));
+            reactor.close(next_owner.into()).unwrap();
         }
     });
 }
 
-/// The study's server blocked in `sendfile` now and then: it kept a note that a number did not block, and the number
-/// had been given to another file since. Here the kernel is asked each time.
+/// The server of the 2003 study sometimes blocked in `sendfile`: it remembered by number which descriptors were
+/// nonblocking, and the number had been reused. Here the kernel is asked each time.
 #[test]
-fn a_number_s_heir_does_not_block_either() {
+fn the_next_owner_of_a_number_is_made_nonblocking_too() {
     each_alone(|reactor| {
         for _ in 0..3 {
             let (one, _two) = pair();
@@ -271,35 +271,35 @@ fn a_number_s_heir_does_not_block_either() {
     });
 }
 
-/// Two numbers for one open file are two registrations.
+/// Two descriptors of one open file are two registrations.
 #[test]
-fn copies_are_watched_each_for_itself() {
+fn duplicates_are_watched_independently() {
     each(|reactor| {
         let (mut one, mut two) = pair();
         let copy = one.try_clone().unwrap();
         reactor.register(&one, Token(1), Interest::READABLE).unwrap();
         reactor.register(&copy, Token(2), Interest::READABLE).unwrap();
         two.write_all(b"x").unwrap();
-        let mut told: Vec<u32> = events(reactor, LONG).iter().map(|event| event.token.0).collect();
-        told.sort_unstable();
-        assert_eq!(told, [1, 2]);
+        let mut found: Vec<u32> = events(reactor, LONG).iter().map(|event| event.token.0).collect();
+        found.sort_unstable();
+        assert_eq!(found, [1, 2]);
         drain(reactor, &mut one);
         reactor.clear_readiness(&copy, Interest::READABLE);
-        quiet(reactor);
+        no_events(reactor);
         reactor.deregister(&one).unwrap();
         two.write_all(b"x").unwrap();
         assert_eq!(only(reactor).token, Token(2));
     });
 }
 
-/// A copy elsewhere keeps the file open: what is deregistered before it is closed is watched no longer.
+/// A duplicate elsewhere keeps the file open; a descriptor that is deregistered before it is closed is not watched.
 #[test]
-fn a_copy_elsewhere_keeps_nothing_watched() {
+fn a_duplicate_elsewhere_does_not_keep_a_descriptor_watched() {
     each(|reactor| {
         let (one, mut two) = pair();
         let elsewhere: OwnedFd = one.try_clone().unwrap().into();
         reactor.register(&one, Token(1), Interest::READABLE).unwrap();
-        quiet(reactor);
+        no_events(reactor);
         reactor.deregister(&one).unwrap();
         drop(one);
         two.write_all(b"x").unwrap();
@@ -308,9 +308,9 @@ fn a_copy_elsewhere_keeps_nothing_watched() {
     });
 }
 
-/// A mistake that must not take the others along: closed by its owner and not given back.
+/// A mistake of the caller that must not affect other descriptors.
 #[test]
-fn what_was_closed_behind_our_back_does_not_spoil_the_rest() {
+fn a_descriptor_closed_without_deregistering_does_not_affect_others() {
     each_alone(|reactor| {
         let (one, _two) = pair();
         let one = at(NUMBER, one);
@@ -322,8 +322,8 @@ fn what_was_closed_behind_our_back_does_not_spoil_the_rest() {
         events(reactor, Duration::ZERO);
         peer.write_all(b"x").unwrap();
         for _ in 0..3 {
-            let told = events(reactor, LONG);
-            assert!(told.iter().any(|event| event.token == Token(2)), "{told:?}");
+            let found = events(reactor, LONG);
+            assert!(found.iter().any(|event| event.token == Token(2)), "{found:?}");
         }
         assert!(is_null(reactor) || events(reactor, LONG).len() <= 2);
     });

@@ -1,6 +1,6 @@
-//! Kinds of descriptors: listeners, connections on their way, pipes, files.
+//! Kinds of descriptors: listeners, connecting sockets, pipes, files.
 
-use crate::common::{LONG, drain, each, events, fill, fill_and_empty, only, quiet};
+use crate::common::{LONG, drain, each, events, fill, fill_and_empty, no_events, only};
 use landau_reactor::{Interest, Token};
 use landau_sys::socket::{Address, Family};
 use landau_sys::stream;
@@ -11,13 +11,13 @@ use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
 #[test]
-fn a_listener_is_read_when_somebody_waits() {
+fn a_listener_is_readable_when_a_connection_waits() {
     each(|reactor| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         reactor.register(&listener, Token(1), Interest::READABLE).unwrap();
         for count in [1, 3] {
-            quiet(reactor);
+            no_events(reactor);
             let clients: Vec<_> = (0..count).map(|_| TcpStream::connect(address).unwrap()).collect();
             for _ in 0..count {
                 assert!(only(reactor).ready.is_readable());
@@ -27,17 +27,17 @@ fn a_listener_is_read_when_somebody_waits() {
             reactor.clear_readiness(&listener, Interest::READABLE);
             drop(clients);
         }
-        quiet(reactor);
+        no_events(reactor);
     });
 }
 
-/// A loop that is gone holds nothing open: the address is free as soon as the listener is closed.
+/// A dropped reactor holds no file open.
 #[test]
-fn an_address_is_free_when_its_loop_is_gone() {
+fn an_address_is_free_after_its_reactor_was_dropped() {
     let _guard = crate::common::among_others();
     for backend in landau_reactor::backends() {
         println!("with {backend}");
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = TcpListener::bind(crate::common::own_address()).unwrap();
         let address = listener.local_addr().unwrap();
         let others: Vec<_> = (0..50).map(|_| crate::common::pair()).collect();
         let mut reactor = landau_reactor::Reactor::new(backend).unwrap();
@@ -45,7 +45,7 @@ fn an_address_is_free_when_its_loop_is_gone() {
             reactor.register(one, Token(1), Interest::READABLE).unwrap();
         }
         reactor.register(&listener, Token(2), Interest::READABLE).unwrap();
-        quiet(&mut reactor);
+        no_events(&mut reactor);
         drop(reactor);
         drop(listener);
         TcpListener::bind(address).unwrap();
@@ -57,13 +57,13 @@ fn an_address_is_free_when_its_loop_is_gone() {
 }
 
 #[test]
-fn a_unix_listener_is_read_when_somebody_waits() {
+fn a_unix_listener_is_readable_when_a_connection_waits() {
     each(|reactor| {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let listener = UnixListener::bind(&path).unwrap();
         reactor.register(&listener, Token(1), Interest::READABLE).unwrap();
-        quiet(reactor);
+        no_events(reactor);
         let _client = std::os::unix::net::UnixStream::connect(&path).unwrap();
         assert!(only(reactor).ready.is_readable());
         listener.accept().unwrap();
@@ -77,7 +77,7 @@ fn begin(address: SocketAddr) -> (OwnedFd, Result<(), landau_sys::Error>) {
 }
 
 #[test]
-fn a_connection_on_its_way_is_written_when_it_stands() {
+fn a_connecting_socket_is_writable_when_connected() {
     each(|reactor| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (socket, begun) = begin(listener.local_addr().unwrap());
@@ -90,15 +90,15 @@ fn a_connection_on_its_way_is_written_when_it_stands() {
 }
 
 #[test]
-fn a_connection_that_is_refused_is_told_as_well() {
+fn a_refused_connection_is_writable() {
     each(|reactor| {
         for interest in [Interest::WRITABLE, Interest::BOTH] {
             let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
             let (socket, begun) = begin(address);
             assert!(begun.is_err());
             reactor.register_nonblocking(&socket, Token(1), interest).unwrap();
-            let told = events(reactor, LONG);
-            assert!(told.iter().any(|event| event.ready.is_writable()), "{told:?}");
+            let found = events(reactor, LONG);
+            assert!(found.iter().any(|event| event.ready.is_writable()), "{found:?}");
             let error = stream::take_error(&socket).unwrap_err();
             assert_eq!(std::io::Error::from_raw_os_error(error.errno).kind(), ErrorKind::ConnectionRefused);
             reactor.close(socket).unwrap();
@@ -107,15 +107,15 @@ fn a_connection_that_is_refused_is_told_as_well() {
 }
 
 #[test]
-fn a_pipe_is_read_and_ends() {
+fn a_pipe_is_readable_until_its_end() {
     each(|reactor| {
         let (mut reading, mut writing) = std::io::pipe().unwrap();
         reactor.register(&reading, Token(1), Interest::READABLE).unwrap();
-        quiet(reactor);
+        no_events(reactor);
         writing.write_all(b"abc").unwrap();
         only(reactor);
         assert_eq!(drain(reactor, &mut reading), Some(3));
-        quiet(reactor);
+        no_events(reactor);
         drop(writing);
         assert!(only(reactor).ready.is_readable());
         assert_eq!(reading.read(&mut [0]).unwrap(), 0);
@@ -123,7 +123,7 @@ fn a_pipe_is_read_and_ends() {
 }
 
 #[test]
-fn a_pipe_is_written_and_breaks() {
+fn a_pipe_is_writable_until_it_breaks() {
     each(|reactor| {
         let (mut reading, mut writing) = std::io::pipe().unwrap();
         stream::set_blocking(&reading, false).unwrap();
@@ -131,14 +131,14 @@ fn a_pipe_is_written_and_breaks() {
         only(reactor);
         fill_and_empty(reactor, &mut writing, &mut reading);
         fill(reactor, &mut writing);
-        quiet(reactor);
+        no_events(reactor);
         drop(reading);
         assert!(only(reactor).ready.is_writable());
         assert_eq!(writing.write(b"x").unwrap_err().kind(), ErrorKind::BrokenPipe);
     });
 }
 
-/// `epoll` refuses files, signals never come from them: with all alike they are always ready, as long as it is wanted.
+/// `epoll` refuses files and they send no signals, but all backends report them as ready while there is interest.
 #[test]
 fn a_file_is_always_ready() {
     each(|reactor| {
@@ -147,37 +147,37 @@ fn a_file_is_always_ready() {
         reactor.register(&other, Token(2), Interest::READABLE).unwrap();
         reactor.register(&file, Token(1), Interest::READABLE).unwrap();
         for _ in 0..3 {
-            let told = events(reactor, LONG);
-            let file_told = told.iter().find(|event| event.token == Token(1)).unwrap();
-            assert!(file_told.ready.is_readable() && !file_told.ready.is_writable(), "{told:?}");
+            let found = events(reactor, LONG);
+            let file_found = found.iter().find(|event| event.token == Token(1)).unwrap();
+            assert!(file_found.ready.is_readable() && !file_found.ready.is_writable(), "{found:?}");
             reactor.clear_readiness(&other, Interest::READABLE);
         }
         peer.write_all(b"x").unwrap();
-        let told = events(reactor, LONG);
-        assert_eq!(told.len(), 2, "{told:?}");
+        let found = events(reactor, LONG);
+        assert_eq!(found.len(), 2, "{found:?}");
         reactor.set_interest(&file, Interest::BOTH).unwrap();
-        let told = events(reactor, LONG);
-        assert!(told.iter().any(|event| event.token == Token(1) && event.ready.is_writable()), "{told:?}");
+        let found = events(reactor, LONG);
+        assert!(found.iter().any(|event| event.token == Token(1) && event.ready.is_writable()), "{found:?}");
         reactor.set_interest(&file, Interest::NONE).unwrap();
         events(reactor, Duration::ZERO);
         assert_eq!(only(reactor).token, Token(2));
         reactor.deregister(&file).unwrap();
         reactor.register(&file, Token(3), Interest::WRITABLE).unwrap();
-        let told = events(reactor, LONG);
-        assert!(told.iter().any(|event| event.token == Token(3) && event.ready.is_writable()), "{told:?}");
+        let found = events(reactor, LONG);
+        assert!(found.iter().any(|event| event.token == Token(3) && event.ready.is_writable()), "{found:?}");
         reactor.close(file.into()).unwrap();
         assert_eq!(only(reactor).token, Token(2));
     });
 }
 
-/// A kind that tells `poll` and sends no signals.
+/// It supports `poll` but sends no signals.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_counter_is_read_when_it_is_raised() {
+fn an_eventfd_is_readable_when_it_is_raised() {
     each(|reactor| {
         let counter = landau_sys::event::eventfd().unwrap();
         reactor.register(&counter, Token(1), Interest::READABLE).unwrap();
-        quiet(reactor);
+        no_events(reactor);
         std::thread::scope(|scope| {
             scope.spawn(|| landau_sys::event::raise(&counter).unwrap());
             while events(reactor, LONG).is_empty() {}

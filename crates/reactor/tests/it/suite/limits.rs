@@ -1,20 +1,16 @@
-//! At the system's limits: a full table of descriptors, a full queue of signals, interrupted waits, counted calls.
+//! At the limits of the system: a full descriptor table, a full queue of signals, interrupted waits, counted calls.
 
 use crate::child;
-use crate::common::{LONG, each, events, only, pair, quiet};
+use crate::common::{LONG, each, events, no_events, only, pair};
 use landau_reactor::{Backend, Error, Interest, Reactor, Token, backends};
 use std::io::Write;
 use std::process::Command;
 use std::time::Duration;
 
 #[test]
-fn a_full_table_of_descriptors_is_an_error_and_no_end() {
+fn a_full_descriptor_table_is_an_error() {
     if !child::is("full") {
-        return child::run(
-            "ulimit -n 64;",
-            "suite::limits::a_full_table_of_descriptors_is_an_error_and_no_end",
-            "full",
-        );
+        return child::run("ulimit -n 64;", "suite::limits::a_full_descriptor_table_is_an_error", "full");
     }
     each(|reactor| {
         let (one, mut two) = pair();
@@ -37,7 +33,7 @@ fn a_full_table_of_descriptors_is_an_error_and_no_end() {
     });
 }
 
-/// More happens than the queue of signals holds: the rest is found by `poll`, which is said.
+/// What does not fit is found by `poll`, and noted.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_queue_of_signals_loses_nothing() {
@@ -49,28 +45,28 @@ fn a_full_queue_of_signals_loses_nothing() {
     for (index, (one, _)) in pairs.iter().enumerate() {
         reactor.register(one, Token(index as u32), Interest::READABLE).unwrap();
     }
-    quiet(&mut reactor);
+    no_events(&mut reactor);
     for round in 1..4 {
         for (_, two) in &mut pairs {
             two.write_all(b"x").unwrap();
         }
-        let mut told: Vec<u32> = events(&mut reactor, LONG).iter().map(|event| event.token.0).collect();
-        told.sort_unstable();
-        assert_eq!(told, (0..200).collect::<Vec<_>>());
+        let mut found: Vec<u32> = events(&mut reactor, LONG).iter().map(|event| event.token.0).collect();
+        found.sort_unstable();
+        assert_eq!(found, (0..200).collect::<Vec<_>>());
         assert!(reactor.note().unwrap().contains(&format!("overflowed {round} times")), "{:?}", reactor.note());
         for (one, _) in &mut pairs {
             crate::common::drain(&mut reactor, one);
         }
-        quiet(&mut reactor);
+        no_events(&mut reactor);
     }
 }
 
-/// Two loops of a thread, of which one hears of signals that the other lost.
+/// Two reactors of one thread: one of them is notified that signals of both were lost.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_queue_is_told_to_each_loop_of_the_thread() {
+fn each_reactor_of_a_thread_notices_a_full_queue() {
     if !child::is("both") {
-        return child::run("ulimit -i 20;", "suite::limits::a_full_queue_is_told_to_each_loop_of_the_thread", "both");
+        return child::run("ulimit -i 20;", "suite::limits::each_reactor_of_a_thread_notices_a_full_queue", "both");
     }
     let (mut first, mut second) = (Reactor::new(Backend::Sigio).unwrap(), Reactor::new(Backend::Sigio).unwrap());
     let mut pairs: Vec<_> = (0..100).map(|_| pair()).collect();
@@ -78,8 +74,8 @@ fn a_full_queue_is_told_to_each_loop_of_the_thread() {
         let reactor = if index % 2 == 0 { &mut first } else { &mut second };
         reactor.register(one, Token(index as u32), Interest::READABLE).unwrap();
     }
-    quiet(&mut first);
-    quiet(&mut second);
+    no_events(&mut first);
+    no_events(&mut second);
     for (_, two) in &mut pairs {
         two.write_all(b"x").unwrap();
     }
@@ -88,10 +84,10 @@ fn a_full_queue_is_told_to_each_loop_of_the_thread() {
     }
 }
 
-/// A signal with a handler ends a wait, which has found nothing then and is no error.
+/// Interruption by a signal is not an error.
 #[test]
-fn an_interrupted_wait_has_found_nothing() {
-    const NAME: &str = "suite::limits::an_interrupted_wait_has_found_nothing";
+fn an_interrupted_wait_finds_nothing() {
+    const NAME: &str = "suite::limits::an_interrupted_wait_finds_nothing";
     if !child::is("interrupted") {
         return child::run("", NAME, "interrupted");
     }
@@ -101,13 +97,13 @@ fn an_interrupted_wait_has_found_nothing() {
         let mut reactor = Reactor::new(backend).unwrap();
         let (one, mut two) = pair();
         reactor.register(&one, Token(1), Interest::READABLE).unwrap();
-        // Signals of a process go to its first thread, which runs a child's only test. This one nobody has ignored, as
-        // `nohup` and a shell's background do with others.
+        // Signals of a process go to its first thread, which runs a child's only test. SIGTERM, because `nohup` and shells
+        // ignore others in the background.
         let kill = format!("for i in 1 2 3; do sleep 0.02; kill -TERM {}; done", std::process::id());
         let mut killer = Command::new("bash").args(["-c", &kill]).spawn().unwrap();
         while killer.try_wait().unwrap().is_none() {
-            let told = events(&mut reactor, Duration::from_millis(30));
-            assert!(told.is_empty() || backend == Backend::Null, "{told:?}");
+            let found = events(&mut reactor, Duration::from_millis(30));
+            assert!(found.is_empty() || backend == Backend::Null, "{found:?}");
         }
         two.write_all(b"x").unwrap();
         while events(&mut reactor, LONG).is_empty() {}
@@ -115,11 +111,11 @@ fn an_interrupted_wait_has_found_nothing() {
     assert_eq!(landau_sys::signal::interrupted(), Some("SIGTERM"));
 }
 
-/// Lazy wanting in counted calls: a want that goes and comes costs none while nothing happens, and a wait is one call.
+/// Changing the interest and back costs no call while nothing happens, and a wait is one call.
 #[cfg(target_os = "linux")]
 #[test]
-fn few_calls_are_made() {
-    const NAME: &str = "suite::limits::few_calls_are_made";
+fn changes_of_interest_cost_no_call() {
+    const NAME: &str = "suite::limits::changes_of_interest_cost_no_call";
     const ROUNDS: usize = 100;
     if child::is("calls") {
         let backend: Backend = std::env::var("LANDAU_REACTOR_BACKEND").unwrap().parse().unwrap();
@@ -144,21 +140,21 @@ fn few_calls_are_made() {
         }
         let variables = [("LANDAU_REACTOR_BACKEND", backend.name())];
         let Some(trace) = child::calls(NAME, "calls", names, &variables) else {
-            println!("skipped: strace is not there, or may not trace");
+            println!("skipped: strace is missing or may not trace");
             return;
         };
         let count = trace.lines().filter(|line| line.contains('(') && !line.contains("resumed")).count();
-        // Registering, a few calls of the program's own start, and one wait for each round.
+        // One wait for each round, registration, and a few calls at the start of the program.
         assert!((ROUNDS..ROUNDS + 12).contains(&count), "{backend}: {count} calls\n{trace}");
     }
 }
 
-/// Where it is forbidden, by a container's filter or by a setting, or not there, something else is taken, and it is
-/// said why; where only its younger flags are unknown, it does without.
+/// If it is missing, or forbidden by a container's filter or a sysctl, another backend is used and the reason noted. If
+/// only newer flags are unknown, the ring is set up without them.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_ring_that_is_forbidden_is_replaced() {
-    const NAME: &str = "suite::limits::a_ring_that_is_forbidden_is_replaced";
+fn a_forbidden_ring_is_replaced() {
+    const NAME: &str = "suite::limits::a_forbidden_ring_is_replaced";
     if child::is("forbidden") {
         let error = Reactor::new(Backend::IoUring).unwrap_err();
         assert!(matches!(error, Error::Unavailable { .. }), "{error}");
@@ -170,13 +166,13 @@ fn a_ring_that_is_forbidden_is_replaced() {
         assert!(matches!(landau_reactor::completions::Ring::new(), Err(Error::Unavailable { .. })));
         return;
     }
-    for (role, setup) in [("younger", "cooperative work"), ("oldest", "plain")] {
+    for (role, setup) in [("newer", "cooperative work"), ("oldest", "plain")] {
         if child::is(role) {
             let mut reactor = Reactor::new(Backend::IoUring).unwrap();
             assert!(reactor.note().unwrap().contains(setup), "{:?}", reactor.note());
             let (one, mut two) = pair();
             reactor.register(&one, Token(1), Interest::READABLE).unwrap();
-            quiet(&mut reactor);
+            no_events(&mut reactor);
             two.write_all(b"x").unwrap();
             only(&mut reactor);
             return;
@@ -188,13 +184,13 @@ fn a_ring_that_is_forbidden_is_replaced() {
     for errno in ["EPERM", "ENOSYS"] {
         let words = format!("io_uring_setup -e inject=io_uring_setup:error={errno}");
         if child::calls(NAME, "forbidden", &words, &[]).is_none() {
-            println!("skipped: strace is not there, or may not trace");
+            println!("skipped: strace is missing or may not trace");
             return;
         }
     }
-    // EINVAL is the word for an unknown flag. The test asks for no ring but one, and a child's only test runs in the
-    // thread whose calls are counted.
-    for (role, which) in [("younger", "1"), ("oldest", "1..2")] {
+    // An unknown flag is EINVAL. The test sets up only one ring, and a child's only test runs in the thread whose calls are
+    // counted.
+    for (role, which) in [("newer", "1"), ("oldest", "1..2")] {
         let words = format!("io_uring_setup -e inject=io_uring_setup:error=EINVAL:when={which}");
         assert!(child::calls(NAME, role, &words, &[]).is_some());
     }

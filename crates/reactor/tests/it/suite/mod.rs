@@ -1,11 +1,11 @@
-//! What every backend must do alike, by subject.
+//! The suite that every backend passes, by subject.
 
 mod changes;
 mod closing;
-mod crowd;
 mod deadlines;
 mod kinds;
 mod limits;
+mod many;
 mod model;
 mod readiness;
 mod waker;

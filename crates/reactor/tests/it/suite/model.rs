@@ -1,4 +1,4 @@
-//! Any sequence of calls, against a model of eight connections that knows what must be told.
+//! Random sequences of calls, checked against a model of eight connections.
 
 use crate::common::{among_others, events, pair};
 use landau_reactor::{Backend, Interest, Reactor, Token, backends};
@@ -35,7 +35,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act, 1..80)
 }
 
-/// A connection of the model; its peer writes and leaves.
+/// A connection of the model, whose peer writes and closes.
 struct One {
     here: UnixStream,
     peer: Option<UnixStream>,
@@ -90,29 +90,29 @@ fn act(reactor: &mut Reactor, ones: &mut [One], act: &Act) {
     }
 }
 
-/// Nothing that must be told is missing, and nothing is told that must not be.
+/// Every event that must be reported is there, and no other.
 fn check(reactor: &mut Reactor, ones: &[One]) {
-    let mut told = events(reactor, Duration::ZERO);
-    // What these note at the time they tell later: data that was read since is a hint that turns out wrong, and what
-    // has become ready since is told by the next wait.
+    let mut found = events(reactor, Duration::ZERO);
+    // These backends report readiness as it was when it was noted: data may have been read since, and what has become
+    // ready since is reported by the next wait.
     let late = [Backend::Null, Backend::Sigio, Backend::IoUring, Backend::IoUringOnce];
     let may_be_late = late.contains(&reactor.backend());
     if may_be_late {
-        told.extend(events(reactor, Duration::ZERO));
+        found.extend(events(reactor, Duration::ZERO));
     }
     for (who, one) in ones.iter().enumerate() {
-        let mine: Vec<_> = told.iter().filter(|event| event.token == Token(who as u32)).collect();
+        let mine: Vec<_> = found.iter().filter(|event| event.token == Token(who as u32)).collect();
         let read = mine.iter().any(|event| event.ready.is_readable());
         let write = mine.iter().any(|event| event.ready.is_writable());
         let want = one.want.unwrap_or(Interest::NONE);
-        assert!(mine.is_empty() || one.want.is_some(), "{who}: {mine:?} of what is not registered");
+        assert!(mine.is_empty() || one.want.is_some(), "{who}: {mine:?} without a registration");
         if want.contains(Interest::READABLE) {
             assert!(read == one.can_read() || (read && may_be_late), "{who}: read {read}, {} unread", one.unread);
         } else {
-            assert!(!read, "{who}: {mine:?} and wanted is {want:?}");
+            assert!(!read, "{who}: {mine:?} with interest {want:?}");
         }
-        // The connection's buffer is never full here.
-        assert_eq!(write, want.contains(Interest::WRITABLE), "{who}: {mine:?} and wanted is {want:?}");
+        // The send buffer is never full here.
+        assert_eq!(write, want.contains(Interest::WRITABLE), "{who}: {mine:?} with interest {want:?}");
     }
 }
 

@@ -1,26 +1,26 @@
-//! What is told, when, and how often.
+//! Which readiness is reported, when, and how often.
 
 use crate::common::{
-    LONG, drain, drain_all, each, events, fill, fill_and_empty, is_null, only, pair, quiet, tcp_pair, token,
+    LONG, drain, drain_all, each, events, fill, fill_and_empty, is_null, no_events, only, pair, tcp_pair, token,
 };
 use landau_reactor::{Backend, Interest, Ready, Token, backends};
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
 
-/// What is there but is not read is told again, whatever the kernel does; what was used up is told when there is more.
+/// Whatever the backend: unread data is reported again, and after the readiness was cleared, new data is.
 #[test]
-fn it_is_level_to_the_user() {
+fn the_reactor_is_level_triggered() {
     each(|reactor| {
         let (mut reading, mut writing) = pair();
         reactor.register(&reading, Token(1), Interest::READABLE).unwrap();
         writing.write_all(b"abc").unwrap();
         for _ in 0..3 {
-            let told = only(reactor);
-            assert!(told.token == Token(1) && told.ready.is_readable() && !told.ready.is_writable(), "{told:?}");
+            let found = only(reactor);
+            assert!(found.token == Token(1) && found.ready.is_readable() && !found.ready.is_writable(), "{found:?}");
         }
         assert_eq!(drain(reactor, &mut reading), Some(3));
-        quiet(reactor);
+        no_events(reactor);
         writing.write_all(b"d").unwrap();
         only(reactor);
         reactor.deregister(&reading).unwrap();
@@ -29,7 +29,7 @@ fn it_is_level_to_the_user() {
 }
 
 #[test]
-fn what_was_read_in_part_is_told_again() {
+fn partly_read_data_is_reported_again() {
     each(|reactor| {
         let (mut reading, mut writing) = pair();
         reactor.register(&reading, Token(1), Interest::READABLE).unwrap();
@@ -39,63 +39,63 @@ fn what_was_read_in_part_is_told_again() {
             reading.read_exact(&mut [0]).unwrap();
         }
         assert_eq!(drain(reactor, &mut reading), Some(0));
-        quiet(reactor);
+        no_events(reactor);
     });
 }
 
 #[test]
-fn nothing_happens_until_the_limit() {
+fn a_wait_ends_at_its_timeout() {
     each(|reactor| {
         let (reading, _writing) = pair();
         reactor.register(&reading, Token(1), Interest::READABLE).unwrap();
         for limit in [0, 1, 20] {
-            let told = events(reactor, Duration::from_millis(limit));
-            assert!(told.is_empty() || is_null(reactor), "{told:?}");
+            let found = events(reactor, Duration::from_millis(limit));
+            assert!(found.is_empty() || is_null(reactor), "{found:?}");
         }
     });
 }
 
 #[test]
-fn data_from_before_counts() {
+fn data_from_before_registering_is_reported() {
     each(|reactor| {
         let (mut reading, mut writing) = pair();
         writing.write_all(b"early").unwrap();
         reactor.register(&reading, Token(1), Interest::READABLE).unwrap();
         only(reactor);
         assert_eq!(drain(reactor, &mut reading), Some(5));
-        quiet(reactor);
+        no_events(reactor);
     });
 }
 
 #[test]
-fn a_fresh_socket_can_be_written() {
+fn a_new_socket_is_writable() {
     each(|reactor| {
         for Token(number) in [Token(0), Token(1)] {
             let (one, _two) = pair();
             reactor.register(&one, Token(number), Interest::WRITABLE).unwrap();
-            let told = only(reactor);
-            assert!(told.ready.is_writable() && !told.ready.is_readable() && told.token.0 == number, "{told:?}");
+            let found = only(reactor);
+            assert!(found.ready.is_writable() && !found.ready.is_readable() && found.token.0 == number, "{found:?}");
             reactor.deregister(&one).unwrap();
         }
     });
 }
 
-/// What can be done is told in one event, not in one for each direction. (kqueue has a watch for each.)
+/// Except with kqueue, which has a filter for each direction.
 #[test]
-fn both_directions_come_together() {
+fn both_directions_are_one_event() {
     each(|reactor| {
         let (one, mut two) = pair();
         two.write_all(b"x").unwrap();
         reactor.register(&one, Token(1), Interest::BOTH).unwrap();
-        let told = events(reactor, LONG);
-        assert!(told.len() == 1 || reactor.backend() == Backend::Kqueue, "{told:?}");
-        let all = told.iter().fold(Ready::default(), |all, event| all.union(event.ready));
-        assert!(all.is_readable() && all.is_writable(), "{told:?}");
+        let found = events(reactor, LONG);
+        assert!(found.len() == 1 || reactor.backend() == Backend::Kqueue, "{found:?}");
+        let all = found.iter().fold(Ready::default(), |all, event| all.union(event.ready));
+        assert!(all.is_readable() && all.is_writable(), "{found:?}");
     });
 }
 
 #[test]
-fn a_full_socket_is_told_when_there_is_room_again() {
+fn a_full_socket_is_writable_when_there_is_room_again() {
     each(|reactor| {
         let (mut writing, mut reading) = pair();
         reactor.register(&writing, Token(1), Interest::WRITABLE).unwrap();
@@ -110,9 +110,9 @@ fn a_full_socket_is_told_when_there_is_room_again() {
     });
 }
 
-/// Readiness is a hint: somebody else may have read what was there. The next news is told all the same.
+/// Another reader may have taken the data. New data must be reported all the same.
 #[test]
-fn a_hint_may_turn_out_wrong() {
+fn readiness_is_a_hint() {
     each(|reactor| {
         let (mut reading, mut writing) = pair();
         let mut other = reading.try_clone().unwrap();
@@ -125,7 +125,7 @@ fn a_hint_may_turn_out_wrong() {
                 assert_eq!(reading.read(&mut [0; 8]).unwrap_err().kind(), ErrorKind::WouldBlock);
                 reactor.clear_readiness(&reading, Interest::READABLE);
             }
-            quiet(reactor);
+            no_events(reactor);
         }
         writing.write_all(b"stays").unwrap();
         only(reactor);
@@ -133,13 +133,13 @@ fn a_hint_may_turn_out_wrong() {
     });
 }
 
-/// News that comes between the last look and the word that all was used up must not be lost for ever.
+/// Data that arrives between the last read and `clear_readiness` must not be lost for ever.
 #[test]
-fn news_after_the_word_used_up_is_told() {
+fn data_after_clearing_readiness_is_reported() {
     each(|reactor| {
         let (reading, mut writing) = pair();
         reactor.register(&reading, Token(1), Interest::READABLE).unwrap();
-        quiet(reactor);
+        no_events(reactor);
         for _ in 0..5 {
             reactor.clear_readiness(&reading, Interest::READABLE);
             writing.write_all(b"x").unwrap();
@@ -153,13 +153,13 @@ fn many_writes_are_one_event() {
     each(|reactor| {
         let (mut reading, mut writing) = pair();
         reactor.register(&reading, Token(1), Interest::READABLE).unwrap();
-        quiet(reactor);
+        no_events(reactor);
         for _ in 0..50 {
             writing.write_all(b"x").unwrap();
         }
         only(reactor);
         assert_eq!(drain(reactor, &mut reading), Some(50));
-        quiet(reactor);
+        no_events(reactor);
     });
 }
 
@@ -173,14 +173,14 @@ fn each_event_carries_its_own_token() {
         for index in [3, 17, 39] {
             pairs[index].1.write_all(b"x").unwrap();
         }
-        let told: BTreeSet<Token> = events(reactor, LONG).into_iter().map(token).collect();
+        let found: BTreeSet<Token> = events(reactor, LONG).into_iter().map(token).collect();
         let active = BTreeSet::from([Token(1003), Token(1017), Token(1039)]);
-        assert!(if is_null(reactor) { told.is_superset(&active) } else { told == active }, "{told:?}");
+        assert!(if is_null(reactor) { found.is_superset(&active) } else { found == active }, "{found:?}");
     });
 }
 
 #[test]
-fn the_greatest_token_is_the_user_s() {
+fn the_greatest_token_can_be_used() {
     each(|reactor| {
         let _waker = reactor.waker().unwrap();
         let (reading, mut writing) = pair();
@@ -191,7 +191,7 @@ fn the_greatest_token_is_the_user_s() {
 }
 
 #[test]
-fn what_was_not_handed_out_is_told_again() {
+fn events_that_were_not_returned_are_reported_again() {
     each(|reactor| {
         let mut pairs: Vec<_> = (0..10).map(|_| pair()).collect();
         for (index, (reading, writing)) in pairs.iter_mut().enumerate() {
@@ -205,7 +205,7 @@ fn what_was_not_handed_out_is_told_again() {
 }
 
 #[test]
-fn a_name_leads_to_its_backend() {
+fn names_of_backends_can_be_parsed() {
     for &one in Backend::ALL {
         assert_eq!(one.name().parse::<Backend>().unwrap(), one);
         assert!(!one.about().is_empty());
@@ -216,7 +216,7 @@ fn a_name_leads_to_its_backend() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn this_system_has_what_it_is_known_for() {
+fn linux_has_all_of_its_backends() {
     let there = backends();
     for one in [Backend::Select, Backend::Poll, Backend::Epoll, Backend::EpollEdge, Backend::Sigio] {
         assert!(there.contains(&one), "{there:?}");

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 #[test]
-fn it_ends_a_wait_and_is_no_event() {
+fn waking_ends_a_wait_without_an_event() {
     each(|reactor| {
         let waker = reactor.waker().unwrap();
         for _ in 0..20 {
@@ -17,14 +17,14 @@ fn it_ends_a_wait_and_is_no_event() {
                 assert_eq!(reactor.next_event(), None);
             });
         }
-        // What was woken in vain leaves nothing behind.
-        let told = events(reactor, Duration::ZERO);
-        assert_eq!(told, vec![]);
+        // A wake while nobody waits leaves nothing behind.
+        let found = events(reactor, Duration::ZERO);
+        assert_eq!(found, vec![]);
     });
 }
 
 #[test]
-fn one_before_the_wait_counts() {
+fn waking_before_the_wait_ends_it() {
     each(|reactor| {
         let (one, _two) = pair();
         reactor.register(&one, Token(1), Interest::NONE).unwrap();
@@ -41,7 +41,7 @@ fn one_before_the_wait_counts() {
 }
 
 #[test]
-fn one_asked_for_twice_is_the_same() {
+fn a_reactor_has_one_waker() {
     each(|reactor| {
         let (first, second) = (reactor.waker().unwrap(), reactor.waker().unwrap());
         for waker in [first, second] {
@@ -54,7 +54,7 @@ fn one_asked_for_twice_is_the_same() {
 }
 
 #[test]
-fn one_made_before_is_hung_once() {
+fn a_waker_is_registered_once() {
     each(|reactor| {
         let waker = landau_reactor::Waker::new().unwrap();
         waker.wake().unwrap();
@@ -69,7 +69,7 @@ fn one_made_before_is_hung_once() {
 }
 
 #[test]
-fn one_beside_events_hides_none() {
+fn waking_hides_no_event() {
     each(|reactor| {
         let waker = reactor.waker().unwrap();
         let (one, mut two) = pair();
@@ -81,9 +81,9 @@ fn one_beside_events_hides_none() {
     });
 }
 
-/// Each thread counts up and wakes; a wake that is lost leaves the loop asleep short of the sum.
+/// Each thread counts up and wakes; if a wake is lost, the reactor sleeps before the sum is reached.
 #[test]
-fn a_storm_loses_none() {
+fn concurrent_wakes_are_not_lost() {
     each(|reactor| {
         let waker = reactor.waker().unwrap();
         let sum = AtomicU64::new(0);
@@ -105,9 +105,9 @@ fn a_storm_loses_none() {
     });
 }
 
-/// One at a time, each waiting for the answer to the last: the next wake comes just when the bell falls silent.
+/// Each waits for the other's answer, so that a wake arrives just while the waker is being cleared.
 #[test]
-fn ping_pong_between_two_loops() {
+fn two_reactors_can_wake_each_other() {
     let _guard = among_others();
     for backend in backends() {
         println!("with {backend}");
@@ -143,9 +143,9 @@ fn until(reactor: &mut Reactor, value: &AtomicU64, least: u64) {
     }
 }
 
-/// A wake that comes too late is no error, and no signal that ends the process.
+/// Waking a reactor that is gone is neither an error nor a SIGPIPE.
 #[test]
-fn it_outlives_its_loop() {
+fn a_waker_outlives_its_reactor() {
     let _guard = among_others();
     for backend in backends() {
         let waker = Reactor::new(backend).unwrap().waker().unwrap();

@@ -1,13 +1,13 @@
-//! Many descriptors: beyond the bitmap, beyond a batch, few active among thousands, one that never rests.
+//! Many descriptors: more than `select` can watch, more ready than a batch, and few active among thousands.
 
-use crate::common::{LONG, alone, at, drain, each_alone, events, is_null, only, pair, quiet, token};
+use crate::common::{LONG, alone, at, drain, each_alone, events, is_null, no_events, only, pair, token};
 use landau_reactor::{Backend, Error, Interest, Reactor, Token, backends};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 
 #[test]
-fn a_number_beyond_the_bitmap_is_refused_by_select_alone() {
+fn only_select_refuses_high_numbers() {
     each_alone(|reactor| {
         let (one, mut two) = pair();
         let one = at(1_500, one);
@@ -15,7 +15,7 @@ fn a_number_beyond_the_bitmap_is_refused_by_select_alone() {
         if reactor.backend() == Backend::Select {
             assert!(matches!(registered, Err(Error::Capacity { capacity: 1024, fd: 1_500, .. })), "{registered:?}");
             assert!(reactor.is_empty());
-            quiet(reactor);
+            no_events(reactor);
             let last = at(1_023, one);
             reactor.register(&last, Token(1), Interest::READABLE).unwrap();
             two.write_all(b"x").unwrap();
@@ -29,7 +29,7 @@ fn a_number_beyond_the_bitmap_is_refused_by_select_alone() {
     });
 }
 
-fn crowd(reactor: &mut Reactor, count: usize) -> Vec<(UnixStream, UnixStream)> {
+fn register_pairs(reactor: &mut Reactor, count: usize) -> Vec<(UnixStream, UnixStream)> {
     let pairs: Vec<_> = (0..count).map(|_| pair()).collect();
     for (index, (one, _)) in pairs.iter().enumerate() {
         reactor.register_nonblocking(one, Token(index as u32), Interest::READABLE).unwrap();
@@ -38,61 +38,61 @@ fn crowd(reactor: &mut Reactor, count: usize) -> Vec<(UnixStream, UnixStream)> {
 }
 
 #[test]
-fn few_active_among_thousands_are_found() {
+fn few_active_descriptors_among_thousands_are_found() {
     let _guard = alone();
     for backend in backends().into_iter().filter(|&one| one != Backend::Null) {
         println!("with {backend}");
         let mut reactor = Reactor::new(backend).unwrap();
         let count = if backend == Backend::Select { 450 } else { 4_000 };
-        let mut pairs = crowd(&mut reactor, count);
-        quiet(&mut reactor);
+        let mut pairs = register_pairs(&mut reactor, count);
+        no_events(&mut reactor);
         for round in 0..20 {
             let active: BTreeSet<usize> = (0..7).map(|index| (index * 997 + round * 131) % count).collect();
             for &index in &active {
                 pairs[index].1.write_all(b"x").unwrap();
             }
-            let mut told = BTreeSet::new();
-            while told != active {
+            let mut found = BTreeSet::new();
+            while found != active {
                 for event in events(&mut reactor, LONG) {
                     let index = event.token.0 as usize;
-                    assert!(active.contains(&index) && told.insert(index), "{index} of {active:?}");
+                    assert!(active.contains(&index) && found.insert(index), "{index} of {active:?}");
                     assert_eq!(drain(&mut reactor, &mut pairs[index].0), Some(1));
                 }
             }
-            quiet(&mut reactor);
+            no_events(&mut reactor);
         }
     }
 }
 
-/// How many waits it may take until each of so many was told: since Linux 6.13 a ring whose work is deferred does it
-/// for twenty at a time.
+/// How many waits it may take until so many descriptors were reported: since Linux 6.13 a ring with deferred work
+/// completes 20 at a time.
 fn waits(count: usize) -> usize {
     count / 20 + 4
 }
 
-/// More are ready than one wait tells, and none is ever read: all must be told within a few waits.
+/// More are ready than one wait reports, and none is ever read: all must be reported within a few waits.
 #[test]
-fn a_crowd_that_is_ready_is_told_in_turn() {
+fn ready_descriptors_take_turns() {
     each_alone(|reactor| {
         let count = if reactor.backend() == Backend::Select { 450 } else { 1_500 };
-        let mut pairs = crowd(reactor, count);
+        let mut pairs = register_pairs(reactor, count);
         for (_, two) in &mut pairs {
             two.write_all(b"x").unwrap();
         }
-        let mut told = BTreeSet::new();
+        let mut found = BTreeSet::new();
         for _ in 0..waits(count) {
-            told.extend(events(reactor, LONG).into_iter().map(token));
+            found.extend(events(reactor, LONG).into_iter().map(token));
         }
-        assert_eq!(told.len(), count);
+        assert_eq!(found.len(), count);
     });
 }
 
-/// Some never rest; one speaks once.
+/// Some are always ready, one becomes ready once.
 #[test]
-fn one_that_speaks_once_is_heard_among_those_that_never_rest() {
+fn always_ready_descriptors_do_not_hide_another() {
     each_alone(|reactor| {
         let count = if reactor.backend() == Backend::Select { 400 } else { 600 };
-        let mut pairs = crowd(reactor, count);
+        let mut pairs = register_pairs(reactor, count);
         for (_, two) in &mut pairs[1..] {
             two.write_all(b"x").unwrap();
         }
@@ -105,21 +105,21 @@ fn one_that_speaks_once_is_heard_among_those_that_never_rest() {
     });
 }
 
-/// A crowd that leaves and comes again: tables are used anew, and nothing is left of the first.
+/// The table is reused, and nothing is left of the first descriptors.
 #[test]
-fn a_crowd_comes_and_goes() {
+fn many_descriptors_can_be_closed_and_registered_again() {
     each_alone(|reactor| {
         let count = if reactor.backend() == Backend::Select { 300 } else { 1_000 };
         for round in 0..3 {
-            let mut pairs = crowd(reactor, count);
+            let mut pairs = register_pairs(reactor, count);
             if round % 2 == 0 {
-                quiet(reactor);
+                no_events(reactor);
             }
             for (_, two) in pairs.iter_mut().step_by(3) {
                 two.write_all(b"x").unwrap();
             }
-            let told: usize = (0..waits(count)).map(|_| events(reactor, LONG).len()).max().unwrap();
-            assert!(is_null(reactor) || told >= count / 4, "{told}");
+            let found: usize = (0..waits(count)).map(|_| events(reactor, LONG).len()).max().unwrap();
+            assert!(is_null(reactor) || found >= count / 4, "{found}");
             for (index, (one, _two)) in pairs.into_iter().enumerate() {
                 if index % 2 == 0 { reactor.close(one.into()).unwrap() } else { reactor.deregister(&one).unwrap() }
             }
