@@ -1,10 +1,8 @@
-//! Compressed data: which compression bytes are in, and a reader that undoes it.
-//!
-//! Kernels, initramfs archives and the parts of a Debian package come in any of these.
+//! Identifies compressed data and decompresses it: kernels, initramfs archives, and the parts of Debian packages.
 
 use std::io::{self, Read};
 
-/// A compression that is known by the first bytes.
+/// A compression format, identified by its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
     /// gzip: deflate with a header.
@@ -13,16 +11,16 @@ pub enum Compression {
     Xz,
     /// Zstandard.
     Zstd,
-    /// bzip2: named, but not undone.
+    /// bzip2: identified, but not decompressed.
     Bzip2,
-    /// The old form of LZMA: named, but not undone.
+    /// The old format of LZMA: identified, but not decompressed.
     Lzma,
-    /// LZ4, in frames or as the kernel uses it: named, but not undone.
+    /// LZ4, in frames or as the kernel uses it: identified, but not decompressed.
     Lz4,
 }
 
 impl Compression {
-    /// The compression that these first bytes of a file belong to.
+    /// Returns the format of a file that begins with these bytes.
     pub fn of(head: &[u8]) -> Option<Self> {
         const MAGIC: &[(&[u8], Compression)] = &[
             (b"\x1f\x8b\x08", Compression::Gzip),
@@ -36,7 +34,7 @@ impl Compression {
         MAGIC.iter().find(|(magic, _)| head.starts_with(magic)).map(|(_, compression)| *compression)
     }
 
-    /// What it is called.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",
@@ -48,12 +46,12 @@ impl Compression {
         }
     }
 
-    /// A reader of what `packed` holds; `None` for a compression that is only known by name.
-    pub fn reader<'a>(self, packed: impl Read + 'a) -> Option<io::Result<Box<dyn Read + 'a>>> {
+    /// Returns a reader of the decompressed data; `None` for a format that is only identified.
+    pub fn reader<'a>(self, data: impl Read + 'a) -> Option<io::Result<Box<dyn Read + 'a>>> {
         Some(Ok(match self {
-            Self::Gzip => Box::new(flate2::read::MultiGzDecoder::new(packed)),
-            Self::Xz => Box::new(lzma_rust2::XzReader::new(packed, true)),
-            Self::Zstd => match ruzstd::decoding::StreamingDecoder::new(packed) {
+            Self::Gzip => Box::new(flate2::read::MultiGzDecoder::new(data)),
+            Self::Xz => Box::new(lzma_rust2::XzReader::new(data, true)),
+            Self::Zstd => match ruzstd::decoding::StreamingDecoder::new(data) {
                 Ok(reader) => Box::new(reader),
                 Err(error) => return Some(Err(io::Error::new(io::ErrorKind::InvalidData, error))),
             },
@@ -61,14 +59,15 @@ impl Compression {
         }))
     }
 
-    /// The first bytes of what `packed` holds, as many as come out before an error; nothing where it cannot be undone.
-    pub fn first(self, packed: impl Read, count: u64) -> Vec<u8> {
+    /// Returns the first bytes of the decompressed data, as many as there are before an error; nothing for a format that is
+    /// only identified.
+    pub fn first(self, data: impl Read, count: u64) -> Vec<u8> {
         let mut first = Vec::new();
-        if let Some(Ok(reader)) = self.reader(packed) {
+        if let Some(Ok(reader)) = self.reader(data) {
             let mut bytes = reader.take(count);
-            let mut piece = [0; 4096];
-            while let Ok(read @ 1..) = bytes.read(&mut piece) {
-                first.extend_from_slice(&piece[..read]);
+            let mut buffer = [0; 4096];
+            while let Ok(read @ 1..) = bytes.read(&mut buffer) {
+                first.extend_from_slice(&buffer[..read]);
             }
         }
         first
@@ -82,7 +81,7 @@ pub(crate) mod tests {
     use super::*;
     use std::io::Write;
 
-    /// `bytes` in each compression that is undone.
+    /// Returns `bytes` in each format that can be decompressed.
     pub(crate) fn compressed(bytes: &[u8]) -> Vec<(Compression, Vec<u8>)> {
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         gzip.write_all(bytes).unwrap();
@@ -97,7 +96,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_packed_comes_out_again() {
+    fn compressed_data_is_restored() {
         let text = b"a kernel, a kernel, and a kernel".repeat(1000);
         for (compression, bytes) in compressed(&text) {
             assert_eq!(Compression::of(&bytes), Some(compression));
@@ -109,11 +108,11 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_torn_is_an_error() {
+    fn truncated_data_is_an_error() {
         let text: Vec<u8> = (0..40_000_u32).flat_map(|n| (n * n).to_le_bytes()).collect();
         for (compression, bytes) in compressed(&text) {
-            let torn = &bytes[..bytes.len() / 2];
-            let read = compression.reader(torn).unwrap().and_then(|mut reader| reader.read_to_end(&mut Vec::new()));
+            let truncated = &bytes[..bytes.len() / 2];
+            let read = compression.reader(truncated).unwrap().and_then(|mut reader| reader.read_to_end(&mut Vec::new()));
             assert!(read.is_err(), "{compression:?}");
         }
     }

@@ -1,47 +1,47 @@
-//! Typing on a console: what is waited for, and what is typed then.
+//! A script for a console: text to wait for, and the answer to type.
 //!
-//! Whoever sits at the other end may be a boot loader, a login or a shell, and what they write may come in any pieces
-//! and without a line's end. So the end of all that was seen so far is looked at each time.
+//! The other end may be a boot loader, a login or a shell. Its prompts have no line feed and arrive in pieces, so the
+//! end of all output so far is compared each time.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// How much of what was seen is looked at.
-const SEEN_BYTES: usize = 4 << 10;
+/// How much of the output is compared.
+const COMPARED_BYTES: usize = 4 << 10;
 
-/// A console that has shown nothing for so long is asked for its prompt again, by an empty line.
+/// After this long without output an empty line is typed, to get the prompt again.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// One step of a conversation.
+/// One step of a script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// Any of these must stand at the end of what is shown, but for blanks.
+    /// The output must end with any of these, ignoring trailing white space.
     pub wait_for: Vec<String>,
-    /// What is typed then, with a line's end.
+    /// The line to type then.
     pub answer: String,
 }
 
-/// A conversation with a console.
+/// A script and its state.
 #[derive(Debug)]
 pub struct Script {
     steps: VecDeque<Step>,
-    seen: Vec<u8>,
-    heard: Instant,
+    output: Vec<u8>,
+    last_output: Instant,
 }
 
 impl Script {
-    /// A conversation of these steps.
+    /// Returns a script of these steps.
     pub fn new(steps: Vec<Step>) -> Self {
-        Self { steps: steps.into(), seen: Vec::new(), heard: Instant::now() }
+        Self { steps: steps.into(), output: Vec::new(), last_output: Instant::now() }
     }
 
-    /// Takes what the console shows; what is to be typed now, if anything is.
+    /// Adds output of the console; returns what to type now, if anything.
     pub fn receive(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
-        self.heard = Instant::now();
-        self.seen.extend_from_slice(bytes);
-        let surplus = self.seen.len().saturating_sub(SEEN_BYTES);
-        self.seen.drain(..surplus);
-        let text = String::from_utf8_lossy(&self.seen);
+        self.last_output = Instant::now();
+        self.output.extend_from_slice(bytes);
+        let surplus = self.output.len().saturating_sub(COMPARED_BYTES);
+        self.output.drain(..surplus);
+        let text = String::from_utf8_lossy(&self.output);
         let shown = without_escapes(&text);
         let shown = shown.trim_end();
         let is_there = |word: &String| shown.ends_with(word.trim_end());
@@ -49,30 +49,30 @@ impl Script {
             return None;
         }
         let step = self.steps.pop_front()?;
-        // What was seen before an answer is no answer to it.
-        self.seen.clear();
+        // Output from before an answer is no reaction to it.
+        self.output.clear();
         Some(format!("{}\r", step.answer).into_bytes())
     }
 
-    /// What is to be typed because nothing was shown for long: a prompt may have been written over by a message.
+    /// Returns what to type after a long silence: a message may have followed the prompt.
     pub fn idle(&mut self) -> Option<Vec<u8>> {
-        if self.steps.is_empty() || self.heard.elapsed() < QUIET {
+        if self.steps.is_empty() || self.last_output.elapsed() < QUIET {
             return None;
         }
-        self.heard = Instant::now();
+        self.last_output = Instant::now();
         Some(b"\r".to_vec())
     }
 
-    /// What it waits for, in words.
+    /// Returns what it waits for, as text for the user.
     pub fn expects(&self) -> String {
         match self.steps.front() {
             Some(step) => step.wait_for.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(" or "),
-            None => "the guest's first word".to_owned(),
+            None => "the guest's first message".to_owned(),
         }
     }
 }
 
-/// A terminal's text without colours and movements of the cursor: ESC, `[`, parameters, a letter.
+/// Returns a terminal's text without escape sequences: ESC, `[`, parameters, a letter.
 fn without_escapes(text: &str) -> String {
     let (mut out, mut letters) = (String::new(), text.chars());
     while let Some(letter) = letters.next() {
@@ -98,22 +98,22 @@ mod tests {
     }
 
     #[test]
-    fn it_answers_however_the_bytes_are_cut() {
+    fn it_answers_however_the_output_is_split() {
         let shown = b"Debian 12 box ttyS0\r\n\r\nbox login: root\r\nWelcome\r\n\x1b[1mroot@box\x1b[0m:~# ";
-        for piece in [1, 3, shown.len()] {
+        for size in [1, 3, shown.len()] {
             let mut script = script();
             let mut typed = Vec::new();
-            for bytes in shown.chunks(piece) {
+            for bytes in shown.chunks(size) {
                 typed.extend(script.receive(bytes).unwrap_or_default());
             }
-            // All at once, the end is a shell's prompt; nobody was asked for a name yet.
-            let expected: &[u8] = if piece == shown.len() { b"" } else { b"root\rls\r" };
-            assert_eq!(typed, expected, "pieces of {piece}");
+            // If everything arrives at once, it ends with the shell's prompt and not with the login.
+            let expected: &[u8] = if size == shown.len() { b"" } else { b"root\rls\r" };
+            assert_eq!(typed, expected, "chunks of {size}");
         }
     }
 
     #[test]
-    fn a_word_in_the_middle_of_a_message_is_no_prompt() {
+    fn a_prompt_inside_a_message_is_ignored() {
         let mut script = script();
         assert_eq!(script.receive(b"last login: yesterday\r\n"), None);
         assert_eq!(script.expects(), "`login:`");

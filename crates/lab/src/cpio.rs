@@ -1,7 +1,7 @@
-//! An initramfs: a cpio archive in the `newc` format, as the kernel's documentation of the initramfs buffer format
-//! describes it. The same content gives the same bytes.
+//! Writes an initramfs: a cpio archive in the `newc` format (kernel documentation, "initramfs buffer format"). Equal
+//! content gives equal bytes.
 
-/// An archive that grows.
+/// An archive under construction.
 #[derive(Debug, Default)]
 pub struct Archive {
     bytes: Vec<u8>,
@@ -14,12 +14,12 @@ const FILE: u32 = 0o100_000;
 const CHARACTER: u32 = 0o020_000;
 
 impl Archive {
-    /// An empty one.
+    /// Returns an empty archive.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a folder, and those above it that are not there yet. The path has no leading slash.
+    /// Adds a folder and its parents, unless they exist. The path has no leading slash.
     pub fn folder(&mut self, path: &str) {
         if path.is_empty() || self.folders.iter().any(|one| one == path) {
             return;
@@ -31,7 +31,7 @@ impl Archive {
         self.folders.push(path.to_owned());
     }
 
-    /// Adds a file with its permissions, and the folders above it.
+    /// Adds a file with its permissions, and its parent folders.
     pub fn file(&mut self, path: &str, permissions: u32, content: &[u8]) {
         if let Some((above, _)) = path.rsplit_once('/') {
             self.folder(above);
@@ -47,7 +47,7 @@ impl Archive {
         self.entry(path, CHARACTER | permissions, (major, minor), &[]);
     }
 
-    /// The finished archive.
+    /// Returns the finished archive.
     pub fn finish(mut self) -> Vec<u8> {
         self.inode = 0;
         self.entry("TRAILER!!!", 0, (0, 0), &[]);
@@ -82,7 +82,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     #[test]
-    fn the_same_content_gives_the_same_bytes_and_every_part_is_aligned() {
+    fn equal_content_gives_equal_aligned_bytes() {
         let make = || {
             let mut archive = Archive::new();
             archive.file("a/b/c", 0o644, b"hello");
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn another_program_reads_it() {
+    fn cpio_reads_it() {
         let mut archive = Archive::new();
         archive.file("a/b/c", 0o640, b"hello\n");
         archive.file("init", 0o755, &vec![7; 100_001]);
@@ -102,7 +102,7 @@ mod tests {
         let Ok(mut reader) =
             Command::new("cpio").args(["-i", "--quiet", "-d"]).current_dir(folder.path()).stdin(Stdio::piped()).spawn()
         else {
-            eprintln!("skipped, because there is no cpio here (Debian: cpio)");
+            eprintln!("skipped: there is no cpio here (Debian: cpio)");
             return;
         };
         reader.stdin.take().unwrap().write_all(&archive.finish()).unwrap();

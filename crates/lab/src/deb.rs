@@ -1,35 +1,35 @@
-//! Debian packages: what a package says of itself, and the kernel that is in it.
+//! Reads Debian packages: their control file, and the kernel in them.
 //!
-//! A package is an `ar` archive of two compressed tar archives: `control.tar` with what the package is, `data.tar` with
-//! its files. Everything is read to the end, so that the checksums of the compression are held against the data: a
-//! kernel out of a damaged package would be a puzzle later on.
+//! A package is an `ar` archive of two compressed tar archives: `control.tar` with its description, `data.tar` with its
+//! files. Both are read to the end, so that the decompressor verifies its checksums: a kernel from a damaged package
+//! would cause errors that are hard to explain.
 
 use crate::compression::Compression;
-use crate::image::{WANTED, inspect};
+use crate::image::{ACCEPTED, inspect};
 use crate::kernel::Error;
 use crate::stanza::Stanza;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// A `System.map` below this size is a stand-in that says where the real one is, not a table of symbols.
+/// A `System.map` below this size is a placeholder that names the debugging package, not a table of symbols.
 pub(crate) const LEAST_MAP_BYTES: u64 = 4096;
 
-/// What a package says of itself.
+/// The description of a package.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Package {
     /// Its name, such as `linux-image-6.1.0-53-cloud-amd64`.
     pub name: String,
     /// Its version, such as `6.1.187-1`.
     pub version: String,
-    /// The processors it is for, as Debian calls them.
+    /// Its architecture, as Debian calls it.
     pub architecture: String,
-    /// The packages it needs, by name, without versions and alternatives.
+    /// The names of the packages it depends on, without versions and alternatives.
     pub depends: Vec<String>,
 }
 
 impl Package {
-    /// What a control file, or a package's entry in an index, says.
+    /// Reads a control file, or a package's entry in an index.
     pub fn of(stanza: &Stanza) -> Option<Self> {
         let field = |name| stanza.get(name).map(str::to_owned);
         let depends = stanza.get("Depends").unwrap_or_default().split(',');
@@ -42,7 +42,8 @@ impl Package {
         })
     }
 
-    /// The package that the kernel is in where this one only points at it: `linux-binary-…` in newer releases.
+    /// Returns the package `linux-KIND-RELEASE` that this one depends on: newer releases have the kernel in
+    /// `linux-binary-…`.
     pub fn part(&self, kind: &str) -> Option<&str> {
         let prefix = format!("linux-{kind}-");
         self.depends.iter().map(String::as_str).find(|one| {
@@ -54,7 +55,7 @@ impl Package {
     }
 }
 
-/// What [`extract`] wrote.
+/// The files that [`extract`] wrote.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Contents {
     /// The kernel.
@@ -72,7 +73,7 @@ struct Member {
     len: u64,
 }
 
-/// A package file that is open, and what is in it.
+/// An open package file and its members.
 struct Archive {
     path: PathBuf,
     file: File,
@@ -90,18 +91,18 @@ impl Archive {
         let len = file.metadata().map_err(failed)?.len();
         let mut magic = [0; 8];
         if file.read_exact(&mut magic).is_err() || &magic != b"!<arch>\n" {
-            return Err(broken(path, "it does not begin as an ar archive does"));
+            return Err(broken(path, "it is not an ar archive"));
         }
         let mut members = Vec::new();
         let mut at = 8;
         while at < len {
             let mut header = [0; 60];
             file.seek(SeekFrom::Start(at)).map_err(failed)?;
-            file.read_exact(&mut header).map_err(|_| broken(path, format!("cut short in a header at byte {at}")))?;
-            let member = member(&header, at + 60).ok_or_else(|| broken(path, format!("no header at byte {at}")))?;
+            file.read_exact(&mut header).map_err(|_| broken(path, format!("truncated in the header at byte {at}")))?;
+            let member = member(&header, at + 60).ok_or_else(|| broken(path, format!("invalid header at byte {at}")))?;
             at = member.start.saturating_add(member.len);
             if at > len {
-                return Err(broken(path, format!("cut short: {} should end at byte {at} of {len}", member.name)));
+                return Err(broken(path, format!("truncated: {} ends at byte {at} of {len}", member.name)));
             }
             at = at.next_multiple_of(2);
             members.push(member);
@@ -109,11 +110,11 @@ impl Archive {
         Ok(Self { path: path.to_owned(), file, members })
     }
 
-    /// A tar archive in the package, unpacked on the way.
+    /// Returns a tar archive of the package, decompressed.
     fn tar(&mut self, name: &str) -> Result<tar::Archive<Box<dyn Read + '_>>, Error> {
         let path = &self.path;
         let member = self.members.iter().find(|one| one.name == name || one.name.starts_with(&format!("{name}.")));
-        let member = member.ok_or_else(|| broken(path, format!("there is no {name} in it")))?;
+        let member = member.ok_or_else(|| broken(path, format!("it has no {name}")))?;
         let mut head = Vec::new();
         let failed = |error| Error::io(path, error);
         self.file.seek(SeekFrom::Start(member.start)).map_err(failed)?;
@@ -122,9 +123,9 @@ impl Archive {
         let bytes = BufReader::with_capacity(1 << 16, (&mut self.file).take(member.len));
         let reader: Box<dyn Read + '_> = match Compression::of(&head) {
             None if member.name == name => Box::new(bytes),
-            None => return Err(broken(path, format!("{} is in no known compression", member.name))),
+            None => return Err(broken(path, format!("{} has an unknown compression", member.name))),
             Some(compression) => match compression.reader(bytes) {
-                None => return Err(broken(path, format!("{} is in {}", member.name, compression.name()))),
+                None => return Err(broken(path, format!("{} is compressed with {}, which landau cannot decompress", member.name, compression.name()))),
                 Some(reader) => reader.map_err(|error| broken(path, format!("{}: {error}", member.name)))?,
             },
         };
@@ -132,7 +133,7 @@ impl Archive {
     }
 }
 
-/// The header of one file in an `ar` archive: name, four numbers, length, and two bytes that end it.
+/// Parses the header of a file in an `ar` archive: name, four numbers, length, and two terminating bytes.
 fn member(header: &[u8; 60], start: u64) -> Option<Member> {
     let text = std::str::from_utf8(header).ok()?;
     let name = text.get(..16)?.trim_end().trim_end_matches('/').to_owned();
@@ -140,7 +141,7 @@ fn member(header: &[u8; 60], start: u64) -> Option<Member> {
     (text.get(58..)? == "`\n").then_some(Member { name, start, len })
 }
 
-/// What the package says of itself.
+/// Returns the description of a package.
 pub fn read_control(path: &Path) -> Result<Package, Error> {
     let mut archive = Archive::open(path)?;
     let failed = |error: io::Error| broken(path, format!("control.tar: {error}"));
@@ -153,16 +154,16 @@ pub fn read_control(path: &Path) -> Result<Package, Error> {
             control = Stanza::all(&text).first().and_then(Package::of);
         }
     }
-    control.ok_or_else(|| broken(path, "its control file does not say which package it is"))
+    control.ok_or_else(|| broken(path, "its control file lacks name, version or architecture"))
 }
 
-/// The place of an entry, without the `./` that packages have before each.
+/// Returns the path of an entry, without the leading `./` that packages use.
 fn name_of<R: Read>(entry: &tar::Entry<R>) -> Option<String> {
     let path = entry.path().ok()?;
     Some(path.to_str()?.trim_start_matches("./").to_owned())
 }
 
-/// Which of the three files an entry is: in `boot`, or in the modules' folder as newer packages have it.
+/// Returns which of the three files an entry is: in `boot`, or in the modules' folder as in newer packages.
 fn role(place: &str) -> Option<&'static str> {
     const ROLES: [(&str, &str); 4] =
         [("vmlinuz", "vmlinuz"), ("vmlinux", "vmlinuz"), ("config", "config"), ("System.map", "System.map")];
@@ -176,7 +177,7 @@ fn role(place: &str) -> Option<&'static str> {
     ROLES.iter().find(is).map(|(_, role)| *role)
 }
 
-/// Writes the kernel and what belongs to it into a folder, as `vmlinuz`, `config` and `System.map`.
+/// Writes the kernel and its companions into a folder, as `vmlinuz`, `config` and `System.map`.
 pub fn extract(path: &Path, into: &Path) -> Result<Contents, Error> {
     let mut archive = Archive::open(path)?;
     let failed = |error: io::Error| broken(path, format!("data.tar: {error}"));
@@ -205,7 +206,7 @@ pub fn extract(path: &Path, into: &Path) -> Result<Contents, Error> {
     Ok(contents)
 }
 
-/// Which side of a copy failed.
+/// The side of a copy that failed.
 enum Copying {
     Read(io::Error),
     Write(io::Error),
@@ -221,20 +222,20 @@ fn copy(from: &mut impl Read, to: &mut impl io::Write) -> Result<(), Copying> {
     }
 }
 
-/// Takes the kernel out of a package that the user gave, and says what is wrong where it has none.
+/// Extracts the kernel of a package; the error explains a package without one.
 pub fn extract_kernel(path: &Path, into: &Path) -> Result<(Package, Contents), Error> {
     let package = read_control(path)?;
     if !["amd64", "all"].contains(&package.architecture.as_str()) {
-        let is = format!("it is for {}: the wrong architecture; {WANTED}", package.architecture);
+        let is = format!("it is for {}, the wrong architecture; {ACCEPTED}", package.architecture);
         return Err(broken(path, is));
     }
     let contents = extract(path, into)?;
     let Some(image) = &contents.image else {
         let hint = match package.part("binary") {
             Some(other) => format!("the kernel is in the package {other}; give that file"),
-            None => WANTED.to_owned(),
+            None => ACCEPTED.to_owned(),
         };
-        return Err(broken(path, format!("{} holds no kernel: {hint}", package.name)));
+        return Err(broken(path, format!("{} contains no kernel: {hint}", package.name)));
     };
     match inspect(image)?.refusal() {
         Some(refusal) => Err(broken(path, format!("its kernel cannot be used: {refusal}"))),

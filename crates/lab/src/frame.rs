@@ -1,8 +1,8 @@
-//! Messages over a serial line that the kernel may write to at any time.
+//! Messages over a serial line to which the kernel may write at any time.
 //!
-//! A message is one line: a word that no kernel writes, a running number, the length and the CRC-32 of what follows,
-//! and the content, deflated, in base64. Whatever is no whole message is the console's text. So a line of the kernel
-//! that falls into a message costs that message, and the running number says so.
+//! A message is one line: a marker that no kernel writes, a sequence number, the length and the CRC-32 of the rest, and
+//! the content, deflated, in base64. Anything else is text of the console. A kernel message inside a frame makes the
+//! frame invalid, which the next sequence number reveals.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,15 +10,15 @@ use flate2::write::{DeflateDecoder, DeflateEncoder};
 use flate2::{Compression, Crc};
 use std::io::Write;
 
-/// What a message begins with.
-const WORD: &str = "LANDAU-FRAME";
+/// The marker at the beginning of a message.
+const MARKER: &str = "LANDAU-FRAME";
 
-/// A message as one line of text, with a line feed on both sides.
+/// Encodes a message as one line, with a line feed on both sides.
 pub fn encode(number: u64, content: &[u8]) -> std::io::Result<String> {
     let mut encoder = DeflateEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(content)?;
     let text = STANDARD.encode(encoder.finish()?);
-    Ok(format!("\n{WORD} {number} {} {:08x} {text}\n", text.len(), sum(text.as_bytes())))
+    Ok(format!("\n{MARKER} {number} {} {:08x} {text}\n", text.len(), sum(text.as_bytes())))
 }
 
 fn sum(bytes: &[u8]) -> u32 {
@@ -27,18 +27,18 @@ fn sum(bytes: &[u8]) -> u32 {
     crc.sum()
 }
 
-/// What came over the line.
+/// What arrived over the line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Item {
-    /// A whole message.
+    /// A valid message.
     Message(Vec<u8>),
-    /// A message that was broken or lost: what is known of it.
+    /// A corrupt or lost message, with what is known of it.
     Corrupt(String),
     /// A line of the console.
     Text(String),
 }
 
-/// Takes a stream of bytes apart.
+/// Splits a byte stream into items.
 #[derive(Debug, Default)]
 pub struct Decoder {
     pending: Vec<u8>,
@@ -46,7 +46,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Takes further bytes; what they complete.
+    /// Adds bytes; returns the items that they complete.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<Item> {
         self.pending.extend_from_slice(bytes);
         let mut items = Vec::new();
@@ -57,7 +57,7 @@ impl Decoder {
         items
     }
 
-    /// What is left of the last line once nothing more will come.
+    /// Returns the incomplete last line, once the stream has ended.
     pub fn finish(mut self) -> Vec<Item> {
         let mut items = Vec::new();
         let rest = std::mem::take(&mut self.pending);
@@ -68,7 +68,7 @@ impl Decoder {
     fn line(&mut self, bytes: &[u8], items: &mut Vec<Item>) {
         let line = String::from_utf8_lossy(bytes);
         let line = line.trim_end_matches(['\r', '\n']);
-        let Some(at) = line.find(WORD) else {
+        let Some(at) = line.find(MARKER) else {
             if !line.is_empty() {
                 items.push(Item::Text(line.to_owned()));
             }
@@ -77,10 +77,10 @@ impl Decoder {
         if at > 0 {
             items.push(Item::Text(line[..at].to_owned()));
         }
-        match open(&line[at..]) {
+        match decode(&line[at..]) {
             Some((number, content)) => {
                 if number != self.next {
-                    items.push(Item::Corrupt(format!("message {} came where {} was due", number, self.next)));
+                    items.push(Item::Corrupt(format!("message {} arrived instead of {}", number, self.next)));
                 }
                 self.next = number + 1;
                 items.push(Item::Message(content));
@@ -90,8 +90,8 @@ impl Decoder {
     }
 }
 
-/// The number and the content of a whole message.
-fn open(line: &str) -> Option<(u64, Vec<u8>)> {
+/// Returns the number and the content of a valid message.
+fn decode(line: &str) -> Option<(u64, Vec<u8>)> {
     let mut words = line.split(' ').skip(1);
     let number = words.next()?.parse().ok()?;
     let len: usize = words.next()?.parse().ok()?;
@@ -125,35 +125,35 @@ mod tests {
     }
 
     #[test]
-    fn messages_and_text_come_apart_however_the_bytes_are_cut() {
+    fn messages_and_text_are_separated_however_the_bytes_are_split() {
         let stream = stream();
-        for piece in [1, 2, 3, 7, 64, stream.len()] {
+        for size in [1, 2, 3, 7, 64, stream.len()] {
             let mut decoder = Decoder::default();
-            let items: Vec<Item> = stream.chunks(piece).flat_map(|bytes| decoder.push(bytes)).collect();
-            assert_eq!(items, expected(), "pieces of {piece}");
+            let items: Vec<Item> = stream.chunks(size).flat_map(|bytes| decoder.push(bytes)).collect();
+            assert_eq!(items, expected(), "chunks of {size}");
         }
     }
 
     #[test]
-    fn a_changed_byte_breaks_its_message_and_never_passes_for_another() {
+    fn a_changed_byte_makes_its_message_corrupt_and_never_another() {
         let message = encode(0, b"a message that is long enough to be worth something").unwrap();
         for place in 1..message.len() - 1 {
             let mut bytes = message.clone().into_bytes();
             bytes[place] ^= 1;
             let mut decoder = Decoder::default();
             let items = decoder.push(&bytes);
-            let whole = items.iter().any(|item| matches!(item, Item::Message(_)));
-            let told = items.iter().any(|item| matches!(item, Item::Corrupt(_)));
-            // The running number stands outside the checksum; a wrong one is told.
-            assert!(!whole || told, "byte {place}: {items:?}");
+            let is_valid = items.iter().any(|item| matches!(item, Item::Message(_)));
+            let is_reported = items.iter().any(|item| matches!(item, Item::Corrupt(_)));
+            // The sequence number is not part of the checksum; a wrong one is reported.
+            assert!(!is_valid || is_reported, "byte {place}: {items:?}");
         }
     }
 
     #[test]
-    fn a_lost_message_is_told_by_the_next() {
+    fn a_lost_message_is_reported_with_the_next() {
         let mut decoder = Decoder::default();
         decoder.push(encode(0, b"a").unwrap().as_bytes());
         let items = decoder.push(encode(2, b"c").unwrap().as_bytes());
-        assert_eq!(items[0], Item::Corrupt("message 2 came where 1 was due".to_owned()));
+        assert_eq!(items[0], Item::Corrupt("message 2 arrived instead of 1".to_owned()));
     }
 }

@@ -1,7 +1,6 @@
-//! What a file is, by its bytes and not by its name: a kernel, or what was taken for one.
+//! Identifies a file by its content: a kernel, or something else that was given as one.
 //!
-//! A wrong kind of image is the most frequent cause of a boot that prints nothing, so it is named before anything is
-//! started.
+//! The most frequent cause of a boot without output is a wrong kind of image, so it is reported before anything boots.
 
 use crate::compression::Compression;
 use crate::kernel::{Disk, Error, Kind};
@@ -11,16 +10,16 @@ use std::path::Path;
 
 mod elf;
 
-/// What can be given where a kernel is wanted.
-pub const WANTED: &str = "--kernel wants a bzImage or vmlinux of Linux for x86-64, a Debian kernel package (.deb), \
+/// What `--kernel` accepts.
+pub const ACCEPTED: &str = "--kernel takes a bzImage or vmlinux of Linux for x86-64, a Debian kernel package (.deb), \
                           debian:VERSION, or host";
 
-/// What [`inspect`] found.
+/// The result of [`inspect`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
     /// What the file is.
     pub kind: Kind,
-    /// The release that a kernel gives as its own, such as `6.1.0-53-cloud-amd64`.
+    /// The release that a kernel reports, such as `6.1.0-53-cloud-amd64`.
     pub release: Option<String>,
 }
 
@@ -33,37 +32,37 @@ impl Found {
         Self::only(Kind::Other(description.into()))
     }
 
-    /// Why qemu cannot boot this as a kernel, and what to do; `None` if it can.
+    /// Returns why qemu cannot boot this as a kernel, and what to do; `None` if it can.
     pub fn refusal(&self) -> Option<String> {
         let is = match &self.kind {
             Kind::BzImage | Kind::Vmlinux { pvh: true } | Kind::CompressedVmlinux(_) | Kind::Deb => return None,
             Kind::Running | Kind::Remote => "no file",
             Kind::Vmlinux { pvh: false } => {
                 return Some(
-                    "this is a vmlinux without an entry for hypervisors (CONFIG_PVH), which qemu cannot boot; give \
-                     the bzImage of the same build (arch/x86/boot/bzImage)"
+                    "this is a vmlinux without PVH entry point (CONFIG_PVH), which qemu cannot boot; give the bzImage of \
+                     the same build (arch/x86/boot/bzImage)"
                         .to_owned(),
                 );
             }
             Kind::Uml => {
                 return Some(
-                    "this is user-mode Linux, a program and no kernel for qemu; add --platform uml".to_owned(),
+                    "this is user-mode Linux, a program that qemu cannot boot; add --platform uml".to_owned(),
                 );
             }
             Kind::DiskImage(disk) => {
                 let form = if *disk == Disk::Qcow2 { "a qcow2 disk image" } else { "a raw disk image" };
-                return Some(format!("this is {form}, not a kernel; to boot a whole system give it as image:FILE"));
+                return Some(format!("this is {form}, not a kernel; to boot it, give it as image:FILE"));
             }
             Kind::Other(description) => description,
         };
-        Some(format!("this is {is}; {WANTED}"))
+        Some(format!("this is {is}; {ACCEPTED}"))
     }
 }
 
-/// How much of a file is read to know it.
+/// How much of a file is read to identify it.
 const HEAD_BYTES: u64 = 64 << 10;
 
-/// Looks at a file's bytes.
+/// Identifies a file.
 pub fn inspect(path: &Path) -> Result<Found, Error> {
     let failed = |error| Error::io(path, error);
     let about = std::fs::metadata(path).map_err(failed)?;
@@ -89,19 +88,19 @@ pub fn inspect(path: &Path) -> Result<Found, Error> {
     Ok(disk(&head).unwrap_or_else(|| Found::other(unknown(&head, about.len()))))
 }
 
-/// A folder, and whether it is a kernel's build tree.
+/// Describes a folder, which may be a kernel's build tree.
 fn folder(path: &Path) -> String {
     let built = path.join("arch/x86/boot/bzImage");
     if built.is_file() {
         return format!("a kernel's build tree, whose image is {}", built.display());
     }
     if path.join("Kconfig").is_file() && path.join("arch/x86").is_dir() {
-        return "a kernel's source tree in which no bzImage was built (make bzImage)".to_owned();
+        return "a kernel's source tree without a bzImage (run make bzImage)".to_owned();
     }
     "a folder".to_owned()
 }
 
-/// What is known by fixed bytes near the beginning.
+/// Identifies a file by fixed bytes near its beginning.
 fn by_head(head: &[u8], len: u64) -> Option<Found> {
     let at = |offset: usize, magic: &[u8]| head.get(offset..offset + magic.len()) == Some(magic);
     if at(0x202, b"HdrS") && at(510, b"\x55\xaa") {
@@ -124,7 +123,7 @@ fn by_head(head: &[u8], len: u64) -> Option<Found> {
     } else if at(0, b"!<arch>\ndebian") {
         return Some(Found::only(Kind::Deb));
     } else if at(0, b"!<arch>\n") {
-        "an ar archive that is no Debian package (a static library?)"
+        "an ar archive, but not a Debian package (a static library?)"
     } else if at(0, b"\xed\xab\xee\xdb") {
         "an RPM package; unpack it (rpm2cpio FILE | cpio -id) and give the vmlinuz in it"
     } else if at(257, b"ustar") {
@@ -141,13 +140,13 @@ fn by_head(head: &[u8], len: u64) -> Option<Found> {
     Some(Found::other(description))
 }
 
-/// A little-endian number of `N` bytes.
+/// Returns the little-endian number of `N` bytes at an offset.
 fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<u64> {
     let slice = bytes.get(at..at.checked_add(N)?)?;
     Some(slice.iter().rev().fold(0, |sum, &byte| sum << 8 | u64::from(byte)))
 }
 
-/// The x86 boot protocol's header: whether it is for 64 bits, whole, and which release.
+/// Reads the x86 boot protocol's header: whether it is for 64 bits, complete, and which release.
 fn bz_image(head: &[u8], len: u64) -> Found {
     const LOADED_HIGH: u64 = 1;
     const KERNEL_64: u64 = 1;
@@ -161,7 +160,7 @@ fn bz_image(head: &[u8], len: u64) -> Found {
     let sectors = number::<1>(head, 0x1f1).unwrap_or(4).max(1);
     let whole = (sectors + 1) * 512 + number::<4>(head, 0x1f4).unwrap_or(0) * 16;
     if len < whole {
-        return Found::other(format!("a bzImage cut short: {len} of {whole} bytes"));
+        return Found::other(format!("a truncated bzImage: {len} of {whole} bytes"));
     }
     let release = number::<2>(head, 0x20e).filter(|&at| at != 0).and_then(|at| {
         let text = head.get(at as usize + 0x200..)?;
@@ -171,29 +170,29 @@ fn bz_image(head: &[u8], len: u64) -> Found {
     Found { kind: Kind::BzImage, release }
 }
 
-/// Something compressed, by the first bytes of what is in it.
+/// Identifies compressed data by the first bytes that it decompresses to.
 fn compressed(compression: Compression, inside: &[u8]) -> Found {
     let how = compression.name();
     if elf::is_linux(inside) {
         return Found::only(Kind::CompressedVmlinux(compression));
     }
     if inside.is_empty() {
-        return Found::other(format!("{how}-compressed data that cannot be unpacked here"));
+        return Found::other(format!("{how}-compressed data that landau cannot decompress"));
     }
     let what = match by_head(inside, u64::MAX) {
-        Some(Found { kind: Kind::BzImage, .. }) => "bzImage; unpack it first".to_owned(),
-        Some(Found { kind: Kind::Deb, .. }) => "Debian package; unpack it first".to_owned(),
+        Some(Found { kind: Kind::BzImage, .. }) => "bzImage; decompress it first".to_owned(),
+        Some(Found { kind: Kind::Deb, .. }) => "Debian package; decompress it first".to_owned(),
         Some(Found { kind: Kind::DiskImage(_), .. }) => "disk image".to_owned(),
         Some(Found { kind: Kind::Other(what), .. }) if what.contains("initramfs") => "initramfs".to_owned(),
-        Some(Found { kind: Kind::Other(what), .. }) => format!("file that holds {what}"),
+        Some(Found { kind: Kind::Other(what), .. }) => format!("file that contains {what}"),
         _ if disk(inside).is_some() => "disk image".to_owned(),
-        _ => format!("file that holds {}", unknown(inside, inside.len() as u64)),
+        _ => format!("file that contains {}", unknown(inside, inside.len() as u64)),
     };
     let article = if how == "xz" || how.starts_with('l') { "an" } else { "a" };
     Found::other(format!("{article} {how}-compressed {what}"))
 }
 
-/// A raw disk, by its partition table or file system.
+/// Identifies a raw disk image by its partition table or file system.
 fn disk(head: &[u8]) -> Option<Found> {
     let at = |offset: usize, magic: &[u8]| head.get(offset..offset + magic.len()) == Some(magic);
     if at(0x8001, b"CD001") {
@@ -203,20 +202,20 @@ fn disk(head: &[u8]) -> Option<Found> {
     is_disk.then(|| Found::only(Kind::DiskImage(Disk::Raw)))
 }
 
-/// What is left: nothing, text, or bytes.
+/// Describes anything else: nothing, text, or bytes.
 fn unknown(head: &[u8], len: u64) -> String {
     if len == 0 {
         return "an empty file".to_owned();
     }
     if head.iter().all(|&byte| byte == 0) {
-        return format!("a file of {len} bytes that begins with nothing but zeros");
+        return format!("a file of {len} bytes that begins with zeros");
     }
     let is_text = |byte: &u8| *byte >= b' ' || matches!(byte, b'\n' | b'\t' | b'\r' | 0x0c | 0x1b);
     let text = std::str::from_utf8(head).or_else(|error| std::str::from_utf8(&head[..error.valid_up_to()]));
     match text {
         Ok(text) if text.starts_with("#!") => "a script".to_owned(),
         Ok(text) if text.len() + 4 > head.len() && text.as_bytes().iter().all(is_text) => "a text file".to_owned(),
-        _ => format!("a file of {len} bytes of no known kind"),
+        _ => format!("a file of {len} bytes of unknown kind"),
     }
 }
 

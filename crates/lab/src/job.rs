@@ -1,17 +1,17 @@
-//! What is asked of a guest, and what it says: both sides are this very program.
+//! What the host asks of a guest, and what the guest answers. Both are this program.
 
 use landau_record::schema::Unit;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Where the job lies in the initramfs.
+/// The path of the job in the initramfs.
 pub const JOB_PATH: &str = "lab/job.json";
 
-/// The word on the kernel's command line that makes the program an init; the kernel hands it on as a variable.
+/// The kernel argument that makes the program an init; the kernel passes it on as an environment variable.
 pub const VARIABLE: &str = "LANDAU_LAB";
 
-/// What a guest is to measure.
+/// What a guest has to measure.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Job {
@@ -19,7 +19,7 @@ pub struct Job {
     pub names: Vec<String>,
     /// `smoke`, `quick` or `full`.
     pub study: String,
-    /// Passes of each case, where not the study's own number.
+    /// Passes of each case; `None`: as many as the study has.
     pub pass_count: Option<u32>,
     /// `benchmark.parameter=value`, in the order given.
     pub settings: Vec<String>,
@@ -27,41 +27,41 @@ pub struct Job {
     pub seed: u64,
     /// What the guest's clock counts.
     pub unit: Unit,
-    /// How long the guest idles before it measures, in seconds of its own time.
+    /// How long the guest idles before it measures, in seconds of its clock.
     pub settle_s: u64,
-    /// Settings of the kernel, by sysctl name.
+    /// Sysctls to set, by name.
     pub sysctls: BTreeMap<String, String>,
-    /// Where a kernel is expected to stop: every step from there on is told at once.
+    /// Where a kernel is expected to stop: from there on, windows have one step.
     pub step_windows: Option<landau_engine::StepWindows>,
-    /// Whether the kernel's symbols are wanted first.
+    /// Whether the guest sends the kernel's symbols first.
     pub symbols: bool,
-    /// Whether it is only to be seen that a guest comes up: nothing is measured.
+    /// Whether the guest only comes up and measures nothing.
     pub probe: bool,
-    /// The device of the line to the host, where it is not the first serial line.
+    /// The device that connects it to the host; `None`: the first serial port.
     pub line: Option<String>,
-    /// Whether the guest makes itself a network of its own first.
+    /// Whether the guest first enters a new network namespace.
     pub own_network: bool,
-    /// The folder for the benchmarks' files; none means that for temporary files.
+    /// The folder for the benchmarks' files; `None`: the one for temporary files.
     pub scratch: Option<PathBuf>,
 }
 
-/// What a guest says.
+/// A message of the guest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Message {
-    /// It is up; nothing has been measured.
+    /// It is up, and has measured nothing yet.
     Up,
     /// Lines of the record, without seals.
     Lines(Vec<String>),
-    /// The kernel's symbols: `/proc/kallsyms`, its text alone.
+    /// The functions in `/proc/kallsyms`.
     Symbols(String),
-    /// Everything was measured; how the run ended and how long it took in milliseconds.
+    /// It is done.
     Done {
         /// `complete`, `failed` …
         outcome: String,
-        /// Milliseconds of the guest's time.
+        /// How long the run took, in milliseconds of the guest's clock.
         elapsed_ms: u64,
     },
-    /// It cannot measure, and why.
+    /// It cannot measure, for this reason.
     Failed(String),
 }

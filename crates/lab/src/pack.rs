@@ -1,12 +1,15 @@
-//! The initramfs of a guest: this very program as its init, with the libraries it needs, and its job.
+//! The initramfs of a guest: the program that measures as its init, the libraries it needs, and its job.
 
 use crate::cpio::Archive;
 use crate::error::{Error, io};
 use crate::job::{JOB_PATH, Job};
+use object::Endianness;
+use object::elf::{FileHeader64, ProgramHeader64};
+use object::read::elf::{FileHeader, ProgramHeader};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The initramfs for a job. `program` is the executable that becomes the guest's init.
+/// Returns the initramfs for a job; `program` becomes the guest's init.
 pub fn initramfs(program: &Path, job: &Job) -> Result<Vec<u8>, Error> {
     let mut archive = Archive::new();
     for folder in ["dev", "proc", "sys", "tmp", "run"] {
@@ -25,42 +28,31 @@ pub fn initramfs(program: &Path, job: &Job) -> Result<Vec<u8>, Error> {
     Ok(archive.finish())
 }
 
-/// A little-endian number of `N` bytes at a place of an ELF file.
-fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<u64> {
-    let mut wide = [0; 8];
-    wide[..N].copy_from_slice(bytes.get(at..at + N)?);
-    Some(u64::from_le_bytes(wide))
+/// Returns the program headers of a 64-bit ELF file.
+fn segments(bytes: &[u8]) -> Option<(Endianness, &[ProgramHeader64<Endianness>])> {
+    let header = FileHeader64::<Endianness>::parse(bytes).ok()?;
+    let endian = header.endian().ok()?;
+    Some((endian, header.program_headers(endian, bytes).ok()?))
 }
 
-/// The segments of a 64-bit ELF file: kind, offset, size in the file.
-fn segments(bytes: &[u8]) -> Option<Vec<(u64, usize, usize)>> {
-    if !bytes.starts_with(b"\x7fELF\x02\x01") {
-        return None;
-    }
-    let (table, size, count) = (number::<8>(bytes, 0x20)?, number::<2>(bytes, 0x36)?, number::<2>(bytes, 0x38)?);
-    let segment = |index: u64| {
-        let at = (table + index * size) as usize;
-        Some((number::<4>(bytes, at)?, number::<8>(bytes, at + 8)? as usize, number::<8>(bytes, at + 0x20)? as usize))
-    };
-    (0..count).map(segment).collect()
-}
-
-/// The part of an executable that is loaded: debugging information stands behind it, and a guest that unpacks it
-/// spends its time on nothing.
+/// Returns the part of an executable that is loaded. Debugging information comes after it, and would only delay the
+/// guest, which unpacks it.
 fn loaded_part(bytes: &[u8]) -> &[u8] {
-    let end = segments(bytes).and_then(|all| all.iter().map(|&(_, offset, size)| offset + size).max());
+    let end_of = |(endian, all): (Endianness, &[ProgramHeader64<Endianness>])| {
+        all.iter().filter_map(|one| one.p_offset(endian).checked_add(one.p_filesz(endian))).max()
+    };
+    let end = segments(bytes).and_then(end_of).and_then(|end| usize::try_from(end).ok());
     end.and_then(|end| bytes.get(..end)).unwrap_or(bytes)
 }
 
-/// The dynamic loader of a program; none if it is linked statically.
+/// Returns the dynamic loader of a program; `None` if it is linked statically.
 fn loader(bytes: &[u8]) -> Option<PathBuf> {
-    const INTERPRETER: u64 = 3;
-    let (_, offset, size) = segments(bytes)?.into_iter().find(|(kind, ..)| *kind == INTERPRETER)?;
-    let text = bytes.get(offset..offset + size)?;
-    Some(PathBuf::from(String::from_utf8_lossy(text).trim_end_matches('\0').to_owned()))
+    let (endian, all) = segments(bytes)?;
+    let path = all.iter().find_map(|one| one.interpreter(endian, bytes).ok().flatten())?;
+    Some(PathBuf::from(String::from_utf8_lossy(path).into_owned()))
 }
 
-/// The loader and the libraries of a program, at the paths where the loader looks for them.
+/// Returns the loader and the libraries of a program, at the paths where the loader looks for them.
 fn libraries(program: &Path, bytes: &[u8]) -> Result<Vec<PathBuf>, Error> {
     let Some(loader) = loader(bytes) else {
         return Ok(Vec::new());
@@ -69,7 +61,7 @@ fn libraries(program: &Path, bytes: &[u8]) -> Result<Vec<PathBuf>, Error> {
     let listed = listed.map_err(|source| io("start", &loader, source))?;
     let text = String::from_utf8_lossy(&listed.stdout).into_owned();
     if !listed.status.success() {
-        return Err(Error::Guest(format!("{} cannot tell what landau needs: {text}", loader.display())));
+        return Err(Error::Guest(format!("{} --list does not list the libraries of landau: {text}", loader.display())));
     }
     let mut found: Vec<PathBuf> = text.lines().filter_map(library_of).collect();
     found.push(loader);
@@ -78,7 +70,7 @@ fn libraries(program: &Path, bytes: &[u8]) -> Result<Vec<PathBuf>, Error> {
     Ok(found)
 }
 
-/// The path in a line such as `libm.so.6 => /lib/libm.so.6 (0x7f…)`.
+/// Returns the path in a line such as `libm.so.6 => /lib/libm.so.6 (0x7f…)`.
 fn library_of(line: &str) -> Option<PathBuf> {
     let (_, path) = line.split_once("=> ")?;
     let path = path.rsplit_once(" (").map_or(path, |(path, _)| path).trim();
@@ -90,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_test_runs_from_what_is_packed_of_it() {
+    fn the_loaded_part_of_this_test_runs() {
         let own = std::env::current_exe().unwrap();
         let bytes = std::fs::read(&own).unwrap();
         let folder = tempfile::tempdir().unwrap();
@@ -99,7 +91,7 @@ mod tests {
         std::fs::write(&short, loaded_part(&bytes)).unwrap();
         assert!(loaded_part(&bytes).len() < bytes.len());
         let listed = Command::new(&short).arg("--list").output().unwrap();
-        assert!(String::from_utf8_lossy(&listed.stdout).contains("this_test_runs_from_what_is_packed_of_it"));
+        assert!(String::from_utf8_lossy(&listed.stdout).contains("the_loaded_part_of_this_test_runs"));
     }
 
     #[test]

@@ -31,7 +31,7 @@ fn wrong_arguments_are_answered_with_valid_ones() {
     for target in ["ssh:", "ssh:me@", "ssh::22"] {
         is_refused(&room, &["-k", target, "syscall"], "names no host; write ssh:USER@HOST");
     }
-    is_refused(&room, &["-k", "/tmp", "syscall"], "this is a folder; --kernel wants a bzImage");
+    is_refused(&room, &["-k", "/tmp", "syscall"], "this is a folder; --kernel takes a bzImage");
     is_refused(&room, &["--output", "/proc/x", "syscall"], "choose another folder with --output");
     is_refused(&room, &["--report", "/nonexistent/x.html", "syscall"], "folder /nonexistent does not exist");
     is_refused(&room, &["--sysctl", "somaxconn"], "write it as NAME=VALUE");

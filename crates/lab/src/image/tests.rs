@@ -1,10 +1,10 @@
-//! Crafted bytes for every kind.
+//! Files of every kind, made by hand.
 #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
 
 use super::*;
 use std::io::Write;
 
-/// The smallest file that is a bzImage by its header.
+/// Returns the smallest file whose header is that of a bzImage.
 pub(crate) fn bz_image_bytes(release: &str) -> Vec<u8> {
     let mut bytes = vec![0; 5 * 512 + 16 * 16];
     let mut put = |at: usize, what: &[u8]| bytes[at..at + what.len()].copy_from_slice(what);
@@ -20,7 +20,7 @@ pub(crate) fn bz_image_bytes(release: &str) -> Vec<u8> {
     bytes
 }
 
-/// An ELF file for x86-64 with one segment at `address`, a note segment, and some text.
+/// Returns an ELF file for x86-64 with a segment at `address`, a note segment, and some text.
 pub(crate) fn elf_bytes(address: u64, note: &[u8], text: &str) -> Vec<u8> {
     let mut bytes = vec![0; 64 + 2 * 56];
     let mut put = |at: usize, what: &[u8]| bytes[at..at + what.len()].copy_from_slice(what);
@@ -77,19 +77,19 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_bz_image_gives_its_release() {
+fn a_bz_image_has_a_release() {
     let bytes = bz_image_bytes("6.1.0-53-cloud-amd64");
     let whole = found(&bytes);
     assert_eq!(whole, Found { kind: Kind::BzImage, release: Some("6.1.0-53-cloud-amd64".to_owned()) });
     assert_eq!(whole.refusal(), None);
-    assert!(described(&bytes[..bytes.len() - 1]).contains("cut short: 2815 of 2816 bytes"));
+    assert!(described(&bytes[..bytes.len() - 1]).contains("a truncated bzImage: 2815 of 2816 bytes"));
     let mut narrow = bytes.clone();
     narrow[0x236] = 0;
     assert!(described(&narrow).contains("32-bit"));
 }
 
 #[test]
-fn a_vmlinux_is_told_from_a_program_and_from_user_mode_linux() {
+fn vmlinux_user_mode_linux_and_programs_are_distinguished() {
     let high = 0xffff_ffff_8100_0000;
     let banner = "%s Linux version %s\0Linux version 6.12.9 (a@b) #1";
     let pvh = [note(b"GNU\0", 3), note(b"Xen\0", 18)].concat();
@@ -124,19 +124,19 @@ fn other_architectures_are_named() {
     let mut arm = elf_bytes(0xffff_0000_8000_0000, &[], "Linux version 6.1 (");
     arm[18] = 183;
     assert!(described(&arm).contains("aarch64"));
-    assert!(found(&arm).refusal().unwrap().contains("--kernel wants a bzImage"));
+    assert!(found(&arm).refusal().unwrap().contains("--kernel takes a bzImage"));
 }
 
 #[test]
-fn what_is_no_kernel_is_named() {
+fn other_files_are_described() {
     let cpio = at(0, b"070701");
     let cases: &[(Vec<u8>, &str)] = &[
         (gzip(&cpio), "a gzip-compressed initramfs"),
         (cpio, "an uncompressed initramfs"),
-        (gzip(b"some text"), "a gzip-compressed file that holds a text file"),
-        (b"BZh91AY".to_vec(), "bzip2-compressed data that cannot be unpacked here"),
+        (gzip(b"some text"), "a gzip-compressed file that contains a text file"),
+        (b"BZh91AY".to_vec(), "bzip2-compressed data that landau cannot decompress"),
         (Vec::new(), "an empty file"),
-        (vec![0; 100], "nothing but zeros"),
+        (vec![0; 100], "begins with zeros"),
         ("a note über kernels\n".repeat(9000).into_bytes(), "a text file"),
         (b"#!/bin/sh\nexit 0\n".to_vec(), "a script"),
         (b"!<arch>\n/               0".to_vec(), "an ar archive"),
@@ -145,7 +145,7 @@ fn what_is_no_kernel_is_named() {
         (at(0, b"MZ"), "an EFI"),
         (at(0, b"KDMV"), "another hypervisor"),
         (at(0x8001, b"CD001"), "ISO 9660"),
-        (at(3, b"\x02\x03"), "of no known kind"),
+        (at(3, b"\x02\x03"), "of unknown kind"),
     ];
     for (bytes, expected) in cases {
         let description = described(bytes);
@@ -154,7 +154,7 @@ fn what_is_no_kernel_is_named() {
 }
 
 #[test]
-fn disks_and_packages_are_known() {
+fn disks_and_packages_are_identified() {
     assert_eq!(found(b"!<arch>\ndebian-binary   ").kind, Kind::Deb);
     assert_eq!(found(&at(0, b"QFI\xfb")).kind, Kind::DiskImage(Disk::Qcow2));
     assert_eq!(found(&at(510, b"\x55\xaa")).kind, Kind::DiskImage(Disk::Raw));
@@ -163,7 +163,7 @@ fn disks_and_packages_are_known() {
 }
 
 #[test]
-fn folders_are_named_and_a_built_kernel_in_them_is_shown() {
+fn folders_are_described_with_the_kernel_built_in_them() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(inspect(folder.path()).unwrap().kind, Kind::Other("a folder".to_owned()));
     std::fs::create_dir_all(folder.path().join("arch/x86/boot")).unwrap();

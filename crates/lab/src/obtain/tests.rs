@@ -18,7 +18,7 @@ fn the_running_kernel_has_no_file() {
 }
 
 #[test]
-fn a_kernel_in_a_file_is_left_where_it_is() {
+fn a_kernel_in_a_file_is_not_copied() {
     let folder = tempfile::tempdir().unwrap();
     let (image, cache) = (folder.path().join("vmlinuz-6.1"), folder.path().join("cache"));
     std::fs::write(&image, bz_image_bytes("6.1.9")).unwrap();
@@ -32,7 +32,7 @@ fn a_kernel_in_a_file_is_left_where_it_is() {
 }
 
 #[test]
-fn a_package_is_unpacked_once_and_again_where_the_copy_was_changed() {
+fn a_package_is_unpacked_again_only_if_the_copy_changed() {
     let folder = tempfile::tempdir().unwrap();
     let (path, cache) = (folder.path().join("a.deb"), folder.path().join("cache"));
     let files: &[(&str, &[u8])] = &[("boot/vmlinuz-6.1", &bz_image_bytes("6.1.9")), ("boot/config-6.1", b"X=y")];
@@ -68,10 +68,10 @@ fn a_compressed_vmlinux_is_unpacked() {
 }
 
 #[test]
-fn a_wrong_file_is_named() {
+fn a_wrong_file_is_described() {
     let folder = tempfile::tempdir().unwrap();
     let said = get(folder.path(), folder.path()).unwrap_err().to_string();
-    assert!(said.contains("this is a folder; --kernel wants a bzImage"), "{said}");
+    assert!(said.contains("this is a folder; --kernel takes a bzImage"), "{said}");
     let said = get(&folder.path().join("none"), folder.path()).unwrap_err().to_string();
     assert!(said.contains("there is no kernel `") && said.contains("none`: no such file"), "{said}");
 }
