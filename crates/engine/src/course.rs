@@ -2,8 +2,8 @@
 
 use crate::affinity::OtherProcessors;
 use crate::pass::{self, Bounds};
-use crate::{Ending, Error, Event, Observer, Plan, Planned, Session};
-use landau_record::schema::{Cut, End, Line, Note, Outcome, PassEnd, PassStart};
+use crate::{Error, Event, Observer, Plan, Planned, Session};
+use landau_record::schema::{Cut, End, EndOutcome, Line, Note, Outcome, PassEnd, PassStart};
 use landau_record::{Journal, Record};
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
@@ -68,7 +68,7 @@ impl<'a> Course<'a> {
     }
 
     /// Measures everything that is left.
-    pub(crate) fn run(mut self) -> Result<(Ending, End), Error> {
+    pub(crate) fn run(mut self) -> Result<End, Error> {
         let todo = self.remaining();
         self.announce(todo.len());
         let _elsewhere = OtherProcessors::than(self.plan.host.pinned_processor);
@@ -77,16 +77,12 @@ impl<'a> Course<'a> {
             self.cut(case, pass_count, "the time limit left no room for them")?;
         }
         // The record says what was cut; a failure must not hide behind it.
-        if self.failed && ending != Ending::Interrupted {
-            ending = Ending::Failed;
+        if self.failed && ending != EndOutcome::Interrupted {
+            ending = EndOutcome::Failed;
         }
-        let end = End {
-            outcome: ending.name().to_owned(),
-            line_count: 0,
-            elapsed_ms: self.began.elapsed().as_millis() as u64,
-        };
+        let end = End { outcome: ending, line_count: 0, elapsed_ms: self.began.elapsed().as_millis() as u64 };
         self.writer.sync()?;
-        Ok((ending, end))
+        Ok(end)
     }
 
     fn announce(&mut self, pass_count: usize) {
@@ -119,20 +115,20 @@ impl<'a> Course<'a> {
     }
 
     /// Runs the passes until all have run or something ends the run.
-    fn passes(&mut self, todo: &[Slot]) -> Result<Ending, Error> {
-        let mut ending = Ending::Complete;
+    fn passes(&mut self, todo: &[Slot]) -> Result<EndOutcome, Error> {
+        let mut ending = EndOutcome::Complete;
         for (done, &(case, round)) in todo.iter().enumerate() {
             if (self.interrupted)() {
-                return Ok(Ending::Interrupted);
+                return Ok(EndOutcome::Interrupted);
             }
             if !self.fits(case) {
                 *self.left_out.entry(case).or_default() += 1;
-                ending = Ending::Cut;
+                ending = EndOutcome::Cut;
                 continue;
             }
             match self.one_pass(case, round, done, todo)?.outcome {
-                Outcome::Interrupted => return Ok(Ending::Interrupted),
-                Outcome::Cut => ending = Ending::Cut,
+                Outcome::Interrupted => return Ok(EndOutcome::Interrupted),
+                Outcome::Cut => ending = EndOutcome::Cut,
                 Outcome::Failed => self.failed = true,
                 Outcome::Done | Outcome::Limit | Outcome::Crashed => {}
             }

@@ -56,7 +56,7 @@ pub use observer::{Event, Observer, Silent};
 pub use order::ARGUMENT as WORKER_ARGUMENT;
 pub use plan::{Plan, Planned};
 pub use request::{Request, check_names, check_phase};
-pub use run::{Ending, Session, check_space, resume, run};
+pub use run::{Session, check_space, resume, run};
 pub use scratch::{Scratch, free_bytes as scratch_free_bytes};
 pub use settings::{Kind, Parameter, Settings};
 pub use stop::Stop;

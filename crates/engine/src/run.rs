@@ -8,30 +8,6 @@ use landau_sys::clock::Clock;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// How a run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    /// Everything was measured.
-    Complete,
-    /// The time limit left something out.
-    Cut,
-    /// The user interrupted it.
-    Interrupted,
-    /// At least one pass failed.
-    Failed,
-}
-
-impl Ending {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Ending::Complete => "complete",
-            Ending::Cut => "cut",
-            Ending::Interrupted => "interrupted",
-            Ending::Failed => "failed",
-        }
-    }
-}
-
 /// What a run needs besides its plan.
 pub struct Session<'a> {
     /// The command line, for the record.
@@ -51,8 +27,8 @@ impl std::fmt::Debug for Session<'_> {
 }
 
 /// Measures everything in a plan and writes its record, except for the results and the last line, which the caller
-/// appends: the [`End`] that is returned with the ending.
-pub fn run<'a>(plan: &'a Plan, writer: &'a mut dyn Journal, session: Session<'a>) -> Result<(Ending, End), Error> {
+/// appends: the [`End`] that is returned.
+pub fn run<'a>(plan: &'a Plan, writer: &'a mut dyn Journal, session: Session<'a>) -> Result<End, Error> {
     writer.append(&Line::Header(Header {
         schema: SCHEMA_VERSION,
         landau: env!("CARGO_PKG_VERSION").to_owned(),
@@ -86,7 +62,7 @@ pub fn resume(
     time_limit_s: Option<u64>,
     writer: &mut dyn Journal,
     session: Session,
-) -> Result<(Ending, End), Error> {
+) -> Result<End, Error> {
     let (host, _) = crate::describe_host(crate::Pinning::Free)?;
     let mut plan = plan_of(record, registry, &host)?;
     plan.time_limit_s = time_limit_s.or(plan.time_limit_s);

@@ -112,7 +112,8 @@ pub(crate) mod tests {
         let text: Vec<u8> = (0..40_000_u32).flat_map(|n| (n * n).to_le_bytes()).collect();
         for (compression, bytes) in compressed(&text) {
             let truncated = &bytes[..bytes.len() / 2];
-            let read = compression.reader(truncated).unwrap().and_then(|mut reader| reader.read_to_end(&mut Vec::new()));
+            let read =
+                compression.reader(truncated).unwrap().and_then(|mut reader| reader.read_to_end(&mut Vec::new()));
             assert!(read.is_err(), "{compression:?}");
         }
     }

@@ -99,7 +99,8 @@ impl Archive {
             let mut header = [0; 60];
             file.seek(SeekFrom::Start(at)).map_err(failed)?;
             file.read_exact(&mut header).map_err(|_| broken(path, format!("truncated in the header at byte {at}")))?;
-            let member = member(&header, at + 60).ok_or_else(|| broken(path, format!("invalid header at byte {at}")))?;
+            let member =
+                member(&header, at + 60).ok_or_else(|| broken(path, format!("invalid header at byte {at}")))?;
             at = member.start.saturating_add(member.len);
             if at > len {
                 return Err(broken(path, format!("truncated: {} ends at byte {at} of {len}", member.name)));
@@ -125,7 +126,16 @@ impl Archive {
             None if member.name == name => Box::new(bytes),
             None => return Err(broken(path, format!("{} has an unknown compression", member.name))),
             Some(compression) => match compression.reader(bytes) {
-                None => return Err(broken(path, format!("{} is compressed with {}, which landau cannot decompress", member.name, compression.name()))),
+                None => {
+                    return Err(broken(
+                        path,
+                        format!(
+                            "{} is compressed with {}, which landau cannot decompress",
+                            member.name,
+                            compression.name()
+                        ),
+                    ));
+                }
                 Some(reader) => reader.map_err(|error| broken(path, format!("{}: {error}", member.name)))?,
             },
         };

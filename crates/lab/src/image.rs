@@ -45,9 +45,7 @@ impl Found {
                 );
             }
             Kind::Uml => {
-                return Some(
-                    "this is user-mode Linux, a program that qemu cannot boot; add --platform uml".to_owned(),
-                );
+                return Some("this is user-mode Linux, a program that qemu cannot boot; add --platform uml".to_owned());
             }
             Kind::DiskImage(disk) => {
                 let form = if *disk == Disk::Qcow2 { "a qcow2 disk image" } else { "a raw disk image" };

@@ -1,6 +1,6 @@
 //! What the host asks of a guest, and what the guest answers. Both are this program.
 
-use landau_record::schema::Unit;
+use landau_record::schema::{EndOutcome, Unit};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -57,8 +57,8 @@ pub enum Message {
     Symbols(String),
     /// It is done.
     Done {
-        /// `complete`, `failed` …
-        outcome: String,
+        /// How the run ended.
+        outcome: EndOutcome,
         /// How long the run took, in milliseconds of the guest's clock.
         elapsed_ms: u64,
     },

@@ -11,7 +11,7 @@ use crate::outcome::KernelOutcome;
 use crate::platform::Platform;
 use crate::session::{Measured, RunSpec, crash_of, measure};
 use landau_engine::Scratch;
-use landau_record::schema::End;
+use landau_record::schema::{End, EndOutcome};
 use landau_record::{Record, Writer};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -157,7 +157,7 @@ impl Matrix<'_> {
 
 /// Whether measuring again would change nothing: a kernel that crashed crashes again.
 fn is_final(end: &End) -> bool {
-    end.outcome == "complete" || end.outcome == "crashed"
+    matches!(end.outcome, EndOutcome::Complete | EndOutcome::Crashed)
 }
 
 /// Closes a record, or removes it if it is empty.
@@ -176,13 +176,13 @@ fn conclude(
         }
         return Ok(KernelOutcome::Failed(why_nothing(spec, &measured)));
     };
-    let outcome = end.outcome.clone();
+    let outcome = end.outcome;
     close(&mut writer, end).map_err(Error::Guest)?;
     let path = path.to_owned();
-    Ok(match (measured.crash, outcome.as_str()) {
+    Ok(match (measured.crash, outcome) {
         (Some(crash), _) => KernelOutcome::Crashed(path, Box::new(crash)),
-        (None, "interrupted") => KernelOutcome::Interrupted(Some(path)),
-        (None, "complete") => KernelOutcome::Measured(path),
+        (None, EndOutcome::Interrupted) => KernelOutcome::Interrupted(Some(path)),
+        (None, EndOutcome::Complete) => KernelOutcome::Measured(path),
         (None, _) => KernelOutcome::Incomplete(path),
     })
 }

@@ -12,7 +12,7 @@ use crate::progress::Progress;
 use crate::supervise::{Ended, supervise};
 use crate::{pack, sysctl};
 use landau_engine::StepWindows;
-use landau_record::schema::{Crash, CrashKind, End, Header, Lab, Line, Note, Outcome, PassEnd};
+use landau_record::schema::{Crash, CrashKind, End, EndOutcome, Header, Lab, Line, Note, Outcome, PassEnd};
 use landau_record::{SCHEMA_VERSION, Writer};
 use std::path::Path;
 
@@ -135,12 +135,12 @@ pub fn measure(
     let end = match (&boot.ended.how, boot.done) {
         (Ending::Done, done) => done,
         _ if !boot.progress.has_plan() => None,
-        (Ending::Interrupted, _) => Some(unfinished("interrupted")),
+        (Ending::Interrupted, _) => Some(unfinished(EndOutcome::Interrupted)),
         (how, _) => {
             let found = restart(spec, &boot.progress, how, &boot.ended.console, interrupted, observer, &mut append)?;
             append(&Line::Crash(found.clone()))?;
             crash = Some(found);
-            Some(unfinished("crashed"))
+            Some(unfinished(EndOutcome::Crashed))
         }
     };
     writer.sync()?;
@@ -154,8 +154,8 @@ pub fn measure(
     })
 }
 
-fn unfinished(outcome: &str) -> End {
-    End { outcome: outcome.to_owned(), line_count: 0, elapsed_ms: 0 }
+fn unfinished(outcome: EndOutcome) -> End {
+    End { outcome, line_count: 0, elapsed_ms: 0 }
 }
 
 /// Starts the machine once, and waits until it ends.

@@ -398,11 +398,40 @@ pub struct PhaseResult {
     pub verdict: serde_json::Value,
 }
 
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndOutcome {
+    /// Everything was measured.
+    Complete,
+    /// The time limit left something out.
+    Cut,
+    /// The user interrupted it.
+    Interrupted,
+    /// At least one pass failed.
+    Failed,
+    /// The kernel stopped; the `crash` line says where (`landau lab` only).
+    Crashed,
+}
+
+impl EndOutcome {
+    /// Returns the name as records have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Cut => "cut",
+            Self::Interrupted => "interrupted",
+            Self::Failed => "failed",
+            Self::Crashed => "crashed",
+        }
+    }
+}
+
 /// The last line of a run that was not killed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct End {
-    /// `complete`, `cut`, `interrupted` or `failed`.
-    pub outcome: String,
+    /// How the run ended.
+    pub outcome: EndOutcome,
     /// Lines before this one.
     pub line_count: u64,
     /// Wall time of the run (or its resumption) in milliseconds.

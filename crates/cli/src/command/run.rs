@@ -6,8 +6,8 @@ use crate::progress::Progress;
 use crate::status;
 use anyhow::{Context, bail};
 use landau_bench::REGISTRY;
-use landau_engine::{Ending, Pinning, Plan, Request, Scratch, Session, check_space, describe_host, scratch_free_bytes};
-use landau_record::schema::{End, Line};
+use landau_engine::{Pinning, Plan, Request, Scratch, Session, check_space, describe_host, scratch_free_bytes};
+use landau_record::schema::{End, EndOutcome, Line};
 use landau_record::{Record, Writer};
 use landau_report::Analysis;
 use landau_sys::signal::{catch_interrupts, interrupted};
@@ -52,22 +52,22 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     catch_interrupts();
-    let (path, ending) = match &args.resume {
+    let (path, outcome) = match &args.resume {
         Some(path) => (path.clone(), resume(args, path, words)?),
         None => start(args, words)?,
     };
-    conclude(args, &path, ending)?;
-    Ok(match ending {
-        Ending::Complete | Ending::Cut => status::DONE,
-        Ending::Interrupted => {
+    conclude(args, &path, outcome)?;
+    Ok(match outcome {
+        EndOutcome::Complete | EndOutcome::Cut => status::DONE,
+        EndOutcome::Interrupted => {
             status::tell(&format!("interrupted; continue with: landau run --resume {}", path.display()));
             status::FAILED
         }
-        Ending::Failed => status::FAILED,
+        EndOutcome::Failed | EndOutcome::Crashed => status::FAILED,
     })
 }
 
-fn start(args: &Args, words: &[String]) -> anyhow::Result<(PathBuf, Ending)> {
+fn start(args: &Args, words: &[String]) -> anyhow::Result<(PathBuf, EndOutcome)> {
     let path = args.output.clone().unwrap_or_else(default_path);
     args.measurement.check()?;
     let scratch = Scratch::create(&scratch_directory(args))?;
@@ -98,15 +98,15 @@ fn start(args: &Args, words: &[String]) -> anyhow::Result<(PathBuf, Ending)> {
     let mut progress = Progress::new(args.quiet);
     let interrupted = || interrupted().is_some();
     let session = Session { command: words, scratch: &scratch, observer: &mut progress, interrupted: &interrupted };
-    let (ending, end) =
-        landau_engine::run(&plan, &mut writer, session).map_err(|error| explain_failure(error, &path))?;
+    let end = landau_engine::run(&plan, &mut writer, session).map_err(|error| explain_failure(error, &path))?;
+    let outcome = end.outcome;
     finish(&mut writer, end).with_context(|| resume_hint(&path))?;
-    Ok((path, ending))
+    Ok((path, outcome))
 }
 
-fn resume(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<Ending> {
+fn resume(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<EndOutcome> {
     let record = Record::read(path)?;
-    if record.end.as_ref().is_some_and(|end| end.outcome == "complete") {
+    if record.end.as_ref().is_some_and(|end| end.outcome == EndOutcome::Complete) {
         bail!("{} is complete: there is nothing to resume", path.display());
     }
     let scratch = Scratch::create(&scratch_directory(args))?;
@@ -115,18 +115,19 @@ fn resume(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<Ending> 
     let interrupted = || interrupted().is_some();
     let session = Session { command: words, scratch: &scratch, observer: &mut progress, interrupted: &interrupted };
     let time_limit_s = args.time_limit.map(|limit| limit.as_secs());
-    let (ending, end) = landau_engine::resume(&record, REGISTRY, time_limit_s, &mut writer, session)
+    let end = landau_engine::resume(&record, REGISTRY, time_limit_s, &mut writer, session)
         .map_err(|error| explain_failure(error, path))?;
+    let outcome = end.outcome;
     finish(&mut writer, end).with_context(|| resume_hint(path))?;
-    Ok(ending)
+    Ok(outcome)
 }
 
 /// Writes the report, and prints the verdicts and the names of the files.
-fn conclude(args: &Args, path: &Path, ending: Ending) -> anyhow::Result<()> {
+fn conclude(args: &Args, path: &Path, outcome: EndOutcome) -> anyhow::Result<()> {
     // The report first: printing fails if the reader of standard output has gone away. An interrupted run gets none;
     // `landau report` writes it on demand.
     let page = report_of(args, path);
-    let has_report = !args.no_report && ending != Ending::Interrupted;
+    let has_report = !args.no_report && outcome != EndOutcome::Interrupted;
     if has_report {
         report::write_one(path, &page)?;
     }

@@ -7,7 +7,7 @@
 use crate::status;
 use anyhow::Context;
 use landau_record::Record;
-use landau_record::schema::PhaseResult;
+use landau_record::schema::{EndOutcome, PhaseResult};
 use landau_report::Analysis;
 use landau_report::page::{self, ExtractError, Source};
 use serde_json::json;
@@ -170,7 +170,9 @@ fn check(record: &Record, analysis: Option<&Analysis>, stored: &[PhaseResult]) -
     }
     match &record.end {
         None => remarks.push("the run did not end; `landau run --resume` continues it".to_owned()),
-        Some(end) if end.outcome != "complete" => remarks.push(format!("outcome of the run: {}", end.outcome)),
+        Some(end) if end.outcome != EndOutcome::Complete => {
+            remarks.push(format!("outcome of the run: {}", end.outcome.name()));
+        }
         Some(_) => {}
     }
     Outcome {

@@ -5,7 +5,7 @@ use crate::load::Live;
 use landau_load::counters::Memory;
 use landau_load::outcome::GateResult;
 use landau_load::{Job, Observer, Outcome, Progress, Step, record};
-use landau_record::schema::{End, Header, Host, Line, Note, PassEnd, PassStart};
+use landau_record::schema::{End, EndOutcome, Header, Host, Line, Note, PassEnd, PassStart};
 use landau_record::{SCHEMA_VERSION, Writer, schema};
 use std::path::Path;
 use std::time::Instant;
@@ -94,10 +94,10 @@ impl<'a> Recorder<'a> {
         if let Some(error) = self.error.take() {
             return Err(error.into());
         }
-        let (pass, word) = if outcome.is_interrupted {
-            (schema::Outcome::Interrupted, "interrupted")
+        let (pass, run) = if outcome.is_interrupted {
+            (schema::Outcome::Interrupted, EndOutcome::Interrupted)
         } else {
-            (schema::Outcome::Done, "complete")
+            (schema::Outcome::Done, EndOutcome::Complete)
         };
         self.end_pass(pass)?;
         for text in outcome.gates.iter().filter_map(GateResult::remark) {
@@ -108,7 +108,7 @@ impl<'a> Recorder<'a> {
             self.writer.append(&Line::Note(Note { text }))?;
         }
         let elapsed_ms = self.elapsed_ms();
-        finish(&mut self.writer, End { outcome: word.to_owned(), line_count: 0, elapsed_ms })
+        finish(&mut self.writer, End { outcome: run, line_count: 0, elapsed_ms })
     }
 }
 

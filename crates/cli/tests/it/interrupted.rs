@@ -1,6 +1,7 @@
 //! Interrupted runs (Ctrl-C, kill -9, truncated files, full disks): the record is valid and `--resume` continues it.
 
 use crate::support::{LANDAU, Ran, Room, eventually, processes_with};
+use landau_record::schema::EndOutcome;
 use std::process::{Child, Command, Stdio};
 
 /// Starts a run of several seconds and returns once its first pass has ended.
@@ -25,7 +26,7 @@ fn sigint_leaves_a_valid_record_and_no_scratch_files() {
     signal(&child, "-INT");
     assert_eq!(child.wait().unwrap().code(), Some(1));
     let record = room.record("r");
-    assert_eq!(record.end.as_ref().unwrap().outcome, "interrupted");
+    assert_eq!(record.end.as_ref().unwrap().outcome, EndOutcome::Interrupted);
     assert_eq!((&record.fault, &record.torn), (&None, &None));
     assert_eq!(room.leftovers(), Vec::<String>::new(), "scratch files were left behind");
     assert_eq!(room.landau(&["verify", "r"]).status, Some(0));
@@ -50,7 +51,7 @@ fn sigkill_leaves_no_process_and_the_run_can_be_resumed() {
     let ran = room.landau(&["run", "--resume", "r", "--no-report"]);
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let record = room.record("r");
-    assert_eq!(record.end.as_ref().unwrap().outcome, "complete");
+    assert_eq!(record.end.as_ref().unwrap().outcome, EndOutcome::Complete);
     for case in &record.cases {
         assert_eq!(record.passes_of(case.case).len(), 9, "{}", case.label);
         assert!(record.passes_of(case.case).iter().all(|pass| pass.is_whole()), "{}", case.label);
@@ -142,6 +143,6 @@ fn a_time_limit_ends_the_run_and_lists_the_passes_left_out() {
     let ran = room.landau(&words);
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let record = room.record("r");
-    assert_eq!(record.end.as_ref().unwrap().outcome, "cut");
+    assert_eq!(record.end.as_ref().unwrap().outcome, EndOutcome::Cut);
     assert!(!record.cuts.is_empty() && ran.err.contains("left out"), "{ran:?}");
 }

@@ -2,7 +2,7 @@
 
 use crate::support::{LANDAU, Ran, Room, eventually, processes_with};
 use landau_record::Record;
-use landau_record::schema::{CrashKind, Unit};
+use landau_record::schema::{CrashKind, EndOutcome, Unit};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -178,7 +178,7 @@ fn one_bad_kernel_does_not_affect_the_others_and_resume_keeps_complete_records()
     assert_eq!(ran.status, Some(1), "{ran:?}");
     assert!(ran.err.contains("ended without a message"), "{ran:?}");
     let record = record_in(&room.file("r"));
-    assert!(Record::read(&record).unwrap().end.is_some_and(|end| end.outcome == "complete"), "{ran:?}");
+    assert!(Record::read(&record).unwrap().end.is_some_and(|end| end.outcome == EndOutcome::Complete), "{ran:?}");
     let again = room.landau(&[&["lab", "run", "-k", &good, "--resume"], &fixed[..]].concat());
     assert!(again.err.contains("exists already"), "{again:?}");
 }

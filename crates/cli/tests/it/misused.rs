@@ -1,6 +1,7 @@
 //! Wrong arguments and unusable places: the error names the cause, the status is 2, and no file is lost.
 
 use crate::support::{LANDAU, Ran, Room};
+use landau_record::schema::EndOutcome;
 use std::process::{Command, Stdio};
 
 fn is_root() -> bool {
@@ -194,7 +195,7 @@ fn a_failed_pass_sets_the_status_and_enters_no_verdict() {
     let ran = room.landau(&[&["run", "--output", "r", "--no-report"], &words[..]].concat());
     assert_eq!(ran.status, Some(1), "{ran:?}");
     let record = room.record("r");
-    assert_eq!(record.end.as_ref().unwrap().outcome, "failed");
+    assert_eq!(record.end.as_ref().unwrap().outcome, EndOutcome::Failed);
     assert!(record.results.is_empty(), "{:?}", record.results);
     let shown = room.landau(&["show", "r"]);
     let words = shown.out.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -207,7 +208,7 @@ fn a_run_with_closed_pipes_completes_and_writes_its_report() {
         let room = Room::new();
         let script = format!("{LANDAU} run nop dup --study smoke --set dup.n=50 --output r {closed}; exit 0");
         Command::new("sh").args(["-c", &script]).current_dir(room.path()).output().unwrap();
-        assert_eq!(room.record("r").end.unwrap().outcome, "complete", "{closed}");
+        assert_eq!(room.record("r").end.unwrap().outcome, EndOutcome::Complete, "{closed}");
         assert!(std::fs::read_to_string(room.file("r.html")).unwrap().starts_with("<!"), "{closed}");
     }
 }

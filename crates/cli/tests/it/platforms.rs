@@ -2,7 +2,7 @@
 
 use crate::support::{Ran, Room, eventually};
 use landau_record::Record;
-use landau_record::schema::Unit;
+use landau_record::schema::{EndOutcome, Unit};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -52,7 +52,7 @@ fn native_measures_the_running_kernel() {
     let record = record(&room, &ran);
     let lab = record.lab.as_ref().unwrap();
     assert_eq!((lab.platform.as_str(), record.unit()), ("native", Unit::Ns));
-    assert_eq!(record.end.as_ref().unwrap().outcome, "complete");
+    assert_eq!(record.end.as_ref().unwrap().outcome, EndOutcome::Complete);
     assert!(record.passes.iter().all(landau_record::Pass::is_whole));
     assert_eq!(room.leftovers(), Vec::<String>::new());
     assert_eq!(processes_in(room.path()), Vec::<String>::new());
@@ -149,7 +149,7 @@ fn over_ssh_the_program_is_copied_measures_and_is_removed() {
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let record = record(&room, &ran);
     assert_eq!(record.lab.as_ref().unwrap().platform, "ssh");
-    assert_eq!((record.unit(), record.end.as_ref().unwrap().outcome.as_str()), (Unit::Ns, "complete"));
+    assert_eq!((record.unit(), record.end.as_ref().unwrap().outcome), (Unit::Ns, EndOutcome::Complete));
     let calls = std::fs::read_to_string(room.file("arguments")).unwrap();
     assert!(calls.lines().count() == 2 && calls.contains("-p 2222 -- me@elsewhere"), "{calls}");
     assert!(calls.lines().all(|line| line.contains("BatchMode=yes")), "{calls}");

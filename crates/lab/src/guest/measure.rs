@@ -6,7 +6,7 @@ use landau_engine::{
     Entry, Fault, Pinning, Plan, Request, Scratch, Session, Silent, Study, describe_host_in, scratch_free_bytes,
 };
 use landau_record::Journal;
-use landau_record::schema::Unit;
+use landau_record::schema::{EndOutcome, Unit};
 use landau_sys::clock::Clock;
 use landau_sys::{process, system};
 use std::path::Path;
@@ -29,7 +29,7 @@ pub(super) fn measure(
 ) -> Result<Message, String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
     if job.probe {
-        return Ok(Message::Done { outcome: "complete".to_owned(), elapsed_ms: 0 });
+        return Ok(Message::Done { outcome: EndOutcome::Complete, elapsed_ms: 0 });
     }
     notes.extend((job.settle_s > 0).then(|| settle(job)));
     let folder = job.scratch.clone().unwrap_or_else(std::env::temp_dir);
@@ -38,7 +38,7 @@ pub(super) fn measure(
     plan.notes.extend(notes);
     plan.fault = fault;
     let session = Session { command: &[], scratch: &scratch, observer: &mut Silent, interrupted };
-    let (_, end) = landau_engine::run(&plan, connection, session).map_err(|error| text(&error))?;
+    let end = landau_engine::run(&plan, connection, session).map_err(|error| text(&error))?;
     connection.flush().map_err(|error| text(&error))?;
     Ok(Message::Done { outcome: end.outcome, elapsed_ms: end.elapsed_ms })
 }

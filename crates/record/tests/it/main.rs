@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
 
 use landau_record::schema::{
-    Canary, Chunk, Clock, Crash, CrashKind, Direction, End, Header, Host, Lab, Line, Note, Outcome, PassEnd, PassStart,
-    Quantum, Samples, TimerOverhead, Unit, Window,
+    Canary, Chunk, Clock, Crash, CrashKind, Direction, End, EndOutcome, Header, Host, Lab, Line, Note, Outcome,
+    PassEnd, PassStart, Quantum, Samples, TimerOverhead, Unit, Window,
 };
 use landau_record::{Record, SCHEMA_VERSION, Writer};
 use proptest::prelude::*;
@@ -61,7 +61,7 @@ fn example() -> Vec<u8> {
     let mut lines = vec![header()];
     lines.extend(pass(0, &[100, 200, 300, 400]));
     lines.extend(pass(1, &[110, 210, 310, 410]));
-    lines.push(Line::End(End { outcome: "complete".to_owned(), line_count: 9, elapsed_ms: 2 }));
+    lines.push(Line::End(End { outcome: EndOutcome::Complete, line_count: 9, elapsed_ms: 2 }));
     written(folder.path(), &lines)
 }
 
@@ -76,7 +76,7 @@ fn a_written_record_is_read_back() {
     assert_eq!(record.passes_of(0).len(), 2);
     assert_eq!(record.passes[1].lanes["make"].costs, [110, 210, 310, 410]);
     assert_eq!(record.passes[1].lanes["make"].n, [1, 2, 3, 4]);
-    assert_eq!(record.end.unwrap().outcome, "complete");
+    assert_eq!(record.end.unwrap().outcome, EndOutcome::Complete);
 }
 
 #[test]

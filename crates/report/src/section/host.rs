@@ -141,7 +141,7 @@ fn record(record: &Record, index: usize, file: &EmbeddedRecord) -> Markup {
         p {
             "This run began at " (header.started) " (landau " (header.landau) ", study " (header.study) "). "
             @match (&record.end, &record.torn) {
-                (Some(end), _) => { "It ended: " (end.outcome) "." }
+                (Some(end), _) => { "It ended: " (end.outcome.name()) "." }
                 (None, Some(_)) => { "It was killed while it wrote; everything before the truncated last line is valid." }
                 (None, None) => { "It was killed; everything written until then is valid." }
             }

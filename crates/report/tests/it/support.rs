@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a study that cannot be written is a broken test")]
 
 use landau_record::schema::{
-    Annotation, AnnotationKind, Canary, Case, Chunk, Clock, Cut, Direction, End, Facts, Header, Host, Limit, Note,
-    Outcome, PassEnd, PassStart, Phase, Quantum, Samples, Skip, TimerOverhead, Window,
+    Annotation, AnnotationKind, Canary, Case, Chunk, Clock, Cut, Direction, End, EndOutcome, Facts, Header, Host,
+    Limit, Note, Outcome, PassEnd, PassStart, Phase, Quantum, Samples, Skip, TimerOverhead, Window,
 };
 use landau_record::{Line, Record, Writer};
 use std::collections::BTreeMap;
@@ -175,7 +175,7 @@ pub(crate) fn write(path: &Path, sketches: &[Sketch], passes: u32, bend: &Bend) 
     }
     put(Line::Cut(Cut { label: "fork".into(), pass_count: 2, reason: "the time limit of 60 s was reached".into() }));
     put(Line::Note(Note { text: format!("waited 3 s for TIME_WAIT to drain{}", bend.poison) }));
-    put(Line::End(End { outcome: "complete".into(), line_count: 0, elapsed_ms: 1000 }));
+    put(Line::End(End { outcome: EndOutcome::Complete, line_count: 0, elapsed_ms: 1000 }));
     writer.flush().unwrap();
     drop(writer);
     if bend.torn {

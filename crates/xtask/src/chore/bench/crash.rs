@@ -13,6 +13,7 @@ use crate::program::Program;
 use crate::workspace;
 use anyhow::{Context, Result};
 use jiff::Timestamp;
+use landau_record::schema::EndOutcome;
 use landau_record::{Pass, Record};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -162,7 +163,7 @@ impl Bench {
         if let Some(fault) = &killed.fault {
             faults.push(format!("line {} of the killed run's record: {}", fault.line, fault.reason));
         }
-        let is_complete = |record: &Record| record.end.as_ref().is_some_and(|end| end.outcome == "complete");
+        let is_complete = |record: &Record| record.end.as_ref().is_some_and(|end| end.outcome == EndOutcome::Complete);
         if !is_complete(killed) {
             let words = ["run", "--resume", &path.to_string_lossy(), "--quiet", "--no-report"];
             let (status, _, err) = self.command(&words, "").output()?;

@@ -4,7 +4,7 @@ use crate::program::Program;
 use crate::workspace;
 use anyhow::{Context, Result, ensure};
 use landau_record::schema::{
-    Canary, Case, Chunk, Direction, End, Header, Line, Outcome, PassEnd, PassStart, Phase, Samples, Window,
+    Canary, Case, Chunk, Direction, End, EndOutcome, Header, Line, Outcome, PassEnd, PassStart, Phase, Samples, Window,
 };
 use landau_record::{SCHEMA_VERSION, Writer};
 use rand_chacha::ChaCha8Rng;
@@ -125,7 +125,7 @@ fn write_synthetic(path: &Path) -> Result<()> {
         write_pass(&mut writer, &mut random, pass)?;
     }
     let line_count = writer.line_count();
-    writer.append(&Line::End(End { outcome: "complete".to_owned(), line_count, elapsed_ms: 1 }))?;
+    writer.append(&Line::End(End { outcome: EndOutcome::Complete, line_count, elapsed_ms: 1 }))?;
     Ok(writer.sync()?)
 }
 
