@@ -6,7 +6,7 @@
 //! only is an episode.
 
 use crate::points::Series;
-use crate::quantile::median_ns;
+use crate::quantile::median_of_costs;
 use crate::{Annotation, AnnotationKind, Estimate};
 use serde::{Deserialize, Serialize};
 
@@ -112,7 +112,7 @@ fn reaches(one: &Series, place: f64) -> bool {
 /// Median of the first thousand calls.
 fn start(one: &Series) -> Option<f64> {
     let mut first = one.costs[..one.costs.len().min(1000)].to_vec();
-    median_ns(&mut first)
+    median_of_costs(&mut first)
 }
 
 /// Name of the nearest mark of these kinds within a relative distance.
@@ -155,7 +155,7 @@ fn jumps(one: &Series) -> Vec<Jump> {
 fn log_median(calls: &[u64]) -> f64 {
     let mut copy: [u64; WINDOW.0] = [0; WINDOW.0];
     copy.copy_from_slice(calls);
-    median_ns(&mut copy).unwrap_or(1.0).max(0.5).ln()
+    median_of_costs(&mut copy).unwrap_or(1.0).max(0.5).ln()
 }
 
 fn middle(blocks: &[f64]) -> f64 {
@@ -168,7 +168,7 @@ fn middle(blocks: &[f64]) -> f64 {
 /// steeply, with calls scattered from nothing to the full scan, and the cliff is where the scatter has ended.
 fn sharpen(one: &Series, range: (usize, usize), side: usize) -> Option<Jump> {
     let (from, to) = (range.0.saturating_sub(side), (range.1 + side).min(one.costs.len()));
-    let level = |a: usize, b: usize| median_ns(&mut one.costs[a..b].to_vec()).map(|ns| ns.max(0.5));
+    let level = |a: usize, b: usize| median_of_costs(&mut one.costs[a..b].to_vec()).map(|ns| ns.max(0.5));
     let (early, late) = (level(from, range.0.max(from + 1))?, level(range.1.min(to - 1), to)?);
     // Nearly all later calls are dearer than this, and few of those on the climb.
     let mut later: Vec<f64> = one.costs[range.1.min(to - 1)..to].iter().map(|ns| *ns as f64).collect();
@@ -199,7 +199,7 @@ fn lasting(one: &Series, found: &[Jump]) -> Vec<Jump> {
     let mut kept: Vec<Jump> = Vec::new();
     for (i, jump) in found.iter().enumerate() {
         let end = found.get(i + 1).map_or(one.costs.len(), |next| next.index.max(jump.index + 1));
-        let rest = median_ns(&mut one.costs[jump.index..end].to_vec()).unwrap_or(0.0);
+        let rest = median_of_costs(&mut one.costs[jump.index..end].to_vec()).unwrap_or(0.0);
         let is_repeat = kept.last().is_some_and(|last| jump.index < last.index + WINDOW.0);
         if rest >= FACTOR * jump.before && !is_repeat {
             kept.push(*jump);

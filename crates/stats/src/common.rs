@@ -1,10 +1,8 @@
 //! Two curves on common ground: the same windows, before the first cliff of either, where both have enough passes.
 
-use crate::Unit;
 use crate::cliffs;
-use crate::exact;
 use crate::points::{Grid, Layout, capacities_of, reduce, series_of, start, windows};
-use crate::polish::{Level, level};
+use crate::polish::Level;
 use crate::{Curve, Options};
 
 /// Two curves reduced at the same points.
@@ -65,7 +63,7 @@ pub(crate) fn pair(a: &Curve, b: &Curve, options: &Options) -> Option<Pair> {
     let raw_b = grid.cells.split_off(count_a);
     let of = |cells: &Vec<Vec<Option<f64>>>| {
         let grid = Grid { n: grid.n.clone(), cells: cells.clone() };
-        if options.unit == Unit::Instructions { exact::level(&grid) } else { level(&grid) }
+        options.judge().level(&grid)
     };
     Some(Pair { a: of(&grid.cells), b: of(&raw_b), raw_a: grid.cells, raw_b, capacities })
 }

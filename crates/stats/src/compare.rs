@@ -10,9 +10,8 @@ use crate::common::{Pair, pair};
 use crate::crossing;
 use crate::growth::{student, top_over_bottom};
 use crate::judgement::{Judgement, Outcome};
-use crate::polish::trimmed;
 use crate::select::{both, coefficient_ratios};
-use crate::{Curve, Estimate, Options, Unit, Verdict, exact, judge};
+use crate::{Curve, Estimate, Options, Verdict, judge};
 use serde::{Deserialize, Serialize};
 
 /// What may be said about two curves of one case; ratios are `b` over `a`, so below one means that `b` is faster.
@@ -99,8 +98,7 @@ const LEVEL: f64 = 0.05;
 
 /// Compares two curves of one case on their common range.
 pub fn compare(a: &Curve, b: &Curve, options: &Options) -> Comparison {
-    let own = if options.unit == Unit::Instructions { exact::options(options) } else { options.clone() };
-    let options = &own;
+    let options = &options.judge().options(options);
     let (judged_a, judged_b) = (judge(a, None, options), judge(b, None, options));
     let mut comparison = Comparison {
         ratio: None,
@@ -139,7 +137,8 @@ fn measure(comparison: &mut Comparison, pair: &Pair, options: &Options) {
         let weight = |j: usize| if range.contains(&j) { 1.0 / count } else { 0.0 };
         (0..points).map(weight).collect::<Vec<f64>>()
     };
-    let level = |weights: &[f64]| effect(pair, weights, options, options.between_runs);
+    let judge = options.judge();
+    let level = |weights: &[f64]| judge.effect(pair, weights, options, options.between_runs);
     comparison.ratio_start = level(&mean_of(0..side)).map(|e| e.ratio());
     comparison.ratio_end = level(&mean_of(points - side..points)).map(|e| e.ratio());
     if let Some(effect) = level(&mean_of(0..points)) {
@@ -152,7 +151,7 @@ fn measure(comparison: &mut Comparison, pair: &Pair, options: &Options) {
     }
     comparison.change = change(comparison, options.smallest_effect);
     // A growth is a ratio within one run, which differences between runs leave alone.
-    let growth = effect(pair, &top_over_bottom(points), options, 0.0).map(|e| e.ratio());
+    let growth = judge.effect(pair, &top_over_bottom(points), options, 0.0).map(|e| e.ratio());
     comparison.growth_ratio = growth;
     comparison.same_growth = agreement(growth, options);
     if comparison.same_growth == Agreement::Different && comparison.same_law == Agreement::Inconclusive {
@@ -184,10 +183,10 @@ fn turns(comparison: &Comparison, options: &Options) -> bool {
 }
 
 /// A difference of logarithms with its error.
-struct Effect {
-    difference: f64,
-    error: f64,
-    freedom: f64,
+pub(crate) struct Effect {
+    pub(crate) difference: f64,
+    pub(crate) error: f64,
+    pub(crate) freedom: f64,
 }
 
 impl Effect {
@@ -211,48 +210,6 @@ impl Effect {
         let t = student(1.0 - level / 2.0, self.freedom) + student(0.8, self.freedom);
         (t * self.error).exp_m1()
     }
-}
-
-/// The difference `b` less `a` of a weighted sum over points, pass by pass.
-fn effect(pair: &Pair, weights: &[f64], options: &Options, between_runs: f64) -> Option<Effect> {
-    if options.unit == Unit::Instructions {
-        let difference = exact::contrast(&pair.b, weights).value - exact::contrast(&pair.a, weights).value;
-        return Some(Effect { difference, error: 0.0, freedom: 1.0 });
-    }
-    let value = |row: &Vec<Option<f64>>| {
-        let mut sum = 0.0;
-        for (cell, weight) in row.iter().zip(weights) {
-            if *weight != 0.0 {
-                sum += weight * (*cell)?;
-            }
-        }
-        Some(sum)
-    };
-    let a: Vec<Option<f64>> = pair.raw_a.iter().map(value).collect();
-    let b: Vec<Option<f64>> = pair.raw_b.iter().map(value).collect();
-    if options.paired {
-        let differences = a.iter().zip(&b).filter_map(|(a, b)| Some((*b)? - (*a)?));
-        let mut differences: Vec<f64> = differences.collect();
-        let count = differences.len();
-        let (difference, error) = trimmed(&mut differences)?;
-        return Some(Effect { difference, error: error?, freedom: (count - 2 * (count / 5)) as f64 - 1.0 });
-    }
-    let side = |values: &[Option<f64>]| {
-        let mut present: Vec<f64> = values.iter().copied().flatten().collect();
-        let count = present.len();
-        let (mean, error) = trimmed(&mut present)?;
-        Some((mean, error?, (count - 2 * (count / 5)) as f64 - 1.0))
-    };
-    let ((mean_a, error_a, free_a), (mean_b, error_b, free_b)) = (side(&a)?, side(&b)?);
-    let (square_a, square_b) = (error_a * error_a, error_b * error_b);
-    // Welch's freedom; the error between runs comes on top with no freedom of its own, which keeps the t as wide.
-    let welch = (square_a + square_b).powi(2)
-        / (square_a * square_a / free_a.max(1.0) + square_b * square_b / free_b.max(1.0)).max(1e-300);
-    Some(Effect {
-        difference: mean_b - mean_a,
-        error: (square_a + square_b + 2.0 * between_runs * between_runs).sqrt(),
-        freedom: welch.max(1.0),
-    })
 }
 
 /// Faster or slower only if significant after correction and worth it.

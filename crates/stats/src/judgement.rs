@@ -2,12 +2,11 @@
 
 use crate::Unit;
 use crate::cliffs;
-use crate::exact;
-use crate::growth::{contrast, last_decade, student, top_over_bottom, widening};
+use crate::growth::{last_decade, top_over_bottom, widening};
 use crate::law::{Shape, by_name};
 use crate::points::{Grid, Layout, capacities_of, reduce, series_of, start, windows};
-use crate::polish::{Level, level};
-use crate::select::{Selection, flat, select};
+use crate::polish::Level;
+use crate::select::{Selection, select};
 use crate::{Annotation, AnnotationKind, Cliff, Curve, Estimate, Fit, Options};
 use serde::{Deserialize, Serialize};
 
@@ -151,17 +150,12 @@ pub enum BendKind {
 }
 
 /// Fewer points than this, or a range of less than this factor, decide nothing.
-const POINTS_MIN: usize = 6;
+pub(crate) const POINTS_MIN: usize = 6;
 const RANGE_MIN: f64 = 8.0;
 /// One millisecond.
 const ONE_MS: f64 = 1e6;
 /// More passes than this is no advice.
 const MORE_MAX: f64 = 500.0;
-
-/// A law that misses by less than this share of the whole rise (in logarithms) is named, even where errors are so
-/// small that the test sees the miss: bind rises ×300 and follows the probing law to 7%, which is the news; `misfit`
-/// says the rest.
-const LACK_MAX: f64 = 0.02;
 
 /// The reduced curve, all of it and the part that is judged.
 struct Reduced {
@@ -173,29 +167,17 @@ struct Reduced {
 
 /// Judges all samples, or the clean ones. `None` if not one call is left.
 pub(crate) fn judge_samples(curve: &Curve, clean_only: bool, options: &Options) -> Option<Judgement> {
-    let own = if is_exact(options) { exact::options(options) } else { options.clone() };
-    let options = &own;
+    let options = &options.judge().options(options);
     let reduced = reduce_curve(curve, clean_only, options)?;
     let mut judgement = blank(&reduced, options.unit);
     let n = &reduced.judged.n;
     let range = n.last().copied().unwrap_or(1.0) / n.first().copied().unwrap_or(1.0);
-    let points_min = if is_exact(options) { exact::POINTS_MIN } else { POINTS_MIN };
-    if n.len() < points_min || range < RANGE_MIN {
+    if n.len() < options.judge().points_min() || range < RANGE_MIN {
         return Some(judgement);
     }
     measure(&mut judgement, &reduced, options);
     decide(&mut judgement, &reduced, &curve.annotations, options);
     Some(judgement)
-}
-
-/// Whether the costs were counted and not timed.
-fn is_exact(options: &Options) -> bool {
-    options.unit == Unit::Instructions
-}
-
-/// The reduced curve in logarithms.
-fn level_of(grid: &Grid, options: &Options) -> Level {
-    if is_exact(options) { exact::level(grid) } else { level(grid) }
 }
 
 /// Growth of a curve over what can be judged of it, 90%.
@@ -227,7 +209,7 @@ fn reduce_curve(curve: &Curve, clean_only: bool, options: &Options) -> Option<Re
         .collect();
     let drawn = grid.filtered(&present);
     let flags: Vec<bool> = judged.iter().zip(&present).filter(|p| *p.1).map(|p| *p.0).collect();
-    let judged = level_of(&grid.filtered(&judged), options);
+    let judged = options.judge().level(&grid.filtered(&judged));
     Some(Reduced { points: points_of(&drawn, &flags, options), judged, cliffs, capacities })
 }
 
@@ -239,25 +221,10 @@ fn first_judged(grid: &Grid, options: &Options) -> f64 {
 }
 
 fn points_of(grid: &Grid, judged: &[bool], options: &Options) -> Vec<Point> {
-    let level = level_of(grid, options);
-    let t = student(0.975, level.freedom.min((level.passes.max(2) - 1) as f64));
-    let point = |j: usize| Point {
-        n: level.n[j],
-        cost: if is_exact(options) {
-            exact::point(&level, j)
-        } else {
-            around(level.mean[j], t * level.error_absolute[j])
-        },
-        passes: grid.passes_at(j),
-        judged: judged[j],
-    };
-    (0..level.n.len()).map(point).collect()
-}
-
-/// From a log cost and the half-width of its interval to nanoseconds.
-fn around(log: f64, half: f64) -> Estimate {
-    let value = Estimate { value: log, low: log - half, high: log + half };
-    value.map(f64::exp)
+    let judge = options.judge();
+    let level = judge.level(grid);
+    let point = |(j, cost)| Point { n: level.n[j], cost, passes: grid.passes_at(j), judged: judged[j] };
+    judge.points(&level).into_iter().enumerate().map(point).collect()
 }
 
 /// A judgement that says only that there are too few points.
@@ -283,11 +250,7 @@ fn blank(reduced: &Reduced, unit: Unit) -> Judgement {
 
 fn growth(level: &Level, options: &Options) -> Option<Estimate> {
     let weights = top_over_bottom(level.n.len());
-    if is_exact(options) {
-        return (!level.n.is_empty()).then(|| exact::contrast(level, &weights).map(f64::exp));
-    }
-    let log = contrast(level, &weights, 0.90, options.seed, options.draws)?;
-    Some(log.map(f64::exp))
+    Some(options.judge().contrast(level, &weights, 0.90, options)?.map(f64::exp))
 }
 
 /// The figures that need no law.
@@ -295,11 +258,7 @@ fn measure(judgement: &mut Judgement, reduced: &Reduced, options: &Options) {
     let level = &reduced.judged;
     judgement.growth = growth(level, options);
     let weights = last_decade(&level.n);
-    judgement.exponent = if is_exact(options) {
-        Some(exact::contrast(level, &weights))
-    } else {
-        contrast(level, &weights, 0.95, options.seed, options.draws)
-    };
+    judgement.exponent = options.judge().contrast(level, &weights, 0.95, options);
     let judged = || reduced.points.iter().filter(|point| point.judged);
     judgement.start = judged().next().map(|point| point.cost);
     judgement.end = judged().next_back().map(|point| point.cost);
@@ -312,14 +271,10 @@ fn decide(judgement: &mut Judgement, reduced: &Reduced, annotations: &[Annotatio
     let (Some(growth), Some(selection)) = (judgement.growth, select(level, &reduced.capacities, options)) else {
         return;
     };
-    judgement.outcome = if is_exact(options) {
-        exact::outcome(growth, level, &selection, options)
-    } else {
-        outcome(growth, level, &selection, options)
-    };
+    let judge = options.judge();
+    judgement.outcome = judge.outcome(growth, level, &selection, options);
     match &judgement.outcome {
-        Outcome::Constant { .. } if is_exact(options) => judgement.fit = exact::flat(level),
-        Outcome::Constant { .. } => judgement.fit = flat(level, options),
+        Outcome::Constant { .. } => judgement.fit = judge.constant(level, options),
         Outcome::Grows { .. } | Outcome::NoSimpleLaw => {
             judgement.fit = Some(selection.best.clone());
             judgement.rivals.clone_from(&selection.rivals);
@@ -329,76 +284,15 @@ fn decide(judgement: &mut Judgement, reduced: &Reduced, annotations: &[Annotatio
     if judgement.outcome == Outcome::NoSimpleLaw {
         judgement.rivals.clear();
     }
-    if is_exact(options) {
-        judgement.fit.iter_mut().chain(&mut judgement.rivals).for_each(|fit| exact::refine(fit, level));
-    }
+    judgement.fit.iter_mut().chain(&mut judgement.rivals).for_each(|fit| judge.refine(fit, level));
     judgement.bend = bend(judgement, annotations);
     extrapolate(judgement, &selection, level.passes);
     judgement.one_million = one_million(judgement);
 }
 
-/// The order of the questions is the method: equivalence first, then growth, then which law, then whether any.
-fn outcome(growth: Estimate, level: &Level, selection: &Selection, options: &Options) -> Outcome {
-    let inconclusive = |reason, more_passes| Outcome::Inconclusive { reason, more_passes };
-    if level.passes < 2 {
-        return inconclusive(Reason::TooFewPasses, Some(4));
-    }
-    let band = 1.0 + options.delta;
-    let strays = strays(level, options.delta);
-    if growth.low >= 1.0 / band && growth.high <= band && !strays {
-        return Outcome::Constant { within: options.delta };
-    }
-    // A fall is only called one if it is proven to be more than δ: smaller ones are warm-up far more often than news.
-    if growth.high < 1.0 / band && !rises(level, options.delta) {
-        return Outcome::Decreases;
-    }
-    let is_misfit = selection.best.lack_of_fit_p.is_some_and(|p| p < options.misfit_level)
-        && lack(&selection.best, level) > LACK_MAX * height(level);
-    // Two passes agree by chance too often to be believed about small growth: theirs must be proven to exceed δ.
-    let (floor, may_stray) = if level.passes < 3 { (band, false) } else { (1.0, true) };
-    let moves = growth.low > floor || (may_stray && strays && is_misfit && rises(level, options.delta));
-    if moves && is_misfit {
-        return Outcome::NoSimpleLaw;
-    }
-    // Significant growth of which the best description is "constant" is a contradiction that only more passes resolve.
-    if growth.low > floor && selection.best.law != "constant" {
-        return Outcome::Grows { law: selection.best.law.clone() };
-    }
-    // Flat from end to end, yet not in between: how many passes would settle that, the interval of the growth does not
-    // say.
-    if growth.low >= 1.0 / band && growth.high <= band {
-        return inconclusive(Reason::PointDeviates, None);
-    }
-    inconclusive(Reason::TooNoisy, more_passes(growth, level.passes, options.delta))
-}
-
-/// Misfit beyond what the errors of the points explain.
-fn lack(fit: &Fit, level: &Level) -> f64 {
-    let noise = level.error.iter().map(|e| e * e).sum::<f64>() / level.error.len() as f64;
-    (fit.rms_residual * fit.rms_residual - noise).max(0.0).sqrt()
-}
-
-/// The whole rise of the curve in logarithms.
-fn height(level: &Level) -> f64 {
-    let low = level.mean.iter().copied().fold(f64::MAX, f64::min);
-    level.mean.iter().copied().fold(f64::MIN, f64::max) - low
-}
-
-/// Whether an inner point lies further than δ from the middle of the curve.
-fn strays(level: &Level, delta: f64) -> bool {
-    let mean = level.mean.iter().sum::<f64>() / level.mean.len() as f64;
-    level.mean.iter().any(|y| (y - mean).abs() > delta.ln_1p())
-}
-
-/// Whether any point lies above the start by more than δ.
-fn rises(level: &Level, delta: f64) -> bool {
-    let start = level.mean.iter().take(3).sum::<f64>() / level.mean.len().min(3) as f64;
-    level.mean.iter().any(|y| y - start > delta.ln_1p())
-}
-
 /// How many more passes until the interval, which narrows with the root of their number, fits in the band or leaves
 /// one.
-fn more_passes(growth: Estimate, passes: usize, delta: f64) -> Option<u32> {
+pub(crate) fn more_passes(growth: Estimate, passes: usize, delta: f64) -> Option<u32> {
     let centre = growth.value.ln().abs();
     let half = (growth.high / growth.low).ln() / 2.0;
     let distance = (delta.ln_1p() - centre).max(centre);

@@ -8,8 +8,9 @@
 use crate::Curve;
 use crate::pattern;
 use crate::points::{Series, series_of};
-use crate::quantile::{median_ns, median_of};
+use crate::quantile::{median_of, median_of_costs};
 use serde::{Deserialize, Serialize};
+use statrs::distribution::{Binomial, DiscreteCDF};
 
 /// The single dear calls of a curve, classified. Nothing is deleted anywhere because of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -154,7 +155,7 @@ pub(crate) fn find(curve: &Curve) -> Outliers {
 /// Median of each block of calls, or of the next block if that is dearer: a rise within a block is not an outlier.
 fn local_medians(one: &Series) -> Vec<f64> {
     let blocks = one.costs.chunks(BLOCK);
-    let own: Vec<f64> = blocks.map(|c| median_ns(&mut c.to_vec()).unwrap_or(1.0).max(1.0)).collect();
+    let own: Vec<f64> = blocks.map(|c| median_of_costs(&mut c.to_vec()).unwrap_or(1.0).max(1.0)).collect();
     // A last block of a few calls is no neighbourhood of its own.
     let is_short = one.costs.len() % BLOCK < BLOCK / 2 && own.len() > 1;
     let own_at = |i: usize| if is_short && i == own.len() - 1 { own[i - 1] } else { own[i] };
@@ -247,23 +248,9 @@ fn one_tier(counts: &Counts, tier: usize, slack: u32, taken: &mut [bool], all: &
     }
 }
 
-/// P(at least `hits` of `of`) at this rate.
+/// P(at least `hits` of `of`) at this rate, for `hits` of 1 or more.
 fn binomial_tail(of: usize, hits: usize, rate: f64) -> f64 {
-    if rate <= 0.0 {
-        return 0.0;
-    }
-    if rate >= 1.0 {
-        return 1.0;
-    }
-    let mut log_choose = 0.0;
-    let mut sum = 0.0;
-    for k in 0..=of {
-        if k >= hits {
-            sum += (log_choose + k as f64 * rate.ln() + (of - k) as f64 * (-rate).ln_1p()).exp();
-        }
-        log_choose += ((of - k) as f64 / (k + 1) as f64).max(f64::MIN_POSITIVE).ln();
-    }
-    sum.min(1.0)
+    Binomial::new(rate, of as u64).map_or(1.0, |binomial| binomial.sf(hits as u64 - 1))
 }
 
 /// The dearest call of a pass at a position, give or take the slack, with its local median.
@@ -291,7 +278,7 @@ fn describe(found: &Found, series: &[Series], locals: &[Vec<f64>]) -> Option<Rec
         factor: median_of(&mut factors)?,
         cost_min: costs.iter().copied().min()?,
         cost_max: costs.iter().copied().max()?,
-        cost_median: median_ns(&mut costs)? as u64,
+        cost_median: median_of_costs(&mut costs)? as u64,
         chance: found.chance,
     })
 }

@@ -4,8 +4,6 @@
 //! business of `outliers`), and of a rising curve it is the value at the centre, so that even a steep curve is not
 //! smeared.
 
-use crate::Unit;
-use crate::quantile::{grouped_median_ns, lower_median};
 use crate::{AnnotationKind, Curve, Options};
 
 /// One pass with its calls in order of rising n.
@@ -207,20 +205,12 @@ fn stride_of(series: &[Series]) -> f64 {
 /// Reduces the calls in the windows to cells.
 pub(crate) fn reduce(series: &[Series], windows: &[Window], options: &Options) -> Grid {
     let quantum = options.quantum_ns.unwrap_or(1.0);
+    let judge = options.judge();
     let cell = |one: &Series, window: &Window| {
-        let mut half = window.half;
-        if let (Unit::Instructions, Some(first), Some(last)) = (options.unit, one.n.first(), one.n.last()) {
-            // A window that the curve's end cuts off has its middle elsewhere, which exact costs show.
-            half = half.min(window.centre - f64::from(*first)).min(f64::from(*last) - window.centre).max(0.0);
-        }
+        let half = judge.half_width(window, one);
         let from = one.n.partition_point(|n| f64::from(*n) < window.centre - half);
         let to = one.n.partition_point(|n| f64::from(*n) <= window.centre + half);
-        let mut calls = one.costs[from..to].to_vec();
-        if options.unit == Unit::Instructions {
-            return lower_median(&mut calls).map(|cost| (cost as f64).max(0.5).ln());
-        }
-        // A clock may read zero for a very cheap call; its log must still exist.
-        grouped_median_ns(&mut calls, quantum).map(|ns| ns.max(0.5).ln())
+        judge.cell(&mut one.costs[from..to].to_vec(), quantum)
     };
     Grid {
         n: windows.iter().map(|window| window.centre).collect(),

@@ -5,7 +5,6 @@
 //! chi-square and BIC needs no estimate of variance; where even the best law misses by more than the errors explain,
 //! all are measured by that yardstick, which lets in more rivals rather than fewer.
 
-use crate::Unit;
 use crate::growth::interval;
 use crate::law::{Candidate, Fit, LAWS, Law, Place, Shape, by_name};
 use crate::polish::{Level, trimmed};
@@ -181,8 +180,8 @@ pub(crate) fn weights(level: &Level, options: &Options) -> Vec<f64> {
 
 /// The laws that a curve of that unit can follow: what is counted knows no cache.
 fn dictionary(options: &Options) -> impl Iterator<Item = &'static dyn Law> {
-    let is_timed = options.unit != Unit::Instructions;
-    LAWS.iter().copied().filter(move |law| is_timed || law.shape() != Shape::Tiers)
+    let judge = options.judge();
+    LAWS.iter().copied().filter(move |law| judge.can_follow(*law))
 }
 
 /// Chooses the law of a reduced curve. `None` without points.
@@ -313,7 +312,7 @@ fn describe(
 }
 
 /// The constant law at the mean level, for curves that equivalence has shown to be flat.
-pub(crate) fn flat(level: &Level, options: &Options) -> Option<Fit> {
+pub(crate) fn constant(level: &Level, options: &Options) -> Option<Fit> {
     let weight = weights(level, options);
     let target = Target { n: &level.n, y: &level.mean, weight: &weight };
     let solved = fit_law(&target, by_name("constant")?, &[])?;
@@ -351,8 +350,7 @@ pub(crate) fn coefficient_ratios(
     let (Some(a_found), Some(b_found)) = (drawn(a, options.seed), drawn(b, options.seed.wrapping_add(1))) else {
         return (None, None);
     };
-    // What is counted needs no second pass to be sure of.
-    let passes = if options.unit == Unit::Instructions { 2 } else { a.passes.min(b.passes) };
+    let passes = options.judge().ratio_passes(a, b);
     // What differs from run to run is in no draw.
     let runs = if options.paired { 0.0 } else { 2.0 * options.between_runs.powi(2) };
     let extra = crate::growth::student(0.975, passes.max(2) as f64 - 1.0) * runs.sqrt();

@@ -2,7 +2,7 @@
 
 use crate::Unit;
 use crate::judgement::{Judgement, Outcome, Reach, Reason, growth_of, judge_samples};
-use crate::{Bimodality, Curve, Estimate, Exact, Options, Outliers, bimodality, exact, outliers};
+use crate::{Bimodality, Curve, Estimate, Exact, Options, Outliers, bimodality};
 use serde::{Deserialize, Serialize};
 
 /// Everything that is said about one curve.
@@ -58,22 +58,14 @@ pub struct Canary {
     pub vetoes: bool,
 }
 
-/// Fewer than this share of the calls clean, and the clean ones alone are no judgement.
-const CLEAN_MIN: f64 = 0.5;
 /// An operation cheaper than so many empty laps is mostly instrument (METHODOLOGY.md).
 const LAPS_MIN: f64 = 5.0;
-/// Fewer passes than this give no useful interval for a median.
-const PASSES_MIN: usize = 5;
-
-/// Growth of an exact canary that is nothing yet.
-const EXACT_CANARY: f64 = 1.005;
 
 /// Judges a curve. `canary` is the curve of the fixed call timed beside it, on the same n.
 pub fn judge(curve: &Curve, canary: Option<&Curve>, options: &Options) -> Verdict {
+    let judge = options.judge();
     let mut all = judge_samples(curve, false, options).unwrap_or_else(|| nothing(options.unit));
-    let is_exact = options.unit == Unit::Instructions;
-    // What is counted cannot be interfered with, so no call of it is cleaner than another.
-    let mut clean = if is_exact { None } else { clean_judgement(curve, options) };
+    let mut clean = judge.clean(curve, options);
     let canary = canary.and_then(|canary| canary_of(canary, &all, options));
     if canary.is_some_and(|canary| canary.vetoes) {
         for judgement in std::iter::once(&mut all).chain(clean.as_mut()) {
@@ -81,14 +73,10 @@ pub fn judge(curve: &Curve, canary: Option<&Curve>, options: &Options) -> Verdic
         }
     }
     let passes = curve.passes.iter().filter(|pass| !pass.costs.is_empty()).count();
-    let mut dear = outliers::find(curve);
-    if is_exact {
-        exact::add_rhythms(&mut dear, curve);
-    }
     Verdict {
-        exact: is_exact.then(|| exact::describe(curve, &all.cliffs)),
+        exact: judge.exact(curve, &all.cliffs),
         flags: flags(curve, &all, clean.as_ref(), canary, passes, options),
-        outliers: dear,
+        outliers: judge.outliers(curve),
         bimodality: bimodality::find(curve, &all.cliffs, options),
         passes,
         calls: curve.passes.iter().map(|pass| pass.costs.len()).sum(),
@@ -119,14 +107,6 @@ fn nothing(unit: Unit) -> Judgement {
     }
 }
 
-/// The judgement of the clean calls, if some but not too many calls are tagged.
-fn clean_judgement(curve: &Curve, options: &Options) -> Option<Judgement> {
-    let tags = curve.passes.iter().flat_map(|pass| &pass.clean);
-    let (count, clean) = tags.fold((0_usize, 0_usize), |(count, clean), tag| (count + 1, clean + usize::from(*tag)));
-    let is_useful = clean < count && clean as f64 >= CLEAN_MIN * count as f64;
-    is_useful.then(|| judge_samples(curve, true, options)).flatten()
-}
-
 /// What the canary did, and whether it forbids the verdict.
 ///
 /// It forbids growth if it grew by at least half as much itself (in logarithms, the same way, significantly): then
@@ -134,8 +114,7 @@ fn clean_judgement(curve: &Curve, options: &Options) -> Option<Judgement> {
 /// growth.
 fn canary_of(canary: &Curve, all: &Judgement, options: &Options) -> Option<Canary> {
     let growth = growth_of(canary, options)?;
-    // A counted canary that moves by a few instructions took another path; half a percent is work of others.
-    let tolerated = if options.unit == Unit::Instructions { EXACT_CANARY } else { 1.0 };
+    let tolerated = options.judge().canary_tolerance();
     let moved = growth.low > tolerated || growth.high < 1.0 / tolerated;
     let (own, measured) = (growth.value.ln(), all.growth.map_or(0.0, |g| g.value.ln()));
     let vetoes = moved
@@ -172,7 +151,7 @@ fn flags(
         (Flag::CleanDiffers, clean.is_some_and(|clean| !is_alike(&clean.outcome, &all.outcome))),
         (Flag::NearTimerOverhead, is_near_floor),
         (Flag::CanaryMoved, canary.is_some_and(|canary| canary.moved)),
-        (Flag::FewPasses, passes < PASSES_MIN && options.unit != Unit::Instructions),
+        (Flag::FewPasses, passes < options.judge().passes_min()),
         // A limit may be hit a call or two earlier in one pass than in another without being worth a word.
         (Flag::UnequalLengths, (shortest as f64) < 0.98 * longest as f64),
         (Flag::EndsAtCliff, !all.cliffs.is_empty()),

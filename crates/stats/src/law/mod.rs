@@ -138,12 +138,12 @@ impl Fit {
     /// The cost at `n` in nanoseconds; infinite at and beyond the pole of an occupancy law.
     pub fn at(&self, n: f64) -> f64 {
         let slope = self.slope.map_or(0.0, |slope| slope.value);
-        let rise = by_name(&self.law).map_or(0.0, |law| law.g(n, self.place()));
+        let rise = by_name(&self.law).map_or(0.0, |law| law.g(n, self.bend_at()));
         if slope > 0.0 { self.fixed.value + slope * rise } else { self.fixed.value }
     }
 
     /// Where the law bends.
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn bend_at(&self) -> Place {
         Place { n: self.location.unwrap_or(0.0), ratio: self.ratio.unwrap_or(1.0) }
     }
 

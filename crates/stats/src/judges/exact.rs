@@ -1,0 +1,217 @@
+//! Judges counted costs (instructions under an emulator): there is no noise, so there are no statistics.
+//!
+//! What varies here varies in the kernel: another path, a search that starts at a random place, a table that is
+//! refilled, and occasionally a timer interrupt, which adds thousands of instructions to one call. So a value is a
+//! cost that occurred (the lower median), an interval is the range of the passes, a constant does not change at all,
+//! and a law is judged by its misfit alone.
+
+use super::Judge;
+use crate::common::Pair;
+use crate::compare::Effect;
+use crate::judgement::{Judgement, Outcome};
+use crate::law::{Fit, Law, Shape, by_name};
+use crate::points::{Grid, Series, Window};
+use crate::polish::Level;
+use crate::quantile::lower_median;
+use crate::select::Selection;
+use crate::{Cliff, Curve, Estimate, Exact, Options, Outliers, exact, outliers, periods};
+
+/// The judge of counted costs.
+pub(super) struct Counted;
+
+/// Relative misfit that does not count against a law.
+const TOLERANCE: f64 = 0.0005;
+/// A law that misses by more than this share of the whole rise (root mean square, in logarithms) is not named.
+const LACK_MAX: f64 = 0.05;
+/// A law that misses by no more than this share is named, however small the rise.
+const LACK_NONE: f64 = 0.005;
+/// A smaller rise is not growth: a path of a few more instructions has no law.
+const RISE_MIN: f64 = 0.02;
+/// Fewer points decide nothing.
+const POINTS_MIN: usize = 4;
+/// Growth of the canary up to this factor is work of others: it takes another path, or it does not.
+const CANARY_TOLERANCE: f64 = 1.005;
+
+impl Judge for Counted {
+    fn options(&self, options: &Options) -> Options {
+        Options { draws: 0, law_tolerance: TOLERANCE, between_runs: 0.0, ..options.clone() }
+    }
+
+    fn points_min(&self) -> usize {
+        POINTS_MIN
+    }
+
+    fn passes_min(&self) -> usize {
+        0
+    }
+
+    fn canary_tolerance(&self) -> f64 {
+        CANARY_TOLERANCE
+    }
+
+    /// Two slopes come from caches, which instructions do not show.
+    fn can_follow(&self, law: &dyn Law) -> bool {
+        law.shape() != Shape::Tiers
+    }
+
+    /// A window that the end of the curve cuts off would have its centre elsewhere, which exact costs show.
+    fn half_width(&self, window: &Window, series: &Series) -> f64 {
+        match (series.n.first(), series.n.last()) {
+            (Some(first), Some(last)) => {
+                let half = window.half.min(window.centre - f64::from(*first));
+                half.min(f64::from(*last) - window.centre).max(0.0)
+            }
+            _ => window.half,
+        }
+    }
+
+    fn cell(&self, calls: &mut [u64], _quantum: f64) -> Option<f64> {
+        lower_median(calls).map(|cost| (cost as f64).max(0.5).ln())
+    }
+
+    /// Each point is the lower median of its passes, which is a cost that occurred.
+    fn level(&self, grid: &Grid) -> Level {
+        let passes = grid.cells.len();
+        let points = grid.n.len();
+        let column = |j: usize| grid.cells.iter().filter_map(|row| row[j]).collect::<Vec<f64>>();
+        Level {
+            n: grid.n.clone(),
+            cells: grid.cells.clone(),
+            offsets: vec![0.0; passes],
+            mean: (0..points).map(|j| lower_median(&mut column(j)).unwrap_or(0.0)).collect(),
+            error: vec![0.0; points],
+            error_absolute: vec![0.0; points],
+            freedom: 1.0,
+            passes,
+        }
+    }
+
+    /// The cost of each point with the range of its passes.
+    fn points(&self, level: &Level) -> Vec<Estimate> {
+        let point = |j: usize| {
+            let cells = || level.cells.iter().filter_map(|row| row[j]);
+            let value = whole(level.mean[j]);
+            let (low, high) = (cells().map(whole).fold(value, f64::min), cells().map(whole).fold(value, f64::max));
+            Estimate { value, low, high }
+        };
+        (0..level.n.len()).map(point).collect()
+    }
+
+    /// The interval is the range of the passes.
+    fn contrast(&self, level: &Level, weights: &[f64], _confidence: f64, _options: &Options) -> Option<Estimate> {
+        (!level.n.is_empty()).then(|| contrast(level, weights))
+    }
+
+    /// Asks in this order: is there any change, does a law fit exactly, is it flat within δ, does it decrease, does a
+    /// law fit.
+    fn outcome(&self, growth: Estimate, level: &Level, selection: &Selection, options: &Options) -> Outcome {
+        let height = height(level);
+        if height < 1e-12 {
+            return Outcome::Constant { within: 0.0 };
+        }
+        let best = &selection.best;
+        let lack = best.rms_residual / height;
+        let grows = growth.value.ln() > RISE_MIN.ln_1p() && best.law != "constant";
+        if grows && lack <= LACK_NONE {
+            return Outcome::Grows { law: best.law.clone() };
+        }
+        if height <= 2.0 * options.delta.ln_1p() && growth.value.ln().abs() <= options.delta.ln_1p() {
+            return Outcome::Constant { within: (height / 2.0).exp_m1() };
+        }
+        let start = level.mean[0];
+        let rises = level.mean.iter().any(|y| y - start > options.delta.ln_1p());
+        if growth.value < 1.0 / (1.0 + options.delta) && !rises {
+            return Outcome::Decreases;
+        }
+        if grows && lack <= LACK_MAX { Outcome::Grows { law: best.law.clone() } } else { Outcome::NoSimpleLaw }
+    }
+
+    /// The constant law at a cost that occurred.
+    fn constant(&self, level: &Level, _options: &Options) -> Option<Fit> {
+        let law = by_name("constant")?;
+        let value = whole(lower_median(&mut level.mean.clone())?);
+        let square: f64 = level.mean.iter().map(|y| (y - value.ln()).powi(2)).sum();
+        Some(Fit {
+            law: law.name().to_owned(),
+            fixed: Estimate::bare(value),
+            slope: None,
+            location: None,
+            ratio: None,
+            delta_bic: 0.0,
+            rms_residual: (square / level.mean.len() as f64).sqrt(),
+            lack_of_fit_p: None,
+        })
+    }
+
+    /// Fits the coefficients again by least squares in closed form, so that integers come out as integers.
+    fn refine(&self, fit: &mut Fit, level: &Level) {
+        fit.lack_of_fit_p = None;
+        let Some(law) = by_name(&fit.law).filter(|law| law.shape() != Shape::Flat) else { return };
+        let (mut s, mut sx, mut sy, mut sxx, mut sxy) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        for (n, log) in level.n.iter().zip(&level.mean) {
+            let (x, y) = (law.g(*n, fit.bend_at()), whole(*log).max(1.0));
+            let weight = 1.0 / (y * y);
+            (s, sx, sy) = (s + weight, sx + weight * x, sy + weight * y);
+            (sxx, sxy) = (sxx + weight * x * x, sxy + weight * x * y);
+        }
+        let slope = (s * sxy - sx * sy) / (s * sxx - sx * sx);
+        let fixed = (sy - slope * sx) / s;
+        if !slope.is_finite() || slope <= 0.0 || fixed < 0.0 {
+            return;
+        }
+        let snapped = |x: f64| if (x - x.round()).abs() < 1e-6 * x.abs().max(1.0) { x.round() } else { x };
+        (fit.fixed, fit.slope) = (Estimate::bare(snapped(fixed)), Some(Estimate::bare(snapped(slope))));
+        let residual = |(n, y): (&f64, &f64)| (y - fit.at(*n).ln()).powi(2);
+        let square: f64 = level.n.iter().zip(&level.mean).map(residual).sum();
+        fit.rms_residual = (square / level.n.len() as f64).sqrt();
+    }
+
+    /// Nothing interferes with a count, so no call is cleaner than another.
+    fn clean(&self, _curve: &Curve, _options: &Options) -> Option<Judgement> {
+        None
+    }
+
+    fn outliers(&self, curve: &Curve) -> Outliers {
+        let mut found = outliers::find(curve);
+        periods::add(&mut found, curve);
+        found
+    }
+
+    fn exact(&self, curve: &Curve, cliffs: &[Cliff]) -> Option<Exact> {
+        Some(exact::describe(curve, cliffs))
+    }
+
+    fn effect(&self, pair: &Pair, weights: &[f64], _options: &Options, _between_runs: f64) -> Option<Effect> {
+        let difference = contrast(&pair.b, weights).value - contrast(&pair.a, weights).value;
+        Some(Effect { difference, error: 0.0, freedom: 1.0 })
+    }
+
+    /// Counts need no second pass.
+    fn ratio_passes(&self, _a: &Level, _b: &Level) -> usize {
+        2
+    }
+}
+
+/// An integer from its logarithm.
+fn whole(log: f64) -> f64 {
+    log.exp().round()
+}
+
+/// A contrast of the points in logarithms, with the lowest and the highest pass.
+fn contrast(level: &Level, weights: &[f64]) -> Estimate {
+    // Sums of thirds leave a last digit; a constant has none.
+    let clean = |x: f64| if x.abs() < 1e-12 { 0.0 } else { x };
+    let sum = |row: &dyn Fn(usize) -> Option<f64>| {
+        let terms = weights.iter().enumerate().filter(|(_, weight)| **weight != 0.0);
+        terms.map(|(j, weight)| Some(weight * row(j)?)).sum::<Option<f64>>().map(clean)
+    };
+    let value = sum(&|j| Some(level.mean[j])).unwrap_or(0.0);
+    let passes = || level.cells.iter().filter_map(|cells| sum(&|j| cells[j]));
+    Estimate { value, low: passes().fold(value, f64::min), high: passes().fold(value, f64::max) }
+}
+
+/// The distance of the highest from the lowest point, in logarithms.
+fn height(level: &Level) -> f64 {
+    let low = level.mean.iter().copied().fold(f64::MAX, f64::min);
+    level.mean.iter().copied().fold(f64::MIN, f64::max) - low
+}

@@ -1,0 +1,83 @@
+//! The two ways to judge a curve: timed costs with statistics, counted costs exactly.
+//!
+//! [`Options::judge`] chooses one of them from the unit; nothing else asks for the unit. Everything in which they
+//! differ is a method of [`Judge`].
+
+mod exact;
+mod timed;
+
+use crate::common::Pair;
+use crate::compare::Effect;
+use crate::judgement::{Judgement, Outcome};
+use crate::law::{Fit, Law};
+use crate::points::{Grid, Series, Window};
+use crate::polish::Level;
+use crate::select::Selection;
+use crate::{Cliff, Curve, Estimate, Exact, Options, Outliers, Unit};
+
+/// What differs between timed and counted costs.
+pub(crate) trait Judge: Sync {
+    /// The options it works with.
+    fn options(&self, options: &Options) -> Options;
+
+    /// Fewer points decide nothing.
+    fn points_min(&self) -> usize;
+
+    /// Fewer passes are flagged.
+    fn passes_min(&self) -> usize;
+
+    /// Growth of the canary up to this factor counts as no change.
+    fn canary_tolerance(&self) -> f64;
+
+    /// Whether costs in this unit can follow a law.
+    fn can_follow(&self, law: &dyn Law) -> bool;
+
+    /// Half the width of a window, in objects, for one pass.
+    fn half_width(&self, window: &Window, series: &Series) -> f64;
+
+    /// Log cost of the calls of one pass in one window; `quantum` is the step of the clock.
+    fn cell(&self, calls: &mut [u64], quantum: f64) -> Option<f64>;
+
+    /// Averages the passes.
+    fn level(&self, grid: &Grid) -> Level;
+
+    /// The cost of each point.
+    fn points(&self, level: &Level) -> Vec<Estimate>;
+
+    /// A contrast of the log costs of the points.
+    fn contrast(&self, level: &Level, weights: &[f64], confidence: f64, options: &Options) -> Option<Estimate>;
+
+    /// The outcome, given growth and the best law.
+    fn outcome(&self, growth: Estimate, level: &Level, selection: &Selection, options: &Options) -> Outcome;
+
+    /// The constant law.
+    fn constant(&self, level: &Level, options: &Options) -> Option<Fit>;
+
+    /// Improves the coefficients of a chosen law.
+    fn refine(&self, fit: &mut Fit, level: &Level);
+
+    /// The judgement of the calls without interference, where that differs from all calls.
+    fn clean(&self, curve: &Curve, options: &Options) -> Option<Judgement>;
+
+    /// The outliers of a curve.
+    fn outliers(&self, curve: &Curve) -> Outliers;
+
+    /// Which costs occurred, where they were counted.
+    fn exact(&self, curve: &Curve, cliffs: &[Cliff]) -> Option<Exact>;
+
+    /// The difference of the log costs of two curves, `b` minus `a`, weighted over the points.
+    fn effect(&self, pair: &Pair, weights: &[f64], options: &Options, between_runs: f64) -> Option<Effect>;
+
+    /// The number of passes that the interval of a ratio of coefficients rests on.
+    fn ratio_passes(&self, a: &Level, b: &Level) -> usize;
+}
+
+impl Options {
+    /// The judge for the unit.
+    pub(crate) fn judge(&self) -> &'static dyn Judge {
+        match self.unit {
+            Unit::Time | Unit::EmulatedTime => &timed::Timed,
+            Unit::Instructions => &exact::Counted,
+        }
+    }
+}
