@@ -13,7 +13,7 @@ WITH lines AS (
     )
 ),
 -- A pass counts if it ran to its end; an interrupted one is repeated.
-whole AS (
+completed AS (
     SELECT begun.pass, cases.label
     FROM lines AS begun
     JOIN lines AS ended ON ended.kind = 'pass_end' AND ended.pass = begun.pass
@@ -22,12 +22,12 @@ whole AS (
 ),
 samples AS (
     SELECT
-        whole.label,
-        dense_rank() OVER (PARTITION BY whole.label ORDER BY whole.pass) AS pass,
+        completed.label,
+        dense_rank() OVER (PARTITION BY completed.label ORDER BY completed.pass) AS pass,
         chunk."first" + chunk.stride * (generate_subscripts(chunk.ns, 1) - 1) AS n,
         unnest(chunk.ns) AS ns
     FROM lines AS chunk
-    JOIN whole ON whole.pass = chunk.pass
+    JOIN completed ON completed.pass = chunk.pass
     WHERE chunk.kind = 'chunk' AND chunk.phase = 'bind'
 )
 PIVOT (SELECT label, pass, CAST(power(2, floor(log2(n))) AS INTEGER) AS from_n, ns FROM samples)

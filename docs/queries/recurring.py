@@ -13,8 +13,8 @@ lines = pandas.read_json(sys.argv[1], lines=True, dtype=False)
 of = {kind: rows.dropna(axis="columns", how="all") for kind, rows in lines.groupby("kind")}
 
 # A pass counts if it ran to its end; an interrupted one is repeated.
-whole = of["pass_end"].loc[of["pass_end"].outcome.isin(["done", "limit"]), "pass"]
-passes = of["pass"][of["pass"]["pass"].isin(whole)].merge(of["case"][["case", "label"]], on="case")
+completed = of["pass_end"].loc[of["pass_end"].outcome.isin(["done", "limit"]), "pass"]
+passes = of["pass"][of["pass"]["pass"].isin(completed)].merge(of["case"][["case", "label"]], on="case")
 wanted = passes.loc[passes.label == "socket threads=1", "pass"]
 
 chunks = of["chunk"][of["chunk"]["pass"].isin(wanted) & (of["chunk"].phase == "socket")]

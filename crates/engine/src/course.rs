@@ -59,7 +59,7 @@ impl<'a> Course<'a> {
     /// Leaves out what a record holds already.
     pub(crate) fn skip_finished(&mut self, record: &Record) {
         self.next_pass = record.passes.iter().map(|pass| pass.start.pass + 1).max().unwrap_or(0);
-        for pass in record.passes.iter().filter(|pass| pass.is_whole()) {
+        for pass in record.passes.iter().filter(|pass| pass.is_complete()) {
             self.finished.insert((pass.start.case, pass.start.round));
             if let Some(end) = &pass.end {
                 self.durations.insert(pass.start.case, Duration::from_millis(end.elapsed_ms));

@@ -54,7 +54,7 @@ pub(crate) struct WindowRow {
 }
 
 impl WindowRow {
-    /// Appends the row to the windows' lane. A row that does not fit whole is left out, so that the lane stays
+    /// Appends the row to the windows' lane. A row that does not fit is left out, so that the lane stays
     /// readable.
     pub(crate) fn push(&self, lanes: &Lanes, phase_count: usize) {
         let lane = phase_count + 1;

@@ -139,7 +139,7 @@ impl Metric {
         let mut costs: Vec<u64> = record
             .passes_of(case.case)
             .iter()
-            .filter_map(|pass| pass.lanes.get(phase))
+            .filter_map(|pass| pass.series.get(phase))
             .flat_map(|lane| lane.n.iter().zip(&lane.costs).filter(|(n, _)| near(**n)).map(|(_, cost)| *cost))
             .collect();
         costs.sort_unstable();

@@ -7,11 +7,12 @@
 pub mod chain;
 pub mod former;
 mod reader;
+mod record;
 pub mod schema;
 mod upgrade;
 mod writer;
 
-pub use reader::{Fault, Lane, Pass, Record, Torn};
+pub use record::{Fault, Pass, Record, Series, Torn};
 pub use schema::Line;
 pub use writer::{Journal, Writer};
 

@@ -55,7 +55,7 @@ impl Writer {
         })
     }
 
-    /// Opens a record to append behind its last whole line; a torn line is removed. `record` must have been read from
+    /// Opens a record to append after its last complete line; a torn line is removed. `record` must have been read from
     /// the same path. Fails without touching the file if the record has an older schema or another run is writing it.
     pub fn resume(path: &Path, record: &Record) -> Result<Self, Error> {
         if record.header.schema < SCHEMA_VERSION {
@@ -63,7 +63,7 @@ impl Writer {
         }
         let mut file = OpenOptions::new().write(true).open(path).map_err(|source| io("open", path, source))?;
         lock(&file, path)?;
-        file.set_len(record.whole_bytes).map_err(|source| io("truncate", path, source))?;
+        file.set_len(record.complete_bytes).map_err(|source| io("truncate", path, source))?;
         file.seek(SeekFrom::End(0)).map_err(|source| io("seek in", path, source))?;
         Ok(Self {
             file: BufWriter::with_capacity(1 << 20, file),

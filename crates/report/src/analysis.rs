@@ -243,7 +243,7 @@ fn drafts(record: &Record) -> Vec<Draft<'_>> {
             let held: Vec<&&Pass> = passes
                 .iter()
                 .filter(|pass| !has_failed(pass))
-                .filter(|pass| pass.lanes.get(&phase.name).is_some_and(|lane| !lane.costs.is_empty()))
+                .filter(|pass| pass.series.get(&phase.name).is_some_and(|lane| !lane.costs.is_empty()))
                 .collect();
             if held.is_empty() {
                 continue;
@@ -292,7 +292,7 @@ fn judge_all(record: &Record, drafts: &mut [Draft<'_>]) {
 /// The calls of one phase of one pass. A call is clean where its window saw no preemption, no stolen time and no fault
 /// that needed a device.
 fn calls(pass: &Pass, phase: &Phase) -> landau_stats::Pass {
-    let Some(lane) = pass.lanes.get(&phase.name) else { return landau_stats::Pass::default() };
+    let Some(lane) = pass.series.get(&phase.name) else { return landau_stats::Pass::default() };
     let mut dirty = vec![false; lane.n.iter().max().map_or(0, |&n| n as usize + 1)];
     let processor = pass.windows.first().map(|window| window.processor);
     // A pass that the system moved from one processor to another is dirty from there on.
@@ -395,7 +395,7 @@ mod tests {
 
     #[test]
     fn a_window_on_the_way_down_taints_the_calls_it_covers() {
-        let lane = landau_record::Lane { n: vec![10, 9, 8, 7, 6], costs: vec![1; 5] };
+        let lane = landau_record::Series { n: vec![10, 9, 8, 7, 6], costs: vec![1; 5] };
         let window = Window {
             pass: 0,
             direction: Direction::Down,
@@ -409,8 +409,8 @@ mod tests {
             canary: landau_record::schema::Canary::Ns(vec![180]),
         };
         let start = landau_record::schema::PassStart { pass: 0, case: 0, round: 0, at_ms: 0 };
-        let lanes = BTreeMap::from([("close".to_owned(), lane)]);
-        let pass = Pass { start, lanes, windows: vec![window], end: None };
+        let series = BTreeMap::from([("close".to_owned(), lane)]);
+        let pass = Pass { start, series, windows: vec![window], end: None };
         let phase = Phase { name: "close".into(), direction: Direction::Down, about: String::new() };
         assert_eq!(calls(&pass, &phase).clean, [true, false, false, true, true]);
         assert_eq!(canary(&pass, &phase).n, [9]);

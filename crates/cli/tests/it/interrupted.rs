@@ -54,7 +54,7 @@ fn sigkill_leaves_no_process_and_the_run_can_be_resumed() {
     assert_eq!(record.end.as_ref().unwrap().outcome, EndOutcome::Complete);
     for case in &record.cases {
         assert_eq!(record.passes_of(case.case).len(), 9, "{}", case.label);
-        assert!(record.passes_of(case.case).iter().all(|pass| pass.is_whole()), "{}", case.label);
+        assert!(record.passes_of(case.case).iter().all(|pass| pass.is_complete()), "{}", case.label);
     }
     assert_eq!(room.leftovers(), Vec::<String>::new(), "the next run removes the scratch files of the killed one");
     assert_eq!(room.landau(&["verify", "r"]).status, Some(0));

@@ -42,7 +42,7 @@ fn every_kept_record_is_read_under_the_names_of_today() {
         }
         for pass in &record.passes {
             let case = record.case(pass.start.case).unwrap();
-            assert!(pass.lanes.keys().all(|name| case.phases.iter().any(|phase| phase.name == *name)), "{path:?}");
+            assert!(pass.series.keys().all(|name| case.phases.iter().any(|phase| phase.name == *name)), "{path:?}");
         }
         for result in &record.results {
             let case = record.case(result.case).unwrap();

@@ -125,7 +125,7 @@ fn a_panic_is_recorded_up_to_its_last_step() {
         (CrashKind::Panic, Some(2030), 2, Some(true))
     );
     assert!(crash.console.iter().any(|line| line.contains("Kernel panic")), "{:?}", crash.console);
-    let lane = &record.passes.iter().find(|pass| Some(pass.start.pass) == crash.pass).unwrap().lanes["socket"];
+    let lane = &record.passes.iter().find(|pass| Some(pass.start.pass) == crash.pass).unwrap().series["socket"];
     assert_eq!(lane.n, (1..=2030).collect::<Vec<u32>>(), "the record contains every step before it once");
     assert_eq!(room.landau(&["verify", &path.display().to_string()]).status, Some(0));
     assert_eq!(emulators(&room), Vec::<i32>::new());

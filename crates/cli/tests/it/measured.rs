@@ -20,7 +20,7 @@ fn every_benchmark_passes_its_check() {
         let end = pass.end.as_ref().unwrap();
         assert!(matches!(end.outcome, Outcome::Done | Outcome::Limit), "{}: {end:?}", case.label);
         for phase in &case.phases {
-            let lane = &pass.lanes[&phase.name];
+            let lane = &pass.series[&phase.name];
             let (first, last) = (lane.n[0], *lane.n.last().unwrap());
             let steps = end.steps as u32;
             match phase.direction {

@@ -100,7 +100,7 @@ fn a_low_descriptor_limit_is_a_result() {
     let pass = record.passes_of(socket.case)[0];
     let limit = pass.end.as_ref().unwrap().limit.as_ref().unwrap();
     assert!(limit.error == "EMFILE" && limit.meaning.contains("RLIMIT_NOFILE is 64"), "{limit:?}");
-    assert!(pass.lanes["close"].costs.len() as u64 == limit.n - 1, "destruction is measured too");
+    assert!(pass.series["close"].costs.len() as u64 == limit.n - 1, "destruction is measured too");
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn native_measures_the_running_kernel() {
     let lab = record.lab.as_ref().unwrap();
     assert_eq!((lab.platform.as_str(), record.unit()), ("native", Unit::Ns));
     assert_eq!(record.end.as_ref().unwrap().outcome, EndOutcome::Complete);
-    assert!(record.passes.iter().all(landau_record::Pass::is_whole));
+    assert!(record.passes.iter().all(landau_record::Pass::is_complete));
     assert_eq!(room.leftovers(), Vec::<String>::new());
     assert_eq!(processes_in(room.path()), Vec::<String>::new());
 }

@@ -8,7 +8,7 @@ use super::counts::{Counts, Lap};
 use super::error::Error;
 use super::symbols::Symbols;
 use landau_record::schema::{Case, Chain, Explanation, FunctionCost};
-use landau_record::{Lane, Pass};
+use landau_record::{Pass, Series};
 use std::collections::{BTreeMap, HashMap};
 
 /// Calls within this part of a size stand for it.
@@ -64,7 +64,7 @@ fn calls<'a>(
     symbols: &Symbols,
 ) -> Result<Vec<Call<'a>>, Error> {
     let is_interrupt: Vec<bool> = interrupts(counts, symbols);
-    let empty = Lane::default();
+    let empty = Series::default();
     if counts
         .laps
         .iter()
@@ -74,7 +74,7 @@ fn calls<'a>(
     }
     let mut calls = Vec::new();
     for (number, pass) in passes.iter().enumerate().filter(|(_, pass)| pass.start.case == case) {
-        let lane = pass.lanes.get(name).unwrap_or(&empty);
+        let lane = pass.series.get(name).unwrap_or(&empty);
         let laps: Vec<&Lap> = counts.laps.iter().filter(|lap| lap.pass == number && lap.phase == phase).collect();
         if laps.len() != lane.n.len() {
             let (samples, laps) = (lane.n.len(), laps.len());
@@ -282,7 +282,7 @@ mod tests {
             pass_count: 1,
             ..Counts::default()
         };
-        let mut lane = Lane::default();
+        let mut lane = Series::default();
         for n in 1..=100_u64 {
             let mut pairs = vec![(0, 10), (1, 50), (2, 20 + 2 * n), (3, 7 * n)];
             if n % 10 == 0 {
@@ -309,8 +309,8 @@ mod tests {
             annotations: Vec::new(),
         };
         let start = PassStart { pass: 0, case: 0, round: 0, at_ms: 0 };
-        let lanes = BTreeMap::from([("wait".to_owned(), lane)]);
-        (case, vec![Pass { start, lanes, windows: Vec::new(), end: None }], counts, symbols)
+        let series = BTreeMap::from([("wait".to_owned(), lane)]);
+        (case, vec![Pass { start, series, windows: Vec::new(), end: None }], counts, symbols)
     }
 
     #[test]

@@ -215,13 +215,13 @@ fn processes_in(folder: &Path) -> Result<Vec<u32>> {
 
 /// Passes whose samples were in the killed run's record and are not in the resumed one's.
 fn lost_passes(killed: &Record, resumed: &Record) -> Vec<String> {
-    let whole = killed.passes.iter().filter(|pass| pass.is_whole());
+    let whole = killed.passes.iter().filter(|pass| pass.is_complete());
     let lost = whole.filter(|pass| !resumed.passes.iter().any(|other| is_same(pass, other)));
     lost.map(|pass| format!("pass {} is not what it was before the resumption", pass.start.pass)).collect()
 }
 
 fn is_same(a: &Pass, b: &Pass) -> bool {
-    (&a.start, &a.lanes, &a.windows, &a.end) == (&b.start, &b.lanes, &b.windows, &b.end)
+    (&a.start, &a.series, &a.windows, &a.end) == (&b.start, &b.series, &b.windows, &b.end)
 }
 
 fn seconds(moment: Timestamp) -> f64 {

@@ -134,7 +134,7 @@ impl Bench {
         let record = self.record_of(subject)?;
         let pass = record.passes.first().context("the record holds no pass")?;
         let of = |&phase: &&str| {
-            let lane = pass.lanes.get(phase).with_context(|| format!("the record holds no phase `{phase}`"))?;
+            let lane = pass.series.get(phase).with_context(|| format!("the record holds no phase `{phase}`"))?;
             ensure!(lane.costs.len() == CALLS as usize, "`{phase}` was timed {} times", lane.costs.len());
             Ok((phase.to_owned(), median(lane.costs.iter().map(|&ns| ns as f64).collect())))
         };

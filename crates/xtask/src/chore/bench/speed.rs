@@ -215,8 +215,8 @@ mod tests {
         writer.flush().unwrap();
         let record = landau_record::Record::read(&path).unwrap();
         assert!(record.fault.is_none(), "{:?}", record.fault);
-        let lanes = &record.passes[0].lanes;
-        assert!(lanes.values().all(|lane| lane.costs.len() == STEPS as usize) && lanes.len() == 2);
-        assert_eq!(lanes["unmake"].n.last(), Some(&1));
+        let series = &record.passes[0].series;
+        assert!(series.values().all(|lane| lane.costs.len() == STEPS as usize) && series.len() == 2);
+        assert_eq!(series["unmake"].n.last(), Some(&1));
     }
 }

@@ -1,0 +1,116 @@
+//! A pass: its beginning, its samples and windows, its end.
+
+use super::{Canary, Direction, Facts, Samples};
+use serde::{Deserialize, Serialize};
+
+/// The beginning of a pass, in a fresh worker process.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PassStart {
+    /// Number within the record, from 0, in the order of execution.
+    pub pass: u32,
+    /// The case.
+    pub case: u32,
+    /// The round, from 0. A repeated attempt has the same round.
+    pub round: u32,
+    /// Milliseconds since the run (or its resumption) began.
+    pub at_ms: u64,
+}
+
+/// Samples of consecutive calls of one phase.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Chunk {
+    /// The pass.
+    pub pass: u32,
+    /// The phase.
+    pub phase: String,
+    /// n at the first call: the number of objects after it (creation) or before it (destruction).
+    pub first: u32,
+    /// +1 during creation, -1 during destruction, 0 if all calls were made at one chosen n.
+    pub stride: i32,
+    /// The cost of each call, in the unit of the record's clock.
+    #[serde(flatten)]
+    pub samples: Samples,
+}
+
+/// What interfered during a window of steps.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Window {
+    /// The pass.
+    pub pass: u32,
+    /// Creation or destruction.
+    pub direction: Direction,
+    /// n at the first step of the window.
+    pub first: u32,
+    /// Steps in the window.
+    pub count: u32,
+    /// Microseconds from the first step of the pass to the end of the window.
+    pub until_us: u64,
+    /// Involuntary context switches.
+    pub preempted: u32,
+    /// Minor and major page faults.
+    pub faults: [u32; 2],
+    /// The processor at the end of the window; -1 if unknown.
+    pub processor: i32,
+    /// Time stolen by the hypervisor from all processors, in milliseconds.
+    pub steal_ms: u32,
+    /// The costs of the canary's calls in the window, in the unit of the record's clock.
+    #[serde(flatten)]
+    pub canary: Canary,
+}
+
+/// How a pass ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Every step was taken and the check passed.
+    Done,
+    /// The kernel refused a step: a result.
+    Limit,
+    /// A step or the check failed, and not because of a limit.
+    Failed,
+    /// The user interrupted it.
+    Interrupted,
+    /// The time limit ended it.
+    Cut,
+    /// The kernel crashed: a result; a `crash` line describes it.
+    Crashed,
+}
+
+/// A refused step that ends a curve.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Limit {
+    /// The step that was refused.
+    pub n: u64,
+    /// The call that was refused.
+    pub call: String,
+    /// The error number: 24.
+    pub errno: i32,
+    /// The error's symbolic name: `EMFILE`.
+    pub error: String,
+    /// The limit that was reached, in words, with its value.
+    pub meaning: String,
+    /// The command that raises it; empty if there is none.
+    pub raise: String,
+}
+
+/// The end of a pass.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PassEnd {
+    /// The pass.
+    pub pass: u32,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Steps of the creation that succeeded.
+    pub steps: u64,
+    /// Wall time of the worker in milliseconds.
+    pub elapsed_ms: u64,
+    /// The refused step, if `outcome` is `limit`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
+    /// What failed, if `outcome` is `failed` or `cut`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// What the benchmark's check established.
+    #[serde(default, skip_serializing_if = "Facts::is_empty")]
+    pub facts: Facts,
+}
