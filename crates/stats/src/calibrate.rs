@@ -115,8 +115,8 @@ impl ConfusionTable {
     /// The table as Markdown, percentages throughout.
     pub fn markdown(&self) -> String {
         let mut text = format!(
-            "{} curves a row, {} passes each, seed {}.\n\n\
-             | truth | noise | right | right or named | laws named | O(1) | grows | no simple law | falls \
+            "{} curves per row, {} passes each, seed {}.\n\n\
+             | truth | noise | right | right or rival | laws named | O(1) | grows | no simple law | decreases \
              | inconclusive |\n\
              |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
             self.trials, self.passes, self.seed
@@ -125,8 +125,8 @@ impl ConfusionTable {
             // Writing to a String cannot fail.
             let _ = writeln!(
                 text,
-                "| {:?} | {:.0} | {:.1} | {:.1} | {:.2} | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} |",
-                row.truth,
+                "| {} | {:.0} | {:.1} | {:.1} | {:.2} | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} |",
+                row.truth.name(),
                 row.noise * 100.0,
                 row.right * 100.0,
                 row.named * 100.0,

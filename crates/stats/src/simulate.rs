@@ -78,6 +78,31 @@ impl Truth {
         Self::Cliff,
     ];
 
+    /// The name in the table.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Constant => "constant",
+            Self::Rise6 => "linear, +6%",
+            Self::Rise6Log => "logarithmic, +6%",
+            Self::Logarithmic => "logarithmic",
+            Self::Root => "root",
+            Self::Linear => "linear",
+            Self::Linear65 => "linear, +65%",
+            Self::Linearithmic => "linearithmic",
+            Self::Quadratic => "quadratic",
+            Self::Step => "step",
+            Self::Knee => "knee",
+            Self::Tiers => "tiers",
+            Self::Occupancy => "occupancy",
+            Self::Probing => "probing",
+            Self::Sawtooth => "sawtooth",
+            Self::Hump => "hump",
+            Self::TwoSteps => "two steps",
+            Self::Sigmoid => "sigmoid",
+            Self::Cliff => "cliff",
+        }
+    }
+
     /// The registry name of the law that a verdict should name; `None` for shapes outside the dictionary.
     pub fn law(self) -> Option<&'static str> {
         match self {

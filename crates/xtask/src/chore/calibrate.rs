@@ -1,7 +1,7 @@
-//! `calibrate`: how often is a verdict right? Counted on synthetic curves of known truth, held against the targets.
+//! `calibrate`: measures how often a verdict is right, on synthetic curves of known truth, and checks the targets.
 //!
-//! The table in METHODOLOGY.md is what `calibrate --write` put there; its caption is the command, and `tidy` sees
-//! that it is still the one below.
+//! `calibrate --write` puts the table into METHODOLOGY.md. Its caption is the command; `tidy` checks that it is the one
+//! below.
 
 use crate::program::Program;
 use crate::workspace;
@@ -14,15 +14,15 @@ const TRIALS: usize = 200;
 /// Seed of its first curve.
 const SEED: u64 = 2026;
 
-/// Right, or the truth among the named rivals, at least so often.
+/// Minimum share of curves whose true law is the verdict or a named rival.
 const NAMED: f64 = 0.95;
-/// A shape outside the dictionary is flagged at least so often.
+/// Minimum share of curves outside the dictionary that are called "no simple law".
 const FLAGGED: f64 = 0.99;
-/// A constant series is called growing at most so often.
+/// Maximum share of constant curves that are called growing.
 const FALSE_GROWTH: f64 = 0.02;
-/// Reported, but held against no target: a rise of 6% that is logarithmic stays within 10% by so little that noise of
-/// 4% carries one curve in fifteen beyond. The linear rise of the same size is held against the target.
-const BEYOND_TARGET: &[Truth] = &[Truth::Rise6Log];
+/// Truths without a target. A logarithmic rise of 6% is so close to the margin of 10% that noise of 4% carries one
+/// curve in fifteen beyond. The linear rise of the same size has the target.
+const NO_TARGET: &[Truth] = &[Truth::Rise6Log];
 
 const DOCUMENT: &str = "METHODOLOGY.md";
 const BEGIN: &str = "<!-- calibrate:begin -->";
@@ -30,60 +30,60 @@ const END: &str = "<!-- calibrate:end -->";
 
 /// Arguments of `calibrate`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Words {
-    /// Curves of each row
+pub(crate) struct Args {
+    /// Curves per row
     #[arg(long, default_value_t = TRIALS)]
     trials: usize,
     /// Seed of the first curve
     #[arg(long, default_value_t = SEED)]
     seed: u64,
-    /// Put the table into METHODOLOGY.md
+    /// Write the table into METHODOLOGY.md
     #[arg(long)]
     write: bool,
 }
 
-pub(crate) fn run(words: &Words) -> Result<bool> {
-    // Thousands of curves are judged, each some thousand times over: minutes, unless optimised.
+pub(crate) fn run(args: &Args) -> Result<bool> {
+    // It fits thousands of curves, each about a thousand times: too slow without optimisation.
     if cfg!(debug_assertions) {
-        return again_optimised(words);
+        return run_optimised(args);
     }
-    let table = calibrate(words.trials, words.seed);
-    let text = captioned(&table, words.trials, words.seed);
+    let table = calibrate(args.trials, args.seed);
+    let text = captioned(&table, args.trials, args.seed);
     println!("{text}");
     let misses = misses(&table);
     for miss in &misses {
         println!("missed: {miss}");
     }
-    for row in table.rows.iter().filter(|row| BEYOND_TARGET.contains(&row.truth) && row.named < NAMED) {
-        let (truth, noise, named) = (row.truth, row.noise * 100.0, row.named * 100.0);
-        println!("beyond the target, reported only: {truth:?} at {noise:.0}% noise: right or named in {named:.1}%");
+    for row in table.rows.iter().filter(|row| NO_TARGET.contains(&row.truth) && row.named < NAMED) {
+        let (truth, noise, named) = (row.truth.name(), row.noise * 100.0, row.named * 100.0);
+        println!("no target, for information: {truth} at {noise:.0}% noise: right or rival in {named:.1}%");
     }
     if misses.is_empty() {
-        println!("every target is met");
+        println!("all targets met");
     }
-    if words.write {
+    if args.write {
         let document = workspace::read(DOCUMENT)?;
-        let new = with_table(&document, &text).with_context(|| format!("{DOCUMENT} lacks `{BEGIN}` or `{END}`"))?;
+        let new = with_table(&document, &text).with_context(|| format!("{DOCUMENT} has no `{BEGIN}` or no `{END}`"))?;
         std::fs::write(workspace::root().join(DOCUMENT), new).with_context(|| format!("write {DOCUMENT}"))?;
     }
     Ok(misses.is_empty())
 }
 
-fn again_optimised(words: &Words) -> Result<bool> {
+fn run_optimised(args: &Args) -> Result<bool> {
     let mut cargo = Program::cargo().args(["run", "--quiet", "--release", "--package", "xtask", "--", "calibrate"]);
-    cargo = cargo.args(["--trials", &words.trials.to_string(), "--seed", &words.seed.to_string()]);
-    if words.write {
+    cargo = cargo.args(["--trials", &args.trials.to_string(), "--seed", &args.seed.to_string()]);
+    if args.write {
         cargo = cargo.arg("--write");
     }
     Ok(cargo.status()?.success())
 }
 
-/// The command that makes the published table.
+/// Returns the command that makes the published table.
 pub(crate) fn command() -> String {
     command_of(TRIALS, SEED)
 }
 
-/// The published table's first line.
+/// Returns the first line of the published table.
 pub(crate) fn caption() -> String {
     caption_of(TRIALS, SEED)
 }
@@ -93,14 +93,14 @@ fn command_of(trials: usize, seed: u64) -> String {
 }
 
 fn caption_of(trials: usize, seed: u64) -> String {
-    format!("Made by `{}`; shares in per cent.", command_of(trials, seed))
+    format!("Made by `{}`; shares in percent.", command_of(trials, seed))
 }
 
 fn captioned(table: &ConfusionTable, trials: usize, seed: u64) -> String {
     format!("{}\n\n{}", caption_of(trials, seed), table.markdown().trim_end())
 }
 
-/// What stands between the marks of a document.
+/// Returns the text between the markers of a document.
 pub(crate) fn table_in(document: &str) -> Option<&str> {
     let (_, rest) = document.split_once(BEGIN)?;
     rest.split_once(END).map(|(table, _)| table)
@@ -112,21 +112,21 @@ fn with_table(document: &str, table: &str) -> Option<String> {
     Some(format!("{head}{BEGIN}\n{table}\n{END}{tail}"))
 }
 
-/// The cells that miss a target of the project.
+/// Returns the missed targets, a sentence each.
 fn misses(table: &ConfusionTable) -> Vec<String> {
     table.rows.iter().filter_map(miss).collect()
 }
 
 fn miss(row: &ConfusionRow) -> Option<String> {
-    let place = format!("{:?} at {:.0}% noise", row.truth, row.noise * 100.0);
+    let place = format!("{} at {:.0}% noise", row.truth.name(), row.noise * 100.0);
     if row.truth.law().is_none() {
-        return (row.no_law < FLAGGED).then(|| format!("{place}: flagged in {:.1}%", row.no_law * 100.0));
+        return (row.no_law < FLAGGED).then(|| format!("{place}: called no simple law in {:.1}%", row.no_law * 100.0));
     }
-    if BEYOND_TARGET.contains(&row.truth) {
+    if NO_TARGET.contains(&row.truth) {
         return None;
     }
     if row.named < NAMED {
-        return Some(format!("{place}: right or named in {:.1}%", row.named * 100.0));
+        return Some(format!("{place}: right or rival in {:.1}%", row.named * 100.0));
     }
     let is_flat = matches!(row.truth, Truth::Constant);
     (is_flat && row.grows > FALSE_GROWTH).then(|| format!("{place}: called growing in {:.1}%", row.grows * 100.0))
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missed_target_is_named() {
+    fn missed_targets_are_reported() {
         assert_eq!(miss(&row(Truth::Root)), None);
         assert!(miss(&ConfusionRow { named: 0.94, ..row(Truth::Root) }).is_some());
         assert!(miss(&ConfusionRow { grows: 0.025, ..row(Truth::Constant) }).is_some());
@@ -161,11 +161,11 @@ mod tests {
     }
 
     #[test]
-    fn the_table_goes_between_its_marks() {
+    fn the_table_is_written_between_its_markers() {
         let document = format!("a\n{BEGIN}\nold\n{END}\nb\n");
         let new = with_table(&document, "new").unwrap();
         assert_eq!(new, format!("a\n{BEGIN}\nnew\n{END}\nb\n"));
         assert_eq!(table_in(&new), Some("\nnew\n"));
-        assert_eq!(with_table("no marks", "new"), None);
+        assert_eq!(with_table("no markers", "new"), None);
     }
 }

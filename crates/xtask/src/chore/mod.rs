@@ -25,7 +25,7 @@ pub(crate) enum Chore {
     /// Run every test and every check; the last line is `N passed, N failed`
     Ci,
     /// Count how often verdicts are right, on synthetic curves of known truth
-    Calibrate(calibrate::Words),
+    Calibrate(calibrate::Args),
     /// Does the program compile for systems that are not Linux, and link? Fetches several hundred MB, once
     Targets(targets::Words),
     /// What rustc calls as a linker for those
