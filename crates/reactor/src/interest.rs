@@ -74,8 +74,8 @@ impl Ready {
     pub const READ_CLOSED: Self = Self(4);
     /// The deadline of the descriptor has passed.
     pub const DEADLINE: Self = Self(8);
-    /// Nothing can be sent either: the connection was reset, or both halves are closed. It comes with READ_CLOSED, and again
-    /// in each wait, whatever the interest.
+    /// Nothing can be sent either: the connection was reset, or both halves are closed. It comes with
+    /// [`READ_CLOSED`](Self::READ_CLOSED), and again in each wait, whatever the interest.
     pub const WRITE_CLOSED: Self = Self(16);
 
     /// Returns whether the descriptor is readable.

@@ -1,9 +1,10 @@
 //! The event loop: what all backends have in common.
 //!
 //! A table indexed by descriptor number has one slot of 16 bytes for each descriptor: the caller's token, its interest,
-//! the interest that the backend knows, and a generation, by which events of an earlier owner of the number are detected
-//! and dropped. Reducing the interest costs no call: the backend learns of it only when an event arrives that is not of
-//! interest. An extended interest is passed on before the next wait, and not at all if it was reduced again by then.
+//! the interest that the backend knows, and a generation, by which events of an earlier owner of the number are
+//! detected and dropped. Reducing the interest costs no call: the backend learns of it only when an event arrives that
+//! is not of interest. An extended interest is passed on before the next wait, and not at all if it was reduced again
+//! by then.
 
 use crate::backend::{self, Backend, Found, Key, Selector};
 use crate::error::{Error, Result};
@@ -76,8 +77,8 @@ impl Reactor {
         })
     }
 
-    /// Creates an event loop with that backend or, if it is not available, with `epoll`, the best backend of the system or
-    /// `poll`. [`note`](Self::note) then says which one it is, and why.
+    /// Creates an event loop with that backend or, if it is not available, with `epoll`, the best backend of the system
+    /// or `poll`. [`note`](Self::note) then says which one it is, and why.
     pub fn new_or_fallback(backend: Backend) -> Result<Self> {
         let mut reasons = Vec::new();
         for one in [backend, Backend::Epoll, Backend::default(), Backend::Poll] {
@@ -95,8 +96,8 @@ impl Reactor {
         Self::new(Backend::Poll)
     }
 
-    /// Returns the backend that [`new_or_fallback`](Self::new_or_fallback) would use and, if it is another one, why: for
-    /// programs whose loops must all use the same backend.
+    /// Returns the backend that [`new_or_fallback`](Self::new_or_fallback) would use and, if it is another one, why:
+    /// for programs whose loops must all use the same backend.
     pub fn resolve_backend(backend: Backend) -> Result<(Backend, Option<String>)> {
         let reactor = Self::new_or_fallback(backend)?;
         Ok((reactor.backend, reactor.fallback))
@@ -107,7 +108,8 @@ impl Reactor {
         self.backend
     }
 
-    /// Returns a remark on how the backend works here, such as a fallback and its reason or the number of queue overflows.
+    /// Returns a remark on how the backend works here, such as a fallback and its reason or the number of queue
+    /// overflows.
     pub fn note(&self) -> Option<String> {
         match (&self.fallback, self.selector.note()) {
             (Some(fallback), Some(note)) => Some(format!("{fallback}; {note}")),
@@ -125,8 +127,8 @@ impl Reactor {
         self.len() == 0
     }
 
-    /// Registers a descriptor and makes it nonblocking. The caller keeps it, and calls [`deregister`](Self::deregister) or
-    /// [`close`](Self::close) before it is closed.
+    /// Registers a descriptor and makes it nonblocking. The caller keeps it, and calls [`deregister`](Self::deregister)
+    /// or [`close`](Self::close) before it is closed.
     ///
     /// Fails if the descriptor is registered already, or if its number is too high for the backend.
     pub fn register(&mut self, fd: &impl AsFd, token: Token, interest: Interest) -> Result<()> {
@@ -167,9 +169,9 @@ impl Reactor {
         self.forget(fd.as_fd().as_raw_fd(), false)
     }
 
-    /// Deregisters and closes a descriptor. With backends that forget a closed descriptor this is cheaper than both calls
-    /// apart. Such a backend would still watch a copy that is open elsewhere: deregister a descriptor that was passed on
-    /// or inherited instead.
+    /// Deregisters and closes a descriptor. With backends that forget a closed descriptor this is cheaper than both
+    /// calls apart. Such a backend would still watch a copy that is open elsewhere: deregister a descriptor that was
+    /// passed on or inherited instead.
     pub fn close(&mut self, fd: OwnedFd) -> Result<()> {
         self.forget(fd.as_raw_fd(), true)?;
         Ok(landau_sys::descriptor::close(fd)?)
@@ -216,9 +218,9 @@ impl Reactor {
         slot.map(|slot| slot.interest)
     }
 
-    /// Clears readiness after an operation would have blocked, or transferred less than was requested: the descriptor is
-    /// not ready until the backend reports it again. With an edge-triggered backend this saves useless events; with the
-    /// others it does nothing.
+    /// Clears readiness after an operation would have blocked, or transferred less than was requested: the descriptor
+    /// is not ready until the backend reports it again. With an edge-triggered backend this saves useless events; with
+    /// the others it does nothing.
     #[inline]
     pub fn clear_readiness(&mut self, fd: &impl AsFd, interest: Interest) {
         if self.is_edge
@@ -228,7 +230,8 @@ impl Reactor {
         }
     }
 
-    /// Sets or moves the deadline of a descriptor. It is reported once, in an event of its own or together with readiness.
+    /// Sets or moves the deadline of a descriptor. It is reported once, in an event of its own or together with
+    /// readiness.
     #[inline]
     pub fn set_deadline(&mut self, fd: &impl AsFd, delay: Duration) {
         let delay_ms = u32::try_from(delay.as_millis()).unwrap_or(u32::MAX);
@@ -268,9 +271,9 @@ impl Reactor {
         Ok(waker)
     }
 
-    /// Waits until a descriptor is ready, a deadline passes or the waker wakes, but no longer than `timeout`; `None` waits
-    /// for ever. [`next_event`](Self::next_event) returns the events. Events of the wait before that were not returned
-    /// are dropped, and reported again as they still hold.
+    /// Waits until a descriptor is ready, a deadline passes or the waker wakes, but no longer than `timeout`; `None`
+    /// waits for ever. [`next_event`](Self::next_event) returns the events. Events of the wait before that were not
+    /// returned are dropped, and reported again as they still hold.
     ///
     /// A wait that a signal interrupts has no events.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<()> {
@@ -293,8 +296,9 @@ impl Reactor {
         Ok(())
     }
 
-    /// Returns the next event of the last wait, or `None` if there are no more. Events are not returned if their descriptor
-    /// was deregistered since, for its number may have another owner by now, or if they are no longer of interest.
+    /// Returns the next event of the last wait, or `None` if there are no more. Events are not returned if their
+    /// descriptor was deregistered since, for its number may have another owner by now, or if they are no longer of
+    /// interest.
     #[inline]
     pub fn next_event(&mut self) -> Option<Event> {
         while let Some(&Found { key, ready }) = self.found.get(self.returned_count) {
@@ -332,7 +336,8 @@ impl Reactor {
         true
     }
 
-    /// Sets the deadlines again that the last wait found and that were not returned: timers report a deadline only once.
+    /// Sets the deadlines again that the last wait found and that were not returned: timers report a deadline only
+    /// once.
     fn keep_deadlines(&mut self) {
         for at in self.returned_count..self.found.len() {
             let Found { key, ready } = self.found[at];
@@ -363,8 +368,8 @@ impl Reactor {
         shorter_ms(timeout, self.timers.next(self.origin.elapsed().as_millis() as u32))
     }
 
-    /// Adds what an edge-triggered backend found to the readiness that is kept, and makes events of all that is kept: such
-    /// a backend reports a change once, and the loop reports it in each wait until it is cleared.
+    /// Adds what an edge-triggered backend found to the readiness that is kept, and makes events of all that is kept:
+    /// such a backend reports a change once, and the loop reports it in each wait until it is cleared.
     fn keep_readiness(&mut self) {
         for at in 0..self.found.len() {
             let Found { key, ready } = self.found[at];
@@ -387,8 +392,8 @@ impl Reactor {
         }));
     }
 
-    /// Keeps the descriptors in the list whose readiness is not cleared and is of interest; the others must not keep the
-    /// loop from sleeping.
+    /// Keeps the descriptors in the list whose readiness is not cleared and is of interest; the others must not keep
+    /// the loop from sleeping.
     fn retain_ready(&mut self) {
         let slots = &mut self.slots;
         self.ready.retain(|&number| {

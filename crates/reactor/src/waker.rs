@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Debug, Clone)]
 pub struct Waker(Arc<Pipe>);
 
-/// Both ends of a pipe. The reading end lives as long as a waker does, so that waking a reactor that is gone is harmless
-/// and raises no SIGPIPE.
+/// Both ends of a pipe. The reading end lives as long as a waker does, so that waking a reactor that is gone is
+/// harmless and raises no SIGPIPE.
 #[derive(Debug)]
 struct Pipe {
     pending: AtomicBool,
@@ -28,8 +28,8 @@ struct Pipe {
 pub(crate) struct Receiver(Waker);
 
 impl Waker {
-    /// Creates a waker for a reactor that will be made later, perhaps by a thread with a descriptor table of its own: if
-    /// the waker is made first, its descriptors have the same numbers in both tables. See
+    /// Creates a waker for a reactor that will be made later, perhaps by a thread with a descriptor table of its own:
+    /// if the waker is made first, its descriptors have the same numbers in both tables. See
     /// [`Reactor::register_waker`](crate::Reactor::register_waker).
     pub fn new() -> Result<Self> {
         // The standard library's pipe is close-on-exec.
@@ -67,8 +67,9 @@ impl Receiver {
         self.0.clone()
     }
 
-    /// Reads the byte, if there is one, and clears the flag after that: a thread that found the flag set before has given
-    /// the reactor something that its next look will find. In the other order the byte of a later wake could be lost.
+    /// Reads the byte, if there is one, and clears the flag after that: a thread that found the flag set before has
+    /// given the reactor something that its next look will find. In the other order the byte of a later wake could be
+    /// lost.
     pub(crate) fn clear(&self) {
         let mut bytes = [0; 16];
         // Nothing to read is not an error: the null backend reports the waker in every wait.

@@ -207,8 +207,8 @@ fn make(method: u64, env: *const *const c_char) -> i64 {
             let mut pid = 0;
             let path = SELF.as_ptr().cast();
             let (arguments, none) = (argv.as_ptr(), ptr::null());
-            // SAFETY: the path is a C string, `argv` and `env` end with a null pointer, no actions and no attributes are
-            // given, and `pid` is writable.
+            // SAFETY: the path is a C string, `argv` and `env` end with a null pointer, no actions and no attributes
+            // are given, and `pid` is writable.
             let error = unsafe { posix_spawn(&raw mut pid, path, none, none, arguments, env) };
             return if error == 0 { i64::from(pid) } else { -i64::from(error) };
         }

@@ -7,8 +7,8 @@
 /// Make a child by the method that the argument names. Answer: status, pid, then the times before the call, after it
 /// returned, in the child and after its byte was read.
 pub(crate) const OP_SPAWN: u64 = 1;
-/// Kill the child whose pid is the argument and wait for it. Answer: status, pid, then the times before `kill`, after it
-/// and after `waitpid`.
+/// Kill the child whose pid is the argument and wait for it. Answer: status, pid, then the times before `kill`, after
+/// it and after `waitpid`.
 pub(crate) const OP_REAP: u64 = 2;
 /// Touch as many bytes of private memory as the argument says. Answer: status.
 pub(crate) const OP_RESIDENT: u64 = 3;

@@ -1,36 +1,36 @@
-//! What the first process of a system has to do: mount, speak over the serial line, end the machine; and what a
-//! process does that wants a network of its own. Linux only.
+//! What the first process of a system does (mount, configure the serial line, reboot), and network namespaces. Linux
+//! only.
 
 use crate::error::{Error, Result, check};
 use crate::socket::{Family, Transport};
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-/// Mounts a file system that needs no device: `proc`, `sysfs`, `devtmpfs`, `tmpfs`.
+/// Mounts a file system that has no device: `proc`, `sysfs`, `devtmpfs`, `tmpfs`.
 pub fn mount(kind: &str, target: &str) -> Result<()> {
     let text = |word: &str| CString::new(word).map_err(|_| Error { call: "mount", errno: libc::EINVAL });
     let (kind, target) = (text(kind)?, text(target)?);
-    // SAFETY: the strings are valid for the length of the call; these file systems take no data.
+    // SAFETY: both are C strings that live as long as the call; these file systems take no data.
     let mounted = unsafe { libc::mount(kind.as_ptr(), target.as_ptr(), kind.as_ptr(), 0, std::ptr::null()) };
     check("mount", mounted).map(drop)
 }
 
-/// Lets a serial line carry bytes as they are, at the highest rate that every line has.
+/// Sets a serial line to raw mode at 115200 baud, the highest rate that every line supports.
 pub fn make_raw(line: BorrowedFd<'_>) -> Result<()> {
     // SAFETY: `termios` is plain data for which all zeroes is a value.
     let mut settings: libc::termios = unsafe { std::mem::zeroed() };
-    // SAFETY: `settings` may be written.
+    // SAFETY: `settings` is writable.
     check("tcgetattr", unsafe { libc::tcgetattr(line.as_raw_fd(), &raw mut settings) })?;
-    // SAFETY: `settings` is a valid termios.
+    // SAFETY: `tcgetattr` has filled in `settings`, which is writable.
     unsafe { libc::cfmakeraw(&raw mut settings) };
     settings.c_cflag |= libc::CLOCAL;
-    // SAFETY: as above.
+    // SAFETY: `settings` is initialised and writable.
     check("cfsetspeed", unsafe { libc::cfsetspeed(&raw mut settings, libc::B115200) })?;
-    // SAFETY: `settings` is a valid termios.
+    // SAFETY: `settings` is initialised and only read.
     check("tcsetattr", unsafe { libc::tcsetattr(line.as_raw_fd(), libc::TCSANOW, &raw const settings) }).map(drop)
 }
 
-/// Brings the loopback interface up, as a system's start-up does.
+/// Brings up the loopback interface.
 pub fn bring_up_loopback() -> Result<()> {
     let socket = crate::socket::socket(Family::V4, Transport::Udp)?;
     // SAFETY: `ifreq` is plain data for which all zeroes is a value.
@@ -38,30 +38,30 @@ pub fn bring_up_loopback() -> Result<()> {
     request.ifr_name[0] = b'l' as libc::c_char;
     request.ifr_name[1] = b'o' as libc::c_char;
     request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
-    // SAFETY: `request` is a valid ifreq with a name and flags, which is what this request reads.
+    // SAFETY: `request` has a name and flags, which is what this request reads.
     let set = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) };
     check("ioctl", set).map(drop)
 }
 
-/// Restarts the machine at once, without writing anything back. Only returns if that is refused.
+/// Reboots the machine at once, without flushing file systems. Returns only if that fails.
 pub fn reboot() -> Error {
-    // SAFETY: the call takes a number; whatever is not yet written is meant to be lost.
+    // SAFETY: the call takes an integer; data that is not flushed is meant to be lost.
     unsafe { libc::reboot(libc::RB_AUTOBOOT) };
     Error::last("reboot")
 }
 
-/// Raises the soft and the hard limit of open descriptors, which the first process of a system may do.
+/// Raises the soft and the hard limit of open descriptors, which needs privileges.
 pub fn raise_descriptor_limit(count: u64) -> Result<()> {
     let limit = libc::rlimit { rlim_cur: count as libc::rlim_t, rlim_max: count as libc::rlim_t };
-    // SAFETY: `limit` is a valid rlimit.
+    // SAFETY: `limit` is readable for the length of the call.
     check("setrlimit", unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }).map(drop)
 }
 
-/// Puts this process into a network of its own, in which nothing but a loopback interface is, and that one down. Where
-/// the user may not do that as he is, it is done inside a user namespace in which he is the superuser. What this
-/// process starts from then on is in it too, and when all of them are gone, so is the network.
+/// Moves this process, and what it starts from then on, to a new network namespace, which has only a loopback interface
+/// that is down. An unprivileged user also gets a new user namespace in which he is the superuser. The namespaces end
+/// with the last process in them.
 ///
-/// Must be called while the process has a single thread.
+/// The process must have a single thread.
 pub fn unshare_network() -> Result<()> {
     let (user, group) = (crate::process::effective_user(), effective_group());
     match unshare(libc::CLONE_NEWNET) {
@@ -79,7 +79,7 @@ pub fn unshare_network() -> Result<()> {
 }
 
 fn unshare(what: libc::c_int) -> Result<()> {
-    // SAFETY: the call takes a number; namespaces concern neither memory nor descriptors of this process.
+    // SAFETY: the call takes an integer; network and user namespaces affect neither memory nor open descriptors.
     check("unshare", unsafe { libc::unshare(what) }).map(drop)
 }
 

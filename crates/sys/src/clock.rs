@@ -1,39 +1,39 @@
-//! The clock that times a call, chosen by measurement.
+//! The clock that times calls, chosen by measurement.
 //!
-//! Two candidates: `clock_gettime(CLOCK_MONOTONIC)`, which every system has and which on most machines is read
-//! without entering the kernel, and the processor's own counter (x86-64: fenced `rdtsc`; aarch64: `cntvct_el0`).
-//! Where the first is as cheap as the second, it wins: it needs no trust in the counter's constancy. The counter
+//! There are two candidates: `clock_gettime(CLOCK_MONOTONIC)`, which every system has and which most machines read
+//! without entering the kernel, and the processor's counter (x86-64: fenced `rdtsc`; aarch64: `cntvct_el0`). If the
+//! first is as cheap as the second, it is preferred, since it does not rely on the counter's constant rate. The counter
 //! matters where `clock_gettime` falls back to a system call.
 
 use std::time::Duration;
 
-/// A source of time. Reading it is the only thing that stands between a call and its duration.
+/// A source of time. Its readings are directly before and after a timed call.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Clock {
     /// `clock_gettime(CLOCK_MONOTONIC)`, in nanoseconds.
     Gettime,
-    /// The processor's counter, with nanoseconds per tick.
+    /// The processor's counter.
     Counter {
         /// Nanoseconds per tick, measured against `CLOCK_MONOTONIC`.
         ns_per_tick: f64,
     },
-    /// The processor's counter where an emulator lets it count instructions, one a tick: no time at all.
+    /// The processor's counter in an emulator that lets it count instructions: one a tick, and not time.
     Instructions,
 }
 
-/// A clock as it was found.
+/// A clock and its measured properties.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Probe {
     /// The clock.
     pub clock: Clock,
-    /// The median of an empty lap in nanoseconds.
+    /// The timer overhead: the median of two readings with nothing in between, in nanoseconds.
     pub timer_overhead_ns: f64,
     /// The smallest step between two different readings, in nanoseconds.
     pub quantum_ns: f64,
 }
 
 impl Clock {
-    /// The clock's reading in its own ticks.
+    /// Reads the clock, in its own ticks.
     #[inline(always)]
     pub fn ticks(self) -> u64 {
         match self {
@@ -42,7 +42,7 @@ impl Clock {
         }
     }
 
-    /// A number of ticks in nanoseconds, rounded.
+    /// Converts ticks to nanoseconds, rounded.
     #[inline(always)]
     pub fn to_ns(self, ticks: u64) -> u64 {
         match self {
@@ -51,7 +51,7 @@ impl Clock {
         }
     }
 
-    /// The clock's name as the record has it.
+    /// Returns the clock's name in the record.
     pub fn name(self) -> &'static str {
         match self {
             Clock::Gettime => "clock_gettime",
@@ -61,7 +61,7 @@ impl Clock {
         }
     }
 
-    /// The clock that `name` and the given scale describe; how a worker is told what its controller chose.
+    /// Returns the clock with a name and a scale, by which a worker gets its controller's choice.
     pub fn named(name: &str, ns_per_tick: f64) -> Self {
         match name {
             "clock_gettime" => Clock::Gettime,
@@ -70,7 +70,7 @@ impl Clock {
         }
     }
 
-    /// Nanoseconds per tick.
+    /// Returns the nanoseconds per tick.
     pub fn ns_per_tick(self) -> f64 {
         match self {
             Clock::Gettime | Clock::Instructions => 1.0,
@@ -79,95 +79,96 @@ impl Clock {
     }
 }
 
-/// `CLOCK_MONOTONIC` in nanoseconds.
+/// Returns `CLOCK_MONOTONIC` in nanoseconds.
 #[inline(always)]
 pub fn monotonic_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid timespec that the call may write, and the clock exists on every system we build for,
-    // so the call cannot fail.
+    // SAFETY: `time` is writable, and the clock exists on every supported system, so the call cannot fail.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// The processor's counter, fenced so that no instruction of the measured call passes it.
+/// Reads the processor's counter, with fences that keep the instructions of the timed call in place.
 #[inline(always)]
 #[cfg(target_arch = "x86_64")]
 fn counter() -> u64 {
     use std::arch::x86_64::{_mm_lfence, _rdtsc};
     // SAFETY: lfence is part of SSE2, which every x86-64 processor has.
     unsafe { _mm_lfence() };
-    // SAFETY: rdtsc exists on every x86-64 processor and is not disabled for user code on any system we build for.
+    // SAFETY: every x86-64 processor has rdtsc, and no supported system disables it in user mode.
     let ticks = unsafe { _rdtsc() };
-    // SAFETY: as above.
+    // SAFETY: lfence is part of SSE2, which every x86-64 processor has.
     unsafe { _mm_lfence() };
     ticks
 }
 
-/// The system counter, fenced so that no instruction of the measured call passes it.
+/// Reads the system counter, with barriers that keep the instructions of the timed call in place.
 #[inline(always)]
 #[cfg(target_arch = "aarch64")]
 fn counter() -> u64 {
     let ticks: u64;
-    // SAFETY: the virtual counter may be read in user mode on every system we build for; the block touches no memory.
+    // SAFETY: every supported system lets user mode read the virtual counter; the block accesses no memory.
     unsafe { std::arch::asm!("isb", "mrs {}, cntvct_el0", "isb", out(reg) ticks, options(nostack)) };
     ticks
 }
 
-/// No counter is known for this processor: the portable clock stands in, and [`candidates`] leaves it out.
+/// No counter of this processor is known: this reads the portable clock instead, and [`candidates`] omits the counter.
 #[inline(always)]
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn counter() -> u64 {
     monotonic_ns()
 }
 
-/// Every clock of this machine, measured; the one to use first.
+/// Measures every clock of this machine, and returns the one to use first.
 pub fn candidates() -> Vec<Probe> {
     let mut found = vec![probe(Clock::Gettime)];
     if let Some(ns_per_tick) = calibrate() {
         let counter = probe(Clock::Counter { ns_per_tick });
         let gettime = found[0].timer_overhead_ns;
-        // Half as dear again is what makes the counter worth its assumptions.
+        // The counter is worth its assumptions if the portable clock costs more than 1.5 times as much.
         let place = usize::from(gettime <= 1.5 * counter.timer_overhead_ns);
         found.insert(place, counter);
     }
     found
 }
 
-/// Measures the empty lap and the quantum of a clock; about a millisecond.
+/// Measures the overhead and the quantum of a clock, in about a millisecond.
 pub fn probe(clock: Clock) -> Probe {
-    const LAPS: usize = 20_000;
-    let mut laps = vec![0_u64; LAPS];
-    for lap in &mut laps {
+    const COUNT: usize = 20_000;
+    let mut overheads = vec![0_u64; COUNT];
+    for overhead in &mut overheads {
         let start = clock.ticks();
-        *lap = clock.ticks() - start;
+        *overhead = clock.ticks() - start;
     }
-    laps.sort_unstable();
-    Probe { clock, timer_overhead_ns: laps[LAPS / 2] as f64 * clock.ns_per_tick(), quantum_ns: quantum_ns(clock) }
+    overheads.sort_unstable();
+    Probe { clock, timer_overhead_ns: overheads[COUNT / 2] as f64 * clock.ns_per_tick(), quantum_ns: quantum_ns(clock) }
 }
 
-/// The step in which a clock's readings move, in nanoseconds.
+/// Returns the step in which the readings of a clock advance, in nanoseconds.
 fn quantum_ns(clock: Clock) -> f64 {
-    const LAPS: u64 = 20_000;
-    // Laps of many lengths, so that they end anywhere within a step if the steps are finer than the lap.
-    let lap = |spins: u64| {
+    const COUNT: u64 = 20_000;
+    // Durations of many lengths, so that they end anywhere within a step.
+    let spin_ns = |spins: u64| {
         let start = clock.ticks();
         (0..spins).for_each(|spin| {
             std::hint::black_box(spin);
         });
         clock.to_ns(clock.ticks() - start)
     };
-    step_of(&(0..LAPS).map(|index| lap(index % 61)).collect::<Vec<_>>())
+    step_of(&(0..COUNT).map(|index| spin_ns(index % 61)).collect::<Vec<_>>())
 }
 
-/// The largest number of nanoseconds of which nearly all durations are multiples, but for the rounding of one.
-fn step_of(laps: &[u64]) -> f64 {
-    let is_multiple = |lap: u64, step: u64| lap % step <= 1 || lap % step == step - 1;
-    let share = |step: u64| laps.iter().filter(|&&lap| is_multiple(lap, step)).count() as f64 / laps.len() as f64;
-    // Below eight the rounding leaves hardly a number that is no multiple.
+/// Returns the largest number of nanoseconds of which nearly all durations are multiples, within rounding by one.
+fn step_of(durations: &[u64]) -> f64 {
+    let is_multiple = |duration: u64, step: u64| duration % step <= 1 || duration % step == step - 1;
+    let share = |step: u64| {
+        durations.iter().filter(|&&duration| is_multiple(duration, step)).count() as f64 / durations.len() as f64
+    };
+    // With less than 8, rounding makes almost every number a multiple.
     (8..=200).rev().find(|&step| share(step) > 0.95).unwrap_or(1) as f64
 }
 
-/// Nanoseconds per tick of the counter; none where there is no counter or it does not run evenly.
+/// Returns the nanoseconds per tick of the counter, or `None` if there is none or its rate is not constant.
 fn calibrate() -> Option<f64> {
     if !cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
         return None;
@@ -189,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_coarse_clock_shows_its_step_and_a_fine_one_shows_none() {
+    fn the_step_of_a_coarse_clock_is_found() {
         let coarse: Vec<u64> = (0..1_000).map(|i| 20 + 10 * (i % 9) + u64::from(i % 7 == 0)).collect();
         let fine: Vec<u64> = (0..1_000).map(|i| 20 + i % 97).collect();
         assert!((step_of(&coarse) - 10.0).abs() < f64::EPSILON);
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn every_candidate_moves_forward_and_agrees_on_a_span() {
+    fn every_candidate_agrees_on_a_duration() {
         for probe in candidates() {
             let (start, from) = (probe.clock.ticks(), monotonic_ns());
             while monotonic_ns() - from < 2_000_000 {}

@@ -1,4 +1,4 @@
-//! Descriptors: opening, duplicating and, above all, closing them with a result.
+//! Descriptors: opening, duplicating and closing them, and the descriptor table.
 
 use crate::error::{Error, Result, check};
 use std::ffi::CStr;
@@ -7,38 +7,38 @@ use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 /// Takes ownership of a descriptor that a call just returned.
 #[inline(always)]
 pub(crate) fn own(fd: RawFd) -> OwnedFd {
-    // SAFETY: every caller passes a descriptor that the kernel has just handed out and nobody else knows.
+    // SAFETY: every caller passes a descriptor that the kernel has just returned, and that nothing else owns.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-/// Closes a descriptor and says whether that worked, which dropping it does not.
+/// Closes a descriptor and returns the result, which dropping it ignores.
 #[inline(always)]
 pub fn close(fd: OwnedFd) -> Result<()> {
-    // SAFETY: `into_raw_fd` gives up ownership, so nobody closes the descriptor a second time.
+    // SAFETY: `into_raw_fd` gives up ownership, so the descriptor is not closed a second time.
     check("close", unsafe { libc::close(fd.into_raw_fd()) }).map(drop)
 }
 
 /// Opens a file for reading.
 #[inline(always)]
 pub fn open(path: &CStr) -> Result<OwnedFd> {
-    // SAFETY: `path` is a valid C string for the length of the call.
+    // SAFETY: `path` is a C string that lives as long as the call.
     check("open", unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) }).map(own)
 }
 
 /// Duplicates a descriptor to the lowest free number.
 #[inline(always)]
 pub fn dup(fd: &OwnedFd) -> Result<OwnedFd> {
-    // SAFETY: the descriptor is open, for it is borrowed.
+    // SAFETY: the call takes an integer; the descriptor is borrowed and therefore open.
     check("dup", unsafe { libc::dup(fd.as_raw_fd()) }).map(own)
 }
 
-/// Duplicates a descriptor to the lowest free number from `least` on.
-pub fn dup_from(fd: &OwnedFd, least: RawFd) -> Result<OwnedFd> {
-    // SAFETY: the descriptor is open, for it is borrowed; the copy takes an unused number, so it replaces none in use.
-    check("fcntl", unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD, least) }).map(own)
+/// Duplicates a descriptor to the lowest free number that is at least `min`.
+pub fn dup_from(fd: &OwnedFd, min: RawFd) -> Result<OwnedFd> {
+    // SAFETY: F_DUPFD takes an integer and uses a free number, so it replaces no descriptor in use.
+    check("fcntl", unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD, min) }).map(own)
 }
 
-/// Opens a pipe: reading end, writing end.
+/// Creates a pipe: reading end, writing end.
 #[inline(always)]
 pub fn pipe() -> Result<(OwnedFd, OwnedFd)> {
     let mut ends = [0; 2];
@@ -47,8 +47,8 @@ pub fn pipe() -> Result<(OwnedFd, OwnedFd)> {
     Ok((own(ends[0]), own(ends[1])))
 }
 
-/// Makes the descriptor table at least `size` slots large by using its last slot once. Fails with EINVAL or EMFILE
-/// where the limit does not allow that many.
+/// Grows the descriptor table to at least `size` slots by using the last slot once. Fails with EINVAL or EMFILE if the
+/// limit does not allow that many.
 pub fn grow_table(size: u32) -> Result<()> {
     let last = size.saturating_sub(1) as libc::c_int;
     // SAFETY: F_DUPFD takes the lowest unused slot from `last` on, so it replaces no descriptor in use.
@@ -56,28 +56,28 @@ pub fn grow_table(size: u32) -> Result<()> {
     close(own(fd))
 }
 
-/// Whether a descriptor of that number is open.
+/// Returns whether a descriptor with that number is open.
 pub fn is_open(fd: RawFd) -> bool {
-    // SAFETY: F_GETFD reads a flag and takes any number.
+    // SAFETY: F_GETFD reads a flag; a closed descriptor is an error.
     unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
 }
 
-/// Makes the descriptor end with `execve`.
+/// Makes `execve` close the descriptor.
 pub fn set_close_on_exec(fd: &OwnedFd) -> Result<()> {
     // SAFETY: F_SETFD changes a flag of an open descriptor.
     check("fcntl", unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) }).map(drop)
 }
 
-/// Whether the descriptor survives `execve`.
+/// Makes the descriptor survive `execve`.
 pub fn set_inherited(fd: &OwnedFd) -> Result<()> {
     // SAFETY: F_SETFD changes a flag of an open descriptor.
     check("fcntl", unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, 0) }).map(drop)
 }
 
-/// Closes whatever was inherited beyond the three standard descriptors, but for one.
+/// Closes all inherited descriptors except the three standard ones and one more.
 ///
-/// A shell or a build tool may leave descriptors open in its children; a benchmark of descriptors must not begin at
-/// another number each time.
+/// Shells and build tools may leave descriptors open in their children, and a benchmark of descriptors must always
+/// start at the same number.
 pub fn close_inherited(but: RawFd) {
     let highest = std::fs::read_dir("/proc/self/fd")
         .map(|entries| entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<RawFd>().ok()).max())
@@ -85,31 +85,31 @@ pub fn close_inherited(but: RawFd) {
         .flatten()
         .unwrap_or(255);
     for fd in (3..=highest).filter(|&fd| fd != but) {
-        // SAFETY: nothing in this process owns these descriptors yet (the caller's promise); EBADF is the usual answer.
+        // SAFETY: the caller promises that nothing in this process owns these descriptors yet; most are EBADF.
         unsafe { libc::close(fd) };
     }
 }
 
-/// Opens again a descriptor that was inherited under a known number.
+/// Takes ownership of a descriptor that was inherited under a known number. Fails with EBADF if it is not open.
 pub fn inherited(fd: RawFd) -> Result<OwnedFd> {
     if is_open(fd) { Ok(own(fd)) } else { Err(Error { call: "fcntl", errno: libc::EBADF }) }
 }
 
-/// Waits until `fd` can be read or `timeout_ms` has passed; whether it can be read (or has ended).
+/// Waits until `fd` is readable (or has ended) or `timeout_ms` has passed; -1 waits for ever. Returns whether it is.
 pub fn wait_readable(fd: &impl AsRawFd, timeout_ms: i32) -> Result<bool> {
     wait_any_readable([Some(fd)], timeout_ms).map(|[ready]| ready)
 }
 
-/// Waits until one of them can be read or `timeout_ms` has passed; which can be read (or have ended). What is none is
-/// not waited for.
+/// Waits until one of several descriptors is readable (or has ended) or `timeout_ms` has passed. Returns which are.
+/// `None` is ignored.
 pub fn wait_any_readable<const COUNT: usize>(
     fds: [Option<&dyn AsRawFd>; COUNT],
     timeout_ms: i32,
 ) -> Result<[bool; COUNT]> {
-    // A negative descriptor is let by.
+    // `poll` ignores negative descriptors.
     let number = |fd: Option<&dyn AsRawFd>| fd.map_or(-1, AsRawFd::as_raw_fd);
     let mut polls = fds.map(|fd| libc::pollfd { fd: number(fd), events: libc::POLLIN, revents: 0 });
-    // SAFETY: the array holds as many valid pollfds as are named.
+    // SAFETY: the array holds `COUNT` entries, which are writable.
     match check("poll", unsafe { libc::poll(polls.as_mut_ptr(), COUNT as libc::nfds_t, timeout_ms) }) {
         Ok(_) => Ok(polls.map(|poll| poll.revents != 0)),
         Err(error) if error.is_interrupted() => Ok([false; COUNT]),
@@ -117,27 +117,28 @@ pub fn wait_any_readable<const COUNT: usize>(
     }
 }
 
-/// Waits until everything written to a terminal or serial line has left it.
+/// Waits until everything that was written to a terminal or serial line was transmitted (`tcdrain`).
 pub fn drain(line: &impl AsRawFd) -> Result<()> {
-    // SAFETY: the call takes an open descriptor.
+    // SAFETY: the call takes an integer; a closed descriptor is an error.
     check("tcdrain", unsafe { libc::tcdrain(line.as_raw_fd()) }).map(drop)
 }
-/// Gives this thread a table of descriptors of its own, with the three standard ones and those to be kept: it may hold
-/// as many descriptors as a process of its own might, and its calls need not count who else uses a descriptor. What it
-/// opens from now on no other thread knows, and what others close is closed.
+
+/// Gives this thread its own descriptor table, with the three standard descriptors and those in `keep`. It then has a
+/// limit of descriptors of its own, and its calls need not count references to a shared table. Other threads do not see
+/// what it opens from then on.
 ///
-/// Whatever value of this thread holds a descriptor must have it in `keep`, for in this thread's table it is closed
-/// otherwise; so this is for the beginning of a thread.
+/// Every descriptor that a value of this thread owns must be in `keep`: in this thread's table, the others are closed.
+/// So call this at the start of a thread.
 #[cfg(target_os = "linux")]
 pub fn unshare_descriptors(keep: &[RawFd]) -> Result<()> {
-    // SAFETY: the call takes an integer; descriptors that other threads own stay open in their table.
+    // SAFETY: the call takes an integer; descriptors of other threads stay open in their table.
     check("unshare", unsafe { libc::unshare(libc::CLONE_FILES) })?;
     let mut keep: Vec<u32> = keep.iter().map(|&fd| fd as u32).filter(|&fd| fd > 2).collect();
     keep.sort_unstable();
     let mut from = 3;
     for kept in keep.into_iter().chain([u32::MAX]) {
         if kept > from {
-            // SAFETY: by the caller's promise nothing of this thread owns these descriptors.
+            // SAFETY: the caller promises that no value of this thread owns these descriptors.
             let closed = unsafe { libc::syscall(libc::SYS_close_range, from, kept - 1, 0) };
             check("close_range", closed as libc::c_int)?;
         }
@@ -146,7 +147,7 @@ pub fn unshare_descriptors(keep: &[RawFd]) -> Result<()> {
     Ok(())
 }
 
-/// Gives this thread a table of descriptors of its own: not here.
+/// Gives this thread its own descriptor table: not supported here.
 #[cfg(not(target_os = "linux"))]
 pub fn unshare_descriptors(_: &[RawFd]) -> Result<()> {
     Err(Error::unsupported("unshare"))

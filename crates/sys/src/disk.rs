@@ -1,23 +1,23 @@
-//! Where a file lies on its device, and a file system of one's own in an image: for benchmarks of cold files.
+//! Placement of files on their device (FIEMAP) and loop devices, for benchmarks of cold files.
 
 use crate::error::{Error, Result};
 use std::ffi::CStr;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 
-/// A run of a file's blocks that lie side by side on the device.
+/// A contiguous range of a file on the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
-    /// Where it begins in the file, in bytes.
+    /// The offset in the file, in bytes.
     pub logical: u64,
-    /// Where it begins on the device.
+    /// The offset on the device, in bytes.
     pub physical: u64,
-    /// How long it is.
+    /// The length in bytes.
     pub length: u64,
 }
 
-/// Appends a extent; one that goes on where the last ended is none of its own.
-#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux says where a file lies"))]
+/// Appends an extent, or extends the last one if it is contiguous with it.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux reports extents"))]
 fn push(extents: &mut Vec<Extent>, extent: Extent) {
     match extents.last_mut() {
         Some(last)
@@ -38,7 +38,7 @@ mod imp {
     use std::fs::File;
     use std::os::fd::{AsRawFd, OwnedFd};
 
-    /// Extents that one call tells.
+    /// The most extents that one call returns.
     const AT_ONCE: usize = 256;
 
     #[repr(C)]
@@ -55,7 +55,7 @@ mod imp {
     const NO_EXTENT: RawExtent =
         RawExtent { logical: 0, physical: 0, length: 0, reserved: [0; 2], flags: 0, reserved_more: [0; 3] };
 
-    /// `struct fiemap` with room for extents behind it.
+    /// `struct fiemap`, followed by room for extents.
     #[repr(C)]
     struct Map {
         start: u64,
@@ -68,7 +68,7 @@ mod imp {
     }
 
     const FIEMAP: libc::c_ulong = 0xC020_660B;
-    /// Write what is dirty first, so that its place is known.
+    /// Flush the file first, so that all extents are allocated.
     const SYNC: u32 = 1;
     const LAST: u32 = 1;
 
@@ -85,13 +85,14 @@ mod imp {
                 reserved: 0,
                 extents: [NO_EXTENT; AT_ONCE],
             };
-            // SAFETY: the map says how many extents it has room for, and all of it may be written.
+            // SAFETY: the map has the layout of `struct fiemap`, says how many extents it has room for, and is
+            // writable.
             check("fiemap", unsafe { libc::ioctl(file.as_raw_fd(), FIEMAP as _, &raw mut map) })?;
-            let told = &map.extents[..(map.mapped as usize).min(AT_ONCE)];
-            for &RawExtent { logical, physical, length, .. } in told {
+            let mapped = &map.extents[..(map.mapped as usize).min(AT_ONCE)];
+            for &RawExtent { logical, physical, length, .. } in mapped {
                 push(&mut extents, Extent { logical, physical, length });
             }
-            match told.last() {
+            match mapped.last() {
                 Some(last) if last.flags & LAST == 0 => start = last.logical + last.length,
                 _ => return Ok(extents),
             }
@@ -116,11 +117,11 @@ mod imp {
         // SAFETY: the call takes an integer.
         check("unshare", unsafe { libc::unshare(libc::CLONE_NEWNS) })?;
         let (none, flags) = (std::ptr::null(), libc::MS_REC | libc::MS_PRIVATE);
-        // SAFETY: the target is a C string; source, type and data are not looked at for this change.
+        // SAFETY: the target is a C string; source, type and data are ignored for a change of propagation.
         check("mount", unsafe { libc::mount(none, c"/".as_ptr(), none, flags, none.cast()) }).map(drop)
     }
 
-    /// `struct loop_config`: the image, and of `struct loop_info64` the flags.
+    /// `struct loop_config`, with the flags of `struct loop_info64`.
     #[repr(C)]
     struct LoopConfig {
         image: u32,
@@ -136,9 +137,9 @@ mod imp {
 
     const LOOP_CONTROL_FREE: libc::c_ulong = 0x4C82;
     const LOOP_CONFIGURE: libc::c_ulong = 0x4C0A;
-    /// The device is given back with its last user.
+    /// Detach the device after its last user has closed it.
     const AUTO_CLEAR: u32 = 4;
-    /// Past the page cache of the file system that holds the image.
+    /// Bypass the page cache of the file system that has the image.
     const DIRECT: u32 = 16;
 
     pub(super) fn attach_loop_device(image: &File) -> Result<(OwnedFd, CString)> {
@@ -164,10 +165,10 @@ mod imp {
                 init: [0; 2],
                 reserved: [0; 8],
             };
-            // SAFETY: the configuration is as long as the kernel's, and only read.
+            // SAFETY: `config` has the layout and size of `struct loop_config`, and is only read.
             match check("ioctl", unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE as _, &raw const config) }) {
                 Ok(_) => return Ok((device, path)),
-                // Somebody else took it meanwhile.
+                // Another process took the device in between.
                 Err(error) if error.errno == libc::EBUSY && tries > 0 => tries -= 1,
                 Err(error) => return Err(error),
             }
@@ -228,43 +229,44 @@ mod imp {
     }
 }
 
-/// Where a file lies on its device, extent by extent. What is still to be written is written first.
+/// Returns the extents of a file, after flushing it.
 pub fn extents(file: &File) -> Result<Vec<Extent>> {
     imp::extents(file)
 }
 
-/// Gives a part of a file its place on the device.
+/// Allocates space on the device for a range of a file.
 pub fn allocate(file: &File, offset: u64, length: u64) -> Result<()> {
     imp::allocate(file, offset, length)
 }
 
-/// Drops what the system keeps of a file in memory. What is still to be written stays.
+/// Drops the cached pages of a file. Dirty pages stay.
 pub fn drop_cached_pages(file: &File) -> Result<()> {
     imp::drop_cached_pages(file)
 }
 
-/// From here on this thread, and what it starts, has mounts of its own that end with them, and that nobody else sees.
+/// Moves this thread, and what it starts, to a mount namespace of its own: nobody else sees what is mounted there, and
+/// it is unmounted when they have ended.
 pub fn unshare_mounts() -> Result<()> {
     imp::unshare_mounts()
 }
 
-/// Makes a block device of an image, past the page cache below it; given back when its last user is gone. The device
-/// is attached as long as it is held or mounted.
+/// Attaches a disk image to a loop device with direct I/O; the device and its path. It is detached when it is neither
+/// open nor mounted any more.
 pub fn attach_loop_device(image: &File) -> Result<(OwnedFd, std::ffi::CString)> {
     imp::attach_loop_device(image)
 }
 
-/// Mounts a file system on a folder.
+/// Mounts a file system on a directory.
 pub fn mount(source: &CStr, target: &CStr, kind: &CStr) -> Result<()> {
     imp::mount(source, target, kind)
 }
 
-/// Takes a mount away.
+/// Unmounts a file system.
 pub fn unmount(target: &CStr) -> Result<()> {
     imp::unmount(target)
 }
 
-/// The numbers, major and minor, of the device that a file or folder lies on, by which Linux names it in `/sys/dev`.
+/// Returns the major and minor number of the device that holds a file, by which Linux names it in `/sys/dev`.
 #[cfg(target_os = "linux")]
 pub fn device_numbers(path: &std::path::Path) -> Option<(u32, u32)> {
     use std::os::unix::fs::MetadataExt;
@@ -272,13 +274,13 @@ pub fn device_numbers(path: &std::path::Path) -> Option<(u32, u32)> {
     Some((libc::major(number), libc::minor(number)))
 }
 
-/// The numbers of the device that a file or folder lies on: no other system has `/sys/dev`.
+/// Returns the numbers of the device that holds a file: only Linux has `/sys/dev`.
 #[cfg(not(target_os = "linux"))]
 pub fn device_numbers(_: &std::path::Path) -> Option<(u32, u32)> {
     None
 }
 
-/// What says that a system cannot tell where files lie.
+/// The error of [`extents`] on file systems and systems without FIEMAP.
 pub const FIEMAP_UNSUPPORTED: Error = Error { call: "fiemap", errno: libc::EOPNOTSUPP };
 
 #[cfg(test)]
@@ -286,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbours_are_one_piece() {
+    fn contiguous_extents_are_merged() {
         let extent = |logical, physical| Extent { logical, physical, length: 10 };
         let mut extents = Vec::new();
         for one in [extent(0, 100), extent(10, 110), extent(20, 200), extent(40, 210)] {

@@ -1,4 +1,4 @@
-//! Event descriptors and the set that watches them: Linux's `eventfd` and `epoll`.
+//! Linux's `eventfd` and `epoll` as benchmarks time them. [`crate::epoll`] is for event loops.
 
 use crate::error::Result;
 use crate::wait::Timeout;
@@ -24,7 +24,7 @@ mod imp {
     #[inline(always)]
     pub(super) fn epoll_change(set: &OwnedFd, change: libc::c_int, fd: &OwnedFd) -> Result<()> {
         let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: fd.as_raw_fd() as u64 };
-        // SAFETY: both descriptors are open, for they are borrowed, and `event` is a valid event.
+        // SAFETY: both descriptors are borrowed and therefore open, and `event` is readable for the length of the call.
         let result = unsafe { libc::epoll_ctl(set.as_raw_fd(), change, fd.as_raw_fd(), &raw mut event) };
         check("epoll_ctl", result).map(drop)
     }
@@ -43,7 +43,7 @@ mod imp {
 
     pub(super) fn raise(counter: &OwnedFd) -> Result<()> {
         let one = 1_u64;
-        // SAFETY: the pointer leads to the eight bytes of a number.
+        // SAFETY: the pointer is to the eight bytes of `one`.
         let written = unsafe { libc::write(counter.as_raw_fd(), (&raw const one).cast(), 8) };
         check("write", written as libc::c_int).map(drop)
     }
@@ -88,18 +88,18 @@ mod imp {
     pub(super) const DELETE: libc::c_int = 0;
 }
 
-/// A counter behind a descriptor, for waking a reader.
+/// Creates an event counter, for waking a reader.
 #[inline(always)]
 pub fn eventfd() -> Result<OwnedFd> {
     imp::eventfd()
 }
 
-/// Raises a counter by one, which makes it readable.
+/// Adds one to an event counter, which makes it readable.
 pub fn raise(counter: &OwnedFd) -> Result<()> {
     imp::raise(counter)
 }
 
-/// An empty epoll set.
+/// Creates an empty epoll set.
 pub fn epoll_create() -> Result<OwnedFd> {
     imp::epoll_create()
 }
@@ -110,35 +110,35 @@ pub fn epoll_add(set: &OwnedFd, fd: &OwnedFd) -> Result<()> {
     imp::epoll_change(set, imp::ADD, fd)
 }
 
-/// Takes a descriptor out of an epoll set.
+/// Removes a descriptor from an epoll set.
 #[inline(always)]
 pub fn epoll_delete(set: &OwnedFd, fd: &OwnedFd) -> Result<()> {
     imp::epoll_change(set, imp::DELETE, fd)
 }
 
-/// Room for the events of an epoll set.
+/// A buffer for the events of an epoll set.
 pub struct Events(Vec<imp::Event>);
 
 impl std::fmt::Debug for Events {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Events(room for {})", self.0.len())
+        write!(f, "Events(capacity {})", self.0.len())
     }
 }
 
 impl Events {
-    /// Room for so many, one at least.
-    pub fn with_room(count: usize) -> Self {
+    /// Creates a buffer for so many events, at least one.
+    pub fn with_capacity(count: usize) -> Self {
         Self(vec![imp::NO_EVENT; count.max(1)])
     }
 }
 
-/// How many of the set's descriptors are ready, as far as there is room for them.
+/// Returns how many descriptors of the set are ready, at most the capacity of `events`.
 #[inline(always)]
 pub fn epoll_wait(set: &OwnedFd, events: &mut Events, timeout: Timeout) -> Result<usize> {
     imp::epoll_wait(set, &mut events.0, timeout)
 }
 
-/// How many of the set's descriptors are ready now, counted up to `most`.
-pub fn epoll_ready(set: &OwnedFd, most: usize) -> Result<usize> {
-    epoll_wait(set, &mut Events::with_room(most), Timeout::Zero)
+/// Returns how many descriptors of the set are ready now, counting up to `max`.
+pub fn epoll_ready(set: &OwnedFd, max: usize) -> Result<usize> {
+    epoll_wait(set, &mut Events::with_capacity(max), Timeout::Zero)
 }

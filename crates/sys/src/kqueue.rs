@@ -98,8 +98,8 @@ impl Kqueue {
         Ok(())
     }
 
-    /// Passes the changes to the kernel and waits until a descriptor is ready, for at most so many milliseconds; -1 waits
-    /// for ever.
+    /// Passes the changes to the kernel and waits until a descriptor is ready, for at most so many milliseconds; -1
+    /// waits for ever.
     pub fn wait(&mut self, timeout_ms: i32) -> Result<()> {
         let time = libc::timespec {
             tv_sec: libc::time_t::from(timeout_ms / 1000),

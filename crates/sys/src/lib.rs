@@ -1,11 +1,12 @@
-//! One safe function for each system call that Landau measures or needs.
+//! A safe function for each system call that Landau measures or needs.
 //!
-//! The crate decides nothing: it calls, it checks the result, and it says which call failed with which error number.
-//! Calls that are measured go through `libc`, so that what is timed is what a C program would see. This is the only
-//! crate that may hold `unsafe`; each block carries the fact that makes it sound.
+//! The functions make the call, check the result, and report which call failed with which error number; they decide
+//! nothing. Measured calls go through `libc`, so that what is timed is what a C program would call. This is the only
+//! crate with `unsafe` code (the plugin that the lab compiles for QEMU is the exception); each block states why it is
+//! sound.
 //!
-//! What differs between operating systems is confined to [`system`]: `linux.rs` and its portable twin `other.rs`
-//! have the same functions, and whatever a system lacks is answered with `None` or an error, never with a guess.
+//! Differences between operating systems are confined to [`system`]: `linux.rs` and its portable counterpart `other.rs`
+//! have the same functions. What a system does not have is `None` or an error, never a guess.
 
 #[cfg(target_os = "linux")]
 pub mod boot;

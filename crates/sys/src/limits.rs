@@ -1,45 +1,45 @@
-//! Resource limits: read, and raised as far as the user may. Never lowered.
+//! Resource limits: reading them, and raising them as far as the user may.
 
 use crate::error::{Error, Result, check};
 
-/// A resource with a limit per process or per user.
+/// A limited resource of a process or user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resource {
     /// Open descriptors of a process.
     Descriptors,
     /// Processes and threads of a user.
     Processes,
-    /// Bytes a process may lock in memory.
+    /// Bytes of memory that a process may lock.
     LockedMemory,
 }
 
-/// All of them, with the names their manual page uses.
+/// All resources, with their names in getrlimit(2).
 pub const ALL: [(Resource, &str); 3] = [
     (Resource::Descriptors, "RLIMIT_NOFILE"),
     (Resource::Processes, "RLIMIT_NPROC"),
     (Resource::LockedMemory, "RLIMIT_MEMLOCK"),
 ];
 
-/// Stands for "no limit".
+/// The value that means "no limit".
 pub const UNLIMITED: u64 = u64::MAX;
 
-/// The soft and the hard limit.
+/// Returns the soft and the hard limit.
 pub fn get(resource: Resource) -> Result<(u64, u64)> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     let number = number(resource).ok_or(Error { call: "getrlimit", errno: libc::EINVAL })?;
-    // SAFETY: `limit` is a valid rlimit that the call may write.
+    // SAFETY: `limit` is writable.
     check("getrlimit", unsafe { libc::getrlimit(number, &raw mut limit) })?;
     Ok((widen(limit.rlim_cur), widen(limit.rlim_max)))
 }
 
-/// Raises the soft limit to the hard one, and to what the system allows where that is less; the soft limit then. What
-/// the system does not limit so is unlimited.
+/// Raises the soft limit to the hard limit, or to what the system allows if that is less, and returns the new soft
+/// limit. Resources that the system does not limit this way are unlimited.
 pub fn raise(resource: Resource) -> Result<u64> {
     let Some(number) = number(resource) else { return Ok(UNLIMITED) };
     let (soft, hard) = get(resource)?;
     if soft < hard {
         let limit = libc::rlimit { rlim_cur: hard as libc::rlim_t, rlim_max: hard as libc::rlim_t };
-        // SAFETY: `limit` is a valid rlimit. Some systems refuse the hard limit as a soft one: then nothing changes.
+        // SAFETY: `limit` is readable for the length of the call. If a system refuses the value, nothing changes.
         unsafe { libc::setrlimit(number, &raw const limit) };
     }
     Ok(get(resource)?.0)
@@ -55,7 +55,7 @@ type Number = libc::__rlimit_resource_t;
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 type Number = libc::c_int;
 
-/// The resource's number; none where the system has no such limit.
+/// Returns the resource's number, or `None` if the system has no such limit.
 #[cfg(not(any(target_os = "illumos", target_os = "solaris")))]
 #[allow(clippy::unnecessary_wraps, reason = "not every system has them all")]
 fn number(resource: Resource) -> Option<Number> {
@@ -66,7 +66,7 @@ fn number(resource: Resource) -> Option<Number> {
     })
 }
 
-/// The resource's number; illumos bounds processes and locked memory for a project, not for a process.
+/// Returns the resource's number. illumos limits processes and locked memory per project, not per process.
 #[cfg(any(target_os = "illumos", target_os = "solaris"))]
 fn number(resource: Resource) -> Option<Number> {
     match resource {

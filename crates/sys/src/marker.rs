@@ -1,63 +1,63 @@
-//! Marks: instructions that do nothing on a processor and that an emulator can recognise.
+//! Marker instructions: no-ops that an emulator recognises.
 //!
-//! `landau explain` counts a guest's instructions from outside, by a plugin of the emulator
-//! (`crates/lab/plugin/lib.rs`), and has to know which of them belong to a timed call. So the stopwatch executes a no-
-//! op of a form that no compiler emits before and after each. It costs a processor one slot of its decoder, outside
-//! what lies between the two readings of the clock; on other processors than x86-64 there is none.
+//! `landau explain` counts a guest's instructions with a plugin of the emulator (`crates/lab/plugin/lib.rs`), which has
+//! to know which of them belong to a timed call. Therefore the timer executes a no-op of a form that no compiler emits
+//! before and after each call. It costs one slot of the processor's decoder, outside the two readings of the clock.
+//! Only x86-64 has markers.
 
-/// How many phases have marks of their own. No benchmark has more than a handful; a phase beyond has none.
+/// The number of phases with markers. No benchmark has more than a few phases; further ones have no marker.
 const PHASES: usize = 16;
 
-/// The displacement that makes the no-op ours: `LAN` in memory, then what the mark says.
+/// The displacement that identifies our no-ops: `LAN` in memory, then the marker's number.
 #[cfg(target_arch = "x86_64")]
-const OURS: u32 = u32::from_le_bytes(*b"LAN\0");
+const PREFIX: u32 = u32::from_le_bytes(*b"LAN\0");
 
 const PASS: u32 = 0x01;
 const BEGIN: u32 = 0x20;
 const END: u32 = 0x40;
 
-/// The no-op that says `WHAT`.
+/// Executes the no-op with this number.
 #[inline(always)]
 #[cfg(target_arch = "x86_64")]
-fn mark<const WHAT: u32>() {
-    // SAFETY: a no-op of the architecture: it computes an address and neither uses it nor changes a flag.
+fn marker<const NUMBER: u32>() {
+    // SAFETY: the architecture defines the instruction as a no-op: it accesses no memory and changes no flag.
     unsafe {
         std::arch::asm!(
             "nop dword ptr [rax + rax + {what}]",
-            what = const OURS | WHAT << 24,
+            what = const PREFIX | NUMBER << 24,
             options(nomem, nostack, preserves_flags)
         );
     };
 }
 
-/// No mark is known for this processor.
+/// This processor has no markers.
 #[inline(always)]
 #[cfg(not(target_arch = "x86_64"))]
-fn mark<const WHAT: u32>() {}
+fn marker<const NUMBER: u32>() {}
 
-/// The mark of a phase. `phase` is nearly always a constant where this is called, and one no-op is left of it all.
+/// Executes the marker of a phase. `phase` is almost always a constant, and then one no-op remains of the match.
 macro_rules! of_phase {
     ($base:expr, $phase:expr, $($number:literal)+) => {
         match $phase {
-            $($number => mark::<{ $base + $number }>(),)+
+            $($number => marker::<{ $base + $number }>(),)+
             PHASES.. => {}
         }
     };
 }
 
-/// A pass begins: what was marked before belongs to none.
+/// Marks the start of a pass.
 #[inline(always)]
 pub fn pass() {
-    mark::<PASS>();
+    marker::<PASS>();
 }
 
-/// A timed call of a phase is about to begin.
+/// Marks the start of a timed call of a phase.
 #[inline(always)]
 pub fn begin(phase: usize) {
     of_phase!(BEGIN, phase, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
 }
 
-/// The timed call of a phase has succeeded.
+/// Marks the successful end of a timed call of a phase.
 #[inline(always)]
 pub fn end(phase: usize) {
     of_phase!(END, phase, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
@@ -67,8 +67,8 @@ pub fn end(phase: usize) {
 mod tests {
     #[test]
     #[cfg(target_arch = "x86_64")]
-    fn a_mark_is_the_eight_bytes_that_the_plugin_looks_for() {
-        // The other way round, so that what is looked for stands nowhere as a constant.
+    fn a_marker_is_the_instruction_that_the_plugin_expects() {
+        // Inverted, so that the bytes are not in the program as a constant.
         const INVERTED: u64 = !u64::from_le_bytes([0x0f, 0x1f, 0x84, 0x00, b'L', b'A', b'N', 0x23]);
 
         #[inline(never)]

@@ -1,4 +1,4 @@
-//! Mappings of files, one page or a few at a time, and what is known of a page before it is touched.
+//! Mappings of files, and which of their pages are resident.
 
 use crate::error::{Error, Result, check};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -6,15 +6,15 @@ use std::ptr::NonNull;
 
 /// A read-only shared mapping of a part of a file.
 ///
-/// The file must not shrink below the mapped part while the mapping is read: the benchmarks map files that they made
-/// themselves in a folder of their own.
+/// The file must not be truncated below the mapped part while the mapping is read: benchmarks map files that they
+/// created in a directory of their own.
 #[derive(Debug)]
 pub struct Mapping {
     at: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: a mapping is memory that belongs to the process, not to the thread that made it.
+// SAFETY: a mapping belongs to the process, not to the thread that created it.
 unsafe impl Send for Mapping {}
 
 impl Mapping {
@@ -23,7 +23,7 @@ impl Mapping {
     pub fn new(file: BorrowedFd<'_>, offset: u64, len: usize, populate: bool) -> Result<Self> {
         let flags = libc::MAP_SHARED | if populate { POPULATE } else { 0 };
         let raw = file.as_raw_fd();
-        // SAFETY: no address is given, so the kernel chooses one that is free; the descriptor is open.
+        // SAFETY: without MAP_FIXED the kernel chooses a free address range, so no mapping in use is replaced.
         let at = unsafe { libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ, flags, raw, offset as libc::off_t) };
         if at == libc::MAP_FAILED {
             return Err(Error::last("mmap"));
@@ -31,28 +31,28 @@ impl Mapping {
         NonNull::new(at.cast()).map(|at| Self { at, len }).ok_or(Error { call: "mmap", errno: libc::ENOMEM })
     }
 
-    /// Reads the mapping's first byte, which faults its page in.
+    /// Reads the first byte of the mapping, which faults its page in.
     #[inline(always)]
     pub fn touch(&self) -> u8 {
-        // SAFETY: the mapping is readable and at least one byte long; volatile, for the read is the point.
+        // SAFETY: the mapping is readable and at least one byte long. Volatile, so that the read is not optimised away.
         unsafe { self.at.as_ptr().read_volatile() }
     }
 
-    /// Gives the mapping back.
+    /// Unmaps the mapping.
     #[inline(always)]
     pub fn unmap(self) -> Result<()> {
         let this = std::mem::ManuallyDrop::new(self);
-        // SAFETY: the mapping was made by `new` and, `self` being consumed, is never used again.
+        // SAFETY: `new` created the mapping, and as `self` is consumed, it is never used again.
         check("munmap", unsafe { libc::munmap(this.at.as_ptr().cast(), this.len) }).map(drop)
     }
 
-    /// How many of the mapping's pages are in memory: OpenBSD has not said so since 6.5.
+    /// Returns how many pages of the mapping are resident: OpenBSD does not report it since 6.5.
     #[cfg(target_os = "openbsd")]
     pub fn resident_pages(&self, _page_bytes: usize) -> Result<usize> {
         Err(Error::unsupported("mincore"))
     }
 
-    /// How many of the mapping's pages are in memory.
+    /// Returns how many pages of the mapping are resident.
     #[cfg(not(target_os = "openbsd"))]
     pub fn resident_pages(&self, page_bytes: usize) -> Result<usize> {
         let mut pages = vec![0_u8; self.len.div_ceil(page_bytes)];
@@ -65,7 +65,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new` and is not used after the drop. A failure could not be reported.
+        // SAFETY: `new` created the mapping, and it is not used after the drop. A failure could not be reported.
         unsafe { libc::munmap(self.at.as_ptr().cast(), self.len) };
     }
 }
@@ -77,12 +77,12 @@ const POPULATE: libc::c_int = libc::MAP_PREFAULT_READ;
 #[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
 const POPULATE: libc::c_int = 0;
 
-/// Whether a mapping can be asked to fault its pages in at once.
+/// Whether this system can populate a mapping when it is created.
 pub const CAN_POPULATE: bool = POPULATE != 0;
 
-/// The size of a page in bytes.
+/// Returns the size of a page in bytes.
 pub fn page_bytes() -> usize {
-    // SAFETY: the call takes an integer and touches no memory.
+    // SAFETY: the call takes an integer and accesses no memory of ours.
     let value = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(value).unwrap_or(4096)
 }

@@ -1,57 +1,57 @@
-//! Opening files below a folder, such that no name leads out of it.
+//! Opening files below a directory, so that no path leads out of it.
 
 use crate::descriptor::own;
 use crate::error::{Error, Result, check};
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-/// Which symbolic links are followed below a folder.
+/// Which symbolic links are followed below a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Links {
-    /// Those that stay inside.
+    /// Links that stay inside the directory.
     #[default]
     Inside,
-    /// None.
+    /// No links.
     Never,
-    /// All, wherever they lead.
+    /// All links.
     Anywhere,
 }
 
-/// What the kernel says of a file.
+/// The metadata of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Status {
-    /// Device and inode: the same file.
+    /// Device and inode, which identify the file.
     pub identity: (u64, u64),
-    /// Length in bytes.
+    /// The length in bytes.
     pub size: u64,
-    /// Last change of the content: seconds since 1970.
+    /// The last modification, in seconds since 1970.
     pub modified_s: i64,
-    /// Nanoseconds of it.
+    /// The nanoseconds of the last modification.
     pub modified_ns: u32,
-    /// What it is.
+    /// The kind of file.
     pub kind: Kind,
 }
 
-/// What a name may stand for.
+/// A kind of file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
     File,
-    /// A folder.
+    /// A directory.
     Directory,
-    /// A device, a pipe, a socket.
+    /// Anything else: a device, a pipe, a socket.
     Other,
 }
 
-/// Opens a folder, as a place to open others below.
+/// Opens a directory, for opening files below it.
 pub fn open_directory(path: &CStr) -> Result<OwnedFd> {
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
     // SAFETY: the path is a C string.
     check("open", unsafe { libc::open(path.as_ptr(), flags) }).map(own)
 }
 
-/// Opens a file or folder below a folder for reading, without waiting for the writer of a pipe. The kernel resolves
-/// the name as a whole, so that nobody can exchange a part of it halfway (`openat2`, Linux 5.6).
+/// Opens a file or directory below a directory for reading, without waiting for the writer of a pipe. The kernel
+/// resolves the whole path at once, so that no part of it can be replaced meanwhile (`openat2`, Linux 5.6).
 #[cfg(target_os = "linux")]
 pub fn open_below(folder: &impl AsFd, path: &CStr, links: Links) -> Result<OwnedFd> {
     // SAFETY: `open_how` is plain data for which all zeroes is a value.
@@ -68,8 +68,8 @@ pub fn open_below(folder: &impl AsFd, path: &CStr, links: Links) -> Result<Owned
     check("openat2", opened as libc::c_int).map(own)
 }
 
-/// Opens a file or folder below a folder for reading: part by part, without following any symbolic link unless all
-/// are allowed, for want of a call that follows those that stay inside.
+/// Opens a file or directory below a directory for reading: component by component, without following any symbolic link
+/// unless all are allowed, since this system has no call that follows only links that stay inside.
 #[cfg(not(target_os = "linux"))]
 pub fn open_below(folder: &impl AsFd, path: &CStr, links: Links) -> Result<OwnedFd> {
     let base = libc::O_RDONLY | libc::O_NONBLOCK | libc::O_CLOEXEC | libc::O_NOCTTY;
@@ -90,11 +90,11 @@ pub fn open_below(folder: &impl AsFd, path: &CStr, links: Links) -> Result<Owned
     opened.ok_or(Error { call: "openat", errno: libc::ENOENT })
 }
 
-/// What the kernel says of an open file.
+/// Returns the metadata of an open file.
 pub fn status(file: &impl AsFd) -> Result<Status> {
     // SAFETY: `stat` is plain data for which all zeroes is a value.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: `stat` may be written by the call.
+    // SAFETY: `stat` is writable.
     check("fstat", unsafe { libc::fstat(file.as_fd().as_raw_fd(), &raw mut stat) })?;
     Ok(described(&stat))
 }
@@ -125,29 +125,29 @@ fn modified_ns(stat: &libc::stat) -> u32 {
     stat.st_mtimensec as u32
 }
 
-/// Whether reading a byte at a place would not have to wait for the device (`preadv2` with `RWF_NOWAIT`, Linux 4.14).
-/// None where the file system cannot say.
+/// Returns whether the byte at an offset can be read without waiting for the device (`preadv2` with `RWF_NOWAIT`, Linux
+/// 4.14); `None` if the file system cannot say.
 #[cfg(target_os = "linux")]
 pub fn is_cached(file: &impl AsFd, offset: u64) -> Option<bool> {
     let mut byte = 0_u8;
-    let piece = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    let slice = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
     let (fd, offset) = (file.as_fd().as_raw_fd(), offset as libc::off_t);
-    // SAFETY: the piece leads to one byte that the call may write.
-    let got = unsafe { libc::preadv2(fd, &raw const piece, 1, offset, libc::RWF_NOWAIT) };
+    // SAFETY: the slice is one writable byte.
+    let got = unsafe { libc::preadv2(fd, &raw const slice, 1, offset, libc::RWF_NOWAIT) };
     if got >= 0 {
         return Some(true);
     }
     (Error::last("preadv2").is_would_block()).then_some(false)
 }
 
-/// Reads from a place in a file what is in memory there; 0 is the file's end. EAGAIN says that nothing is; where the
-/// file system cannot tell, it is read however long that takes.
+/// Reads cached data of a file at an offset; 0 is the end of the file. Fails with EAGAIN if nothing is cached there. If
+/// the file system cannot say, it reads and waits for the device.
 #[cfg(target_os = "linux")]
 pub fn read_cached(file: &impl AsFd, buffer: &mut [u8], offset: u64) -> Result<usize> {
-    let piece = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    // SAFETY: the piece leads to bytes that the call may write.
+    let slice = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // SAFETY: the slice is the buffer, which is writable for its whole length.
     let got = unsafe {
-        libc::preadv2(file.as_fd().as_raw_fd(), &raw const piece, 1, offset as libc::off_t, libc::RWF_NOWAIT)
+        libc::preadv2(file.as_fd().as_raw_fd(), &raw const slice, 1, offset as libc::off_t, libc::RWF_NOWAIT)
     };
     if got >= 0 {
         return Ok(got as usize);
@@ -156,13 +156,13 @@ pub fn read_cached(file: &impl AsFd, buffer: &mut [u8], offset: u64) -> Result<u
     if error.is_would_block() { Err(error) } else { crate::stream::read_at(file, buffer, offset) }
 }
 
-/// Reads from a place in a file, however long that takes: this system does not say what is in memory.
+/// Reads a file at an offset, waiting for the device: this system does not report what is cached.
 #[cfg(not(target_os = "linux"))]
 pub fn read_cached(file: &impl AsFd, buffer: &mut [u8], offset: u64) -> Result<usize> {
     crate::stream::read_at(file, buffer, offset)
 }
 
-/// Whether reading a byte at a place would not have to wait for the device: this system does not say.
+/// Returns whether the byte at an offset is cached: this system does not report it.
 #[cfg(not(target_os = "linux"))]
 pub fn is_cached(_: &impl AsFd, _: u64) -> Option<bool> {
     None
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_leads_out() {
+    fn no_path_leads_out_of_the_directory() {
         let place = tempfile::tempdir().unwrap();
         let root = place.path().join("root");
         std::fs::create_dir_all(root.join("sub")).unwrap();
@@ -196,8 +196,8 @@ mod tests {
         assert!(opens("out", Links::Anywhere) && !opens("in", Links::Never));
         assert_eq!(opens("in", Links::Inside), cfg!(target_os = "linux"));
         let file = open_below(&folder, &c("sub/file"), Links::Inside).unwrap();
-        let said = status(&file).unwrap();
-        assert_eq!((said.size, said.kind), (5, Kind::File));
+        let metadata = status(&file).unwrap();
+        assert_eq!((metadata.size, metadata.kind), (5, Kind::File));
         assert_ne!(is_cached(&file, 0), Some(false));
         let mut buffer = [0; 9];
         assert_eq!((read_cached(&file, &mut buffer, 1), &buffer[..4]), (Ok(4), &b"ello"[..]));

@@ -55,7 +55,8 @@ impl Entries {
         }
     }
 
-    /// Removes the entry at an index and moves the last entry there, whose descriptor it returns; `None` if it was the last.
+    /// Removes the entry at an index and moves the last entry there, whose descriptor it returns; `None` if it was the
+    /// last.
     pub fn swap_remove(&mut self, index: usize) -> Option<RawFd> {
         if index >= self.0.len() {
             return None;
@@ -69,7 +70,8 @@ impl Entries {
         self.0.clear();
     }
 
-    /// Waits until a descriptor is ready, for at most so many milliseconds; -1 waits for ever. Returns how many are ready.
+    /// Waits until a descriptor is ready, for at most so many milliseconds; -1 waits for ever. Returns how many are
+    /// ready.
     #[inline]
     pub fn wait(&mut self, timeout_ms: i32) -> Result<usize> {
         let (entries, count) = (self.0.as_mut_ptr(), self.0.len() as libc::nfds_t);

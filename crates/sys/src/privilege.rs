@@ -99,14 +99,15 @@ pub enum Access {
 #[derive(Debug)]
 pub struct SandboxRules(imp::Rules);
 
-/// A Landlock sandbox. A thread that entered it opens only files that the rules allow, whatever the modes of other files
-/// say; and it neither binds nor connects a TCP socket if the kernel can forbid that (files: Linux 5.13, sockets: 6.7).
+/// A Landlock sandbox. A thread that entered it opens only files that the rules allow, whatever the modes of other
+/// files say; and it neither binds nor connects a TCP socket if the kernel can forbid that (files: Linux 5.13, sockets:
+/// 6.7).
 #[derive(Debug)]
 pub struct Sandbox(imp::Sandbox);
 
 impl SandboxRules {
-    /// Starts with rules that allow nothing. Fails with ENOSYS if the kernel has no Landlock, and with EOPNOTSUPP if it is
-    /// switched off.
+    /// Starts with rules that allow nothing. Fails with ENOSYS if the kernel has no Landlock, and with EOPNOTSUPP if it
+    /// is switched off.
     pub fn new() -> Result<Self> {
         imp::Rules::new().map(Self)
     }
@@ -123,8 +124,8 @@ impl SandboxRules {
 }
 
 impl Sandbox {
-    /// Puts this thread, and those that it starts from now on, into the sandbox for good. [`set_no_new_privileges`] must
-    /// have been called in this thread.
+    /// Puts this thread, and those that it starts from now on, into the sandbox for good. [`set_no_new_privileges`]
+    /// must have been called in this thread.
     pub fn enter(&self) -> Result<()> {
         self.0.enter()
     }
@@ -171,7 +172,7 @@ mod imp {
             match known.landlock {
                 LandlockStatus::NotImplemented => return Err(Error::unsupported(call)),
                 LandlockStatus::NotEnabled => return Err(Error { call, errno: libc::EOPNOTSUPP }),
-                _ => {}
+                LandlockStatus::Available { .. } => {}
             }
             let made = Ruleset::default()
                 .set_compatibility(CompatLevel::HardRequirement)
@@ -207,8 +208,8 @@ mod imp {
     }
 
     impl Sandbox {
-        /// The crate's `restrict_self` consumes the ruleset, but here every thread enters the same one, some of them with
-        /// a descriptor table of their own in which only its number is known.
+        /// The crate's `restrict_self` consumes the ruleset, but here every thread enters the same one, some of them
+        /// with a descriptor table of their own in which only its number is known.
         pub(super) fn enter(&self) -> Result<()> {
             // SAFETY: the call takes a descriptor, which is open, and an integer.
             let entered = unsafe { libc::syscall(libc::SYS_landlock_restrict_self, self.0.as_raw_fd(), 0) };

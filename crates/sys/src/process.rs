@@ -1,4 +1,4 @@
-//! What a worker process needs to know and to do about itself and its group.
+//! Processes: this one's resource usage and identity, and its children.
 
 use crate::error::{Error, Result, check};
 use std::io;
@@ -7,22 +7,22 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 
-/// What interfered with this process so far.
+/// Disturbances of this process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Involuntary context switches.
     pub preempted: u64,
-    /// Page faults served without a device.
+    /// Page faults that needed no I/O.
     pub faults_minor: u64,
-    /// Page faults that needed a device.
+    /// Page faults that needed I/O.
     pub faults_major: u64,
 }
 
-/// What interfered with this process so far.
+/// Returns the disturbances of this process so far.
 pub fn usage() -> Usage {
     // SAFETY: `rusage` is plain data for which all zeroes is a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: `usage` is a valid rusage that the call may write; the call cannot fail for RUSAGE_SELF.
+    // SAFETY: `usage` is writable, and the call cannot fail for RUSAGE_SELF.
     unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
     Usage {
         preempted: usage.ru_nivcsw as u64,
@@ -34,19 +34,19 @@ pub fn usage() -> Usage {
 /// Processor time, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProcessorTime {
-    /// In the program itself.
+    /// In user mode.
     pub user_ns: u64,
-    /// In the kernel on its behalf.
+    /// In the kernel.
     pub system_ns: u64,
 }
 
 impl ProcessorTime {
-    /// Both together.
+    /// Returns the sum.
     pub fn total_ns(self) -> u64 {
         self.user_ns + self.system_ns
     }
 
-    /// What was used since an earlier reading.
+    /// Returns the difference from an earlier reading.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {
@@ -56,17 +56,17 @@ impl ProcessorTime {
     }
 }
 
-/// The processor time of the children that have ended and were waited for, and of theirs.
+/// Returns the processor time of the children that were reaped, and of theirs.
 pub fn children_time() -> ProcessorTime {
     // SAFETY: `rusage` is plain data for which all zeroes is a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: `usage` is a valid rusage that the call may write; the call cannot fail for RUSAGE_CHILDREN.
+    // SAFETY: `usage` is writable, and the call cannot fail for RUSAGE_CHILDREN.
     unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) };
     let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
     ProcessorTime { user_ns: ns(usage.ru_utime), system_ns: ns(usage.ru_stime) }
 }
 
-/// The processor time that this thread has used; that of the whole process where the system does not tell them apart.
+/// Returns the processor time of this thread; of the whole process on systems that do not distinguish them.
 pub fn thread_time() -> ProcessorTime {
     #[cfg(target_os = "linux")]
     const WHO: libc::c_int = libc::RUSAGE_THREAD;
@@ -74,38 +74,39 @@ pub fn thread_time() -> ProcessorTime {
     const WHO: libc::c_int = libc::RUSAGE_SELF;
     // SAFETY: `rusage` is plain data for which all zeroes is a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: `usage` is a valid rusage that the call may write; the call cannot fail for either of these.
+    // SAFETY: `usage` is writable, and the call cannot fail for either of these.
     unsafe { libc::getrusage(WHO, &raw mut usage) };
     let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
     ProcessorTime { user_ns: ns(usage.ru_utime), system_ns: ns(usage.ru_stime) }
 }
 
-/// The identifier of the parent process: the cheapest call that enters the kernel, used as the canary.
+/// Returns the identifier of the parent process. It is the cheapest call that enters the kernel, and used as the
+/// canary.
 #[inline(always)]
 pub fn parent_id() -> i32 {
     // SAFETY: the call takes nothing and cannot fail.
     unsafe { libc::getppid() }
 }
 
-/// The user this process acts for.
+/// Returns the effective user identifier.
 pub fn effective_user() -> u32 {
     // SAFETY: the call takes nothing and cannot fail.
     unsafe { libc::geteuid() }
 }
 
-/// Sends SIGKILL to every process of a group that a worker of ours leads.
+/// Sends SIGKILL to every process of a group that a child of this process leads.
 pub fn kill_group(leader: u32) -> Result<()> {
     let group = libc::pid_t::try_from(leader).ok().filter(|&group| group > 1);
     let group = group.ok_or(Error { call: "kill", errno: libc::ESRCH })?;
-    // SAFETY: the call takes two integers; the group is one that we started, never 0 or -1.
+    // SAFETY: the call takes two integers; the group is greater than 1, so it means neither our own group nor everyone.
     check("kill", unsafe { libc::kill(-group, libc::SIGKILL) }).map(drop)
 }
 
-/// Sends SIGKILL to a process that a child of ours started.
+/// Sends SIGKILL to one process.
 pub fn kill(pid: u32) -> Result<()> {
     let pid = libc::pid_t::try_from(pid).ok().filter(|&pid| pid > 1);
     let pid = pid.ok_or(Error { call: "kill", errno: libc::ESRCH })?;
-    // SAFETY: the call takes two integers; the process is one, never a group or everyone.
+    // SAFETY: the call takes two integers; the number is greater than 1, so it means neither a group nor everyone.
     check("kill", unsafe { libc::kill(pid, libc::SIGKILL) }).map(drop)
 }
 
@@ -122,7 +123,8 @@ pub fn this_program() -> Result<PathBuf> {
 
 /// Returns the path of the program that this process runs, for another process to open while this one runs.
 ///
-/// As [`this_program`], except that `/proc/self` would be the other process there: the path holds the process identifier.
+/// As [`this_program`], except that `/proc/self` would be the other process there: the path holds the process
+/// identifier.
 pub fn this_program_for_others() -> Result<PathBuf> {
     match std::fs::read_link("/proc/self") {
         Ok(pid) => Ok(std::path::Path::new("/proc").join(pid).join("exe")),
@@ -133,9 +135,9 @@ pub fn this_program_for_others() -> Result<PathBuf> {
 /// A child process that does not outlive its parent.
 ///
 /// Dropping it kills it with SIGKILL and reaps it. If the parent ends without dropping it, the kernel kills the child
-/// (`PR_SET_PDEATHSIG`), as soon as the *thread* that started it has ended. Only Linux has that signal: on other systems
-/// the child must notice the end of its parent by itself, by the end of a pipe for example. The signal is also lost when
-/// the child changes its user.
+/// (`PR_SET_PDEATHSIG`), as soon as the *thread* that started it has ended. Only Linux has that signal: on other
+/// systems the child must notice the end of its parent by itself, by the end of a pipe for example. The signal is also
+/// lost when the child changes its user.
 ///
 /// Dereferences to [`std::process::Child`].
 #[derive(Debug)]
@@ -196,28 +198,29 @@ impl Drop for OwnedChild {
     }
 }
 
-/// Lets this process run only where nobody else wants to: the lowest class there is, below every niceness.
+/// Gives this process the lowest scheduling class (`SCHED_IDLE`): it runs only when no other process wants the
+/// processor.
 #[cfg(target_os = "linux")]
 pub fn set_idle_priority() -> Result<()> {
     let priority = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the parameters are valid for the call.
+    // SAFETY: `priority` is readable for the length of the call.
     check("sched_setscheduler", unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const priority) }).map(drop)
 }
 
-/// Lets this process run only where nobody else wants to: not possible here.
+/// Gives this process the lowest scheduling class: not supported here.
 #[cfg(not(target_os = "linux"))]
 pub fn set_idle_priority() -> Result<()> {
     Err(Error::unsupported("sched_setscheduler"))
 }
 
-/// Whether a process of that identifier exists.
+/// Returns whether a process with that identifier exists; a zombie does.
 pub fn exists(pid: i32) -> bool {
-    // SAFETY: signal 0 only asks.
+    // SAFETY: signal 0 is not delivered; the call only checks.
     let asked = unsafe { libc::kill(pid, 0) };
     asked == 0 || Error::last("kill").is_not_permitted()
 }
 
-/// A process that does nothing but hold the descriptors that its maker had open when it was made.
+/// A child that holds copies of all descriptors that were open when it was created, and does nothing else.
 #[derive(Debug)]
 pub struct DescriptorHolder {
     pid: libc::pid_t,
@@ -225,9 +228,9 @@ pub struct DescriptorHolder {
 }
 
 impl DescriptorHolder {
-    /// Makes one. It leaves when the holder is dropped or this process ends, however it ends.
+    /// Creates such a child. It ends when the holder is dropped or this process ends, however it ends.
     ///
-    /// Must be called from a process with a single thread: the child goes on with what the parent had.
+    /// The process must have a single thread: the child continues with a copy of its memory.
     pub fn new() -> Result<Self> {
         let (reading, writing) = crate::descriptor::pipe()?;
         // SAFETY: the process has one thread (the caller's promise), so the child's copy of it is whole.
@@ -240,7 +243,7 @@ impl DescriptorHolder {
     }
 }
 
-/// Waits for the end of the maker, then leaves without touching anything.
+/// Waits for the end of the parent, then exits without running anything else.
 pub(crate) fn hold(life: &OwnedFd) -> ! {
     let mut byte = 0_u8;
     loop {
@@ -250,7 +253,7 @@ pub(crate) fn hold(life: &OwnedFd) -> ! {
             break;
         }
     }
-    // SAFETY: leaves at once, without running what belongs to the parent.
+    // SAFETY: the call takes an integer; it exits at once, without running the parent's destructors.
     unsafe { libc::_exit(0) }
 }
 
@@ -264,7 +267,7 @@ impl Drop for DescriptorHolder {
     }
 }
 
-/// Reads the whole of a small file of `/proc` that is held open, without moving its position.
+/// Reads an open file from its start, without moving its position: for small files of `/proc` that are kept open.
 pub fn read_at_start(file: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize> {
     // SAFETY: the buffer is writable for its whole length.
     let got = unsafe { libc::pread(file.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };

@@ -1,8 +1,8 @@
 //! `select` for an event loop: sets whose words can be scanned.
 //!
-//! [`crate::wait`] has the call that benchmarks time, with the C library's `fd_set`. [`FdSet`] is exactly as large, since
-//! the call is declared to take one, and never writes a bit beyond its end: the macro `FD_SET` checks nothing, and
-//! programs have crashed because of it.
+//! [`crate::wait`] has the call that benchmarks time, with the C library's `fd_set`. [`FdSet`] is exactly as large,
+//! since the call is declared to take one, and never writes a bit beyond its end: the macro `FD_SET` checks nothing,
+//! and programs have crashed because of it.
 
 use crate::error::{Result, check};
 use std::os::fd::RawFd;

@@ -1,17 +1,17 @@
-//! Lanes of numbers in memory that the worker and its controller share.
+//! Arrays of numbers ("lanes") in memory that the worker and its controller share.
 //!
-//! The worker pushes each duration with two plain stores; the controller reads along while the worker runs and
-//! writes the record. So the worker never writes, allocates or locks between two readings of the clock, and when it
-//! dies, what it measured is still there.
+//! The worker appends each duration with two plain stores; the controller reads while the worker runs and writes the
+//! record. So the worker never writes a file, allocates or locks between two readings of the clock, and its
+//! measurements survive it.
 
 use crate::error::{Error, Result, check};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Words before the lanes: one counter per lane, each on a cache line of its own.
+/// The words of a lane's counter: a cache line. The counters precede the lanes.
 const COUNTER_STRIDE: usize = 8;
 
-/// A set of append-only lanes in shared memory. One process pushes, another reads.
+/// Append-only arrays in shared memory. One process appends, another reads.
 #[derive(Debug)]
 pub struct Lanes {
     words: &'static [AtomicU64],
@@ -21,71 +21,72 @@ pub struct Lanes {
 }
 
 impl Lanes {
-    /// Anonymous shared memory for lanes of the given capacities (in words), to be inherited by the worker.
+    /// Creates lanes with the given capacities in words. The worker inherits the descriptor.
     pub fn create(capacities: &[usize]) -> Result<(Self, OwnedFd)> {
         let fd = anonymous_file()?;
         let bytes = 8 * word_count(capacities);
-        // SAFETY: the call takes a descriptor that is open and a length.
+        // SAFETY: the call takes two integers.
         check("ftruncate", unsafe { libc::ftruncate(fd.as_raw_fd(), bytes as libc::off_t) })?;
         let lanes = Self::attach(&fd, capacities)?;
         Ok((lanes, fd))
     }
 
-    /// The same lanes in the process that inherited the descriptor; `capacities` must be equal.
+    /// Maps the lanes in the process that inherited the descriptor; `capacities` must be the same.
     pub fn attach(fd: &OwnedFd, capacities: &[usize]) -> Result<Self> {
         let count = word_count(capacities);
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let raw = fd.as_raw_fd();
-        // SAFETY: no address is given, so the kernel chooses one that is free; the descriptor is open.
+        // SAFETY: without MAP_FIXED the kernel chooses a free address range, so no mapping in use is replaced.
         let at = unsafe { libc::mmap(std::ptr::null_mut(), 8 * count, access, libc::MAP_SHARED, raw, 0) };
         if at == libc::MAP_FAILED {
             return Err(Error::last("mmap"));
         }
-        // SAFETY: the mapping holds `count` words, is page-aligned, stays until `drop` unmaps it, and every process
+        // SAFETY: the mapping holds `count` words, is page-aligned, lives until `drop` unmaps it, and every process
         // that maps it accesses it through atomics only.
         let words = unsafe { std::slice::from_raw_parts(at.cast::<AtomicU64>(), count) };
         let bases = bases(capacities);
         Ok(Self { words, bases, capacities: capacities.to_vec(), locked: false })
     }
 
-    /// Writes to every page, so that none faults while something is timed, and locks them in memory where the user
-    /// may; whether they are locked.
+    /// Writes to every page, so that none faults while a call is timed, and locks them in memory if the user may.
+    /// Returns whether they are locked.
     pub fn prepare(&mut self) -> bool {
         let header = self.capacities.len() * COUNTER_STRIDE;
         for word in self.words[header..].iter().step_by(512) {
             word.store(0, Ordering::Relaxed);
         }
         let bytes = size_of_val(self.words);
-        // SAFETY: the range is mapped by this process.
+        // SAFETY: the range is the mapping, which lives as long as `self`.
         self.locked = unsafe { libc::mlock(self.words.as_ptr().cast(), bytes) } == 0;
         self.locked
     }
 
-    /// Appends to a lane. What exceeds its capacity is dropped: the engine never takes more steps than it planned.
+    /// Appends a value to a lane. Values beyond its capacity are dropped; the engine never takes more steps than
+    /// planned.
     #[inline(always)]
     pub fn push(&self, lane: usize, value: u64) {
         let counter = &self.words[lane * COUNTER_STRIDE];
         let len = counter.load(Ordering::Relaxed) as usize;
         if len < self.capacities[lane] {
             self.words[self.bases[lane] + len].store(value, Ordering::Relaxed);
-            // Whoever sees the new length must see the value as well.
+            // A reader that sees the new length must see the value as well.
             counter.store(len as u64 + 1, Ordering::Release);
         }
     }
 
-    /// How many values a lane holds.
+    /// Returns the number of values in a lane.
     pub fn len(&self, lane: usize) -> usize {
         self.words[lane * COUNTER_STRIDE].load(Ordering::Acquire) as usize
     }
 
-    /// A lane's values from `from` up to, but not including, `to`.
+    /// Returns the values of a lane from `from` up to, but not including, `to`.
     pub fn read(&self, lane: usize, from: usize, to: usize) -> Vec<u64> {
         let to = to.min(self.len(lane));
         let base = self.bases[lane];
         self.words[base + from.min(to)..base + to].iter().map(|word| word.load(Ordering::Relaxed)).collect()
     }
 
-    /// How many values a lane has room for.
+    /// Returns the capacity of a lane.
     pub fn capacity(&self, lane: usize) -> usize {
         self.capacities[lane]
     }
@@ -94,7 +95,7 @@ impl Lanes {
 impl Drop for Lanes {
     fn drop(&mut self) {
         let bytes = size_of_val(self.words);
-        // SAFETY: the range was mapped by `attach`, and `words` is not reachable after the drop.
+        // SAFETY: `attach` mapped the range, and `words` is not reachable after the drop.
         unsafe { libc::munmap(self.words.as_ptr().cast_mut().cast(), bytes) };
     }
 }
@@ -115,14 +116,14 @@ fn word_count(capacities: &[usize]) -> usize {
     capacities.len() * COUNTER_STRIDE + capacities.iter().sum::<usize>()
 }
 
-/// A file in memory without a name.
+/// Creates a file in memory.
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
 fn anonymous_file() -> Result<OwnedFd> {
-    // SAFETY: the name is a C string; the call returns a new descriptor.
+    // SAFETY: the name is a C string, and the call returns a new descriptor.
     check("memfd_create", unsafe { libc::memfd_create(c"landau".as_ptr(), 0) }).map(crate::descriptor::own)
 }
 
-/// A file without a name: made in the temporary folder and removed at once.
+/// Creates an unnamed file: in the temporary directory, and removed at once.
 #[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
 fn anonymous_file() -> Result<OwnedFd> {
     let path =
@@ -140,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_one_mapping_pushes_another_reads() {
+    fn one_mapping_reads_what_another_appends() {
         let (mut writer, fd) = Lanes::create(&[4, 2]).unwrap();
         let reader = Lanes::attach(&fd, &[4, 2]).unwrap();
         writer.prepare();
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_lane_drops_and_never_spills_into_the_next() {
+    fn a_full_lane_never_writes_into_the_next() {
         let (lanes, _fd) = Lanes::create(&[1, 1]).unwrap();
         lanes.push(0, 1);
         lanes.push(0, 2);

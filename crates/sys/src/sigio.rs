@@ -1,5 +1,5 @@
-//! Linux's signal-driven I/O: a queued real-time signal with the descriptor's number for each change (`F_SETSIG`), read in
-//! batches through a `signalfd`.
+//! Linux's signal-driven I/O: a queued real-time signal with the descriptor's number for each change (`F_SETSIG`), read
+//! in batches through a `signalfd`.
 //!
 //! A signal goes to the thread that requested it and stays blocked there for good: one that arrived after its queue was
 //! dropped would otherwise end the process. When the system's queue is full, the kernel sends a plain SIGIO instead,
@@ -10,11 +10,11 @@ use crate::error::{Error, Result, check};
 use std::cell::Cell;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-/// F_SETSIG: which signal to send. The `libc` crate lacks these constants.
+/// `F_SETSIG`: which signal to send. The `libc` crate lacks these constants.
 const SET_SIGNAL: libc::c_int = 10;
-/// F_SETOWN_EX: the thread to send it to.
+/// `F_SETOWN_EX`: the thread to send it to.
 const SET_OWNER: libc::c_int = 15;
-/// F_GETSIG and F_GETOWN_EX: the same, to read.
+/// `F_GETSIG` and `F_GETOWN_EX`: the same, to read.
 const GET_SIGNAL: libc::c_int = 11;
 const GET_OWNER: libc::c_int = 16;
 const OWNER_IS_THREAD: libc::c_int = 0;
@@ -95,8 +95,8 @@ impl SignalQueue {
         Ok(queue)
     }
 
-    /// Requests a signal for each change of a descriptor. Returns false if descriptors of its kind send no signals, or if
-    /// they are requested already, possibly under another number.
+    /// Requests a signal for each change of a descriptor. Returns false if descriptors of its kind send no signals, or
+    /// if they are requested already, possibly under another number.
     pub fn add(&self, fd: RawFd) -> Result<bool> {
         let flags = control(fd, libc::F_GETFL, 0)?;
         if flags & libc::O_ASYNC != 0 {
@@ -120,8 +120,8 @@ impl SignalQueue {
         control(fd, SET_SIGNAL, 0).map(drop)
     }
 
-    /// Like [`remove`](Self::remove), for a number that may have another owner by now: does nothing unless the signals are
-    /// this queue's.
+    /// Like [`remove`](Self::remove), for a number that may have another owner by now: does nothing unless the signals
+    /// are this queue's.
     pub fn remove_if_ours(&self, fd: RawFd) {
         let mut owner = Owner { kind: OWNER_IS_THREAD, id: 0 };
         // SAFETY: `owner` has the layout of `struct f_owner_ex` and is writable; a closed descriptor is an error.
@@ -135,7 +135,8 @@ impl SignalQueue {
         }
     }
 
-    /// Calls a closure with the queued signals, at most [`batch`](Self::batch) of them. Returns their number. Never waits.
+    /// Calls a closure with the queued signals, at most [`batch`](Self::batch) of them. Returns their number. Never
+    /// waits.
     pub fn read(&mut self, mut call: impl FnMut(Signal)) -> Result<usize> {
         let (first, room) = (self.buffer.as_mut_ptr().cast(), size_of_val(&*self.buffer));
         // SAFETY: the buffer is writable for `room` bytes, and any bytes are a valid `signalfd_siginfo`.

@@ -1,4 +1,4 @@
-//! Ctrl-C and its kin as a flag that loops look at.
+//! Signals: interrupts as a flag that loops check, and the signals that control a server.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -8,11 +8,11 @@ extern "C" fn remember(number: libc::c_int) {
     CAUGHT.store(number, Ordering::Relaxed);
 }
 
-/// From now on SIGINT, SIGTERM and SIGHUP are remembered instead of ending the process; those that are ignored already
-/// (`nohup`, a job in the background) stay ignored.
+/// Catches SIGINT, SIGTERM and SIGHUP from now on: they set a flag ([`interrupted`]) instead of ending the process.
+/// Signals that are ignored already (`nohup`, a job in the background) stay ignored.
 pub fn catch_interrupts() {
     for number in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: the handler only stores to an atomic, which is allowed in a signal handler.
+        // SAFETY: the handler has the expected signature and only stores to an atomic, which is async-signal-safe.
         let before = unsafe { libc::signal(number, remember as *const () as libc::sighandler_t) };
         if before == libc::SIG_IGN {
             // SAFETY: SIG_IGN is a valid disposition.
@@ -21,7 +21,7 @@ pub fn catch_interrupts() {
     }
 }
 
-/// The name of the interrupt that was caught, if one was.
+/// Returns the name of the signal that was caught, if one was.
 pub fn interrupted() -> Option<&'static str> {
     match CAUGHT.load(Ordering::Relaxed) {
         0 => None,
@@ -31,12 +31,12 @@ pub fn interrupted() -> Option<&'static str> {
     }
 }
 
-/// What a server is told by signals.
+/// A signal that controls a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServiceSignal {
-    /// End: SIGTERM, SIGINT.
+    /// Terminate: SIGTERM or SIGINT.
     Terminate,
-    /// Read again what is read at the start: SIGHUP.
+    /// Reload the configuration: SIGHUP.
     Reload,
 }
 
@@ -52,19 +52,19 @@ fn service_signals() -> libc::sigset_t {
     set
 }
 
-/// Holds the notices back in this thread and those that it starts, so that [`wait_for_service_signal`] can take them.
+/// Blocks these signals in this thread and those that it starts, so that [`wait_for_service_signal`] receives them.
 pub fn block_service_signals() {
     let set = service_signals();
-    // SAFETY: the set is initialised; the old one is not asked for.
+    // SAFETY: the set is initialised, and null says that the old mask is not wanted.
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
 }
 
-/// Waits for the next notice.
+/// Waits for the next of these signals.
 pub fn wait_for_service_signal() -> ServiceSignal {
     let set = service_signals();
     loop {
         let mut number = 0;
-        // SAFETY: the set is initialised and the number may be written.
+        // SAFETY: the set is initialised and the number is writable.
         let failed = unsafe { libc::sigwait(&raw const set, &raw mut number) };
         match number {
             libc::SIGHUP if failed == 0 => return ServiceSignal::Reload,

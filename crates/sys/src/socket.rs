@@ -1,4 +1,4 @@
-//! Sockets, as far as the benchmarks of sockets and ports need them.
+//! Sockets and addresses, as benchmarks of sockets and ports need them. [`crate::stream`] has the rest.
 
 use crate::descriptor::own;
 use crate::error::{Error, Result, check};
@@ -15,16 +15,16 @@ pub enum Family {
     V6,
 }
 
-/// What a socket transports.
+/// A transport protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
-    /// A stream.
+    /// TCP, a stream.
     Tcp,
-    /// Datagrams.
+    /// UDP, datagrams.
     Udp,
 }
 
-/// A new socket. Plain `socket`, without flags: that is the call of the 2003 study.
+/// Creates a socket, without flags, as the 2003 study did.
 #[inline(always)]
 pub fn socket(family: Family, transport: Transport) -> Result<OwnedFd> {
     let domain = match family {
@@ -39,7 +39,7 @@ pub fn socket(family: Family, transport: Transport) -> Result<OwnedFd> {
     check("socket", unsafe { libc::socket(domain, kind, 0) }).map(own)
 }
 
-/// An address in the form that `bind` takes, made once and used for many sockets.
+/// A socket address as system calls take it, made once and used for many sockets.
 #[derive(Clone, Copy)]
 pub struct Address {
     storage: libc::sockaddr_storage,
@@ -53,7 +53,7 @@ impl std::fmt::Debug for Address {
 }
 
 impl Address {
-    /// The wildcard address of a family with port 0: the system chooses the port.
+    /// Returns the wildcard address of a family with port 0: the system chooses the port.
     pub fn any(family: Family) -> Self {
         match family {
             Family::V4 => SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0).into(),
@@ -62,13 +62,13 @@ impl Address {
     }
 }
 
-/// The longest path of a Unix socket that fits into an address, with the zero behind it.
+/// The longest path of a Unix socket in bytes, without the terminating zero.
 pub const UNIX_PATH_BYTES: usize =
     size_of::<libc::sockaddr_un>() - std::mem::offset_of!(libc::sockaddr_un, sun_path) - 1;
 
 impl Address {
-    /// A Unix socket's address by its path; a path that begins with `@` means Linux's abstract name. Fails with
-    /// ENAMETOOLONG where the path does not fit.
+    /// Returns the address of a Unix socket. On Linux a path that starts with `@` is an abstract name. Fails with
+    /// ENAMETOOLONG if the path is too long.
     pub fn unix(path: &std::path::Path) -> Result<Self> {
         use std::os::unix::ffi::OsStrExt;
         // SAFETY: `sockaddr_un` is plain data for which all zeroes is a value.
@@ -91,15 +91,15 @@ impl Address {
         Ok(address)
     }
 
-    /// As system calls take it.
+    /// Returns the address as system calls take it.
     pub(crate) fn raw(&self) -> (*const libc::sockaddr, libc::socklen_t) {
         ((&raw const self.storage).cast(), self.len)
     }
 
-    /// The same address with another port.
+    /// Returns the address with another port.
     #[must_use]
     pub fn with_port(mut self, port: u16) -> Self {
-        // The port stands at the same place in both families' addresses.
+        // The port has the same offset in the addresses of both families.
         // SAFETY: the storage holds a socket address, which is at least as large as `sockaddr_in`.
         let address = unsafe { &mut *(&raw mut self.storage).cast::<libc::sockaddr_in>() };
         address.sin_port = port.to_be();
@@ -107,7 +107,7 @@ impl Address {
     }
 }
 
-/// `value` written into the beginning of an all-zero `sockaddr_storage`.
+/// Writes `value` to the start of an all-zero `sockaddr_storage`.
 fn stored<T: Copy>(value: T) -> Address {
     // SAFETY: `sockaddr_storage` is plain data for which all zeroes is a value.
     let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
@@ -143,21 +143,21 @@ impl From<SocketAddr> for Address {
 #[inline(always)]
 pub fn bind(socket: &OwnedFd, address: &Address) -> Result<()> {
     let pointer = (&raw const address.storage).cast();
-    // SAFETY: `pointer` leads to `len` bytes of a socket address.
+    // SAFETY: `pointer` is to `len` bytes of a socket address.
     check("bind", unsafe { libc::bind(socket.as_raw_fd(), pointer, address.len) }).map(drop)
 }
 
-/// Whether it is a socket of streams: what can listen.
+/// Returns whether a socket is a stream socket, which can listen.
 pub fn is_stream(socket: &OwnedFd) -> Result<bool> {
     let mut kind: libc::c_int = 0;
     let mut len = size_of::<libc::c_int>() as libc::socklen_t;
     let (fd, value) = (socket.as_raw_fd(), (&raw mut kind).cast());
-    // SAFETY: `value` leads to `len` bytes that the call may write.
+    // SAFETY: `value` is to `len` writable bytes.
     check("getsockopt", unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_TYPE, value, &raw mut len) })?;
     Ok(kind == libc::SOCK_STREAM)
 }
 
-/// The port a socket is bound to; 0 where it is not.
+/// Returns the port that a socket is bound to; 0 if it is not bound.
 pub fn local_port(socket: &OwnedFd) -> Result<u16> {
     // SAFETY: `sockaddr_storage` is plain data for which all zeroes is a value.
     let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
@@ -165,13 +165,13 @@ pub fn local_port(socket: &OwnedFd) -> Result<u16> {
     let pointer = (&raw mut storage).cast();
     // SAFETY: `pointer` and `len` describe a buffer large enough for any address.
     check("getsockname", unsafe { libc::getsockname(socket.as_raw_fd(), pointer, &raw mut len) })?;
-    // The port stands at the same place in both families' addresses.
+    // The port has the same offset in the addresses of both families.
     // SAFETY: the buffer is larger than `sockaddr_in`, initialised, and suitably aligned.
     let address = unsafe { (&raw const storage).cast::<libc::sockaddr_in>().read() };
     Ok(u16::from_be(address.sin_port))
 }
 
-/// Says whether an IPv6 socket is for IPv6 alone (`IPV6_V6ONLY`).
+/// Sets whether an IPv6 socket is restricted to IPv6 (`IPV6_V6ONLY`).
 pub fn set_v6only(socket: &OwnedFd, only: bool) -> Result<()> {
     set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, libc::c_int::from(only))
 }
@@ -183,7 +183,7 @@ pub fn set_port_range(socket: &OwnedFd, low: u16, high: u16) -> Result<()> {
     set_option(socket, libc::IPPROTO_IP, IP_LOCAL_PORT_RANGE, u32::from(high) << 16 | u32::from(low))
 }
 
-/// Restricts the ports that the system may choose for this socket: no such option here.
+/// Restricts the ports that the system may choose for this socket: not supported here.
 #[cfg(not(target_os = "linux"))]
 pub fn set_port_range(_: &OwnedFd, _: u16, _: u16) -> Result<()> {
     Err(Error { call: "setsockopt", errno: libc::ENOTSUP })
@@ -192,11 +192,11 @@ pub fn set_port_range(_: &OwnedFd, _: u16, _: u16) -> Result<()> {
 fn set_option<T: Copy>(socket: &OwnedFd, level: libc::c_int, name: libc::c_int, value: T) -> Result<()> {
     let pointer = (&raw const value).cast();
     let len = size_of::<T>() as libc::socklen_t;
-    // SAFETY: `pointer` leads to `len` bytes of the option's value.
+    // SAFETY: `pointer` is to `len` readable bytes.
     check("setsockopt", unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, pointer, len) }).map(drop)
 }
 
-/// Whether an IPv6 socket with that `IPV6_V6ONLY` accepts an IPv4 peer under its mapped address.
+/// Returns whether an IPv6 socket with that `IPV6_V6ONLY` accepts an IPv4 peer by its mapped address.
 pub fn accepts_mapped_peer(v6only: bool) -> Result<bool> {
     let listener = socket(Family::V6, Transport::Tcp)?;
     set_v6only(&listener, v6only)?;
@@ -215,8 +215,8 @@ pub fn accepts_mapped_peer(v6only: bool) -> Result<bool> {
     }
 }
 
-/// Whether an address is this machine's or of a network that is not the world's (RFC 1918, 4193). Link-local ones are
-/// neither: 169.254.169.254 is where the provider of a cloud answers its guests.
+/// Returns whether an address is this machine's or private (RFC 1918, RFC 4193). Link-local addresses do not count: at
+/// 169.254.169.254, cloud providers answer their guests.
 pub fn is_own(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(v4) => v4.is_loopback() || v4.is_private() || v4.is_unspecified(),
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bound_socket_has_a_port_and_an_unbound_one_none() {
+    fn only_a_bound_socket_has_a_port() {
         let fd = socket(Family::V4, Transport::Udp).unwrap();
         assert_eq!(local_port(&fd).unwrap(), 0);
         bind(&fd, &Address::any(Family::V4)).unwrap();
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_goes_through_the_kernel_unchanged() {
+    fn the_kernel_returns_the_same_address() {
         let fd = socket(Family::V4, Transport::Udp).unwrap();
         let address: SocketAddr = "127.0.0.1:0".parse().unwrap();
         bind(&fd, &address.into()).unwrap();

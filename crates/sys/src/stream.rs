@@ -1,4 +1,4 @@
-//! Streams: listening, accepting, connecting, and moving bytes and files with as few calls as the kernel allows.
+//! Stream sockets: listening, accepting, connecting, sending and receiving, and their options.
 
 use crate::descriptor::own;
 use crate::error::{Error, Result, check};
@@ -8,18 +8,18 @@ use std::mem::size_of;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-/// Bytes, or the reason why there are none.
+/// Returns a length, or the error in `errno` if it is -1.
 fn length(call: &'static str, value: libc::ssize_t) -> Result<usize> {
     if value < 0 { Err(Error::last(call)) } else { Ok(value as usize) }
 }
 
-/// `MSG_NOSIGNAL` where the system has it; where it has not, [`no_sigpipe`] says it once for a socket.
+/// `MSG_NOSIGNAL`. Systems without it have a socket option, which `no_sigpipe` sets.
 #[cfg(not(any(target_os = "macos", target_os = "ios")))]
 pub(crate) const NO_SIGNAL: libc::c_int = libc::MSG_NOSIGNAL;
 #[cfg(any(target_os = "macos", target_os = "ios"))]
 pub(crate) const NO_SIGNAL: libc::c_int = 0;
 
-/// `MSG_MORE` where the system has it: more follows at once, so that a header and a file leave in one segment.
+/// `MSG_MORE`, on systems that have it: more data follows at once, so that a header and a file leave in one segment.
 #[cfg(target_os = "linux")]
 const MORE: libc::c_int = libc::MSG_MORE;
 #[cfg(not(target_os = "linux"))]
@@ -29,24 +29,24 @@ fn flags(more: bool) -> libc::c_int {
     NO_SIGNAL | if more { MORE } else { 0 }
 }
 
-/// Receives what is there; 0 is the end of the stream.
+/// Receives available data; 0 is the end of the stream.
 #[inline]
 pub fn receive(socket: &impl AsFd, buffer: &mut [u8]) -> Result<usize> {
     let (first, room) = (buffer.as_mut_ptr().cast(), buffer.len());
-    // SAFETY: the slice has room for `room` bytes.
+    // SAFETY: the buffer is writable for `room` bytes.
     length("recv", unsafe { libc::recv(socket.as_fd().as_raw_fd(), first, room, 0) })
 }
 
-/// Takes up to so many bytes from a stream socket and forgets them: the kernel copies nothing. Waits as [`receive`]
-/// does; 0 is the end.
+/// Receives and discards up to so many bytes of a stream socket, without copying them. Waits as [`receive`] does; 0 is
+/// the end of the stream.
 #[cfg(target_os = "linux")]
 pub fn discard(socket: &impl AsFd, count: usize) -> Result<usize> {
-    // SAFETY: with MSG_TRUNC nothing is written to the buffer of a stream socket (tcp(7)), so that it may be none.
+    // SAFETY: with MSG_TRUNC nothing is written to the buffer of a stream socket (tcp(7)), so it may be null.
     let got = unsafe { libc::recv(socket.as_fd().as_raw_fd(), std::ptr::null_mut(), count, libc::MSG_TRUNC) };
     length("recv", got)
 }
 
-/// Takes up to so many bytes from a stream socket and forgets them.
+/// Receives and discards up to so many bytes of a stream socket.
 #[cfg(not(target_os = "linux"))]
 pub fn discard(socket: &impl AsFd, count: usize) -> Result<usize> {
     let mut scratch = [0; 16 << 10];
@@ -54,42 +54,42 @@ pub fn discard(socket: &impl AsFd, count: usize) -> Result<usize> {
     receive(socket, &mut scratch[..len])
 }
 
-/// Sends what fits; `more` says that more follows at once.
+/// Sends what fits into the send buffer. `more` says that more data follows at once.
 #[inline]
 pub fn send(socket: &impl AsFd, bytes: &[u8], more: bool) -> Result<usize> {
-    // SAFETY: the slice holds so many bytes.
+    // SAFETY: the slice is readable for its whole length.
     let sent = unsafe { libc::send(socket.as_fd().as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags(more)) };
     length("send", sent)
 }
 
-/// Sends what fits of several pieces.
-pub fn send_vectored(socket: &impl AsFd, pieces: &[IoSlice<'_>], more: bool) -> Result<usize> {
+/// Sends what fits of several buffers.
+pub fn send_vectored(socket: &impl AsFd, buffers: &[IoSlice<'_>], more: bool) -> Result<usize> {
     // SAFETY: `msghdr` is plain data for which all zeroes is a value.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    // `IoSlice` is documented to have the layout of `iovec`; the call only reads.
-    message.msg_iov = pieces.as_ptr().cast_mut().cast();
-    message.msg_iovlen = pieces.len() as _;
-    // SAFETY: the header leads to `msg_iovlen` valid pieces.
+    // `IoSlice` is documented to have the layout of `iovec`, and the call only reads.
+    message.msg_iov = buffers.as_ptr().cast_mut().cast();
+    message.msg_iovlen = buffers.len() as _;
+    // SAFETY: the header points to `msg_iovlen` valid buffers.
     length("sendmsg", unsafe { libc::sendmsg(socket.as_fd().as_raw_fd(), &raw const message, flags(more)) })
 }
 
-/// Writes what fits of several pieces to any descriptor: a pipe, a file.
-pub fn write_vectored(fd: &impl AsFd, pieces: &[IoSlice<'_>]) -> Result<usize> {
-    // SAFETY: `IoSlice` is documented to have the layout of `iovec`, and the slice holds so many.
-    let sent = unsafe { libc::writev(fd.as_fd().as_raw_fd(), pieces.as_ptr().cast(), pieces.len() as libc::c_int) };
+/// Writes what fits of several buffers to any descriptor: a pipe, a file.
+pub fn write_vectored(fd: &impl AsFd, buffers: &[IoSlice<'_>]) -> Result<usize> {
+    // SAFETY: `IoSlice` is documented to have the layout of `iovec`, and there are as many as the call is told.
+    let sent = unsafe { libc::writev(fd.as_fd().as_raw_fd(), buffers.as_ptr().cast(), buffers.len() as libc::c_int) };
     length("writev", sent)
 }
 
-/// Sends what fits of `count` bytes of a file from `offset`; 0 means that the file ends there.
+/// Sends what fits of `count` bytes of a file from `offset`, with `sendfile`; 0 is the end of the file.
 #[cfg(target_os = "linux")]
 pub fn send_file(socket: &impl AsFd, file: &impl AsFd, offset: u64, count: usize) -> Result<usize> {
     let mut offset = offset as libc::off_t;
     let (to, from) = (socket.as_fd().as_raw_fd(), file.as_fd().as_raw_fd());
-    // SAFETY: `offset` is a valid place that the call may write.
+    // SAFETY: `offset` is writable.
     length("sendfile", unsafe { libc::sendfile(to, from, &raw mut offset, count) })
 }
 
-/// Sends what fits of `count` bytes of a file from `offset`: read, then written, for want of a call that is alike.
+/// Sends what fits of `count` bytes of a file from `offset`, by reading and sending; 0 is the end of the file.
 #[cfg(not(target_os = "linux"))]
 pub fn send_file(socket: &impl AsFd, file: &impl AsFd, offset: u64, count: usize) -> Result<usize> {
     let mut buffer = [0_u8; 64 << 10];
@@ -97,14 +97,14 @@ pub fn send_file(socket: &impl AsFd, file: &impl AsFd, offset: u64, count: usize
     if got == 0 { Ok(0) } else { send(socket, &buffer[..got], false) }
 }
 
-/// Reads from a place in a file; 0 is its end.
+/// Reads a file at an offset; 0 is the end of the file.
 pub fn read_at(file: &impl AsFd, buffer: &mut [u8], offset: u64) -> Result<usize> {
     let (first, room) = (buffer.as_mut_ptr().cast(), buffer.len());
-    // SAFETY: the slice has room for `room` bytes.
+    // SAFETY: the buffer is writable for `room` bytes.
     length("pread", unsafe { libc::pread(file.as_fd().as_raw_fd(), first, room, offset as libc::off_t) })
 }
 
-/// A stream socket that does not block and is not inherited.
+/// Creates a TCP socket, nonblocking and close-on-exec.
 pub fn stream(family: Family) -> Result<OwnedFd> {
     let domain = match family {
         Family::V4 => libc::AF_INET,
@@ -113,7 +113,7 @@ pub fn stream(family: Family) -> Result<OwnedFd> {
     new_socket(domain)
 }
 
-/// A Unix stream socket that does not block and is not inherited.
+/// Creates a Unix stream socket, nonblocking and close-on-exec.
 pub fn unix_stream() -> Result<OwnedFd> {
     new_socket(libc::AF_UNIX)
 }
@@ -135,40 +135,40 @@ fn new_socket(domain: libc::c_int) -> Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Marks a descriptor as not inherited.
+/// Makes a descriptor close-on-exec.
 #[cfg(any(target_os = "macos", target_os = "ios"))]
 fn set_close_on_exec(fd: &OwnedFd) -> Result<()> {
     // SAFETY: the call takes integers.
     check("fcntl", unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) }).map(drop)
 }
 
-/// Asks that a write to a stream whose reader is gone is an error and no signal.
+/// Makes sending to a closed connection an error instead of SIGPIPE.
 #[cfg(any(target_os = "macos", target_os = "ios"))]
 fn no_sigpipe(socket: &OwnedFd) -> Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_NOSIGPIPE, 1)
 }
 
-/// Lets a bound socket take connections; `backlog` of them may wait.
+/// Listens for connections, of which `backlog` may wait in the accept queue.
 pub fn listen(socket: &impl AsFd, backlog: u32) -> Result<()> {
     let backlog = backlog.min(i32::MAX as u32) as libc::c_int;
     // SAFETY: the call takes two integers.
     check("listen", unsafe { libc::listen(socket.as_fd().as_raw_fd(), backlog) }).map(drop)
 }
 
-/// Takes a connection; it does not block and is not inherited, whatever descriptor number it gets.
+/// Accepts a connection, nonblocking and close-on-exec.
 #[cfg(not(any(target_os = "macos", target_os = "ios")))]
 pub fn accept(listener: &impl AsFd) -> Result<OwnedFd> {
     let null = std::ptr::null_mut();
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    // SAFETY: the peer's address is not asked for, which null says.
+    // SAFETY: null says that the peer's address is not wanted.
     check("accept4", unsafe { libc::accept4(listener.as_fd().as_raw_fd(), null, null.cast(), flags) }).map(own)
 }
 
-/// Takes a connection; it does not block and is not inherited, whatever descriptor number it gets.
+/// Accepts a connection, nonblocking and close-on-exec.
 #[cfg(any(target_os = "macos", target_os = "ios"))]
 pub fn accept(listener: &impl AsFd) -> Result<OwnedFd> {
     let null = std::ptr::null_mut();
-    // SAFETY: the peer's address is not asked for, which null says.
+    // SAFETY: null says that the peer's address is not wanted.
     let fd = check("accept", unsafe { libc::accept(listener.as_fd().as_raw_fd(), null, null.cast()) }).map(own)?;
     set_close_on_exec(&fd)?;
     set_blocking(&fd, false)?;
@@ -176,7 +176,7 @@ pub fn accept(listener: &impl AsFd) -> Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Takes a connection and says from where, as [`peer`] does. It does not block and is not inherited.
+/// Accepts a connection, nonblocking and close-on-exec, and returns its address as [`peer`] does.
 #[cfg(not(any(target_os = "macos", target_os = "ios")))]
 #[inline]
 pub fn accept_from(listener: &impl AsFd) -> Result<(OwnedFd, Option<SocketAddr>)> {
@@ -190,7 +190,7 @@ pub fn accept_from(listener: &impl AsFd) -> Result<(OwnedFd, Option<SocketAddr>)
     Ok((own(check("accept4", fd)?), peer_of(&storage)))
 }
 
-/// Takes a connection and says from where, as [`peer`] does. It does not block and is not inherited.
+/// Accepts a connection, nonblocking and close-on-exec, and returns its address as [`peer`] does.
 #[cfg(any(target_os = "macos", target_os = "ios"))]
 pub fn accept_from(listener: &impl AsFd) -> Result<(OwnedFd, Option<SocketAddr>)> {
     let fd = accept(listener)?;
@@ -198,8 +198,8 @@ pub fn accept_from(listener: &impl AsFd) -> Result<(OwnedFd, Option<SocketAddr>)
     Ok((fd, peer))
 }
 
-/// Where a connection leads to; no address where it is one of a Unix socket. A client of IPv4 has its own address,
-/// whether it came through a socket of IPv4 or through one of both families.
+/// Returns the peer's address, or `None` for a Unix socket. An IPv4 client has its IPv4 address, also at a listener for
+/// both families.
 pub fn peer(socket: &impl AsFd) -> Result<Option<SocketAddr>> {
     // SAFETY: `sockaddr_storage` is plain data for which all zeroes is a value.
     let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
@@ -211,17 +211,17 @@ pub fn peer(socket: &impl AsFd) -> Result<Option<SocketAddr>> {
     Ok(peer_of(&storage))
 }
 
-/// The address that a system call wrote.
+/// Converts an address that a system call wrote.
 fn peer_of(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
     match libc::c_int::from(storage.ss_family) {
         libc::AF_INET => {
-            // SAFETY: the family says that it is one, and the storage is larger and as strictly aligned.
+            // SAFETY: the family is AF_INET, and the storage is larger and as strictly aligned.
             let address = unsafe { (&raw const *storage).cast::<libc::sockaddr_in>().read() };
             let ip = Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr));
             Some(SocketAddr::from((ip, u16::from_be(address.sin_port))))
         }
         libc::AF_INET6 => {
-            // SAFETY: the family says that it is one, and the storage is larger and as strictly aligned.
+            // SAFETY: the family is AF_INET6, and the storage is larger and as strictly aligned.
             let address = unsafe { (&raw const *storage).cast::<libc::sockaddr_in6>().read() };
             let ip = Ipv6Addr::from(address.sin6_addr.s6_addr).to_canonical();
             Some(SocketAddr::from((ip, u16::from_be(address.sin6_port))))
@@ -230,20 +230,20 @@ fn peer_of(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
     }
 }
 
-/// Begins a connection. On a socket that does not block, EINPROGRESS says that it is under way.
+/// Connects a socket. On a nonblocking one, EINPROGRESS says that the connection is being established.
 pub fn connect(socket: &impl AsFd, address: &Address) -> Result<()> {
     let (pointer, len) = address.raw();
-    // SAFETY: `pointer` leads to `len` bytes of a socket address.
+    // SAFETY: `pointer` is to `len` bytes of a socket address.
     check("connect", unsafe { libc::connect(socket.as_fd().as_raw_fd(), pointer, len) }).map(drop)
 }
 
-/// What a socket's connecting came to: the error that waits on it, and clears it.
+/// Returns and clears the pending error of a socket (`SO_ERROR`): the result of connecting.
 pub fn take_error(socket: &impl AsFd) -> Result<()> {
     let mut errno: libc::c_int = 0;
     let mut len = size_of::<libc::c_int>() as libc::socklen_t;
     let value = (&raw mut errno).cast();
     let fd = socket.as_fd().as_raw_fd();
-    // SAFETY: `value` leads to `len` bytes that the call may write.
+    // SAFETY: `value` is to `len` writable bytes.
     check("getsockopt", unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_ERROR, value, &raw mut len) })?;
     if errno == 0 { Ok(()) } else { Err(Error { call: "connect", errno }) }
 }
@@ -254,14 +254,14 @@ pub fn shutdown_write(socket: &impl AsFd) -> Result<()> {
     check("shutdown", unsafe { libc::shutdown(socket.as_fd().as_raw_fd(), libc::SHUT_WR) }).map(drop)
 }
 
-/// Shuts down both halves: whoever waits in a call on the socket, here or in the kernel, is told.
+/// Shuts down both halves, which ends calls and operations in progress on the socket.
 pub fn shutdown(socket: &impl AsFd) -> Result<()> {
     // SAFETY: the call takes two integers.
     check("shutdown", unsafe { libc::shutdown(socket.as_fd().as_raw_fd(), libc::SHUT_RDWR) }).map(drop)
 }
 
-/// Says whether calls on a descriptor block. Always asks the kernel: a note of ours about a number outlives the
-/// descriptor that it was made for, and made the 2003 study's server block in `sendfile`.
+/// Makes a descriptor blocking or nonblocking. This always asks the kernel: state that is kept by descriptor number
+/// outlives the descriptor, which made the server of the 2003 study block in `sendfile`.
 pub fn set_blocking(fd: &impl AsFd, blocking: bool) -> Result<()> {
     let fd = fd.as_fd().as_raw_fd();
     // SAFETY: the call takes integers.
@@ -274,7 +274,7 @@ pub fn set_blocking(fd: &impl AsFd, blocking: bool) -> Result<()> {
     check("fcntl", unsafe { libc::fcntl(fd, libc::F_SETFL, new) }).map(drop)
 }
 
-/// Whether calls on a descriptor block.
+/// Returns whether a descriptor is blocking.
 pub fn is_blocking(fd: &impl AsFd) -> Result<bool> {
     // SAFETY: the call takes integers.
     let flags = check("fcntl", unsafe { libc::fcntl(fd.as_fd().as_raw_fd(), libc::F_GETFL) })?;
@@ -285,119 +285,119 @@ fn set_option<T: Copy>(socket: &impl AsFd, level: libc::c_int, name: libc::c_int
     let pointer = (&raw const value).cast();
     let len = size_of::<T>() as libc::socklen_t;
     let fd = socket.as_fd().as_raw_fd();
-    // SAFETY: `pointer` leads to `len` bytes of the option's value.
+    // SAFETY: `pointer` is to `len` readable bytes.
     check("setsockopt", unsafe { libc::setsockopt(fd, level, name, pointer, len) }).map(drop)
 }
 
-/// Sends small segments at once (`TCP_NODELAY`).
+/// Sends small segments without delay (`TCP_NODELAY`).
 pub fn set_no_delay(socket: &impl AsFd) -> Result<()> {
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1 as libc::c_int)
 }
 
-/// Holds back what does not fill a segment, for a fifth of a second at most (`TCP_CORK`), or no longer: then it leaves
-/// at once. For a stream of several calls, each of which would else end in a small segment.
+/// Corks or uncorks a socket (`TCP_CORK`). A corked socket holds back partial segments, for at most 200 ms; uncorking
+/// sends them at once. For data that is sent by several calls, each of which would otherwise end in a small segment.
 #[cfg(target_os = "linux")]
 pub fn set_cork(socket: &impl AsFd, is_corked: bool) -> Result<()> {
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_CORK, libc::c_int::from(is_corked))
 }
 
-/// Holds back what does not fill a segment: not done here, for the other systems' `TCP_NOPUSH` keeps what is held back
-/// when it is taken away.
+/// Corks or uncorks a socket: not supported here, since removing `TCP_NOPUSH` on other systems does not send what was
+/// held back.
 #[cfg(not(target_os = "linux"))]
 pub fn set_cork(_: &impl AsFd, _: bool) -> Result<()> {
     Err(Error { call: "setsockopt", errno: libc::ENOTSUP })
 }
 
-/// Asks for a buffer of about so many bytes for what is sent (`SO_SNDBUF`); the system has a least and a most.
+/// Sets the size of the send buffer in bytes (`SO_SNDBUF`), within the limits of the system.
 pub fn set_send_buffer(socket: &impl AsFd, bytes: u32) -> Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, bytes.min(i32::MAX as u32) as libc::c_int)
 }
 
-/// Lets an address be bound again while old connections of it die (`SO_REUSEADDR`).
+/// Allows binding an address that has connections in `TIME_WAIT` (`SO_REUSEADDR`).
 pub fn set_reuse_address(socket: &impl AsFd) -> Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1 as libc::c_int)
 }
 
-/// Lets several sockets listen at one address, each with a queue of its own (`SO_REUSEPORT`).
+/// Allows several sockets to listen at one address, each with its own accept queue (`SO_REUSEPORT`).
 #[cfg(not(any(target_os = "solaris", target_os = "illumos")))]
 pub fn set_reuse_port(socket: &impl AsFd) -> Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1 as libc::c_int)
 }
 
-/// Lets several sockets listen at one address: not here.
+/// Allows several sockets to listen at one address: not supported here.
 #[cfg(any(target_os = "solaris", target_os = "illumos"))]
 pub fn set_reuse_port(_: &impl AsFd) -> Result<()> {
     Err(Error { call: "setsockopt", errno: libc::ENOTSUP })
 }
 
-/// Says that an IPv6 listener is for IPv6 alone.
+/// Sets whether an IPv6 socket is restricted to IPv6 (`IPV6_V6ONLY`).
 pub fn set_v6_only(socket: &impl AsFd, only: bool) -> Result<()> {
     set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, libc::c_int::from(only))
 }
 
-/// Lets `close` end a connection at once, by a reset that leaves no `TIME_WAIT` behind (`SO_LINGER` of zero).
+/// Makes `close` reset the connection, which leaves no `TIME_WAIT` behind (`SO_LINGER` with zero seconds).
 pub fn set_reset_on_close(socket: &impl AsFd) -> Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_LINGER, libc::linger { l_onoff: 1, l_linger: 0 })
 }
 
-/// Lets `bind` take an address without a port, which `connect` chooses then, by the whole connection: a port can serve
-/// several destinations (`IP_BIND_ADDRESS_NO_PORT`).
+/// Makes `bind` choose no port and `connect` choose it instead, so that connections to different destinations can share
+/// a port (`IP_BIND_ADDRESS_NO_PORT`).
 #[cfg(target_os = "linux")]
 pub fn set_bind_address_no_port(socket: &impl AsFd) -> Result<()> {
     set_option(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1 as libc::c_int)
 }
 
-/// Lets `bind` take an address without a port: no such option here.
+/// Makes `bind` choose no port: not supported here.
 #[cfg(not(target_os = "linux"))]
 pub fn set_bind_address_no_port(_: &impl AsFd) -> Result<()> {
     Err(Error { call: "setsockopt", errno: libc::ENOTSUP })
 }
 
-/// Lets a listener tell of a connection only when something was sent over it, or after about so many seconds
+/// Makes a listener report a connection only after data has arrived, or after about so many seconds
 /// (`TCP_DEFER_ACCEPT`).
 #[cfg(target_os = "linux")]
 pub fn set_defer_accept(socket: &impl AsFd, seconds: u32) -> Result<()> {
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, seconds as libc::c_int)
 }
 
-/// Lets a listener tell of a connection only when something was sent over it: not here.
+/// Makes a listener report a connection only after data has arrived: not supported here.
 #[cfg(not(target_os = "linux"))]
 pub fn set_defer_accept(_: &impl AsFd, _: u32) -> Result<()> {
     Err(Error { call: "setsockopt", errno: libc::ENOTSUP })
 }
 
-/// How many bytes the peer has acknowledged since the connection began (`TCP_INFO`): what is given to a socket may lie
-/// in the kernel's buffer for long. None of what is no TCP, and before Linux 4.1.
+/// Returns how many bytes the peer has acknowledged since the connection was established (`TCP_INFO`); sent data may
+/// stay in the send buffer for long. `None` if it is not a TCP socket, and before Linux 4.1.
 #[cfg(target_os = "linux")]
 pub fn acknowledged_bytes(socket: &impl AsFd) -> Option<u64> {
-    /// The kernel's `tcp_info` as far as `tcpi_bytes_acked`, which not every C library's has.
+    /// The size of the kernel's `tcp_info` up to and including `tcpi_bytes_acked`, which not every C library declares.
     const WORDS: usize = 16;
     let mut info = [0_u64; WORDS];
     let mut len = size_of_val(&info) as libc::socklen_t;
     let (fd, pointer) = (socket.as_fd().as_raw_fd(), info.as_mut_ptr().cast());
-    // SAFETY: `pointer` leads to `len` bytes that the call may write.
+    // SAFETY: `pointer` is to `len` writable bytes.
     let asked = unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, pointer, &raw mut len) };
     (asked == 0 && len as usize == size_of_val(&info)).then_some(info[WORDS - 1])
 }
 
-/// How many bytes the peer has acknowledged since the connection began: this system does not say.
+/// Returns how many bytes the peer has acknowledged: not reported here.
 #[cfg(not(target_os = "linux"))]
 pub fn acknowledged_bytes(_: &impl AsFd) -> Option<u64> {
     None
 }
 
-/// Steers connections among `listeners` listeners at one address by the processor that they arrive on: a classic
-/// filter of three instructions (load the processor, take it modulo, return it) on any one of them.
+/// Distributes connections among `listeners` listeners at one address by the processor that they arrive on: attaches a
+/// classic BPF filter of three instructions (load the processor, take it modulo, return it) to any one of them.
 #[cfg(target_os = "linux")]
 pub fn steer_by_processor(socket: &impl AsFd, listeners: u32) -> Result<()> {
     let load = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     let modulo = (libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K) as u16;
-    let give = (libc::BPF_RET | libc::BPF_A) as u16;
+    let ret = (libc::BPF_RET | libc::BPF_A) as u16;
     let processor = (libc::SKF_AD_OFF + libc::SKF_AD_CPU) as u32;
     let mut filter = [
         libc::sock_filter { code: load, jt: 0, jf: 0, k: processor },
         libc::sock_filter { code: modulo, jt: 0, jf: 0, k: listeners.max(1) },
-        libc::sock_filter { code: give, jt: 0, jf: 0, k: 0 },
+        libc::sock_filter { code: ret, jt: 0, jf: 0, k: 0 },
     ];
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
     set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, program)
@@ -411,7 +411,8 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::TcpStream;
 
-    /// The server of the 2003 study remembered by number which descriptors were nonblocking, and the kernel reuses numbers.
+    /// The server of the 2003 study remembered by number which descriptors were nonblocking, and the kernel reuses
+    /// numbers.
     #[test]
     fn a_reused_number_is_not_taken_for_nonblocking() {
         const NUMBER: i32 = 600;
@@ -434,9 +435,8 @@ mod tests {
         assert!(!is_blocking(&second).unwrap());
     }
 
-    /// One client is one address, whatever the socket that it came through is for.
     #[test]
-    fn a_client_of_ipv4_is_one_at_a_socket_of_both_families() {
+    fn an_ipv4_client_has_its_ipv4_address_at_a_dual_stack_listener() {
         let Ok(listener) = std::net::TcpListener::bind("[::]:0") else { return };
         let port = listener.local_addr().unwrap().port();
         let client = TcpStream::connect(("127.0.0.1", port)).unwrap();
@@ -446,7 +446,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn what_a_peer_has_is_acknowledged_and_what_it_has_no_room_for_is_not() {
+    fn only_received_bytes_are_acknowledged() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (server, _) = accept_from(&listener).unwrap();
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_and_a_file_go_through_a_connection() {
+    fn buffers_and_a_file_arrive_in_order() {
         let listener = stream(Family::V4).unwrap();
         bind(&listener, &"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
         listen(&listener, 4).unwrap();

@@ -1,4 +1,4 @@
-//! Threads as a C program makes them, for the benchmarks that pile them up.
+//! Threads as a C program creates them, for benchmarks with many threads.
 
 use crate::clock::monotonic_ns;
 use crate::descriptor::wait_readable;
@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-/// What a thread and its maker share.
+/// What a thread and its creator share.
 struct Slot {
     started_ns: AtomicU64,
     may_leave: Mutex<bool>,
@@ -15,7 +15,7 @@ struct Slot {
     report: Arc<OwnedFd>,
 }
 
-/// A thread that says that it runs, then sleeps until it is told to leave.
+/// A thread that reports that it runs, then sleeps until it is released.
 pub struct Sleeper {
     thread: libc::pthread_t,
     slot: Arc<Slot>,
@@ -30,7 +30,7 @@ impl std::fmt::Debug for Sleeper {
 // SAFETY: `pthread_t` is a handle that any thread of the process may use.
 unsafe impl Send for Sleeper {}
 
-/// When a new thread came to life, by `CLOCK_MONOTONIC` in nanoseconds.
+/// When a thread was created: `CLOCK_MONOTONIC` in nanoseconds.
 #[derive(Debug, Clone, Copy)]
 pub struct Creation {
     /// Before `pthread_create`.
@@ -39,16 +39,16 @@ pub struct Creation {
     pub returned_ns: u64,
     /// In the thread, as the first thing it does.
     pub started_ns: u64,
-    /// In the maker, once it has read the thread's byte.
+    /// In its creator, after it read the thread's byte.
     pub read_ns: u64,
 }
 
 extern "C" fn sleep(argument: *mut libc::c_void) -> *mut libc::c_void {
     let started_ns = monotonic_ns();
-    // SAFETY: `argument` is the reference that `Sleeper::new` gave away with `Arc::into_raw` to this thread alone.
+    // SAFETY: `argument` is the result of `Arc::into_raw` that `Sleeper::new` passed to this thread alone.
     let slot = unsafe { Arc::from_raw(argument.cast_const().cast::<Slot>()) };
     slot.started_ns.store(started_ns, Ordering::Release);
-    // SAFETY: the slot keeps the descriptor open, and the buffer is one byte long.
+    // SAFETY: the slot keeps the descriptor open, and the string holds the one byte.
     unsafe { libc::write(slot.report.as_raw_fd(), c"t".as_ptr().cast(), 1) };
     let mut may_leave = slot.may_leave.lock().unwrap_or_else(PoisonError::into_inner);
     while !*may_leave {
@@ -58,10 +58,10 @@ extern "C" fn sleep(argument: *mut libc::c_void) -> *mut libc::c_void {
 }
 
 impl Sleeper {
-    /// Makes a thread with the system's own stack size (`stack_bytes` 0) or the given one, and waits until it has
-    /// written its byte into `report` and `listen`, the pipe's other end, has given it back.
+    /// Creates a thread with a stack size in bytes, or with the system's default if it is 0. Waits until the thread has
+    /// written its byte into `report`, by reading it from `listen`, the other end of that pipe.
     ///
-    /// A sleeper that is dropped without having been joined sleeps until the process ends.
+    /// A sleeper that is dropped without being joined sleeps until the process ends.
     pub fn new(report: &Arc<OwnedFd>, listen: &OwnedFd, stack_bytes: usize) -> Result<(Self, Creation)> {
         let slot = Arc::new(Slot {
             started_ns: AtomicU64::new(0),
@@ -75,11 +75,11 @@ impl Sleeper {
         let given = Arc::into_raw(Arc::clone(&slot));
         let argument = given.cast_mut().cast();
         let before_ns = monotonic_ns();
-        // SAFETY: `thread` may be written, the attributes are initialised, and the thread owns its reference.
+        // SAFETY: `thread` is writable, the attributes are initialised, and the new thread takes over the reference.
         let error = unsafe { libc::pthread_create(&raw mut thread, attributes.pointer(), sleep, argument) };
         let returned_ns = monotonic_ns();
         if error != 0 {
-            // SAFETY: no thread was made, so the reference that was to be its own is still ours.
+            // SAFETY: no thread was created, so the reference that it was to take over is still ours.
             drop(unsafe { Arc::from_raw(given) });
             return Err(Error { call: "pthread_create", errno: error });
         }
@@ -89,13 +89,13 @@ impl Sleeper {
         Ok((sleeper, Creation { before_ns, returned_ns, started_ns, read_ns }))
     }
 
-    /// Lets the thread go; it ends some time later.
+    /// Tells the thread to end, which it does some time later.
     pub fn release(&self) {
         *self.slot.may_leave.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.slot.changed.notify_one();
     }
 
-    /// Waits for the thread's end. It must have been released.
+    /// Waits until the thread has ended. It must have been released.
     #[inline(always)]
     pub fn join(self) -> Result<()> {
         // SAFETY: the thread is ours, joinable and, `self` being consumed, joined once.
@@ -106,7 +106,7 @@ impl Sleeper {
     }
 }
 
-/// Blocks in `read` for one byte, as the benchmark's subject demands; the time afterwards.
+/// Blocks in `read` for one byte, as the benchmark requires, and returns the time after it.
 fn read_byte(listen: &OwnedFd) -> Result<u64> {
     let mut byte = 0_u8;
     // SAFETY: the buffer has room for the one byte.
@@ -119,12 +119,12 @@ fn read_byte(listen: &OwnedFd) -> Result<u64> {
     }
 }
 
-/// Whether a byte waits that nobody asked for.
+/// Returns whether there is a byte that no creation is waiting for.
 pub fn has_stray_byte(listen: &OwnedFd) -> Result<bool> {
     wait_readable(listen, 0)
 }
 
-/// Attributes of a thread to be; none where the system's own are wanted.
+/// Attributes of a thread; `None` for the system's defaults.
 struct Attributes(Option<libc::pthread_attr_t>);
 
 impl Attributes {
@@ -134,7 +134,7 @@ impl Attributes {
         }
         // SAFETY: `pthread_attr_t` is plain data that `pthread_attr_init` fills.
         let mut raw: libc::pthread_attr_t = unsafe { std::mem::zeroed() };
-        // SAFETY: `raw` may be written.
+        // SAFETY: `raw` is writable.
         unsafe { libc::pthread_attr_init(&raw mut raw) };
         // SAFETY: `raw` was initialised above.
         match unsafe { libc::pthread_attr_setstacksize(&raw mut raw, stack_bytes) } {

@@ -1,13 +1,13 @@
-//! A clock that can be waited for with the descriptors: it rings at a moment, to the nanosecond.
+//! Linux's `timerfd`: a timer with nanosecond resolution that an event loop can wait for.
 //!
-//! The timeouts of `epoll_wait` and `poll` count milliseconds, and the kernel may be late by its slack of 50 µs on top.
-//! Whoever has to send at a given time needs better: Linux's `timerfd` is armed for a moment and rings without slack.
-//! Where there is none, [`TimerFd::new`] fails with ENOSYS, and the user looks at the clock himself.
+//! The timeouts of `epoll_wait` and `poll` are in milliseconds, and the kernel may add its timer slack of 50 µs. A
+//! program that sends at given times needs better: a timer descriptor expires without slack. On other systems
+//! [`TimerFd::new`] fails with ENOSYS, and the caller has to poll the clock.
 
 use crate::error::Result;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// A descriptor that can be read from a given moment on.
+/// A descriptor that is readable from a given time on.
 #[derive(Debug)]
 pub struct TimerFd(OwnedFd);
 
@@ -19,7 +19,7 @@ impl AsFd for TimerFd {
 
 #[cfg(target_os = "linux")]
 impl TimerFd {
-    /// An alarm that is not set.
+    /// Creates a timer that is not set.
     pub fn new() -> Result<Self> {
         let flags = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
         // SAFETY: the call takes integers.
@@ -27,7 +27,7 @@ impl TimerFd {
         Ok(Self(crate::descriptor::own(fd)))
     }
 
-    /// Lets it ring when `CLOCK_MONOTONIC` reaches so many nanoseconds, and be silent until then; 0 is never.
+    /// Makes the descriptor readable when `CLOCK_MONOTONIC` reaches so many nanoseconds, and not before; 0 means never.
     pub fn set(&self, at_ns: u64) -> Result<()> {
         use std::os::fd::AsRawFd;
         let at = libc::timespec {
@@ -37,7 +37,7 @@ impl TimerFd {
         let once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         let order = libc::itimerspec { it_interval: once, it_value: at };
         let (fd, old) = (self.0.as_raw_fd(), std::ptr::null_mut());
-        // SAFETY: `order` is a valid setting, and the old one is not asked for, which null says.
+        // SAFETY: `order` is readable for the length of the call, and null says that the old setting is not wanted.
         let set = unsafe { libc::timerfd_settime(fd, libc::TFD_TIMER_ABSTIME, &raw const order, old) };
         crate::error::check("timerfd_settime", set).map(drop)
     }
@@ -45,12 +45,12 @@ impl TimerFd {
 
 #[cfg(not(target_os = "linux"))]
 impl TimerFd {
-    /// None here.
+    /// Creates a timer: not supported here.
     pub fn new() -> Result<Self> {
         Err(crate::Error::unsupported("timerfd_create"))
     }
 
-    /// None here.
+    /// Sets the timer: not supported here.
     pub fn set(&self, _: u64) -> Result<()> {
         Err(crate::Error::unsupported("timerfd_settime"))
     }
@@ -60,21 +60,21 @@ impl TimerFd {
 mod tests {
     #[test]
     #[cfg(target_os = "linux")]
-    fn it_rings_at_its_time_and_is_silent_when_it_is_set_anew() {
+    fn a_timer_expires_at_its_time_and_can_be_set_again() {
         use super::TimerFd;
         use crate::clock::monotonic_ns;
         use crate::descriptor::wait_readable;
-        let alarm = TimerFd::new().unwrap();
-        assert!(!wait_readable(&alarm.0, 0).unwrap());
+        let timer = TimerFd::new().unwrap();
+        assert!(!wait_readable(&timer.0, 0).unwrap());
         let at = monotonic_ns() + 1_000_000;
-        alarm.set(at).unwrap();
-        while !wait_readable(&alarm.0, -1).unwrap() {}
+        timer.set(at).unwrap();
+        while !wait_readable(&timer.0, -1).unwrap() {}
         assert!(monotonic_ns() >= at);
-        alarm.set(monotonic_ns() + 3_600_000_000_000).unwrap();
-        assert!(!wait_readable(&alarm.0, 0).unwrap());
-        alarm.set(1).unwrap();
-        assert!(wait_readable(&alarm.0, -1).unwrap());
-        alarm.set(0).unwrap();
-        assert!(!wait_readable(&alarm.0, 0).unwrap());
+        timer.set(monotonic_ns() + 3_600_000_000_000).unwrap();
+        assert!(!wait_readable(&timer.0, 0).unwrap());
+        timer.set(1).unwrap();
+        assert!(wait_readable(&timer.0, -1).unwrap());
+        timer.set(0).unwrap();
+        assert!(!wait_readable(&timer.0, 0).unwrap());
     }
 }

@@ -1,22 +1,22 @@
-//! Waiting for descriptors with the two calls that every system has: `select` and `poll`.
+//! `select` and `poll` as benchmarks time them.
 //!
-//! Asked without timeout they say what is ready now; asked with it, they first leave a note with each descriptor that
-//! is not, up to the first that is. `epoll` is in [`crate::event`].
+//! With a timeout of zero the calls only check which descriptors are ready; with an infinite one they also register
+//! with the wait queue of each descriptor, up to the first that is ready. `epoll` is in [`crate::event`].
 
 use crate::error::{Error, Result, check};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-/// How long a wait waits for a descriptor to become ready.
+/// The timeout of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Timeout {
-    /// Not at all: a timeout of zero.
+    /// Zero: return at once.
     Zero,
-    /// Until one is: no timeout.
+    /// Infinite: wait until a descriptor is ready.
     Infinite,
 }
 
 impl Timeout {
-    /// As `poll` and `epoll_wait` take it.
+    /// Returns the timeout as `poll` and `epoll_wait` take it.
     pub(crate) fn milliseconds(self) -> libc::c_int {
         match self {
             Timeout::Zero => 0,
@@ -25,10 +25,10 @@ impl Timeout {
     }
 }
 
-/// One more than the highest descriptor that a `select` can watch: the size of the C library's `fd_set`.
+/// One more than the highest descriptor that `select` can watch: the size of the C library's `fd_set`.
 pub const SELECT_CAPACITY: usize = libc::FD_SETSIZE;
 
-/// The descriptors that a `select` watches for reading. The call leaves in it those that are ready.
+/// The descriptors that `select` watches for reading. The call leaves the ready ones in it.
 #[derive(Clone, Copy)]
 pub struct SelectSet {
     set: libc::fd_set,
@@ -42,31 +42,31 @@ impl std::fmt::Debug for SelectSet {
 }
 
 impl SelectSet {
-    /// No descriptor.
+    /// Creates an empty set.
     pub fn new() -> Self {
         // SAFETY: `fd_set` is an array of words; all zeroes is the empty set on every system we build for.
         let set = unsafe { std::mem::zeroed() };
         Self { set, highest: -1 }
     }
 
-    /// Adds a descriptor; EINVAL, as from `select` itself, for one that the set has no room for.
+    /// Adds a descriptor. Fails with EINVAL, as `select` itself, if its number is too high.
     pub fn add(&mut self, fd: &OwnedFd) -> Result<()> {
         let number = fd.as_raw_fd();
         if number as usize >= SELECT_CAPACITY {
             return Err(Error::invalid("select"));
         }
-        // SAFETY: the number lies within the set, as was just seen; a descriptor is never negative.
+        // SAFETY: the number is within the set, as was checked above, and a descriptor is never negative.
         unsafe { libc::FD_SET(number, &raw mut self.set) };
         self.highest = self.highest.max(number);
         Ok(())
     }
 
-    /// The descriptor that the kernel looks at last: the highest.
+    /// Returns the descriptor that the kernel checks last: the highest.
     pub fn last(&self) -> Option<RawFd> {
         (self.highest >= 0).then_some(self.highest)
     }
 
-    /// How many of the descriptors are ready. The set holds only those afterwards.
+    /// Returns how many descriptors are ready. The set contains only those afterwards.
     #[inline(always)]
     pub fn ready(&mut self, timeout: Timeout) -> Result<usize> {
         let mut zero = libc::timeval { tv_sec: 0, tv_usec: 0 };
@@ -75,7 +75,7 @@ impl SelectSet {
             Timeout::Infinite => std::ptr::null_mut(),
         };
         let (none, set) = (std::ptr::null_mut(), &raw mut self.set);
-        // SAFETY: the set has room for `highest`, and the call may write to it and to `zero`.
+        // SAFETY: the set has room for `highest`, and both the set and `zero` are writable.
         let count = unsafe { libc::select(self.highest + 1, set, none, none, timeout) };
         check("select", count).map(|count| count as usize)
     }
@@ -87,7 +87,7 @@ impl Default for SelectSet {
     }
 }
 
-/// The descriptors that a `poll` watches for reading.
+/// The descriptors that `poll` watches for reading.
 pub struct PollSet(Vec<libc::pollfd>);
 
 impl std::fmt::Debug for PollSet {
@@ -97,7 +97,7 @@ impl std::fmt::Debug for PollSet {
 }
 
 impl PollSet {
-    /// No descriptor, and room for so many.
+    /// Creates an empty set with room for so many descriptors.
     pub fn with_capacity(count: usize) -> Self {
         Self(Vec::with_capacity(count))
     }
@@ -107,21 +107,21 @@ impl PollSet {
         self.0.push(entry(fd));
     }
 
-    /// Adds a descriptor just before the last, which stays the last.
+    /// Adds a descriptor before the last one, which stays the last.
     pub fn add_before_last(&mut self, fd: &OwnedFd) {
         self.0.insert(self.0.len().saturating_sub(1), entry(fd));
     }
 
-    /// The descriptor that the kernel looks at last.
+    /// Returns the descriptor that the kernel checks last.
     pub fn last(&self) -> Option<RawFd> {
         self.0.last().map(|entry| entry.fd)
     }
 
-    /// How many of the descriptors are ready.
+    /// Returns how many descriptors are ready.
     #[inline(always)]
     pub fn ready(&mut self, timeout: Timeout) -> Result<usize> {
         let (entries, count) = (self.0.as_mut_ptr(), self.0.len() as libc::nfds_t);
-        // SAFETY: the vector holds so many valid entries, which the call may write to.
+        // SAFETY: the vector holds `count` entries, which are writable.
         let count = unsafe { libc::poll(entries, count, timeout.milliseconds()) };
         check("poll", count).map(|count| count as usize)
     }
@@ -138,12 +138,11 @@ mod tests {
     use std::fs::File;
     use std::io::Write;
 
-    /// One of these tests takes more than a thousand descriptors, and the numbers of the others' must be small.
+    /// One of these tests opens more than a thousand descriptors, and the others need small numbers.
     static NUMBERS: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
-    /// Both see the one of three that is ready, and a set that is asked again is asked about all of them.
     #[test]
-    fn both_count_what_is_ready() {
+    fn both_count_ready_descriptors() {
         let _alone = NUMBERS.lock().unwrap();
         let now = Timeout::Zero;
         let mut select = SelectSet::new();
@@ -162,36 +161,36 @@ mod tests {
         assert_eq!((select.clone().ready(now), poll.ready(now)), (Ok(2), Ok(2)));
     }
 
-    /// The one that is ready stays behind those that are added later, and without a timeout both tell of it alone.
+    /// With an infinite timeout, both return because of the ready descriptor, which stays behind those added later.
     #[test]
-    fn what_is_ready_stays_last() {
+    fn the_ready_descriptor_stays_last() {
         let _alone = NUMBERS.lock().unwrap();
         let (original, writing) = pipe().unwrap();
         File::from(writing).write_all(b"x").unwrap();
-        let bell = dup_from(&original, 200).unwrap();
-        assert!(bell.as_raw_fd() >= 200, "{bell:?}");
+        let ready = dup_from(&original, 200).unwrap();
+        assert!(ready.as_raw_fd() >= 200, "{ready:?}");
         let mut select = SelectSet::new();
         let mut poll = PollSet::with_capacity(3);
         assert_eq!((select.last(), poll.last()), (None, None));
-        select.add(&bell).unwrap();
-        poll.add_before_last(&bell);
+        select.add(&ready).unwrap();
+        poll.add_before_last(&ready);
         let idle = [pipe().unwrap(), pipe().unwrap()];
         for (reading, _) in &idle {
             select.add(reading).unwrap();
             poll.add_before_last(reading);
         }
-        let last = Some(bell.as_raw_fd());
+        let last = Some(ready.as_raw_fd());
         assert_eq!((select.last(), poll.last()), (last, last));
         assert_eq!((select.ready(Timeout::Infinite), poll.ready(Timeout::Infinite)), (Ok(1), Ok(1)));
     }
 
-    /// Beyond its size the set must refuse: to set a bit there would write past its end.
+    /// Setting its bit would write past the end of the set.
     #[test]
-    fn a_select_refuses_what_it_has_no_room_for() {
+    fn select_refuses_a_number_beyond_its_set() {
         let _alone = NUMBERS.lock().unwrap();
         let limit = crate::limits::raise(crate::limits::Resource::Descriptors).unwrap();
         if limit < SELECT_CAPACITY as u64 + 256 {
-            eprintln!("not tried: RLIMIT_NOFILE is {limit}");
+            eprintln!("skipped: RLIMIT_NOFILE is {limit}");
             return;
         }
         let (original, _writing) = pipe().unwrap();

@@ -288,7 +288,7 @@ impl Watch {
             "select" => Watch::Select(SelectSet::new()),
             "epoll_wait" => {
                 // One more than can be ready, because the call does not accept room for zero events.
-                let events = Events::with_room(n.min(settings.count("active") as usize) + 1);
+                let events = Events::with_capacity(n.min(settings.count("active") as usize) + 1);
                 Watch::Epoll { set: epoll_create()?, events }
             }
             _ => Watch::Poll(PollSet::with_capacity(n + 1)),

@@ -1,7 +1,7 @@
 //! `epoll`: the kernel keeps the set, and the cost of a wait depends on how many descriptors are ready, not watched.
 //!
-//! The key is stored in the 64 bits of the event, so that no lookup is needed. Closing a descriptor removes it from the set,
-//! which saves a call for each connection, unless a copy of it is open elsewhere.
+//! The key is stored in the 64 bits of the event, so that no lookup is needed. Closing a descriptor removes it from the
+//! set, which saves a call for each connection, unless a copy of it is open elsewhere.
 //!
 //! `epoll` refuses regular files, which are always ready: they are kept in a list and reported in each wait.
 

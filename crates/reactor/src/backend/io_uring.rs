@@ -1,8 +1,8 @@
 //! Readiness on `io_uring`: each watch is a poll request, and requests are submitted by the call that waits.
 //!
 //! If the kernel has multishot poll, one request reports each change until it is removed, which makes this an
-//! edge-triggered backend. Otherwise, or if that is requested, a request completes once and is submitted again in the wait
-//! after it completed, which makes this a level-triggered backend: what is still ready completes at once.
+//! edge-triggered backend. Otherwise, or if that is requested, a request completes once and is submitted again in the
+//! wait after it completed, which makes this a level-triggered backend: what is still ready completes at once.
 //!
 //! A poll request holds the open file: the kernel releases a closed descriptor in the next wait, not before.
 
@@ -23,8 +23,8 @@ const COMPLETIONS: u32 = 4096;
 /// `ECANCELED`, negated.
 const CANCELED: i32 = -125;
 
-/// A watched descriptor. Each poll request has the descriptor's number and its own serial number, by which the completions
-/// of earlier requests are detected.
+/// A watched descriptor. Each poll request has the descriptor's number and its own serial number, by which the
+/// completions of earlier requests are detected.
 #[derive(Debug, Clone, Copy, Default)]
 struct Watch {
     generation: u32,
@@ -115,8 +115,8 @@ impl IoUring {
 }
 
 impl Drop for IoUring {
-    /// Releases the open files now. The kernel would do it some time after the ring is gone, and the address of a listener
-    /// that is closed meanwhile would still be in use.
+    /// Releases the open files now. The kernel would do it some time after the ring is gone, and the address of a
+    /// listener that is closed meanwhile would still be in use.
     fn drop(&mut self) {
         let mut count = 0;
         for fd in 0..self.watches.len() {

@@ -3,29 +3,30 @@
 //! A selector finds out which of many descriptors are ready. Selectors differ in what a wait costs and in which
 //! descriptors they can watch; what they report means the same:
 //!
-//! 1. A descriptor is identified by its number and by a *key* that the reactor passes with it. The kernel recycles numbers;
-//!    keys are never reused. What a selector finds carries the key that the descriptor was added with, so that leftovers
-//!    of an earlier owner of the number can be detected and dropped.
-//! 2. `add` starts watching a descriptor. Adding a number that is watched already is an error of the caller. A selector that
-//!    cannot watch the number fails here, and not in a later wait. The descriptor remains the caller's.
+//! 1. A descriptor is identified by its number and by a *key* that the reactor passes with it. The kernel recycles
+//!    numbers; keys are never reused. What a selector finds carries the key that the descriptor was added with, so that
+//!    leftovers of an earlier owner of the number can be detected and dropped.
+//! 2. `add` starts watching a descriptor. Adding a number that is watched already is an error of the caller. A selector
+//!    that cannot watch the number fails here, and not in a later wait. The descriptor remains the caller's.
 //! 3. `change` replaces the interest. With an empty interest the descriptor remains known, and the selector may still
 //!    report that it is closed.
 //! 4. `remove` stops watching a descriptor. `closing` says that the caller closes it right after and holds no copy: the
-//!    selector may then leave the rest to `close`, and releases what it holds of the open file in the next waits or when
-//!    it is dropped. What was found before must not be reported afterwards; the reactor ensures that by the key.
-//! 5. `wait` appends what it found and returns: at once if a descriptor is ready, otherwise when one becomes ready or the
-//!    timeout has passed. An interrupted wait has found nothing. It makes one system call where the backend allows that.
-//!    It may report only some of the ready descriptors (a batch), as long as it reports the others in the waits that
-//!    follow.
-//! 6. A *level-triggered* selector reports a ready descriptor in each wait. An *edge-triggered* selector reports it once,
-//!    until the caller has read or written until that would block; the reactor remembers it meanwhile. Reporting too often
-//!    is allowed; never reporting is not: data that arrived before `add` counts as a change.
-//! 7. A closed peer and an error are reported as readable and writable, as far as those are of interest, so that a caller
-//!    that only reads finds out by reading; and as `READ_CLOSED` if the backend knows, which is a hint too (`select` and
-//!    `null` never report it). `WRITE_CLOSED` says that nothing can be sent any more. `epoll` and `poll` report it whatever
-//!    the interest, so a caller with an empty interest has to handle it. Data that has arrived can be read first.
-//! 8. When events are lost (the queue of signals overflows), the selector recovers them by itself in the same or the next
-//!    wait, and counts the loss.
+//!    selector may then leave the rest to `close`, and releases what it holds of the open file in the next waits or
+//!    when it is dropped. What was found before must not be reported afterwards; the reactor ensures that by the key.
+//! 5. `wait` appends what it found and returns: at once if a descriptor is ready, otherwise when one becomes ready or
+//!    the timeout has passed. An interrupted wait has found nothing. It makes one system call where the backend allows
+//!    that. It may report only some of the ready descriptors (a batch), as long as it reports the others in the waits
+//!    that follow.
+//! 6. A *level-triggered* selector reports a ready descriptor in each wait. An *edge-triggered* selector reports it
+//!    once, until the caller has read or written until that would block; the reactor remembers it meanwhile. Reporting
+//!    too often is allowed; never reporting is not: data that arrived before `add` counts as a change.
+//! 7. A closed peer and an error are reported as readable and writable, as far as those are of interest, so that a
+//!    caller that only reads finds out by reading; and as `READ_CLOSED` if the backend knows, which is a hint too
+//!    (`select` and `null` never report it). `WRITE_CLOSED` says that nothing can be sent any more. `epoll` and `poll`
+//!    report it whatever the interest, so a caller with an empty interest has to handle it. Data that has arrived can
+//!    be read first.
+//! 8. When events are lost (the queue of signals overflows), the selector recovers them by itself in the same or the
+//!    next wait, and counts the loss.
 //! 9. A descriptor that is always ready (a regular file) is reported in each wait while it is watched, by all backends
 //!    alike.
 
@@ -87,8 +88,8 @@ pub(crate) struct Found {
 /// The readiness of a descriptor that cannot be watched because it is not open.
 const NOT_OPEN: Ready = Ready::READABLE.union(Ready::WRITABLE).union(Ready::READ_CLOSED).union(Ready::WRITE_CLOSED);
 
-/// Repeats a turn of a ring until so many requests must have been removed, or a turn completes nothing more: since Linux
-/// 6.13, a turn of a ring with deferred work completes 20.
+/// Repeats a turn of a ring until so many requests must have been removed, or a turn completes nothing more: since
+/// Linux 6.13, a turn of a ring with deferred work completes 20.
 #[cfg(target_os = "linux")]
 pub(crate) fn settle(count: usize, mut turn: impl FnMut() -> bool) {
     for _ in 0..count.div_ceil(8) {
@@ -109,8 +110,8 @@ fn ready_of_epoll(events: u32) -> Ready {
     ready_of_poll(events as i16)
 }
 
-/// Returns the readiness for the events of `poll`. `HANG_UP` and `ERROR` are reported whatever the interest, and neither
-/// reading nor writing blocks then.
+/// Returns the readiness for the events of `poll`. `HANG_UP` and `ERROR` are reported whatever the interest, and
+/// neither reading nor writing blocks then.
 #[inline]
 fn ready_of_poll(events: i16) -> Ready {
     use landau_sys::poll::{self, ERROR, HANG_UP, PEER_CLOSED, READ, WRITE};
@@ -177,7 +178,7 @@ define_backends! {
     EpollEdge "epoll-edge" "epoll, edge-triggered: only changes are reported",
     Sigio "sigio" "Linux: a queued real-time signal for each change; poll when the queue overflows",
     IoUring "io_uring" "Linux: queues shared with the kernel; one call submits many requests",
-    IoUringOnce "io_uring-once" "io_uring with one poll request for each event, as before Linux 5.13",
+    IoUringOnce "io_uring-once" "Linux: the same, with one poll request for each event, as before Linux 5.13",
     Kqueue "kqueue" "BSD and macOS: the kernel keeps the set; one call passes changes and returns events",
     Null "null" "for measurements: makes no system call and reports every descriptor as ready",
 }

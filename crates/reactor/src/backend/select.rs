@@ -1,7 +1,7 @@
 //! `select` (4.2BSD, 1983): each wait copies a bitmap of all descriptors to the kernel and back.
 //!
-//! The size of the C library's `fd_set` limits the descriptor numbers: adding a higher one is an error. It reports a closed
-//! peer only as readable and writable.
+//! The size of the C library's `fd_set` limits the descriptor numbers: adding a higher one is an error. It reports a
+//! closed peer only as readable and writable.
 
 use super::{Backend, Found, Key, Selector};
 use crate::error::{Error, Result};

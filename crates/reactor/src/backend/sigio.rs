@@ -5,8 +5,8 @@
 //! readiness from before the descriptor was added, for which no signal comes, and for errors, which signals hardly
 //! describe. When the queue of signals overflows, `poll` checks every descriptor, and the overflow is counted.
 //!
-//! Descriptors that send no signals (files, `eventfd`), and those that send them to another queue already, are polled in
-//! each wait.
+//! Descriptors that send no signals (files, `eventfd`), and those that send them to another queue already, are polled
+//! in each wait.
 
 use super::{Backend, Found, Key, Selector, poll::events};
 use crate::error::{Error, Result};

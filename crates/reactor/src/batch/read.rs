@@ -47,8 +47,8 @@ impl<'a> Queue<'a> {
         Ok(Some((Bytes::Owned(bytes.into()), 0)))
     }
 
-    /// Removes up to `max` bytes and appends them to `into`, for data that is transformed before it is sent. Returns the
-    /// number of bytes. It reads at most one file.
+    /// Removes up to `max` bytes and appends them to `into`, for data that is transformed before it is sent. Returns
+    /// the number of bytes. It reads at most one file.
     pub fn read(&mut self, into: &mut Vec<u8>, max: usize) -> Result<usize, Error> {
         let start = into.len();
         let mut has_read_file = false;

@@ -31,8 +31,9 @@ impl Queue<'_> {
         self.send_to(socket, Target::Socket)
     }
 
-    /// Like [`send`](Self::send), for a caller that shuts the socket down right after: the last bytes and the end of the
-    /// stream then leave in one segment instead of two. Without the shutdown, the kernel delays those bytes by 200 ms.
+    /// Like [`send`](Self::send), for a caller that shuts the socket down right after: the last bytes and the end of
+    /// the stream then leave in one segment instead of two. Without the shutdown, the kernel delays those bytes by 200
+    /// ms.
     pub fn send_before_shutdown(&mut self, socket: &impl AsFd) -> Result<Progress, Error> {
         self.send_to(socket, Target::SocketBeforeShutdown)
     }

@@ -135,8 +135,8 @@ fn is_held_back(send: impl Fn(&mut Batch, &TcpStream) -> Progress) -> bool {
     is_held_back
 }
 
-/// The kernel holds bytes back for 200 ms. A thread that is not scheduled for longer between sending and reading sees them
-/// arrive, and one whose data a busy kernel delivers late does not: hence the attempts.
+/// The kernel holds bytes back for 200 ms. A thread that is not scheduled for longer between sending and reading sees
+/// them arrive, and one whose data a busy kernel delivers late does not: hence the attempts.
 #[test]
 #[cfg(target_os = "linux")]
 fn bytes_sent_before_a_shutdown_leave_with_it() {

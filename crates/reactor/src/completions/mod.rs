@@ -2,9 +2,9 @@
 //!
 //! A [`Reactor`](crate::Reactor) reports that a descriptor is readable, and the caller reads it: two system calls. A
 //! [`Ring`] reports that data *was* received. Connections are accepted and data is received as they arrive, without one
-//! request each and without a buffer for every waiting connection: the kernel takes a provided buffer when data arrives.
-//! Data to send is submitted with the next wait, several buffers as a chain in which each is sent only after the one
-//! before was sent in whole. One system call submits, waits and completes.
+//! request each and without a buffer for every waiting connection: the kernel takes a provided buffer when data
+//! arrives. Data to send is submitted with the next wait, several buffers as a chain in which each is sent only after
+//! the one before was sent in whole. One system call submits, waits and completes.
 //!
 //! | | with multishot operations | without |
 //! |---|---|---|
@@ -19,17 +19,17 @@
 //!
 //! # Backpressure
 //!
-//! A peer that sends faster than it is answered can be paused ([`Ring::pause`]): nothing more is received until the ring
-//! resumes, so its data fills the kernel's buffers and then its own. [`Ring::unsent`] returns how much is still to be
-//! sent.
+//! A peer that sends faster than it is answered can be paused ([`Ring::pause`]): nothing more is received until the
+//! ring resumes, so its data fills the kernel's buffers and then its own. [`Ring::unsent`] returns how much is still to
+//! be sent.
 //!
 //! # Errors
 //!
 //! - If no provided buffer is free, the connection is starved: it receives again after buffers were recycled.
-//! - If accepting fails, for want of a descriptor for example, the error is returned and the listener accepts again after
-//!   100 ms.
-//! - If the completion queue overflows, the kernel keeps the completions. Multishot operations may end because of it; the
-//!   ring submits them again.
+//! - If accepting fails, for want of a descriptor for example, the error is returned and the listener accepts again
+//!   after 100 ms.
+//! - If the completion queue overflows, the kernel keeps the completions. Multishot operations may end because of it;
+//!   the ring submits them again.
 //! - The completion of an operation on a descriptor that was closed is dropped, together with what it brought.
 //!
 //! A ring holds an open file while an operation on it is in flight: a closed descriptor is released in the next wait.
@@ -303,9 +303,9 @@ impl Ring {
         Ok(())
     }
 
-    /// Submits what is queued and waits until an operation completes or a deadline passes, but no longer than `timeout`;
-    /// `None` waits for ever. [`next_completion`](Self::next_completion) returns the completions; those of earlier waits
-    /// that were not taken come first.
+    /// Submits what is queued and waits until an operation completes or a deadline passes, but no longer than
+    /// `timeout`; `None` waits for ever. [`next_completion`](Self::next_completion) returns the completions; those of
+    /// earlier waits that were not taken come first.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<()> {
         self.resume_listeners()?;
         for key in std::mem::take(&mut self.starved) {

@@ -17,8 +17,8 @@ impl Ring {
         self.registered(key, started)
     }
 
-    /// Stops accepting. The waits that follow still return connections that were accepted before the kernel learnt of it;
-    /// closing the listener at once would drop them.
+    /// Stops accepting. The waits that follow still return connections that were accepted before the kernel learnt of
+    /// it; closing the listener at once would drop them.
     pub fn stop_accepting(&mut self, listener: &impl AsFd) -> Result<()> {
         let key = self.key(listener)?;
         self.cancel(key)?;
@@ -56,8 +56,8 @@ impl Ring {
         self.registered(key, started)
     }
 
-    /// Receives once; what follows waits until [`Ring::resume`], as if the connection were paused. Closing the connection
-    /// after that needs no cancellation, which suits connections that end after their first response.
+    /// Receives once; what follows waits until [`Ring::resume`], as if the connection were paused. Closing the
+    /// connection after that needs no cancellation, which suits connections that end after their first response.
     pub fn receive_once(&mut self, connection: &impl AsFd, token: Token) -> Result<()> {
         let key = self.register(connection, token)?;
         let started = self.operations.receive_once(key.fd(), key.0).map_err(Error::from);
@@ -77,8 +77,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Parks a connection: it uses less memory, and receives again by itself when data arrives. Data that arrived before
-    /// completes as usual. Does nothing if the connection is parked, paused or has ended.
+    /// Parks a connection: it uses less memory, and receives again by itself when data arrives. Data that arrived
+    /// before completes as usual. Does nothing if the connection is parked, paused or has ended.
     pub fn park(&mut self, connection: &impl AsFd) -> Result<()> {
         let key = self.key(connection)?;
         match self.slots[key.fd() as usize].reading {
@@ -101,8 +101,8 @@ impl Ring {
         }
     }
 
-    /// Receives nothing more until [`Ring::resume`]. Data that was received before completes as usual. Does nothing if the
-    /// connection is parked or has ended.
+    /// Receives nothing more until [`Ring::resume`]. Data that was received before completes as usual. Does nothing if
+    /// the connection is parked or has ended.
     pub fn pause(&mut self, connection: &impl AsFd) -> Result<()> {
         let key = self.key(connection)?;
         let reading = match self.slots[key.fd() as usize].reading {

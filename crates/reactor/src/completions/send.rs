@@ -48,8 +48,8 @@ impl Ring {
         if count > 0 { Ok(self.operations.send(key.fd(), key.0, outgoing.queue.drain(..count))?) } else { Ok(()) }
     }
 
-    /// Polls a connection until it is writable, for callers that send by themselves. [`Completion::Writable`] comes once.
-    /// Does nothing if the connection is polled already.
+    /// Polls a connection until it is writable, for callers that send by themselves. [`Completion::Writable`] comes
+    /// once. Does nothing if the connection is polled already.
     pub fn watch_writable(&mut self, connection: &impl AsFd) -> Result<()> {
         let key = self.key(connection)?;
         if !std::mem::replace(&mut self.slots[key.fd() as usize].is_polled_writable, true) {

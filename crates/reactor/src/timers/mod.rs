@@ -1,10 +1,10 @@
 //! Timers: a hierarchical timing wheel, in which each operation is O(1).
 //!
-//! Six levels of 64 buckets hold deadlines by their distance. A bucket of the lowest level is one millisecond wide, and each
-//! further level is 64 times as coarse. A deadline is a node of an intrusive list, in a table indexed by the caller's key:
-//! once the table is large enough, setting a deadline allocates nothing. Moving a deadline *later*, as a server does with
-//! each request of a connection, only stores the new time: when the bucket of the node is due, the node moves to the bucket
-//! of that time. A node moves down at most once a level.
+//! Six levels of 64 buckets hold deadlines by their distance. A bucket of the lowest level is one millisecond wide, and
+//! each further level is 64 times as coarse. A deadline is a node of an intrusive list, in a table indexed by the
+//! caller's key: once the table is large enough, setting a deadline allocates nothing. Moving a deadline *later*, as a
+//! server does with each request of a connection, only stores the new time: when the bucket of the node is due, the
+//! node moves to the bucket of that time. A node moves down at most once a level.
 //!
 //! Source: Varghese and Lauck, "Hashed and hierarchical timing wheels" (SOSP 1987).
 
@@ -107,8 +107,8 @@ impl Timers {
         }
     }
 
-    /// Returns the milliseconds from `now_ms` until a deadline may be due, or `None` if none is set. The time may be too
-    /// early, since a coarse bucket counts from its start, and is never too late.
+    /// Returns the milliseconds from `now_ms` until a deadline may be due, or `None` if none is set. The time may be
+    /// too early, since a coarse bucket counts from its start, and is never too late.
     pub fn next(&self, now_ms: u32) -> Option<u32> {
         if self.armed_count == 0 {
             return None;
@@ -135,8 +135,8 @@ impl Timers {
         Some((here.wrapping_add(steps) << shift).wrapping_sub(self.now))
     }
 
-    /// Advances to `now_ms` and calls `due` once with each key whose deadline has passed. It must be called whenever time
-    /// has passed, also while no deadline is set: the next one is counted from here.
+    /// Advances to `now_ms` and calls `due` once with each key whose deadline has passed. It must be called whenever
+    /// time has passed, also while no deadline is set: the next one is counted from here.
     pub fn advance(&mut self, now_ms: u32, mut due: impl FnMut(u32)) {
         if !is_past(self.now, now_ms) {
             return self.leap(now_ms, due);
@@ -157,8 +157,8 @@ impl Timers {
         }
     }
 
-    /// Advances by more than 2³¹ ms. The clock does not go back, so an earlier `now_ms` means that much; all deadlines are
-    /// due.
+    /// Advances by more than 2³¹ ms. The clock does not go back, so an earlier `now_ms` means that much; all deadlines
+    /// are due.
     #[cold]
     fn leap(&mut self, now_ms: u32, mut due: impl FnMut(u32)) {
         (self.heads, self.occupied, self.now) = ([[NONE; BUCKETS]; LEVELS], [0; LEVELS], now_ms);

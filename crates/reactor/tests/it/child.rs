@@ -28,8 +28,8 @@ pub(crate) fn run(before: &str, test: &str, role: &str) {
     assert!(text.contains("1 passed"), "no such test: {text}");
 }
 
-/// Runs one test of this program in a role under `strace` and returns its output for the named calls; `None` if there is
-/// no `strace` or it may not trace. Further arguments for it may follow the names.
+/// Runs one test of this program in a role under `strace` and returns its output for the named calls; `None` if there
+/// is no `strace` or it may not trace. Further arguments for it may follow the names.
 pub(crate) fn calls(test: &str, role: &str, calls: &str, variables: &[(&str, &str)]) -> Option<String> {
     let works = Command::new("strace").args(["-o", "/dev/null", "true"]).status();
     if !works.is_ok_and(|status| status.success()) {

@@ -1,8 +1,8 @@
 //! Provided buffers: the kernel picks one when data arrives, so that waiting connections hold none.
 //!
-//! A ring of entries, shared with the kernel, lists the buffers that it may fill. A filled buffer belongs to us until it
-//! is recycled. No reference to the memory of a buffer exists while it is the kernel's: everything goes through pointers,
-//! and a slice is made of the filled part only.
+//! A ring of entries, shared with the kernel, lists the buffers that it may fill. A filled buffer belongs to us until
+//! it is recycled. No reference to the memory of a buffer exists while it is the kernel's: everything goes through
+//! pointers, and a slice is made of the filled part only.
 
 use crate::error::{Error, Result};
 use io_uring::Submitter;
@@ -20,8 +20,8 @@ const PAGE: usize = 4096;
 /// The number of the next buffer ring, so that a buffer is not taken for one of another ring.
 static NEXT_RING: AtomicU64 = AtomicU64::new(1);
 
-/// A buffer with data that has arrived. Return it to the ring that it came from: the ring loses a buffer that is dropped
-/// instead.
+/// A buffer with data that has arrived. Return it to the ring that it came from: the ring loses a buffer that is
+/// dropped instead.
 #[derive(Debug)]
 pub struct ProvidedBuffer(pub(super) Place);
 
@@ -137,8 +137,8 @@ impl BufferRing {
         if !self.has(ring, id, length) {
             return &[];
         }
-        // SAFETY: the buffer is ours from the completion that made its only `ProvidedBuffer` until that is recycled, which
-        // consumes it; the kernel filled `length` bytes, and the memory was zeroed when it was allocated.
+        // SAFETY: the buffer is ours from the completion that made its only `ProvidedBuffer` until that is recycled,
+        // which consumes it; the kernel filled `length` bytes, and the memory was zeroed when it was allocated.
         unsafe { std::slice::from_raw_parts(self.address(id).as_ptr(), length as usize) }
     }
 
@@ -153,7 +153,8 @@ impl BufferRing {
 impl Drop for BufferRing {
     fn drop(&mut self) {
         if let Ok((entries, data)) = layouts(self.count, self.size) {
-            // SAFETY: allocated with this layout, and the registration has ended: `Operations` drops this only after that.
+            // SAFETY: allocated with this layout, and the registration has ended: `Operations` drops this only after
+            // that.
             unsafe { dealloc(self.entries.as_ptr().cast(), entries) };
             // SAFETY: allocated with this layout, and no operation that could fill a buffer is in flight: `Operations`
             // drops this only after the last has completed.

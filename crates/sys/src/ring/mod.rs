@@ -48,7 +48,7 @@ impl Entry {
 
 /// A submission queue and a completion queue.
 pub struct Ring {
-    ring: IoUring,
+    inner: IoUring,
     /// Completions that had to be taken out of the queue to make room.
     overflow: VecDeque<Entry>,
     setup: &'static str,
@@ -80,7 +80,7 @@ impl Ring {
                 Ok(ring) if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() => {
                     return Err(Error::unsupported("io_uring_setup"));
                 }
-                Ok(ring) => return Ok(Self { ring, overflow: VecDeque::new(), setup }),
+                Ok(ring) => return Ok(Self { inner: ring, overflow: VecDeque::new(), setup }),
                 Err(error) => failed = Error::from_io("io_uring_setup", &error),
             }
             // Only an unknown flag is a reason to try fewer.
@@ -98,11 +98,11 @@ impl Ring {
 
     /// Returns whether one poll request can complete many times (Linux 5.13, the version that added resource tagging).
     pub fn has_multishot_poll(&self) -> bool {
-        self.ring.params().is_feature_resource_tagging()
+        self.inner.params().is_feature_resource_tagging()
     }
 
-    /// Polls a descriptor for events, given in the bits of `epoll`: completes once, or for each change. The kernel holds
-    /// the open file until the request has completed or is removed.
+    /// Polls a descriptor for events, given in the bits of `epoll`: completes once, or for each change. The kernel
+    /// holds the open file until the request has completed or is removed.
     pub fn poll_add(&mut self, fd: RawFd, events: u32, user_data: u64, is_multishot: bool) -> Result<()> {
         let entry = opcode::PollAdd::new(Fd(fd), events).multi(is_multishot).build().user_data(user_data);
         self.push(&entry)
@@ -116,7 +116,7 @@ impl Ring {
 
     /// Makes room for so many requests, so that they can be submitted together.
     fn reserve(&mut self, count: usize) -> Result<()> {
-        let queue = self.ring.submission();
+        let queue = self.inner.submission();
         let free = queue.capacity() - queue.len();
         drop(queue);
         if free < count { self.submit() } else { Ok(()) }
@@ -127,7 +127,7 @@ impl Ring {
         loop {
             // SAFETY: the entry refers to no memory (polls, cancellations, closing), or to memory that `Operations`
             // keeps until the request has completed.
-            if unsafe { self.ring.submission().push(entry) }.is_ok() {
+            if unsafe { self.inner.submission().push(entry) }.is_ok() {
                 return Ok(());
             }
             self.submit()?;
@@ -139,11 +139,11 @@ impl Ring {
         self.enter(0, 0)
     }
 
-    /// Submits what is queued and waits for a completion, for at most so many milliseconds; -1 waits for ever. Returns at
-    /// once if there is a completion already.
+    /// Submits what is queued and waits for a completion, for at most so many milliseconds; -1 waits for ever. Returns
+    /// at once if there is a completion already.
     #[inline]
     pub fn wait(&mut self, timeout_ms: i32) -> Result<()> {
-        let has_completion = !self.overflow.is_empty() || !self.ring.completion().is_empty();
+        let has_completion = !self.overflow.is_empty() || !self.inner.completion().is_empty();
         self.enter(u32::from(timeout_ms != 0 && !has_completion), timeout_ms)
     }
 
@@ -153,11 +153,11 @@ impl Ring {
             .nsec(timeout_ms.unsigned_abs() % 1000 * 1_000_000);
         let args = if timeout_ms < 0 { SubmitArgs::new() } else { SubmitArgs::new().timespec(&time) };
         loop {
-            let submitted = self.ring.submission().len() as u32;
+            let submitted = self.inner.submission().len() as u32;
             let flags = GET_EVENTS | EXTENDED;
             // SAFETY: every entry in the queue was put there by `push`; the argument is of the type that `EXTENDED`
             // announces and points to `time`, which lives as long as the call.
-            let result = unsafe { self.ring.submitter().enter(submitted, wanted, flags, Some(&args)) };
+            let result = unsafe { self.inner.submitter().enter(submitted, wanted, flags, Some(&args)) };
             match result.map_err(|error| Error::from_io("io_uring_enter", &error)) {
                 Ok(_) => return Ok(()),
                 Err(error) if error.errno == libc::ETIME => return Ok(()),
@@ -171,7 +171,7 @@ impl Ring {
     /// Takes all entries out of the completion queue; whether there were any.
     fn make_room(&mut self) -> bool {
         let before = self.overflow.len();
-        self.overflow.extend(self.ring.completion().map(|entry| completion(&entry)));
+        self.overflow.extend(self.inner.completion().map(|entry| completion(&entry)));
         self.overflow.len() > before
     }
 
@@ -181,7 +181,7 @@ impl Ring {
         if !self.overflow.is_empty() {
             return self.overflow.pop_front();
         }
-        self.ring.completion().next().map(|entry| completion(&entry))
+        self.inner.completion().next().map(|entry| completion(&entry))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Operations through a ring: accept, receive, send, close.
 //!
-//! Memory that the kernel may still read or write is kept here until the operation has completed. Dropping a ring cancels
-//! all operations and waits for them to complete; if they do not, their memory is leaked.
+//! Memory that the kernel may still read or write is kept here until the operation has completed. Dropping a ring
+//! cancels all operations and waits for them to complete; if they do not, their memory is leaked.
 
 use super::buffers::{BufferRing, GROUP, Place, ProvidedBuffer};
 use super::{IGNORED, Ring};
@@ -20,7 +20,8 @@ const TRACKED: u64 = 1 << 31;
 /// The most bytes that one operation sends.
 const SEND_BYTES: usize = 1 << 30;
 
-/// How long dropping a ring waits for cancelled operations: this many waits without progress, of this many milliseconds.
+/// How long dropping a ring waits for cancelled operations: this many waits without progress, of this many
+/// milliseconds.
 const LAST_WAITS: usize = 20;
 const LAST_WAIT_MS: i32 = 50;
 
@@ -163,12 +164,12 @@ impl Operations {
         }
         let ring = Ring::new(options.submissions, options.completions)?;
         let mut probe = Probe::new();
-        let is_known = ring.ring.submitter().register_probe(&mut probe).is_ok() && options.features == Features::All;
+        let is_known = ring.inner.submitter().register_probe(&mut probe).is_ok() && options.features == Features::All;
         // Multishot accept came with the opcode SOCKET (5.19), multishot receive with SEND_ZC (6.0).
         let has_multishot_accept = is_known && probe.is_supported(opcode::Socket::CODE);
         let has_multishot_receive = is_known && probe.is_supported(opcode::SendZc::CODE);
         let buffers = if has_multishot_receive {
-            BufferRing::new(&ring.ring.submitter(), options.buffer_count, options.buffer_bytes).ok()
+            BufferRing::new(&ring.inner.submitter(), options.buffer_count, options.buffer_bytes).ok()
         } else {
             None
         };
@@ -256,8 +257,8 @@ impl Operations {
         self.push(id, entry)
     }
 
-    /// Receives data: all that arrives, if the kernel has multishot receive, otherwise once. Completes with ENOBUFS when
-    /// no provided buffer is free.
+    /// Receives data: all that arrives, if the kernel has multishot receive, otherwise once. Completes with ENOBUFS
+    /// when no provided buffer is free.
     pub fn receive(&mut self, socket: RawFd, user_data: u64) -> Result<OperationId> {
         if self.buffers.is_some() {
             let id = self.track(user_data, Operation::Receive);
@@ -429,10 +430,11 @@ impl Operations {
 
 impl Drop for Operations {
     fn drop(&mut self) {
-        // Requests that are queued but not submitted count as well: a descriptor that is to be closed must not stay open.
+        // Requests that are queued but not submitted count as well: a descriptor that is to be closed must not stay
+        // open.
         if self.cancel_all() {
             if self.buffers.is_some() {
-                BufferRing::unregister(&self.ring.ring.submitter());
+                BufferRing::unregister(&self.ring.inner.submitter());
             }
             // SAFETY: the buffers are dropped here and nowhere else, and not used again.
             unsafe { ManuallyDrop::drop(&mut self.buffers) };

@@ -7,64 +7,64 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The value of a kernel setting by its sysctl name, as it reads: `net.ipv4.ip_local_port_range`.
+/// Returns the value of a sysctl by its name, such as `net.ipv4.ip_local_port_range`.
 pub fn setting(name: &str) -> Option<String> {
     let path = format!("/proc/sys/{}", name.replace('.', "/"));
     fs::read_to_string(path).ok().map(|text| text.trim().replace('\t', " "))
 }
 
-/// The processors this process may run on.
+/// Returns the processors that this process may run on.
 pub fn processors() -> Vec<u32> {
     // SAFETY: `cpu_set_t` is plain data for which all zeroes is a value.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: `set` may be written and its size is given.
+    // SAFETY: `set` is writable for the given size.
     let got = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) };
     if got != 0 {
         return Vec::new();
     }
-    // SAFETY: the numbers lie within the set's size.
+    // SAFETY: the numbers are less than the size of the set.
     (0..libc::CPU_SETSIZE as usize).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).map(|cpu| cpu as u32).collect()
 }
 
-/// Binds this process to some processors.
+/// Pins this process to some processors.
 pub fn pin(processors: &[u32]) -> Result<()> {
     // SAFETY: `cpu_set_t` is plain data for which all zeroes is a value.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     for &cpu in processors.iter().filter(|&&cpu| (cpu as i32) < libc::CPU_SETSIZE) {
-        // SAFETY: the number lies within the set's size.
+        // SAFETY: the number is less than the size of the set, as the filter ensures.
         unsafe { libc::CPU_SET(cpu as usize, &mut set) };
     }
-    // SAFETY: `set` is a valid set of the given size.
+    // SAFETY: `set` is readable for the given size.
     check("sched_setaffinity", unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) })
         .map(drop)
 }
 
-/// The processor this thread runs on at this moment.
+/// Returns the processor that this thread is running on.
 #[inline]
 pub fn current_processor() -> Option<u32> {
-    // SAFETY: the call takes nothing.
+    // SAFETY: the call takes nothing and returns -1 if it fails.
     u32::try_from(unsafe { libc::sched_getcpu() }).ok()
 }
 
-/// Lets the kernel send this process SIGKILL when its parent ends. `parent` is who the parent should be: if it is
-/// gone already, the process ends now.
+/// Makes the kernel send SIGKILL to this process when the thread that created it ends. `parent` is the expected parent:
+/// if it has ended already, this process exits now.
 pub fn set_parent_death_signal(parent: i32) -> Result<()> {
-    // SAFETY: the call takes integers.
+    // SAFETY: this option takes an integer.
     check("prctl", unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) })?;
     if crate::process::parent_id() != parent {
-        // SAFETY: leaves at once: nobody is left to report to.
+        // SAFETY: the call takes an integer; it exits at once, since no parent is left to report to.
         unsafe { libc::_exit(0) };
     }
     Ok(())
 }
 
-/// The path of the program that this process runs: `/proc/self/exe`, or without `/proc` the path it was started by.
+/// Returns the path of the program of this process: `/proc/self/exe`, or without `/proc` the path it was started by.
 pub(crate) fn this_program() -> Option<PathBuf> {
     let own = PathBuf::from("/proc/self/exe");
     if own.exists() { Some(own) } else { started_by() }
 }
 
-/// The path that this program was started by, made absolute.
+/// Returns the path that this program was started by, made absolute.
 fn started_by() -> Option<PathBuf> {
     // SAFETY: the call takes an integer; it returns 0 for an entry that the kernel did not pass.
     let address = unsafe { libc::getauxval(libc::AT_EXECFN) };
@@ -76,19 +76,19 @@ fn started_by() -> Option<PathBuf> {
     fs::canonicalize(OsStr::from_bytes(path.to_bytes())).ok().filter(|path| path.is_file())
 }
 
-/// Lets the kernel panic, as root may ask it to. Returns where it may not.
+/// Makes the kernel panic, which needs root. Returns if that is refused.
 pub fn trigger_panic() {
-    // A refusal leaves the system as it is, which is for the best.
+    // If it is refused, the system stays as it is.
     let _ = fs::write("/proc/sysrq-trigger", "c");
 }
 
-/// Ticks (of 1/100 s) that the hypervisor stole from all processors, out of the text of `/proc/stat`.
+/// Returns the steal time of all processors in ticks of 1/100 s, from the text of `/proc/stat`.
 pub fn steal_ticks_of(stat: &str) -> Option<u64> {
     let line = stat.lines().next()?.strip_prefix("cpu ")?;
     line.split_ascii_whitespace().nth(7)?.parse().ok()
 }
 
-/// The data and unified caches of the first processor: level and bytes.
+/// Returns the level and size in bytes of each data and unified cache of the first processor.
 pub fn caches() -> Vec<(u32, u64)> {
     let mut found = Vec::new();
     for index in 0..8 {
@@ -105,20 +105,20 @@ pub fn caches() -> Vec<(u32, u64)> {
     found
 }
 
-/// The ephemeral ports: lowest and highest.
+/// Returns the range of ephemeral ports: lowest and highest.
 pub fn ephemeral_ports() -> Option<(u16, u16)> {
     let range = setting("net.ipv4.ip_local_port_range")?;
     let mut ends = range.split_ascii_whitespace().map(str::parse::<u16>);
     Some((ends.next()?.ok()?, ends.next()?.ok()?))
 }
 
-/// How many ports from `low` to `high` the host keeps reserved: the system chooses none of them.
+/// Returns how many ports from `low` to `high` are reserved, so that the system does not choose them.
 pub fn reserved_ports(low: u16, high: u16) -> u32 {
     let reserved = setting("net.ipv4.ip_local_reserved_ports").unwrap_or_default();
     reserved.split(',').filter(|part| !part.is_empty()).map(|part| reserved_within(part, low, high)).sum()
 }
 
-/// How many ports of `part` (`8080` or `9000-9010`) lie within the range.
+/// Returns how many ports of `part` (`8080` or `9000-9010`) are within the range.
 fn reserved_within(part: &str, low: u16, high: u16) -> u32 {
     let (first, last) = part.split_once('-').unwrap_or((part, part));
     match (first.trim().parse::<u16>(), last.trim().parse::<u16>()) {
@@ -127,7 +127,7 @@ fn reserved_within(part: &str, low: u16, high: u16) -> u32 {
     }
 }
 
-/// TCP sockets that wait out `TIME_WAIT` in this network namespace.
+/// Returns the number of TCP sockets in `TIME_WAIT` in this network namespace.
 pub fn time_wait_count() -> Option<u64> {
     let text = fs::read_to_string("/proc/net/sockstat").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("TCP:"))?;
@@ -136,8 +136,8 @@ pub fn time_wait_count() -> Option<u64> {
     words.next()?.parse().ok()
 }
 
-/// Connections that listening sockets of this network namespace turned away since it was made, because their queue was
-/// full (`ListenOverflows`) or for any reason (`ListenDrops`).
+/// Returns how many connections the listening sockets of this network namespace have dropped since it was created:
+/// because the accept queue was full (`ListenOverflows`) and for any reason (`ListenDrops`).
 pub fn listen_drops() -> Option<(u64, u64)> {
     let text = fs::read_to_string("/proc/net/netstat").ok()?;
     let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:")).map(str::split_ascii_whitespace);
@@ -149,7 +149,7 @@ pub fn listen_drops() -> Option<(u64, u64)> {
     Some((of("ListenOverflows")?, of("ListenDrops")?))
 }
 
-/// The processors that a process may run on.
+/// Returns the processors that a process may run on.
 pub fn processors_of(pid: u32) -> Option<Vec<u32>> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let list = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
@@ -161,26 +161,26 @@ pub fn processors_of(pid: u32) -> Option<Vec<u32>> {
     Some(found)
 }
 
-/// The processor time of a process so far, over all of its threads that have not ended, in nanoseconds.
+/// Returns the processor time of a process so far in nanoseconds: the sum over its threads that have not ended.
 pub fn cpu_time_ns(pid: u32) -> Option<u64> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
     let of = |task: fs::DirEntry| {
         let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
         text.split_ascii_whitespace().next()?.parse::<u64>().ok()
     };
-    // A kernel that does not keep the account says 0.
+    // A kernel without schedstats reports 0.
     Some(tasks.filter_map(of).sum()).filter(|&sum| sum > 0)
 }
 
-/// How many descriptors a process has open: of its threads' tables, where they have several, the fullest one's (Linux
-/// 6.2 counts without listing them).
+/// Returns the number of open descriptors of a process; if its threads have several tables, of the fullest (Linux 6.2
+/// counts them without listing).
 pub fn descriptor_count(pid: u32) -> Option<u64> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
     tasks.filter_map(|task| Some(fs::metadata(task.path().join("fd")).ok()?.len())).max().filter(|&count| count > 0)
 }
 
-/// What a process and those below it have to themselves, in bytes; none where there is no such process, or it may not
-/// be looked at.
+/// Returns the private memory of a process and its descendants in bytes, or `None` if there is no such process or it
+/// may not be read.
 pub fn private_bytes(pid: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let lines = text.lines().filter(|line| line.starts_with("Private_"));
@@ -189,7 +189,7 @@ pub fn private_bytes(pid: u32) -> Option<u64> {
     Some(own * 1024 + below)
 }
 
-/// The processes whose parent is this one.
+/// Returns the children of a process.
 pub fn children(pid: u32) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
@@ -198,7 +198,7 @@ pub fn children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Under what this system runs: `none` or the hypervisor's name.
+/// Returns the name of the hypervisor, or `none`.
 pub fn virtualization() -> Option<String> {
     let text = fs::read_to_string("/proc/cpuinfo").ok()?;
     let flags = text.lines().find(|line| line.starts_with("flags") || line.starts_with("Features"))?;
@@ -211,7 +211,7 @@ pub fn virtualization() -> Option<String> {
     Some(if name.trim().is_empty() { "hypervisor".to_owned() } else { name.trim().to_owned() })
 }
 
-/// What this host still has to give.
+/// Returns the free resources of this host.
 pub fn headroom() -> Headroom {
     Headroom { memory_bytes: memory(), processes: processes(), descriptors: descriptors() }
 }
@@ -220,7 +220,7 @@ fn number(path: impl AsRef<Path>) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// A line of `/proc/meminfo` in bytes.
+/// Returns the value of a line of `/proc/meminfo` in bytes.
 pub(super) fn meminfo(name: &str) -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
@@ -232,7 +232,7 @@ fn memory() -> Option<u64> {
     Some(available.min(group_memory().unwrap_or(u64::MAX)))
 }
 
-/// The path of this process's control group under a controller (`""`: the unified hierarchy).
+/// Returns the path of this process's control group for a controller (`""` is the unified hierarchy).
 fn group_path(controller: &str) -> Option<String> {
     let text = fs::read_to_string("/proc/self/cgroup").ok()?;
     text.lines().find_map(|line| {
@@ -243,7 +243,7 @@ fn group_path(controller: &str) -> Option<String> {
     })
 }
 
-/// What the memory control group leaves, in bytes; none where there is no limit.
+/// Returns the memory that the control group leaves in bytes, or `None` if there is no limit.
 fn group_memory() -> Option<u64> {
     let unified = group_path("").and_then(|path| {
         let folder = format!("/sys/fs/cgroup{path}");
@@ -253,7 +253,7 @@ fn group_memory() -> Option<u64> {
     let legacy = group_path("memory").and_then(|path| {
         let folder = format!("/sys/fs/cgroup/memory{path}");
         let limit = number(format!("{folder}/memory.limit_in_bytes"))?;
-        // Pages of files count as used but can be had back.
+        // Cached file pages count as used but can be reclaimed.
         let used = number(format!("{folder}/memory.usage_in_bytes"))?;
         let stat = fs::read_to_string(format!("{folder}/memory.stat")).unwrap_or_default();
         let cache = stat.lines().find_map(|line| line.strip_prefix("total_inactive_file ")?.parse::<u64>().ok());
@@ -262,7 +262,7 @@ fn group_memory() -> Option<u64> {
     unified.into_iter().chain(legacy).min()
 }
 
-/// The tightest of the limits on processes, less what exists.
+/// Returns how many processes the tightest limit leaves.
 fn processes() -> Option<(u64, String)> {
     let existing = fs::read_to_string("/proc/loadavg").ok().and_then(|text| {
         let (_, total) = text.split_ascii_whitespace().nth(3)?.split_once('/')?;
@@ -306,9 +306,8 @@ fn descriptors() -> Option<(u64, String)> {
 mod tests {
     use super::*;
 
-    /// Against a process that takes memory while it is looked at: this one.
     #[test]
-    fn what_a_process_has_to_itself_is_told() {
+    fn allocated_memory_is_counted_as_private() {
         let before = private_bytes(std::process::id()).unwrap();
         let taken = std::hint::black_box(vec![1_u8; 32 << 20]);
         let after = private_bytes(std::process::id()).unwrap();
@@ -316,7 +315,6 @@ mod tests {
         assert_eq!(private_bytes(u32::MAX), None);
     }
 
-    /// Whether there is `/proc` or not, a copy of this test program can be started.
     #[test]
     fn this_program_is_found_with_and_without_proc() {
         let with = fs::canonicalize(this_program().unwrap()).unwrap();
@@ -328,13 +326,13 @@ mod tests {
     fn reserved_ports_count_only_within_the_range() {
         assert_eq!(reserved_within("8080", 32768, 60999), 0);
         assert_eq!(reserved_within("60990-61010", 32768, 60999), 10);
-        // Guards against a sum in 16 bits, where the last port plus one is none.
+        // The last port plus one does not fit into 16 bits.
         assert_eq!(reserved_within("60001-65535", 1024, 65535), 5_535);
         assert_eq!(reserved_within("nonsense", 32768, 60999), 0);
     }
 
     #[test]
-    fn steal_is_the_eighth_number() {
+    fn steal_time_is_the_eighth_number() {
         assert_eq!(steal_ticks_of("cpu  1 2 3 4 5 6 7 8 9 10\ncpu0 …"), Some(8));
         assert_eq!(steal_ticks_of("intr 1"), None);
     }

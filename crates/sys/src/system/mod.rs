@@ -1,8 +1,8 @@
 //! What differs between operating systems, behind one set of functions.
 //!
-//! [`linux`](self) and its portable twin have the same functions with the same meaning. `None` means that this
-//! system does not say; nothing is ever guessed. To teach Landau a new system, write a third file with the same
-//! functions and choose it below.
+//! `linux.rs` and its portable counterpart `other.rs` have the same functions with the same meaning. `None` means that
+//! the system does not report a value; nothing is guessed. To support another system, write a third file with the same
+//! functions and select it below.
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod linux;
@@ -25,7 +25,7 @@ pub(crate) use imp::this_program;
 use crate::error::{Result, check};
 use std::ffi::CStr;
 
-/// The kernel's own account of itself.
+/// The identity of the kernel, as `uname` returns it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Kernel {
     /// `Linux`, `FreeBSD` …
@@ -34,15 +34,15 @@ pub struct Kernel {
     pub release: String,
     /// The build.
     pub version: String,
-    /// The kind of machine.
+    /// The machine's architecture.
     pub machine: String,
 }
 
-/// The kernel's own account of itself.
+/// Returns the identity of the kernel.
 pub fn kernel() -> Result<Kernel> {
     // SAFETY: `utsname` is plain data for which all zeroes is a value.
     let mut name: libc::utsname = unsafe { std::mem::zeroed() };
-    // SAFETY: `name` is a valid utsname that the call may write.
+    // SAFETY: `name` is writable.
     check("uname", unsafe { libc::uname(&raw mut name) })?;
     Ok(Kernel {
         system: text(&name.sysname),
@@ -52,17 +52,17 @@ pub fn kernel() -> Result<Kernel> {
     })
 }
 
-/// The text of a field that ends with a zero byte.
+/// Returns the text of a zero-terminated field.
 fn text(field: &[libc::c_char]) -> String {
     let bytes: Vec<u8> = field.iter().map(|&byte| byte as u8).collect();
     CStr::from_bytes_until_nul(&bytes).map(|text| text.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// Space on the file system that holds a folder, in bytes: what this user may still use, and the whole.
+/// Returns the space of the file system that contains a directory, in bytes: available to this user, and in total.
 pub fn disk_space(folder: &CStr) -> Result<(u64, u64)> {
     // SAFETY: `statvfs` is plain data for which all zeroes is a value.
     let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
-    // SAFETY: `folder` is a C string and `stat` may be written.
+    // SAFETY: `folder` is a C string and `stat` is writable.
     check("statvfs", unsafe { libc::statvfs(folder.as_ptr(), &raw mut stat) })?;
     #[allow(clippy::unnecessary_cast, reason = "the fields are narrower on some systems")]
     let unit = stat.f_frsize as u64;
@@ -70,7 +70,7 @@ pub fn disk_space(folder: &CStr) -> Result<(u64, u64)> {
     Ok((stat.f_bavail as u64 * unit, stat.f_blocks as u64 * unit))
 }
 
-/// A process with all that it started, and what those started: first the process itself.
+/// Returns a process and all of its descendants, the process first.
 pub fn process_tree(pid: u32) -> Vec<u32> {
     let mut found = vec![pid];
     let mut at = 0;
@@ -82,21 +82,21 @@ pub fn process_tree(pid: u32) -> Vec<u32> {
     found
 }
 
-/// The columns of the terminal that standard output leads to; none where it leads to none.
+/// Returns the width of the terminal on standard output in columns, or `None` if it is not a terminal.
 pub fn terminal_width() -> Option<u16> {
     let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
-    // SAFETY: `size` may be written; the request only asks.
+    // SAFETY: `size` has the layout of `struct winsize` and is writable.
     let asked = unsafe { libc::ioctl(1, libc::TIOCGWINSZ, &raw mut size) };
     (asked == 0 && size.ws_col > 0).then_some(size.ws_col)
 }
 
-/// Resources that a benchmark could exhaust to the host's harm, as they stand now. `None` where unknown.
+/// The free resources of this host, which a benchmark could exhaust. `None` if unknown.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Headroom {
-    /// Memory that can be had without swapping, in bytes, with the control group's limit taken into account.
+    /// Memory available without swapping, in bytes, within the limit of the control group.
     pub memory_bytes: Option<u64>,
-    /// Processes and threads that can still be made, and which limit says so.
+    /// How many processes and threads can still be created, and the limit that applies.
     pub processes: Option<(u64, String)>,
-    /// Descriptors that all processes together can still open, and which limit says so.
+    /// How many descriptors all processes together can still open, and the limit that applies.
     pub descriptors: Option<(u64, String)>,
 }

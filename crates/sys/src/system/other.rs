@@ -1,102 +1,102 @@
-//! Every other Unix: what POSIX gives, and an honest "unknown" for the rest.
+//! Every other Unix: what POSIX has, and "unknown" for the rest.
 
 use super::Headroom;
 use crate::error::{Error, Result};
 
-/// The value of a kernel setting: not read here yet.
+/// Returns the value of a sysctl: not supported here.
 pub fn setting(_name: &str) -> Option<String> {
     None
 }
 
-/// The processors this process may run on: all of them.
+/// Returns the processors that this process may run on: all of them.
 pub fn processors() -> Vec<u32> {
     std::thread::available_parallelism().map_or(Vec::new(), |count| (0..count.get() as u32).collect())
 }
 
-/// Binds this process to some processors: not possible here.
+/// Pins this process to some processors: not supported here.
 pub fn pin(_processors: &[u32]) -> Result<()> {
     Err(Error::unsupported("sched_setaffinity"))
 }
 
-/// The processor this thread runs on at this moment: not told here.
+/// Returns the processor that this thread is running on: not reported here.
 pub fn current_processor() -> Option<u32> {
     None
 }
 
-/// Lets this process end with its parent: not possible here, so the worker notices by its pipe.
+/// Ends this process with its parent: not supported here, so a worker notices the end of its parent by its pipe.
 pub fn set_parent_death_signal(_parent: i32) -> Result<()> {
     Err(Error::unsupported("prctl"))
 }
 
-/// The path of the program that this process runs: the standard library finds it.
+/// Returns the path of the program of this process: left to the standard library here.
 pub(crate) fn this_program() -> Option<std::path::PathBuf> {
     None
 }
 
-/// Lets the kernel panic: not asked for here.
+/// Makes the kernel panic: not supported here.
 pub fn trigger_panic() {}
 
-/// Ticks that the hypervisor stole: not told here.
+/// Returns the steal time: not reported here.
 pub fn steal_ticks_of(_stat: &str) -> Option<u64> {
     None
 }
 
-/// The caches of a processor: not told here.
+/// Returns the caches of a processor: not reported here.
 pub fn caches() -> Vec<(u32, u64)> {
     Vec::new()
 }
 
-/// The ephemeral ports: not read here yet.
+/// Returns the range of ephemeral ports: not supported here.
 pub fn ephemeral_ports() -> Option<(u16, u16)> {
     None
 }
 
-/// Reserved ports: none are known here.
+/// Returns how many ports are reserved: none are known here.
 pub fn reserved_ports(_low: u16, _high: u16) -> u32 {
     0
 }
 
-/// TCP sockets in `TIME_WAIT`: not told here.
+/// Returns the number of TCP sockets in `TIME_WAIT`: not reported here.
 pub fn time_wait_count() -> Option<u64> {
     None
 }
 
-/// Under what this system runs: not told here.
+/// Returns the name of the hypervisor: not reported here.
 pub fn virtualization() -> Option<String> {
     None
 }
 
-/// Connections that were turned away: not told here.
+/// Returns how many connections were dropped: not reported here.
 pub fn listen_drops() -> Option<(u64, u64)> {
     None
 }
 
-/// The processors that a process may run on: not told here.
+/// Returns the processors that a process may run on: not reported here.
 pub fn processors_of(_pid: u32) -> Option<Vec<u32>> {
     None
 }
 
-/// The processor time of a process: not told here.
+/// Returns the processor time of a process: not reported here.
 pub fn cpu_time_ns(_pid: u32) -> Option<u64> {
     None
 }
 
-/// How many descriptors a process has open: not told here.
+/// Returns the number of open descriptors of a process: not reported here.
 pub fn descriptor_count(_pid: u32) -> Option<u64> {
     None
 }
 
-/// What a process has to itself: not told here.
+/// Returns the private memory of a process: not reported here.
 pub fn private_bytes(_pid: u32) -> Option<u64> {
     None
 }
 
-/// The processes whose parent is this one: not told here.
+/// Returns the children of a process: not reported here.
 pub fn children(_pid: u32) -> Vec<u32> {
     Vec::new()
 }
 
-/// What this host still has to give: not told here.
+/// Returns the free resources of this host: not reported here.
 pub fn headroom() -> Headroom {
     Headroom::default()
 }

@@ -97,8 +97,8 @@ fn an_interrupted_wait_finds_nothing() {
         let mut reactor = Reactor::new(backend).unwrap();
         let (one, mut two) = pair();
         reactor.register(&one, Token(1), Interest::READABLE).unwrap();
-        // Signals of a process go to its first thread, which runs a child's only test. SIGTERM, because `nohup` and shells
-        // ignore others in the background.
+        // Signals of a process go to its first thread, which runs a child's only test. SIGTERM, because `nohup` and
+        // shells ignore others in the background.
         let kill = format!("for i in 1 2 3; do sleep 0.02; kill -TERM {}; done", std::process::id());
         let mut killer = Command::new("bash").args(["-c", &kill]).spawn().unwrap();
         while killer.try_wait().unwrap().is_none() {
@@ -188,8 +188,8 @@ fn a_forbidden_ring_is_replaced() {
             return;
         }
     }
-    // An unknown flag is EINVAL. The test sets up only one ring, and a child's only test runs in the thread whose calls are
-    // counted.
+    // An unknown flag is EINVAL. The test sets up only one ring, and a child's only test runs in the thread whose calls
+    // are counted.
     for (role, which) in [("newer", "1"), ("oldest", "1..2")] {
         let words = format!("io_uring_setup -e inject=io_uring_setup:error=EINVAL:when={which}");
         assert!(child::calls(NAME, role, &words, &[]).is_some());
