@@ -1,8 +1,6 @@
-//! `tidy`: checks what the documents promise about the tree. A promise that nothing checks is a wish.
+//! `tidy`: checks the rules of the repository that no compiler or lint checks.
 //!
-//! Each rule is a function from files to findings; a finding names its place and says what is wrong. Rules about
-//! source text look at it with comments and literals blanked out ([`source`]), so that a word in a sentence is no
-//! offence.
+//! Each rule is a function from files to findings; a finding names the place and the problem.
 
 mod crates;
 mod documents;
@@ -19,26 +17,26 @@ use std::path::Path;
 
 /// A file of the tree.
 pub(crate) struct File {
-    /// Below the root, with `/`.
+    /// Path relative to the root, with `/`.
     pub(crate) path: String,
-    /// Its text; files that are not text are not here.
+    /// Its text.
     pub(crate) text: String,
 }
 
 impl File {
-    /// Whether its name ends so.
+    /// Returns whether the file has this extension.
     pub(crate) fn is_a(&self, ending: &str) -> bool {
         Path::new(&self.path).extension().is_some_and(|own| own == ending)
     }
 }
 
-/// What is wrong, and where.
+/// Places and problems.
 pub(crate) type Findings = Vec<String>;
 
 pub(crate) fn run() -> Result<bool> {
     let mut files = Vec::new();
     for path in workspace::files()? {
-        // What is no text (a picture, a record that is packed) has no rules here.
+        // No rule applies to binary files.
         if let Ok(text) = std::fs::read_to_string(workspace::root().join(&path)) {
             files.push(File { path, text });
         }
@@ -46,16 +44,16 @@ pub(crate) fn run() -> Result<bool> {
     let metadata = workspace::metadata()?;
     let rules: [(&str, Findings); 8] = [
         ("source style", style::check(&files)),
-        ("what a crate may not do", crates::check_source(&files)),
-        ("crates depend downwards", crates::check_dependencies(&metadata)),
+        ("names that a crate must not use", crates::check_source(&files)),
+        ("dependencies between crates", crates::check_dependencies(&metadata)),
         ("licences", licences::check(&metadata)?),
-        ("every dependency has its reason", documents::check_dependencies(&files, &metadata)),
+        ("docs/dependencies.md", documents::check_dependencies(&files, &metadata)),
         ("links between documents", links::check(&files)),
         ("vendored files", vendored::check(&files)?),
-        ("no registry's address", hosts::check(&files)),
+        ("addresses of registries", hosts::check(&files)),
     ];
     let mut is_tidy = true;
-    for (name, findings) in rules.into_iter().chain([("the calibration's table", documents::check_calibration(&files))])
+    for (name, findings) in rules.into_iter().chain([("table of the calibration", documents::check_calibration(&files))])
     {
         println!("{} {name}", if findings.is_empty() { "ok  " } else { "FAIL" });
         for finding in &findings {

@@ -1,84 +1,66 @@
-//! What STYLE promises of every source file: it says what it is, fits the screen, and leaves nothing half done.
+//! Rules of style that no lint of rustc or Clippy checks.
+//!
+//! Clippy checks the length of functions, `unwrap` and printing, and rustc denies `unsafe`. Both lints apply only where
+//! a crate inherits them, so that is checked here.
 
-use super::source::{Keep, functions, line_of, masked, tests, words};
+use super::source::line_of;
 use super::{File, Findings};
 
-/// Lines of the longest function.
-const FUNCTION_LINES: usize = 70;
-
-/// Columns of the longest line.
+/// The maximum number of columns, comments included; rustfmt leaves those alone.
 const COLUMNS: usize = 120;
 
-/// Functions that may be longer: file, name, reason.
-const LONG: &[(&str, &str, &str)] = &[];
+/// Crates with lints of their own, and why.
+const OWN_LINTS: &[(&str, &str)] = &[("crates/sys/Cargo.toml", "it is the crate for `unsafe`")];
 
-/// Where `unsafe` may stand, and why.
-const UNSAFE: &[(&str, &str)] = &[
-    ("crates/sys/", "it is what the crate is for"),
-    ("crates/lab/plugin/", "a library that qemu loads: a crate root of its own that cannot lean on `sys`"),
-];
-
-/// Words that mean "not done", put together so that this file does not hold them.
-const UNDONE: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X", "XX")];
+/// Words that mark unfinished work, split so that this file does not contain them.
+const UNFINISHED: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X", "XX")];
 
 pub(crate) fn check(files: &[File]) -> Findings {
-    files
-        .iter()
-        .filter(|file| is_ours(file))
-        .flat_map(|file| {
-            let mut findings = undone(file);
-            if file.is_a("rs") {
-                findings.extend(of_source(file));
-            }
-            findings
-        })
-        .collect()
+    files.iter().filter(|file| is_ours(file)).flat_map(of_file).collect()
 }
 
-/// Vendored files follow their own house's rules.
+/// Returns whether a file is written here: not vendored and not generated.
 fn is_ours(file: &File) -> bool {
     !file.path.contains("/vendor/") && !file.is_a("lock") && !file.path.ends_with("package-lock.json")
 }
 
-fn undone(file: &File) -> Findings {
-    let places = UNDONE.iter().flat_map(|word| words(&file.text, word).map(move |at| (at, word)));
-    places.map(|(at, word)| format!("{}:{}: {word}", file.path, line_of(&file.text, at))).collect()
-}
-
-fn of_source(file: &File) -> Findings {
-    let File { path, text } = file;
-    let code = masked(text, Keep::Code);
-    let mut findings = Findings::new();
-    if !text.starts_with("//!") {
-        findings.push(format!("{path}:1: it does not open with `//!`, what it is and why it exists"));
+fn of_file(file: &File) -> Findings {
+    let mut findings = unfinished(file);
+    if file.is_a("rs") {
+        findings.extend(of_source(file));
     }
-    for (index, line) in text.lines().enumerate().filter(|(_, line)| line.chars().count() > COLUMNS) {
-        findings.push(format!("{path}:{}: {} columns, {COLUMNS} fit", index + 1, line.chars().count()));
+    if file.path.starts_with("crates/") && file.path.ends_with("/Cargo.toml") {
+        findings.extend(of_manifest(file));
     }
-    for function in functions(&code) {
-        let lines = function.last - function.first + 1;
-        let is_excepted = LONG.iter().any(|(file, name, _)| file == path && *name == function.name);
-        if lines > FUNCTION_LINES && !is_excepted {
-            findings.push(format!(
-                "{path}:{}: function `{}` takes {lines} lines, {FUNCTION_LINES} fit a screen",
-                function.first, function.name
-            ));
-        }
-    }
-    if !UNSAFE.iter().any(|(folder, _)| path.starts_with(folder)) {
-        let places = words(&code, "unsafe").map(|at| line_of(&code, at));
-        findings.extend(places.map(|line| format!("{path}:{line}: `unsafe` lives in crates/sys")));
-    }
-    findings.extend(unwraps(path, &code));
     findings
 }
 
-fn unwraps(path: &str, code: &str) -> Findings {
-    let is_test_file = path.contains("/tests/") || path.ends_with("/tests.rs");
-    let tests = tests(code);
-    let is_test = |at: &usize| is_test_file || tests.iter().any(|range| range.contains(at));
-    let places = code.match_indices(".unwrap()").map(|(at, _)| at).filter(|at| !is_test(at));
-    places.map(|at| format!("{path}:{}: unwrap() outside a test", line_of(code, at))).collect()
+fn unfinished(File { path, text }: &File) -> Findings {
+    let is_boundary = |c: Option<char>| !c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+    let is_word = |at: usize, word: &str| {
+        is_boundary(text[..at].chars().next_back()) && is_boundary(text[at + word.len()..].chars().next())
+    };
+    let places = UNFINISHED.iter().flat_map(|word| text.match_indices(word)).filter(|(at, word)| is_word(*at, word));
+    places.map(|(at, word)| format!("{path}:{}: {word}", line_of(text, at))).collect()
+}
+
+fn of_source(File { path, text }: &File) -> Findings {
+    let mut findings = Findings::new();
+    if !text.starts_with("//!") {
+        findings.push(format!("{path}:1: does not open with `//!`: what the file is and why it exists"));
+    }
+    for (index, line) in text.lines().enumerate().filter(|(_, line)| line.chars().count() > COLUMNS) {
+        findings.push(format!("{path}:{}: {} columns; the limit is {COLUMNS}", index + 1, line.chars().count()));
+    }
+    findings
+}
+
+fn of_manifest(File { path, text }: &File) -> Findings {
+    let is_excepted = OWN_LINTS.iter().any(|(known, _)| known == path);
+    if is_excepted || text.contains("[lints]\nworkspace = true\n") {
+        return Findings::new();
+    }
+    vec![format!("{path}: does not inherit the lints of the workspace: add `[lints]` with `workspace = true`")]
 }
 
 #[cfg(test)]
@@ -90,25 +72,22 @@ mod unit {
     }
 
     #[test]
-    fn a_good_file_is_left_alone() {
-        let text = "//! What.\nfn a() { /* unsafe */ }\n#[cfg(test)]\nmod tests { fn b() { c.unwrap() } }\n";
-        assert_eq!(findings("crates/engine/src/a.rs", text), Findings::new());
+    fn a_good_file_has_no_findings() {
+        assert_eq!(findings("crates/engine/src/a.rs", "//! What.\nfn a() {}\n"), Findings::new());
+        assert_eq!(findings("crates/engine/Cargo.toml", "[lints]\nworkspace = true\n"), Findings::new());
+        assert_eq!(findings("crates/sys/Cargo.toml", "[lints.rust]\n"), Findings::new());
     }
 
     #[test]
-    fn each_offence_is_named() {
-        let long = format!("fn long() {{\n{}}}\n", "    x();\n".repeat(FUNCTION_LINES));
-        for (text, word) in [
-            ("fn a() {}".to_owned(), "open with"),
-            ("//! x\nfn a() { b.unwrap() }".to_owned(), "unwrap"),
-            ("//! x\nfn a() { unsafe { b() } }".to_owned(), "unsafe"),
-            (format!("//! x\n// {} later", UNDONE[0]), UNDONE[0]),
-            (format!("//! x\n//{}", "-".repeat(COLUMNS)), "columns"),
-            (format!("//! x\n{long}"), "`long` takes 72 lines"),
+    fn each_violation_is_named() {
+        for (path, text, word) in [
+            ("crates/engine/src/a.rs", "fn a() {}".to_owned(), "open with"),
+            ("crates/engine/src/a.rs", format!("//! x\n// {} later", UNFINISHED[0]), UNFINISHED[0]),
+            ("crates/engine/src/a.rs", format!("//! x\n//{}", "-".repeat(COLUMNS)), "columns"),
+            ("crates/engine/Cargo.toml", "[lints.rust]\n".to_owned(), "does not inherit"),
         ] {
-            let found = findings("crates/engine/src/a.rs", &text);
+            let found = findings(path, &text);
             assert!(found.len() == 1 && found[0].contains(word), "{word}: {found:?}");
         }
-        assert!(findings("crates/sys/src/a.rs", "//! x\nfn a() { unsafe { b() } }").is_empty());
     }
 }
