@@ -5,6 +5,7 @@
 //! The crate knows neither how a number was measured nor how it will be shown.
 
 pub mod chain;
+mod file;
 pub mod former;
 mod reader;
 mod record;
@@ -12,6 +13,7 @@ pub mod schema;
 mod upgrade;
 mod writer;
 
+pub use file::read_file;
 pub use record::{Fault, Pass, Record, Series, Torn};
 pub use schema::Line;
 pub use writer::{Journal, Writer};

@@ -97,8 +97,7 @@ impl Record {
     /// possible, and [`Record::torn`] and [`Record::fault`] say so.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let name = path.display().to_string();
-        let bytes = std::fs::read(path).map_err(|source| Error::Io { action: "read", path: name.clone(), source })?;
-        Self::parse(&name, &bytes)
+        Self::parse(&name, &crate::read_file(path)?)
     }
 
     /// Reads a record from memory; `name` is its name in messages.

@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
 }
 
 fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
-    std::fs::read(path).with_context(|| format!("read {}", path.display()))
+    Ok(landau_record::read_file(path)?)
 }
 
 fn records(paths: &[PathBuf], bytes: &[Vec<u8>]) -> anyhow::Result<Vec<Record>> {

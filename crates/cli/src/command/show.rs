@@ -104,8 +104,10 @@ fn digest(analysis: &Analysis, shown: usize) -> String {
 fn as_json(analyses: &[Analysis], files: &[PathBuf]) -> anyhow::Result<String> {
     let value = match analyses {
         [one] => {
-            let found: Vec<_> =
-                findings::of(one).iter().map(|one| json!({"kind": one.kind.name(), "text": one.text, "items": one.items})).collect();
+            let found: Vec<_> = findings::of(one)
+                .iter()
+                .map(|one| json!({"kind": one.kind.name(), "text": one.text, "items": one.items}))
+                .collect();
             json!({ "unit": one.record.unit(), "rows": table::rows(one), "findings": found, "results": one.results() })
         }
         several => {

@@ -40,7 +40,7 @@ struct Outcome {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
-    let bytes = std::fs::read(&args.file).with_context(|| format!("read {}", args.file.display()))?;
+    let bytes = landau_record::read_file(&args.file)?;
     let outcomes =
         if looks_like_page(&bytes) { of_page(&args.file, &bytes)? } else { vec![of_file(&args.file, &bytes)?] };
     let text = if args.json { serde_json::to_string_pretty(&as_json(&outcomes))? } else { as_text(&outcomes) };

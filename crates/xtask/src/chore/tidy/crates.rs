@@ -43,17 +43,23 @@ const FORBIDDEN: &[(&str, &[&str], &str)] = &[
     ("crates/stats/src/", &["Instant", "SystemTime"], "statistics are functions of samples"),
     ("crates/record/src/", &["Instant", "SystemTime"], "a record stores the times it is given"),
     ("crates/report/src/", &["Instant", "SystemTime", "Timestamp::now"], "equal records give equal reports"),
-    ("crates/stats/src/", &["std::fs", "std::io", "std::net", "std::env", "std::process"], "statistics are functions of samples"),
+    (
+        "crates/stats/src/",
+        &["std::fs", "std::io", "std::net", "std::env", "std::process"],
+        "statistics are functions of samples",
+    ),
     ("crates/wire/src/", &["std::fs", "std::io", "std::net", "std::env", "std::process"], "wire maps bytes to values"),
-    ("crates/units/src/", &["std::fs", "std::io", "std::net", "std::env", "std::process"], "units maps text to numbers"),
+    (
+        "crates/units/src/",
+        &["std::fs", "std::io", "std::net", "std::env", "std::process"],
+        "units maps text to numbers",
+    ),
     ("crates/wire/src/", &["Instant", "SystemTime::now"], "a message means the same at any time"),
 ];
 
 /// Files of the engine that may contain a benchmark's name, and why.
-const NAMESAKES: &[(&str, &str)] = &[(
-    "crates/engine/src/limit.rs",
-    "it explains failed system calls, after which some benchmarks are named",
-)];
+const NAMESAKES: &[(&str, &str)] =
+    &[("crates/engine/src/limit.rs", "it explains failed system calls, after which some benchmarks are named")];
 
 /// Finds dependencies that [`BELOW`] does not allow, and crates that it lacks.
 pub(crate) fn check_dependencies(metadata: &Value) -> Findings {

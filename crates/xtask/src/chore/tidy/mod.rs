@@ -53,7 +53,8 @@ pub(crate) fn run() -> Result<bool> {
         ("addresses of registries", hosts::check(&files)),
     ];
     let mut is_tidy = true;
-    for (name, findings) in rules.into_iter().chain([("table of the calibration", documents::check_calibration(&files))])
+    for (name, findings) in
+        rules.into_iter().chain([("table of the calibration", documents::check_calibration(&files))])
     {
         println!("{} {name}", if findings.is_empty() { "ok  " } else { "FAIL" });
         for finding in &findings {
