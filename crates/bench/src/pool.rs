@@ -31,7 +31,7 @@ const SLEEP_NS: u64 = 30_000;
 /// Maximum number of connections that the check queries again.
 const QUERIED_AGAIN: u64 = 512;
 
-/// The pool.
+/// Idle connections to one server.
 #[derive(Debug)]
 pub(crate) struct ConnectionPool {
     server: Server,

@@ -31,7 +31,7 @@ const PROBED: u16 = 128;
 /// Descriptors that stay unused when the table is handed to a holder process.
 const SPARE: usize = 64;
 
-/// The benchmark.
+/// State of a pass.
 #[derive(Debug)]
 pub struct Bind {
     family: Family,
@@ -83,12 +83,12 @@ impl Benchmark for Bind {
         Variant::full(&[("family", "v6"), ("v6only", "off")]),
     ];
     const CAVEATS: &'static [&'static str] = &[
-        "Up to two thirds of half the range the curve looks flat: a sweep that stops there misses the cliff.",
-        "Sockets in TIME_WAIT hold ports as well; the host's facts contain their number.",
-        "In a range of another size the kernel searches another number of ports: compare against n / capacity.",
+        "Up to a third of the port range the curve looks flat: a sweep that stops there misses the cliff.",
+        "Sockets in TIME_WAIT hold ports as well; their number is listed with the host.",
+        "The search takes longer in a larger range: compare two ranges at equal n / capacity, not at equal n.",
     ];
-    const SOURCE: &'static str =
-        "F. von Leitner, Benchmarking BSD and Linux (2003), the bind benchmark; the range's parity since Linux 4.2";
+    const SOURCE: &'static str = "F. von Leitner, Benchmarking BSD and Linux (2003), the bind benchmark; Linux prefers \
+                                  ports of one parity since 4.2";
 
     fn support(_: &Host, settings: &Settings) -> Support {
         if settings.is("family", "v6") && socket(Family::V6, Transport::Tcp).is_err() {

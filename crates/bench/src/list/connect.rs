@@ -16,7 +16,7 @@ use landau_engine::{
     Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Study, Support, Timer, Variant,
 };
 
-/// The benchmark.
+/// State of a pass.
 #[derive(Debug)]
 pub struct Connect {
     pool: ConnectionPool,
@@ -37,7 +37,12 @@ pub(crate) const PARAMETERS: &[Parameter] = &[
          with backend=poll or select",
     ),
     Parameter::fixed("server", Kind::Choice(server::NAMES), "landau", "web server to start"),
-    Parameter::fixed("backend", Kind::Choice(backend::NAMES), "epoll", "how server=landau waits for events"),
+    Parameter::fixed(
+        "backend",
+        Kind::Choice(backend::NAMES),
+        "epoll",
+        "event backend of server=landau, as in `landau serve --backend`",
+    ),
     Parameter::fixed("file", Kind::Size { min: 1, max: 1 << 30 }, "8KiB", "size of the requested file"),
     Parameter::fixed("url", Kind::Url, "none", "http://HOST:PORT/PATH of a server that runs already"),
     Parameter::fixed(
@@ -66,13 +71,14 @@ const VARIANTS: &[Variant] = &[
 ];
 
 /// A caveat of `connect` and `request`: there is no network.
-pub(crate) const CAVEAT_LOOPBACK: &str = "Client and server are two processors of one machine. There is no network \
-                                          between them, and the kernel receives the server's segments on the client's \
-                                          processor.";
+pub(crate) const CAVEAT_LOOPBACK: &str = "Client and server run on two processors of one machine. There is no \
+                                          network between them, and the kernel receives the server's segments on \
+                                          the client's processor.";
 
 /// A caveat of `connect` and `request`: there is no load.
-pub(crate) const CAVEAT_CLOSED_LOOP: &str = "One request at a time: this is the latency of a server with nothing else \
-                                             to do, and most of it is the wake-up of a process on another processor.";
+pub(crate) const CAVEAT_CLOSED_LOOP: &str = "The client sends one request at a time. The latency is that of a server \
+                                             with nothing else to do; most of it is the wake-up of a process on \
+                                             another processor.";
 
 /// A caveat of `connect` and `request`: processors do not halt.
 pub(crate) const CAVEAT_IDLE: &str = "With idle=poll no processor halts, so the cost of waking one is left out; on a \
@@ -103,8 +109,7 @@ pub(crate) fn cost() -> Cost {
 
 impl Benchmark for Connect {
     const NAME: &'static str = "connect";
-    const ABOUT: &'static str =
-        "How long does a web server take to accept and answer a new connection while thousands are idle?";
+    const ABOUT: &'static str = "Does a web server accept a new connection later when thousands are open?";
     const AXIS: &'static str = "open connections";
     const PHASES: &'static [Phase] = &[
         Phase::up("handshake", "connect(): returns when the server's kernel has completed the handshake"),
@@ -118,9 +123,9 @@ impl Benchmark for Connect {
         CAVEAT_LOOPBACK,
         CAVEAT_CLOSED_LOOP,
         CAVEAT_IDLE,
-        "handshake says nothing about the server unless its accept queue overflows; the facts of each pass count that.",
+        "handshake depends on the server process only if its accept queue overflows: see the fact listen_overflows.",
         "accept includes handshake and first_byte: a client cannot observe accept() itself.",
-        "Each phase is timed by the client and includes the client's own system calls.",
+        "The client takes all times, so they include its own system calls.",
     ];
     const SOURCE: &'static str = "F. von Leitner, Benchmarking BSD and Linux (2003), HTTP connect latency";
 

@@ -40,7 +40,7 @@ const RECEIVE_TIMEOUT: Duration = Duration::from_secs(60);
 const SECOND_RATE: u64 = 4_000_000;
 const SECOND_READ: usize = 64 << 10;
 
-/// The benchmark. The fields' order matters: the server ends before the file system that it reads from is unmounted.
+/// State of a pass. The fields' order matters: the server ends before the file system that it reads from is unmounted.
 #[derive(Debug)]
 pub struct Download {
     second: Option<SecondReader>,
@@ -109,11 +109,11 @@ impl Benchmark for Download {
         Variant::full(&[("server", "nginx"), ("extent", "4KiB")]),
     ];
     const CAVEATS: &'static [&'static str] = &[
-        "It is a timeline: n is what has arrived, and changes along it come from the device.",
+        "The curve is a timeline: n is the number of mebibytes received. Changes along it come from the device.",
         "On a disk without moving parts, or a virtual one cached by its host, placement costs little; what small \
          extents cost is more requests, which the facts count.",
         "With location=directory the device's counters include the reads of all its users.",
-        "An image is a file of the host's file system and may be fragmented there; it is allocated at once.",
+        "The image with the file system (location=image) may itself be fragmented on the device; it is preallocated.",
     ];
     const SOURCE: &'static str = "F. von Leitner, Benchmarking BSD and Linux (2003), the fragmentation graph";
 

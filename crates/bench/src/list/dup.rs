@@ -11,7 +11,7 @@ use landau_engine::{Benchmark, Context, Cost, Facts, Parameter, Phase, Settings,
 use landau_sys::descriptor::{close, dup, pipe};
 use std::os::fd::OwnedFd;
 
-/// The benchmark.
+/// State of a pass.
 #[derive(Debug)]
 pub struct Dup {
     original: OwnedFd,
@@ -31,7 +31,7 @@ impl Benchmark for Dup {
     ];
     const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "5000", "19000", "copies of the descriptor")];
     const CAVEATS: &'static [&'static str] =
-        &["The table has no gaps here; closing in random order, as a server does, makes the search longer."];
+        &["The descriptor table has no gaps here; closing in random order, as a server does, makes the search longer."];
     const SOURCE: &'static str = "the descriptor half of the socket benchmark of F. von Leitner (2003)";
 
     fn cost(_: &Settings) -> Cost {

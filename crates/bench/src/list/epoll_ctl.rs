@@ -13,7 +13,7 @@ use landau_engine::{Benchmark, Context, Cost, Facts, Host, Parameter, Phase, Set
 use landau_sys::event::{epoll_add, epoll_create, epoll_delete, epoll_ready, eventfd, raise};
 use std::os::fd::OwnedFd;
 
-/// The benchmark.
+/// State of a pass.
 #[derive(Debug)]
 pub struct EpollCtl {
     set: OwnedFd,
@@ -34,7 +34,7 @@ impl Benchmark for EpollCtl {
     const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "5000", "19000", "watched descriptors")];
     const CAVEATS: &'static [&'static str] =
         &["A server adds a descriptor once for each connection, but waits for events all the time: see event_wait."];
-    const SOURCE: &'static str = "the frame of F. von Leitner's socket benchmark, with epoll";
+    const SOURCE: &'static str = "adapted from F. von Leitner's socket benchmark, with epoll";
 
     fn support(host: &Host, _: &Settings) -> Support {
         Support::when(host.system == "Linux", "only Linux has epoll")

@@ -36,7 +36,7 @@ const MAX_ACTIVE: u64 = 256;
 /// Timeout of the check's waits.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The benchmark.
+/// State of a pass.
 #[derive(Debug)]
 pub struct EventLoop {
     reactor: Reactor,
@@ -78,7 +78,13 @@ impl Benchmark for EventLoop {
             "auto",
             "idle descriptors; auto: 2,000 (quick), 9,000 or half of RLIMIT_NOFILE (full)",
         ),
-        Parameter::fixed("backend", Kind::Choice(backend::NAMES), "epoll", "how the reactor waits for events"),
+        Parameter::fixed(
+            "backend",
+            Kind::Choice(backend::NAMES),
+            "epoll",
+            "event backend of the reactor; epoll-edge: edge-triggered, io_uring-once: one-shot polls, null: no system \
+             call",
+        ),
         Parameter::fixed(
             "active",
             Kind::Count { min: 1, max: MAX_ACTIVE },
@@ -113,11 +119,12 @@ impl Benchmark for EventLoop {
          for sleeping and waking up.",
         "The cost of making a descriptor ready is not included. epoll, sigio and io_uring queue the event at that \
          time, so they look cheaper than they are by that part.",
-        "The descriptors are Unix sockets; checking another type costs poll and select more or less.",
+        "The descriptors are Unix sockets; with another type poll and select cost more, or less.",
         "With selection=same the active descriptors are warm in the caches, and growth comes from the backend. With \
          selection=random they are cold, which grows with n for every backend.",
-        "backend=null makes no system call and reports all n descriptors: the loop's own cost for n events.",
-        "The curve of select ends at FD_SETSIZE, far below the others.",
+        "backend=null makes no system call and reports all n descriptors: it measures the loop's own cost for n \
+         events.",
+        "The curve of backend=select ends at FD_SETSIZE, far below the others.",
     ];
     const SOURCE: &'static str =
         "libevent's bench: a few active among many idle socket pairs, timed until all are reported";

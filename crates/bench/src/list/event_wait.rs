@@ -30,7 +30,7 @@ const SPARE: u64 = 16;
 /// Maximum of the default n: with a call that checks each of n descriptors, a sweep costs n².
 const MAX_N_FULL: u64 = 10_000;
 
-/// The benchmark.
+/// State of a pass.
 #[derive(Debug)]
 pub struct EventWait {
     watch: Watch,

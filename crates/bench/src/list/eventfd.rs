@@ -12,7 +12,7 @@ use landau_sys::descriptor::close;
 use landau_sys::event::eventfd;
 use std::os::fd::OwnedFd;
 
-/// The benchmark.
+/// State of a pass.
 #[derive(Debug)]
 pub struct Eventfd {
     counters: Vec<OwnedFd>,
@@ -32,7 +32,7 @@ impl Benchmark for Eventfd {
     const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "5000", "19000", "open eventfds")];
     const CAVEATS: &'static [&'static str] =
         &["The descriptor table has no gaps here; closing in random order makes the search longer."];
-    const SOURCE: &'static str = "the frame of F. von Leitner's socket benchmark, with eventfds";
+    const SOURCE: &'static str = "adapted from F. von Leitner's socket benchmark, with eventfds";
 
     fn support(host: &Host, _: &Settings) -> Support {
         Support::when(host.system == "Linux", "only Linux has eventfd()")

@@ -13,9 +13,9 @@ use landau_sys::descriptor::{close, dup, pipe};
 use std::os::fd::{AsRawFd, OwnedFd};
 
 /// Number of descriptors below the one that is closed and reused.
-const BELOW: u64 = 10;
+const LOWER_DESCRIPTORS: u64 = 10;
 
-/// The benchmark.
+/// State of a pass.
 #[derive(Debug)]
 pub struct FdReuse {
     original: OwnedFd,
@@ -45,8 +45,8 @@ impl Benchmark for FdReuse {
 
     fn setup(context: &Context) -> Result<Self, Stop> {
         let (original, _) = pipe()?;
-        let mut copies = Vec::with_capacity((context.n + BELOW) as usize);
-        for _ in 0..BELOW {
+        let mut copies = Vec::with_capacity((context.n + LOWER_DESCRIPTORS) as usize);
+        for _ in 0..LOWER_DESCRIPTORS {
             copies.push(dup(&original)?);
         }
         let low = dup(&original)?;
@@ -64,6 +64,6 @@ impl Benchmark for FdReuse {
     }
 
     fn check(&mut self, steps: u64, _facts: &mut Facts) -> Result<(), Stop> {
-        crate::list::check_open(&self.copies, steps + BELOW)
+        crate::list::check_open(&self.copies, steps + LOWER_DESCRIPTORS)
     }
 }

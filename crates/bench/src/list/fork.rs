@@ -16,7 +16,7 @@ use landau_engine::{
 use landau_sys::fork_helper::{ForkHelper, LINKAGES, METHODS, image};
 use landau_sys::system::pin;
 
-/// The benchmark.
+/// State of a pass.
 #[derive(Debug)]
 pub struct Fork {
     helper: ForkHelper,
@@ -80,13 +80,13 @@ impl Benchmark for Fork {
     const EMULATED: &'static [(&'static str, &'static str)] = &[("n", "300")];
     const CAVEATS: &'static [&'static str] = &[
         "Most of the cost comes from the parent's mappings and page tables, not from the number of processes.",
-        "Parent and children share one processor by default; with processors=all the wake-up crosses processors.",
+        "Parent and children share one processor by default; with processors=all a child may wake up on another one.",
         "If the child runs during kill(), its exit is part of kill, otherwise of the wait. Only reap, which includes \
          both, is comparable.",
         "vfork-exec and posix_spawn also execute a new program; fork and clone3 do not.",
     ];
-    const SOURCE: &'static str =
-        "F. von Leitner, Benchmarking BSD and Linux (2003), fork and static fork; N. Provos for the destruction";
+    const SOURCE: &'static str = "F. von Leitner, Benchmarking BSD and Linux (2003), fork and static fork; the \
+                                  destruction as suggested by N. Provos";
 
     fn support(host: &Host, settings: &Settings) -> Support {
         let is_linux_only = settings.is("method", "clone3") || settings.is("method", "vfork-exec");

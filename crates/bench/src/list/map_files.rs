@@ -15,7 +15,7 @@ use landau_sys::memory::{Mapping, page_bytes};
 use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// The benchmark.
+/// State of a pass.
 #[derive(Debug)]
 pub struct MapFiles {
     paths: Vec<CString>,
@@ -45,7 +45,7 @@ impl Benchmark for MapFiles {
     const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "10000", "19000", "mapped files")];
     const EMULATED: &'static [(&'static str, &'static str)] = &[("n", "4000")];
     const CAVEATS: &'static [&'static str] = &[
-        "Every file is in the page cache; on a cold disk the first access costs a thousand times more.",
+        "Every file is in the page cache; without it the first access costs a thousand times more.",
         "The files are on the file system of --dir; file systems differ in open().",
     ];
     const SOURCE: &'static str = "F. von Leitner, Benchmarking BSD and Linux (2003), mmapping many small files";

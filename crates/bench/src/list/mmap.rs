@@ -22,7 +22,7 @@ use rand_chacha::rand_core::SeedableRng;
 use std::fs::File;
 use std::os::fd::AsFd;
 
-/// The benchmark.
+/// State of a pass.
 #[derive(Debug)]
 pub struct Mmap {
     file: File,
@@ -75,8 +75,9 @@ impl Benchmark for Mmap {
     const CAVEATS: &'static [&'static str] = &[
         "Alternate pages of one file are the worst case for systems that merge adjacent mappings; map_files maps many \
          files.",
-        "The whole file is in the page cache, which is verified before the first call: no disk is involved.",
-        "Some systems map several pages around a fault; here the adjacent pages belong to no mapping.",
+        "The whole file is in the page cache, which is verified with mincore() before the first call: no disk is \
+         involved.",
+        "Fault-around has no effect: the adjacent pages belong to no mapping.",
     ];
     const SOURCE: &'static str = "F. von Leitner, Benchmarking BSD and Linux (2003), the mmap benchmark";
 

@@ -9,18 +9,19 @@
 
 use landau_engine::{Benchmark, Context, Facts, Parameter, Phase, Stop, Timer};
 
-/// The benchmark.
+/// State of a pass.
 #[derive(Debug)]
 pub struct Nop;
 
 impl Benchmark for Nop {
     const NAME: &'static str = "nop";
-    const ABOUT: &'static str = "What does Landau measure when nothing is between two clock readings?";
-    const AXIS: &'static str = "steps taken";
+    const ABOUT: &'static str = "What is the timer overhead: two clock readings with nothing between them?";
+    const AXIS: &'static str = "steps";
     const PHASES: &'static [Phase] = &[Phase::up("nop", "two clock readings with nothing between them")];
     const PARAMETERS: &'static [Parameter] = &[Parameter::steps("100", "10000", "100000", "empty steps")];
-    const CAVEATS: &'static [&'static str] =
-        &["It is the floor of every other result and is never subtracted: a call can overlap with a part of it."];
+    const CAVEATS: &'static [&'static str] = &[
+        "Every result includes the timer overhead; it is not subtracted, because a call can overlap with a part of it.",
+    ];
     const SOURCE: &'static str = "Landau; after fio's null engine";
 
     fn setup(_: &Context) -> Result<Self, Stop> {

@@ -14,7 +14,7 @@ use landau_sys::descriptor::{close, open};
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
 
-/// The benchmark.
+/// State of a pass.
 #[derive(Debug)]
 pub struct Open {
     path: CString,

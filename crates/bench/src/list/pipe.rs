@@ -11,7 +11,7 @@ use landau_engine::{Benchmark, Context, Cost, Facts, Parameter, Phase, Settings,
 use landau_sys::descriptor::{close, pipe};
 use std::os::fd::OwnedFd;
 
-/// The benchmark.
+/// State of a pass.
 #[derive(Debug)]
 pub struct Pipe {
     pipes: Vec<(OwnedFd, OwnedFd)>,
@@ -31,7 +31,7 @@ impl Benchmark for Pipe {
     const PARAMETERS: &'static [Parameter] = &[Parameter::steps("32", "5000", "9500", "open pipes")];
     const CAVEATS: &'static [&'static str] =
         &["Past fs.pipe-user-pages-soft an unprivileged user gets smaller pipes, which are cheaper to make."];
-    const SOURCE: &'static str = "the frame of F. von Leitner's socket benchmark, with pipes";
+    const SOURCE: &'static str = "adapted from F. von Leitner's socket benchmark, with pipes";
 
     fn cost(_: &Settings) -> Cost {
         Cost { memory_bytes_each: 2_200, descriptors_each: 2, ..Cost::default() }

@@ -19,7 +19,7 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
-/// The benchmark.
+/// State of a pass.
 #[derive(Debug)]
 pub struct Request {
     pool: ConnectionPool,
@@ -31,8 +31,7 @@ const LAST_BYTE: usize = 1;
 
 impl Benchmark for Request {
     const NAME: &'static str = "request";
-    const ABOUT: &'static str =
-        "How long does a web server take to answer a request on one of thousands of idle connections?";
+    const ABOUT: &'static str = "Does a web server respond later on an idle connection when thousands are open?";
     const AXIS: &'static str = "open connections";
     const PHASES: &'static [Phase] = &[
         Phase::up("first_byte", "from the request on a random idle connection to the response's first byte"),
@@ -53,7 +52,7 @@ impl Benchmark for Request {
         connect::CAVEAT_LOOPBACK,
         connect::CAVEAT_CLOSED_LOOP,
         connect::CAVEAT_IDLE,
-        "A connection that was idle for long is cold in the caches; growth from that affects every server.",
+        "A connection that was idle for long is cold in the processor's caches; that growth occurs with every server.",
         "The file is small and in the server's cache; download measures files and disks.",
     ];
     const SOURCE: &'static str = "F. von Leitner, Benchmarking BSD and Linux (2003), HTTP request latency";

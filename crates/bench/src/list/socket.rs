@@ -19,7 +19,7 @@ use landau_sys::thread::Sleeper;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// The benchmark.
+/// State of a pass.
 #[derive(Debug)]
 pub struct Socket {
     family: Family,

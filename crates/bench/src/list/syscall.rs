@@ -11,7 +11,7 @@
 use landau_engine::{Benchmark, Context, Facts, Parameter, Phase, Stop, Timer};
 use landau_sys::process::parent_id;
 
-/// The benchmark.
+/// State of a pass.
 #[derive(Debug)]
 pub struct Syscall {
     parent: i32,
@@ -20,7 +20,7 @@ pub struct Syscall {
 impl Benchmark for Syscall {
     const NAME: &'static str = "syscall";
     const ABOUT: &'static str = "What does a system call cost that does nothing (getppid)?";
-    const AXIS: &'static str = "calls made";
+    const AXIS: &'static str = "calls";
     const PHASES: &'static [Phase] = &[Phase::up("getppid", "getppid()")];
     const PARAMETERS: &'static [Parameter] = &[Parameter::steps("100", "10000", "100000", "calls")];
     const CAVEATS: &'static [&'static str] =

@@ -15,7 +15,7 @@ use landau_sys::thread::{Sleeper, has_stray_byte};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// The benchmark.
+/// State of a pass.
 #[derive(Debug)]
 pub struct Thread {
     listen: OwnedFd,

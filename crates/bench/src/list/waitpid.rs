@@ -6,13 +6,13 @@
 //!
 //! Misleads for programs that wait for a child by its number: they need no walk.
 //!
-//! Source: the frame of the fork benchmark of Felix von Leitner's 2003 study; a server with a process for each
+//! Source: adapted from the fork benchmark of Felix von Leitner's 2003 study; a server with a process for each
 //! connection waits like this.
 
 use landau_engine::{Benchmark, Context, Cost, Facts, Kind, Parameter, Phase, Settings, Stop, Timer, Variant};
 use landau_sys::child::{ChildPool, is_alive, kill_without_reaping, try_wait_any, wait_any};
 
-/// The benchmark.
+/// State of a pass.
 #[derive(Debug)]
 pub struct Waitpid {
     pool: ChildPool,
@@ -48,7 +48,7 @@ impl Benchmark for Waitpid {
          creation.",
         "Creating a child evicts parts of the caches before each call; a program that polls in a loop finds them warm.",
     ];
-    const SOURCE: &'static str = "the frame of F. von Leitner's fork benchmark (2003), with the wait of a server that \
+    const SOURCE: &'static str = "adapted from F. von Leitner's fork benchmark (2003), with the wait of a server that \
                                   has a process for each connection";
 
     fn cost(_: &Settings) -> Cost {
