@@ -4,12 +4,18 @@
 use crate::server::WebServer;
 
 // registry:begin
+mod caddy;
 mod h2o;
 mod landau;
 mod lighttpd;
 mod nginx;
 
 /// Every server by name, in the order of the file names.
-pub(super) const SERVERS: &[(&str, &dyn WebServer)] =
-    &[("h2o", &h2o::H2o), ("landau", &landau::Landau), ("lighttpd", &lighttpd::Lighttpd), ("nginx", &nginx::Nginx)];
+pub(super) const SERVERS: &[(&str, &dyn WebServer)] = &[
+    ("caddy", &caddy::Caddy),
+    ("h2o", &h2o::H2o),
+    ("landau", &landau::Landau),
+    ("lighttpd", &lighttpd::Lighttpd),
+    ("nginx", &nginx::Nginx),
+];
 // registry:end
