@@ -12,4 +12,5 @@ mod measured;
 mod misused;
 mod platforms;
 mod serve;
+mod servers;
 mod support;

@@ -1,0 +1,29 @@
+//! The servers that benchmarks can start by name.
+
+use crate::support::Room;
+use landau_engine::Kind;
+use landau_record::schema::Outcome;
+
+/// Covers the whole registry: a new server is covered by being in the directory.
+#[test]
+fn every_installed_server_starts_answers_and_is_killed() {
+    let request = landau_bench::REGISTRY.iter().find(|entry| entry.name == "request").unwrap();
+    let parameter = request.parameters.iter().find(|parameter| parameter.name == "server").unwrap();
+    let Kind::Choice(names) = parameter.kind else { panic!("{parameter:?} is not a choice") };
+    for name in names {
+        let room = Room::new();
+        let server = format!("request.server={name}");
+        let settings = ["--set", &server, "--set", "request.backend=epoll", "--set", "request.n=8"];
+        let (ran, record) = room.smoke(&[&["request"], &settings[..]].concat());
+        assert_eq!(ran.status, Some(0), "{name}: {ran:?}");
+        if let Some(skip) = record.skips.first() {
+            eprintln!("{name} skipped: {}", skip.reason);
+            continue;
+        }
+        let end = record.passes[0].end.as_ref().unwrap();
+        assert_eq!((end.outcome, end.steps), (Outcome::Done, 8), "{name}: {end:?}");
+        assert_eq!(end.facts.get("server").map(ToString::to_string).as_deref(), Some(*name));
+        assert!(end.facts.get("server_version").is_some(), "{name}: {:?}", end.facts);
+        assert_eq!(room.leftovers(), Vec::<String>::new(), "{name}");
+    }
+}
