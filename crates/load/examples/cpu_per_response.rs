@@ -1,6 +1,7 @@
-//! What the generator itself costs: a closed loop without the rest of the program, for a profiler or beside a rival.
+//! Prints the generator's CPU time per response in a closed loop, without the rest of the program: for a profiler, or for
+//! a comparison with another generator.
 //!
-//! `price URL CONNECTIONS SECONDS [PROCESSOR]` prints the processor time of each answer.
+//! `cpu_per_response URL CONNECTIONS SECONDS [CPU]`
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 use landau_load::plan::Arrivals;
@@ -10,9 +11,9 @@ use std::time::Duration;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let [url, connections, seconds, rest @ ..] = words.as_slice() else {
-        return Err("price URL CONNECTIONS SECONDS [PROCESSOR]".into());
+        return Err("cpu_per_response URL CONNECTIONS SECONDS [CPU]".into());
     };
-    let processors = rest.iter().map(|word| word.parse()).collect::<Result<_, _>>()?;
+    let cpus = rest.iter().map(|word| word.parse()).collect::<Result<_, _>>()?;
     let spec = LoadSpec {
         urls: vec![url.clone()],
         allowed_hosts: Vec::new(),
@@ -33,16 +34,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         timeout: Duration::from_secs(10),
         connect_rate: None,
         workers: None,
-        processors,
+        cpus,
         sources: Vec::new(),
         seed: 1,
-        backend: std::env::var("MECHANISM").unwrap_or_else(|_| landau_load::default_backend()),
+        backend: std::env::var("BACKEND").unwrap_or_else(|_| landau_load::default_backend()),
         waived: Vec::new(),
     };
     let outcome = landau_load::run(&Job::resolve(&spec)?, &Launch::Thread, &mut (), &|| false)?;
-    let each = outcome.processor_ns_per_response().unwrap_or(0.0) / 1e3;
+    let each = outcome.cpu_ns_per_response().unwrap_or(0.0) / 1e3;
     println!(
-        "{} answers, {:.0}/s, {each:.2} µs of processor each",
+        "{} responses, {:.0} responses/s, {each:.2} µs of CPU time per response",
         outcome.metrics.responses,
         outcome.responses_per_second()
     );

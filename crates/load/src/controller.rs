@@ -92,7 +92,7 @@ impl Run<'_> {
                 Report::Done(metrics) => {
                     done += 1;
                     if metrics.elapsed_ns > 0 {
-                        self.note_share(metrics.processor_total_ns(), metrics.elapsed_ns);
+                        self.note_share(metrics.cpu_total_ns(), metrics.elapsed_ns);
                     }
                     self.outcome.metrics.merge(&metrics);
                 }
@@ -109,10 +109,10 @@ impl Run<'_> {
         is_interrupted
     }
 
-    /// Notes the share of a processor that a worker used.
-    fn note_share(&mut self, processor_ns: u64, elapsed_ns: u64) {
-        let share = processor_ns as f64 / elapsed_ns as f64;
-        self.outcome.busiest_worker_share = self.outcome.busiest_worker_share.max(share);
+    /// Notes the share of a CPU that a worker used.
+    fn note_share(&mut self, cpu_ns: u64, elapsed_ns: u64) {
+        let share = cpu_ns as f64 / elapsed_ns as f64;
+        self.outcome.busiest_worker_cpu_share = self.outcome.busiest_worker_cpu_share.max(share);
     }
 
     fn idle_load(&mut self) -> Result<()> {
@@ -250,7 +250,7 @@ impl Run<'_> {
     /// Takes the samples of a step, at one worker after another. Returns false if the user interrupts.
     fn sample(&mut self, workers: &mut Workers, samples: u32, step: &mut Step) -> Result<bool> {
         let count = workers.len() as u32;
-        let (mut processor_ns, mut elapsed_ns, mut held) = (0, 0, 0);
+        let (mut cpu_ns, mut elapsed_ns, mut held) = (0, 0, 0);
         for worker in 0..count {
             let (from, to) = (held, held + share(step.n.into(), worker, count));
             held = to;
@@ -263,11 +263,11 @@ impl Run<'_> {
             let Some((_, Report::Sampled(times))) = self.await_report(workers, is_it)? else { return Ok(false) };
             step.idle_ns.extend(times.on_idle_ns);
             step.new_ns.extend(times.on_new_ns);
-            processor_ns += times.processor_ns;
+            cpu_ns += times.cpu_ns;
             elapsed_ns += times.elapsed_ns;
         }
         if elapsed_ns > 0 {
-            self.note_share(processor_ns, elapsed_ns);
+            self.note_share(cpu_ns, elapsed_ns);
         }
         Ok(true)
     }

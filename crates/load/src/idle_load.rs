@@ -110,7 +110,7 @@ impl<'a, C: Clock> IdleLoad<'a, C> {
         self.connections.close_all();
         let usage = thread_time().since(usage);
         let mut metrics = self.connections.take_metrics();
-        metrics.processor_ns = [usage.user_ns, usage.system_ns];
+        metrics.cpu_ns = [usage.user_ns, usage.system_ns];
         metrics.elapsed_ns = self.connections.tick() - began_ns;
         Ok(self.link.send(&Report::Done(Box::new(metrics)))?)
     }
@@ -269,7 +269,7 @@ impl<'a, C: Clock> IdleLoad<'a, C> {
         }
         self.sampling.left = None;
         let mut times = std::mem::take(&mut self.sampling.times);
-        times.processor_ns = thread_time().total_ns() - self.sampling.usage_ns;
+        times.cpu_ns = thread_time().total_ns() - self.sampling.usage_ns;
         times.elapsed_ns = self.connections.tick() - self.sampling.began_ns;
         Ok(self.link.send(&Report::Sampled(Box::new(times)))?)
     }

@@ -96,7 +96,7 @@ impl Job {
             window: (share(window.into(), worker, worker_count) as u32).max(WINDOW_LEAST),
             connect_gap_ns: spec.connect_rate.map_or(0, |rate| (1e9 * f64::from(worker_count) / rate) as u64),
             seed: spec.seed,
-            processor: spec.processors.get(worker as usize % spec.processors.len().max(1)).copied(),
+            cpu: spec.cpus.get(worker as usize % spec.cpus.len().max(1)).copied(),
             backend: backend.to_string(),
             sources,
         };

@@ -99,8 +99,8 @@ pub(crate) struct SampleTimes {
     pub(crate) on_idle_ns: Vec<[u64; 2]>,
     /// New connections: handshake; time from the request to the first and to the last byte.
     pub(crate) on_new_ns: Vec<[u64; 3]>,
-    /// The worker's processor time during the samples.
-    pub(crate) processor_ns: u64,
+    /// The worker's CPU time during the samples.
+    pub(crate) cpu_ns: u64,
     /// The elapsed time of the samples.
     pub(crate) elapsed_ns: u64,
 }

@@ -76,8 +76,8 @@ pub struct Metrics {
     pub length_mismatch: Option<String>,
     /// The body length of the first response to each request (`ORIGIN.REQUEST`), in bytes.
     pub lengths: BTreeMap<String, u64>,
-    /// Processor time in user mode and in the kernel, in nanoseconds.
-    pub processor_ns: [u64; 2],
+    /// CPU time in user mode and in the kernel, in nanoseconds.
+    pub cpu_ns: [u64; 2],
     /// Length of the measured time, in nanoseconds.
     pub elapsed_ns: u64,
 }
@@ -129,14 +129,14 @@ impl Metrics {
                 self.length_mismatch = Some(format!("request {request}: {own} bytes and {length} bytes"));
             }
         }
-        self.processor_ns[0] += other.processor_ns[0];
-        self.processor_ns[1] += other.processor_ns[1];
+        self.cpu_ns[0] += other.cpu_ns[0];
+        self.cpu_ns[1] += other.cpu_ns[1];
         self.elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);
     }
 
-    /// Returns the processor time of the generator, in nanoseconds.
-    pub fn processor_total_ns(&self) -> u64 {
-        self.processor_ns.iter().sum()
+    /// Returns the CPU time of the generator, in nanoseconds.
+    pub fn cpu_total_ns(&self) -> u64 {
+        self.cpu_ns.iter().sum()
     }
 
     /// Returns the number of failures of the kinds that `which` accepts.

@@ -85,8 +85,8 @@ pub struct Outcome {
     pub counters: BTreeMap<String, u64>,
     /// Whether the server runs on this host, according to its address.
     pub is_local: bool,
-    /// The largest share of a processor that a worker used.
-    pub busiest_worker_share: f64,
+    /// The largest share of a CPU that a worker used.
+    pub busiest_worker_cpu_share: f64,
     /// Number of workers.
     pub worker_count: usize,
     /// A description of the source addresses and ports.
@@ -107,7 +107,7 @@ impl Outcome {
             memory: Memory::default(),
             counters: BTreeMap::new(),
             is_local: false,
-            busiest_worker_share: 0.0,
+            busiest_worker_cpu_share: 0.0,
             worker_count: 0,
             sources: String::new(),
             is_interrupted: false,
@@ -126,10 +126,10 @@ impl Outcome {
         if seconds > 0.0 { self.metrics.responses as f64 / seconds } else { 0.0 }
     }
 
-    /// Returns the generator's processor time per response, in nanoseconds.
-    pub fn processor_ns_per_response(&self) -> Option<f64> {
+    /// Returns the generator's CPU time per response, in nanoseconds.
+    pub fn cpu_ns_per_response(&self) -> Option<f64> {
         let responses = self.metrics.responses;
-        (responses > 0).then(|| self.metrics.processor_total_ns() as f64 / responses as f64)
+        (responses > 0).then(|| self.metrics.cpu_total_ns() as f64 / responses as f64)
     }
 
     /// Returns the outcome as JSON. Histograms are lists of pairs: latency in nanoseconds, and its count.
@@ -160,10 +160,10 @@ impl Outcome {
             "phases": phases,
             "generator": {
                 "workers": self.worker_count,
-                "user_ns": metrics.processor_ns[0],
-                "system_ns": metrics.processor_ns[1],
-                "processor_ns_per_response": self.processor_ns_per_response(),
-                "busiest_worker_share": self.busiest_worker_share,
+                "user_ns": metrics.cpu_ns[0],
+                "system_ns": metrics.cpu_ns[1],
+                "cpu_ns_per_response": self.cpu_ns_per_response(),
+                "busiest_worker_cpu_share": self.busiest_worker_cpu_share,
                 "sources": self.sources,
             },
             "counters": self.counters,

@@ -39,8 +39,8 @@ pub struct Plan {
     pub connect_gap_ns: u64,
     /// Seed of every random choice.
     pub seed: u64,
-    /// The processor to pin the worker to.
-    pub processor: Option<u32>,
+    /// The CPU to pin the worker to.
+    pub cpu: Option<u32>,
     /// Name of the event loop's backend.
     pub backend: String,
     /// Source addresses and ports.

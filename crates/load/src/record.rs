@@ -38,7 +38,7 @@ pub fn case(job: &Job, urls: &[String]) -> Case {
         caveats: vec![
             "A single connection is sampled repeatedly and stays in the caches; each of many connections is cold."
                 .to_owned(),
-            "Client and server share the host's memory, and its processors unless both are pinned.".to_owned(),
+            "Client and server share the host's memory, and its CPUs unless both are pinned.".to_owned(),
             "The handshake is the kernel's: the first byte shows when the server has accepted.".to_owned(),
         ],
         source: "F. von Leitner, Scalable Network Programming (2003): latency of connect and request".to_owned(),

@@ -95,7 +95,7 @@ pub(crate) struct RequestLoop<'a, C> {
     left: u64,
     is_past_half: bool,
     is_stopped: bool,
-    /// Processor time at the start of the measured time.
+    /// CPU time at the start of the measured time.
     usage: Option<ProcessorTime>,
     next_progress_ns: u64,
 }
@@ -416,7 +416,7 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
         let mut metrics = self.connections.take_metrics();
         metrics.merge(&self.metrics);
         if let Some(usage) = usage {
-            metrics.processor_ns = [usage.user_ns, usage.system_ns];
+            metrics.cpu_ns = [usage.user_ns, usage.system_ns];
             metrics.elapsed_ns = end_ns.saturating_sub(self.times.measure_ns);
         }
         Ok(self.link.send(&Report::Done(Box::new(metrics)))?)

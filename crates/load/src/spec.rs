@@ -46,8 +46,8 @@ pub struct LoadSpec {
     pub connect_rate: Option<f64>,
     /// Number of workers; as few as the limit on open files allows if there is none.
     pub workers: Option<u32>,
-    /// Processors to pin the workers to, round-robin; none to leave them unpinned.
-    pub processors: Vec<u32>,
+    /// CPUs to pin the workers to, round-robin; none to leave them unpinned.
+    pub cpus: Vec<u32>,
     /// Source addresses; chosen automatically if empty.
     pub sources: Vec<IpAddr>,
     /// Seed of every random choice.

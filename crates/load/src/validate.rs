@@ -19,7 +19,7 @@ pub(crate) fn check(spec: &LoadSpec) -> Result<()> {
     request(spec)?;
     rates(spec)?;
     times(spec)?;
-    processors(&spec.processors)
+    cpus(&spec.cpus)
 }
 
 fn invalid(reason: impl Into<String>) -> Result<()> {
@@ -82,9 +82,9 @@ fn times(spec: &LoadSpec) -> Result<()> {
     Ok(())
 }
 
-fn processors(wanted: &[u32]) -> Result<()> {
+fn cpus(wanted: &[u32]) -> Result<()> {
     let allowed = landau_sys::system::processors();
     let Some(one) = wanted.iter().find(|one| !allowed.contains(one)) else { return Ok(()) };
     let list: Vec<String> = allowed.iter().map(ToString::to_string).collect();
-    invalid(format!("--pin {one}: this process may not run on processor {one}; choose from {}", list.join(", ")))
+    invalid(format!("--pin {one}: this process may not run on CPU {one}; choose from {}", list.join(", ")))
 }

@@ -49,11 +49,11 @@ fn serve(link: &mut Link) -> Result<()> {
         None => return Ok(()),
     };
     check(&plan)?;
-    if let Some(processor) = plan.processor {
-        let pinned = landau_sys::system::pin(&[processor]);
+    if let Some(cpu) = plan.cpu {
+        let pinned = landau_sys::system::pin(&[cpu]);
         // A system without pinning runs the load unpinned; the facts about the host say so.
         if let (Err(error), true) = (pinned, cfg!(target_os = "linux")) {
-            return Err(Error::Plan(format!("--pin {processor}: {error}")));
+            return Err(Error::Plan(format!("--pin {cpu}: {error}")));
         }
     }
     raise(Resource::Descriptors)?;

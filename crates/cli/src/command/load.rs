@@ -137,7 +137,7 @@ pub(crate) struct Args {
     /// Start K worker processes [default: as few as the limit on open files allows]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=4096))]
     workers: Option<u32>,
-    /// Pin the workers to these processors, round-robin: 1 or 0-3,6 [default: not pinned]
+    /// Pin the workers to these CPUs, round-robin: 1 or 0-3,6 [default: not pinned]
     #[arg(long, value_name = "LIST", value_parser = numbers)]
     pin: Option<Numbers>,
     /// Connect from this address or range of addresses (repeatable) [default: chosen by the kernel; over loopback,
@@ -284,7 +284,7 @@ fn spec(args: &Args, seed: u64) -> LoadSpec {
         timeout: args.timeout,
         connect_rate: args.connect_rate,
         workers: args.workers,
-        processors: args.pin.clone().map(|pins| pins.0).unwrap_or_default(),
+        cpus: args.pin.clone().map(|pins| pins.0).unwrap_or_default(),
         sources: args.source.iter().flat_map(|range| range.0.clone()).collect(),
         seed,
         backend: args.backend.clone(),

@@ -145,14 +145,14 @@ fn summary(text: &mut String, outcome: &Outcome) {
         bytes(rate as u64),
         count(metrics.connections as f64)
     );
-    if let Some(per_response) = outcome.processor_ns_per_response() {
-        let share = |part: u64| digits(100.0 * part as f64 / metrics.processor_total_ns().max(1) as f64);
+    if let Some(per_response) = outcome.cpu_ns_per_response() {
+        let share = |part: u64| digits(100.0 * part as f64 / metrics.cpu_total_ns().max(1) as f64);
         let _ = writeln!(
             text,
-            "generator: {} of processor time per response, {}% of it in the kernel; busiest worker: {}% of a processor",
+            "generator: {} of CPU time per response, {}% of it in the kernel; busiest worker: {}% of a CPU",
             duration(per_response),
-            share(metrics.processor_ns[1]),
-            digits(outcome.busiest_worker_share * 100.0)
+            share(metrics.cpu_ns[1]),
+            digits(outcome.busiest_worker_cpu_share * 100.0)
         );
     }
     let _ = writeln!(text, "source: {}", outcome.sources);

@@ -28,7 +28,7 @@ fn check(outcome: &Outcome) -> Verdict {
     let ms = |ns: u64| ns as f64 / 1e6;
     Verdict::Failed(format!(
         "the generator's p99.9 schedule lag is {:.1} ms (limit: {:.1} ms); lower --rate, add --workers, or give the \
-         generator its own processor with --pin",
+         generator its own CPU with --pin",
         ms(lag_ns),
         ms(limit_ns)
     ))

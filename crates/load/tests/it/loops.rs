@@ -1,19 +1,21 @@
-//! Closed and open loops.
+//! Closed and open loops against real servers. Tests of timing run in virtual time, in `src/simulation`.
 
-use crate::server::{failed, response, run, serve, spec};
+use crate::server::{failed, response, run, run_until, serve, spec};
 use landau_load::plan::Arrivals;
-use landau_load::plan::Load;
-use landau_load::{Failure, IdleSpec, Job, Launch, LoadSpec};
+use landau_load::{Failure, LoadSpec, Outcome};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-fn failures(outcome: &landau_load::Outcome) -> Vec<(Failure, u64)> {
+/// A run that only an interrupt ends.
+const ENDLESS: Option<Duration> = Some(Duration::from_secs(3600));
+
+fn failures(outcome: &Outcome) -> Vec<(Failure, u64)> {
     outcome.metrics.failures.iter().map(|(failure, count)| (*failure, *count)).collect()
 }
 
 #[test]
-fn a_closed_loop_counts_every_answer_once() {
+fn closed_loop_counts_every_response_once() {
     let server = serve(|_| (response(10), false));
     let outcome = run(&spec(&server.url()));
     let metrics = &outcome.metrics;
@@ -25,41 +27,24 @@ fn a_closed_loop_counts_every_answer_once() {
     assert!(failed(&outcome).is_empty() && failures(&outcome).is_empty(), "{:?}", outcome.gates);
 }
 
-/// Mechanisms that tell of changes only must not lose an end that comes with the last bytes, nor ask twice for orders.
 #[test]
-fn every_mechanism_does() {
-    let close = b"HTTP/1.1 200 OK\r\n\r\nab".to_vec();
-    let (server, other) = (serve(|_| (response(10), false)), serve(move |_| (close.clone(), true)));
-    for backend in ["epoll", "epoll-edge", "poll"] {
-        let rate = Some(2000.0);
-        let backend = backend.to_owned();
-        let closed = LoadSpec { backend: backend.clone(), ..spec(&server.url()) };
-        let ending = LoadSpec { backend: backend.clone(), ..spec(&other.url()) };
-        for spec in [&LoadSpec { rate, ..closed.clone() }, &closed, &ending] {
-            let outcome = run(spec);
-            assert_eq!((outcome.metrics.responses, failures(&outcome)), (100, Vec::new()), "{backend}");
-        }
-    }
-}
-
-#[test]
-fn workers_share_the_work() {
+fn workers_share_the_load() {
     let server = serve(|_| (response(10), false));
     let outcome = run(&LoadSpec { workers: Some(3), connections: 7, request_count: Some(101), ..spec(&server.url()) });
     assert_eq!((outcome.worker_count, outcome.metrics.responses, outcome.metrics.connections), (3, 101, 7));
 }
 
 #[test]
-fn a_pipeline_is_answered_in_order() {
+fn pipelined_responses_are_assigned_in_order() {
     let server = serve(|number| (response(if number % 2 == 0 { 5 } else { 5000 }), false));
     let outcome = run(&LoadSpec { pipeline: 8, connections: 2, request_count: Some(200), ..spec(&server.url()) });
     assert_eq!((outcome.metrics.responses, outcome.metrics.requests), (200, 200));
-    // Every other answer has another length than the first one.
+    // Every other response differs in length from the first one.
     assert_eq!(failed(&outcome), ["length"]);
 }
 
 #[test]
-fn a_connection_for_each_request() {
+fn closed_loop_can_use_a_connection_for_each_request() {
     let server = serve(|_| (response(10), false));
     let outcome = run(&LoadSpec { per_connection: Some(1), ..spec(&server.url()) });
     assert_eq!((outcome.metrics.responses, failures(&outcome)), (100, Vec::new()));
@@ -68,7 +53,16 @@ fn a_connection_for_each_request() {
 }
 
 #[test]
-fn a_server_that_closes_after_each_answer_is_no_failure() {
+fn open_loop_can_use_a_connection_for_each_request() {
+    let server = serve(|_| (response(10), false));
+    let open = LoadSpec { rate: Some(500.0), per_connection: Some(1), connections: 50, ..spec(&server.url()) };
+    let outcome = run(&open);
+    assert_eq!((outcome.metrics.responses, failures(&outcome)), (100, Vec::new()));
+    assert_eq!(outcome.metrics.phases.handshake.count(), 100);
+}
+
+#[test]
+fn announced_close_after_a_response_is_not_a_failure() {
     let close = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nab".to_vec();
     let server = serve(move |_| (close.clone(), true));
     let outcome = run(&spec(&server.url()));
@@ -76,7 +70,7 @@ fn a_server_that_closes_after_each_answer_is_no_failure() {
 }
 
 #[test]
-fn an_answer_ends_with_its_connection_or_its_last_chunk() {
+fn every_end_of_a_response_is_recognised() {
     for (bytes, closes) in [
         (&b"HTTP/1.1 200 OK\r\n\r\nwithout a length"[..], true),
         (b"HTTP/1.0 200 OK\r\n\r\n", true),
@@ -90,7 +84,7 @@ fn an_answer_ends_with_its_connection_or_its_last_chunk() {
 }
 
 #[test]
-fn what_goes_wrong_is_told_by_kind() {
+fn failures_are_counted_by_kind() {
     let cases: [(&[u8], bool, Failure); 4] = [
         (b"SSH-2.0-OpenSSH\r\n", false, Failure::InvalidResponse),
         (b"", true, Failure::ClosedBeforeResponse),
@@ -107,30 +101,23 @@ fn what_goes_wrong_is_told_by_kind() {
 }
 
 #[test]
-fn no_answer_is_a_timeout_and_nothing_hangs() {
-    let server = serve(|_| (Vec::new(), false));
-    let timeout = Duration::from_millis(200);
-    let outcome = run(&LoadSpec { request_count: Some(6), timeout, ..spec(&server.url()) });
-    assert_eq!((outcome.metrics.responses, failures(&outcome)), (0, vec![(Failure::Timeout, 6)]));
-}
-
-#[test]
-fn nobody_there_is_a_failed_gate_and_no_hanging() {
+fn refused_connections_fail_the_gate_connect() {
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let timeout = Duration::from_millis(300);
-    let outcome = run(&LoadSpec { timeout, ..spec(&format!("http://{address}/")) });
+    let outcome = run(&spec(&format!("http://{address}/")));
     assert_eq!(outcome.metrics.responses, 0);
     assert!(outcome.metrics.failures.contains_key(&Failure::ConnectRefused), "{:?}", outcome.metrics.failures);
     assert!(failed(&outcome).contains(&"connect"));
+    let mut reasons = outcome.gates.iter().filter_map(|gate| gate.reason.as_deref());
+    assert!(reasons.any(|reason| reason.contains("is the server running?")), "{:?}", outcome.gates);
 }
 
 #[test]
-fn a_server_that_dies_in_the_middle_is_survived() {
+fn lost_connections_are_replaced() {
     let server = Arc::new(serve(|_| (response(10), false)));
     let other = Arc::clone(&server);
     let is_over = Arc::new(AtomicBool::new(false));
     let over = Arc::clone(&is_over);
-    let killer = std::thread::spawn(move || {
+    let closer = std::thread::spawn(move || {
         while !over.load(Ordering::SeqCst) {
             if other.requests.load(Ordering::SeqCst) > 20 {
                 other.close_all();
@@ -140,81 +127,21 @@ fn a_server_that_dies_in_the_middle_is_survived() {
     });
     let outcome = run(&LoadSpec { request_count: Some(300), ..spec(&server.url()) });
     is_over.store(true, Ordering::SeqCst);
-    killer.join().unwrap();
+    closer.join().unwrap();
     let lost: u64 = outcome.metrics.failures.values().sum();
     assert!(outcome.metrics.responses + lost >= 300 && outcome.metrics.responses > 20, "{:?}", outcome.metrics);
 }
 
 #[test]
-fn errors_of_the_server_fail_a_gate_that_can_be_waived() {
+fn error_statuses_fail_a_gate_that_can_be_waived() {
     let server = serve(|_| (b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_vec(), false));
     assert_eq!(failed(&run(&spec(&server.url()))), ["status"]);
     let outcome = run(&LoadSpec { waived: vec!["status".to_owned()], ..spec(&server.url()) });
     assert_eq!((failed(&outcome), outcome.metrics.statuses.get(&503)), (Vec::new(), Some(&100)));
 }
 
-/// A request in each millisecond, and a second in which nothing is answered: a third of all come to wait, half a second
-/// on average. Counted from when they were sent it would be four, for there are four connections.
 #[test]
-fn an_open_loop_charges_a_stall_with_its_weight() {
-    let stall = Arc::new(Mutex::new(()));
-    let server = serve(move |number| {
-        if number == 1000 {
-            let _held = stall.lock().unwrap();
-            std::thread::sleep(Duration::from_secs(1));
-        }
-        drop(stall.lock().unwrap());
-        (response(10), false)
-    });
-    let duration = Some(Duration::from_secs(3));
-    let outcome = run(&LoadSpec { rate: Some(1000.0), request_count: None, duration, ..spec(&server.url()) });
-    let (metrics, phases) = (&outcome.metrics, &outcome.metrics.phases);
-    assert_eq!((metrics.due, metrics.responses), (3000, 3000), "{:?}", outcome.gates);
-    let late = |histogram: &landau_load::Histogram| histogram.count_above(100_000_000);
-    // A busy machine can only add to them.
-    assert!(late(&phases.latency) >= 850, "{}", late(&phases.latency));
-    assert!(phases.latency.quantile_ns(0.9) >= 500_000_000);
-    assert!(late(&phases.service) < late(&phases.latency) / 10 + 100, "{}", late(&phases.service));
-    assert_eq!((phases.schedule_lag.count(), phases.connection_wait.count()), (3000, 3000));
-}
-
-/// Everything was answered in the end, so the rate was taken for reached.
-#[test]
-fn a_server_that_reaches_half_the_rate_fails_it() {
-    let one_at_a_time = Mutex::new(());
-    let server = serve(move |_| {
-        let _held = one_at_a_time.lock().unwrap();
-        std::thread::sleep(Duration::from_millis(10));
-        (response(10), false)
-    });
-    let timed = LoadSpec { request_count: None, duration: Some(Duration::from_secs(1)), ..spec(&server.url()) };
-    let counted = LoadSpec { request_count: Some(200), ..spec(&server.url()) };
-    for spec in [timed, counted] {
-        let outcome = run(&LoadSpec { rate: Some(200.0), ..spec });
-        assert_eq!((outcome.metrics.due, outcome.metrics.responses), (200, 200));
-        assert_eq!(failed(&outcome), ["rate"], "{:?}", outcome.gates);
-    }
-}
-
-#[test]
-fn an_open_loop_may_make_a_connection_for_each_request() {
-    let server = serve(|_| (response(10), false));
-    let open = LoadSpec { rate: Some(500.0), per_connection: Some(1), connections: 50, ..spec(&server.url()) };
-    let outcome = run(&open);
-    assert_eq!((outcome.metrics.responses, failures(&outcome)), (100, Vec::new()));
-    assert_eq!(outcome.metrics.phases.handshake.count(), 100);
-}
-
-#[test]
-fn what_is_sent_in_the_warm_up_is_not_measured() {
-    let server = serve(|_| (response(10), false));
-    let outcome = run(&LoadSpec { warm_up: Duration::from_millis(200), ..spec(&server.url()) });
-    assert_eq!((outcome.metrics.requests, outcome.metrics.responses), (100, 100));
-    assert!(server.requests.load(Ordering::SeqCst) > 100);
-}
-
-#[test]
-fn an_access_log_is_replayed_in_its_order() {
+fn access_log_is_replayed_in_its_order() {
     let server = serve(|_| (response(10), false));
     let log = tempfile::NamedTempFile::new().unwrap();
     let line = |target: &str| format!("::1 - - [1/Jan/2026:00:00:00 +0000] \"GET {target} HTTP/1.1\" 200 1\n");
@@ -225,7 +152,26 @@ fn an_access_log_is_replayed_in_its_order() {
 }
 
 #[test]
-fn a_unix_socket_is_a_target() {
+fn interrupted_run_reports_what_was_measured() {
+    let server = serve(|_| (response(10), false));
+    let endless = LoadSpec { request_count: None, duration: ENDLESS, ..spec(&server.url()) };
+    let outcome = run_until(&endless, &|| server.requests.load(Ordering::SeqCst) > 50);
+    assert!(outcome.is_interrupted && outcome.metrics.responses >= 40 && !outcome.is_valid(), "{:?}", outcome.metrics);
+    assert!(failures(&outcome).is_empty(), "{:?}", outcome.metrics.failures);
+}
+
+/// More requests fall due than can be sent. All of them were once handled before the controller was heard: never.
+#[test]
+fn unreachable_rate_can_be_interrupted() {
+    let server = serve(|_| (response(10), false));
+    let fast = LoadSpec { rate: Some(1e7), arrivals: Arrivals::Poisson, request_count: None, ..spec(&server.url()) };
+    let endless = LoadSpec { duration: ENDLESS, ..fast };
+    let outcome = run_until(&endless, &|| server.requests.load(Ordering::SeqCst) > 50);
+    assert!(outcome.is_interrupted && outcome.metrics.responses > 0, "{:?}", outcome.metrics);
+}
+
+#[test]
+fn unix_socket_is_a_target() {
     use std::io::{Read, Write};
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
@@ -243,81 +189,4 @@ fn a_unix_socket_is_a_target() {
     });
     let outcome = run(&spec(&format!("unix:{}:/x", path.display())));
     assert_eq!((outcome.metrics.responses, failures(&outcome)), (100, Vec::new()));
-}
-
-#[test]
-fn an_interrupt_tells_what_was_measured() {
-    let server = serve(|_| (response(10), false));
-    let endless = LoadSpec { request_count: None, duration: Some(Duration::from_secs(3600)), ..spec(&server.url()) };
-    let job = landau_load::Job::resolve(&endless).unwrap();
-    let is_enough = || server.requests.load(Ordering::SeqCst) > 50;
-    let outcome = landau_load::run(&job, &landau_load::Launch::Thread, &mut (), &is_enough).unwrap();
-    assert!(outcome.is_interrupted && outcome.metrics.responses >= 40 && !outcome.is_valid(), "{:?}", outcome.metrics);
-    assert!(failures(&outcome).is_empty(), "{:?}", outcome.metrics.failures);
-}
-
-/// Far more falls due than can be sent: all of it was looked at before the controller was heard again, which was never.
-#[test]
-fn a_rate_that_cannot_be_reached_can_be_interrupted() {
-    let server = serve(|_| (response(10), false));
-    let hasty = LoadSpec { rate: Some(1e7), arrivals: Arrivals::Poisson, request_count: None, ..spec(&server.url()) };
-    let job = Job::resolve(&LoadSpec { duration: Some(Duration::from_secs(3600)), ..hasty }).unwrap();
-    let is_enough = || server.requests.load(Ordering::SeqCst) > 50;
-    let outcome = landau_load::run(&job, &Launch::Thread, &mut (), &is_enough).unwrap();
-    assert!(outcome.is_interrupted && outcome.metrics.responses > 0, "{:?}", outcome.metrics);
-}
-
-/// A plan may come from elsewhere. A schedule whose end cannot be told as a number came before its start.
-#[test]
-fn what_is_due_or_begins_beyond_all_time_never_comes() {
-    let server = serve(|_| (response(10), false));
-    let duration = Some(Duration::from_millis(100));
-    let timed = LoadSpec { rate: Some(1.0), request_count: None, duration, ..spec(&server.url()) };
-    let mut job = Job::resolve(&LoadSpec { arrivals: Arrivals::Poisson, ..timed.clone() }).unwrap();
-    job.plans[0].load = Load::Open { per_second: 1e-300, arrivals: Arrivals::Poisson };
-    let outcome = landau_load::run(&job, &Launch::Thread, &mut (), &|| false).unwrap();
-    assert_eq!((outcome.metrics.due, server.requests.load(Ordering::SeqCst)), (0, 0));
-    // A warm-up for ever is not none.
-    let mut job = Job::resolve(&LoadSpec { rate: None, ..timed }).unwrap();
-    job.plans[0].warm_up_ns = u64::MAX;
-    let is_enough = || server.requests.load(Ordering::SeqCst) > 50;
-    let outcome = landau_load::run(&job, &Launch::Thread, &mut (), &is_enough).unwrap();
-    assert_eq!((outcome.metrics.responses, outcome.is_interrupted), (0, true));
-}
-
-/// It was tried again until --timeout was over. Whoever is about to start has a second.
-#[test]
-fn nobody_there_is_told_before_the_timeout() {
-    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let absent = LoadSpec { timeout: Duration::from_secs(100), ..spec(&format!("http://{address}/")) };
-    let some = IdleSpec { n: 2, steps: Vec::new(), samples: 1, passes: 1, settle: Duration::ZERO, server_pid: None };
-    for spec in [LoadSpec { idle: Some(some), ..absent.clone() }, absent] {
-        let job = Job::resolve(&spec).unwrap();
-        let began = Instant::now();
-        let is_late = || began.elapsed() > Duration::from_secs(30);
-        let outcome = landau_load::run(&job, &Launch::Thread, &mut (), &is_late).unwrap();
-        assert!(!outcome.is_interrupted && failed(&outcome).contains(&"connect"), "{:?}", outcome.gates);
-        assert!(outcome.gates.iter().any(|gate| gate.reason.iter().any(|why| why.contains("is the server running?"))));
-    }
-}
-
-/// A server that is full answers whoever connects before anything is asked; that is worth more than how much it said.
-#[test]
-fn what_nobody_asked_for_is_quoted() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/", listener.local_addr().unwrap());
-    std::thread::spawn(move || {
-        let mut held = Vec::new();
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            std::io::Write::write_all(&mut stream, b"HTTP/1.1 503 Full\r\nContent-Length: 0\r\n\r\n").unwrap();
-            held.push(stream);
-        }
-    });
-    let warm_up = Duration::from_millis(50);
-    let duration = Some(Duration::from_millis(200));
-    // At so slow a rate nothing is asked before the end.
-    let outcome = run(&LoadSpec { rate: Some(0.001), request_count: None, warm_up, duration, ..spec(&url) });
-    let said = outcome.metrics.failure_details.get(&Failure::UnsolicitedResponse).cloned().unwrap_or_default();
-    assert!(said.ends_with("bytes, beginning with: HTTP/1.1 503 Full"), "{said:?}");
 }

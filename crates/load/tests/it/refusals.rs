@@ -46,10 +46,7 @@ fn invalid_and_contradictory_options_are_refused() {
         (LoadSpec { urls: Vec::new(), ..own() }, "the URL is missing"),
         (LoadSpec { replay: Some("/nowhere/at/all".into()), ..own() }, "/nowhere/at/all: No such file"),
         (LoadSpec { connections: 1_000_000, workers: Some(1), ..own() }, "require at least"),
-        (
-            LoadSpec { processors: vec![9999], ..own() },
-            "--pin 9999: this process may not run on processor 9999; choose",
-        ),
+        (LoadSpec { cpus: vec![9999], ..own() }, "--pin 9999: this process may not run on CPU 9999; choose"),
         (LoadSpec { sources: vec!["192.0.2.1".parse().unwrap()], ..own() }, "not an address of this host"),
         (LoadSpec { sources: vec!["::1".parse().unwrap()], ..own() }, "no server of this load has an IPv6 address"),
         (LoadSpec { urls: vec![format!("unix:/{}:/", "x".repeat(200))], ..own() }, "longer than 107 bytes"),

@@ -106,7 +106,7 @@ pub(crate) fn spec(url: &str) -> LoadSpec {
         timeout: Duration::from_secs(60),
         connect_rate: None,
         workers: None,
-        processors: Vec::new(),
+        cpus: Vec::new(),
         sources: Vec::new(),
         seed: 1,
         backend: landau_load::default_backend(),
@@ -124,7 +124,7 @@ pub(crate) fn run_until(spec: &LoadSpec, interrupted: &dyn Fn() -> bool) -> Outc
     landau_load::run(&Job::resolve(spec).unwrap(), &Launch::Thread, &mut (), interrupted).unwrap()
 }
 
-/// The names of the gates that failed, without those that depend on the machine: other tests share its processors and
+/// The names of the gates that failed, without those that depend on the machine: other tests share its CPUs and
 /// its counters.
 pub(crate) fn failed(outcome: &Outcome) -> Vec<&'static str> {
     let failed = outcome.gates.iter().filter(|gate| gate.state == GateState::Failed);

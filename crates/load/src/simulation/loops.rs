@@ -1,0 +1,192 @@
+//! Closed and open loops in virtual time.
+
+use super::{MS, Reply, Simulated, Simulation};
+use crate::failure::Failure;
+use crate::histogram::Histogram;
+use crate::message::{Command, Report};
+use crate::plan::{Arrivals, Load};
+use std::cell::Cell;
+use std::rc::Rc;
+
+fn open(per_second: f64) -> Load {
+    Load::Open { per_second, arrivals: Arrivals::Constant }
+}
+
+/// A server that responds after a millisecond.
+fn steady(_: u64, now_ns: u64) -> Vec<Reply> {
+    vec![Reply::at(now_ns + MS)]
+}
+
+/// The number of latencies above 100 ms, with room for the histogram's resolution.
+fn late(histogram: &Histogram) -> u64 {
+    histogram.count_above(100 * MS + MS / 2)
+}
+
+/// Requests are due every millisecond for three seconds. The server stalls for the second of them.
+fn stalled() -> Simulated {
+    let stall = 1000 * MS..2000 * MS;
+    let respond = move |_, now_ns| vec![Reply::at(if stall.contains(&now_ns) { stall.end } else { now_ns })];
+    Simulation::new(open(1000.0), respond).plan(|plan| plan.duration_ns = Some(3000 * MS)).run()
+}
+
+/// Of the 1,000 requests that are due during the stall, 900 are answered more than 100 ms late. Counted from the time of
+/// sending, only the four requests in flight are: one on each connection.
+#[test]
+fn open_loop_charges_a_stall_to_every_request_that_waits() {
+    let simulated = stalled();
+    let (metrics, phases) = (&simulated.outcome.metrics, &simulated.outcome.metrics.phases);
+    assert_eq!((metrics.due, metrics.responses, simulated.failures()), (3000, 3000, Vec::new()));
+    assert_eq!((late(&phases.latency), late(&phases.service)), (900, 4));
+    assert_eq!(late(&phases.connection_wait), 896);
+    assert_eq!((phases.schedule_lag.count(), phases.connection_wait.count()), (3000, 3000));
+    // 0 counts as 1.
+    assert_eq!(phases.schedule_lag.max_ns(), 1);
+    let p90_ns = phases.latency.quantile_ns(0.9);
+    assert!((699 * MS..702 * MS).contains(&p90_ns), "{p90_ns}");
+    assert_eq!((metrics.pending_at_half, metrics.pending_at_end), (501, 0));
+    assert!(simulated.failed_gates().is_empty(), "{:?}", simulated.outcome.gates);
+}
+
+#[test]
+fn simulations_are_deterministic() {
+    assert_eq!(stalled().outcome.metrics.phases, stalled().outcome.metrics.phases);
+}
+
+/// The server needs 10 ms for each request, one at a time, and requests are due every 5 ms. All are answered in the end,
+/// and the rate once counted as reached.
+#[test]
+fn server_that_reaches_half_the_rate_fails_it() {
+    for is_timed in [true, false] {
+        let mut free_ns = 0;
+        let respond = move |_, now_ns: u64| {
+            free_ns = now_ns.max(free_ns) + 10 * MS;
+            vec![Reply::at(free_ns)]
+        };
+        let simulated = Simulation::new(open(200.0), respond)
+            .plan(|plan| {
+                plan.duration_ns = is_timed.then_some(1000 * MS);
+                plan.request_count = (!is_timed).then_some(200);
+            })
+            .run();
+        let metrics = &simulated.outcome.metrics;
+        assert_eq!((metrics.due, metrics.responses), (200, 200));
+        let expected = if is_timed { (51, 100) } else { (51, 101) };
+        assert_eq!((metrics.pending_at_half, metrics.pending_at_end), expected);
+        assert_eq!(simulated.failed_gates(), ["rate"], "{:?}", simulated.outcome.gates);
+    }
+}
+
+/// Edge-triggered backends must not lose an end of stream that comes with the last bytes, nor one that comes later.
+#[test]
+fn every_backend_sees_the_end_of_a_response_and_of_a_connection() {
+    let bytes = b"HTTP/1.1 200 OK\r\n\r\nab".to_vec();
+    for backend in ["epoll", "epoll-edge", "poll", "select"] {
+        for delay_ns in [0, 3 * MS] {
+            for load in [Load::Closed, open(2000.0)] {
+                let bytes = bytes.clone();
+                let respond = move |_, now_ns: u64| {
+                    let response = Reply { bytes: bytes.clone(), closes: delay_ns == 0, ..Reply::at(now_ns + MS) };
+                    let end = Reply { at_ns: now_ns + MS + delay_ns, bytes: Vec::new(), closes: true };
+                    vec![response, end]
+                };
+                let plan = |plan: &mut crate::Plan| {
+                    plan.request_count = Some(100);
+                    plan.backend = backend.to_owned();
+                };
+                let simulated = Simulation::new(load, respond).plan(plan).run();
+                assert_eq!((simulated.outcome.metrics.responses, simulated.failures()), (100, Vec::new()), "{backend}");
+                assert!(simulated.outcome.metrics.phases.service.min_ns() >= MS + delay_ns - MS / 100);
+            }
+        }
+    }
+}
+
+#[test]
+fn closed_loop_sends_a_request_after_each_response() {
+    let simulated = Simulation::new(Load::Closed, steady).plan(|plan| plan.duration_ns = Some(100 * MS)).run();
+    // Four connections, a response per millisecond on each, and those of the requests that are sent at the very end.
+    let phases = &simulated.outcome.metrics.phases;
+    assert_eq!(
+        (simulated.outcome.metrics.responses, phases.service.count(), phases.first_byte_new.count()),
+        (404, 404, 4)
+    );
+    assert_eq!((phases.latency.count(), phases.schedule_lag.count()), (0, 0));
+}
+
+#[test]
+fn requests_of_the_warm_up_are_not_measured() {
+    let requests = Rc::new(Cell::new(0));
+    let counter = Rc::clone(&requests);
+    let respond = move |number, now_ns| {
+        counter.set(number + 1);
+        steady(number, now_ns)
+    };
+    let plan = |plan: &mut crate::Plan| (plan.warm_up_ns, plan.request_count) = (200 * MS, Some(100));
+    let simulated = Simulation::new(Load::Closed, respond).plan(plan).run();
+    let metrics = &simulated.outcome.metrics;
+    assert_eq!((metrics.requests, metrics.responses, requests.get()), (100, 100, 800 + 100));
+    assert_eq!(metrics.elapsed_ns, 25 * MS);
+}
+
+#[test]
+fn missing_responses_are_timeouts() {
+    let plan = |plan: &mut crate::Plan| (plan.request_count, plan.timeout_ns) = (Some(6), 200 * MS);
+    let simulated = Simulation::new(Load::Closed, |_, _| Vec::new()).plan(plan).run();
+    assert_eq!((simulated.outcome.metrics.responses, simulated.failures()), (0, vec![(Failure::Timeout, 6)]));
+    assert_eq!(simulated.failed_gates(), ["errors"]);
+}
+
+/// Requests that find no connection until twice the timeout after the end are counted as never sent.
+#[test]
+fn due_requests_that_cannot_be_sent_are_counted() {
+    let plan = |plan: &mut crate::Plan| (plan.duration_ns, plan.timeout_ns) = (Some(100 * MS), 1000 * MS);
+    let simulated = Simulation::new(open(1000.0), |_, _| Vec::new()).plan(plan).run();
+    let failures = simulated.failures();
+    assert_eq!(failures.iter().map(|(_, count)| count).sum::<u64>(), 100);
+    assert!(failures.iter().any(|(failure, count)| *failure == Failure::NeverSent && *count > 50), "{failures:?}");
+    assert!((2000 * MS..3000 * MS).contains(&simulated.end_ns), "{}", simulated.end_ns);
+}
+
+/// An end of the schedule beyond the clock's range once came before its start.
+#[test]
+fn requests_and_warm_ups_beyond_the_range_of_the_clock_never_come() {
+    let requests = Rc::new(Cell::new(0));
+    let counter = Rc::clone(&requests);
+    let respond = move |number, now_ns| {
+        counter.set(number + 1);
+        steady(number, now_ns)
+    };
+    let random = Load::Open { per_second: 1e-300, arrivals: Arrivals::Poisson };
+    let simulated = Simulation::new(random, respond).plan(|plan| plan.duration_ns = Some(100 * MS)).run();
+    assert_eq!((simulated.outcome.metrics.due, requests.get()), (0, 0));
+    let mut reports = 0;
+    let stop = move |report: &Report| {
+        reports += u32::from(matches!(report, Report::Progress(_)));
+        (reports == 3).then_some(Command::Stop)
+    };
+    let plan = |plan: &mut crate::Plan| (plan.warm_up_ns, plan.duration_ns) = (u64::MAX, Some(100 * MS));
+    let simulated = Simulation::new(Load::Closed, steady).plan(plan).direct(stop).run();
+    assert_eq!(simulated.outcome.metrics.responses, 0);
+    assert!((500 * MS..800 * MS).contains(&simulated.end_ns), "{}", simulated.end_ns);
+}
+
+/// A server that may be starting has a second, whatever the timeout.
+#[test]
+fn absent_server_is_reported_after_a_second() {
+    let stop = |report: &Report| matches!(report, Report::Ready { open: 0 }).then_some(Command::Stop);
+    let plan = |plan: &mut crate::Plan| (plan.duration_ns, plan.timeout_ns) = (Some(1000 * MS), 100_000 * MS);
+    let simulated = Simulation::without_server(Load::Closed).plan(plan).direct(stop).run();
+    assert!(simulated.end_ns < 200 * MS, "{}", simulated.end_ns);
+    assert_eq!(simulated.failed_gates(), ["connect"], "{:?}", simulated.outcome.gates);
+}
+
+/// A server at its limit often sends an error to each connection. Its first line is more useful than its length.
+#[test]
+fn unsolicited_bytes_are_quoted() {
+    let full = b"HTTP/1.1 503 Full\r\nContent-Length: 0\r\n\r\n";
+    // The only request is due after the end.
+    let simulated = Simulation::new(open(0.001), steady).greeting(full).plan(|plan| plan.duration_ns = Some(200 * MS));
+    let simulated = simulated.plan(|plan| plan.share = (1, 2)).run();
+    let details = &simulated.outcome.metrics.failure_details;
+    assert_eq!(details[&Failure::UnsolicitedResponse], "40 bytes, beginning with: HTTP/1.1 503 Full");
+}
