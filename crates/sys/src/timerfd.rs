@@ -17,6 +17,12 @@ impl AsFd for TimerFd {
     }
 }
 
+impl From<TimerFd> for OwnedFd {
+    fn from(timer: TimerFd) -> Self {
+        timer.0
+    }
+}
+
 #[cfg(target_os = "linux")]
 impl TimerFd {
     /// Creates a timer that is not set.
