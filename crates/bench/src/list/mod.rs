@@ -23,6 +23,7 @@ pub mod request;
 pub mod socket;
 pub mod syscall;
 pub mod thread;
+pub mod timerfd;
 pub mod waitpid;
 
 /// Every benchmark, by name.
@@ -46,6 +47,7 @@ pub static REGISTRY: &[Entry] = &[
     Entry::of::<socket::Socket>(),
     Entry::of::<syscall::Syscall>(),
     Entry::of::<thread::Thread>(),
+    Entry::of::<timerfd::Timerfd>(),
     Entry::of::<waitpid::Waitpid>(),
 ];
 // registry:end
