@@ -1,38 +1,38 @@
-//! Finding the first of a row of kernels of which a claim no longer holds.
+//! A binary search for the first kernel of a series for which a claim no longer holds.
 
 use crate::metric::Answer;
 
-/// What is known of the kernels, by their place in the row.
+/// The answers so far, by position in the series.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Search {
     answers: Vec<Option<Answer>>,
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
-    /// The claim holds up to the first place and no longer from the second on. Places between them cannot be told.
+    /// The claim holds up to the first position and not from the second on. Those between cannot be tested.
     Between(usize, usize),
-    /// The claim does not hold of the good end, or does of the bad one: there is nothing to search for.
+    /// The claim does not hold for the first kernel, or holds for the last: there is nothing to search for.
     WrongEnd(usize),
-    /// An end cannot be told.
+    /// The first or last kernel cannot be tested.
     UnknownEnd(usize),
 }
 
 impl Search {
-    /// A search over so many kernels, the good end first; at least two.
+    /// Returns a search over `count` kernels, at least two, beginning with the good one.
     pub fn new(count: usize) -> Self {
         Self { answers: vec![None; count.max(2)] }
     }
 
-    /// Enters what was found of a kernel.
+    /// Records the answer for a kernel.
     pub fn enter(&mut self, place: usize, answer: Answer) {
         if let Some(held) = self.answers.get_mut(place) {
             *held = Some(answer);
         }
     }
 
-    /// The kernel to ask next, or what was found. The ends come first: a search between wrong ends finds anything.
+    /// Returns the kernel to test next, or the result. The ends come first: a search between wrong ends is meaningless.
     pub fn next(&self) -> Result<usize, Found> {
         let last = self.answers.len() - 1;
         for (end, is_right) in [(0, true), (last, false)] {
@@ -48,11 +48,11 @@ impl Search {
         let bad = self.answers.iter().skip(good).position(is_bad).map_or(last, |beyond| good + beyond);
         let middle = usize::midpoint(good, bad);
         let open = (good + 1..bad).filter(|&place| self.answers[place].is_none());
-        // What cannot be told is gone round: the nearest to the middle that was not asked yet.
+        // The untested kernel nearest to the middle: kernels that cannot be tested are skipped.
         open.min_by_key(|place| place.abs_diff(middle)).ok_or(Found::Between(good, bad))
     }
 
-    /// What was found of a kernel.
+    /// Returns the answer for a kernel.
     pub fn answer(&self, place: usize) -> Option<&Answer> {
         self.answers.get(place)?.as_ref()
     }
@@ -62,14 +62,15 @@ impl Search {
 mod tests {
     use super::*;
 
-    /// Searches a row in which the claim fails from `bad` on and `unknown` cannot be told; what was found, and steps.
+    /// Searches a series in which the claim fails from `bad` on and `unknown` cannot be tested; returns the number of
+    /// steps too.
     fn search(count: usize, bad: usize, unknown: &[usize]) -> (Found, usize) {
         let mut search = Search::new(count);
         for steps in 0..=count {
             match search.next() {
                 Err(found) => return (found, steps),
                 Ok(place) => {
-                    assert!(search.answer(place).is_none(), "{place} is asked twice");
+                    assert!(search.answer(place).is_none(), "{place} is tested twice");
                     search.enter(
                         place,
                         match place {
@@ -85,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_bad_one_is_found_wherever_it_is() {
+    fn the_first_bad_kernel_is_found_at_any_position() {
         for count in 2..40 {
             for bad in 1..count {
                 let (found, steps) = search(count, bad, &[]);
@@ -96,14 +97,14 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_is_gone_round() {
+    fn untestable_kernels_are_skipped() {
         assert_eq!(search(9, 5, &[4]).0, Found::Between(3, 5));
         assert_eq!(search(9, 5, &[3, 4, 5]).0, Found::Between(2, 6));
         assert_eq!(search(9, 2, &[4]).0, Found::Between(1, 2));
     }
 
     #[test]
-    fn wrong_ends_are_told() {
+    fn wrong_ends_are_reported() {
         assert_eq!(search(9, 0, &[]).0, Found::WrongEnd(0));
         assert_eq!(search(9, 9, &[]).0, Found::WrongEnd(8));
         assert_eq!(search(9, 3, &[8]).0, Found::UnknownEnd(8));

@@ -86,7 +86,7 @@ pub fn inspect(path: &Path) -> Result<Found, Error> {
     Ok(disk(&head).unwrap_or_else(|| Found::other(unknown(&head, about.len()))))
 }
 
-/// Describes a folder, which may be a kernel's build tree.
+/// Describes a directory, which may be a kernel's build tree.
 fn folder(path: &Path) -> String {
     let built = path.join("arch/x86/boot/bzImage");
     if built.is_file() {
@@ -95,7 +95,7 @@ fn folder(path: &Path) -> String {
     if path.join("Kconfig").is_file() && path.join("arch/x86").is_dir() {
         return "a kernel's source tree without a bzImage (run make bzImage)".to_owned();
     }
-    "a folder".to_owned()
+    "a directory".to_owned()
 }
 
 /// Identifies a file by fixed bytes near its beginning.

@@ -6,6 +6,9 @@ use crate::job::Job;
 use std::process::Command;
 use std::time::Duration;
 
+/// The least time to boot: an emulated kernel on a busy host is slow.
+const LEAST_START: Duration = Duration::from_secs(300);
+
 /// How long a child may take to clean up once it is done or no longer needed.
 const CHILD_GRACE: Duration = Duration::from_secs(5);
 
@@ -48,6 +51,11 @@ pub struct Timeouts {
 }
 
 impl Timeouts {
+    /// Returns limits for a guest that may be silent for `stall` and run for `total`. A boot gets at least 5 minutes.
+    pub fn new(stall: Duration, total: Duration) -> Self {
+        Self { start: stall.max(LEAST_START), silence: stall, total }
+    }
+
     /// Returns the same limit for everything.
     pub(crate) fn all(limit: Duration) -> Self {
         Self { start: limit, silence: limit, total: limit }

@@ -1,31 +1,31 @@
-//! A claim about a record: `bind.instructions@10000 < 2000`.
+//! Claims about a record: `bind.instructions@10000 < 2000`.
 
 use landau_record::Record;
 use landau_record::schema::Unit;
 use std::fmt;
 use std::str::FromStr;
 
-/// How far from the asked n a sample may lie, as a share of n.
+/// How far a sample's n may be from the claim's, as a ratio.
 const NEAR: f64 = 0.01;
 
-/// A claim about what a call costs at some n.
+/// A claim about the cost of a call at some n.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Metric {
     /// The benchmark.
     pub benchmark: String,
-    /// The phase; if none is named, the one that bears the benchmark's name, or the first.
+    /// The phase; `None`: the one with the benchmark's name, or else the first.
     pub phase: Option<String>,
-    /// What is counted.
+    /// The unit of the cost.
     pub unit: Unit,
-    /// At which n.
+    /// The n.
     pub n: u64,
-    /// How it is compared.
+    /// How the cost is compared with the bound.
     pub relation: Relation,
-    /// With what.
+    /// The bound.
     pub bound: f64,
 }
 
-/// How a figure is compared with a bound.
+/// How a cost is compared with a bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relation {
     /// `<`
@@ -73,7 +73,7 @@ impl FromStr for Metric {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let form = || {
-            format!("`{text}` is no claim; write one as 'bind.instructions@10000 < 2000' or 'bind.close.ns@500 > 900'")
+            format!("`{text}` is not a claim; write it like 'bind.instructions@10000 < 2000' or 'bind.close.ns@500 > 900'")
         };
         let (sign, relation) = RELATIONS.iter().find(|(sign, _)| text.contains(sign)).ok_or_else(form)?;
         let (figure, bound) = text.split_once(sign).ok_or_else(form)?;
@@ -107,12 +107,12 @@ impl fmt::Display for Metric {
 }
 
 impl Metric {
-    /// How many steps a benchmark must take for the claim to be told.
+    /// Returns how many steps a benchmark must take to test the claim.
     pub fn steps(&self) -> u64 {
         (self.n as f64 * (1.0 + NEAR)).ceil() as u64
     }
 
-    /// The phase that is meant, of those there are: the one that bears the benchmark's name where none is named.
+    /// Returns the claim's phase, if it is among `names`.
     fn phase_of<'a>(&self, names: &[&'a str]) -> Option<&'a str> {
         let named = |wanted: &str| names.iter().copied().find(|name| *name == wanted);
         match &self.phase {
@@ -121,8 +121,9 @@ impl Metric {
         }
     }
 
-    /// What a record says: the median of all samples whose n lies within a hundredth of the asked one, over all passes.
-    pub fn ask(&self, record: &Record) -> Answer {
+    /// Tests the claim with a record: the cost is the median of all samples, over all passes, whose n is within 1% of the
+    /// claim's.
+    pub fn test(&self, record: &Record) -> Answer {
         if record.unit() != self.unit {
             return Answer::Unknown(format!("the record counts {}, not {}", record.unit().name(), self.unit.name()));
         }
@@ -144,7 +145,7 @@ impl Metric {
             .collect();
         costs.sort_unstable();
         match costs.len() {
-            0 => Answer::Unknown(format!("no pass came as far as n = {}", self.n)),
+            0 => Answer::Unknown(format!("no pass reached n = {}", self.n)),
             len => {
                 let figure = (costs[(len - 1) / 2] + costs[len / 2]) as f64 / 2.0;
                 if self.relation.holds(figure, self.bound) { Answer::Holds(figure) } else { Answer::Fails(figure) }
@@ -158,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_claim_reads_as_it_is_written() {
+    fn a_claim_is_parsed_and_printed() {
         for text in ["bind.instructions@10000 < 2000", "bind.close.ns@500 >= 900.5", "a.b.instructions@1 <= 0"] {
             assert_eq!(text.parse::<Metric>().unwrap().to_string(), text);
         }
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_claim_is_refused_with_an_example() {
+    fn an_invalid_claim_is_refused_with_an_example() {
         for text in
             ["", "bind", "bind.ns@5", "bind.ms@5 < 3", "bind.ns@0 < 3", "bind.ns@5 < x", ".ns@5 < 3", "a.b.c.ns@1 < 2"]
         {

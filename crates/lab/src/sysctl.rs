@@ -1,16 +1,16 @@
-//! Which settings of Linux belong to a network namespace, and so may be tried in one without touching the host.
+//! The sysctls of Linux that belong to a network namespace, and so can be set in one without changing the host.
 //!
-//! How the list came about: in guests with Linux 5.10 and 6.12, every file below `/proc/sys/net` of a fresh namespace
-//! was written to, and read again outside. All but one stayed within (`net.netfilter.nf_hooks_lwtunnel` on 6.12 is the
-//! system's although the namespace shows it), some could only be read (`net.core.rmem_max`), and what else is global
-//! below `net` is not to be seen there at all. Of those that stayed within, the ones that bear on a benchmark of ours
-//! are listed. The test below writes each one in a namespace of the running kernel and reads it outside.
-//! `fs`, `vm` and `kernel` are global: written inside a network namespace they are accepted, and change the host.
+//! The list was made in guests with Linux 5.10 and 6.12: every file below `/proc/sys/net` of a new namespace was
+//! written, and then read outside. All changes but one were local: `net.netfilter.nf_hooks_lwtunnel` of 6.12 is global
+//! although the namespace shows it. Some files are read-only (`net.core.rmem_max`), and other global sysctls below `net`
+//! are not visible there. Of the local ones, the list has those that influence a benchmark. The test below writes each
+//! one in a namespace of the running kernel and reads it outside.
+//! `fs`, `vm` and `kernel` are global: writing them inside a network namespace succeeds, and changes the host.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// The settings that a network namespace has to itself.
+/// The sysctls that each network namespace has for itself.
 pub const OF_A_NETWORK: &[&str] = &[
     "net.core.somaxconn",
     "net.ipv4.ip_autobind_reuse",
@@ -69,25 +69,25 @@ pub fn path(name: &str) -> PathBuf {
     PathBuf::from("/proc/sys").join(name.replace('.', "/"))
 }
 
-/// Why a setting cannot be tried in a network namespace, and what can try it; `Ok` if it can.
+/// Checks that a sysctl can be set in a network namespace; the error says what else can set it.
 pub fn check(name: &str) -> Result<(), String> {
     if OF_A_NETWORK.contains(&name) {
         return Ok(());
     }
     let why = if name.starts_with("net.") {
-        "is not known to belong to a network namespace: written in one it could change the host, or be refused"
+        "is not known to be local to a network namespace: setting it there could change the host"
     } else {
-        "belongs to the whole system: written in a network namespace it would change the host"
+        "is global: setting it in a network namespace would change the host"
     };
-    Err(format!("{name} {why}; --platform exact or kvm sets it in a guest of its own"))
+    Err(format!("{name} {why}; --platform exact or kvm sets it in a guest"))
 }
 
-/// Whether all of them can be tried.
+/// Checks that all of them can be set.
 pub fn check_all(sysctls: &BTreeMap<String, String>) -> Result<(), String> {
     sysctls.keys().try_for_each(|name| check(name))
 }
 
-/// What these settings are now, as far as they can be read here.
+/// Returns the current values of these sysctls, of those that can be read.
 pub fn values<'a>(names: impl Iterator<Item = &'a String>) -> BTreeMap<String, String> {
     let value = |name: &String| Some((name.clone(), std::fs::read_to_string(path(name)).ok()?));
     names.filter_map(value).collect()
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_global_is_refused_with_what_can_do_it() {
+    fn global_sysctls_are_refused_with_an_alternative() {
         for name in ["fs.file-max", "vm.max_map_count", "kernel.pid_max", "net.core.rmem_max", "net.ipv4.tcp_mem"] {
             let refused = check(name).unwrap_err();
             assert!(refused.contains(name) && refused.contains("--platform exact"), "{refused}");
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(check("net.core.somaxconn"), Ok(()));
     }
 
-    /// Another value for a setting, of the same form.
+    /// Returns other values of the same form.
     fn another(name: &str, value: &str) -> Vec<String> {
         let numbers: Option<Vec<i64>> = value.split_whitespace().map(|word| word.parse().ok()).collect();
         match (name, numbers.as_deref()) {
@@ -122,9 +122,9 @@ mod tests {
         }
     }
 
-    /// Guards the host: a name in the list that is global would be found here, and what it changed put back.
+    /// Guards the host: a global sysctl in the list is detected here, and its old value restored.
     #[test]
-    fn each_one_written_in_a_namespace_stays_there() {
+    fn each_sysctl_is_local_to_its_namespace() {
         let before: BTreeMap<&str, Option<String>> =
             OF_A_NETWORK.iter().map(|name| (*name, std::fs::read_to_string(path(name)).ok())).collect();
         // Only this thread enters the new network; the files show the network of the thread that reads them.
@@ -153,7 +153,7 @@ mod tests {
             let now = std::fs::read_to_string(path(name)).ok();
             if now != before[name] {
                 std::fs::write(path(name), before[name].clone().unwrap_or_default()).unwrap();
-                panic!("{name} was written in a namespace and changed the host; it was put back");
+                panic!("{name} was set in a namespace and changed the host; the old value is restored");
             }
             assert!(written.is_some() || before[name].is_none(), "{name} could not be changed in a namespace");
             changed += u32::from(written.is_some());

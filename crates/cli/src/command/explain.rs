@@ -1,4 +1,4 @@
-//! `landau explain`: the kernel functions that a benchmark's calls spend their instructions in, and which of them grow.
+//! `landau explain`: counts the instructions of a benchmark's calls by kernel function, and names those that grow.
 
 use crate::command::lab::run::own_program;
 use crate::command::report;
@@ -25,31 +25,31 @@ use std::time::Duration;
 #[command(after_help = "Examples:
   landau explain event_wait --kernel debian:6.1 --set event_wait.backend=poll
   landau explain bind --kernel vmlinuz --set bind.range=40000-42001 --at 500,1000,1900
-  landau explain waitpid --kernel vmlinuz -o page.html     with a flame graph
+  landau explain waitpid --kernel vmlinuz -o page.html     write a report with a flame graph
   landau explain event_wait --kernel vmlinuz --json | jq '.[].functions[0]'
 
-The functions' growth must add up to the measured one within 1%; if it does not, the exit status is 1.")]
+The growth of the functions must add up to the measured growth within 1%; otherwise the exit status is 1.")]
 pub(crate) struct Args {
-    /// The benchmark
+    /// Explain this benchmark
     benchmark: String,
-    /// The kernel: a bzImage, a vmlinux, a Debian package, or `debian:VERSION`
+    /// Boot this kernel: a bzImage, a vmlinux, a Debian package, or `debian:VERSION`
     #[arg(long, short, value_name = "K")]
     kernel: String,
-    /// Only this phase
+    /// Explain only this phase
     #[arg(long, value_name = "P")]
     phase: Option<String>,
     #[command(flatten)]
     settings: Settings,
-    /// Sizes to look at [default: a tenth, a half and all of the benchmark's steps]
+    /// Compare these sizes [default: a tenth, a half and all of the benchmark's steps]
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..))]
     at: Vec<u64>,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Draw the page of the record, with a flame graph
+    /// Write a report with a flame graph to this file
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// The record to write [default: landau-TIME.landau.ndjson]
+    /// Write the record to this file [default: landau-TIME.landau.ndjson]
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     #[command(flatten)]
@@ -58,11 +58,11 @@ pub(crate) struct Args {
     cache: Cache,
 }
 
-/// Passes of each case: a second one finds calls that nothing disturbed where the first had a timer's tick.
+/// Passes of each case: where the first has a timer interrupt, the second has an undisturbed call.
 const PASSES: u32 = 2;
 
-/// Silence after which a guest is given up. A plugin makes it slower by a half; a long search for a port is silent.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// How long a guest may be silent. The plugin makes it slower by half, and a long search for a port sends nothing.
+const STALL_TIMEOUT: Duration = Duration::from_secs(300);
 
 pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     catch_interrupts();
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     let path = args.record.clone().unwrap_or_else(default_path);
     if let Some(page) = &args.output {
         if *page == path {
-            bail!("the page cannot lie where the record is: {}", page.display());
+            bail!("-o and --record name the same file: {}", page.display());
         }
         report::check_place(page)?;
     }
@@ -86,13 +86,13 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     };
     if let Some(page) = &args.output {
         report::write_one(&path, page)?;
-        status::tell(&format!("page:   {}", page.display()));
+        status::tell(&format!("report: {}", page.display()));
     }
     status::tell(&format!("record: {}", path.display()));
     tell(args, &explanations, &Record::read(&path)?)
 }
 
-/// Boots the kernel, leaves a record with what was found, and gives it.
+/// Boots the kernel, writes the record with the explanations, and returns them.
 fn measure(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<Vec<Explanation>> {
     let platform = platform::for_unit(Unit::Instructions).context("no platform counts instructions")?;
     let cache = args.cache.directory()?;
@@ -118,7 +118,7 @@ fn measure(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<Vec<Exp
         append: &args.guest.append,
         emulator_arguments: &[],
         login: &Login::default(),
-        timeouts: Timeouts { start: PATIENCE, silence: PATIENCE, total: args.guest.time_limit },
+        timeouts: Timeouts::new(STALL_TIMEOUT, args.guest.time_limit),
         started: &jiff::Timestamp::now().to_string(),
         command: words,
     };
@@ -138,14 +138,14 @@ fn measure(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<Vec<Exp
     Ok(explained.explanations)
 }
 
-/// Removes a record that explains nothing: it would be in the way of the next try.
+/// Removes a record without explanation: it would prevent the next run from creating it.
 fn discard(path: &Path) {
     if let Err(error) = std::fs::remove_file(path) {
-        status::tell(&format!("{} explains nothing and cannot be removed: {error}", path.display()));
+        status::tell(&format!("cannot remove the incomplete record {}: {error}", path.display()));
     }
 }
 
-/// Prints what was found; the status says whether it adds up.
+/// Prints the explanations; the status says whether they add up.
 fn tell(args: &Args, explanations: &[Explanation], record: &Record) -> anyhow::Result<u8> {
     let text = if args.json {
         serde_json::to_string_pretty(explanations)?
@@ -159,7 +159,7 @@ fn tell(args: &Args, explanations: &[Explanation], record: &Record) -> anyhow::R
     let wrong: Vec<&Explanation> = explanations.iter().filter(|one| !one.adds_up(explained::TOLERANCE)).collect();
     for one in &wrong {
         status::tell(&format!(
-            "{}: the functions do not add up to what was measured: {}",
+            "{}: the functions do not add up to the measured growth: {}",
             one.phase,
             explained::sum(one)
         ));
@@ -167,7 +167,7 @@ fn tell(args: &Args, explanations: &[Explanation], record: &Record) -> anyhow::R
     Ok(if wrong.is_empty() { status::DONE } else { status::FAILED })
 }
 
-/// The table, what carries the growth in words, and the law of the whole.
+/// Returns the table, the functions that grow, and the law of the whole call.
 fn text(explanation: &Explanation, case: &Case, record: &Record) -> String {
     let mut text = explained::render(explanation, case, terminal::layout());
     let law = record.results.iter().find(|one| one.case == explanation.case && one.phase == explanation.phase);

@@ -1,4 +1,4 @@
-//! `landau lab`: the same benchmarks under other kernels. One file a subcommand in `lab/`.
+//! `landau lab`: the same benchmarks under other kernels. Each subcommand has a file in `lab/`.
 
 mod bisect;
 mod platforms;
@@ -15,13 +15,13 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Lab {
-    /// Boot kernels and measure under each: a record for each and a page for all
+    /// Boot kernels and run benchmarks under each: one record per kernel, one report for all
     Run(Box<run::Args>),
-    /// Find the first of a row of kernels of which a claim no longer holds
+    /// Find the first kernel of a series for which a claim no longer holds
     Bisect(bisect::Args),
-    /// Ask one kernel whether a claim holds; for `git bisect run`
+    /// Test whether a claim holds for a kernel; for `git bisect run`
     Test(bisect::Test),
-    /// Show what can run kernels here, and what cannot and why
+    /// List the platforms that can run kernels, and what the others need
     Platforms(platforms::Args),
 }
 

@@ -168,9 +168,10 @@ fn a_wrong_image_is_an_error_before_any_boot() {
 fn one_bad_kernel_does_not_affect_the_others_and_resume_keeps_complete_records() {
     let Some(kernel) = kernel() else { return };
     let room = Room::new();
-    // The header of a bzImage, and invalid instructions (ud2) as its code: the processor resets at once.
+    // Invalid instructions (ud2) behind the real-mode code, whose length in sectors is at 0x1f1: the processor resets.
     let mut broken = std::fs::read(kernel).unwrap();
-    broken[0x4000..].chunks_exact_mut(2).for_each(|code| code.copy_from_slice(&[0x0f, 0x0b]));
+    let start = (usize::from(broken[0x1f1]) + 1) * 512;
+    broken[start..].chunks_exact_mut(2).for_each(|code| code.copy_from_slice(&[0x0f, 0x0b]));
     std::fs::write(room.file("broken"), broken).unwrap();
     let good = kernel.display().to_string();
     let fixed = ["--no-report", "--output", "r", "--platform", "exact", "syscall", "--set", "syscall.n=100"];

@@ -24,15 +24,15 @@ fn is_refused(room: &Room, arguments: &[&str], expected: &str) {
 #[test]
 fn wrong_arguments_are_answered_with_valid_ones() {
     let room = Room::new();
-    is_refused(&room, &["-p", "exakt"], "platforms are auto, exact");
+    is_refused(&room, &["-p", "exakt"], "the platforms are auto, exact");
     is_refused(&room, &["sysscall"], "did you mean `syscall`?");
     is_refused(&room, &["-k", "nothing", "syscall"], "there is no kernel `nothing`");
     is_refused(&room, &["-k", "", "syscall"], "there is no kernel ``");
     for target in ["ssh:", "ssh:me@", "ssh::22"] {
         is_refused(&room, &["-k", target, "syscall"], "names no host; write ssh:USER@HOST");
     }
-    is_refused(&room, &["-k", "/tmp", "syscall"], "this is a folder; --kernel takes a bzImage");
-    is_refused(&room, &["--output", "/proc/x", "syscall"], "choose another folder with --output");
+    is_refused(&room, &["-k", "/tmp", "syscall"], "this is a directory; --kernel takes a bzImage");
+    is_refused(&room, &["--output", "/proc/x", "syscall"], "choose another directory with --output");
     is_refused(&room, &["--report", "/nonexistent/x.html", "syscall"], "folder /nonexistent does not exist");
     is_refused(&room, &["--sysctl", "somaxconn"], "write it as NAME=VALUE");
     for name in ["", "../x", "net..x", "/etc/x", "net.core/../../x"] {

@@ -163,9 +163,9 @@ fn disks_and_packages_are_identified() {
 }
 
 #[test]
-fn folders_are_described_with_the_kernel_built_in_them() {
+fn directories_are_described_with_the_kernel_built_in_them() {
     let folder = tempfile::tempdir().unwrap();
-    assert_eq!(inspect(folder.path()).unwrap().kind, Kind::Other("a folder".to_owned()));
+    assert_eq!(inspect(folder.path()).unwrap().kind, Kind::Other("a directory".to_owned()));
     std::fs::create_dir_all(folder.path().join("arch/x86/boot")).unwrap();
     std::fs::write(folder.path().join("arch/x86/boot/bzImage"), b"").unwrap();
     let refusal = inspect(folder.path()).unwrap().refusal().unwrap();

@@ -71,7 +71,7 @@ fn a_compressed_vmlinux_is_unpacked() {
 fn a_wrong_file_is_described() {
     let folder = tempfile::tempdir().unwrap();
     let said = get(folder.path(), folder.path()).unwrap_err().to_string();
-    assert!(said.contains("this is a folder; --kernel takes a bzImage"), "{said}");
+    assert!(said.contains("this is a directory; --kernel takes a bzImage"), "{said}");
     let said = get(&folder.path().join("none"), folder.path()).unwrap_err().to_string();
     assert!(said.contains("there is no kernel `") && said.contains("none`: no such file"), "{said}");
 }

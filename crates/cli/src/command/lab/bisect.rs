@@ -1,4 +1,4 @@
-//! `landau lab bisect` and `landau lab test`: a claim about a cost, asked of kernels.
+//! `landau lab bisect` and `landau lab test`: test a claim about a cost under kernels.
 
 use super::step::{Machinery, Step};
 use crate::status;
@@ -12,27 +12,29 @@ use landau_sys::signal::{catch_interrupts, interrupted};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   landau lab bisect --good debian:5.10 --bad debian:7.2 --metric 'bind.instructions@1000 < 2000'
-                                     over every kernel that Debian's archive has between the two
+                                     all kernels that Debian's archive has between the two
   landau lab bisect --good v1/bzImage --bad v9/bzImage -k v2/bzImage -k v3/bzImage \\
       --metric 'event_wait.instructions@500 < 200000'
 
-The claim holds of the good kernel and not of the bad one. Each kernel is booted once: a count needs no repetition.")]
+The claim must hold for the good kernel and not for the bad one. Each kernel boots once: an instruction count needs no
+repetition.")]
 pub(crate) struct Args {
-    /// The kernel of which the claim holds
+    /// Start from this kernel, for which the claim holds
     #[arg(long)]
     good: String,
-    /// The kernel of which it does not
+    /// End at this kernel, for which the claim does not hold
     #[arg(long)]
     bad: String,
-    /// The kernels between, in their order (repeatable) [default: those of Debian's archive, where both ends are]
+    /// Search these kernels between the two, in order; may be repeated [default: those of Debian's archive, if both are
+    /// from there]
     #[arg(long, short)]
     kernel: Vec<String>,
-    /// What is claimed: BENCH[.PHASE].instructions@N < BOUND
+    /// Test this claim: BENCHMARK[.PHASE].instructions@N < BOUND
     #[arg(long, value_name = "CLAIM")]
     metric: Metric,
     #[command(flatten)]
     machinery: Machinery,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -40,7 +42,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     catch_interrupts();
     let words = row(args)?;
-    ensure!(words.len() >= 2, "there is nothing between --good and --bad");
+    ensure!(words.len() >= 2, "no kernels between --good and --bad");
     let step = Step::new(&args.metric, &args.machinery)?;
     let mut search = Search::new(words.len());
     let mut names = words.clone();
@@ -50,37 +52,37 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
             Ok(place) => place,
             Err(found) => break found,
         };
-        // A kernel that cannot be had is gone round like one that does not boot.
+        // A kernel that cannot be obtained is skipped like one that does not boot.
         let answer = step.obtain(&words[place]).and_then(|kernel| {
             names[place].clone_from(&kernel.name);
-            step.ask(&kernel)
+            step.test(&kernel)
         });
         let answer = answer.unwrap_or_else(|error| Answer::Unknown(format!("{error:#}")));
         if interrupted().is_some() {
             bail!("interrupted at {}", names[place]);
         }
-        status::tell(&format!("{}: {}", names[place], in_words(&answer)));
+        status::tell(&format!("{}: {}", names[place], answer_text(&answer)));
         search.enter(place, answer);
     };
     conclude(args, &names, &search, &found)
 }
 
-/// What was found, in words or in JSON.
+/// Prints the result, as text or JSON.
 fn conclude(args: &Args, names: &[String], search: &Search, found: &Found) -> anyhow::Result<u8> {
-    let told = |place: usize| search.answer(place).map_or("not asked".to_owned(), in_words);
+    let answer = |place: usize| search.answer(place).map_or("not tested".to_owned(), answer_text);
     let (sentence, status) = match *found {
         Found::Between(good, bad) if bad == good + 1 => {
-            let text = format!("`{}` holds up to {} ({}) ", args.metric, names[good], told(good));
-            (format!("{text}and no longer from {} on ({})", names[bad], told(bad)), status::DONE)
+            let text = format!("`{}` holds up to {} ({}), ", args.metric, names[good], answer(good));
+            (format!("{text}and not from {} on ({})", names[bad], answer(bad)), status::DONE)
         }
         Found::Between(good, bad) => {
             let between = names[good + 1..bad].join(", ");
-            let text = format!("between {} ({}) and {} ({})", names[good], told(good), names[bad], told(bad));
-            (format!("{text}; these cannot be told: {between}"), status::FAILED)
+            let text = format!("between {} ({}) and {} ({})", names[good], answer(good), names[bad], answer(bad));
+            (format!("{text}; not testable: {between}"), status::FAILED)
         }
-        Found::WrongEnd(0) => (format!("`{}` does not hold of the good end: {}", args.metric, told(0)), status::FAILED),
-        Found::WrongEnd(end) => (format!("`{}` holds of the bad end: {}", args.metric, told(end)), status::FAILED),
-        Found::UnknownEnd(end) => (format!("{} cannot be told: {}", names[end], told(end)), status::FAILED),
+        Found::WrongEnd(0) => (format!("`{}` does not hold for --good: {}", args.metric, answer(0)), status::FAILED),
+        Found::WrongEnd(end) => (format!("`{}` holds for --bad: {}", args.metric, answer(end)), status::FAILED),
+        Found::UnknownEnd(end) => (format!("{} cannot be tested: {}", names[end], answer(end)), status::FAILED),
     };
     if !args.json {
         status::print(&sentence)?;
@@ -88,7 +90,7 @@ fn conclude(args: &Args, names: &[String], search: &Search, found: &Found) -> an
     }
     let asked: Vec<_> = (0..names.len())
         .filter_map(|place| Some((place, search.answer(place)?)))
-        .map(|(place, answer)| serde_json::json!({ "kernel": names[place], "answer": in_words(answer) }))
+        .map(|(place, answer)| serde_json::json!({ "kernel": names[place], "answer": answer_text(answer) }))
         .collect();
     let (good, bad) =
         if let Found::Between(good, bad) = *found { (Some(&names[good]), Some(&names[bad])) } else { (None, None) };
@@ -99,15 +101,15 @@ fn conclude(args: &Args, names: &[String], search: &Search, found: &Found) -> an
     Ok(status)
 }
 
-pub(super) fn in_words(answer: &Answer) -> String {
+pub(super) fn answer_text(answer: &Answer) -> String {
     match answer {
         Answer::Holds(figure) => format!("holds, {figure}"),
         Answer::Fails(figure) => format!("does not hold, {figure}"),
-        Answer::Unknown(why) => format!("cannot be told: {why}"),
+        Answer::Unknown(why) => format!("cannot be tested: {why}"),
     }
 }
 
-/// The kernels from the good end to the bad one.
+/// Returns the kernels from the good one to the bad one.
 fn row(args: &Args) -> anyhow::Result<Vec<String>> {
     let between = match (Source::parse(&args.good)?, Source::parse(&args.bad)?) {
         (Source::Debian(_), Source::Debian(_)) if args.kernel.is_empty() => return debian_row(args),
@@ -116,7 +118,7 @@ fn row(args: &Args) -> anyhow::Result<Vec<String>> {
     Ok(std::iter::once(args.good.clone()).chain(between).chain([args.bad.clone()]).collect())
 }
 
-/// The kernels of Debian's archive between two of them, of the same flavour.
+/// Returns the kernels of Debian's archive between two of the same flavour.
 fn debian_row(args: &Args) -> anyhow::Result<Vec<String>> {
     let cache = args.machinery.cache.directory()?;
     let all = debian::available(&cache, &mut |text| status::tell(text))?;
@@ -126,7 +128,7 @@ fn debian_row(args: &Args) -> anyhow::Result<Vec<String>> {
     };
     let (good, bad) = (place(&args.good)?, place(&args.bad)?);
     let flavour = all[good].flavour;
-    ensure!(flavour == all[bad].flavour, "{} and {} are of different flavours", args.good, args.bad);
+    ensure!(flavour == all[bad].flavour, "{} and {} have different flavours", args.good, args.bad);
     let (from, to) = (good.min(bad), good.max(bad));
     let mut words: Vec<String> =
         all[from..=to].iter().filter(|one| one.flavour == flavour).map(debian::Available::word).collect();
@@ -143,20 +145,20 @@ fn debian_row(args: &Args) -> anyhow::Result<Vec<String>> {
   git bisect run sh -c 'make -j8 bzImage || exit 125; landau lab test -k arch/x86/boot/bzImage \\
       --metric \"bind.instructions@1000 < 2000\"'
 
-Exit status, as `git bisect run` wants it: 0 the claim holds, 1 it does not, 125 it cannot be told of this kernel,
-255 it could not be asked at all, which ends the bisection.")]
+Exit status, for `git bisect run`: 0 if the claim holds, 1 if it does not, 125 if this kernel cannot be tested, and
+255, which ends the bisection, if the claim is invalid.")]
 pub(crate) struct Test {
-    /// The kernel
+    /// Test this kernel
     #[arg(long, short)]
     kernel: String,
-    /// What is claimed: BENCH[.PHASE].instructions@N < BOUND
+    /// Test this claim: BENCHMARK[.PHASE].instructions@N < BOUND
     #[arg(long, value_name = "CLAIM")]
     metric: Metric,
     #[command(flatten)]
     machinery: Machinery,
 }
 
-/// What `git bisect run` takes for "this commit cannot be tested".
+/// The status that tells `git bisect run` to skip a commit.
 const UNTESTABLE: u8 = 125;
 
 pub(crate) fn test(args: &Test) -> anyhow::Result<u8> {
@@ -168,14 +170,14 @@ pub(crate) fn test(args: &Test) -> anyhow::Result<u8> {
             return Ok(status::NO_ANSWER);
         }
     };
-    let answer = step.obtain(&args.kernel).and_then(|kernel: Kernel| step.ask(&kernel));
+    let answer = step.obtain(&args.kernel).and_then(|kernel: Kernel| step.test(&kernel));
     if interrupted().is_some() {
-        // git ends a bisection at a status of 128 and above.
+        // A status of 128 or more ends a bisection.
         status::tell("interrupted");
         return Ok(130);
     }
     let answer = answer.unwrap_or_else(|error| Answer::Unknown(format!("{error:#}")));
-    status::print(&format!("{}: {}", args.metric, in_words(&answer)))?;
+    status::print(&format!("{}: {}", args.metric, answer_text(&answer)))?;
     Ok(match answer {
         Answer::Holds(_) => status::DONE,
         Answer::Fails(_) => status::FAILED,

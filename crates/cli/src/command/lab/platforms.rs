@@ -1,4 +1,4 @@
-//! `landau lab platforms`: what can run kernels here, and what cannot, why, and what to do about it.
+//! `landau lab platforms`: lists the platforms, whether they work on this host, and what the others need.
 
 use super::run::own_program;
 use crate::options::Cache;
@@ -11,13 +11,13 @@ use std::path::Path;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  landau lab platforms                     what works here
-  landau lab platforms --kernel ./bzImage  and boot this kernel to see whether kvm does
+  landau lab platforms                     list all platforms
+  landau lab platforms --kernel ./bzImage  boot this kernel to test whether kvm works
   landau lab platforms --json | jq -r '.[] | select(.usable) | .platform'
 
-That a device opens proves nothing: kvm counts as usable only once a guest was booted by it.")]
+/dev/kvm may open and not work: kvm is usable only after a guest booted with it.")]
 pub(crate) struct Args {
-    /// A kernel to boot under kvm: a file or `debian:VERSION`
+    /// Boot this kernel to test kvm: a file or `debian:VERSION`
     #[arg(long, short)]
     kernel: Option<String>,
     #[command(flatten)]
@@ -27,7 +27,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// A platform and whether it can be used: none where only a boot would tell.
+/// A platform and whether it can be used; `None` if only a boot can tell.
 struct Row {
     platform: &'static dyn Platform,
     usable: Option<bool>,
@@ -67,7 +67,7 @@ fn booted(
     };
     Ok(match outcome {
         Some(outcome) => (Some(outcome.works), outcome.why),
-        None => (None, "its device opens, which proves nothing; --kernel K boots one to test it".to_owned()),
+        None => (None, "its device opens, which does not prove that it works; test it with --kernel K".to_owned()),
     })
 }
 

@@ -1,4 +1,4 @@
-//! `landau lab run`: boot kernels and measure under each.
+//! `landau lab run`: boots kernels and runs benchmarks under each.
 
 use crate::command::run::finish;
 use crate::command::{report, show};
@@ -21,74 +21,74 @@ use landau_sys::signal::{catch_interrupts, interrupted};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Passes of each case where every run is the same to the last instruction: a second one tells hardly more than the
-/// first, for what a timer adds to a call now and then stands out by itself.
+/// Passes of each case if instructions are counted. A second pass would add little: the only difference between calls is
+/// the timer interrupt, and a call with one is an obvious outlier.
 const EXACT_PASSES: u32 = 1;
 
-/// The seed of exact runs: the same words give the same record.
+/// The seed if instructions are counted: equal command lines give equal records.
 const EXACT_SEED: u64 = 1;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   landau lab run --kernel debian:6.1 --kernel debian:6.12 bind socket
-                                     fetch two kernels and count instructions under each
+                                     fetch two kernels and compare two benchmarks under them
   landau lab run -k ./bzImage -k ./old/bzImage.deb
-                                     a kernel's image and a Debian package, every benchmark
+                                     a kernel image and a Debian package, all benchmarks
   landau lab run -k ./vmlinuz bind --sysctl net.ipv4.ip_local_port_range='40000 42000'
   landau lab run -k debian:6.12 --append 'mitigations=off' --output off
   landau lab run -k debian:5.10 -k debian:7.2 --output kernels --resume
-                                     go on with what was interrupted
+                                     continue an interrupted run
   landau lab run --platform netns bind --sysctl net.ipv4.ip_local_port_range='40000 42000'
-                                     the running kernel with another setting, in a network of its own
+                                     the running kernel with another sysctl, in its own network namespace
   landau lab run -k ssh:me@freebsd --program ./landau-freebsd
-                                     another system, by ssh
+                                     another machine, by ssh
 
-Instructions are neither time nor speed: they know no cache misses, no contention and one processor only.")]
+Instruction counts are not times: they include no cache misses and no contention, and the guest has one CPU.")]
 pub(crate) struct Args {
-    /// A kernel (repeatable): a bzImage, a vmlinux, a Debian package, or `debian:VERSION`; `debian:?` lists those;
-    /// `host` is the one that runs now, `image:DISK` a whole system, `ssh:USER@HOST[:PORT]` another machine
+    /// Measure this kernel; may be repeated: a bzImage, a vmlinux, a Debian package, `debian:VERSION` (`debian:?` lists
+    /// them), `host` for the running kernel, `image:DISK` for a disk image, `ssh:USER@HOST[:PORT]` for another machine
     #[arg(long, short, default_value = "host")]
     kernel: Vec<String>,
-    /// What runs the kernels, or `auto`: what is there already natively, else kvm if it works, else exact;
-    /// `landau lab platforms` tells of each
+    /// Run the kernels on this platform, listed by `landau lab platforms`; `auto` is native for the running kernel,
+    /// otherwise kvm if it works, otherwise exact
     #[arg(long, short, value_parser = platform_word, default_value = "auto")]
     platform: Wanted,
     #[command(flatten)]
     measurement: Measurement,
-    /// Folder for the records, made if it is not there
+    /// Write the records to this directory, which is created if necessary
     #[arg(long, short, value_name = "DIR", default_value = ".")]
     output: PathBuf,
-    /// The page to write [default: lab.html in the records' folder]
+    /// Write the report to this file [default: lab.html in the directory of the records]
     #[arg(long, value_name = "FILE", conflicts_with = "no_report")]
     report: Option<PathBuf>,
-    /// Write no page
+    /// Write no report
     #[arg(long)]
     no_report: bool,
-    /// Keep whole records that are there already, and measure what is missing or torn
+    /// Keep complete records of an earlier run, and measure the other kernels
     #[arg(long)]
     resume: bool,
-    /// How many kernels run at a time [default: one a processor]
+    /// Run this many kernels at a time [default: one per CPU; 1 if time is measured]
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     jobs: Option<u16>,
     #[command(flatten)]
     guest: Guest,
-    /// Set a sysctl in the guest (repeatable)
+    /// Set a sysctl in the guest; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     sysctl: Vec<(String, String)>,
     #[command(flatten)]
     stall: Stall,
-    /// The program that measures, where the other system needs one of its own kind [default: this one]
+    /// Run this build of landau in the guest, for another operating system [default: this program]
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-    /// Who logs in on the console of a system given as `image:DISK`
+    /// Log in as this user on the console of an `image:DISK`
     #[arg(long, value_name = "USER[:PASSWORD]", default_value = "root")]
     login: String,
-    /// What the prompt of that user's shell ends with [default: any of # $ % >]
+    /// Expect this text at the end of the shell's prompt on an `image:DISK` [default: any of # $ % >]
     #[arg(long, value_name = "TEXT")]
     prompt: Option<String>,
     #[command(flatten)]
     cache: Cache,
-    /// Show neither progress nor summary
+    /// Print no progress and no summary
     #[arg(long, short)]
     quiet: bool,
 }
@@ -103,13 +103,13 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     let choice = choose(args, &program)?;
     let (platform, kernels) = (choice.platform, &choice.kernels);
     std::fs::create_dir_all(&args.output).with_context(|| {
-        format!("make {} for the records; choose another folder with --output", args.output.display())
+        format!("cannot create {} for the records; choose another directory with --output", args.output.display())
     })?;
     let page = page_of(args);
     if let Some(page) = &page {
         report::check_place(page)?;
     }
-    let watch = Kernels::new(args.quiet, kernels);
+    let progress = Kernels::new(args.quiet, kernels);
     let job = job(args, platform);
     platform.check_job(&job)?;
     let matrix = Matrix {
@@ -129,12 +129,12 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
     };
     matrix.check_records()?;
     let close = |writer: &mut Writer, end: End| finish(writer, end).map_err(|error| format!("{error:#}"));
-    let outcomes = matrix.run(&close, &|| interrupted().is_some(), &watch);
-    drop(watch);
+    let outcomes = matrix.run(&close, &|| interrupted().is_some(), &progress);
+    drop(progress);
     conclude(args, &choice, &outcomes, page.as_deref())
 }
 
-/// A platform, or none where the choice is left to us.
+/// A platform, or `None` for `auto`.
 #[derive(Debug, Clone, Copy)]
 struct Wanted(Option<&'static dyn Platform>);
 
@@ -143,7 +143,7 @@ fn platform_word(word: &str) -> Result<Wanted, String> {
         return Ok(Wanted(None));
     }
     let names = || platform::REGISTRY.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ");
-    platform::named(word).map(|one| Wanted(Some(one))).ok_or_else(|| format!("there are auto, {}", names()))
+    platform::named(word).map(|one| Wanted(Some(one))).ok_or_else(|| format!("the platforms are auto, {}", names()))
 }
 
 fn pair(word: &str) -> Result<(String, String), String> {
@@ -151,12 +151,12 @@ fn pair(word: &str) -> Result<(String, String), String> {
     let is_part =
         |part: &str| !part.is_empty() && part.chars().all(|one| one.is_alphanumeric() || "_-/:".contains(one));
     if !name.trim().split('.').all(is_part) || name.starts_with('/') {
-        return Err(format!("`{name}` is no setting's name; write it as in net.core.somaxconn=128"));
+        return Err(format!("`{name}` is not a sysctl's name; an example is net.core.somaxconn=128"));
     }
     Ok((name.trim().to_owned(), value.to_owned()))
 }
 
-/// How many run at a time: what is timed must have the machine to itself.
+/// Returns how many kernels run at a time: a timed run must have the machine to itself.
 fn parallel(platform: &dyn Platform) -> usize {
     if platform.unit() == Unit::Ns { 1 } else { landau_sys::system::processors().len().max(1) }
 }
@@ -176,7 +176,8 @@ fn list_debian(args: &Args) -> anyhow::Result<u8> {
     Ok(status::DONE)
 }
 
-/// Gets every kernel before the first is booted, for a slip in the last name must not cost an hour; and the platform.
+/// Selects the platform and obtains every kernel before the first boots: an error in the last name must not appear
+/// after an hour.
 fn choose(args: &Args, program: &Path) -> anyhow::Result<Choice> {
     let mut tell = |text: &str| {
         if !args.quiet {
@@ -187,7 +188,7 @@ fn choose(args: &Args, program: &Path) -> anyhow::Result<Choice> {
     let paths = Paths { cache: &cache, program };
     let choice = choice::choose(&args.kernel, args.platform.0, &paths, &mut tell)?;
     for Missing { word, why } in &choice.missing {
-        tell(&format!("{word}: {why}; going on with the others"));
+        tell(&format!("{word}: {why}; continuing with the others"));
     }
     if args.platform.0.is_none() {
         let why = choice.why.as_ref().map_or(String::new(), |why| format!(" ({why})"));
@@ -212,7 +213,7 @@ fn job(args: &Args, platform: &dyn Platform) -> Job {
     }
 }
 
-/// The seed that was asked for; else one that makes equal words give equal exact records.
+/// Returns the requested seed, or a fixed one if instructions are counted, or a random one.
 pub(super) fn seed_of(platform: &dyn Platform, asked: Option<u64>) -> u64 {
     let own = || if platform.is_exact() { EXACT_SEED } else { crate::command::run::random_seed() };
     asked.unwrap_or_else(own)
@@ -228,21 +229,20 @@ fn login(args: &Args) -> Login {
 }
 
 fn timeouts(args: &Args) -> Timeouts {
-    let stall = args.stall.timeout;
-    Timeouts { start: stall, silence: stall, total: args.guest.time_limit }
+    Timeouts::new(args.stall.timeout, args.guest.time_limit)
 }
 
 fn page_of(args: &Args) -> Option<PathBuf> {
     (!args.no_report).then(|| args.report.clone().unwrap_or_else(|| args.output.join("lab.html")))
 }
 
-/// Draws the records over one another and says what became of each kernel.
+/// Writes the report and prints the outcome of each kernel.
 fn conclude(args: &Args, choice: &Choice, outcomes: &[KernelOutcome], page: Option<&Path>) -> anyhow::Result<u8> {
     let records: Vec<PathBuf> = outcomes.iter().filter_map(KernelOutcome::record).map(Path::to_owned).collect();
     let was_interrupted = outcomes.iter().any(|outcome| matches!(outcome, KernelOutcome::Interrupted(_)));
     if let (Some(page), false, false) = (page, records.is_empty(), was_interrupted) {
         report::write_several(&records, page)?;
-        status::tell(&format!("page:   {}", page.display()));
+        status::tell(&format!("report: {}", page.display()));
     }
     if !args.quiet && !records.is_empty() {
         status::print(&show::side_by_side(&records)?)?;
@@ -251,13 +251,13 @@ fn conclude(args: &Args, choice: &Choice, outcomes: &[KernelOutcome], page: Opti
         status::tell(&format!("{}: {}", kernel.name, outcome.text()));
     }
     for Missing { word, why } in &choice.missing {
-        status::tell(&format!("{word}: {why}; `landau lab run --kernel debian:?` lists others"));
+        status::tell(&format!("{word}: {why}; `landau lab run --kernel debian:?` lists the others"));
     }
     if was_interrupted {
-        status::tell("interrupted; the same words with --resume go on");
+        status::tell("interrupted; continue with the same command and --resume");
     }
     if records.is_empty() && !was_interrupted {
-        bail!("nothing was measured under any kernel");
+        bail!("no kernel was measured");
     }
     let is_good = |outcome: &KernelOutcome| matches!(outcome, KernelOutcome::Measured(_) | KernelOutcome::Kept(_));
     Ok(if choice.missing.is_empty() && outcomes.iter().all(is_good) { status::DONE } else { status::FAILED })

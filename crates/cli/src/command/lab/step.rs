@@ -1,4 +1,4 @@
-//! One kernel, one boot, one claim: what `landau lab bisect` and `landau lab test` do again and again.
+//! Tests a claim with one boot of one kernel, for `landau lab bisect` and `landau lab test`.
 
 use super::run::{own_program, seed_of};
 use crate::options::{Cache, Guest, Settings, Stall};
@@ -20,7 +20,7 @@ use landau_record::{Record, Writer};
 use landau_sys::signal::interrupted;
 use std::path::PathBuf;
 
-/// What runs the kernels.
+/// The flags for the guests.
 #[derive(Debug, clap::Args)]
 pub(super) struct Machinery {
     #[command(flatten)]
@@ -33,7 +33,7 @@ pub(super) struct Machinery {
     pub(super) cache: Cache,
 }
 
-/// What is asked of each kernel.
+/// The test to run under each kernel.
 pub(super) struct Step<'a> {
     metric: &'a Metric,
     machinery: &'a Machinery,
@@ -44,7 +44,7 @@ pub(super) struct Step<'a> {
 }
 
 impl<'a> Step<'a> {
-    /// A claim and what runs the kernels; refuses a claim that no benchmark could answer.
+    /// Returns the test of a claim; a claim about no known benchmark or phase is an error.
     pub(super) fn new(metric: &'a Metric, machinery: &'a Machinery) -> anyhow::Result<Self> {
         let names = vec![metric.benchmark.clone()];
         let mut settings = vec![format!("{}.n={}", metric.benchmark, metric.steps())];
@@ -71,16 +71,14 @@ impl<'a> Step<'a> {
         Ok(Self { metric, machinery, platform, job, program, scratch })
     }
 
-    /// Gets a kernel.
+    /// Obtains a kernel.
     pub(super) fn obtain(&self, word: &str) -> anyhow::Result<Kernel> {
         Ok(obtain::obtain(word, &self.machinery.cache.directory()?, &mut |text| status::tell(text))?)
     }
 
-    /// Boots it and asks.
-    pub(super) fn ask(&self, kernel: &Kernel) -> anyhow::Result<Answer> {
+    /// Boots a kernel and tests the claim.
+    pub(super) fn test(&self, kernel: &Kernel) -> anyhow::Result<Answer> {
         let kernels = [kernel.clone()];
-        let stall = self.machinery.stall.timeout;
-        let total = self.machinery.guest.time_limit;
         let matrix = Matrix {
             kernels: &kernels,
             platform: self.platform,
@@ -91,28 +89,28 @@ impl<'a> Step<'a> {
             temporary: self.scratch.path(),
             memory_mib: self.machinery.guest.memory_mib,
             append: &self.machinery.guest.append,
-            timeouts: Timeouts { start: stall, silence: stall, total },
+            timeouts: Timeouts::new(self.machinery.stall.timeout, self.machinery.guest.time_limit),
             parallel: 1,
             resume: false,
             command: &[],
         };
-        // No figures: the claim is asked of the samples.
+        // No results: the claim is about the samples.
         let close = |writer: &mut Writer, end| {
             writer.append(&Line::End(end)).and_then(|()| writer.flush()).map_err(|error| error.to_string())
         };
         let outcomes = matrix.run(&close, &|| interrupted().is_some(), &Silent);
         let Some(outcome) = outcomes.first() else {
-            return Ok(Answer::Unknown("it was not run".to_owned()));
+            return Ok(Answer::Unknown("the kernel was not run".to_owned()));
         };
         let Some(path) = outcome.record() else {
             return Ok(Answer::Unknown(outcome.text()));
         };
         let answer = match outcome {
-            KernelOutcome::Crashed(..) => match self.metric.ask(&Record::read(path)?) {
+            KernelOutcome::Crashed(..) => match self.metric.test(&Record::read(path)?) {
                 Answer::Unknown(_) => Answer::Unknown(outcome.text()),
-                told => told,
+                answer => answer,
             },
-            _ => self.metric.ask(&Record::read(path)?),
+            _ => self.metric.test(&Record::read(path)?),
         };
         std::fs::remove_file(path).with_context(|| format!("remove {}", path.display()))?;
         Ok(answer)
