@@ -42,24 +42,24 @@ pub enum Relation {
 const RELATIONS: [(&str, Relation); 4] =
     [("<=", Relation::AtMost), (">=", Relation::AtLeast), ("<", Relation::Below), (">", Relation::Above)];
 
-/// What a record says of a claim.
+/// The result of testing a claim.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
-    /// It holds, and the figure.
+    /// It holds, with this cost.
     Holds(f64),
-    /// It does not, and the figure.
+    /// It does not hold, with this cost.
     Fails(f64),
-    /// The record does not tell, and why.
+    /// The record cannot answer, for this reason.
     Unknown(String),
 }
 
 impl Relation {
-    fn holds(self, figure: f64, bound: f64) -> bool {
+    fn holds(self, cost: f64, bound: f64) -> bool {
         match self {
-            Relation::Below => figure < bound,
-            Relation::AtMost => figure <= bound,
-            Relation::Above => figure > bound,
-            Relation::AtLeast => figure >= bound,
+            Relation::Below => cost < bound,
+            Relation::AtMost => cost <= bound,
+            Relation::Above => cost > bound,
+            Relation::AtLeast => cost >= bound,
         }
     }
 
@@ -73,11 +73,13 @@ impl FromStr for Metric {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let form = || {
-            format!("`{text}` is not a claim; write it like 'bind.instructions@10000 < 2000' or 'bind.close.ns@500 > 900'")
+            format!(
+                "`{text}` is not a claim; write it like 'bind.instructions@10000 < 2000' or 'bind.close.ns@500 > 900'"
+            )
         };
         let (sign, relation) = RELATIONS.iter().find(|(sign, _)| text.contains(sign)).ok_or_else(form)?;
-        let (figure, bound) = text.split_once(sign).ok_or_else(form)?;
-        let (path, n) = figure.trim().split_once('@').ok_or_else(form)?;
+        let (cost, bound) = text.split_once(sign).ok_or_else(form)?;
+        let (path, n) = cost.trim().split_once('@').ok_or_else(form)?;
         let mut words: Vec<&str> = path.split('.').collect();
         let unit = match words.pop() {
             Some("instructions") => Unit::Instructions,
@@ -147,8 +149,8 @@ impl Metric {
         match costs.len() {
             0 => Answer::Unknown(format!("no pass reached n = {}", self.n)),
             len => {
-                let figure = (costs[(len - 1) / 2] + costs[len / 2]) as f64 / 2.0;
-                if self.relation.holds(figure, self.bound) { Answer::Holds(figure) } else { Answer::Fails(figure) }
+                let cost = (costs[(len - 1) / 2] + costs[len / 2]) as f64 / 2.0;
+                if self.relation.holds(cost, self.bound) { Answer::Holds(cost) } else { Answer::Fails(cost) }
             }
         }
     }

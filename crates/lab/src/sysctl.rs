@@ -64,7 +64,7 @@ pub const OF_A_NETWORK: &[&str] = &[
     "net.unix.max_dgram_qlen",
 ];
 
-/// The file of a setting.
+/// Returns the file of a sysctl.
 pub fn path(name: &str) -> PathBuf {
     PathBuf::from("/proc/sys").join(name.replace('.', "/"))
 }
