@@ -1,8 +1,7 @@
-//! The project's chores, `cargo xtask …`: what must be generated, checked, tested and measured about Landau itself.
+//! The chores of the project, `cargo xtask …`: generating, checking, testing and measuring Landau itself.
 //!
-//! Users never need it. One file a chore in `chore/`; what chores share (the workspace, other programs, counting)
-//! stands beside this file.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a chore talks to whoever started it")]
+//! Users never need it. Each chore is a file in `chore/`; the modules beside this file are shared.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "chores report on the terminal")]
 
 mod chore;
 mod program;
@@ -12,7 +11,7 @@ mod workspace;
 use clap::Parser;
 use std::process::ExitCode;
 
-/// The project's chores.
+/// Generate, check, test and measure Landau itself.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", disable_help_subcommand = true)]
 struct Words {

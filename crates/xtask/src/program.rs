@@ -1,4 +1,4 @@
-//! Other programs, started in the workspace's root unless told otherwise.
+//! Child processes, which run in the root of the workspace by default.
 
 use crate::workspace;
 use anyhow::{Context, Result, bail};
@@ -11,22 +11,22 @@ use std::process::{Command, ExitStatus, Stdio};
 pub(crate) struct Program(Command);
 
 impl Program {
-    /// A program by name or path.
+    /// Returns a program, given its name or path.
     pub(crate) fn new(name: impl AsRef<OsStr>) -> Self {
         let mut command = Command::new(name);
         command.current_dir(workspace::root());
         Self(command)
     }
 
-    /// The cargo that started this program.
+    /// Returns the cargo that started this program.
     pub(crate) fn cargo() -> Self {
         Self::cargo_at(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
     }
 
-    /// Another cargo.
+    /// Returns a cargo, given its path.
     pub(crate) fn cargo_at(path: impl AsRef<OsStr>) -> Self {
         let mut cargo = Self::new(path);
-        // What cargo tells its children about the package xtask is not true of the packages it builds next.
+        // cargo set these for the package xtask; they would be wrong for the packages that it builds next.
         for (name, _) in std::env::vars_os() {
             if name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")) {
                 cargo.0.env_remove(name);
@@ -47,36 +47,36 @@ impl Program {
         self
     }
 
-    /// Sets a variable of the environment.
+    /// Sets an environment variable.
     pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.0.env(name, value);
         self
     }
 
-    /// Starts it in another folder.
+    /// Sets the working directory.
     pub(crate) fn within(mut self, folder: &Path) -> Self {
         self.0.current_dir(folder);
         self
     }
 
-    /// The command, for what this type does not offer.
+    /// Returns the underlying command.
     pub(crate) fn command(self) -> Command {
         self.0
     }
 
-    /// What a person would type.
+    /// Returns the command line.
     fn words(&self) -> String {
         let words = std::iter::once(self.0.get_program()).chain(self.0.get_args());
         words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
     }
 
-    /// Runs it with this terminal's streams and returns its exit status.
+    /// Runs it with inherited output and returns its exit status.
     pub(crate) fn status(mut self) -> Result<ExitStatus> {
         let words = self.words();
         self.0.stdin(Stdio::null()).status().with_context(|| format!("start `{words}`"))
     }
 
-    /// Runs it with this terminal's streams; an exit status other than 0 is an error.
+    /// Runs it with inherited output; an exit status other than 0 is an error.
     pub(crate) fn run(self) -> Result<()> {
         let words = self.words();
         let status = self.status()?;
@@ -115,7 +115,7 @@ impl Program {
     }
 }
 
-/// Where a program lies on the search path.
+/// Returns the path of a program on the search path.
 pub(crate) fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())

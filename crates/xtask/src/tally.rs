@@ -1,4 +1,4 @@
-//! How many tests and checks passed and failed, read from what test runners print.
+//! Counts of passed and failed tests and checks, read from the output of test runners.
 
 use std::fmt;
 use std::ops::AddAssign;
@@ -8,19 +8,19 @@ use std::ops::AddAssign;
 pub(crate) struct Tally {
     /// Passed.
     pub(crate) passed: u64,
-    /// Failed, broken off ones included.
+    /// Failed, cancelled ones included.
     pub(crate) failed: u64,
-    /// Not run on purpose; they count neither way.
+    /// Skipped; counted neither as passed nor as failed.
     pub(crate) skipped: u64,
 }
 
 impl Tally {
-    /// One check.
+    /// Returns the count of a single check.
     pub(crate) fn of(is_good: bool) -> Self {
         Self { passed: u64::from(is_good), failed: u64::from(!is_good), skipped: 0 }
     }
 
-    /// Reads the summaries of cargo's test binaries.
+    /// Adds up the summaries of cargo's test programs.
     pub(crate) fn of_cargo(lines: &[String], is_success: bool) -> Self {
         let mut tally = Self::default();
         for line in lines.iter().filter_map(|line| line.strip_prefix("test result: ")) {
@@ -41,7 +41,7 @@ impl Tally {
         Self { passed: count("pass "), failed, skipped: count("skipped ") }.at_least_one_failed_unless(is_success)
     }
 
-    /// A runner that failed without a failed test (it did not build, it crashed) counts as one.
+    /// Counts a runner that failed without a failed test, because of a build error or a crash, as one failure.
     fn at_least_one_failed_unless(mut self, is_success: bool) -> Self {
         if !is_success && self.failed == 0 {
             self.failed = 1;
@@ -49,13 +49,13 @@ impl Tally {
         self
     }
 
-    /// Whether something ran and nothing failed.
+    /// Returns whether something ran and nothing failed.
     pub(crate) fn is_good(self) -> bool {
         self.passed > 0 && self.failed == 0
     }
 }
 
-/// The number before a word: 3 of "3 passed; 0 failed".
+/// Returns the number before a word: 3 in "3 passed; 0 failed".
 fn count_before(line: &str, word: &str) -> u64 {
     line.split(['.', ';']).filter_map(|part| part.trim().strip_suffix(word)?.trim().parse::<u64>().ok()).sum()
 }
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn the_summaries_of_cargo_are_added_up() {
+    fn cargo_summaries_are_added_up() {
         let text = "running 2 tests\ntest a ... ok\n\
             test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s\n\
             test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 4 filtered out; finished in 1.25s";
@@ -91,13 +91,13 @@ mod tests {
     }
 
     #[test]
-    fn a_build_that_fails_is_a_failure() {
+    fn a_failed_build_counts_as_a_failure() {
         assert_eq!(Tally::of_cargo(&lines("error: could not compile"), false).failed, 1);
         assert!(!Tally::of_cargo(&[], true).is_good(), "nothing ran");
     }
 
     #[test]
-    fn the_summary_of_node_is_read() {
+    fn a_node_summary_is_read() {
         let text = "ok 1 - hover\n# tests 6\n# suites 0\n# pass 3\n# fail 1\n# cancelled 1\n# skipped 1\n# todo 0";
         assert_eq!(Tally::of_node(&lines(text), false), Tally { passed: 3, failed: 2, skipped: 1 });
     }

@@ -1,17 +1,17 @@
-//! Where the workspace lies, what is in it, and what cargo knows of it.
+//! The workspace: its root, files, metadata and programs.
 
 use crate::program::Program;
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// The folder that holds the workspace's `Cargo.toml`.
+/// Returns the directory of the workspace's `Cargo.toml`.
 pub(crate) fn root() -> PathBuf {
     let own = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
     own.ancestors().nth(2).map_or(own.clone(), Path::to_owned)
 }
 
-/// The files of the tree that git would keep, by their path below the root.
+/// Returns the files that git tracks or would track, as sorted paths relative to the root.
 pub(crate) fn files() -> Result<Vec<String>> {
     let listing = Program::new("git")
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
@@ -24,24 +24,33 @@ pub(crate) fn files() -> Result<Vec<String>> {
     Ok(files)
 }
 
-/// The text of a file of the tree.
+/// Returns the text of a file, given its path relative to the root.
 pub(crate) fn read(path: &str) -> Result<String> {
     std::fs::read_to_string(root().join(path)).with_context(|| format!("read {path}"))
 }
 
-/// What `cargo metadata` says of the workspace and of everything it depends on.
+/// Returns the output of `cargo metadata` for the workspace and all dependencies.
 pub(crate) fn metadata() -> Result<Value> {
     let text = Program::cargo().args(["metadata", "--format-version", "1", "--locked"]).text()?;
     serde_json::from_str(&text).context("parse what cargo metadata printed")
 }
 
-/// Builds the program as users get it and says where it is.
+/// Builds the program as users do, and returns its path.
 pub(crate) fn landau() -> Result<PathBuf> {
     Program::cargo().args(["build", "--release", "--quiet", "--package", "landau"]).run().context("build landau")?;
     Ok(target()?.join("release/landau"))
 }
 
-/// The folder that cargo builds into.
+/// Builds the program and every test in the profile `ci`, and returns the path of the program.
+///
+/// One command for both: built by itself, the program would have other features in its dependencies, and these would be
+/// compiled twice.
+pub(crate) fn tested_landau() -> Result<PathBuf> {
+    Program::cargo().args(["test", "--workspace", "--profile", "ci", "--no-run", "--quiet"]).run()?;
+    Ok(target()?.join("ci/landau"))
+}
+
+/// Returns the directory that cargo builds into.
 pub(crate) fn target() -> Result<PathBuf> {
     let text = Program::cargo().args(["metadata", "--format-version", "1", "--no-deps"]).text()?;
     let metadata: Value = serde_json::from_str(&text).context("parse what cargo metadata printed")?;

@@ -1,4 +1,4 @@
-//! Every chore, one file each.
+//! The chores, one file each.
 
 mod bench;
 mod calibrate;
@@ -16,32 +16,32 @@ use clap::Subcommand;
 /// A chore with its arguments.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Chore {
-    /// Write the lists that are generated from folders
+    /// Write the lists of modules that are generated from directories
     Registry(registry::Words),
-    /// Check what the documents promise about the tree
+    /// Check the rules of the repository that no compiler or lint checks
     Tidy,
     /// Run every test; the last line is `N passed, N failed`
     Test,
-    /// Run every test and every check; the last line is `N passed, N failed`
+    /// Run every check and every test; the last line is `N passed, N failed`
     Ci,
-    /// Count how often verdicts are right, on synthetic curves of known truth
+    /// Measure how often verdicts are right, on synthetic curves
     Calibrate(calibrate::Args),
-    /// Does the program compile for systems that are not Linux, and link? Fetches several hundred MB, once
+    /// Compile for systems other than Linux, and link where possible; downloads several hundred MB once
     Targets(targets::Words),
-    /// What rustc calls as a linker for those
+    /// Act as the linker for `targets`; called by rustc
     #[command(hide = true)]
     Link(targets::linker::Words),
-    /// Have our server asked by curl, h2load and a suite of bad requests that nobody here wrote
+    /// Test `landau serve` with curl, h2load and an independent suite of malformed requests
     CrossCheck(cross_check::Words),
-    /// Feed the parsers with what a fuzzer thinks of, 30 minutes of processor time each
+    /// Fuzz the parsers, 30 minutes of CPU time each
     Fuzz(fuzz::Words),
-    /// Measure Landau itself
+    /// Measure the speed and accuracy of Landau itself
     #[command(subcommand)]
     Bench(bench::Bench),
 }
 
 impl Chore {
-    /// Does it; whether all is well.
+    /// Runs the chore and returns whether it succeeded.
     pub(crate) fn run(&self) -> Result<bool> {
         match self {
             Self::Registry(words) => registry::run(words),

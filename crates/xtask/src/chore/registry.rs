@@ -1,7 +1,7 @@
-//! `registry`: writes the lists that must name every file of a folder, between the marks that they carry.
+//! `registry`: writes the lists that name every file of a directory, between their markers.
 //!
-//! A benchmark, a law or a command is one file; a list kept by hand would be the second place to edit. What is
-//! written is plain Rust that editors see, and `--check` fails where it is not what the folder says.
+//! A benchmark, law, command, platform, server or gate is one file; a list kept by hand would be a second place to edit.
+//! The lists are plain Rust, which editors understand. `--check` fails if one is out of date.
 
 use crate::workspace;
 use anyhow::{Context, Result, bail};
@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 /// Arguments of `registry`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Words {
-    /// Only say which lists are out of date
+    /// Only report which lists are out of date
     #[arg(long)]
     check: bool,
 }
@@ -18,13 +18,13 @@ pub(crate) struct Words {
 const BEGIN: &str = "// registry:begin";
 const END: &str = "// registry:end";
 
-/// A file of a folder: its module name and its text.
+/// A file of the directory.
 struct Module {
     name: String,
     text: String,
 }
 
-/// A list: the file that holds it, and how it is written.
+/// A generated list: its file, and the function that renders it.
 struct List {
     file: &'static str,
     render: fn(&[Module]) -> Result<String>,
@@ -39,7 +39,7 @@ const LISTS: [List; 6] = [
     List { file: "crates/stats/src/law/registry.rs", render: laws },
 ];
 
-/// What `registry --check` says.
+/// Returns whether every list is up to date, as `registry --check` does.
 pub(crate) fn check() -> Result<bool> {
     run(&Words { check: true })
 }
@@ -49,25 +49,25 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
     for list in &LISTS {
         let old = workspace::read(list.file)?;
         let modules = modules_beside(list.file)?;
-        let new = between_marks(&old, &(list.render)(&modules)?).with_context(|| list.file)?;
+        let new = between_markers(&old, &(list.render)(&modules)?).with_context(|| list.file)?;
         if old == new {
             continue;
         }
         if words.check {
-            println!("{}: it does not say what its folder holds; run `cargo xtask registry`", list.file);
+            println!("{}: out of date; run `cargo xtask registry`", list.file);
             is_current = false;
         } else {
             std::fs::write(workspace::root().join(list.file), new).with_context(|| format!("write {}", list.file))?;
-            println!("{}: written", list.file);
+            println!("wrote {}", list.file);
         }
     }
     Ok(is_current)
 }
 
-/// The other files of the list's folder, by name.
+/// Returns the other files of the list's directory, by name.
 fn modules_beside(file: &str) -> Result<Vec<Module>> {
     let path = workspace::root().join(file);
-    let folder = path.parent().context("a list lies in a folder")?;
+    let folder = path.parent().context("a list is in a directory")?;
     let mut modules = Vec::new();
     for entry in std::fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))? {
         let found = entry?.path();
@@ -82,14 +82,14 @@ fn modules_beside(file: &str) -> Result<Vec<Module>> {
     Ok(modules)
 }
 
-/// `text` with `inner` between its marks.
-fn between_marks(text: &str, inner: &str) -> Result<String> {
-    let (head, rest) = text.split_once(BEGIN).with_context(|| format!("there is no `{BEGIN}`"))?;
-    let (_, tail) = rest.split_once(END).with_context(|| format!("there is no `{END}`"))?;
+/// Returns `text` with `inner` between its markers.
+fn between_markers(text: &str, inner: &str) -> Result<String> {
+    let (head, rest) = text.split_once(BEGIN).with_context(|| format!("has no `{BEGIN}`"))?;
+    let (_, tail) = rest.split_once(END).with_context(|| format!("has no `{END}`"))?;
     Ok(format!("{head}{BEGIN}\n{inner}{END}{tail}"))
 }
 
-/// The type for which a file implements a trait.
+/// Returns the type for which a file implements a trait.
 fn implementer<'a>(module: &'a Module, of: &str) -> Result<&'a str> {
     let mark = format!("impl {of} for ");
     let line = module.text.lines().find_map(|line| line.strip_prefix(mark.as_str()));
@@ -193,15 +193,15 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_a_benchmark_is_refused() {
+    fn a_file_without_a_benchmark_is_an_error() {
         let error = benchmarks(&[module("helper", "fn help() {}")]).unwrap_err().to_string();
         assert!(error.contains("helper.rs"), "{error}");
     }
 
     #[test]
-    fn only_what_stands_between_the_marks_changes() {
+    fn only_the_text_between_the_markers_changes() {
         let old = format!("a\n{BEGIN}\nold\n{END}\nz\n");
-        assert_eq!(between_marks(&old, "new\n").unwrap(), format!("a\n{BEGIN}\nnew\n{END}\nz\n"));
-        assert!(between_marks("no marks", "new").is_err());
+        assert_eq!(between_markers(&old, "new\n").unwrap(), format!("a\n{BEGIN}\nnew\n{END}\nz\n"));
+        assert!(between_markers("no markers", "new").is_err());
     }
 }

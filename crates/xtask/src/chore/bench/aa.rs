@@ -1,9 +1,9 @@
-//! `bench aa`: runs of one and the same machine against each other. Every difference that is called is false.
+//! `bench aa`: compares runs on one machine with each other. Every difference that is reported is false.
 //!
-//! The quick study is run `--runs` times (or the records are given), and every pair of runs is compared by
-//! `landau show BASE OTHER --json`, the earlier one as the base: 45 pairs of ten runs, which holds the far-apart pairs
-//! that a drift of the machine would show in as well as the neighbours. Each pair is corrected (Holm) for its own
-//! number of comparisons, as a user's own two records are. A comparison that names a winner calls a difference.
+//! The quick study runs `--runs` times (or records are given), and `landau show BASE OTHER --json` compares every pair,
+//! with the earlier one as the baseline. Ten runs give 45 pairs, near and far apart in time, so that drift of the machine
+//! is covered. Each pair is corrected (Holm) for its number of comparisons, as two records of a user are. A comparison
+//! that names a winner reports a difference.
 
 use crate::program::Program;
 use crate::workspace;
@@ -11,23 +11,23 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// The largest share of comparisons that may call a difference.
+/// The tolerated share of comparisons that report a difference.
 const SHARE: f64 = 0.05;
 
 /// Arguments of `bench aa`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Words {
-    /// How often the quick study is run
+    /// Number of runs of the quick study
     #[arg(long, default_value_t = 10)]
     runs: u32,
-    /// Where new records are kept [default: a temporary folder]
+    /// Keep the records in this directory [default: a temporary one]
     #[arg(long)]
     keep: Option<PathBuf>,
-    /// Records to compare instead
+    /// Compare these records instead of new ones
     records: Vec<PathBuf>,
 }
 
-/// One comparison that called a difference.
+/// A comparison that reports a difference.
 struct Called {
     place: String,
     text: String,
@@ -35,16 +35,16 @@ struct Called {
 
 pub(crate) fn run(words: &Words) -> Result<bool> {
     let landau = workspace::landau()?;
-    let scratch = tempfile::tempdir().context("make a folder for the records")?;
+    let scratch = tempfile::tempdir().context("create a temporary directory")?;
     let folder = words.keep.as_deref().unwrap_or(scratch.path());
     let records = if words.records.is_empty() { measure(&landau, words.runs, folder)? } else { words.records.clone() };
-    ensure!(records.len() >= 2, "it takes two records to compare");
+    ensure!(records.len() >= 2, "a comparison needs two records");
     let (mut count, mut called) = (0, Vec::new());
     for (first, base) in records.iter().enumerate() {
         for (second, new) in records.iter().enumerate().skip(first + 1) {
             let (of, mut differing) = compare(&landau, base, new)?;
             println!(
-                "{:2} against {:2}: {} of {of} comparisons call a difference",
+                "{:2} against {:2}: {} of {of} comparisons report a difference",
                 second + 1,
                 first + 1,
                 differing.len()
@@ -57,15 +57,15 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
         println!("  {}: {}", one.place, one.text);
     }
     let share = called.len() as f64 / count.max(1) as f64;
-    println!("{} of {count} comparisons call a difference: {:.1}%", called.len(), share * 100.0);
+    println!("{} of {count} comparisons report a difference: {:.1}%", called.len(), share * 100.0);
     Ok(count > 0 && share <= SHARE)
 }
 
 fn measure(landau: &Path, runs: u32, folder: &Path) -> Result<Vec<PathBuf>> {
-    std::fs::create_dir_all(folder).with_context(|| format!("make {}", folder.display()))?;
+    std::fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
     let one = |run: u32| {
         let path = folder.join(format!("aa-{run}.landau.ndjson"));
-        // Each run has an order of its own: an order that favours a case must not favour it ten times.
+        // Each run has another order: one that favours a case must not favour it ten times.
         let words = ["run", "--study", "quick", "--no-report", "--quiet", "--seed", &run.to_string(), "--output"];
         Program::new(landau).args(words).arg(&path).run()?;
         println!("run {run} of {runs}: {}", path.display());
@@ -74,7 +74,7 @@ fn measure(landau: &Path, runs: u32, folder: &Path) -> Result<Vec<PathBuf>> {
     (1..=runs).map(one).collect()
 }
 
-/// How many comparisons a pair of records gives, and those that call a difference.
+/// Returns the number of comparisons of a pair of records, and those that report a difference.
 fn compare(landau: &Path, base: &Path, other: &Path) -> Result<(usize, Vec<Called>)> {
     let full = |path: &Path| path.canonicalize().with_context(|| format!("find {}", path.display()));
     let answer = Program::new(landau).args(["show", "--json"]).arg(full(base)?).arg(full(other)?).text()?;
@@ -82,7 +82,7 @@ fn compare(landau: &Path, base: &Path, other: &Path) -> Result<(usize, Vec<Calle
     read(&answer)
 }
 
-/// Reads the answer of `landau show --json` about several records.
+/// Reads the output of `landau show --json` for several records.
 fn read(answer: &Value) -> Result<(usize, Vec<Called>)> {
     let comparisons = answer["comparisons"].as_array().context("`landau show --json` printed no comparisons")?;
     let mut called = Vec::new();

@@ -1,12 +1,10 @@
-//! `bench crash`: what does a kill -9 cost?
+//! `bench crash`: measures what SIGKILL costs.
 //!
-//! A short study is started again and again and killed at a random moment (of a seed). Then: is the record valid as
-//! far as it goes, how much of what was measured is missing, does any process of the run live on, does `--resume`
-//! complete it, and does `verify` hold afterwards?
+//! A short study is started repeatedly and killed at a random time, drawn from a seed. Then this chore checks that the
+//! record is valid, that no process of the run is left, that `--resume` completes it, and that `verify` succeeds.
 //!
-//! The loss is the time between the kill and the latest moment that the record tells of. A moment in a pass counts
-//! from its start, but a window counts from the pass's first step: the set-up before it makes the loss look larger
-//! than it is, never smaller.
+//! The loss is the time between the kill and the last event in the record. Events of a pass count from its start, but
+//! windows count from its first step, so the time of the set-up makes the loss look larger than it is, never smaller.
 
 use super::median::median;
 use crate::program::Program;
@@ -21,52 +19,53 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-/// A kill may cost so much.
+/// The tolerated loss.
 const LOSS_S: f64 = 1.0;
 
-/// The system may take so long to end what the killed process left behind.
+/// The time in which all processes of a killed run must have ended.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// A study of some seconds with most sorts of leftovers: descriptors, mappings, files, threads, processes. Without
-/// `bind`, which waits for up to a minute where somebody else on the machine has left sockets in `TIME_WAIT`.
+/// A study of some seconds that creates descriptors, mappings, files, threads and processes. It excludes `bind`, which
+/// waits for up to a minute if there are sockets in `TIME_WAIT`.
 const STUDY: &str = "run nop socket mmap fork thread --study smoke --passes 2 --quiet --no-report \
     --set nop.n=1000000 --set socket.n=10000 --set mmap.n=10000 --set mmap.file=50MiB --set fork.n=300 --set thread.n=300";
 
 /// Arguments of `bench crash`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Words {
-    /// How many runs are killed
+    /// Number of runs to kill
     #[arg(long, default_value_t = 50)]
     kills: u32,
-    /// Seed of the moments
+    /// Seed of the random times
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
-/// Where the runs take place.
+/// The program and the directory of the runs.
 struct Bench {
     landau: PathBuf,
-    /// Everything that a run starts inherits it as its working directory, by which it is found again.
+    /// The working directory of each process of a run, by which they are found.
     folder: tempfile::TempDir,
 }
 
-/// What became of a killed run.
+/// The result of a killed run.
 #[derive(Debug, Default)]
 struct Fate {
-    /// What its record lacked, in seconds; none where the kill came before the first line.
+    /// The loss in seconds; none if the kill came before the first line.
     loss_s: Option<f64>,
-    /// Processes that lived on.
+    /// Processes that were left.
     survivors: usize,
-    /// What went wrong.
+    /// Errors.
     faults: Vec<String>,
 }
 
 pub(crate) fn run(words: &Words) -> Result<bool> {
-    let bench = Bench { landau: workspace::landau()?, folder: tempfile::tempdir().context("make a folder")? };
+    let bench =
+        Bench { landau: workspace::landau()?, folder: tempfile::tempdir().context("create a temporary directory")? };
     let began = Instant::now();
-    bench.command(&study(), "whole").run().context("the study itself fails")?;
+    bench.command(&study(), "whole").run().context("run the study without a kill")?;
     let whole = began.elapsed();
-    println!("the study takes {:.1} s when nobody kills it", whole.as_secs_f64());
+    println!("the study takes {:.1} s without a kill", whole.as_secs_f64());
     println!("kill   at s  lines  passes  torn  lost s  resumed");
     let mut random = ChaCha8Rng::seed_from_u64(words.seed);
     let mut fates = Vec::new();
@@ -81,7 +80,7 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
     Ok(judge(&fates))
 }
 
-/// The words of the study.
+/// Returns the arguments of the study.
 fn study() -> Vec<&'static str> {
     STUDY.split_whitespace().collect()
 }
@@ -117,13 +116,13 @@ impl Bench {
         self.folder.path().join(format!("{name}.landau.ndjson"))
     }
 
-    /// Starts a run, kills it after `delay`, and looks at what is left.
+    /// Starts a run, kills it after `delay`, and checks what is left.
     fn kill(&self, number: u32, delay: Duration) -> Result<Fate> {
         let name = format!("kill-{number}");
         let mut command = self.command(&study(), &name).command();
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().context("start landau")?;
         std::thread::sleep(delay);
-        let has_ended = child.try_wait().context("look after landau")?.is_some();
+        let has_ended = child.try_wait().context("poll landau")?.is_some();
         child.kill().context("kill landau")?;
         let killed_s = seconds(Timestamp::now());
         child.wait().context("wait for landau")?;
@@ -144,20 +143,20 @@ impl Bench {
                 format!("  no line yet ({error})")
             }
             Err(error) => {
-                fate.faults.push(format!("the record does not read: {error}"));
+                fate.faults.push(format!("the record cannot be read: {error}"));
                 String::new()
             }
         };
         if fate.survivors > 0 {
-            fate.faults.push(format!("{} processes lived on", fate.survivors));
+            fate.faults.push(format!("{} processes were left", fate.survivors));
         }
         println!("{number:4} {:7.2}{row}", delay.as_secs_f64());
-        // A record that went wrong is kept until the chore ends; the others would fill the disk.
+        // Keep records with errors until the chore ends; all of them would fill the disk.
         let _ = std::fs::remove_file(&path);
         Ok(fate)
     }
 
-    /// Resumes a run and verifies its record; what went wrong.
+    /// Resumes a run, verifies its record, and returns the errors.
     fn resume(&self, path: &Path, killed: &Record) -> Result<Vec<String>> {
         let mut faults = Vec::new();
         if let Some(fault) = &killed.fault {
@@ -168,8 +167,8 @@ impl Bench {
             let words = ["run", "--resume", &path.to_string_lossy(), "--quiet", "--no-report"];
             let (status, _, err) = self.command(&words, "").output()?;
             if !status.success() {
-                // A kill in the first lines leaves a plan that is not written down; landau has to say so itself.
-                let is_empty = killed.passes.is_empty() && err.contains("start anew");
+                // A kill in the first lines leaves an incomplete plan, which landau has to report.
+                let is_empty = killed.passes.is_empty() && err.contains("start a new run");
                 return Ok(if is_empty { faults } else { vec![format!("--resume: {status}: {}", err.trim())] });
             }
             let resumed = Record::read(path)?;
@@ -185,7 +184,7 @@ impl Bench {
         Ok(faults)
     }
 
-    /// Waits until nothing of a killed run lives, counts what does after all, and ends it.
+    /// Waits for the processes of a killed run to end, and counts and kills those that do not.
     fn survivors(&self) -> Result<usize> {
         let began = Instant::now();
         loop {
@@ -195,7 +194,7 @@ impl Bench {
             }
             if began.elapsed() >= GRACE {
                 for pid in &found {
-                    // They are ours: nobody else works in a folder that this chore has made.
+                    // Only processes of this chore have this working directory.
                     let _ = Program::new("kill").args(["-KILL", &pid.to_string()]).output();
                 }
                 return Ok(found.len());
@@ -205,19 +204,19 @@ impl Bench {
     }
 }
 
-/// The processes whose working directory is `folder`. One that has ended, but was not waited for, has none.
+/// Returns the processes whose working directory is `folder`. A zombie has none.
 fn processes_in(folder: &Path) -> Result<Vec<u32>> {
-    let folder = folder.canonicalize().context("resolve the folder's path")?;
+    let folder = folder.canonicalize().context("resolve the path of the directory")?;
     let entries = std::fs::read_dir("/proc").context("read /proc; this chore needs Linux")?;
     let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     Ok(pids.filter(|pid| std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|at| at == folder)).collect())
 }
 
-/// Passes whose samples were in the killed run's record and are not in the resumed one's.
+/// Returns the passes of the killed run's record whose samples are not in the resumed one.
 fn lost_passes(killed: &Record, resumed: &Record) -> Vec<String> {
     let whole = killed.passes.iter().filter(|pass| pass.is_complete());
     let lost = whole.filter(|pass| !resumed.passes.iter().any(|other| is_same(pass, other)));
-    lost.map(|pass| format!("pass {} is not what it was before the resumption", pass.start.pass)).collect()
+    lost.map(|pass| format!("pass {} changed by the resumption", pass.start.pass)).collect()
 }
 
 fn is_same(a: &Pass, b: &Pass) -> bool {
@@ -228,9 +227,9 @@ fn seconds(moment: Timestamp) -> f64 {
     moment.as_microsecond() as f64 / 1e6
 }
 
-/// The latest moment that a record tells of, in seconds since 1970.
+/// Returns the time of the last event in a record, in seconds since 1970.
 fn latest_s(record: &Record) -> Result<f64> {
-    let started = record.header.started.parse::<Timestamp>().context("read when the run began")?;
+    let started = record.header.started.parse::<Timestamp>().context("parse the start of the run")?;
     let moment_ms = |pass: &Pass| {
         let window_us = pass.windows.iter().map(|window| window.until_us).max().unwrap_or(0);
         let end_ms = pass.end.as_ref().map_or(0, |end| end.elapsed_ms);

@@ -1,9 +1,8 @@
-//! `bench instrument`: are Landau's figures those of a plain C program that times the same calls?
+//! `bench instrument`: compares Landau's results with those of a C program that times the same calls.
 //!
-//! Both make the same calls at the same sizes on the same processor, with files in the same folder, benchmark by
-//! benchmark in turn, and who goes first changes from round to round (A B, B A, B A, A B), so that a drift of the
-//! machine falls on both alike. A figure of a round is the median over one pass of calls; what is judged is the
-//! median over the rounds of the ratio (Landau over C).
+//! Both make the same calls at the same sizes on the same processor, with files in the same directory, and take turns by
+//! benchmark. The order alternates from round to round (A B, B A, B A, A B), so that drift affects both alike. The result
+//! of a round is the median over one pass; the verdict is on the median over the rounds of the ratio (Landau / C).
 
 use super::median::median;
 use crate::program::Program;
@@ -13,17 +12,17 @@ use landau_record::Record;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Calls of a pass, as in the quick study.
+/// Calls in a pass, as in the quick study.
 const CALLS: u32 = 10_000;
 
-/// How far a median may be off: as a ratio, or in nanoseconds where that is more (one quantum of a usual clock).
+/// The tolerated deviation of a median: a ratio, or nanoseconds if that is more (one quantum of a usual clock).
 const TOLERANCE: f64 = 0.03;
 const QUANTUM_NS: f64 = 10.0;
 
 /// Arguments of `bench instrument`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Words {
-    /// How often both take their turn
+    /// Number of rounds
     #[arg(long, default_value_t = 10)]
     rounds: u32,
 }
@@ -57,7 +56,7 @@ const SUBJECTS: [Subject; 4] = [
 /// Medians in nanoseconds by phase.
 type Medians = BTreeMap<String, f64>;
 
-/// The two programs and where they work.
+/// The two programs and their directory.
 struct Bench {
     landau: PathBuf,
     plain: PathBuf,
@@ -94,15 +93,15 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
     Ok(phases.iter().map(|phase| is_true(phase, &rounds)).fold(true, |all, one| all & one))
 }
 
-/// Builds both programs and finds out where Landau measures.
+/// Builds both programs and determines the processor that Landau uses.
 fn prepare() -> Result<Bench> {
     let landau = workspace::landau()?;
-    let scratch = tempfile::tempdir().context("make a folder for the files of both programs")?;
+    let scratch = tempfile::tempdir().context("create a temporary directory")?;
     let plain = scratch.path().join("instrument");
     let source = workspace::root().join("crates/xtask/instrument/instrument.c");
     Program::new("cc").args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&plain).arg(&source).run()?;
     let mut bench = Bench { landau, plain, scratch, processor: 0 };
-    // The first run is not counted: it warms both up, and its record names the processor.
+    // The first run is a warm-up; its record names the processor.
     let record = bench.record_of(&SUBJECTS[0])?;
     bench.processor = record.host.pinned_processor.context("landau could not be pinned to a processor")?;
     bench.by_c(&SUBJECTS[0])?;
@@ -126,15 +125,15 @@ impl Bench {
         program.run()?;
         let record = Record::read(&path)?;
         std::fs::remove_file(&path).with_context(|| format!("remove {}", path.display()))?;
-        ensure!(record.cases.len() == 1, "`{name}` has {} cases where one was wanted", record.cases.len());
+        ensure!(record.cases.len() == 1, "`{name}` has {} cases; expected one", record.cases.len());
         Ok(record)
     }
 
     fn by_landau(&self, subject: &Subject) -> Result<Medians> {
         let record = self.record_of(subject)?;
-        let pass = record.passes.first().context("the record holds no pass")?;
+        let pass = record.passes.first().context("the record contains no pass")?;
         let of = |&phase: &&str| {
-            let lane = pass.series.get(phase).with_context(|| format!("the record holds no phase `{phase}`"))?;
+            let lane = pass.series.get(phase).with_context(|| format!("the record contains no phase `{phase}`"))?;
             ensure!(lane.costs.len() == CALLS as usize, "`{phase}` was timed {} times", lane.costs.len());
             Ok((phase.to_owned(), median(lane.costs.iter().map(|&ns| ns as f64).collect())))
         };
@@ -150,13 +149,13 @@ impl Bench {
             .text()?;
         let medians = medians(&text);
         for phase in subject.phases {
-            ensure!(medians.contains_key(*phase), "the C program printed nothing about `{phase}`");
+            ensure!(medians.contains_key(*phase), "the C program did not print `{phase}`");
         }
         Ok(medians)
     }
 }
 
-/// The medians of lines such as `bind 1040`.
+/// Returns the medians of lines such as `bind 1040`.
 fn medians(text: &str) -> Medians {
     let mut samples: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for (phase, ns) in text.lines().filter_map(|line| line.split_once(' ')) {
@@ -167,7 +166,7 @@ fn medians(text: &str) -> Medians {
     samples.into_iter().map(|(phase, values)| (phase, median(values))).collect()
 }
 
-/// Judges a phase over all rounds and says how it came out.
+/// Prints whether a phase is within tolerance over all rounds, and returns it.
 fn is_true(phase: &str, rounds: &[(Medians, Medians)]) -> bool {
     let ratio = median(rounds.iter().map(|(ours, theirs)| ours[phase] / theirs[phase]).collect());
     let difference_ns = median(rounds.iter().map(|(ours, theirs)| ours[phase] - theirs[phase]).collect());

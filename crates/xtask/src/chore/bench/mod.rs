@@ -1,5 +1,4 @@
-//! `bench`: Landau measured: is the instrument true, does it see differences where there are none, does a kill cost
-//! more than a second, and how long does everything take?
+//! `bench`: measures Landau itself: accuracy against a C program, false differences, losses by SIGKILL, and speed.
 
 mod aa;
 mod crash;
@@ -14,14 +13,14 @@ mod stampede;
 use anyhow::Result;
 use clap::Subcommand;
 
-/// What to measure.
+/// A measurement of Landau.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
-    /// The medians of five calls, beside a plain C program's
+    /// Compare the medians of five calls with those of a C program
     Instrument(instrument::Words),
-    /// Runs of one machine against each other: how many comparisons call a difference?
+    /// Count false differences between runs on one machine
     Aa(aa::Words),
-    /// Kills at random moments: what is lost, what is left over, does it resume?
+    /// Kill runs at random times, and check the loss, leftover processes and resumption
     Crash(crash::Words),
     /// What a request and a connection cost our server, beside a bare loop, nginx, lighttpd and h2o
     Serve(serve::Words),
@@ -29,12 +28,12 @@ pub(crate) enum Bench {
     Load(load::Words),
     /// What our server does when too many come, too slowly, or more than there are descriptors for
     Stampede(stampede::Words),
-    /// Times of the quick study, the page, the fit of a large record and the build
+    /// Time the quick study, the report, the fit of a large record and the build
     Speed(speed::Words),
 }
 
 impl Bench {
-    /// Measures; whether the target is reached.
+    /// Runs the measurement and returns whether it met its target.
     pub(crate) fn run(&self) -> Result<bool> {
         match self {
             Self::Instrument(words) => instrument::run(words),

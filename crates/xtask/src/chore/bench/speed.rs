@@ -1,4 +1,4 @@
-//! `bench speed`: how long does everything take, and how large is the page?
+//! `bench speed`: times the quick study, the fit of a large record and the build, and measures the size of the report.
 
 use crate::program::Program;
 use crate::workspace;
@@ -14,13 +14,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
-/// The quick study with its record and page.
+/// Limit for the quick study with its record and report.
 const STUDY_S: f64 = 120.0;
-/// The page.
+/// Limit for the report.
 const PAGE_MIB: f64 = 6.0;
-/// A clean release build.
+/// Limit for a clean release build.
 const BUILD_S: f64 = 300.0;
-/// Reading and fitting a full study.
+/// Limit for reading and fitting a full study.
 const FIT_S: f64 = 10.0;
 
 /// The synthetic full study: nine passes of twelve cases with two phases, 20,000 calls each.
@@ -40,7 +40,7 @@ pub(crate) struct Words {
 
 pub(crate) fn run(words: &Words) -> Result<bool> {
     let landau = workspace::landau()?;
-    let scratch = tempfile::tempdir().context("make a folder")?;
+    let scratch = tempfile::tempdir().context("create a temporary directory")?;
     let mut is_good = study(&landau, scratch.path())?;
     is_good &= fit(&landau, scratch.path())?;
     if words.build {
@@ -49,26 +49,26 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
     Ok(is_good)
 }
 
-/// Says what something took and whether that is in order.
+/// Prints a value and whether it is within its limit.
 fn verdict(what: &str, value: f64, unit: &str, limit: f64) -> bool {
     let is_good = value <= limit;
     println!("{} {what}: {value:.1} {unit} (at most {limit:.0} {unit})", if is_good { "ok  " } else { "FAIL" });
     is_good
 }
 
-/// What a newcomer does first.
+/// Runs `landau` without arguments.
 fn study(landau: &Path, folder: &Path) -> Result<bool> {
     let began = Instant::now();
-    // In the folder, because that is where the record and the page go.
+    // The record and the report go to the working directory.
     let (status, out, err) = Program::new(landau).within(folder).output()?;
     let elapsed_s = began.elapsed().as_secs_f64();
     ensure!(status.success(), "landau failed: {status}\n{out}{err}");
-    let mut is_good = verdict("the quick study, its record and page", elapsed_s, "s", STUDY_S);
-    for entry in std::fs::read_dir(folder).context("read the folder")?.flatten() {
-        let size_mib = entry.metadata().context("look at a file")?.len() as f64 / f64::from(1 << 20);
+    let mut is_good = verdict("quick study with record and report", elapsed_s, "s", STUDY_S);
+    for entry in std::fs::read_dir(folder).context("read the directory")?.flatten() {
+        let size_mib = entry.metadata().context("get the size of a file")?.len() as f64 / f64::from(1 << 20);
         let name = entry.file_name().to_string_lossy().into_owned();
         if name.ends_with("html") {
-            is_good &= verdict("the page", size_mib, "MiB", PAGE_MIB);
+            is_good &= verdict("report", size_mib, "MiB", PAGE_MIB);
         } else {
             println!("     {name}: {size_mib:.1} MiB");
         }
@@ -76,11 +76,11 @@ fn study(landau: &Path, folder: &Path) -> Result<bool> {
     Ok(is_good)
 }
 
-/// Reading, checking and fitting a record of millions of samples.
+/// Times reading, checking and fitting a record of millions of samples.
 fn fit(landau: &Path, folder: &Path) -> Result<bool> {
     let path = folder.join("synthetic.landau.ndjson");
     write_synthetic(&path)?;
-    let size_mib = std::fs::metadata(&path).context("look at the record")?.len() >> 20;
+    let size_mib = std::fs::metadata(&path).context("get the size of the record")?.len() >> 20;
     let samples = f64::from(CASES * PASSES) * f64::from(STEPS) * 2.0;
     println!("     a synthetic full study: {:.1} million samples, {size_mib} MiB", samples / 1e6);
     let began = Instant::now();
@@ -90,7 +90,7 @@ fn fit(landau: &Path, folder: &Path) -> Result<bool> {
     let fitted =
         answer["rows"].as_array().map_or(0, |rows| rows.iter().filter(|row| row["growth"].is_object()).count());
     ensure!(fitted == CASES as usize * 2, "only {fitted} phases of the synthetic record were fitted");
-    Ok(verdict("reading and fitting it", elapsed_s, "s", FIT_S))
+    Ok(verdict("reading and fitting", elapsed_s, "s", FIT_S))
 }
 
 fn build(target: &Path) -> Result<bool> {
@@ -99,10 +99,10 @@ fn build(target: &Path) -> Result<bool> {
         .args(["build", "--release", "--locked", "--package", "landau", "--target-dir"])
         .arg(target)
         .run()?;
-    Ok(verdict("a clean release build", began.elapsed().as_secs_f64(), "s", BUILD_S))
+    Ok(verdict("clean release build", began.elapsed().as_secs_f64(), "s", BUILD_S))
 }
 
-/// Writes a record of a full study's size: linear costs with noise, some calls dear.
+/// Writes a record of the size of a full study: linear costs with noise and outliers.
 fn write_synthetic(path: &Path) -> Result<()> {
     let mut writer = Writer::create(path)?;
     let mut random = ChaCha8Rng::seed_from_u64(1);
@@ -130,7 +130,7 @@ fn write_synthetic(path: &Path) -> Result<()> {
 }
 
 fn synthetic_case(case: u32) -> Case {
-    let phase = |name: &str, direction| Phase { name: name.to_owned(), direction, about: "nothing real".to_owned() };
+    let phase = |name: &str, direction| Phase { name: name.to_owned(), direction, about: "synthetic".to_owned() };
     Case {
         case,
         benchmark: format!("synthetic{case}"),
@@ -139,7 +139,7 @@ fn synthetic_case(case: u32) -> Case {
         axis: "objects".to_owned(),
         caveats: Vec::new(),
         source: String::new(),
-        phases: vec![phase("make", Direction::Up), phase("unmake", Direction::Down)],
+        phases: vec![phase("create", Direction::Up), phase("destroy", Direction::Down)],
         settings: BTreeMap::new(),
         n: u64::from(STEPS),
         reduced: None,
@@ -150,7 +150,7 @@ fn synthetic_case(case: u32) -> Case {
 fn write_pass(writer: &mut Writer, random: &mut ChaCha8Rng, pass: u32) -> Result<()> {
     let (case, round) = (pass % CASES, pass / CASES);
     writer.append(&Line::Pass(PassStart { pass, case, round, at_ms: u64::from(pass) * 100 }))?;
-    for (direction, phase) in [(Direction::Up, "make"), (Direction::Down, "unmake")] {
+    for (direction, phase) in [(Direction::Up, "create"), (Direction::Down, "destroy")] {
         for done in (0..STEPS).step_by(CHUNK as usize) {
             let (first, stride) = if direction == Direction::Up { (done + 1, 1) } else { (STEPS - done, -1) };
             let ns = (0..CHUNK).map(|_| cost_ns(random, case, first)).collect();
@@ -187,11 +187,11 @@ fn write_pass(writer: &mut Writer, random: &mut ChaCha8Rng, pass: u32) -> Result
     Ok(())
 }
 
-/// About a microsecond, growing with n by a slope of the case's own; one call in a thousand is dear.
+/// Returns about a microsecond plus a slope that depends on the case; one call in a thousand is an outlier.
 fn cost_ns(random: &mut ChaCha8Rng, case: u32, n: u32) -> u64 {
     let jitter = u64::from(random.next_u32() % 60);
-    let dear = if random.next_u32().is_multiple_of(1000) { u64::from(random.next_u32() % 50_000) } else { 0 };
-    1_000 + u64::from(n) * u64::from(case % 4) / 20 + jitter + dear
+    let outlier = if random.next_u32().is_multiple_of(1000) { u64::from(random.next_u32() % 50_000) } else { 0 };
+    1_000 + u64::from(n) * u64::from(case % 4) / 20 + jitter + outlier
 }
 
 #[cfg(test)]
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_synthetic_record_is_a_record() {
+    fn the_synthetic_record_is_valid() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.landau.ndjson");
         let mut writer = Writer::create(&path).unwrap();
@@ -217,6 +217,6 @@ mod tests {
         assert!(record.fault.is_none(), "{:?}", record.fault);
         let series = &record.passes[0].series;
         assert!(series.values().all(|lane| lane.costs.len() == STEPS as usize) && series.len() == 2);
-        assert_eq!(series["unmake"].n.last(), Some(&1));
+        assert_eq!(series["destroy"].n.last(), Some(&1));
     }
 }

@@ -1,8 +1,7 @@
-//! `targets`: does the program compile for systems that are not Linux, and link where that can be had?
+//! `targets`: compiles the program for systems other than Linux, and links it where possible.
 //!
-//! Nothing is run: there is no kernel here to run it. A toolchain with the standard library's source and a linker
-//! are fetched once by the ordinary clients (apt-get, pip) into `target/targets/`, several hundred MB, and nothing is
-//! installed. That is why `ci` does not do this.
+//! Nothing is run. A toolchain with the source of the standard library, and a linker, are downloaded once with apt-get and
+//! pip into `target/targets/` (several hundred MB); nothing is installed. `ci` leaves this out because of the download.
 
 mod debian;
 mod elf;
@@ -21,17 +20,17 @@ use toolchain::Toolchain;
 /// Arguments of `targets`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Words {
-    /// Only these, by name or part of it [default: all]
+    /// Targets, by name or part of a name [default: all]
     targets: Vec<String>,
-    /// Only check, do not link: needs no zig
+    /// Compile only, do not link; this needs no zig
     #[arg(long)]
     check_only: bool,
 }
 
-/// A target, and the system that a linked file must be for.
+/// A target, and the system that its linked file must name.
 type Target = (&'static str, Option<System>);
 
-/// For illumos, `DragonFly` and macOS there is no C library to link against here.
+/// zig has no C library for illumos, `DragonFly` and macOS to link against.
 const TARGETS: [Target; 6] = [
     ("x86_64-unknown-freebsd", Some(System::FreeBsd)),
     ("x86_64-unknown-netbsd", Some(System::NetBsd)),
@@ -41,10 +40,10 @@ const TARGETS: [Target; 6] = [
     ("x86_64-apple-darwin", None),
 ];
 
-/// The package that is built, with all that it depends on.
+/// The package to build.
 const PROGRAM: &str = "landau";
 
-/// What came of a target: the table's row.
+/// The result for a target, one row of the table.
 struct Row {
     target: &'static str,
     compiles: &'static str,
@@ -57,7 +56,7 @@ struct Row {
 pub(crate) fn run(words: &Words) -> Result<bool> {
     let targets = chosen(&words.targets)?;
     let folder = workspace::target()?.join("targets");
-    fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
+    fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
     let toolchain = Toolchain::find(&folder)?;
     let links = !words.check_only && targets.iter().any(|(_, system)| system.is_some());
     let linker = links.then(|| Linker::find(&folder)).transpose()?;
@@ -69,34 +68,34 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
             row(&toolchain, &folder, target, system.zip(linker.as_ref()))
         })
         .collect();
-    println!("\n{:26} {:8} {:10} {:>7}  what the file says", "target", "compiles", "links", "took");
+    println!("\n{:26} {:8} {:10} {:>7}  ELF identity", "target", "compiles", "links", "time");
     for row in &rows {
         println!("{:26} {:8} {:10} {:>5} s  {}", row.target, row.compiles, row.links, row.seconds, row.says);
     }
-    println!("compiled and linked, not run");
+    println!("compiled and linked; not run");
     Ok(rows.iter().all(|row| row.is_good))
 }
 
-/// The targets that were asked for.
+/// Returns the targets that match the arguments.
 fn chosen(words: &[String]) -> Result<Vec<Target>> {
     let names = || TARGETS.map(|(target, _)| target).join(", ");
     if let Some(word) = words.iter().find(|word| !TARGETS.iter().any(|(target, _)| target.contains(word.as_str()))) {
-        bail!("no target is called {word}; there are {}", names());
+        bail!("unknown target {word}; the targets are {}", names());
     }
     let is_chosen = |target: &str| words.is_empty() || words.iter().any(|word| target.contains(word.as_str()));
     Ok(TARGETS.into_iter().filter(|(target, _)| is_chosen(target)).collect())
 }
 
-/// Links a target where that can be had, else checks it. What fails has said why on the terminal.
+/// Links a target if possible, otherwise compiles it. Errors are printed.
 fn row(toolchain: &Toolchain, folder: &Path, target: &'static str, linking: Option<(System, &Linker)>) -> Row {
     let began = Instant::now();
-    let check = || said(check(toolchain, folder, target)).is_some();
+    let check = || print_error(check(toolchain, folder, target)).is_some();
     let (compiles, links, says) = match linking {
         None => (check(), "-".to_owned(), String::new()),
         Some((system, linker)) => {
-            match said(link(toolchain, folder, target, linker).and_then(|path| read(&path, system))) {
+            match print_error(link(toolchain, folder, target, linker).and_then(|path| read(&path, system))) {
                 Some((size, identity)) => (true, format!("ok {:.1} MB", size as f64 / 1e6), identity.to_string()),
-                // To compile was part of it: which of the two was it?
+                // Linking includes compiling: find out which of the two failed.
                 None => (check(), "FAIL".to_owned(), String::new()),
             }
         }
@@ -106,25 +105,25 @@ fn row(toolchain: &Toolchain, folder: &Path, target: &'static str, linking: Opti
     Row { target, compiles, links, seconds: began.elapsed().as_secs(), says, is_good }
 }
 
-/// What came of it; an error is said here, and the other targets go on.
-fn said<T>(result: Result<T>) -> Option<T> {
+/// Returns the value; prints an error, so that the other targets are still tried.
+fn print_error<T>(result: Result<T>) -> Option<T> {
     result.map_err(|error| println!("{error:#}")).ok()
 }
 
-/// Only compiles what is Rust.
+/// Compiles the Rust code.
 fn check(toolchain: &Toolchain, folder: &Path, target: &str) -> Result<()> {
     let (compiler, archiver) = c_variables(target);
     let cargo = toolchain.cargo("check", target, folder).args(["--package", PROGRAM]);
     cargo.env(&compiler, linker::stand_in(folder)?).env(&archiver, "true").run()
 }
 
-/// The variables by which build scripts are told of a C compiler and an archiver for a target.
+/// Returns the environment variables that name the C compiler and archiver of a target to build scripts.
 fn c_variables(target: &str) -> (String, String) {
     let target = target.replace('-', "_");
     (format!("CC_{target}"), format!("AR_{target}"))
 }
 
-/// Builds and links; where the program lies.
+/// Builds and links, and returns the path of the program.
 fn link(toolchain: &Toolchain, folder: &Path, target: &str, linker: &Linker) -> Result<PathBuf> {
     let variable = format!("CARGO_TARGET_{}_LINKER", target.to_uppercase().replace('-', "_"));
     let (compiler, archiver) = c_variables(target);
@@ -133,7 +132,7 @@ fn link(toolchain: &Toolchain, folder: &Path, target: &str, linker: &Linker) -> 
         .cargo("build", target, folder)
         .args(["--package", PROGRAM])
         .env(&variable, &script)
-        // An archive of ELF files is the same for all of these systems.
+        // Archives of ELF files have the same format on all of these systems.
         .env(&compiler, &script)
         .env(&archiver, "ar")
         .env("ZIG_GLOBAL_CACHE_DIR", folder.join("zig-cache"))
@@ -142,7 +141,7 @@ fn link(toolchain: &Toolchain, folder: &Path, target: &str, linker: &Linker) -> 
     Ok(folder.join("build").join(target).join("debug").join(PROGRAM))
 }
 
-/// The size of a linked program, and what it says of itself, which must name the system.
+/// Returns the size and the ELF identity of a linked program; the identity must name the system.
 fn read(path: &Path, system: System) -> Result<(usize, elf::Identity)> {
     let bytes = fs::read(path).with_context(|| format!("read {}", path.display()))?;
     let identity = elf::identity(&bytes).with_context(|| path.display().to_string())?;

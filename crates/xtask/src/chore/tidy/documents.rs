@@ -1,4 +1,4 @@
-//! What the documents state about the tree, where a program can tell whether it is so.
+//! Statements of the documents that can be checked: the list of dependencies, and the table of the calibration.
 
 use super::{File, Findings};
 use crate::chore::calibrate;
@@ -9,7 +9,7 @@ const DEPENDENCIES: &str = "docs/dependencies.md";
 const BROWSER: &str = "tests/browser/package.json";
 const METHODOLOGY: &str = "METHODOLOGY.md";
 
-/// Every direct dependency has a line in docs/dependencies.md, and every line there a dependency.
+/// Checks that docs/dependencies.md has a line for each direct dependency, and no other line.
 pub(crate) fn check_dependencies(files: &[File], metadata: &Value) -> Findings {
     let Some(document) = files.iter().find(|file| file.path == DEPENDENCIES) else {
         return vec![format!("{DEPENDENCIES} is missing")];
@@ -23,7 +23,7 @@ pub(crate) fn check_dependencies(files: &[File], metadata: &Value) -> Findings {
     missing.chain(stale).collect()
 }
 
-/// What the workspace's packages name from outside.
+/// Returns the direct dependencies of the workspace.
 fn direct(metadata: &Value) -> BTreeSet<String> {
     let array = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let own = array(&metadata["packages"]).into_iter().filter(|package| package["source"].is_null());
@@ -31,26 +31,26 @@ fn direct(metadata: &Value) -> BTreeSet<String> {
     named.filter_map(|one| one["name"].as_str().map(str::to_owned)).collect()
 }
 
-/// What the browser tests name.
+/// Returns the dependencies of the browser tests.
 fn of_browser(text: &str) -> Vec<String> {
     let package: Value = serde_json::from_str(text).unwrap_or_default();
     let of = |key: &str| package[key].as_object().cloned().unwrap_or_default();
     of("dependencies").into_iter().chain(of("devDependencies")).map(|(name, _)| name).collect()
 }
 
-/// The folder of a file that is kept here as others ship it.
+/// Returns the name of the vendored package that a file belongs to.
 fn vendored(path: &str) -> Option<String> {
     let (_, rest) = path.split_once("/vendor/")?;
     rest.split_once('/').map(|(name, _)| name.to_owned())
 }
 
-/// The names in the first cells of the tables: `` | `serde` | … ``.
+/// Returns the names in the first cells of the tables: `` | `serde` | … ``.
 fn stated(text: &str) -> BTreeSet<String> {
     let name = |line: &str| line.strip_prefix("| `")?.split_once('`').map(|(name, _)| name.to_owned());
     text.lines().filter_map(name).collect()
 }
 
-/// The calibration's table carries the command that made it.
+/// Checks that the table of the calibration names the command that made it.
 pub(crate) fn check_calibration(files: &[File]) -> Findings {
     let Some(document) = files.iter().find(|file| file.path == METHODOLOGY) else {
         return vec![format!("{METHODOLOGY} is missing")];

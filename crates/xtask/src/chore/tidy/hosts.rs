@@ -1,10 +1,10 @@
-//! No file names the address of a package registry: where packages come from is the builder's business, and a
-//! mirror's address written into a lock file breaks everybody else's build.
+//! Checks that no file contains the address of a package registry: the address of a mirror in a lock file would break
+//! the builds of others.
 
 use super::source::line_of;
 use super::{File, Findings};
 
-/// Parts of such addresses, put together so that this file holds none.
+/// Parts of such addresses, split so that this file contains none.
 const HOSTS: &[&str] = &[
     concat!("index.crates", ".io"),
     concat!("static.crates", ".io"),
@@ -22,7 +22,7 @@ const HOSTS: &[&str] = &[
     concat!("sparse", "+http"),
 ];
 
-/// How cargo names its default source in a lock file, whatever mirror is used.
+/// The name of cargo's default source in a lock file, whichever mirror is used.
 const USUAL: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 pub(crate) fn check(files: &[File]) -> Findings {
@@ -37,7 +37,7 @@ pub(crate) fn check(files: &[File]) -> Findings {
         }
         if file.path == "Cargo.lock" {
             let sources = text.lines().enumerate().filter(|(_, line)| line.starts_with("source = \"registry+"));
-            findings.extend(sources.map(|(index, _)| format!("Cargo.lock:{}: another source than usual", index + 1)));
+            findings.extend(sources.map(|(index, _)| format!("Cargo.lock:{}: not the default source", index + 1)));
         }
     }
     findings

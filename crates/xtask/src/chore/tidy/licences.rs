@@ -1,6 +1,6 @@
-//! Every package that is built with Landau has a licence that lets it be passed on with MIT or Apache-2.0.
+//! Checks that each package in the build has a licence compatible with MIT or Apache-2.0.
 //!
-//! The list of allowed licences stands in `deny.toml`, once, for this rule and for cargo-deny.
+//! `deny.toml` lists the allowed licences, for this rule and for cargo-deny.
 
 use super::Findings;
 use crate::workspace;
@@ -15,7 +15,7 @@ pub(crate) fn check(metadata: &Value) -> Result<Findings> {
     for package in metadata["packages"].as_array().unwrap_or(&empty) {
         let name = package["name"].as_str().unwrap_or_default();
         let Some(licence) = package["license"].as_str() else {
-            findings.push(format!("{name}: it states no licence"));
+            findings.push(format!("{name}: states no licence"));
             continue;
         };
         used.extend(names(licence));
@@ -28,19 +28,19 @@ pub(crate) fn check(metadata: &Value) -> Result<Findings> {
     Ok(findings)
 }
 
-/// The strings of `allow = [ … ]` in deny.toml.
+/// Returns the strings of `allow = [ … ]` in deny.toml.
 fn allowed(text: &str) -> Option<Vec<String>> {
     let (_, rest) = text.split_once("\nallow = [")?;
     let (list, _) = rest.split_once(']')?;
     Some(list.split('"').skip(1).step_by(2).map(str::to_owned).collect())
 }
 
-/// The licences that an expression names.
+/// Returns the licences that an expression names.
 fn names(expression: &str) -> Vec<String> {
     tokens(expression).into_iter().filter(|token| !matches!(token.as_str(), "(" | ")" | "OR" | "AND")).collect()
 }
 
-/// Whether an SPDX expression can be met with allowed licences.
+/// Returns whether allowed licences satisfy an SPDX expression.
 fn is_allowed(expression: &str, allowed: &[String]) -> bool {
     let tokens = tokens(expression);
     let mut at = 0;
@@ -48,7 +48,7 @@ fn is_allowed(expression: &str, allowed: &[String]) -> bool {
     verdict && at == tokens.len()
 }
 
-/// Words and parentheses; an exception stays with its licence.
+/// Splits an expression into words and parentheses; an exception stays with its licence.
 fn tokens(expression: &str) -> Vec<String> {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let mut tokens: Vec<String> = Vec::new();

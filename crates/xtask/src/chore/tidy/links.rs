@@ -1,4 +1,4 @@
-//! Links from document to document lead somewhere, down to the heading.
+//! Checks that links between documents lead to existing files and headings.
 
 use super::{File, Findings};
 use crate::workspace;
@@ -16,7 +16,7 @@ pub(crate) fn check(files: &[File]) -> Findings {
     findings
 }
 
-/// The relative links of a document with their lines: those outside code.
+/// Returns the relative links of a document outside code, with their lines.
 fn targets(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let mut is_code = false;
@@ -27,7 +27,7 @@ fn targets(text: &str) -> Vec<(usize, String)> {
         if is_code {
             continue;
         }
-        // Every second piece between back quotes is code.
+        // Every second part between back quotes is code.
         for piece in line.split('`').step_by(2).flat_map(|prose| prose.split("](").skip(1)) {
             let target = piece.split([')', ' ']).next().unwrap_or_default();
             if !target.contains("://") && !target.starts_with("mailto:") {
@@ -53,7 +53,7 @@ fn broken(files: &[File], from: &str, target: &str) -> Option<String> {
     (!has_heading).then(|| "no such heading".to_owned())
 }
 
-/// A path without `.` and `..`.
+/// Returns a path without `.` and `..`.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
@@ -68,7 +68,7 @@ fn plain(path: &Path) -> PathBuf {
     plain
 }
 
-/// The names under which a document's headings can be linked to.
+/// Returns the anchors of a document's headings.
 fn headings(text: &str) -> impl Iterator<Item = String> + '_ {
     text.lines().filter(|line| line.starts_with('#')).map(|line| {
         let title = line.trim_start_matches('#').trim().to_lowercase();

@@ -1,4 +1,4 @@
-//! Files that are kept here as others ship them are what their README says: same names, same checksums.
+//! Checks that vendored files have the names and checksums that their README states.
 
 use super::{File, Findings};
 use crate::workspace;
@@ -27,7 +27,7 @@ pub(crate) fn check(files: &[File]) -> Result<Findings> {
     Ok(findings)
 }
 
-/// The rows `| file | sha256 |`.
+/// Returns the rows `| file | sha256 |`.
 fn stated(text: &str) -> Vec<(String, String)> {
     let row = |line: &str| {
         let mut cells = line.strip_prefix('|')?.split('|').map(str::trim);
