@@ -1,62 +1,62 @@
-//! Two branches instead of one: calls, or whole passes, that cost either this or that.
+//! Bimodal costs: calls, or whole passes, with one of two costs.
 //!
-//! In the study of 2003 a fork under Linux 2.4 was, call by call and at random, on an O(1) or on an O(n) branch; one
-//! median hides that, one mean lies about it. In each window the log costs are split where the variance between the
-//! two parts is greatest (Otsu 1979); two modes they are only if the parts are far apart for their width (Ashman's D,
-//! 1994) *and* there is a valley between the peaks. A single mode with a long tail splits too, but has no valley.
+//! In the study of 2003 each fork under Linux 2.4 took, at random, an O(1) or an O(n) path; a median hides that, and a
+//! mean misstates it. In each window the log costs are split where the variance between the two parts is greatest (Otsu
+//! 1979). They are two modes only if the parts are far apart for their width (Ashman's D, 1994) *and* there is a valley
+//! between the peaks: a single mode with a long tail splits too, but has no valley.
 
 use crate::points::{Layout, Series, Window, capacities_of, series_of, windows};
 use crate::quantile::{median_of, quantile};
 use crate::{Cliff, Curve, Estimate, Options};
 use serde::{Deserialize, Serialize};
 
-/// How the costs divide.
+/// Two modes of the costs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bimodality {
-    /// What chooses the branch.
+    /// What the modes divide.
     pub kind: BimodalityKind,
-    /// The cheaper branch.
+    /// The mode of lower cost.
     pub low: Mode,
-    /// The dearer branch.
+    /// The mode of higher cost.
     pub high: Mode,
 }
 
-/// What chooses between two branches.
+/// What two modes divide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BimodalityKind {
-    /// A whole pass is on one branch: layout, boot or placement.
+    /// Whole passes: layout, boot or placement.
     ByPass,
-    /// Calls of one pass alternate: two paths in the kernel.
+    /// The calls of a pass: two paths in the kernel.
     ByCall,
 }
 
-/// One of two branches.
+/// One of two modes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Mode {
     /// Its share of the passes or calls, 0 to 1.
     pub share: f64,
-    /// Its centre in nanoseconds at the largest n; lowest and highest centre over the passes.
+    /// Its centre at the largest n, with the range of the passes.
     pub cost: Estimate,
     /// Its cost at the largest n over its cost at the smallest.
     pub growth: f64,
 }
 
-/// Cheapest ratio of two centres worth a word.
+/// Smallest ratio of the centres.
 const RATIO_MIN: f64 = 1.3;
-/// And their distance: less is the tick of a clock (10 to 40 ns).
+/// Smallest distance of the centres: less is the step of a clock (10 to 40 ns).
 const DISTANCE_MIN_NS: f64 = 80.0;
-/// Smallest share of a branch.
+/// Smallest share of a mode.
 const SHARE_MIN: f64 = 0.1;
-/// Distance of the centres in mean widths of the parts.
+/// Smallest distance of the centres in mean widths of the parts.
 const ASHMAN_MIN: f64 = 3.0;
-/// Calls on the way between the peaks over calls at the lower peak.
+/// Largest ratio of the calls between the peaks to those at the lower peak.
 const VALLEY_MAX: f64 = 0.3;
-/// Fewer calls than this in a window show no modes.
+/// Fewer calls in a window show no modes.
 const CALLS_MIN: usize = 40;
-/// A share of the windows must show two branches.
+/// Smallest share of the windows with two modes.
 const WINDOWS_MIN: f64 = 0.6;
-/// Windows looked at.
+/// Windows examined.
 const WINDOWS_MAX: usize = 10;
 
 /// The two modes of one window, in logarithms.
@@ -67,7 +67,7 @@ struct Split {
     high: f64,
 }
 
-/// Looks for two branches before the first cliff.
+/// Searches for two modes before the first cliff.
 pub(crate) fn find(curve: &Curve, cliffs: &[Cliff], options: &Options) -> Option<Bimodality> {
     let series = series_of(curve, false);
     let capacities = capacities_of(curve);
@@ -76,11 +76,11 @@ pub(crate) fn find(curve: &Curve, cliffs: &[Cliff], options: &Options) -> Option
     let mut chosen = windows(&layout, options);
     chosen.retain(|w| cliff.is_none_or(|cliff| w.centre + w.half < cliff));
     let step = chosen.len().div_ceil(WINDOWS_MAX).max(1);
-    // Counted from the end, because what grows is told apart best at the top.
-    let looked: Vec<Window> = chosen.iter().rev().step_by(step).copied().collect();
+    // Counted from the end: costs that grow differ most at the largest n.
+    let examined: Vec<Window> = chosen.iter().rev().step_by(step).copied().collect();
     let splits: Vec<(Window, Split)> =
-        looked.iter().filter_map(|window| split(&mut calls(&series, window)).map(|split| (*window, split))).collect();
-    if looked.is_empty() || (splits.len() as f64) < WINDOWS_MIN * looked.len() as f64 {
+        examined.iter().filter_map(|window| split(&mut calls(&series, window)).map(|split| (*window, split))).collect();
+    if examined.is_empty() || (splits.len() as f64) < WINDOWS_MIN * examined.len() as f64 {
         return None;
     }
     describe(&series, &splits)
@@ -103,7 +103,7 @@ fn split(values: &mut [f64]) -> Option<Split> {
         return None;
     }
     values.sort_by(f64::total_cmp);
-    // The dearest hundredth is the business of `outliers`; it would draw the cut to itself.
+    // The highest hundredth belongs to `outliers`; it would attract the cut.
     let values = &values[..values.len() - values.len() / 100];
     let cut = otsu(values);
     let (low, high) = values.split_at(cut);
@@ -146,7 +146,7 @@ fn centre(values: &[f64]) -> Option<(f64, f64)> {
     Some((middle, 1.4826 * median_of(&mut distances)?))
 }
 
-/// Whether few values lie half-way between two peaks.
+/// Whether few values are half-way between two peaks.
 fn has_valley(sorted: &[f64], low: f64, high: f64) -> bool {
     let half = 0.1 * (high - low);
     let near = |x: f64| {
@@ -157,7 +157,7 @@ fn has_valley(sorted: &[f64], low: f64, high: f64) -> bool {
     (near(f64::midpoint(low, high)) as f64) < VALLEY_MAX * peak
 }
 
-/// What a reader is told; the first split is that of the largest n.
+/// The modes; the first split is that of the largest n.
 fn describe(series: &[Series], splits: &[(Window, Split)]) -> Option<Bimodality> {
     let ((window, top), (_, bottom)) = (splits.first()?, splits.last()?);
     let per_pass = series.iter().map(|one| calls_of(one, window)).filter(|c| !c.is_empty());
@@ -166,7 +166,7 @@ fn describe(series: &[Series], splits: &[(Window, Split)]) -> Option<Bimodality>
         let high = calls.iter().filter(|x| **x > top.threshold).count();
         high as f64 / calls.len() as f64
     };
-    // A pass that is nine tenths on one branch is on that branch; the rest are its outliers.
+    // A pass with nine tenths of its calls in one mode is in that mode; the rest are outliers.
     let mixed = per_pass.iter().filter(|calls| (0.1..=0.9).contains(&share_high(calls))).count();
     let is_by_call = mixed * 2 > per_pass.len();
     let shares = per_pass.iter().map(|calls| {
@@ -174,11 +174,11 @@ fn describe(series: &[Series], splits: &[(Window, Split)]) -> Option<Bimodality>
         if is_by_call { share } else { share.round() }
     });
     let high_share = shares.sum::<f64>() / per_pass.len() as f64;
-    let branch = |is_high: bool, share: f64, log: f64, log_start: f64| {
+    let mode = |is_high: bool, share: f64, log: f64, log_start: f64| {
         let of_pass = |calls: &Vec<f64>| {
             let own = calls.iter().filter(|x| (**x > top.threshold) == is_high);
             let mut own: Vec<f64> = own.copied().collect();
-            // One stray call of a pass on the other branch is no centre.
+            // A few calls of a pass in the other mode have no centre.
             if own.len() * 10 < calls.len() { None } else { median_of(&mut own) }
         };
         let centres: Vec<f64> = per_pass.iter().filter_map(of_pass).collect();
@@ -192,15 +192,15 @@ fn describe(series: &[Series], splits: &[(Window, Split)]) -> Option<Bimodality>
             growth: (log - log_start).exp(),
         }
     };
-    // One odd pass is an episode, not a branch.
+    // One odd pass is an episode, not a mode.
     let high_passes = high_share * per_pass.len() as f64;
     if !is_by_call && (high_passes < 1.5 || per_pass.len() as f64 - high_passes < 1.5) {
         return None;
     }
     Some(Bimodality {
         kind: if is_by_call { BimodalityKind::ByCall } else { BimodalityKind::ByPass },
-        low: branch(false, 1.0 - high_share, top.low, bottom.low),
-        high: branch(true, high_share, top.high, bottom.high),
+        low: mode(false, 1.0 - high_share, top.low, bottom.low),
+        high: mode(true, high_share, top.high, bottom.high),
     })
 }
 
@@ -209,9 +209,9 @@ mod tests {
     use super::*;
     use crate::random::Random;
 
-    /// Guards against one skewed mode with a tail passing for two: the commonest shape of all real costs.
+    /// Guards against one skewed mode, the most common shape of real costs, being taken for two.
     #[test]
-    fn a_tail_is_no_mode() {
+    fn a_long_tail_is_not_a_second_mode() {
         let mut random = Random::new(5);
         for _ in 0..200 {
             let one = |r: &mut Random| 7.0 + 0.05 * r.normal() - 0.3 * (1.0 - r.uniform()).ln();
@@ -220,14 +220,14 @@ mod tests {
         }
     }
 
-    /// Guards against two clear branches being missed.
+    /// Guards against two clear modes being missed.
     #[test]
-    fn two_branches_are_two() {
+    fn two_modes_are_found() {
         let mut random = Random::new(5);
         for _ in 0..200 {
             let one = |r: &mut Random| {
-                let branch = if r.uniform() < 0.3 { 0.7 } else { 0.0 };
-                7.0 + branch + 0.08 * r.normal()
+                let shift = if r.uniform() < 0.3 { 0.7 } else { 0.0 };
+                7.0 + shift + 0.08 * r.normal()
             };
             let mut values: Vec<f64> = (0..500).map(|_| one(&mut random)).collect();
             let found = split(&mut values).unwrap();

@@ -1,35 +1,35 @@
-//! How often is a verdict right? Counted on synthetic curves of known truth.
+//! Measures how often a verdict is right, on synthetic curves of known truth.
 
 use crate::simulate::{Noise, Truth, simulate};
 use crate::{Judgement, Options, Outcome, judge};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
-/// The outcome of a calibration.
+/// The result of a calibration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ConfusionTable {
-    /// Curves for each row.
+    /// Curves per row.
     pub trials: usize,
     /// Seed of the first curve.
     pub seed: u64,
     /// Passes of each curve.
     pub passes: usize,
-    /// One row for each truth and noise.
+    /// One row per truth and noise.
     pub rows: Vec<ConfusionRow>,
 }
 
-/// What became of the curves of one truth and one noise; all shares are of the trials, 0 to 1.
+/// The verdicts on the curves of one truth and one noise; all shares are of the trials, 0 to 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ConfusionRow {
     /// The truth.
     pub truth: Truth,
     /// Noise of a cell, as a fraction.
     pub noise: f64,
-    /// The chosen law is the true one (or "no simple law", rightly).
+    /// The law is the true one, or rightly "no simple law".
     pub right: f64,
-    /// The true law is the chosen one or a named rival.
+    /// The true law is the law or a rival.
     pub named: f64,
-    /// Laws named on average, the chosen one included, where one was chosen.
+    /// Mean number of laws named, rivals included, where one was named.
     pub laws: f64,
     /// Called O(1) within δ.
     pub constant: f64,
@@ -37,7 +37,7 @@ pub struct ConfusionRow {
     pub grows: f64,
     /// Called "no simple law".
     pub no_law: f64,
-    /// Called falling.
+    /// Called decreasing.
     pub decreases: f64,
     /// Called inconclusive.
     pub inconclusive: f64,
@@ -48,18 +48,17 @@ const PASSES: usize = 9;
 /// Cell noises of the published table.
 const NOISES: [f64; 2] = [0.01, 0.04];
 
-/// Judges `trials` curves of every truth at both noises. Curve `i` of every row has a seed of its own, counted from
-/// `seed`.
+/// Judges `trials` curves of every truth at both noises. Every curve has its own seed, counted from `seed`.
 pub fn calibrate(trials: usize, seed: u64) -> ConfusionTable {
     let cells = NOISES.iter().flat_map(|noise| Truth::ALL.iter().map(move |truth| (*truth, *noise)));
     let rows = cells.enumerate().map(|(i, (truth, noise))| {
-        // Rows are far apart in seed, so that no two of them share a curve.
+        // The seeds of the rows are far apart, so that no two rows share a curve.
         row(truth, noise, trials, seed.wrapping_add(i as u64 * 1_000_003))
     });
     ConfusionTable { trials, seed, passes: PASSES, rows: rows.collect() }
 }
 
-/// One row of the table.
+/// Returns one row of the table.
 pub fn row(truth: Truth, noise: f64, trials: usize, seed: u64) -> ConfusionRow {
     let options = Options::default();
     let judged = |i: usize| {
@@ -112,7 +111,7 @@ fn is_named(truth: Truth, judgement: &Judgement) -> bool {
 }
 
 impl ConfusionTable {
-    /// The table as Markdown, percentages throughout.
+    /// Returns the table as Markdown, in percent.
     pub fn markdown(&self) -> String {
         let mut text = format!(
             "{} curves per row, {} passes each, seed {}.\n\n\

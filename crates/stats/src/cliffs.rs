@@ -1,47 +1,46 @@
-//! Abrupt, lasting jumps of the raw series: the place where a resource runs out.
+//! Cliffs: abrupt, lasting jumps of the raw series, where a resource is exhausted.
 //!
-//! A cliff is looked for call by call, in each pass by itself, by comparing the median of the calls before a place
-//! with that of the calls after it. The windows are an eighth of the calls so far: over such a window even a
-//! quadratic rise makes less than a factor of two, so only a jump can make three. What looks like a cliff in one pass
-//! only is an episode.
+//! In each pass, at each call, the median of the calls before is compared with that of the calls after. The windows are
+//! an eighth of the calls so far: over such a window even a quadratic rise is less than a factor of two, so only a jump
+//! can reach three. A jump in a minority of the passes is an episode.
 
 use crate::points::Series;
 use crate::quantile::median_of_costs;
 use crate::{Annotation, AnnotationKind, Estimate};
 use serde::{Deserialize, Serialize};
 
-/// A jump of the cost by three times or more that lasts and recurs in a majority of the passes.
+/// A lasting jump of the cost to at least three times, in a majority of the passes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cliff {
-    /// First `n` at the new cost: the median over the passes that show it, with the lowest and highest of them.
+    /// First n at the new cost: the median over the passes that show it, with their range.
     pub n: Estimate,
-    /// Cost just after over cost just before (medians of up to 256 calls each side).
+    /// Cost just after over cost just before (medians of up to 256 calls on each side).
     pub factor: f64,
     /// Cost after the cliff over the median of the first thousand calls.
     pub factor_over_start: f64,
-    /// Cost after the cliff in nanoseconds.
+    /// Cost after the cliff.
     pub cost_after: f64,
     /// Passes that show it.
     pub passes: usize,
-    /// Passes that got that far.
+    /// Passes that reached it.
     pub of: usize,
-    /// Name of the nearest mark, if one lies within 1%.
+    /// Name of the nearest annotation within 1%, if any.
     pub annotation: Option<String>,
 }
 
-/// A jump smaller than this is a step, which is a law.
+/// A smaller jump is a step, which is a law.
 const FACTOR: f64 = 3.0;
 /// Calls on each side of a place, at least and at most.
 const WINDOW: (usize, usize) = (16, 256);
 
-/// A cheap call after the cut counts as so many dear ones before it: on the climb to a capacity up to half of the
-/// calls are as dear as a full scan already, while beyond it hardly one is cheap.
+/// Weight of a cheap call after the cut, in expensive calls before it: on the climb to a capacity up to half of the
+/// calls cost as much as a full scan, while beyond it hardly any call is cheap.
 const LATE_WEIGHT: usize = 3;
 
 /// A jump in one pass.
 #[derive(Clone, Copy)]
 struct Jump {
-    /// Index of the first dear call.
+    /// Index of the first call at the new cost.
     index: usize,
     n: f64,
     before: f64,
@@ -67,7 +66,7 @@ pub(crate) fn find(series: &[Series], annotations: &[Annotation]) -> Vec<Cliff> 
     cliffs
 }
 
-/// A group of neighbouring jumps, if a majority of the passes that got there shows one.
+/// The cliff of a group of adjacent jumps, if a majority of the passes that reached it shows one.
 fn recurring(group: &[(usize, Jump)], series: &[Series], annotations: &[Annotation]) -> Option<Cliff> {
     let mut passes: Vec<usize> = group.iter().map(|(pass, _)| *pass).collect();
     passes.sort_unstable();
@@ -103,7 +102,7 @@ fn recurring(group: &[(usize, Jump)], series: &[Series], annotations: &[Annotati
     })
 }
 
-/// Whether a pass has enough calls beyond a place to show a cliff there.
+/// Whether a pass has enough calls beyond an n to show a cliff there.
 fn reaches(one: &Series, place: f64) -> bool {
     let beyond = one.n.partition_point(|n| f64::from(*n) < place);
     one.n.len() - beyond >= WINDOW.0
@@ -115,7 +114,7 @@ fn start(one: &Series) -> Option<f64> {
     median_of_costs(&mut first)
 }
 
-/// Name of the nearest mark of these kinds within a relative distance.
+/// Name of the nearest annotation of these kinds within a relative distance.
 pub(crate) fn nearest(annotations: &[Annotation], n: f64, within: f64, kinds: &[AnnotationKind]) -> Option<String> {
     let distance = |annotation: &Annotation| (annotation.n / n).ln().abs();
     let close = annotations.iter().filter(|annotation| annotation.n > 0.0 && kinds.contains(&annotation.kind));
@@ -124,7 +123,7 @@ pub(crate) fn nearest(annotations: &[Annotation], n: f64, within: f64, kinds: &[
     best.map(|annotation| annotation.name.clone())
 }
 
-/// The jumps of one pass. Block medians keep the work linear in the number of calls.
+/// The jumps of one pass. Medians of blocks keep the work linear in the number of calls.
 fn jumps(one: &Series) -> Vec<Jump> {
     let block = WINDOW.0;
     let calls = one.costs.len();
@@ -134,7 +133,7 @@ fn jumps(one: &Series) -> Vec<Jump> {
         let (from, to) = (i - side.min(i), (i + side).min(blocks.len()));
         middle(&blocks[i..to]) - middle(&blocks[from..i])
     };
-    // A cut may fall inside a block, which then belongs to neither side: half of the jump is enough to look closer.
+    // A cut inside a block belongs to neither side, so half of a jump is enough to search it.
     let mut found: Vec<Jump> = Vec::new();
     let mut i = 2;
     while i < blocks.len() {
@@ -142,7 +141,7 @@ fn jumps(one: &Series) -> Vec<Jump> {
             i += 1;
             continue;
         }
-        // Medians of wide windows turn over well before the jump itself, so that the whole plateau is searched.
+        // Medians of wide windows change well before the jump itself, so the whole plateau is searched.
         let end = (i..blocks.len()).find(|j| step(*j) < 0.5 * FACTOR.ln()).unwrap_or(blocks.len());
         let side = block * (i / 8).clamp(1, WINDOW.1 / block);
         let range = ((i - 2) * block, ((end + 1) * block).min(calls));
@@ -163,23 +162,23 @@ fn middle(blocks: &[f64]) -> f64 {
     crate::quantile::median_of(&mut copy).unwrap_or(0.0)
 }
 
-/// Places a jump to the call: where the fewest calls are on the wrong side of what nearly all later calls exceed (or
-/// of the geometric mean of both levels, if that is higher). The later level counts, because occupancy climbs
-/// steeply, with calls scattered from nothing to the full scan, and the cliff is where the scatter has ended.
+/// Finds the call at which a jump happens: the cut with the fewest calls on the wrong side of a threshold. Nearly all
+/// later calls exceed the threshold, which is at least the geometric mean of both levels. The later level counts because
+/// occupancy climbs steeply, with calls scattered up to the full scan, and the cliff is where the scatter ends.
 fn sharpen(one: &Series, range: (usize, usize), side: usize) -> Option<Jump> {
     let (from, to) = (range.0.saturating_sub(side), (range.1 + side).min(one.costs.len()));
     let level = |a: usize, b: usize| median_of_costs(&mut one.costs[a..b].to_vec()).map(|ns| ns.max(0.5));
     let (early, late) = (level(from, range.0.max(from + 1))?, level(range.1.min(to - 1), to)?);
-    // Nearly all later calls are dearer than this, and few of those on the climb.
+    // Nearly all later calls exceed this, and few of those on the climb.
     let mut later: Vec<f64> = one.costs[range.1.min(to - 1)..to].iter().map(|ns| *ns as f64).collect();
     later.sort_by(f64::total_cmp);
     let floor = 0.9 * crate::quantile::quantile(&later, 0.05)?;
     let threshold = (early * late).sqrt().max(floor);
-    let is_dear = |i: usize| one.costs[i] as f64 > threshold;
-    let mut wrong = LATE_WEIGHT * (range.0..range.1).filter(|i| !is_dear(*i)).count();
+    let is_expensive = |i: usize| one.costs[i] as f64 > threshold;
+    let mut wrong = LATE_WEIGHT * (range.0..range.1).filter(|i| !is_expensive(*i)).count();
     let (mut index, mut fewest) = (range.0, wrong);
     for i in range.0..range.1 {
-        wrong = if is_dear(i) { wrong + 1 } else { wrong - LATE_WEIGHT };
+        wrong = if is_expensive(i) { wrong + 1 } else { wrong - LATE_WEIGHT };
         if wrong < fewest {
             (index, fewest) = (i + 1, wrong);
         }
@@ -189,12 +188,12 @@ fn sharpen(one: &Series, range: (usize, usize), side: usize) -> Option<Jump> {
         return None;
     }
     let (before, after) = (level(index.saturating_sub(side), index)?, level(index, end)?);
-    // A series measured at few n leaps over what lies between, and a leap is not a jump.
+    // A series measured at few n has gaps, across which a rise is not a jump.
     let gap = f64::from(one.n[index]) / f64::from(one.n[index - 1]).max(1.0);
     (after / before >= FACTOR && gap < 1.1).then_some(Jump { index, n: f64::from(one.n[index]), before, after })
 }
 
-/// Keeps the jumps after which the cost stays up, to the next jump or to the end.
+/// Keeps the jumps after which the cost stays high until the next jump or the end.
 fn lasting(one: &Series, found: &[Jump]) -> Vec<Jump> {
     let mut kept: Vec<Jump> = Vec::new();
     for (i, jump) in found.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! Two curves on common ground: the same windows, before the first cliff of either, where both have enough passes.
+//! Two curves reduced at common points: the same windows, before the first cliff of either, where both have enough
+//! passes.
 
 use crate::cliffs;
 use crate::points::{Grid, Layout, capacities_of, reduce, series_of, start, windows};
@@ -7,7 +8,7 @@ use crate::{Curve, Options};
 
 /// Two curves reduced at the same points.
 pub(crate) struct Pair {
-    /// Cells of `a` as measured, pass offsets and all.
+    /// Cells of `a` as measured, with the offsets of passes.
     pub(crate) raw_a: Vec<Vec<Option<f64>>>,
     /// Cells of `b`.
     pub(crate) raw_b: Vec<Vec<Option<f64>>>,
@@ -15,14 +16,14 @@ pub(crate) struct Pair {
     pub(crate) a: Level,
     /// The reduced `b`.
     pub(crate) b: Level,
-    /// Capacities of either.
+    /// Capacities of both.
     pub(crate) capacities: Vec<f64>,
 }
 
-/// Fewer common points than this are no common range.
+/// Fewer common points are not a common range.
 const POINTS_MIN: usize = 3;
 
-/// Brings two curves together; `None` if they have no common range or no passes.
+/// Reduces two curves at common points; `None` if they have no common range or no passes.
 pub(crate) fn pair(a: &Curve, b: &Curve, options: &Options) -> Option<Pair> {
     let (mut series, of_b) = (series_of(a, false), series_of(b, false));
     let count_a = series.len();
@@ -36,7 +37,7 @@ pub(crate) fn pair(a: &Curve, b: &Curve, options: &Options) -> Option<Pair> {
         cliffs::find(all, &curve.annotations).first().map_or(f64::MAX, |cliff| cliff.n.low)
     };
     let cliff = cliff(&series, a).min(cliff(&of_b, b));
-    // The points end where the shorter curve does, or where the earlier cliff begins.
+    // The points end at the end of the shorter curve or at the earlier cliff.
     let limit = if cliff < end { cliff } else { end + 1.0 };
     series.extend(of_b);
     let mut capacities = capacities_of(a);

@@ -1,10 +1,9 @@
-//! Curve against curve: faster or slower, by how much, by the same law, and where do they cross?
+//! Comparison of two curves: which is faster, by how much, whether they follow the same law, and where they cross.
 //!
-//! The pass is the unit: each gives one number, its mean log cost over the common points, and the numbers of both
-//! sides are compared by Welch's t on trimmed means (or by the differences of pairs, if the passes ran side by side).
-//! What passes of one run cannot show is by how much the machine itself differs from run to run;
-//! `Options::between_runs` is added for that, and nothing below `Options::smallest_effect` is called a difference.
-//! Both make it slow to speak on a shared machine.
+//! Passes are the replicates: each gives its mean log cost over the common points, and both sides are compared by
+//! Welch's t on trimmed means, or by the differences of pairs if passes ran side by side. The passes of one run do not
+//! show how much the machine differs between runs; `Options::between_runs` is added for that. Nothing below
+//! `Options::smallest_effect` is called a difference.
 
 use crate::common::{Pair, pair};
 use crate::crossing;
@@ -14,7 +13,7 @@ use crate::select::{both, coefficient_ratios};
 use crate::{Curve, Estimate, Options, Verdict, judge};
 use serde::{Deserialize, Serialize};
 
-/// What may be said about two curves of one case; ratios are `b` over `a`, so below one means that `b` is faster.
+/// The comparison of two curves of one case. Ratios are `b` over `a`: below 1, `b` is faster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// Cost of `b` over cost of `a` over their common range, 95%; absent without two passes each or a common range.
@@ -23,34 +22,34 @@ pub struct Comparison {
     pub ratio_start: Option<Estimate>,
     /// The same at the largest common n.
     pub ratio_end: Option<Estimate>,
-    /// What may be said.
+    /// The result.
     pub change: Change,
-    /// Two-sided p value of `ratio` being one.
+    /// Two-sided p value of the ratio being 1.
     pub p: f64,
     /// The same, corrected by [`holm`] for the number of comparisons in the report; equal to `p` before.
     pub p_adjusted: f64,
-    /// Standard error of the ratio's logarithm, differences between runs included.
+    /// Standard error of the ratio's logarithm, including differences between runs.
     pub error: Option<f64>,
     /// Degrees of freedom of `error`.
     pub freedom: f64,
-    /// The smallest change (a fraction) that these passes would have shown in four cases out of five, at the level that
-    /// [`holm`] leaves to one of so many comparisons.
+    /// The minimum detectable difference (a fraction): these passes would have shown it in four cases out of five, at
+    /// the level that [`holm`] leaves to one comparison.
     pub detectable: Option<f64>,
-    /// Whether both follow one law.
+    /// Whether both follow the same law.
     pub same_law: Agreement,
     /// Growth of `b` over growth of `a`, 95%.
     pub growth_ratio: Option<Estimate>,
     /// Whether both grow alike.
     pub same_growth: Agreement,
-    /// Slope of `b` over slope of `a` under the law both are fitted with, 95%.
+    /// Slope of `b` over slope of `a` under the common law, 95%.
     pub slope_ratio: Option<Estimate>,
     /// Whether the slopes agree.
     pub same_slope: Agreement,
-    /// Fixed cost of `b` over that of `a` under that law, 95%.
+    /// Fixed cost of `b` over that of `a` under the common law, 95%.
     pub fixed_ratio: Option<Estimate>,
     /// Whether the fixed costs agree.
     pub same_fixed: Agreement,
-    /// Registry name of the law that both were fitted with for slope and fixed cost.
+    /// Name of the law that both were fitted with for slope and fixed cost.
     pub common_law: Option<String>,
     /// Where the curves cross, if they do.
     pub crossing: Option<Crossing>,
@@ -60,7 +59,7 @@ pub struct Comparison {
     pub b: Verdict,
 }
 
-/// What may be said about a difference.
+/// The result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
@@ -72,15 +71,15 @@ pub enum Change {
     NoDifferenceProven,
 }
 
-/// Whether two things are alike.
+/// Whether two values agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Agreement {
-    /// The whole interval of the ratio lies within δ of one, or the one law is named for both.
+    /// The whole interval of the ratio is within δ of 1, or both have the same law.
     Same,
-    /// Proven different, by more than the smallest effect.
+    /// Shown to differ by more than the smallest effect.
     Different,
-    /// Not to be said from these passes.
+    /// Not shown by these passes.
     Inconclusive,
 }
 
@@ -89,11 +88,11 @@ pub enum Agreement {
 pub struct Crossing {
     /// The n of the crossing, 95%.
     pub n: Estimate,
-    /// Share of the resampled curves that cross at all, 0 to 1.
-    pub sure: f64,
+    /// Share of the resampled curves that cross, 0 to 1.
+    pub share: f64,
 }
 
-/// Error rate of all intervals and tests here.
+/// Error rate of all intervals and tests of a comparison.
 const LEVEL: f64 = 0.05;
 
 /// Compares two curves of one case on their common range.
@@ -128,7 +127,7 @@ pub fn compare(a: &Curve, b: &Curve, options: &Options) -> Comparison {
     comparison
 }
 
-/// Everything that needs a common range.
+/// Sets the members that need a common range.
 fn measure(comparison: &mut Comparison, pair: &Pair, options: &Options) {
     let points = pair.a.n.len();
     let side = 3.min(points);
@@ -150,7 +149,7 @@ fn measure(comparison: &mut Comparison, pair: &Pair, options: &Options) {
         comparison.detectable = Some(effect.detectable(LEVEL).max(options.smallest_effect));
     }
     comparison.change = change(comparison, options.smallest_effect);
-    // A growth is a ratio within one run, which differences between runs leave alone.
+    // Growth is a ratio within one run, so differences between runs do not affect it.
     let growth = judge.effect(pair, &top_over_bottom(points), options, 0.0).map(|e| e.ratio());
     comparison.growth_ratio = growth;
     comparison.same_growth = agreement(growth, options);
@@ -171,8 +170,7 @@ fn measure(comparison: &mut Comparison, pair: &Pair, options: &Options) {
     comparison.crossing = crossing::find(pair, options).filter(|_| turns(comparison, options));
 }
 
-/// Whether the ends differ the opposite way, each by enough to matter: two curves that lie on each other cross
-/// everywhere.
+/// Whether the ends differ in opposite directions, each by a relevant amount: two equal curves cross everywhere.
 fn turns(comparison: &Comparison, options: &Options) -> bool {
     let matters = |ratio: Option<Estimate>| {
         let ratio = ratio.filter(|r| !r.holds(1.0))?;
@@ -205,14 +203,14 @@ impl Effect {
         StudentsT::new(0.0, 1.0, self.freedom.max(1.0)).map_or(1.0, |d| (2.0 * d.sf(t)).min(1.0))
     }
 
-    /// The change that would be seen in four cases out of five by a test of that level.
+    /// The difference that a test of that level detects in four cases out of five.
     fn detectable(&self, level: f64) -> f64 {
         let t = student(1.0 - level / 2.0, self.freedom) + student(0.8, self.freedom);
         (t * self.error).exp_m1()
     }
 }
 
-/// Faster or slower only if significant after correction and worth it.
+/// Faster or slower only if the difference is significant after correction and relevant.
 fn change(comparison: &Comparison, smallest: f64) -> Change {
     let none = Change::NoDifferenceProven;
     match comparison.ratio {
@@ -239,8 +237,8 @@ fn agreement(ratio: Option<Estimate>, options: &Options) -> Agreement {
     if ratio.low >= 1.0 / band && ratio.high <= band { Agreement::Same } else { Agreement::Inconclusive }
 }
 
-/// Two verdicts name one law if one's choice is the other's choice or rival; different ones if they have none in
-/// common.
+/// Two judgements have the same law if the law of one is the law or a rival of the other, and different laws if they
+/// have none in common.
 fn same_law(a: &Judgement, b: &Judgement) -> Agreement {
     let named = |j: &Judgement| match &j.outcome {
         Outcome::Constant { .. } => vec!["constant".to_owned()],
@@ -253,7 +251,7 @@ fn same_law(a: &Judgement, b: &Judgement) -> Agreement {
     let (of_a, of_b) = (named(a), named(b));
     match (of_a.first(), of_b.first()) {
         (Some(x), Some(y)) if of_b.contains(x) || of_a.contains(y) => Agreement::Same,
-        // A flat curve and a curve that grows may differ by a hair; their growths decide.
+        // A flat and a growing curve may hardly differ; their growths decide.
         (Some(x), Some(y)) if (x == "constant") == (y == "constant") => {
             let share = of_a.iter().any(|law| of_b.contains(law));
             if share { Agreement::Inconclusive } else { Agreement::Different }
@@ -262,7 +260,8 @@ fn same_law(a: &Judgement, b: &Judgement) -> Agreement {
     }
 }
 
-/// Corrects the comparisons of one report for their number (Holm), and takes back what no longer stands.
+/// Corrects the comparisons of one report for their number (Holm) and withdraws differences that are no longer
+/// significant.
 pub fn holm(comparisons: &mut [Comparison]) {
     let count = comparisons.len();
     let mut order: Vec<usize> = (0..count).collect();
@@ -272,13 +271,13 @@ pub fn holm(comparisons: &mut [Comparison]) {
         let one = &mut comparisons[i];
         highest = highest.max((one.p * (count - rank) as f64).min(1.0));
         one.p_adjusted = highest;
-        // What one of so many comparisons would have seen: the correction asks for more of each.
+        // The correction also raises the minimum detectable difference.
         if let Some(error) = one.error {
             let effect = Effect { difference: 0.0, error, freedom: one.freedom };
             let seen = effect.detectable(LEVEL / count as f64);
             one.detectable = one.detectable.map(|alone| alone.max(seen));
         }
-        // A correction can only take a difference back, never make one.
+        // The correction can only withdraw a difference, never add one.
         if one.p_adjusted >= LEVEL {
             one.change = Change::NoDifferenceProven;
         }

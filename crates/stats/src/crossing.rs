@@ -1,4 +1,4 @@
-//! Where two curves cross, and how sure that is: resampled passes, each draw with a crossing of its own.
+//! Where two curves cross, with an interval from resampled passes.
 
 use crate::common::Pair;
 use crate::compare::Crossing;
@@ -7,8 +7,8 @@ use crate::quantile::quantile;
 use crate::random::Random;
 use crate::{Estimate, Options};
 
-/// A crossing that fewer draws than this show is not reported.
-const SURE_MIN: f64 = 0.5;
+/// Smallest share of draws that must show a crossing.
+const SHARE_MIN: f64 = 0.5;
 
 /// Finds the crossing of two curves.
 pub(crate) fn find(pair: &Pair, options: &Options) -> Option<Crossing> {
@@ -21,18 +21,18 @@ pub(crate) fn find(pair: &Pair, options: &Options) -> Option<Crossing> {
     for _ in 0..draws {
         let mut pick = |count: usize| (0..count).map(|_| random.below(count)).collect::<Vec<usize>>();
         let a = pick(all_a.len());
-        // Passes that ran side by side stay together.
+        // Passes that ran side by side are drawn together.
         let b = if options.paired && all_a.len() == all_b.len() { a.clone() } else { pick(all_b.len()) };
         drawn.extend(place(&pair.a.n, &difference(pair, &a, &b)));
     }
-    let sure = drawn.len() as f64 / draws as f64;
+    let share = drawn.len() as f64 / draws as f64;
     drawn.sort_by(f64::total_cmp);
     let end = |q: f64| quantile(&drawn, q).unwrap_or(value);
     let n = Estimate { value, low: end(0.025).min(value), high: end(0.975).max(value) };
-    (sure >= SURE_MIN).then_some(Crossing { n, sure })
+    (share >= SHARE_MIN).then_some(Crossing { n, share })
 }
 
-/// `b` less `a` at each point, over chosen passes.
+/// `b` minus `a` at each point, over chosen passes.
 fn difference(pair: &Pair, a: &[usize], b: &[usize]) -> Vec<f64> {
     let mean = |rows: &[Vec<Option<f64>>], chosen: &[usize], j: usize| {
         let mut column: Vec<f64> = chosen.iter().filter_map(|p| rows[*p][j]).collect();
@@ -42,8 +42,8 @@ fn difference(pair: &Pair, a: &[usize], b: &[usize]) -> Vec<f64> {
     (0..pair.a.n.len()).map(at).collect()
 }
 
-/// Where the sign turns for good: the cut with the fewest points on the wrong side, then between its neighbours.
-/// `None` if the difference has one sign at both ends.
+/// Where the sign changes: the cut with the fewest points on the wrong side, interpolated between the adjacent points.
+/// `None` if the difference has the same sign at both ends.
 fn place(n: &[f64], difference: &[f64]) -> Option<f64> {
     let side = 3.min(n.len() / 2);
     let first: f64 = difference.iter().take(side).sum();

@@ -1,48 +1,48 @@
-//! What was measured: every timed call of one phase of one case, pass by pass.
+//! The input: every timed call of one phase of one case, pass by pass.
 //!
-//! A pass is one fresh process and the unit of replication (METHODOLOGY.md); the calls inside it are not independent
-//! of one another, so nothing in this crate ever counts them as if they were.
+//! A pass is one fresh process and the unit of replication (METHODOLOGY.md). The calls of a pass are not independent,
+//! and nothing in this crate treats them as if they were.
 
 use serde::{Deserialize, Serialize};
 
 /// Every timed call of one phase of one case.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Curve {
-    /// The passes, in the order in which they ran (the order matters only for pairing and for episodes).
+    /// The passes in the order of their execution, which matters only for pairing.
     pub passes: Vec<Pass>,
-    /// Sizes of this host, in objects, at which something may happen.
+    /// Known positions on the axis.
     pub annotations: Vec<Annotation>,
 }
 
-/// The timed calls of one fresh process. The three columns have equal length; if they do not, the excess is ignored.
+/// The timed calls of one process. If the three columns differ in length, the excess is ignored.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pass {
-    /// How many objects exist when the call is made. Any order: ascending, descending (the way down) or shuffled.
+    /// Number of objects at each call; rising (creation), falling (destruction) or shuffled.
     pub n: Vec<u32>,
-    /// Cost of the call in nanoseconds.
+    /// Cost of each call.
     pub costs: Vec<u64>,
-    /// Whether nothing (preemption, stolen time, a migration) was seen to interfere with the call.
+    /// Whether each call was free of interference (preemption, stolen time, migration).
     pub clean: Vec<bool>,
 }
 
-/// A size of the host, expressed in objects, at which a curve may bend or end.
+/// A known position on the axis, at which a curve may bend or end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Annotation {
-    /// As a reader knows it: "half the ephemeral range", "second-level cache".
+    /// Its name: "half the ephemeral port range", "second-level cache".
     pub name: String,
-    /// Its size in objects.
+    /// The position, in objects.
     pub n: f64,
-    /// What sort of size it is.
+    /// Its kind.
     pub kind: AnnotationKind,
 }
 
-/// The sorts of sizes that a host is known to have.
+/// Kinds of annotations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum AnnotationKind {
-    /// A resource that runs out here; the curve is sampled close below and above it.
+    /// A resource is exhausted here; the curve is sampled just below and above it.
     Capacity,
-    /// A kernel table of this many slots.
+    /// A kernel table has this many slots.
     Table,
-    /// A cache that this many objects fill.
+    /// This many objects fill a cache.
     Cache,
 }

@@ -1,17 +1,17 @@
-//! Contrasts: how much the top differs from the bottom, and the slope at the top, with the pass as the unit.
+//! Contrasts of the points with intervals over the passes: growth, and the slope over the last decade.
 
 use crate::Estimate;
 use crate::polish::{HIDDEN, Level};
 use crate::random::Random;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// Quantile of Student's t; that of the normal for a freedom that no t has.
+/// Quantile of Student's t, for at least one degree of freedom.
 pub(crate) fn student(q: f64, freedom: f64) -> f64 {
     StudentsT::new(0.0, 1.0, freedom.max(1.0)).map_or(1.96, |t| t.inverse_cdf(q))
 }
 
-/// By how much the percentile interval of a bootstrap over few passes must be widened: resampling `k` values shows
-/// only (k − 1)/k of their variance, percentiles know nothing of Student's tails, and cells were pulled in.
+/// The factor by which a percentile interval from a bootstrap over few passes must be widened: resampling `k` values
+/// shows (k − 1)/k of their variance, percentiles lack Student's tails, and cells were winsorised.
 pub(crate) fn widening(passes: usize, level: f64) -> f64 {
     if passes < 2 {
         return 1.0;
@@ -21,7 +21,7 @@ pub(crate) fn widening(passes: usize, level: f64) -> f64 {
     HIDDEN * student(q, k - 1.0) / student(q, 1e6) * (k / (k - 1.0)).sqrt()
 }
 
-/// An interval out of bootstrap draws of something on an additive scale, widened about its centre.
+/// The interval from bootstrap draws on an additive scale, widened about its centre.
 pub(crate) fn interval(value: f64, draws: &mut [f64], passes: usize, level: f64) -> Estimate {
     if draws.is_empty() || passes < 2 {
         return Estimate::bare(value);
@@ -37,8 +37,7 @@ pub(crate) fn interval(value: f64, draws: &mut [f64], passes: usize, level: f64)
     }
 }
 
-/// The value of a contrast (weights that sum to zero over points) in each pass; passes that lack a point it needs
-/// drop out.
+/// The value of a contrast (weights over points that sum to zero) in each pass that has all points it needs.
 fn per_pass(level: &Level, weights: &[f64]) -> Vec<f64> {
     let value = |row: &Vec<Option<f64>>| {
         let mut sum = 0.0;
@@ -58,7 +57,7 @@ pub(crate) fn contrast(level: &Level, weights: &[f64], confidence: f64, seed: u6
     if values.is_empty() {
         return None;
     }
-    // The cells are winsorised already, and trimming once more would only cost precision.
+    // The cells are winsorised; trimming again would only cost precision.
     let mean = |all: &[f64]| all.iter().sum::<f64>() / all.len() as f64;
     let value = mean(&values);
     let mut random = Random::new(seed);
@@ -71,7 +70,7 @@ pub(crate) fn contrast(level: &Level, weights: &[f64], confidence: f64, seed: u6
     Some(interval(value, &mut means, values.len(), confidence))
 }
 
-/// Weights of "mean of the top three less mean of the bottom three".
+/// Weights of the mean of the last three points minus the mean of the first three.
 pub(crate) fn top_over_bottom(points: usize) -> Vec<f64> {
     let side = 3.min(points / 2);
     let mut weights = vec![0.0; points];
@@ -82,7 +81,7 @@ pub(crate) fn top_over_bottom(points: usize) -> Vec<f64> {
     weights
 }
 
-/// Weights of the least-squares slope of log cost over log n in the last decade (four points at least).
+/// Weights of the least-squares slope of log cost over log n in the last decade (at least four points).
 pub(crate) fn last_decade(n: &[f64]) -> Vec<f64> {
     let Some(top) = n.last() else {
         return Vec::new();

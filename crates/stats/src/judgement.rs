@@ -1,4 +1,4 @@
-//! What one set of samples says: from the curve to outcome, figures and words.
+//! The judgement of one set of samples: outcome, intervals, law.
 
 use crate::Unit;
 use crate::cliffs;
@@ -13,47 +13,46 @@ use serde::{Deserialize, Serialize};
 /// A judgement of one set of samples.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
-    /// What the costs count: where a member says nanoseconds, it is this unit.
+    /// The unit of all costs of this judgement.
     pub unit: Unit,
-    /// The verdict in one word.
+    /// The outcome.
     pub outcome: Outcome,
-    /// The reduced curve, for drawing: every point, beyond the cliff too.
+    /// Every point of the reduced curve, including those beyond a cliff.
     pub points: Vec<Point>,
-    /// Cost of the top three judged points over that of the bottom three, with a 90% interval.
+    /// Cost of the last three judged points over that of the first three (geometric means), 90%.
     pub growth: Option<Estimate>,
-    /// Cost at the smallest judged n, nanoseconds, 95%.
+    /// Cost at the smallest judged n, 95%.
     pub start: Option<Estimate>,
-    /// Cost at the largest judged n, nanoseconds, 95%.
+    /// Cost at the largest judged n, 95%.
     pub end: Option<Estimate>,
-    /// Smallest and largest n that were judged; the largest lies before the first cliff.
+    /// Smallest and largest judged n; the largest is before the first cliff.
     pub range: Option<(f64, f64)>,
-    /// Factor by which the cost multiplies when n doubles, at the top of the range, 95%.
+    /// Factor of the cost for the last doubling of n, 95%.
     pub doubling: Option<Estimate>,
-    /// Cost at ten times the largest judged n, nanoseconds, 95%. An extrapolation; absent where no law is named,
-    /// where it has a pole before that n, or where a cliff was found.
+    /// Cost at ten times the largest judged n, 95%. An extrapolation: absent if no law is named, the law has a pole
+    /// before that n, or there is a cliff.
     pub at_ten_times: Option<Estimate>,
-    /// The n at which a call passes one millisecond.
+    /// The n at which the cost exceeds one million: 1 ms, or a million instructions.
     pub one_million: Reach,
-    /// The law of the outcome. With `NoSimpleLaw` it is the least bad one, for drawing only, and its `lack_of_fit_p` says
-    /// so.
+    /// The law of the outcome. With `NoSimpleLaw` it is the best of those that do not fit, for drawing only.
     pub fit: Option<Fit>,
-    /// Laws that these samples cannot tell from it, best first.
+    /// Laws that fit almost as well, best first.
     pub rivals: Vec<Fit>,
     /// d ln cost / d ln n over the last decade of n, 95%.
     pub exponent: Option<Estimate>,
-    /// Where the cost jumps; the first one ends the judged range.
+    /// The cliffs; the first one ends the judged range.
     pub cliffs: Vec<Cliff>,
-    /// A step or knee of the law, with the mark that may explain it.
+    /// Where the law bends, with the annotation that may explain it.
     pub bend: Option<Bend>,
 }
 
-/// The verdict in one word.
+/// The outcome of a judgement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Outcome {
-    /// O(1): shown to change by no more than `within` (a fraction) over the range.
+    /// O(1): shown to change by at most `within` (a fraction) over the range.
     Constant {
-        /// The δ that was shown.
+        /// The margin that was shown.
         within: f64,
     },
     /// Grows by a law of the dictionary (its registry name, e.g. "linear").
@@ -61,81 +60,81 @@ pub enum Outcome {
         /// Registry name of the law.
         law: String,
     },
-    /// Changes with n for certain, but by no law of the dictionary.
+    /// Changes with n, but follows no law of the dictionary.
     NoSimpleLaw,
-    /// Falls as n rises (growth interval wholly below 1/(1 + δ), and no point above the start by more than δ).
-    /// No law is fitted to a falling curve: a cost that falls has no O, and what falls is mostly a warm-up.
+    /// Decreases: the interval of the growth is below 1/(1 + δ), and no point exceeds the start by more than δ. No law
+    /// is fitted to it, as most decreasing costs are warm-up.
     Decreases,
-    /// Nothing may be said.
+    /// Neither constant nor growing is shown.
     Inconclusive {
         /// Why not.
         reason: Reason,
-        /// About how many more passes would settle it, where more passes would.
+        /// Estimated number of further passes needed, if passes help.
         more_passes: Option<u32>,
     },
 }
 
-/// Why nothing may be said.
+/// The reason for an inconclusive outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
     /// The series is too short for points.
     TooFewPoints,
-    /// One pass alone has no error to judge by.
+    /// A single pass has no error estimate.
     TooFewPasses,
-    /// The intervals are too wide to tell constant from growing.
+    /// The interval is too wide to tell constant from growing.
     TooNoisy,
-    /// Flat from end to end, but a point between lies off by more than δ.
+    /// The ends agree, but an intermediate point deviates by more than δ.
     PointDeviates,
-    /// The canary moved as much as the thing measured.
+    /// The canary changed as much as the measured call.
     CanaryMoved,
 }
 
 /// A point of the reduced curve.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Objects.
+    /// Number of objects.
     pub n: f64,
-    /// Cost in nanoseconds (trimmed mean over passes of the median of the window), 95%.
+    /// Cost (trimmed mean over passes of the median of the window), 95%.
     pub cost: Estimate,
     /// Passes that reached it.
     pub passes: usize,
-    /// Whether it took part in the judgement (false beyond a cliff or where too few passes arrived).
+    /// Whether it was judged: false beyond a cliff or where too few passes arrived.
     pub judged: bool,
 }
 
-/// Where a cost is passed.
+/// Where a cost is exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Reach {
-    /// Passed within what was measured, at this n.
+    /// Within the measured range.
     Measured {
         /// The n.
         n: f64,
     },
-    /// The law passes it at this n, beyond what was measured.
+    /// Beyond the measured range, by the law.
     Extrapolated {
         /// The n.
         n: f64,
     },
-    /// The law never does.
+    /// Never, by the law.
     Never,
-    /// No law, no answer.
+    /// Unknown, as no law is named.
     Unknown,
 }
 
 /// A bend of the curve.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bend {
-    /// Its sort.
+    /// Its kind.
     pub kind: BendKind,
-    /// Where, with the neighbouring points as interval.
+    /// Its n, with the adjacent points as interval.
     pub n: Estimate,
-    /// The nearest mark within 15%.
+    /// Name of the nearest annotation within 15%, if any.
     pub annotation: Option<String>,
 }
 
-/// Sorts of bends.
+/// Kinds of bends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BendKind {
@@ -143,21 +142,21 @@ pub enum BendKind {
     Step,
     /// Flat, then linear.
     Knee,
-    /// A pole: the capacity that occupancy runs into.
+    /// A pole: the capacity at which the cost diverges.
     Capacity,
-    /// The middle of a climb from one price of an object to a higher one.
+    /// The centre of the change from one slope to a steeper one.
     TierChange,
 }
 
-/// Fewer points than this, or a range of less than this factor, decide nothing.
+/// Fewer points, or a range of less than this factor, decide nothing.
 pub(crate) const POINTS_MIN: usize = 6;
 const RANGE_MIN: f64 = 8.0;
-/// One millisecond.
-const ONE_MS: f64 = 1e6;
-/// More passes than this is no advice.
+/// One millisecond, or a million instructions.
+const MILLION: f64 = 1e6;
+/// More passes than this are not recommended.
 const MORE_MAX: f64 = 500.0;
 
-/// The reduced curve, all of it and the part that is judged.
+/// The reduced curve: all points, and the judged ones.
 struct Reduced {
     points: Vec<Point>,
     judged: Level,
@@ -165,7 +164,7 @@ struct Reduced {
     capacities: Vec<f64>,
 }
 
-/// Judges all samples, or the clean ones. `None` if not one call is left.
+/// Judges all samples, or the clean ones. `None` if no call is left.
 pub(crate) fn judge_samples(curve: &Curve, clean_only: bool, options: &Options) -> Option<Judgement> {
     let options = &options.judge().options(options);
     let reduced = reduce_curve(curve, clean_only, options)?;
@@ -180,7 +179,7 @@ pub(crate) fn judge_samples(curve: &Curve, clean_only: bool, options: &Options) 
     Some(judgement)
 }
 
-/// Growth of a curve over what can be judged of it, 90%.
+/// Growth of a curve over its judged range, 90%.
 pub(crate) fn growth_of(curve: &Curve, options: &Options) -> Option<Estimate> {
     let reduced = reduce_curve(curve, false, options)?;
     growth(&reduced.judged, options)
@@ -213,7 +212,7 @@ fn reduce_curve(curve: &Curve, clean_only: bool, options: &Options) -> Option<Re
     Some(Reduced { points: points_of(&drawn, &flags, options), judged, cliffs, capacities })
 }
 
-/// Smallest n that may decide. Where the design itself chose few n, those below go only if enough remain.
+/// Smallest judged n. Of few chosen n, those below it are dropped only if enough remain.
 fn first_judged(grid: &Grid, options: &Options) -> f64 {
     let first = start(grid.n.last().copied().unwrap_or(1.0), options);
     let left = grid.n.iter().filter(|n| **n >= first).count();
@@ -227,7 +226,7 @@ fn points_of(grid: &Grid, judged: &[bool], options: &Options) -> Vec<Point> {
     judge.points(&level).into_iter().enumerate().map(point).collect()
 }
 
-/// A judgement that says only that there are too few points.
+/// The judgement of too few points.
 fn blank(reduced: &Reduced, unit: Unit) -> Judgement {
     Judgement {
         unit,
@@ -253,7 +252,7 @@ fn growth(level: &Level, options: &Options) -> Option<Estimate> {
     Some(options.judge().contrast(level, &weights, 0.90, options)?.map(f64::exp))
 }
 
-/// The figures that need no law.
+/// Sets the members that need no law.
 fn measure(judgement: &mut Judgement, reduced: &Reduced, options: &Options) {
     let level = &reduced.judged;
     judgement.growth = growth(level, options);
@@ -265,7 +264,7 @@ fn measure(judgement: &mut Judgement, reduced: &Reduced, options: &Options) {
     judgement.range = level.n.first().copied().zip(level.n.last().copied());
 }
 
-/// Outcome, law and the figures that follow from it.
+/// Sets the outcome, the law and the members that follow from it.
 fn decide(judgement: &mut Judgement, reduced: &Reduced, annotations: &[Annotation], options: &Options) {
     let level = &reduced.judged;
     let (Some(growth), Some(selection)) = (judgement.growth, select(level, &reduced.capacities, options)) else {
@@ -290,8 +289,8 @@ fn decide(judgement: &mut Judgement, reduced: &Reduced, annotations: &[Annotatio
     judgement.one_million = one_million(judgement);
 }
 
-/// How many more passes until the interval, which narrows with the root of their number, fits in the band or leaves
-/// one.
+/// Number of further passes until the interval, which narrows with the root of their number, is within the margin or
+/// excludes 1.
 pub(crate) fn more_passes(growth: Estimate, passes: usize, delta: f64) -> Option<u32> {
     let centre = growth.value.ln().abs();
     let half = (growth.high / growth.low).ln() / 2.0;
@@ -326,14 +325,14 @@ fn bend(judgement: &Judgement, annotations: &[Annotation]) -> Option<Bend> {
     })
 }
 
-/// Doubling cost and the cost at ten times n.
+/// Sets the factor of the last doubling and the cost at ten times n.
 fn extrapolate(judgement: &mut Judgement, selection: &Selection, passes: usize) {
     let Some((_, top)) = judgement.range else {
         return;
     };
     let named = matches!(judgement.outcome, Outcome::Constant { .. } | Outcome::Grows { .. });
     let Some(fit) = judgement.fit.clone().filter(|_| named) else {
-        // Without a law the local slope is what is known of a doubling.
+        // Without a law, the local slope gives the factor of a doubling.
         judgement.doubling = judgement.exponent.map(|e| e.map(f64::exp2));
         return;
     };
@@ -347,7 +346,7 @@ fn extrapolate(judgement: &mut Judgement, selection: &Selection, passes: usize) 
         judgement.at_ten_times = spread(&|fit| fit.at(10.0 * top));
     }
     if let (Outcome::Constant { .. }, Some(level)) = (&judgement.outcome, judgement.end) {
-        // A flat law would predict with the certainty of all points together; the last point is the honest width.
+        // The interval of the constant law rests on all points; that of the last point is the honest width.
         judgement.at_ten_times = judgement.at_ten_times.map(|at| Estimate {
             low: at.value * level.low / level.value,
             high: at.value * level.high / level.value,
@@ -356,7 +355,7 @@ fn extrapolate(judgement: &mut Judgement, selection: &Selection, passes: usize) 
     }
 }
 
-/// Something that follows from a fit, with the interval that the draws of its coefficients give it.
+/// A value derived from a fit, with the interval from the draws of its coefficients.
 fn predicted(fit: &Fit, draws: &[(f64, f64)], passes: usize, f: &dyn Fn(&Fit) -> f64) -> Option<Estimate> {
     let value = f(fit);
     let drawn = |(fixed, slope): &(f64, f64)| {
@@ -368,16 +367,16 @@ fn predicted(fit: &Fit, draws: &[(f64, f64)], passes: usize, f: &dyn Fn(&Fit) ->
     let mut values: Vec<f64> = draws.iter().map(drawn).collect();
     values.sort_by(f64::total_cmp);
     let at = |q: f64| crate::quantile::quantile(&values, q).unwrap_or(value);
-    // Widened as every bootstrap over few passes; costs are ratios at heart, so it is done to their logarithms.
+    // Widened like every bootstrap over few passes, in logarithms, as costs are compared by ratios.
     let wide = |end: f64| value * (end / value).powf(widening(passes, 0.95));
     let estimate = Estimate { value, low: wide(at(0.025).min(value)), high: wide(at(0.975).max(value)) };
     (estimate.low.is_finite() && estimate.high.is_finite()).then_some(estimate)
 }
 
-/// Where a call passes one millisecond: seen, foretold, or never.
+/// Where the cost exceeds one million: measured, extrapolated, or never.
 fn one_million(judgement: &Judgement) -> Reach {
-    let seen = judgement.points.iter().find(|point| point.cost.value >= ONE_MS);
-    let cliff = judgement.cliffs.iter().find(|cliff| cliff.cost_after >= ONE_MS);
+    let seen = judgement.points.iter().find(|point| point.cost.value >= MILLION);
+    let cliff = judgement.cliffs.iter().find(|cliff| cliff.cost_after >= MILLION);
     match (seen, cliff) {
         (Some(point), Some(cliff)) => return Reach::Measured { n: point.n.min(cliff.n.value) },
         (Some(point), None) => return Reach::Measured { n: point.n },
@@ -386,7 +385,7 @@ fn one_million(judgement: &Judgement) -> Reach {
     }
     match (&judgement.outcome, &judgement.fit) {
         (Outcome::Constant { .. }, _) => Reach::Never,
-        (Outcome::Grows { .. }, Some(fit)) => fit.reaches(ONE_MS).map_or(Reach::Never, |n| Reach::Extrapolated { n }),
+        (Outcome::Grows { .. }, Some(fit)) => fit.reaches(MILLION).map_or(Reach::Never, |n| Reach::Extrapolated { n }),
         _ => Reach::Unknown,
     }
 }

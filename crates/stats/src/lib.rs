@@ -1,14 +1,15 @@
 //! From timed calls to a verdict: quantiles, intervals, laws of growth, cliffs, outliers, comparisons.
 //!
-//! The crate is mathematics only. It reads no clock, does no I/O and prints nothing; for equal input it gives equal
-//! output to the last bit, because every random draw comes from a seed in [`Options`]. What goes in is a [`Curve`]
-//! (every timed call of one phase of one case, pass by pass); what comes out is a [`Verdict`] (see [`judge`]) or a
-//! [`Comparison`] (see [`compare`]). Units are nanoseconds for cost (or instructions, by [`Options::unit`]: then
-//! `exact` takes the place of statistics), objects for `n`, and plain ratios for effects.
+//! The crate is mathematics only. It reads no clock, does no I/O and returns values, never text. Equal input gives equal
+//! output to the last bit: every random draw comes from the seed in [`Options`].
 //!
-//! The road from one to the other is the order of the modules: `points` (cells out of calls), `polish` (passes made
-//! comparable), `cliffs` (how far the curve may be judged), `law` and `select` (which law), `growth`
-//! (how much, how sure), `verdict` (what may be said). `simulate` and `calibrate` measure how often that is right.
+//! The input is a [`Curve`]: every timed call of one phase of one case, pass by pass. The output is a [`Verdict`] (see
+//! [`judge`]) or a [`Comparison`] (see [`compare`]). Costs are in the unit of [`Options::unit`], `n` is a number of
+//! objects, and effects are ratios. Counted costs are judged without statistics (see `judges`).
+//!
+//! The steps, by module: `points` (calls to cells), `polish` (cells to points), `cliffs` (the judged range), `growth`
+//! (how much, with an interval), `law` and `select` (which law), `judgement` and `verdict` (the outcome). `simulate` and
+//! `calibrate` measure how often that is right.
 
 mod bimodality;
 pub mod calibrate;

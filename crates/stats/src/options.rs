@@ -1,41 +1,41 @@
-//! The thresholds of a verdict, each with its default and the reason for it.
+//! The thresholds of a verdict with their defaults.
 
 use crate::Unit;
 use serde::{Deserialize, Serialize};
 
-/// What a verdict may be asked to assume. The defaults are those of the published calibration.
+/// The parameters of a verdict. The defaults are those of the published calibration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Options {
-    /// What the costs count. With [`Unit::Instructions`] they are exact and nothing is left to chance: METHODOLOGY.md,
-    /// "Instructions". Default [`Unit::Time`].
+    /// What the costs count. Counted costs are judged without statistics: METHODOLOGY.md, "Instructions". Default
+    /// [`Unit::Time`].
     pub unit: Unit,
-    /// "O(1) within δ": the growth that does not matter, as a fraction. Default 0.10.
+    /// The margin of equivalence δ, as a fraction. Default 0.10.
     pub delta: f64,
-    /// Seed of the bootstrap. Equal seeds and curves give equal verdicts to the last bit.
+    /// Seed of the bootstrap.
     pub seed: u64,
     /// Draws of the bootstrap over passes. Default 400.
     pub draws: usize,
     /// Laws within this much BIC of the best are rivals. Default 6 (evidence of 20 to 1).
     pub rival_bic: f64,
-    /// Relative misfit that does not count against a law, because no kernel path is smooth to a hair. Default 0.005.
+    /// Relative misfit that does not count against a law: no kernel path is perfectly smooth. Default 0.005.
     pub law_tolerance: f64,
     /// Error rate of the lack-of-fit test. Default 0.01.
     pub misfit_level: f64,
-    /// Calls with fewer objects than this decide no law: they pay for first touches and cold caches. Short curves
-    /// start earlier, at a two-hundredth of their length but never below 8. Default 64.
+    /// Smallest n that is judged: earlier calls pay for first touches and cold caches. Short curves start at 1/200 of
+    /// their length, but never below 8. Default 64.
     pub first_n: u32,
-    /// Median cost of an empty lap in nanoseconds, if known: below five of them a verdict is flagged.
+    /// Timer overhead in nanoseconds, if known: costs below five times that are flagged.
     pub timer_overhead_ns: Option<f64>,
-    /// Step of the clock in nanoseconds, if known: medians see between its ticks.
+    /// Step of the clock in nanoseconds, if known; medians interpolate within it.
     pub quantum_ns: Option<f64>,
     /// `compare` only: pass `i` of one curve ran beside pass `i` of the other. Default false.
     pub paired: bool,
-    /// `compare` only: the smallest ratio, as a fraction, worth calling a difference. Default 0.02.
+    /// `compare` only: the smallest difference that is reported, as a fraction. Default 0.02.
     pub smallest_effect: f64,
     /// `compare` only, and only if not paired: standard deviation (log scale) of the level of one machine from run to
-    /// run, which passes of one run cannot show. Default 0.02; an A/A run measures it. With too small a value every
-    /// comparison of two runs finds the weather: if the truth is 0.03, a default of 0.01 speaks up in three
-    /// reports of ten comparisons out of four.
+    /// run, which passes of one run cannot show. Default 0.02; A/A runs measure it. With too small a value the
+    /// differences between runs are reported: if the truth is 0.03, a default of 0.01 reports one in three out of four
+    /// reports of ten comparisons.
     pub between_runs: f64,
 }
 

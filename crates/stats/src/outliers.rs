@@ -1,9 +1,10 @@
-//! Single dear calls: those that recur at one place are the kernel's, the others are a neighbour's.
+//! Outliers: single calls that cost much more than the calls around them, recurring or isolated.
 //!
-//! A call is dear by comparison with the median of the calls around it, in one of three tiers (see `TIERS`). The
-//! harder the tier the rarer it is by chance; the slight one finds the call that is only twice as dear but is so
-//! every 512 calls in every pass. Whether a recurrence may be chance is a binomial question, asked with the rate of
-//! that tier on that curve.
+//! A call is compared with the median of the calls around it, in one of three tiers (see `TIERS`). An outlier that recurs
+//! at one position in most passes is caused by the kernel; an isolated one is probably interference. The higher the tier,
+//! the rarer it is by chance; the lowest one finds a call that costs only twice as much, but every 512 calls in every
+//! pass. Whether a recurrence may be chance is decided by the binomial distribution, with the rate of that tier on that
+//! curve.
 
 use crate::Curve;
 use crate::pattern;
@@ -12,41 +13,41 @@ use crate::quantile::{median_of, median_of_costs};
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{Binomial, DiscreteCDF};
 
-/// The single dear calls of a curve, classified. Nothing is deleted anywhere because of it.
+/// The outliers of a curve. No call is removed from any other figure because of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outliers {
-    /// Positions that recur over the passes more often than chance allows, in rising order (4,096 at most).
+    /// Positions that recur more often than chance allows, in rising order (at most 4,096).
     pub recurring: Vec<RecurringOutlier>,
-    /// How many positions recur, should the list have been cut.
+    /// Number of recurring positions, including those beyond the list.
     pub recurring_count: usize,
-    /// The patterns that the recurring positions follow, strongest first.
+    /// The patterns that recurring positions follow, largest factor first.
     pub patterns: Vec<Pattern>,
-    /// Dear calls (over 20 local medians and 100 µs) at places that do not recur, summed over the passes.
+    /// Number of outliers of the highest tier (20 local medians and 100 µs) that do not recur, over all passes.
     pub isolated: usize,
-    /// Share of all measured time that the recurring calls took, 0 to 1.
+    /// Share of the measured time that recurring outliers take, 0 to 1.
     pub recurring_time_share: f64,
-    /// Share of all measured time that the neighbours took, 0 to 1.
+    /// Share of the measured time that isolated outliers take, 0 to 1.
     pub isolated_time_share: f64,
 }
 
-/// A position at which a single call is dear in pass after pass.
+/// A position at which most passes have an outlier.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RecurringOutlier {
     /// The position.
     pub n: u32,
-    /// Passes in which the call here is dear.
+    /// Passes with an outlier here.
     pub passes: usize,
-    /// Passes that made a call here.
+    /// Passes with a call here.
     pub of: usize,
-    /// Median over the passes of the cost over the median of its neighbourhood.
+    /// Median over the passes of the cost relative to the local median.
     pub factor: f64,
-    /// Lowest cost over the passes that show it, in nanoseconds.
+    /// Lowest cost over the passes that show it.
     pub cost_min: u64,
     /// Median of those costs.
     pub cost_median: u64,
     /// Highest of those costs.
     pub cost_max: u64,
-    /// How many positions of this kind chance alone would give on the whole curve.
+    /// Number of such positions expected by chance on the whole curve.
     pub chance: f64,
 }
 
@@ -57,30 +58,30 @@ pub struct Pattern {
     pub rule: PatternRule,
     /// Positions that follow it.
     pub count: usize,
-    /// Of the places where the rule says a call should be dear, the share where it is.
+    /// Share of the positions predicted by the rule that have an outlier.
     pub kept: f64,
-    /// Median factor over the neighbourhood of the calls that follow it.
+    /// Median of the factors of the outliers that follow it.
     pub factor: f64,
-    /// Lowest and highest cost of those calls in nanoseconds.
+    /// Lowest cost of those calls.
     pub cost_min: u64,
-    /// Highest cost of those calls in nanoseconds.
+    /// Highest cost of those calls.
     pub cost_max: u64,
 }
 
-/// The rules that are tried.
+/// The rules that are tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum PatternRule {
     /// `n + offset` is a power of two: a table that doubles.
     PowersOfTwo {
-        /// What must be added to n, −16 to 16.
+        /// The number to add to n, −16 to 16.
         offset: i32,
     },
     /// `n` is `phase` modulo `period`: a page, a batch, a table level.
     Periodic {
-        /// Objects between two dear calls.
+        /// Objects between two outliers.
         period: u32,
-        /// Position of the dear call within the period.
+        /// Position of the outlier within the period.
         phase: u32,
     },
     /// The first calls of a pass: first touch, cold caches.
@@ -96,27 +97,27 @@ impl Outliers {
     }
 }
 
-/// How dear is dear: factor over the local median, and nanoseconds above it at least (a clock ticks in tens of them).
+/// What an outlier exceeds: a factor over the local median, and a distance that a clock with steps of 10 ns resolves.
 const TIERS: [(f64, f64); 3] = [(20.0, 100_000.0), (5.0, 100.0), (1.6, 60.0)];
-/// Calls whose median is "local".
+/// Calls in a block, whose median is the local one.
 const BLOCK: usize = 64;
-/// Share of the passes in which a position must recur.
+/// Smallest share of the passes with an outlier at a recurring position.
 const SHARE: f64 = 0.8;
-/// Expected number of such positions by chance, at most.
+/// Largest number of such positions expected by chance.
 const CHANCE: f64 = 0.01;
-/// Longest list.
+/// Longest list of positions.
 const LISTED: usize = 4096;
-/// A curve whose numbers span more than this is not call by call.
+/// A curve whose n span more than this was not measured call by call.
 const SPAN: usize = 1 << 24;
 
-/// For every n how many passes made a call there, and how many of them a dear one, tier by tier.
+/// For every n the number of passes with a call, and with an outlier of each tier.
 struct Counts {
     first: u32,
     calls: Vec<u16>,
-    dear: [Vec<u16>; 3],
+    outliers: [Vec<u16>; 3],
 }
 
-/// A position that recurs, and the tier in which it does.
+/// A recurring position and its tier.
 struct Found {
     n: u32,
     tier: usize,
@@ -126,46 +127,46 @@ struct Found {
     chance: f64,
 }
 
-/// Finds and classifies the single dear calls of a curve.
+/// Returns the outliers of a curve.
 pub(crate) fn find(curve: &Curve) -> Outliers {
     let series = series_of(curve, false);
     let locals: Vec<Vec<f64>> = series.iter().map(local_medians).collect();
     let Some(counts) = tally(&series, &locals) else {
         return Outliers::default();
     };
-    let found = recurring(&counts, series.len());
+    let found = recurring_positions(&counts, series.len());
     let listed = &found[..found.len().min(LISTED)];
-    let structural: Vec<RecurringOutlier> =
+    let recurring: Vec<RecurringOutlier> =
         listed.iter().filter_map(|found| describe(found, &series, &locals)).collect();
     let tiers: Vec<usize> = listed.iter().map(|found| found.tier).collect();
-    let patterns = pattern::find(&structural, &tiers, (counts.first, last_of(&counts)), is_falling(curve));
-    let (neighbours, neighbour_ns) = neighbours(&series, &locals, &found);
+    let patterns = pattern::find(&recurring, &tiers, (counts.first, last_of(&counts)), is_falling(curve));
+    let (isolated, isolated_cost) = isolated(&series, &locals, &found);
     let total: f64 = series.iter().flat_map(|one| &one.costs).map(|ns| *ns as f64).sum();
     let own: f64 = listed.iter().fold(0.0, |sum, found| sum + cost_of(found, &series));
     Outliers {
         recurring_count: found.len(),
         recurring_time_share: own / total.max(1.0),
-        isolated_time_share: neighbour_ns / total.max(1.0),
-        recurring: structural,
+        isolated_time_share: isolated_cost / total.max(1.0),
+        recurring,
         patterns,
-        isolated: neighbours,
+        isolated,
     }
 }
 
-/// Median of each block of calls, or of the next block if that is dearer: a rise within a block is not an outlier.
+/// Median of each block of calls, or of the next block if that is higher: a rise within a block is not an outlier.
 fn local_medians(one: &Series) -> Vec<f64> {
     let blocks = one.costs.chunks(BLOCK);
     let own: Vec<f64> = blocks.map(|c| median_of_costs(&mut c.to_vec()).unwrap_or(1.0).max(1.0)).collect();
-    // A last block of a few calls is no neighbourhood of its own.
+    // A short last block has no median of its own.
     let is_short = one.costs.len() % BLOCK < BLOCK / 2 && own.len() > 1;
     let own_at = |i: usize| if is_short && i == own.len() - 1 { own[i - 1] } else { own[i] };
     (0..own.len()).map(|i| own_at(i).max(own_at((i + 1).min(own.len() - 1)))).collect()
 }
 
-fn is_dear(ns: u64, local: f64, tier: usize) -> bool {
+fn is_outlier(ns: u64, local: f64, tier: usize) -> bool {
     let (factor, above) = TIERS[tier];
     let ns = ns as f64;
-    // The hard tier asks for a hundred microseconds in all, the others for a distance that a clock can resolve.
+    // The highest tier asks for 100 µs in total, the others for a distance from the median.
     let floor = if tier == 0 { above } else { local + above };
     ns > factor * local && ns > floor
 }
@@ -174,30 +175,30 @@ fn tally(series: &[Series], locals: &[Vec<f64>]) -> Option<Counts> {
     let first = series.iter().filter_map(|one| one.n.first()).min().copied()?;
     let last = series.iter().filter_map(|one| one.n.last()).max().copied()?;
     let span = (last - first) as usize + 1;
-    // Where several calls share an n there is no position to recur.
+    // If several calls share an n, positions cannot recur.
     let is_single = |one: &Series| one.n.windows(2).all(|pair| pair[0] < pair[1]);
     if span > SPAN || series.len() > usize::from(u16::MAX) || !series.iter().all(is_single) {
         return None;
     }
-    let mut counts = Counts { first, calls: vec![0; span], dear: [vec![0; span], vec![0; span], vec![0; span]] };
+    let mut counts = Counts { first, calls: vec![0; span], outliers: [vec![0; span], vec![0; span], vec![0; span]] };
     for (one, locals) in series.iter().zip(locals) {
         for (i, (n, ns)) in one.n.iter().zip(&one.costs).enumerate() {
             let place = (n - first) as usize;
             counts.calls[place] += 1;
             let local = locals[i / BLOCK];
-            // Nearly every call is not even slightly dear, so that the loosest tier is asked first.
+            // Few calls exceed even the lowest tier, so it is tested first.
             for tier in (0..3).rev() {
-                if !is_dear(*ns, local, tier) {
+                if !is_outlier(*ns, local, tier) {
                     break;
                 }
-                counts.dear[tier][place] += 1;
+                counts.outliers[tier][place] += 1;
             }
         }
     }
     Some(counts)
 }
 
-/// Whether the calls were made from the largest n down.
+/// Whether the calls were made from the largest n downwards.
 fn is_falling(curve: &Curve) -> bool {
     let ends = |pass: &crate::Pass| pass.n.first() > pass.n.last();
     curve.passes.iter().filter(|pass| ends(pass)).count() * 2 > curve.passes.len()
@@ -207,8 +208,8 @@ fn last_of(counts: &Counts) -> u32 {
     counts.first + counts.calls.len() as u32 - 1
 }
 
-/// The positions that recur more often than chance allows; exactly first, then give or take one call.
-fn recurring(counts: &Counts, passes: usize) -> Vec<Found> {
+/// The positions that recur more often than chance allows: exactly, then within one call.
+fn recurring_positions(counts: &Counts, passes: usize) -> Vec<Found> {
     let mut all: Vec<Found> = Vec::new();
     if passes < 2 {
         return all;
@@ -216,7 +217,7 @@ fn recurring(counts: &Counts, passes: usize) -> Vec<Found> {
     let mut taken = vec![false; counts.calls.len()];
     for slack in [0, 1] {
         for tier in 0..3 {
-            // Give or take one is only for calls so dear that chance has no part in it.
+            // A slack of one call is only for tiers that chance hardly reaches.
             if slack == 0 || tier < 2 {
                 one_tier(counts, tier, slack, &mut taken, &mut all);
             }
@@ -227,20 +228,20 @@ fn recurring(counts: &Counts, passes: usize) -> Vec<Found> {
 }
 
 fn one_tier(counts: &Counts, tier: usize, slack: u32, taken: &mut [bool], all: &mut Vec<Found>) {
-    let dear = &counts.dear[tier];
+    let outliers = &counts.outliers[tier];
     let calls: u64 = counts.calls.iter().map(|c| u64::from(*c)).sum();
-    let hits: u64 = dear.iter().map(|c| u64::from(*c)).sum();
+    let hits: u64 = outliers.iter().map(|c| u64::from(*c)).sum();
     let side = slack as usize;
     let rate = (hits as f64 / calls.max(1) as f64 * f64::from(2 * slack + 1)).min(1.0);
-    for place in side..dear.len().saturating_sub(side) {
+    for place in side..outliers.len().saturating_sub(side) {
         let near = place - side..=place + side;
         let of = usize::from(counts.calls[place]);
-        let passes = dear[near.clone()].iter().map(|c| usize::from(*c)).sum::<usize>().min(of);
+        let passes = outliers[near.clone()].iter().map(|c| usize::from(*c)).sum::<usize>().min(of);
         let needed = ((SHARE * of as f64).ceil() as usize).max(2);
-        if dear[place] == 0 || passes < needed || taken[near.clone()].iter().any(|t| *t) {
+        if outliers[place] == 0 || passes < needed || taken[near.clone()].iter().any(|t| *t) {
             continue;
         }
-        let chance = dear.len() as f64 * binomial_tail(of, passes, rate);
+        let chance = outliers.len() as f64 * binomial_tail(of, passes, rate);
         if chance < CHANCE {
             taken[near].fill(true);
             all.push(Found { n: counts.first + place as u32, tier, passes, of, slack, chance });
@@ -253,7 +254,7 @@ fn binomial_tail(of: usize, hits: usize, rate: f64) -> f64 {
     Binomial::new(rate, of as u64).map_or(1.0, |binomial| binomial.sf(hits as u64 - 1))
 }
 
-/// The dearest call of a pass at a position, give or take the slack, with its local median.
+/// The most expensive call of a pass within the slack of a position, with its local median.
 fn call_at(found: &Found, one: &Series, locals: Option<&[f64]>) -> Option<(u64, f64)> {
     let from = one.n.partition_point(|n| n + found.slack < found.n);
     let to = one.n.partition_point(|n| *n <= found.n + found.slack);
@@ -268,9 +269,9 @@ fn cost_of(found: &Found, series: &[Series]) -> f64 {
 
 fn describe(found: &Found, series: &[Series], locals: &[Vec<f64>]) -> Option<RecurringOutlier> {
     let calls = series.iter().zip(locals).filter_map(|(one, l)| call_at(found, one, Some(l)));
-    let dear: Vec<(u64, f64)> = calls.filter(|(ns, l)| is_dear(*ns, *l, found.tier)).collect();
-    let mut costs: Vec<u64> = dear.iter().map(|call| call.0).collect();
-    let mut factors: Vec<f64> = dear.iter().map(|(ns, local)| *ns as f64 / local).collect();
+    let calls: Vec<(u64, f64)> = calls.filter(|(ns, l)| is_outlier(*ns, *l, found.tier)).collect();
+    let mut costs: Vec<u64> = calls.iter().map(|call| call.0).collect();
+    let mut factors: Vec<f64> = calls.iter().map(|(ns, local)| *ns as f64 / local).collect();
     Some(RecurringOutlier {
         n: found.n,
         passes: found.passes,
@@ -283,16 +284,16 @@ fn describe(found: &Found, series: &[Series], locals: &[Vec<f64>]) -> Option<Rec
     })
 }
 
-/// Hard outliers that do not recur: how many, and their time in nanoseconds.
-fn neighbours(series: &[Series], locals: &[Vec<f64>], found: &[Found]) -> (usize, f64) {
-    let is_structural = |n: u32| {
+/// Number and total cost of the outliers of the highest tier that do not recur.
+fn isolated(series: &[Series], locals: &[Vec<f64>], found: &[Found]) -> (usize, f64) {
+    let is_recurring = |n: u32| {
         let next = found.partition_point(|f| f.n + f.slack < n);
         found.get(next).is_some_and(|f| f.n - f.slack <= n)
     };
     let mut sum = (0, 0.0);
     for (one, locals) in series.iter().zip(locals) {
         for (i, (n, ns)) in one.n.iter().zip(&one.costs).enumerate() {
-            if is_dear(*ns, locals[i / BLOCK], 0) && !is_structural(*n) {
+            if is_outlier(*ns, locals[i / BLOCK], 0) && !is_recurring(*n) {
                 sum = (sum.0 + 1, sum.1 + *ns as f64);
             }
         }

@@ -1,23 +1,23 @@
-//! The rule behind positions that recur: doubling tables, pages, first calls.
+//! Patterns of recurring outliers: tables that double, new pages, first calls.
 //!
-//! The hard outliers (milliseconds at a descriptor table's doublings) and the gentle ones (a page of a slab every few
-//! dozen calls) have different causes, so that each group is searched by itself.
+//! Outliers of the highest tier (milliseconds where a descriptor table doubles) and the others (a page of a slab every
+//! few dozen calls) have different causes, so the two groups are searched separately.
 
 use crate::outliers::{Pattern, PatternRule, RecurringOutlier};
 
-/// Positions this close to the start are first calls.
+/// Positions up to this distance from the start are first calls.
 const FIRST: u32 = 16;
-/// Largest distance between a position and the number that doubles: descriptors start at 3 or a little above.
+/// Largest offset between n and the number that doubles: descriptors start at 3 or slightly above.
 const OFFSET_MAX: i32 = 16;
-/// Smallest power of two that says anything.
+/// Smallest power of two that is tested.
 const POWER_MIN: i64 = 32;
-/// Of the places where a rule foretells a dear call, the share that must have one.
+/// Smallest share of the positions predicted by a rule that must have an outlier.
 const KEPT_MIN: f64 = 0.7;
-/// Rules reported for one group.
+/// Largest number of patterns of one group.
 const RULES_MAX: usize = 3;
 
-/// Finds the rules among positions (rising) of a series that spans `first` to `last`. `tiers` says how hard each is;
-/// `falling` that the calls were made from `last` down.
+/// Returns the patterns of the positions (rising) of a series from `first` to `last`. `tiers` holds the tier of each;
+/// `falling` says that the calls were made from `last` downwards.
 pub(crate) fn find(
     all: &[RecurringOutlier],
     tiers: &[usize],
@@ -33,7 +33,8 @@ pub(crate) fn find(
         let mut rest: Vec<&RecurringOutlier> = group.map(|pair| pair.0).collect();
         for _ in 0..RULES_MAX {
             let (powers, every) = (powers(&rest, last), every(&rest, first, last));
-            // Multiples of 512 contain powers of two; what doubles contains no multiples. The order follows from that.
+            // The multiples of 512 contain powers of two, but powers of two contain no period; so periods come first,
+            // except in the highest tier.
             let rule = if hard { powers.or(every) } else { every.or(powers) };
             let Some((kind, kept)) = rule else { break };
             let (hits, others): (Vec<&RecurringOutlier>, Vec<&RecurringOutlier>) =
@@ -64,7 +65,7 @@ fn is_power(x: i64) -> bool {
     x >= POWER_MIN && x & (x - 1) == 0
 }
 
-/// The offset that makes most positions powers of two, if they are three at least and leave out few in between.
+/// The offset that makes most positions powers of two, if at least three follow and few in between are missing.
 fn powers(all: &[&RecurringOutlier], last: u32) -> Option<(PatternRule, f64)> {
     let hits = |offset: i32| {
         let sums = all.iter().map(move |one| i64::from(one.n) + i64::from(offset));
@@ -74,12 +75,12 @@ fn powers(all: &[&RecurringOutlier], last: u32) -> Option<(PatternRule, f64)> {
     let (hits, offset) = offsets.max_by_key(|(hits, offset)| (hits.len(), -offset.abs()))?;
     let lowest = *hits.first()?;
     let top = i64::from(last) + i64::from(offset);
-    let foretold = (0..40).filter(|k| (lowest << k) <= top).count();
-    let kept = hits.len() as f64 / foretold.max(1) as f64;
+    let predicted = (0..40).filter(|k| (lowest << k) <= top).count();
+    let kept = hits.len() as f64 / predicted.max(1) as f64;
     (hits.len() >= 3 && kept >= KEPT_MIN).then_some((PatternRule::PowersOfTwo { offset }, kept))
 }
 
-/// The period that most positions keep, if they are four at least and leave out few in between.
+/// The period that most positions follow, if at least four follow and few in between are missing.
 fn every(all: &[&RecurringOutlier], first: u32, last: u32) -> Option<(PatternRule, f64)> {
     let mut gaps: Vec<u32> = Vec::new();
     for lag in 1..=3 {
@@ -91,8 +92,8 @@ fn every(all: &[&RecurringOutlier], first: u32, last: u32) -> Option<(PatternRul
         let phase = *most_common(phases).first()?;
         let hits = all.iter().filter(|one| one.n % period == phase).count();
         let lowest = first + (phase + period - first % period) % period;
-        let foretold = (last.checked_sub(lowest)? / period) as usize + 1;
-        let kept = hits as f64 / foretold as f64;
+        let predicted = (last.checked_sub(lowest)? / period) as usize + 1;
+        let kept = hits as f64 / predicted as f64;
         let is_rule = hits >= 4 && kept >= KEPT_MIN;
         is_rule.then_some((hits, kept, PatternRule::Periodic { period, phase }))
     });

@@ -1,8 +1,6 @@
-//! Calls into cells: for each pass and each chosen n, the median log cost of the calls in a narrow window.
+//! Calls to cells: for each pass and each point, the median log cost of the calls in a narrow window.
 //!
-//! A median inside a window is the right reduction twice over: single dear calls cannot move it (they are the
-//! business of `outliers`), and of a rising curve it is the value at the centre, so that even a steep curve is not
-//! smeared.
+//! Outliers cannot move a median, and on a rising curve the median is the value at the centre of the window.
 
 use crate::{AnnotationKind, Curve, Options};
 
@@ -22,7 +20,7 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
-    /// Keeps the points for which `keep` holds.
+    /// Keeps the points for which `keep` is true.
     pub(crate) fn filtered(&self, keep: &[bool]) -> Self {
         let chosen = |row: &[Option<f64>]| {
             let pairs = row.iter().zip(keep).filter(|pair| *pair.1);
@@ -38,7 +36,7 @@ impl Grid {
     }
 }
 
-/// The passes in order of rising n; `clean_only` leaves the tagged calls out. Empty passes vanish.
+/// The passes in order of rising n, without empty ones; `clean_only` omits calls with interference.
 pub(crate) fn series_of(curve: &Curve, clean_only: bool) -> Vec<Series> {
     let mut all = Vec::with_capacity(curve.passes.len());
     for pass in &curve.passes {
@@ -51,7 +49,7 @@ pub(crate) fn series_of(curve: &Curve, clean_only: bool) -> Vec<Series> {
         if !order.is_sorted_by_key(|i| pass.n[*i]) {
             order.reverse();
             if !order.is_sorted_by_key(|i| pass.n[*i]) {
-                // Ties are broken by time, so that the order of the calls at one n survives.
+                // Ties keep the order of execution.
                 order.sort_by_key(|i| (pass.n[*i], *i));
             }
         }
@@ -70,20 +68,20 @@ pub(crate) struct Window {
     pub(crate) half: f64,
 }
 
-/// What a layout of points must respect.
+/// What the positions of the points depend on.
 pub(crate) struct Layout<'a> {
-    /// The series that are to be reduced.
+    /// The series.
     pub(crate) series: &'a [Series],
     /// Where the first cliff begins, if there is one.
     pub(crate) cliff: Option<f64>,
-    /// Capacities, found or known.
+    /// Known and detected capacities.
     pub(crate) capacities: &'a [f64],
 }
 
-/// Fractions of a capacity at which a curve is looked at, because that is where occupancy shows.
+/// Fractions of a capacity at which points are added: occupancy shows there.
 const FRACTIONS: [f64; 6] = [0.50, 0.75, 0.90, 0.95, 0.99, 1.01];
 
-/// Up to so many different n, a series was measured at chosen points, which are then taken as they are.
+/// A series with at most this many different n was measured at chosen points, which are used as they are.
 const SPARSE: usize = 64;
 
 /// The capacities among the annotations of a curve.
@@ -93,7 +91,7 @@ pub(crate) fn capacities_of(curve: &Curve) -> Vec<f64> {
     known.map(|mark| mark.n).collect()
 }
 
-/// Whether a series was measured at a few chosen n; gives them in rising order.
+/// The few chosen n of a series in rising order; `None` if it was measured call by call.
 pub(crate) fn chosen_points(series: &[Series]) -> Option<Vec<u32>> {
     let mut chosen: Vec<u32> = Vec::new();
     for one in series {
@@ -111,12 +109,12 @@ pub(crate) fn chosen_points(series: &[Series]) -> Option<Vec<u32>> {
             }
         }
     }
-    // Each n once a pass is a short series, not a chosen design.
+    // One call per n and pass is a short series, not a choice.
     let calls: usize = series.iter().map(|one| one.n.len()).sum();
     (calls > chosen.len() * series.len()).then_some(chosen)
 }
 
-/// Where to look: 17 to 25 points a constant ratio (1.6 at most) apart, the capacity points, and points beyond the
+/// The windows: 17 to 25 points at a constant ratio of at most 1.6, points near capacities, and points beyond the
 /// cliff.
 pub(crate) fn windows(layout: &Layout<'_>, options: &Options) -> Vec<Window> {
     if let Some(chosen) = chosen_points(layout.series) {
@@ -143,15 +141,15 @@ pub(crate) fn windows(layout: &Layout<'_>, options: &Options) -> Vec<Window> {
     all
 }
 
-/// Where judging starts: at `first_n`, or at a two-hundredth of the length if that is less, but never below eight.
+/// Smallest judged n: `first_n`, or 1/200 of the length if that is less, but never below eight.
 ///
-/// The first dozens of calls of a real pass are up to 20% dearer than those that follow (cold caches, first slabs and
-/// pages), so that a curve judged from the first call falls. Two decades and a half are left for the law.
+/// The first dozens of calls of a real pass cost up to 20% more (cold caches, first slabs and pages), so a curve judged
+/// from the first call decreases. Two and a half decades are left for the law.
 pub(crate) fn start(high: f64, options: &Options) -> f64 {
     (high / 200.0).round().min(f64::from(options.first_n)).max(8.0)
 }
 
-/// Points a constant ratio apart from `low` to `high`.
+/// Points at a constant ratio from `low` to `high`.
 fn spread(low: f64, high: f64, stride: f64) -> Vec<Window> {
     if high <= low {
         return Vec::new();
@@ -163,19 +161,19 @@ fn spread(low: f64, high: f64, stride: f64) -> Vec<Window> {
     (0..count).map(|i| window(at(i), stride)).collect()
 }
 
-/// Windows are 3% of n to each side: at least four calls, at most 256. A narrower one would hold less time than a
-/// burst of noise lasts.
+/// A window of 3% of n to each side, at least 4 and at most 256 objects. A narrower one would be shorter than a burst of
+/// noise.
 fn window(centre: f64, stride: f64) -> Window {
     Window { centre, half: (0.03 * centre).clamp(4.0, 256.0).max(4.0 * stride) }
 }
 
-/// Adds the points near a capacity; their windows keep clear of it, and they push aside what they would overlap.
+/// Adds the points near a capacity. Their windows do not straddle it, and they replace the points that they overlap.
 fn add_fractions(all: &mut Vec<Window>, capacity: f64, range: (f64, f64), stride: f64) {
     for fraction in FRACTIONS {
         let mut new = window((capacity * fraction).round(), stride);
         new.half = new.half.min(0.3 * (capacity - new.centre).abs());
         let is_inside = new.centre >= range.0 && new.centre + new.half <= range.1;
-        // A capacity so small that its neighbourhood holds no calls to speak of has no shape to see.
+        // Near a small capacity there are too few calls to show a shape.
         if !is_inside || new.half < 3.0 {
             continue;
         }
@@ -193,7 +191,7 @@ fn range_of(series: &[Series]) -> Option<(f64, f64)> {
     Some((f64::from(*first), f64::from(last)))
 }
 
-/// Objects from one call to the next, on average; more than one where calls are timed in batches.
+/// Mean distance of two calls, in objects.
 fn stride_of(series: &[Series]) -> f64 {
     let spans = series.iter().map(|one| {
         let span = one.n.last().zip(one.n.first()).map_or(0, |(b, a)| b - a);

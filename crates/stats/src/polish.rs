@@ -1,8 +1,8 @@
-//! Cells into points: passes made comparable, then averaged so that one bad pass does no harm.
+//! Cells to points: passes are made comparable, then averaged robustly.
 //!
-//! A pass as a whole may be dearer than another (layout, frequency, a busy hour) without saying anything about
-//! growth. Median polish (Tukey, Exploratory Data Analysis, 1977) takes that out; a 20% trimmed mean with Yuen's
-//! winsorised error (Biometrika 61, 1974) then averages over passes.
+//! A whole pass may be slower than another (layout, frequency, load), which says nothing about growth. Median polish
+//! (Tukey, Exploratory Data Analysis, 1977) removes that offset; a 20% trimmed mean with Yuen's winsorised error
+//! (Biometrika 61, 1974) then averages over passes.
 
 use crate::points::Grid;
 use crate::quantile::median_of;
@@ -12,15 +12,15 @@ use crate::quantile::median_of;
 pub(crate) struct Level {
     /// The n of each point.
     pub(crate) n: Vec<f64>,
-    /// Cells with the offsets of the passes taken out, and pulled in where they stand far out.
+    /// Cells without the offsets of the passes, winsorised.
     pub(crate) cells: Vec<Vec<Option<f64>>>,
-    /// By how much each pass as a whole is dearer (log scale); their trimmed mean is zero.
+    /// Offset of each pass (log scale); their trimmed mean is zero.
     pub(crate) offsets: Vec<f64>,
     /// Mean log cost of each point.
     pub(crate) mean: Vec<f64>,
-    /// Its standard error, pass offsets not counted: for shapes.
+    /// Its standard error without the offsets of passes: for shapes.
     pub(crate) error: Vec<f64>,
-    /// Its standard error, pass offsets counted: for costs.
+    /// Its standard error with the offsets of passes: for costs.
     pub(crate) error_absolute: Vec<f64>,
     /// Degrees of freedom behind each error, after pooling.
     pub(crate) freedom: f64,
@@ -28,9 +28,8 @@ pub(crate) struct Level {
     pub(crate) passes: usize,
 }
 
-/// Weight, in degrees of freedom, of the pooled error against that of the single point. Nine passes have eight
-/// degrees at a point, too few to weigh points by alone; but small n is often noisier than large n, so pooling all is
-/// wrong too.
+/// Weight, in degrees of freedom, of the pooled error against that of a single point. Nine passes give eight degrees at
+/// a point, which is too few on its own; but small n are often noisier than large n, so full pooling is wrong too.
 const POOLING: f64 = 16.0;
 
 /// Mean and standard error by 20% trimming; plain ones below five values. The error is absent for a single value.
@@ -47,7 +46,7 @@ pub(crate) fn trimmed(values: &mut [f64]) -> Option<(f64, Option<f64>)> {
     if count == 1 {
         return Some((mean, None));
     }
-    // Winsorising puts the last kept value in the place of each one cut.
+    // Winsorising replaces each cut value by the last kept one.
     let (low, high) = (kept[0], kept[kept.len() - 1]);
     let winsorised = |f: &dyn Fn(f64) -> f64| kept.iter().map(|x| f(*x)).sum::<f64>() + cut as f64 * (f(low) + f(high));
     let centre = winsorised(&|x| x) / count as f64;
@@ -55,13 +54,13 @@ pub(crate) fn trimmed(values: &mut [f64]) -> Option<(f64, Option<f64>)> {
     Some((mean, Some((square / (h * (h - 1.0).max(1.0))).sqrt())))
 }
 
-/// Takes the offsets of the passes out of the cells; gives the cells and the offsets.
+/// Removes the offsets of the passes from the cells; returns both.
 pub(crate) fn polish(grid: &Grid) -> (Vec<Vec<Option<f64>>>, Vec<f64>) {
     let mut cells = grid.cells.clone();
     let mut offsets = vec![0.0; cells.len()];
     let points = grid.n.len();
     let mut column_effect = vec![0.0; points];
-    // Medians settle after a few rounds; the bound only guards against two values that trade places for ever.
+    // Medians settle after a few rounds; the bound guards against two values that alternate for ever.
     for _ in 0..12 {
         for (j, effect) in column_effect.iter_mut().enumerate() {
             let mut column: Vec<f64> = cells.iter().filter_map(|row| row[j]).collect();
@@ -81,7 +80,7 @@ pub(crate) fn polish(grid: &Grid) -> (Vec<Vec<Option<f64>>>, Vec<f64>) {
             break;
         }
     }
-    // The common part of the offsets is the level of the curve and goes back into the cells.
+    // The common part of the offsets is the level of the curve and belongs to the cells.
     let common = trimmed(&mut offsets.clone()).map_or(0.0, |pair| pair.0);
     for offset in &mut offsets {
         *offset -= common;
@@ -94,16 +93,14 @@ pub(crate) fn polish(grid: &Grid) -> (Vec<Vec<Option<f64>>>, Vec<f64>) {
     (cells, offsets)
 }
 
-/// A cell further from the middle of its point than so many robust standard deviations is pulled in to that distance.
+/// A cell is pulled in to this many robust standard deviations from the median of its point.
 const REACH: f64 = 2.0;
 
-/// By how much pulling in hides the error of normal values: at two deviations 4.6% of them are pulled in (Yuen's
-/// factor).
+/// The factor by which winsorising hides the error of normal values: 4.6% of them exceed two deviations (Yuen).
 pub(crate) const HIDDEN: f64 = 1.0 / (1.0 - 0.046);
 
-/// Winsorises the cells. An episode that falls on one cell would otherwise be carried by that pass into every
-/// contrast and every bootstrap draw, where trimming over passes comes too late: 3% bad cells spoil a sixth of the
-/// passes.
+/// Winsorises the cells. Otherwise a pass would carry an episode in one cell into every contrast and every bootstrap
+/// draw, where trimming over passes comes too late: 3% bad cells affect a sixth of the passes.
 fn winsorise(cells: &mut [Vec<Option<f64>>], points: usize) {
     let middle = |j: usize| {
         let mut column: Vec<f64> = cells.iter().filter_map(|row| row[j]).collect();
@@ -114,8 +111,8 @@ fn winsorise(cells: &mut [Vec<Option<f64>>], points: usize) {
         let column = cells.iter().filter_map(move |row| row[j]);
         column.map(|x| (x - middles[j]).abs()).collect::<Vec<f64>>()
     };
-    // 1.4826 makes the median distance a standard deviation; distances from a median of few values are too short by
-    // about k/(k − 0.8); and a point is never held to less than what all points together show.
+    // 1.4826 turns the median distance into a standard deviation; distances from a median of k values are too short by
+    // about k/(k − 0.8); and no point has a smaller limit than all points together.
     let passes = cells.len() as f64;
     let factor = 1.4826 * passes / (passes - 0.8);
     let spread = |mut all: Vec<f64>| factor * median_of(&mut all).unwrap_or(0.0);
@@ -131,9 +128,9 @@ fn winsorise(cells: &mut [Vec<Option<f64>>], points: usize) {
 /// Reduces a grid whose every point has at least one cell.
 pub(crate) fn level(grid: &Grid) -> Level {
     let (cells, offsets) = polish(grid);
-    // Passes in an order of their own, so that draws by index do not depend on the order in which passes were given.
+    // Passes are sorted by offset, so that draws by index do not depend on the order in which they were given.
     let mut order: Vec<usize> = (0..offsets.len()).collect();
-    // Offsets of whole nanoseconds do tie; then the cells themselves decide.
+    // Equal offsets occur, as costs are integers; then the cells decide.
     let key = |p: usize| std::iter::once(offsets[p]).chain(cells[p].iter().map(|x| x.unwrap_or(0.0)));
     order.sort_by(|a, b| {
         let mut pairs = key(*a).zip(key(*b)).map(|(x, y)| x.total_cmp(&y));
@@ -141,7 +138,7 @@ pub(crate) fn level(grid: &Grid) -> Level {
     });
     let mut cells: Vec<Vec<Option<f64>>> = order.iter().map(|p| cells[*p].clone()).collect();
     let offsets: Vec<f64> = order.iter().map(|p| offsets[*p]).collect();
-    // Of two there is no telling which is the odd one.
+    // Of two passes, neither is the odd one.
     if cells.len() >= 3 {
         winsorise(&mut cells, grid.n.len());
     }
@@ -159,7 +156,7 @@ pub(crate) fn level(grid: &Grid) -> Level {
     let mut known: Vec<f64> = own.iter().copied().flatten().collect();
     let pooled = trimmed(&mut known).map_or(0.0, |pair| pair.0);
     let freedom = (passes.max(1) - 1) as f64;
-    // The offsets of the passes were estimated too, one out of so many points each; and what was pulled in hides
+    // The offsets of the passes were estimated too, each from as many values as there are points; and winsorising hides
     // variance.
     let points = grid.n.len() as f64;
     let spent = points / (points - 1.0).max(1.0) * HIDDEN * HIDDEN;
@@ -183,10 +180,9 @@ pub(crate) fn level(grid: &Grid) -> Level {
 mod tests {
     use super::*;
 
-    /// Guards against Yuen's error being off by a factor; the figures are worked by hand for 1 … 9 with one cut each
-    /// side.
+    /// Guards against Yuen's error being off by a factor; worked by hand for 1 … 9 with one value cut on each side.
     #[test]
-    fn trimming_by_hand() {
+    fn trimmed_means_agree_with_hand_calculation() {
         let mut values: Vec<f64> = (1..=9).map(f64::from).collect();
         let (mean, error) = trimmed(&mut values).unwrap();
         // Winsorised: 2 2 3 4 5 6 7 8 8, squares about 5: 9 9 4 1 0 1 4 9 9 = 46; 46 / (7 · 6) = 1.0952.
@@ -194,9 +190,9 @@ mod tests {
         assert!((error.unwrap().powi(2) - 46.0 / 42.0).abs() < 1e-12);
     }
 
-    /// Guards against a dear pass passing for noise: offsets must vanish without a trace.
+    /// Guards against an offset of a pass being taken for noise.
     #[test]
-    fn offsets_vanish() {
+    fn offsets_of_passes_are_removed() {
         let row = |offset: f64| (0..6).map(|j| Some(f64::from(j) * 0.1 + offset)).collect();
         let grid = Grid { n: (0..6).map(f64::from).collect(), cells: vec![row(0.0), row(0.5), row(-0.3)] };
         let level = level(&grid);

@@ -1,4 +1,4 @@
-//! Quantiles, the exact interval of a median, and counts that can be drawn and merged.
+//! Quantiles, the exact interval of a median, and mergeable histograms.
 
 use crate::Estimate;
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ pub(crate) fn median_of(values: &mut [f64]) -> Option<f64> {
     Some(upper)
 }
 
-/// The same for whole nanoseconds.
+/// The same for integer costs.
 pub(crate) fn median_of_costs(values: &mut [u64]) -> Option<f64> {
     let middle = values.len() / 2;
     if values.is_empty() {
@@ -36,18 +36,18 @@ pub(crate) fn median_of_costs(values: &mut [u64]) -> Option<f64> {
     Some(upper as f64)
 }
 
-/// The lower of the two middle values where there are two: a value that occurred.
+/// The median, or the lower of the two middle values: a value that occurred.
 pub(crate) fn lower_median<T: Copy + PartialOrd>(values: &mut [T]) -> Option<T> {
     let middle = values.len().checked_sub(1)? / 2;
     let order = |a: &T, b: &T| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal);
     Some(*values.select_nth_unstable_by(middle, order).1)
 }
 
-/// Median of durations that a clock read in steps of `quantum` nanoseconds: the median for grouped data, which
-/// interpolates within the step that holds the middle, as if the readings lay evenly in it.
+/// Median of durations read by a clock with steps of `quantum` nanoseconds: the median for grouped data, which
+/// interpolates within the middle step.
 ///
-/// A clock that ticks in tens gives 20 or 30 for a call of 25, and the plain median jumps from one to the other.
-/// Where readings do not repeat, this is the plain median.
+/// A clock with steps of 10 ns reads 20 or 30 for a call of 25, and a plain median jumps from one to the other. If
+/// readings do not repeat, this is the plain median.
 pub(crate) fn grouped_median(values: &mut [u64], quantum: f64) -> Option<f64> {
     let plain = median_of_costs(values)?;
     // A clock of ten nanoseconds whose scale was rounded reads 19, 20 and 21: one step.
@@ -69,13 +69,13 @@ pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
     let below = place.floor() as usize;
     let above = (below + 1).min(last);
     let part = place - below as f64;
-    // Written so that equal neighbours give back exactly their value.
+    // Written so that two equal values give exactly that value.
     Some(sorted[below] + part * (sorted[above] - sorted[below]))
 }
 
-/// The median with its exact order-statistic interval, and the coverage that interval really has: the narrowest
-/// symmetric pair that covers at least `level`, or the extremes if none does. No assumption about the distribution.
-/// `None` if empty.
+/// The median with its exact order-statistic interval and the coverage of that interval: the narrowest symmetric pair
+/// that covers at least `level`, or the extremes if none does. Makes no assumption about the distribution. `None` if
+/// empty.
 ///
 /// With nine values and level 0.95 it is the 2nd to 8th, which covers 96.1%.
 pub fn median_interval(values: &[f64], level: f64) -> Option<(Estimate, f64)> {
@@ -163,7 +163,7 @@ mod tests {
 
     /// Guards against an off-by-one in the order statistics: METHODOLOGY.md states the 2nd and 8th of nine at 96.1%.
     #[test]
-    fn nine_values_give_the_second_and_eighth() {
+    fn nine_values_have_the_second_and_eighth_as_interval() {
         let values: Vec<f64> = (1..=9).rev().map(f64::from).collect();
         let (interval, coverage) = median_interval(&values, 0.95).unwrap();
         assert_eq!((interval.value, interval.low, interval.high), (5.0, 2.0, 8.0));
@@ -172,24 +172,23 @@ mod tests {
 
     /// Guards against claiming a coverage that few values cannot have: three cover 75% at most.
     #[test]
-    fn few_values_say_so() {
+    fn few_values_have_a_low_coverage() {
         let (interval, coverage) = median_interval(&[3.0, 1.0, 2.0], 0.95).unwrap();
         assert_eq!((interval.low, interval.high), (1.0, 3.0));
         assert!((coverage - 0.75).abs() < 1e-12, "{coverage}");
     }
 
-    /// Guards against the two middle values of an even count being mistaken.
+    /// Guards against a wrong pair of middle values.
     #[test]
-    fn medians_agree() {
+    fn medians_of_even_counts_are_midpoints() {
         assert_eq!(median_of(&mut [4.0, 1.0, 3.0, 2.0]), Some(2.5));
         assert_eq!(median_of_costs(&mut [4, 1, 3, 2]), Some(2.5));
         assert_eq!(median_of_costs(&mut [9, 1, 3]), Some(3.0));
     }
 
-    /// Guards against a flat curve of an empty step called growing because its readings are 20 in one place and 30 in
-    /// the next.
+    /// Guards against a flat curve called growing because its readings are 20 at one point and 30 at the next.
     #[test]
-    fn a_grouped_median_sees_between_the_ticks() {
+    fn a_grouped_median_interpolates_within_a_clock_step() {
         let mixed = |many: usize, few: usize| [vec![20_u64; many], vec![30; few]].concat();
         let at = |many, few| grouped_median(&mut mixed(many, few), 10.0).unwrap();
         assert!((at(100, 0) - 20.0).abs() < 1e-9);

@@ -1,13 +1,13 @@
-//! Random numbers that are the same everywhere: one stated generator, three small uses.
+//! Random numbers that are the same on every host.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-/// A seeded source. `ChaCha` with 8 rounds has a published stream, so that a result can be recomputed on any machine.
+/// A seeded source. `ChaCha` with 8 rounds has a published stream, so results can be recomputed on any machine.
 pub(crate) struct Random(ChaCha8Rng);
 
 impl Random {
-    /// The stream that belongs to a seed.
+    /// The stream of a seed.
     pub(crate) fn new(seed: u64) -> Self {
         Self(ChaCha8Rng::seed_from_u64(seed))
     }

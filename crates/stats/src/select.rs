@@ -1,9 +1,9 @@
-//! Which law? Every law of the dictionary fitted on relative error, weighed by BIC, tested for lack of fit.
+//! Selection of the law: every law is fitted on relative error, ranked by BIC, and tested for lack of fit.
 //!
-//! Fitted is `log a + log(1 + r·g(n))`: relative error is what timing has, and `a` drops out by averaging, so that
-//! one search over `r` is the whole fit. The errors of the points are known from the passes, so the misfit is a
-//! chi-square and BIC needs no estimate of variance; where even the best law misses by more than the errors explain,
-//! all are measured by that yardstick, which lets in more rivals rather than fewer.
+//! The model is `log a + log(1 + r·g(n))`. Timing error is relative, and `a` follows by averaging, so the fit is a search
+//! over `r`. The errors of the points are known from the passes, so the misfit is a chi-square and BIC needs no estimate
+//! of variance. If even the best law misses by more than the errors explain, the errors of all laws are scaled up, which
+//! admits more rivals.
 
 use crate::growth::interval;
 use crate::law::{Candidate, Fit, LAWS, Law, Place, Shape, by_name};
@@ -13,17 +13,17 @@ use crate::{Estimate, Options};
 use statrs::distribution::{ContinuousCDF, FisherSnedecor};
 use std::ops::RangeInclusive;
 
-/// What the dictionary has to say about a curve.
+/// The laws of a curve.
 pub(crate) struct Selection {
-    /// The chosen law.
+    /// The best law.
     pub(crate) best: Fit,
-    /// Those that cannot be told from it.
+    /// The laws that fit almost as well.
     pub(crate) rivals: Vec<Fit>,
-    /// Fixed cost and slope of the chosen law in each bootstrap draw.
+    /// Fixed cost and slope of the best law in each bootstrap draw.
     pub(crate) draws: Vec<(f64, f64)>,
 }
 
-/// A law with everything about it found.
+/// A fitted law.
 #[derive(Clone)]
 pub(crate) struct Solved {
     law: &'static dyn Law,
@@ -34,7 +34,7 @@ pub(crate) struct Solved {
 }
 
 impl Solved {
-    /// Parameters that the samples chose: level, slope, place.
+    /// Number of fitted parameters: level, slope, location.
     fn parameters(&self) -> f64 {
         let slope = f64::from(u8::from(self.law.shape() != Shape::Flat));
         let place = if self.candidate.is_free { self.law.shape().parameters() } else { 0 };
@@ -55,14 +55,14 @@ pub(crate) struct Target<'a> {
     pub(crate) n: &'a [f64],
     /// Log costs.
     pub(crate) y: &'a [f64],
-    /// One over the variance of each.
+    /// The inverse variance of each.
     pub(crate) weight: &'a [f64],
 }
 
-/// A climb by less than this is a bend of no interest, which a linear law with some noise has as often as not.
+/// Smallest ratio of two slopes: a linear law with noise often seems to have a smaller one.
 const LEAST_RATIO: f64 = 1.4;
 
-/// Ends of the search for `ln r`: a rise of a millionth, and a fixed cost of a hundred-millionth.
+/// Range of the search for `ln r`: from a rise of a millionth to a fixed cost of a hundred-millionth.
 const LOG_R: (f64, f64) = (-14.0, 18.0);
 
 /// Golden section in `[low, high]`, to within 1e-6 of the width.
@@ -97,8 +97,7 @@ fn profile(target: &Target<'_>, g: &[f64], r: f64) -> (f64, f64) {
     (mean, (square - sum * mean).max(0.0))
 }
 
-/// Fits one law with its place held at `candidate`. `around` narrows the search to the neighbourhood of a known `ln
-/// r`.
+/// Fits one law at a fixed location. `around` narrows the search to the surroundings of a known `ln r`.
 fn fit_at(target: &Target<'_>, law: &'static dyn Law, candidate: Candidate, around: Option<f64>) -> Solved {
     let raw: Vec<f64> = target.n.iter().map(|n| law.g(*n, candidate.place)).collect();
     let top = raw.iter().copied().fold(0.0, f64::max);
@@ -109,7 +108,7 @@ fn fit_at(target: &Target<'_>, law: &'static dyn Law, candidate: Candidate, arou
     }
     let g: Vec<f64> = raw.iter().map(|x| x / top).collect();
     let square = |log_r: f64| profile(target, &g, log_r.exp()).1;
-    // The misfit may have two valleys in r, so that a coarse look comes before the fine search.
+    // The misfit may have two minima in r, so a coarse search precedes the fine one.
     let (low, high) = if let Some(log_r) = around {
         (log_r - 2.0, log_r + 2.0)
     } else {
@@ -126,7 +125,7 @@ fn fit_at(target: &Target<'_>, law: &'static dyn Law, candidate: Candidate, arou
     }
 }
 
-/// Fits one law, with its place searched for where it has one.
+/// Fits one law and its location, if it has one.
 pub(crate) fn fit_law(target: &Target<'_>, law: &'static dyn Law, capacities: &[f64]) -> Option<Solved> {
     let candidates = law.candidates(target.n, capacities);
     let tries: Vec<Solved> = candidates.iter().map(|c| fit_at(target, law, *c, None)).collect();
@@ -138,7 +137,7 @@ pub(crate) fn fit_law(target: &Target<'_>, law: &'static dyn Law, capacities: &[
     }
     let refined = match law.shape() {
         Shape::Knee | Shape::Pole => {
-            // The place itself is searched between its free neighbours.
+            // The location is searched between the adjacent free candidates.
             let free = |i: Option<usize>| {
                 let neighbour = i.and_then(|i| candidates.get(i)).filter(|c| c.is_free);
                 neighbour.map_or(best.candidate.place.n, |c| c.place.n)
@@ -156,8 +155,8 @@ pub(crate) fn fit_law(target: &Target<'_>, law: &'static dyn Law, capacities: &[
     Some(if refined.chi_square < best.chi_square { refined } else { best })
 }
 
-/// Place and ratio of a climb, searched in turn around the best of the grid; the logarithm of the place stays within
-/// the range, for both tiers must be seen.
+/// Location and ratio of the law of two slopes, searched in turn around the best of the grid. The logarithm of the
+/// location stays within `range`, as both slopes must be seen.
 fn tiers(target: &Target<'_>, best: &Solved, range: &RangeInclusive<f64>) -> Solved {
     let at = |place: Place| fit_at(target, best.law, Candidate::tier(place.n, place.ratio), None);
     let mut found = best.candidate.place;
@@ -172,19 +171,19 @@ fn tiers(target: &Target<'_>, best: &Solved, range: &RangeInclusive<f64>) -> Sol
     at(found)
 }
 
-/// One over the variance of each point, the tolerance included.
+/// The inverse variance of each point, including the tolerance.
 pub(crate) fn weights(level: &Level, options: &Options) -> Vec<f64> {
     let floor = options.law_tolerance.max(1e-6).powi(2);
     level.error.iter().map(|e| 1.0 / (e * e + floor)).collect()
 }
 
-/// The laws that a curve of that unit can follow: what is counted knows no cache.
+/// The laws that a curve in this unit can follow.
 fn dictionary(options: &Options) -> impl Iterator<Item = &'static dyn Law> {
     let judge = options.judge();
     LAWS.iter().copied().filter(move |law| judge.can_follow(*law))
 }
 
-/// Chooses the law of a reduced curve. `None` without points.
+/// Selects the law of a reduced curve. `None` without points.
 pub(crate) fn select(level: &Level, capacities: &[f64], options: &Options) -> Option<Selection> {
     let weight = weights(level, options);
     let target = Target { n: &level.n, y: &level.mean, weight: &weight };
@@ -215,7 +214,7 @@ pub(crate) fn select(level: &Level, capacities: &[f64], options: &Options) -> Op
     Some(Selection { best, rivals, draws })
 }
 
-/// Of nested equals (within 2 BIC, where there is nothing to choose) the simpler wins.
+/// The index of the best law; of nested laws within 2 BIC, the simpler one.
 fn simplest(fits: &[Solved], bic: impl Fn(&Solved) -> f64) -> usize {
     let mut best = 0;
     let limit = bic(&fits[0]) + 2.0;
@@ -228,7 +227,7 @@ fn simplest(fits: &[Solved], bic: impl Fn(&Solved) -> f64) -> usize {
     best
 }
 
-/// p value of the misfit against the error between passes. `None` for a single pass, which has none.
+/// p value of the misfit against the error between passes. `None` for a single pass.
 fn lack_of_fit_p(solved: &Solved, level: &Level) -> Option<f64> {
     let points = level.n.len() as f64;
     let spare = points - solved.parameters();
@@ -240,7 +239,7 @@ fn lack_of_fit_p(solved: &Solved, level: &Level) -> Option<f64> {
     Some(f.sf((solved.chi_square / spare).min(1e12)))
 }
 
-/// Fits the law anew to resampled passes, its place held: draws of (fixed, slope), and the intervals of both.
+/// Fits the law to resampled passes at its location: draws of (fixed, slope), and the intervals of both.
 fn resample(
     level: &Level,
     solved: &Solved,
@@ -263,7 +262,7 @@ fn resample(
     let spread = |value: f64, pick: &dyn Fn(&(f64, f64)) -> f64| {
         let mut values: Vec<f64> = pairs.iter().map(pick).collect();
         let raw = interval(value, &mut values, level.passes, 0.95);
-        // Widening may reach below zero, where neither a fixed cost nor a slope can be.
+        // Widening may reach below zero, but neither a fixed cost nor a slope is negative.
         Estimate { low: raw.low.max(0.0), ..raw }
     };
     let fixed = spread(solved.fixed, &|pair| pair.0);
@@ -271,8 +270,8 @@ fn resample(
     (pairs, fixed, slope)
 }
 
-/// Point means of one bootstrap sample of the passes, with the level of that sample: the polish took the offsets of
-/// the passes out of the shape, but a cost in nanoseconds carries them.
+/// Point means of one bootstrap sample of the passes, with the level of that sample: polishing removed the offsets of
+/// the passes from the shape, but costs include them.
 pub(crate) fn resampled_means(level: &Level, random: &mut Random) -> Vec<f64> {
     let chosen: Vec<usize> = (0..level.passes).map(|_| random.below(level.passes)).collect();
     let mut shifts: Vec<f64> = chosen.iter().map(|p| level.offsets[*p]).collect();
@@ -286,7 +285,7 @@ pub(crate) fn resampled_means(level: &Level, random: &mut Random) -> Vec<f64> {
     means.collect()
 }
 
-/// What a reader is given of a solved law.
+/// The public form of a fitted law.
 fn describe(
     solved: &Solved,
     fixed: Estimate,
@@ -311,7 +310,7 @@ fn describe(
     }
 }
 
-/// The constant law at the mean level, for curves that equivalence has shown to be flat.
+/// The constant law at the mean level.
 pub(crate) fn constant(level: &Level, options: &Options) -> Option<Fit> {
     let weight = weights(level, options);
     let target = Target { n: &level.n, y: &level.mean, weight: &weight };
@@ -320,7 +319,7 @@ pub(crate) fn constant(level: &Level, options: &Options) -> Option<Fit> {
     Some(describe(&solved, fixed, slope, &target, lack_of_fit_p(&solved, level), 0.0))
 }
 
-/// The one law that describes two curves best, each with coefficients of its own.
+/// The law that fits two curves best, with separate coefficients.
 pub(crate) fn both(a: &Level, b: &Level, capacities: &[f64], options: &Options) -> Option<&'static dyn Law> {
     let cost = |law: &'static dyn Law, level: &Level| {
         let weight = weights(level, options);
@@ -331,7 +330,7 @@ pub(crate) fn both(a: &Level, b: &Level, capacities: &[f64], options: &Options) 
     costs.min_by(|x, y| x.0.total_cmp(&y.0)).map(|pair| pair.1)
 }
 
-/// Fixed cost and slope of `b` over those of `a` under one law, 95%. Absent where one of them is nothing.
+/// Fixed cost and slope of `b` over those of `a` under one law, 95%. Absent if one of them is zero.
 pub(crate) fn coefficient_ratios(
     a: &Level,
     b: &Level,
@@ -346,12 +345,12 @@ pub(crate) fn coefficient_ratios(
         let (draws, ..) = resample(level, &solved, &weight, options.draws / 2, seed);
         Some((solved, draws))
     };
-    // Independent curves need independent draws, hence two seeds.
+    // Independent curves need independent draws, so two seeds.
     let (Some(a_found), Some(b_found)) = (drawn(a, options.seed), drawn(b, options.seed.wrapping_add(1))) else {
         return (None, None);
     };
     let passes = options.judge().ratio_passes(a, b);
-    // What differs from run to run is in no draw.
+    // The draws do not contain differences between runs.
     let runs = if options.paired { 0.0 } else { 2.0 * options.between_runs.powi(2) };
     let extra = crate::growth::student(0.975, passes.max(2) as f64 - 1.0) * runs.sqrt();
     let ratio = |pick: &dyn Fn(&(f64, f64)) -> f64| {

@@ -1,10 +1,10 @@
-//! Synthetic curves of known truth, so that the error rate of a verdict can be measured instead of believed.
+//! Synthetic curves of known truth, to measure the error rate of verdicts.
 //!
-//! The noise is made at two levels, because real noise is: every pass has an offset (3%), every cell (one pass at one
-//! n) has an error of its own that all its calls share (the stated noise, 1% or 4%) and three cells in a hundred are
-//! hit by an episode that makes all their calls dearer; and every call has its own jitter (2%, seven calls to a cell:
-//! as much as 7% over a real window of a hundred) and three in a hundred a tail. Without the shared part the median
-//! of a window would average the noise away and every method would look perfect.
+//! The noise has several levels, as real noise has. Each pass has an offset (3%). Each cell (one pass at one n) has an
+//! error that all its calls share (the stated noise, 1% or 4%), and 3% of the cells have an episode that slows all their
+//! calls. Each call has its own jitter (2%, with seven calls per cell: as much as 7% over a real window of a hundred), and
+//! 3% of the calls have a tail. Without the shared part the median of a window would average the noise away, and every
+//! method would look perfect.
 
 use crate::random::Random;
 use crate::{Annotation, AnnotationKind, Curve, Pass};
@@ -15,42 +15,42 @@ use serde::{Deserialize, Serialize};
 pub enum Truth {
     /// Flat.
     Constant,
-    /// A linear rise of 6%, which "O(1) within 10%" must accept.
+    /// A linear rise of 6%: within the margin of 10%.
     Rise6,
-    /// A logarithmic rise of 6%, which it must accept too: the harder of the two, because more of it shows.
+    /// A logarithmic rise of 6%: within the margin too, but harder, as more of it shows.
     Rise6Log,
-    /// `a + b log N`, ×1.5.
+    /// `a + b log n`, ×1.5.
     Logarithmic,
-    /// `a + b √N`, ×2.1.
+    /// `a + b √n`, ×2.1.
     Root,
-    /// `a + b N`, ×7.
+    /// `a + b n`, ×7.
     Linear,
-    /// `a + b N`, ×1.65: the growth that known tools miss.
+    /// `a + b n`, ×1.65: growth that well-known tools miss.
     Linear65,
-    /// `a + b N log N`, ×6.7.
+    /// `a + b n log n`, ×6.7.
     Linearithmic,
-    /// `a + b N²`, ×11.
+    /// `a + b n²`, ×11.
     Quadratic,
     /// +30% from 4,096 on.
     Step,
     /// Flat to 8,000, then linear, ×4.
     Knee,
-    /// Linear, and each object four times as dear beyond about 2,000, ×590. The climb is a logistic one, which no law
-    /// of the dictionary is to the letter: caches do not read it either.
+    /// Linear, with a slope four times as steep beyond about 2,000, ×590. The change is logistic, which no law of the
+    /// dictionary matches exactly.
     Tiers,
-    /// `a + b / (1 − N/21,000)`, ×11.
+    /// `a + b / (1 − n/21,000)`, ×11.
     Occupancy,
-    /// `a + b / (1 − N/21,000)²`, ×50.
+    /// `a + b / (1 − n/21,000)²`, ×50.
     Probing,
     /// Outside the dictionary: a hash table that is resized every third doubling.
     Sawtooth,
-    /// Outside the dictionary: dear in the middle.
+    /// Outside the dictionary: a maximum in the middle.
     Hump,
     /// Outside the dictionary: two steps.
     TwoSteps,
     /// Outside the dictionary: flat, steep, flat again (a log-logistic rise).
     Sigmoid,
-    /// Flat, and ten times dearer from call 1,500 on. Simulated call by call.
+    /// Flat, and ten times the cost from call 1,500 on. Simulated call by call.
     Cliff,
 }
 
@@ -103,7 +103,7 @@ impl Truth {
         }
     }
 
-    /// The registry name of the law that a verdict should name; `None` for shapes outside the dictionary.
+    /// The name of the law that a verdict should name; `None` for shapes outside the dictionary.
     pub fn law(self) -> Option<&'static str> {
         match self {
             Self::Constant | Self::Rise6 | Self::Rise6Log | Self::Cliff => Some("constant"),
@@ -150,7 +150,7 @@ impl Truth {
     }
 }
 
-/// What noise to add, as fractions (standard deviations of the logarithm).
+/// The noise, as fractions (standard deviations of the logarithm).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Noise {
     /// Error that all calls of one cell share.
@@ -159,7 +159,7 @@ pub struct Noise {
     pub pass: f64,
     /// Jitter of one call.
     pub call: f64,
-    /// Chance of a dear cell, and of a dear call.
+    /// Probability of an episode in a cell, and of a tail in a call.
     pub tail: f64,
 }
 
@@ -192,7 +192,7 @@ pub fn simulate(truth: Truth, noise: Noise, passes: usize, seed: u64) -> Curve {
     Curve { passes, annotations }
 }
 
-/// A right tail: nothing, or with the given chance a factor of 1.2 to about 4.
+/// A right tail: 0, or with the given probability a factor of 1.2 to about 4.
 fn tail(chance: f64, random: &mut Random) -> f64 {
     if random.uniform() < chance { 0.2 + 0.4 * random.normal().abs() } else { 0.0 }
 }
@@ -215,7 +215,7 @@ fn dense(truth: Truth, noise: Noise, random: &mut Random) -> Pass {
     let mut pass = Pass::default();
     let mut cell = offset;
     for n in 0..LENGTH {
-        // One error for a hundred calls: an episode has a length.
+        // One error for a hundred calls, as an episode has a length.
         if n % 100 == 0 {
             cell = offset + noise.cell * random.normal() + tail(noise.tail, random);
         }

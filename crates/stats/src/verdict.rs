@@ -1,45 +1,45 @@
-//! What may be said about a curve, and how sure it is.
+//! The verdict on a curve: its judgement, flags, canary, outliers and modes.
 
 use crate::Unit;
 use crate::judgement::{Judgement, Outcome, Reach, Reason, growth_of, judge_samples};
 use crate::{Bimodality, Curve, Estimate, Exact, Options, Outliers, bimodality};
 use serde::{Deserialize, Serialize};
 
-/// Everything that is said about one curve.
+/// The verdict on one curve.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// Out of all samples: this is *the* verdict.
+    /// The judgement of all samples.
     pub all: Judgement,
-    /// Out of the samples with no interference seen; absent if every sample is clean or too few are.
+    /// The judgement of the samples without interference; absent if all samples are clean or too few are.
     pub clean: Option<Judgement>,
-    /// What a reader must know before believing it.
+    /// Reasons for caution.
     pub flags: Vec<Flag>,
-    /// What the canary did, if there was one.
+    /// The change of the canary, if there was one.
     pub canary: Option<Canary>,
-    /// Single dear calls.
+    /// The outliers.
     pub outliers: Outliers,
-    /// Two branches, if the costs divide.
+    /// The two modes, if the costs are bimodal.
     pub bimodality: Option<Bimodality>,
     /// Passes with at least one call.
     pub passes: usize,
-    /// Calls over all passes.
+    /// Calls of all passes.
     pub calls: usize,
-    /// Which costs occurred, where they were counted exactly.
+    /// The costs that occurred, if they were counted exactly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exact: Option<Exact>,
 }
 
-/// What a reader must know before believing a verdict.
+/// Reasons for caution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Flag {
-    /// All samples and clean samples lead to different outcomes.
+    /// All samples and clean samples have different outcomes.
     CleanDiffers,
-    /// The cost is below five empty laps: the instrument is a large part of it.
+    /// The cost is below five times the timer overhead.
     NearTimerOverhead,
-    /// The canary moved significantly, though less than the thing measured.
+    /// The canary changed significantly, but not enough for a veto.
     CanaryMoved,
-    /// Fewer than five passes: intervals are wide and recurrence is weak.
+    /// Fewer than five passes: intervals are wide, and recurrence is weak evidence.
     FewPasses,
     /// Passes ended at different n.
     UnequalLengths,
@@ -47,19 +47,19 @@ pub enum Flag {
     EndsAtCliff,
 }
 
-/// What the canary (a fixed cheap call beside the thing measured) did.
+/// The change of the canary, a fixed cheap call timed beside the measured one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Canary {
-    /// Its own growth over the same range, with a 90% interval.
+    /// Its growth over the same range, 90%.
     pub growth: Estimate,
-    /// Whether its interval excludes one.
+    /// Whether the interval excludes 1.
     pub moved: bool,
-    /// Whether it moved as much as the thing measured, so that no verdict may stand.
+    /// Whether it changed so much that the verdict is revoked.
     pub vetoes: bool,
 }
 
-/// An operation cheaper than so many empty laps is mostly instrument (METHODOLOGY.md).
-const LAPS_MIN: f64 = 5.0;
+/// A cost below this many timer overheads is flagged (METHODOLOGY.md).
+const OVERHEADS_MIN: f64 = 5.0;
 
 /// Judges a curve. `canary` is the curve of the fixed call timed beside it, on the same n.
 pub fn judge(curve: &Curve, canary: Option<&Curve>, options: &Options) -> Verdict {
@@ -86,7 +86,7 @@ pub fn judge(curve: &Curve, canary: Option<&Curve>, options: &Options) -> Verdic
     }
 }
 
-/// The judgement on not a single call.
+/// The judgement of no calls.
 fn nothing(unit: Unit) -> Judgement {
     Judgement {
         unit,
@@ -107,11 +107,10 @@ fn nothing(unit: Unit) -> Judgement {
     }
 }
 
-/// What the canary did, and whether it forbids the verdict.
+/// Returns the change of the canary and whether it vetoes the verdict.
 ///
-/// It forbids growth if it grew by at least half as much itself (in logarithms, the same way, significantly): then
-/// drift explains too much of it. It forbids "constant" if it moved by more than δ: then a drift may have hidden a
-/// growth.
+/// It vetoes growth if it grew significantly in the same direction by at least half as much (in logarithms): drift then
+/// explains too much of it. It vetoes "constant" if it changed by more than δ: drift may then have hidden growth.
 fn canary_of(canary: &Curve, all: &Judgement, options: &Options) -> Option<Canary> {
     let growth = growth_of(canary, options)?;
     let tolerated = options.judge().canary_tolerance();
@@ -126,7 +125,7 @@ fn canary_of(canary: &Curve, all: &Judgement, options: &Options) -> Option<Canar
     Some(Canary { growth, moved, vetoes })
 }
 
-/// Takes the outcome back; the figures stay for whoever wants to see why.
+/// Revokes the outcome; the measured values stay.
 fn veto(judgement: &mut Judgement) {
     judgement.outcome = Outcome::Inconclusive { reason: Reason::CanaryMoved, more_passes: None };
     judgement.at_ten_times = None;
@@ -143,8 +142,10 @@ fn flags(
     passes: usize,
     options: &Options,
 ) -> Vec<Flag> {
-    let is_near_floor =
-        all.start.zip(options.timer_overhead_ns).is_some_and(|(start, lap)| start.value < LAPS_MIN * lap);
+    let is_near_floor = all
+        .start
+        .zip(options.timer_overhead_ns)
+        .is_some_and(|(start, overhead)| start.value < OVERHEADS_MIN * overhead);
     let lengths = || curve.passes.iter().map(|pass| pass.costs.len()).filter(|len| *len > 0);
     let (shortest, longest) = (lengths().min().unwrap_or(0), lengths().max().unwrap_or(0));
     let conditions = [
@@ -152,14 +153,14 @@ fn flags(
         (Flag::NearTimerOverhead, is_near_floor),
         (Flag::CanaryMoved, canary.is_some_and(|canary| canary.moved)),
         (Flag::FewPasses, passes < options.judge().passes_min()),
-        // A limit may be hit a call or two earlier in one pass than in another without being worth a word.
+        // Passes that meet a limit a call or two apart are not worth a flag.
         (Flag::UnequalLengths, (shortest as f64) < 0.98 * longest as f64),
         (Flag::EndsAtCliff, !all.cliffs.is_empty()),
     ];
     conditions.iter().filter(|pair| pair.1).map(|pair| pair.0).collect()
 }
 
-/// Whether two outcomes say the same, the number of passes still wanted apart.
+/// Whether two outcomes are equal, apart from the number of passes needed.
 fn is_alike(a: &Outcome, b: &Outcome) -> bool {
     match (a, b) {
         (Outcome::Inconclusive { reason: a, .. }, Outcome::Inconclusive { reason: b, .. }) => a == b,

@@ -1,7 +1,6 @@
 //! The cost does not depend on n: O(1).
 //!
-//! What everybody hopes for. It is only ever *named* after the equivalence test of `verdict`; as a law it is the one
-//! that every other must beat.
+//! It is named only after the test for equivalence; in the selection every other law must be better than this one.
 
 use crate::law::{Law, Place, Shape};
 

@@ -1,6 +1,6 @@
-//! Flat at first, then linear: a cache that is outgrown, or a scan that only begins once something is full.
+//! Flat, then linear: objects outgrow a cache, or a scan starts once a table is full.
 //!
-//! It becomes the linear law as the knee goes to zero, so that law is nested in it.
+//! The linear law is its special case with a knee at zero.
 
 use crate::law::{Candidate, Law, Place, Shape};
 
@@ -22,7 +22,7 @@ impl Law for Knee {
         &["constant", "linear"]
     }
 
-    /// From the second point to the third from the end: a rise seen at fewer than two points has no slope.
+    /// From the second point to the third last: fewer than two points show no slope.
     fn candidates(&self, points: &[f64], _capacities: &[f64]) -> Vec<Candidate> {
         let places = 1..points.len().saturating_sub(2);
         places.map(|i| Candidate::free(points[i])).collect()

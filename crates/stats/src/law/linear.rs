@@ -1,6 +1,6 @@
-//! The cost rises by the same amount with every object: O(N).
+//! The cost rises by the same amount with every object: O(n).
 //!
-//! A list is walked, a bitmap or a table is scanned.
+//! Cause: a scan of a list, a bitmap or a table.
 
 use crate::law::{Law, Place};
 

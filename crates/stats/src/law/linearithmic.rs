@@ -1,6 +1,6 @@
-//! The cost rises a little faster than the number of objects: O(N log N).
+//! The cost rises slightly faster than the number of objects: O(n log n).
 //!
-//! Something is sorted, or a tree is rebuilt, at each call.
+//! Cause: each call sorts, or rebuilds a tree.
 
 use crate::law::{Law, Place};
 

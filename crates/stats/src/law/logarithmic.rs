@@ -1,6 +1,6 @@
-//! Every doubling costs the same again: O(log N).
+//! Every doubling adds the same amount: O(log n).
 //!
-//! A tree or a binary search; also what a cache hierarchy looks like from afar.
+//! Cause: a tree or a binary search; a cache hierarchy looks similar.
 
 use crate::law::{Law, Place};
 

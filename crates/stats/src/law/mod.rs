@@ -1,4 +1,4 @@
-//! The dictionary of laws: one file each, and what a fitted one looks like.
+//! The dictionary of laws, one file each, and fitted laws.
 //!
 //! Every law is `fixed + slope · g(n)` with a fixed cost of zero or more and a slope of zero or more. A new law is a
 //! new file in this folder that implements [`Law`], and its line in `registry.rs`.
@@ -9,29 +9,29 @@ use crate::Estimate;
 pub(crate) use registry::LAWS;
 use serde::{Deserialize, Serialize};
 
-/// What a law must say of itself.
+/// A law of growth.
 pub(crate) trait Law: Sync {
-    /// The name under which records and pages know it.
+    /// Its name in records.
     fn name(&self) -> &'static str;
 
-    /// Whether it has a place of its own on the axis, and of what sort.
+    /// The kind of its location on the axis, if it has one.
     fn shape(&self) -> Shape {
         Shape::Smooth
     }
 
-    /// Names of the laws that it can turn into; of equals the contained one wins.
+    /// Names of the laws that are special cases of it; of equal fits the special case wins.
     fn contains(&self) -> &'static [&'static str];
 
-    /// The places to try, given the judged points (rising) and the known capacities. Smooth laws have none.
+    /// The locations to try, given the judged points (rising) and the known capacities. Smooth laws have none.
     fn candidates(&self, _points: &[f64], _capacities: &[f64]) -> Vec<Candidate> {
         vec![Candidate::held(0.0)]
     }
 
-    /// The rise: never negative, never falling in n. Infinite beyond a pole.
+    /// The rise: never negative, never decreasing in n. Infinite beyond a pole.
     fn g(&self, n: f64, place: Place) -> f64;
 }
 
-/// What place of its own a law has on the axis.
+/// The kind of location that a law has on the axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// None, and no slope either.
@@ -44,12 +44,12 @@ pub(crate) enum Shape {
     Knee,
     /// The capacity.
     Pole,
-    /// The middle of a climb, and how many times as dear it is behind it.
+    /// The centre of a change of slope, and the ratio of the slopes.
     Tiers,
 }
 
 impl Shape {
-    /// How many parameters the samples choose beside the level and the slope, where the place is theirs to choose.
+    /// Number of parameters besides level and slope, if the location is fitted.
     pub(crate) fn parameters(self) -> u8 {
         match self {
             Self::Flat | Self::Smooth => 0,
@@ -59,54 +59,54 @@ impl Shape {
     }
 }
 
-/// A place on the axis.
+/// A location on the axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Place {
-    /// Objects; 0 for a law that has no place.
+    /// Number of objects; 0 for a law without a location.
     pub(crate) n: f64,
-    /// How many times as dear an object is behind it; 1 for all laws but one.
+    /// Ratio of the slope beyond it to that before it; 1 for all laws but one.
     pub(crate) ratio: f64,
 }
 
 impl Place {
-    /// A place where nothing but the law itself changes.
+    /// A location without a change of slope.
     pub(crate) fn at(n: f64) -> Self {
         Self { n, ratio: 1.0 }
     }
 }
 
-/// A place to try.
+/// A location to try.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Candidate {
-    /// The place.
+    /// The location.
     pub(crate) place: Place,
-    /// Whether it was chosen by the samples, and so costs a parameter.
+    /// Whether it is fitted, and so counts as a parameter.
     pub(crate) is_free: bool,
 }
 
 impl Candidate {
-    /// A place known beforehand.
+    /// A known location.
     pub(crate) fn held(value: f64) -> Self {
         Self { place: Place::at(value), is_free: false }
     }
 
-    /// A place that the samples choose.
+    /// A fitted location.
     pub(crate) fn free(value: f64) -> Self {
         Self { place: Place::at(value), is_free: true }
     }
 
-    /// A place behind which an object is so many times as dear, both chosen by the samples.
+    /// A fitted location with a fitted ratio of the slopes.
     pub(crate) fn tier(value: f64, ratio: f64) -> Self {
         Self { place: Place { n: value, ratio }, is_free: true }
     }
 }
 
-/// The law of that name.
+/// Returns the law of that name.
 pub(crate) fn by_name(name: &str) -> Option<&'static dyn Law> {
     LAWS.iter().copied().find(|law| law.name() == name)
 }
 
-/// The names of all laws.
+/// Returns the names of all laws.
 pub fn law_names() -> impl Iterator<Item = &'static str> {
     LAWS.iter().map(|law| law.name())
 }
@@ -114,49 +114,49 @@ pub fn law_names() -> impl Iterator<Item = &'static str> {
 /// A law fitted to a curve: `fixed + slope · g(n)`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fit {
-    /// Registry name: "constant", "logarithmic", "root", "linear", "linearithmic", "quadratic", "occupancy",
+    /// Its name: "constant", "logarithmic", "root", "linear", "linearithmic", "quadratic", "occupancy",
     /// "probing", "step", "knee", "tiers".
     pub law: String,
-    /// The part of the cost that does not depend on n, nanoseconds, 95%.
+    /// The part of the cost that does not depend on n, 95%.
     pub fixed: Estimate,
-    /// Nanoseconds per unit of g(n), 95%; absent for the constant law.
+    /// Cost per unit of g(n), 95%; absent for the constant law.
     pub slope: Option<Estimate>,
-    /// Where the law bends or has its pole, in objects: the knee, the step, the capacity or the middle of a climb.
+    /// The n of the knee, the step, the capacity or the change of slope.
     pub location: Option<f64>,
-    /// How many times as dear an object is behind a climb; absent for laws without one.
+    /// Ratio of the slope beyond the location to that before it; absent for laws without two slopes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
-    /// BIC above the best law's (0 for the best).
+    /// BIC minus that of the best law.
     pub delta_bic: f64,
-    /// Root mean square relative misfit over the judged points.
+    /// Root mean square relative residual over the judged points.
     pub rms_residual: f64,
-    /// p value of the lack-of-fit test: small means that the law is not the whole truth.
+    /// p value of the lack-of-fit test; small if the law does not fit.
     pub lack_of_fit_p: Option<f64>,
 }
 
 impl Fit {
-    /// The cost at `n` in nanoseconds; infinite at and beyond the pole of an occupancy law.
+    /// Returns the cost at `n`; infinite at and beyond a pole.
     pub fn at(&self, n: f64) -> f64 {
         let slope = self.slope.map_or(0.0, |slope| slope.value);
         let rise = by_name(&self.law).map_or(0.0, |law| law.g(n, self.bend_at()));
         if slope > 0.0 { self.fixed.value + slope * rise } else { self.fixed.value }
     }
 
-    /// Where the law bends.
+    /// Where the law bends, with the ratio of its slopes.
     pub(crate) fn bend_at(&self) -> Place {
         Place { n: self.location.unwrap_or(0.0), ratio: self.ratio.unwrap_or(1.0) }
     }
 
-    /// The n at which the law passes `ns`, if it ever does.
-    pub fn reaches(&self, ns: f64) -> Option<f64> {
-        // Beyond a billion objects no host follows, so a law that gets there only later never does.
+    /// Returns the n at which the law exceeds `cost`, if it does.
+    pub fn reaches(&self, cost: f64) -> Option<f64> {
+        // No host has more than a billion objects.
         let (mut low, mut high) = (1.0_f64, 1e9_f64);
-        if self.at(high) < ns {
+        if self.at(high) < cost {
             return None;
         }
         for _ in 0..80 {
             let middle = (low * high).sqrt();
-            if self.at(middle) < ns {
+            if self.at(middle) < cost {
                 low = middle;
             } else {
                 high = middle;
@@ -183,8 +183,8 @@ mod tests {
         }
     }
 
-    /// Guards against a law that falls, is negative, or nests in a law that is not in the dictionary: fitting and
-    /// selection take all three for granted.
+    /// Guards against a law that decreases, is negative, or names a special case that does not exist: fitting and
+    /// selection rely on all three.
     #[test]
     fn every_law_keeps_the_contract() {
         for law in LAWS {
@@ -199,7 +199,7 @@ mod tests {
         }
     }
 
-    /// Guards against "the n at which a call passes 1 ms" disagreeing with the curve that is drawn beside it.
+    /// Guards against "the n at which a call exceeds 1 ms" disagreeing with the drawn curve.
     #[test]
     fn reaching_is_the_inverse_of_the_curve() {
         for law in LAWS {

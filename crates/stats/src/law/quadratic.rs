@@ -1,6 +1,6 @@
-//! Twice the objects cost four times as much: O(N²).
+//! Twice the objects cost four times as much: O(n²).
 //!
-//! A scan inside a scan, or a chain whose links have themselves grown.
+//! Cause: nested scans, or a chain whose links have grown.
 
 use crate::law::{Law, Place};
 

@@ -1,6 +1,6 @@
-//! Four times the objects cost twice as much: O(√N).
+//! Four times the objects cost twice as much: O(√n).
 //!
-//! A hash table that is resized too seldom, or two costs that trade against each other.
+//! Cause: a hash table that is resized too rarely, or two costs that balance each other.
 
 use crate::law::{Law, Place};
 

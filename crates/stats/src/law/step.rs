@@ -1,6 +1,6 @@
-//! One flat level, then another: a cache that no longer holds the objects, a larger table, a second path.
+//! One constant level, then another: objects outgrow a cache, a larger table, another path.
 //!
-//! A step lies between two points; a jump by three times or more is no step but a cliff (see `cliffs`).
+//! A step is between two points; a jump to three times or more is a cliff (see `cliffs`).
 
 use crate::law::{Candidate, Law, Place, Shape};
 
@@ -22,7 +22,7 @@ impl Law for Step {
         &["constant"]
     }
 
-    /// Every place between two points that leaves two points on each side: one point alone is an oddity, not a level.
+    /// Between every two points, with at least two points on each side: a single point is not a level.
     fn candidates(&self, points: &[f64], _capacities: &[f64]) -> Vec<Candidate> {
         let places = 2..points.len().saturating_sub(1);
         let middle = |i: usize| (points[i - 1] * points[i]).sqrt();

@@ -1,19 +1,18 @@
-//! Linear throughout, but each object is dearer once there are too many: a list that is walked outgrows a cache.
+//! Linear with two slopes: a list that is walked in each call outgrows a cache.
 //!
-//! What is walked in a circle is found in a cache as long as all of it fits, and nothing of it once it does not; in
-//! between, some sets of the cache overflow before others, so that the price climbs over a third of a decade either
-//! way. The climb is taken as a smooth step in log n of fixed width; where it is centred, and how many times as dear
-//! an object is behind it, the samples choose. METHODOLOGY.md names a record in which a polled socket costs four times
-//! as much beyond some 2,200 of them as at first, with 2 MiB of cache per processor.
+//! A list that is walked repeatedly hits the cache while all of it fits, and misses it entirely once it does not. In
+//! between, some sets of the cache overflow before others, so the slope changes over a quarter of a decade each way: a
+//! smooth step in log n of fixed width. Its centre and the ratio of the slopes are fitted. METHODOLOGY.md names a record
+//! in which a polled socket costs four times as much beyond about 2,200 of them, with 2 MiB of cache per processor.
 
 use crate::law::{Candidate, Law, Place, Shape};
 
 /// For the registry.
 pub(super) const LAW: &dyn Law = &Tiers;
 
-/// From the centre of the climb to either end of it, as a factor in n.
+/// From the centre of the change to either end, as a factor in n.
 const HALF_WIDTH: f64 = 1.8;
-/// How many times as dear the upper tier may be; finer steps are found by search.
+/// Ratios of the slopes to try; a search refines them.
 const RATIOS: [f64; 6] = [1.4, 2.0, 3.0, 4.5, 7.0, 10.0];
 
 struct Tiers;
@@ -31,7 +30,7 @@ impl Law for Tiers {
         &["constant", "linear"]
     }
 
-    /// Both tiers must be seen: from the third point to the third from the end.
+    /// Both slopes must be seen: from the third point to the third last.
     fn candidates(&self, points: &[f64], _capacities: &[f64]) -> Vec<Candidate> {
         let places = 2..points.len().saturating_sub(2);
         places.flat_map(|i| RATIOS.map(|ratio| Candidate::tier(points[i], ratio))).collect()

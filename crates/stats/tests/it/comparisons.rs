@@ -65,7 +65,7 @@ fn crossings_are_found() {
     let linear = scaled(curve(Truth::Linear, 2), 0.5);
     let found = compare(&curve(Truth::Constant, 1), &linear, &Options::default());
     let crossing = found.crossing.unwrap();
-    assert!(crossing.n.low < 3600.0 && crossing.n.high > 3100.0 && crossing.sure > 0.95, "{crossing:?}");
+    assert!(crossing.n.low < 3600.0 && crossing.n.high > 3100.0 && crossing.share > 0.95, "{crossing:?}");
     assert_eq!((found.same_law, found.same_growth), (Agreement::Different, Agreement::Different));
     let same = compare(&curve(Truth::Constant, 1), &curve(Truth::Constant, 2), &Options::default());
     assert_eq!(same.crossing, None);
