@@ -13,7 +13,7 @@ impl Interest {
     pub const NONE: Self = Self(0);
     /// Readable: data is available, or the end of the stream.
     pub const READABLE: Self = Self(1);
-    /// Writable: there is room for data, or nobody reads it any more.
+    /// Writable: there is room for data, or the reader has closed.
     pub const WRITABLE: Self = Self(2);
     /// Readable or writable.
     pub const BOTH: Self = Self(3);
@@ -36,13 +36,6 @@ impl Interest {
     #[must_use]
     pub const fn difference(self, other: Self) -> Self {
         Self(self.0 & !other.0)
-    }
-
-    /// Returns what is in both.
-    #[inline]
-    #[must_use]
-    pub const fn intersection(self, other: Self) -> Self {
-        Self(self.0 & other.0)
     }
 
     /// Returns whether this is [`NONE`](Self::NONE).

@@ -1,4 +1,4 @@
-//! Bytes that are waiting to be sent, whoever owns them.
+//! Bytes to be sent: borrowed, owned or shared.
 
 use std::sync::Arc;
 

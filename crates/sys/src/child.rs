@@ -119,7 +119,7 @@ mod tests {
         kill_without_reaping(first).unwrap();
         assert_eq!((is_alive(first), is_alive(second)), (Ok(false), Ok(true)));
         assert!(crate::process::exists(first));
-        // The second one exits: nobody holds the other end of its pipe.
+        // The second one exits: the other end of its pipe is closed.
         drop(pool);
         while state(second, 0).unwrap() != second {}
         for pid in [first, second] {

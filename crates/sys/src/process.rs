@@ -95,7 +95,7 @@ pub fn effective_user() -> u32 {
 }
 
 /// Sends SIGKILL to every process of a group that a child of this process leads.
-pub fn kill_group(leader: u32) -> Result<()> {
+fn kill_group(leader: u32) -> Result<()> {
     let group = libc::pid_t::try_from(leader).ok().filter(|&group| group > 1);
     let group = group.ok_or(Error { call: "kill", errno: libc::ESRCH })?;
     // SAFETY: the call takes two integers; the group is greater than 1, so it means neither our own group nor everyone.
@@ -296,7 +296,7 @@ mod tests {
         }
     }
 
-    /// The thread is the parent that the kernel looks at, so its end stands for the end of the process.
+    /// For the kernel, the parent is the thread that started the child.
     #[test]
     #[cfg(target_os = "linux")]
     fn a_child_is_killed_when_its_parent_ends() {

@@ -2,6 +2,7 @@
 
 use crate::descriptor::own;
 use crate::error::{Error, Result, check};
+use crate::stream::set_v6_only;
 use std::mem::size_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -171,16 +172,11 @@ pub fn local_port(socket: &OwnedFd) -> Result<u16> {
     Ok(u16::from_be(address.sin_port))
 }
 
-/// Sets whether an IPv6 socket is restricted to IPv6 (`IPV6_V6ONLY`).
-pub fn set_v6only(socket: &OwnedFd, only: bool) -> Result<()> {
-    set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, libc::c_int::from(only))
-}
-
 /// Restricts the ports that the system may choose for this socket (`IP_LOCAL_PORT_RANGE`, Linux 6.3).
 #[cfg(target_os = "linux")]
 pub fn set_port_range(socket: &OwnedFd, low: u16, high: u16) -> Result<()> {
     const IP_LOCAL_PORT_RANGE: libc::c_int = 51;
-    set_option(socket, libc::IPPROTO_IP, IP_LOCAL_PORT_RANGE, u32::from(high) << 16 | u32::from(low))
+    crate::stream::set_option(socket, libc::IPPROTO_IP, IP_LOCAL_PORT_RANGE, u32::from(high) << 16 | u32::from(low))
 }
 
 /// Restricts the ports that the system may choose for this socket: not supported here.
@@ -189,17 +185,10 @@ pub fn set_port_range(_: &OwnedFd, _: u16, _: u16) -> Result<()> {
     Err(Error { call: "setsockopt", errno: libc::ENOTSUP })
 }
 
-fn set_option<T: Copy>(socket: &OwnedFd, level: libc::c_int, name: libc::c_int, value: T) -> Result<()> {
-    let pointer = (&raw const value).cast();
-    let len = size_of::<T>() as libc::socklen_t;
-    // SAFETY: `pointer` is to `len` readable bytes.
-    check("setsockopt", unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, pointer, len) }).map(drop)
-}
-
 /// Returns whether an IPv6 socket with that `IPV6_V6ONLY` accepts an IPv4 peer by its mapped address.
 pub fn accepts_mapped_peer(v6only: bool) -> Result<bool> {
     let listener = socket(Family::V6, Transport::Tcp)?;
-    set_v6only(&listener, v6only)?;
+    set_v6_only(&listener, v6only)?;
     bind(&listener, &Address::any(Family::V6))?;
     // SAFETY: the call takes a descriptor and an integer.
     check("listen", unsafe { libc::listen(listener.as_raw_fd(), 1) })?;

@@ -281,7 +281,8 @@ pub fn is_blocking(fd: &impl AsFd) -> Result<bool> {
     Ok(flags & libc::O_NONBLOCK == 0)
 }
 
-fn set_option<T: Copy>(socket: &impl AsFd, level: libc::c_int, name: libc::c_int, value: T) -> Result<()> {
+/// Sets a socket option.
+pub(crate) fn set_option<T: Copy>(socket: &impl AsFd, level: libc::c_int, name: libc::c_int, value: T) -> Result<()> {
     let pointer = (&raw const value).cast();
     let len = size_of::<T>() as libc::socklen_t;
     let fd = socket.as_fd().as_raw_fd();

@@ -18,9 +18,7 @@ use landau_engine::{
 };
 use landau_sys::descriptor::close;
 use landau_sys::process::DescriptorHolder;
-use landau_sys::socket::{
-    Address, Family, Transport, accepts_mapped_peer, bind, local_port, set_port_range, set_v6only, socket,
-};
+use landau_sys::socket::{Address, Family, Transport, accepts_mapped_peer, bind, local_port, set_port_range, socket};
 use landau_sys::system::{ephemeral_ports, reserved_ports, setting, time_wait_count};
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
@@ -201,7 +199,7 @@ impl Benchmark for Bind {
         let (family, address) = (self.family, &self.address);
         let socket = timer.time(SOCKET, || socket(family, Transport::Tcp))?;
         if let Some(only) = self.v6only {
-            set_v6only(&socket, only)?;
+            landau_sys::stream::set_v6_only(&socket, only)?;
         }
         if let Some((low, high)) = self.range {
             set_port_range(&socket, low, high)?;

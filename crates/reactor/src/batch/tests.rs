@@ -5,7 +5,7 @@ use super::*;
 use landau_sys::stream;
 use proptest::prelude::*;
 use std::cell::{Cell, RefCell};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 
@@ -119,6 +119,7 @@ fn a_full_socket_is_not_tried_again() {
 }
 
 /// Sends `headbody` and returns whether the kernel holds it back, for the end of the stream to leave with it.
+#[cfg(target_os = "linux")]
 fn is_held_back(send: impl Fn(&mut Batch, &TcpStream) -> Progress) -> bool {
     let (mut there, here) = tcp_pair();
     let mut batch = Batch::new();
@@ -126,7 +127,7 @@ fn is_held_back(send: impl Fn(&mut Batch, &TcpStream) -> Progress) -> bool {
     batch.push(Bytes::Borrowed(b"body"));
     assert_eq!(send(&mut batch, &here), Progress::Done);
     // Loopback delivers within the call that sends.
-    let is_held_back = there.read(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
+    let is_held_back = there.read(&mut [0]).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock);
     here.shutdown(std::net::Shutdown::Write).unwrap();
     there.set_nonblocking(false).unwrap();
     let mut rest = Vec::new();

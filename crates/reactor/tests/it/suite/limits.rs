@@ -15,9 +15,9 @@ fn a_full_descriptor_table_is_an_error() {
     each(|reactor| {
         let (one, mut two) = pair();
         reactor.register(&one, Token(1), Interest::READABLE).unwrap();
-        let mut hoard = Vec::new();
+        let mut filler = Vec::new();
         while let Ok(copy) = two.try_clone() {
-            hoard.push(copy);
+            filler.push(copy);
         }
         assert!(matches!(reactor.waker(), Err(Error::System(_))));
         for &other in Backend::ALL {
@@ -27,7 +27,7 @@ fn a_full_descriptor_table_is_an_error() {
         }
         two.write_all(b"x").unwrap();
         only(reactor);
-        drop(hoard);
+        drop(filler);
         reactor.waker().unwrap().wake().unwrap();
         only(reactor);
     });
