@@ -1,6 +1,6 @@
-//! Builds qemu's plugin (see `plugin/lib.rs`) once for each version of qemu's plugin interface.
+//! Builds the plugin for qemu (see `plugin/lib.rs`) once for each version of qemu's plugin interface.
 //!
-//! A build host that cannot build it loses `landau explain` and nothing else: why is written down now and said then.
+//! If this fails, only `landau explain` is missing; its error message gives the reason.
 
 use std::env;
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The plugin's variants: name and what is passed to the compiler for it.
+/// The plugin's variants: name and compiler arguments.
 const VARIANTS: [(&str, &[&str]); 2] = [("1", &[]), ("3", &["--cfg=per_processor"])];
 
 fn main() {
@@ -49,11 +49,11 @@ fn compile(out: &Path, name: &str, arguments: &[&str]) -> Result<PathBuf, String
         Ok(output) if output.status.success() => Ok(plugin),
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr);
-            // Our own mistake must not pass for a host that lacks something: an error of the compiler ends the build.
+            // An error in the plugin itself must not look like a missing linker: it fails the build.
             assert!(said.contains("linker") || said.contains("linking"), "the plugin does not compile:\n{said}");
             let line = said.lines().find(|line| line.starts_with("error")).unwrap_or("no linker").to_owned();
             Err(format!("it was built without the plugin ({line}); install a C compiler, then build landau again"))
         }
-        Err(error) => Err(format!("it was built without the plugin, for rustc could not be started: {error}")),
+        Err(error) => Err(format!("it was built without the plugin: cannot start rustc: {error}")),
     }
 }

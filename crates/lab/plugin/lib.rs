@@ -1,20 +1,18 @@
-//! A plugin for qemu's translator that counts the guest's instructions by kernel function, exactly.
+//! A plugin for qemu that counts the guest's instructions by kernel function, exactly.
 //!
-//! `crates/lab/build.rs` compiles it (without the Rust standard library and without qemu's headers) and Landau carries
-//! it inside; `landau explain` writes it into a private folder and starts qemu with
+//! `crates/lab/build.rs` compiles it, without the Rust standard library and without qemu's headers, and landau includes
+//! it. `landau explain` writes it to a private directory and starts qemu with
 //! `-plugin FILE,symbols=SYMBOLS,out=COUNTS`.
 //!
-//! Every instruction adds one to a counter by code that qemu puts into the translation, so nothing is sampled and a
-//! block that is left early is counted as far as it ran. At the first instruction of each block a callback gives what
-//! was counted since the last one to the function that ran, by the chain of calls that led there ([`tree`]). The
-//! measured program executes a no-op that no compiler emits before and after each timed call
-//! (`crates/sys/src/marker.rs`); between the two the counts are kept, and at the second they are written out
-//! ([`output`]).
+//! qemu adds code to the translation that increments a counter for every instruction. So nothing is sampled, and an
+//! interrupted block counts as far as it ran. At the first instruction of each block, a callback attributes the
+//! instructions since the last callback to the function that ran and its call chain ([`tree`]). The measured program
+//! executes a no-op that no compiler emits before and after each timed call (`crates/sys/src/marker.rs`); the counts
+//! between the two are kept, and written at the second one ([`output`]).
 //!
-//! Only the guest's own time is deterministic, so none of this moves it: with `-icount` a plugin changes how long the
-//! host takes and nothing else.
+//! The plugin does not change the guest's clock: with `-icount` it only makes the host slower.
 //!
-//! One processor only, as `-icount` asks for anyway: everything here runs in the one thread that emulates it.
+//! There is one CPU, as `-icount` requires: everything here runs in the thread that emulates it.
 #![no_std]
 
 extern crate alloc;
@@ -35,7 +33,7 @@ use qemu::{Block as Translation, Information, Instruction, PluginId};
 use symbols::Symbols;
 use tree::{Block, Exit, Tree};
 
-/// What every callback works on.
+/// The state of the callbacks.
 struct State {
     symbols: Symbols,
     tree: Tree,
@@ -43,28 +41,28 @@ struct State {
     is_lap: bool,
 }
 
-/// Set once, by [`qemu_plugin_install`]; never freed.
+/// Set once by [`qemu_plugin_install`], and never freed.
 static STATE: AtomicPtr<State> = AtomicPtr::new(null_mut());
 
-/// The bytes of the marking no-op before its last one: `nop dword ptr [rax+rax+…]` with `LAN` as the displacement.
+/// The bytes of the no-op that marks, except the last one: `nop dword ptr [rax+rax+…]` with `LAN` as the displacement.
 const MARK: [u8; 7] = [0x0f, 0x1f, 0x84, 0x00, b'L', b'A', b'N'];
 
-/// The last byte of a mark, as `crates/sys/src/marker.rs` sets it: a pass begins; a lap of phase 0 to 31 begins, ends.
+/// The last byte of a mark (`crates/sys/src/marker.rs`): a pass begins; a call of phase 0 to 31 begins, ends.
 const PASS: u8 = 0x01;
 const BEGIN: u8 = 0x20;
 const END: u8 = 0x40;
 const PHASES: u8 = 0x20;
 
-/// Instructions of a block that belong to one function.
+/// The instructions of a block that belong to one function.
 struct Section {
     first: usize,
     block: Block,
 }
 
-/// qemu calls this once, when it has loaded the plugin. Anything but zero ends qemu with a message.
+/// qemu calls this once, after loading the plugin. A result other than zero makes qemu exit with a message.
 ///
 /// # Safety
-/// `argv` holds `argc` strings that end with a zero byte.
+/// `argv` contains `argc` NUL-terminated strings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn qemu_plugin_install(
     id: PluginId,
@@ -86,7 +84,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
     }
     let (Some(symbols), Some(output)) = (symbols, out) else {
         library::complain(
-            "landau's plugin: it needs symbols=FILE, which it can read, and out=FILE, which it can write\n",
+            "landau's plugin: needs symbols=FILE (readable) and out=FILE (writable)\n",
         );
         return 1;
     };
@@ -100,7 +98,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
     0
 }
 
-/// The state, for the length of a callback.
+/// Returns the state, for the duration of a callback.
 fn state() -> &'static mut State {
     // SAFETY: `qemu_plugin_install` stored a live box before it registered the first callback. Callbacks run one at a
     // time, in the thread of the only processor (at the exit, once that has stopped), none calls another, and each
@@ -108,7 +106,7 @@ fn state() -> &'static mut State {
     unsafe { &mut *STATE.load(Ordering::Acquire) }
 }
 
-/// qemu has translated a block: its instructions get their counter, its sections and marks their callbacks.
+/// Called after qemu translated a block: adds the counter to instructions, and callbacks to sections and marks.
 extern "C" fn translated(_id: PluginId, translation: *mut Translation) {
     let state = state();
     let instructions = qemu::instructions(translation);
@@ -124,7 +122,7 @@ extern "C" fn translated(_id: PluginId, translation: *mut Translation) {
     }
 }
 
-/// The instructions of a block, parted where one function ends and the next begins.
+/// Splits the instructions of a block into sections, one for each function.
 fn sections(symbols: &Symbols, instructions: &[*mut Instruction]) -> Vec<Section> {
     let mut sections: Vec<Section> = Vec::with_capacity(2);
     let mut ends = 0;
@@ -153,14 +151,14 @@ fn sections(symbols: &Symbols, instructions: &[*mut Instruction]) -> Vec<Section
     sections
 }
 
-/// The last byte of a mark; none where the instruction is something else.
+/// Returns the last byte of a mark; `None` for any other instruction.
 fn mark(instruction: *mut Instruction) -> Option<u8> {
     let mut bytes = [0; 16];
     let bytes = qemu::bytes(instruction, &mut bytes);
     (bytes.len() == 8 && bytes[..7] == MARK).then(|| bytes[7])
 }
 
-/// A section of a block is about to run.
+/// Called before a section of a block runs.
 extern "C" fn entered(processor: c_uint, packed: *mut c_void) {
     let state = state();
     if state.is_lap {
@@ -168,7 +166,7 @@ extern "C" fn entered(processor: c_uint, packed: *mut c_void) {
     }
 }
 
-/// The measured program passes a mark.
+/// Called before the measured program executes a mark.
 extern "C" fn marked(processor: c_uint, mark: *mut c_void) {
     let state = state();
     let now = qemu::counted(processor);
@@ -189,7 +187,7 @@ extern "C" fn marked(processor: c_uint, mark: *mut c_void) {
     }
 }
 
-/// qemu is about to end.
+/// Called before qemu exits.
 extern "C" fn ended(_id: PluginId, _data: *mut c_void) {
     state().output.end();
 }

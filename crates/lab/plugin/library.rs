@@ -1,6 +1,6 @@
-//! What the C library gives, for qemu is linked with one: memory, files, an end.
+//! Functions of the C library, which qemu is linked with: memory, files, abort.
 //!
-//! `unsafe` here is calls with integers and with slices of ours; what goes beyond that says so at its place.
+//! `unsafe` here calls C functions with integers and with valid slices; anything else has its own explanation.
 
 use alloc::vec::Vec;
 use core::alloc::{GlobalAlloc, Layout};
@@ -18,22 +18,22 @@ unsafe extern "C" {
 }
 
 const READ_ONLY: c_int = 0;
-/// `O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC` of Linux; the plugin is built for nothing else.
+/// `O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC` of Linux, the only system that the plugin is built for.
 const CREATE: c_int = 0o1 | 0o100 | 0o1000 | 0o2_000_000;
 
-/// The C library's memory.
+/// The C library's allocator.
 struct Memory;
 
-// SAFETY: `aligned_alloc` gives memory of the size and alignment asked for, or none; `free` takes back what it gave.
+// SAFETY: `aligned_alloc` returns memory of the requested size and alignment, or null; `free` releases it.
 unsafe impl GlobalAlloc for Memory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let alignment = layout.align().max(core::mem::size_of::<usize>());
-        // SAFETY: the alignment is a power of two and the size a multiple of it, as the function wants.
+        // SAFETY: the alignment is a power of two and the size a multiple of it, as the function requires.
         unsafe { aligned_alloc(alignment, layout.size().next_multiple_of(alignment)) }.cast()
     }
 
     unsafe fn dealloc(&self, at: *mut u8, _layout: Layout) {
-        // SAFETY: the caller's promise: `alloc` gave it.
+        // SAFETY: the caller guarantees that `alloc` returned it.
         unsafe { free(at.cast()) };
     }
 }
@@ -43,17 +43,17 @@ static MEMORY: Memory = Memory;
 
 #[panic_handler]
 fn panicked(_information: &core::panic::PanicInfo) -> ! {
-    complain("landau's plugin: it failed; please report this\n");
-    // SAFETY: it takes nothing and never returns.
+    complain("landau's plugin: internal error; please report it\n");
+    // SAFETY: it has no arguments and never returns.
     unsafe { abort() }
 }
 
-/// The string that a pointer points to, which is in memory at `at`.
+/// Returns the string that the pointer at `at` points to.
 ///
 /// # Safety
-/// There is a pointer at `at`, to a string that ends with a zero byte and lives while the result is used.
+/// At `at` is a pointer to a NUL-terminated string that lives as long as the result.
 pub(crate) unsafe fn string<'a>(at: *const *const c_char) -> &'a [u8] {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let text = unsafe { *at };
     // SAFETY: as above.
     unsafe { CStr::from_ptr(text) }.to_bytes()
@@ -70,10 +70,10 @@ fn path_of(name: &[u8]) -> Vec<u8> {
     path
 }
 
-/// The whole of a file.
+/// Returns the content of a file.
 pub(crate) fn read_file(name: &[u8]) -> Option<Vec<u8>> {
     let path = path_of(name);
-    // SAFETY: `path` ends with a zero byte.
+    // SAFETY: `path` is NUL-terminated.
     let fd = unsafe { open(path.as_ptr().cast(), READ_ONLY) };
     if fd < 0 {
         return None;
@@ -88,23 +88,23 @@ pub(crate) fn read_file(name: &[u8]) -> Option<Vec<u8>> {
             other => break other,
         }
     };
-    // SAFETY: `open` gave `fd`.
+    // SAFETY: `open` returned `fd`.
     unsafe { close(fd) };
     got.ok().map(|_| content)
 }
 
-/// A new file to write, in place of an older one.
+/// Creates a file for writing, or truncates it.
 pub(crate) fn create_file(name: &[u8]) -> Option<c_int> {
     let path = path_of(name);
-    // SAFETY: `path` ends with a zero byte; a mode follows, as the flag that creates wants.
+    // SAFETY: `path` is NUL-terminated; a mode follows, as `O_CREAT` requires.
     let fd = unsafe { open(path.as_ptr().cast(), CREATE, 0o600 as c_int) };
     (fd >= 0).then_some(fd)
 }
 
-/// Writes everything; none where that failed.
+/// Writes everything; `None` if that fails.
 pub(crate) fn write_all(fd: c_int, mut bytes: &[u8]) -> Option<()> {
     while !bytes.is_empty() {
-        // SAFETY: the slice is as long as it says.
+        // SAFETY: pointer and length are those of a slice.
         let put = unsafe { write(fd, bytes.as_ptr().cast(), bytes.len()) };
         let put = usize::try_from(put).ok().filter(|&put| put > 0)?;
         bytes = &bytes[put.min(bytes.len())..];

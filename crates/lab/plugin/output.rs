@@ -1,18 +1,18 @@
-//! The file of counts: a stream of records, each a tag and numbers of seven bits a byte, the lowest first.
+//! The file of counts: a sequence of entries, each a tag and numbers with seven bits in a byte, least significant first.
 //!
 //! | tag | numbers | means |
 //! |---|---|---|
 //! | 1 | parent, function | the next node of the tree; nodes are numbered from 1, 0 is the measured program |
 //! | 2 | | a pass begins |
 //! | 3 | phase, count of pairs, pairs of node and instructions | a timed call that succeeded |
-//! | 4 | | chains were cut short: more of them than the tree takes |
-//! | 5 | | the last record: qemu ended in good order |
+//! | 4 | | the tree is full: chains are incomplete |
+//! | 5 | | the last entry: qemu exited normally |
 
 use crate::library::{complain, create_file, write_all};
 use alloc::vec::Vec;
 use core::ffi::c_int;
 
-/// The file, and what is not in it yet.
+/// The file, and bytes that are not written yet.
 pub(crate) struct Output {
     file: c_int,
     bytes: Vec<u8>,
@@ -21,7 +21,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// A new file; none where that fails.
+    /// Creates the file; `None` if that fails.
     pub(crate) fn create(name: &[u8]) -> Option<Self> {
         let file = create_file(name)?;
         write_all(file, b"landau counts 1\n")?;
@@ -39,7 +39,7 @@ impl Output {
         self.write();
     }
 
-    /// A lap with so many [`Self::count`]s to follow.
+    /// Writes a timed call, before `pairs` calls of [`Self::count`].
     pub(crate) fn lap(&mut self, phase: u8, pairs: usize) {
         self.number(3);
         self.number(u64::from(phase));
@@ -71,12 +71,12 @@ impl Output {
         self.bytes.push(value as u8);
     }
 
-    /// Hands everything to the operating system. Once for each pass and lap: qemu may be killed as soon as the guest
-    /// says that it is done, and what is still held then is lost.
+    /// Writes all bytes to the file, once for each pass and call: qemu may be killed as soon as the guest is done, and
+    /// buffered bytes would be lost.
     pub(crate) fn write(&mut self) {
         if !self.has_failed && write_all(self.file, &self.bytes).is_none() {
             self.has_failed = true;
-            complain("landau's plugin: the counts cannot be written; is the device full?\n");
+            complain("landau's plugin: cannot write the counts; check the free space\n");
         }
         self.bytes.clear();
     }

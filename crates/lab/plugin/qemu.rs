@@ -1,7 +1,7 @@
-//! qemu's plugin interface, as far as it is needed, declared by us: nobody needs qemu's headers to build Landau.
+//! The part of qemu's plugin interface that is needed, declared here so that building landau needs no qemu headers.
 //!
-//! Two versions of it: 1, up to qemu 8.1 (8.2 takes it too), where a counter is a plain word of ours; and 3, from qemu
-//! 9.1 on, where a counter belongs to qemu and each processor has its own.
+//! There are two versions: 1, for qemu up to 8.2, where a counter is a variable of the plugin; and 3, for qemu 9.1 and
+//! later, where counters belong to qemu, one for each CPU.
 
 use alloc::vec::Vec;
 use core::ffi::{c_int, c_uint, c_void};
@@ -9,13 +9,13 @@ use core::ffi::{c_int, c_uint, c_void};
 /// qemu's name for this plugin.
 pub(crate) type PluginId = u64;
 
-/// What qemu says of itself. Nothing of it is needed.
+/// Information about qemu; not used.
 #[repr(C)]
 pub struct Information {
     _private: [u8; 0],
 }
 
-/// A block of translated instructions; valid during the callback that gave it.
+/// A block of translated instructions; valid during the callback that received it.
 #[repr(C)]
 pub struct Block {
     _private: [u8; 0],
@@ -51,28 +51,28 @@ const NO_REGISTERS: c_int = 0;
 /// `QEMU_PLUGIN_INLINE_ADD_U64`.
 const ADD: c_int = 0;
 
-/// Has qemu call on every block that it translates.
+/// Registers a callback for every translated block.
 pub(crate) fn on_translation(id: PluginId, call: OnTranslation) {
     // SAFETY: `id` is what qemu gave to `qemu_plugin_install`, which is what calls this.
     unsafe { qemu_plugin_register_vcpu_tb_trans_cb(id, call) };
 }
 
-/// Has qemu call when it ends.
+/// Registers a callback for qemu's exit.
 pub(crate) fn on_exit(id: PluginId, call: OnExit) {
     // SAFETY: as in `on_translation`.
     unsafe { qemu_plugin_register_atexit_cb(id, call, core::ptr::null_mut()) };
 }
 
-/// Has qemu call whenever an instruction is about to be executed. Calls of one instruction come in the order in which
-/// they were asked for, and before it is counted.
+/// Registers a callback for every execution of an instruction, before it is counted. Callbacks of one instruction run in
+/// the order of registration.
 pub(crate) fn on_execution(instruction: *mut Instruction, call: OnExecution, data: u64) {
     let data = data as usize as *mut c_void;
-    // SAFETY: `instruction` comes from `instructions`, within the callback that gave the block. `data` is a number in
-    // the clothes of a pointer; nobody follows it.
+    // SAFETY: `instruction` comes from `instructions`, within the callback that gave the block. `data` is a number
+    // that is never dereferenced.
     unsafe { qemu_plugin_register_vcpu_insn_exec_cb(instruction, call, NO_REGISTERS, data) };
 }
 
-/// The instructions of a block, in their order.
+/// Returns the instructions of a block, in order.
 pub(crate) fn instructions(block: *mut Block) -> Vec<*mut Instruction> {
     // SAFETY: `block` is what qemu gave to the callback that calls this.
     let count = unsafe { qemu_plugin_tb_n_insns(block) };
@@ -80,7 +80,7 @@ pub(crate) fn instructions(block: *mut Block) -> Vec<*mut Instruction> {
     (0..count).map(|index| unsafe { qemu_plugin_tb_get_insn(block, index) }).collect()
 }
 
-/// Where an instruction stands in the guest's memory.
+/// Returns the address of an instruction in the guest.
 pub(crate) fn address(instruction: *mut Instruction) -> u64 {
     // SAFETY: `instruction` comes from `instructions`, within the callback that gave the block.
     unsafe { qemu_plugin_insn_vaddr(instruction) }
@@ -90,7 +90,7 @@ pub(crate) use version::{bytes, count, counted, prepare};
 
 #[cfg(not(per_processor))]
 mod version {
-    //! Version 1: the counter is a word of ours.
+    //! Version 1: the counter is a variable of the plugin.
 
     use super::{ADD, Instruction};
     use core::ffi::{c_int, c_uint, c_void};

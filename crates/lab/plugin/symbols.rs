@@ -1,12 +1,12 @@
-//! Which function an address belongs to.
+//! Maps addresses to functions.
 //!
-//! The file holds 16 bytes for each symbol, sorted by address: the address, the function's number and its traits, all
-//! little-endian. Names stay with Landau (`crates/lab/src/explain/symbols.rs`).
+//! The file has 16 bytes for each symbol, sorted by address: the address, the function's number and its traits, all
+//! little-endian. The names are in landau (`crates/lab/src/explain/symbols.rs`).
 
 use crate::library::read_file;
 use alloc::vec::Vec;
 
-/// The number of everything below the kernel's half of the address space.
+/// The number of everything in the user half of the address space.
 pub(crate) const USER: u32 = 0;
 
 /// The number of kernel addresses before the first symbol.
@@ -20,18 +20,18 @@ pub(crate) struct Symbols {
     rows: Vec<(u64, u32, u32)>,
 }
 
-/// The function that an address belongs to.
+/// The function of an address.
 pub(crate) struct Symbol {
     /// Its first address.
     pub(crate) start: u64,
-    /// The address behind it.
+    /// The address after its last byte.
     pub(crate) end: u64,
     pub(crate) function: u32,
     pub(crate) traits: u32,
 }
 
 impl Symbols {
-    /// Reads the file; none where that fails.
+    /// Reads the file; `None` if that fails.
     pub(crate) fn read(name: &[u8]) -> Option<Self> {
         let content = read_file(name)?;
         let word = |row: &[u8], at: usize| row[at..at + 4].try_into().map_or(0, u32::from_le_bytes);
@@ -42,7 +42,7 @@ impl Symbols {
         Some(Self { rows: rows.collect() })
     }
 
-    /// The function at an address.
+    /// Returns the function at an address.
     pub(crate) fn find(&self, address: u64) -> Symbol {
         if address < KERNEL {
             return Symbol { start: 0, end: KERNEL, function: USER, traits: 0 };

@@ -1,42 +1,41 @@
-//! Chains of calls, and how many instructions each function executed in each.
+//! Call chains, and the number of instructions that each function executed in each.
 //!
-//! Which function runs is always known: it is where the block stands. By which chain of calls it was reached is
-//! followed from block to block: a block that ended in a call is followed by a callee, one that ended in a return by
-//! somebody further up, and an entry of the kernel (system call, fault, interrupt) is put on top of what it
-//! interrupted. What jumps elsewhere takes its caller's place, as a tail call does; the thunks that stand in for
-//! indirect calls come out right by the same rule. After a switch to another task the chain is that of the task that
-//! was left, until the next system call: functions are right there, chains are not.
+//! The current function is always known from the block's address. The call chain is tracked from block to block: after a
+//! block that ends in a call comes a callee, after one that ends in a return comes a caller, and an entry of the kernel
+//! (system call, fault, interrupt) is a child of what it interrupted. A jump to another function replaces the current
+//! one, as a tail call does; the same rule handles the thunks for indirect calls. After a switch to another task the
+//! chain is that of the previous task until the next system call: functions are correct there, chains are not.
 
 use crate::output::Output;
 use crate::symbols::USER;
 use alloc::vec::Vec;
 
-/// A symbol where the kernel is entered: system call, fault, interrupt.
+/// A symbol that is an entry of the kernel: system call, fault, interrupt.
 pub(crate) const ENTRY: u32 = 1;
 
-/// A symbol where a page fault enters: the instruction that failed was counted and will be again.
+/// A symbol that is the entry of page faults: the faulting instruction was counted and will be counted again.
 pub(crate) const FAULT: u32 = 2;
 
-/// Chains longer than this are not followed further.
+/// The maximum length of a chain.
 const DEEPEST: u32 = 250;
 
-/// More nodes than any lap of a kernel needs; beyond, chains are cut short and the output says so.
+/// The maximum number of nodes, more than any timed call needs; then chains are incomplete and the output says so.
 const MOST_NODES: usize = 1 << 20;
 
-/// How a block goes on at its end.
+/// How a block ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Exit {
-    /// Anywhere else: a jump, or simply the next block.
+    /// A jump, or the next block.
     Jump,
     /// A call.
     Call,
     /// A return from a call.
     Return,
-    /// A return from an entry of the kernel.
+    /// A return from an interrupt, fault or system call.
     Leave,
 }
 
-/// A piece of translated code that belongs to one function.
+/// Translated code that belongs to one function.
 #[derive(Clone, Copy)]
 pub(crate) struct Block {
     pub(crate) function: u32,
@@ -50,7 +49,7 @@ pub(crate) struct Block {
 }
 
 impl Exit {
-    /// What an instruction's bytes say.
+    /// Returns how a block ends whose last instruction has these bytes.
     pub(crate) fn of(bytes: &[u8]) -> Self {
         let is_prefix = |byte: u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x40..=0x4f | 0x64..=0x67 | 0xf2 | 0xf3);
         let start = bytes.iter().position(|&byte| !is_prefix(byte)).unwrap_or(0);
@@ -66,7 +65,7 @@ impl Exit {
 }
 
 impl Block {
-    /// All of it in one word, which qemu hands to the callback.
+    /// Encodes the block as one number, which qemu passes to the callback.
     pub(crate) fn pack(self) -> u64 {
         let exit = match self.exit {
             Exit::Jump => 0,
@@ -81,7 +80,7 @@ impl Block {
             | u64::from(self.is_start) << 52
     }
 
-    /// The word's block.
+    /// Decodes a block.
     pub(crate) fn unpack(word: u64) -> Self {
         let exit = match word >> 48 & 3 {
             1 => Exit::Call,
@@ -99,42 +98,42 @@ impl Block {
     }
 }
 
-/// A function in a chain of calls.
+/// A function in a call chain.
 struct Node {
     parent: u32,
     function: u32,
     depth: u32,
     first_child: u32,
     next_sibling: u32,
-    /// Instructions of this lap.
+    /// Instructions of the current timed call.
     count: u64,
 }
 
-/// The first node: the measured program.
+/// The root: the measured program.
 const ROOT: u32 = 0;
 
-/// All chains that were met, and where in them the guest is.
+/// All call chains so far, and the guest's position in them.
 pub(crate) struct Tree {
     nodes: Vec<Node>,
-    /// Nodes that have a count.
+    /// The nodes with a count.
     touched: Vec<u32>,
     top: u32,
-    /// The block that runs, and the counter when it was entered.
+    /// The running block, and the counter at its entry.
     block: Block,
     entered: u64,
-    /// The counter when something was last given to a node.
+    /// The counter at the last attribution.
     settled: u64,
 }
 
 impl Tree {
-    /// The measured program alone.
+    /// Returns a tree with the root only.
     pub(crate) fn new() -> Self {
         let root = Node { parent: ROOT, function: USER, depth: 0, first_child: ROOT, next_sibling: ROOT, count: 0 };
         let block = Block { function: USER, traits: 0, is_start: false, length: 0, exit: Exit::Jump };
         Self { nodes: Vec::from([root]), touched: Vec::new(), top: ROOT, block, entered: 0, settled: 0 }
     }
 
-    /// A lap begins, in the measured program.
+    /// Begins a timed call, in the measured program.
     pub(crate) fn begin(&mut self, now: u64) {
         self.clear();
         self.top = ROOT;
@@ -143,7 +142,7 @@ impl Tree {
         self.settled = now;
     }
 
-    /// A lap ends: its counts go out.
+    /// Ends a timed call and writes its counts.
     pub(crate) fn end(&mut self, now: u64, phase: u8, output: &mut Output) {
         self.settle(now);
         output.lap(phase, self.touched.len());
@@ -154,11 +153,10 @@ impl Tree {
         self.clear();
     }
 
-    /// A block is entered.
+    /// Enters a block.
     pub(crate) fn enter(&mut self, now: u64, block: Block, output: &mut Output) {
         let is_whole = now - self.entered >= u64::from(self.block.length);
-        // An instruction that could not reach its memory was counted, though it has not happened; it will be counted
-        // once more when it does.
+        // An instruction that caused a page fault was counted without being executed; it will be counted again.
         let failed = u64::from(block.traits & FAULT != 0 && block.is_start && !is_whole);
         self.settle(now - failed);
         self.settled = now;
@@ -168,7 +166,7 @@ impl Tree {
         self.entered = now;
     }
 
-    /// Where a block leads that follows the current one.
+    /// Returns the node of a block that follows the current one.
     fn next(&mut self, block: Block, exit: Exit, output: &mut Output) -> u32 {
         let Node { parent, function, depth, .. } = self.nodes[self.top as usize];
         if block.function == USER {
@@ -184,7 +182,7 @@ impl Tree {
                 let back = self.above(parent, block.function);
                 back.unwrap_or_else(|| self.child(parent, block.function, output))
             }
-            // Something was put on the stack for this return to find, as the thunks do: the two of them are gone.
+            // A return to an address that was pushed, as thunks do: leaves both the thunk and its caller.
             Exit::Return => {
                 let caller = self.nodes[parent as usize].parent;
                 self.child(if parent == ROOT { ROOT } else { caller }, block.function, output)
@@ -194,7 +192,7 @@ impl Tree {
         }
     }
 
-    /// The nearest node of a function from `node` upwards.
+    /// Returns the nearest node of a function, from `node` towards the root.
     fn above(&self, mut node: u32, function: u32) -> Option<u32> {
         while node != ROOT {
             if self.nodes[node as usize].function == function {
@@ -205,7 +203,7 @@ impl Tree {
         None
     }
 
-    /// The node of a function that `parent` calls.
+    /// Returns the node of a function called by `parent`.
     fn child(&mut self, parent: u32, function: u32, output: &mut Output) -> u32 {
         let Node { first_child, depth, .. } = self.nodes[parent as usize];
         let mut node = first_child;
@@ -227,7 +225,7 @@ impl Tree {
         node
     }
 
-    /// Gives what was counted since the last time to where the guest is.
+    /// Attributes the instructions since the last attribution to the current node.
     fn settle(&mut self, now: u64) {
         let count = now.saturating_sub(self.settled);
         self.settled = now;

@@ -1,5 +1,5 @@
-//! The form that Debian writes packages, sources and indices in: paragraphs of `Field: value`, with values that go
-//! on in lines that begin with a space.
+//! Parses Debian's control format, of packages, sources and indices: paragraphs of `Field: value`, in which a line that
+//! begins with a space continues the value.
 
 /// One paragraph.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -8,7 +8,7 @@ pub struct Stanza {
 }
 
 impl Stanza {
-    /// The paragraphs of a text. Comments are left out; lines that belong to nothing are ignored.
+    /// Parses the paragraphs of a text. Comments and lines that belong to no field are ignored.
     pub fn all(text: &str) -> Vec<Self> {
         let mut stanzas = vec![Self::default()];
         for line in text.lines().filter(|line| !line.starts_with('#')) {
@@ -35,12 +35,12 @@ impl Stanza {
         stanzas
     }
 
-    /// A field's value; names are the same in capitals and small letters.
+    /// Returns a field's value. Names are case-insensitive.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
-    /// The words of a field's value, none where there is no such field.
+    /// Returns the words of a field's value; none if there is no such field.
     pub fn words(&self, name: &str) -> impl Iterator<Item = &str> {
         self.get(name).unwrap_or_default().split_whitespace()
     }
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paragraphs_comments_and_long_values() {
+    fn paragraphs_comments_and_long_values_are_parsed() {
         let text =
             "# comment\nTypes: deb\n# inside\nSigned-By:\n -----BEGIN\n .\n abc\n\n\nTypes: deb-src\nURIs: a:b c\n";
         let all = Stanza::all(text);

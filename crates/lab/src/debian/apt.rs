@@ -1,6 +1,6 @@
-//! Debian's package client with a root of its own: it reads the host's keys and proxies, and writes into one folder.
+//! Runs apt with a private root: it reads the host's keys and proxy settings, and writes into one directory.
 //!
-//! Nothing is installed, and what the host has apt do around its own updates is left out.
+//! It installs nothing, and runs none of the host's hooks.
 
 use super::sources;
 use crate::kernel::Error;
@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long one call of the client may take.
+/// How long one call of apt may take.
 const LONGEST: Duration = Duration::from_secs(900);
 
-/// The part of the client that reads and fetches single files.
+/// The part of apt that reads and fetches single files.
 const HELPER: &str = "/usr/lib/apt/apt-helper";
 
-/// What apt is told beyond the host's own configuration. `{root}` is the private folder.
-const CONFIGURATION: &str = r#"// Written by landau; what the host's apt does is not changed by this.
+/// The configuration in addition to the host's. `{root}` is the private directory.
+const CONFIGURATION: &str = r#"// Written by landau; it does not change the host's apt.
 #clear APT::Update::Pre-Invoke;
 #clear APT::Update::Post-Invoke;
 #clear APT::Update::Post-Invoke-Success;
@@ -50,27 +50,27 @@ pub(super) struct Apt {
     root: PathBuf,
 }
 
-/// What the client printed, and whether it was content.
+/// What a program printed, and whether it succeeded.
 pub(super) struct Answer {
-    pub(super) is_good: bool,
+    pub(super) is_success: bool,
     pub(super) out: String,
     pub(super) err: String,
 }
 
-/// What became of an attempt to refresh the index.
+/// The result of updating the index.
 pub(super) struct Update {
-    /// Whether any archive answered.
+    /// Whether any archive could be reached.
     pub(super) reached: bool,
-    /// What went wrong, in words for the user.
-    pub(super) troubles: Vec<String>,
+    /// The problems, as text for the user.
+    pub(super) problems: Vec<String>,
 }
 
 impl Apt {
-    /// Lays the private root out in a folder, and says whether the sources are others than last time.
+    /// Creates the private root in a directory; also returns whether the sources have changed.
     pub(super) fn new(root: &Path) -> Result<(Self, bool), Error> {
         let text = root.to_str().filter(|text| !text.contains(['"', '\n', ';', '{', '}']));
         let text = text.ok_or_else(|| {
-            Error::Apt(format!("{}: apt cannot use a folder of that name; give another with --cache", root.display()))
+            Error::Apt(format!("apt cannot use the directory {}; choose another name with --cache", root.display()))
         })?;
         for folder in ["cache/archives/partial", "state/lists/partial", "sources"] {
             let folder = root.join(folder);
@@ -78,7 +78,7 @@ impl Apt {
         }
         let mut configuration = CONFIGURATION.replace("{root}", text);
         if landau_sys::process::effective_user() == 0 {
-            // As root the client hands its downloads to a user who cannot reach into a private folder.
+            // As root, apt downloads as another user, which cannot write into a private directory.
             configuration.push_str("APT::Sandbox::User \"root\";\n");
         }
         write(&root.join("apt.conf"), &configuration)?;
@@ -89,24 +89,23 @@ impl Apt {
         Ok((apt, is_new))
     }
 
-    /// Runs one of the client's programs on the private root.
+    /// Runs a program of apt with the private root.
     fn run(&self, program: &str, words: &[&str], within: &Path) -> Result<Answer, Error> {
         let mut command = Command::new(program);
         command.arg("-c").arg(self.root.join("apt.conf")).args(words).current_dir(within);
         answer(&mut command, program)
     }
 
-    /// Refreshes the index.
+    /// Updates the index.
     pub(super) fn update(&self) -> Result<Update, Error> {
         let answer = self.run("apt-get", &["update"], &self.root)?;
         let reached = answer.out.lines().any(|line| line.starts_with("Get:") || line.starts_with("Hit:"));
-        Ok(Update { reached, troubles: troubles(&answer.err) })
+        Ok(Update { reached, problems: problems(&answer.err) })
     }
 
-    /// What the index says of the packages that kernels are in, each with the address of its file in `URI`.
+    /// Returns the entries of the index for packages whose names begin so, each with the address of its file in `URI`.
     ///
-    /// The lists are read from end to end: asking the client for one package after the other would unpack them anew for
-    /// each, which takes minutes.
+    /// It reads whole lists: apt would decompress them for each single package, which takes minutes.
     pub(super) fn packages(&self, prefixes: &[&str]) -> Result<String, Error> {
         let sources = self.root.join("sources/landau.sources");
         let sources = std::fs::read_to_string(&sources).map_err(|error| Error::io(&sources, error))?;
@@ -133,20 +132,20 @@ impl Apt {
         Ok(packages)
     }
 
-    /// Fetches a package by the address and checksum that the signed index gives; the client checks it.
+    /// Fetches a package by the address and checksum of the signed index; apt verifies the checksum.
     pub(super) fn download(&self, uri: &str, sha256: &str, into: &Path) -> Result<(), Error> {
         let target = into.display().to_string();
         let sum = format!("SHA256:{sha256}");
         let answer = self.run(HELPER, &["download-file", uri, &target, &sum], &self.root)?;
-        if answer.is_good && into.exists() {
+        if answer.is_success && into.exists() {
             return Ok(());
         }
         let file = uri.rsplit('/').next().unwrap_or(uri).to_owned();
-        Err(Error::Fetch { file, why: troubles(&answer.err).join("; ") })
+        Err(Error::Fetch { file, why: problems(&answer.err).join("; ") })
     }
 }
 
-/// Writes a file if it says something else, and says whether it did.
+/// Writes a file if its content differs; returns whether it did.
 fn write(path: &Path, text: &str) -> Result<bool, Error> {
     if std::fs::read_to_string(path).is_ok_and(|old| old == text) {
         return Ok(false);
@@ -154,7 +153,7 @@ fn write(path: &Path, text: &str) -> Result<bool, Error> {
     std::fs::write(path, text).map_err(|error| Error::io(path, error)).map(|()| true)
 }
 
-/// The sources for the private root, out of those that the host has.
+/// Returns the sources for the private root, from those of the host.
 fn private_sources() -> Result<String, Error> {
     let words = ["shell", "LIST", "Dir::Etc::sourcelist/f", "PARTS", "Dir::Etc::sourceparts/d"];
     let places = answer(Command::new("apt-config").args(words), "apt-config")?.out;
@@ -175,30 +174,30 @@ fn private_sources() -> Result<String, Error> {
     let entries: Vec<_> = files.iter().filter_map(read).flatten().collect();
     sources::private(&entries).ok_or_else(|| {
         Error::Apt(
-            "this host's apt has no source of Debian's own archive, from which kernels could be fetched; fetch a \
-             package elsewhere and give it as --kernel FILE.deb"
+            "this host's apt has no source for Debian's archive; fetch a kernel package elsewhere and give it as --kernel \
+             FILE.deb"
                 .to_owned(),
         )
     })
 }
 
-/// Runs a program to its end, in words that do not change with the user's language.
+/// Runs a program to its end, in the C locale.
 fn answer(command: &mut Command, name: &str) -> Result<Answer, Error> {
     command.env("LC_ALL", "C").env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut child = child.map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => Error::Apt(format!(
-            "{name} is not there: kernels are fetched by Debian's package client; elsewhere give --kernel FILE"
-        )),
-        _ => Error::Apt(format!("{name} could not be started: {error}")),
+        std::io::ErrorKind::NotFound => {
+            Error::Apt(format!("{name} is missing, and debian:VERSION needs apt; give a kernel as --kernel FILE"))
+        }
+        _ => Error::Apt(format!("cannot start {name}: {error}")),
     })?;
     let (out, err) = (reader(child.stdout.take()), reader(child.stderr.take()));
     let status = wait(&mut child).map_err(|error| Error::Apt(format!("{name}: {error}")))?;
     let text = |reader: std::thread::JoinHandle<String>| reader.join().unwrap_or_default();
-    Ok(Answer { is_good: status, out: text(out), err: text(err) })
+    Ok(Answer { is_success: status, out: text(out), err: text(err) })
 }
 
-/// Reads a stream beside us, so that the program never waits for its reader.
+/// Reads a stream in a thread, so that the program never blocks on a full pipe.
 fn reader(stream: Option<impl std::io::Read + Send + 'static>) -> std::thread::JoinHandle<String> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
@@ -209,7 +208,7 @@ fn reader(stream: Option<impl std::io::Read + Send + 'static>) -> std::thread::J
     })
 }
 
-/// Waits for a program, but not forever; whether it ended well.
+/// Waits for a program, at most [`LONGEST`]; returns whether it succeeded.
 fn wait(child: &mut Child) -> std::io::Result<bool> {
     let start = Instant::now();
     loop {
@@ -219,19 +218,18 @@ fn wait(child: &mut Child) -> std::io::Result<bool> {
         if start.elapsed() > LONGEST || landau_sys::signal::interrupted().is_some() {
             child.kill()?;
             child.wait()?;
-            let why =
-                if landau_sys::signal::interrupted().is_some() { "interrupted" } else { "it did not end in time" };
+            let why = if landau_sys::signal::interrupted().is_some() { "interrupted" } else { "it took too long" };
             return Err(std::io::Error::other(why));
         }
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
-/// The client's complaints in words for the user, each once.
-fn troubles(err: &str) -> Vec<String> {
-    let mut troubles = Vec::new();
+/// Returns apt's errors and warnings as text for the user, each once.
+fn problems(err: &str) -> Vec<String> {
+    let mut problems = Vec::new();
     for line in err.lines().filter_map(|line| line.strip_prefix("E: ").or(line.strip_prefix("W: "))) {
-        let said = match line.split_once("NO_PUBKEY ") {
+        let problem = match line.split_once("NO_PUBKEY ") {
             Some((before, key)) => {
                 let suite = before.split_whitespace().take_while(|word| *word != "InRelease:" && *word != "Release:");
                 let suite = suite.last().unwrap_or("a suite").trim_end_matches("InRelease").to_owned();
@@ -242,11 +240,11 @@ fn troubles(err: &str) -> Vec<String> {
             None if line.ends_with("is not signed.") || line.starts_with("Some index files failed") => continue,
             None => line.to_owned(),
         };
-        if !troubles.contains(&said) {
-            troubles.push(said);
+        if !problems.contains(&problem) {
+            problems.push(problem);
         }
     }
-    troubles
+    problems
 }
 
 #[cfg(test)]
@@ -254,21 +252,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_key_is_said_clearly() {
+    fn a_missing_key_is_explained() {
         let err = "W: GPG error: http://m.example/debian trixie InRelease: The following signatures couldn't be \
                    verified because the public key is not available: \
                    NO_PUBKEY 6ED0E7B82643E131 NO_PUBKEY 78DBA3BC47EF2265\n\
                    E: The repository 'http://m.example/debian trixie InRelease' is not signed.\n\
                    W: Failed to fetch http://m.example/x  Could not resolve 'm.example'\n\
                    W: Some index files failed to download. They have been ignored, or old ones used instead.\n";
-        let said = troubles(err);
-        assert_eq!(said.len(), 2, "{said:?}");
-        assert!(said[0].starts_with("trixie is signed by key 6ED0E7B82643E131, which this host lacks"), "{said:?}");
-        assert!(said[1].contains("Could not resolve"));
+        let found = problems(err);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].starts_with("trixie is signed by key 6ED0E7B82643E131, which this host lacks"), "{found:?}");
+        assert!(found[1].contains("Could not resolve"));
     }
 
     #[test]
-    fn a_folder_that_would_change_the_configuration_is_refused() {
+    fn a_directory_name_that_would_change_the_configuration_is_refused() {
         let Err(error) = Apt::new(Path::new("/tmp/a\"; x")) else { unreachable!() };
         assert!(error.to_string().contains("--cache"), "{error}");
     }

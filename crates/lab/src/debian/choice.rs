@@ -1,4 +1,4 @@
-//! Which of the archive's kernels a user's words mean.
+//! Selects a kernel of the archive by version and flavour.
 
 use super::version::compare;
 use crate::deb::Package;
@@ -6,8 +6,8 @@ use crate::kernel::Error;
 use crate::stanza::Stanza;
 use std::cmp::Ordering;
 
-/// The flavours of Debian's kernels for x86-64, and the words that users have for them. The first is taken where none
-/// is named: it is small, and has built in what a virtual machine needs.
+/// The flavours of Debian's kernels for x86-64, and the suffixes that select them. The first is the default: it is small,
+/// and has the drivers of a virtual machine built in.
 const FLAVOURS: [(&str, &[&str]); 3] = [
     ("cloud-amd64", &["-cloud-amd64", "-cloud"]),
     ("rt-amd64", &["-rt-amd64", "-rt"]),
@@ -18,14 +18,14 @@ const FLAVOURS: [(&str, &[&str]); 3] = [
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) package: Package,
-    /// Where its file is to be had.
+    /// The address of its file.
     pub(super) uri: String,
     pub(super) bytes: u64,
     pub(super) sha256: String,
 }
 
 impl Entry {
-    /// The packages of an index, each version once.
+    /// Parses an index; each file occurs once.
     pub(super) fn all(index: &str) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
         for entry in Stanza::all(index).iter().filter_map(Self::of) {
@@ -36,7 +36,7 @@ impl Entry {
         all
     }
 
-    /// Whether both are the same file, wherever it lies.
+    /// Whether both are the same file, at any address.
     pub(super) fn is(&self, other: &Self) -> bool {
         self.package.name == other.package.name && self.sha256 == other.sha256
     }
@@ -48,7 +48,7 @@ impl Entry {
     }
 }
 
-/// A kernel that is to be had from Debian's archive.
+/// A kernel of Debian's archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Available {
     /// Its release without the flavour, such as `6.1.0-53`.
@@ -59,17 +59,17 @@ pub struct Available {
     pub version: String,
     /// The package's size.
     pub bytes: u64,
-    /// Where it stands in the index.
+    /// Its position in the index.
     pub(super) index: usize,
 }
 
 impl Available {
-    /// The word that means just this one.
+    /// Returns the value of `--kernel` that selects exactly this one.
     pub fn word(&self) -> String {
         format!("debian:{}-{}", self.release, self.flavour)
     }
 
-    /// The series it belongs to: the first two numbers.
+    /// Returns its series: the first two numbers of the release.
     pub fn series(&self) -> &str {
         let second = self.release.match_indices('.').nth(1);
         second.map_or(self.release.as_str(), |(at, _)| &self.release[..at])
@@ -82,7 +82,7 @@ impl Available {
             Some((release.to_owned(), *flavour))
         };
         let (release, flavour) = FLAVOURS.iter().find_map(split)?;
-        // `linux-image-6.12-cloud-amd64` points at others and holds no kernel.
+        // `linux-image-6.12-cloud-amd64` is a metapackage without kernel.
         let is_kernel = release.starts_with(|first: char| first.is_ascii_digit()) && release.matches('.').count() >= 2;
         let version = entry.package.version.clone();
         is_kernel.then_some(Self { release, flavour, version, bytes: entry.bytes, index })
@@ -93,7 +93,7 @@ impl Available {
     }
 }
 
-/// The kernels of an index, oldest first, each release in its newest version.
+/// Returns the kernels of an index, oldest first, each release in its newest version.
 pub(super) fn available(entries: &[Entry]) -> Vec<Available> {
     let kernels = entries.iter().enumerate().filter_map(|(index, entry)| Available::of(entry, index));
     let mut all: Vec<Available> = kernels.collect();
@@ -105,7 +105,7 @@ pub(super) fn available(entries: &[Entry]) -> Vec<Available> {
     kept
 }
 
-/// A user's words, taken apart.
+/// A selection: version and flavour.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wanted {
     version: String,
@@ -120,18 +120,18 @@ impl Wanted {
         Self { version: version.strip_prefix("linux-image-").unwrap_or(version).to_owned(), flavour }
     }
 
-    /// Whether this is the whole name of one kernel, so that a newer index could not change what it means.
+    /// Whether this is the complete name of a kernel, which selects the same one in every index.
     pub(super) fn is_exact(&self, kernel: &Available) -> bool {
         self.version == kernel.release
     }
 
-    /// Whether the version is the whole or a beginning that ends where a number does.
+    /// Whether the selection is `version` or a beginning of it that does not end inside a number.
     fn begins(&self, version: &str) -> bool {
         let rest = version.strip_prefix(&self.version);
         rest.is_some_and(|rest| !self.version.is_empty() && !rest.starts_with(|next: char| next.is_ascii_digit()))
     }
 
-    /// The newest kernel that is meant.
+    /// Returns the newest kernel of the selection.
     pub(super) fn choose<'a>(&self, word: &str, all: &'a [Available]) -> Result<&'a Available, Error> {
         let fits = |one: &&Available| self.begins(&one.release) || self.begins(&one.version);
         let mut of_flavour = all.iter().filter(|one| one.flavour == self.flavour);
@@ -144,7 +144,10 @@ impl Wanted {
             let is_other = all.iter().find(|one| fits(one));
             let what = match is_other {
                 Some(other) => {
-                    format!("no kernel of that version has the flavour {}, but {}", self.flavour, other.flavour)
+                    format!(
+                        "no kernel of that version has the flavour {}, but some have {}",
+                        self.flavour, other.flavour
+                    )
                 }
                 None => "Debian's archive has no kernel of that version".to_owned(),
             };
@@ -152,14 +155,14 @@ impl Wanted {
             return Err(refuse(what, known));
         };
         if meant.iter().any(|one| one.series() != newest.series()) {
-            return Err(refuse("several series begin so; say which".to_owned(), list(meant.iter().copied())));
+            return Err(refuse("it selects several series; name one".to_owned(), list(meant.iter().copied())));
         }
         debug_assert!(of_flavour.any(|one| one == *newest));
         Ok(newest)
     }
 }
 
-/// Kernels by series: "6.1 (6.1.0-47, 6.1.0-53); 6.12 (…)".
+/// Lists kernels by series: "6.1 (6.1.0-47, 6.1.0-53); 6.12 (…)".
 fn list<'a>(kernels: impl Iterator<Item = &'a Available>) -> String {
     let mut series: Vec<(&str, Vec<String>)> = Vec::new();
     for kernel in kernels {
@@ -221,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_that_fits_is_taken() {
+    fn the_newest_match_is_selected() {
         let cases = [
             ("6.12", "6.12.107+deb13 cloud-amd64 6.12.107-1"),
             ("6.12.94", "6.12.94+deb13 cloud-amd64 6.12.94-1"),
@@ -241,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_ambiguous_or_missing_lists_what_there_is() {
+    fn ambiguous_and_missing_versions_list_the_available_ones() {
         let said = choose("6").unwrap_err();
         assert!(
             said.contains("several series") && said.contains("6.1 (") && said.contains("; 6.12 (6.12.94+deb13,"),
@@ -250,12 +253,12 @@ mod tests {
         let said = choose("6.1.0-5").unwrap_err();
         assert!(said.contains("no kernel of that version") && said.contains("5.10 (5.10.0-32)"), "{said}");
         let said = choose("5.10-rt").unwrap_err();
-        assert!(said.contains("flavour rt-amd64, but cloud-amd64"), "{said}");
+        assert!(said.contains("flavour rt-amd64, but some have cloud-amd64"), "{said}");
         assert!(choose("").is_err() && choose("-cloud").is_err() && choose("x").is_err());
     }
 
     #[test]
-    fn each_release_stands_in_the_list_once() {
+    fn each_release_is_listed_once() {
         let all = archive();
         assert_eq!(all.len(), 9, "{all:?}");
         assert_eq!(all[0].word(), "debian:5.10.0-32-cloud-amd64");

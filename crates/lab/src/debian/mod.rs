@@ -1,8 +1,7 @@
-//! Kernels out of Debian's archive, fetched by Debian's own package client into a private folder.
+//! Kernels of Debian's archive, fetched by apt into a private directory.
 //!
-//! The archive is the one that the host is configured for; signatures are checked as apt checks them. The index is
-//! asked for once a day at most, packages are kept with the checksum that the signed index gives, and what is in the
-//! folder is used without a network.
+//! The archive is the one that the host is configured for, and apt checks its signatures. The index is updated at most
+//! once a day. Packages are verified with the checksum of the signed index. A kernel in the directory needs no network.
 
 mod apt;
 mod choice;
@@ -22,51 +21,51 @@ use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-/// How old an index may be.
+/// The maximum age of the index.
 const INDEX_AGE: Duration = Duration::from_secs(24 * 3600);
-/// How long to wait for another Landau that is fetching.
+/// How long to wait for another landau that is fetching.
 const LONGEST_WAIT: Duration = Duration::from_secs(1800);
-/// What the packages are called that kernels are in, or that belong to them.
+/// The beginnings of the names of packages with kernels and their companions.
 const PREFIXES: [&str; 3] = ["linux-image-", "linux-binary-", "linux-base-"];
 
-/// The folder with everything of Debian's, held alone while this lives.
+/// The private directory, locked while this exists.
 struct Store {
     root: PathBuf,
     _lock: File,
 }
 
-/// The kernels that are to be had, oldest first.
-pub fn available(cache: &Path, tell: &mut dyn FnMut(&str)) -> Result<Vec<Available>, Error> {
-    let store = Store::open(cache, tell)?;
-    Ok(choice::available(&store.refreshed(tell)?))
+/// Returns the available kernels, oldest first.
+pub fn available(cache: &Path, report: &mut dyn FnMut(&str)) -> Result<Vec<Available>, Error> {
+    let store = Store::open(cache, report)?;
+    Ok(choice::available(&store.refreshed(report)?))
 }
 
-/// The kernel that a word means, of those that are to be had.
+/// Returns the available kernel that `word` selects.
 pub fn meant<'a>(word: &str, all: &'a [Available]) -> Result<&'a Available, Error> {
     choice::Wanted::parse(word).choose(word, all)
 }
 
-/// Gets the kernel that `word` means: a version or the beginning of one, and a flavour if need be.
-pub(crate) fn obtain(word: &str, cache: &Path, tell: &mut dyn FnMut(&str)) -> Result<Kernel, Error> {
-    let store = Store::open(cache, tell)?;
+/// Obtains the kernel that `word` selects: a version or the beginning of one, and optionally a flavour.
+pub(crate) fn obtain(word: &str, cache: &Path, report: &mut dyn FnMut(&str)) -> Result<Kernel, Error> {
+    let store = Store::open(cache, report)?;
     let wanted = Wanted::parse(word);
     let known = store.index();
     let kernels = choice::available(&known);
-    // A kernel's whole name means the same tomorrow; what is here already needs no newer index.
+    // A complete name selects the same kernel in every index, so a kernel that is here needs no update.
     let exact = wanted.choose(word, &kernels).ok().filter(|one| wanted.is_exact(one));
     if let Some(exact) = exact
         && unpacked::is_intact(&store.folder(&known[exact.index]))?
     {
-        return store.kernel(&known, exact, tell);
+        return store.kernel(&known, exact, report);
     }
-    let entries = store.refreshed(tell)?;
+    let entries = store.refreshed(report)?;
     let kernels = choice::available(&entries);
-    let chosen = wanted.choose(word, &kernels).map_err(|error| store.with_troubles(error))?;
-    store.kernel(&entries, chosen, tell)
+    let chosen = wanted.choose(word, &kernels).map_err(|error| store.with_problems(error))?;
+    store.kernel(&entries, chosen, report)
 }
 
 impl Store {
-    fn open(cache: &Path, tell: &mut dyn FnMut(&str)) -> Result<Self, Error> {
+    fn open(cache: &Path, report: &mut dyn FnMut(&str)) -> Result<Self, Error> {
         let root = std::path::absolute(cache).map_err(|error| Error::io(cache, error))?.join("debian");
         for folder in ["packages", "kernels"].map(|name| root.join(name)) {
             std::fs::create_dir_all(&folder).map_err(|error| Error::io(&folder, error))?;
@@ -79,12 +78,15 @@ impl Store {
                 Ok(()) => return Ok(Self { root, _lock: lock }),
                 Err(TryLockError::Error(error)) => return Err(Error::io(&path, error)),
                 Err(TryLockError::WouldBlock) if start.elapsed() > LONGEST_WAIT => {
-                    return Err(Error::Apt(format!("{} is held by another landau; use --cache", root.display())));
+                    return Err(Error::Apt(format!(
+                        "{} is locked by another landau; choose another directory with --cache",
+                        root.display()
+                    )));
                 }
                 Err(TryLockError::WouldBlock) => {}
             }
             if start.elapsed() < Duration::from_millis(100) {
-                tell("waiting for another landau that is fetching kernels");
+                report("waiting for another landau that is fetching kernels");
             }
             std::thread::sleep(Duration::from_millis(200));
         }
@@ -94,7 +96,7 @@ impl Store {
         self.root.join("index")
     }
 
-    /// The packages that were to be had when the archive was last asked.
+    /// Returns the packages of the last update.
     fn index(&self) -> Vec<Entry> {
         Entry::all(&std::fs::read_to_string(self.index_path()).unwrap_or_default())
     }
@@ -105,39 +107,39 @@ impl Store {
         age.is_some_and(|age| age < INDEX_AGE)
     }
 
-    /// The index, asked for anew if it is old, or as it was where the archive cannot be reached.
-    fn refreshed(&self, tell: &mut dyn FnMut(&str)) -> Result<Vec<Entry>, Error> {
+    /// Returns the index, updated if it is old and the archive can be reached.
+    fn refreshed(&self, report: &mut dyn FnMut(&str)) -> Result<Vec<Entry>, Error> {
         let old = self.index();
         let (apt, is_new) = match Apt::new(&self.root) {
             Ok(ready) => ready,
             Err(error) if old.is_empty() => return Err(error),
             Err(error) => {
-                tell(&format!("{error}; going on with what was fetched before"));
+                report(&format!("{error}; using the kernels fetched before"));
                 return Ok(old);
             }
         };
         if self.is_fresh() && !is_new && !old.is_empty() {
             return Ok(old);
         }
-        tell("asking the host's Debian archive which kernels there are (once a day, about 40 MB the first time)");
+        report("updating the index of Debian's archive (once a day, about 40 MB the first time)");
         let update = apt.update()?;
         if !update.reached {
-            let why = update.troubles.first().map_or("no answer", String::as_str);
+            let why = update.problems.first().map_or("no answer", String::as_str);
             if old.is_empty() {
-                return Err(Error::Apt(format!("the host's Debian archive cannot be reached: {why}")));
+                return Err(Error::Apt(format!("cannot reach Debian's archive: {why}")));
             }
-            tell(&format!("the archive cannot be reached ({why}); going on with the list of before"));
+            report(&format!("cannot reach Debian's archive ({why}); using the index of the last update"));
             return Ok(old);
         }
-        for trouble in &update.troubles {
-            tell(trouble);
+        for problem in &update.problems {
+            report(problem);
         }
-        self.note(&apt, &old, &update.troubles)?;
+        self.save(&apt, &old, &update.problems)?;
         Ok(self.index())
     }
 
-    /// Writes down what the archive has, and what it has no more but is here.
-    fn note(&self, apt: &Apt, old: &[Entry], troubles: &[String]) -> Result<(), Error> {
+    /// Saves the index, with the packages that the archive no longer has but this directory does.
+    fn save(&self, apt: &Apt, old: &[Entry], problems: &[String]) -> Result<(), Error> {
         let mut text = apt.packages(&PREFIXES)?;
         let now = Entry::all(&text);
         for entry in old.iter().filter(|entry| !now.iter().any(|one| one.is(entry)) && self.file(entry).exists()) {
@@ -154,7 +156,7 @@ impl Store {
                 entry.sha256
             );
         }
-        self.replace(&self.root.join("troubles"), &troubles.join("\n"))?;
+        self.replace(&self.root.join("troubles"), &problems.join("\n"))?;
         self.replace(&self.index_path(), &text)
     }
 
@@ -164,54 +166,54 @@ impl Store {
         std::fs::rename(&draft, path).map_err(|error| Error::io(path, error))
     }
 
-    /// What is missing may be missing because a part of the archive could not be read.
-    fn with_troubles(&self, error: Error) -> Error {
-        let troubles = std::fs::read_to_string(self.root.join("troubles")).unwrap_or_default();
+    /// Adds to an error that a part of the archive could not be read, which may be its cause.
+    fn with_problems(&self, error: Error) -> Error {
+        let problems = std::fs::read_to_string(self.root.join("troubles")).unwrap_or_default();
         match error {
-            Error::Version { wanted, what, known } if !troubles.is_empty() => {
+            Error::Version { wanted, what, known } if !problems.is_empty() => {
                 let what =
-                    format!("{what} (a part of the archive could not be read: {})", troubles.replace('\n', "; "));
+                    format!("{what} (a part of the archive could not be read: {})", problems.replace('\n', "; "));
                 Error::Version { wanted, what, known }
             }
             error => error,
         }
     }
 
-    /// Where a package's file is kept.
+    /// Returns the path of a package's file.
     fn file(&self, entry: &Entry) -> PathBuf {
         self.root.join("packages").join(entry.uri.rsplit('/').next().unwrap_or_default())
     }
 
-    /// Where a package's kernel is unpacked.
+    /// Returns the directory of a package's unpacked kernel.
     fn folder(&self, entry: &Entry) -> PathBuf {
         self.root.join("kernels").join(format!("{}_{}", entry.package.name, entry.package.version.replace(':', "%3a")))
     }
 
-    /// A package's file, fetched if it is not here whole.
-    fn fetch(&self, entry: &Entry, tell: &mut dyn FnMut(&str)) -> Result<PathBuf, Error> {
+    /// Returns a package's file, fetched unless it is here and intact.
+    fn fetch(&self, entry: &Entry, report: &mut dyn FnMut(&str)) -> Result<PathBuf, Error> {
         let file = self.file(entry);
         if file.exists() {
             if sha256(&file)? == entry.sha256 {
                 return Ok(file);
             }
-            tell(&format!("{} was changed; fetching it again", file.display()));
+            report(&format!("{} has another checksum than the index; fetching it again", file.display()));
         }
         let package = &entry.package;
-        tell(&format!("fetching {} {} ({:.1} MB)", package.name, package.version, entry.bytes as f64 / 1e6));
+        report(&format!("fetching {} {} ({:.1} MB)", package.name, package.version, entry.bytes as f64 / 1e6));
         let incoming = file.with_extension("incoming");
         let _ = std::fs::remove_file(&incoming);
         Apt::new(&self.root)?.0.download(&entry.uri, &entry.sha256, &incoming)?;
         if sha256(&incoming)? != entry.sha256 {
-            let what = "what was fetched has another checksum than the signed index says; try again".to_owned();
+            let what = "its checksum is not that of the signed index; try again".to_owned();
             return Err(Error::Package { path: incoming, what });
         }
         std::fs::rename(&incoming, &file).map_err(|error| Error::io(&file, error))?;
         Ok(file)
     }
 
-    /// A kernel of the index, fetched and unpacked if need be. Newer releases have it in a package of its own, and its
-    /// configuration in another.
-    fn kernel(&self, all: &[Entry], chosen: &Available, tell: &mut dyn FnMut(&str)) -> Result<Kernel, Error> {
+    /// Returns a kernel of the index, fetched and unpacked if necessary. Newer releases have the kernel and its
+    /// configuration in separate packages.
+    fn kernel(&self, all: &[Entry], chosen: &Available, report: &mut dyn FnMut(&str)) -> Result<Kernel, Error> {
         let entry = &all[chosen.index];
         let part = |kind| {
             let name = entry.package.part(kind)?;
@@ -220,8 +222,8 @@ impl Store {
         let holder = part("binary").unwrap_or(entry);
         let folder = self.folder(entry);
         if !unpacked::is_intact(&folder)? {
-            let file = self.fetch(holder, tell)?;
-            let beside = part("base").map(|base| self.fetch(base, tell)).transpose()?;
+            let file = self.fetch(holder, report)?;
+            let beside = part("base").map(|base| self.fetch(base, report)).transpose()?;
             unpacked::create(&folder, |draft| {
                 if let Some(base) = &beside {
                     deb::extract(base, draft)?;

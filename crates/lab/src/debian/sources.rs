@@ -1,13 +1,13 @@
-//! Which Debian archive the host is configured for, read from the host's own sources.
+//! Reads the host's apt sources to find its Debian archive.
 //!
-//! So no host's name stands in Landau, a mirror nearby or a proxy is used as the host uses it, and signatures are
-//! checked with the keys that the host trusts for that archive.
+//! So landau contains no host names, uses the host's mirror and proxy, and apt checks signatures with the keys that the
+//! host trusts for that archive.
 
 use crate::stanza::Stanza;
 use std::fmt::Write as _;
 
-/// The releases whose kernels are looked for, and the names that a host may know its own by.
-const LOOKED_FOR: &[&str] = &["bullseye", "bookworm", "trixie", "sid"];
+/// The releases whose kernels are listed, and other names of releases in a host's sources.
+const LISTED: &[&str] = &["bullseye", "bookworm", "trixie", "sid"];
 const OTHER_NAMES: &[&str] = &["buster", "forky", "duke", "oldoldstable", "oldstable", "stable", "testing", "unstable"];
 
 /// One archive and suite that the host installs from.
@@ -18,7 +18,7 @@ pub(super) struct Entry {
     signed_by: Option<String>,
 }
 
-/// What a file of sources says, in the form that its name's ending stands for.
+/// Parses a file of sources, in the format of its name's extension.
 pub(super) fn read(name: &str, text: &str) -> Vec<Entry> {
     if name.ends_with(".sources") { paragraphs(text) } else { text.lines().filter_map(line).collect() }
 }
@@ -38,7 +38,7 @@ fn line(line: &str) -> Option<Entry> {
     words.any(|component| component == "main").then_some(Entry { uri, suite, signed_by })
 }
 
-/// The newer form, in paragraphs.
+/// Parses the newer format, in paragraphs.
 fn paragraphs(text: &str) -> Vec<Entry> {
     let mut entries = Vec::new();
     for stanza in Stanza::all(text) {
@@ -55,40 +55,40 @@ fn paragraphs(text: &str) -> Vec<Entry> {
     entries
 }
 
-/// The release that a suite belongs to, and whether it is its security suite; `None` for what is not Debian's.
+/// Returns the release of a suite, and whether it is the security suite; `None` if it is not Debian's.
 fn release(suite: &str) -> Option<(&str, bool)> {
     let suite = suite.trim_end_matches('/');
     let (name, is_security) = match suite.strip_suffix("-security/updates").or(suite.strip_suffix("/updates")) {
         Some(name) => (name, true),
         None => suite.strip_suffix("-security").map_or((suite, false), |name| (name, true)),
     };
-    (LOOKED_FOR.contains(&name) || OTHER_NAMES.contains(&name)).then_some((name, is_security))
+    (LISTED.contains(&name) || OTHER_NAMES.contains(&name)).then_some((name, is_security))
 }
 
-/// Archives of other makers borrow the names of Debian's releases; Debian's own is known by its key or its folder.
+/// Rates how likely an entry is Debian's own archive: others use the names of its releases too, but not its key and
+/// path.
 fn likeness(entry: &Entry) -> u32 {
     let folder = entry.uri.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     let has_key = entry.signed_by.as_deref().is_some_and(|keys| keys.contains("debian-archive"));
     2 * u32::from(has_key) + u32::from(folder.starts_with("debian"))
 }
 
-/// The archive that is most like Debian's own, the first of them.
+/// Returns the first of the most likely archives.
 fn archive(entries: &[Entry], security: bool) -> Option<&Entry> {
     let fitting = entries.iter().filter(|entry| release(&entry.suite).is_some_and(|(_, is)| is == security));
     let fitting = fitting.filter(|entry| !entry.uri.starts_with("cdrom:"));
     fitting.rev().max_by_key(|entry| likeness(entry))
 }
 
-/// Sources of our own: the archive that the host uses, with every release that kernels are looked for in; `None` where
-/// the host has no Debian archive.
+/// Returns sources with the host's archive and every listed release; `None` if the host has no Debian archive.
 pub(super) fn private(entries: &[Entry]) -> Option<String> {
     let main = archive(entries, false)?;
-    let mut suites = LOOKED_FOR.to_vec();
+    let mut suites = LISTED.to_vec();
     let own = release(&main.suite).map(|(name, _)| name).filter(|name| ["forky", "duke", "testing"].contains(name));
     suites.extend(own);
     let mut text = paragraph(main, &suites.join(" "));
     if let Some(security) = archive(entries, true) {
-        // Sid has none: what it gets is new already.
+        // Sid has no security suite.
         suites.retain(|name| *name != "sid");
         let suites: Vec<_> = suites.iter().map(|name| format!("{name}-security")).collect();
         text.push_str(&paragraph(security, &suites.join(" ")));
@@ -96,7 +96,7 @@ pub(super) fn private(entries: &[Entry]) -> Option<String> {
     Some(text)
 }
 
-/// The address of the archive that a list was fetched from, by the suite in the list's file name.
+/// Returns the address of the archive of a list, by the suite in the list's file name.
 pub(super) fn archive_of(private: &str, list: &str) -> Option<String> {
     let suite = list.split("_dists_").nth(1)?.split("_main_binary-").next()?;
     let stanzas = Stanza::all(private);
@@ -129,7 +129,7 @@ mod tests {
         deb\thttp://mirror.example/debian-security bookworm-security main\n";
 
     #[test]
-    fn the_older_form_is_read() {
+    fn the_older_format_is_parsed() {
         let entries = read("sources.list", LINES);
         assert_eq!(entries.len(), 5, "{entries:?}");
         assert_eq!(entries[1].signed_by.as_deref(), Some("/usr/share/keyrings/a.gpg /b.gpg"));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newer_form_is_read_with_its_keys() {
+    fn the_newer_format_is_parsed_with_its_keys() {
         let text = "Types: deb deb-src\nURIs: http://a.example/debian http://b.example/debian\nSuites: sid\n\
             Components: main contrib\nSigned-By:\n -----BEGIN PGP\n .\n abc\n\n\
             Enabled: no\nTypes: deb\nURIs: http://off.example/debian\nSuites: trixie\nComponents: main\n";
@@ -159,21 +159,21 @@ mod tests {
     }
 
     #[test]
-    fn the_key_tells_debian_from_others() {
+    fn the_key_identifies_debian() {
         let lines = "deb http://x.example/debian trixie main\n\
             deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://y.example/pub trixie main\n";
         assert!(private(&read("a.list", lines)).unwrap().contains("URIs: http://y.example/pub"));
     }
 
     #[test]
-    fn other_distributions_have_no_debian() {
+    fn other_distributions_have_no_debian_archive() {
         let lines = "deb http://x.example/ubuntu noble main universe\ndeb cdrom:[Debian 12]/ bookworm main\n";
         assert_eq!(private(&read("a.list", lines)), None);
         assert_eq!(private(&[]), None);
     }
 
     #[test]
-    fn old_and_new_names_of_security_suites() {
+    fn old_and_new_names_of_security_suites_are_known() {
         assert_eq!(release("buster/updates"), Some(("buster", true)));
         assert_eq!(release("bookworm-security"), Some(("bookworm", true)));
         assert_eq!(release("stable"), Some(("stable", false)));

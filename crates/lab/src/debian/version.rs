@@ -1,21 +1,21 @@
-//! The order of Debian's version numbers, as the policy manual defines it.
+//! Compares Debian's version numbers (Debian policy manual, section 5.6.12).
 
 use std::cmp::Ordering;
 
-/// Which of two versions is the newer one.
+/// Compares two versions; the greater one is newer.
 pub fn compare(a: &str, b: &str) -> Ordering {
     let (a, b) = (split(a), split(b));
     a.0.cmp(&b.0).then_with(|| parts(a.1, b.1)).then_with(|| parts(a.2, b.2))
 }
 
-/// Epoch, upstream version, revision.
+/// Splits a version into epoch, upstream version and revision.
 fn split(version: &str) -> (u64, &str, &str) {
     let (epoch, rest) = version.split_once(':').unwrap_or(("0", version));
     let (upstream, revision) = rest.rsplit_once('-').unwrap_or((rest, "0"));
     (epoch.parse().unwrap_or(0), upstream, revision)
 }
 
-/// Compares what is not digits by letters, then what is digits by value, and so on to the end.
+/// Compares runs of non-digits by character and runs of digits by value, alternately, to the end.
 fn parts(mut a: &str, mut b: &str) -> Ordering {
     while !a.is_empty() || !b.is_empty() {
         let (word_a, word_b) =
@@ -29,7 +29,7 @@ fn parts(mut a: &str, mut b: &str) -> Ordering {
     Ordering::Equal
 }
 
-/// Takes the bytes off the front that are of one sort.
+/// Takes the leading bytes for which `is` holds.
 fn take<'a>(text: &mut &'a str, is: impl Fn(&u8) -> bool) -> &'a str {
     let end = text.bytes().position(|byte| !is(&byte)).unwrap_or(text.len());
     let end = (end..=text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len());
@@ -38,7 +38,7 @@ fn take<'a>(text: &mut &'a str, is: impl Fn(&u8) -> bool) -> &'a str {
     front
 }
 
-/// A tilde is before the end, the end before letters, letters before all else.
+/// A tilde sorts before the end, the end before letters, letters before anything else.
 fn words(a: &str, b: &str) -> Ordering {
     let weight = |byte: Option<u8>| match byte {
         Some(b'~') => -1,
@@ -96,7 +96,7 @@ mod tests {
     ];
 
     #[test]
-    fn the_order_holds_both_ways() {
+    fn the_order_is_total() {
         for (i, a) in RISING.iter().enumerate() {
             for (j, b) in RISING.iter().enumerate() {
                 assert_eq!(compare(a, b), i.cmp(&j), "{a} {b}");
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(compare("0:1", "1"), Ordering::Equal);
     }
 
-    /// Where dpkg is, it is asked as well.
+    /// Compares with dpkg, if there is one.
     #[test]
     fn dpkg_agrees() {
         for pair in RISING[2..].windows(2) {

@@ -1,8 +1,7 @@
-//! From counted calls to an explanation: which function's instructions grow with n, and by how much for each object.
+//! From counted calls to an explanation: which functions grow with n, and by how much for each object.
 //!
-//! Only whole calls are compared: at a size stands one call that was made there, so that the functions' instructions
-//! add up to that call's and their growth to the difference of two samples. Which call: the one at the size, or the
-//! nearest to it, in which no interrupt came in and that is like its neighbours.
+//! Each size is represented by one call, so that the functions' instructions add up to that call's, and their growth to
+//! the difference of two samples. It is the call nearest to the size without interrupt and with a typical cost.
 
 use super::counts::{Counts, Lap};
 use super::error::Error;
@@ -11,16 +10,16 @@ use landau_record::schema::{Case, Chain, Explanation, FunctionCost};
 use landau_record::{Pass, Series};
 use std::collections::{BTreeMap, HashMap};
 
-/// Calls within this part of a size stand for it.
+/// How far a call may be from the size it represents, as a ratio.
 const NEAR: f64 = 0.02;
 
-/// And so many objects to each side in any case: where a timer ticks in one call, its neighbour tells the same.
+/// The least distance, in objects: if a call contains a timer interrupt, the next one represents the size.
 const NEAR_LEAST: u64 = 3;
 
-/// Calls that a line is fitted to, at the most.
+/// The maximum number of calls that a line is fitted to.
 const FITTED: usize = 2_000;
 
-/// A node of the chains is kept if it or what it calls has this part of the instructions.
+/// A node of the call chains is kept if it and its callees have this share of the instructions.
 const KEPT: f64 = 0.0005;
 
 /// A counted call with its sample.
@@ -32,8 +31,8 @@ struct Call<'a> {
     is_disturbed: bool,
 }
 
-/// Explains each phase of a case. `passes` are those of the whole record, in the order in which they were made; `at`
-/// are the sizes to look at, or none for three that suit.
+/// Explains each phase of a case. `passes` are those of the whole record, in order; `at` are the sizes to compare, or
+/// empty for three default ones.
 pub(super) fn case(
     case: &Case,
     passes: &[Pass],
@@ -44,7 +43,7 @@ pub(super) fn case(
     let mut found = Vec::new();
     for (phase, described) in case.phases.iter().enumerate() {
         let calls = calls(case.case, phase, &described.name, passes, counts, symbols)?;
-        // A phase that the benchmark times by itself has no marks, one that was refused at once no samples.
+        // A phase that is timed in another process has no marks; a phase that failed at once has no samples.
         if !calls.is_empty() {
             let mut explanation = explain(&calls, counts, symbols, at);
             (explanation.case, explanation.phase) = (case.case, described.name.clone());
@@ -54,7 +53,7 @@ pub(super) fn case(
     Ok(found)
 }
 
-/// The calls of a phase, each with its sample, by n.
+/// Returns the calls of a phase with their samples, by n.
 fn calls<'a>(
     case: u32,
     phase: usize,
@@ -93,11 +92,11 @@ fn calls<'a>(
     Ok(calls)
 }
 
-/// For each node whether it is an interrupt's work.
+/// Returns for each node whether it is part of an interrupt.
 fn interrupts(counts: &Counts, symbols: &Symbols) -> Vec<bool> {
     let mut found: Vec<bool> = Vec::with_capacity(counts.nodes.len());
     for node in &counts.nodes {
-        // A parent stands before its children.
+        // Parents come before their children.
         let above = found.get(node.parent as usize).copied().unwrap_or(false);
         found.push(above || symbols.is_interrupt(node.function));
     }
@@ -146,7 +145,7 @@ fn explain(calls: &[Call], counts: &Counts, symbols: &Symbols, at: &[u64]) -> Ex
     }
 }
 
-/// The sizes to look at: those asked for, or a tenth, a half and all of what there is.
+/// Returns the sizes to compare: `at`, or a tenth, a half and all of the steps.
 fn sizes(calls: &[Call], at: &[u64]) -> Vec<u64> {
     let largest = calls.last().map_or(1, |call| call.n);
     let mut sizes = if at.is_empty() { vec![largest.div_ceil(10), largest.div_ceil(2), largest] } else { at.to_vec() };
@@ -155,8 +154,8 @@ fn sizes(calls: &[Call], at: &[u64]) -> Vec<u64> {
     sizes
 }
 
-/// The call that stands for a size: of those around it that no interrupt disturbed (of all where each was disturbed)
-/// the nearest that is not odd. Not odd is the half that lies closer to their common line.
+/// Returns the call that represents a size: among those around it without interrupt (among all, if each has one), the
+/// nearest of the half that is closer to their common line.
 fn typical<'a, 'c>(calls: &'a [Call<'c>], size: u64) -> Option<&'a Call<'c>> {
     let reach = ((size as f64 * NEAR) as u64).max(NEAR_LEAST);
     let nearest = calls.iter().map(|call| call.n.abs_diff(size)).min()?.max(reach);
@@ -169,12 +168,12 @@ fn typical<'a, 'c>(calls: &'a [Call<'c>], size: u64) -> Option<&'a Call<'c>> {
     let off = |call: &Call| (call.total as f64 - fixed - each * call.n as f64).abs();
     let mut distances: Vec<f64> = chosen.iter().map(|call| off(call)).collect();
     distances.sort_by(f64::total_cmp);
-    // Half an instruction is the arithmetic's.
+    // Half an instruction allows for rounding.
     let middle = distances[distances.len() / 2] + 0.5;
     chosen.into_iter().filter(|call| off(call) <= middle).min_by_key(|call| call.n.abs_diff(size))
 }
 
-/// The calls that lines are fitted to: between two sizes, undisturbed where there are enough of them.
+/// Returns the calls that lines are fitted to: those between two sizes, without interrupt if there are enough.
 fn fitted<'a, 'c>(calls: &'a [Call<'c>], first: u64, last: u64) -> Vec<&'a Call<'c>> {
     let between: Vec<&Call> = calls.iter().filter(|call| (first..=last).contains(&call.n)).collect();
     let clean: Vec<&Call> = between.iter().copied().filter(|call| !call.is_disturbed).collect();
@@ -183,7 +182,7 @@ fn fitted<'a, 'c>(calls: &'a [Call<'c>], first: u64, last: u64) -> Vec<&'a Call<
     chosen.into_iter().step_by(every).collect()
 }
 
-/// What one function costs, given its instructions in the shown calls and in those that the line is fitted to.
+/// Returns the cost of a function from its instructions in the shown calls, and in those that the line is fitted to.
 fn cost(name: &str, instructions: Vec<u64>, points: &[(u64, u64)], growth: f64) -> FunctionCost {
     let (each, fixed) = line(points);
     let off = points.iter().map(|&(n, count)| (count as f64 - fixed - each * n as f64).abs());
@@ -204,7 +203,7 @@ fn cost(name: &str, instructions: Vec<u64>, points: &[(u64, u64)], growth: f64) 
     cost
 }
 
-/// Slope and height at zero of the line that lies nearest by squares.
+/// Returns slope and intercept of the least-squares line.
 fn line(points: &[(u64, u64)]) -> (f64, f64) {
     let count = points.len().max(1) as f64;
     let mean = |of: &dyn Fn(&(u64, u64)) -> u64| points.iter().map(|point| of(point) as f64).sum::<f64>() / count;
@@ -219,14 +218,13 @@ fn line(points: &[(u64, u64)]) -> (f64, f64) {
     (each, mean_cost - each * mean_n)
 }
 
-/// To a millionth: further digits are the arithmetic's and not the kernel's.
+/// Rounds to a millionth: further digits are rounding errors.
 fn rounded(value: f64) -> f64 {
     let rounded = (value * 1e6).round() / 1e6;
     if rounded == 0.0 { 0.0 } else { rounded }
 }
 
-/// By which calls the functions were reached in the first and in the last of the calls. What is too small to be seen
-/// goes to its caller.
+/// Returns the call chains of the first and the last call. Nodes that are too small are added to their callers.
 fn chains(shown: &[&Call], counts: &Counts, symbols: &Symbols) -> Vec<Chain> {
     let (Some(first), Some(last)) = (shown.first(), shown.last()) else { return Vec::new() };
     let mut own: Vec<[u64; 2]> = vec![[0; 2]; counts.nodes.len()];
@@ -235,11 +233,11 @@ fn chains(shown: &[&Call], counts: &Counts, symbols: &Symbols) -> Vec<Chain> {
             own[node as usize][side] += count;
         }
     }
-    // A child stands behind its parent, so the way back meets every child first.
+    // Children come after their parents, so going backwards meets each child first.
     let mut whole = own.clone();
     for index in (1..counts.nodes.len()).rev() {
         let parent = counts.nodes[index].parent as usize;
-        // Functions under the program are entries of the kernel, beside it and not below it.
+        // The program's children are entries of the kernel; they are its siblings in the graph.
         if parent != 0 {
             (whole[parent][0], whole[parent][1]) =
                 (whole[parent][0] + whole[index][0], whole[parent][1] + whole[index][1]);
@@ -318,7 +316,7 @@ mod tests {
         let (given, passes, counts, symbols) = given();
         let found = &case(&given, &passes, &counts, &symbols, &[]).unwrap()[0];
         assert_eq!(found.overhead_instructions, [4, 4]);
-        // The tenth, the fiftieth and the hundredth call had a tick, so a neighbour stands for each.
+        // The calls 10, 50 and 100 contain a timer interrupt, so the ones before represent them.
         assert_eq!(found.at, [9, 49, 99]);
         assert!(found.functions.iter().all(|function| function.name != "tick"), "{found:?}");
         assert_eq!((found.functions[0].name.as_str(), found.functions[0].per_object_instructions), ("visit", 7.0));

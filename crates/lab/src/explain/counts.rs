@@ -1,8 +1,8 @@
-//! What the plugin counted, read back. `crates/lab/plugin/output.rs` writes it and describes the form.
+//! Parses the plugin's counts; `crates/lab/plugin/output.rs` writes and describes the format.
 
 use super::error::Error;
 
-/// What the file begins with.
+/// The beginning of the file.
 const HEAD: &[u8] = b"landau counts 1\n";
 
 /// A function in a chain of calls. Node 0 is the measured program.
@@ -15,35 +15,35 @@ pub(super) struct Node {
 /// A timed call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Lap {
-    /// Which pass it belongs to, counted from 0.
+    /// The index of its pass.
     pub(super) pass: usize,
-    /// The place of its phase in the benchmark's list.
+    /// The index of its phase.
     pub(super) phase: usize,
     /// Node and instructions.
     pub(super) counts: Vec<(u32, u64)>,
 }
 
 impl Lap {
-    /// All its instructions.
+    /// Returns its instructions in total.
     pub(super) fn total(&self) -> u64 {
         self.counts.iter().map(|(_, count)| count).sum()
     }
 }
 
-/// All that the plugin wrote.
+/// The content of the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) nodes: Vec<Node>,
     pub(super) laps: Vec<Lap>,
     pub(super) pass_count: usize,
-    /// Chains were cut short.
+    /// Whether the plugin ran out of nodes.
     pub(super) has_overflown: bool,
 }
 
 impl Counts {
-    /// Reads the file. What a killed emulator did not write is missing at its end.
+    /// Parses the file, which is truncated if the emulator was killed.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, Error> {
-        let broken = || Error::Counts("they are not in the form that the plugin writes".to_owned());
+        let broken = || Error::Counts("their format is unknown".to_owned());
         let mut numbers = Numbers { rest: bytes.strip_prefix(HEAD).ok_or_else(broken)? };
         let mut counts = Self { nodes: vec![Node { parent: 0, function: super::symbols::USER }], ..Self::default() };
         while let Some(tag) = numbers.next() {
@@ -69,7 +69,7 @@ impl Counts {
     }
 }
 
-/// Numbers of seven bits a byte, the lowest first.
+/// Numbers with seven bits in a byte, least significant first.
 struct Numbers<'a> {
     rest: &'a [u8],
 }
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_back() {
+    fn a_file_is_parsed() {
         let counts = Counts::parse(&file()).unwrap();
         assert_eq!(counts.nodes[1], Node { parent: 0, function: 7 });
         assert_eq!(counts.laps, [Lap { pass: 0, phase: 1, counts: vec![(0, 5), (1, 300)] }]);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn any_tear_leaves_whole_laps_only_and_nothing_panics() {
+    fn a_truncated_file_has_complete_calls_only() {
         let file = file();
         for end in HEAD.len()..file.len() - 1 {
             assert!(Counts::parse(&file[..end]).unwrap().laps.is_empty(), "torn at {end}");

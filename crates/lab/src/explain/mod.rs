@@ -1,9 +1,9 @@
-//! Which kernel functions a call's instructions are spent in, and which of them make it dearer the more there is.
+//! Attributes a call's instructions to kernel functions, and their growth with n.
 //!
-//! The kernel is booted twice. The first guest tells the kernel's symbols; in the second the benchmark runs while a
-//! plugin of the emulator counts each timed call's instructions by function ([`plugin`]). The counts are joined to the
-//! record's samples call by call, and each function's cost is followed over n. The plugin does not move the guest's
-//! time, so the record is the one that the same run leaves without it.
+//! The kernel boots twice. The first guest sends the kernel's symbols. In the second, a plugin of the emulator counts
+//! each timed call's instructions by function ([`plugin`]). The counts are joined to the record's samples call by call,
+//! and each function's cost is fitted against n. The plugin does not change the guest's clock, so the record equals that
+//! of a run without it.
 
 mod attribute;
 mod counts;
@@ -24,25 +24,25 @@ use landau_record::{Record, Writer};
 use std::path::Path;
 use symbols::Symbols;
 
-/// What is to be explained.
+/// What to explain.
 #[derive(Debug, Clone, Copy)]
 pub struct Question<'a> {
-    /// One phase; all of them if none is named.
+    /// One phase; `None`: all phases.
     pub phase: Option<&'a str>,
-    /// The sizes to look at; a tenth, a half and all of what there is if none is given.
+    /// The sizes to compare; empty: a tenth, a half and all of the steps.
     pub at: &'a [u64],
 }
 
-/// What came of it.
+/// The result of [`explain`].
 #[derive(Debug)]
 pub struct Explained {
-    /// One for each phase of each case; they are in the record as well.
+    /// One for each phase of each case; the record contains them too.
     pub explanations: Vec<Explanation>,
-    /// What is left to write: the figures and the end.
+    /// The run; the caller writes the results and the end.
     pub measured: Measured,
 }
 
-/// Runs what `spec` says under the plugin, writes its record, and explains it.
+/// Runs `spec` under the plugin, writes its record, and explains it.
 pub fn explain(
     spec: &RunSpec,
     question: &Question,
@@ -53,7 +53,7 @@ pub fn explain(
     let symbols = symbols_of(spec, interrupted)?;
     let (table, out) = (spec.folder.join("symbols"), spec.folder.join("counts"));
     std::fs::write(&table, symbols.table()).map_err(|source| io("write", &table, source))?;
-    let extra = words(&plugin, &table, &out);
+    let extra = plugin_arguments(&plugin, &table, &out);
     let measured = session::measure(&RunSpec { emulator_arguments: &extra, ..*spec }, writer, interrupted, &Silent)?;
     check("measure", &measured)?;
     let bytes = std::fs::read(&out).map_err(|source| io("read", &out, source))?;
@@ -67,13 +67,13 @@ pub fn explain(
     Ok(Explained { explanations, measured })
 }
 
-/// The emulator's words that load the plugin. A comma would end a value; doubled it is one.
-fn words(plugin: &Path, symbols: &Path, out: &Path) -> [String; 2] {
+/// Returns the emulator's arguments that load the plugin. A comma ends a value, unless it is doubled.
+fn plugin_arguments(plugin: &Path, symbols: &Path, out: &Path) -> [String; 2] {
     let text = |path: &Path| path.display().to_string().replace(',', ",,");
     ["-plugin".to_owned(), format!("file={},symbols={},out={}", text(plugin), text(symbols), text(out))]
 }
 
-/// Boots the kernel once to ask where its functions are.
+/// Boots the kernel once for the addresses of its functions.
 fn symbols_of(spec: &RunSpec, interrupted: &dyn Fn() -> bool) -> Result<Symbols, Error> {
     let job = Job {
         names: vec!["nop".to_owned()],
@@ -88,11 +88,11 @@ fn symbols_of(spec: &RunSpec, interrupted: &dyn Fn() -> bool) -> Result<Symbols,
     let path = spec.folder.join("symbols.landau.ndjson");
     let mut writer = Writer::create(&path).map_err(crate::Error::from)?;
     let measured = session::measure(&RunSpec { job: &job, ..*spec }, &mut writer, interrupted, &Silent)?;
-    check("tell the kernel's symbols", &measured)?;
+    check("send the kernel's symbols", &measured)?;
     Symbols::of(&measured.symbols.unwrap_or_default())
 }
 
-/// Whether the guest came to its end.
+/// Checks that the guest is done.
 fn check(task: &'static str, measured: &Measured) -> Result<(), Error> {
     if let Some(reason) = &measured.failed {
         return Err(Error::Guest { task, reason: reason.clone() });
@@ -102,7 +102,7 @@ fn check(task: &'static str, measured: &Measured) -> Result<(), Error> {
     }
     let console = &measured.console;
     let last = console[console.len().saturating_sub(20)..].join("\n  ");
-    Err(Error::Guest { task, reason: format!("it ended otherwise: {:?}\n  {last}", measured.how) })
+    Err(Error::Guest { task, reason: format!("it ended early: {:?}\n  {last}", measured.how) })
 }
 
 fn explanations(
@@ -112,11 +112,11 @@ fn explanations(
     question: &Question,
 ) -> Result<Vec<Explanation>, Error> {
     if counts.has_overflown {
-        return Err(Error::Counts("more chains of calls than there is room for; ask for fewer steps".to_owned()));
+        return Err(Error::Counts("there are too many call chains; use fewer steps".to_owned()));
     }
     if counts.pass_count != record.passes.len() {
         let (passes, marked) = (record.passes.len(), counts.pass_count);
-        return Err(Error::Counts(format!("the record has {passes} passes, but {marked} were marked")));
+        return Err(Error::Counts(format!("the record has {passes} passes, but the plugin saw {marked}")));
     }
     let source = source_version(&record.host.release, &record.host.version);
     let mut found = Vec::new();
@@ -132,13 +132,13 @@ fn explanations(
     Ok(found)
 }
 
-/// The tag of a kernel's source: of the release that it was built from, as far as its own words tell. Debian says it
-/// beside its own numbering: `6.1.0-56-cloud-amd64`, `#1 SMP … Debian 6.1.192-2`.
+/// Returns the git tag of the release that a kernel was built from. Debian's release is its own numbering, and the
+/// version names the upstream release: `6.1.0-56-cloud-amd64`, `#1 SMP … Debian 6.1.192-2`.
 fn source_version(release: &str, version: &str) -> String {
     let debian = version.split_once("Debian ").map(|(_, rest)| rest);
     let text = debian.unwrap_or(release);
     let number = text.split(|c: char| !c.is_ascii_digit() && c != '.').next().unwrap_or_default().trim_matches('.');
-    // The first of a series has no third number in its tag.
+    // The tag of the first release of a series has two numbers.
     format!("v{}", number.strip_suffix(".0").filter(|rest| rest.contains('.')).unwrap_or(number))
 }
 
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_source_is_the_one_that_was_built() {
+    fn the_tag_is_that_of_the_upstream_release() {
         let debian = "#1 SMP PREEMPT_DYNAMIC Debian 6.1.192-2 (2026-10-30)";
         assert_eq!(source_version("6.1.0-56-cloud-amd64", debian), "v6.1.192");
         assert_eq!(source_version("7.2.13+deb14-cloud-amd64", "#1 SMP Debian 7.2.13-1"), "v7.2.13");
@@ -156,8 +156,8 @@ mod tests {
     }
 
     #[test]
-    fn a_comma_in_a_path_does_not_end_it() {
-        let words = words(Path::new("/tmp/a,b.so"), Path::new("/s"), Path::new("/o"));
-        assert_eq!(words[1], "file=/tmp/a,,b.so,symbols=/s,out=/o");
+    fn a_comma_in_a_path_is_doubled() {
+        let arguments = plugin_arguments(Path::new("/tmp/a,b.so"), Path::new("/s"), Path::new("/o"));
+        assert_eq!(arguments[1], "file=/tmp/a,,b.so,symbols=/s,out=/o");
     }
 }

@@ -1,4 +1,4 @@
-//! The plugin for qemu's translator that counts instructions by function, which Landau carries inside.
+//! The plugin for qemu that counts instructions by function, which landau contains.
 //!
 //! Its source is `crates/lab/plugin`; `build.rs` compiled it, once for each version of qemu's plugin interface.
 
@@ -14,23 +14,24 @@ pub enum Error {
     /// The build host could not build it.
     #[error("explain needs landau's plugin for qemu: {0}")]
     NotBuilt(String),
-    /// `qemu --version` says something that is not understood.
-    #[error("explain does not know the version of this qemu, which says {0:?}; use qemu 5.2 to 8.2, or 9.1 or later")]
+    /// The output of `qemu --version` has an unknown form.
+    #[error("explain cannot parse the version of this qemu, {0:?}; use qemu 5.2 to 8.2, or 9.1 or later")]
     UnknownVersion(String),
-    /// A version whose plugin interface lies between those that are served.
+    /// A version of qemu whose plugin interface is not supported.
     #[error("explain cannot use qemu {0}; use qemu 5.2 to 8.2, or 9.1 or later")]
     Unsupported(String),
     /// The file could not be written.
-    #[error("cannot write the plugin to {path}: {error}; is there room, and may you write?", path = path.display())]
+    #[error("cannot write the plugin to {path}: {error}; check the free space and the permissions of TMPDIR", path = path.display())]
     Write {
-        /// Where to.
+        /// The path.
         path: PathBuf,
-        /// Why not.
+        /// The system's error.
         error: std::io::Error,
     },
 }
 
-/// Writes the plugin that fits a qemu into a folder; its path then. `version` is what `qemu --version` prints.
+/// Writes the plugin for a version of qemu into a directory and returns its path. `version` is the output of
+/// `qemu --version`.
 pub fn write_into(folder: &Path, version: &str) -> Result<PathBuf, Error> {
     let name = interface(version)?;
     let built = BUILT.iter().find(|(own, _)| *own == name).map_or(Err("no such variant"), |(_, built)| *built);
@@ -40,8 +41,8 @@ pub fn write_into(folder: &Path, version: &str) -> Result<PathBuf, Error> {
     Ok(path)
 }
 
-/// The version of the plugin interface to use with a qemu. Plugins came with 5.2 as an option; what `translate` counts
-/// per processor came with 9.0, and the way to read an instruction that the second variant uses with 9.1.
+/// Returns the version of the plugin interface for a version of qemu. Plugins exist since 5.2. Counters per processor
+/// exist since 9.0, and the second variant's way to read an instruction since 9.1.
 fn interface(version: &str) -> Result<&'static str, Error> {
     let unknown = || Error::UnknownVersion(version.lines().next().unwrap_or_default().to_owned());
     let mut words = version.split_whitespace().skip_while(|word| *word != "version").skip(1);
@@ -60,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_qemu_gets_the_variant_that_it_takes() {
+    fn each_version_of_qemu_gets_its_variant() {
         let of = |number: &str| interface(&format!("QEMU emulator version {number} (Debian 1:x)\nCopyright (c) …"));
         assert_eq!(of("7.2.22").unwrap(), "1");
         assert_eq!(of("8.2.0").unwrap(), "1");
@@ -72,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn both_variants_are_built_where_the_host_can() {
+    fn both_variants_are_built_if_possible() {
         let folder = tempfile::tempdir().unwrap();
         for version in ["version 7.2.0", "version 10.0.0"] {
             match write_into(folder.path(), version) {

@@ -1,10 +1,10 @@
-//! The kernel's functions: their names, and the table of addresses that the plugin reads.
+//! The names of the kernel's functions, and the table of their addresses for the plugin.
 
 use super::error::Error;
 use std::collections::BTreeMap;
 use std::collections::HashMap;
 
-/// The function that stands for the measured program.
+/// The number of the measured program.
 pub(super) const USER: u32 = 0;
 
 /// Traits as the plugin knows them (`crates/lab/plugin/tree.rs`).
@@ -20,7 +20,7 @@ pub(super) struct Symbols {
 }
 
 impl Symbols {
-    /// Out of the text of `/proc/kallsyms`.
+    /// Parses the text of `/proc/kallsyms`.
     pub(super) fn of(kallsyms: &str) -> Result<Self, Error> {
         let mut best: BTreeMap<u64, (Rank<'_>, &str)> = BTreeMap::new();
         for line in kallsyms.lines() {
@@ -29,7 +29,7 @@ impl Symbols {
             let Some(address) = u64::from_str_radix(address, 16).ok().filter(|address| *address >= 1 << 63) else {
                 continue;
             };
-            // Padding in front of a function, that nobody runs.
+            // Padding before a function, never executed.
             if name.starts_with("__pfx_") || name.starts_with("__cfi_") {
                 continue;
             }
@@ -45,7 +45,7 @@ impl Symbols {
         let (mut names, mut rows) = (vec!["[user]".to_owned(), "[unknown]".to_owned()], Vec::with_capacity(best.len()));
         let mut numbers: HashMap<&str, u32> = HashMap::new();
         for (address, (_, name)) in best {
-            // What a compiler moved out of a function's way is still that function.
+            // Code that the compiler moved out of the hot path still belongs to its function.
             let own = name.split(".cold").next().unwrap_or(name);
             let number = *numbers.entry(own).or_insert_with(|| {
                 names.push(own.to_owned());
@@ -56,7 +56,7 @@ impl Symbols {
         Ok(Self { names, rows })
     }
 
-    /// The table as the plugin reads it.
+    /// Returns the table that the plugin reads.
     pub(super) fn table(&self) -> Vec<u8> {
         let row = |&(address, function, traits): &(u64, u32, u32)| {
             let mut bytes = address.to_le_bytes().to_vec();
@@ -67,12 +67,12 @@ impl Symbols {
         self.rows.iter().flat_map(row).collect()
     }
 
-    /// The name of a function.
+    /// Returns the name of a function.
     pub(super) fn name(&self, function: u32) -> &str {
         self.names.get(function as usize).map_or("[unknown]", String::as_str)
     }
 
-    /// Whether a function is where an interrupt comes in: its work belongs to no call.
+    /// Whether a function is an interrupt's entry, whose work belongs to no call.
     pub(super) fn is_interrupt(&self, function: u32) -> bool {
         let name = self.name(function);
         let starts = ["asm_sysvec_", "asm_common_interrupt", "asm_spurious", "irq_entries_start", "spurious_entries"];
@@ -80,11 +80,11 @@ impl Symbols {
     }
 }
 
-/// Which of several names of one address is shown: the least.
+/// The rank of a name among those of one address; the least is shown.
 type Rank<'a> = (bool, bool, bool, &'a str);
 
 fn rank<'a>(kind: &str, name: &'a str) -> Rank<'a> {
-    // The same code under the name that 32-bit programs call it by, and marks of sections, come last.
+    // Entry points of 32-bit programs for the same code, and markers of sections, come last.
     let is_foreign = name.starts_with("__ia32_") || name.starts_with("__x32_");
     let is_mark = ["_start", "_end", "_begin", "text"].iter().any(|end| name.ends_with(end));
     (is_foreign, is_mark, kind != "T", name)
@@ -118,7 +118,7 @@ ffffffffc0000000 t of_a_module\t[pipe]
 ";
 
     #[test]
-    fn each_address_has_one_name_and_a_cold_part_its_function() {
+    fn each_address_has_one_name_and_cold_parts_their_function() {
         let symbols = Symbols::of(TEXT).unwrap();
         assert_eq!(
             symbols.names,
