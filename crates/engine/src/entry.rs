@@ -72,12 +72,12 @@ impl Entry {
 
     /// Returns the parameter of that name. The error says what is wrong, for [`Error::BadSetting`].
     pub(crate) fn parameter(&self, name: &str) -> Result<&'static Parameter, String> {
-        self.parameters.iter().find(|one| one.name == name).ok_or_else(|| match former::parameter(self.name, name) {
-            Some(new) => format!("the parameter `{name}` of `{}` is now `{new}`", self.name),
-            None => {
-                let names: Vec<&str> = self.parameters.iter().map(|one| one.name).collect();
-                format!("`{}` has no parameter `{name}`; it has {}", self.name, names.join(", "))
+        self.parameters.iter().find(|one| one.name == name).ok_or_else(|| {
+            if let Some(new) = former::parameter(self.name, name) {
+                return format!("the parameter `{name}` of `{}` is now `{new}`", self.name);
             }
+            let names: Vec<&str> = self.parameters.iter().map(|one| one.name).collect();
+            format!("`{}` has no parameter `{name}`; it has {}", self.name, names.join(", "))
         })
     }
 }

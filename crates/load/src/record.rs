@@ -77,13 +77,13 @@ pub fn facts(before: &Memory, steps: &[Step]) -> Facts {
     let mut facts = Facts::new();
     let Some(last) = steps.last() else { return facts };
     let per_connection = |before: u64, after: u64| (after.saturating_sub(before) / last.open.max(1)) as f64;
-    facts.count("open connections", last.open);
+    facts.count("open_connections", last.open);
     let slab_bytes = per_connection(before.slab_bytes, last.memory.slab_bytes);
-    facts.number("kernel slab per connection", slab_bytes, FactUnit::Bytes);
+    facts.number("kernel_slab_per_connection", slab_bytes, FactUnit::Bytes);
     if let (Some(before), Some(after)) = (before.server_bytes, last.memory.server_bytes) {
-        facts.number("server memory per connection", per_connection(before, after), FactUnit::Bytes);
+        facts.number("server_memory_per_connection", per_connection(before, after), FactUnit::Bytes);
     }
     let setup_ms: u64 = steps.iter().map(|step| step.setup_ms).sum();
-    facts.number("setup time", setup_ms as f64 * 1e6, FactUnit::Ns);
+    facts.number("setup_time", setup_ms as f64 * 1e6, FactUnit::Ns);
     facts
 }
