@@ -28,7 +28,7 @@ pub const SCHEMA_VERSION: u32 = 3;
 #[non_exhaustive]
 pub enum Error {
     /// A system call failed.
-    #[error("{action} {path}")]
+    #[error("cannot {action} {path}")]
     Io {
         /// What failed: `create`, `write`, `read` …
         action: &'static str,

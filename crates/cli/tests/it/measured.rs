@@ -118,7 +118,7 @@ fn too_many_processes_are_reduced_with_a_reason() {
     let (_, record) = room.smoke(&words);
     let reduced = record.cases[0].reduced.as_ref().unwrap();
     assert_eq!(reduced.requested, 9_000_000);
-    assert!(record.cases[0].n < 4_000_000 && reduced.reason.contains("left alone"), "{reduced:?}");
+    assert!(record.cases[0].n < 4_000_000 && reduced.reason.contains("kept free"), "{reduced:?}");
 }
 
 #[test]

@@ -47,7 +47,7 @@ fn an_existing_record_is_never_overwritten() {
     std::fs::write(room.file("mine"), "precious").unwrap();
     let ran = room.landau(&["run", "nop", "--output", "mine", "--no-report"]);
     assert_eq!(ran.status, Some(2));
-    assert!(ran.err.contains("is never written over"), "{}", ran.err);
+    assert!(ran.err.contains("never overwrites a file"), "{}", ran.err);
     assert_eq!(std::fs::read(room.file("mine")).unwrap(), b"precious");
 }
 
@@ -63,7 +63,7 @@ fn an_unwritable_place_is_an_error_before_measuring() {
     let room = Room::new();
     let ran = room.landau(&["run", "--output", "/nonexistent/record", "--no-report"]);
     assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""));
-    assert!(ran.err.contains("its folder does not exist"), "{}", ran.err);
+    assert!(ran.err.contains("create its folder first"), "{}", ran.err);
     let ran = room.landau(&["run", "--dir", "/nonexistent", "--no-report", "--output", "r"]);
     assert_eq!(ran.status, Some(2));
     assert!(ran.err.contains("choose another place with --dir"), "{}", ran.err);
