@@ -1,5 +1,5 @@
-//! The bare loop: one thread, one `epoll`, and for whatever comes the same prepared answer. It parses nothing, checks
-//! nothing and bounds nothing: what a server costs beyond it is what the server does.
+//! The minimal server: one thread, one `epoll` set, and the same prepared response to any data. It parses, checks and
+//! limits nothing: what a real server costs beyond it is what that server does.
 //!
 //! `cargo run --release -p landau-reactor --example bare -- PORT BODY_BYTES HEAD_BYTES`
 
@@ -10,29 +10,31 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let words: Vec<usize> = std::env::args().skip(1).map(|word| word.parse()).collect::<Result<_, _>>()?;
-    let [port, body_bytes, head_bytes] = words[..] else { return Err("bare PORT BODY_BYTES HEAD_BYTES".into()) };
-    let mut answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {body_bytes}\r\nX: ");
-    // As long as the head of the server that it is compared with.
-    let padding = head_bytes.saturating_sub(answer.len() + 4);
-    answer.extend(std::iter::repeat_n('x', padding));
-    answer.push_str("\r\n\r\n");
-    answer.extend(std::iter::repeat_n('b', body_bytes));
+    let arguments: Vec<usize> = std::env::args().skip(1).map(|argument| argument.parse()).collect::<Result<_, _>>()?;
+    let [port, body_bytes, head_bytes] = arguments[..] else {
+        return Err("usage: bare PORT BODY_BYTES HEAD_BYTES".into());
+    };
+    let mut response = format!("HTTP/1.1 200 OK\r\nContent-Length: {body_bytes}\r\nX: ");
+    // The head is as long as that of the server it is compared with.
+    let padding = head_bytes.saturating_sub(response.len() + 4);
+    response.extend(std::iter::repeat_n('x', padding));
+    response.push_str("\r\n\r\n");
+    response.extend(std::iter::repeat_n('b', body_bytes));
 
     let listener = stream::stream(Family::V4)?;
     stream::set_reuse_address(&listener)?;
     bind(&listener, &Address::from(SocketAddr::from(([127, 0, 0, 1], port as u16))))?;
     stream::listen(&listener, 4096)?;
     stream::set_no_delay(&listener)?;
-    let door = listener.as_raw_fd() as u64;
+    let listener_key = listener.as_raw_fd() as u64;
     let (set, mut events, mut buffer) = (Epoll::new()?, Events::with_capacity(256), vec![0; 64 << 10]);
-    set.add(listener.as_raw_fd(), door, READ)?;
+    set.add(listener.as_raw_fd(), listener_key, READ)?;
     let mut table: Vec<Option<OwnedFd>> = Vec::new();
-    let mut gone: Vec<u64> = Vec::new();
+    let mut closed: Vec<u64> = Vec::new();
     loop {
         set.wait(&mut events, -1)?;
         for (key, _) in events.iter() {
-            if key == door {
+            if key == listener_key {
                 while let Ok(fd) = stream::accept(&listener) {
                     let index = fd.as_raw_fd() as usize;
                     set.add(fd.as_raw_fd(), index as u64, READ)?;
@@ -42,13 +44,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             } else if let Some(Some(fd)) = table.get(key as usize) {
                 match stream::receive(fd, &mut buffer) {
                     Ok(1..) => {
-                        stream::send(fd, answer.as_bytes(), false)?;
+                        stream::send(fd, response.as_bytes(), false)?;
                     }
-                    _ => gone.push(key),
+                    _ => closed.push(key),
                 }
             }
         }
-        for key in gone.drain(..) {
+        for key in closed.drain(..) {
             table[key as usize] = None;
         }
     }

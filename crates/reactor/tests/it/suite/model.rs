@@ -8,45 +8,45 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 #[derive(Debug, Clone)]
-enum Act {
+enum Op {
     Register(usize, Interest),
-    Want(usize, Interest),
+    SetInterest(usize, Interest),
     Write(usize, usize),
     Read(usize, usize),
-    LetPeerClose(usize),
+    PeerClose(usize),
     Deregister(usize),
     Close(usize),
     Wait,
 }
 
-fn acts() -> impl Strategy<Value = Vec<Act>> {
-    let who = 0..8_usize;
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let index = 0..8_usize;
     let interest = prop::sample::select(vec![Interest::NONE, Interest::READABLE, Interest::WRITABLE, Interest::BOTH]);
-    let act = prop_oneof![
-        3 => (who.clone(), interest.clone()).prop_map(|(who, what)| Act::Register(who, what)),
-        3 => (who.clone(), interest).prop_map(|(who, what)| Act::Want(who, what)),
-        4 => (who.clone(), 1..9_usize).prop_map(|(who, count)| Act::Write(who, count)),
-        4 => (who.clone(), 1..12_usize).prop_map(|(who, count)| Act::Read(who, count)),
-        1 => who.clone().prop_map(Act::LetPeerClose),
-        1 => who.clone().prop_map(Act::Deregister),
-        1 => who.prop_map(Act::Close),
-        5 => Just(Act::Wait),
+    let op = prop_oneof![
+        3 => (index.clone(), interest.clone()).prop_map(|(index, interest)| Op::Register(index, interest)),
+        3 => (index.clone(), interest).prop_map(|(index, interest)| Op::SetInterest(index, interest)),
+        4 => (index.clone(), 1..9_usize).prop_map(|(index, count)| Op::Write(index, count)),
+        4 => (index.clone(), 1..12_usize).prop_map(|(index, count)| Op::Read(index, count)),
+        1 => index.clone().prop_map(Op::PeerClose),
+        1 => index.clone().prop_map(Op::Deregister),
+        1 => index.prop_map(Op::Close),
+        5 => Just(Op::Wait),
     ];
-    prop::collection::vec(act, 1..80)
+    prop::collection::vec(op, 1..80)
 }
 
 /// A connection of the model, whose peer writes and closes.
-struct One {
+struct Connection {
     here: UnixStream,
     peer: Option<UnixStream>,
     unread: usize,
-    want: Option<Interest>,
+    interest: Option<Interest>,
 }
 
-impl One {
+impl Connection {
     fn new() -> Self {
         let (here, peer) = pair();
-        Self { here, peer: Some(peer), unread: 0, want: None }
+        Self { here, peer: Some(peer), unread: 0, interest: None }
     }
 
     fn can_read(&self) -> bool {
@@ -54,36 +54,38 @@ impl One {
     }
 }
 
-fn act(reactor: &mut Reactor, ones: &mut [One], act: &Act) {
-    match *act {
-        Act::Register(who, interest) if ones[who].want.is_none() => {
-            reactor.register(&ones[who].here, Token(who as u32), interest).unwrap();
-            ones[who].want = Some(interest);
+fn apply(reactor: &mut Reactor, connections: &mut [Connection], op: &Op) {
+    match *op {
+        Op::Register(index, interest) if connections[index].interest.is_none() => {
+            reactor.register(&connections[index].here, Token(index as u32), interest).unwrap();
+            connections[index].interest = Some(interest);
         }
-        Act::Want(who, interest) if ones[who].want.is_some() => {
-            reactor.set_interest(&ones[who].here, interest).unwrap();
-            ones[who].want = Some(interest);
+        Op::SetInterest(index, interest) if connections[index].interest.is_some() => {
+            reactor.set_interest(&connections[index].here, interest).unwrap();
+            connections[index].interest = Some(interest);
         }
-        Act::Write(who, count) => {
-            if let Some(peer) = &mut ones[who].peer {
+        Op::Write(index, count) => {
+            if let Some(peer) = &mut connections[index].peer {
                 peer.write_all(&[1; 16][..count]).unwrap();
-                ones[who].unread += count;
+                connections[index].unread += count;
             }
         }
-        Act::Read(who, room) => {
-            let one = &mut ones[who];
-            match one.here.read(&mut [0; 16][..room]) {
-                Ok(count) => one.unread -= count,
-                Err(_) => assert_eq!(one.unread, 0),
+        Op::Read(index, count) => {
+            let connection = &mut connections[index];
+            match connection.here.read(&mut [0; 16][..count]) {
+                Ok(count) => connection.unread -= count,
+                Err(_) => assert_eq!(connection.unread, 0),
             }
-            if one.unread == 0 && one.peer.is_some() {
-                reactor.clear_readiness(&one.here, Interest::READABLE);
+            if connection.unread == 0 && connection.peer.is_some() {
+                reactor.clear_readiness(&connection.here, Interest::READABLE);
             }
         }
-        Act::LetPeerClose(who) => ones[who].peer = None,
-        Act::Deregister(who) if ones[who].want.take().is_some() => reactor.deregister(&ones[who].here).unwrap(),
-        Act::Close(who) if ones[who].want.is_some() => {
-            let old = std::mem::replace(&mut ones[who], One::new());
+        Op::PeerClose(index) => connections[index].peer = None,
+        Op::Deregister(index) if connections[index].interest.take().is_some() => {
+            reactor.deregister(&connections[index].here).unwrap();
+        }
+        Op::Close(index) if connections[index].interest.is_some() => {
+            let old = std::mem::replace(&mut connections[index], Connection::new());
             reactor.close(old.here.into()).unwrap();
         }
         _ => {}
@@ -91,7 +93,7 @@ fn act(reactor: &mut Reactor, ones: &mut [One], act: &Act) {
 }
 
 /// Every event that must be reported is there, and no other.
-fn check(reactor: &mut Reactor, ones: &[One]) {
+fn check(reactor: &mut Reactor, connections: &[Connection]) {
     let mut found = events(reactor, Duration::ZERO);
     // These backends report readiness as it was when it was noted: data may have been read since, and what has become
     // ready since is reported by the next wait.
@@ -100,19 +102,23 @@ fn check(reactor: &mut Reactor, ones: &[One]) {
     if may_be_late {
         found.extend(events(reactor, Duration::ZERO));
     }
-    for (who, one) in ones.iter().enumerate() {
-        let mine: Vec<_> = found.iter().filter(|event| event.token == Token(who as u32)).collect();
-        let read = mine.iter().any(|event| event.ready.is_readable());
-        let write = mine.iter().any(|event| event.ready.is_writable());
-        let want = one.want.unwrap_or(Interest::NONE);
-        assert!(mine.is_empty() || one.want.is_some(), "{who}: {mine:?} without a registration");
-        if want.contains(Interest::READABLE) {
-            assert!(read == one.can_read() || (read && may_be_late), "{who}: read {read}, {} unread", one.unread);
+    for (index, connection) in connections.iter().enumerate() {
+        let own: Vec<_> = found.iter().filter(|event| event.token == Token(index as u32)).collect();
+        let read = own.iter().any(|event| event.ready.is_readable());
+        let write = own.iter().any(|event| event.ready.is_writable());
+        let interest = connection.interest.unwrap_or(Interest::NONE);
+        assert!(own.is_empty() || connection.interest.is_some(), "{index}: {own:?} without a registration");
+        if interest.contains(Interest::READABLE) {
+            assert!(
+                read == connection.can_read() || (read && may_be_late),
+                "{index}: read {read}, {} unread",
+                connection.unread
+            );
         } else {
-            assert!(!read, "{who}: {mine:?} with interest {want:?}");
+            assert!(!read, "{index}: {own:?} with interest {interest:?}");
         }
         // The send buffer is never full here.
-        assert_eq!(write, want.contains(Interest::WRITABLE), "{who}: {mine:?} with interest {want:?}");
+        assert_eq!(write, interest.contains(Interest::WRITABLE), "{index}: {own:?} with interest {interest:?}");
     }
 }
 
@@ -120,19 +126,19 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn every_backend_agrees_with_the_model(acts in acts()) {
+    fn every_backend_agrees_with_the_model(ops in ops()) {
         let _guard = among_others();
         for backend in backends() {
             let mut reactor = Reactor::new(backend).unwrap();
-            let mut ones: Vec<_> = (0..8).map(|_| One::new()).collect();
+            let mut connections: Vec<_> = (0..8).map(|_| Connection::new()).collect();
             println!("with {backend}");
-            for one in &acts {
-                match one {
-                    Act::Wait => check(&mut reactor, &ones),
-                    other => act(&mut reactor, &mut ones, other),
+            for op in &ops {
+                match op {
+                    Op::Wait => check(&mut reactor, &connections),
+                    other => apply(&mut reactor, &mut connections, other),
                 }
             }
-            check(&mut reactor, &ones);
+            check(&mut reactor, &connections);
         }
     }
 }
