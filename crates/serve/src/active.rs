@@ -1,5 +1,5 @@
-//! What a connection has while something is under way: a request that comes in pieces, or an answer that leaves in
-//! pieces. Without descriptors, as [`crate::exchange`] is: how the bytes come and go is the workers' affair.
+//! The state of a connection while a request arrives in parts or a response leaves in parts. No descriptor is involved,
+//! as in [`crate::exchange`].
 
 use crate::config::{Config, SLOWEST_BYTES};
 use crate::exchange::{After, Rest, Unwanted, answer, answer_head};
@@ -8,29 +8,29 @@ use crate::site::Site;
 use landau_reactor::Batch;
 use landau_wire::http::Scan;
 
-/// What a connection has while something is under way.
+/// The state of a connection while something is under way.
 #[derive(Debug, Default)]
 pub(crate) struct Active {
-    /// What came and is not answered yet.
+    /// What was received and is not answered yet.
     pub(crate) input: Vec<u8>,
-    /// How far the request's head in it was read.
+    /// How far the head in it was scanned.
     scan: Scan,
     /// What is still to be sent.
     pub(crate) batch: Batch,
-    /// Whether the connection ends then.
+    /// Whether the connection ends after that.
     pub(crate) close: bool,
-    /// A body that nobody wants and that has not ended; its request's head is the input.
+    /// A request's body that has not ended; the request's head is the input.
     body: Option<Unwanted>,
-    /// Of a part of a file that is being fetched, or a list that is being made: which wait it is.
+    /// Which fetch, or which listing, the connection waits for.
     pub(crate) ticket: u32,
-    /// What was given to the kernel since the deadline for sending was set.
+    /// The bytes given to the kernel since the send deadline was set.
     pub(crate) sent: u64,
-    /// What the client had acknowledged when that deadline passed last.
+    /// The bytes that the client had acknowledged when that deadline passed last.
     acknowledged: Option<u64>,
 }
 
 impl Active {
-    /// Answers a request that has begun, as far as it has come now; none if that only brought its body further.
+    /// Answers a request that has begun, with the bytes that arrived now; `None` if they only continue its body.
     pub(crate) fn go_on(
         &mut self,
         mut new: &[u8],
@@ -65,7 +65,7 @@ impl Active {
         Some(Rest::new(input, scan, after))
     }
 
-    /// Notes what of a request has come, and the body that goes on, if it has one.
+    /// Keeps what has arrived of a request.
     pub(crate) fn wait(&mut self, rest: Rest) {
         self.body = match rest.after {
             After::Body(unwanted) | After::List(Some(unwanted)) => Some(unwanted),
@@ -74,7 +74,7 @@ impl Active {
         (self.input, self.scan) = (rest.input, rest.scan);
     }
 
-    /// Notes what is still to be sent, and what then.
+    /// Keeps what is still to be sent, and what happens then.
     pub(crate) fn keep(&mut self, batch: &mut Batch, rest: Rest) {
         self.batch.clear();
         self.batch.append(batch);
@@ -82,10 +82,9 @@ impl Active {
         self.wait(rest);
     }
 
-    /// When the deadline for sending has passed: whether the client has taken enough to be given as much time again.
-    /// What it has acknowledged tells; without a call in each turn that is known from the first such moment on. The
-    /// kernel's buffer holds megabytes: what that took since lies in it, and that it takes no more tells nothing about
-    /// a client that is slow.
+    /// Returns whether the client has taken enough since the send deadline passed last to get as much time again. What
+    /// it has acknowledged decides; to save a call in each turn, that is known from the first such deadline on. What
+    /// the kernel took says nothing about a slow client, because its buffer holds megabytes.
     pub(crate) fn is_taken(&mut self, acknowledged: Option<u64>) -> bool {
         let sent = std::mem::take(&mut self.sent);
         match (std::mem::replace(&mut self.acknowledged, acknowledged), acknowledged) {
@@ -95,7 +94,7 @@ impl Active {
         }
     }
 
-    /// What was noted, when all that was kept has left.
+    /// Returns what was kept, after everything has been sent.
     pub(crate) fn rest(&mut self) -> Rest {
         let (close, body) = (self.close, self.body.take());
         let (input, scan) = (std::mem::take(&mut self.input), self.scan);
@@ -113,7 +112,7 @@ impl Active {
 mod tests {
     use super::*;
 
-    /// A head that was begun behind the answer is read again, and an end stays one.
+    /// A head that was begun behind the response is scanned again, and an end stays one.
     #[test]
     fn what_was_noted_comes_back_when_all_has_left() {
         let cases = [
@@ -132,7 +131,7 @@ mod tests {
         }
     }
 
-    /// Without an account of what the client has, what the kernel has must do.
+    /// Where the acknowledged bytes are unknown, what the kernel took decides.
     #[test]
     fn a_client_is_slow_by_what_it_acknowledges() {
         let mut active = Active { sent: 9 << 20, ..Active::default() };

@@ -1,5 +1,5 @@
-//! Who gets in: as many connections as a worker has descriptors for, and as many as the server may have in all and from
-//! each address.
+//! Admission of connections: as many as a worker has descriptors for, and as many as the server allows in total and
+//! from each address.
 
 use crate::config::{Accepting, Config};
 use crate::connection::say_end;
@@ -15,32 +15,32 @@ use std::net::IpAddr;
 use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
 
-/// Of the descriptors that are left, this part is kept free for the files of connections.
+/// The fraction of the free descriptors that is reserved for files: one in so many.
 const SPARE_SHARE: u64 = 4;
 
-/// The most that are kept free: large files are few, and small ones are in the cache.
+/// The most descriptors reserved for files: large files are few, and small ones are in the cache.
 const SPARE_MOST: u64 = 80;
 
-/// What the server itself has open has low numbers: it was opened first.
+/// The server's own descriptors are below this number, because they were opened first.
 const OWN_MOST: u64 = 1024;
 
-/// A room for fewer connections than this is worth a word, whoever asked for how many.
+/// A capacity below this is reported, even if no other was requested.
 const FEW: usize = 500;
 
-/// More than a request that is refused unread has, and less than would keep the others waiting.
+/// More than a refused request has, and little enough to delay nobody.
 const DISCARD_BYTES: usize = 64 << 10;
 
-/// Lets connections in, and counts those that have left.
+/// Admits connections, and counts those that have ended.
 #[derive(Debug)]
 pub(crate) struct Admission {
-    /// The most connections for which this worker has descriptors.
+    /// The number of connections that this worker has descriptors for.
     most: usize,
-    /// Those of all workers.
+    /// Shared by all workers.
     limiter: Arc<ConnectionLimiter>,
     counters: Arc<Counters>,
 }
 
-/// There is no room.
+/// A connection that was not admitted.
 #[derive(Debug)]
 pub(crate) struct Refusal(Full);
 
@@ -52,18 +52,18 @@ impl Admission {
     ) -> Result<Self, Error> {
         let limit = limits::raise(Resource::Descriptors)?;
         let own = (0..limit.min(OWN_MOST)).filter(|&number| is_open(number as RawFd)).count() as u64;
-        // Where one accepts for all, and elsewhere than on Linux, all workers have one table of descriptors.
+        // With `handed`, and on systems other than Linux, all workers share one descriptor table.
         let is_shared = config.accepting == Accepting::Handed || cfg!(not(target_os = "linux"));
         let sharers = if is_shared { config.workers.max(1) as u64 } else { 1 };
         Ok(Self { most: room(limit.saturating_sub(own) / sharers), limiter, counters: counters.clone() })
     }
 
-    /// The most connections for which this worker has descriptors.
+    /// The number of connections that this worker has descriptors for.
     pub(crate) fn capacity(&self) -> usize {
         self.most
     }
 
-    /// Counts a connection that was accepted beside so many others, and says whether there is room for it.
+    /// Counts an accepted connection, and admits it unless a limit is reached; `others` is the number of open ones.
     #[inline]
     pub(crate) fn enter(&mut self, others: usize, peer: Option<IpAddr>) -> Result<(), Refusal> {
         self.counters.accepted.add(1);
@@ -79,7 +79,7 @@ impl Admission {
         })
     }
 
-    /// Counts a connection that was let in and has ended.
+    /// Counts an admitted connection that has ended.
     #[inline]
     pub(crate) fn leave(&mut self, peer: Option<IpAddr>) {
         self.limiter.leave(peer);
@@ -87,13 +87,13 @@ impl Admission {
     }
 }
 
-/// Room for connections in so many descriptors that are free.
+/// Returns the number of connections that so many free descriptors allow.
 fn room(free: u64) -> usize {
     let spare = (free / SPARE_SHARE).min(SPARE_MOST);
     usize::try_from(free - spare).unwrap_or(usize::MAX).max(1)
 }
 
-/// What the operator should know of a room for so many connections, if it is small or not what was asked for.
+/// Returns a note for the operator if the capacity is small or below what was requested.
 pub(crate) fn note(most: usize, config: &Config) -> Option<String> {
     let is_short = config.connections.map_or(most < FEW, |asked| most < asked);
     let limit = limits::get(Resource::Descriptors).ok().filter(|_| is_short)?.0;
@@ -102,16 +102,16 @@ pub(crate) fn note(most: usize, config: &Config) -> Option<String> {
 }
 
 impl Refusal {
-    /// Tells the client. One attempt: whoever is refused is not waited for.
+    /// Answers the client, in one attempt: a refused client is not waited for.
     #[cold]
     pub(crate) fn tell(&self, fd: &OwnedFd, is_tls: bool, site: &mut Site, send_buffers: &mut SendBuffers) {
         site.refuse_connection(self.0, send_buffers);
-        // Who speaks TLS would not understand it.
+        // A TLS client would not understand it.
         if !is_tls {
             let _ = stream::send(fd, &send_buffers.bytes, true);
         }
         say_end(fd);
-        // To close on a request that is here already would be a reset, which destroys the answer on its way.
+        // Closing a socket with unread data sends a reset, which can destroy the response on its way.
         let _ = stream::discard(fd, DISCARD_BYTES);
     }
 }
@@ -120,7 +120,7 @@ impl Refusal {
 mod tests {
     use super::*;
 
-    /// 96 were kept free of however few: 64 were room for one connection.
+    /// A fixed reserve of 96 descriptors once left a table of 64 with room for one connection.
     #[test]
     fn a_small_table_has_room_for_most_of_what_is_free() {
         assert_eq!([0, 1, 4, 52, 1012, 20_000].map(room), [1, 1, 3, 39, 932, 19_920]);

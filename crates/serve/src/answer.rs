@@ -1,7 +1,7 @@
-//! Writing an answer.
+//! Writing a response.
 //!
-//! The head of a whole file was written when the file was looked up; here the date is put in, and the content behind.
-//! Everything else is rare enough to be put together when it is asked for.
+//! The head for a whole file was prepared when the file was looked up; only the date and the content are added here.
+//! Everything else is rare and composed on demand.
 
 use crate::send_buffers::SendBuffers;
 use crate::site::{Body, Entry, Form, Listing};
@@ -15,21 +15,22 @@ use landau_wire::http::range::{self, ByteRange, Ranges, Selection};
 use landau_wire::http::{Field, Method, Request, Status, Version, date};
 use std::hash::BuildHasher;
 
-/// What a server of files lets be done.
+/// The methods of a file server.
 const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
 
-/// Up to here content is copied behind its head, and both leave in one plain send; beyond, it leaves from where it is.
+/// Content up to this size is copied behind its head, and both leave in one send; larger content is sent from where it
+/// is.
 const COPIED_BYTES: usize = 2 << 10;
 
-/// A file that was changed so lately may change again within the same second, and then its date tells nothing.
+/// A file modified this recently may change again within the same second, so that its date is no strong validator.
 const SETTLED_S: u64 = 2;
 
-/// An answer that is being written.
+/// A response that is being written.
 #[derive(Debug)]
 pub(crate) struct Answer<'a> {
     send_buffers: &'a mut SendBuffers,
     date: [u8; date::DATE_BYTES],
-    /// Of HTTP/1.0, where staying is the exception that has to be said.
+    /// For HTTP/1.0, where a persistent connection must be announced.
     is_old: bool,
     has_content: bool,
 }
@@ -47,13 +48,13 @@ impl<'a> Answer<'a> {
         Self { send_buffers, date, is_old, has_content }
     }
 
-    /// To what was no request; the connection ends with it.
+    /// The response to an invalid request; the connection ends with it.
     pub(crate) fn without_request(date: [u8; date::DATE_BYTES], send_buffers: &'a mut SendBuffers) -> Self {
         (send_buffers.close, send_buffers.content) = (true, 0);
         Self { send_buffers, date, is_old: false, has_content: true }
     }
 
-    /// Of a head that was prepared: the lines that depend on the connection, and the empty one.
+    /// Completes a prepared head: the fields that depend on the connection, and the empty line.
     #[inline]
     fn end_head(&mut self) {
         let last: &[u8] = match (self.send_buffers.close, self.is_old) {
@@ -64,7 +65,7 @@ impl<'a> Answer<'a> {
         self.send_buffers.bytes.extend_from_slice(last);
     }
 
-    /// The lines that all heads have.
+    /// Begins a head with the fields that all have.
     fn head(&mut self, status: Status) -> Head<'_> {
         let head = Head::new(&mut self.send_buffers.bytes, status).field("Date", &self.date);
         match (self.send_buffers.close, self.is_old) {
@@ -74,13 +75,13 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// An answer that says its status in words.
+    /// Writes a response with its status as text.
     pub(crate) fn failure(&mut self, status: Status) -> Status {
         let text = format!("{} {}\n", status.0, status.reason());
         let mut head = self.head(status);
         match status {
             Status::METHOD_NOT_ALLOWED | Status::NOT_IMPLEMENTED => head = head.field("Allow", ALLOW),
-            // Whoever comes again at once finds the same limiter.
+            // A client that retries at once finds the same load.
             Status::SERVICE_UNAVAILABLE | Status::TOO_MANY_REQUESTS => head = head.field("Retry-After", b"5"),
             _ => {}
         }
@@ -92,7 +93,7 @@ impl<'a> Answer<'a> {
         status
     }
 
-    /// What is neither GET nor HEAD.
+    /// Answers methods other than GET and HEAD.
     pub(crate) fn other_method(&mut self, request: &Request<'_>) -> Status {
         if let Some(status) = request.method().refusal() {
             return self.failure(status);
@@ -101,7 +102,7 @@ impl<'a> Answer<'a> {
         Status::NO_CONTENT
     }
 
-    /// What a path stands for.
+    /// Answers with what a path stands for.
     #[inline]
     pub(crate) fn entry(&mut self, entry: &Entry, request: &Request<'_>, now_s: u64) -> Status {
         match entry {
@@ -109,7 +110,8 @@ impl<'a> Answer<'a> {
                 let coding = if *codings == Codings::NONE.with(Coding::Identity) {
                     Coding::Identity
                 } else {
-                    // Whoever refuses all of them gets the plain one: better than nothing (RFC 9110 section 12.5.3).
+                    // A client that refuses all codings gets the plain file: better than an error (RFC 9110 section
+                    // 12.5.3).
                     encoding::choose(request.lines(Field::AcceptEncoding), *codings).unwrap_or(Coding::Identity)
                 };
                 match &forms[coding as usize] {
@@ -124,7 +126,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// A whole file: the way of nearly all.
+    /// Answers with a whole file: the hot path.
     #[inline]
     fn whole(&mut self, form: &Form) -> Status {
         let start = self.send_buffers.bytes.len();
@@ -138,7 +140,7 @@ impl<'a> Answer<'a> {
         Status::OK
     }
 
-    /// A part of a file behind the head.
+    /// Adds a part of a file behind the head.
     #[inline]
     fn content(&mut self, form: &Form, range: ByteRange) {
         self.send_buffers.content += range.len;
@@ -197,9 +199,9 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// Several parts of a file, each behind a head of its own.
+    /// Answers with several parts of a file, each with its own head.
     fn several(&mut self, form: &Form, parts: &Ranges) -> Status {
-        // Fresh keys of the hasher for each answer, which nobody who writes files here can know.
+        // A boundary that the authors of files cannot predict.
         let random = || foldhash::quality::RandomState::default().hash_one(self.date);
         let seed = u128::from(random()) << 64 | u128::from(random());
         let multipart = Multipart::new(parts, form.status.size, form.content_type.as_bytes(), seed);
@@ -221,7 +223,7 @@ impl<'a> Answer<'a> {
         Status::PARTIAL_CONTENT
     }
 
-    /// To the same place with a slash at its end, so that links in what is there lead where they mean to.
+    /// Redirects to the path with a slash at its end, so that relative links in the listing work.
     fn redirect(&mut self, location: &[u8], request: &Request<'_>) -> Status {
         let path = request.path();
         let query = path.iter().position(|&byte| byte == b'?').map_or(&[][..], |at| &path[at..]);
@@ -251,7 +253,7 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// Whether a request asks for the whole file without conditions.
+/// Returns whether a request asks for the whole file without conditions.
 #[inline]
 fn is_plain(request: &Request<'_>) -> bool {
     const OTHERS: [Field; 5] =

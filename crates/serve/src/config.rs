@@ -1,4 +1,4 @@
-//! What a server is told.
+//! The configuration of a server.
 
 use crate::Error;
 use crate::log::AccessLog;
@@ -21,14 +21,14 @@ pub enum Listen {
     Tcp(SocketAddr),
     /// A Unix socket.
     Unix(PathBuf),
-    /// A listening socket that was passed on under this number, by a service manager.
+    /// A listening socket inherited under this descriptor number, from a service manager.
     Inherited(RawFd),
-    /// One of the others, where TLS is spoken.
+    /// One of the others, with TLS.
     Tls(Box<Listen>),
 }
 
 impl Listen {
-    /// Where it listens, and whether TLS is spoken there.
+    /// Returns the address without `tls:`, and whether it is with TLS.
     pub fn address(&self) -> (&Self, bool) {
         match self {
             Self::Tls(inner) => (inner.address().0, true),
@@ -41,7 +41,7 @@ impl FromStr for Listen {
     type Err = Error;
 
     /// `127.0.0.1:8080`, `[::1]:8080`, `:8080` (all addresses of both families), `8080` (the same), `unix:PATH` or
-    /// `fd:NUMBER`; each with `tls:` before it where TLS is spoken.
+    /// `fd:NUMBER`; each with `tls:` before it for TLS.
     fn from_str(text: &str) -> Result<Self, Error> {
         let wrong = || Error::Address { text: text.to_owned() };
         if let Some(place) = text.strip_prefix("tls:") {
@@ -73,25 +73,25 @@ impl std::fmt::Display for Listen {
     }
 }
 
-/// How connections come to workers.
+/// How connections are distributed to workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Accepting {
-    /// Each worker listens by itself at the same address (`SO_REUSEPORT`); the kernel spreads by the connection's hash.
+    /// Each worker has a listening socket at the same address (`SO_REUSEPORT`); the kernel chooses by the connection's
+    /// hash.
     #[default]
     Own,
-    /// The same, and the kernel gives a connection to the worker of the processor that it arrived on.
+    /// The same, but the kernel chooses the worker by the processor on which a connection arrives.
     Steered,
-    /// All wait at one listening socket.
+    /// All workers share one listening socket.
     Shared,
-    /// The first worker accepts for all and hands over in turn.
+    /// The first worker accepts for all and passes connections on in turn.
     Handed,
-    /// Each worker listens by itself, and the kernel does whole operations for it: it accepts, receives and sends
-    /// through a ring (`io_uring`).
+    /// Each worker has a listening socket and a ring (`io_uring`) that accepts and receives.
     Multishot,
 }
 
 impl Accepting {
-    /// All, by name.
+    /// All ways, by name.
     pub const ALL: &[(&str, Self)] = &[
         ("own", Self::Own),
         ("steered", Self::Steered),
@@ -101,21 +101,21 @@ impl Accepting {
     ];
 }
 
-/// How long a server waits for what.
+/// How long a server waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// For a whole request head from its first byte on, and for the first byte of a new connection.
+    /// For a whole request head from its first byte on, for the first byte of a new connection, and for a TLS handshake.
     pub head: Duration,
     /// For the next request of a connection.
     pub idle: Duration,
-    /// For a client that does not read what it asked for: it must take at least [`SLOWEST_BYTES`] in this time, which
-    /// counts from the first look at what it has: one that takes nothing is dropped after twice this.
+    /// For a client to take at least [`SLOWEST_BYTES`] of its response. The first check only notes what the client has
+    /// acknowledged, so a client that takes nothing is dropped after twice this time.
     pub send: Duration,
-    /// For connections that are still busy when the server is told to end.
+    /// For connections that are busy when the server is told to end.
     pub drain: Duration,
 }
 
-/// What a reader must take within [`Timeouts::send`].
+/// How many bytes a client must take within [`Timeouts::send`].
 pub const SLOWEST_BYTES: u64 = 4096;
 
 impl Default for Timeouts {
@@ -125,65 +125,64 @@ impl Default for Timeouts {
     }
 }
 
-/// What a server is told.
+/// The configuration of a server.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The folder whose files are served.
+    /// The directory whose files are served.
     pub root: PathBuf,
     /// Where to listen.
     pub listen: Vec<Listen>,
-    /// How many workers.
+    /// The number of workers.
     pub workers: usize,
-    /// Processors that the workers are pinned to, in turn; none means wherever the kernel likes.
+    /// The processors that workers are pinned to, in turn; empty for no pinning.
     pub processors: Vec<u32>,
-    /// The mechanism of the event loops.
+    /// The backend of the event loops; unused with [`Accepting::Multishot`].
     pub backend: Backend,
-    /// How connections come to workers.
+    /// How connections are distributed to workers.
     pub accepting: Accepting,
-    /// Connections that may wait to be accepted.
+    /// The number of connections that may wait to be accepted.
     pub backlog: u32,
-    /// Whether a connection is accepted only when its first request has come, or after so many seconds: it saves the
-    /// worker a wake-up, and hides from it who says nothing. None means at once.
+    /// Accept a connection when its first request arrives, or after so many seconds, which saves the worker a wake-up;
+    /// silent connections are not seen and not counted for that long. `None` means at once.
     pub defer_accept_s: Option<u32>,
-    /// The most connections in all; none means as many as the limit of descriptors allows.
+    /// The most connections in total; `None` for as many as the limit of descriptors allows.
     pub connections: Option<usize>,
-    /// The most connections from one address; none means no bound.
+    /// The most connections from one address; `None` for no limit.
     pub connections_per_address: Option<u32>,
-    /// How long to wait.
+    /// The timeouts.
     pub timeouts: Timeouts,
-    /// How large a request's head may be.
+    /// The limits of a request's head.
     pub limits: Limits,
     /// Which symbolic links are followed.
     pub links: Links,
-    /// What a folder is answered with, if it is there.
+    /// The files that a directory is answered with, the first that exists.
     pub index: Vec<String>,
-    /// Whether folders without it are listed.
+    /// Whether directories without an index file are listed.
     pub listings: bool,
-    /// Whether each folder below the root is a host.
+    /// Whether each directory in the root is a host.
     pub virtual_hosts: bool,
-    /// What the cache may hold in each worker, in bytes.
+    /// The size of each worker's cache, in bytes.
     pub cache_bytes: usize,
-    /// For how long a worker believes its cache before it asks the file system again.
+    /// How long a worker trusts its cache before it checks the file again.
     pub cache_for: Duration,
-    /// Where each answer is written down; none means nowhere.
+    /// The access log, if any.
     pub log: Option<AccessLog>,
-    /// To whom a new log belongs: whom the server becomes, so that it can open the log again.
+    /// The owner of a new log file: the user that the server switches to, so that it can reopen the log.
     pub log_owner: Option<Identity>,
-    /// Certificates with their keys, for addresses where TLS is spoken; the first is for clients that name no other's
-    /// host.
+    /// The certificates and keys for TLS addresses; the first is for clients that name no known host.
     pub tls: Vec<TlsFiles>,
-    /// Where Prometheus finds what is counted; none means nowhere.
+    /// The address of the metrics for Prometheus, if any.
     pub metrics: Option<Listen>,
-    /// Whether workers see to it that no program they might execute gets more rights than they have.
+    /// Whether threads set `PR_SET_NO_NEW_PRIVS`.
     pub sets_no_new_privileges: bool,
-    /// Whether workers go behind a fence within which only the folder and the log can be opened.
+    /// Whether threads enter a sandbox in which they can open only the served directory and the log's.
     pub sandbox: SandboxMode,
-    /// Who hears what the operator should know while the server runs.
-    pub say: fn(&str),
+    /// Receives messages for the operator while the server runs.
+    pub report: fn(&str),
 }
 
 impl Config {
-    /// The defaults, for a folder.
+    /// Returns the defaults for a directory.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self {
             root: root.into(),
@@ -210,7 +209,7 @@ impl Config {
             metrics: None,
             sets_no_new_privileges: false,
             sandbox: SandboxMode::default(),
-            say: |_| {},
+            report: |_| {},
         }
     }
 }
@@ -220,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read_as_people_write_them() {
+    fn addresses_are_parsed() {
         let tcp = |text: &str| Listen::Tcp(text.parse().unwrap());
         assert_eq!("127.0.0.1:80".parse::<Listen>().unwrap(), tcp("127.0.0.1:80"));
         assert_eq!("[::1]:80".parse::<Listen>().unwrap(), tcp("[::1]:80"));

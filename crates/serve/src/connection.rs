@@ -1,7 +1,7 @@
 //! The table of connections.
 //!
-//! A connection at rest is one line of it and owns nothing else but its descriptor. What a request that comes in pieces
-//! or an answer that leaves in pieces needs beyond that is a [`Active`], which the connection has only for so long.
+//! An idle connection is one line of the table and owns only its descriptor. What it needs beyond that while a request
+//! arrives in parts or a response leaves in parts is an [`Active`], which exists only for that time.
 
 use crate::active::Active;
 use crate::exchange::{After, Rest};
@@ -11,45 +11,45 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// How long a connection that was ended is listened to.
+/// How long the client may go on sending after the end of a connection.
 pub(crate) const LINGER: Duration = Duration::from_secs(2);
 
-/// What a connection is doing.
+/// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
-    /// A line of the table that nobody has.
+    /// An unused line of the table.
     Free,
-    /// Nothing was heard yet.
+    /// Nothing has been received yet.
     Fresh,
-    /// It waits for the next request.
+    /// The connection waits for the next request.
     Idle,
-    /// A request's head is under way.
+    /// A part of a request's head has been received.
     Head,
-    /// A body that nobody wants is under way.
+    /// A part of a request's body has been received, which is discarded.
     Body,
-    /// An answer leaves as fast as the client takes it.
+    /// A response is being sent as fast as the client takes it.
     Sending,
-    /// A part of a file comes from the device first; then the answer goes on.
+    /// The next part of a file is being read from the device.
     Fetching,
-    /// A folder's list is being made; then its request is answered.
+    /// The listing that the request asks for is being made.
     Listing,
-    /// All was sent and the end was said; what the client still sends is thrown away, for closing on it would be a
-    /// reset, which destroys the answer on its way (RFC 9112 section 9.6).
+    /// The connection was shut down after the response, and what the client still sends is discarded: closing would
+    /// send a reset, which can destroy the response on its way (RFC 9112 section 9.6).
     Lingering,
 }
 
-/// What a connection does when all that was answered has left.
+/// What a connection does after a response has been sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
     /// Waits for the next request.
     Idle,
-    /// Waits for the rest of a request, whose time begins now.
+    /// Waits for the rest of a request; its time begins now.
     Begun,
-    /// Goes on waiting for the rest of a head.
+    /// Waits on for the rest of a head.
     Waiting,
-    /// Has what has come already answered.
+    /// Answers what has been received already.
     More,
-    /// Waits for a folder's list.
+    /// Waits for a directory's listing.
     List,
     /// Ends; `true` if the client may still be sending.
     Close(bool),
@@ -62,47 +62,47 @@ pub(crate) struct Connection {
     pub(crate) state: State,
     /// Whether it was accepted while the server was ending.
     is_late: bool,
-    /// Whether there is a session of TLS under its number.
+    /// Whether there is a TLS session under its number.
     pub(crate) is_tls: bool,
-    /// The client's address; those of IPv4 as mapped ones.
+    /// The client's address; IPv4 as an IPv4-mapped address.
     peer: [u8; 16],
     pub(crate) active: Option<Box<Active>>,
-    /// The next free line.
+    /// The next unused line.
     next: u32,
 }
 
 impl Connection {
-    /// The client's address; none over a Unix socket.
+    /// Returns the client's address; `None` over a Unix socket.
     pub(crate) fn peer(&self) -> Option<IpAddr> {
         let address = Ipv6Addr::from(self.peer);
         if address.is_unspecified() { None } else { Some(address.to_canonical()) }
     }
 
-    /// What it needs while something is under way.
+    /// Returns what the connection has while something is under way.
     pub(crate) fn active(&mut self) -> &mut Active {
         self.active.get_or_insert_default()
     }
 
-    /// When the deadline for sending has passed: whether the client has taken enough to be given as much time again.
+    /// Returns whether the client has taken enough since the last check to get as much time again.
     #[cold]
     pub(crate) fn is_taken(&mut self) -> bool {
         let acknowledged = self.fd.as_ref().and_then(stream::acknowledged_bytes);
         self.active().is_taken(acknowledged)
     }
 
-    /// The ticket of the part of a file that it waits for, if it does.
+    /// Returns the ticket of the part of a file that the connection waits for, if it does.
     pub(crate) fn fetched(&mut self) -> Option<u32> {
         (self.state == State::Fetching).then(|| self.active().ticket)
     }
 
-    /// Notes what is still to be sent, and what then.
+    /// Keeps what is still to be sent, and what happens then.
     #[inline]
     pub(crate) fn keep(&mut self, batch: &mut Batch, rest: Rest) {
         self.active().keep(batch, rest);
         self.state = State::Sending;
     }
 
-    /// Notes that all that was answered has left.
+    /// Decides what happens after a response has been sent.
     #[inline]
     pub(crate) fn settle(&mut self, rest: Rest) -> Next {
         let (state, next) = match rest.after {
@@ -111,10 +111,10 @@ impl Connection {
                 return Next::Idle;
             }
             After::Close(is_sending) => return Next::Close(is_sending),
-            // The time for a head counts from its first byte: each further byte must not begin it anew.
+            // The time for a head runs from its first byte; further bytes must not extend it.
             After::Head if self.state == State::Head => (State::Head, Next::Waiting),
             After::Head => (State::Head, Next::Begun),
-            // It waited for a list, behind answers that have left now.
+            // The request waited for a listing behind responses that have left now.
             After::Body(unwanted) if unwanted.has_ended => (self.state, Next::More),
             After::Body(_) => (State::Body, Next::Begun),
             After::List(_) => (State::Listing, Next::List),
@@ -125,7 +125,7 @@ impl Connection {
         next
     }
 
-    /// Says the end, and that the rest is thrown away; false if the client is gone already.
+    /// Shuts the connection down for writing; returns whether the client is still there.
     pub(crate) fn linger(&mut self) -> bool {
         let is_there = self.fd.as_ref().is_some_and(say_end);
         if is_there {
@@ -154,7 +154,7 @@ impl Table {
         self.len
     }
 
-    /// Which line the next connection will get.
+    /// Returns the number of the next connection.
     pub(crate) fn next(&self) -> u32 {
         if self.free == NONE { self.lines.len() as u32 } else { self.free }
     }
@@ -178,7 +178,7 @@ impl Table {
         number
     }
 
-    /// Frees a line; its descriptor, if the line was in use.
+    /// Removes a connection and returns its descriptor, if the line was in use.
     pub(crate) fn remove(&mut self, number: u32) -> Option<(OwnedFd, Option<IpAddr>)> {
         let free = self.free;
         let line = self.lines.get_mut(number as usize)?;
@@ -210,7 +210,7 @@ impl Table {
     }
 }
 
-/// Tells the client that nothing more comes, without an error if it is gone.
+/// Shuts a connection down for writing; returns whether the client is still there.
 pub(crate) fn say_end(fd: &OwnedFd) -> bool {
     stream::shutdown_write(fd).is_ok()
 }
@@ -219,7 +219,7 @@ pub(crate) fn say_end(fd: &OwnedFd) -> bool {
 mod tests {
     use super::*;
 
-    /// With the reactor's 16 bytes and the timer's 16, a connection at rest stays below 128.
+    /// With the event loop's 16 bytes and the timer's 16, an idle connection stays below 128.
     #[test]
     fn a_connection_at_rest_is_a_short_line() {
         assert!(size_of::<Connection>() <= 40, "{}", size_of::<Connection>());

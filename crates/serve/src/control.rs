@@ -1,4 +1,4 @@
-//! How workers are told to end, and how one ends.
+//! How the server ends its workers.
 
 use crate::config::Timeouts;
 use crate::log::Feed;
@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// When lines of the log could not be handed over at once, they are after so long.
+/// How soon to retry when log lines could not be handed to the writer.
 const LOG_RETRY: Duration = Duration::from_millis(10);
 
-/// What all workers are told.
+/// The flags that all workers read.
 #[derive(Debug, Default)]
 pub(crate) struct Control {
     pub(crate) drain: AtomicBool,
@@ -17,7 +17,7 @@ pub(crate) struct Control {
     pub(crate) is_released: Gate,
 }
 
-/// Something that is waited for once.
+/// An event that threads wait for, set once.
 #[derive(Debug, Default)]
 pub(crate) struct Gate(Mutex<bool>, Condvar);
 
@@ -35,7 +35,7 @@ impl Gate {
     }
 }
 
-/// A worker's end: it accepts no more, ends what is at rest, and waits for the others no longer than it may.
+/// The end of a worker: it stops accepting, closes idle connections, and waits for busy ones within a limit.
 #[derive(Debug)]
 pub(crate) struct Drain {
     control: Arc<Control>,
@@ -48,17 +48,17 @@ impl Drain {
         Self { control, limit: timeouts.drain, since: None }
     }
 
-    /// Whether the worker is to end at once.
+    /// Returns whether the worker must end at once.
     pub(crate) fn must_end(&self) -> bool {
         self.control.end.load(Ordering::Acquire)
     }
 
-    /// Whether the worker is to end.
+    /// Returns whether the worker was told to end.
     pub(crate) fn is_told(&self) -> bool {
         self.control.drain.load(Ordering::Acquire)
     }
 
-    /// Begins the end; false if it has begun already.
+    /// Begins the end; returns false if it has begun already.
     pub(crate) fn begin(&mut self) -> bool {
         let is_first = self.since.is_none();
         if is_first {
@@ -71,12 +71,12 @@ impl Drain {
         self.since.is_some()
     }
 
-    /// Whether the worker is done, with so many connections left.
+    /// Returns whether the worker can end, with so many connections left.
     pub(crate) fn is_over(&self, left: usize) -> bool {
         left == 0 || self.since.is_some_and(|since| since.elapsed() >= self.limit)
     }
 
-    /// How long the next wait may be: until the end is due, or until lines of the log can be handed over.
+    /// Returns how long the next wait may be: until the drain limit, or until log lines can be handed over.
     #[inline]
     pub(crate) fn patience(&self, log: Option<&Feed>) -> Option<Duration> {
         let drain = self.since.map(|since| self.limit.saturating_sub(since.elapsed()));

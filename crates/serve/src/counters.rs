@@ -1,7 +1,7 @@
-//! What a worker counts, for whoever asks while it works.
+//! Counters of a worker, readable while it works.
 //!
-//! Each worker writes its own counters and nobody else does, so that a plain load and store is enough: no locked
-//! operation is paid for a request.
+//! Each worker is the only writer of its counters, so that a plain load and store is enough: a request costs no locked
+//! instruction.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,18 +22,18 @@ macro_rules! counters {
         }
 
         impl Totals {
-            /// Adds a worker's.
+            /// Adds a worker's counters.
             pub fn add(&mut self, counters: &Counters) {
                 $(self.$name += counters.$name.get();)*
                 $(self.$state += counters.$state.get();)*
             }
 
-            /// Each count with its name and what it counts.
+            /// Returns each counter with its name and its description.
             pub fn each(&self) -> Vec<(&'static str, &'static str, u64)> {
                 vec![$((stringify!($name), $about, self.$name),)*]
             }
 
-            /// What is so at the moment: each with its name and what it is.
+            /// Returns each gauge with its name and its description.
             pub fn each_state(&self) -> Vec<(&'static str, &'static str, u64)> {
                 vec![$((stringify!($state), $of, self.$state),)*]
             }
@@ -45,29 +45,29 @@ counters! {
     counts {
         accepted "connections accepted",
         closed "connections closed",
-        refused_full "connections refused with 503 because there were too many",
-        refused_address "connections refused with 429 because there were too many from one address",
-        descriptors_short "times that accepting paused for want of descriptors",
+        refused_full "connections refused with 503, over the limit in total",
+        refused_address "connections refused with 429, over the limit of an address",
+        descriptors_short "pauses of accepting because no descriptor was free",
         requests "requests answered",
-        informational "answers 1xx",
-        succeeded "answers 2xx",
-        redirected "answers 3xx",
-        client_errors "answers 4xx",
-        server_errors "answers 5xx",
+        informational "responses 1xx",
+        succeeded "responses 2xx",
+        redirected "responses 3xx",
+        client_errors "responses 4xx",
+        server_errors "responses 5xx",
         bytes_sent "bytes sent",
-        heads_late "connections closed because a request's head did not come in time",
-        idle_closed "connections closed because no request came",
-        slow_closed "connections closed because the client did not read",
+        heads_late "connections closed because a request head or TLS handshake took too long",
+        idle_closed "connections closed because they were idle",
+        slow_closed "connections closed because the client read too slowly",
         cache_hits "requests answered from the cache",
-        cache_misses "requests that asked the file system",
-        cold_reads "times that a file had to come from the device first",
-        tls_handshakes "handshakes of TLS that succeeded",
-        tls_resumed "handshakes of TLS that took up an earlier session",
-        tls_failed "connections that failed to speak TLS",
-        log_lost "lines of the access log that were dropped because its reader was too slow",
+        cache_misses "requests answered from the file system",
+        cold_reads "reads of file data that was not in memory",
+        tls_handshakes "TLS handshakes completed",
+        tls_resumed "TLS handshakes that resumed a session",
+        tls_failed "connections closed by a TLS error",
+        log_lost "access log lines dropped because the writer was too slow",
     }
     states {
-        cache_bytes "bytes that the caches hold",
+        cache_bytes "bytes in the caches",
     }
 }
 

@@ -1,5 +1,5 @@
-//! Why a server cannot start. Each message tells the cause with it, in the place where it is best understood; so no
-//! cause is handed out as a source besides, which whoever prints the whole chain would print a second time.
+//! Why a server cannot start. Each message contains its cause where it reads best, so no cause is a `source` besides:
+//! a caller that prints the whole chain would print it twice.
 
 use std::path::PathBuf;
 
@@ -7,64 +7,64 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The folder cannot be opened.
-    #[error("serve {}: {cause}{hint}", path.display())]
+    /// The directory cannot be opened.
+    #[error("cannot serve {}: {cause}{hint}", path.display())]
     Root {
-        /// The folder.
+        /// The directory.
         path: PathBuf,
-        /// What to do about it; empty where nothing is known.
+        /// What to do about it; empty if unknown.
         hint: &'static str,
         /// Why.
         cause: landau_sys::Error,
     },
-    /// An address cannot be listened at.
-    #[error("listen at {address}: {cause}{hint}")]
+    /// The server cannot listen at an address.
+    #[error("cannot listen at {address}: {cause}{hint}")]
     Listen {
-        /// The address as it was given.
+        /// The address as given.
         address: String,
         /// Why.
         cause: landau_sys::Error,
-        /// What to do about it; empty where nothing is known.
+        /// What to do about it; empty if unknown.
         hint: &'static str,
     },
-    /// What was given is no address.
+    /// The text is not an address.
     #[error(
-        "{text:?} is no address to listen at; try 127.0.0.1:8080, [::1]:8080, :8080, unix:/run/landau.sock or fd:3, \
-         with tls: before it where TLS is spoken"
+        "{text:?} is not an address; try 127.0.0.1:8080, [::1]:8080, :8080, unix:/run/landau.sock or fd:3, with tls: \
+         before it for TLS"
     )]
     Address {
-        /// What was given.
+        /// The text.
         text: String,
     },
     /// The access log cannot be written.
-    #[error("log {place}: {cause}; try --log - for standard output")]
+    #[error("cannot write the log {target}: {cause}; try --log - for standard output")]
     Log {
-        /// Where it should go.
-        place: String,
-        /// Why it cannot.
+        /// The file.
+        target: String,
+        /// Why.
         cause: std::io::Error,
     },
-    /// There is no such user, or the process may not become this user.
+    /// The user does not exist, or the process may not switch to it.
     #[error("--user {0}")]
     User(String),
-    /// The folder cannot be read by the user that the server became.
+    /// The user that the server switched to cannot read the directory.
     #[error(
-        "serve {}: user {user} may not read it: {cause}; chmod o+rx the folder, or name another --user",
+        "cannot serve {}: user {user} cannot read it: {cause}; run chmod o+rx on the directory, or pass another --user",
         path.display()
     )]
     Unreadable {
-        /// The folder.
+        /// The directory.
         path: PathBuf,
         /// The user.
         user: String,
         /// Why.
         cause: landau_sys::Error,
     },
-    /// There is no fence although there must be one.
+    /// There is no sandbox although one was required.
     #[error("--sandbox always: {0}")]
     Sandbox(String),
-    /// A thread beside the workers cannot be started.
-    #[error("start the thread {name}: {cause}")]
+    /// A helper thread cannot be started.
+    #[error("cannot start the thread {name}: {cause}")]
     Helper {
         /// Its name.
         name: &'static str,
@@ -72,7 +72,7 @@ pub enum Error {
         cause: std::io::Error,
     },
     /// A certificate or key cannot be used.
-    #[error("tls {}: {reason}", path.display())]
+    #[error("--tls {}: {reason}", path.display())]
     Tls {
         /// The file.
         path: PathBuf,
@@ -80,7 +80,7 @@ pub enum Error {
         reason: String,
     },
     /// An address is for TLS, and there is no certificate.
-    #[error("listen at {0}: there is no certificate; add --tls CERT.pem KEY.pem")]
+    #[error("cannot listen at {0}: no certificate; add --tls CERT.pem KEY.pem")]
     NoCertificate(String),
     /// The event loop failed.
     #[error(transparent)]
@@ -88,15 +88,15 @@ pub enum Error {
     /// A system call failed.
     #[error(transparent)]
     System(#[from] landau_sys::Error),
-    /// A thread cannot be started.
-    #[error("start worker {worker}: {cause}")]
+    /// A worker's thread cannot be started.
+    #[error("cannot start worker {worker}: {cause}")]
     Thread {
-        /// Its number.
+        /// The worker's number.
         worker: usize,
         /// Why.
         cause: std::io::Error,
     },
-    /// A worker ended although nobody told it to.
-    #[error("worker {0} ended by a defect of ours; its message stands above")]
-    Died(usize),
+    /// A worker panicked.
+    #[error("worker {0} panicked, which is a bug; see the message above")]
+    Panicked(usize),
 }

@@ -1,6 +1,6 @@
-//! From the bytes of a connection to answers: whole requests one after another, as far as they are there.
+//! From received bytes to responses: whole requests, one after another.
 //!
-//! No descriptor is touched here: bytes go in, and what is to be sent comes out.
+//! No descriptor is involved: bytes go in, and what is to be sent comes out.
 
 use crate::config::Config;
 use crate::send_buffers::SendBuffers;
@@ -8,34 +8,34 @@ use crate::site::Site;
 use landau_wire::http::body::{Body, Malformed};
 use landau_wire::http::{BodyLength, Expectation, Limits, Parsed, Reject, Request, Scan, Status, request};
 
-/// A body that nobody wants is read up to here, so that the connection can be kept; a longer one is refused.
+/// A request's body is read and discarded up to this size, so that the connection can be kept; a longer one is refused.
 const SKIPPED_BYTES: u64 = 64 << 10;
 
-/// What is to be done with a connection when what was answered has left.
+/// What a connection does after its responses have been sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum After {
-    /// It waits for the next request.
+    /// Wait for the next request.
     Idle,
-    /// A head is not whole.
+    /// Wait for the rest of a head.
     Head,
-    /// A head is whole and its body is not: the answer waits for the end of it.
+    /// Wait for the rest of the body; the request is answered then.
     Body(Unwanted),
-    /// More requests may have come; they wait.
+    /// Answer the requests that are left.
     More,
-    /// The next request waits for a folder's list. If its body came in pieces, that has ended, and the head stands in
-    /// front of what came behind it.
+    /// Wait for the listing that the next request asks for. If its body arrived in parts, it has ended, and the
+    /// request's head precedes what follows the body.
     List(Option<Unwanted>),
-    /// It ends; `true` if the client may still be sending.
+    /// End; `true` if the client may still be sending.
     Close(bool),
 }
 
-/// A body that nobody wants and that must be read all the same, to find the next request behind it.
+/// A request's body, which is read only to find the next request behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unwanted {
-    /// The length of the head before it, which is kept: the request is answered when the body has ended.
+    /// The length of the head before it, which is kept until the body has ended and the request is answered.
     head_bytes: usize,
     body: Body,
-    /// How much of it may still come.
+    /// How much more of it is allowed.
     left: u64,
     pub(crate) has_ended: bool,
 }
@@ -45,12 +45,12 @@ impl Unwanted {
         Self { head_bytes, body: Body::new(length), left: SKIPPED_BYTES, has_ended: false }
     }
 
-    /// Separates what came behind the head from it.
+    /// Splits off what follows the head.
     pub(crate) fn split(&self, input: &mut Vec<u8>) -> Vec<u8> {
         input.split_off(self.head_bytes.min(input.len()))
     }
 
-    /// Passes over what is there: how many bytes that was, and whether the body ended.
+    /// Skips the body's bytes; returns how many there were, and whether the body ended.
     pub(crate) fn skip(&mut self, bytes: &[u8]) -> Result<(usize, bool), Reject> {
         if self.has_ended {
             return Ok((0, true));
@@ -66,11 +66,11 @@ impl Unwanted {
     }
 }
 
-/// What is left of the bytes of a connection when all was answered that could be, and what is to be done then.
+/// The bytes that are left when everything complete was answered, and what happens then.
 #[derive(Debug)]
 pub(crate) struct Rest {
     pub(crate) input: Vec<u8>,
-    /// How far the request's head in it was read.
+    /// How far the head in them was scanned.
     pub(crate) scan: Scan,
     pub(crate) after: After,
 }
@@ -79,19 +79,20 @@ impl Rest {
     #[inline]
     pub(crate) fn new(mut input: Vec<u8>, scan: Scan, after: After) -> Self {
         if let After::Body(unwanted) = after {
-            // What came of the body was passed over.
+            // The body's bytes were skipped.
             input.truncate(unwanted.head_bytes);
         }
         Self { input, scan, after }
     }
 
-    /// Nothing more is listened to.
+    /// The end of the connection: further bytes are ignored.
     pub(crate) fn end() -> Self {
         Self { input: Vec::new(), scan: Scan::default(), after: After::Close(true) }
     }
 }
 
-/// Answers all requests in the bytes, as far as the send_buffers takes answers: how many bytes that used, and what then.
+/// Answers the requests in the bytes until the send buffers are full; returns how many bytes that used, and what
+/// happens then.
 #[inline]
 pub(crate) fn answer(
     site: &mut Site,
@@ -133,7 +134,8 @@ pub(crate) fn answer(
     }
 }
 
-/// A request with a body: answered if the body is there, and then it says how long that was; or what it waits for.
+/// Answers a request with a body if the body is complete, and returns its length; otherwise returns what the request
+/// waits for.
 #[cold]
 fn with_body(
     site: &mut Site,
@@ -147,7 +149,7 @@ fn with_body(
     }
     let mut unwanted = Unwanted::new(head_bytes, request.body());
     let (used, has_ended) = unwanted.skip(rest)?;
-    // Who asks before sending the body gets the answer instead of the leave, and keeps the body.
+    // A client that expects `100 Continue` gets the final response instead, and need not send the body.
     if !has_ended && request.expectation() == Expectation::None {
         return Ok(Err(After::Body(unwanted)));
     }
@@ -158,13 +160,13 @@ fn with_body(
     Ok(Ok(used))
 }
 
-/// Answers the request of that head, whose body has ended; false if it waits for a folder's list.
+/// Answers a request whose body has ended; returns false if it waits for a listing.
 #[cold]
 #[must_use]
 pub(crate) fn answer_head(site: &mut Site, limits: &Limits, head: &[u8], send_buffers: &mut SendBuffers) -> bool {
     match request::parse(head, limits) {
         Ok(Parsed::Complete { request, .. }) => site.answer(&request, send_buffers),
-        // It was whole and sound when the body began.
+        // The head was complete and valid when the body began.
         Ok(Parsed::Partial) | Err(_) => {
             let reject = Reject { status: Status::INTERNAL_SERVER_ERROR, reason: "a head that changed" };
             site.reject(reject, send_buffers);
@@ -185,7 +187,7 @@ mod tests {
     use crate::send_buffers::FULL_BYTES;
     use std::sync::Arc;
 
-    /// What a client does not take of its answers is kept for it: so much, and what is left of what it asked.
+    /// What a client does not take is kept for it, so it must be limited.
     #[test]
     fn answers_that_may_have_to_be_kept_are_bounded() {
         let folder = tempfile::tempdir().unwrap();

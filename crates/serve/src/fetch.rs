@@ -1,9 +1,10 @@
-//! Files that are not in memory: a thread of the worker's own reads them first, so that the worker waits for no device.
+//! Files that are not in memory: another thread reads them first, so that the worker never waits for a device.
 //!
-//! `sendfile` of a part that the page cache lacks waits until the device has brought it, and with it all connections of
-//! the worker. So before each turn the worker asks whether the part is there, without waiting (`RWF_NOWAIT`); if not,
-//! the connection rests while the thread reads the part into the page cache, and goes on then. The thread is started
-//! when it is first needed: it shares the worker's descriptors, and from then on the kernel counts who uses which.
+//! `sendfile` of a part that is not in the page cache blocks until the device has delivered it, and with it all
+//! connections of the worker. So before each turn the worker checks without blocking (`RWF_NOWAIT`) whether the part is
+//! there. If not, the connection waits while a reader thread reads the part into the page cache. The threads are
+//! started when they are first needed: they share the worker's descriptor table, and from then on the kernel has to
+//! count references to its files.
 
 use landau_reactor::Waker;
 use landau_reactor::batch::TURN_BYTES;
@@ -12,13 +13,13 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// How much is fetched for a connection at once: several turns of its answer.
+/// How much is read ahead for a connection: several turns of its response.
 const PART_BYTES: u64 = 2 << 20;
 
-/// How much is read at once.
+/// How much a reader reads at once.
 const READ_BYTES: usize = 256 << 10;
 
-/// Threads of a worker that read: so many devices, or places of one, are read at the same time.
+/// Reader threads of a worker: so many devices, or parts of one, are read at the same time.
 const READERS: usize = 2;
 
 /// A part of a file that a connection waits for.
@@ -30,7 +31,7 @@ struct Job {
     ticket: Ticket,
 }
 
-/// What is to be read, by its ticket's serial: in the order in which it was asked for.
+/// The parts to be read, by serial number: in the order of the requests.
 #[derive(Debug, Default)]
 struct Queue {
     jobs: BTreeMap<u32, Job>,
@@ -45,7 +46,8 @@ struct Shared {
     done: Mutex<Vec<Ticket>>,
 }
 
-/// Which connection waits, and its how manieth wait it is: the line may belong to another by the time that it is done.
+/// Identifies a wait: the connection, and a serial number, because the connection's number may have been reused when
+/// the part is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ticket {
     pub(crate) number: u32,
@@ -66,8 +68,8 @@ impl Fetcher {
         Self { waker, shared: Arc::default(), has_readers: false, serial: 0 }
     }
 
-    /// Has the next part read of what is left of a file; none if no reader can be started, and then the worker itself
-    /// has to wait.
+    /// Starts to read the next part of a file; `None` if no reader can be started, and then the worker has to read
+    /// itself.
     pub(crate) fn fetch(&mut self, number: u32, file: &Arc<OwnedFd>, offset: u64, left: u64) -> Option<Ticket> {
         self.has_readers = self.has_readers || self.start();
         if !self.has_readers {
@@ -81,17 +83,17 @@ impl Fetcher {
         Some(ticket)
     }
 
-    /// Reads nothing for who is gone, and keeps no file open for it.
+    /// Cancels a read, so that the file is not kept open for a closed connection.
     pub(crate) fn cancel(&self, serial: u32) {
         self.shared.queue().jobs.remove(&serial);
     }
 
-    /// Those whose part is there now.
+    /// Returns the waits whose part is there now.
     pub(crate) fn take_done(&self) -> Vec<Ticket> {
         std::mem::take(&mut *self.shared.done())
     }
 
-    /// Whether there is a reader now.
+    /// Starts the readers; returns whether there is one now.
     fn start(&self) -> bool {
         let started = (0..READERS).filter(|_| {
             let (shared, waker) = (self.shared.clone(), self.waker.clone());
@@ -118,7 +120,7 @@ impl Shared {
         self.done.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next part to be read; none when the worker has ended.
+    /// Returns the next part to read; `None` when the worker has ended.
     fn next(&self) -> Option<Job> {
         let mut queue = self.queue();
         while !queue.is_over {
@@ -131,14 +133,14 @@ impl Shared {
     }
 }
 
-/// The life of a reader: it ends when its worker does.
+/// Runs a reader thread, which ends with its worker.
 fn read_all(shared: &Shared, waker: &Waker) {
     let mut buffer = vec![0; READ_BYTES];
     while let Some(Job { file, offset, len, ticket }) = shared.next() {
         let mut at = offset;
         while at < offset + len {
             let room = buffer.len().min((offset + len - at) as usize);
-            // What cannot be read the worker's own call finds out, and tells the client.
+            // If this fails, the worker's own call will fail too and be handled there.
             match stream::read_at(&file, &mut buffer[..room], at) {
                 Ok(got) if got > 0 => at += got as u64,
                 _ => break,
@@ -146,14 +148,13 @@ fn read_all(shared: &Shared, waker: &Waker) {
         }
         drop(file);
         shared.done().push(ticket);
-        // A worker whose line is broken has ended.
+        // Waking fails only if the worker has ended.
         let _ = waker.wake();
     }
 }
 
-/// Whether the next turn of what is left of a file would have to wait for the device; where nobody can say, no. Its
-/// first and its last byte are asked about, a third of a microsecond each: what is forgotten of a file is mostly
-/// forgotten whole, or in runs far longer than a turn.
+/// Returns whether the next turn of a file would block on the device; false if the system cannot tell. Its first and
+/// its last byte are checked, 0.3 µs each: files are mostly evicted whole, or in runs far longer than a turn.
 pub(crate) fn is_cold(file: &OwnedFd, offset: u64, left: u64) -> bool {
     let len = left.min(TURN_BYTES as u64);
     [offset, offset + len - 1].into_iter().any(|place| path::is_cached(file, place) == Some(false))

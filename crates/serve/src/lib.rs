@@ -1,9 +1,9 @@
-//! The web server of files: small enough to be read, quick enough to be measured against, and hard to bring down.
+//! A web server for static files: small enough to read, fast enough to compare others with, and robust.
 //!
-//! Each worker is a thread with an event loop, listening sockets, connections and a cache of its own, and on Linux with
-//! a table of descriptors of its own; workers share nothing but counters, and the number of connections where that is
-//! bounded. A connection at rest owns no buffer: it is a line in a table, and whatever it needs while a request is
-//! under way it borrows from its worker or, if the client is slow, gets for that time.
+//! Each worker is a thread with its own event loop, listening sockets, connections and cache, and on Linux its own
+//! descriptor table. Workers share only counters and, if it is limited, the number of connections. An idle connection
+//! owns no buffer: it is a line in a table, and borrows its worker's buffers while a request is served. Only a slow
+//! client gets buffers of its own, for that time.
 
 mod active;
 mod admission;

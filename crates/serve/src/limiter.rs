@@ -1,7 +1,7 @@
-//! How many connections there are, in all and from each address, where that is bounded: over all workers.
+//! Limits on the number of connections, in total and from each address, over all workers.
 //!
-//! Where nothing is bounded nothing is counted. Where it is, a connection costs an atomic operation when it comes and
-//! one when it goes, and where addresses are bounded a lock that only connections of a few other addresses use.
+//! Without limits nothing is counted. A limit in total costs an atomic operation for each accepted and each closed
+//! connection; a limit for each address also costs a lock that is shared with few other addresses.
 
 use crate::config::Config;
 use foldhash::fast::RandomState;
@@ -11,19 +11,19 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// So many parts the addresses are kept in, each under a lock of its own.
+/// The number of parts of the table of addresses, each with its own lock.
 const PARTS: usize = 64;
 
-/// All connections of the server, as far as they are bounded.
+/// Counts the server's connections, as far as they are limited.
 #[derive(Debug)]
 pub(crate) struct ConnectionLimiter {
-    /// The most in all.
+    /// The most connections in total.
     most: Option<usize>,
     count: AtomicUsize,
     addresses: Option<Addresses>,
 }
 
-/// There is no room: in the server, or for this address.
+/// The limit that was reached: the server's, or the address's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Full {
     Server,
@@ -36,7 +36,7 @@ impl ConnectionLimiter {
         Self { most: config.connections, count: AtomicUsize::new(0), addresses }
     }
 
-    /// Counts a connection, unless there is no room for it.
+    /// Counts a connection, unless a limit is reached.
     #[inline]
     pub(crate) fn enter(&self, peer: Option<IpAddr>) -> Result<(), Full> {
         if let Some(most) = self.most {
@@ -71,12 +71,12 @@ impl ConnectionLimiter {
 
 type Counts = HashMap<IpAddr, u32, RandomState>;
 
-/// Connections by address. An address with none takes no room.
+/// Connections by address. An address without connections takes no memory.
 #[derive(Debug)]
 struct Addresses {
     most: u32,
     parts: Box<[Mutex<Counts>]>,
-    /// Which part an address is in: nobody outside can know, and so nobody can limiter one.
+    /// Selects an address's part. It is keyed, so that no client can choose addresses that share one.
     choice: RandomState,
 }
 
@@ -86,7 +86,7 @@ impl Addresses {
         Self { most, parts, choice: RandomState::default() }
     }
 
-    /// Counts a connection; false if the address has its fill, and then it is not counted.
+    /// Counts a connection; returns false, without counting, if the address's limit is reached.
     fn enter(&self, address: IpAddr) -> bool {
         let address = whole(address);
         let mut counts = self.part(address);
@@ -112,7 +112,7 @@ impl Addresses {
     }
 }
 
-/// What one customer has: a whole IPv4 address, but of IPv6 the first 64 bits, since the rest is his to choose.
+/// Returns what one subscriber has: a whole IPv4 address, but the first 64 bits of an IPv6 address.
 fn whole(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
@@ -144,7 +144,7 @@ mod tests {
         assert!(addresses.enter(None).is_ok() && limiter(None, None).enter(address("10.0.0.1")).is_ok());
     }
 
-    /// Who is refused for one reason is not counted for the other.
+    /// A connection that one limit refuses is not counted for the other.
     #[test]
     fn the_server_has_its_fill_as_well() {
         let address = |number: u8| Some(IpAddr::from([10, 0, 0, number]));

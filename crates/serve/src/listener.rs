@@ -11,27 +11,27 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// An address with its listening sockets.
+/// A bound address.
 #[derive(Debug)]
 pub(crate) struct Bound {
     pub(crate) place: Place,
-    /// Where each worker listens by itself, this only holds the port, so that all get the same.
+    /// If workers have their own sockets, this one only reserves the port, so that all get the same.
     socket: OwnedFd,
-    /// Whether workers listen by themselves.
+    /// Whether each worker has a listening socket of its own.
     is_own: bool,
     backlog: u32,
 }
 
-/// The file of a Unix socket, which goes with it.
+/// The file of a Unix socket, removed with it.
 #[derive(Debug)]
 struct SocketFile {
     path: PathBuf,
-    /// The device and the number of the file: another server may have put its own in this place.
+    /// The file's device and inode: another server may have replaced the file.
     identity: (u64, u64),
 }
 
 impl SocketFile {
-    /// The one that lies there.
+    /// Returns the file at a path.
     fn at(path: &Path) -> Option<Self> {
         let identity = Self::identity(path)?;
         Some(Self { path: path.to_owned(), identity })
@@ -45,7 +45,7 @@ impl SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if Self::identity(&self.path) == Some(self.identity) {
-            // Whom the server became may be forbidden to: then the next one replaces it.
+            // The user that the server switched to may not be allowed to; then the next server replaces it.
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -56,7 +56,7 @@ impl Drop for SocketFile {
 pub(crate) struct Place {
     pub(crate) listen: Listen,
     pub(crate) is_tls: bool,
-    /// The file of a Unix socket of ours.
+    /// The file of a Unix socket that this server made.
     _file: Option<SocketFile>,
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct Listening {
 }
 
 impl Place {
-    /// The address as it would be asked for.
+    /// Returns the address as [`Config::listen`] has it, with the port that the system chose.
     pub(crate) fn address(&self) -> Listen {
         if self.is_tls { Listen::Tls(Box::new(self.listen.clone())) } else { self.listen.clone() }
     }
@@ -77,13 +77,15 @@ impl Place {
 fn failed(listen: &Listen, cause: landau_sys::Error) -> Error {
     let place = listen.address().0;
     let hint = match (cause.kind(), place) {
-        (ErrorKind::PermissionDenied, Listen::Tcp(_)) => "; ports below 1024 are root's: try --listen 127.0.0.1:8080",
-        (ErrorKind::PermissionDenied, _) => "; the folder must be writable for who starts the server",
-        (ErrorKind::AddrInUse, Listen::Unix(_)) => "; another program listens there: `ss -lxp` names it",
-        (ErrorKind::AddrInUse, _) => "; another program listens there: `ss -ltnp` names it",
+        (ErrorKind::PermissionDenied, Listen::Tcp(_)) => {
+            "; only root can bind ports below 1024: try --listen 127.0.0.1:8080"
+        }
+        (ErrorKind::PermissionDenied, _) => "; the directory must be writable for the user that starts the server",
+        (ErrorKind::AddrInUse, Listen::Unix(_)) => "; another program listens there: run `ss -lxp` to see which",
+        (ErrorKind::AddrInUse, _) => "; another program listens there: run `ss -ltnp` to see which",
         (ErrorKind::AddrNotAvailable, _) => "; this machine has no such address",
-        (ErrorKind::NotFound, _) => "; the folder of the socket is not there",
-        (_, Listen::Inherited(_)) => "; no listening socket of streams was passed on under this number",
+        (ErrorKind::NotFound, _) => "; the socket's directory does not exist",
+        (_, Listen::Inherited(_)) => "; the inherited descriptor is not a listening stream socket",
         _ => "",
     };
     Error::Listen { address: listen.to_string(), cause, hint }
@@ -97,7 +99,7 @@ fn tcp(address: SocketAddr, is_own: bool) -> landau_sys::Result<OwnedFd> {
         stream::set_reuse_port(&socket)?;
     }
     if let SocketAddr::V6(address) = address {
-        // `[::]` is for both families; any other address is for what it says.
+        // `[::]` accepts IPv4 as well; other addresses do not.
         stream::set_v6_only(&socket, !address.ip().is_unspecified())?;
     }
     bind(&socket, &Address::from(address))?;
@@ -111,7 +113,7 @@ impl Bound {
         Self::bind(listen, config.backlog, is_own)
     }
 
-    /// Binds an address at which one thread listens.
+    /// Binds an address for a single thread.
     pub(crate) fn single(listen: &Listen) -> Result<Self, Error> {
         Self::bind(listen, 128, false)
     }
@@ -123,8 +125,8 @@ impl Bound {
         let (socket, listen) = match listen {
             Listen::Tcp(address) => {
                 if is_own && address.port() != 0 {
-                    // Sockets that share a port would share it with another server of the same user as well: a socket
-                    // that shares nothing finds out, and is closed again.
+                    // With SO_REUSEPORT the sockets would share the port with another server of the same user. A socket
+                    // without it fails in that case, and is closed again.
                     drop(tcp(*address, false).map_err(error)?);
                 }
                 let socket = tcp(*address, is_own).map_err(error)?;
@@ -137,7 +139,7 @@ impl Bound {
                 (listener, listen.clone())
             }
             Listen::Inherited(number) => inherited(*number).map_err(error)?,
-            // A place is none of these.
+            // Unreachable: `Listen::address` removes it.
             Listen::Tls(_) => return Err(Error::Address { text: listen.to_string() }),
         };
         if !is_own {
@@ -147,11 +149,11 @@ impl Bound {
         Ok(Self { place: Place { listen, is_tls, _file: file }, socket, is_own, backlog })
     }
 
-    /// A worker's listening socket at this address, set as its connections are to be.
+    /// Returns a worker's listening socket, with the options that its connections inherit.
     fn listener(&self, config: &Config) -> Result<Listening, Error> {
         let fd = self.socket()?;
         if matches!(self.place.listen, Listen::Tcp(_)) {
-            // Inherited by what is accepted, which saves a call for each connection.
+            // Accepted connections inherit it, which saves a call for each.
             stream::set_no_delay(&fd)?;
             if let Some(seconds) = config.defer_accept_s {
                 stream::set_defer_accept(&fd, seconds)?;
@@ -164,9 +166,8 @@ impl Bound {
         Ok(Listening { fd, is_tls: self.place.is_tls })
     }
 
-    /// The listening sockets of each worker, one at each address. Made in the order of the workers, for the kernel
-    /// counts them in the order in which they began to listen, and gives each worker its processor's connections by
-    /// that.
+    /// Returns the listening sockets of each worker, one for each address. They begin to listen in the order of the
+    /// workers: the kernel numbers them in that order, and `steered` selects by this number.
     pub(crate) fn listeners(all: &[Self], config: &Config) -> Result<Vec<Vec<Listening>>, Error> {
         let listens = |number: usize| config.accepting != Accepting::Handed || number == 0;
         let of = |number: usize| if listens(number) { all } else { &[] };
@@ -174,7 +175,7 @@ impl Bound {
         workers.map(|number| of(number).iter().map(|bound| bound.listener(config)).collect()).collect()
     }
 
-    /// A listening socket at this address.
+    /// Returns a listening socket at this address.
     pub(crate) fn socket(&self) -> Result<OwnedFd, Error> {
         let error = |cause| failed(&self.place.listen, cause);
         match &self.place.listen {
@@ -188,31 +189,31 @@ impl Bound {
     }
 }
 
-/// Whether an error of accepting means that the client has gone already, or that a signal came: there may be others.
-pub(crate) fn is_about_one(error: landau_sys::Error) -> bool {
+/// Returns whether an error of `accept4` concerns one connection only, so that others may be waiting.
+pub(crate) fn concerns_one_connection(error: landau_sys::Error) -> bool {
     let kind = error.kind();
     matches!(kind, ErrorKind::ConnectionAborted | ErrorKind::Interrupted)
 }
 
-/// Accepts those who have connected already, and not more than can have waited: others may come all the time.
+/// Accepts the connections that wait at a listening socket, at most as many as its queue holds.
 pub(crate) fn waiting_at(listener: &OwnedFd, backlog: u32) -> impl Iterator<Item = (OwnedFd, Option<IpAddr>)> {
     let next = move |_| match stream::accept_from(listener) {
         Ok((fd, peer)) => Some(Some((fd, peer.map(|peer| peer.ip())))),
-        Err(error) => is_about_one(error).then_some(None),
+        Err(error) => concerns_one_connection(error).then_some(None),
     };
     (0..=backlog).map_while(next).flatten()
 }
 
-/// A socket that somebody else made, and where it listens. Whether it listens at all is found by listening.
+/// Takes an inherited socket, and returns it with its address. Whether it can listen is found by listening.
 fn inherited(number: RawFd) -> landau_sys::Result<(OwnedFd, Listen)> {
     let socket = landau_sys::descriptor::inherited(number)?;
     landau_sys::descriptor::set_close_on_exec(&socket)?;
     stream::set_blocking(&socket, false)?;
     if !landau_sys::socket::is_stream(&socket)? {
-        // What listens takes streams; datagrams are none.
+        // A datagram socket cannot listen.
         return Err(landau_sys::Error { call: "listen", errno: NO_STREAM });
     }
-    // The address of a Unix socket stays the manager's: its file is not ours to remove.
+    // The file of an inherited Unix socket is not ours to remove.
     let address = TcpListener::from(socket.try_clone().map_err(|error| landau_sys::Error::from_io("dup", &error))?);
     let listen = address.local_addr().map_or(Listen::Inherited(number), Listen::Tcp);
     Ok((socket, listen))
@@ -221,21 +222,21 @@ fn inherited(number: RawFd) -> landau_sys::Result<(OwnedFd, Listen)> {
 /// "Socket operation not supported": `EOPNOTSUPP` of this system, by the standard library's name for it.
 const NO_STREAM: i32 = 95;
 
-/// A Unix socket; one that a server left behind that is no more is replaced, and nothing else is.
+/// Binds a Unix socket. A stale socket file is replaced; nothing else is.
 fn unix(listen: &Listen, path: &Path) -> Result<OwnedFd, Error> {
     let error = |source: &std::io::Error| failed(listen, landau_sys::Error::from_io("bind", source));
     let taken = match UnixListener::bind(path) {
         Err(taken) if taken.kind() == ErrorKind::AddrInUse => taken,
         made => return made.map(OwnedFd::from).map_err(|source| error(&source)),
     };
-    // A file, a FIFO or a link refuses to be connected to just as a socket does that nobody listens at.
+    // Connecting to a file, a FIFO or a link fails with the same error as connecting to a stale socket.
     if !std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
         let cause = landau_sys::Error::from_io("bind", &taken);
-        let hint = "; what lies there is no socket and is left alone: name another path, or move it away";
+        let hint = "; the path exists and is not a socket: pass another path, or move the file away";
         return Err(Error::Listen { address: listen.to_string(), cause, hint });
     }
-    let is_left_behind = UnixStream::connect(path).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
-    if !is_left_behind {
+    let is_stale = UnixStream::connect(path).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
+    if !is_stale {
         return Err(error(&taken));
     }
     std::fs::remove_file(path).and_then(|()| UnixListener::bind(path)).map(OwnedFd::from).map_err(|cause| error(&cause))

@@ -1,7 +1,7 @@
-//! `/metrics` for Prometheus, on an address of its own, by a thread of its own.
+//! `/metrics` for Prometheus, on a separate address, by a separate thread.
 //!
-//! One client at a time, each for two seconds at most: whoever asks here is known to the operator, and what is asked
-//! for is a few kilobytes. Nothing of it touches a worker but its counters, which are read as they are.
+//! The thread serves one client at a time, each for two seconds at most: the clients are the operator's, and a response
+//! has a few kilobytes. It shares nothing with a worker but its counters, which are read while they change.
 
 use crate::counters::{Counters, Totals};
 use crate::error::Error;
@@ -22,10 +22,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// How long one client is served.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// After a failure to accept: descriptors are short.
+/// The pause after a failed accept, when no descriptor is left.
 const REST: Duration = Duration::from_millis(100);
 
-/// The thread, as the server holds it.
+/// The metrics thread.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     must_end: Arc<AtomicBool>,
@@ -72,7 +72,7 @@ impl Metrics {
     /// Ends the thread.
     pub(crate) fn finish(self) {
         self.must_end.store(true, Ordering::Release);
-        // A thread whose line is broken has ended.
+        // Waking fails only if the thread has ended.
         let _ = self.waker.wake();
         let _ = self.thread.join();
     }
@@ -80,14 +80,14 @@ impl Metrics {
 
 fn accept(socket: &std::os::fd::OwnedFd, counters: &[Arc<Counters>], started_s: u64) {
     match stream::accept(socket) {
-        // The calls that are used do not ask what kind of stream it is.
+        // The calls used here work on any stream socket.
         Ok(client) => drop(serve(TcpStream::from(client), counters, started_s)),
         Err(error) if error.is_would_block() => {}
         Err(_) => std::thread::sleep(REST),
     }
 }
 
-/// Answers one client. That it leaves early is its own affair.
+/// Answers one client; errors end only its connection.
 fn serve(mut client: TcpStream, counters: &[Arc<Counters>], started_s: u64) -> std::io::Result<()> {
     client.set_nonblocking(false)?;
     client.set_write_timeout(Some(PATIENCE))?;
@@ -124,7 +124,7 @@ fn serve(mut client: TcpStream, counters: &[Arc<Counters>], started_s: u64) -> s
 fn answer(status: Status, has_content: bool, counters: &[Arc<Counters>], started_s: u64) -> Vec<u8> {
     let (kind, page) = match status {
         Status::OK => ("text/plain; version=0.0.4; charset=utf-8", page(counters, started_s)),
-        Status::NOT_FOUND => ("text/plain; charset=utf-8", "404 Not Found: it is at /metrics\n".to_owned()),
+        Status::NOT_FOUND => ("text/plain; charset=utf-8", "404 Not Found: try /metrics\n".to_owned()),
         _ => ("text/plain; charset=utf-8", format!("{} {}\n", status.0, status.reason())),
     };
     let mut bytes = Vec::new();
@@ -137,7 +137,7 @@ fn answer(status: Status, has_content: bool, counters: &[Arc<Counters>], started
     bytes
 }
 
-/// All that is counted, in Prometheus' text format.
+/// Returns all counters in Prometheus' text format.
 fn page(counters: &[Arc<Counters>], started_s: u64) -> String {
     let mut totals = Totals::default();
     for counters in counters {
@@ -145,7 +145,7 @@ fn page(counters: &[Arc<Counters>], started_s: u64) -> String {
     }
     let mut page = String::new();
     let mut put = |name: &str, kind: &str, about: &str, value: u64| {
-        // Writing to a string cannot fail. None of the texts holds a backslash or the end of a line.
+        // Writing to a string cannot fail. No text contains a backslash or a newline.
         let _ = write!(page, "# HELP {name} {about}\n# TYPE {name} {kind}\n{name} {value}\n");
     };
     for (name, about, value) in totals.each() {
@@ -154,13 +154,13 @@ fn page(counters: &[Arc<Counters>], started_s: u64) -> String {
     for (name, about, value) in totals.each_state() {
         put(&format!("landau_serve_{name}"), "gauge", about, value);
     }
-    // The counters of a worker are not read at one moment.
+    // A worker's counters are not read at one instant.
     let open = totals.accepted.saturating_sub(totals.closed);
-    put("landau_serve_open_connections", "gauge", "connections that are open now", open);
-    // The last belongs to the log's writer, or stands in for it.
+    put("landau_serve_open_connections", "gauge", "open connections", open);
+    // The last counters are the log writer's, or a placeholder.
     let workers = counters.len().saturating_sub(1) as u64;
     put("landau_serve_workers", "gauge", "workers", workers);
-    put("landau_serve_start_time_seconds", "gauge", "when the server was started, since 1970", started_s);
+    put("landau_serve_start_time_seconds", "gauge", "start time of the server, since 1970", started_s);
     page
 }
 

@@ -1,8 +1,8 @@
-//! What a worker is about to send to one client: bytes first, and then perhaps large pieces and files.
+//! What a worker is about to send to one client: bytes first, and then perhaps large buffers and files.
 //!
-//! The bytes live in the worker's one buffer, used again for each client. Answers to pipelined requests gather in it
-//! and leave in one call. What is too large to be copied stands in the batch behind them; until that has left, no
-//! further answer is begun.
+//! The bytes are in one buffer of the worker, which it reuses for each client. Responses to pipelined requests gather
+//! in it and leave in one call. What is too large to copy is in the batch behind them; until that has left, no further
+//! response is begun.
 
 use landau_reactor::Batch;
 
@@ -11,9 +11,9 @@ use landau_reactor::Batch;
 pub(crate) struct SendBuffers {
     pub(crate) bytes: Vec<u8>,
     pub(crate) batch: Batch,
-    /// How much of it all is content of the answer that was written last.
+    /// How many of the bytes are content of the last response.
     pub(crate) content: u64,
-    /// Whether the connection ends with it.
+    /// Whether the connection ends after this.
     pub(crate) close: bool,
 }
 
@@ -24,12 +24,12 @@ impl SendBuffers {
         self.close = false;
     }
 
-    /// Whether a further answer has to wait.
+    /// Returns whether further responses have to wait.
     pub(crate) fn is_full(&self) -> bool {
         self.close || !self.batch.is_empty() || self.bytes.len() >= FULL_BYTES
     }
 }
 
-/// Pipelined answers beyond this wait until the client has taken those before: what it does not take is copied, and
-/// kept for it.
+/// Further pipelined requests are answered when the client has taken these bytes: what it does not take has to be
+/// copied and kept.
 pub(crate) const FULL_BYTES: usize = 64 << 10;

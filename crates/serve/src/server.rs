@@ -1,4 +1,4 @@
-//! The server as a whole: starts the workers and tells them to end.
+//! The server: starts its workers and ends them.
 
 use crate::admission;
 use crate::config::{Accepting, Config, Listen};
@@ -37,76 +37,76 @@ pub struct Server {
     tls: Option<Arc<Settings>>,
 }
 
-/// What tells a server from any thread what to do.
+/// Controls a server from any thread.
 #[derive(Debug, Clone)]
 pub struct Remote {
     control: Arc<Control>,
     wakers: Vec<Waker>,
     log: Option<log::Remote>,
     tls: Option<Arc<Settings>>,
-    say: fn(&str),
+    report: fn(&str),
 }
 
 impl Remote {
-    /// Tells the workers to accept no more, to answer what is under way, and to end.
+    /// Ends the server: the workers stop accepting and finish the requests under way.
     pub fn drain(&self) {
         self.control.drain.store(true, Ordering::Release);
         self.wake();
     }
 
-    /// Tells the workers to end at once.
+    /// Ends the server at once.
     pub fn end_now(&self) {
         self.control.end.store(true, Ordering::Release);
         self.wake();
     }
 
-    /// Opens the access log again, after somebody has put it aside.
+    /// Reopens the access log, after log rotation.
     pub fn reopen_log(&self) {
         if let Some(log) = &self.log {
             log.reopen();
         }
     }
 
-    /// Reads the certificates again. Connections that are open keep what they began with; if anything is wrong with the
-    /// files, so do new ones. Which of the two it is, is said.
+    /// Reloads the certificates and reports the outcome. Open connections keep the certificate they began with; if a
+    /// file is invalid, new connections keep it too.
     pub fn reload_certificates(&self) {
         match self.tls.as_ref().map(|tls| tls.reload()) {
             None => {}
-            Some(Ok(())) => (self.say)("certificates read again: new connections use them"),
-            Some(Err(error)) => (self.say)(&format!("{error}; the certificates read before stay in use")),
+            Some(Ok(())) => (self.report)("certificates reloaded; new connections use them"),
+            Some(Err(error)) => (self.report)(&format!("{error}; the previous certificates stay in use")),
         }
     }
 
     fn wake(&self) {
         for waker in &self.wakers {
-            // A worker whose line is broken has ended.
+            // Waking fails only if the worker has ended.
             let _ = waker.wake();
         }
     }
 }
 
-/// Whether a ring can be had.
+/// Checks whether a ring can be made.
 #[cfg(target_os = "linux")]
 fn ring() -> Result<(), landau_reactor::Error> {
     landau_reactor::completions::Ring::new().map(drop)
 }
 
-/// Whether a ring can be had.
+/// Checks whether a ring can be made.
 #[cfg(not(target_os = "linux"))]
 fn ring() -> Result<(), landau_reactor::Error> {
     Err(landau_reactor::Error::Unavailable {
         mechanism: landau_reactor::Backend::IoUring,
-        reason: "io_uring is not among this system's calls".to_owned(),
+        reason: "this system has no io_uring".to_owned(),
     })
 }
 
-/// What the workers are to use: where a mechanism, or the ring that `multishot` needs, is missing or forbidden,
-/// something else is taken, and it is said why.
+/// Decides what the workers use. If a backend, or the ring that `multishot` needs, is missing or forbidden, something
+/// else is used and the reason is reported.
 fn settle(config: &mut Config) -> Result<(), Error> {
     if config.accepting == Accepting::Multishot {
         match ring() {
             Err(reason @ landau_reactor::Error::Unavailable { .. }) => {
-                (config.say)(&format!("accepting by own sockets instead of multishot: {reason}"));
+                (config.report)(&format!("using --accept own instead of multishot: {reason}"));
                 config.accepting = Accepting::Own;
             }
             other => return Ok(other?),
@@ -115,7 +115,7 @@ fn settle(config: &mut Config) -> Result<(), Error> {
     let (mechanism, why) = Reactor::resolve_backend(config.backend)?;
     config.backend = mechanism;
     if let Some(why) = why {
-        (config.say)(&why);
+        (config.report)(&why);
     }
     Ok(())
 }
@@ -128,7 +128,7 @@ impl Server {
         let tls = settings(&config)?;
         let bound: Vec<Bound> =
             config.listen.iter().map(|listen| Bound::new(&config, listen)).collect::<Result<_, _>>()?;
-        // Made before the workers' tables of descriptors are, so that their numbers mean the same in all of them.
+        // Made before the workers' descriptor tables, so that their numbers mean the same in all of them.
         let wakers: Vec<Waker> = (0..workers).map(|_| Waker::new()).collect::<Result<_, _>>()?;
         let counters = (0..workers).map(|_| Arc::default()).collect();
         let control = Arc::new(Control::default());
@@ -156,7 +156,7 @@ impl Server {
     fn launch(&mut self, bound: Vec<Bound>) -> Result<(), Error> {
         let config = self.config.clone();
         let listeners = Bound::listeners(&bound, &config)?;
-        // From here on only the workers listen: when they end, nobody does.
+        // From here on only the workers hold listening sockets, so that the addresses close with them.
         self.places = bound.into_iter().map(|bound| bound.place).collect();
         let accept_queues: Arc<Vec<AcceptQueue>> =
             Arc::new(self.wakers.iter().cloned().map(AcceptQueue::new).collect());
@@ -183,7 +183,7 @@ impl Server {
         drop(ready);
         let (mut room, mut failed) = (0_usize, Ok(()));
         for number in 0..self.threads.len() {
-            let Ready { left, result } = became_ready.recv().map_err(|_| Error::Died(number))?;
+            let Ready { left, result } = became_ready.recv().map_err(|_| Error::Panicked(number))?;
             for listener in left {
                 drop(landau_sys::descriptor::inherited(listener)?);
             }
@@ -194,10 +194,10 @@ impl Server {
         }
         failed?;
         if let Some(note) = admission::note(room, &config) {
-            (config.say)(&note);
+            (config.report)(&note);
         }
         if let Some(log) = &config.log {
-            let beside = log::Beside { sandbox: self.sandbox.clone(), say: config.say, owner: config.log_owner };
+            let beside = log::Beside { sandbox: self.sandbox.clone(), report: config.report, owner: config.log_owner };
             self.log = Some(log::Writer::start(log, lines, self.counters.clone(), beside)?);
         }
         if let Some(bound) = &self.metrics_at {
@@ -208,9 +208,8 @@ impl Server {
         Ok(())
     }
 
-    /// Gives up what is not needed any more, between [`Server::start`] and [`Server::release`]: the process becomes
-    /// the user, and the calling thread, and all that it starts from now on, are locked in as the workers are. What
-    /// could not be done is said.
+    /// Drops privileges, between [`Server::start`] and [`Server::release`]: the process switches to the user, and the
+    /// calling thread, with all that it starts from now on, enters the sandbox. Returns a note if there is no sandbox.
     pub fn give_up_privileges(&self, user: Option<&User>) -> Result<Option<String>, Error> {
         if let Some(user) = user {
             privilege::switch_user(user, &self.config)?;
@@ -219,27 +218,27 @@ impl Server {
         Ok(self.sandbox.note.as_ref().map(|note| format!("no sandbox: {note}")))
     }
 
-    /// Whether the workers are in a sandbox.
+    /// Returns whether the workers are in a sandbox.
     pub fn is_sandboxed(&self) -> bool {
         self.sandbox.is_active()
     }
 
-    /// Where it tells what it counts.
+    /// Returns the address of the metrics.
     pub fn metrics_address(&self) -> Option<Listen> {
         self.metrics_at.as_ref().map(|bound| bound.place.listen.clone())
     }
 
-    /// Lets the workers begin to accept: from here on nothing privileged is done.
+    /// Lets the workers accept connections; nothing privileged is done from here on.
     pub fn release(&self) {
         self.control.is_released.set();
     }
 
-    /// Where it listens: with the port that the system chose where port 0 was asked for.
+    /// Returns the addresses, with the port that the system chose for port 0.
     pub fn addresses(&self) -> Vec<Listen> {
         self.places.iter().map(Place::address).collect()
     }
 
-    /// What was counted so far, over all workers.
+    /// Returns the counters so far, summed over all workers.
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         self.counters.iter().for_each(|counters| totals.add(counters));
@@ -247,7 +246,7 @@ impl Server {
         totals
     }
 
-    /// The same, worker by worker.
+    /// Returns the counters of each worker.
     pub fn totals_by_worker(&self) -> Vec<Totals> {
         let of = |counters: &Arc<Counters>| {
             let mut totals = Totals::default();
@@ -257,7 +256,7 @@ impl Server {
         self.counters.iter().map(of).collect()
     }
 
-    /// What tells it what to do while another thread waits in [`Server::join`].
+    /// Returns a handle that controls the server while another thread waits in [`Server::join`].
     pub fn remote(&self) -> Remote {
         let log = self.log.as_ref().map(log::Writer::remote);
         Remote {
@@ -265,25 +264,25 @@ impl Server {
             wakers: self.wakers.clone(),
             log,
             tls: self.tls.clone(),
-            say: self.config.say,
+            report: self.config.report,
         }
     }
 
-    /// Tells the workers to accept no more, to answer what is under way, and to end.
+    /// Ends the server: the workers stop accepting and finish the requests under way.
     pub fn drain(&self) {
         self.remote().drain();
     }
 
-    /// Tells the workers to end at once.
+    /// Ends the server at once.
     pub fn end_now(&self) {
         self.remote().end_now();
     }
 
-    /// Waits until all workers have ended.
+    /// Waits until all workers have ended, and returns the counters.
     pub fn join(mut self) -> Result<Totals, Error> {
         let threads = std::mem::take(&mut self.threads);
         for (number, thread) in threads.into_iter().enumerate() {
-            thread.join().map_err(|_| Error::Died(number))?;
+            thread.join().map_err(|_| Error::Panicked(number))?;
         }
         self.metrics.take().into_iter().for_each(Metrics::finish);
         self.log.iter().for_each(log::Writer::finish);
@@ -291,7 +290,7 @@ impl Server {
     }
 }
 
-/// The certificates, if TLS is spoken anywhere.
+/// Loads the certificates, if an address is for TLS.
 fn settings(config: &Config) -> Result<Option<Arc<Settings>>, Error> {
     let sealed = config.listen.iter().find(|listen| listen.address().1);
     match sealed {
@@ -301,41 +300,41 @@ fn settings(config: &Config) -> Result<Option<Arc<Settings>>, Error> {
     }
 }
 
-/// How the start of a worker went.
+/// How a worker's start went.
 #[derive(Debug)]
 struct Ready {
-    /// Listening sockets that are still open under these numbers in the starter's table of descriptors, where nobody
-    /// owns them any more, for the worker has a table of its own.
+    /// Listening sockets that are still open in the starting thread's descriptor table, because the worker has a table
+    /// of its own.
     left: Vec<RawFd>,
-    /// For how many connections the worker has room.
+    /// The number of connections that the worker has descriptors for.
     result: Result<usize, Error>,
 }
 
-/// The life of a worker's thread.
+/// Runs a worker's thread.
 fn work(start: Start, ready: &mpsc::Sender<Ready>) {
     let control = start.control.clone();
     let left = if has_own_table(&start) { numbers(&start) } else { Vec::new() };
-    // Nobody listens only if the start has failed already.
-    let say = |result| drop(ready.send(Ready { left, result }));
+    // The receiver is gone only if the start has failed already.
+    let report = |result| drop(ready.send(Ready { left, result }));
     match worker(start) {
-        Err(error) => say(Err(error)),
+        Err(error) => report(Err(error)),
         Ok(mut worker) => {
-            say(Ok(worker.capacity()));
+            report(Ok(worker.capacity()));
             control.is_released.wait();
             worker.run();
         }
     }
 }
 
-/// The numbers of a worker's listening sockets.
+/// Returns the descriptors of a worker's listening sockets.
 fn numbers(start: &Start) -> Vec<RawFd> {
     start.listeners.iter().map(|listener| listener.fd.as_raw_fd()).collect()
 }
 
-/// Takes a table of descriptors of the thread's own, with what the worker starts with. Elsewhere than on Linux the
+/// Gives the thread a descriptor table of its own, which saves the kernel locking. On systems other than Linux the
 /// table is shared, which is only slower.
 fn has_own_table(start: &Start) -> bool {
-    // Where one worker accepts for all, they must know the same descriptors.
+    // A worker that accepts for all passes descriptors on, so the table must be shared.
     if start.config.accepting == Accepting::Handed {
         return false;
     }

@@ -1,15 +1,16 @@
-//! What a service manager and a server say to each other, without a library: sockets that are passed on
-//! (`sd_listen_fds`) and that the server is ready or ends (`sd_notify`). Both are a few lines of environment, and the
-//! library would bring all of systemd's with it.
+//! The protocol between a service manager and a server, without a library: inherited sockets (`sd_listen_fds`) and
+//! notifications (`sd_notify`). Both take a few environment variables, and the library would link systemd's
+//! dependencies.
 
 use crate::config::Listen;
 use std::os::fd::RawFd;
 use std::os::unix::net::UnixDatagram;
 
-/// The first descriptor that is passed on.
+/// The first inherited descriptor.
 const FIRST: RawFd = 3;
 
-/// The sockets that the service manager passed to this process; none where it passed none, or passed them to another.
+/// Returns the sockets that the service manager passed to this process; empty if it passed none, or passed them to
+/// another process.
 pub fn passed_sockets() -> Vec<Listen> {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
     sockets(number("LISTEN_PID"), number("LISTEN_FDS"), std::process::id())
@@ -19,31 +20,31 @@ fn sockets(pid: Option<u32>, count: Option<u32>, own_pid: u32) -> Vec<Listen> {
     if pid != Some(own_pid) {
         return Vec::new();
     }
-    // No service has thousands of sockets; what is not open is found when it is used.
+    // A service has few sockets; one that is not open is found when it is used.
     let count = count.unwrap_or(0).min(1024).cast_signed();
     (FIRST..FIRST + count).map(Listen::Inherited).collect()
 }
 
-/// The line to the service manager.
+/// The connection to the service manager.
 #[derive(Debug)]
 pub struct Notifier(Option<UnixDatagram>);
 
 impl Notifier {
-    /// Opens the line that `NOTIFY_SOCKET` names, while everything can still be reached. A silent one where there is
-    /// none.
+    /// Connects to the socket in `NOTIFY_SOCKET`, before the sandbox forbids that. Without the variable, notifications
+    /// do nothing.
     pub fn from_environment() -> Self {
         Self(std::env::var("NOTIFY_SOCKET").ok().and_then(|place| connected(&place)))
     }
 
-    /// Tells something, as lines `NAME=VALUE`. Nobody waits for an answer.
+    /// Sends lines `NAME=VALUE`; there is no reply.
     pub fn tell(&self, text: &str) {
         if let Some(line) = &self.0 {
-            // A manager that does not listen cannot be helped.
+            // A manager that does not listen needs no notification.
             let _ = line.send(text.as_bytes());
         }
     }
 
-    /// Tells that the configuration is being read again, at that time on the monotonic clock.
+    /// Notifies that the configuration is being reloaded, with the time on the monotonic clock.
     pub fn tell_reloading(&self) {
         let now_us = landau_sys::clock::monotonic_ns() / 1000;
         self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={now_us}"));

@@ -1,9 +1,9 @@
-//! The worker's end of the access log.
+//! A worker's end of the access log.
 //!
-//! Lines gather in a buffer of the worker's own and change hands once for all that a wait found: the two buffers are
-//! exchanged, or the lines copied behind those that the writer has not fetched yet. The lock is tried, never waited
-//! for: the writer holds it for an exchange of two pointers, but may lose its processor just then. What finds no room
-//! is dropped and counted.
+//! Lines gather in the worker's buffer and are handed over once for everything that a wait found: the two buffers are
+//! swapped, or the lines copied behind those that the writer has not fetched yet. The worker tries the lock and never
+//! waits for it: the writer holds it only while it swaps two pointers, but may be preempted just then. Lines that find
+//! no room are dropped and counted.
 
 use super::line::{Asked, Line, LogFormat, Stamp};
 use super::writer::Shared;
@@ -12,13 +12,14 @@ use landau_wire::http::Status;
 use std::net::IpAddr;
 use std::sync::{Arc, TryLockError};
 
-/// What may wait for the writer, for each worker. At 100 bytes a line and 500,000 lines a second it lasts 20 ms.
+/// The bytes that may wait for the writer, for each worker. At 100 bytes a line and 500,000 lines a second they last 20
+/// ms.
 const RING_BYTES: usize = 1 << 20;
 
-/// What gathers in the worker before it tries to hand over within a turn.
+/// The bytes that gather before the worker tries to hand them over within a turn.
 const TURN_BYTES: usize = 64 << 10;
 
-/// The worker's end.
+/// A worker's end.
 #[derive(Debug)]
 pub(crate) struct Feed {
     format: LogFormat,
@@ -28,7 +29,7 @@ pub(crate) struct Feed {
     stamp: Stamp,
     pending: Vec<u8>,
     pending_lines: u64,
-    /// Who asks, in the lines to come.
+    /// The client's address for the next lines.
     pub(crate) peer: Option<IpAddr>,
 }
 
@@ -38,12 +39,12 @@ impl Feed {
         Self { format, shared, number, counters, stamp, pending, pending_lines: 0, peer: None }
     }
 
-    /// Tells what time it is.
+    /// Sets the time.
     pub(crate) fn tick(&mut self, now_s: u64) {
         self.stamp = Stamp::new(now_s);
     }
 
-    /// Writes a line down.
+    /// Writes a line.
     pub(crate) fn line(&mut self, asked: Asked<'_>, status: Status, bytes: u64) {
         if self.pending.len() >= TURN_BYTES {
             self.flush();
@@ -56,13 +57,13 @@ impl Feed {
         self.pending_lines += 1;
     }
 
-    /// Whether lines wait to be handed over.
+    /// Returns whether lines wait to be handed over.
     #[inline]
     pub(crate) fn is_waiting(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    /// Hands the lines over, if that can be done at once.
+    /// Hands the lines over if that is possible without waiting.
     pub(crate) fn flush(&mut self) {
         if self.pending.is_empty() {
             return;
@@ -88,7 +89,7 @@ impl Feed {
         self.shared.wake_writer(len >= RING_BYTES / 2);
     }
 
-    /// Hands over what is left at the end, when waiting does no harm any more.
+    /// Hands over the rest at the end, waiting if necessary.
     pub(crate) fn finish(&mut self) {
         while self.is_waiting() {
             self.flush();

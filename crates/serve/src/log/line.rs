@@ -1,27 +1,26 @@
 //! A line of the access log, in three formats.
 //!
-//! Whatever a client wrote is escaped, so that it can neither end the line nor leave its quotes: a log is read by
-//! people and by programs that believe it.
+//! All text from clients is escaped, so that it can neither end the line nor leave its quotes.
 
 use landau_wire::http::{Field, Reject, Request, Status, Version, date};
 use std::io::Write;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// How a line of the access log looks.
+/// The format of the access log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LogFormat {
     /// The Common Log Format of NCSA's server.
     #[default]
     Common,
-    /// The same with the referring page and the client's name behind.
+    /// The same followed by the referrer and the user agent.
     Combined,
-    /// A JSON object a line.
+    /// A JSON object in each line.
     Json,
 }
 
 impl LogFormat {
-    /// All, by name.
+    /// All formats, by name.
     pub const ALL: &[(&str, Self)] = &[("common", Self::Common), ("combined", Self::Combined), ("json", Self::Json)];
 }
 
@@ -34,7 +33,7 @@ impl FromStr for LogFormat {
     }
 }
 
-/// The time as the log writes it; made once a second.
+/// The time as the log writes it, formatted once a second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp {
     /// `21/Nov/2026:19:50:36 +0000`
@@ -62,21 +61,21 @@ impl Stamp {
     }
 }
 
-/// What was asked, as far as it could be understood.
+/// The request, as far as it was understood.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Asked<'a> {
     Request(&'a Request<'a>),
     Refused(Reject),
 }
 
-/// What a line tells.
+/// The content of a line.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Line<'a> {
     pub(crate) stamp: &'a Stamp,
     pub(crate) peer: Option<IpAddr>,
     pub(crate) asked: Asked<'a>,
     pub(crate) status: Status,
-    /// Of the content, as it was promised.
+    /// The bytes of content, as promised.
     pub(crate) bytes: u64,
 }
 
@@ -88,7 +87,7 @@ macro_rules! put {
 }
 
 impl Line<'_> {
-    /// Writes the line with its end.
+    /// Writes the line with its newline.
     pub(crate) fn write(&self, format: LogFormat, out: &mut Vec<u8>) {
         match format {
             LogFormat::Common => self.common(out),
@@ -166,7 +165,7 @@ fn version(request: &Request<'_>) -> &'static [u8] {
     if request.version() == Version::Http10 { b" HTTP/1.0" } else { b" HTTP/1.1" }
 }
 
-/// The line that says how many are missing before it.
+/// Writes the line that says how many lines are missing before it.
 pub(crate) fn write_lost(format: LogFormat, stamp: &Stamp, lost: u64, out: &mut Vec<u8>) {
     match format {
         LogFormat::Json => {
@@ -182,7 +181,8 @@ pub(crate) fn write_lost(format: LogFormat, stamp: &Stamp, lost: u64, out: &mut 
     }
 }
 
-/// Text between quotes: quotes, backslashes and all that is not printable ASCII stand as `\xHH`, as in nginx's log.
+/// Writes text between quotes. Quotes, backslashes and everything that is not printable ASCII become `\xHH`, as in
+/// nginx's log.
 fn quote(text: &[u8], out: &mut Vec<u8>) {
     for &byte in text {
         if matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\' {
@@ -193,19 +193,19 @@ fn quote(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// A member of a JSON object whose value is text. What is no UTF-8 is shown as the replacement character; what is no
-/// printable character is escaped.
+/// Writes a member of a JSON object whose value is text. Invalid UTF-8 becomes the replacement character; unprintable
+/// characters are escaped.
 fn member(name: &str, value: &[u8], out: &mut Vec<u8>) {
     put!(out, ",\"{name}\":\"");
     if value.iter().all(|&byte| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\') {
-        // As nearly all are.
+        // The usual case.
         out.extend_from_slice(value);
         return out.push(b'"');
     }
     for one in String::from_utf8_lossy(value).chars() {
         match one {
             '"' | '\\' => put!(out, "\\{one}"),
-            // Line and paragraph separators end a line for some readers; marks of direction deceive the eye.
+            // Line and paragraph separators end a line for some readers; direction marks change what is displayed.
             '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
                 put!(out, "\\u{:04x}", one as u32);
             }
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(line(head, LogFormat::Json), json);
     }
 
-    /// A client that writes quotes, escapes of a terminal or ends of lines into its name must not write into the log.
+    /// Quotes, terminal escapes and newlines in a client's text must not get into the log.
     #[test]
     fn nobody_writes_into_the_log_but_the_server() {
         let head = b"GET /\" HTTP/1.1\r\nHost: x\r\nUser-Agent: a\"b\\c\t\xff\xc2\x85\xe2\x80\xa8\r\n\r\n";

@@ -1,5 +1,5 @@
-//! The access log: a line for each answer, written by a thread of its own, so that no worker ever waits for a disk or
-//! a pipe. Lines that the writer cannot take in time are dropped and counted, and the log itself says how many.
+//! The access log: a line for each response, written by a separate thread, so that no worker waits for a disk or a
+//! pipe. Lines that the writer cannot take in time are dropped and counted, and the log says how many.
 
 mod feed;
 mod line;
@@ -13,12 +13,12 @@ pub(crate) use writer::{Beside, Remote, Shared, Writer};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Where the access log goes.
+/// The target of the access log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogTarget {
-    /// To the end of a file.
+    /// A file, which is appended to.
     File(PathBuf),
-    /// To standard output.
+    /// Standard output.
     Output,
 }
 
@@ -47,8 +47,8 @@ impl std::fmt::Display for LogTarget {
 /// An access log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessLog {
-    /// Where it goes.
+    /// The target.
     pub target: LogTarget,
-    /// How its lines look.
+    /// The format of its lines.
     pub format: LogFormat,
 }

@@ -1,8 +1,7 @@
-//! The writer of the access log: fetches what the workers wrote down, and writes it to a file or a pipe.
+//! The access log's writer: fetches the workers' lines and writes them to a file or a pipe.
 //!
-//! It sleeps until a worker has something; then it fetches in turns of a few milliseconds, so that a busy server pays
-//! one call a turn and not one a line. It has a table of descriptors of its own: no worker keeps an old log open after
-//! it was exchanged.
+//! It sleeps until a worker has lines, and then fetches in turns of a few milliseconds, so that a busy server pays one
+//! call a turn and not one a line. It has a descriptor table of its own, so that no worker keeps a rotated log open.
 
 use super::line::{Stamp, write_lost};
 use super::{AccessLog, LogTarget};
@@ -21,13 +20,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// How long lines gather before they are written.
 const TURN: Duration = Duration::from_millis(20);
 
-/// How long the end of the server waits for the log: a pipe that nobody reads must not keep it.
+/// How long the end of the server waits for the log: a pipe that nobody reads must not block it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What the workers and the writer share.
+/// The state that the workers and the writer share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// Of each worker: what it wrote down and the writer has not fetched.
+    /// For each worker, the lines that the writer has not fetched.
     pub(super) buffers: Vec<Mutex<Vec<u8>>>,
     is_asleep: AtomicBool,
     must_reopen: AtomicBool,
@@ -44,7 +43,7 @@ impl Shared {
 
     /// Wakes the writer if it sleeps, or if it should hurry.
     pub(super) fn wake_writer(&self, hurry: bool) {
-        // The buffer's lock orders this: a writer that found the buffer empty had said before that it goes to sleep.
+        // The buffer's lock orders this: a writer that found the buffer empty had announced before that it sleeps.
         if hurry || self.is_asleep.load(Ordering::Relaxed) {
             self.unpark();
         }
@@ -66,7 +65,7 @@ impl Shared {
     }
 }
 
-/// What tells the writer to open its file again.
+/// Tells the writer to reopen its file.
 #[derive(Debug, Clone)]
 pub(crate) struct Remote(Arc<Shared>);
 
@@ -77,33 +76,34 @@ impl Remote {
     }
 }
 
-/// What the thread gets besides its work.
+/// What the thread needs besides its work.
 #[derive(Debug)]
 pub(crate) struct Beside {
-    /// What it enters when the file is open.
+    /// Entered when the file is open.
     pub(crate) sandbox: Arc<Sandbox>,
-    /// Who hears what the operator should know.
-    pub(crate) say: fn(&str),
-    /// To whom a new file belongs.
+    /// Receives messages for the operator.
+    pub(crate) report: fn(&str),
+    /// The owner of a new file.
     pub(crate) owner: Option<Identity>,
 }
 
-/// The writer, as the server holds it.
+/// The writer's thread.
 #[derive(Debug)]
 pub(crate) struct Writer {
     shared: Arc<Shared>,
-    /// What it lost by itself, because the file could not be written.
+    /// Counts the lines that were lost because the file could not be written.
     counters: Arc<Counters>,
     ended: mpsc::Receiver<()>,
 }
 
 impl Writer {
-    /// Opens the log and starts the thread. `workers`: the counters that say what was lost before the writer.
+    /// Opens the log and starts the thread. `workers` are the counters of lines that were lost before they reached the
+    /// writer.
     pub(crate) fn start(
         log: &AccessLog,
         shared: Arc<Shared>,
         workers: Vec<Arc<Counters>>,
-        Beside { sandbox, say, owner }: Beside,
+        Beside { sandbox, report, owner }: Beside,
     ) -> Result<Self, Error> {
         let counters = Arc::new(Counters::default());
         let (opened, has_opened) = mpsc::channel();
@@ -117,11 +117,11 @@ impl Writer {
             told_lost: 0,
             is_torn: false,
             has_failed: None,
-            say,
+            report,
         };
         work.all.push(counters.clone());
         let life = move || {
-            // Elsewhere than on Linux the table is shared.
+            // On systems other than Linux the table is shared.
             let _ = landau_sys::descriptor::unshare_descriptors(&sandbox.descriptors());
             let result = open(&work.log.target, owner).map_err(failed(&work.log.target));
             let result = result.and_then(|file| sandbox.enter().map(|()| file));
@@ -144,34 +144,34 @@ impl Writer {
         Remote(self.shared.clone())
     }
 
-    /// What was lost because the file could not be written.
+    /// Returns the counters of lines that were lost because the file could not be written.
     pub(crate) fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// The same, for another thread.
+    /// Returns a handle for another thread.
     pub(crate) fn shared_counters(&self) -> Arc<Counters> {
         self.counters.clone()
     }
 
-    /// Writes what is left.
+    /// Writes the remaining lines and ends the thread.
     pub(crate) fn finish(&self) {
         self.shared.must_end.store(true, Ordering::Release);
         self.shared.unpark();
-        // A log that cannot be written in this time is given up.
+        // A log that cannot be written in this time is abandoned.
         let _ = self.ended.recv_timeout(PATIENCE);
     }
 }
 
-fn failed(place: &LogTarget) -> impl Fn(std::io::Error) -> Error {
-    move |cause| Error::Log { place: place.to_string(), cause }
+fn failed(target: &LogTarget) -> impl Fn(std::io::Error) -> Error {
+    move |cause| Error::Log { target: target.to_string(), cause }
 }
 
-fn open(place: &LogTarget, owner: Option<Identity>) -> std::io::Result<File> {
-    match place {
+fn open(target: &LogTarget, owner: Option<Identity>) -> std::io::Result<File> {
+    match target {
         LogTarget::File(path) => {
             use std::os::unix::fs::OpenOptionsExt;
-            // Addresses of visitors are nobody else's business.
+            // Visitors' addresses are private.
             let mut options = std::fs::OpenOptions::new();
             options.append(true).mode(0o640);
             match options.clone().create_new(true).open(path) {
@@ -189,29 +189,29 @@ fn open(place: &LogTarget, owner: Option<Identity>) -> std::io::Result<File> {
     }
 }
 
-/// The thread's own.
+/// The thread's state.
 #[derive(Debug)]
 struct Work {
     log: AccessLog,
     file: Option<File>,
     shared: Arc<Shared>,
     own: Arc<Counters>,
-    /// All that count lost lines.
+    /// All counters of lost lines.
     all: Vec<Arc<Counters>>,
-    /// How many lost lines the log has told of.
+    /// How many lost lines the log has reported.
     told_lost: u64,
     /// Whether the file ends within a line.
     is_torn: bool,
-    /// Why nothing can be written at the moment.
+    /// Why the log cannot be written at the moment.
     has_failed: Option<std::io::ErrorKind>,
-    say: fn(&str),
+    report: fn(&str),
 }
 
 impl Work {
     fn run(&mut self) {
         let mut bytes = Vec::new();
         loop {
-            // Asked before fetching: whatever was put before the end was told is written.
+            // Checked before fetching, so that everything handed over before the end is written.
             let is_end = self.shared.must_end.load(Ordering::Acquire);
             if self.shared.must_reopen.swap(false, Ordering::AcqRel) {
                 self.reopen();
@@ -254,9 +254,9 @@ impl Work {
         match open(&self.log.target, None) {
             Ok(file) => {
                 (self.file, self.is_torn) = (Some(file), false);
-                (self.say)(&format!("log {}: opened again", self.log.target));
+                (self.report)(&format!("log {}: reopened", self.log.target));
             }
-            Err(error) => (self.say)(&format!(
+            Err(error) => (self.report)(&format!(
                 "log {}: cannot be opened again: {error}; the old file is written on. \
                  Its folder must be writable for the user that the server runs as",
                 self.log.target
@@ -264,7 +264,7 @@ impl Work {
         }
     }
 
-    /// Writes lines. Some number: so many could not be written, and are not tried again.
+    /// Writes lines; returns how many could not be written, which are not tried again.
     fn write(&mut self, lines: &[u8]) -> Option<u64> {
         if lines.is_empty() {
             return None;
@@ -275,22 +275,24 @@ impl Work {
             Ok(()) => {
                 self.is_torn = false;
                 if self.has_failed.take().is_some() {
-                    (self.say)(&format!("log {}: can be written again", self.log.target));
+                    (self.report)(&format!("log {}: writable again", self.log.target));
                 }
                 None
             }
             Err(error) => {
                 self.is_torn |= rest.len() < lines.len() && !lines[..lines.len() - rest.len()].ends_with(b"\n");
                 if self.has_failed.replace(error.kind()) != Some(error.kind()) {
-                    let place = &self.log.target;
-                    (self.say)(&format!("log {place}: {error}; lines are lost and counted until it can be written"));
+                    let target = &self.log.target;
+                    (self.report)(&format!(
+                        "log {target}: {error}; lines are dropped and counted until it can be written"
+                    ));
                 }
                 Some(rest.split(|&byte| byte == b'\n').count() as u64 - 1)
             }
         }
     }
 
-    /// Writes all; what could not be written is left.
+    /// Writes everything; what could not be written remains.
     fn write_all(&mut self, bytes: &mut &[u8]) -> std::io::Result<()> {
         let Some(file) = &mut self.file else { return Ok(()) };
         while !bytes.is_empty() {
@@ -298,7 +300,7 @@ impl Work {
                 Ok(0) => return Err(std::io::ErrorKind::WriteZero.into()),
                 Ok(count) => *bytes = &bytes[count..],
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                // Somebody else made the terminal or pipe so that it does not block.
+                // Another program has set the terminal or pipe to nonblocking mode.
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => std::thread::sleep(TURN),
                 Err(error) => return Err(error),
             }
@@ -306,7 +308,7 @@ impl Work {
         Ok(())
     }
 
-    /// Says in the log itself what is missing in it.
+    /// Reports in the log how many lines are missing.
     fn tell_lost(&mut self) {
         let lost: u64 = self.all.iter().map(|counters| counters.log_lost.get()).sum();
         if lost == self.told_lost || self.has_failed.is_some() {
@@ -327,8 +329,8 @@ mod tests {
     use super::*;
     use landau_wire::http::{Reject, Status};
 
-    fn beside(say: fn(&str)) -> Beside {
-        Beside { sandbox: Arc::default(), say, owner: None }
+    fn beside(report: fn(&str)) -> Beside {
+        Beside { sandbox: Arc::default(), report, owner: None }
     }
 
     fn quiet() -> Beside {
@@ -378,7 +380,7 @@ mod tests {
         assert_eq!((lines(&old), lines(&path)), (1, 10_000));
     }
 
-    /// The writer does not run at all here: the worker must go on, and count.
+    /// The writer does not run here: the worker must go on, and count.
     #[test]
     fn a_worker_drops_what_finds_no_room_and_the_log_says_so() {
         let room = tempfile::tempdir().unwrap();
@@ -404,13 +406,13 @@ mod tests {
     fn a_full_disk_is_said_once_and_counted() {
         use std::sync::atomic::AtomicUsize;
         static SAID: AtomicUsize = AtomicUsize::new(0);
-        fn say(text: &str) {
+        fn report(text: &str) {
             assert!(text.starts_with("log /dev/full: "), "{text}");
             SAID.fetch_add(1, Ordering::Relaxed);
         }
         let Bench { shared, counters, mut feed } = bench(LogFormat::Common);
         let log = AccessLog { target: LogTarget::File("/dev/full".into()), format: LogFormat::Common };
-        let writer = Writer::start(&log, shared, vec![counters], beside(say)).unwrap();
+        let writer = Writer::start(&log, shared, vec![counters], beside(report)).unwrap();
         for round in 1..=3 {
             put(&mut feed);
             feed.finish();

@@ -1,20 +1,19 @@
-//! The cache: bounded in bytes, and forgetful of what nobody asks for.
+//! The cache of files and listings, limited in bytes and in age.
 //!
-//! Two generations: what is asked for lives in the young one; when that is full, or after a while, it becomes the old
-//! one and what was old is forgotten. Whatever is asked for again in time moves over. Each operation costs O(1), and
-//! nothing is kept in order.
+//! It has two generations. Entries are used and added in the young one; when that is full, or after a while, it becomes
+//! the old one and the previous old one is dropped. An entry of the old one that is used again moves to the young one.
+//! Each operation costs O(1), and nothing is sorted.
 
 use super::entry::Entry;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// After so long without being asked for, an entry may be forgotten: it may hold the file's descriptor, and so the
-/// space of a file that was deleted.
+/// An entry that is not used for this long may be dropped: it may hold a descriptor, and with it the space of a deleted
+/// file.
 const LIFE_MS: u32 = 15_000;
 
-/// The most descriptors in each generation, however many bytes there may be: they come out of those that are kept free
-/// for the files of connections.
+/// The most descriptors in each generation, whatever the size in bytes: they come out of those reserved for files.
 const MOST_FILES: usize = 24;
 
 #[derive(Debug)]
@@ -25,19 +24,19 @@ struct Line {
 
 type Generation = HashMap<Box<[u8]>, Line, RandomState>;
 
-/// Entries by the clean path that they were asked for by, behind the host's folder where there is one.
+/// Entries by clean path, with the host's directory before it if there are virtual hosts.
 #[derive(Debug)]
 pub(crate) struct Cache {
     young: Generation,
     old: Generation,
     young_bytes: usize,
-    /// Descriptors that the young one holds.
+    /// Descriptors in the young generation.
     young_files: usize,
-    /// The old one's, when it became that.
+    /// Descriptors in the old generation, when it became that.
     old_files: usize,
-    /// When it became the old one; what moved back to the young one is counted in both.
+    /// Bytes of the old generation when it became that; what moved back to the young one is counted in both.
     old_bytes: usize,
-    /// Of each generation.
+    /// The limit of each generation.
     most_bytes: usize,
     turned_ms: u32,
 }
@@ -49,7 +48,7 @@ impl Cache {
         Self { young, old, young_bytes: 0, young_files: 0, old_files: 0, old_bytes: 0, most_bytes, turned_ms: 0 }
     }
 
-    /// The entry, and when it was last known to be so.
+    /// The entry, and when it was checked last.
     #[inline]
     pub(crate) fn get(&mut self, key: &[u8], now_ms: u32) -> Option<(Rc<Entry>, u32)> {
         if let Some(line) = self.young.get(key) {
@@ -88,19 +87,19 @@ impl Cache {
         }
     }
 
-    /// What it holds, at most.
+    /// Returns an upper bound of its size.
     pub(crate) fn bytes(&self) -> usize {
         self.young_bytes + self.old_bytes
     }
 
-    /// Forgets what nobody asked for.
+    /// Drops entries that were not used for a while.
     pub(crate) fn age(&mut self, now_ms: u32) {
         if now_ms.wrapping_sub(self.turned_ms) >= LIFE_MS {
             self.turn(now_ms);
         }
     }
 
-    /// Forgets all that holds a descriptor; false if nothing can.
+    /// Drops all entries that hold a descriptor; returns false if none does.
     #[cold]
     pub(crate) fn let_go_of_files(&mut self) -> bool {
         if self.young_files + self.old_files == 0 {
@@ -123,7 +122,7 @@ impl Cache {
     }
 }
 
-/// What a line takes beyond its key and entry.
+/// What an entry takes beyond its key and content.
 const OVERHEAD_BYTES: usize = 64;
 
 fn cost(key: &[u8], entry: &Entry) -> usize {

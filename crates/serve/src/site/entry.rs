@@ -1,4 +1,4 @@
-//! What a path stands for, with all that can be written down before anybody asks.
+//! What a path stands for, with everything that can be prepared before a request.
 
 use super::listing::Listing;
 use landau_sys::path::Status as FileStatus;
@@ -10,67 +10,67 @@ use std::sync::Arc;
 /// What a path stands for.
 #[derive(Debug)]
 pub(crate) enum Entry {
-    /// A file, in the codings that lie ready; the plain one is always there.
+    /// A file, in the codings that exist beside it; the plain one always exists.
     File {
-        /// By [`Coding`].
+        /// The forms, by [`Coding`].
         forms: Box<[Option<Form>; 4]>,
-        /// Which of them are there.
+        /// The codings that exist.
         codings: Codings,
     },
-    /// A folder asked for without the slash at its end: the path with it, encoded.
+    /// A directory without the slash at its end: the path with it, encoded.
     Folder {
-        /// Where to go.
+        /// The target of the redirect.
         location: Box<[u8]>,
     },
-    /// A folder's list.
+    /// A directory's listing.
     Listing(Listing),
-    /// Nothing that can be had.
+    /// An error.
     Failure(Status),
 }
 
 /// A file's content.
 #[derive(Debug, Clone)]
 pub(crate) enum Body {
-    /// In memory.
+    /// Its bytes.
     Memory(Arc<[u8]>),
-    /// Where it lies.
+    /// An open file.
     File(Arc<OwnedFd>),
 }
 
 /// One form of a file.
 #[derive(Debug)]
 pub(crate) struct Form {
-    /// What the file system said of it.
+    /// The file's metadata.
     pub(crate) status: FileStatus,
     pub(crate) body: Body,
-    /// A whole answer's head up to the empty line, with room for the date.
+    /// The head of a whole response up to the empty line, with a placeholder for the date.
     pub(crate) head: Box<[u8]>,
-    /// The field lines that any answer has, a 304 too: what the file is recognised by.
+    /// The field lines of every response, also a 304: the validators.
     pub(crate) validators: Box<[u8]>,
-    /// The field lines of an answer with content.
+    /// The field lines of a response with content.
     pub(crate) content: Box<[u8]>,
     /// The entity tag, quoted.
     pub(crate) tag: Box<[u8]>,
     pub(crate) content_type: &'static str,
 }
 
-/// How a prepared head begins: with room for the date.
+/// The beginning of a prepared head, with a placeholder for the date.
 const HEAD: &[u8; 54] = b"HTTP/1.1 200 OK\r\nDate:                              \r\n";
 
-/// Where the date stands in it.
+/// The offset of the date.
 pub(crate) const DATE_AT: usize = b"HTTP/1.1 200 OK\r\nDate: ".len();
 
-/// A field line. The values are ours, and none holds a control byte.
+/// Writes a field line. The values are the server's own, and none contains a control byte.
 fn line(name: &str, value: &[u8]) -> Vec<u8> {
     [name.as_bytes(), b": ", value, b"\r\n"].concat()
 }
 
-/// What an open descriptor is counted as in the cache: so a few dozen of them fill it, and the table of descriptors
-/// is left to the connections.
+/// The size that an open descriptor counts as in the cache, so that a few dozen fill it and descriptors are left for
+/// connections.
 const DESCRIPTOR_COST: usize = 1 << 20;
 
 impl Form {
-    /// A file of that name (which tells its type) in that coding. `varies`: it is there in others as well.
+    /// Prepares a file, whose name tells its media type, in a coding. `varies`: it exists in others as well.
     pub(crate) fn new(status: FileStatus, body: Body, name: &[u8], coding: Coding, varies: bool) -> Self {
         let nanoseconds = i128::from(status.modified_s) * 1_000_000_000 + i128::from(status.modified_ns);
         let tag = format!("\"{nanoseconds:x}-{:x}\"", status.size).into_bytes();
@@ -104,18 +104,18 @@ impl Form {
 }
 
 impl Entry {
-    /// How many descriptors it holds.
+    /// Returns how many descriptors it holds.
     pub(crate) fn files(&self) -> usize {
         let Self::File { forms, .. } = self else { return 0 };
         forms.iter().flatten().filter(|form| matches!(form.body, Body::File(_))).count()
     }
 
-    /// Whether it says that descriptors or memory are short: it may be another at the next request.
+    /// Returns whether it reports a shortage of descriptors or memory, so that the next request may succeed.
     pub(crate) fn is_passing(&self) -> bool {
         matches!(self, Self::Failure(Status::SERVICE_UNAVAILABLE))
     }
 
-    /// What it costs to keep, in bytes.
+    /// Returns its size in bytes.
     pub(crate) fn cost(&self) -> usize {
         size_of::<Self>()
             + match self {

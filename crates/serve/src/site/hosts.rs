@@ -1,20 +1,20 @@
-//! Which hosts have a folder, where each folder is a host: believed for as long as the cache is.
+//! Which hosts have a directory, with virtual hosts: trusted for as long as the cache.
 
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
-/// More names than these are not remembered: clients may invent them.
+/// The most names that are remembered: clients may invent them.
 const MOST: usize = 1024;
 
-/// Hosts that were asked for.
+/// Hosts that were looked up.
 #[derive(Debug, Default)]
 pub(super) struct Hosts {
-    /// Whether each has a folder, and when it was looked for.
+    /// Whether each has a directory, and when that was checked.
     known: HashMap<Box<str>, (bool, u32), RandomState>,
 }
 
 impl Hosts {
-    /// Whether a host has a folder, if that was looked for less than so long ago.
+    /// Returns whether a host has a directory, if that was checked recently enough.
     #[inline]
     pub(super) fn get(&self, name: &str, now_ms: u32, for_ms: u32) -> Option<bool> {
         let &(has_folder, looked_ms) = self.known.get(name)?;
@@ -23,7 +23,7 @@ impl Hosts {
 
     pub(super) fn put(&mut self, name: &str, has_folder: bool, now_ms: u32) {
         if self.known.len() >= MOST {
-            // Those that are asked for come back.
+            // Hosts in use are looked up again.
             self.known.clear();
         }
         self.known.insert(name.into(), (has_folder, now_ms));

@@ -1,7 +1,8 @@
-//! Folders' lists, made by a thread of the worker's own: a folder with many entries, or one that has to come from the
-//! device, keeps nobody waiting but those who ask for it.
+//! Directory listings, made by another thread: a directory with many entries, or one that must be read from the device,
+//! delays only the clients that ask for it.
 //!
-//! A list that several ask for is made once. The thread is started when it is first needed, and ends with its worker.
+//! A listing that several clients ask for is made once. The thread is started when it is first needed, and ends with
+//! its worker.
 
 use super::listing::Listing;
 use super::lookup::Folder;
@@ -11,32 +12,32 @@ use landau_reactor::Waker;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
-/// A list that is to be made.
+/// A listing to be made.
 #[derive(Debug)]
 struct Order {
-    /// What the cache knows it by.
+    /// Its key in the cache.
     key: Box<[u8]>,
     site: Option<Box<str>>,
     path: Box<[u8]>,
 }
 
-/// A list that was made, or why it was not.
+/// A listing, or why it could not be made.
 #[derive(Debug)]
 pub(super) struct Made {
     pub(super) key: Box<[u8]>,
     pub(super) list: Result<Listing, landau_sys::Error>,
 }
 
-/// Has lists made.
+/// Requests listings from the thread.
 #[derive(Debug)]
 pub(super) struct Lister {
     folder: Arc<Folder>,
     waker: Waker,
     orders: Option<mpsc::Sender<Order>>,
     made: Arc<Mutex<Vec<Made>>>,
-    /// Who waits for each list that is being made.
+    /// The connections that wait for each listing.
     waiting: HashMap<Box<[u8]>, Vec<Ticket>, RandomState>,
-    /// The list that was asked for last.
+    /// The listing that was requested last.
     asked: Box<[u8]>,
     serial: u32,
 }
@@ -47,7 +48,7 @@ impl Lister {
         Self { folder, waker, orders: None, made, waiting, asked: Box::default(), serial: 0 }
     }
 
-    /// Whether that list is being made; if so, [`Lister::wait`] waits for it.
+    /// Returns whether that listing is being made; if so, [`Lister::wait`] waits for it.
     pub(super) fn is_making(&mut self, key: &[u8]) -> bool {
         let is_making = self.waiting.contains_key(key);
         if is_making {
@@ -56,7 +57,7 @@ impl Lister {
         is_making
     }
 
-    /// Has a list made, for [`Lister::wait`] to wait for; false if there is nobody to do it.
+    /// Requests a listing, for [`Lister::wait`] to wait for; returns false if the thread cannot be started.
     pub(super) fn order(&mut self, key: &[u8], site: Option<&str>, path: &[u8]) -> bool {
         if self.orders.is_none() {
             self.orders = self.start();
@@ -70,16 +71,16 @@ impl Lister {
         is_sent
     }
 
-    /// Lets a connection wait for the list that was asked for last; the how manieth wait it is.
+    /// Lets a connection wait for the listing that was requested last; returns the serial number of the wait.
     pub(super) fn wait(&mut self, number: u32) -> u32 {
         self.serial = self.serial.wrapping_add(1);
         let serial = self.serial;
-        // It was being made when it was asked for, and only the worker, who asks here, takes what was made.
+        // It is still pending: only the worker, which calls this, takes finished listings.
         self.waiting.entry(self.asked.clone()).or_default().push(Ticket { number, serial });
         serial
     }
 
-    /// A list that was made, and who waits for it.
+    /// Returns a finished listing, and the connections that wait for it.
     pub(super) fn take(&mut self) -> Option<(Made, Vec<Ticket>)> {
         if self.waiting.is_empty() {
             return None;
@@ -96,7 +97,7 @@ impl Lister {
             for Order { key, site, path } in orders {
                 let list = folder.list(site.as_deref(), &path);
                 made.lock().unwrap_or_else(PoisonError::into_inner).push(Made { key, list });
-                // A worker whose line is broken has ended.
+                // Waking fails only if the worker has ended.
                 let _ = waker.wake();
             }
         };

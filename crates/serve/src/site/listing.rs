@@ -1,4 +1,4 @@
-//! A folder's list, for people and for programs: folders first, then by name.
+//! A directory's listing, as HTML and as JSON: directories first, then by name.
 
 use landau_sys::Error;
 use landau_sys::path::{Kind, Status as FileStatus};
@@ -11,8 +11,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-/// More than so many are not listed: the page would be of no use, and others wait for theirs meanwhile (10,000 take
-/// about 50 ms and 2 MB).
+/// The most entries that are listed: a longer page is of no use, and delays other listings (10,000 entries take about
+/// 50 ms and 2 MB).
 pub(super) const MOST: usize = 10_000;
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,18 +23,18 @@ struct Row {
     modified_s: u64,
 }
 
-/// A folder's list in both forms.
+/// A directory's listing in both forms.
 #[derive(Debug, Clone)]
 pub(crate) struct Listing {
-    /// For people.
+    /// The page.
     pub(crate) html: Arc<[u8]>,
-    /// For programs.
+    /// The JSON text.
     pub(crate) json: Arc<[u8]>,
 }
 
-/// The list of an open folder that is asked for by a clean path. `follow` says what a link in it leads to, if it may be
-/// followed: of what may not, and of what cannot be opened, nobody learns even how large it is. Of more than `most`
-/// entries those are listed that the file system names first, and the list says so.
+/// Lists an open directory with the given clean path. `follow` returns the metadata of a link's target if the link may
+/// be followed. Of other links, and of what cannot be opened, a client learns nothing, not even the size. If there are
+/// more than `most` entries, the first ones that the file system returns are listed, and the listing says so.
 pub(super) fn list(
     folder: &OwnedFd,
     path: &[u8],
@@ -42,7 +42,7 @@ pub(super) fn list(
     follow: impl Fn(&[u8]) -> Option<FileStatus>,
 ) -> Result<Listing, Error> {
     let failed = |error: IoError| Error::from_io("getdents64", &error);
-    // The folder is read through its descriptor: its name may lead elsewhere by now.
+    // The directory is read through its descriptor, because its name may lead elsewhere by now.
     let place = format!("/proc/thread-self/fd/{}", folder.as_raw_fd());
     let place = if cfg!(target_os = "linux") { place } else { format!("/dev/fd/{}", folder.as_raw_fd()) };
     let mut rows = Vec::new();
@@ -55,13 +55,14 @@ pub(super) fn list(
     Ok(Listing { html: html(&rows, path, cut).into_bytes().into(), json: json(&rows, cut).into_bytes().into() })
 }
 
-/// What is shown of an entry; none of what is hidden, no file or folder, gone by now, or not to be followed.
+/// Returns the row of an entry; `None` if it is hidden, neither file nor directory, gone by now, or a link that is not
+/// followed.
 fn row(entry: &DirEntry, follow: impl Fn(&[u8]) -> Option<FileStatus>) -> Option<Row> {
     let name = entry.file_name().as_bytes().to_vec();
     if name.starts_with(b".") {
         return None;
     }
-    // Of the entry itself: this follows no link.
+    // The entry's own metadata: this follows no link.
     let metadata = entry.metadata().ok()?;
     if metadata.is_symlink() {
         let status = follow(&name)?;
@@ -82,7 +83,7 @@ fn row(entry: &DirEntry, follow: impl Fn(&[u8]) -> Option<FileStatus>) -> Option
 fn link(row: &Row) -> String {
     let mut link = Vec::new();
     target::encode(&row.name, &mut link);
-    // A name with a colon in its first segment would be taken for a scheme.
+    // A colon in the first segment would make the part before it a scheme.
     let slash = if row.is_file { "" } else { "/" };
     format!("./{}{slash}", String::from_utf8_lossy(&link))
 }
@@ -144,7 +145,7 @@ fn json(rows: &[Row], cut: Option<usize>) -> String {
     text
 }
 
-/// A string of JSON.
+/// Writes a JSON string.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for letter in text.chars() {

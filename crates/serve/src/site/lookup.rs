@@ -1,4 +1,4 @@
-//! From a clean path to what lies there.
+//! From a clean path to the file or directory there.
 
 use super::entry::{Body, Entry, Form};
 use super::listing::{self, Listing};
@@ -15,10 +15,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Files up to here are kept in memory; larger ones are sent from where they lie.
+/// Files up to this size are kept in memory; larger ones are sent from the page cache.
 const KEPT_BYTES: u64 = 64 << 10;
 
-/// The folder that is served.
+/// The served directory.
 #[derive(Debug)]
 pub(crate) struct Folder {
     root: OwnedFd,
@@ -27,16 +27,16 @@ pub(crate) struct Folder {
     listings: bool,
 }
 
-/// A file that was opened.
+/// An open file.
 type Opened = (OwnedFd, FileStatus);
 
 impl Folder {
     pub(crate) fn new(config: &Config) -> Result<Self, Error> {
         let failed = |errno| {
             let hint = match std::io::Error::from_raw_os_error(errno).kind() {
-                ErrorKind::NotFound => "; name a folder that is there",
-                ErrorKind::NotADirectory => "; name the folder that it lies in",
-                ErrorKind::PermissionDenied => "; chmod o+rx the folder, or start the server as its owner",
+                ErrorKind::NotFound => "; pass an existing directory",
+                ErrorKind::NotADirectory => "; pass the directory that contains it",
+                ErrorKind::PermissionDenied => "; run chmod o+rx on the directory, or start the server as its owner",
                 _ => "",
             };
             Error::Root { path: config.root.clone(), hint, cause: landau_sys::Error { call: "open", errno } }
@@ -46,13 +46,13 @@ impl Folder {
         Ok(Self { root, links: config.links, index: config.index.clone(), listings: config.listings })
     }
 
-    /// Whether a host has a folder here; where nobody can say, what that means to the client.
+    /// Returns whether a host has a directory; if that cannot be found out, the status for the client.
     pub(crate) fn has_host(&self, name: &str) -> Result<bool, Status> {
         self.open(name.as_bytes()).map(|(_, status)| status.kind == Kind::Directory).or_else(absent)
     }
 
-    /// What lies at a clean path that starts with a slash; none if that is a folder's list, which takes longer
-    /// ([`Folder::list`]). `known` is what lay there before: if nothing has changed, that is given back.
+    /// Looks up a clean path that starts with a slash; `None` if it is a directory to be listed, which takes longer
+    /// ([`Folder::list`]). `known` is the previous entry, which is returned if nothing has changed.
     pub(crate) fn look_up(&self, site: Option<&str>, path: &[u8], known: Option<Rc<Entry>>) -> Option<Rc<Entry>> {
         self.try_look_up(site, path, known).unwrap_or_else(|error| Some(Rc::new(failure(error))))
     }
@@ -80,24 +80,24 @@ impl Folder {
         }
     }
 
-    /// The list of a folder.
+    /// Lists a directory.
     pub(super) fn list(&self, site: Option<&str>, path: &[u8]) -> Result<Listing, landau_sys::Error> {
         let name = name_of(site, path);
         let (fd, _) = self.open(&name)?;
-        // As whoever asked for it by this name would be answered: from the root, for a link may lead up to there.
+        // Relative to the root, as a request for this name would be, because a link may lead up to it.
         let follow = |link: &[u8]| self.open(&[&name, link].concat()).ok().map(|(_, status)| status);
         listing::list(&fd, path, listing::MOST, follow)
     }
 
     fn open(&self, name: &[u8]) -> Result<Opened, landau_sys::Error> {
-        // A clean path has no NUL; a host's name has none either.
+        // Neither a clean path nor a host's name contains NUL.
         let name = CString::new(name).map_err(|_| landau_sys::Error::invalid("openat2"))?;
         let fd = path::open_below(&self.root, &name, self.links)?;
         let status = path::status(&fd)?;
         Ok((fd, status))
     }
 
-    /// A file, with its packed forms.
+    /// Looks up a file with its compressed forms.
     fn file(&self, name: &[u8], plain: Opened, known: Option<Rc<Entry>>) -> Result<Rc<Entry>, landau_sys::Error> {
         let mut opened: [Option<Opened>; 4] = [None, None, None, None];
         let mut codings = Codings::NONE.with(Coding::Identity);
@@ -106,7 +106,7 @@ impl Folder {
             let form = if coding == Coding::Identity { None } else { self.open(&packed).ok() };
             if let Some((fd, status)) = form
                 && status.kind == Kind::File
-                // What is older than the plain file was packed from another.
+                // A form older than the plain file was made from another version.
                 && (status.modified_s, status.modified_ns) >= (plain.1.modified_s, plain.1.modified_ns)
             {
                 codings = codings.with(coding);
@@ -128,7 +128,7 @@ impl Folder {
         Ok(Rc::new(Entry::File { forms: Box::new(forms), codings }))
     }
 
-    /// A folder: its index if it has one, or else its list if that is allowed.
+    /// Looks up a directory: its index file if there is one, otherwise its listing if that is allowed.
     fn folder(&self, mut name: Vec<u8>, known: Option<Rc<Entry>>) -> Result<Option<Rc<Entry>>, landau_sys::Error> {
         let len = name.len();
         for index in &self.index {
@@ -144,7 +144,7 @@ impl Folder {
     }
 }
 
-/// The name below the root of what a host has at a path.
+/// Returns the name below the root of a host's path.
 fn name_of(site: Option<&str>, path: &[u8]) -> Vec<u8> {
     let mut name = Vec::with_capacity(path.len() + 32);
     name.extend_from_slice(site.unwrap_or(".").as_bytes());
@@ -152,7 +152,7 @@ fn name_of(site: Option<&str>, path: &[u8]) -> Vec<u8> {
     name
 }
 
-/// Whether the known entry is made of these very files, unchanged.
+/// Returns whether the known entry was made of these files, unchanged.
 fn is_same(known: &Entry, opened: &[Option<Opened>; 4]) -> bool {
     let Entry::File { forms, .. } = known else { return false };
     forms
@@ -161,8 +161,8 @@ fn is_same(known: &Entry, opened: &[Option<Opened>; 4]) -> bool {
         .all(|(form, opened)| form.as_ref().map(|form| form.status) == opened.as_ref().map(|(_, status)| *status))
 }
 
-/// A small file's content, or the descriptor of a large one. What changes while it is read is described as it was
-/// after: the length that is promised must be the one that is sent.
+/// Returns a small file's content, or the descriptor of a large one. If the file changes while it is read, the metadata
+/// is what it was afterwards: the promised length must be the one that is sent.
 fn content(fd: OwnedFd, status: FileStatus) -> Result<(Body, FileStatus), landau_sys::Error> {
     if status.size > KEPT_BYTES {
         return Ok((Body::File(Arc::new(fd)), status));
@@ -184,8 +184,8 @@ fn content(fd: OwnedFd, status: FileStatus) -> Result<(Body, FileStatus), landau
     Ok((Body::Memory(bytes.into()), status))
 }
 
-/// What could not be opened is not there, or else it may be there all the same: for want of a descriptor nobody may be
-/// given what belongs to another host.
+/// A name that could not be opened does not exist, or the error says otherwise: when descriptors run out, no client may
+/// get another host's files.
 fn absent(error: landau_sys::Error) -> Result<bool, Status> {
     match status_of(error) {
         Status::NOT_FOUND => Ok(false),
@@ -193,17 +193,17 @@ fn absent(error: landau_sys::Error) -> Result<bool, Status> {
     }
 }
 
-/// An entry for what could not be opened.
+/// Returns the entry for a name that could not be opened.
 pub(super) fn failure(error: landau_sys::Error) -> Entry {
     Entry::Failure(status_of(error))
 }
 
-/// What a failure to open means to the client. That a name leads out of the root is told like any name that is not
-/// there: it is nobody's business what lies outside.
+/// Returns the status for a failed open. A name that leads out of the root gets the same status as one that does not
+/// exist, so that clients learn nothing about the outside.
 fn status_of(error: landau_sys::Error) -> Status {
     match error.kind() {
         ErrorKind::PermissionDenied => Status::FORBIDDEN,
-        // Descriptors or memory are short: the file may well be there.
+        // Descriptors or memory are short: the file may exist.
         ErrorKind::OutOfMemory | ErrorKind::StorageFull => Status::SERVICE_UNAVAILABLE,
         _ if matches!(landau_sys::errno_name(error.errno).as_str(), "EMFILE" | "ENFILE" | "EIO") => {
             Status::SERVICE_UNAVAILABLE

@@ -1,4 +1,4 @@
-//! What is answered to a request: the files below a folder, as HTTP wants them.
+//! Responses to requests: the files of a directory, by the rules of HTTP.
 
 mod cache;
 mod entry;
@@ -28,35 +28,35 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The site of one worker.
+/// The served directory, as one worker sees it.
 #[derive(Debug)]
 pub(crate) struct Site {
     folder: Arc<Folder>,
     lister: Lister,
     cache: Cache,
-    /// A folder's list that was just made: those who waited for it get it, whatever the cache thinks of it.
+    /// A listing that was just made: the clients that waited for it get it, whether or not the cache keeps it.
     fresh: Option<(Box<[u8]>, Rc<Entry>)>,
     cache_for_ms: u32,
-    /// Where each folder is a host.
+    /// The known hosts, with virtual hosts.
     hosts: Option<Hosts>,
     counters: Arc<Counters>,
-    /// The access log, where one is kept.
+    /// The access log, if there is one.
     pub(crate) log: Option<Feed>,
-    /// Whether connections end with their answer: the server is ending.
+    /// Whether connections end with their response, because the server is ending.
     pub(crate) closing: bool,
     now_ms: u32,
-    /// When the date below was read, on the reactor's clock, and for how long it holds.
+    /// When the date below was read, on the transport's clock, and for how long it is valid.
     date_read_ms: u32,
     date_holds_ms: u32,
     date: [u8; date::DATE_BYTES],
     now_s: u64,
-    /// Where paths are decoded, and keys put together.
+    /// Buffers for decoded paths and for keys.
     buffer: Vec<u8>,
     key: Vec<u8>,
 }
 
 impl Site {
-    /// `waker` wakes the worker, to take the lists that were made.
+    /// `waker` wakes the worker to take finished listings.
     pub(crate) fn new(
         config: &Config,
         counters: Arc<Counters>,
@@ -86,7 +86,7 @@ impl Site {
         Ok(site)
     }
 
-    /// Tells what time it is, once for all that a wait found.
+    /// Sets the time, once for everything that a wait found.
     #[inline]
     pub(crate) fn tick(&mut self, now_ms: u32) {
         self.now_ms = now_ms;
@@ -98,7 +98,7 @@ impl Site {
     }
 
     fn read_clock(&mut self) {
-        // A clock before 1970 is as wrong as one that stands there.
+        // A clock before 1970 is wrong anyway.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         self.now_s = now.as_secs();
         self.date = date::format(self.now_s);
@@ -108,7 +108,7 @@ impl Site {
         (self.date_read_ms, self.date_holds_ms) = (self.now_ms, 1000 - now.subsec_millis());
     }
 
-    /// Answers a request. False if that takes a folder's list which is still to be made: then nothing was written, and
+    /// Answers a request. Returns false if it needs a listing that is still to be made: then nothing was written, and
     /// the connection may [`Site::wait_for_list`].
     #[inline]
     #[must_use]
@@ -135,12 +135,12 @@ impl Site {
         true
     }
 
-    /// Notes that a connection waits for the list that a request just asked for; the how manieth wait it is.
+    /// Lets a connection wait for the listing that a request just asked for; returns the serial number of the wait.
     pub(crate) fn wait_for_list(&mut self, number: u32) -> u32 {
         self.lister.wait(number)
     }
 
-    /// Who waited for a list that was made: their requests can be answered until this is called again.
+    /// Returns the connections that waited for a finished listing: their requests can be answered until the next call.
     #[inline]
     pub(crate) fn take_list(&mut self) -> Option<Vec<Ticket>> {
         self.fresh = None;
@@ -151,7 +151,7 @@ impl Site {
         Some(waiting)
     }
 
-    /// Refuses what is no request; the connection ends with it.
+    /// Answers an invalid request; the connection ends with it.
     pub(crate) fn reject(&mut self, reject: Reject, send_buffers: &mut SendBuffers) -> Status {
         Answer::without_request(self.date, send_buffers).failure(reject.status);
         self.count(reject.status);
@@ -161,7 +161,7 @@ impl Site {
         reject.status
     }
 
-    /// Refuses a connection: 503 where there are too many in all, 429 where too many come from one address.
+    /// Answers a connection over a limit: 503 for the limit in total, 429 for that of its address.
     pub(crate) fn refuse_connection(&mut self, full: Full, send_buffers: &mut SendBuffers) {
         send_buffers.clear();
         let status = match full {
@@ -171,7 +171,7 @@ impl Site {
         Answer::without_request(self.date, send_buffers).failure(status);
     }
 
-    /// Says that a head did not come in time.
+    /// Answers a request whose head took too long.
     pub(crate) fn time_out(&mut self, send_buffers: &mut SendBuffers) {
         let reject = Reject { status: Status::REQUEST_TIMEOUT, reason: "the head did not come in time" };
         self.reject(reject, send_buffers);
@@ -190,14 +190,14 @@ impl Site {
         }
     }
 
-    /// The entry of a path: from the cache if it was looked at lately, or else as the file system has it now. None if
-    /// that is a list that is still to be made.
+    /// Returns the entry of a path, from the cache if it was checked recently, otherwise from the file system. `None`
+    /// if it is a listing that is still to be made.
     #[inline]
     fn find(&mut self, request: &Request<'_>) -> Result<Option<Rc<Entry>>, Status> {
         let raw = request.path();
         let raw = raw.split(|&byte| byte == b'?').next().unwrap_or_default();
         let site = if self.hosts.is_some() { self.host(request)? } else { None };
-        // The cache knows clean paths only, and one that holds an escape might look like another's.
+        // Keys in the cache are clean paths; a path with an escape might equal another's key.
         if !raw.contains(&b'%') {
             let key = key_of(&mut self.key, site.as_deref(), raw);
             if let Some((entry, checked_ms)) = self.cache.get(key, self.now_ms)
@@ -246,7 +246,7 @@ impl Site {
         Ok(Some(entry))
     }
 
-    /// The folder of the host that is asked for, or that of all others.
+    /// Returns the directory of the requested host, or the default one.
     fn host(&mut self, request: &Request<'_>) -> Result<Option<String>, Status> {
         let mut buffer = [0; host::NAME_BYTES];
         let Some(given) = request.host().filter(|given| !given.is_empty()) else {
@@ -267,7 +267,7 @@ impl Site {
     }
 }
 
-/// What the cache knows a host's path by: no name of a host holds a slash.
+/// Returns the cache's key of a path with a host; a host's name contains no slash.
 #[inline]
 fn key_of<'a>(buffer: &'a mut Vec<u8>, site: Option<&str>, path: &'a [u8]) -> &'a [u8] {
     let Some(site) = site else { return path };

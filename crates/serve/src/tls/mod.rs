@@ -1,7 +1,7 @@
 //! TLS 1.2 and 1.3, by rustls over ring.
 //!
-//! Certificates are read at the start and again when the server is told to; a connection keeps what it began with. The
-//! keys of session tickets are made anew with each reading, so that every client is shown the new certificate.
+//! Certificates are loaded at the start and on request; a connection keeps what it began with. The keys of session
+//! tickets change with each load, so that every client sees the new certificate.
 
 mod names;
 mod session;
@@ -19,16 +19,16 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// A certificate with its chain, and its key: each a file in PEM.
+/// A certificate chain and its key, each a PEM file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The certificate first, then those that lead to a root.
+    /// The certificate, followed by its chain.
     pub certificate: PathBuf,
     /// The private key.
     pub key: PathBuf,
 }
 
-/// What new connections begin with.
+/// The configuration of new connections.
 #[derive(Debug)]
 pub(crate) struct Settings {
     files: Vec<TlsFiles>,
@@ -36,18 +36,18 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Reads the files. The first certificate is for clients that name no host, or one that no certificate is for.
+    /// Loads the files. The first certificate is for clients that name no host, or an unknown one.
     pub(crate) fn new(files: &[TlsFiles]) -> Result<Self, Error> {
         let current = RwLock::new(Arc::new(read(files)?));
         Ok(Self { files: files.to_vec(), current })
     }
 
-    /// What a connection begins with now.
+    /// Returns the configuration of a new connection.
     pub(crate) fn current(&self) -> Arc<ServerConfig> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads the files again; if anything is wrong with them, what was read before stays.
+    /// Reloads the files; if one is invalid, the previous configuration stays.
     pub(crate) fn reload(&self) -> Result<(), Error> {
         let new = Arc::new(read(&self.files)?);
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
@@ -74,7 +74,7 @@ fn read(files: &[TlsFiles]) -> Result<ServerConfig, Error> {
     let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let mut config = builder.map_err(failed)?.with_no_client_auth().with_cert_resolver(Arc::new(names));
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    // Tickets carry the session to the client: a session costs the server nothing while nobody comes back.
+    // Tickets keep the session at the client, so that it costs the server no memory.
     config.ticketer = ring::Ticketer::new().map_err(failed)?;
     Ok(config)
 }
@@ -83,13 +83,13 @@ fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
     let items = CertificateDer::pem_file_iter(path).map_err(|error| wrong(path, error))?;
     let chain: Vec<_> = items.collect::<Result<_, _>>().map_err(|error| wrong(path, error))?;
     if chain.is_empty() {
-        return Err(wrong(path, "there is no certificate in it; it must be in PEM: -----BEGIN CERTIFICATE-----"));
+        return Err(wrong(path, "no certificate in this file; it must be PEM: -----BEGIN CERTIFICATE-----"));
     }
-    // Else it would be found out when the key is held to it, and told of the key.
+    // Otherwise the error would appear with the key, and name the key.
     webpki::EndEntityCert::try_from(&chain[0]).map_err(|error| match error {
         webpki::Error::UnsupportedCertVersion => wrong(
             path,
-            "the certificate is of X.509 version 1, which holds no names; make it anew with openssl req -x509 -addext \
+            "the certificate is of X.509 version 1, which has no host names; create one with openssl req -x509 -addext \
              subjectAltName=DNS:NAME",
         ),
         error => wrong(path, format!("the certificate cannot be read: {error}")),
@@ -100,7 +100,7 @@ fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
 fn key(path: &Path) -> Result<PrivateKeyDer<'static>, Error> {
     PrivateKeyDer::from_pem_file(path).map_err(|error| match error {
         rustls::pki_types::pem::Error::NoItemsFound => {
-            wrong(path, "there is no private key in it; it must be in PEM and without a password")
+            wrong(path, "no private key in this file; it must be PEM without a password")
         }
         error => wrong(path, error),
     })

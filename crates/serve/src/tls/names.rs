@@ -1,20 +1,20 @@
-//! Which certificate a client is shown: the one for the host that it names.
+//! Selection of a certificate by the host that a client names (SNI).
 
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Certificates by the names in them.
+/// Certificates by their names.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     first: Option<Arc<CertifiedKey>>,
-    /// In small letters; `*.example.org` under `.example.org`.
+    /// Lower case; `*.example.org` is under `.example.org`.
     by_name: HashMap<String, Arc<CertifiedKey>>,
 }
 
 impl Names {
-    /// Adds a certificate under each of its names; who came first keeps a name.
+    /// Adds a certificate under each of its names; the first certificate keeps a name.
     pub(super) fn add(&mut self, pair: CertifiedKey) -> Result<(), webpki::Error> {
         let pair = Arc::new(pair);
         let certificate = webpki::EndEntityCert::try_from(pair.cert.first().ok_or(webpki::Error::BadDer)?)?;
@@ -28,7 +28,7 @@ impl Names {
 
     fn of(&self, name: &str) -> Option<&Arc<CertifiedKey>> {
         let name = name.to_ascii_lowercase();
-        // A star stands for one label, and no more.
+        // A star matches one label only.
         self.by_name.get(&name).or_else(|| name.find('.').and_then(|dot| self.by_name.get(&name[dot..])))
     }
 }

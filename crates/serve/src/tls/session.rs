@@ -1,29 +1,29 @@
-//! The TLS of one connection: records in, plain bytes out, and the other way.
+//! The TLS session of one connection: records to plain bytes and back.
 //!
-//! rustls' interface without buffers is used, so that a connection at rest owns its keys and nothing else: what comes
-//! is opened in the worker's own buffer, and only a record that is not whole is kept.
+//! It uses rustls' unbuffered interface, so that an idle connection owns only its keys: records are decrypted in the
+//! worker's buffer, and only an incomplete record is kept.
 
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, EncryptError, UnbufferedStatus, WriteTraffic};
 use rustls::{HandshakeKind, ServerConfig};
 use std::sync::Arc;
 
-/// What a record of 16 KiB may gain: header, nonce, tag, and the type of what is in it.
+/// The most that a record of 16 KiB grows by: header, nonce, tag and content type.
 const RECORD_OVERHEAD: usize = 64;
 
 /// The plain bytes of a record.
 const RECORD_BYTES: usize = 16 << 10;
 
-/// The TLS of one connection.
+/// The TLS session of one connection.
 pub(crate) struct Session {
     connection: UnbufferedServerConnection,
-    /// The beginning of a record.
+    /// An incomplete record.
     incoming: Vec<u8>,
     /// Records that the client has not taken.
     outgoing: Vec<u8>,
     taken: usize,
     stage: Stage,
-    /// Whether the client said that it sends no more.
+    /// Whether the client has sent `close_notify`.
     pub(crate) has_received_end: bool,
 }
 
@@ -33,27 +33,27 @@ impl std::fmt::Debug for Session {
     }
 }
 
-/// How far the protocol is.
+/// The stage of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
-    /// Nothing was heard.
+    /// Nothing has been received.
     New,
     /// The handshake is under way.
     Shaking,
-    /// It has ended.
+    /// The handshake has ended.
     Open,
-    /// The client was told that nothing more comes.
+    /// `close_notify` was sent.
     Ended,
-    /// There was an error: the library is not to be asked again.
+    /// An error occurred: the library must not be called again.
     Failed,
 }
 
-/// What came of bytes that were heard.
+/// The result of received bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Received {
-    /// The handshake ended with them; `true` if it took up an earlier session.
+    /// The handshake has ended; `true` if it resumed a session.
     Established(bool),
-    /// Nothing special.
+    /// Anything else.
     More,
 }
 
@@ -69,8 +69,8 @@ impl Session {
         })
     }
 
-    /// Opens the records that came, and what was left of those before. What is to be sent for the protocol's sake
-    /// gathers in the session, an alert in the case of an error too.
+    /// Decrypts the records that arrived, with what was left of those before. Records of the protocol itself, such as
+    /// an alert, gather in the session.
     pub(crate) fn receive(&mut self, bytes: &mut [u8], plain: &mut Vec<u8>) -> Result<Received, rustls::Error> {
         if self.stage == Stage::Failed {
             return Err(rustls::Error::General("an error came before".to_owned()));
@@ -83,7 +83,7 @@ impl Session {
             let mut all = std::mem::take(&mut self.incoming);
             all.extend_from_slice(bytes);
             let used = self.open(&mut all, plain)?;
-            // At rest nothing is kept, not even room.
+            // An idle session keeps no capacity either.
             self.incoming = if used == all.len() { Vec::new() } else { all.split_off(used) };
         }
         if self.stage >= Stage::Open || self.connection.is_handshaking() {
@@ -93,7 +93,7 @@ impl Session {
         Ok(Received::Established(self.connection.handshake_kind() == Some(HandshakeKind::Resumed)))
     }
 
-    /// How many bytes were used. Whatever is left belongs to a record that is not whole.
+    /// Returns how many bytes were used. The rest belongs to an incomplete record.
     fn open(&mut self, bytes: &mut [u8], plain: &mut Vec<u8>) -> Result<usize, rustls::Error> {
         let mut used = 0;
         loop {
@@ -115,7 +115,7 @@ impl Session {
                 Ok(ConnectionState::EncodeTlsData(data)) => encode(data, &mut self.outgoing)?,
                 Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
                 Ok(ConnectionState::PeerClosed) => self.has_received_end = true,
-                // More must come, or all that came was read. Early data is never asked for.
+                // More bytes are needed, or all were read. Early data is never requested.
                 Ok(_) => is_over = true,
             }
             used += discard;
@@ -125,9 +125,8 @@ impl Session {
         }
     }
 
-    /// What the protocol wants the client to be told about an error, and what was to be said before it. The library is
-    /// asked as long as it has something: then that comes before anything else is looked at, and once more it would
-    /// find the same error again.
+    /// Collects the alert for an error, and what was to be sent before it. The library is called for as long as it has
+    /// something to send, because it returns that first; one more call would find the same error again.
     fn gather_alert(&mut self, rest: &mut [u8]) {
         while self.connection.wants_write() {
             let Ok(ConnectionState::EncodeTlsData(data)) = self.connection.process_tls_records(rest).state else {
@@ -139,17 +138,17 @@ impl Session {
         }
     }
 
-    /// Adds bytes to what is to be sent, as records. False if that cannot be done any more.
+    /// Adds bytes to what is to be sent, as records; returns false if that is no longer possible.
     pub(crate) fn encrypt(&mut self, plain: &[u8]) -> bool {
         let room = plain.len() + plain.len().div_ceil(RECORD_BYTES).max(1) * RECORD_OVERHEAD;
         self.write(room, |traffic, out| traffic.encrypt(plain, out))
     }
 
-    /// Adds the word that nothing more comes, once.
+    /// Adds `close_notify`, once.
     pub(crate) fn close_notify(&mut self) {
         if self.stage == Stage::Open {
             self.stage = Stage::Ended;
-            // Whoever cannot be told finds out by the end of the stream.
+            // If this fails, the end of the stream tells the client.
             let _ = self.write(RECORD_OVERHEAD, end);
         }
     }
@@ -162,7 +161,7 @@ impl Session {
         if self.stage == Stage::Failed {
             return false;
         }
-        // What is left of incoming records must be shown again: the library counts from its beginning.
+        // The rest of the incoming records must be passed again: the library counts from its beginning.
         let UnbufferedStatus { state, .. } = self.connection.process_tls_records(&mut self.incoming);
         let Ok(ConnectionState::WriteTraffic(mut traffic)) = state else { return false };
         let len = self.outgoing.len();
@@ -172,12 +171,12 @@ impl Session {
         put.is_ok()
     }
 
-    /// What is to be sent.
+    /// Returns what is to be sent.
     pub(crate) fn unsent(&self) -> &[u8] {
         &self.outgoing[self.taken..]
     }
 
-    /// Notes that the client took so much of it.
+    /// Notes that the client took so many bytes.
     pub(crate) fn sent(&mut self, count: usize) {
         self.taken += count;
         if self.taken == self.outgoing.len() {
@@ -185,12 +184,12 @@ impl Session {
         }
     }
 
-    /// Whether nothing was heard.
+    /// Returns whether nothing has been received.
     pub(crate) fn is_new(&self) -> bool {
         self.stage == Stage::New
     }
 
-    /// Whether the handshake has ended.
+    /// Returns whether the handshake has ended.
     pub(crate) fn is_established(&self) -> bool {
         self.stage >= Stage::Open
     }
@@ -219,7 +218,7 @@ fn encode(mut data: EncodeTlsData<'_, ServerConnectionData>, out: &mut Vec<u8>) 
     }
 }
 
-/// The sessions of a worker, by the numbers of their connections. A worker without TLS has none, and no table.
+/// A worker's sessions, by the numbers of their connections. Without TLS the table is empty.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions(Vec<Option<Box<Session>>>);
 
@@ -262,14 +261,14 @@ mod tests {
         (Settings::new(&[files]).unwrap().current(), Arc::new(client))
     }
 
-    /// A number that looks random, and is the same each time.
+    /// Returns a pseudorandom number, the same sequence each time.
     fn draw(seed: &mut u64, below: usize) -> usize {
         *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (*seed >> 33) as usize % below.max(1)
     }
 
-    /// One bit of what the client sends is wrong, or none, and it comes in two pieces, with writing in between. Nothing
-    /// of that may end the worker; and a client whose bytes were left alone gets its answer or none, but no other.
+    /// One bit of what the client sends is flipped, or none, and it arrives in two parts with writes in between. The
+    /// worker must survive, and a client whose bytes were intact gets its response or none, but no other.
     #[test]
     fn broken_records_end_the_session_and_nothing_else() {
         let (server, client) = configs();
@@ -283,7 +282,7 @@ mod tests {
             let (mut plain, broken_round) = (Vec::new(), draw(&mut seed, 4));
             for round in 0..3 {
                 let mut bytes = Vec::new();
-                // Nothing is left to be said after an error.
+                // After an error there is nothing to send.
                 while client.wants_write() && client.write_tls(&mut bytes).is_ok() {}
                 if round == broken_round && !bytes.is_empty() {
                     let at = draw(&mut seed, bytes.len());
@@ -298,7 +297,7 @@ mod tests {
                 session.close_notify();
                 let mut out = session.unsent();
                 while !out.is_empty() && client.read_tls(&mut out).is_ok_and(|count| count > 0) {
-                    // The client has its own opinion on what it gets.
+                    // The client may reject what it gets.
                     let _ = client.process_new_packets();
                 }
                 let count = session.unsent().len();
@@ -309,7 +308,7 @@ mod tests {
         assert!(failed > 100, "{failed}");
     }
 
-    /// What a connection at rest owns is told in the manual; this notices when it grows.
+    /// docs/serve.md states what an idle connection owns; this test notices when it grows.
     #[test]
     fn a_session_at_rest_has_no_buffers() {
         let (server, _) = configs();

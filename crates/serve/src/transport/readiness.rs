@@ -4,7 +4,7 @@ use super::{Arrival, Event, LISTENERS, Transport};
 use crate::config::Config;
 use crate::connection::Table;
 use crate::error::Error;
-use crate::listener::{Listening, is_about_one, waiting_at};
+use crate::listener::{Listening, concerns_one_connection, waiting_at};
 use landau_reactor::{Interest, Reactor, Token, Waker};
 use landau_sys::stream;
 use std::os::fd::OwnedFd;
@@ -98,7 +98,7 @@ impl Readiness {
                 self.turn = None;
                 None
             }
-            Err(error) if is_about_one(error) => {
+            Err(error) if concerns_one_connection(error) => {
                 self.turn = Some(AcceptTurn { found: found + 1, ..turn });
                 None
             }

@@ -46,7 +46,7 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
     let servers = rivals::start(directory.path(), &root, Accept::Deferred)?;
     let landau = workspace::landau()?.display().to_string();
     let mut is_good = true;
-    for server in servers.iter().filter(|server| server.name != "bare") {
+    for server in servers.iter().filter(|server| !matches!(server.name, "multishot" | "bare")) {
         is_good &= compare(words, server, &landau)?;
     }
     Ok(is_good)

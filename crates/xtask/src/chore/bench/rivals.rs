@@ -85,10 +85,14 @@ pub(super) fn start(folder: &Path, root: &Path, accept: Accept) -> Result<Vec<Se
     let nginx = written(folder, "nginx.conf", &nginx(folder, root, is_deferred))?;
     let lighttpd = written(folder, "lighttpd.conf", &lighttpd(root, is_deferred))?;
     let h2o = written(folder, "h2o.conf", &h2o(root))?;
-    let defer = if is_deferred { &["--defer-accept", "1"][..] } else { &[] };
-    let ours = "serve --listen 127.0.0.1:18081 --idle-timeout 600".split(' ').chain(defer.iter().copied());
-    let words: [(&'static str, u16, Vec<&str>); 5] = [
-        ("landau", 18081, std::iter::once(&*landau).chain(ours).chain([&*site]).collect()),
+    let defer = if is_deferred { &["--defer-accept", "1s"][..] } else { &[] };
+    let ours = |address, accept| {
+        let words = [&landau, "serve", &site, "--idle-timeout", "600s", "--listen", address, "--accept", accept];
+        [&words, defer].concat()
+    };
+    let words: [(&'static str, u16, Vec<&str>); 6] = [
+        ("landau", 18081, ours("127.0.0.1:18081", "own")),
+        ("multishot", 18086, ours("127.0.0.1:18086", "multishot")),
         ("bare", 18085, vec![&bare, "18085", &small, HEAD_BYTES]),
         ("nginx", 18082, vec!["nginx", "-c", &nginx]),
         ("lighttpd", 18083, vec!["lighttpd", "-D", "-f", &lighttpd]),

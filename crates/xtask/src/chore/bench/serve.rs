@@ -103,10 +103,10 @@ fn load(
         let value = median(costs.clone());
         println!("     {:9} {value:12.3} µs  ×{:.3}", server.name, value / base);
     }
-    let others = servers.iter().filter(|one| !matches!(one.name, "landau" | "bare"));
+    let others = servers.iter().filter(|one| !matches!(one.name, "landau" | "multishot" | "bare"));
     let best = others.filter_map(|one| cost(one.name)).fold(f64::INFINITY, f64::min);
     let rounds_of = |name: &str| servers.iter().position(|one| one.name == name).map(|at| &costs[at]);
-    let first = servers.iter().find(|one| one.name != "bare" && cost(one.name) == Some(best));
+    let first = servers.iter().find(|one| !matches!(one.name, "multishot" | "bare") && cost(one.name) == Some(best));
     if let Some((first, (ours, theirs))) = first.zip(rounds_of("landau").zip(first.and_then(|one| rounds_of(one.name))))
     {
         let dearer = ours.iter().zip(theirs).filter(|(ours, theirs)| ours > theirs).count();

@@ -30,7 +30,7 @@ pub(crate) fn run(_: &Words) -> Result<bool> {
     is_good &= crowd::tenfold(&landau, &serve(18098, &["--backlog", crowd::BACKLOG])?)?;
     is_good &= slow::slow(&serve(18092, &[])?, &serve(18094, &[])?)?;
     // Whoever lowers its limit must be the same user, or may do everything.
-    let patient = ["--head-timeout", "600", "--idle-timeout", "600", "--metrics", full::METRICS, "--user", "root"];
+    let patient = ["--head-timeout", "600s", "--idle-timeout", "600s", "--metrics", full::METRICS, "--user", "root"];
     is_good &= full::full(&serve(18093, &patient)?)?;
     Ok(is_good)
 }
