@@ -174,13 +174,14 @@ fn one_bad_kernel_does_not_affect_the_others_and_resume_keeps_complete_records()
     broken[start..].chunks_exact_mut(2).for_each(|code| code.copy_from_slice(&[0x0f, 0x0b]));
     std::fs::write(room.file("broken"), broken).unwrap();
     let good = kernel.display().to_string();
-    let fixed = ["--no-report", "--output", "r", "--platform", "exact", "syscall", "--set", "syscall.n=100"];
-    let ran = room.landau(&[&["lab", "run", "-k", "broken", "-k", &good], &fixed[..]].concat());
+    let arguments = ["lab", "run", "-k", "broken", "-k", &good, "--no-report", "--output", "r", "--platform", "exact"];
+    let arguments = [&arguments[..], &["syscall", "--set", "syscall.n=100"]].concat();
+    let ran = room.landau(&arguments);
     assert_eq!(ran.status, Some(1), "{ran:?}");
     assert!(ran.err.contains("ended without a message"), "{ran:?}");
     let record = record_in(&room.file("r"));
     assert!(Record::read(&record).unwrap().end.is_some_and(|end| end.outcome == EndOutcome::Complete), "{ran:?}");
-    let again = room.landau(&[&["lab", "run", "-k", &good, "--resume"], &fixed[..]].concat());
+    let again = room.landau(&[&arguments[..], &["--resume"]].concat());
     assert!(again.err.contains("exists already"), "{again:?}");
 }
 

