@@ -7,7 +7,7 @@
 //! Misleads as the cost of the timeouts of a server: event libraries keep those in a data structure of their own and
 //! arm one kernel timer for the earliest.
 //!
-//! Source: the frame of F. von Leitner's socket benchmark; hrtimers and their tree: T. Gleixner and D. Niehaus,
+//! Source: adapted from F. von Leitner's socket benchmark; hrtimers and their tree: T. Gleixner and D. Niehaus,
 //! "Hrtimers and Beyond", Ottawa Linux Symposium 2006.
 
 use landau_engine::{
@@ -26,7 +26,7 @@ const FIRST_NS: u64 = 3_600_000_000_000;
 /// The range of expiries, from the first on.
 const RANGE_NS: u64 = 3_600_000_000_000;
 
-/// The benchmark.
+/// State of a pass.
 #[derive(Debug)]
 pub struct Timerfd {
     timers: Vec<TimerFd>,
@@ -61,7 +61,7 @@ impl Benchmark for Timerfd {
     const VARIANTS: &'static [Variant] = &[Variant::full(&[("expiry", "ascending")])];
     const CAVEATS: &'static [&'static str] =
         &["Event libraries keep timeouts in a structure of their own and arm one kernel timer for the earliest."];
-    const SOURCE: &'static str = "the frame of F. von Leitner's socket benchmark, with timers";
+    const SOURCE: &'static str = "adapted from F. von Leitner's socket benchmark, with timers";
 
     fn support(host: &Host, _: &Settings) -> Support {
         Support::when(host.system == "Linux", "timerfd_create() exists on Linux only")
