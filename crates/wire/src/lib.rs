@@ -5,8 +5,8 @@
 //! every rule of the protocol can be tested, fuzzed and timed without a socket. A parsed message borrows the caller's
 //! buffer and holds offsets into it; nothing is copied.
 //!
-//! Whoever reads a request that two programs could read in two ways has a hole in his house. So the reading of
-//! requests is strict ([`http::request`]), and the reading of responses, where it is us who measure and nobody trusts
-//! our judgement, forgives what cannot be misread ([`http::response`]).
+//! A request that two programs could read differently is a security hole, so requests are parsed strictly
+//! ([`http::request`]). Responses are only measured, so their parser accepts what cannot be misread
+//! ([`http::response`]).
 
 pub mod http;

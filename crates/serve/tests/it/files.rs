@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::time::Duration;
 
 #[test]
-fn a_file_is_recognised_and_not_sent_twice() {
+fn conditional_requests_get_304() {
     let site = Site::new(&[("f.html", b"hello")], |_| ());
     let got = site.get("/f.html?x=1", "");
     assert_eq!((got.status, &got.body[..]), (200, &b"hello"[..]));
@@ -115,7 +115,7 @@ fn pipelined(accepting: Accepting) {
 }
 
 #[test]
-fn packed_forms_go_to_those_who_take_them() {
+fn compressed_forms_are_negotiated() {
     let site = Site::new(&[("s.js", b"plain")], |_| ());
     for (suffix, content) in [("gz", "gzip"), ("br", "brotli")] {
         std::fs::write(site.path().join(format!("s.js.{suffix}")), content).unwrap();
@@ -135,7 +135,7 @@ fn packed_forms_go_to_those_who_take_them() {
 }
 
 #[test]
-fn changes_are_noticed() {
+fn changed_files_are_noticed() {
     let site = Site::new(&[("f", b"one")], |config| config.cache_for = Duration::from_millis(1));
     assert_eq!(site.get("/f", "").body, b"one");
     assert_eq!(site.get("/new", "").status, 404);
@@ -153,7 +153,7 @@ fn changes_are_noticed() {
 }
 
 #[test]
-fn folders_have_an_index_a_list_or_neither() {
+fn directories_have_an_index_a_listing_or_neither() {
     let files: &[(&str, &[u8])] = &[("with/index.html", b"index"), ("without/a b", b""), ("without/.hidden", b"")];
     let site = Site::new(files, |_| ());
     assert_eq!(site.get("/with/", "").body, b"index");
@@ -172,7 +172,7 @@ fn folders_have_an_index_a_list_or_neither() {
 }
 
 #[test]
-fn links_lead_only_where_they_may() {
+fn links_are_followed_only_as_configured() {
     let outside = tempfile::tempdir().unwrap();
     std::fs::write(outside.path().join("secret"), "secret").unwrap();
     let of = |links: Links| {
@@ -189,7 +189,7 @@ fn links_lead_only_where_they_may() {
 
 /// A list tells nothing of what cannot be had: neither that a file outside is there, nor how large it is.
 #[test]
-fn a_list_tells_of_links_only_where_they_may_lead() {
+fn listings_reveal_nothing_about_forbidden_links() {
     let outside = tempfile::tempdir().unwrap();
     std::fs::write(outside.path().join("secret"), "secret").unwrap();
     let of = |accepting: Accepting, links: Links| {
@@ -218,7 +218,7 @@ fn a_list_tells_of_links_only_where_they_may_lead() {
 
 /// A folder of many entries keeps nobody waiting but who asks for it: another's answer comes first.
 #[test]
-fn a_long_list_keeps_nobody_else_waiting() {
+fn long_listings_do_not_delay_others() {
     let folder = tempfile::tempdir().unwrap();
     for number in 0..10_001 {
         std::fs::File::create(folder.path().join(format!("{number}"))).unwrap();
@@ -251,7 +251,7 @@ fn a_long_list_keeps_nobody_else_waiting() {
 /// Wherever in a connection's requests a list stands, all are answered in their order, and each variant of a path is
 /// answered with the one list.
 #[test]
-fn lists_come_in_their_turn() {
+fn listings_keep_the_order_of_pipelined_requests() {
     for kind in kinds() {
         for cache_bytes in [0, 1 << 20] {
             let files: &[(&str, &[u8])] = &[("f", b"content"), ("sub/g", b""), ("sub/a%20b/h", b"")];
@@ -283,7 +283,7 @@ fn lists_come_in_their_turn() {
 
 /// A body that comes after the head, behind which the list is to be made: the connection goes on after it.
 #[test]
-fn a_list_waits_for_the_body_of_its_request() {
+fn a_listing_waits_for_the_body_of_its_request() {
     for kind in kinds() {
         let site = Site::new(&[("f", b"content"), ("sub/g", b"")], |config| config.accepting = kind);
         let mut client = site.connect();
@@ -296,7 +296,7 @@ fn a_list_waits_for_the_body_of_its_request() {
 }
 
 #[test]
-fn each_host_has_its_folder() {
+fn each_virtual_host_has_its_directory() {
     let files: &[(&str, &[u8])] = &[("a.example/f", b"A"), ("default/f", b"D"), ("default/only", b"O")];
     let site = Site::new(files, |config| config.virtual_hosts = true);
     let ask = |host: &str, target: &str| {
@@ -336,7 +336,7 @@ fn the_cache_holds_few_descriptors() {
 
 /// Which hosts there are is believed for as long as what they have: no request asks the file system for it.
 #[test]
-fn hosts_are_remembered() {
+fn host_lookups_are_cached() {
     for kind in kinds() {
         let files: &[(&str, &[u8])] = &[("a.example/f", b"A"), ("default/f", b"D"), ("default/g", b"G")];
         let site = Site::new(files, |config| {

@@ -45,7 +45,7 @@ fn each(accepting: Accepting, send: impl Fn(&mut Client, &[u8])) -> Vec<String> 
 }
 
 #[test]
-fn each_gets_its_answer() {
+fn each_request_gets_its_response() {
     assert!(cases().len() >= 150);
     for kind in kinds() {
         let wrong = each(kind, Client::send);
@@ -54,7 +54,7 @@ fn each_gets_its_answer() {
 }
 
 #[test]
-fn in_pieces_each_gets_the_same_answer() {
+fn split_requests_get_the_same_response() {
     for kind in kinds() {
         let wrong = each(kind, |client, bytes| {
             client.stream.set_nodelay(true).unwrap();

@@ -4,7 +4,7 @@ use crate::support::Site;
 use landau_serve::{AccessLog, LogFormat, LogTarget};
 
 #[test]
-fn each_answer_has_its_line_and_all_are_there_at_the_end() {
+fn each_response_has_a_line_by_the_end() {
     let room = tempfile::tempdir().unwrap();
     let path = room.path().join("log");
     let site = Site::new(&[("a", b"hello")], |config| {

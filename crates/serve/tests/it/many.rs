@@ -10,7 +10,7 @@ const GET: &[u8] = b"GET /f HTTP/1.1\r\nHost: x\r\n\r\n";
 
 /// Each mechanism serves alike.
 #[test]
-fn every_mechanism_serves() {
+fn every_backend_serves() {
     for mechanism in backends() {
         println!("with {mechanism}");
         let large = vec![b'x'; 3 << 20];
@@ -48,7 +48,7 @@ fn every_way_of_accepting_serves() {
 }
 
 #[test]
-fn beyond_the_cap_the_answer_is_503_and_per_address_429() {
+fn connections_over_a_limit_get_503_or_429() {
     let site = Site::new(&[("f", b"content")], |config| config.connections = Some(10));
     let mut inside: Vec<_> = (0..10).map(|_| site.connect()).collect();
     for client in &mut inside {
@@ -71,7 +71,7 @@ fn beyond_the_cap_the_answer_is_503_and_per_address_429() {
 /// Whoever leaves makes room for the next of the same address, also where a socket of both families has him as one of
 /// IPv6; others have a count of their own.
 #[test]
-fn who_leaves_is_counted_no_more() {
+fn closed_connections_do_not_count() {
     for kind in kinds() {
         let site = Site::new(&[("f", b"content")], |config| {
             config.listen.push("[::]:0".parse().unwrap());
@@ -95,7 +95,7 @@ fn who_leaves_is_counted_no_more() {
 
 /// While the server ends nobody can connect any more, and what is under way is finished.
 #[test]
-fn who_comes_while_it_ends_is_refused() {
+fn connections_while_the_server_ends_are_refused() {
     let ways = kinds().into_iter().chain([Accepting::Steered, Accepting::Shared, Accepting::Handed]);
     for (accepting, is_passed) in ways.flat_map(|one| [(one, false), (one, true)]) {
         let folder = tempfile::tempdir().unwrap();
@@ -126,7 +126,7 @@ fn who_comes_while_it_ends_is_refused() {
 
 /// Who had connected before the server was told to end is answered.
 #[test]
-fn who_waits_at_the_door_when_it_ends_is_answered() {
+fn connections_waiting_at_the_end_are_answered() {
     for accepting in kinds().into_iter().chain([Accepting::Shared, Accepting::Handed]) {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("f"), "content").unwrap();
@@ -156,7 +156,7 @@ fn who_waits_at_the_door_when_it_ends_is_answered() {
 /// A connection comes to the worker of the processor on which it was made, whichever worker was the first to run.
 #[test]
 #[cfg(target_os = "linux")]
-fn steered_connections_come_to_their_processor() {
+fn steered_connections_go_to_their_processor() {
     let processors = landau_sys::system::processors();
     if !processors.starts_with(&[0, 1]) {
         println!("skipped: it takes the first two processors");
@@ -183,7 +183,7 @@ fn steered_connections_come_to_their_processor() {
 
 /// The bounds are the server's, however many workers there are and however connections come to them.
 #[test]
-fn the_bounds_hold_over_all_workers() {
+fn limits_hold_over_all_workers() {
     for accepting in kinds().into_iter().chain([Accepting::Shared, Accepting::Handed]) {
         let served = |change: &dyn Fn(&mut landau_serve::Config)| {
             let site = Site::new(&[("f", b"content")], |config| {
@@ -223,7 +223,7 @@ impl Site {
 
 /// Told to end, the server finishes what it has begun.
 #[test]
-fn what_has_begun_is_finished() {
+fn responses_under_way_are_finished_at_the_end() {
     let large = vec![b'x'; 20 << 20];
     let site = Site::new(&[("large", &large)], |config| config.timeouts.drain = Duration::from_secs(20));
     let mut client = site.connect();

@@ -9,7 +9,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 #[test]
-fn prometheus_finds_what_is_counted() {
+fn metrics_are_served_for_prometheus() {
     let site = Site::new(&[("a", b"hello")], |config| {
         config.workers = 2;
         config.metrics = Some("127.0.0.1:0".parse().unwrap());
@@ -36,7 +36,7 @@ fn prometheus_finds_what_is_counted() {
 }
 
 #[test]
-fn a_socket_that_was_passed_on_is_served_by_all_workers() {
+fn all_workers_serve_an_inherited_socket() {
     let passed = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = passed.local_addr().unwrap();
     let number = passed.into_raw_fd();
@@ -50,7 +50,7 @@ fn a_socket_that_was_passed_on_is_served_by_all_workers() {
 }
 
 #[test]
-fn what_is_no_listening_socket_is_refused() {
+fn inherited_descriptors_must_be_listening_sockets() {
     let room = tempfile::tempdir().unwrap();
     let datagrams = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     for number in [datagrams.into_raw_fd(), std::fs::File::open("/dev/null").unwrap().into_raw_fd(), 12_345] {
@@ -63,7 +63,7 @@ fn what_is_no_listening_socket_is_refused() {
 
 /// Each worker goes behind the fence by itself; what it serves must still be there.
 #[test]
-fn workers_behind_a_fence_serve_as_before() {
+fn sandboxed_workers_serve() {
     let site = Site::new(&[("a", b"hello"), ("sub/b", b"there")], |config| {
         config.sets_no_new_privileges = true;
         config.sandbox = SandboxMode::IfPossible;
@@ -78,7 +78,7 @@ fn workers_behind_a_fence_serve_as_before() {
 
 /// Sockets that share a port would share it with another server of the same user, too, and take half of its visitors.
 #[test]
-fn a_port_that_is_served_is_not_shared_by_accident() {
+fn a_port_in_use_is_an_error() {
     let site = Site::new(&[], |_| {});
     let mut config = Config::new(site.path());
     config.listen = vec![Listen::Tcp(site.address)];
@@ -90,7 +90,7 @@ fn a_port_that_is_served_is_not_shared_by_accident() {
 /// A file, a FIFO and a link refuse to be connected to as a socket does that nobody listens at; they were replaced by
 /// our socket, and what was in them was gone.
 #[test]
-fn what_is_no_socket_is_never_replaced() {
+fn only_stale_sockets_are_replaced() {
     let room = tempfile::tempdir().unwrap();
     let path = |name: &str| room.path().join(name);
     std::fs::write(path("thesis"), "three years").unwrap();
@@ -126,7 +126,7 @@ fn what_is_no_socket_is_never_replaced() {
 
 /// The fence forbade it. Each in a thread of its own: there is no way back from behind the fence.
 #[test]
-fn the_file_of_a_socket_goes_with_it_and_that_of_another_stays() {
+fn only_the_own_socket_file_is_removed() {
     let room = tempfile::tempdir().unwrap();
     let (own, counts) = (room.path().join("own"), room.path().join("counts"));
     let serve = |sandbox, meanwhile: &(dyn Fn() + Sync)| {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// Whoever has said all that he wants to say is still to be answered.
 #[test]
-fn who_says_the_end_early_gets_everything() {
+fn clients_that_half_close_get_everything() {
     let large: Vec<u8> = (0..20_000_000_u32).map(|number| (number % 251) as u8).collect();
     for kind in kinds() {
         let site = Site::new(&[("f", b"content"), ("sub/f", b""), ("large", &large)], |config| {
@@ -38,7 +38,7 @@ fn who_says_the_end_early_gets_everything() {
 
 /// Far more requests than a server wants to hold are on their way while the first answers leave.
 #[test]
-fn who_asks_far_ahead_gets_everything_in_turn() {
+fn deep_pipelines_are_answered_in_order() {
     const COUNT: usize = 400;
     let middle: Vec<u8> = (0..60_000_u32).map(|number| (number % 241) as u8).collect();
     for kind in kinds() {
@@ -85,7 +85,7 @@ const GET: &[u8] = b"GET /f HTTP/1.1\r\nHost: x\r\n\r\n";
 
 /// The kernel's buffers fill, and then the client waits: the server holds nothing for it. When it reads, all is there.
 #[test]
-fn who_asks_and_does_not_read_has_to_wait() {
+fn clients_that_do_not_read_are_throttled() {
     for kind in kinds() {
         let site = Site::new(&[("f", b"content")], |config| config.accepting = kind);
         let mut client = site.connect();
@@ -101,7 +101,7 @@ fn who_asks_and_does_not_read_has_to_wait() {
 
 /// However small the answers and however many requests still come: who takes nothing is dropped.
 #[test]
-fn who_only_asks_is_dropped() {
+fn clients_that_only_send_are_closed() {
     for kind in kinds() {
         let site = Site::new(&[("f", b"content")], |config| {
             (config.timeouts.send, config.accepting) = (Duration::from_millis(400), kind);
@@ -120,7 +120,7 @@ fn who_only_asks_is_dropped() {
 /// Whoever is one too many is told so, although its request has come already: to close on what was not read would be
 /// a reset, and that destroys what is on its way.
 #[test]
-fn who_is_refused_hears_why() {
+fn refused_clients_get_a_response() {
     for kind in kinds() {
         let site = Site::new(&[("f", b"content")], |config| {
             (config.connections, config.defer_accept_s, config.accepting) = (Some(1), Some(1), kind);

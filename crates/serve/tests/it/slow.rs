@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
 
 #[test]
-fn a_head_that_never_ends_is_given_up_whatever_still_comes() {
+fn a_head_that_never_ends_times_out() {
     let site = Site::new(&[("f", b"content")], |config| config.timeouts.head = Duration::from_millis(300));
     let mut client = site.connect();
     client.send(b"GET /f HTTP/1.1\r\n");
@@ -46,7 +46,7 @@ fn in_time(limit: Duration, attempt: impl Fn(&mut dyn FnMut()) -> Result<(), Str
 
 /// Each head has its time: what completes one request and begins the next is no head that never ends.
 #[test]
-fn a_head_that_begins_behind_another_has_time_of_its_own() {
+fn each_head_has_its_own_deadline() {
     const LIMIT: Duration = Duration::from_millis(600);
     for kind in kinds() {
         let site = Site::new(&[("f", b"content")], |config| {
@@ -72,7 +72,7 @@ fn a_head_that_begins_behind_another_has_time_of_its_own() {
 }
 
 #[test]
-fn an_idle_connection_ends_in_time() {
+fn an_idle_connection_is_closed() {
     let site = Site::new(&[("f", b"content")], |config| config.timeouts.idle = Duration::from_millis(200));
     let mut client = site.connect();
     client.send(b"GET /f HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -84,7 +84,7 @@ fn an_idle_connection_ends_in_time() {
 
 /// A client that asks for a large file and does not read must not keep it for ever.
 #[test]
-fn who_does_not_read_is_dropped() {
+fn clients_that_do_not_read_are_closed() {
     let large = vec![b'x'; 40 << 20];
     for kind in kinds() {
         let site = Site::new(&[("large", &large), ("f", b"content")], |config| {
@@ -103,7 +103,7 @@ fn who_does_not_read_is_dropped() {
 /// One that reads slowly may have it to the end: slower than the kernel's buffer empties, so that the server can give
 /// the kernel nothing more for longer than the time in which the client must take something.
 #[test]
-fn who_reads_slowly_is_kept() {
+fn clients_that_read_slowly_are_kept() {
     const LIMIT: Duration = Duration::from_millis(400);
     let large = vec![b'x'; 40 << 20];
     for kind in kinds() {
@@ -173,7 +173,7 @@ fn forget(site: &Site, name: &str, place: u64) -> bool {
 
 /// A file that is not in memory is fetched by another thread, and comes whole.
 #[test]
-fn a_cold_file_is_fetched_first() {
+fn a_file_not_in_memory_is_read_by_another_thread() {
     let content = large_file(9_000_001);
     for kind in kinds() {
         let site = Site::new(&[("large", &content)], |config| config.accepting = kind);
@@ -187,7 +187,7 @@ fn a_cold_file_is_fetched_first() {
 
 /// So is each of several parts, though heads stand between them.
 #[test]
-fn each_cold_part_is_fetched_first() {
+fn each_part_not_in_memory_is_read_by_another_thread() {
     let content = large_file(30_000_000);
     for kind in kinds() {
         let site = Site::new(&[("large", &content)], |config| config.accepting = kind);

@@ -105,7 +105,7 @@ fn site(kind: Accepting, large: &[u8], change: impl FnOnce(&mut Config)) -> Site
 }
 
 #[test]
-fn both_versions_serve_small_and_large_files_and_say_the_end() {
+fn both_versions_serve_files_and_send_close_notify() {
     let large: Vec<u8> = (0..3_000_000_u32).map(|at| ((at * 7) >> 3) as u8).collect();
     for kind in kinds() {
         let site = site(kind, &large, |_| {});
@@ -127,7 +127,7 @@ fn both_versions_serve_small_and_large_files_and_say_the_end() {
 
 /// Whoever accepts the connection and whatever tells of it.
 #[test]
-fn every_way_of_accepting_and_every_mechanism_speaks_tls() {
+fn tls_works_with_every_way_of_accepting_and_every_backend() {
     for (_, accepting) in Accepting::ALL.iter().filter(|(_, one)| *one != Accepting::Multishot) {
         let accepting = *accepting;
         for mechanism in landau_reactor::backends() {
@@ -150,7 +150,7 @@ fn every_way_of_accepting_and_every_mechanism_speaks_tls() {
 
 /// Whatever pieces the records come in.
 #[test]
-fn records_that_come_byte_by_byte_are_put_together() {
+fn records_may_arrive_byte_by_byte() {
     for kind in kinds() {
         let site = site(kind, b"", |_| {});
         let mut connection =
@@ -192,7 +192,7 @@ fn shown(address: SocketAddr, host: &str) -> Vec<u8> {
 }
 
 #[test]
-fn each_host_has_its_certificate_and_strangers_see_the_first() {
+fn the_certificate_is_selected_by_host_name() {
     for kind in kinds() {
         let site = site(kind, b"", |_| {});
         let (one, two) = (shown(site.address, "one.example"), shown(site.address, "two.example"));
@@ -204,7 +204,7 @@ fn each_host_has_its_certificate_and_strangers_see_the_first() {
 }
 
 #[test]
-fn a_session_is_taken_up_again() {
+fn sessions_are_resumed() {
     for kind in kinds() {
         let site = site(kind, b"", |config| config.workers = 2);
         for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
@@ -219,7 +219,7 @@ fn a_session_is_taken_up_again() {
 }
 
 #[test]
-fn new_certificates_are_for_new_connections_and_bad_ones_for_none() {
+fn reloaded_certificates_apply_to_new_connections() {
     for kind in kinds() {
         let room = tempfile::tempdir().unwrap();
         let own = TlsFiles { certificate: room.path().join("c.pem"), key: room.path().join("k.pem") };
@@ -247,7 +247,7 @@ fn new_certificates_are_for_new_connections_and_bad_ones_for_none() {
 }
 
 #[test]
-fn who_speaks_no_tls_is_told_so_or_sent_away() {
+fn clients_without_tls_are_rejected() {
     for kind in kinds() {
         let site = site(kind, b"", |_| {});
         let ask = |bytes: &[u8]| {
@@ -271,7 +271,7 @@ fn who_speaks_no_tls_is_told_so_or_sent_away() {
 }
 
 #[test]
-fn who_wants_another_protocol_is_told_that_it_is_not_spoken() {
+fn unknown_alpn_protocols_are_rejected() {
     for kind in kinds() {
         let site = site(kind, b"", |_| {});
         let mut config = Arc::unwrap_or_clone(client(&rustls::version::TLS13));
@@ -284,7 +284,7 @@ fn who_wants_another_protocol_is_told_that_it_is_not_spoken() {
 }
 
 #[test]
-fn who_does_not_shake_hands_in_time_is_sent_away() {
+fn slow_handshakes_are_closed() {
     for kind in kinds() {
         let site = site(kind, b"", |config| config.timeouts.head = std::time::Duration::from_millis(50));
         let mut client = site.connect();
@@ -296,7 +296,7 @@ fn who_does_not_shake_hands_in_time_is_sent_away() {
 
 /// Who had connected before the server was told to end is answered, though nothing of it was heard by then.
 #[test]
-fn who_waits_at_the_door_when_it_ends_is_answered() {
+fn connections_waiting_at_the_end_are_answered() {
     for accepting in kinds().into_iter().chain([Accepting::Handed]) {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("a"), "hello").unwrap();
@@ -320,7 +320,7 @@ fn who_waits_at_the_door_when_it_ends_is_answered() {
 
 /// What a client that does not read may hold is one piece, and it is sent away.
 #[test]
-fn a_client_that_does_not_read_is_sent_away() {
+fn a_client_that_does_not_read_is_closed() {
     let large = vec![b'x'; 40_000_000];
     for kind in kinds() {
         let site = site(kind, &large, |config| config.timeouts.send = std::time::Duration::from_millis(300));
@@ -335,7 +335,7 @@ fn a_client_that_does_not_read_is_sent_away() {
 }
 
 #[test]
-fn certificates_that_cannot_be_used_are_told_of() {
+fn unusable_certificates_are_errors() {
     let room = tempfile::tempdir().unwrap();
     let empty: PathBuf = room.path().join("empty.pem");
     std::fs::write(&empty, "").unwrap();

@@ -1,8 +1,8 @@
 //! Bodies, as they come: so many bytes, chunks (RFC 9112 section 7.1), or all there is until the connection closes.
 //! For a server that skips what it does not want, and a client that counts what it gets.
 //!
-//! Chunks are read strictly: where they end is where the next request starts. A chunk's size is hexadecimal digits and
-//! nothing else, lines end with CR LF, and extensions and trailers, which nobody here wants, have a limit.
+//! Chunks are parsed strictly, because the next request starts where they end. A chunk's size consists of hexadecimal
+//! digits only, lines end with CR LF, and extensions and trailers, which are ignored, have a limit.
 
 use super::bytes::{self, TOKEN};
 use super::request::BodyLength;
@@ -21,7 +21,7 @@ pub struct Malformed(pub &'static str);
 pub struct Piece {
     /// The bytes that this step took.
     pub consumed: usize,
-    /// Where in them content stands; the rest is framing.
+    /// Where the content is in them; the rest is framing.
     pub data: Range<usize>,
     /// Whether the body ends here.
     pub is_end: bool,
@@ -52,7 +52,7 @@ impl Body {
         matches!(self, Body::Bytes(0))
     }
 
-    /// Takes as much as makes one piece: call it again for the bytes after it, until the end or no bytes are left.
+    /// Takes one part. Call it again for the bytes after it, until the end or until no bytes are left.
     pub fn advance(&mut self, bytes: &[u8]) -> Result<Piece, Malformed> {
         match self {
             Body::Bytes(left) => {
@@ -144,7 +144,8 @@ impl Chunks {
         Ok(Piece { consumed: at + len, data: at..at + len, is_end: false })
     }
 
-    /// The state after a byte of framing.
+    /// Returns the state after a byte of an extension: a name, optionally with a value, which may be quoted (RFC 9112
+    /// section 7.1.1). Extensions are ignored, but an invalid one could be the end of a line to another parser.
     fn next(&mut self, byte: u8) -> Result<State, Malformed> {
         Ok(match (self.state, byte) {
             (State::FirstDigit, _) if byte.is_ascii_hexdigit() => {
@@ -173,8 +174,8 @@ impl Chunks {
         })
     }
 
-    /// The state after a byte of an extension: a name, perhaps with a value, which may be quoted (RFC 9112 section
-    /// 7.1.1). Nobody here wants them, but what is not one may be somebody's end of line.
+    /// Returns the state after a byte of an extension: a name, optionally with a value, which may be quoted (RFC 9112
+    /// section 7.1.1). Extensions are ignored, but an invalid one could be the end of a line to another parser.
     fn next_of_extension(&mut self, byte: u8) -> Result<State, Malformed> {
         let is_token = bytes::is(byte, TOKEN);
         let state = match (self.state, byte) {

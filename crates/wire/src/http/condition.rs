@@ -60,7 +60,7 @@ fn decide_slowly(request: &Request<'_>, file: &Validators<'_>) -> Decision {
     Decision::Proceed
 }
 
-/// The `Range` field that is to be obeyed: of GET alone, and only if `If-Range` is absent or fits (RFC 9110 section
+/// Returns the `Range` field if it applies: for GET only, and only if `If-Range` is absent or matches (RFC 9110 section
 /// 13.1.5).
 #[inline]
 pub fn range<'a>(request: &Request<'a>, file: &Validators<'_>) -> Option<&'a [u8]> {

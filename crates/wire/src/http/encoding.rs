@@ -29,7 +29,7 @@ impl Coding {
         }
     }
 
-    /// What a file's name ends with if it lies ready in this coding.
+    /// Returns the suffix of the file names of this coding.
     pub const fn suffix(self) -> &'static str {
         match self {
             Coding::Brotli => ".br",

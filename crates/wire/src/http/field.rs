@@ -1,5 +1,5 @@
-//! The fields of a request that a server of files looks at, told apart by length first: no name is compared with more
-//! than two others.
+//! The fields of a request that a file server uses, distinguished by length first: no name is compared with more than
+//! two others.
 
 /// A field that the parser picks out as it passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,5 +1,5 @@
-//! What the field lines say together: which host, how long the body, and whether the connection goes on. Judged when
-//! the head is whole (RFC 9112 sections 3.2, 6.3 and 9.3).
+//! What the field lines mean together: the host, the body's length, and whether the connection persists. Decided when
+//! the head is complete (RFC 9112 sections 3.2, 6.3 and 9.3).
 
 use super::bytes::{self, members};
 use super::field::Field;
@@ -95,7 +95,7 @@ impl Index {
     }
 }
 
-/// Whether this is a coding, perhaps with parameters (RFC 9112 section 7). Of chunked there is no such form.
+/// Returns whether this is a coding, optionally with parameters (RFC 9112 section 7). `chunked` has no parameters.
 fn is_coding(text: &[u8]) -> bool {
     let name = text.split(|&b| b == b';').next().map(bytes::trimmed).unwrap_or_default();
     bytes::is_token(name) && !name.eq_ignore_ascii_case(b"chunked")

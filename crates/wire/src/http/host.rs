@@ -33,7 +33,7 @@ fn is_port(text: &[u8]) -> bool {
     }
 }
 
-/// Whether this is an IPv6 address as it stands between brackets.
+/// Returns whether this is an IPv6 address without its brackets.
 #[cold]
 fn is_address(text: &[u8]) -> bool {
     str::from_utf8(text).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok())

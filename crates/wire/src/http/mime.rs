@@ -1,7 +1,7 @@
 //! Media types by a name's ending: those that sites are made of, as IANA registers them. A table of our own: the crate
 //! of the field knows a thousand more, few of which a browser treats in another way than plain bytes.
 
-/// What is sent for an ending that nobody knows: a download.
+/// The type of unknown suffixes: a download.
 pub const UNKNOWN: &str = "application/octet-stream";
 
 /// Endings in lower case, sorted, and their types. Text is taken for UTF-8: a file that is not says so in itself, or

@@ -1,7 +1,6 @@
 //! `multipart/byteranges` (RFC 9110 section 14.6): the heads between the parts, and how long it all is before any of it
 //! is sent.
 
-use super::head::write_decimal;
 use super::range::{ByteRange, Ranges, write_content_range};
 
 /// Characters of a boundary.
@@ -18,8 +17,8 @@ pub struct Multipart<'a> {
 }
 
 impl<'a> Multipart<'a> {
-    /// Parts of a file of `length` bytes. The seed becomes the boundary: it must be one that nobody who writes files
-    /// here can guess, for the boundary may not stand in a file.
+    /// Returns the parts of a file of `length` bytes. The seed becomes the boundary, which must not occur in a file, so
+    /// the authors of files must not be able to guess it.
     pub fn new(ranges: &'a Ranges, length: u64, content_type: &'a [u8], seed: u128) -> Multipart<'a> {
         let mut boundary = [0; BOUNDARY_BYTES];
         for (place, byte) in boundary.iter_mut().enumerate() {
@@ -53,7 +52,7 @@ impl<'a> Multipart<'a> {
         sum.saturating_add(scratch.len() as u64)
     }
 
-    /// Appends what stands before the content of a part.
+    /// Appends what precedes the content of a part.
     pub fn write_part_head(&self, range: ByteRange, out: &mut Vec<u8>) {
         out.extend_from_slice(b"\r\n--");
         out.extend_from_slice(&self.boundary);
@@ -64,20 +63,11 @@ impl<'a> Multipart<'a> {
         out.extend_from_slice(b"\r\n\r\n");
     }
 
-    /// Appends what stands after the last part.
+    /// Appends what follows the last part.
     pub fn write_end(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"\r\n--");
         out.extend_from_slice(&self.boundary);
         out.extend_from_slice(b"--\r\n");
-    }
-
-    /// Appends the field lines of the answer that speak of it: its type and its length.
-    pub fn write_fields(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"Content-Type: ");
-        self.write_content_type(out);
-        out.extend_from_slice(b"\r\nContent-Length: ");
-        write_decimal(self.content_length(), out);
-        out.extend_from_slice(b"\r\n");
     }
 }
 
@@ -103,14 +93,9 @@ mod tests {
         assert_eq!(text.matches(boundary).count(), 4);
         assert!(text.contains("\r\nContent-Type: text/plain\r\nContent-Range: bytes 500-509/1000\r\n\r\ngh"), "{text}");
         assert!(text.ends_with(&format!("--{boundary}--\r\n")), "{text}");
-        let mut fields = Vec::new();
-        multipart.write_fields(&mut fields);
-        let expected =
-            format!("Content-Type: multipart/byteranges; boundary={boundary}\r\nContent-Length: {}\r\n", text.len());
-        assert_eq!(fields, expected.as_bytes());
     }
 
-    /// No file is so long; what is counted of it must not begin anew at 0.
+    /// No file is this long, but the sum must not overflow.
     #[test]
     fn the_longest_file_has_the_greatest_length() {
         let Selection::Several(ranges) = select(b"bytes=0-5,114-", u64::MAX) else { panic!("several") };

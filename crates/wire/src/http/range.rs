@@ -79,7 +79,7 @@ impl Ranges {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "it lives on the stack, and the list must not live on the heap")]
 pub enum Selection {
-    /// Nothing that is to be obeyed: send the whole with 200.
+    /// No valid range: send the whole file with 200.
     Whole,
     /// Nothing that there is: 416, with [`write_unsatisfied`].
     Unsatisfiable,

@@ -1,8 +1,8 @@
 //! A request's head, parsed in place: one pass over the bytes, offsets into the caller's buffer, no allocation.
 //!
-//! Strict by RFC 9112: whatever two parsers could read in two ways is refused, because behind such a request sits
-//! somebody who wants them to (request smuggling). A refusal is a [`Reject`], after which the connection must be
-//! closed: where the next request starts is no longer known.
+//! Strict by RFC 9112: a request that two parsers could read differently is rejected, because it may be an attack
+//! (request smuggling). After a [`Reject`] the connection must be closed, because the start of the next request is
+//! unknown.
 //!
 //! What a request *asks for* is not judged here: a method that the server does not serve is a well-formed request
 //! ([`Method::refusal`]), and its body can be skipped ([`super::body`]).
@@ -17,7 +17,7 @@ use super::status::Status;
 pub struct Limits {
     /// Bytes of the request line with its end: 414 beyond.
     pub line_bytes: usize,
-    /// Bytes of the whole head, through its empty line: 431 beyond. At most 65,535: offsets are kept in 16 bits.
+    /// Bytes of a head with its empty line: 431 beyond. At most 65,535, because offsets have 16 bits.
     pub head_bytes: usize,
     /// Fields: 431 beyond.
     pub fields: usize,
@@ -48,7 +48,7 @@ impl Reject {
 /// What the bytes so far amount to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parsed<T> {
-    /// A whole head.
+    /// A complete head.
     Complete {
         /// What it says.
         request: T,
@@ -168,7 +168,7 @@ impl Span {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Index {
     pub(crate) fields: [Span; Field::COUNT],
-    /// One bit for each of them: it stands in more than one line.
+    /// One bit for each field that occurs in more than one line.
     pub(crate) repeated: u16,
     pub(crate) fields_at: u16,
     pub(crate) method: Method,
@@ -305,7 +305,8 @@ impl<'a> Request<'a> {
             || self.has(Field::IfUnmodifiedSince)
     }
 
-    /// A field's value, if it stands in exactly one line. What was given twice where one value is allowed says nothing.
+    /// Returns a field's value if the field occurs in exactly one line. A repeated field that may occur only once is
+    /// ignored.
     #[inline]
     pub fn field(&self, field: Field) -> Option<&'a [u8]> {
         (self.index.is_present(field) && !self.index.is_repeated(field))
@@ -321,11 +322,6 @@ impl<'a> Request<'a> {
     /// Every field line: name and value, trimmed.
     pub fn fields(&self) -> Fields<'a> {
         Fields { rest: self.head.get(usize::from(self.index.fields_at)..).unwrap_or_default() }
-    }
-
-    /// The first value of any field, by name in any case. Walks over the lines: for fields that [`Field`] lacks.
-    pub fn field_named(&self, name: &str) -> Option<&'a [u8]> {
-        self.fields().find(|(own, _)| own.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
     }
 
     /// What the client expects before it sends a body. A client of HTTP/1.0 cannot.
@@ -386,7 +382,7 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// Parses the request that starts with these bytes. For one that may come in pieces, see [`Scan`].
+/// Parses the request at the start of these bytes. For requests that arrive in parts, see [`Scan`].
 #[inline]
 pub fn parse<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Parsed<Request<'a>>, Reject> {
     Scan::default().parse(bytes, limits)
@@ -413,7 +409,6 @@ mod tests {
             assert_eq!(request.field(Field::Range), Some(&b"bytes=0-1"[..]));
             assert_eq!(request.field(Field::UserAgent), Some(&b""[..]));
             assert_eq!((request.has(Field::Referer), request.field(Field::Referer)), (false, None));
-            assert_eq!((request.field_named("x"), request.field_named("z")), (Some(&b"y"[..]), None));
             assert_eq!((request.body(), request.expectation()), (BodyLength::Bytes(0), Expectation::None));
         });
         with("GET HTTP://y:8/a?b HTTP/1.1|Host: x||", |request| {

@@ -1,7 +1,8 @@
 //! A response's head, for the generator: what it needs to know where the response ends, and nothing else.
 //!
-//! Here it is we who asked, and a generator that refuses a server's small sins measures nothing. So a line may end with
-//! LF alone and a field's value hold what it likes; but what would make the end of the body uncertain is malformed.
+//! Lenient, because these are responses to our own requests, and a load generator that rejects a server's small
+//! mistakes measures nothing: a line may end with LF alone, and a field's value may have any bytes. Anything that would
+//! make the end of the body uncertain is malformed.
 
 use super::body::{Body, Chunks};
 use super::bytes::{self, members, trimmed};
@@ -209,7 +210,7 @@ impl Reader {
     }
 }
 
-/// The fields of a whole head.
+/// The fields of a complete head.
 pub fn fields(head: &[u8]) -> Fields<'_> {
     let start = memchr(b'\n', head).map_or(head.len(), |end| end + 1);
     Fields { rest: &head[start..] }

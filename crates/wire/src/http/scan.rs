@@ -1,8 +1,8 @@
-//! The one pass over a request's head, and how it goes on when the head comes in pieces.
+//! A single pass over a request's head, and how it continues when the head arrives in parts.
 //!
-//! Every split of the bytes must come to the same, so the verdict is a function of the bytes so far and nothing else: a
-//! line is judged when it is whole, what lines say together when the head is whole, and only the first few bytes of a
-//! request earlier than that, so that a client that speaks another protocol is not waited for.
+//! Every split of the bytes must lead to the same result, so the result depends on the bytes so far and on nothing
+//! else. A line is checked when it is complete, the head when it is complete, and only the first few bytes of a request
+//! earlier, so that a client that speaks another protocol gets an error at once.
 //!
 //! The cursor makes that cheap. New bytes are searched for a line's end alone; complete lines are judged once as they
 //! come, and the whole once more when it is there. A client that sends byte by byte costs two passes, not one for each
@@ -15,14 +15,14 @@ use super::request::{Form, Index, Limits, Method, Parsed, Reject, Request, Span,
 use super::status::Status;
 use memchr::memchr;
 
-/// A method that is longer is nobody's (RFC 9112 section 3: 501).
+/// The longest method; a longer one is unknown (RFC 9112 section 3: 501).
 const METHOD_BYTES: usize = 24;
 
 /// Up to here bytes are judged as they come: an empty line (RFC 9112 section 2.2), a method and its space.
 const EARLY_BYTES: usize = 2 + METHOD_BYTES + 1;
 
-/// Where a parser that ran out of bytes goes on. To be kept with the bytes of a request that is not whole yet, and to
-/// be made anew for the next.
+/// Where to continue after the bytes ran out. Keep it with the bytes of an incomplete request, and use a new one for
+/// the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Scan {
     /// Where the first incomplete line starts.
@@ -89,7 +89,7 @@ struct Place {
     fields: usize,
 }
 
-/// A line that is wrong, if it is a whole line; otherwise the rest of it is waited for.
+/// Returns the error of an invalid line if the line is complete; otherwise its rest is awaited.
 #[cold]
 fn fault<T>(line: &[u8], reject: Reject) -> Result<Option<T>, Reject> {
     match memchr(b'\n', line) {
@@ -99,8 +99,8 @@ fn fault<T>(line: &[u8], reject: Reject) -> Result<Option<T>, Reject> {
 }
 
 impl Index {
-    /// Reads whole lines from a place on. The end of the head, or none: then the place is that of the first line that
-    /// is not whole.
+    /// Reads complete lines from an offset on; returns the end of the head, or `None`, and then the offset of the first
+    /// incomplete line.
     #[inline]
     fn read(&mut self, at: &mut Place, window: &[u8], limits: &Limits) -> Result<Option<usize>, Reject> {
         if at.line == 0 {

@@ -1,6 +1,8 @@
-//! Servers side by side: ours, the bare loop that parses nothing, and those of others that are installed here.
+//! Servers to compare with: ours in both kinds, the bare loop that parses nothing, and other servers that are
+//! installed.
 //!
-//! All serve the same folder with one worker on one processor, logs off. Whatever was started is ended with its guard.
+//! All serve the same directory with one worker on one processor, without logs. A server ends when its guard is
+//! dropped.
 
 use crate::program::Program;
 use crate::workspace;
@@ -17,14 +19,14 @@ pub(super) const SERVER_PROCESSOR: &str = "0";
 /// The processor of the generator.
 pub(super) const CLIENT_PROCESSOR: &str = "1";
 
-/// Bytes of the head that `landau serve` sends for the small file; the bare loop sends as much.
+/// Bytes of the head that `landau serve` sends for the small file; the bare loop sends as many.
 const HEAD_BYTES: &str = "223";
 /// Bytes of the small file.
 pub(super) const SMALL_BYTES: usize = 300;
 /// Bytes of the large one.
 pub(super) const LARGE_BYTES: usize = 100_000_000;
 
-/// A server that runs.
+/// A running server.
 pub(crate) struct Server {
     pub(super) name: &'static str,
     pub(super) port: u16,
@@ -33,7 +35,7 @@ pub(crate) struct Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have ended already.
         let _ = Command::new("kill").arg(self.child.id().to_string()).status();
         let began = Instant::now();
         while began.elapsed() < Duration::from_secs(3) {
@@ -47,11 +49,11 @@ impl Drop for Server {
     }
 }
 
-/// The folder that all serve: a small file, one of 8 KB, one of 100 MB.
+/// Makes the directory: a small file, one of 8 KB, one of 100 MB.
 pub(super) fn site(folder: &Path) -> Result<PathBuf> {
     let root = folder.join("www");
     std::fs::create_dir(&root).context("make the site")?;
-    // What the kernel sends is not looked at, but a program that packed it would be.
+    // The content does not matter to the kernel, but would to a program that compresses it.
     let piece: Vec<u8> =
         (0..100_000_u32).map(|number| b'a' + (number.wrapping_mul(2_654_435_761) >> 28) as u8).collect();
     let bytes = piece.repeat(1000);
@@ -64,13 +66,13 @@ pub(super) fn site(folder: &Path) -> Result<PathBuf> {
 /// When connections are accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Accept {
-    /// With their first request (`TCP_DEFER_ACCEPT`): h2o knows nothing else.
+    /// With their first request (`TCP_DEFER_ACCEPT`), as h2o always does.
     Deferred,
-    /// As soon as they stand; h2o is not among them then.
+    /// As soon as they are established; without h2o.
     AtOnce,
 }
 
-/// Starts all that are here; says which are not.
+/// Starts all installed servers; prints which are missing.
 pub(super) fn start(folder: &Path, root: &Path, accept: Accept) -> Result<Vec<Server>> {
     let landau = workspace::landau()?;
     Program::cargo()
@@ -118,7 +120,7 @@ fn is_here(program: &str) -> bool {
     folders.map(|folder| folder.join(program)).any(|path| path.is_file())
 }
 
-/// Starts one, pinned, and waits until it serves.
+/// Starts a server on its processor and waits until it answers.
 pub(crate) fn started(name: &'static str, port: u16, words: &[&str]) -> Result<Server> {
     let path = format!("{}:/usr/sbin", std::env::var("PATH").unwrap_or_default());
     let mut command = Command::new("taskset");
@@ -135,7 +137,7 @@ pub(crate) fn started(name: &'static str, port: u16, words: &[&str]) -> Result<S
 }
 
 impl Server {
-    /// A connection that has made one request and stays.
+    /// Returns a connection that has made one request.
     pub(super) fn ask(&self, target: &str) -> Result<TcpStream> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
         stream.set_read_timeout(Some(Duration::from_secs(5)))?;
@@ -146,19 +148,19 @@ impl Server {
         Ok(stream)
     }
 
-    /// The number of its process.
+    /// Returns its process id.
     pub(super) fn process(&self) -> u32 {
         self.child.id()
     }
 
-    /// Processor time so far in nanoseconds, of all its processes and threads.
+    /// Returns the processor time so far in nanoseconds, of all its processes and threads.
     pub(super) fn processor_ns(&self) -> Result<u64> {
         let sum: u64 = process_tree(self.child.id()).into_iter().filter_map(cpu_time_ns).sum();
         ensure!(sum > 0, "{} has ended, or the kernel counts no processor time", self.name);
         Ok(sum)
     }
 
-    /// Memory of its own in bytes, of all its processes.
+    /// Returns the private memory in bytes, of all its processes.
     pub(super) fn private_bytes(&self) -> u64 {
         private_bytes(self.child.id()).unwrap_or(0)
     }

@@ -1,7 +1,7 @@
-//! `bench serve`: what a request and a connection cost our server, beside the bare loop and the servers of others.
+//! `bench serve`: processor time of our server for each request and connection, beside the bare loop and other servers.
 //!
-//! Every round asks all servers in turn, so that a busy moment meets all of them; the server runs on one processor and
-//! the generator on the other. The figure is the server's processor time per request.
+//! Every round measures all servers in turn, so that interference affects all of them. The server runs on one processor
+//! and the load generator on the other. The result is the server's processor time for each request.
 
 use super::median::median;
 use super::rivals::{self, Accept, CLIENT_PROCESSOR, SERVER_PROCESSOR, Server};
@@ -11,20 +11,19 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// At most so much dearer than the loop that parses nothing.
+/// The most that ours may cost, relative to the loop that parses nothing.
 const BARE_RATIO: f64 = 1.15;
-/// At most so many bytes of user memory for an idle connection.
+/// The most user memory of an idle connection, in bytes.
 const IDLE_BYTES: f64 = 128.0;
-/// How often each of two connections takes the large file in a round.
+/// How often each of two connections downloads the large file in a round.
 const DOWNLOADS: u32 = 15;
-/// So many idle connections are opened.
+/// The number of idle connections.
 const IDLE_COUNT: usize = 9_000;
 
 /// A kind of load.
 type Load = (&'static str, &'static str, &'static [&'static str], Rival);
 
-/// What is asked for: name, file, arguments of the generator, and against whom: at most so many times as dear as the
-/// bare loop, or as the best of the others.
+/// Name, file, arguments of the load generator, and what ours is compared with.
 const LOADS: [Load; 4] = [
     ("300 bytes, kept alive, 64 connections", "f", &["-c64"], Rival::Bare),
     (
@@ -37,11 +36,11 @@ const LOADS: [Load; 4] = [
     ("300 bytes, one connection", "f", &["-c1"], Rival::Others),
 ];
 
-/// The same where a connection is accepted before anything is asked on it.
+/// The same for connections that are accepted before they send a request.
 const ACCEPTED_AT_ONCE: Load =
     ("300 bytes, a connection for each request, accepted at once", "f", LOADS[1].2, Rival::Others);
 
-/// What ours is held against.
+/// What ours is compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rival {
     /// The bare loop, and each of the others.
@@ -53,10 +52,10 @@ enum Rival {
 /// Arguments of `bench serve`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Words {
-    /// How many rounds
+    /// Measure this many rounds
     #[arg(long, default_value_t = 7)]
     rounds: usize,
-    /// Seconds for each server in a round
+    /// Measure each server for this many seconds in a round
     #[arg(long, default_value_t = 2)]
     seconds: u32,
 }
@@ -75,12 +74,12 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
             is_good &= load(words, &servers, "100 MB, two connections", Rival::Others, downloaded_us)?;
         }
     }
-    // Memory is asked of servers that have done nothing else.
+    // Memory is measured with fresh servers.
     is_good &= memory(&rivals::start(folder.path(), &root, Accept::AtOnce)?)?;
     Ok(is_good)
 }
 
-/// One kind of load on all servers; whether ours is as cheap as it must be.
+/// Measures all servers with one load; returns whether ours is within its limit.
 fn load(
     words: &Words,
     servers: &[Server],
@@ -110,7 +109,7 @@ fn load(
     if let Some((first, (ours, theirs))) = first.zip(rounds_of("landau").zip(first.and_then(|one| rounds_of(one.name))))
     {
         let dearer = ours.iter().zip(theirs).filter(|(ours, theirs)| ours > theirs).count();
-        println!("     landau was dearer than {} in {dearer} of {} rounds", first.name, words.rounds);
+        println!("     landau cost more than {} in {dearer} of {} rounds", first.name, words.rounds);
     }
     let mut is_good = said("the best of the others", ours / best, 1.0);
     if let (Rival::Bare, Some(bare)) = (rival, cost("bare")) {
@@ -125,7 +124,7 @@ fn said(whom: &str, ratio: f64, limit: f64) -> bool {
     is_good
 }
 
-/// Processor time of the server per request in microseconds, under `wrk`.
+/// Returns the server's processor time for each request in microseconds, under `wrk`.
 fn requested_us(server: &Server, file: &str, arguments: &[&str], seconds: u32) -> Result<f64> {
     let before = server.processor_ns()?;
     let output = Command::new("taskset")
@@ -142,9 +141,9 @@ fn requested_us(server: &Server, file: &str, arguments: &[&str], seconds: u32) -
     Ok(spent as f64 / 1000.0 / requests as f64)
 }
 
-/// Processor time per download of the large file in microseconds, of all that the server's processor did meanwhile:
-/// much of the sending is done in interrupts, which are charged to whom they meet, or to nobody. Two connections take
-/// the file several times each and throw it away, so that the receiver is never what is waited for.
+/// Returns the processor time of a download of the large file in microseconds, from the time that the server's
+/// processor was not idle: much of the sending happens in interrupts, which are charged to whatever they interrupt. Two
+/// connections download the file several times and discard it, so that the receiver is never the bottleneck.
 fn downloaded_us(server: &Server) -> Result<f64> {
     let (began, idle) = (Instant::now(), idle()?);
     std::thread::scope(|scope| {
@@ -155,17 +154,17 @@ fn downloaded_us(server: &Server) -> Result<f64> {
     Ok(busy.as_secs_f64() * 1e6 / f64::from(2 * DOWNLOADS))
 }
 
-/// How long the server's processor has been idle.
+/// Returns how long the server's processor has been idle.
 fn idle() -> Result<Duration> {
     let text = std::fs::read_to_string("/proc/stat").context("read /proc/stat")?;
     let name = format!("cpu{SERVER_PROCESSOR} ");
     let line = text.lines().find_map(|line| line.strip_prefix(&name)).context("no such processor in /proc/stat")?;
-    // Idle, and idle with a device at work, in hundredths of a second.
+    // Idle and iowait, in hundredths of a second.
     let ticks = line.split_whitespace().skip(3).take(2).map(str::parse::<u64>).sum::<Result<u64, _>>()?;
     Ok(Duration::from_millis(10 * ticks))
 }
 
-/// One connection's downloads, on the generator's processor.
+/// Downloads over one connection, on the generator's processor.
 fn download(port: u16) -> Result<()> {
     landau_sys::system::pin(&[CLIENT_PROCESSOR.parse()?])?;
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
@@ -193,7 +192,7 @@ fn download(port: u16) -> Result<()> {
     Ok(())
 }
 
-/// User memory for each of many idle connections.
+/// Measures the user memory of an idle connection.
 fn memory(servers: &[Server]) -> Result<bool> {
     println!("user memory of an idle connection that made one request, of {IDLE_COUNT}");
     landau_sys::limits::raise(landau_sys::limits::Resource::Descriptors).context("raise the limit of descriptors")?;

@@ -1,8 +1,8 @@
-//! `cross-check`: our server, asked by programs that nobody here wrote.
+//! `cross-check`: our server, tested with independent programs.
 //!
-//! Two clients (`curl`, `h2load`) must be content with what they get, and a suite of malformed and ambiguous requests
-//! (`Http11Probe`, whose checkout is named with `--probes`) must be answered as it wants, but for the differences that
-//! are listed here with their reasons. What the suite builds by code and not as text is told, not asked.
+//! Two clients (`curl`, `h2load`) must accept its responses, and a suite of malformed and ambiguous requests
+//! (`Http11Probe`, in the checkout given with `--probes`) must get the expected responses, except for the differences
+//! listed here with reasons. Requests that the suite builds in code and not as text are reported, not sent.
 
 mod clients;
 mod probes;
@@ -15,12 +15,12 @@ use std::path::PathBuf;
 /// Arguments of `cross-check`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Words {
-    /// A checkout of `Http11Probe` (of 2026: github.com/MDA2AV/Http11Probe, commit 95bc6a9)
+    /// Use this checkout of `Http11Probe` (2026: github.com/MDA2AV/Http11Probe, commit 95bc6a9)
     #[arg(long, value_name = "DIR")]
     probes: Option<PathBuf>,
 }
 
-/// Where the server listens.
+/// The server's port.
 const PORT: u16 = 18_095;
 
 pub(crate) fn run(words: &Words) -> Result<bool> {
@@ -41,7 +41,7 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
     Ok(is_good)
 }
 
-/// A line of the answer.
+/// Prints a line of the result.
 fn said(what: &str, is_good: bool) -> bool {
     println!("{} {what}", if is_good { "ok  " } else { "FAIL" });
     is_good

@@ -1,6 +1,6 @@
-//! `bench stampede`: what our server does when too many come, too slowly, or more than there are descriptors for.
+//! `bench stampede`: our server under overload: too many connections, slow clients, a full descriptor table.
 //!
-//! The servers have one processor, and all that comes to them has the other, this chore included.
+//! The servers have one processor, and the clients, this program included, the other.
 
 mod crowd;
 mod full;
@@ -29,7 +29,7 @@ pub(crate) fn run(_: &Words) -> Result<bool> {
     let mut is_good = crowd::closed(&landau, &serve(18091, &[])?)?;
     is_good &= crowd::tenfold(&landau, &serve(18098, &["--backlog", crowd::BACKLOG])?)?;
     is_good &= slow::slow(&serve(18092, &[])?, &serve(18094, &[])?)?;
-    // Whoever lowers its limit must be the same user, or may do everything.
+    // To lower another process's limit, a process must have the same user or be privileged.
     let patient = ["--head-timeout", "600s", "--idle-timeout", "600s", "--metrics", full::METRICS, "--user", "root"];
     is_good &= full::full(&serve(18093, &patient)?)?;
     Ok(is_good)
