@@ -1,9 +1,8 @@
-//! A record with a verdict on every curve: what all that is shown is drawn from.
+//! A record with a verdict on every curve: the source of everything that is shown.
 //!
-//! Samples become curves here, once, for the engine's closing figures, `landau show`, the page and `landau verify`
-//! alike.
+//! Samples become curves here, for the results of a run, `landau show`, the page and `landau verify` alike.
 
-use crate::quantity::count;
+use crate::quantity::counts;
 use landau_record::schema::{AnnotationKind, Case, Crash, Direction, Fact, Limit, Outcome, Phase, PhaseResult, Window};
 use landau_record::{Pass, Record};
 use landau_stats::{Annotation, Curve, Options, Unit, Verdict, judge};
@@ -11,49 +10,49 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A record and what may be said about it.
+/// A record with its verdicts.
 #[derive(Debug)]
 pub struct Analysis<'r> {
     /// The record.
     pub record: &'r Record,
-    /// Every case of which at least one call was timed, in the record's order.
+    /// Every case with a pass, in the record's order.
     pub cases: Vec<CaseStudy<'r>>,
 }
 
-/// A case and what may be said about it.
+/// A case with its verdicts.
 #[derive(Debug)]
 pub struct CaseStudy<'r> {
     /// The case.
     pub case: &'r Case,
     /// Its phases, in the case's order.
     pub phases: Vec<PhaseStudy<'r>>,
-    /// Where the system refused, if it did.
+    /// The limit that ended passes, if any.
     pub limit: Option<LimitMet<'r>>,
-    /// Where the kernel came to a stop while this was measured, if it did.
+    /// Crashes of the kernel during the case.
     pub crashes: Vec<&'r Crash>,
-    /// What the benchmark's check established, by name: one value, or several where passes disagree.
+    /// The facts of all passes by name: one value, or several where passes differ.
     pub facts: BTreeMap<&'r str, Vec<&'r Fact>>,
-    /// What failed, a sentence for each pass concerned.
+    /// A sentence for each failed pass.
     pub failures: Vec<String>,
 }
 
-/// A phase of a case, as a curve, with its verdict.
+/// A phase of a case with its curve and verdict.
 #[derive(Debug)]
 pub struct PhaseStudy<'r> {
     /// The phase.
     pub phase: &'r Phase,
-    /// Every call of every pass that counts.
+    /// The calls of all passes that did not fail.
     pub curve: Curve,
-    /// The replicate that each pass of the curve is.
+    /// The round of each pass of the curve.
     pub rounds: Vec<u32>,
-    /// What may be said.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
-/// A refusal that ended curves.
+/// A limit that ended passes.
 #[derive(Debug)]
 pub struct LimitMet<'r> {
-    /// The refusal, as the first pass met it.
+    /// The limit as the first pass met it.
     pub limit: &'r Limit,
     /// Passes that ended at it.
     pub passes: usize,
@@ -62,25 +61,24 @@ pub struct LimitMet<'r> {
 }
 
 impl LimitMet<'_> {
-    /// Where it was met: "2,003", or "886–2,003" where passes ended apart.
+    /// Returns the n at which it was met: "2,003", or "886–2,003" if passes differ.
     pub fn at(&self) -> String {
-        let (low, high) = (count(self.range.0 as f64), count(self.range.1 as f64));
-        if low == high { low } else { format!("{low}–{high}") }
+        counts(self.range.0 as f64, self.range.1 as f64)
     }
 }
 
-/// A figure that does not follow from the samples.
+/// A stored value that differs from what the samples give.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mismatch {
     /// The case.
     pub case: u32,
     /// The phase.
     pub phase: String,
-    /// Where in the verdict: `all.growth.value`.
+    /// The member of the verdict: `all.growth.value`.
     pub member: String,
-    /// What is written.
+    /// The stored value.
     pub stored: Value,
-    /// What the samples give.
+    /// The computed value.
     pub computed: Value,
 }
 
@@ -97,7 +95,7 @@ impl<'r> Analysis<'r> {
         let mut drafts = drafts(record);
         judge_all(record, &mut drafts);
         let measured = record.cases.iter().filter(|case| !record.passes_of(case.case).is_empty());
-        // A case whose every pass failed has no curve, but its failures must be told.
+        // A case whose passes all failed has no curve, but its failures are findings.
         let mut cases: Vec<CaseStudy<'r>> = measured.map(|case| CaseStudy::new(record, case)).collect();
         for draft in drafts {
             let Some(verdict) = draft.verdict else { continue };
@@ -196,13 +194,13 @@ pub fn unit_of(record: &Record) -> Unit {
     }
 }
 
-/// Why records cannot be shown together: they count different things. None where they can.
+/// Returns why records cannot be shown together: they have different units. `None` if they can.
 pub fn unlike<'r>(records: impl IntoIterator<Item = &'r Record>) -> Option<String> {
     let mut records = records.into_iter();
     let base = records.next()?;
     let other = records.find(|other| other.unit() != base.unit())?;
     Some(format!(
-        "{} is in {} and {} in {}: these cannot be compared, nor shown together; give only records of one kind at once",
+        "cannot compare {} (in {}) with {} (in {}): different units; pass only records in one unit",
         base.path,
         unit_name(base),
         other.path,
@@ -210,16 +208,16 @@ pub fn unlike<'r>(records: impl IntoIterator<Item = &'r Record>) -> Option<Strin
     ))
 }
 
-/// What a record counts, in words.
+/// Returns the unit of a record in words.
 pub fn unit_name(record: &Record) -> &'static str {
     match record.unit() {
         landau_record::schema::Unit::Ns => "time",
         landau_record::schema::Unit::Instructions => "instructions",
-        landau_record::schema::Unit::EmulatedNs => "an emulator's time, which is no timing",
+        landau_record::schema::Unit::EmulatedNs => "emulated time",
     }
 }
 
-/// Whether a pass is in no verdict: what it measured is not what was meant.
+/// Whether a pass failed its check, and so is in no verdict.
 fn has_failed(pass: &Pass) -> bool {
     pass.end.as_ref().is_some_and(|end| end.outcome == Outcome::Failed)
 }
@@ -261,7 +259,7 @@ fn drafts(record: &Record) -> Vec<Draft<'_>> {
     drafts
 }
 
-/// Curves are independent of one another, so each processor takes the next one that nobody has.
+/// Judges the curves on all processors; each takes the next one that is not taken.
 fn judge_all(record: &Record, drafts: &mut [Draft<'_>]) {
     let overhead = *record.host.clock.timer_overhead.values();
     let quantum_ns = Some(*record.host.clock.quantum.values()).filter(|&step| step > 0.0);
@@ -289,26 +287,26 @@ fn judge_all(record: &Record, drafts: &mut [Draft<'_>]) {
     }
 }
 
-/// The calls of one phase of one pass. A call is clean where its window saw no preemption, no stolen time and no fault
-/// that needed a device.
+/// The calls of one phase of one pass. A call is clean if its window had no preemption, no stolen time and no major page
+/// fault.
 fn calls(pass: &Pass, phase: &Phase) -> landau_stats::Pass {
     let Some(lane) = pass.series.get(&phase.name) else { return landau_stats::Pass::default() };
-    let mut dirty = vec![false; lane.n.iter().max().map_or(0, |&n| n as usize + 1)];
+    let mut tainted = vec![false; lane.n.iter().max().map_or(0, |&n| n as usize + 1)];
     let processor = pass.windows.first().map(|window| window.processor);
-    // A pass that the system moved from one processor to another is dirty from there on.
-    let is_dirty = |window: &&Window| !is_clean(window) || Some(window.processor) != processor;
+    // A pass that migrated to another processor is not clean from there on.
+    let is_tainted = |window: &&Window| !is_clean(window) || Some(window.processor) != processor;
     let own = pass.windows.iter().filter(|window| window.direction == phase.direction);
-    for window in own.filter(is_dirty) {
+    for window in own.filter(is_tainted) {
         let first = window.first as usize;
         let count = window.count as usize;
         let (from, to) = match window.direction {
             Direction::Up => (first, first + count),
             Direction::Down => ((first + 1).saturating_sub(count), first + 1),
         };
-        let to = to.min(dirty.len());
-        dirty[from.min(to)..to].fill(true);
+        let to = to.min(tainted.len());
+        tainted[from.min(to)..to].fill(true);
     }
-    let clean = lane.n.iter().map(|&n| !dirty[n as usize]).collect();
+    let clean = lane.n.iter().map(|&n| !tainted[n as usize]).collect();
     landau_stats::Pass { n: lane.n.clone(), costs: lane.costs.clone(), clean }
 }
 
@@ -316,7 +314,7 @@ fn is_clean(window: &Window) -> bool {
     window.preempted == 0 && window.steal_ms == 0 && window.faults[1] == 0
 }
 
-/// The canary's calls on the same way of the same pass.
+/// The calls of the canary in the same direction of the same pass.
 fn canary(pass: &Pass, phase: &Phase) -> landau_stats::Pass {
     let mut canary = landau_stats::Pass::default();
     for window in pass.windows.iter().filter(|window| window.direction == phase.direction) {
@@ -365,7 +363,7 @@ fn differences(result: &PhaseResult, path: &str, stored: &Value, computed: &Valu
     }
 }
 
-/// Equal, or equal to nine digits where both are numbers: another processor's libm may round otherwise.
+/// Whether two values are equal; numbers to nine digits, as another libm may round differently.
 fn is_same(a: &Value, b: &Value) -> bool {
     match (a.as_f64(), b.as_f64()) {
         (Some(x), Some(y)) => (x - y).abs() <= 1e-9 * x.abs().max(y.abs()).max(f64::MIN_POSITIVE),
@@ -383,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_name_the_member_and_pass_over_the_tenth_digit() {
+    fn differences_name_the_member_and_ignore_the_tenth_digit() {
         let stored = result(json!({"a": [1.0, 2.0], "b": "x", "c": 5}));
         let mut found = Vec::new();
         let computed = json!({"a": [1.000_000_000_01, 2.1], "b": "y", "d": true});
@@ -394,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_on_the_way_down_taints_the_calls_it_covers() {
+    fn interference_during_destruction_marks_the_calls_of_its_window() {
         let lane = landau_record::Series { n: vec![10, 9, 8, 7, 6], costs: vec![1; 5] };
         let window = Window {
             pass: 0,

@@ -1,23 +1,23 @@
-//! Curves reduced to what the eye can see.
+//! Curves reduced to the resolution of a chart.
 //!
-//! A chart is some hundred pixels wide and a pass has ten thousand calls. So the axis is cut into columns, narrow
-//! enough for a logarithmic and for a linear axis, and of each pass every column keeps its lowest, median and highest
-//! call: an extreme is never lost. How often each cost occurred is kept as a density of all calls.
+//! A chart is some hundred pixels wide, and a pass has ten thousand calls. So the axis is divided into columns, narrow
+//! enough for a logarithmic and a linear axis. Each column keeps the lowest, median and highest call of each pass, so that
+//! extremes are never lost, and the density of the costs of all calls.
 
 use landau_stats::{Curve, Pass};
 
-/// Columns on each of the two rulers, logarithmic and linear; together at most 140, five pixels each on a wide screen.
-const RULER: u32 = 70;
+/// Columns of the logarithmic and of the linear scale; at most 140 together, five pixels each on a wide screen.
+const SCALE_COLUMNS: u32 = 70;
 /// Rows of the density for each decade of cost.
 const ROWS_PER_DECADE: f64 = 12.0;
 
-/// The columns of a case: `edges[i] <= n < edges[i + 1]` lies in column i.
+/// The columns of a case: `edges[i] <= n < edges[i + 1]` is column i.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Columns {
     edges: Vec<u32>,
 }
 
-/// What a column keeps of a pass, in nanoseconds.
+/// The calls of a pass in a column: lowest, median and highest cost.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Kept {
     pub(crate) min: u64,
@@ -25,21 +25,22 @@ pub(crate) struct Kept {
     pub(crate) max: u64,
 }
 
-/// How often each cost occurred in each column, over all passes.
+/// The number of calls by cost and column, over all passes.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Density {
-    /// Lower edge of the first row in nanoseconds; each row is one twelfth of a decade.
-    pub(crate) floor_ns: f64,
-    /// For each column the rows that were hit and how often.
+    /// Lower edge of the first row; each row is one twelfth of a decade.
+    pub(crate) floor_cost: f64,
+    /// For each column the rows that have calls, with their number.
     pub(crate) cells: Vec<Vec<(u32, u32)>>,
 }
 
 impl Columns {
-    /// Columns for n from 1 to `largest`.
+    /// Returns the columns for n from 1 to `largest`.
     pub(crate) fn up_to(largest: u32) -> Self {
         let last = largest.max(1);
-        let linear = (0..RULER).map(|i| 1 + (u64::from(last) * u64::from(i) / u64::from(RULER)) as u32);
-        let logarithmic = (0..RULER).map(|i| f64::from(last).powf(f64::from(i) / f64::from(RULER)).floor() as u32);
+        let linear = (0..SCALE_COLUMNS).map(|i| 1 + (u64::from(last) * u64::from(i) / u64::from(SCALE_COLUMNS)) as u32);
+        let logarithmic =
+            (0..SCALE_COLUMNS).map(|i| f64::from(last).powf(f64::from(i) / f64::from(SCALE_COLUMNS)).floor() as u32);
         let mut edges: Vec<u32> = linear.chain(logarithmic).map(|edge| edge.clamp(1, last)).collect();
         edges.push(last + 1);
         edges.sort_unstable();
@@ -47,17 +48,17 @@ impl Columns {
         Self { edges }
     }
 
-    /// How many columns there are.
+    /// Returns the number of columns.
     pub(crate) fn len(&self) -> usize {
         self.edges.len() - 1
     }
 
-    /// Where each column begins, and where the last one ends.
+    /// Returns the start of each column and the end of the last one.
     pub(crate) fn edges(&self) -> &[u32] {
         &self.edges
     }
 
-    /// Two columns made one, for what is drawn as area.
+    /// Returns columns of twice the width, for areas.
     pub(crate) fn paired(&self) -> Self {
         let last = self.edges.last().copied();
         let mut edges: Vec<u32> = self.edges[..self.len()].iter().step_by(2).copied().collect();
@@ -65,12 +66,12 @@ impl Columns {
         Self { edges }
     }
 
-    /// First and last n of a column.
+    /// Returns the first and last n of a column.
     pub(crate) fn span(&self, column: usize) -> (u32, u32) {
         (self.edges[column], self.edges[column + 1] - 1)
     }
 
-    /// Where a column is drawn: the geometric middle of its first and last n.
+    /// Returns the n at which a column is drawn: the geometric mean of its first and last n.
     pub(crate) fn middle(&self, column: usize) -> f64 {
         let (first, last) = self.span(column);
         (f64::from(first) * f64::from(last)).sqrt()
@@ -81,7 +82,7 @@ impl Columns {
         (after >= 1 && after < self.edges.len()).then(|| after - 1)
     }
 
-    /// The calls of a pass by column. An n of 0 counts as 1, which is where a logarithmic axis begins.
+    /// The calls of a pass by column. An n of 0 counts as 1, where a logarithmic axis starts.
     fn gather(&self, pass: &Pass) -> Vec<Vec<u64>> {
         let mut held = vec![Vec::new(); self.len()];
         for (&n, &ns) in pass.n.iter().zip(&pass.costs) {
@@ -92,7 +93,7 @@ impl Columns {
         held
     }
 
-    /// A pass reduced; `None` where it made no call.
+    /// Returns a pass by column; `None` for a column without calls.
     pub(crate) fn keep(&self, pass: &Pass) -> Vec<Option<Kept>> {
         let reduced = self.gather(pass).into_iter().map(|mut calls| {
             calls.sort_unstable();
@@ -103,7 +104,7 @@ impl Columns {
         reduced.collect()
     }
 
-    /// The density of all calls of a curve.
+    /// Returns the density of all calls of a curve.
     pub(crate) fn density(&self, curve: &Curve) -> Density {
         let lowest = curve.passes.iter().flat_map(|pass| &pass.costs).min().copied().unwrap_or(1);
         let floor = (lowest.max(1) as f64).log10() * ROWS_PER_DECADE;
@@ -118,7 +119,7 @@ impl Columns {
             }
         }
         let cells = cells.into_iter().map(|column| column.into_iter().collect()).collect();
-        Density { floor_ns: 10f64.powf(floor / ROWS_PER_DECADE), cells }
+        Density { floor_cost: 10f64.powf(floor / ROWS_PER_DECADE), cells }
     }
 }
 
@@ -132,10 +133,10 @@ mod tests {
     }
 
     #[test]
-    fn columns_cover_every_n_once_and_are_at_most_two_rulers() {
+    fn columns_cover_every_n_once_and_are_at_most_140() {
         for last in [1, 2, 7, 100, 4096, 14_117, 1_000_000] {
             let columns = Columns::up_to(last);
-            assert!(columns.len() <= 2 * RULER as usize, "{} columns for {last}", columns.len());
+            assert!(columns.len() <= 2 * SCALE_COLUMNS as usize, "{} columns for {last}", columns.len());
             assert_eq!((columns.span(0).0, columns.span(columns.len() - 1).1), (1, last));
             for n in [1, 2, last / 3, last / 2, last].into_iter().filter(|&n| n >= 1 && n <= last) {
                 let (first, until) = columns.span(columns.of(n).unwrap());
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_single_dearest_and_cheapest_call_survive() {
+    fn the_extreme_calls_are_kept() {
         let one = pass(
             |n| {
                 if n == 8192 {
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_density_holds_every_call() {
+    fn a_density_contains_every_call() {
         let curve = Curve { passes: vec![pass(|n| u64::from(n % 50) * 100, 5000); 3], annotations: Vec::new() };
         let density = Columns::up_to(5000).density(&curve);
         let total: u32 = density.cells.iter().flatten().map(|(_, count)| count).sum();

@@ -1,7 +1,7 @@
-//! The rows of `landau show`: one for each phase of each case, in words that need no statistics.
+//! The rows of `landau show`: one for each phase of each case.
 //!
-//! [`rows`] and [`duels`] give plain data (serialised as it is for `--json`); [`render`] and [`render_comparisons`] lay it
-//! out for a terminal of a given width.
+//! [`rows`] and [`comparison_rows`] return data, which `--json` prints; [`render`] and [`render_comparisons`] lay it out
+//! for a terminal.
 
 use crate::quantity::{FormatCost, Unit, count, digits, factor, percent};
 use crate::{Analysis, CaseStudy, Comparisons, PhaseComparison, PhaseStudy, text};
@@ -53,7 +53,7 @@ pub struct RowText {
     pub small: String,
     /// Cost at the largest measured n.
     pub large: String,
-    /// The outcome for a cell: "O(1) ±10%", "inconclusive: passes differ (5 more)".
+    /// The outcome for a cell: "O(1) ±10%", "inconclusive: passes differ (5 more needed)".
     pub law: String,
     /// Outcome, law and intervals in one sentence.
     pub confidence: String,
@@ -144,7 +144,7 @@ impl RowText {
     }
 }
 
-/// Where the kernel stopped under a case: "panic at 2,031".
+/// Where the kernel stopped during a case: "panic at 2,031".
 fn crashed(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>) -> Option<String> {
     use landau_record::schema::CrashKind;
     let crash = study.crashes.first().filter(|_| phase.phase.direction == Direction::Up)?;
@@ -158,13 +158,13 @@ fn crashed(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>) -> Option<String> {
     Some(crash.last_n.map_or(kind.to_owned(), |n| format!("{kind} at {}", count(n as f64))))
 }
 
-/// The rows of an analysis.
+/// Returns the rows of an analysis.
 pub fn rows(analysis: &Analysis<'_>) -> Vec<Row> {
     let every = analysis.cases.iter().flat_map(|study| study.phases.iter().map(move |phase| Row::of(study, phase)));
     every.collect()
 }
 
-/// The rows of a comparison; `names` are the records', the base first.
+/// Returns the rows of a comparison; `names` are the records', the base first.
 pub fn comparison_rows(comparisons: &Comparisons, names: &[String]) -> Vec<ComparisonRow> {
     let name = |index: usize| names.get(index).cloned().unwrap_or_default();
     let row = |one: &PhaseComparison| ComparisonRow {
@@ -180,7 +180,7 @@ pub fn comparison_rows(comparisons: &Comparisons, names: &[String]) -> Vec<Compa
     comparisons.all.iter().map(row).collect()
 }
 
-/// The outcome in a word or two: "O(log n)", "no simple law, ~n^1.62", "inconclusive".
+/// Returns the outcome in a word or two: "O(log n)", "no simple law, ~n^1.62", "inconclusive".
 pub fn law_short(judged: &Judgement) -> String {
     match &judged.outcome {
         Outcome::Decreases => "decreases".to_owned(),
@@ -281,12 +281,12 @@ fn events(phase: &PhaseStudy<'_>) -> String {
     parts.join("; ")
 }
 
-/// The mark of a line whose place a case's name takes; nothing that comes out of a record holds a control letter.
+/// Marks the line that a case's name replaces; text from a record has no control characters.
 const NAME: char = '\u{1}';
-/// From this width on the figures stand in one line each.
+/// From this width on, costs are not wrapped.
 const ROOMY: u16 = 96;
 
-/// Lays rows out: the name of each case with its limit, and below it a line for each phase.
+/// Lays rows out: the name of each case with its limit, a line for each phase, and the legend.
 pub fn render(rows: &[Row], unit: Unit, layout: Layout) -> String {
     let header = match unit {
         Unit::Time | Unit::EmulatedTime => {
@@ -334,10 +334,28 @@ pub fn render(rows: &[Row], unit: Unit, layout: Layout) -> String {
     let text = table.trim_fmt();
     let lines =
         text.lines().map(|line| if line.contains(NAME) { names.next().unwrap_or_default() } else { line.into() });
-    lines.collect::<Vec<String>>().join("\n")
+    let table = lines.collect::<Vec<String>>().join("\n");
+    format!("{table}\n\n{}", wrapped(text::LEGEND, layout))
 }
 
-/// A case's name and where the system refused it.
+/// A text in lines of the terminal's width.
+fn wrapped(text: &str, layout: Layout) -> String {
+    let width = usize::from(layout.width).max(20);
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let used = lines.last().map_or(0, |line| line.chars().count());
+        if used > 0 && used + 1 + word.chars().count() > width {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            line.push_str(if line.is_empty() { "" } else { " " });
+            line.push_str(word);
+        }
+    }
+    lines.join("\n")
+}
+
+/// A case's name with its limit.
 fn case_line(case: &str, limit: Option<&str>, layout: Layout) -> String {
     let limit = limit.map_or(String::new(), |limit| format!("  limit: {}", plain(limit)));
     let room = usize::from(layout.width).saturating_sub(limit.chars().count() + 1);
@@ -349,8 +367,8 @@ fn case_line(case: &str, limit: Option<&str>, layout: Layout) -> String {
     }
 }
 
-/// Several records side by side, a line for each phase: the cost at the largest n that all have reached, the law, and
-/// which record has the least of it. `rows` are those of each record.
+/// Several records side by side, a line for each phase: cost at the largest n and law of each, and which is lowest.
+/// `rows` are those of each record.
 pub fn render_side_by_side(rows: &[Vec<Row>], names: &[String], layout: Layout) -> String {
     let mut header = vec!["Case and phase"];
     header.extend(names.iter().map(String::as_str));
@@ -362,7 +380,7 @@ pub fn render_side_by_side(rows: &[Vec<Row>], names: &[String], layout: Layout) 
         let cost = |row: Option<&Row>| row.and_then(|row| row.large.map(|large| large.cost.value));
         let lowest = found.iter().copied().filter_map(cost).fold(f64::MAX, f64::min);
         let highest = found.iter().copied().filter_map(cost).fold(0.0, f64::max);
-        // Less than a fiftieth is another compiler's, not another algorithm's.
+        // Less than 2% comes from another compiler, not another algorithm.
         let differs = highest > lowest * 1.02;
         let winner = found.iter().position(|row| differs && cost(*row).is_some_and(|cost| cost <= lowest));
         let mut cells = vec![bold(&plain(&format!("{} {}", row.case, row.phase)), layout)];
@@ -423,7 +441,7 @@ fn tint(text: &str, color: Color, layout: Layout) -> Cell {
     if layout.color { Cell::new(text).fg(color) } else { Cell::new(text) }
 }
 
-/// A record is not trusted: whatever could steer a terminal becomes visible instead.
+/// Makes control characters visible: a record is not trusted to control the terminal.
 fn plain(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
 }
@@ -433,7 +451,7 @@ mod tests {
     use super::plain;
 
     #[test]
-    fn a_label_cannot_steer_the_terminal() {
+    fn a_label_cannot_control_the_terminal() {
         assert_eq!(plain("a\u{1b}[31mb\n"), "a\u{fffd}[31mb\u{fffd}");
     }
 }

@@ -4,7 +4,7 @@ use super::{Finding, Kind, subject};
 use crate::quantity::{FormatCost, percent};
 use crate::text;
 use crate::{Analysis, CaseStudy, PhaseStudy, unit_of};
-use landau_stats::{Outcome, Reason};
+use landau_stats::{Options, Outcome, Reason};
 
 /// Curves named whose first calls are slow; the others are counted.
 const FIRST_CALLS_NAMED: usize = 4;
@@ -33,10 +33,14 @@ pub(super) fn constant(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
 
 /// The curves that allow no conclusion, one finding for each reason.
 pub(super) fn inconclusive(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
+    let deviates = format!(
+        "the ends agree, but an intermediate point deviates by more than {}",
+        percent(Options::default().delta)
+    );
     let reasons = [
         (Reason::CanaryMoved, "the canary changed as much as the measured call"),
         (Reason::TooNoisy, "the passes differ too much; run more passes"),
-        (Reason::PointDeviates, "the ends agree, but an intermediate point deviates by more than the margin"),
+        (Reason::PointDeviates, deviates.as_str()),
         (Reason::TooFewPasses, "too few passes"),
         (Reason::TooFewPoints, "too few calls"),
     ];

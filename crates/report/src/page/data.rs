@@ -164,13 +164,13 @@ impl Chart {
 
     /// Adds the single calls of the next group.
     pub(crate) fn add_singles(&mut self, phase: &PhaseStudy<'_>, columns: &Columns) {
-        let Density { floor_ns, cells } = columns.paired().density(&phase.curve);
+        let Density { floor_cost, cells } = columns.paired().density(&phase.curve);
         let flat = |column: Vec<(u32, u32)>| column.into_iter().flat_map(|(row, count)| [row, count]).collect();
         let mut every: Vec<u64> = phase.curve.passes.iter().flat_map(|pass| pass.costs.iter().copied()).collect();
         every.sort_unstable();
         let last = every.len().saturating_sub(1) as f64;
         let quantiles = SHARES.map(|share| every.get((last * share).round() as usize).copied().unwrap_or(0));
-        self.singles.push(Singles { floor: floor_ns, cells: cells.into_iter().map(flat).collect(), quantiles });
+        self.singles.push(Singles { floor: floor_cost, cells: cells.into_iter().map(flat).collect(), quantiles });
     }
 }
 

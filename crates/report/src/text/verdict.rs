@@ -28,7 +28,7 @@ pub fn of_result(result: &PhaseResult) -> Option<String> {
 fn head(judged: &Judgement) -> String {
     let range = judged.range.map_or(String::new(), |(low, high)| format!(" for n = {}", counts(low, high)));
     let is_exact = judged.unit == Unit::Instructions;
-    let growth = judged.growth.map_or(String::new(), |growth| growth_text(growth, is_exact));
+    let growth = judged.growth.map_or(String::new(), |growth| format!("growth {}", growth_text(growth, is_exact)));
     match &judged.outcome {
         Outcome::Constant { within } if is_exact => exact_constant(judged, *within, &range),
         Outcome::Constant { within } => {
@@ -86,14 +86,14 @@ fn exact_constant(judged: &Judgement, within: f64, range: &str) -> String {
     if within == 0.0 { format!("O(1), exactly {costs}{range}") } else { format!("O(1): {costs}{range}") }
 }
 
-/// The growth with its interval: "growth ×28.9 (90% CI 23.2–36.1)". Counted costs have the range of the passes.
+/// The growth with its interval: "×28.9 (90% CI 23.2–36.1)". Counted costs have the range of the passes.
 pub(crate) fn growth_text(growth: Estimate, is_exact: bool) -> String {
     let (low, high) = (digits(growth.low), digits(growth.high));
     let value = factor(growth.value);
     match (is_exact, low == high) {
-        (true, true) => format!("growth {value}"),
-        (true, false) => format!("growth {value} (passes ×{low}–×{high})"),
-        (false, _) => format!("growth {value} (90% CI {low}–{high})"),
+        (true, true) => value,
+        (true, false) => format!("{value} (passes ×{low}–×{high})"),
+        (false, _) => format!("{value} (90% CI {low}–{high})"),
     }
 }
 

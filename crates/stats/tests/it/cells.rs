@@ -1,5 +1,4 @@
-//! Cells of the calibration, few trials each, at a seed that is neither the tuning seed nor that of the published
-//! table.
+//! Cells of the calibration with few trials, at another seed than those of tuning and of the published table.
 
 use landau_stats::calibrate::{calibrate, row};
 use landau_stats::simulate::Truth;
@@ -7,13 +6,13 @@ use landau_stats::simulate::Truth;
 const TRIALS: usize = 20;
 const SEED: u64 = 9_000_000;
 
-/// Guards against a change that costs the dictionary its laws: each must be chosen or named in 18 of 20 curves.
+/// Guards against a law that is no longer found: each must be the law or a rival in 18 of 20 curves.
 #[test]
 fn true_laws_are_named() {
     for truth in Truth::ALL.into_iter().filter(|truth| truth.law().is_some()) {
         for noise in [0.01, 0.04] {
             let row = row(truth, noise, TRIALS, SEED);
-            // The logarithmic 6% sits at the edge of what nine passes at 4% can show.
+            // The logarithmic rise of 6% is at the limit of what nine passes at 4% can show.
             let least = if truth == Truth::Rise6Log { 0.8 } else { 0.9 };
             assert!(row.named >= least, "{row:?}");
             assert!(row.laws <= 2.5, "too many rivals: {row:?}");
@@ -21,25 +20,25 @@ fn true_laws_are_named() {
     }
 }
 
-/// Guards against the dictionary swallowing shapes that are not in it (without the lack-of-fit test all of them are).
+/// Guards against a law for shapes outside the dictionary (without the lack-of-fit test all get one).
 #[test]
-fn foreign_shapes_are_flagged() {
+fn shapes_outside_the_dictionary_have_no_simple_law() {
     for truth in Truth::ALL.into_iter().filter(|truth| truth.law().is_none()) {
         let row = row(truth, 0.04, TRIALS, SEED);
         assert!(row.no_law >= 0.95, "{row:?}");
     }
 }
 
-/// Guards against flat curves being called growing, the error that costs trust first.
+/// Guards against flat curves being called growing.
 #[test]
-fn constants_do_not_grow() {
+fn constant_curves_are_not_called_growing() {
     let row = row(Truth::Constant, 0.04, 60, SEED);
     assert!(row.grows <= 0.02 && row.constant >= 0.95, "{row:?}");
 }
 
-/// Guards against a table that loses rows or columns on its way to the reader.
+/// Guards against a table that lacks rows or columns.
 #[test]
-fn the_table_has_a_line_for_each_row() {
+fn the_markdown_table_has_every_row() {
     let table = calibrate(1, SEED);
     let lines: Vec<String> = table.markdown().lines().map(str::to_owned).collect();
     let body: Vec<&String> = lines.iter().filter(|line| line.starts_with("| ")).skip(1).collect();

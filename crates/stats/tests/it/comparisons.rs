@@ -1,4 +1,4 @@
-//! Curve against curve.
+//! Comparisons of two curves.
 
 use landau_stats::simulate::{Noise, Truth, simulate};
 use landau_stats::{Agreement, Change, Comparison, Curve, Options, compare, holm};
@@ -17,9 +17,9 @@ fn is_none(one: &Comparison) -> bool {
     matches!(one.change, Change::NoDifferenceProven)
 }
 
-/// Guards against differences out of nothing: ten reports of six A/A comparisons, of which at most one may speak up.
+/// Guards against false differences: of ten reports of six A/A comparisons at most one may report one.
 #[test]
-fn a_machine_equals_itself() {
+fn equal_curves_show_no_difference() {
     let options = Options::default();
     let loud = (0..10).filter(|report| {
         let one = |i: u64| {
@@ -34,9 +34,9 @@ fn a_machine_equals_itself() {
     assert!(loud.count() <= 1);
 }
 
-/// Guards against a real difference being missed, turned round, or its interval missing the truth.
+/// Guards against a real difference being missed or reversed, and against an interval without the true ratio.
 #[test]
-fn a_planted_difference_is_seen() {
+fn a_real_difference_is_detected() {
     let base = curve(Truth::Linear, 1);
     let slower = compare(&base, &scaled(curve(Truth::Linear, 2), 1.25), &Options::default());
     assert_eq!(slower.change, Change::Slower);
@@ -47,9 +47,9 @@ fn a_planted_difference_is_seen() {
     assert_eq!(faster.change, Change::Faster);
 }
 
-/// Guards against pairing being ignored: passes that share their offsets resolve what unpaired ones cannot.
+/// Guards against pairing being ignored: passes with shared offsets detect what unpaired ones do not.
 #[test]
-fn pairs_see_more() {
+fn pairs_detect_smaller_differences() {
     let base = curve(Truth::Constant, 1);
     let other = scaled(base.clone(), 1.03);
     let options = Options { paired: true, ..Options::default() };
@@ -58,7 +58,7 @@ fn pairs_see_more() {
     assert!(is_none(&unpaired) && unpaired.detectable.is_some());
 }
 
-/// Guards against the crossing of a cheap linear with a dear flat curve being lost or misplaced.
+/// Guards against the crossing of a cheap linear and an expensive flat curve being missed or misplaced.
 #[test]
 fn crossings_are_found() {
     // 0.5 · (1000 + 0.3 n) reaches 1000 at n = 3,333.
@@ -71,9 +71,9 @@ fn crossings_are_found() {
     assert_eq!(same.crossing, None);
 }
 
-/// Guards against a single pass, or no common range, being compared at all.
+/// Guards against a comparison of single passes or without a common range.
 #[test]
-fn what_cannot_be_compared_is_not() {
+fn single_passes_and_disjoint_ranges_are_not_compared() {
     let one = simulate(Truth::Linear, Noise::of_cell(0.01), 1, 1);
     let found = compare(&one, &curve(Truth::Linear, 2), &Options::default());
     assert!(is_none(&found) && found.ratio.is_none());

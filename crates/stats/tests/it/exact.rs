@@ -1,4 +1,4 @@
-//! Curves that were counted: every series here is made call by call, and what comes out must be what went in.
+//! Counted curves, made call by call: the verdict must state exactly what went in.
 
 use landau_stats::{Change, Curve, Estimate, Options, Outcome, Pass, PatternRule, Unit, Verdict, compare, judge};
 
@@ -6,7 +6,7 @@ fn options() -> Options {
     Options { unit: Unit::Instructions, ..Options::default() }
 }
 
-/// `passes` passes of `last` calls; the cost of a call by n and pass.
+/// `passes` passes of `last` calls; `cost` gives the cost for (n, pass).
 fn curve(passes: u32, last: u32, cost: impl Fn(u32, u32) -> u64) -> Curve {
     let pass = |k: u32| {
         let n: Vec<u32> = (1..=last).collect();
@@ -19,7 +19,7 @@ fn judged(curve: &Curve) -> Verdict {
     judge(curve, None, &options())
 }
 
-/// A number that looks random and is not.
+/// A pseudo-random number.
 fn scrambled(x: u64) -> u64 {
     let mut x = x.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     x ^= x >> 29;
@@ -28,7 +28,7 @@ fn scrambled(x: u64) -> u64 {
 }
 
 #[test]
-fn a_constant_is_a_constant() {
+fn equal_counts_are_exactly_constant() {
     for passes in 1..=3 {
         let verdict = judged(&curve(passes, 4000, |_, _| 4122));
         assert_eq!(verdict.all.outcome, Outcome::Constant { within: 0.0 });
@@ -40,9 +40,9 @@ fn a_constant_is_a_constant() {
     }
 }
 
-/// A timer's interrupt lands in a call of one pass now and then. It moves no figure, and it is counted.
+/// A timer interrupt occasionally hits a call of one pass. It is counted and changes no value.
 #[test]
-fn an_interrupt_is_told_and_moves_nothing() {
+fn interrupts_are_counted_and_change_no_value() {
     let ticks = curve(2, 5000, |n, k| {
         let is_met = scrambled(u64::from(n) << 8 | u64::from(k)).is_multiple_of(500);
         332 + if is_met { 4_000 + scrambled(u64::from(n * 2 + k)) % 50_000 } else { 0 }
@@ -55,7 +55,7 @@ fn an_interrupt_is_told_and_moves_nothing() {
 }
 
 #[test]
-fn a_line_gives_whole_coefficients() {
+fn a_linear_curve_has_integer_coefficients() {
     let verdict = judged(&curve(3, 3000, |n, _| 1_410 + 337 * u64::from(n)));
     assert_eq!(verdict.all.outcome, Outcome::Grows { law: "linear".to_owned() });
     let fit = verdict.all.fit.unwrap();
@@ -65,33 +65,32 @@ fn a_line_gives_whole_coefficients() {
     assert_eq!((fit.fixed.value, fit.slope.unwrap().value), (1_410.0, 337.0));
 }
 
-/// Even a small rise is a law where it is one to the letter: nothing else can be on the line by chance.
+/// Even a small rise is a law if it fits exactly: points are not on a line by chance.
 #[test]
-fn a_slight_line_is_a_line() {
+fn a_slight_exact_rise_is_linear() {
     let verdict = judged(&curve(2, 4000, |n, _| 40_000 + u64::from(n)));
     assert_eq!(verdict.all.outcome, Outcome::Grows { law: "linear".to_owned() }, "{:?}", verdict.all.outcome);
 }
 
-/// A tree's path grows by a level for each doubling: steps of a logarithm.
+/// The path in a tree grows by a level for each doubling: steps of a logarithm.
 #[test]
-fn steps_of_a_tree_are_a_logarithm() {
+fn steps_of_a_tree_are_logarithmic() {
     let verdict = judged(&curve(2, 30_000, |n, _| 3_000 + 450 * u64::from(32 - n.leading_zeros())));
     assert_eq!(verdict.all.outcome, Outcome::Grows { law: "logarithmic".to_owned() }, "{:?}", verdict.all.outcome);
 }
 
-/// Paths that cost a few instructions more or less are no growth, and the points hold the range.
+/// Paths that differ by a few instructions are not growth, and the points show the range.
 #[test]
-fn two_paths_are_constant_between_them() {
+fn two_similar_paths_are_constant() {
     let verdict = judged(&curve(2, 4000, |n, _| if (n / 500) % 2 == 0 { 4_774 } else { 4_776 }));
     assert!(matches!(verdict.all.outcome, Outcome::Constant { within } if within > 0.0 && within < 0.001));
     let costs = |cost: f64| verdict.all.points.iter().any(|point| (point.cost.value - cost).abs() < 1e-9);
     assert!(costs(4774.0) && costs(4776.0), "{:?}", verdict.all.points);
 }
 
-/// A search that begins at random costs another sum at each n. That is the kernel's own and no noise: the figures
-/// stand, and no pass is asked for.
+/// A search that starts at a random place has another cost at each n. That is not noise, so no further pass is needed.
 #[test]
-fn a_random_search_is_constant_and_its_range_is_told() {
+fn a_random_search_is_constant_with_its_range() {
     let random = curve(3, 6000, |n, k| 9_677 + 37 * (scrambled(u64::from(n) * 7 + u64::from(k)) % 20));
     let verdict = judged(&random);
     assert!(matches!(verdict.all.outcome, Outcome::Constant { within } if within < 0.1), "{:?}", verdict.all.outcome);
@@ -100,9 +99,9 @@ fn a_random_search_is_constant_and_its_range_is_told() {
     assert!(verdict.all.start.unwrap().value >= 9_677.0);
 }
 
-/// A slab's page every 14 calls, another's every 21, begun elsewhere in each pass: each is found with its own cost.
+/// A slab needs a page every 14 calls, another every 21, from another call in each pass: both are found with their cost.
 #[test]
-fn refills_keep_their_rhythm_and_their_cost() {
+fn refills_are_found_with_period_and_cost() {
     let refills = curve(2, 6000, |n, k| {
         let mut cost = 4_122;
         cost += if (n + 3 * k) % 14 == 5 { 13_456 } else { 0 };
@@ -112,8 +111,8 @@ fn refills_keep_their_rhythm_and_their_cost() {
     assert_eq!(verdict.all.outcome, Outcome::Constant { within: 0.0 });
     let found = |cost: u64| {
         let mut patterns = verdict.outliers.patterns.iter();
-        let rhythm = patterns.find(|one| one.cost_min == cost && one.cost_max == cost)?;
-        match rhythm.rule {
+        let pattern = patterns.find(|one| one.cost_min == cost && one.cost_max == cost)?;
+        match pattern.rule {
             PatternRule::Periodic { period, .. } => Some(period),
             _ => None,
         }
@@ -121,7 +120,7 @@ fn refills_keep_their_rhythm_and_their_cost() {
     assert_eq!((found(17_578), found(14_106)), (Some(14), Some(21)), "{:?}", verdict.outliers.patterns);
 }
 
-/// Tables that double are found at their places with their cost.
+/// Tables that double are found by position.
 #[test]
 fn doublings_are_found() {
     let doubling = |n: u32, _| if (n + 3).is_power_of_two() { 4_000 + 60 * u64::from(n) } else { 700 };
@@ -131,7 +130,7 @@ fn doublings_are_found() {
 }
 
 #[test]
-fn what_differs_by_an_instruction_differs_and_what_is_equal_is_equal() {
+fn equal_counts_are_equal_and_relevant_differences_are_reported() {
     let flat = |cost: u64| curve(2, 2000, move |_, _| cost);
     let against = |a: u64, b: u64| compare(&flat(a), &flat(b), &options());
     assert_eq!(against(1_618, 10_085).change, Change::Slower);
@@ -141,9 +140,9 @@ fn what_differs_by_an_instruction_differs_and_what_is_equal_is_equal() {
     assert!(hair.change == Change::NoDifferenceProven && hair.ratio.unwrap().value > 1.0);
 }
 
-/// A canary that moves vetoes here as it does elsewhere; one that stays does not.
+/// A canary that changes vetoes the verdict of counted curves too.
 #[test]
-fn a_canary_that_moves_takes_the_verdict_back() {
+fn a_changing_canary_vetoes_the_verdict() {
     let flat = curve(2, 4000, |_, _| 4122);
     let still = judge(&flat, Some(&curve(2, 4000, |_, _| 73)), &options());
     let moved = judge(&flat, Some(&curve(2, 4000, |n, _| if n < 2000 { 146 } else { 73 })), &options());

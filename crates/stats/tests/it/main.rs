@@ -1,5 +1,4 @@
-//! The one integration binary: properties that hold for every curve, shapes that must be recognised, and cells of the
-//! calibration as a regression.
+//! Properties of every verdict, shapes that must be recognised, and cells of the calibration as regression tests.
 
 mod cells;
 mod comparisons;

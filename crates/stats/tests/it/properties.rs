@@ -1,4 +1,4 @@
-//! What holds for every curve.
+//! Properties of every verdict.
 
 use landau_stats::quantile::{Histogram, median_interval, quantile};
 use landau_stats::simulate::{Noise, Truth, simulate};
@@ -31,7 +31,7 @@ fn any_pass() -> impl Strategy<Value = Pass> {
 }
 
 proptest! {
-    /// Guards against an interpolation that overshoots its neighbours.
+    /// Guards against an interpolation beyond the adjacent values.
     #[test]
     fn quantiles_are_monotone(
         mut values in prop::collection::vec(0.0_f64..1e9, 1..50),
@@ -45,7 +45,7 @@ proptest! {
         prop_assert_eq!(quantile(&values, 1.0), values.last().copied());
     }
 
-    /// Guards against an interval that leaves its own median outside, or a coverage that decreases with the level asked.
+    /// Guards against an interval without its median, or a coverage that decreases with the level.
     #[test]
     fn median_intervals_hold_the_median(values in prop::collection::vec(0.0_f64..1e9, 1..40)) {
         let (narrow, low) = median_interval(&values, 0.5).unwrap();
@@ -54,7 +54,7 @@ proptest! {
         prop_assert!(low <= high && high <= 1.0);
     }
 
-    /// Guards against a merge that depends on who is merged first, or that loses counts.
+    /// Guards against a merge that depends on the order or loses counts.
     #[test]
     fn merging_histograms_is_associative(
         a in prop::collection::vec(any::<u64>(), 0..50),
@@ -77,7 +77,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Guards against absolute thresholds in the choice of a law: a machine eight times slower follows the same.
+    /// Guards against absolute thresholds in the selection: a machine eight times slower has the same law.
     #[test]
     fn the_unit_does_not_change_the_law(truth in clear_truth(), seed in 0_u64..1000) {
         let curve = simulate(truth, Noise::of_cell(0.01), 9, seed);
@@ -89,7 +89,7 @@ proptest! {
         prop_assert!((ratio - 1.0).abs() < 1e-9);
     }
 
-    /// Guards against the order of the passes, or of the calls in them, deciding anything.
+    /// Guards against a verdict that depends on the order of passes or calls.
     #[test]
     fn order_does_not_matter(truth in clear_truth(), seed in 0_u64..1000, turn in 1_usize..8) {
         let curve = simulate(truth, Noise::of_cell(0.04), 9, seed);
@@ -106,7 +106,7 @@ proptest! {
         prop_assert!((a.low / b.low - 1.0).abs() < 1e-9 && (a.high / b.high - 1.0).abs() < 1e-9);
     }
 
-    /// Guards against a hidden clock or an unseeded draw: equal input, equal output, to the last bit.
+    /// Guards against a clock or an unseeded draw: equal input gives equal output to the last bit.
     #[test]
     fn verdicts_are_reproducible(truth in clear_truth(), seed in 0_u64..1000) {
         let curve = simulate(truth, Noise::of_cell(0.04), 5, seed);
@@ -114,9 +114,9 @@ proptest! {
         prop_assert_eq!(verdict(&curve), verdict(&curve));
     }
 
-    /// Guards against a panic on curves that no benchmark makes: empty, shuffled, absurd costs, few passes.
+    /// Guards against a panic on unusual curves: empty, shuffled, extreme costs, few passes.
     #[test]
-    fn nothing_panics(passes in prop::collection::vec(any_pass(), 0..6)) {
+    fn arbitrary_curves_do_not_panic(passes in prop::collection::vec(any_pass(), 0..6)) {
         let curve = Curve { passes, annotations: Vec::new() };
         let found = judge(&curve, Some(&curve), &Options::default());
         let text = serde_json::to_string(&found).unwrap();
@@ -124,8 +124,7 @@ proptest! {
     }
 }
 
-/// Guards against an infinity or NaN in a verdict, which JSON turns into null: the pole of an occupancy law invites
-/// one.
+/// Guards against an infinity or NaN, which JSON turns into null, from the pole of an occupancy law.
 #[test]
 fn verdicts_survive_json() {
     for truth in Truth::ALL {
@@ -137,9 +136,9 @@ fn verdicts_survive_json() {
     }
 }
 
-/// Guards against certainty out of one pass, and against a verdict on a smoke run.
+/// Guards against a verdict on one pass or on a smoke run.
 #[test]
-fn too_little_is_inconclusive() {
+fn too_few_passes_or_points_are_inconclusive() {
     let one = verdict(&simulate(Truth::Linear, Noise::of_cell(0.01), 1, 1)).all;
     assert!(matches!(one.outcome, Outcome::Inconclusive { reason: landau_stats::Reason::TooFewPasses, .. }));
     let smoke = crate::synthetic::dense(5, 20, |_, n| 1000.0 + f64::from(n));

@@ -1,4 +1,4 @@
-//! Shapes that must be recognised, call by call.
+//! Shapes that must be recognised, measured call by call.
 
 use crate::synthetic::{dense, hash};
 use landau_stats::{
@@ -6,15 +6,15 @@ use landau_stats::{
     judge,
 };
 
-fn mark(name: &str, n: f64, kind: AnnotationKind) -> Annotation {
+fn annotation(name: &str, n: f64, kind: AnnotationKind) -> Annotation {
     Annotation { name: name.to_owned(), n, kind }
 }
 
-/// Guards against a cliff that is missed, misplaced or smeared into a law; bind's is at half the ephemeral range.
+/// Guards against a cliff that is missed, misplaced or fitted by a law; that of bind is at half the ephemeral range.
 #[test]
 fn a_cliff_is_found_to_the_call() {
     let mut curve = dense(5, 6000, |_, n| if n < 4117 { 1000.0 } else { 900_000.0 });
-    curve.annotations.push(mark("half the range", 4116.0, AnnotationKind::Capacity));
+    curve.annotations.push(annotation("half the range", 4116.0, AnnotationKind::Capacity));
     let found = judge(&curve, None, &Options::default());
     let cliff = &found.all.cliffs[0];
     assert_eq!((cliff.n.low, cliff.n.high), (4117.0, 4117.0));
@@ -25,9 +25,9 @@ fn a_cliff_is_found_to_the_call() {
     assert!(found.all.points.iter().any(|point| !point.judged && point.n > 4117.0));
 }
 
-/// Guards against a climb that ends in a cliff being cut too early: calls before it scatter up to the full scan.
+/// Guards against a cliff being placed too early: on the climb to it, calls scatter up to the full scan.
 #[test]
-fn a_climb_ends_where_its_scatter_ends() {
+fn a_cliff_is_placed_where_the_scatter_ends() {
     let climb = |p: u32, n: u32| {
         let tries = if n < 5000 { (-hash(p, n, 7).ln() / (1.0 - f64::from(n) / 5000.0)).min(4000.0) } else { 4000.0 };
         1000.0 + 1000.0 * tries
@@ -37,22 +37,22 @@ fn a_climb_ends_where_its_scatter_ends() {
     assert!((cliff.n.value - 5000.0).abs() <= 3.0, "{:?}", cliff.n);
 }
 
-/// Guards against an episode of one pass being taken for the kernel's doing.
+/// Guards against an episode of one pass being called a cliff.
 #[test]
-fn an_episode_of_one_pass_is_no_cliff() {
+fn an_episode_of_one_pass_is_not_a_cliff() {
     let curve = dense(5, 4000, |p, n| if p == 2 && n > 2000 { 9000.0 } else { 1000.0 });
     assert!(judge(&curve, None, &Options::default()).all.cliffs.is_empty());
 }
 
 /// Guards against steep but smooth growth, and a step of 30%, being called cliffs.
 #[test]
-fn growth_and_steps_are_no_cliffs() {
+fn growth_and_steps_are_not_cliffs() {
     let squared = dense(5, 4000, |_, n| 100.0 + f64::from(n) * f64::from(n));
     let found = judge(&squared, None, &Options::default()).all;
     assert!(found.cliffs.is_empty(), "{:?}", found.cliffs);
     assert_eq!(found.outcome, Outcome::Grows { law: "quadratic".to_owned() });
     let mut step = dense(5, 10_000, |_, n| if n < 4096 { 1000.0 } else { 1300.0 });
-    step.annotations.push(mark("a table of 4,096", 4096.0, AnnotationKind::Table));
+    step.annotations.push(annotation("a table of 4,096", 4096.0, AnnotationKind::Table));
     let found = judge(&step, None, &Options::default()).all;
     assert!(found.cliffs.is_empty());
     let bend = found.bend.unwrap();
@@ -61,14 +61,14 @@ fn growth_and_steps_are_no_cliffs() {
     assert_eq!(bend.annotation.as_deref(), Some("a table of 4,096"));
 }
 
-/// Guards against the structural outlier of a doubling table drowning in a neighbour's: position is all that tells.
+/// Guards against the outliers of a doubling table being lost among isolated ones: only the position distinguishes them.
 #[test]
-fn doubling_tables_are_told_from_neighbours() {
+fn doubling_tables_are_distinguished_from_interference() {
     let cost = |p: u32, n: u32| {
-        let is_neighbour = hash(p, n, 3) < 0.002;
+        let is_interference = hash(p, n, 3) < 0.002;
         if (n + 3).is_power_of_two() && n > 100 {
             5_000_000.0
-        } else if is_neighbour {
+        } else if is_interference {
             400_000.0
         } else {
             2000.0
@@ -81,27 +81,27 @@ fn doubling_tables_are_told_from_neighbours() {
     assert!((50..140).contains(&found.isolated), "{}", found.isolated);
 }
 
-/// Guards against a gentle rhythm being missed: twice as dear every 512 calls, among 2% of random calls as dear.
+/// Guards against a weak period being missed: twice the cost every 512 calls, among 2% of random calls of that cost.
 #[test]
-fn a_gentle_rhythm_is_heard() {
+fn a_weak_period_is_found() {
     let cost = |p: u32, n: u32| if n % 512 == 37 || hash(p, n, 3) < 0.02 { 2200.0 } else { 1000.0 };
     let found = judge(&dense(9, 10_000, cost), None, &Options::default()).outliers;
     assert_eq!(found.patterns[0].rule, PatternRule::Periodic { period: 512, phase: 37 });
     assert_eq!(found.recurring_count, 20);
 }
 
-/// Guards against rhythm out of nothing: random dear calls alone must give no position.
+/// Guards against false patterns: random outliers must give no recurring position.
 #[test]
-fn neighbours_have_no_rhythm() {
+fn random_outliers_do_not_recur() {
     let cost = |p: u32, n: u32| if hash(p, n, 3) < 0.01 { 300_000.0 } else { 1000.0 };
     let found = judge(&dense(5, 10_000, cost), None, &Options::default()).outliers;
     assert!(found.recurring.is_empty(), "{:?}", found.recurring);
     assert!(found.isolated > 400);
 }
 
-/// Guards against two branches being averaged, and against by-call and by-pass being confused (fork under Linux 2.4).
+/// Guards against two modes being averaged, and against confusing modes by call and by pass (fork under Linux 2.4).
 #[test]
-fn branches_are_told_apart() {
+fn modes_by_call_and_by_pass_are_distinguished() {
     let by_call = |p: u32, n: u32| if hash(p, n, 3) < 0.4 { 2000.0 + f64::from(n) } else { 1000.0 };
     let found = judge(&dense(5, 4000, by_call), None, &Options::default()).bimodality.unwrap();
     assert_eq!(found.kind, BimodalityKind::ByCall);
@@ -113,9 +113,9 @@ fn branches_are_told_apart() {
     assert!(judge(&dense(6, 4000, |_, _| 1000.0), None, &Options::default()).bimodality.is_none());
 }
 
-/// Guards against drift of the machine being sold as growth: the canary rose as much.
+/// Guards against drift of the machine being called growth: the canary rose as much.
 #[test]
-fn the_canary_vetoes() {
+fn a_drifting_canary_vetoes_growth() {
     let drifting = dense(5, 4000, |_, n| 1000.0 * (1.0 + 0.3 * f64::from(n) / 4000.0));
     let steady = dense(5, 4000, |p, n| 150.0 + hash(p, n, 9));
     let alone = judge(&drifting, Some(&steady), &Options::default());
@@ -125,9 +125,9 @@ fn the_canary_vetoes() {
     assert!(matches!(vetoed.all.outcome, Outcome::Inconclusive { reason: Reason::CanaryMoved, .. }));
 }
 
-/// Guards against a growth that only tagged calls show passing without a word, and against judging a few clean calls.
+/// Guards against growth of tagged calls only being reported without a flag, and against judging too few clean calls.
 #[test]
-fn clean_samples_are_judged_by_themselves() {
+fn clean_samples_are_judged_separately() {
     // Cheap calls scatter from 1 to 2 µs; from call 500 on the tagged two in five cost 3 µs and lift the median.
     let is_tagged = |share: f64, p: u32, n: u32| hash(p, n, 4) < share;
     let tagged = |share: f64| {
@@ -147,9 +147,9 @@ fn clean_samples_are_judged_by_themselves() {
     assert_eq!(most.clean, None);
 }
 
-/// Guards against the flags that make a reader careful getting lost.
+/// Guards against missing flags.
 #[test]
-fn flags_are_raised() {
+fn short_and_unequal_passes_are_flagged() {
     let mut curve = dense(3, 4000, |_, _| 60.0);
     curve.passes[1].n.truncate(3000);
     curve.passes[1].costs.truncate(3000);
@@ -158,7 +158,7 @@ fn flags_are_raised() {
     assert_eq!(flags, [Flag::NearTimerOverhead, Flag::FewPasses, Flag::UnequalLengths]);
 }
 
-/// Guards against a limit that ends passes at different n costing what was measured before it.
+/// Guards against losing what passes measured before they ended at different n.
 #[test]
 fn unequal_passes_are_judged_where_most_arrived() {
     let mut curve = dense(5, 8000, |_, n| 1000.0 + 0.5 * f64::from(n));
@@ -174,9 +174,9 @@ fn unequal_passes_are_judged_where_most_arrived() {
     assert!((slope.value / 0.5125 - 1.0).abs() < 0.02, "{slope:?}");
 }
 
-/// Guards against the inverse question being answered beside the curve.
+/// Guards against an n for 1 ms that is not on the curve.
 #[test]
-fn one_millisecond_is_found() {
+fn the_n_of_one_millisecond_is_on_the_curve() {
     let seen = dense(5, 4000, |_, n| 400.0 * f64::from(n));
     let Reach::Measured { n } = judge(&seen, None, &Options::default()).all.one_million else {
         panic!("it is passed within the curve");
@@ -191,9 +191,9 @@ fn one_millisecond_is_found() {
     assert_eq!(judge(&flat, None, &Options::default()).all.one_million, Reach::Never);
 }
 
-/// Guards against a warm-up or a falling curve being forced into a law of growth.
+/// Guards against a law of growth for a warm-up or a decreasing curve.
 #[test]
-fn falling_curves_are_called_falling() {
+fn decreasing_curves_are_called_decreasing() {
     let curve: Curve = dense(5, 4000, |_, n| 1000.0 + 2000.0 / (1.0 + f64::from(n) / 300.0));
     let found = judge(&curve, None, &Options::default()).all;
     assert_eq!(found.outcome, Outcome::Decreases);

@@ -1,9 +1,9 @@
-//! Dense curves, call by call, for the tests; the noise is a hash of the place, so that no generator is shared with
+//! Curves measured call by call, for the tests. The noise is a hash of the position, so that no generator is shared with
 //! the crate.
 
 use landau_stats::{Curve, Pass};
 
-/// A number in [0, 1) that depends on nothing but its arguments (the finaliser of `MurmurHash3`).
+/// A number in [0, 1) that depends only on its arguments (the finaliser of `MurmurHash3`).
 pub(crate) fn hash(pass: u32, n: u32, salt: u64) -> f64 {
     let mut x = (u64::from(pass) << 40) ^ u64::from(n) ^ (salt << 52);
     for _ in 0..2 {
@@ -15,7 +15,7 @@ pub(crate) fn hash(pass: u32, n: u32, salt: u64) -> f64 {
     (x >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// A curve of `passes` passes of `calls` calls; `cost` gives nanoseconds for (pass, n), and 5% of jitter is added.
+/// A curve of `passes` passes of `calls` calls; `cost` gives nanoseconds for (pass, n), to which 5% jitter is added.
 pub(crate) fn dense(passes: u32, calls: u32, cost: impl Fn(u32, u32) -> f64) -> Curve {
     let pass = |p: u32| Pass {
         n: (0..calls).collect(),
