@@ -23,7 +23,7 @@ const PERIODS_MAX: usize = 6;
 
 /// The outliers of one path in one pass that recur with a period.
 struct Period {
-    period: u32,
+    length: u32,
     first: u32,
     count: usize,
     kept: f64,
@@ -37,7 +37,7 @@ pub(crate) fn add(outliers: &mut Outliers, curve: &Curve) {
     let series = series_of(curve, false);
     let periods: Vec<Vec<Period>> = series.iter().map(periods_of).collect();
     let Some((first, others)) = periods.split_first() else { return };
-    let is_like = |a: &Period, b: &Period| a.period == b.period && a.low <= b.high && b.low <= a.high;
+    let is_like = |a: &Period, b: &Period| a.length == b.length && a.low <= b.high && b.low <= a.high;
     let mut shared: Vec<&Period> =
         first.iter().filter(|period| others.iter().all(|other| other.iter().any(|one| is_like(period, one)))).collect();
     let extra = |period: &Period| (period.high as f64 - period.usual) * period.count as f64;
@@ -60,7 +60,7 @@ pub(crate) fn add(outliers: &mut Outliers, curve: &Curve) {
 
 fn pattern(found: &Period) -> Pattern {
     Pattern {
-        rule: PatternRule::Periodic { period: found.period, phase: found.first % found.period },
+        rule: PatternRule::Periodic { period: found.length, phase: found.first % found.length },
         count: found.count,
         kept: found.kept,
         factor: found.high as f64 / found.usual.max(1.0),
@@ -107,7 +107,7 @@ fn period(path: &[(u64, u32, f64)]) -> Option<Period> {
     let (low, high) = (path[0].0, path[path.len() - 1].0);
     let usual = lower_median(&mut path.iter().map(|call| call.2).collect::<Vec<f64>>())?;
     Some(Period {
-        period,
+        length: period,
         first: positions[0],
         count: positions.len(),
         kept: kept as f64 / all as f64,

@@ -85,9 +85,9 @@ pub fn median_interval(values: &[f64], level: f64) -> Option<(Estimate, f64)> {
     let value = quantile(&sorted, 0.5)?;
     let below = Binomial::new(0.5, count as u64).ok()?;
     // Leaving out the k lowest and the k highest values costs twice P(at most k of them are below the median).
-    let coverages = (0..count / 2).map(|k| (k, 1.0 - 2.0 * below.cdf(k as u64)));
+    let mut coverages = (0..count / 2).map(|k| (k, 1.0 - 2.0 * below.cdf(k as u64)));
     let extremes = (0, (1.0 - 2.0 * below.cdf(0)).max(0.0));
-    let best = coverages.filter(|(_, coverage)| *coverage >= level).last().unwrap_or(extremes);
+    let best = coverages.rfind(|(_, coverage)| *coverage >= level).unwrap_or(extremes);
     let (k, coverage) = best;
     let interval = Estimate { value, low: sorted[k], high: sorted[count - 1 - k] };
     Some((interval, coverage))
