@@ -41,32 +41,4 @@ impl Benchmark for Fake {
     }
 }
 
-/// The same under a name that another benchmark had once, with a parameter and a phase that were renamed.
-pub(crate) struct Renamed;
-
-impl Benchmark for Renamed {
-    const NAME: &'static str = "event_loop";
-    const ABOUT: &'static str = "";
-    const AXIS: &'static str = "things";
-    const PHASES: &'static [Phase] = &[Phase::up("dispatch", "")];
-    const PARAMETERS: &'static [Parameter] = &[
-        Parameter::steps("10", "100", "1000", ""),
-        Parameter::fixed("backend", Kind::Choice(&["epoll"]), "epoll", ""),
-    ];
-    const CAVEATS: &'static [&'static str] = &[];
-    const SOURCE: &'static str = "";
-
-    fn setup(_: &Context) -> Result<Self, Stop> {
-        Ok(Renamed)
-    }
-
-    fn step(&mut self, _: u64, _: &mut Timer) -> Result<(), Stop> {
-        Ok(())
-    }
-
-    fn check(&mut self, _: u64, _: &mut Facts) -> Result<(), Stop> {
-        Ok(())
-    }
-}
-
-pub(crate) const REGISTRY: &[Entry] = &[Entry::of::<Fake>(), Entry::of::<Renamed>()];
+pub(crate) const REGISTRY: &[Entry] = &[Entry::of::<Fake>()];

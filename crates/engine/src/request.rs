@@ -97,7 +97,38 @@ fn parse<'a>(registry: &[Entry], text: &'a str) -> Result<Override<'a>, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake::REGISTRY;
+    use crate::fake::Fake;
+    use crate::{Benchmark, Context, Facts, Kind, Parameter, Phase, Stop, Timer};
+
+    const REGISTRY: &[Entry] = &[Entry::of::<Fake>(), Entry::of::<Renamed>()];
+
+    /// A benchmark that was renamed, with a parameter and a phase that were renamed.
+    struct Renamed;
+
+    impl Benchmark for Renamed {
+        const NAME: &'static str = "event_loop";
+        const ABOUT: &'static str = "";
+        const AXIS: &'static str = "things";
+        const PHASES: &'static [Phase] = &[Phase::up("dispatch", "")];
+        const PARAMETERS: &'static [Parameter] = &[
+            Parameter::steps("10", "100", "1000", ""),
+            Parameter::fixed("backend", Kind::Choice(&["epoll"]), "epoll", ""),
+        ];
+        const CAVEATS: &'static [&'static str] = &[];
+        const SOURCE: &'static str = "";
+
+        fn setup(_: &Context) -> Result<Self, Stop> {
+            Ok(Renamed)
+        }
+
+        fn step(&mut self, _: u64, _: &mut Timer) -> Result<(), Stop> {
+            Ok(())
+        }
+
+        fn check(&mut self, _: u64, _: &mut Facts) -> Result<(), Stop> {
+            Ok(())
+        }
+    }
 
     fn error(names: &[&str], settings: &[&str]) -> String {
         let owned = |words: &[&str]| words.iter().map(|&one| one.to_owned()).collect::<Vec<_>>();
