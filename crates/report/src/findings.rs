@@ -31,7 +31,7 @@ pub struct Finding {
     /// Findings of one kind and theme are merged; empty for those that never are.
     #[serde(skip)]
     theme: String,
-    /// The item that stands for this finding once another one leads: "bind family=v6 (×3,356)".
+    /// The item for this finding where another one leads: "bind family=v6 (×3,356)".
     #[serde(skip)]
     brief: String,
 }
@@ -97,7 +97,7 @@ impl Finding {
         Self { kind, text, items: Vec::new(), case, weight, theme: String::new(), brief: String::new() }
     }
 
-    /// About one case; variants with the same `theme` share the finding, where `brief` stands for this one.
+    /// About one case; variants with the same `theme` share the finding, where `brief` represents this one.
     fn of_case(kind: Kind, study: &CaseStudy<'_>, weight: f64, text: String, theme: String, brief: String) -> Self {
         Self { theme, brief, ..Self::new(kind, Some(study.case.case), weight, text) }
     }

@@ -139,8 +139,8 @@ pub(crate) fn fit_law(target: &Target<'_>, law: &'static dyn Law, capacities: &[
         Shape::Knee | Shape::Pole => {
             // The location is searched between the adjacent free candidates.
             let free = |i: Option<usize>| {
-                let neighbour = i.and_then(|i| candidates.get(i)).filter(|c| c.is_free);
-                neighbour.map_or(best.candidate.place.n, |c| c.place.n)
+                let adjacent = i.and_then(|i| candidates.get(i)).filter(|c| c.is_free);
+                adjacent.map_or(best.candidate.place.n, |c| c.place.n)
             };
             let (low, high) = (free(place.checked_sub(1)), free(Some(place + 1)));
             let at = |n: f64| fit_at(target, law, Candidate::free(n), None);

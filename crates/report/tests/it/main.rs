@@ -83,7 +83,7 @@ fn the_cliff_leads_and_its_numbers_are_the_verdicts() {
 fn growth_limits_outliers_and_skips_are_all_findings() {
     let found = findings::of(analysis());
     let text = |kind: Kind| {
-        found.iter().filter(|one| one.kind == kind).map(|one| one.sentence()).collect::<Vec<_>>().join("\n")
+        found.iter().filter(|one| one.kind == kind).map(findings::Finding::sentence).collect::<Vec<_>>().join("\n")
     };
     assert!(text(Kind::Limit).contains("mmap fails with ENOMEM at 2,501 open things"));
     assert!(text(Kind::Limit).contains("sysctl -w vm.max_map_count=5000"));
