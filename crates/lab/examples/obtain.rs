@@ -1,6 +1,6 @@
-//! Gets kernels by the words that `--kernel` takes, and says how long each took:
+//! Obtains kernels as `--kernel` names them, and prints how long each took:
 //! `cargo run -p landau-lab --example obtain -- CACHE debian:6.1 debian:6.12 vmlinuz …`
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example talks to who runs it")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example prints to the terminal")]
 
 use landau_lab::kernel::Source;
 use landau_lab::{debian, obtain};

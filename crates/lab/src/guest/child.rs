@@ -25,7 +25,7 @@ pub(super) fn main(registry: &[Entry]) -> Option<u8> {
     Some(match run(registry, arguments.next().as_deref()) {
         Ok(()) => 0,
         Err(reason) => {
-            // If standard error is closed too, nobody is left to tell.
+            // If standard error is closed too, the error is lost.
             let _ = writeln!(std::io::stderr(), "landau: {reason}");
             2
         }

@@ -1,7 +1,7 @@
 //! `vng`: virtme-ng, which boots a kernel on the host's own files, read-only, and runs a command.
 //!
 //! It starts more services than our own initramfs, and its files are on a shared folder; so its samples are marked as
-//! no timing. It is told to emulate, which works on every host.
+//! no timing. KVM is disabled; emulation works on every host.
 
 use super::{Platform, refuse_sysctls};
 use crate::error::{Error, io};

@@ -1,4 +1,4 @@
-//! Kernels out of the host's Debian archive, as a user gets them.
+//! Kernels of the host's Debian archive, as users obtain them.
 #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
 #![allow(clippy::print_stderr, reason = "a test that is skipped says why")]
 
@@ -7,16 +7,16 @@ use landau_lab::kernel::{Error, Kind};
 use landau_lab::obtain::obtain;
 use std::path::Path;
 
-/// Why Debian's archive cannot be asked here: that needs apt, a source of Debian's and a network, and an archive that
-/// holds what its index names, which one that is just being renewed does not.
-fn hindrance(error: &Error) -> Option<String> {
+/// Returns why Debian's archive cannot be used here. It needs apt, a Debian source and a network, and an archive that has
+/// the files in its index, unlike one that is being updated.
+fn reason_to_skip(error: &Error) -> Option<String> {
     match error {
         Error::Apt(_) | Error::Fetch { .. } => Some(error.to_string()),
         _ => None,
     }
 }
 
-/// Fetches, and then does without apt, network and index, since everything is in the cache.
+/// The second time, the kernel comes from the cache, without apt, network and index.
 #[test]
 fn a_kernel_of_the_archive_is_fetched_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -25,7 +25,7 @@ fn a_kernel_of_the_archive_is_fetched_once() {
     let all = match debian::available(&cache, &mut |text| said.push(text.to_owned())) {
         Ok(all) => all,
         Err(error) => {
-            let why = hindrance(&error).unwrap_or_else(|| panic!("{error}"));
+            let why = reason_to_skip(&error).unwrap_or_else(|| panic!("{error}"));
             return eprintln!("skipped: {why}");
         }
     };
@@ -36,7 +36,7 @@ fn a_kernel_of_the_archive_is_fetched_once() {
         let kernel = match obtain(&word, &cache, &mut |text| said.push(text.to_owned())) {
             Ok(kernel) => kernel,
             Err(error) => {
-                let why = hindrance(&error).unwrap_or_else(|| panic!("{error}"));
+                let why = reason_to_skip(&error).unwrap_or_else(|| panic!("{error}"));
                 return eprintln!("skipped: {why}");
             }
         };
@@ -48,11 +48,11 @@ fn a_kernel_of_the_archive_is_fetched_once() {
         let mut silent = |text: &str| panic!("{text}");
         assert_eq!(obtain(&word, &cache, &mut silent).unwrap(), kernel);
     }
-    assert_eq!(said.iter().filter(|text| text.contains("asking")).count(), 1, "{said:?}");
+    assert_eq!(said.iter().filter(|text| text.contains("updating the index")).count(), 1, "{said:?}");
     let missing = obtain("debian:1.2", &cache, &mut |_| {}).unwrap_err().to_string();
     assert!(missing.contains("no kernel of that version") && missing.contains(&newest.release), "{missing}");
     let inside: Vec<_> = std::fs::read_dir(folder.path()).unwrap().flatten().map(|file| file.path()).collect();
-    assert_eq!(inside, [cache], "something was written beside the cache");
+    assert_eq!(inside, [cache], "something was written outside the cache");
 }
 
 fn has(path: &Path, line: &str) -> bool {
