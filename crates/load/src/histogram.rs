@@ -123,7 +123,9 @@ mod tests {
 
     fn histogram(values: &[u64]) -> Histogram {
         let mut recorded = Histogram::new();
-        values.iter().for_each(|&ns| recorded.record(ns));
+        for &ns in values {
+            recorded.record(ns);
+        }
         recorded
     }
 

@@ -94,6 +94,7 @@ pub(crate) struct SampleCounts {
 
 /// Samples, in nanoseconds.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::struct_field_names, reason = "the unit comes last")]
 pub(crate) struct SampleTimes {
     /// Requests on idle connections: time to the first and to the last byte of the response.
     pub(crate) on_idle_ns: Vec<[u64; 2]>,

@@ -47,6 +47,7 @@ enum Stage {
 
 /// When a running loop changes what it does, in nanoseconds of the clock.
 #[derive(Debug)]
+#[expect(clippy::struct_field_names, reason = "the unit comes last")]
 struct Times {
     start_ns: u64,
     /// End of the warm-up.

@@ -16,7 +16,7 @@ use std::os::fd::OwnedFd;
 /// The servers, used round-robin.
 #[derive(Debug)]
 pub(crate) struct Servers {
-    servers: Vec<Server>,
+    list: Vec<Server>,
     tls_configs: Vec<Option<TlsConfig>>,
     next: usize,
 }
@@ -24,19 +24,19 @@ pub(crate) struct Servers {
 impl Servers {
     /// Prepares the servers of a plan: reads certificates, and starts their requests at the worker's share.
     pub(crate) fn new(plan: &Plan) -> Result<Self> {
-        let (mut servers, mut tls_configs) = (Vec::new(), Vec::new());
+        let (mut list, mut tls_configs) = (Vec::new(), Vec::new());
         for (number, origin) in plan.origins.iter().enumerate() {
             let mut server = Server::new(number, origin, &plan.sources)?;
             server.skip_to(plan.share);
-            servers.push(server);
+            list.push(server);
             tls_configs.push(origin.tls.as_ref().map(TlsConfig::new).transpose().map_err(Error::Plan)?);
         }
-        Ok(Self { servers, tls_configs, next: 0 })
+        Ok(Self { list, tls_configs, next: 0 })
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, index: u32) -> &mut Server {
-        &mut self.servers[index as usize]
+        &mut self.list[index as usize]
     }
 
     pub(crate) fn tls_config(&self, index: u32) -> Option<&TlsConfig> {
@@ -46,8 +46,8 @@ impl Servers {
     /// Starts a connection to the next server. Returns the socket, the server's index and the start time.
     pub(crate) fn connect(&mut self, clock: impl FnOnce() -> u64) -> SystemResult<(OwnedFd, u32, u64)> {
         let index = self.next;
-        self.next = (index + 1) % self.servers.len();
-        let (socket, since_ns) = self.servers[index].connect(clock)?;
+        self.next = (index + 1) % self.list.len();
+        let (socket, since_ns) = self.list[index].connect(clock)?;
         Ok((socket, index as u32, since_ns))
     }
 }

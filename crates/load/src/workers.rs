@@ -41,7 +41,7 @@ struct Worker {
 /// The workers of a load.
 #[derive(Debug)]
 pub(crate) struct Workers {
-    workers: Vec<Worker>,
+    list: Vec<Worker>,
     reactor: Reactor,
     /// Reports that were received and not yet returned.
     reports: VecDeque<(usize, Report)>,
@@ -53,7 +53,7 @@ impl Workers {
         // Each worker needs a descriptor for its link.
         raise(Resource::Descriptors)?;
         let reactor = Reactor::new(Backend::default())?;
-        let mut all = Self { workers: Vec::new(), reactor, reports: VecDeque::new() };
+        let mut all = Self { list: Vec::new(), reactor, reports: VecDeque::new() };
         for (number, plan) in plans.iter().enumerate() {
             let failed = |reason: String| Error::Worker { worker: number, reason };
             let (own, other) = UnixStream::pair().map_err(|error| failed(error.to_string()))?;
@@ -69,24 +69,24 @@ impl Workers {
             }
             link.send(&Command::Plan(Box::new(plan.clone()))).map_err(|error| failed(error.to_string()))?;
             all.reactor.register_nonblocking(&link, Token(number as u32), Interest::READABLE)?;
-            all.workers.push(Worker { link: Some(link), execution });
+            all.list.push(Worker { link: Some(link), execution });
         }
         Ok(all)
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.workers.len()
+        self.list.len()
     }
 
     /// Sends a command to one worker.
     pub(crate) fn send(&mut self, worker: usize, command: &Command) -> Result<()> {
-        let Some(link) = &mut self.workers[worker].link else { return Ok(()) };
+        let Some(link) = &mut self.list[worker].link else { return Ok(()) };
         link.send(command).map_err(|error| Error::Worker { worker, reason: format!("cannot reach it: {error}") })
     }
 
     /// Sends a command to all workers.
     pub(crate) fn send_all(&mut self, command: &Command) -> Result<()> {
-        (0..self.workers.len()).try_for_each(|worker| self.send(worker, command))
+        (0..self.list.len()).try_for_each(|worker| self.send(worker, command))
     }
 
     /// Returns the next report and the worker's number, or `None` if none arrives within `limit`.
@@ -101,7 +101,7 @@ impl Workers {
         self.reactor.wait(Some(limit))?;
         while let Some(event) = self.reactor.next_event() {
             let worker = event.token.0 as usize;
-            let Some(link) = &mut self.workers[worker].link else { continue };
+            let Some(link) = &mut self.list[worker].link else { continue };
             let failed = |reason: String| Error::Worker { worker, reason };
             let is_open = link.fill().map_err(|error| failed(error.to_string()))?;
             let mut is_done = false;
@@ -111,7 +111,7 @@ impl Workers {
             }
             if is_done {
                 self.reactor.deregister(link)?;
-                self.workers[worker].link = None;
+                self.list[worker].link = None;
             } else if !is_open && self.reports.is_empty() {
                 return Err(failed("it exited without a report".to_owned()));
             }
@@ -147,10 +147,10 @@ fn spawn(link: UnixStream, launch: &Launch) -> std::io::Result<Execution> {
 /// Closes the links, upon which the workers exit.
 impl Drop for Workers {
     fn drop(&mut self) {
-        for worker in &mut self.workers {
+        for worker in &mut self.list {
             drop(worker.link.take());
         }
-        for worker in &mut self.workers {
+        for worker in &mut self.list {
             match &mut worker.execution {
                 // One that does not exit is killed when its `OwnedChild` is dropped.
                 Execution::Process(child) => drop(exits(child)),
