@@ -42,12 +42,12 @@ fn after_help() -> String {
         "Gates, the conditions of a valid measurement (--waive NAME):
 {}
 Examples:
-  landau load http://127.0.0.1:8080/                              closed loop, 64 connections, 10 seconds
-  landau load http://127.0.0.1:8080/ --rate 5000 --duration 30s   open loop, 5,000 requests per second
-  landau load http://127.0.0.1:8080/ --per-connection 1           a new connection for each request
-  landau load http://127.0.0.1:8080/ --idle 10000                 latency beside 1, 2, 5 … 10,000 idle connections
-  landau load http://127.0.0.1:8080/ --idle 10000 --passes 5 -o idle.landau.ndjson   the same, with verdicts
-  landau load http://10.0.0.7/ --replay access.log --rate 200     replay an access log at 200 requests per second
+  landau load http://127.0.0.1:8080/                       64 connections, 10 seconds
+  landau load http://127.0.0.1:8080/ --rate 5000 -d 30s    5,000 requests per second
+  landau load http://127.0.0.1:8080/ --per-connection 1    a connection per request
+  landau load http://127.0.0.1:8080/ --idle 10000          latency beside idle connections
+  landau load http://127.0.0.1:8080/ --idle 10000 --passes 5 -o FILE   with verdicts
+  landau load http://10.0.0.7/ --replay access.log --rate 200          replay a log
   landau load unix:/run/server.sock:/ --json | jq .phases.service.p99_ns
 
 Exit status: 0 valid measurement, 1 a gate failed or the run was interrupted, 2 could not run.",
