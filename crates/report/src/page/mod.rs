@@ -17,6 +17,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
 use std::io::Write;
 
 pub use check::{Made, difference};
@@ -147,7 +148,11 @@ fn compress(bytes: &[u8]) -> String {
 
 /// Returns the SHA-256 of a file in hexadecimal.
 pub fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 fn chart_block(chart: &Chart) -> Markup {

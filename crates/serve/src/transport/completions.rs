@@ -162,8 +162,8 @@ impl Completions {
     /// The next connection with kept bytes that the worker wants to read.
     fn next_readable(&mut self) -> Option<Event> {
         while let Some(number) = self.readable.pop_front() {
-            let is_readable = |line: &&mut Line| line.interest.contains(Interest::READABLE) && line.ahead.is_some();
-            if self.line(number).filter(is_readable).is_some() {
+            let is_readable = |line: &mut Line| line.interest.contains(Interest::READABLE) && line.ahead.is_some();
+            if self.line(number).is_some_and(is_readable) {
                 return Some(Event::Connection(number, Ready::READABLE));
             }
         }
