@@ -430,6 +430,6 @@ mod tests {
         let target = LogTarget::File("/nowhere/at/all".into());
         let log = AccessLog { target, format: LogFormat::Common };
         let error = Writer::start(&log, shared, vec![counters], quiet()).unwrap_err().to_string();
-        assert!(error.starts_with("log /nowhere/at/all: "), "{error}");
+        assert!(error.starts_with("cannot write the log /nowhere/at/all: "), "{error}");
     }
 }

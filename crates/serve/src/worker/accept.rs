@@ -69,10 +69,10 @@ impl<T: Transport> Worker<T> {
     /// Admits a connection here, or passes it to the worker whose turn it is.
     pub(super) fn assign(&mut self, arrival: Arrival) {
         if self.config.accepting == Accepting::Handed {
-            self.next_worker = (self.next_worker + 1) % self.accept_queues.len();
-            if self.next_worker != self.number {
+            self.accept_turn = (self.accept_turn + 1) % self.accept_queues.len();
+            if self.accept_turn != self.number {
                 // A worker that ends takes no more; then this one serves the connection.
-                let Some(arrival) = self.accept_queues[self.next_worker].push(arrival) else { return };
+                let Some(arrival) = self.accept_queues[self.accept_turn].push(arrival) else { return };
                 return self.admit(arrival);
             }
         }

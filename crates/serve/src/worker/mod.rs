@@ -78,7 +78,7 @@ pub(crate) struct Worker<T> {
     /// The clients that took all of the last turn's part of a large answer.
     fast_readers: Vec<u32>,
     /// The worker that gets the next connection, where one worker accepts for all.
-    next_worker: usize,
+    accept_turn: usize,
     drain: Drain,
 }
 
@@ -109,7 +109,7 @@ impl<T: Transport> Worker<T> {
             sessions: Sessions::default(),
             plain: Vec::new(),
             fast_readers: Vec::new(),
-            next_worker: 0,
+            accept_turn: 0,
         })
     }
 

@@ -61,7 +61,7 @@ fn inherited_descriptors_must_be_listening_sockets() {
     }
 }
 
-/// Each worker goes behind the fence by itself; what it serves must still be there.
+/// Each worker enters the sandbox itself; what it serves must still be accessible.
 #[test]
 fn sandboxed_workers_serve() {
     let site = Site::new(&[("a", b"hello"), ("sub/b", b"there")], |config| {
@@ -124,7 +124,7 @@ fn only_stale_sockets_are_replaced() {
     server.join().unwrap();
 }
 
-/// The fence forbade it. Each in a thread of its own: there is no way back from behind the fence.
+/// The sandbox once forbade it. Each case runs in a thread of its own, because a thread cannot leave a sandbox.
 #[test]
 fn only_the_own_socket_file_is_removed() {
     let room = tempfile::tempdir().unwrap();

@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
-/// Whoever has said all that he wants to say is still to be answered.
+/// A client that has shut down its side still gets its responses.
 #[test]
 fn clients_that_half_close_get_everything() {
     let large: Vec<u8> = (0..20_000_000_u32).map(|number| (number % 251) as u8).collect();

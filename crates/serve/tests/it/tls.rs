@@ -125,7 +125,7 @@ fn both_versions_serve_files_and_send_close_notify() {
     }
 }
 
-/// Whoever accepts the connection and whatever tells of it.
+/// Every combination serves over TLS.
 #[test]
 fn tls_works_with_every_way_of_accepting_and_every_backend() {
     for (_, accepting) in Accepting::ALL.iter().filter(|(_, one)| *one != Accepting::Multishot) {
