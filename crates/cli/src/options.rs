@@ -36,8 +36,8 @@ pub(crate) struct Measurement {
     /// Choose how much to measure
     #[arg(long, value_enum, default_value = "quick")]
     pub(crate) study: StudyWord,
-    /// Repeat each case this many times, each time in a fresh process [default: smoke 1, quick 5, full 9; 1 if instructions
-    /// are counted]
+    /// Repeat each case this many times, each time in a fresh process [default: smoke 1, quick 5, full 9; 1 if
+    /// instructions are counted]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) passes: Option<u32>,
     #[command(flatten)]

@@ -67,7 +67,8 @@ pub(crate) struct Args {
     /// Limit the connections in total; further ones are answered with 503 [default: as many as descriptors allow]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_connections: Option<u32>,
-    /// Limit the connections of one address (of one /64 for IPv6); further ones are answered with 429 [default: no limit]
+    /// Limit the connections of one address (of one /64 for IPv6); further ones are answered with 429 [default: no
+    /// limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_per_address: Option<u32>,
     /// Append a line for each response to this file, or write it to standard output (-). SIGHUP reopens the file

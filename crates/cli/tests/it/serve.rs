@@ -346,8 +346,8 @@ fn without_io_uring_a_fallback_is_used_and_reported() {
     }
 }
 
-/// Whether all workers of a server are asleep, and stay so while they are observed. One that polls is never seen asleep,
-/// however little processor time it gets: it is running or waits for a processor.
+/// Whether all workers of a server are asleep, and stay so while they are observed. One that polls is never seen
+/// asleep, however little processor time it gets: it is running or waits for a processor.
 #[cfg(target_os = "linux")]
 fn workers_sleep(pid: u32) -> bool {
     let state = |task: PathBuf| {

@@ -61,9 +61,9 @@ impl Room {
 
 /// Returns the program with SIGINT, SIGHUP and SIGTERM at their defaults.
 ///
-/// A process started by `nohup` or in the background of a script ignores SIGINT or SIGHUP, its children inherit that, and
-/// the program rightly keeps ignoring them. Tests that send these signals must pass there too. `env` resets them and then
-/// becomes the program, so the process id is the program's.
+/// A process started by `nohup` or in the background of a script ignores SIGINT or SIGHUP, its children inherit that,
+/// and the program rightly keeps ignoring them. Tests that send these signals must pass there too. `env` resets them
+/// and then becomes the program, so the process id is the program's.
 fn landau() -> Command {
     const RESET: &str = "--default-signal=INT,HUP,TERM";
     static CAN_RESET: OnceLock<bool> = OnceLock::new();

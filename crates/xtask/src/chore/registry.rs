@@ -1,7 +1,7 @@
 //! `registry`: writes the lists that name every file of a directory, between their markers.
 //!
-//! A benchmark, law, command, platform, server or gate is one file; a list kept by hand would be a second place to edit.
-//! The lists are plain Rust, which editors understand. `--check` fails if one is out of date.
+//! A benchmark, law, command, platform, server or gate is one file; a list kept by hand would be a second place to
+//! edit. The lists are plain Rust, which editors understand. `--check` fails if one is out of date.
 
 use crate::workspace;
 use anyhow::{Context, Result, bail};

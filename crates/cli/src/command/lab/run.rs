@@ -21,8 +21,8 @@ use landau_sys::signal::{catch_interrupts, interrupted};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Passes of each case if instructions are counted. A second pass would add little: the only difference between calls is
-/// the timer interrupt, and a call with one is an obvious outlier.
+/// Passes of each case if instructions are counted. A second pass would add little: the only difference between calls
+/// is the timer interrupt, and a call with one is an obvious outlier.
 const EXACT_PASSES: u32 = 1;
 
 /// The seed if instructions are counted: equal command lines give equal records.

@@ -1,9 +1,9 @@
 //! `bench aa`: compares runs on one machine with each other. Every difference that is reported is false.
 //!
 //! The quick study runs `--runs` times (or records are given), and `landau show BASE OTHER --json` compares every pair,
-//! with the earlier one as the baseline. Ten runs give 45 pairs, near and far apart in time, so that drift of the machine
-//! is covered. Each pair is corrected (Holm) for its number of comparisons, as two records of a user are. A comparison
-//! that names a winner reports a difference.
+//! with the earlier one as the baseline. Ten runs give 45 pairs, near and far apart in time, so that drift of the
+//! machine is covered. Each pair is corrected (Holm) for its number of comparisons, as two records of a user are. A
+//! comparison that names a winner reports a difference.
 
 use crate::program::Program;
 use crate::workspace;

@@ -1,8 +1,9 @@
 //! `bench instrument`: compares Landau's results with those of a C program that times the same calls.
 //!
-//! Both make the same calls at the same sizes on the same processor, with files in the same directory, and take turns by
-//! benchmark. The order alternates from round to round (A B, B A, B A, A B), so that drift affects both alike. The result
-//! of a round is the median over one pass; the verdict is on the median over the rounds of the ratio (Landau / C).
+//! Both make the same calls at the same sizes on the same processor, with files in the same directory, and take turns
+//! by benchmark. The order alternates from round to round (A B, B A, B A, A B), so that drift affects both alike. The
+//! result of a round is the median over one pass; the verdict is on the median over the rounds of the ratio (Landau /
+//! C).
 
 use super::median::median;
 use crate::program::Program;

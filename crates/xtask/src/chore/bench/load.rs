@@ -1,8 +1,9 @@
-//! `bench load`: the CPU time per response of `landau load`, compared with `wrk`, at each server that is installed here.
+//! `bench load`: the CPU time per response of `landau load`, compared with `wrk`, at each server that is installed
+//! here.
 //!
 //! Both keep 64 connections busy from one CPU, with all their statistics; the server has the other CPU. They alternate
-//! within a round, and the first one alternates between rounds. The result is the CPU time of the generator per response,
-//! including start and controller.
+//! within a round, and the first one alternates between rounds. The result is the CPU time of the generator per
+//! response, including start and controller.
 
 use super::median::median;
 use super::rivals::{self, Accept, CLIENT_PROCESSOR, Server};

@@ -1,7 +1,8 @@
 //! `targets`: compiles the program for systems other than Linux, and links it where possible.
 //!
-//! Nothing is run. A toolchain with the source of the standard library, and a linker, are downloaded once with apt-get and
-//! pip into `target/targets/` (several hundred MB); nothing is installed. `ci` leaves this out because of the download.
+//! Nothing is run. A toolchain with the source of the standard library, and a linker, are downloaded once with apt-get
+//! and pip into `target/targets/` (several hundred MB); nothing is installed. `ci` leaves this out because of the
+//! download.
 
 mod debian;
 mod elf;

@@ -38,7 +38,8 @@ const BELOW: &[(&str, &[&str])] = &[
     ("xtask", &["landau-record", "landau-stats", "landau-sys", "landau-units"]),
 ];
 
-/// Names that a crate's source must not contain outside its tests: directory, names, reason. Printing is left to Clippy.
+/// Names that a crate's source must not contain outside its tests: directory, names, reason. Printing is left to
+/// Clippy.
 const FORBIDDEN: &[(&str, &[&str], &str)] = &[
     ("crates/stats/src/", &["Instant", "SystemTime"], "statistics are functions of samples"),
     ("crates/record/src/", &["Instant", "SystemTime"], "a record stores the times it is given"),
