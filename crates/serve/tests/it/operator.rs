@@ -57,7 +57,7 @@ fn inherited_descriptors_must_be_listening_sockets() {
         let mut config = Config::new(room.path());
         config.listen = vec![Listen::Inherited(number)];
         let error = Server::start(config).unwrap_err().to_string();
-        assert!(error.starts_with(&format!("listen at fd:{number}: ")), "{error}");
+        assert!(error.starts_with(&format!("cannot listen at fd:{number}: ")), "{error}");
     }
 }
 
@@ -83,7 +83,7 @@ fn a_port_in_use_is_an_error() {
     let mut config = Config::new(site.path());
     config.listen = vec![Listen::Tcp(site.address)];
     let error = Server::start(config).unwrap_err().to_string();
-    assert!(error.contains("another program listens there: `ss -ltnp` names it"), "{error}");
+    assert!(error.contains("another program listens there: run `ss -ltnp`"), "{error}");
     site.end();
 }
 
@@ -107,7 +107,7 @@ fn only_stale_sockets_are_replaced() {
         let listens = refusal(&|config, at| config.listen = vec![at], &path(name));
         let counts = refusal(&|config, at| config.metrics = Some(at), &path(name));
         for said in [listens, counts] {
-            assert!(said.contains("what lies there is no socket and is left alone"), "{name}: {said}");
+            assert!(said.contains("the path exists and is not a socket"), "{name}: {said}");
         }
     }
     assert_eq!(std::fs::read(path("thesis")).unwrap(), b"three years");

@@ -343,11 +343,14 @@ fn unusable_certificates_are_errors() {
     let (one, two) = (files("one"), files("two"));
     let cases = [
         (vec![], "listen at tls:127.0.0.1:0: there is no certificate; add --tls"),
-        (vec![pair(&empty, &one.key)], "there is no certificate in it"),
-        (vec![pair(&one.certificate, &empty)], "there is no private key in it"),
+        (vec![pair(&empty, &one.key)], "no certificate in this file"),
+        (vec![pair(&one.certificate, &empty)], "no private key in this file"),
         (vec![pair(&one.certificate, &two.key)], "the key does not belong to the certificate"),
         (vec![pair(Path::new("/nowhere"), &two.key)], "tls /nowhere: "),
-        (vec![files("version1")], "version1.pem: the certificate is of X.509 version 1, which holds no names; make it"),
+        (
+            vec![files("version1")],
+            "version1.pem: the certificate is of X.509 version 1, which has no host names; create",
+        ),
     ];
     for (tls, expected) in cases {
         let mut config = Config::new(room.path());
