@@ -342,7 +342,7 @@ fn unusable_certificates_are_errors() {
     let pair = |certificate: &Path, key: &Path| TlsFiles { certificate: certificate.into(), key: key.into() };
     let (one, two) = (files("one"), files("two"));
     let cases = [
-        (vec![], "listen at tls:127.0.0.1:0: there is no certificate; add --tls"),
+        (vec![], "cannot listen at tls:127.0.0.1:0: no certificate; add --tls"),
         (vec![pair(&empty, &one.key)], "no certificate in this file"),
         (vec![pair(&one.certificate, &empty)], "no private key in this file"),
         (vec![pair(&one.certificate, &two.key)], "the key does not belong to the certificate"),
