@@ -18,6 +18,7 @@ mod gvisor;
 mod kvm;
 mod native;
 mod netns;
+mod noaslr;
 mod ssh;
 mod tcg;
 mod uml;
@@ -30,6 +31,7 @@ pub static REGISTRY: &[&dyn Platform] = &[
     &kvm::Kvm,
     &native::Native,
     &netns::Netns,
+    &noaslr::NoAslr,
     &ssh::Ssh,
     &tcg::Tcg,
     &uml::Uml,
