@@ -82,7 +82,7 @@ fn unmatched(view: &View<'_>) -> Markup {
 pub(crate) fn of_benchmark(view: &View<'_>, benchmark: &str) -> Markup {
     let Some(comparisons) = view.comparisons else { return html! {} };
     let (verb, none) = match view.unit() {
-        Unit::Time | Unit::EmulatedTime => ("is faster", "no difference proven"),
+        Unit::Time | Unit::EmulatedTime => ("is faster", "no significant difference"),
         Unit::Instructions => ("needs fewer instructions", "no relevant difference"),
     };
     let winners: Vec<Option<usize>> = comparisons.of_benchmark(benchmark).map(PhaseComparison::winner).collect();

@@ -4,6 +4,7 @@ use super::contents::spark;
 use crate::findings::{self, Finding};
 use crate::page::{Source, View};
 use crate::quantity::{bytes, count};
+use crate::text::LEGEND;
 use landau_record::schema::Unit;
 use maud::{Markup, html};
 
@@ -58,7 +59,7 @@ fn how_to_read(view: &View<'_>) -> Markup {
              that exist at that moment. A " b { "pass" } " is one execution in a fresh process; passes are the \
              replicates. The " b { "law" } " says how the cost grows with n: O(1) is constant within 10%; C in a \
              formula is a capacity, such as the number of available ports. A " b { "recurring outlier" } " is a single \
-             expensive call at the same n in most passes."
+             expensive call at the same n in most passes. " (LEGEND)
         }
         @match unit {
             Some(Unit::Instructions) => p.note.unit {
@@ -109,6 +110,11 @@ fn list(view: &View<'_>, index: usize) -> Markup {
     }
 }
 
+/// The cases of a finding that covers several.
+fn items(items: &[String]) -> Markup {
+    html! { ul.items { @for item in items { li { (item) } } } }
+}
+
 /// A finding; with a link to its curve if the page shows it.
 fn item(view: &View<'_>, index: usize, finding: &Finding) -> Markup {
     let analysis = &view.sources[index].analysis;
@@ -119,7 +125,7 @@ fn item(view: &View<'_>, index: usize, finding: &Finding) -> Markup {
         li.finding.(kind.replace(' ', "-")) {
             span.kind { (kind) }
             span.text {
-                (finding.sentence())
+                @if finding.items.is_empty() { (finding.text) } @else { (finding.text) ":" (items(&finding.items)) }
                 @if let Some(study) = study {
                     " " a href={ "#case-" (study.case.case) } aria-label={ "Curve of " (study.case.label) } { "curve" }
                 }
