@@ -1,4 +1,5 @@
-//! The file of counts: a sequence of entries, each a tag and numbers with seven bits in a byte, least significant first.
+//! The file of counts: a sequence of entries, each a tag and numbers with seven bits in a byte, least significant
+//! first.
 //!
 //! | tag | numbers | means |
 //! |---|---|---|

@@ -63,8 +63,8 @@ pub(crate) fn on_exit(id: PluginId, call: OnExit) {
     unsafe { qemu_plugin_register_atexit_cb(id, call, core::ptr::null_mut()) };
 }
 
-/// Registers a callback for every execution of an instruction, before it is counted. Callbacks of one instruction run in
-/// the order of registration.
+/// Registers a callback for every execution of an instruction, before it is counted. Callbacks of one instruction run
+/// in the order of registration.
 pub(crate) fn on_execution(instruction: *mut Instruction, call: OnExecution, data: u64) {
     let data = data as usize as *mut c_void;
     // SAFETY: `instruction` comes from `instructions`, within the callback that gave the block. `data` is a number

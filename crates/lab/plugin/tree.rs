@@ -1,10 +1,10 @@
 //! Call chains, and the number of instructions that each function executed in each.
 //!
-//! The current function is always known from the block's address. The call chain is tracked from block to block: after a
-//! block that ends in a call comes a callee, after one that ends in a return comes a caller, and an entry of the kernel
-//! (system call, fault, interrupt) is a child of what it interrupted. A jump to another function replaces the current
-//! one, as a tail call does; the same rule handles the thunks for indirect calls. After a switch to another task the
-//! chain is that of the previous task until the next system call: functions are correct there, chains are not.
+//! The current function is always known from the block's address. The call chain is tracked from block to block: after
+//! a block that ends in a call comes a callee, after one that ends in a return comes a caller, and an entry of the
+//! kernel (system call, fault, interrupt) is a child of what it interrupted. A jump to another function replaces the
+//! current one, as a tail call does; the same rule handles the thunks for indirect calls. After a switch to another
+//! task the chain is that of the previous task until the next system call: functions are correct there, chains are not.
 
 use crate::output::Output;
 use crate::symbols::USER;

@@ -59,8 +59,8 @@ impl Compression {
         }))
     }
 
-    /// Returns the first bytes of the decompressed data, as many as there are before an error; nothing for a format that is
-    /// only identified.
+    /// Returns the first bytes of the decompressed data, as many as there are before an error; nothing for a format
+    /// that is only identified.
     pub fn first(self, data: impl Read, count: u64) -> Vec<u8> {
         let mut first = Vec::new();
         if let Some(Ok(reader)) = self.reader(data) {

@@ -39,8 +39,8 @@ impl Found {
             Kind::Running | Kind::Remote => "no file",
             Kind::Vmlinux { pvh: false } => {
                 return Some(
-                    "this is a vmlinux without PVH entry point (CONFIG_PVH), which qemu cannot boot; give the bzImage of \
-                     the same build (arch/x86/boot/bzImage)"
+                    "this is a vmlinux without PVH entry point (CONFIG_PVH), which qemu cannot boot; give the bzImage \
+                     of the same build (arch/x86/boot/bzImage)"
                         .to_owned(),
                 );
             }

@@ -123,8 +123,8 @@ impl Metric {
         }
     }
 
-    /// Tests the claim with a record: the cost is the median of all samples, over all passes, whose n is within 1% of the
-    /// claim's.
+    /// Tests the claim with a record: the cost is the median of all samples, over all passes, whose n is within 1% of
+    /// the claim's.
     pub fn test(&self, record: &Record) -> Answer {
         if record.unit() != self.unit {
             return Answer::Unknown(format!("the record counts {}, not {}", record.unit().name(), self.unit.name()));

@@ -1,5 +1,5 @@
-//! Measures one kernel: starts a machine for it, writes its record while it runs, and if it stops early, starts it again
-//! to see whether it stops at the same step.
+//! Measures one kernel: starts a machine for it, writes its record while it runs, and if it stops early, starts it
+//! again to see whether it stops at the same step.
 
 use crate::error::{Error, io};
 use crate::job::{Job, Message};

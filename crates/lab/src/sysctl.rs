@@ -2,9 +2,9 @@
 //!
 //! The list was made in guests with Linux 5.10 and 6.12: every file below `/proc/sys/net` of a new namespace was
 //! written, and then read outside. All changes but one were local: `net.netfilter.nf_hooks_lwtunnel` of 6.12 is global
-//! although the namespace shows it. Some files are read-only (`net.core.rmem_max`), and other global sysctls below `net`
-//! are not visible there. Of the local ones, the list has those that influence a benchmark. The test below writes each
-//! one in a namespace of the running kernel and reads it outside.
+//! although the namespace shows it. Some files are read-only (`net.core.rmem_max`), and other global sysctls below
+//! `net` are not visible there. Of the local ones, the list has those that influence a benchmark. The test below writes
+//! each one in a namespace of the running kernel and reads it outside.
 //! `fs`, `vm` and `kernel` are global: writing them inside a network namespace succeeds, and changes the host.
 
 use std::collections::BTreeMap;

@@ -61,8 +61,8 @@ impl Job {
     ///
     /// # Errors
     ///
-    /// If the specification contradicts itself or exceeds the limits of this host, or if it names a host that may not be
-    /// loaded, a name that does not resolve, or a file that cannot be used.
+    /// If the specification contradicts itself or exceeds the limits of this host, or if it names a host that may not
+    /// be loaded, a name that does not resolve, or a file that cannot be used.
     pub fn resolve(spec: &LoadSpec) -> Result<Self> {
         validate::check(spec)?;
         let waived = spec.waived.iter().map(|name| gate::find(name)).collect::<Result<_>>()?;
@@ -166,8 +166,8 @@ fn idle_job(spec: &IdleSpec) -> Result<IdleJob> {
         && landau_sys::system::private_bytes(pid).is_none()
     {
         return Err(Error::Plan(format!(
-            "--server-pid {pid}: cannot read the memory of process {pid} (/proc/{pid}/smaps_rollup); check that it runs \
-             on this host, and as this user"
+            "--server-pid {pid}: cannot read the memory of process {pid} (/proc/{pid}/smaps_rollup); check that it \
+             runs on this host, and as this user"
         )));
     }
     let IdleSpec { samples, settle, server_pid, .. } = *spec;

@@ -5,8 +5,8 @@ use landau_wire::http::Method;
 use landau_wire::http::body::Body;
 use landau_wire::http::response::{Reader, Response as Head};
 
-/// The previous head and its meaning. The heads for one file differ only when the second in `Date` changes, and comparing
-/// costs a tenth of parsing.
+/// The previous head and its meaning. The heads for one file differ only when the second in `Date` changes, and
+/// comparing costs a tenth of parsing.
 #[derive(Debug, Default)]
 pub(crate) struct HeadCache {
     bytes: Vec<u8>,

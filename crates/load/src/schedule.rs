@@ -1,8 +1,8 @@
 //! When the requests of an open loop are due: a function of the rate and the seed, independent of clock and server.
 //!
 //! A request that cannot be sent in time is sent as soon as possible, and its latency counts from its due time. So a
-//! server that stalls is charged for every request that had to wait, which avoids coordinated omission (G. Tene, How NOT
-//! to Measure Latency, 2013).
+//! server that stalls is charged for every request that had to wait, which avoids coordinated omission (G. Tene, How
+//! NOT to Measure Latency, 2013).
 
 use crate::plan::Arrivals;
 use rand_chacha::ChaCha8Rng;
@@ -18,8 +18,8 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Returns a schedule of `per_second` requests per second. `share` is the worker's number and the number of workers:
-    /// constant schedules of several workers interleave, and random ones differ.
+    /// Returns a schedule of `per_second` requests per second. `share` is the worker's number and the number of
+    /// workers: constant schedules of several workers interleave, and random ones differ.
     pub fn new(arrivals: Arrivals, per_second: f64, seed: u64, share: (u32, u32)) -> Self {
         let gap_ns = 1e9 / per_second;
         let (number, count) = share;

@@ -1,7 +1,7 @@
 //! URLs, their addresses, and whether load may be sent there.
 //!
-//! A name is resolved once, here, and every address is checked. The workers get addresses, so a later change of the name
-//! cannot lead them to another host.
+//! A name is resolved once, here, and every address is checked. The workers get addresses, so a later change of the
+//! name cannot lead them to another host.
 
 use crate::error::{Error, Result};
 use landau_sys::socket::{UNIX_PATH_BYTES, is_own};
@@ -108,11 +108,13 @@ impl Url {
         if self.port == usual { host } else { format!("{host}:{}", self.port) }
     }
 
-    /// Resolves the host to an address that may be loaded: of this host, of a private network, or of a host in `allowed`.
+    /// Resolves the host to an address that may be loaded: of this host, of a private network, or of a host in
+    /// `allowed`.
     ///
     /// # Errors
     ///
-    /// If the name does not resolve, or if one of its addresses may not be loaded: another look-up could return that one.
+    /// If the name does not resolve, or if one of its addresses may not be loaded: another look-up could return that
+    /// one.
     pub fn resolve(&self, allowed: &[String]) -> Result<Endpoint> {
         if let Some(path) = &self.socket {
             return Ok(Endpoint::Unix(path.clone()));

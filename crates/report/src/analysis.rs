@@ -287,8 +287,8 @@ fn judge_all(record: &Record, drafts: &mut [Draft<'_>]) {
     }
 }
 
-/// The calls of one phase of one pass. A call is clean if its window had no preemption, no stolen time and no major page
-/// fault.
+/// The calls of one phase of one pass. A call is clean if its window had no preemption, no stolen time and no major
+/// page fault.
 fn calls(pass: &Pass, phase: &Phase) -> landau_stats::Pass {
     let Some(lane) = pass.series.get(&phase.name) else { return landau_stats::Pass::default() };
     let mut tainted = vec![false; lane.n.iter().max().map_or(0, |&n| n as usize + 1)];

@@ -1,8 +1,8 @@
 //! Curves reduced to the resolution of a chart.
 //!
 //! A chart is some hundred pixels wide, and a pass has ten thousand calls. So the axis is divided into columns, narrow
-//! enough for a logarithmic and a linear axis. Each column keeps the lowest, median and highest call of each pass, so that
-//! extremes are never lost, and the density of the costs of all calls.
+//! enough for a logarithmic and a linear axis. Each column keeps the lowest, median and highest call of each pass, so
+//! that extremes are never lost, and the density of the costs of all calls.
 
 use landau_stats::{Curve, Pass};
 

@@ -1,7 +1,7 @@
 //! The rows of `landau show`: one for each phase of each case.
 //!
-//! [`rows`] and [`comparison_rows`] return data, which `--json` prints; [`render`] and [`render_comparisons`] lay it out
-//! for a terminal.
+//! [`rows`] and [`comparison_rows`] return data, which `--json` prints; [`render`] and [`render_comparisons`] lay it
+//! out for a terminal.
 
 use crate::quantity::{FormatCost, Unit, count, digits, factor, percent};
 use crate::{Analysis, CaseStudy, Comparisons, PhaseComparison, PhaseStudy, text};

@@ -104,7 +104,8 @@ impl Accepting {
 /// How long a server waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// For a whole request head from its first byte on, for the first byte of a new connection, and for a TLS handshake.
+    /// For a whole request head from its first byte on, for the first byte of a new connection, and for a TLS
+    /// handshake.
     pub head: Duration,
     /// For the next request of a connection.
     pub idle: Duration,

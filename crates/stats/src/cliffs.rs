@@ -163,8 +163,8 @@ fn middle(blocks: &[f64]) -> f64 {
 }
 
 /// Finds the call at which a jump happens: the cut with the fewest calls on the wrong side of a threshold. Nearly all
-/// later calls exceed the threshold, which is at least the geometric mean of both levels. The later level counts because
-/// occupancy climbs steeply, with calls scattered up to the full scan, and the cliff is where the scatter ends.
+/// later calls exceed the threshold, which is at least the geometric mean of both levels. The later level counts
+/// because occupancy climbs steeply, with calls scattered up to the full scan, and the cliff is where the scatter ends.
 fn sharpen(one: &Series, range: (usize, usize), side: usize) -> Option<Jump> {
     let (from, to) = (range.0.saturating_sub(side), (range.1 + side).min(one.costs.len()));
     let level = |a: usize, b: usize| median_of_costs(&mut one.costs[a..b].to_vec()).map(|ns| ns.max(0.5));

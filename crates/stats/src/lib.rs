@@ -1,14 +1,15 @@
 //! From timed calls to a verdict: quantiles, intervals, laws of growth, cliffs, outliers, comparisons.
 //!
-//! The crate is mathematics only. It reads no clock, does no I/O and returns values, never text. Equal input gives equal
-//! output to the last bit: every random draw comes from the seed in [`Options`].
+//! The crate is mathematics only. It reads no clock, does no I/O and returns values, never text. Equal input gives
+//! equal output to the last bit: every random draw comes from the seed in [`Options`].
 //!
 //! The input is a [`Curve`]: every timed call of one phase of one case, pass by pass. The output is a [`Verdict`] (see
 //! [`judge`]) or a [`Comparison`] (see [`compare`]). Costs are in the unit of [`Options::unit`], `n` is a number of
 //! objects, and effects are ratios. Counted costs are judged without statistics (see `judges`).
 //!
 //! The steps, by module: `points` (calls to cells), `polish` (cells to points), `cliffs` (the judged range), `growth`
-//! (how much, with an interval), `law` and `select` (which law), `judgement` and `verdict` (the outcome). `simulate` and
+//! (how much, with an interval), `law` and `select` (which law), `judgement` and `verdict` (the outcome). `simulate`
+//! and
 //! `calibrate` measure how often that is right.
 
 mod bimodality;

@@ -1,10 +1,10 @@
 //! Outliers: single calls that cost much more than the calls around them, recurring or isolated.
 //!
-//! A call is compared with the median of the calls around it, in one of three tiers (see `TIERS`). An outlier that recurs
-//! at one position in most passes is caused by the kernel; an isolated one is probably interference. The higher the tier,
-//! the rarer it is by chance; the lowest one finds a call that costs only twice as much, but every 512 calls in every
-//! pass. Whether a recurrence may be chance is decided by the binomial distribution, with the rate of that tier on that
-//! curve.
+//! A call is compared with the median of the calls around it, in one of three tiers (see `TIERS`). An outlier that
+//! recurs at one position in most passes is caused by the kernel; an isolated one is probably interference. The higher
+//! the tier, the rarer it is by chance; the lowest one finds a call that costs only twice as much, but every 512 calls
+//! in every pass. Whether a recurrence may be chance is decided by the binomial distribution, with the rate of that
+//! tier on that curve.
 
 use crate::Curve;
 use crate::pattern;

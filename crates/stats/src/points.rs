@@ -161,8 +161,8 @@ fn spread(low: f64, high: f64, stride: f64) -> Vec<Window> {
     (0..count).map(|i| window(at(i), stride)).collect()
 }
 
-/// A window of 3% of n to each side, at least 4 and at most 256 objects. A narrower one would be shorter than a burst of
-/// noise.
+/// A window of 3% of n to each side, at least 4 and at most 256 objects. A narrower one would be shorter than a burst
+/// of noise.
 fn window(centre: f64, stride: f64) -> Window {
     Window { centre, half: (0.03 * centre).clamp(4.0, 256.0).max(4.0 * stride) }
 }

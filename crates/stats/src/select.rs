@@ -1,9 +1,9 @@
 //! Selection of the law: every law is fitted on relative error, ranked by BIC, and tested for lack of fit.
 //!
-//! The model is `log a + log(1 + r·g(n))`. Timing error is relative, and `a` follows by averaging, so the fit is a search
-//! over `r`. The errors of the points are known from the passes, so the misfit is a chi-square and BIC needs no estimate
-//! of variance. If even the best law misses by more than the errors explain, the errors of all laws are scaled up, which
-//! admits more rivals.
+//! The model is `log a + log(1 + r·g(n))`. Timing error is relative, and `a` follows by averaging, so the fit is a
+//! search over `r`. The errors of the points are known from the passes, so the misfit is a chi-square and BIC needs no
+//! estimate of variance. If even the best law misses by more than the errors explain, the errors of all laws are scaled
+//! up, which admits more rivals.
 
 use crate::growth::interval;
 use crate::law::{Candidate, Fit, LAWS, Law, Place, Shape, by_name};

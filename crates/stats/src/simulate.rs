@@ -1,8 +1,9 @@
 //! Synthetic curves of known truth, to measure the error rate of verdicts.
 //!
 //! The noise has several levels, as real noise has. Each pass has an offset (3%). Each cell (one pass at one n) has an
-//! error that all its calls share (the stated noise, 1% or 4%), and 3% of the cells have an episode that slows all their
-//! calls. Each call has its own jitter (2%, with seven calls per cell: as much as 7% over a real window of a hundred), and
+//! error that all its calls share (the stated noise, 1% or 4%), and 3% of the cells have an episode that slows all
+//! their calls. Each call has its own jitter (2%, with seven calls per cell: as much as 7% over a real window of a
+//! hundred), and
 //! 3% of the calls have a tail. Without the shared part the median of a window would average the noise away, and every
 //! method would look perfect.
 

@@ -247,7 +247,7 @@ fn errors_at_the_start_say_what_to_do() {
         ),
         (
             &["www/a"],
-            "landau: cannot serve www/a: open: Not a directory (os error 20) (ENOTDIR); pass the directory that contains",
+            "cannot serve www/a: open: Not a directory (os error 20) (ENOTDIR); pass the directory that contains",
         ),
         (&["www", "--listen", &taken_at], "another program listens there: run `ss -ltnp`"),
         (&["www", "--listen", "unix:socket"], "another program listens there: run `ss -lxp`"),

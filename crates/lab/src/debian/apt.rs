@@ -174,8 +174,8 @@ fn private_sources() -> Result<String, Error> {
     let entries: Vec<_> = files.iter().filter_map(read).flatten().collect();
     sources::private(&entries).ok_or_else(|| {
         Error::Apt(
-            "this host's apt has no source for Debian's archive; fetch a kernel package elsewhere and give it as --kernel \
-             FILE.deb"
+            "this host's apt has no source for Debian's archive; fetch a kernel package elsewhere and give it \
+             as --kernel FILE.deb"
                 .to_owned(),
         )
     })

@@ -6,8 +6,8 @@ use crate::kernel::Error;
 use crate::stanza::Stanza;
 use std::cmp::Ordering;
 
-/// The flavours of Debian's kernels for x86-64, and the suffixes that select them. The first is the default: it is small,
-/// and has the drivers of a virtual machine built in.
+/// The flavours of Debian's kernels for x86-64, and the suffixes that select them. The first is the default: it is
+/// small, and has the drivers of a virtual machine built in.
 const FLAVOURS: [(&str, &[&str]); 3] = [
     ("cloud-amd64", &["-cloud-amd64", "-cloud"]),
     ("rt-amd64", &["-rt-amd64", "-rt"]),

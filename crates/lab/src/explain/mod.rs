@@ -2,8 +2,8 @@
 //!
 //! The kernel boots twice. The first guest sends the kernel's symbols. In the second, a plugin of the emulator counts
 //! each timed call's instructions by function ([`plugin`]). The counts are joined to the record's samples call by call,
-//! and each function's cost is fitted against n. The plugin does not change the guest's clock, so the record equals that
-//! of a run without it.
+//! and each function's cost is fitted against n. The plugin does not change the guest's clock, so the record equals
+//! that of a run without it.
 
 mod attribute;
 mod counts;

@@ -21,7 +21,10 @@ pub enum Error {
     #[error("explain cannot use qemu {0}; use qemu 5.2 to 8.2, or 9.1 or later")]
     Unsupported(String),
     /// The file could not be written.
-    #[error("cannot write the plugin to {path}: {error}; check the free space and the permissions of TMPDIR", path = path.display())]
+    #[error(
+        "cannot write the plugin to {path}: {error}; check the free space and the permissions of TMPDIR",
+        path = path.display()
+    )]
     Write {
         /// The path.
         path: PathBuf,

@@ -29,8 +29,8 @@ fn stalled() -> Simulated {
     Simulation::new(open(1000.0), respond).plan(|plan| plan.duration_ns = Some(3000 * MS)).run()
 }
 
-/// Of the 1,000 requests that are due during the stall, 900 are answered more than 100 ms late. Counted from the time of
-/// sending, only the four requests in flight are: one on each connection.
+/// Of the 1,000 requests that are due during the stall, 900 are answered more than 100 ms late. Counted from the time
+/// of sending, only the four requests in flight are: one on each connection.
 #[test]
 fn open_loop_charges_a_stall_to_every_request_that_waits() {
     let simulated = stalled();
@@ -52,8 +52,8 @@ fn simulations_are_deterministic() {
     assert_eq!(stalled().outcome.metrics.phases, stalled().outcome.metrics.phases);
 }
 
-/// The server needs 10 ms for each request, one at a time, and requests are due every 5 ms. All are answered in the end,
-/// and the rate once counted as reached.
+/// The server needs 10 ms for each request, one at a time, and requests are due every 5 ms. All are answered in the
+/// end, and the rate once counted as reached.
 #[test]
 fn server_that_reaches_half_the_rate_fails_it() {
     for is_timed in [true, false] {

@@ -2,8 +2,8 @@
 //! a server that responds at given times of this clock.
 //!
 //! Load, server and controller run in one thread: the latter two act whenever the load waits. The kernel delivers bytes
-//! on a Unix socket before `send` returns, so a wait without an event, in which server and controller had nothing to do,
-//! means that nothing can happen before the next time that the load or the server waits for. The clock jumps there.
+//! on a Unix socket before `send` returns, so a wait without an event, in which server and controller had nothing to
+//! do, means that nothing can happen before the next time that the load or the server waits for. The clock jumps there.
 //! Neither the machine's speed nor its load changes the result.
 
 mod idle;

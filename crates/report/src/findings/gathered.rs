@@ -45,7 +45,10 @@ pub(super) fn inconclusive(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
         (Reason::TooFewPoints, "too few calls"),
     ];
     for (reason, words) in reasons {
-        let is_it = |phase: &PhaseStudy<'_>| matches!(phase.verdict.all.outcome, Outcome::Inconclusive { reason: other, .. } if other == reason);
+        let is_it = |phase: &PhaseStudy<'_>| match phase.verdict.all.outcome {
+            Outcome::Inconclusive { reason: other, .. } => other == reason,
+            _ => false,
+        };
         let names = every(analysis).filter(|(_, phase)| is_it(phase)).map(|(study, phase)| subject(study, phase));
         let items: Vec<String> = names.collect();
         if !items.is_empty() {

@@ -142,7 +142,7 @@ fn record(record: &Record, index: usize, file: &EmbeddedRecord) -> Markup {
             "This run began at " (header.started) " (landau " (header.landau) ", study " (header.study) "). "
             @match (&record.end, &record.torn) {
                 (Some(end), _) => { "It ended: " (end.outcome.name()) "." }
-                (None, Some(_)) => { "It was killed while it wrote; everything before the truncated last line is valid." }
+                (None, Some(_)) => { "It was killed while writing; everything before the truncated line is valid." }
                 (None, None) => { "It was killed; everything written until then is valid." }
             }
         } "\n"

@@ -263,7 +263,7 @@ fn a_torn_record_makes_a_page_that_says_so() {
     let (record, bytes) = record(2, &Bend { torn: true, ..Bend::default() });
     assert!(record.torn.is_some());
     let page = Page::render(&[source("torn", &record, &bytes)], &Options::default());
-    assert!(page.html.contains("It was killed while it wrote"));
+    assert!(page.html.contains("It was killed while writing"));
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! The cost rises as a table fills: `1 / (1 − n/C)`, the number of slots tried before a free one is found.
 //!
-//! Cause: allocation of ports, process identifiers, bits. `C` is each known capacity in turn, and also fitted. The linear
-//! law is its limit for an infinite `C`. Source: the mean length of a random search in a table of load n/C (Knuth, The Art
-//! of Computer Programming, volume 3, 6.4).
+//! Cause: allocation of ports, process identifiers, bits. `C` is each known capacity in turn, and also fitted. The
+//! linear law is its limit for an infinite `C`. Source: the mean length of a random search in a table of load n/C
+//! (Knuth, The Art of Computer Programming, volume 3, 6.4).
 
 use crate::law::{Candidate, Law, Place, Shape};
 

@@ -2,8 +2,9 @@
 //!
 //! A list that is walked repeatedly hits the cache while all of it fits, and misses it entirely once it does not. In
 //! between, some sets of the cache overflow before others, so the slope changes over a quarter of a decade each way: a
-//! smooth step in log n of fixed width. Its centre and the ratio of the slopes are fitted. METHODOLOGY.md names a record
-//! in which a polled socket costs four times as much beyond about 2,200 of them, with 2 MiB of cache per processor.
+//! smooth step in log n of fixed width. Its centre and the ratio of the slopes are fitted. METHODOLOGY.md names a
+//! record in which a polled socket costs four times as much beyond about 2,200 of them, with 2 MiB of cache per
+//! processor.
 
 use crate::law::{Candidate, Law, Place, Shape};
 

@@ -99,7 +99,8 @@ fn a_random_search_is_constant_with_its_range() {
     assert!(verdict.all.start.unwrap().value >= 9_677.0);
 }
 
-/// A slab needs a page every 14 calls, another every 21, from another call in each pass: both are found with their cost.
+/// A slab needs a page every 14 calls, another every 21, from another call in each pass: both are found with their
+/// cost.
 #[test]
 fn refills_are_found_with_period_and_cost() {
     let refills = curve(2, 6000, |n, k| {

@@ -61,7 +61,8 @@ fn growth_and_steps_are_not_cliffs() {
     assert_eq!(bend.annotation.as_deref(), Some("a table of 4,096"));
 }
 
-/// Guards against the outliers of a doubling table being lost among isolated ones: only the position distinguishes them.
+/// Guards against the outliers of a doubling table being lost among isolated ones: only the position distinguishes
+/// them.
 #[test]
 fn doubling_tables_are_distinguished_from_interference() {
     let cost = |p: u32, n: u32| {

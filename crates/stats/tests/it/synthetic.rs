@@ -1,5 +1,5 @@
-//! Curves measured call by call, for the tests. The noise is a hash of the position, so that no generator is shared with
-//! the crate.
+//! Curves measured call by call, for the tests. The noise is a hash of the position, so that no generator is shared
+//! with the crate.
 
 use landau_stats::{Curve, Pass};
 

@@ -28,7 +28,8 @@ const GRACE: Duration = Duration::from_secs(3);
 /// A study of some seconds that creates descriptors, mappings, files, threads and processes. It excludes `bind`, which
 /// waits for up to a minute if there are sockets in `TIME_WAIT`.
 const STUDY: &str = "run nop socket mmap fork thread --study smoke --passes 2 --quiet --no-report \
-    --set nop.n=1000000 --set socket.n=10000 --set mmap.n=10000 --set mmap.file=50MiB --set fork.n=300 --set thread.n=300";
+    --set nop.n=1000000 --set socket.n=10000 --set mmap.n=10000 --set mmap.file=50MiB \
+    --set fork.n=300 --set thread.n=300";
 
 /// Arguments of `bench crash`.
 #[derive(Debug, clap::Args)]
