@@ -110,8 +110,8 @@ pub trait Platform: Debug + Sync {
             Ending::Exited(_) => "the emulator failed; see its output",
             Ending::NeverUp | Ending::Silent | Ending::Overtime => {
                 "check that the kernel is built for this machine, with a serial console (CONFIG_SERIAL_8250_CONSOLE) \
-                 and initramfs support (CONFIG_BLK_DEV_INITRD); a longer --stall-timeout waits longer, --append extends \
-                 the kernel's command line"
+                 and initramfs support (CONFIG_BLK_DEV_INITRD); a longer --stall-timeout waits longer, --append \
+                 extends the kernel's command line"
             }
             _ => "try more --memory; --append extends the kernel's command line",
         }
