@@ -54,14 +54,14 @@ pub(crate) struct Args {
     backend: Option<landau_reactor::Backend>,
     /// Distribute connections: each worker has a listening socket (own), the same by the CPU where a connection
     /// arrives (steered), all workers share one socket (shared), the first worker accepts for all (handed), or each
-    /// worker accepts and receives by an `io_uring` (multishot)
+    /// worker accepts and receives with `io_uring` (multishot)
     #[arg(long, value_name = "HOW", default_value = "own", value_parser = accepting)]
     accept: Accepting,
     /// Let this many connections wait to be accepted, at each listening socket
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..))]
     backlog: u32,
-    /// Accept a connection when its first request arrives, or after this time, such as 1s (`TCP_DEFER_ACCEPT`); saves CPU
-    /// time if clients make a connection for each request [default: accept at once]
+    /// Accept a connection when its first request arrives, or after this time, such as 1s (`TCP_DEFER_ACCEPT`); saves
+    /// CPU time if clients make a connection for each request [default: accept at once]
     #[arg(long, value_name = "TIME", value_parser = duration_in(S..=DAY))]
     defer_accept: Option<Duration>,
     /// Limit the connections in total; further ones are answered with 503 [default: as many as descriptors allow]
