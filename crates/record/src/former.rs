@@ -2,7 +2,7 @@
 //!
 //! One table answers both questions that arise: which name a record of an older schema means ([`crate::Record`] reads
 //! it under its new name), and what to tell a user who types the old one. To rename something, add one row to
-//! [`RENAMED`]; benchmark and parameter in a row are today's names.
+//! `RENAMED`; benchmark and parameter in a row are today's names.
 
 use std::borrow::Cow;
 
