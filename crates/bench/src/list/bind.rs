@@ -81,12 +81,12 @@ impl Benchmark for Bind {
         Variant::full(&[("family", "v6"), ("v6only", "off")]),
     ];
     const CAVEATS: &'static [&'static str] = &[
-        "Up to a third of the port range the curve looks flat: a sweep that stops there misses the cliff.",
-        "Sockets in TIME_WAIT hold ports as well; their number is listed with the host.",
+        "A measurement that stops at a third of the port range misses the cliff at half of it.",
+        "Sockets in TIME_WAIT hold ports as well: see the state of the host under Environment.",
+        "Linux assigns the ports of one parity first (since 4.2), so the cliff is at half the range.",
         "The search takes longer in a larger range: compare two ranges at equal n / capacity, not at equal n.",
     ];
-    const SOURCE: &'static str = "F. von Leitner, Benchmarking BSD and Linux (2003), the bind benchmark; Linux prefers \
-                                  ports of one parity since 4.2";
+    const SOURCE: &'static str = "F. von Leitner, Benchmarking BSD and Linux (2003), the bind benchmark";
 
     fn support(_: &Host, settings: &Settings) -> Support {
         if settings.is("family", "v6") && socket(Family::V6, Transport::Tcp).is_err() {

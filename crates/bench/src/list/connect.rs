@@ -109,7 +109,7 @@ pub(crate) fn cost() -> Cost {
 
 impl Benchmark for Connect {
     const NAME: &'static str = "connect";
-    const ABOUT: &'static str = "Does a web server accept a new connection later when thousands are open?";
+    const ABOUT: &'static str = "Does a web server take longer to accept a connection when thousands are open?";
     const AXIS: &'static str = "open connections";
     const PHASES: &'static [Phase] = &[
         Phase::up("handshake", "connect(): returns when the server's kernel has completed the handshake"),
@@ -123,7 +123,8 @@ impl Benchmark for Connect {
         CAVEAT_LOOPBACK,
         CAVEAT_CLOSED_LOOP,
         CAVEAT_IDLE,
-        "handshake depends on the server process only if its accept queue overflows: see the fact listen_overflows.",
+        "handshake depends on the server process only if its accept queue overflows: see listen overflows under Checks \
+         and facts.",
         "accept includes handshake and first_byte: a client cannot observe accept() itself.",
         "The client takes all times, so they include its own system calls.",
     ];

@@ -71,8 +71,7 @@ const MEBIBYTE: usize = 0;
 
 impl Benchmark for Download {
     const NAME: &'static str = "download";
-    const ABOUT: &'static str =
-        "How fast does a large cold file download, depending on its fragmentation and a concurrent reader?";
+    const ABOUT: &'static str = "How fast is the download of a large cold file, depending on its fragmentation?";
     const AXIS: &'static str = "mebibytes downloaded";
     const PHASES: &'static [Phase] = &[Phase::up(
         "mebibyte",
@@ -110,10 +109,10 @@ impl Benchmark for Download {
     ];
     const CAVEATS: &'static [&'static str] = &[
         "The curve is a timeline: n is the number of mebibytes received. Changes along it come from the device.",
-        "On a disk without moving parts, or a virtual one cached by its host, placement costs little; what small \
-         extents cost is more requests, which the facts count.",
-        "With location=directory the device's counters include the reads of all its users.",
-        "The image with the file system (location=image) may itself be fragmented on the device; it is preallocated.",
+        "On a disk without moving parts, or a virtual one cached by its host, placement costs little; small \
+         extents cost more requests: see device reads under Checks and facts.",
+        "With location=directory the counters of the device include reads by other processes.",
+        "The image with the file system (location=image) is preallocated, but may still be fragmented on the device.",
     ];
     const SOURCE: &'static str = "F. von Leitner, Benchmarking BSD and Linux (2003), the fragmentation graph";
 

@@ -68,7 +68,7 @@ impl Benchmark for EventLoop {
         Phase::up("wait", "Reactor::wait(): submits changes to the kernel and retrieves events"),
         Phase::up(
             "dispatch",
-            "iteration over the events, with further waits if needed, until every active descriptor was reported",
+            "handling of the events, and of further waits, until every active descriptor was reported",
         ),
     ];
     const PARAMETERS: &'static [Parameter] = &[
@@ -117,11 +117,11 @@ impl Benchmark for EventLoop {
     const CAVEATS: &'static [&'static str] = &[
         "The loop never sleeps: active descriptors are ready before the wait. A server with nothing to do also pays \
          for sleeping and waking up.",
-        "The cost of making a descriptor ready is not included. epoll, sigio and io_uring queue the event at that \
-         time, so they look cheaper than they are by that part.",
-        "The descriptors are Unix sockets; with another type poll and select cost more, or less.",
+        "The cost of making a descriptor ready is not included. epoll, sigio and io_uring do part of \
+         their work at that time, and that part is not timed.",
+        "The descriptors are Unix sockets; the cost of poll and select depends on the type.",
         "With selection=same the active descriptors are warm in the caches, and growth comes from the backend. With \
-         selection=random they are cold, which grows with n for every backend.",
+         selection=random cache misses grow with n for every backend.",
         "backend=null makes no system call and reports all n descriptors: it measures the loop's own cost for n \
          events.",
         "The curve of backend=select ends at FD_SETSIZE, far below the others.",

@@ -114,12 +114,12 @@ impl Benchmark for EventWait {
     const CAVEATS: &'static [&'static str] = &[
         "The call never sleeps, because a descriptor that the kernel checks last is always ready. A server with \
          nothing to do also pays for sleeping and waking up.",
-        "With timeout=zero select() and poll() do not register with the descriptors, as a call that may sleep has to. \
-         It is the cost in a busy loop.",
+        "With timeout=zero select() and poll() skip the wait queues, which a call that may sleep must join: the cost \
+         in a busy loop.",
         "select() modifies its argument; the copy that a program makes for each call is not timed.",
         "The cost of checking one descriptor depends on its type: compare object=pipe, eventfd and socket.",
         "With active=k the first k descriptors stay ready, because nothing reads them, and every call reports them. \
-         select() and poll() then register with no descriptor, because a ready one comes first.",
+         As the first descriptor is ready, select() and poll() then join no wait queue.",
     ];
     const SOURCE: &'static str = "G. Banga, J. Mogul and P. Druschel, A scalable and explicit event delivery mechanism \
                                   for UNIX (1999); active and idle descriptors as in libevent's bench";

@@ -81,12 +81,11 @@ impl Benchmark for Fork {
     const CAVEATS: &'static [&'static str] = &[
         "Most of the cost comes from the parent's mappings and page tables, not from the number of processes.",
         "Parent and children share one processor by default; with processors=all a child may wake up on another one.",
-        "If the child runs during kill(), its exit is part of kill, otherwise of the wait. Only reap, which includes \
-         both, is comparable.",
+        "The child's exit may fall into kill() or into waitpid(): compare variants only by reap, which includes both.",
         "vfork-exec and posix_spawn also execute a new program; fork and clone3 do not.",
     ];
-    const SOURCE: &'static str = "F. von Leitner, Benchmarking BSD and Linux (2003), fork and static fork; the \
-                                  destruction as suggested by N. Provos";
+    const SOURCE: &'static str = "F. von Leitner, Benchmarking BSD and Linux (2003), fork and static fork; \
+                                  timing kill and reap was suggested by N. Provos";
 
     fn support(host: &Host, settings: &Settings) -> Support {
         let is_linux_only = settings.is("method", "clone3") || settings.is("method", "vfork-exec");

@@ -73,8 +73,7 @@ impl Benchmark for Mmap {
     ];
     const EMULATED: &'static [(&'static str, &'static str)] = &[("n", "4000")];
     const CAVEATS: &'static [&'static str] = &[
-        "Alternate pages of one file are the worst case for systems that merge adjacent mappings; map_files maps many \
-         files.",
+        "Every second page of one file is mapped, so no system can merge adjacent mappings; map_files maps many files.",
         "The whole file is in the page cache, which is verified with mincore() before the first call: no disk is \
          involved.",
         "Fault-around has no effect: the adjacent pages belong to no mapping.",

@@ -31,7 +31,8 @@ const LAST_BYTE: usize = 1;
 
 impl Benchmark for Request {
     const NAME: &'static str = "request";
-    const ABOUT: &'static str = "Does a web server respond later on an idle connection when thousands are open?";
+    const ABOUT: &'static str =
+        "Does a web server take longer to respond on an idle connection when thousands are open?";
     const AXIS: &'static str = "open connections";
     const PHASES: &'static [Phase] = &[
         Phase::up("first_byte", "from the request on a random idle connection to the response's first byte"),

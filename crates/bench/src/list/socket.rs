@@ -63,7 +63,8 @@ impl Benchmark for Socket {
         Variant::full(&[("type", "udp")]),
     ];
     const CAVEATS: &'static [&'static str] = &[
-        "Medians hide the doubling of a shared descriptor table: see the recurring outliers with threads=1.",
+        "When threads share the descriptor table, enlarging it takes milliseconds. Medians do not show it; the \
+         recurring outliers with threads=1 do.",
         "The descriptor table has no gaps here; in a table with gaps the search takes longer.",
     ];
     const SOURCE: &'static str =

@@ -34,7 +34,7 @@ pub(super) fn constant(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
 /// The curves that allow no conclusion, one finding for each reason.
 pub(super) fn inconclusive(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
     let deviates = format!(
-        "the ends agree, but an intermediate point deviates by more than {}",
+        "the cost at small and at large n is equal, but a point between deviates by more than {}",
         percent(Options::default().delta)
     );
     let reasons = [
@@ -42,7 +42,7 @@ pub(super) fn inconclusive(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
         (Reason::TooNoisy, "the passes differ too much; run more passes"),
         (Reason::PointDeviates, deviates.as_str()),
         (Reason::TooFewPasses, "too few passes"),
-        (Reason::TooFewPoints, "too few calls"),
+        (Reason::TooFewPoints, "too few points"),
     ];
     for (reason, words) in reasons {
         let is_it = |phase: &PhaseStudy<'_>| match phase.verdict.all.outcome {

@@ -50,16 +50,19 @@ fn cliff(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<Fi
     Some(finding(Kind::Cliff, (study, phase), cliff.factor_over_start, text, &brief))
 }
 
-/// A cliff in one sentence: "bind jumps from 811 ns to 2.48 ms at 14,114 bound sockets (×3,059): half the port range".
+/// A cliff in one sentence: "bind jumps from 215 µs to 2.48 ms at 14,114 bound sockets (half the port range): ×3,059
+/// the cost at small n, 811 ns".
 pub fn cliff_text(study: &CaseStudy<'_>, name: &str, cliff: &Cliff, unit: Unit) -> String {
-    let first = unit.cost((cliff.cost_after / cliff.factor_over_start.max(f64::MIN_POSITIVE)).round());
-    let why = cliff.annotation.as_ref().map_or(String::new(), |annotation| format!(": {annotation}"));
+    let over = |factor: f64| unit.cost((cliff.cost_after / factor.max(f64::MIN_POSITIVE)).round());
+    let why = cliff.annotation.as_ref().map_or(String::new(), |annotation| format!(" ({annotation})"));
     format!(
-        "{name} jumps from {first} (first calls) to {} at {} {} ({}){why}.",
+        "{name} jumps from {} to {} at {} {}{why}: {} the cost at small n, {}.",
+        over(cliff.factor),
         unit.cost(cliff.cost_after),
         count(cliff.n.value),
         study.case.axis,
         factor(cliff.factor_over_start),
+        over(cliff.factor_over_start),
     )
 }
 
@@ -72,7 +75,8 @@ fn outlier(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<
     let highest_median = outliers.recurring.iter().map(|call| call.cost_median).max();
     // A period that starts elsewhere in each pass has no positions that recur.
     let weight = highest_median.or_else(|| outliers.patterns.iter().map(|one| one.cost_max).max()).unwrap_or(0) as f64;
-    let subject = if outliers.patterns.iter().any(text::is_first_calls) { "These and the first calls" } else { "They" };
+    let subject =
+        if outliers.patterns.iter().any(text::is_first_calls) { "These outliers and the first calls" } else { "They" };
     let share = match outliers.recurring_time_share {
         share if share >= 0.01 => format!(" {subject} take {} of the measured time.", percent(share)),
         _ => String::new(),
@@ -121,20 +125,26 @@ fn growth(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<F
     };
     let growth_text = text::growth_text(growth, judged.unit == Unit::Instructions);
     let ratio = growth.value.max(1e-9);
-    let text = format!("{name} {verb} {range}; {law}. Last three points over the first three: {growth_text}.");
+    let text = if kind == Kind::Variation {
+        format!(
+            "{name} has no trend {range}, but is not constant. Last three points over the first three: {growth_text}."
+        )
+    } else {
+        format!("{name} {verb} {range}; {law}. Last three points over the first three: {growth_text}.")
+    };
     Some(finding(kind, (study, phase), ratio.ln().abs(), text, &factor(ratio)))
 }
 
 fn bimodal(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<Finding> {
     let found = phase.verdict.bimodality.as_ref()?;
     let what = match found.kind {
-        BimodalityKind::ByPass => "passes",
-        BimodalityKind::ByCall => "calls",
+        BimodalityKind::ByPass => "passes a call costs",
+        BimodalityKind::ByCall => "calls the cost is",
     };
     let (low, high) = (&found.low, &found.high);
     let cost = |cost| phase.verdict.all.unit.cost(cost);
     let text = format!(
-        "{name} is bimodal at the largest n: {} of the {what} cost {}, {} cost {}.",
+        "{name} is bimodal at the largest n: in {} of the {what} {}, in {} {}.",
         percent(low.share),
         cost(low.cost.value),
         percent(high.share),

@@ -51,8 +51,10 @@ fn limit(study: &CaseStudy<'_>) -> Option<Finding> {
     let (limit, at) = (met.limit, met.at());
     let meaning = limit.meaning.trim_end_matches('.');
     let raise = if limit.raise.is_empty() { String::new() } else { format!(" To raise the limit: `{}`.", limit.raise) };
-    let text =
-        format!("{}: {} fails with {} at {at} {}: {meaning}.{raise}", case.label, limit.call, limit.error, case.axis);
+    let text = format!(
+        "{}: {} fails with {} at n = {at} {}: {meaning}.{raise}",
+        case.label, limit.call, limit.error, case.axis
+    );
     let theme = format!("{} {} {} {}", case.benchmark, limit.call, limit.error, limit.meaning);
     Some(Finding::of_case(Kind::Limit, study, 1.0, text, theme, format!("{} (at {at})", case.label)))
 }

@@ -104,7 +104,7 @@ fn variants(benchmark: &str, cases: &[&CaseStudy<'_>]) -> Markup {
         @if !figures.is_empty() {
             h3 { "Variants" }
             div.multiples { @for figure in &figures { (figure) } }
-            @if more > 0 { p.note { (more) " more variants have charts of their own below." } }
+            @if more > 0 { p.note { "Not in these charts: " (more) " of the cases below." } }
         }
     }
 }
@@ -115,6 +115,7 @@ fn case(view: &View<'_>, study: &CaseStudy<'_>, charts: &mut Vec<Chart>) -> Mark
     html! {
         article.case id=(id) aria-labelledby={ (id) "-heading" } {
             h3 id={ (id) "-heading" } { (study.case.label) }
+            p.settings { "Settings: " (all_settings(study)) }
             (verdicts(study))
             (notes(study))
             @if view.comparisons.is_some() { (compared(view, study, charts)) }
@@ -123,6 +124,14 @@ fn case(view: &View<'_>, study: &CaseStudy<'_>, charts: &mut Vec<Chart>) -> Mark
             (explanation::of_case(view, study))
         } "\n"
     }
+}
+
+/// Every parameter with its value, n last.
+fn all_settings(study: &CaseStudy<'_>) -> String {
+    let settings = study.case.settings.iter().filter(|(name, _)| *name != "n");
+    let mut texts: Vec<String> = settings.map(|(name, value)| format!("{name}={value}")).collect();
+    texts.push(format!("n up to {}", count(study.case.n as f64)));
+    texts.join(", ")
 }
 
 /// Creation and destruction of a case in one chart.
@@ -137,7 +146,7 @@ fn curves(view: &View<'_>, study: &CaseStudy<'_>, columns: &Columns, charts: &mu
     charts.push(chart);
     let is_undone = study.phases.iter().any(|phase| phase.phase.direction == Direction::Down);
     let title = if is_undone {
-        format!("{}: every pass, creation and destruction (dashed)", study.case.label)
+        format!("{}: every pass; dashed: destruction", study.case.label)
     } else {
         format!("{}: every pass", study.case.label)
     };

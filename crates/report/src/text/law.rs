@@ -15,8 +15,8 @@ pub fn symbol(law: &str) -> &'static str {
         "occupancy" => "O(1/(1 − n/C))",
         "probing" => "O(1/(1 − n/C)²)",
         "step" => "O(1) with one step",
-        "knee" => "O(1), then O(n)",
-        "tiers" => "O(n), two slopes",
+        "knee" => "O(1) then O(n)",
+        "tiers" => "O(n) with two slopes",
         _ => "unknown law",
     }
 }

@@ -64,7 +64,7 @@ pub(crate) fn pattern(verdict: &Verdict, pattern: &Pattern) -> String {
             let first = outliers.following(pattern).next().unwrap_or(phase);
             format!("{every}, first at n = {}", count(f64::from(first)))
         }
-        PatternRule::FirstCalls => format!("first calls, {costs}"),
+        PatternRule::FirstCalls => format!("{costs} in the first calls"),
     }
 }
 

@@ -60,8 +60,8 @@ pub(crate) fn law_text(judged: &Judgement) -> String {
     let rivals: Vec<&str> = judged.rivals.iter().map(|rival| law::symbol(&rival.law)).collect();
     match rivals.len() {
         0 => format!("{symbol}: {formula}"),
-        few if few <= RIVALS_MAX => format!("{symbol} (or {}): {formula}", rivals.join(", ")),
-        many => format!("law not identifiable, {} fit; best {symbol}: {formula}", many + 1),
+        few if few <= RIVALS_MAX => format!("{symbol} (or {}): {formula}", rivals.join(" or ")),
+        many => format!("{} laws fit equally well, best {symbol}: {formula}", many + 1),
     }
 }
 
@@ -109,7 +109,7 @@ fn reason_text(reason: Reason, growth: &str) -> String {
     match reason {
         Reason::TooFewPoints => "too few points".to_owned(),
         Reason::TooFewPasses => "a single pass has no error estimate".to_owned(),
-        Reason::TooNoisy => format!("passes differ too much to tell O(1) from growth, {growth}"),
+        Reason::TooNoisy => format!("passes differ too much to tell O(1) from a change, {growth}"),
         Reason::PointDeviates => {
             let delta = percent(Options::default().delta);
             format!("{growth}, but an intermediate point deviates by more than {delta}")
@@ -121,7 +121,7 @@ fn reason_text(reason: Reason, growth: &str) -> String {
 fn cliff_text(cliff: &Cliff) -> String {
     let annotation = cliff.annotation.as_ref().map_or(String::new(), |name| format!(" ({name})"));
     format!(
-        "cliff at n = {}{annotation}: {} across the jump, {} relative to the first calls",
+        "cliff at n = {}{annotation}: {} across the jump, {} relative to small n",
         count(cliff.n.value),
         factor(cliff.factor),
         factor(cliff.factor_over_start)

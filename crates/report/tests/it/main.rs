@@ -85,7 +85,7 @@ fn growth_limits_outliers_and_skips_are_all_findings() {
     let text = |kind: Kind| {
         found.iter().filter(|one| one.kind == kind).map(findings::Finding::sentence).collect::<Vec<_>>().join("\n")
     };
-    assert!(text(Kind::Limit).contains("mmap fails with ENOMEM at 2,501 open things"));
+    assert!(text(Kind::Limit).contains("mmap fails with ENOMEM at n = 2,501 open things"));
     assert!(text(Kind::Limit).contains("sysctl -w vm.max_map_count=5000"));
     let outliers = landau_report::text::recurring(&analysis().cases[0].phases[0].verdict);
     assert!(!outliers.is_empty() && text(Kind::Outlier).contains(&outliers), "{}", text(Kind::Outlier));
