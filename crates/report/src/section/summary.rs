@@ -58,8 +58,9 @@ fn how_to_read(view: &View<'_>) -> Markup {
             "Each benchmark creates objects one by one and times every call. " b { "n" } " is the number of objects \
              that exist at that moment. A " b { "pass" } " is one execution in a fresh process; passes are the \
              replicates. The " b { "law" } " says how the cost grows with n: O(1) is constant within 10%. A "
-            b { "cliff" } " is an abrupt, lasting rise at one n. A " b { "recurring outlier" } " is a single expensive call at the \
-             same n in most passes. A " b { "bimodal" } " cost has two separate modes. " (LEGEND)
+            b { "cliff" } " is an abrupt, lasting rise at one n. A " b { "recurring outlier" } " is a single \
+             expensive call at the same n in most passes. A " b { "bimodal" } " cost has two separate modes. "
+            (LEGEND)
         }
         @match unit {
             Some(Unit::Instructions) => p.note.unit {
