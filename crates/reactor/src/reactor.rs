@@ -65,7 +65,7 @@ impl Reactor {
             backend,
             slots: Vec::new(),
             registered_count: 0,
-            found: Vec::with_capacity(backend::BATCH),
+            found: Vec::with_capacity(backend::MAX_EVENTS),
             returned_count: 0,
             changed: Vec::new(),
             ready: Vec::new(),
@@ -77,8 +77,8 @@ impl Reactor {
         })
     }
 
-    /// Creates an event loop with that backend or, if it is not available, with `epoll`, the best backend of the system
-    /// or `poll`. [`note`](Self::note) then says which one it is, and why.
+    /// Creates an event loop with the first available of `backend`, `epoll`, [`Backend::default`] and `poll`.
+    /// [`note`](Self::note) returns which one replaces `backend`, and why.
     pub fn new_or_fallback(backend: Backend) -> Result<Self> {
         let mut reasons = Vec::new();
         for one in [backend, Backend::Epoll, Backend::default(), Backend::Poll] {
@@ -272,8 +272,8 @@ impl Reactor {
     }
 
     /// Waits until a descriptor is ready, a deadline passes or the waker wakes, but no longer than `timeout`; `None`
-    /// waits for ever. [`next_event`](Self::next_event) returns the events. Events of the wait before that were not
-    /// returned are dropped, and reported again as they still hold.
+    /// waits for ever. [`next_event`](Self::next_event) returns the events. Unreturned events of the previous wait are
+    /// dropped; conditions that still hold are reported again, and so are deadlines.
     ///
     /// A wait that a signal interrupts has no events.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<()> {

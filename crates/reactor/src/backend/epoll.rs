@@ -5,7 +5,7 @@
 //!
 //! `epoll` refuses regular files, which are always ready: they are kept in a list and reported in each wait.
 
-use super::{BATCH, Found, Key, Selector, ready_of_epoll};
+use super::{Found, Key, MAX_EVENTS, Selector, ready_of_epoll};
 use crate::error::Result;
 use crate::interest::{Interest, Ready};
 use landau_sys::epoll as sys;
@@ -30,7 +30,7 @@ pub(crate) struct Epoll {
 
 impl Epoll {
     pub(crate) fn new(trigger: Trigger) -> Result<Self> {
-        Ok(Self { set: sys::Epoll::new()?, trigger, events: sys::Events::with_capacity(BATCH), files: Vec::new() })
+        Ok(Self { set: sys::Epoll::new()?, trigger, events: sys::Events::with_capacity(MAX_EVENTS), files: Vec::new() })
     }
 
     fn events(&self, interest: Interest) -> u32 {

@@ -6,7 +6,7 @@
 //!
 //! A poll request holds the open file: the kernel releases a closed descriptor in the next wait, not before.
 
-use super::{BATCH, Backend, Found, Key, Selector};
+use super::{Backend, Found, Key, MAX_EVENTS, Selector};
 use crate::error::{Error, Result};
 use crate::interest::Interest;
 use landau_sys::epoll;
@@ -179,7 +179,7 @@ impl Selector for IoUring {
             self.poll_add(fd)?;
         }
         self.ring.wait(timeout_ms)?;
-        while found.len() < BATCH {
+        while found.len() < MAX_EVENTS {
             let Some(entry) = self.ring.next_completion() else { break };
             found.extend(self.on_completion(entry));
         }

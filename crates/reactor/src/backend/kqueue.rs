@@ -4,7 +4,7 @@
 //! Regular files are reported as ready in each wait, as with the other backends; the queue itself would report whether
 //! the end is reached instead.
 
-use super::{BATCH, Found, Key, Selector};
+use super::{Found, Key, MAX_EVENTS, Selector};
 use crate::error::Result;
 use crate::interest::{Interest, Ready};
 use landau_sys::kqueue::{self as sys, Filter};
@@ -33,7 +33,7 @@ pub(crate) struct Kqueue {
 impl Kqueue {
     pub(crate) fn new() -> Result<Self> {
         Ok(Self {
-            queue: sys::Kqueue::with_capacity(BATCH)?,
+            queue: sys::Kqueue::with_capacity(MAX_EVENTS)?,
             watches: Vec::new(),
             changed: Vec::new(),
             files: Vec::new(),

@@ -3,9 +3,10 @@
 //! A selector finds out which of many descriptors are ready. Selectors differ in what a wait costs and in which
 //! descriptors they can watch; what they report means the same:
 //!
-//! 1. A descriptor is identified by its number and by a *key* that the reactor passes with it. The kernel recycles
-//!    numbers; keys are never reused. What a selector finds carries the key that the descriptor was added with, so that
-//!    leftovers of an earlier owner of the number can be detected and dropped.
+//! 1. A descriptor is identified by a [`Key`]: its number, and a generation that is incremented with each registration
+//!    of the number. The kernel recycles numbers; a key recurs only after 2³² registrations of its number. What a
+//!    selector finds carries the key that the descriptor was added with, so that the reactor detects and drops events
+//!    of an earlier owner of the number.
 //! 2. `add` starts watching a descriptor. Adding a number that is watched already is an error of the caller. A selector
 //!    that cannot watch the number fails here, and not in a later wait. The descriptor remains the caller's.
 //! 3. `change` replaces the interest. With an empty interest the descriptor remains known, and the selector may still
@@ -21,10 +22,10 @@
 //!    once, until the caller has read or written until that would block; the reactor remembers it meanwhile. Reporting
 //!    too often is allowed; never reporting is not: data that arrived before `add` counts as a change.
 //! 7. A closed peer and an error are reported as readable and writable, as far as those are of interest, so that a
-//!    caller that only reads finds out by reading; and as `READ_CLOSED` if the backend knows, which is a hint too
-//!    (`select` and `null` never report it). `WRITE_CLOSED` says that nothing can be sent any more. `epoll` and `poll`
-//!    report it whatever the interest, so a caller with an empty interest has to handle it. Data that has arrived can
-//!    be read first.
+//!    caller that only reads finds out by reading. They are also reported as `READ_CLOSED` if the backend knows;
+//!    `READ_CLOSED` is only a hint (`select` and `null` never report it). `WRITE_CLOSED` says that nothing can be sent
+//!    any more. `epoll` and `poll` report it whatever the interest, so a caller with an empty interest has to handle
+//!    it. Data that has arrived can be read first.
 //! 8. When events are lost (the queue of signals overflows), the selector recovers them by itself in the same or the
 //!    next wait, and counts the loss.
 //! 9. A descriptor that is always ready (a regular file) is reported in each wait while it is watched, by all backends
@@ -55,7 +56,7 @@ use std::os::fd::RawFd;
 use std::str::FromStr;
 
 /// The most events that one wait reports, for backends that have a limit.
-pub(crate) const BATCH: usize = 256;
+pub(crate) const MAX_EVENTS: usize = 256;
 
 /// Identifies a registration: the descriptor's number in the low half, a generation in the high half.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,12 +89,12 @@ pub(crate) struct Found {
 /// The readiness of a descriptor that cannot be watched because it is not open.
 const NOT_OPEN: Ready = Ready::READABLE.union(Ready::WRITABLE).union(Ready::READ_CLOSED).union(Ready::WRITE_CLOSED);
 
-/// Repeats a turn of a ring until so many requests must have been removed, or a turn completes nothing more: since
-/// Linux 6.13, a turn of a ring with deferred work completes 20.
+/// Enters a ring until `count` cancellations must have completed, or until an enter completes nothing. Since Linux 6.13
+/// one enter of a ring with `IORING_SETUP_DEFER_TASKRUN` completes at most 20 requests; 8 per enter is a safe bound.
 #[cfg(target_os = "linux")]
-pub(crate) fn settle(count: usize, mut turn: impl FnMut() -> bool) {
+pub(crate) fn settle(count: usize, mut enter: impl FnMut() -> bool) {
     for _ in 0..count.div_ceil(8) {
-        if !turn() {
+        if !enter() {
             return;
         }
     }
