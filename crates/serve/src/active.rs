@@ -2,7 +2,7 @@
 //! as in [`crate::exchange`].
 
 use crate::config::{Config, SLOWEST_BYTES};
-use crate::exchange::{After, Rest, Unwanted, answer, answer_head};
+use crate::exchange::{After, Remainder, Unwanted, answer, answer_head};
 use crate::send_buffers::SendBuffers;
 use crate::site::Site;
 use landau_reactor::Batch;
@@ -37,12 +37,12 @@ impl Active {
         site: &mut Site,
         config: &Config,
         send_buffers: &mut SendBuffers,
-    ) -> Option<Rest> {
+    ) -> Option<Remainder> {
         if let Some(unwanted) = &mut self.body {
             match unwanted.skip(new) {
                 Err(reject) => {
                     site.reject(reject, send_buffers);
-                    return Some(Rest::end());
+                    return Some(Remainder::end());
                 }
                 Ok((_, false)) => return None,
                 Ok((used, true)) => new = &new[used..],
@@ -53,7 +53,7 @@ impl Active {
             let behind = unwanted.split(&mut head);
             if !answer_head(site, &config.limits, &head, send_buffers) {
                 let input = [&head, &behind, new].concat();
-                return Some(Rest::new(input, Scan::default(), After::List(Some(unwanted))));
+                return Some(Remainder::new(input, Scan::default(), After::List(Some(unwanted))));
             }
             self.input = behind;
         }
@@ -62,11 +62,11 @@ impl Active {
         let mut input = std::mem::take(&mut self.input);
         let (used, after) = answer(site, config, &input, &mut scan, send_buffers);
         input.drain(..used);
-        Some(Rest::new(input, scan, after))
+        Some(Remainder::new(input, scan, after))
     }
 
     /// Keeps what has arrived of a request.
-    pub(crate) fn wait(&mut self, rest: Rest) {
+    pub(crate) fn wait(&mut self, rest: Remainder) {
         self.body = match rest.after {
             After::Body(unwanted) | After::List(Some(unwanted)) => Some(unwanted),
             _ => None,
@@ -75,7 +75,7 @@ impl Active {
     }
 
     /// Keeps what is still to be sent, and what happens then.
-    pub(crate) fn keep(&mut self, batch: &mut Batch, rest: Rest) {
+    pub(crate) fn keep(&mut self, batch: &mut Batch, rest: Remainder) {
         self.batch.clear();
         self.batch.append(batch);
         (self.close, self.sent, self.acknowledged) = (matches!(rest.after, After::Close(_)), 0, None);
@@ -85,7 +85,7 @@ impl Active {
     /// Returns whether the client has taken enough since the send deadline passed last to get as much time again. What
     /// it has acknowledged decides; to save a call in each turn, that is known from the first such deadline on. What
     /// the kernel took says nothing about a slow client, because its buffer holds megabytes.
-    pub(crate) fn is_taken(&mut self, acknowledged: Option<u64>) -> bool {
+    pub(crate) fn made_progress(&mut self, acknowledged: Option<u64>) -> bool {
         let sent = std::mem::take(&mut self.sent);
         match (std::mem::replace(&mut self.acknowledged, acknowledged), acknowledged) {
             (Some(before), Some(now)) => now.saturating_sub(before) >= SLOWEST_BYTES,
@@ -95,7 +95,7 @@ impl Active {
     }
 
     /// Returns what was kept, after everything has been sent.
-    pub(crate) fn rest(&mut self) -> Rest {
+    pub(crate) fn take_remainder(&mut self) -> Remainder {
         let (close, body) = (self.close, self.body.take());
         let (input, scan) = (std::mem::take(&mut self.input), self.scan);
         let after = match body {
@@ -104,7 +104,7 @@ impl Active {
             None if input.is_empty() => After::Idle,
             None => After::More,
         };
-        Rest { input, scan, after }
+        Remainder { input, scan, after }
     }
 }
 
@@ -124,9 +124,9 @@ mod tests {
         ];
         for (input, after, expected) in cases {
             let (mut active, mut batch) = (Active { sent: 7, ..Active::default() }, Batch::default());
-            active.keep(&mut batch, Rest::new(input.to_vec(), Scan::default(), after));
+            active.keep(&mut batch, Remainder::new(input.to_vec(), Scan::default(), after));
             assert_eq!(active.sent, 0);
-            let rest = active.rest();
+            let rest = active.take_remainder();
             assert_eq!((&rest.input[..], rest.after), (input, expected));
         }
     }
@@ -135,11 +135,11 @@ mod tests {
     #[test]
     fn a_client_is_slow_by_what_it_acknowledges() {
         let mut active = Active { sent: 9 << 20, ..Active::default() };
-        assert!(active.is_taken(Some(7)), "there is nothing to compare with yet");
+        assert!(active.made_progress(Some(7)), "there is nothing to compare with yet");
         active.sent = 9 << 20;
-        assert!(!active.is_taken(Some(7 + SLOWEST_BYTES - 1)));
-        assert!(active.is_taken(Some(7 + 2 * SLOWEST_BYTES)));
+        assert!(!active.made_progress(Some(7 + SLOWEST_BYTES - 1)));
+        assert!(active.made_progress(Some(7 + 2 * SLOWEST_BYTES)));
         let mut active = Active { sent: SLOWEST_BYTES, ..Active::default() };
-        assert!(active.is_taken(None) && !active.is_taken(None));
+        assert!(active.made_progress(None) && !active.made_progress(None));
     }
 }

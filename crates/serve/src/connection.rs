@@ -1,10 +1,10 @@
 //! The table of connections.
 //!
-//! An idle connection is one line of the table and owns only its descriptor. What it needs beyond that while a request
+//! An idle connection is one entry of the table and owns only its descriptor. What it needs beyond that while a request
 //! arrives in parts or a response leaves in parts is an [`Active`], which exists only for that time.
 
 use crate::active::Active;
-use crate::exchange::{After, Rest};
+use crate::exchange::{After, Remainder};
 use landau_reactor::Batch;
 use landau_sys::stream;
 use std::net::{IpAddr, Ipv6Addr};
@@ -17,7 +17,7 @@ pub(crate) const LINGER: Duration = Duration::from_secs(2);
 /// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
-    /// An unused line of the table.
+    /// An unused entry of the table.
     Free,
     /// Nothing has been received yet.
     Fresh,
@@ -55,7 +55,7 @@ pub(crate) enum Next {
     Close(bool),
 }
 
-/// A line of the table.
+/// An entry of the table.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) fd: Option<OwnedFd>,
@@ -67,7 +67,7 @@ pub(crate) struct Connection {
     /// The client's address; IPv4 as an IPv4-mapped address.
     peer: [u8; 16],
     pub(crate) active: Option<Box<Active>>,
-    /// The next unused line.
+    /// The next unused entry.
     next: u32,
 }
 
@@ -85,26 +85,26 @@ impl Connection {
 
     /// Returns whether the client has taken enough since the last check to get as much time again.
     #[cold]
-    pub(crate) fn is_taken(&mut self) -> bool {
+    pub(crate) fn made_progress(&mut self) -> bool {
         let acknowledged = self.fd.as_ref().and_then(stream::acknowledged_bytes);
-        self.active().is_taken(acknowledged)
+        self.active().made_progress(acknowledged)
     }
 
-    /// Returns the ticket of the part of a file that the connection waits for, if it does.
-    pub(crate) fn fetched(&mut self) -> Option<u32> {
+    /// Returns the ticket of the fetch that the connection waits for, or `None` if it waits for none.
+    pub(crate) fn pending_fetch(&mut self) -> Option<u32> {
         (self.state == State::Fetching).then(|| self.active().ticket)
     }
 
     /// Keeps what is still to be sent, and what happens then.
     #[inline]
-    pub(crate) fn keep(&mut self, batch: &mut Batch, rest: Rest) {
+    pub(crate) fn keep(&mut self, batch: &mut Batch, rest: Remainder) {
         self.active().keep(batch, rest);
         self.state = State::Sending;
     }
 
     /// Decides what happens after a response has been sent.
     #[inline]
-    pub(crate) fn settle(&mut self, rest: Rest) -> Next {
+    pub(crate) fn settle(&mut self, rest: Remainder) -> Next {
         let (state, next) = match rest.after {
             After::Idle => {
                 (self.state, self.active) = (State::Idle, None);
@@ -140,14 +140,14 @@ const NONE: u32 = u32::MAX;
 /// All connections of a worker.
 #[derive(Debug)]
 pub(crate) struct Table {
-    lines: Vec<Connection>,
+    entries: Vec<Connection>,
     free: u32,
     len: usize,
 }
 
 impl Table {
     pub(crate) fn new() -> Self {
-        Self { lines: Vec::new(), free: NONE, len: 0 }
+        Self { entries: Vec::new(), free: NONE, len: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -156,7 +156,7 @@ impl Table {
 
     /// Returns the number of the next connection.
     pub(crate) fn next(&self) -> u32 {
-        if self.free == NONE { self.lines.len() as u32 } else { self.free }
+        if self.free == NONE { self.entries.len() as u32 } else { self.free }
     }
 
     pub(crate) fn insert(&mut self, fd: OwnedFd, peer: Option<IpAddr>, is_tls: bool, is_late: bool) -> u32 {
@@ -166,25 +166,25 @@ impl Table {
             Some(IpAddr::V6(address)) => address.octets(),
         };
         let (fd, active) = (Some(fd), None);
-        let line = Connection { fd, state: State::Fresh, is_late, is_tls, peer, active, next: NONE };
+        let entry = Connection { fd, state: State::Fresh, is_late, is_tls, peer, active, next: NONE };
         let number = self.next();
-        if let Some(free) = self.lines.get_mut(number as usize) {
+        if let Some(free) = self.entries.get_mut(number as usize) {
             self.free = free.next;
-            *free = line;
+            *free = entry;
         } else {
-            self.lines.push(line);
+            self.entries.push(entry);
         }
         self.len += 1;
         number
     }
 
-    /// Removes a connection and returns its descriptor, if the line was in use.
+    /// Removes a connection and returns its descriptor, if the entry was in use.
     pub(crate) fn remove(&mut self, number: u32) -> Option<(OwnedFd, Option<IpAddr>)> {
         let free = self.free;
-        let line = self.lines.get_mut(number as usize)?;
-        let fd = line.fd.take()?;
-        let peer = line.peer();
-        (line.state, line.active, line.next) = (State::Free, None, free);
+        let entry = self.entries.get_mut(number as usize)?;
+        let fd = entry.fd.take()?;
+        let peer = entry.peer();
+        (entry.state, entry.active, entry.next) = (State::Free, None, free);
         self.free = number;
         self.len -= 1;
         Some((fd, peer))
@@ -192,21 +192,21 @@ impl Table {
 
     #[inline]
     pub(crate) fn get(&mut self, number: u32) -> Option<&mut Connection> {
-        self.lines.get_mut(number as usize).filter(|line| line.fd.is_some())
+        self.entries.get_mut(number as usize).filter(|entry| entry.fd.is_some())
     }
 
     /// Returns the descriptor of a connection.
     #[inline]
     pub(crate) fn fd(&self, number: u32) -> Option<&OwnedFd> {
-        self.lines.get(number as usize)?.fd.as_ref()
+        self.entries.get(number as usize)?.fd.as_ref()
     }
 
     /// Returns the numbers of all connections with nothing under way. A TLS connection that was accepted while the
     /// server was ending is not one of them: its client has had no time to ask.
-    pub(crate) fn at_rest(&self) -> Vec<u32> {
-        let is_at_rest =
-            |line: &Connection| matches!(line.state, State::Idle | State::Fresh) && !(line.is_tls && line.is_late);
-        (0..self.lines.len() as u32).filter(|&number| is_at_rest(&self.lines[number as usize])).collect()
+    pub(crate) fn idle(&self) -> Vec<u32> {
+        let is_idle =
+            |entry: &Connection| matches!(entry.state, State::Idle | State::Fresh) && !(entry.is_tls && entry.is_late);
+        (0..self.entries.len() as u32).filter(|&number| is_idle(&self.entries[number as usize])).collect()
     }
 }
 
@@ -221,12 +221,12 @@ mod tests {
 
     /// With the event loop's 16 bytes and the timer's 16, an idle connection stays below 128.
     #[test]
-    fn a_connection_at_rest_is_a_short_line() {
+    fn an_idle_connection_is_a_small_entry() {
         assert!(size_of::<Connection>() <= 40, "{}", size_of::<Connection>());
     }
 
     #[test]
-    fn lines_are_used_again() {
+    fn entries_are_reused() {
         let fd = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
         let mut table = Table::new();
         let v4: IpAddr = "10.0.0.1".parse().unwrap();
@@ -238,10 +238,10 @@ mod tests {
         assert_eq!(table.get(1).unwrap().peer(), None);
         assert!(table.remove(0).is_some() && table.remove(0).is_none() && table.get(0).is_none());
         assert_eq!((table.len(), table.next(), table.insert(fd(), None, false, false), table.next()), (1, 0, 0, 2));
-        assert_eq!(table.at_rest(), vec![0, 1]);
+        assert_eq!(table.idle(), vec![0, 1]);
         table.get(0).unwrap().state = State::Head;
-        assert_eq!((table.at_rest(), table.remove(1).is_some(), table.at_rest()), (vec![1], true, vec![]));
+        assert_eq!((table.idle(), table.remove(1).is_some(), table.idle()), (vec![1], true, vec![]));
         table.insert(fd(), None, true, true);
-        assert_eq!(table.at_rest(), vec![], "its client has had no time to ask");
+        assert_eq!(table.idle(), vec![], "its client has had no time to ask");
     }
 }

@@ -53,8 +53,8 @@ impl Drain {
         self.control.end.load(Ordering::Acquire)
     }
 
-    /// Returns whether the worker was told to end.
-    pub(crate) fn is_told(&self) -> bool {
+    /// Returns whether the server has requested the drain.
+    pub(crate) fn is_requested(&self) -> bool {
         self.control.drain.load(Ordering::Acquire)
     }
 
@@ -78,7 +78,7 @@ impl Drain {
 
     /// Returns how long the next wait may be: until the drain limit, or until log lines can be handed over.
     #[inline]
-    pub(crate) fn patience(&self, log: Option<&Feed>) -> Option<Duration> {
+    pub(crate) fn max_wait(&self, log: Option<&Feed>) -> Option<Duration> {
         let drain = self.since.map(|since| self.limit.saturating_sub(since.elapsed()));
         match log {
             Some(log) if log.is_waiting() => Some(drain.map_or(LOG_RETRY, |drain| drain.min(LOG_RETRY))),

@@ -66,16 +66,16 @@ impl Unwanted {
     }
 }
 
-/// The bytes that are left when everything complete was answered, and what happens then.
+/// The input that is left after all complete requests were answered, and what happens next.
 #[derive(Debug)]
-pub(crate) struct Rest {
+pub(crate) struct Remainder {
     pub(crate) input: Vec<u8>,
     /// How far the head in them was scanned.
     pub(crate) scan: Scan,
     pub(crate) after: After,
 }
 
-impl Rest {
+impl Remainder {
     #[inline]
     pub(crate) fn new(mut input: Vec<u8>, scan: Scan, after: After) -> Self {
         if let After::Body(unwanted) = after {

@@ -62,7 +62,7 @@ pub(crate) struct Place {
 
 /// A listening socket of a worker.
 #[derive(Debug)]
-pub(crate) struct Listening {
+pub(crate) struct ListenSocket {
     pub(crate) fd: OwnedFd,
     pub(crate) is_tls: bool,
 }
@@ -150,7 +150,7 @@ impl Bound {
     }
 
     /// Returns a worker's listening socket, with the options that its connections inherit.
-    fn listener(&self, config: &Config) -> Result<Listening, Error> {
+    fn listener(&self, config: &Config) -> Result<ListenSocket, Error> {
         let fd = self.socket()?;
         if matches!(self.place.listen, Listen::Tcp(_)) {
             // Accepted connections inherit it, which saves a call for each.
@@ -163,12 +163,12 @@ impl Bound {
                 stream::steer_by_processor(&fd, config.workers as u32)?;
             }
         }
-        Ok(Listening { fd, is_tls: self.place.is_tls })
+        Ok(ListenSocket { fd, is_tls: self.place.is_tls })
     }
 
     /// Returns the listening sockets of each worker, one for each address. They begin to listen in the order of the
     /// workers: the kernel numbers them in that order, and `steered` selects by this number.
-    pub(crate) fn listeners(all: &[Self], config: &Config) -> Result<Vec<Vec<Listening>>, Error> {
+    pub(crate) fn listeners(all: &[Self], config: &Config) -> Result<Vec<Vec<ListenSocket>>, Error> {
         let listens = |number: usize| config.accepting != Accepting::Handed || number == 0;
         let of = |number: usize| if listens(number) { all } else { &[] };
         let workers = 0..config.workers.max(1);
@@ -196,7 +196,7 @@ pub(crate) fn concerns_one_connection(error: landau_sys::Error) -> bool {
 }
 
 /// Accepts the connections that wait at a listening socket, at most as many as its queue holds.
-pub(crate) fn waiting_at(listener: &OwnedFd, backlog: u32) -> impl Iterator<Item = (OwnedFd, Option<IpAddr>)> {
+pub(crate) fn accept_all_pending(listener: &OwnedFd, backlog: u32) -> impl Iterator<Item = (OwnedFd, Option<IpAddr>)> {
     let next = move |_| match stream::accept_from(listener) {
         Ok((fd, peer)) => Some(Some((fd, peer.map(|peer| peer.ip())))),
         Err(error) => concerns_one_connection(error).then_some(None),

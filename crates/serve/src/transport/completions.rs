@@ -4,18 +4,18 @@
 //! that a connection that ends with its first answer has nothing to cancel; from then on one operation receives
 //! whatever arrives (multishot), into buffers that all connections share.
 //!
-//! **Ahead of the worker.** While a worker sends an answer it does not want to read, and the ring still receives. Such
-//! bytes are kept for the connection, and from [`AHEAD_BYTES`] on the ring receives nothing more for it until the
-//! worker has taken them: then the kernel's buffers fill and the client has to wait.
+//! **Receiving ahead.** While sending an answer, the worker does not read, but the ring still receives. The transport
+//! keeps these bytes for the connection. From [`AHEAD_BYTES`] on it pauses receiving until the worker has taken them:
+//! the kernel's buffers fill, and the client has to wait.
 //!
-//! **At rest.** A connection that has been idle for [`PARK_AFTER`] is parked on a watch, which costs the kernel a third
-//! of a pending receive.
+//! **Parking.** After [`PARK_AFTER`] without a request, the pending receive of a connection is replaced by a poll
+//! request, which takes a third of the kernel memory.
 
 use super::{Arrival, Event, LISTENERS, Transport};
 use crate::config::Config;
 use crate::connection::Table;
 use crate::error::Error;
-use crate::listener::{Listening, waiting_at};
+use crate::listener::{ListenSocket, accept_all_pending};
 use landau_reactor::completions::{Completion, ProvidedBuffer, Ring};
 use landau_reactor::{Interest, Ready, Token, Waker};
 use landau_sys::stream;
@@ -26,8 +26,8 @@ use std::time::Duration;
 /// After so long without a request a connection is parked.
 const PARK_AFTER: Duration = Duration::from_secs(1);
 
-/// What a client may send ahead of the worker. What the ring had received before it stopped comes on top: at most the
-/// bytes of all its buffers (1 MiB).
+/// The transport pauses receiving when it keeps this many bytes for a connection. The true bound is this plus the
+/// ring's buffers (1 MiB), which may fill before the pause takes effect.
 const AHEAD_BYTES: usize = 64 << 10;
 
 /// What was received before the worker wanted it.
@@ -42,15 +42,15 @@ struct Ahead {
 
 /// What the transport knows of a connection.
 #[derive(Debug, Default)]
-struct Line {
+struct Entry {
     interest: Interest,
     is_open: bool,
     /// Whether the receive under way is the first one.
     is_first: bool,
     /// Whether the first receive is done and the next one is to be started.
-    must_resume: bool,
-    /// When the connection is parked: the milliseconds that it may stay idle then; 0 if it is not to be parked.
-    parked_ms: u32,
+    must_rearm: bool,
+    /// The milliseconds for which the connection may stay idle after it is parked; 0 if it is not to be parked.
+    idle_left_after_parking_ms: u32,
     ahead: Option<Box<Ahead>>,
 }
 
@@ -58,24 +58,24 @@ struct Line {
 #[derive(Debug)]
 pub(crate) struct Completions {
     ring: Ring,
-    listeners: Vec<Listening>,
+    listeners: Vec<ListenSocket>,
     /// Whether TLS is spoken at each listener, also after they were closed.
     is_tls: Vec<bool>,
     must_know_peer: bool,
-    lines: Vec<Line>,
-    /// What the event that was handed out last is about.
+    entries: Vec<Entry>,
+    /// The connection and the buffer of the last event, until `receive` takes them.
     current: Option<(u32, ProvidedBuffer)>,
     /// Connections that can be read because of what was kept for them.
     readable: VecDeque<u32>,
-    /// Connections whose first receive is done.
-    resumed: Vec<u32>,
+    /// Connections whose first receive is done and whose next one is to be started.
+    to_rearm: Vec<u32>,
     /// Connections that wait for room.
     blocked: Vec<u32>,
 }
 
 impl Completions {
-    fn line(&mut self, number: u32) -> Option<&mut Line> {
-        self.lines.get_mut(number as usize).filter(|line| line.is_open)
+    fn entry(&mut self, number: u32) -> Option<&mut Entry> {
+        self.entries.get_mut(number as usize).filter(|entry| entry.is_open)
     }
 
     /// Translates a completion into what the worker has to know.
@@ -92,7 +92,7 @@ impl Completions {
             Completion::Failed { token, .. } if token.0 >= LISTENERS => Some(Event::OutOfDescriptors),
             Completion::Failed { token, error } => self.ended(token.0, Err(error)),
             Completion::Writable { token } => {
-                let is_wanted = self.line(token.0)?.interest.contains(Interest::WRITABLE);
+                let is_wanted = self.entry(token.0)?.interest.contains(Interest::WRITABLE);
                 is_wanted.then_some(Event::Connection(token.0, Ready::WRITABLE))
             }
             Completion::Deadline { token } => self.expired(token.0, table),
@@ -102,15 +102,15 @@ impl Completions {
 
     #[inline]
     fn received(&mut self, number: u32, buffer: ProvidedBuffer, table: &Table) -> Option<Event> {
-        let Some(line) = self.lines.get_mut(number as usize).filter(|line| line.is_open) else {
+        let Some(entry) = self.entries.get_mut(number as usize).filter(|entry| entry.is_open) else {
             self.ring.recycle(buffer);
             return None;
         };
-        if std::mem::take(&mut line.is_first) {
-            line.must_resume = true;
-            self.resumed.push(number);
+        if std::mem::take(&mut entry.is_first) {
+            entry.must_rearm = true;
+            self.to_rearm.push(number);
         }
-        if line.interest.contains(Interest::READABLE) && line.ahead.is_none() {
+        if entry.interest.contains(Interest::READABLE) && entry.ahead.is_none() {
             self.current = Some((number, buffer));
             return Some(Event::Connection(number, Ready::READABLE));
         }
@@ -120,8 +120,8 @@ impl Completions {
 
     /// Keeps what the worker does not want yet, and stops receiving if that is much.
     fn keep(&mut self, number: u32, buffer: ProvidedBuffer, table: &Table) {
-        if let Some(line) = self.lines.get_mut(number as usize).filter(|line| line.is_open) {
-            let ahead = line.ahead.get_or_insert_default();
+        if let Some(entry) = self.entries.get_mut(number as usize).filter(|entry| entry.is_open) {
+            let ahead = entry.ahead.get_or_insert_default();
             ahead.bytes.extend_from_slice(self.ring.bytes(&buffer));
             if ahead.bytes.len() >= AHEAD_BYTES
                 && !ahead.is_held
@@ -135,11 +135,11 @@ impl Completions {
 
     /// The stream has ended, or the connection failed. A failure is reported whatever the worker wants.
     fn ended(&mut self, number: u32, how: landau_sys::Result<()>) -> Option<Event> {
-        let line = self.line(number)?;
-        line.is_first = false;
-        line.ahead.get_or_insert_default().end = Some(how);
+        let entry = self.entry(number)?;
+        entry.is_first = false;
+        entry.ahead.get_or_insert_default().end = Some(how);
         let ready = match how {
-            Ok(()) if !line.interest.contains(Interest::READABLE) => return None,
+            Ok(()) if !entry.interest.contains(Interest::READABLE) => return None,
             Ok(()) => Ready::READABLE,
             Err(_) => Ready::READABLE.union(Ready::WRITABLE).union(Ready::WRITE_CLOSED),
         };
@@ -148,22 +148,22 @@ impl Completions {
 
     /// Parks a connection that has been idle for a while; any other deadline is the worker's.
     fn expired(&mut self, number: u32, table: &Table) -> Option<Event> {
-        let parked_ms = std::mem::take(&mut self.line(number)?.parked_ms);
-        if parked_ms == 0 {
+        let idle_left_after_parking_ms = std::mem::take(&mut self.entry(number)?.idle_left_after_parking_ms);
+        if idle_left_after_parking_ms == 0 {
             return Some(Event::Connection(number, Ready::DEADLINE));
         }
         let fd = table.fd(number)?;
-        // One that cannot be parked stays as it is and only costs more.
+        // If parking fails, the receive stays pending and only takes more memory.
         let _ = self.ring.park(fd);
-        self.ring.set_deadline(fd, Duration::from_millis(u64::from(parked_ms)));
+        self.ring.set_deadline(fd, Duration::from_millis(u64::from(idle_left_after_parking_ms)));
         None
     }
 
     /// The next connection with kept bytes that the worker wants to read.
     fn next_readable(&mut self) -> Option<Event> {
         while let Some(number) = self.readable.pop_front() {
-            let is_readable = |line: &mut Line| line.interest.contains(Interest::READABLE) && line.ahead.is_some();
-            if self.line(number).is_some_and(is_readable) {
+            let is_readable = |entry: &mut Entry| entry.interest.contains(Interest::READABLE) && entry.ahead.is_some();
+            if self.entry(number).is_some_and(is_readable) {
                 return Some(Event::Connection(number, Ready::READABLE));
             }
         }
@@ -172,8 +172,8 @@ impl Completions {
 
     /// Takes what was kept for a connection.
     fn receive_ahead(&mut self, number: u32, fd: &OwnedFd, into: &mut [u8]) -> landau_sys::Result<Option<usize>> {
-        let Some(line) = self.lines.get_mut(number as usize) else { return Ok(None) };
-        let Some(ahead) = line.ahead.as_mut() else { return Ok(None) };
+        let Some(entry) = self.entries.get_mut(number as usize) else { return Ok(None) };
+        let Some(ahead) = entry.ahead.as_mut() else { return Ok(None) };
         if ahead.bytes.is_empty() {
             return ahead.end.transpose().map(|end| end.map(|()| 0));
         }
@@ -184,8 +184,8 @@ impl Completions {
             self.readable.push_back(number);
             return Ok(Some(count));
         }
-        if line.ahead.take().is_some_and(|ahead| ahead.is_held) {
-            // One that cannot be resumed says nothing more, and its deadline ends it.
+        if entry.ahead.take().is_some_and(|ahead| ahead.is_held) {
+            // If resuming fails, the connection stays silent until its deadline closes it.
             let _ = self.ring.resume(fd);
         }
         Ok(Some(count))
@@ -193,7 +193,7 @@ impl Completions {
 }
 
 impl Transport for Completions {
-    fn new(config: &Config, listeners: Vec<Listening>, waker: &Waker) -> Result<Self, Error> {
+    fn new(config: &Config, listeners: Vec<ListenSocket>, waker: &Waker) -> Result<Self, Error> {
         let mut ring = Ring::new()?;
         ring.register_waker(waker)?;
         for (index, listener) in listeners.iter().enumerate() {
@@ -204,23 +204,23 @@ impl Transport for Completions {
             is_tls: listeners.iter().map(|listener| listener.is_tls).collect(),
             listeners,
             must_know_peer: config.connections_per_address.is_some() || config.log.is_some(),
-            lines: Vec::new(),
+            entries: Vec::new(),
             current: None,
             readable: VecDeque::new(),
-            resumed: Vec::new(),
+            to_rearm: Vec::new(),
             blocked: Vec::new(),
         })
     }
 
     fn wait(&mut self, limit: Option<Duration>, table: &Table) -> Result<(), landau_reactor::Error> {
-        while let Some(number) = self.resumed.pop() {
-            let is_open = self.line(number).is_some_and(|line| std::mem::take(&mut line.must_resume));
+        while let Some(number) = self.to_rearm.pop() {
+            let is_open = self.entry(number).is_some_and(|entry| std::mem::take(&mut entry.must_rearm));
             if let Some(fd) = table.fd(number).filter(|_| is_open) {
                 self.ring.resume(fd)?;
             }
         }
         while let Some(number) = self.blocked.pop() {
-            let is_blocked = self.line(number).is_some_and(|line| line.interest.contains(Interest::WRITABLE));
+            let is_blocked = self.entry(number).is_some_and(|entry| entry.interest.contains(Interest::WRITABLE));
             if let Some(fd) = table.fd(number).filter(|_| is_blocked) {
                 self.ring.watch_writable(fd)?;
             }
@@ -258,17 +258,17 @@ impl Transport for Completions {
         self.ring.now_ms()
     }
 
-    fn stop_accepting(&mut self) {
-        for Listening { fd, .. } in &self.listeners {
-            // It is registered.
+    fn begin_stop(&mut self) {
+        for ListenSocket { fd, .. } in &self.listeners {
+            // If the cancellation cannot be submitted, the ring closes what it still accepts.
             let _ = self.ring.stop_accepting(fd);
         }
     }
 
     fn close_listeners(&mut self, backlog: u32) -> Vec<Arrival> {
         let mut arrivals = Vec::new();
-        for Listening { fd, is_tls } in std::mem::take(&mut self.listeners) {
-            arrivals.extend(waiting_at(&fd, backlog).map(|(fd, peer)| Arrival { fd, peer, is_tls }));
+        for ListenSocket { fd, is_tls } in std::mem::take(&mut self.listeners) {
+            arrivals.extend(accept_all_pending(&fd, backlog).map(|(fd, peer)| Arrival { fd, peer, is_tls }));
             let _ = self.ring.close(fd);
         }
         arrivals
@@ -276,11 +276,11 @@ impl Transport for Completions {
 
     fn register(&mut self, number: u32, fd: &OwnedFd) -> Result<(), landau_reactor::Error> {
         self.ring.receive_once(fd, Token(number))?;
-        if number as usize >= self.lines.len() {
-            self.lines.resize_with(number as usize + 1, Line::default);
+        if number as usize >= self.entries.len() {
+            self.entries.resize_with(number as usize + 1, Entry::default);
         }
         let (interest, is_open, is_first) = (Interest::READABLE, true, true);
-        self.lines[number as usize] = Line { interest, is_open, is_first, ..Line::default() };
+        self.entries[number as usize] = Entry { interest, is_open, is_first, ..Entry::default() };
         Ok(())
     }
 
@@ -298,12 +298,12 @@ impl Transport for Completions {
 
     #[inline]
     fn set_interest(&mut self, number: u32, _: &OwnedFd, interest: Interest) -> Result<(), landau_reactor::Error> {
-        if let Some(line) = self.lines.get_mut(number as usize) {
-            line.interest = interest;
+        if let Some(entry) = self.entries.get_mut(number as usize) {
+            entry.interest = interest;
             if interest.contains(Interest::WRITABLE) {
                 self.blocked.push(number);
             }
-            if interest.contains(Interest::READABLE) && line.ahead.is_some() {
+            if interest.contains(Interest::READABLE) && entry.ahead.is_some() {
                 self.readable.push_back(number);
             }
         }
@@ -316,25 +316,26 @@ impl Transport for Completions {
 
     #[inline]
     fn set_deadline(&mut self, number: u32, fd: &OwnedFd, delay: Duration) {
-        if let Some(line) = self.lines.get_mut(number as usize) {
-            line.parked_ms = 0;
+        if let Some(entry) = self.entries.get_mut(number as usize) {
+            entry.idle_left_after_parking_ms = 0;
         }
         self.ring.set_deadline(fd, delay);
     }
 
     #[inline]
     fn set_idle_deadline(&mut self, number: u32, fd: &OwnedFd, delay: Duration) {
-        if let Some(line) = self.lines.get_mut(number as usize) {
-            line.parked_ms = u32::try_from(delay.saturating_sub(PARK_AFTER).as_millis()).unwrap_or(u32::MAX);
+        if let Some(entry) = self.entries.get_mut(number as usize) {
+            entry.idle_left_after_parking_ms =
+                u32::try_from(delay.saturating_sub(PARK_AFTER).as_millis()).unwrap_or(u32::MAX);
         }
         self.ring.set_deadline(fd, delay.min(PARK_AFTER));
     }
 
     fn close(&mut self, number: u32, fd: OwnedFd) {
-        if let Some(line) = self.lines.get_mut(number as usize) {
-            *line = Line::default();
+        if let Some(entry) = self.entries.get_mut(number as usize) {
+            *entry = Entry::default();
         }
-        // The table and the ring hold the same descriptors.
+        // Every descriptor in the table is registered, so this fails only if the ring cannot submit.
         let _ = self.ring.close(fd);
     }
 }

@@ -21,7 +21,7 @@ pub(crate) use readiness::Readiness;
 use crate::config::Config;
 use crate::connection::Table;
 use crate::error::Error;
-use crate::listener::Listening;
+use crate::listener::ListenSocket;
 use landau_reactor::{Interest, Ready, Waker};
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
@@ -51,10 +51,11 @@ pub(crate) enum Event {
 
 /// Accepts connections and tells when they can be read and written.
 ///
-/// A connection is identified by its number, its line in the worker's [`Table`], which is the descriptor's owner.
+/// A connection is identified by its number, the index of its entry in the worker's [`Table`]. The table owns the
+/// descriptor.
 pub(crate) trait Transport: Sized {
     /// Begins to accept connections. `waker` ends waits.
-    fn new(config: &Config, listeners: Vec<Listening>, waker: &Waker) -> Result<Self, Error>;
+    fn new(config: &Config, listeners: Vec<ListenSocket>, waker: &Waker) -> Result<Self, Error>;
 
     /// Waits for events, for at most `limit`.
     fn wait(&mut self, limit: Option<Duration>, table: &Table) -> Result<(), landau_reactor::Error>;
@@ -65,8 +66,10 @@ pub(crate) trait Transport: Sized {
     /// Returns the milliseconds since the transport was made, as of the last wait, modulo 2³².
     fn now_ms(&self) -> u32;
 
-    /// Accepts no more connections. Those accepted by then are events of the next two waits.
-    fn stop_accepting(&mut self);
+    /// Begins to stop accepting; [`close_listeners`](Self::close_listeners) completes it. In between, two waits return
+    /// the connections that were accepted already: a ring submits the cancellation in the first and reports what it had
+    /// accepted by the second.
+    fn begin_stop(&mut self);
 
     /// Closes the listening sockets and returns the connections that were waiting in their queues.
     fn close_listeners(&mut self, backlog: u32) -> Vec<Arrival>;
@@ -90,6 +93,6 @@ pub(crate) trait Transport: Sized {
     /// The same for a connection that waits for its next request.
     fn set_idle_deadline(&mut self, number: u32, fd: &OwnedFd, delay: Duration);
 
-    /// Closes a connection, with what was received and not taken.
+    /// Closes a connection and discards unread data.
     fn close(&mut self, number: u32, fd: OwnedFd);
 }

@@ -4,13 +4,13 @@ use super::{Arrival, Event, LISTENERS, Transport};
 use crate::config::Config;
 use crate::connection::Table;
 use crate::error::Error;
-use crate::listener::{Listening, concerns_one_connection, waiting_at};
+use crate::listener::{ListenSocket, accept_all_pending, concerns_one_connection};
 use landau_reactor::{Interest, Reactor, Token, Waker};
 use landau_sys::stream;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// The most connections accepted in one turn, before other events are handled.
+/// The most connections accepted from a listener before other events are handled.
 const ACCEPT_BATCH: usize = 64;
 
 /// How long accepting pauses when no descriptor is left: ten attempts a second cost next to nothing.
@@ -22,44 +22,44 @@ struct Listener {
     fd: OwnedFd,
     is_paused: bool,
     is_tls: bool,
-    batch: AcceptBatch,
+    batch_size: BatchSize,
 }
 
-/// How many connections to accept in a turn. An `accept4` that finds none costs the kernel nearly as much as one that
-/// succeeds, because it allocates the file first. So the count adapts to what was found; the event loop reports
-/// connections that are left again.
+/// How many connections to accept in a batch. An `accept4` that finds none costs the kernel nearly as much as one that
+/// succeeds, because it allocates the file first. So the count adapts to what was found; the next wait reports a
+/// listener with connections still queued.
 #[derive(Debug)]
-struct AcceptBatch {
+struct BatchSize {
     count: usize,
-    /// The number of consecutive turns that found `count` connections.
+    /// The number of consecutive batches that found `count` connections.
     full_count: u32,
 }
 
-impl AcceptBatch {
-    /// After so many full turns the count is doubled.
-    const FULL_TURNS: u32 = 4;
+impl BatchSize {
+    /// After this many consecutive full batches the count is doubled.
+    const FULL_BATCHES: u32 = 4;
 
     fn new() -> Self {
         Self { count: 1, full_count: 0 }
     }
 
-    /// The turn found as many connections as it asked for.
+    /// Notes that the batch was full.
     fn grow(&mut self) {
         self.full_count += 1;
-        if self.full_count == Self::FULL_TURNS {
+        if self.full_count == Self::FULL_BATCHES {
             *self = Self { count: (2 * self.count).min(ACCEPT_BATCH), full_count: 0 };
         }
     }
 
-    /// The turn found fewer connections than it asked for.
+    /// Notes that the queue was empty after `found` connections.
     fn shrink(&mut self, found: usize) {
         *self = Self { count: found.max(1), full_count: 0 };
     }
 }
 
-/// A turn at a listening socket.
+/// The connections being accepted from one listener.
 #[derive(Debug, Clone, Copy)]
-struct AcceptTurn {
+struct AcceptBatch {
     listener: usize,
     found: usize,
     limit: usize,
@@ -70,36 +70,36 @@ struct AcceptTurn {
 pub(crate) struct Readiness {
     reactor: Reactor,
     listeners: Vec<Listener>,
-    turn: Option<AcceptTurn>,
+    batch: Option<AcceptBatch>,
     is_any_paused: bool,
 }
 
 impl Readiness {
-    /// Accepts the next connection of the turn; ends the turn if there is none.
-    fn accept(&mut self, turn: AcceptTurn) -> Option<Event> {
-        let AcceptTurn { listener, found, limit } = turn;
-        let Some(Listener { fd, is_paused: false, is_tls, batch }) = self.listeners.get_mut(listener) else {
-            self.turn = None;
+    /// Accepts the next connection of the batch; ends the batch if there is none.
+    fn accept(&mut self, batch: AcceptBatch) -> Option<Event> {
+        let AcceptBatch { listener, found, limit } = batch;
+        let Some(Listener { fd, is_paused: false, is_tls, batch_size }) = self.listeners.get_mut(listener) else {
+            self.batch = None;
             return None;
         };
         if found == limit {
-            batch.grow();
-            self.turn = None;
+            batch_size.grow();
+            self.batch = None;
             return None;
         }
         match stream::accept_from(fd) {
             Ok((fd, peer)) => {
-                self.turn = Some(AcceptTurn { found: found + 1, ..turn });
+                self.batch = Some(AcceptBatch { found: found + 1, ..batch });
                 Some(Event::Accepted(Arrival { fd, peer: peer.map(|peer| peer.ip()), is_tls: *is_tls }))
             }
             Err(error) if error.is_would_block() => {
                 self.reactor.clear_readiness(fd, Interest::READABLE);
-                batch.shrink(found);
-                self.turn = None;
+                batch_size.shrink(found);
+                self.batch = None;
                 None
             }
             Err(error) if concerns_one_connection(error) => {
-                self.turn = Some(AcceptTurn { found: found + 1, ..turn });
+                self.batch = Some(AcceptBatch { found: found + 1, ..batch });
                 None
             }
             Err(_) => {
@@ -113,7 +113,7 @@ impl Readiness {
     /// processor.
     #[cold]
     fn pause_accepting(&mut self, listener: usize) {
-        self.turn = None;
+        self.batch = None;
         self.is_any_paused = true;
         if let Some(listener) = self.listeners.get_mut(listener) {
             listener.is_paused = true;
@@ -134,15 +134,16 @@ impl Readiness {
 }
 
 impl Transport for Readiness {
-    fn new(config: &Config, listeners: Vec<Listening>, waker: &Waker) -> Result<Self, Error> {
+    fn new(config: &Config, listeners: Vec<ListenSocket>, waker: &Waker) -> Result<Self, Error> {
         let mut reactor = Reactor::new(config.backend)?;
         reactor.register_waker(waker)?;
-        for (index, Listening { fd, .. }) in listeners.iter().enumerate() {
+        for (index, ListenSocket { fd, .. }) in listeners.iter().enumerate() {
             reactor.register(fd, Token(LISTENERS + index as u32), Interest::READABLE)?;
         }
-        let listener = |Listening { fd, is_tls }| Listener { fd, is_paused: false, is_tls, batch: AcceptBatch::new() };
+        let listener =
+            |ListenSocket { fd, is_tls }| Listener { fd, is_paused: false, is_tls, batch_size: BatchSize::new() };
         let listeners = listeners.into_iter().map(listener).collect();
-        Ok(Self { reactor, listeners, turn: None, is_any_paused: false })
+        Ok(Self { reactor, listeners, batch: None, is_any_paused: false })
     }
 
     #[inline]
@@ -153,8 +154,8 @@ impl Transport for Readiness {
     #[inline]
     fn next_event(&mut self, _: &Table) -> Option<Event> {
         loop {
-            while let Some(turn) = self.turn {
-                if let Some(event) = self.accept(turn) {
+            while let Some(batch) = self.batch {
+                if let Some(event) = self.accept(batch) {
                     return Some(event);
                 }
             }
@@ -166,8 +167,8 @@ impl Transport for Readiness {
                 self.resume_accepting();
             }
             let listener = (event.token.0 - LISTENERS) as usize;
-            let limit = self.listeners.get(listener).map_or(0, |listener| listener.batch.count);
-            self.turn = Some(AcceptTurn { listener, found: 0, limit });
+            let limit = self.listeners.get(listener).map_or(0, |listener| listener.batch_size.count);
+            self.batch = Some(AcceptBatch { listener, found: 0, limit });
         }
     }
 
@@ -176,15 +177,16 @@ impl Transport for Readiness {
         self.reactor.now_ms()
     }
 
-    fn stop_accepting(&mut self) {
+    fn begin_stop(&mut self) {
+        // Accepting stops in `close_listeners`. Until then the queues are drained, also those of paused listeners.
         self.resume_accepting();
     }
 
     fn close_listeners(&mut self, backlog: u32) -> Vec<Arrival> {
         let mut arrivals = Vec::new();
         for Listener { fd, is_tls, .. } in std::mem::take(&mut self.listeners) {
-            arrivals.extend(waiting_at(&fd, backlog).map(|(fd, peer)| Arrival { fd, peer, is_tls }));
-            // It is registered.
+            arrivals.extend(accept_all_pending(&fd, backlog).map(|(fd, peer)| Arrival { fd, peer, is_tls }));
+            // Cannot fail: the listener is registered.
             let _ = self.reactor.deregister(&fd);
         }
         arrivals
@@ -229,7 +231,7 @@ impl Transport for Readiness {
 
     #[inline]
     fn close(&mut self, _: u32, fd: OwnedFd) {
-        // The table and the event loop hold the same descriptors.
+        // Every descriptor in the table is registered, and `Reactor::close` closes it even after an error.
         let _ = self.reactor.close(fd);
         if self.is_any_paused {
             self.resume_accepting();

@@ -2,7 +2,7 @@
 
 use super::Worker;
 use crate::config::Accepting;
-use crate::exchange::{After, Rest, answer};
+use crate::exchange::{After, Remainder, answer};
 use crate::transport::{Arrival, Transport};
 use landau_reactor::Waker;
 use landau_sys::stream;
@@ -69,10 +69,10 @@ impl<T: Transport> Worker<T> {
     /// Admits a connection here, or passes it to the worker whose turn it is.
     pub(super) fn assign(&mut self, arrival: Arrival) {
         if self.config.accepting == Accepting::Handed {
-            self.accept_turn = (self.accept_turn + 1) % self.accept_queues.len();
-            if self.accept_turn != self.number {
+            self.last_assigned = (self.last_assigned + 1) % self.accept_queues.len();
+            if self.last_assigned != self.number {
                 // A worker that ends takes no more; then this one serves the connection.
-                let Some(arrival) = self.accept_queues[self.accept_turn].push(arrival) else { return };
+                let Some(arrival) = self.accept_queues[self.last_assigned].push(arrival) else { return };
                 return self.admit(arrival);
             }
         }
@@ -82,7 +82,7 @@ impl<T: Transport> Worker<T> {
     /// Stops accepting; answers the clients that had connected or sent a request by then.
     #[cold]
     pub(super) fn stop_accepting(&mut self) {
-        self.transport.stop_accepting();
+        self.transport.begin_stop();
         self.poll_twice();
         let waiting = self.transport.close_listeners(self.config.backlog);
         for arrival in self.accept_queues[self.number].close().into_iter().chain(waiting) {
@@ -93,8 +93,8 @@ impl<T: Transport> Worker<T> {
 
     /// Handles what is there without waiting: a ring starts an operation with one wait and reports it with the next.
     fn poll_twice(&mut self) {
-        self.turn(Some(Duration::ZERO));
-        self.turn(Some(Duration::ZERO));
+        self.poll_once(Some(Duration::ZERO));
+        self.poll_once(Some(Duration::ZERO));
     }
 
     pub(super) fn admit(&mut self, arrival: Arrival) {
@@ -153,7 +153,7 @@ impl<T: Transport> Worker<T> {
             }
             self.send_buffers.bytes.drain(..sent);
         }
-        let rest = Rest::new(self.scratch[used..got].to_vec(), scan, after);
+        let rest = Remainder::new(self.scratch[used..got].to_vec(), scan, after);
         if let Some(number) = self.enter(arrival) {
             self.deliver(number, rest);
         }

@@ -2,18 +2,18 @@
 
 use super::Worker;
 use crate::connection::{LINGER, Next, State};
-use crate::exchange::{After, Rest};
+use crate::exchange::{After, Remainder};
 use crate::fetch::{self, Ticket};
 use crate::transport::Transport;
 use landau_reactor::Interest;
 use landau_reactor::batch::{Bytes, Progress, Queue};
 
-/// How many turns of a large answer a fast client gets between two waits.
+/// How many turns of a large answer a fast client gets between two waits. A turn ends when `TURN_BYTES` were sent.
 const TURNS: u32 = 8;
 
 impl<T: Transport> Worker<T> {
     /// Sends what was answered and puts the connection into the state that what is left requires.
-    pub(super) fn deliver(&mut self, number: u32, rest: Rest) {
+    pub(super) fn deliver(&mut self, number: u32, rest: Remainder) {
         let Some(connection) = self.table.get(number) else { return };
         if !self.send_buffers.bytes.is_empty() {
             // The request is answered: a head that follows has its own deadline.
@@ -48,7 +48,7 @@ impl<T: Transport> Worker<T> {
     }
 
     /// Keeps what is still to be sent, and what happens then.
-    pub(super) fn keep_for_later(&mut self, number: u32, rest: Rest) {
+    pub(super) fn keep_for_later(&mut self, number: u32, rest: Remainder) {
         let Some(connection) = self.table.get(number) else { return };
         connection.keep(&mut self.send_buffers.batch, rest);
         self.set_deadline(number, self.config.timeouts.send);
@@ -63,7 +63,7 @@ impl<T: Transport> Worker<T> {
     }
 
     /// Goes on after everything that was answered has left.
-    pub(super) fn settle(&mut self, number: u32, rest: Rest) {
+    pub(super) fn settle(&mut self, number: u32, rest: Remainder) {
         let Some(connection) = self.table.get(number) else { return };
         if connection.is_tls && self.is_handshaking(number) {
             return self.continue_handshake(number);
@@ -161,8 +161,8 @@ impl<T: Transport> Worker<T> {
         }
     }
 
-    /// Gives the clients that took everything a few turns each before the next wait.
-    pub(super) fn take_turns(&mut self) {
+    /// Sends more to the clients that took everything, until each has had [`TURNS`] turns since the last wait.
+    pub(super) fn continue_fast_readers(&mut self) {
         let mut readers = Vec::new();
         for _ in 1..TURNS {
             if self.fast_readers.is_empty() {
@@ -181,7 +181,7 @@ impl<T: Transport> Worker<T> {
     /// Goes on after everything that was kept has left.
     pub(super) fn sent_all(&mut self, number: u32) {
         let Some(active) = self.table.get(number).and_then(|connection| connection.active.as_mut()) else { return };
-        let rest = active.rest();
+        let rest = active.take_remainder();
         self.settle(number, rest);
     }
 

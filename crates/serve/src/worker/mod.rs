@@ -1,9 +1,9 @@
 //! A worker: a thread with a transport, its connections, and the state machine that serves them.
 //!
 //! The machine is written once, over a [`Transport`]; which kind a worker has is decided at compile time, so that the
-//! hot path has no indirection. A request that arrives whole and whose answer fits costs one receive and one send, and
-//! the connection owns no buffer before or after. Everything else leaves that path where it must: an incomplete head,
-//! an answer that the client does not take at once, a file that must come from the device.
+//! hot path has no indirection. A request that arrives whole, and whose answer fits in the socket's send buffer, costs
+//! one receive and one send; the connection owns no buffer before or after. These take the slow path: an incomplete
+//! head, an answer that the client does not take at once, and a file that must be read from the device.
 
 mod accept;
 mod delivery;
@@ -15,10 +15,10 @@ use crate::connection::{Connection, State, Table};
 use crate::control::{Control, Drain};
 use crate::counters::Counters;
 use crate::error::Error;
-use crate::exchange::{After, Rest, answer};
+use crate::exchange::{After, Remainder, answer};
 use crate::fetch::Fetcher;
 use crate::limiter::ConnectionLimiter;
-use crate::listener::Listening;
+use crate::listener::ListenSocket;
 use crate::log::Feed;
 use crate::privilege::Sandbox;
 use crate::send_buffers::SendBuffers;
@@ -43,7 +43,7 @@ const SCRATCH_BYTES: usize = 64 << 10;
 pub(crate) struct Start {
     pub(crate) number: usize,
     pub(crate) config: Arc<Config>,
-    pub(crate) listeners: Vec<Listening>,
+    pub(crate) listeners: Vec<ListenSocket>,
     pub(crate) control: Arc<Control>,
     pub(crate) counters: Arc<Counters>,
     /// Shared by all workers.
@@ -75,10 +75,10 @@ pub(crate) struct Worker<T> {
     sessions: Sessions,
     /// Bytes that were decrypted, or are to be encrypted.
     plain: Vec<u8>,
-    /// The clients that took all of the last turn's part of a large answer.
+    /// The clients that took everything that was sent to them, and to whom more of a large answer is to be sent.
     fast_readers: Vec<u32>,
-    /// The worker that gets the next connection, where one worker accepts for all.
-    accept_turn: usize,
+    /// The worker that got the last connection, if one worker accepts for all.
+    last_assigned: usize,
     drain: Drain,
 }
 
@@ -109,7 +109,7 @@ impl<T: Transport> Worker<T> {
             sessions: Sessions::default(),
             plain: Vec::new(),
             fast_readers: Vec::new(),
-            accept_turn: 0,
+            last_assigned: 0,
         })
     }
 
@@ -121,10 +121,10 @@ impl<T: Transport> Worker<T> {
     /// Works until the server tells it to end.
     pub(crate) fn run(&mut self) {
         while !self.drain.must_end() {
-            if self.drain.is_told() && self.drained() {
+            if self.drain.is_requested() && self.continue_drain() {
                 break;
             }
-            self.turn(self.drain.patience(self.site.log.as_ref()));
+            self.poll_once(self.drain.max_wait(self.site.log.as_ref()));
         }
         if let Some(log) = &mut self.site.log {
             log.finish();
@@ -133,8 +133,9 @@ impl<T: Transport> Worker<T> {
 
     /// Waits once and handles what the wait found.
     #[inline]
-    fn turn(&mut self, limit: Option<Duration>) {
-        // An error belongs to a descriptor that is being closed; the next wait reports it.
+    fn poll_once(&mut self, limit: Option<Duration>) {
+        // Ignored: an error usually concerns the interest of one descriptor. Changes of the others stay queued, and the
+        // next wait makes them.
         if self.transport.wait(limit, &self.table).is_err() {
             return;
         }
@@ -148,7 +149,7 @@ impl<T: Transport> Worker<T> {
         }
         self.take_fetched();
         self.take_lists();
-        self.take_turns();
+        self.continue_fast_readers();
         if self.config.accepting == Accepting::Handed {
             for arrival in self.accept_queues[self.number].take() {
                 self.admit(arrival);
@@ -169,12 +170,12 @@ impl<T: Transport> Worker<T> {
         }
     }
 
-    /// Stops accepting and closes idle connections, once; returns whether the worker can end.
-    fn drained(&mut self) -> bool {
+    /// In the first call, stops accepting and closes idle connections. Returns whether the worker can end.
+    fn continue_drain(&mut self) -> bool {
         if self.drain.begin() {
             self.site.closing = true;
             self.stop_accepting();
-            for number in self.table.at_rest() {
+            for number in self.table.idle() {
                 self.close(number);
             }
         }
@@ -189,7 +190,8 @@ impl<T: Transport> Worker<T> {
             State::Idle | State::Fresh | State::Head | State::Body if is_ready => self.receive(number),
             State::Sending if is_ready => self.go_on(number),
             State::Lingering if is_ready => self.linger(number),
-            // The worker waits for nothing from it now, and would be told again in each wait.
+            // Level-triggered backends report WRITE_CLOSED in each wait, even with no interest: without closing, the
+            // loop would spin.
             State::Fetching | State::Listing if ready.is_write_closed() => self.close(number),
             State::Free => {}
             _ if ready.is_deadline() => self.expire(number),
@@ -226,14 +228,14 @@ impl<T: Transport> Worker<T> {
         if after == After::Idle && self.send_buffers.batch.is_empty() && self.send_all(number) {
             return;
         }
-        self.deliver_rest(number, used..count, scan, after);
+        self.deliver_remainder(number, used..count, scan, after);
     }
 
     /// Everything but the hot path; a function of its own, which saves the hot path 17 instructions a request
     /// (callgrind, 2,255 to 2,238).
     #[inline(never)]
-    fn deliver_rest(&mut self, number: u32, left: Range<usize>, scan: Scan, after: After) {
-        let rest = Rest::new(self.scratch[left].to_vec(), scan, after);
+    fn deliver_remainder(&mut self, number: u32, left: Range<usize>, scan: Scan, after: After) {
+        let rest = Remainder::new(self.scratch[left].to_vec(), scan, after);
         self.deliver(number, rest);
     }
 
@@ -301,11 +303,11 @@ impl<T: Transport> Worker<T> {
                 self.send_buffers.clear();
                 self.note_peer(number);
                 self.site.time_out(&mut self.send_buffers);
-                return self.deliver(number, Rest::end());
+                return self.deliver(number, Remainder::end());
             }
             State::Sending if connection.is_tls && is_handshaking => self.counters.heads_late.add(1),
             State::Sending => {
-                if connection.is_taken() {
+                if connection.made_progress() {
                     return self.set_deadline(number, self.config.timeouts.send);
                 }
                 self.counters.slow_closed.add(1);
@@ -325,7 +327,7 @@ impl<T: Transport> Worker<T> {
         if self.table.get(number).is_some_and(|connection| connection.is_tls) {
             self.drop_session(number);
         }
-        if let Some(serial) = self.table.get(number).and_then(Connection::fetched) {
+        if let Some(serial) = self.table.get(number).and_then(Connection::pending_fetch) {
             self.fetcher.cancel(serial);
         }
         let Some((fd, peer)) = self.table.remove(number) else { return };

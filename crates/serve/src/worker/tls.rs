@@ -5,7 +5,7 @@
 
 use super::{SCRATCH_BYTES, Worker};
 use crate::connection::{LINGER, State};
-use crate::exchange::{After, Rest};
+use crate::exchange::{After, Remainder};
 use crate::tls::{Received, Session};
 use crate::transport::Transport;
 use landau_reactor::Interest;
@@ -110,7 +110,7 @@ impl<T: Transport> Worker<T> {
         self.note_peer(number);
         self.site
             .reject(Reject { status: Status::BAD_REQUEST, reason: "plain HTTP on a TLS port" }, &mut self.send_buffers);
-        self.deliver(number, Rest::end());
+        self.deliver(number, Remainder::end());
     }
 
     /// Ends a session after an error: sends the alert if there is room, and discards what still arrives.
@@ -146,7 +146,7 @@ impl<T: Transport> Worker<T> {
     }
 
     /// Encrypts and sends what was answered, in one call if it is small.
-    pub(super) fn deliver_encrypted(&mut self, number: u32, mut rest: Rest) {
+    pub(super) fn deliver_encrypted(&mut self, number: u32, mut rest: Remainder) {
         let Some(session) = self.sessions.get(number) else { return };
         // A client that has ended its side asks for nothing more.
         if rest.after == After::Idle && session.has_received_end {
