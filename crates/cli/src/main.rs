@@ -10,6 +10,7 @@ mod status;
 mod terminal;
 
 use clap::FromArgMatches;
+use clap::error::ContextKind;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -31,7 +32,12 @@ fn main() -> ExitCode {
     let landau = match parsed {
         Ok(landau) => landau,
         // `--help` and `--version` are errors to clap, with an output of their own and status 0.
-        Err(error) => {
+        Err(mut error) => {
+            // The tip to write `-- --full`: no benchmark or file has such a name.
+            let tip = error.get(ContextKind::Suggested).map(|tip| format!("{tip:?}"));
+            if tip.is_some_and(|tip| tip.contains("as a value")) {
+                error.remove(ContextKind::Suggested);
+            }
             let status = if error.use_stderr() { status::of_usage(&words) } else { status::DONE };
             if let Some(answer) = former::explain(&error, &words) {
                 status::tell(&format!("landau: {answer}"));

@@ -12,7 +12,7 @@ pub(crate) enum StudyWord {
     Smoke,
     /// About a minute: sizes that are large enough for most verdicts
     Quick,
-    /// Every variant, up to every limit of the system, nine passes; `--time-limit` bounds it
+    /// Every case, up to every limit of the system, nine passes; `--time-limit` bounds it
     Full,
 }
 
@@ -36,13 +36,13 @@ pub(crate) struct Measurement {
     /// Choose how much to measure
     #[arg(long, value_enum, default_value = "quick")]
     pub(crate) study: StudyWord,
-    /// Repeat each case this many times, each time in a fresh process [default: smoke 1, quick 5, full 9; 1 if
-    /// instructions are counted]
+    /// Repeat each case (a benchmark with one set of parameter values) this many times, each time in a fresh process
+    /// [default: smoke 1, quick 5, full 9; on the platform exact of `landau lab` 1]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) passes: Option<u32>,
     #[command(flatten)]
     pub(crate) settings: Settings,
-    /// Seed every random order [default: random, and stored in the record; 1 if instructions are counted]
+    /// Seed every random order [default: random, and stored in the record; on the platform exact of `landau lab` 1]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
 }
@@ -90,10 +90,10 @@ pub(crate) struct Guest {
     /// Give each guest this much memory
     #[arg(long = "memory", value_name = "SIZE", default_value = "1GiB", value_parser = memory_mib)]
     pub(crate) memory_mib: u32,
-    /// Append arguments to the kernel command line; under gvisor to that of runsc, with a disk image to that of qemu
+    /// Append arguments to the kernel command line (on gvisor: of runsc; for a disk image: of qemu)
     #[arg(long, value_name = "ARGS", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
     pub(crate) append: String,
-    /// Stop a guest after this time, in whole seconds
+    /// Stop a guest after this time, such as 90s or 30m (a whole number of seconds)
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = whole_seconds)]
     pub(crate) time_limit: Duration,
 }

@@ -187,7 +187,7 @@ pub enum Error {
     #[error("{0}")]
     Apt(String),
     /// The file does not exist.
-    #[error("there is no kernel `{0}`: no such file; `debian:VERSION` fetches one, `host` is the running kernel")]
+    #[error("there is no kernel `{0}`: no such file; name a kernel image or write `debian:VERSION` to download one")]
     NotFound(String),
     /// The value names a kernel without a file.
     #[error("{0} names no kernel file; give a file or debian:VERSION")]

@@ -33,7 +33,8 @@ pub fn case(job: &Job, urls: &[String]) -> Case {
         case: 0,
         benchmark: BENCHMARK.to_owned(),
         label: format!("{BENCHMARK} {}", urls.join(" ")),
-        about: "Does a request, or a new connection, take longer beside thousands of idle connections?".to_owned(),
+        about: "Does a request, or a new connection, take longer while thousands of idle connections are open?"
+            .to_owned(),
         axis: "idle connections".to_owned(),
         caveats: vec![
             "A single connection is sampled repeatedly and stays in the caches; each of many connections is cold."

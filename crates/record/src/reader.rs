@@ -72,10 +72,10 @@ impl Reader {
     /// Verifies the line's seal and parses it, as a line of today's schema. A wrong seal is noted as a fault; the line
     /// is parsed all the same, so that the rest of the record can be shown.
     fn check_seal(&mut self, text: &str) -> Result<Line, String> {
-        let (body, seal) = chain::detach(text).ok_or("the line has no seal")?;
+        let (body, seal) = chain::detach(text).ok_or("the line has no checksum (member `seal`)")?;
         let expected = chain::seal(&self.record.last_seal, &body);
         if expected != seal {
-            self.fault(format!("its seal is {seal}, but its content gives {expected}"));
+            self.fault(format!("its checksum is {seal}, but its content gives {expected}"));
         }
         seal.clone_into(&mut self.record.last_seal);
         let line = if upgrade::is_needed(self.schema(), &body) {

@@ -135,6 +135,8 @@ impl RowText {
             confidence: text::sentence(judged),
             growth: judged.growth.map_or(String::new(), |growth| match judged.unit {
                 Unit::Instructions if growth.low.to_bits() == growth.high.to_bits() => factor(growth.value),
+                // A single pass has no interval.
+                _ if growth.low.to_bits() == growth.high.to_bits() => format!("{} (–)", factor(growth.value)),
                 _ => format!("{} ({}–{})", factor(growth.value), digits(growth.low), digits(growth.high)),
             }),
             limit: crashed(study, phase).or(limit).unwrap_or_default(),
@@ -204,7 +206,7 @@ fn law_cell(judged: &Judgement) -> String {
                 [] if judged.unit == Unit::Instructions => format!("{named}{}", each(judged)),
                 [] => named,
                 [one] => format!("{named} or {}", tight(text::symbol(&one.law))),
-                several => format!("{named} or {} others", several.len()),
+                several => format!("{named} or {} other laws", several.len()),
             }
         }
         Outcome::NoSimpleLaw => format!("{}, no simple law", text::verb(judged)),
@@ -213,11 +215,13 @@ fn law_cell(judged: &Judgement) -> String {
             let why = match reason {
                 Reason::CanaryMoved => "canary changed",
                 Reason::TooNoisy => "passes differ",
-                Reason::PointDeviates => "a point deviates",
+                Reason::PointDeviates => "an intermediate point deviates",
                 Reason::TooFewPasses => "single pass",
                 Reason::TooFewPoints => "too few calls",
             };
-            let more = more_passes.map_or(String::new(), |passes| format!(" ({passes} more needed)"));
+            let more = more_passes.map_or(String::new(), |passes| {
+                format!(" (about {passes} more pass{} needed)", if passes == 1 { "" } else { "es" })
+            });
             format!("inconclusive: {why}{more}")
         }
     };
@@ -286,6 +290,11 @@ const NAME: char = '\u{1}';
 /// From this width on, costs are not wrapped.
 const ROOMY: u16 = 96;
 
+/// Explains the columns of costs, after the page's legend.
+const COSTS: &str = " Cost at small n, at large n: each at one point, so that their ratio can differ from the growth.";
+/// Explains the arrow, after the page's legend.
+const REMOVED: &str = " ↓: measured while the objects are removed.";
+
 /// Lays rows out: the name of each case with its limit, a line for each phase, and the legend.
 pub fn render(rows: &[Row], unit: Unit, layout: Layout) -> String {
     let header = match unit {
@@ -335,7 +344,8 @@ pub fn render(rows: &[Row], unit: Unit, layout: Layout) -> String {
     let lines =
         text.lines().map(|line| if line.contains(NAME) { names.next().unwrap_or_default() } else { line.into() });
     let table = lines.collect::<Vec<String>>().join("\n");
-    format!("{table}\n\n{}", wrapped(text::LEGEND, layout))
+    let removed = if rows.iter().any(|row| row.direction == Direction::Down) { REMOVED } else { "" };
+    format!("{table}\n\n{}", wrapped(&format!("{}{COSTS}{removed}", text::LEGEND), layout))
 }
 
 /// A text in lines of the terminal's width.
@@ -401,8 +411,9 @@ pub fn render_side_by_side(rows: &[Vec<Row>], names: &[String], layout: Layout) 
 
 /// Lays the rows of a comparison out.
 pub fn render_comparisons(rows: &[ComparisonRow], layout: Layout) -> String {
-    let mut table =
-        frame(layout, &["Case", "Phase", "Compared with base", "Faster", "Cost relative to base", "Result"]);
+    let base = rows.first().map_or("base".to_owned(), |row| plain(&row.base));
+    let (compared, cost) = (format!("Record compared with {base}"), format!("Cost relative to {base}"));
+    let mut table = frame(layout, &["Case", "Phase", &compared, "Faster record", &cost, "Result"]);
     for row in rows {
         let ratio = row.ratio.map_or("–".to_owned(), |ratio| percent(ratio.value));
         let winner = row.winner.as_deref().unwrap_or("–");

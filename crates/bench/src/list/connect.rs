@@ -41,7 +41,7 @@ pub(crate) const PARAMETERS: &[Parameter] = &[
         "backend",
         Kind::Choice(backend::NAMES),
         "epoll",
-        "event backend of server=landau, as in `landau serve --backend`",
+        "event backend of server=landau (--backend of `landau serve`); one that this system lacks is skipped",
     ),
     Parameter::fixed("file", Kind::Size { min: 1, max: 1 << 30 }, "8KiB", "size of the requested file"),
     Parameter::fixed("url", Kind::Url, "none", "http://HOST:PORT/PATH of a server that runs already"),
@@ -55,7 +55,8 @@ pub(crate) const PARAMETERS: &[Parameter] = &[
         "idle",
         Kind::Choice(&["poll", "halt"]),
         "poll",
-        "poll: SCHED_IDLE processes keep the processors of client and server from halting; halt: idle processors halt",
+        "idle state of the CPUs of client and server. poll: busy SCHED_IDLE processes keep them from halting; halt: \
+         they halt when idle",
     ),
 ];
 

@@ -83,7 +83,8 @@ impl Benchmark for Download {
             "extent",
             Kind::Choice(&["whole", "64KiB", "4KiB"]),
             "whole",
-            "the file's placement on the device: one extent, or extents of that size with another file's between them",
+            "the file's placement on the device. whole: one extent; 64KiB, 4KiB: extents of this size, interleaved \
+             with those of another file",
         ),
         Parameter::fixed(
             "readers",

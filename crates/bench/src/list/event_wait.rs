@@ -98,8 +98,8 @@ impl Benchmark for EventWait {
             "timeout",
             Kind::Choice(&["infinite", "zero"]),
             "infinite",
-            "infinite: the call may sleep, and one more descriptor, always ready, makes it return; zero: timeout 0, \
-             without that descriptor",
+            "infinite: no timeout; one more descriptor, which is always ready, makes the call return at once; zero: \
+             timeout 0, without that descriptor",
         ),
     ];
     const VARIANTS: &'static [Variant] = &[

@@ -44,7 +44,12 @@ impl Benchmark for Fork {
     ];
     const PARAMETERS: &'static [Parameter] = &[
         Parameter::steps("20", "1000", "3000", "child processes"),
-        Parameter::fixed("linkage", Kind::Choice(LINKAGES), "dynamic", "linkage of the parent"),
+        Parameter::fixed(
+            "linkage",
+            Kind::Choice(LINKAGES),
+            "dynamic",
+            "how the parent is linked; musl: statically, with musl as the C library",
+        ),
         Parameter::fixed("method", Kind::Choice(METHODS), "fork", "system or library call that creates a process"),
         Parameter::fixed(
             "order",

@@ -47,12 +47,13 @@ impl Benchmark for Mmap {
         Phase::down("munmap", "munmap() of the last mapping"),
     ];
     const PARAMETERS: &'static [Parameter] = &[
-        Parameter::steps("64", "auto", "auto", "mappings; auto: set by until"),
+        Parameter::steps("64", "auto", "auto", "mappings; auto: the largest n that the parameter `until` names"),
         Parameter::fixed(
             "until",
             Kind::Choice(&["file", "limit"]),
             "file",
-            "largest n for n=auto: every second page of the file (quick: at most 10,000), or past vm.max_map_count",
+            "largest n if n=auto. file: one mapping for every second page of the file (quick: at most 10,000); \
+             limit: until vm.max_map_count is exceeded",
         ),
         Parameter {
             smoke: "2MiB",

@@ -25,7 +25,7 @@ use std::time::Duration;
 #[command(after_help = "Examples:
   landau explain event_wait --kernel debian:6.1 --set event_wait.backend=poll
   landau explain bind --kernel vmlinuz --set bind.range=40000-42001 --at 500,1000,1900
-  landau explain waitpid --kernel vmlinuz -o page.html     write a report with a flame graph
+  landau explain waitpid --kernel vmlinuz -o report.html   write a report with a flame graph
   landau explain event_wait --kernel vmlinuz --json | jq '.[].functions[0]'
 
 The growth of the functions must add up to the measured growth within 1%; otherwise the exit status is 1.")]
@@ -40,7 +40,7 @@ pub(crate) struct Args {
     phase: Option<String>,
     #[command(flatten)]
     settings: Settings,
-    /// Compare these sizes [default: a tenth, a half and all of the benchmark's steps]
+    /// Compare the costs at these values of n [default: a tenth, a half and all of the benchmark's largest n]
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..))]
     at: Vec<u64>,
     /// Print JSON

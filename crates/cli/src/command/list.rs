@@ -8,7 +8,7 @@ use std::fmt::Write;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   landau list
-  landau list bind fork --long        with every parameter, variant and phase
+  landau list bind fork --long        with every parameter, case and phase
   landau list --json | jq '.[].name'
 
 A benchmark marked with – cannot run here at all.")]
@@ -16,7 +16,7 @@ pub(crate) struct Args {
     /// Benchmarks to list [default: all]
     #[arg(value_name = "BENCHMARK")]
     names: Vec<String>,
-    /// List parameters with their values, the variants of the full study, and the phases that are timed
+    /// List parameters with their values, the cases of the full study, and the phases that are timed
     #[arg(long, short)]
     long: bool,
     /// Print JSON
@@ -63,7 +63,9 @@ fn details(text: &mut String, row: &Availability, width: usize) {
     line("Parameters, with the value in the full study:");
     for (name, value, help) in &row.parameters {
         let values = entry.map(|entry| values(entry, name)).unwrap_or_default();
-        line(&format!("  --set {}.{name}={value}  {help}{values}", row.name));
+        let quick = entry.and_then(|entry| entry.parameters.iter().find(|one| one.name == *name)).map(|one| one.quick);
+        let quick = quick.filter(|quick| quick != value).map_or(String::new(), |quick| format!(" (quick: {quick})"));
+        line(&format!("  --set {}.{name}={value}{quick}  {help}{values}", row.name));
     }
     if let Some(entry) = entry {
         line("Phases:");
@@ -71,7 +73,7 @@ fn details(text: &mut String, row: &Availability, width: usize) {
             line(&format!("  {}: {}", phase.name, phase.about));
         }
     }
-    line("Cases of the full study:");
+    line("Cases (settings of the benchmark) in the full study:");
     for case in &row.cases {
         line(&format!("  {case}"));
     }

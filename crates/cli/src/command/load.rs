@@ -41,11 +41,21 @@ fn after_help() -> String {
     format!(
         "Gates, the conditions of a valid measurement (--waive NAME):
 {}
+Phases, the rows of the table (with --json .phases.NAME):
+  handshake          from connect() until the socket is writable
+  tls                from then to the end of the TLS handshake
+  first_byte_new     from the first request of a connection to the first byte of its response
+  first_byte_reused  from a later request of a connection to the first byte of its response
+  service            from sending a request to the last byte of its response
+  latency            from the due time of a request (open loop) to the last byte of its response
+  connection_wait    from the due time of a request until a connection is free
+  schedule_lag       from the due time of a request until the generator notices it
+
 Examples:
   landau load http://127.0.0.1:8080/                       64 connections, 10 seconds
   landau load http://127.0.0.1:8080/ --rate 5000 -d 30s    5,000 requests per second
   landau load http://127.0.0.1:8080/ --per-connection 1    a connection per request
-  landau load http://127.0.0.1:8080/ --idle 10000          latency beside idle connections
+  landau load http://127.0.0.1:8080/ --idle 10000          latency with 10,000 idle connections open
   landau load http://127.0.0.1:8080/ --idle 10000 --passes 5 -o FILE   with verdicts
   landau load http://10.0.0.7/ --replay access.log --rate 200          replay a log
   landau load unix:/run/server.sock:/ --json | jq .phases.service.p99_ns
@@ -75,7 +85,7 @@ pub(crate) struct Args {
     /// Distribute the requests of an open loop over time [default: poisson]
     #[arg(long, value_enum)]
     arrivals: Option<ArrivalsWord>,
-    /// Open up to N idle connections and measure latency beside them at each step
+    /// Open up to N idle connections in steps, and measure the latency while the connections of each step are open
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=50_000_000))]
     idle: Option<u32>,
     /// Measure at these numbers of idle connections [default: 1, 2, 5, 10 … N]

@@ -47,7 +47,7 @@ enum Command {
     Lab(lab::Args),
     /// Attribute the growth of a benchmark to kernel functions, by instruction count
     Explain(explain::Args),
-    /// Send HTTP requests to a server and measure their latency, also beside idle connections
+    /// Send HTTP requests to a server and measure their latency, also while many idle connections are open
     Load(load::Args),
     /// Print the verdicts of a record as a table, or compare several records
     Show(show::Args),

@@ -11,17 +11,17 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  landau report run.landau.ndjson -o page.html
+  landau report run.landau.ndjson -o report.html
   landau report before.landau.ndjson after.landau.ndjson -o compared.html
   landau report run.landau.ndjson --svg charts         write each chart as a file")]
 pub(crate) struct Args {
-    /// Records to draw; the others are compared with the first
+    /// Record to report; further records are compared with the first
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Write the page to this file [default: the name of the first record with .html]
+    /// Write the report to this file [default: the name of the first record with .html]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Write each chart of the first record as an SVG file to this folder, and no page unless -o is given
+    /// Write each chart of the first record as an SVG file to this directory, and no report unless -o is given
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
 }
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     if args.svg.is_none() || args.output.is_some() {
         let output = args.output.clone().unwrap_or_else(|| page_path(&args.files[0]));
         write_page(&args.files, &bytes, &records, &output)?;
-        status::tell(&format!("page: {}", output.display()));
+        status::tell(&format!("report: {}", output.display()));
     }
     for record in &records {
         show::warn_of(record);
@@ -136,7 +136,7 @@ pub(crate) fn check_place(output: &Path) -> anyhow::Result<()> {
 /// Writes a file that must not exist: records are beside a page, and they are never overwritten.
 fn write_new(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     use std::io::Write;
-    let context = || format!("write {} beside the page", path.display());
+    let context = || format!("write {} next to the report", path.display());
     let mut file = std::fs::File::create_new(path).with_context(context)?;
     file.write_all(bytes).with_context(context)
 }

@@ -19,7 +19,7 @@ use std::time::Duration;
   landau run                                  run every benchmark
   landau run socket bind --passes 9           run two benchmarks, nine passes each
   landau run bind --set bind.family=v6        set a parameter; `landau list --long` lists them
-  landau run --study full --time-limit 30m    run every variant, for at most half an hour
+  landau run --study full --time-limit 30m    run every case, for at most half an hour
   landau run --resume FILE                    continue an interrupted run")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// Write no report
     #[arg(long)]
     no_report: bool,
-    /// Stop after this time, in whole seconds, and list the passes left out
+    /// Stop after this time, such as 90s or 30m (a whole number of seconds), and list the passes left out
     #[arg(long, value_name = "TIME", value_parser = whole_seconds)]
     time_limit: Option<Duration>,
     /// Create the benchmarks' temporary files in this directory [default: $TMPDIR, else /tmp]

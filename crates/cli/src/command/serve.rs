@@ -27,7 +27,8 @@ pub(crate) struct Args {
     #[arg(value_name = "DIR")]
     root: PathBuf,
     /// Listen at ADDRESS:PORT, :PORT (all addresses), unix:PATH or fd:NUMBER (an inherited socket), with tls: before it
-    /// for TLS; repeatable. Sockets from systemd are used without this option [default: 127.0.0.1:8080]
+    /// for TLS; repeatable. The sockets that systemd passes are served too [default: 127.0.0.1:8080, if
+    /// systemd passes none]
     #[arg(long, short, value_name = "ADDRESS")]
     listen: Vec<Listen>,
     /// Use this certificate chain and key (PEM) for TLS; repeatable, each for the host names in it. Applies to the tls:
@@ -43,18 +44,20 @@ pub(crate) struct Args {
     /// Serve metrics for Prometheus at /metrics of this address
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<Listen>,
-    /// Run this many workers (threads); each can have as many connections as a process can have descriptors
+    /// Run this many workers (threads). On Linux each has its own descriptor table, so that RLIMIT_NOFILE limits the
+    /// connections of each worker, not of all together
     #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: u16,
     /// Pin the workers to these CPUs, in turn [default: not pinned]
     #[arg(long, value_name = "LIST", value_parser = numbers)]
     pin: Option<Numbers>,
-    /// Use this backend for the event loops [default: the best one that the system has]
+    /// Use this backend for the event loops: select, poll, epoll, epoll-edge, sigio, io_uring, io_uring-once or kqueue
+    /// [default: the best one that the system has]
     #[arg(long, value_name = "NAME")]
     backend: Option<landau_reactor::Backend>,
-    /// Distribute connections: each worker has a listening socket (own), the same by the CPU where a connection
-    /// arrives (steered), all workers share one socket (shared), the first worker accepts for all (handed), or each
-    /// worker accepts and receives with `io_uring` (multishot)
+    /// Distribute connections over the workers. own: each worker has a listening socket (`SO_REUSEPORT`); steered: like
+    /// own, and the CPU that receives a connection selects the socket; shared: all workers accept from one socket;
+    /// handed: the first worker accepts for all; multishot: each worker accepts and receives with `io_uring`
     #[arg(long, value_name = "HOW", default_value = "own", value_parser = accepting)]
     accept: Accepting,
     /// Let this many connections wait to be accepted, at each listening socket

@@ -12,10 +12,10 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:
   landau show run.landau.ndjson
   landau show --all run.landau.ndjson                      print every finding
-  landau show before.landau.ndjson after.landau.ndjson     compare two records, curve by curve
+  landau show before.landau.ndjson after.landau.ndjson     compare two records, phase by phase
   landau show run.landau.ndjson --json | jq '.rows[].law'")]
 pub(crate) struct Args {
-    /// Records to show; the others are compared with the first
+    /// Record to show; further records are compared with the first
     #[arg(required = true)]
     files: Vec<PathBuf>,
     /// Print JSON

@@ -16,11 +16,14 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   landau verify run.landau.ndjson
-  landau verify page.html
+  landau verify report.html
+
+Each line of a record ends with a checksum (member `seal`) of the line and of the checksum before it. It detects a
+change of any line. It is not a signature: a person can change a record and compute all checksums again.
 
 Exit status: 0 unaltered and every result follows from the samples, 1 otherwise, 2 unreadable.")]
 pub(crate) struct Args {
-    /// The record or page to verify
+    /// The record or report to verify
     file: PathBuf,
     /// Print JSON
     #[arg(long)]
@@ -103,12 +106,16 @@ fn load(page: &Path, packed: page::Packed) -> anyhow::Result<PageRecord> {
     let beside = page.parent().unwrap_or(Path::new("")).join(&packed.file_name);
     let bytes = match packed.bytes {
         Some(bytes) => bytes,
-        None => std::fs::read(&beside)
-            .with_context(|| format!("the page's record is a file beside it: read {}", beside.display()))?,
+        None => std::fs::read(&beside).with_context(|| {
+            format!(
+                "the report does not contain its record: read {}, which must be in the same directory",
+                beside.display()
+            )
+        })?,
     };
     let sha256 = page::sha256(&bytes);
     let fault = (sha256 != packed.sha256)
-        .then(|| format!("the page was made from a record with SHA-256 {}, not {sha256}", packed.sha256));
+        .then(|| format!("the report was made from a record with SHA-256 {}, not {sha256}", packed.sha256));
     Ok(PageRecord { file_name: packed.file_name, bytes, fault })
 }
 
@@ -120,7 +127,7 @@ fn rendered_again(path: &Path, html: &str, made: &page::Made, sources: &[Source]
         one.faults.extend(page::difference(html, made, sources));
     } else {
         one.remarks.push(format!(
-            "landau {} made this page and this is {}: only its results were compared, not its text and charts",
+            "landau {} made this report and this is {}: only its results were compared, not its text and charts",
             made.landau,
             env!("CARGO_PKG_VERSION")
         ));
@@ -156,12 +163,15 @@ fn check(record: &Record, analysis: Option<&Analysis>, stored: &[PhaseResult]) -
         let mismatches = analysis.mismatches(stored);
         let rest = mismatches.len().saturating_sub(MISMATCHES_SHOWN);
         let shown = mismatches.iter().take(MISMATCHES_SHOWN).map(ToString::to_string);
-        let shown = shown.chain((rest > 0).then(|| format!("and {rest} more results")));
+        let shown = shown.chain((rest > 0).then(|| format!("{rest} more values of results")));
         if record.header.landau == env!("CARGO_PKG_VERSION") {
             faults.extend(shown);
         } else if !mismatches.is_empty() {
             let theirs = &record.header.landau;
-            remarks.push(format!("landau {theirs} computed the results; this version differs in {}", mismatches.len()));
+            remarks.push(format!(
+                "landau {theirs} computed the results; this version differs in {} values",
+                mismatches.len()
+            ));
         }
     }
     if let Some(torn) = &record.torn {
@@ -201,7 +211,7 @@ fn as_text(outcomes: &[Outcome]) -> String {
                 0 => "no results".to_owned(),
                 count => format!("{count} results recomputed from its samples"),
             };
-            lines.push(format!("{}: {verdict}: {} lines, last seal {}; {results}", one.name, one.lines, one.seal));
+            lines.push(format!("{}: {verdict}: {} lines, last checksum {}; {results}", one.name, one.lines, one.seal));
         }
         lines.extend(one.faults.iter().map(|fault| format!("  wrong: {fault}")));
         lines.extend(one.remarks.iter().map(|remark| format!("  note: {remark}")));

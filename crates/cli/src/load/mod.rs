@@ -186,22 +186,22 @@ fn row(text: &mut String, label: &str, histogram: &Histogram) {
     text.push('\n');
 }
 
-/// Returns the median of one member of the samples.
-fn median<const N: usize>(samples: &[[u64; N]], member: usize) -> f64 {
+/// Returns the median of one member of the samples, or a dash without samples.
+fn median<const N: usize>(samples: &[[u64; N]], member: usize) -> String {
     let mut values: Vec<u64> = samples.iter().map(|sample| sample[member]).collect();
     values.sort_unstable();
-    values.get(values.len() / 2).copied().unwrap_or(0) as f64
+    values.get(values.len() / 2).map_or("–".to_owned(), |&ns| duration(ns as f64))
 }
 
 fn step_line(step: &Step) -> String {
     format!(
         "{:>11}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}",
         count(step.open as f64),
-        duration(median(&step.idle_ns, 0)),
-        duration(median(&step.idle_ns, 1)),
-        duration(median(&step.new_ns, 0)),
-        duration(median(&step.new_ns, 1)),
-        duration(median(&step.new_ns, 2)),
+        median(&step.idle_ns, 0),
+        median(&step.idle_ns, 1),
+        median(&step.new_ns, 0),
+        median(&step.new_ns, 1),
+        median(&step.new_ns, 2),
         duration(step.setup_ms as f64 * 1e6)
     )
 }
@@ -265,7 +265,7 @@ fn gates(text: &mut String, outcome: &Outcome) {
     let passed = outcome.gates.iter().filter(|gate| gate.state == GateState::Passed);
     let passed: Vec<&str> = passed.map(|gate| gate.name).collect();
     if !passed.is_empty() {
-        let _ = writeln!(text, "gates passed: {}", passed.join(", "));
+        let _ = writeln!(text, "gates passed (no problem found): {}", passed.join(", "));
     }
     for remark in outcome.gates.iter().filter_map(GateResult::remark) {
         let _ = writeln!(text, "{remark}");

@@ -1,16 +1,19 @@
 //! Every request must be answered: latencies without the requests that failed are too good.
 
-use super::{Gate, Verdict, no_failures};
+use super::{Gate, Verdict, has_no_response, no_failures};
 use crate::outcome::Outcome;
 
 pub(super) const GATE: Gate = Gate {
     name: "errors",
-    about: "every request was answered: no timeout, reset, early close or invalid response",
+    about: "no request failed: no timeout, reset, early close or invalid response",
     check,
     #[cfg(test)]
     violate: |outcome| outcome.metrics.fail(crate::Failure::Timeout, String::new),
 };
 
 fn check(outcome: &Outcome) -> Verdict {
-    no_failures(outcome, |failure| !failure.is_of_connecting())
+    match no_failures(outcome, |failure| !failure.is_of_connecting()) {
+        Verdict::Passed if has_no_response(outcome) => Verdict::NotApplicable,
+        verdict => verdict,
+    }
 }

@@ -9,7 +9,7 @@ const LAG_NS: u64 = 1_000_000;
 
 pub(super) const GATE: Gate = Gate {
     name: "lag",
-    about: "the generator noticed 99.9% of due requests within 1 ms or 10% of the p99 latency",
+    about: "99.9% of requests: schedule lag at most 1 ms, or 10% of the p99 latency if that is more",
     check,
     #[cfg(test)]
     violate: |outcome| outcome.metrics.phases.schedule_lag.record(5_000_000),

@@ -93,6 +93,11 @@ pub(crate) fn judge(outcome: &Outcome, waived: &[&'static Gate]) -> Vec<GateResu
     all().map(result).collect()
 }
 
+/// Returns whether there is no response that a gate could judge.
+fn has_no_response(outcome: &Outcome) -> bool {
+    outcome.load != crate::plan::Load::Idle && outcome.metrics.responses == 0
+}
+
 /// Describes the failures of some kinds, or passes if there are none.
 fn no_failures(outcome: &Outcome, which: impl Fn(crate::Failure) -> bool) -> Verdict {
     let metrics = &outcome.metrics;

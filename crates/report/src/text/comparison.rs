@@ -30,6 +30,6 @@ pub(crate) fn no_difference(comparison: &Comparison) -> String {
             format!("no significant difference at 95% (minimum detectable: {})", percent(detectable))
         }
         (Some(_), None) => "no significant difference at 95%".to_owned(),
-        (None, _) => "not comparable: no common range of n, or fewer than two passes".to_owned(),
+        (None, _) => "not comparable: both records need at least two passes and a common range of n".to_owned(),
     }
 }

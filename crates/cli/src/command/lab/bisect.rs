@@ -16,8 +16,8 @@ use landau_sys::signal::{catch_interrupts, interrupted};
   landau lab bisect --good v1/bzImage --bad v9/bzImage -k v2/bzImage -k v3/bzImage \\
       --metric 'event_wait.instructions@500 < 200000'
 
-The claim must hold for the good kernel and not for the bad one. Each kernel boots once: an instruction count needs no
-repetition.")]
+The claim must hold for the good kernel and not for the bad one. A kernel that is tested boots once: an
+instruction count needs no repetition.")]
 pub(crate) struct Args {
     /// Start from this kernel, for which the claim holds
     #[arg(long)]
@@ -29,7 +29,8 @@ pub(crate) struct Args {
     /// from there]
     #[arg(long, short)]
     kernel: Vec<String>,
-    /// Test this claim: BENCHMARK[.PHASE].instructions@N < BOUND
+    /// Test this claim: BENCHMARK[.PHASE].UNIT@N RELATION BOUND. UNIT is instructions or ns; RELATION is <, <=, > or >=
+    /// [default PHASE: the one named like the benchmark, otherwise the first]
     #[arg(long, value_name = "CLAIM")]
     metric: Metric,
     #[command(flatten)]
@@ -151,7 +152,8 @@ pub(crate) struct Test {
     /// Test this kernel
     #[arg(long, short)]
     kernel: String,
-    /// Test this claim: BENCHMARK[.PHASE].instructions@N < BOUND
+    /// Test this claim: BENCHMARK[.PHASE].UNIT@N RELATION BOUND. UNIT is instructions or ns; RELATION is <, <=, > or >=
+    /// [default PHASE: the one named like the benchmark, otherwise the first]
     #[arg(long, value_name = "CLAIM")]
     metric: Metric,
     #[command(flatten)]

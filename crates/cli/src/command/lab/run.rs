@@ -50,7 +50,7 @@ pub(crate) struct Args {
     #[arg(long, short, default_value = "host")]
     kernel: Vec<String>,
     /// Run the kernels on this platform, listed by `landau lab platforms`; `auto` is native for the running kernel,
-    /// otherwise kvm if it works, otherwise exact
+    /// otherwise kvm if it works, otherwise exact, an emulator that counts instructions
     #[arg(long, short, value_parser = platform_word, default_value = "auto")]
     platform: Wanted,
     #[command(flatten)]
