@@ -111,7 +111,7 @@ pub trait Benchmark: Sized + 'static {
     const PARAMETERS: &'static [Parameter];
     /// The cases besides the default one.
     const VARIANTS: &'static [Variant] = &[];
-    /// Settings that the quick study changes if instructions are counted: an emulator takes about fifty times as long,
+    /// Settings of the quick study where an emulator counts instructions. The emulator takes about fifty times as long,
     /// and a curve without noise shows its law in fewer steps.
     const EMULATED: &'static [(&'static str, &'static str)] = &[];
     /// How the result can mislead, a sentence each.
@@ -139,8 +139,8 @@ pub trait Benchmark: Sized + 'static {
         Cost::default()
     }
 
-    /// Returns what a refused call means if the general answer (`limit.rs`) would be wrong: a description of the limit,
-    /// and the command that raises it.
+    /// Overrides how `limit.rs` explains the limit behind a refused call. Returns a description of the limit and the
+    /// command that raises it, or `None` to keep that explanation.
     fn limit(_settings: &Settings, _refused: landau_sys::Error) -> Option<(String, String)> {
         None
     }
@@ -157,7 +157,8 @@ pub trait Benchmark: Sized + 'static {
     /// Takes the n-th step: times each phase of the creation once and keeps the object.
     fn step(&mut self, n: u64, timer: &mut Timer) -> Result<(), Stop>;
 
-    /// Destroys one of n objects: times each phase of the destruction once.
+    /// Destroys one of n objects: times each phase of the destruction once. [`Stop::Enough`] ends the destruction: no
+    /// further object can be destroyed.
     fn undo(&mut self, _n: u64, _timer: &mut Timer) -> Result<(), Stop> {
         Err(Stop::Enough)
     }

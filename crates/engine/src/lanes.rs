@@ -27,7 +27,7 @@ pub(crate) fn capacities(phase_count: usize, n: u64) -> Vec<usize> {
 }
 
 /// Returns the lane of the canary.
-pub(crate) fn canary(phase_count: usize) -> usize {
+pub(crate) fn canary_lane(phase_count: usize) -> usize {
     phase_count
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct WindowRow {
     /// The processor at the window's end, where the system says.
     pub(crate) processor: Option<u32>,
     /// Time stolen by the hypervisor, in hundredths of a second.
-    pub(crate) steal_ticks: u64,
+    pub(crate) steal_centiseconds: u64,
     /// Samples of the canary from the beginning of the pass to the window's end.
     pub(crate) canary_end: usize,
 }
@@ -70,7 +70,7 @@ impl WindowRow {
             self.faults[0],
             self.faults[1],
             self.processor.map_or(0, |processor| u64::from(processor) + 1),
-            self.steal_ticks,
+            self.steal_centiseconds,
             self.canary_end as u64,
         ];
         for number in row {
@@ -94,7 +94,7 @@ impl WindowRow {
             preempted: row[4],
             faults: [row[5], row[6]],
             processor: row[7].checked_sub(1).map(|processor| processor as u32),
-            steal_ticks: row[8],
+            steal_centiseconds: row[8],
             canary_end: row[9] as usize,
         }
     }
@@ -115,7 +115,7 @@ mod tests {
             preempted: 1,
             faults: [2, 5],
             processor: Some(0),
-            steal_ticks: 6,
+            steal_centiseconds: 6,
             canary_end: 1,
         };
         let unknown = WindowRow { direction: Direction::Up, processor: None, ..row };
@@ -136,7 +136,7 @@ mod tests {
             preempted: 0,
             faults: [0, 0],
             processor: None,
-            steal_ticks: 0,
+            steal_centiseconds: 0,
             canary_end: 0,
         };
         row.push(&lanes, 1);

@@ -15,15 +15,15 @@
 //! | `order`, `limit`, `drive`, `entry`, `worker` | the worker's side: orders, refusals, the life of a pass |
 //! | `request`, `size`, `plan`, `availability` | from what was typed to what fits on this host |
 //! | `host`, `scratch`, `affinity` | the machine |
-//! | `worker_process`, `sample_writer`, `pass`, `course`, `run` | the controller's side |
+//! | `worker_process`, `sample_writer`, `pass`, `execution`, `run` | the controller's side |
 
 mod affinity;
 mod availability;
 mod benchmark;
-mod course;
 mod drive;
 mod entry;
 mod error;
+mod execution;
 #[cfg(test)]
 mod fake;
 mod host;

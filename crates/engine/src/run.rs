@@ -1,6 +1,6 @@
 //! A run from its first line to its last, new or resumed.
 
-use crate::course::Course;
+use crate::execution::Execution;
 use crate::{Entry, Error, Host, Observer, Plan, Planned, Scratch, Settings, Study, scratch};
 use landau_record::schema::{End, Header, Line, Note, Resume};
 use landau_record::{Journal, Record, SCHEMA_VERSION};
@@ -26,8 +26,8 @@ impl std::fmt::Debug for Session<'_> {
     }
 }
 
-/// Measures everything in a plan and writes its record, except for the results and the last line, which the caller
-/// appends: the [`End`] that is returned.
+/// Measures everything in a plan and writes its record, but not the results and the last line. The caller appends the
+/// results, then the returned [`End`].
 pub fn run<'a>(plan: &'a Plan, writer: &'a mut dyn Journal, session: Session<'a>) -> Result<End, Error> {
     writer.append(&Line::Header(Header {
         schema: SCHEMA_VERSION,
@@ -51,11 +51,11 @@ pub fn run<'a>(plan: &'a Plan, writer: &'a mut dyn Journal, session: Session<'a>
         writer.append(&Line::Note(Note { text: text.clone() }))?;
     }
     writer.sync()?;
-    Course::new(plan, writer, session).run()
+    Execution::new(plan, writer, session).run()
 }
 
-/// Continues an interrupted run: measures the rounds that its record lacks, within `time_limit_s` from now or the
-/// limit that the run had.
+/// Continues an interrupted run: measures the passes that its record lacks. The time limit is `time_limit_s` or,
+/// without it, the run's own, and counts in full from now.
 pub fn resume(
     record: &Record,
     registry: &[Entry],
@@ -77,9 +77,9 @@ pub fn resume(
     }
     writer.sync()?;
     let Session { command, scratch, observer, interrupted } = session;
-    let mut course = Course::new(&plan, writer, Session { command, scratch, observer, interrupted });
-    course.skip_finished(record);
-    course.run()
+    let mut execution = Execution::new(&plan, writer, Session { command, scratch, observer, interrupted });
+    execution.skip_finished(record);
+    execution.run()
 }
 
 /// Returns the plan of a record's run.

@@ -1,7 +1,7 @@
 //! Writes a worker's samples and windows to the record while it measures.
 
 use crate::Error;
-use crate::lanes::{WindowRow, canary};
+use crate::lanes::{WindowRow, canary_lane};
 use landau_record::Journal;
 use landau_record::schema::{Canary, Chunk, Direction, Line, Phase, Samples, Unit, Window};
 use landau_sys::shared::Lanes;
@@ -44,7 +44,7 @@ impl<'a> SampleWriter<'a> {
         for row in WindowRow::read(&self.lanes, self.phases.len(), self.windows_written) {
             self.windows_written += 1;
             self.write_samples(writer, row.direction, row.count as usize)?;
-            let canary = self.lanes.read(canary(self.phases.len()), self.canary_written, row.canary_end);
+            let canary = self.lanes.read(canary_lane(self.phases.len()), self.canary_written, row.canary_end);
             self.canary_written = row.canary_end;
             writer.append(&Line::Window(Window {
                 pass: self.pass,
@@ -55,7 +55,7 @@ impl<'a> SampleWriter<'a> {
                 preempted: row.preempted as u32,
                 faults: row.faults.map(|count| count as u32),
                 processor: row.processor.map_or(-1, u32::cast_signed),
-                steal_ms: row.steal_ticks as u32 * 10,
+                steal_ms: row.steal_centiseconds as u32 * 10,
                 canary: Canary::new(self.unit, canary),
             }))?;
         }

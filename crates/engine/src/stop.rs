@@ -12,7 +12,7 @@ pub enum Stop {
     /// The benchmark did not measure what it claims to: a check failed, a child died.
     #[error("{0}")]
     Wrong(String),
-    /// The destruction ends although objects are left.
+    /// No further object can be destroyed. This ends the destruction and is not a failure.
     #[error("no further object can be destroyed")]
     Enough,
 }

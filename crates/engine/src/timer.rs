@@ -2,7 +2,7 @@
 //! records what interfered.
 
 use crate::Stop;
-use crate::lanes::{WINDOW_NS, WINDOW_STEPS, WindowRow, canary};
+use crate::lanes::{WINDOW_NS, WINDOW_STEPS, WindowRow, canary_lane};
 use landau_record::schema::Direction;
 use landau_sys::clock::Clock;
 use landau_sys::marker;
@@ -39,10 +39,10 @@ pub struct Timer<'a> {
     began: u64,
     window: OpenWindow,
     steal_read_at: u64,
-    steal_ticks: u64,
+    steal_centiseconds: u64,
     /// Called between two windows, untimed.
     after_window: Option<fn()>,
-    /// From this n on, each step of the creation is a window.
+    /// From this n on, each window of the creation holds a single step.
     step_windows_from: u64,
     /// A fault to inject, and at which n.
     fault: Option<(u64, fn())>,
@@ -69,14 +69,16 @@ impl<'a> Timer<'a> {
             began: now,
             window: OpenWindow { began: now, ..OpenWindow::default() },
             steal_read_at: now,
-            steal_ticks: 0,
+            steal_centiseconds: 0,
             after_window: None,
             step_windows_from: u64::MAX,
             fault: None,
         }
     }
 
-    /// Times one call of a phase (its index in [`crate::Benchmark::PHASES`]). A call that fails leaves no sample.
+    /// Times one call of a phase (its index in [`crate::Benchmark::PHASES`]). A call that fails leaves no sample. A
+    /// marker, a no-op that an emulator recognises, precedes and follows the call: `landau explain` counts the
+    /// instructions between the two ([`landau_sys::marker`]).
     #[inline(always)]
     pub fn time<T>(&mut self, phase: usize, call: impl FnOnce() -> landau_sys::Result<T>) -> Result<T, Stop> {
         marker::begin(phase);
@@ -99,8 +101,8 @@ impl<'a> Timer<'a> {
         Timestamp(self.clock.ticks())
     }
 
-    /// Records the time between two readings of the clock. `landau explain` cannot attribute such a phase: its markers
-    /// enclose one call.
+    /// Records the time between two readings of the clock. No markers enclose such an interval, so `landau explain`
+    /// cannot attribute instructions to its phase.
     #[inline(always)]
     pub fn record_between(&mut self, phase: usize, from: Timestamp, to: Timestamp) {
         self.lanes.push(phase, self.clock.to_ns(to.0 - from.0));
@@ -117,8 +119,8 @@ impl<'a> Timer<'a> {
         self.after_window = Some(pause);
     }
 
-    /// Makes each step of the creation a window, from `n` on.
-    pub(crate) fn close_windows_from(&mut self, n: u64) {
+    /// Closes a window after each single step of the creation, from `n` on.
+    pub(crate) fn use_single_step_windows_from(&mut self, n: u64) {
         self.step_windows_from = n;
     }
 
@@ -130,7 +132,7 @@ impl<'a> Timer<'a> {
     /// Begins the creation or the destruction.
     pub(crate) fn begin(&mut self, direction: Direction) {
         self.direction = direction;
-        self.steal_ticks = self.read_steal();
+        self.steal_centiseconds = self.read_steal();
         self.window = OpenWindow { usage: usage(), began: self.clock.ticks(), ..OpenWindow::default() };
         if direction == Direction::Up {
             marker::pass();
@@ -171,7 +173,7 @@ impl<'a> Timer<'a> {
             self.clock.ticks() - start
         });
         let ticks = fastest.min().unwrap_or(0);
-        self.lanes.push(canary(self.phase_count), self.clock.to_ns(ticks));
+        self.lanes.push(canary_lane(self.phase_count), self.clock.to_ns(ticks));
     }
 
     /// Writes down what interfered since the window was opened, and opens the next.
@@ -184,9 +186,9 @@ impl<'a> Timer<'a> {
         let now = self.clock.ticks();
         let mut stolen = 0;
         if self.clock.to_ns(now - self.steal_read_at) >= STEAL_NS {
-            let ticks = self.read_steal();
-            stolen = ticks.saturating_sub(self.steal_ticks);
-            self.steal_ticks = ticks;
+            let steal = self.read_steal();
+            stolen = steal.saturating_sub(self.steal_centiseconds);
+            self.steal_centiseconds = steal;
             self.steal_read_at = now;
         }
         let used = usage();
@@ -198,8 +200,8 @@ impl<'a> Timer<'a> {
             preempted: used.preempted - window.usage.preempted,
             faults: [used.faults_minor - window.usage.faults_minor, used.faults_major - window.usage.faults_major],
             processor: system::current_processor(),
-            steal_ticks: stolen,
-            canary_end: self.lanes.len(canary(self.phase_count)),
+            steal_centiseconds: stolen,
+            canary_end: self.lanes.len(canary_lane(self.phase_count)),
         };
         row.push(self.lanes, self.phase_count);
         if let Some(pause) = self.after_window {
@@ -212,6 +214,9 @@ impl<'a> Timer<'a> {
     fn read_steal(&self) -> u64 {
         let mut buffer = [0_u8; 256];
         let got = self.stat.as_ref().and_then(|file| read_at_start(file.as_fd(), &mut buffer).ok()).unwrap_or(0);
-        std::str::from_utf8(&buffer[..got]).ok().and_then(system::steal_ticks_of).unwrap_or(self.steal_ticks)
+        std::str::from_utf8(&buffer[..got])
+            .ok()
+            .and_then(system::steal_centiseconds_of)
+            .unwrap_or(self.steal_centiseconds)
     }
 }

@@ -76,7 +76,7 @@ fn prepare(timer: &mut Timer, order: &Order) {
         None => {}
     }
     if let Some(from) = order.step_windows_from {
-        timer.close_windows_from(from);
+        timer.use_single_step_windows_from(from);
     }
 }
 

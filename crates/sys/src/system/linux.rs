@@ -82,8 +82,8 @@ pub fn trigger_panic() {
     let _ = fs::write("/proc/sysrq-trigger", "c");
 }
 
-/// Returns the steal time of all processors in ticks of 1/100 s, from the text of `/proc/stat`.
-pub fn steal_ticks_of(stat: &str) -> Option<u64> {
+/// Returns the steal time of all processors in hundredths of a second (`USER_HZ` is 100), from the text of `/proc/stat`.
+pub fn steal_centiseconds_of(stat: &str) -> Option<u64> {
     let line = stat.lines().next()?.strip_prefix("cpu ")?;
     line.split_ascii_whitespace().nth(7)?.parse().ok()
 }
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn steal_time_is_the_eighth_number() {
-        assert_eq!(steal_ticks_of("cpu  1 2 3 4 5 6 7 8 9 10\ncpu0 …"), Some(8));
-        assert_eq!(steal_ticks_of("intr 1"), None);
+        assert_eq!(steal_centiseconds_of("cpu  1 2 3 4 5 6 7 8 9 10\ncpu0 …"), Some(8));
+        assert_eq!(steal_centiseconds_of("intr 1"), None);
     }
 }

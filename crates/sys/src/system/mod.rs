@@ -16,7 +16,7 @@ use other as imp;
 
 pub use imp::{
     caches, children, cpu_time_ns, current_processor, descriptor_count, ephemeral_ports, headroom, listen_drops, pin,
-    private_bytes, processors, processors_of, reserved_ports, set_parent_death_signal, setting, steal_ticks_of,
+    private_bytes, processors, processors_of, reserved_ports, set_parent_death_signal, setting, steal_centiseconds_of,
     time_wait_count, trigger_panic, virtualization,
 };
 

@@ -18,8 +18,8 @@ const SETTLE: Duration = Duration::from_secs(65);
 /// A pass that is planned: the case and the round.
 type Slot = (u32, u32);
 
-/// What is left to measure, and how long passes have taken.
-pub(crate) struct Course<'a> {
+/// The loop over the passes of a run: what is left to measure, and how long passes have taken.
+pub(crate) struct Execution<'a> {
     plan: &'a Plan,
     writer: &'a mut dyn Journal,
     observer: &'a mut dyn Observer,
@@ -37,7 +37,7 @@ pub(crate) struct Course<'a> {
     left_out: BTreeMap<u32, u32>,
 }
 
-impl<'a> Course<'a> {
+impl<'a> Execution<'a> {
     pub(crate) fn new(plan: &'a Plan, writer: &'a mut dyn Journal, session: Session<'a>) -> Self {
         let Session { command: _, scratch, observer, interrupted } = session;
         Self {
