@@ -4,7 +4,7 @@
 //! name cannot lead them to another host.
 
 use crate::error::{Error, Result};
-use landau_sys::socket::{UNIX_PATH_BYTES, is_own};
+use landau_sys::socket::{UNIX_PATH_BYTES, is_loopback_or_private};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -129,7 +129,7 @@ impl Url {
                 .collect(),
         };
         let is_allowed = allowed.iter().any(|host| host.eq_ignore_ascii_case(&self.host));
-        if let Some(foreign) = found.iter().find(|one| !is_allowed && !is_own(one.ip())) {
+        if let Some(foreign) = found.iter().find(|one| !is_allowed && !is_loopback_or_private(one.ip())) {
             return Err(Error::HostNotAllowed { host: self.host.clone(), address: foreign.ip().to_string() });
         }
         found.first().copied().map(Endpoint::Inet).ok_or_else(|| unresolved("the name has no address".to_owned()))

@@ -41,7 +41,7 @@ mod imp {
         check("epoll_wait", count).map(|count| count as usize)
     }
 
-    pub(super) fn raise(counter: &OwnedFd) -> Result<()> {
+    pub(super) fn eventfd_write(counter: &OwnedFd) -> Result<()> {
         let one = 1_u64;
         // SAFETY: the pointer is to the eight bytes of `one`.
         let written = unsafe { libc::write(counter.as_raw_fd(), (&raw const one).cast(), 8) };
@@ -80,7 +80,7 @@ mod imp {
         Err(NONE)
     }
 
-    pub(super) fn raise(_: &OwnedFd) -> Result<()> {
+    pub(super) fn eventfd_write(_: &OwnedFd) -> Result<()> {
         Err(NONE)
     }
 
@@ -95,8 +95,8 @@ pub fn eventfd() -> Result<OwnedFd> {
 }
 
 /// Adds one to an event counter, which makes it readable.
-pub fn raise(counter: &OwnedFd) -> Result<()> {
-    imp::raise(counter)
+pub fn eventfd_write(counter: &OwnedFd) -> Result<()> {
+    imp::eventfd_write(counter)
 }
 
 /// Creates an empty epoll set.
@@ -139,6 +139,6 @@ pub fn epoll_wait(set: &OwnedFd, events: &mut Events, timeout: Timeout) -> Resul
 }
 
 /// Returns how many descriptors of the set are ready now, counting up to `max`.
-pub fn epoll_ready(set: &OwnedFd, max: usize) -> Result<usize> {
+pub fn epoll_count_ready(set: &OwnedFd, max: usize) -> Result<usize> {
     epoll_wait(set, &mut Events::with_capacity(max), Timeout::Zero)
 }

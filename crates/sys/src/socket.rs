@@ -204,9 +204,9 @@ pub fn accepts_mapped_peer(v6only: bool) -> Result<bool> {
     }
 }
 
-/// Returns whether an address is this machine's or private (RFC 1918, RFC 4193). Link-local addresses do not count: at
-/// 169.254.169.254, cloud providers answer their guests.
-pub fn is_own(address: IpAddr) -> bool {
+/// Returns whether an address is a loopback, unspecified or private one (RFC 1918, RFC 4193). Link-local addresses do
+/// not count: at 169.254.169.254, cloud providers answer their guests.
+pub fn is_loopback_or_private(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(v4) => v4.is_loopback() || v4.is_private() || v4.is_unspecified(),
         IpAddr::V6(v6) => v6.is_loopback() || v6.is_unique_local() || v6.is_unspecified(),

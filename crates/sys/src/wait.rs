@@ -1,7 +1,7 @@
 //! `select` and `poll` as benchmarks time them.
 //!
-//! With a timeout of zero the calls only check which descriptors are ready; with an infinite one they also register
-//! with the wait queue of each descriptor, up to the first that is ready. `epoll` is in [`crate::event`].
+//! With a timeout of zero the calls only check which descriptors are ready. With an infinite one they also add the
+//! caller to the wait queue of each descriptor, up to the first that is ready. `epoll` is in [`crate::event`].
 
 use crate::error::{Error, Result, check};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -66,9 +66,9 @@ impl SelectSet {
         (self.highest >= 0).then_some(self.highest)
     }
 
-    /// Returns how many descriptors are ready. The set contains only those afterwards.
+    /// Calls `select` and returns how many descriptors are ready. The set contains only those afterwards.
     #[inline(always)]
-    pub fn ready(&mut self, timeout: Timeout) -> Result<usize> {
+    pub fn select(&mut self, timeout: Timeout) -> Result<usize> {
         let mut zero = libc::timeval { tv_sec: 0, tv_usec: 0 };
         let timeout = match timeout {
             Timeout::Zero => &raw mut zero,
@@ -117,9 +117,9 @@ impl PollSet {
         self.0.last().map(|entry| entry.fd)
     }
 
-    /// Returns how many descriptors are ready.
+    /// Calls `poll` and returns how many descriptors are ready.
     #[inline(always)]
-    pub fn ready(&mut self, timeout: Timeout) -> Result<usize> {
+    pub fn poll(&mut self, timeout: Timeout) -> Result<usize> {
         let (entries, count) = (self.0.as_mut_ptr(), self.0.len() as libc::nfds_t);
         // SAFETY: the vector holds `count` entries, which are writable.
         let count = unsafe { libc::poll(entries, count, timeout.milliseconds()) };
@@ -154,11 +154,11 @@ mod tests {
             poll.add(&reading);
             pipes.push((reading, writing.into()));
         }
-        assert_eq!((select.clone().ready(now), poll.ready(now)), (Ok(0), Ok(0)));
+        assert_eq!((select.clone().select(now), poll.poll(now)), (Ok(0), Ok(0)));
         pipes[1].1.write_all(b"x").unwrap();
-        assert_eq!((select.clone().ready(now), poll.ready(now)), (Ok(1), Ok(1)));
+        assert_eq!((select.clone().select(now), poll.poll(now)), (Ok(1), Ok(1)));
         pipes[0].1.write_all(b"x").unwrap();
-        assert_eq!((select.clone().ready(now), poll.ready(now)), (Ok(2), Ok(2)));
+        assert_eq!((select.clone().select(now), poll.poll(now)), (Ok(2), Ok(2)));
     }
 
     /// With an infinite timeout, both return because of the ready descriptor, which stays behind those added later.
@@ -181,7 +181,7 @@ mod tests {
         }
         let last = Some(ready.as_raw_fd());
         assert_eq!((select.last(), poll.last()), (last, last));
-        assert_eq!((select.ready(Timeout::Infinite), poll.ready(Timeout::Infinite)), (Ok(1), Ok(1)));
+        assert_eq!((select.select(Timeout::Infinite), poll.poll(Timeout::Infinite)), (Ok(1), Ok(1)));
     }
 
     /// Setting its bit would write past the end of the set.

@@ -1,11 +1,11 @@
 //! `connect`: opens one more connection to a web server that holds a growing number of idle connections.
 //!
-//! Measures four intervals, each by itself. `handshake` is `connect()` alone, which the server's kernel completes
-//! without the server process. `accept` ends with the first byte of the first response: only then has the server
-//! certainly accepted. `first_byte` and `last_byte` begin with the request. The connection then stays idle; every step
-//! checks that none was closed.
+//! Measures four overlapping intervals. `handshake` is `connect()` alone, which the server's kernel completes without
+//! the server process. `accept` begins with `connect()` and ends with the first byte of the first response: only then
+//! has the server certainly accepted. `first_byte` and `last_byte` begin with the request. The connection then stays
+//! idle; every step checks that none was closed.
 //!
-//! Misleads as a network's latency: there is no network, only two processors of one machine.
+//! Not a measure of a network's latency: there is no network, only two processors of one machine.
 //!
 //! Source: the connect latency of the 2003 study, whose program timed `connect()` to learn about the server's accept.
 

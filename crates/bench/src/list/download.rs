@@ -5,8 +5,8 @@
 //! up to 4 MB/s. The file system is asked for the extents (FIEMAP). The device's read counters prove that the file was
 //! cold; its reads and the throughput are facts.
 //!
-//! Misleads as a measurement of a disk: few disks still rotate, and a virtual one may be in the host's memory. It is a
-//! timeline and does not grow with n; changes along it come from the machine, unless the disk fills a cache.
+//! Not a measure of a disk: few disks still rotate, and a virtual one may be in the host's memory. It is a timeline and
+//! does not grow with n; changes along it come from the machine, unless the disk fills a cache.
 //!
 //! Source: the fragmentation graph of the 2003 study: 11 MB/s over the network, 4 MB/s from a fragmented file.
 

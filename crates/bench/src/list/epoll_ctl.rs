@@ -3,14 +3,14 @@
 //! Measures `epoll_ctl(EPOLL_CTL_ADD)` and, during destruction, `EPOLL_CTL_DEL`. The set is a red-black tree, so the
 //! expected law is O(log N) with a small slope.
 //!
-//! Misleads as the cost of a server: it adds a descriptor once for each connection, but waits for events all the time.
-//! The benchmark `event_wait` measures that.
+//! Not a measure of a server: it adds a descriptor once for each connection, but waits for events all the time. The
+//! benchmark `event_wait` measures that.
 //!
 //! Source: the event notification that the 2003 study's connect benchmark rests on; perf bench has epoll ctl at a
 //! fixed size.
 
 use landau_engine::{Benchmark, Context, Cost, Facts, Host, Parameter, Phase, Settings, Stop, Support, Timer};
-use landau_sys::event::{epoll_add, epoll_create, epoll_delete, epoll_ready, eventfd, raise};
+use landau_sys::event::{epoll_add, epoll_count_ready, epoll_create, epoll_delete, eventfd, eventfd_write};
 use std::os::fd::OwnedFd;
 
 /// State of a pass.
@@ -65,9 +65,9 @@ impl Benchmark for EpollCtl {
     /// Makes every eventfd readable and checks that the set reports each.
     fn check(&mut self, steps: u64, _facts: &mut Facts) -> Result<(), Stop> {
         for counter in &self.watched {
-            raise(counter)?;
+            eventfd_write(counter)?;
         }
-        let ready = epoll_ready(&self.set, steps as usize + 1)?;
+        let ready = epoll_count_ready(&self.set, steps as usize + 1)?;
         Stop::unless(ready as u64 == steps, || format!("{steps} descriptors were added, but {ready} are reported"))
     }
 }

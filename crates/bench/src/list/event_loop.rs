@@ -6,7 +6,7 @@
 //! Then the bytes are read, as a server would, so that edge-triggered and one-shot backends report the descriptors
 //! again. `event_wait` measures the bare system calls, with descriptors that stay ready; here the events are consumed.
 //!
-//! Misleads as the cost of a server's iteration: it never sleeps, and does nothing with an event.
+//! Not a measure of a server's iteration: this loop never sleeps, and does nothing with an event.
 //!
 //! Source: libevent's benchmark, which writes to a few of many socket pairs and times the loop until all are reported.
 

@@ -1,12 +1,13 @@
 //! `event_wait`: watches one more idle descriptor, then waits for events on all of them.
 //!
-//! Measures `select`, `poll` or `epoll_wait` without a timeout. Each call of the first two passes every descriptor; the
-//! kernel checks each and registers with each idle one, because the call might sleep. `epoll_wait` returns a list that
-//! the kernel keeps. One more descriptor, the ready descriptor, makes the call return. It is the last that the kernel
-//! checks, because the kernel registers with no descriptor after the first ready one. With `timeout=zero` there is no
-//! ready descriptor: the kernel checks each descriptor but registers with none.
+//! Measures `select`, `poll` or `epoll_wait` without a timeout. Each call of the first two passes every descriptor. The
+//! kernel checks each and adds the caller to the wait queue of each idle one, because the call might sleep.
+//! `epoll_wait` returns the ready descriptors from a list that the kernel keeps. One more descriptor, the ready
+//! descriptor, makes the call return. The kernel checks it last, because it adds the caller to no wait queue after the
+//! first ready descriptor. With `timeout=zero` there is no ready descriptor: the kernel checks each descriptor but adds
+//! the caller to no wait queue.
 //!
-//! Misleads as the whole cost of a server's wait: a server with nothing to do also sleeps and wakes up.
+//! Not a measure of the whole cost of a server's wait: a server with nothing to do also sleeps and wakes up.
 //!
 //! Source: Banga, Mogul and Druschel on where web servers spend their time (1999); idle and active descriptors as in
 //! libevent's benchmark.
@@ -16,7 +17,7 @@ use landau_engine::{
     Support, Timer, Unit, Variant,
 };
 use landau_sys::descriptor::{dup_from, pipe};
-use landau_sys::event::{Events, epoll_add, epoll_create, epoll_ready, epoll_wait, eventfd, raise};
+use landau_sys::event::{Events, epoll_add, epoll_count_ready, epoll_create, epoll_wait, eventfd, eventfd_write};
 use landau_sys::limits::{Resource, get};
 use landau_sys::wait::{PollSet, SELECT_CAPACITY, SelectSet, Timeout};
 use std::fs::File;
@@ -27,7 +28,7 @@ use std::os::unix::net::UnixStream;
 /// Descriptor numbers below `SELECT_CAPACITY` that a worker may use for other things, one of them the ready descriptor.
 const SPARE: u64 = 16;
 
-/// Maximum of the default n: with a call that checks each of n descriptors, a sweep costs n².
+/// Maximum of the default n: with a call that checks each of n descriptors, the time of a pass grows with n².
 const MAX_N_FULL: u64 = 10_000;
 
 /// State of a pass.
@@ -79,7 +80,8 @@ impl Benchmark for EventWait {
             "64",
             "auto",
             "auto",
-            "watched descriptors; auto: 2,000 (quick), 10,000 or past RLIMIT_NOFILE (full), up to FD_SETSIZE (select)",
+            "watched descriptors; auto: 2,000 (quick), 10,000, or one more than RLIMIT_NOFILE permits if that is less \
+             (full); as many as FD_SETSIZE permits (select)",
         ),
         Parameter::fixed("backend", Kind::Choice(&["select", "poll", "epoll_wait"]), "poll", "system call that waits"),
         Parameter::fixed(
@@ -255,7 +257,7 @@ impl ReadyDescriptor {
 fn make_readable(watched: &OwnedFd, peer: Option<&mut File>) -> Result<(), Stop> {
     match peer {
         Some(peer) => peer.write_all(b"x").map_err(|error| Stop::io("write", &error)),
-        None => Ok(raise(watched)?),
+        None => Ok(eventfd_write(watched)?),
     }
 }
 
@@ -313,9 +315,9 @@ impl Watch {
         match self {
             Watch::Select(set) => {
                 let mut copy = *set;
-                timer.time(WAIT, || copy.ready(timeout))
+                timer.time(WAIT, || copy.select(timeout))
             }
-            Watch::Poll(set) => timer.time(WAIT, || set.ready(timeout)),
+            Watch::Poll(set) => timer.time(WAIT, || set.poll(timeout)),
             Watch::Epoll { set, events } => timer.time(WAIT, || epoll_wait(set, events, timeout)),
         }
     }
@@ -332,9 +334,9 @@ impl Watch {
     /// Returns the number of ready descriptors, up to `max`, with an untimed call.
     fn count_ready(&mut self, max: usize) -> Result<usize, Stop> {
         Ok(match self {
-            Watch::Select(set) => { *set }.ready(Timeout::Zero)?,
-            Watch::Poll(set) => set.ready(Timeout::Zero)?,
-            Watch::Epoll { set, .. } => epoll_ready(set, max)?,
+            Watch::Select(set) => { *set }.select(Timeout::Zero)?,
+            Watch::Poll(set) => set.poll(Timeout::Zero)?,
+            Watch::Epoll { set, .. } => epoll_count_ready(set, max)?,
         })
     }
 }

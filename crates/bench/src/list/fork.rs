@@ -3,9 +3,9 @@
 //! Measures the time from the call until it has returned in the parent, until the child runs, and until the parent has
 //! read the child's byte. During destruction: `kill`, and the time from the kill until `waitpid` has returned.
 //!
-//! Misleads as the cost of the kernel alone: the parent's memory decides. A dynamically linked parent has more mappings
-//! to copy, and a large one more page tables; hence the parameters `linkage`, `resident` and `mappings`. The parent is
-//! the fork helper, a small program, because Landau itself would be a large one.
+//! Not a measure of the kernel alone: the parent's memory decides. A dynamically linked parent has more mappings to
+//! copy, and a large one more page tables; hence the parameters `linkage`, `resident` and `mappings`. The parent is the
+//! fork helper, a small program, because Landau itself would be a large one.
 //!
 //! Source: the fork and static fork benchmarks of Felix von Leitner's 2003 study; destruction as suggested by Niels
 //! Provos (23 October 2003).

@@ -3,7 +3,7 @@
 //! Measures `open()`, `mmap()` of the whole file (one page) and the first access; during destruction `munmap()` and
 //! `close()`. A web server that maps its files does this.
 //!
-//! Misleads as a benchmark of disks: every file is in the page cache, which is verified before the first call.
+//! Not a measure of disks: every file is in the page cache, which is verified before the first call.
 //!
 //! Source: the "mmapping many small files" benchmark of Felix von Leitner's 2003 study (10,000 files of about 150
 //! bytes), made after Thor Lancelot Simon's objection to mapping pages of one file.

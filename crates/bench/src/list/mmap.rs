@@ -3,7 +3,7 @@
 //! Measures `mmap()` of one page, the first access (a minor page fault), and `munmap()` during destruction. Only every
 //! second page, so that no two mappings can be merged: the kernel's set of mappings grows.
 //!
-//! Misleads as a model of many small files: alternate pages of one file are the worst case for systems that merge
+//! Not a measure of mapping many small files: alternate pages of one file are the worst case for systems that merge
 //! mappings, and one file is one object (Thor Lancelot Simon's objection, 23 October 2003; `map_files` answers it).
 //!
 //! Source: the mmap benchmark of Felix von Leitner's 2003 study (200 MB file), whose programs assumed the page size and

@@ -3,8 +3,8 @@
 //! Measures `open()` for reading: the path lookup, an open file, the lowest unused descriptor; during destruction
 //! `close()`.
 //!
-//! Misleads as a benchmark of file systems: the path is short, and cached from the first call on. `map_files` opens
-//! thousands of different files.
+//! Not a measure of file systems: the path is short, and cached from the first call on. `map_files` opens thousands of
+//! different files.
 //!
 //! Source: the open graph of the 2003 study, reduced to what does not depend on the directory.
 

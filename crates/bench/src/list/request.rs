@@ -4,7 +4,7 @@
 //! first and to the last byte of the response. Before each request one more connection is opened, untimed, and has had
 //! a response. Every step checks that none was closed.
 //!
-//! Misleads as the latency of a server under load: there is one request at a time, and most of its latency is the
+//! Not a measure of the latency of a server under load: there is one request at a time, and most of its latency is the
 //! wake-up of the server.
 //!
 //! Source: the HTTP request latency of the 2003 study, whose program used connections that it had just opened.

@@ -20,8 +20,8 @@ use std::process::Command;
 
 pub(crate) use process::Server;
 
-/// How long a server keeps an idle connection, in seconds: longer than any sweep, so that no connection is closed
-/// while n grows. lighttpd stores it in 15 bits.
+/// How long a server keeps an idle connection, in seconds: longer than any pass, so that no connection is closed while
+/// n grows. lighttpd stores it in 15 bits.
 const IDLE_TIMEOUT_S: u32 = 30_000;
 
 /// The error that ends a curve where the server has no descriptor left for another connection.
@@ -60,8 +60,8 @@ pub(crate) trait WebServer: Sync {
         Readiness::AcceptsConnection
     }
 
-    /// Returns how many descriptors the server uses before it accepts no further connection, and the error that this
-    /// means, for a limit of `descriptors` for each process.
+    /// Returns the number of open descriptors at which the server stops accepting connections, and the error to record
+    /// then. `descriptors` is `RLIMIT_NOFILE` of the server's process.
     fn capacity(&self, _settings: &Settings, descriptors: u64) -> (u64, landau_sys::Error) {
         (descriptors, FULL)
     }
@@ -75,7 +75,7 @@ pub(crate) trait WebServer: Sync {
     }
 }
 
-/// What a server is started with.
+/// The options with which a server is started.
 pub(crate) struct Start<'a> {
     /// The settings of the case.
     pub(crate) settings: &'a Settings,
@@ -109,7 +109,7 @@ pub(crate) enum Readiness {
 /// The server that the settings select.
 enum Selection<'a> {
     /// A server that Landau starts.
-    Start(&'a str, &'static dyn WebServer),
+    Launched(&'a str, &'static dyn WebServer),
     /// A server that runs already.
     External(&'a str),
 }
@@ -120,12 +120,12 @@ fn select(settings: &Settings) -> Selection<'_> {
         return Selection::External(settings.text("url"));
     }
     if is_set(settings, "command") {
-        return Selection::Start(settings.text("command"), &command::CustomCommand);
+        return Selection::Launched(settings.text("command"), &command::CustomCommand);
     }
     // The engine accepts only values that are in the list.
     let server = list::SERVERS.iter().find(|(name, _)| settings.is("server", name));
     let &(name, server) = server.unwrap_or(&list::SERVERS[0]);
-    Selection::Start(name, server)
+    Selection::Launched(name, server)
 }
 
 /// Returns whether the selected server can be measured here.
@@ -144,9 +144,9 @@ pub(crate) fn support(host: &Host, settings: &Settings) -> Support {
         return Support::No("url or command selects the server; leave out server".to_owned());
     }
     let (server, name) = match select(settings) {
-        Selection::Start(name, server) => (server, name),
+        Selection::Launched(name, server) => (server, name),
         Selection::External(url) => {
-            let result = own_address(url);
+            let result = loopback_or_private_address(url);
             return result.map_or_else(Support::No, |_| backend_is_default(settings, "the server at url"));
         }
     };
@@ -179,16 +179,16 @@ fn loopback_works() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Returns the parts of a URL that a request needs: the address, the host and the path. The address must be this
-/// machine's or private, so that a typing error does not load somebody else's server.
-fn own_address(url: &str) -> Result<(SocketAddr, &str, &str), String> {
+/// Returns the parts of a URL that a request needs: the address, the host and the path. The address must be a loopback
+/// or private one, so that a typing error does not load somebody else's server.
+fn loopback_or_private_address(url: &str) -> Result<(SocketAddr, &str, &str), String> {
     let rest = url.strip_prefix("http://").unwrap_or(url);
     let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
     let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
     let authority = if has_port { host.to_owned() } else { format!("{host}:80") };
     let found = authority.to_socket_addrs().ok().and_then(|mut all| all.next());
     let address = found.ok_or_else(|| format!("cannot resolve {authority}"))?;
-    if socket::is_own(address.ip()) {
+    if socket::is_loopback_or_private(address.ip()) {
         return Ok((address, host, path));
     }
     Err(format!(
@@ -218,11 +218,11 @@ mod tests {
     #[test]
     fn public_addresses_are_rejected() {
         for url in ["http://192.0.2.1/", "http://[2001:db8::1]:80/", "http://169.254.169.254/"] {
-            let reason = own_address(url).unwrap_err();
+            let reason = loopback_or_private_address(url).unwrap_err();
             assert!(reason.contains("is neither this machine nor in a private network"), "{reason}");
         }
         for url in ["http://127.0.0.1:1/", "http://10.1.2.3/x", "http://[::1]:8080/"] {
-            assert!(own_address(url).is_ok(), "{url}");
+            assert!(loopback_or_private_address(url).is_ok(), "{url}");
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use crate::backend;
 use crate::server::usage::Usage;
-use crate::server::{FILE, Readiness, Selection, Start, document_root, own_address, select};
+use crate::server::{FILE, Readiness, Selection, Start, document_root, loopback_or_private_address, select};
 use landau_engine::{Context, Facts, Stop};
 use landau_sys::clock::monotonic_ns;
 use landau_sys::limits::{Resource, get};
@@ -27,7 +27,7 @@ const SPARE: u64 = 16;
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Option<OwnedChild>,
-    /// How many descriptors it can use, and the error of a server that has used them.
+    /// The number of open descriptors at which it stops accepting connections, and the error to record then.
     capacity: (u64, landau_sys::Error),
     /// The name, command or URL that selected it.
     name: String,
@@ -47,14 +47,14 @@ impl Server {
     pub(crate) fn selected(context: &Context) -> Result<Self, Stop> {
         match select(context.settings) {
             Selection::External(url) => Self::external(url),
-            Selection::Start(..) => Self::start(context, &document_root(context)?),
+            Selection::Launched(..) => Self::start(context, &document_root(context)?),
         }
     }
 
     /// Starts the server that the settings select on a document root.
     pub(crate) fn start(context: &Context, root: &Path) -> Result<Self, Stop> {
         let settings = context.settings;
-        let Selection::Start(name, kind) = select(settings) else { return Self::external(settings.text("url")) };
+        let Selection::Launched(name, kind) = select(settings) else { return Self::external(settings.text("url")) };
         let directory = context.scratch.join("server");
         fs::create_dir_all(&directory).map_err(|error| Stop::io("mkdir", &error))?;
         let limit = get(Resource::Descriptors)?.0;
@@ -94,7 +94,7 @@ impl Server {
 
     /// Returns the server at a URL, which Landau does not start.
     fn external(url: &str) -> Result<Self, Stop> {
-        let (address, host, path) = own_address(url).map_err(Stop::Wrong)?;
+        let (address, host, path) = loopback_or_private_address(url).map_err(Stop::Wrong)?;
         Ok(Self {
             child: None,
             capacity: (u64::MAX, crate::server::FULL),

@@ -179,7 +179,7 @@ fn an_eventfd_is_readable_when_it_is_raised() {
         reactor.register(&counter, Token(1), Interest::READABLE).unwrap();
         no_events(reactor);
         std::thread::scope(|scope| {
-            scope.spawn(|| landau_sys::event::raise(&counter).unwrap());
+            scope.spawn(|| landau_sys::event::eventfd_write(&counter).unwrap());
             while events(reactor, LONG).is_empty() {}
         });
         assert!(only(reactor).ready.is_readable());
