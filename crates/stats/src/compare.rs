@@ -37,15 +37,15 @@ pub struct Comparison {
     pub detectable: Option<f64>,
     /// Whether both follow the same law.
     pub same_law: Agreement,
-    /// Growth of `b` over growth of `a`, 95%.
+    /// Growth of `b` over growth of `a`, with a 95% confidence interval.
     pub growth_ratio: Option<Estimate>,
     /// Whether both grow alike.
     pub same_growth: Agreement,
-    /// Slope of `b` over slope of `a` under the common law, 95%.
+    /// Slope of `b` over slope of `a` under the common law, with a 95% confidence interval.
     pub slope_ratio: Option<Estimate>,
     /// Whether the slopes agree.
     pub same_slope: Agreement,
-    /// Fixed cost of `b` over that of `a` under the common law, 95%.
+    /// Fixed cost of `b` over that of `a` under the common law, with a 95% confidence interval.
     pub fixed_ratio: Option<Estimate>,
     /// Whether the fixed costs agree.
     pub same_fixed: Agreement,
@@ -86,7 +86,7 @@ pub enum Agreement {
 /// Where two curves cross.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Crossing {
-    /// The n of the crossing, 95%.
+    /// The n of the crossing, with a 95% confidence interval.
     pub n: Estimate,
     /// Share of the resampled curves that cross, 0 to 1.
     pub share: f64,

@@ -19,26 +19,27 @@ pub struct Judgement {
     pub outcome: Outcome,
     /// Every point of the reduced curve, including those beyond a cliff.
     pub points: Vec<Point>,
-    /// Cost of the last three judged points over that of the first three (geometric means), 90%.
+    /// Cost of the last three judged points over that of the first three (geometric means), with a 90%
+    /// confidence interval.
     pub growth: Option<Estimate>,
-    /// Cost at the smallest judged n, 95%.
+    /// Cost at the smallest judged n, with a 95% confidence interval.
     pub start: Option<Estimate>,
-    /// Cost at the largest judged n, 95%.
+    /// Cost at the largest judged n, with a 95% confidence interval.
     pub end: Option<Estimate>,
     /// Smallest and largest judged n; the largest is before the first cliff.
     pub range: Option<(f64, f64)>,
-    /// Factor of the cost for the last doubling of n, 95%.
+    /// Factor of the cost for the last doubling of n, with a 95% confidence interval.
     pub doubling: Option<Estimate>,
-    /// Cost at ten times the largest judged n, 95%. An extrapolation: absent if no law is named, the law has a pole
-    /// before that n, or there is a cliff.
+    /// Cost at ten times the largest judged n, with a 95% confidence interval. An extrapolation: absent if no law is
+    /// named, the law has a pole before that n, or there is a cliff.
     pub at_ten_times: Option<Estimate>,
-    /// The n at which the cost exceeds one million: 1 ms, or a million instructions.
+    /// The n at which the cost exceeds one million of its unit: 1 ms, or a million instructions.
     pub one_million: Reach,
     /// The law of the outcome. With `NoSimpleLaw` it is the best of those that do not fit, for drawing only.
     pub fit: Option<Fit>,
     /// Laws that fit almost as well, best first.
     pub rivals: Vec<Fit>,
-    /// d ln cost / d ln n over the last decade of n, 95%.
+    /// d ln cost / d ln n over the last decade of n, with a 95% confidence interval.
     pub exponent: Option<Estimate>,
     /// The cliffs; the first one ends the judged range.
     pub cliffs: Vec<Cliff>,
@@ -86,7 +87,7 @@ pub enum Reason {
     TooNoisy,
     /// The ends agree, but an intermediate point deviates by more than δ.
     PointDeviates,
-    /// The canary changed as much as the measured call.
+    /// The canary vetoes the verdict: its change may explain the measured growth, or hide growth.
     CanaryMoved,
 }
 
@@ -95,7 +96,7 @@ pub enum Reason {
 pub struct Point {
     /// Number of objects.
     pub n: f64,
-    /// Cost (trimmed mean over passes of the median of the window), 95%.
+    /// Cost (trimmed mean over passes of the median of the window), with a 95% confidence interval.
     pub cost: Estimate,
     /// Passes that reached it.
     pub passes: usize,
@@ -179,7 +180,7 @@ pub(crate) fn judge_samples(curve: &Curve, clean_only: bool, options: &Options) 
     Some(judgement)
 }
 
-/// Growth of a curve over its judged range, 90%.
+/// Growth of a curve over its judged range, with a 90% confidence interval.
 pub(crate) fn growth_of(curve: &Curve, options: &Options) -> Option<Estimate> {
     let reduced = reduce_curve(curve, false, options)?;
     growth(&reduced.judged, options)

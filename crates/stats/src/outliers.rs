@@ -1,10 +1,10 @@
 //! Outliers: single calls that cost much more than the calls around them, recurring or isolated.
 //!
-//! A call is compared with the median of the calls around it, in one of three tiers (see `TIERS`). An outlier that
-//! recurs at one position in most passes is caused by the kernel; an isolated one is probably interference. The higher
-//! the tier, the rarer it is by chance; the lowest one finds a call that costs only twice as much, but every 512 calls
-//! in every pass. Whether a recurrence may be chance is decided by the binomial distribution, with the rate of that
-//! tier on that curve.
+//! A call is compared with the median of the calls around it, in three tiers (see `TIERS`): from tier 0, the strictest,
+//! to tier 2, the most lenient. An outlier that recurs at one position in most passes is caused by the kernel; an
+//! isolated one is probably interference. The stricter the tier, the rarer its outliers are by chance. Tier 2 finds a
+//! call that costs only 1.6 times as much as the calls around it, provided that it recurs in most passes. Whether a
+//! recurrence may be chance is decided by the binomial distribution, with the rate of that tier on that curve.
 
 use crate::Curve;
 use crate::pattern;
@@ -22,7 +22,7 @@ pub struct Outliers {
     pub recurring_count: usize,
     /// The patterns that recurring positions follow, largest factor first.
     pub patterns: Vec<Pattern>,
-    /// Number of outliers of the highest tier (20 local medians and 100 µs) that do not recur, over all passes.
+    /// Number of outliers of the strictest tier (20 local medians and 100 µs) that do not recur, over all passes.
     pub isolated: usize,
     /// Share of the measured time that recurring outliers take, 0 to 1.
     pub recurring_time_share: f64,
@@ -35,9 +35,9 @@ pub struct Outliers {
 pub struct RecurringOutlier {
     /// The position.
     pub n: u32,
-    /// Passes with an outlier here.
+    /// Number of passes with an outlier here.
     pub passes: usize,
-    /// Passes with a call here.
+    /// Number of passes with a call here, with or without an outlier.
     pub of: usize,
     /// Median over the passes of the cost relative to the local median.
     pub factor: f64,
@@ -47,7 +47,7 @@ pub struct RecurringOutlier {
     pub cost_median: u64,
     /// Highest of those costs.
     pub cost_max: u64,
-    /// Number of such positions expected by chance on the whole curve.
+    /// Number of such positions expected by chance on the whole curve; not a probability.
     pub chance: f64,
 }
 
@@ -58,7 +58,7 @@ pub struct Pattern {
     pub rule: PatternRule,
     /// Positions that follow it.
     pub count: usize,
-    /// Share of the positions predicted by the rule that have an outlier.
+    /// Hit rate: the share, 0 to 1, of the positions predicted by the rule that have an outlier.
     pub kept: f64,
     /// Median of the factors of the outliers that follow it.
     pub factor: f64,
@@ -81,7 +81,7 @@ pub enum PatternRule {
     Periodic {
         /// Objects between two outliers.
         period: u32,
-        /// Position of the outlier within the period.
+        /// Offset of the outlier within the period; not a phase of a benchmark.
         phase: u32,
     },
     /// The first calls of a pass: first touch, cold caches.
@@ -97,18 +97,19 @@ impl Outliers {
     }
 }
 
-/// What an outlier exceeds: a factor over the local median, and a distance that a clock with steps of 10 ns resolves.
+/// What an outlier exceeds, from the strictest tier to the most lenient: a factor over the local median, and a distance
+/// in ns that a clock with steps of 10 ns resolves.
 const TIERS: [(f64, f64); 3] = [(20.0, 100_000.0), (5.0, 100.0), (1.6, 60.0)];
 /// Calls in a block, whose median is the local one.
 const BLOCK: usize = 64;
 /// Smallest share of the passes with an outlier at a recurring position.
-const SHARE: f64 = 0.8;
+const MIN_SHARE_OF_PASSES: f64 = 0.8;
 /// Largest number of such positions expected by chance.
-const CHANCE: f64 = 0.01;
+const MAX_EXPECTED_BY_CHANCE: f64 = 0.01;
 /// Longest list of positions.
 const LISTED: usize = 4096;
-/// A curve whose n span more than this was not measured call by call.
-const SPAN: usize = 1 << 24;
+/// Curves whose n span more than this are skipped: their calls cannot have been measured one by one.
+const MAX_SPAN: usize = 1 << 24;
 
 /// For every n the number of passes with a call, and with an outlier of each tier.
 struct Counts {
@@ -124,7 +125,7 @@ struct Found {
     passes: usize,
     of: usize,
     slack: u32,
-    chance: f64,
+    expected_by_chance: f64,
 }
 
 /// Returns the outliers of a curve.
@@ -166,7 +167,7 @@ fn local_medians(one: &Series) -> Vec<f64> {
 fn is_outlier(ns: u64, local: f64, tier: usize) -> bool {
     let (factor, above) = TIERS[tier];
     let ns = ns as f64;
-    // The highest tier asks for 100 µs in total, the others for a distance from the median.
+    // The strictest tier asks for 100 µs in total, the others for a distance from the median.
     let floor = if tier == 0 { above } else { local + above };
     ns > factor * local && ns > floor
 }
@@ -177,7 +178,7 @@ fn tally(series: &[Series], locals: &[Vec<f64>]) -> Option<Counts> {
     let span = (last - first) as usize + 1;
     // If several calls share an n, positions cannot recur.
     let is_single = |one: &Series| one.n.windows(2).all(|pair| pair[0] < pair[1]);
-    if span > SPAN || series.len() > usize::from(u16::MAX) || !series.iter().all(is_single) {
+    if span > MAX_SPAN || series.len() > usize::from(u16::MAX) || !series.iter().all(is_single) {
         return None;
     }
     let mut counts = Counts { first, calls: vec![0; span], outliers: [vec![0; span], vec![0; span], vec![0; span]] };
@@ -186,7 +187,7 @@ fn tally(series: &[Series], locals: &[Vec<f64>]) -> Option<Counts> {
             let place = (n - first) as usize;
             counts.calls[place] += 1;
             let local = locals[i / BLOCK];
-            // Few calls exceed even the lowest tier, so it is tested first.
+            // Few calls exceed even the most lenient tier, so it is tested first.
             for tier in (0..3).rev() {
                 if !is_outlier(*ns, local, tier) {
                     break;
@@ -237,14 +238,14 @@ fn one_tier(counts: &Counts, tier: usize, slack: u32, taken: &mut [bool], all: &
         let near = place - side..=place + side;
         let of = usize::from(counts.calls[place]);
         let passes = outliers[near.clone()].iter().map(|c| usize::from(*c)).sum::<usize>().min(of);
-        let needed = ((SHARE * of as f64).ceil() as usize).max(2);
+        let needed = ((MIN_SHARE_OF_PASSES * of as f64).ceil() as usize).max(2);
         if outliers[place] == 0 || passes < needed || taken[near.clone()].iter().any(|t| *t) {
             continue;
         }
-        let chance = outliers.len() as f64 * binomial_tail(of, passes, rate);
-        if chance < CHANCE {
+        let expected_by_chance = outliers.len() as f64 * binomial_tail(of, passes, rate);
+        if expected_by_chance < MAX_EXPECTED_BY_CHANCE {
             taken[near].fill(true);
-            all.push(Found { n: counts.first + place as u32, tier, passes, of, slack, chance });
+            all.push(Found { n: counts.first + place as u32, tier, passes, of, slack, expected_by_chance });
         }
     }
 }
@@ -280,11 +281,11 @@ fn describe(found: &Found, series: &[Series], locals: &[Vec<f64>]) -> Option<Rec
         cost_min: costs.iter().copied().min()?,
         cost_max: costs.iter().copied().max()?,
         cost_median: median_of_costs(&mut costs)? as u64,
-        chance: found.chance,
+        chance: found.expected_by_chance,
     })
 }
 
-/// Number and total cost of the outliers of the highest tier that do not recur.
+/// Number and total cost of the outliers of the strictest tier that do not recur.
 fn isolated(series: &[Series], locals: &[Vec<f64>], found: &[Found]) -> (usize, f64) {
     let is_recurring = |n: u32| {
         let next = found.partition_point(|f| f.n + f.slack < n);

@@ -1,7 +1,7 @@
 //! Patterns of recurring outliers: tables that double, new pages, first calls.
 //!
-//! Outliers of the highest tier (milliseconds where a descriptor table doubles) and the others (a page of a slab every
-//! few dozen calls) have different causes, so the two groups are searched separately.
+//! Outliers of the strictest tier (milliseconds where a descriptor table doubles) and the others (a page of a slab
+//! every few dozen calls) have different causes, so the two groups are searched separately.
 
 use crate::outliers::{Pattern, PatternRule, RecurringOutlier};
 
@@ -34,7 +34,7 @@ pub(crate) fn find(
         for _ in 0..RULES_MAX {
             let (powers, every) = (powers(&rest, last), every(&rest, first, last));
             // The multiples of 512 contain powers of two, but powers of two contain no period; so periods come first,
-            // except in the highest tier.
+            // except in the strictest tier.
             let rule = if hard { powers.or(every) } else { every.or(powers) };
             let Some((kind, kept)) = rule else { break };
             let (hits, others): (Vec<&RecurringOutlier>, Vec<&RecurringOutlier>) =

@@ -330,7 +330,8 @@ pub(crate) fn both(a: &Level, b: &Level, capacities: &[f64], options: &Options) 
     costs.min_by(|x, y| x.0.total_cmp(&y.0)).map(|pair| pair.1)
 }
 
-/// Fixed cost and slope of `b` over those of `a` under one law, 95%. Absent if one of them is zero.
+/// Fixed cost and slope of `b` over those of `a` under one law, with 95% confidence intervals. Absent if one of them is
+/// zero.
 pub(crate) fn coefficient_ratios(
     a: &Level,
     b: &Level,

@@ -37,7 +37,7 @@ pub enum Flag {
     CleanDiffers,
     /// The cost is below five times the timer overhead.
     NearTimerOverhead,
-    /// The canary changed significantly, but not enough for a veto.
+    /// The canary changed significantly, whether or not that vetoes the verdict.
     CanaryMoved,
     /// Fewer than five passes: intervals are wide, and recurrence is weak evidence.
     FewPasses,
@@ -50,7 +50,7 @@ pub enum Flag {
 /// The change of the canary, a fixed cheap call timed beside the measured one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Canary {
-    /// Its growth over the same range, 90%.
+    /// Its growth over the same range, with a 90% confidence interval.
     pub growth: Estimate,
     /// Whether the interval excludes 1.
     pub moved: bool,

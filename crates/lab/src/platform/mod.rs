@@ -1,7 +1,8 @@
 //! The platforms that run kernels, one file each. The part between the markers is generated: `cargo xtask registry`.
 //!
-//! A platform turns a machine and a job into a [`Launch`]. What it starts sends the record's lines on its standard
-//! output. To add a platform, add a file with a type that implements [`Platform`], and run `cargo xtask registry`.
+//! A platform turns a machine and a job into a [`Launch`]. The launched process writes the record's lines to its
+//! standard output. To add a platform, add a file with a type that implements [`Platform`], and run `cargo xtask
+//! registry`.
 
 use crate::error::Error;
 use crate::job::Job;
@@ -39,12 +40,12 @@ pub static REGISTRY: &[&dyn Platform] = &[
 ];
 // registry:end
 
-/// Something that runs kernels. Methods with a body fit a virtual machine that boots the kernel itself.
+/// Something that runs kernels. The provided methods suit a virtual machine that boots the kernel itself.
 pub trait Platform: Debug + Sync {
     /// Returns the name, as `--platform` takes it.
     fn name(&self) -> &'static str;
 
-    /// Returns one line: what it runs, and what its samples do not mean.
+    /// Returns one line: what it runs, and what its samples mean.
     fn about(&self) -> &'static str;
 
     /// Returns what its samples count.
@@ -87,10 +88,11 @@ pub trait Platform: Debug + Sync {
         Ok(())
     }
 
-    /// Checks whether it can be used on this host, without booting anything; returns the version of what it uses.
+    /// Checks that the platform can be used on this host, without booting anything. Returns the version of the software
+    /// that it uses.
     fn check(&self, program: &Path) -> Result<String, Error>;
 
-    /// Returns the device that must work, if only a boot shows whether it does (see [`probe`](crate::probe)).
+    /// Returns a device, such as `/dev/kvm`, that only a test boot can show to work (see [`probe`](crate::probe)).
     fn unproven_device(&self) -> Option<&'static str> {
         None
     }
@@ -119,7 +121,8 @@ pub trait Platform: Debug + Sync {
 }
 
 impl dyn Platform {
-    /// Returns the platform for a kernel of a run on this one: a remote kernel always runs where it is.
+    /// Returns the platform for `kernel` in a run on this platform: this one if it can run the kernel, otherwise one
+    /// that can. A remote kernel always runs on its own machine.
     pub(crate) fn for_kernel(&'static self, kernel: &Kernel) -> &'static dyn Platform {
         let other = || REGISTRY.iter().copied().find(|one| one.runs(&kernel.kind));
         if self.runs(&kernel.kind) { self } else { other().unwrap_or(self) }

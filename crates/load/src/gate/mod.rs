@@ -46,7 +46,7 @@ pub struct Gate {
     violate: fn(&mut Outcome),
 }
 
-/// What a gate finds.
+/// What a gate finds. The user sees it as a [`GateState`], after waivers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Verdict {
     /// The condition is met.
