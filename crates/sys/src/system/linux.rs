@@ -82,7 +82,7 @@ pub fn trigger_panic() {
     let _ = fs::write("/proc/sysrq-trigger", "c");
 }
 
-/// Returns the steal time of all processors in hundredths of a second (`USER_HZ` is 100), from the text of `/proc/stat`.
+/// Returns the steal time of all processors in hundredths of a second, from the text of `/proc/stat`.
 pub fn steal_centiseconds_of(stat: &str) -> Option<u64> {
     let line = stat.lines().next()?.strip_prefix("cpu ")?;
     line.split_ascii_whitespace().nth(7)?.parse().ok()
