@@ -4,8 +4,8 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "chores report on the terminal")]
 
 mod chore;
+mod counts;
 mod program;
-mod tally;
 mod workspace;
 
 use clap::Parser;

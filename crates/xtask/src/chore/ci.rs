@@ -3,8 +3,8 @@
 //! Everything is compiled in the profile `ci`, so that build scripts and procedural macros are built once.
 
 use crate::chore::{registry, test, tidy};
+use crate::counts::Counts;
 use crate::program::Program;
-use crate::tally::Tally;
 use crate::workspace;
 use anyhow::{Result, ensure};
 use std::time::Instant;
@@ -25,7 +25,7 @@ const CHECKS: [Check; 7] = [
 pub(crate) fn run() -> Result<bool> {
     // Before the first build: what a build script does not find, it leaves out.
     test::install_needs();
-    let mut tally = Tally::default();
+    let mut counts = Counts::default();
     let mut summary = Vec::new();
     for (name, check) in CHECKS {
         println!("\n== {name}");
@@ -35,7 +35,7 @@ pub(crate) fn run() -> Result<bool> {
             println!("{error:#}");
             false
         });
-        tally += Tally::of(is_good);
+        counts += Counts::of(is_good);
         summary.push(format!("{} {name}, {} s", if is_good { "ok  " } else { "FAIL" }, began.elapsed().as_secs()));
     }
     println!("\n== test");
@@ -43,10 +43,10 @@ pub(crate) fn run() -> Result<bool> {
     let tests = test::everything()?;
     let word = if tests.is_good() { "ok  " } else { "FAIL" };
     summary.push(format!("{word} test ({tests}), {} s", began.elapsed().as_secs()));
-    tally += tests;
+    counts += tests;
     println!("\n== all\n{}", summary.join("\n"));
-    println!("{tally}");
-    Ok(tests.is_good() && tally.is_good())
+    println!("{counts}");
+    Ok(tests.is_good() && counts.is_good())
 }
 
 fn rustfmt() -> Result<bool> {

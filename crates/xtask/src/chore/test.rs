@@ -3,8 +3,8 @@
 //! Everything is built once, in the profile `ci`: release without link-time optimisation. The browser tests use the
 //! program that cargo's integration tests use. The exit status is 1 if a test failed or none ran.
 
+use crate::counts::Counts;
 use crate::program::{self, Program};
-use crate::tally::Tally;
 use crate::workspace;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
@@ -42,20 +42,20 @@ const NEEDS: [Need; 10] = [
 ];
 
 pub(crate) fn run() -> Result<bool> {
-    let tally = everything()?;
-    println!("{tally}");
-    Ok(tally.is_good())
+    let counts = everything()?;
+    println!("{counts}");
+    Ok(counts.is_good())
 }
 
 /// Runs all tests and counts them.
-pub(crate) fn everything() -> Result<Tally> {
+pub(crate) fn everything() -> Result<Counts> {
     install_needs();
-    let mut tally = of_cargo()?;
-    tally += of_browser()?;
-    if tally.skipped > 0 {
-        println!("{} tests were skipped", tally.skipped);
+    let mut counts = of_cargo()?;
+    counts += of_browser()?;
+    if counts.skipped > 0 {
+        println!("{} tests were skipped", counts.skipped);
     }
-    Ok(tally)
+    Ok(counts)
 }
 
 fn has_static_libc() -> bool {
@@ -88,29 +88,29 @@ pub(crate) fn install_needs() {
 }
 
 /// Runs the unit, integration and documentation tests of the workspace.
-fn of_cargo() -> Result<Tally> {
+fn of_cargo() -> Result<Counts> {
     let cargo = Program::cargo().args(["test", "--workspace", "--profile", "ci", "--no-fail-fast"]);
     let (status, lines) = cargo.watch()?;
-    Ok(Tally::of_cargo(&lines, status.success()))
+    Ok(Counts::of_cargo(&lines, status.success()))
 }
 
 /// Runs the browser tests on the report of a new smoke run.
-fn of_browser() -> Result<Tally> {
+fn of_browser() -> Result<Counts> {
     let folder = workspace::root().join("tests/browser");
     if !folder.join("package.json").exists() {
         println!("skipped: tests/browser contains no tests");
-        return Ok(Tally::default());
+        return Ok(Counts::default());
     }
     if let Some(name) = ["node", "npm", "chromium"].iter().find(|name| program::find(name).is_none()) {
         println!("skipped: the browser tests need {name}");
-        return Ok(Tally { skipped: 1, ..Tally::default() });
+        return Ok(Counts { skipped: 1, ..Counts::default() });
     }
     let scratch = tempfile::tempdir().context("create a temporary directory")?;
     match page(scratch.path()).and_then(|page| in_browser(&folder, &page)) {
-        Ok(tally) => Ok(tally),
+        Ok(counts) => Ok(counts),
         Err(error) => {
             println!("the browser tests could not start: {error:#}");
-            Ok(Tally::of(false))
+            Ok(Counts::of(false))
         }
     }
 }
@@ -127,11 +127,11 @@ fn page(folder: &Path) -> Result<PathBuf> {
     Ok(page)
 }
 
-fn in_browser(folder: &Path, page: &Path) -> Result<Tally> {
+fn in_browser(folder: &Path, page: &Path) -> Result<Counts> {
     if !folder.join("node_modules").exists() {
         Program::new("npm").args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]).within(folder).run()?;
     }
     let node = Program::new("node").args(["--test", "--test-reporter=tap"]).within(folder).env("LANDAU_PAGE", page);
     let (status, lines) = node.watch()?;
-    Ok(Tally::of_node(&lines, status.success()))
+    Ok(Counts::of_node(&lines, status.success()))
 }

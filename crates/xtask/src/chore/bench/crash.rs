@@ -51,7 +51,7 @@ struct Bench {
 
 /// The result of a killed run.
 #[derive(Debug, Default)]
-struct Fate {
+struct Outcome {
     /// The loss in seconds; none if the kill came before the first line.
     loss_s: Option<f64>,
     /// Processes that were left.
@@ -69,16 +69,16 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
     println!("the study takes {:.1} s without a kill", whole.as_secs_f64());
     println!("kill   at s  lines  passes  torn  lost s  resumed");
     let mut random = ChaCha8Rng::seed_from_u64(words.seed);
-    let mut fates = Vec::new();
+    let mut outcomes = Vec::new();
     for kill in 1..=words.kills {
         let share = random.next_u64() as f64 / u64::MAX as f64;
-        let fate = bench.kill(kill, whole.mul_f64(share))?;
-        for fault in &fate.faults {
+        let outcome = bench.kill(kill, whole.mul_f64(share))?;
+        for fault in &outcome.faults {
             println!("       {fault}");
         }
-        fates.push(fate);
+        outcomes.push(outcome);
     }
-    Ok(judge(&fates))
+    Ok(judge(&outcomes))
 }
 
 /// Returns the arguments of the study.
@@ -86,16 +86,16 @@ fn study() -> Vec<&'static str> {
     STUDY.split_whitespace().collect()
 }
 
-fn judge(fates: &[Fate]) -> bool {
-    let losses: Vec<f64> = fates.iter().filter_map(|fate| fate.loss_s).collect();
+fn judge(outcomes: &[Outcome]) -> bool {
+    let losses: Vec<f64> = outcomes.iter().filter_map(|outcome| outcome.loss_s).collect();
     let worst = losses.iter().copied().fold(0.0, f64::max);
-    let survivors: usize = fates.iter().map(|fate| fate.survivors).sum();
-    let faults: usize = fates.iter().map(|fate| fate.faults.len()).sum();
-    let early = fates.len() - losses.len();
+    let survivors: usize = outcomes.iter().map(|outcome| outcome.survivors).sum();
+    let faults: usize = outcomes.iter().map(|outcome| outcome.faults.len()).sum();
+    let early = outcomes.len() - losses.len();
     println!(
         "{} kills, {early} of them before the first line: at most {worst:.2} s lost (median {:.2} s), \
          {survivors} processes left over, {faults} faults",
-        fates.len(),
+        outcomes.len(),
         median(losses)
     );
     faults == 0 && survivors == 0 && worst <= LOSS_S
@@ -118,7 +118,7 @@ impl Bench {
     }
 
     /// Starts a run, kills it after `delay`, and checks what is left.
-    fn kill(&self, number: u32, delay: Duration) -> Result<Fate> {
+    fn kill(&self, number: u32, delay: Duration) -> Result<Outcome> {
         let name = format!("kill-{number}");
         let mut command = self.command(&study(), &name).command();
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().context("start landau")?;
@@ -127,34 +127,34 @@ impl Bench {
         child.kill().context("kill landau")?;
         let killed_s = seconds(Timestamp::now());
         child.wait().context("wait for landau")?;
-        let mut fate = Fate { survivors: self.survivors()?, ..Fate::default() };
+        let mut outcome = Outcome { survivors: self.survivors()?, ..Outcome::default() };
         let path = self.record(&name);
         let record = Record::read(&path);
         let row = match &record {
             Ok(record) => {
                 let loss_s = if has_ended { 0.0 } else { (killed_s - latest_s(record)?).max(0.0) };
                 let torn = if record.torn.is_some() { "yes" } else { "no" };
-                fate.loss_s = Some(loss_s);
+                outcome.loss_s = Some(loss_s);
                 let faults = self.resume(&path, record)?;
                 let word = if faults.is_empty() { "and verified" } else { "NO" };
-                fate.faults.extend(faults);
+                outcome.faults.extend(faults);
                 format!("{:7}{:8}{torn:>6}{loss_s:8.2}  {word}", record.line_count, record.passes.len())
             }
             Err(error) if !path.exists() || std::fs::metadata(&path).is_ok_and(|meta| meta.len() == 0) => {
                 format!("  no line yet ({error})")
             }
             Err(error) => {
-                fate.faults.push(format!("the record cannot be read: {error}"));
+                outcome.faults.push(format!("the record cannot be read: {error}"));
                 String::new()
             }
         };
-        if fate.survivors > 0 {
-            fate.faults.push(format!("{} processes were left", fate.survivors));
+        if outcome.survivors > 0 {
+            outcome.faults.push(format!("{} processes were left", outcome.survivors));
         }
         println!("{number:4} {:7.2}{row}", delay.as_secs_f64());
         // Keep records with errors until the chore ends; all of them would fill the disk.
         let _ = std::fs::remove_file(&path);
-        Ok(fate)
+        Ok(outcome)
     }
 
     /// Resumes a run, verifies its record, and returns the errors.
@@ -245,10 +245,10 @@ mod tests {
 
     #[test]
     fn a_loss_a_survivor_and_a_fault_each_fail() {
-        let fate = |loss_s: f64, survivors| Fate { loss_s: Some(loss_s), survivors, faults: Vec::new() };
-        assert!(judge(&[fate(0.9, 0), Fate::default()]));
-        assert!(!judge(&[fate(1.1, 0)]) && !judge(&[fate(0.1, 1)]));
-        assert!(!judge(&[Fate { faults: vec!["x".to_owned()], ..Fate::default() }]));
+        let outcome = |loss_s: f64, survivors| Outcome { loss_s: Some(loss_s), survivors, faults: Vec::new() };
+        assert!(judge(&[outcome(0.9, 0), Outcome::default()]));
+        assert!(!judge(&[outcome(1.1, 0)]) && !judge(&[outcome(0.1, 1)]));
+        assert!(!judge(&[Outcome { faults: vec!["x".to_owned()], ..Outcome::default() }]));
     }
 
     #[test]

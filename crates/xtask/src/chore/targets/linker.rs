@@ -59,7 +59,7 @@ pub(super) struct Linker {
 impl Linker {
     /// With the zig of an earlier call, else with one fetched by pip into the folder.
     pub(super) fn find(folder: &Path) -> Result<Self> {
-        // Asked for now: whoever builds this program anew in the meantime takes the file away.
+        // Resolved now, because a rebuild of this program in the meantime replaces the file.
         let own = std::env::current_exe().context("find this program")?;
         let home = folder.join("zig");
         let zig = home.join("ziglang/zig");

@@ -1,4 +1,4 @@
-//! A table of descriptors that is full.
+//! A full descriptor table.
 
 use super::super::rivals::Server;
 use super::said;
@@ -9,27 +9,28 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Where the server tells its counters.
+/// The address of the server's metrics.
 pub(super) const METRICS: &str = "127.0.0.1:18097";
 
-/// So many descriptors the server may have beyond those that it has.
+/// Descriptors that the server may open in addition to those it has.
 const FREE: u64 = 40;
-/// So many connect to it, and say nothing.
+/// Connections that send nothing.
 const SILENT: usize = 600;
-/// So many are served at once when it serves again.
+/// Simultaneous requests that a recovered server must serve.
 const VISITORS: usize = 20;
-/// Processor use while the table is full.
+/// The maximum processor use while the table is full.
 const USE: f64 = 0.05;
-/// How long it is full.
+/// How long the table is full.
 const TIME: Duration = Duration::from_secs(10);
-/// Full service again after so long.
+/// The maximum time until full service after the connections have closed.
 const RECOVERY: Duration = Duration::from_secs(1);
 
-/// More connections than descriptors, for a while. The server keeps some descriptors free and refuses whoever comes
-/// then; so that it has none, its limit is lowered behind its back.
+/// Opens more connections than the server has descriptors. The server normally reserves some descriptors to refuse
+/// further clients; to take those too, its limit is lowered while it runs.
 pub(super) fn full(server: &Server) -> Result<bool> {
     let process = server.process();
-    let open = || descriptor_count(process).context("how many descriptors the server has, the kernel does not say");
+    let open =
+        || descriptor_count(process).context("the kernel does not report the number of the server's descriptors");
     let limit = open()? + FREE;
     let status = Command::new("prlimit")
         .args(["--pid", &process.to_string(), &format!("--nofile={limit}:")])
@@ -52,12 +53,13 @@ pub(super) fn full(server: &Server) -> Result<bool> {
     let mut is_good = said(&words, is_full && shortages > 0);
     let words = format!("processor use while the table is full: {use_percent:.2}% (at most {most_percent:.0}%)");
     is_good &= said(&words, share <= USE);
-    let words = format!("{VISITORS} at once are served again {took_ms:.0} ms after (at most {most_ms} ms)");
+    let words =
+        format!("{VISITORS} simultaneous requests are served again after {took_ms:.0} ms (at most {most_ms} ms)");
     is_good &= said(&words, took <= RECOVERY);
     Ok(is_good)
 }
 
-/// How long it takes, when the silent ones leave, until others are served.
+/// Closes the silent connections and returns the time until others are served.
 fn recovered(server: &Server, silent: Vec<TcpStream>) -> Result<Duration> {
     drop(silent);
     let ended = Instant::now();
@@ -66,16 +68,16 @@ fn recovered(server: &Server, silent: Vec<TcpStream>) -> Result<Duration> {
         if visitors.is_ok() {
             return Ok(ended.elapsed());
         }
-        ensure!(ended.elapsed() < Duration::from_secs(20), "it does not recover: {visitors:?}");
+        ensure!(ended.elapsed() < Duration::from_secs(20), "the server does not recover: {visitors:?}");
     }
 }
 
-/// How often the server has paused for want of descriptors.
+/// Returns how many times the server has paused accepting because it had no free descriptor.
 fn shortages() -> Result<u64> {
     let mut stream = TcpStream::connect(METRICS)?;
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")?;
     let mut page = String::new();
     stream.read_to_string(&mut page)?;
     let value = |line: &str| line.strip_prefix("landau_serve_descriptors_short_total ")?.trim().parse().ok();
-    page.lines().find_map(value).context("the server's metrics do not tell of descriptors")
+    page.lines().find_map(value).context("the server's metrics lack landau_serve_descriptors_short_total")
 }

@@ -1,9 +1,9 @@
 //! `bench stampede`: our server under overload: too many connections, slow clients, a full descriptor table.
 //!
-//! The servers have one processor, and the clients, this program included, the other.
+//! The servers run on one processor; the clients, including this program, run on the other.
 
-mod crowd;
 mod full;
+mod overload;
 mod quota;
 mod slow;
 
@@ -16,8 +16,8 @@ use anyhow::{Context, Result};
 pub(crate) struct Words {}
 
 pub(crate) fn run(_: &Words) -> Result<bool> {
-    landau_sys::limits::raise(landau_sys::limits::Resource::Descriptors).context("raise the limit of descriptors")?;
-    let folder = tempfile::tempdir().context("make a folder")?;
+    landau_sys::limits::raise(landau_sys::limits::Resource::Descriptors).context("raise the limit on descriptors")?;
+    let folder = tempfile::tempdir().context("create a temporary directory")?;
     let root = rivals::site(folder.path())?.display().to_string();
     let landau = workspace::landau()?.display().to_string();
     landau_sys::system::pin(&[CLIENT_PROCESSOR.parse()?]).context("pin this process")?;
@@ -26,8 +26,8 @@ pub(crate) fn run(_: &Words) -> Result<bool> {
         let words = [&[&landau, "serve", &root, "--listen", &address][..], more].concat();
         rivals::started("landau", port, &words)
     };
-    let mut is_good = crowd::closed(&landau, &serve(18091, &[])?)?;
-    is_good &= crowd::tenfold(&landau, &serve(18098, &["--backlog", crowd::BACKLOG])?)?;
+    let mut is_good = overload::closed(&landau, &serve(18091, &[])?)?;
+    is_good &= overload::tenfold(&landau, &serve(18098, &["--backlog", overload::BACKLOG])?)?;
     is_good &= slow::slow(&serve(18092, &[])?, &serve(18094, &[])?)?;
     // To lower another process's limit, a process must have the same user or be privileged.
     let patient = ["--head-timeout", "600s", "--idle-timeout", "600s", "--metrics", full::METRICS, "--user", "root"];

@@ -1,27 +1,27 @@
-//! A server that may use its processor for a small part of the time only, so that a generator on one processor can
-//! offer it many times what it can serve.
+//! A quota that limits the server to a small share of its processor, so that a generator on one processor can offer
+//! many times what the server can serve.
 
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Where groups of processes are given processor time (cgroup v1).
+/// The hierarchy of the `cpu` controller (cgroup v1).
 const GROUPS: &str = "/sys/fs/cgroup/cpu";
 
-/// How often the time is given anew.
+/// The period of the quota.
 pub(super) const PERIOD: Duration = Duration::from_millis(100);
 
-/// A group with one process in it. The process leaves it, and it goes, with this value.
+/// A control group with one process in it. Dropping this value moves the process out and removes the group.
 pub(super) struct Quota(PathBuf);
 
 impl Quota {
-    /// Gives a process so much time in each period.
+    /// Limits a process to `time` in each period.
     pub(super) fn give(process: u32, time: Duration) -> Result<Self> {
         let folder = Path::new(GROUPS).join("landau-stampede");
-        // One that was killed may have left it behind.
+        // A killed run may have left the group behind.
         if !folder.is_dir() {
-            fs::create_dir(&folder).with_context(|| format!("make {}", folder.display()))?;
+            fs::create_dir(&folder).with_context(|| format!("create {}", folder.display()))?;
         }
         let quota = Self(folder);
         quota.write("cpu.cfs_period_us", PERIOD.as_micros())?;
@@ -38,7 +38,7 @@ impl Quota {
 
 impl Drop for Quota {
     fn drop(&mut self) {
-        // It may have ended, and then the group is empty.
+        // If the process has ended, the group is empty.
         for process in fs::read_to_string(self.0.join("cgroup.procs")).unwrap_or_default().lines() {
             let _ = fs::write(Path::new(GROUPS).join("cgroup.procs"), process);
         }

@@ -1,4 +1,4 @@
-//! Slow clients, and a visitor among them.
+//! Slow clients, and a well-behaved visitor among them.
 
 use super::super::median::median;
 use super::super::rivals::Server;
@@ -9,19 +9,19 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// With all the slow ones there, the others wait at most so many times as long.
+/// The maximum ratio of the visitor's latency among slow clients to its latency without them.
 const SLOWDOWN: f64 = 1.2;
 /// Clients that send their heads slowly, and as many that read slowly.
 const SLOW_COUNT: usize = 5_000;
-/// So many of each go on at once, and then they rest for a moment: each comes about every two seconds.
+/// How many of each kind take a step before the next pause: each client takes a step about every two seconds.
 const SLOW_AT_ONCE: usize = 5;
 const SLOW_PAUSE: Duration = Duration::from_millis(2);
-/// So long they are at it before the visitor comes.
+/// How long the slow clients are active before the visitor is measured.
 const SLOW_SETTLE: Duration = Duration::from_millis(1500);
-/// How often the visitor goes to each of two servers.
+/// How many times the visitor is measured at each of two servers.
 const ROUNDS: usize = 9;
 
-/// The median time that one who does all right waits, in microseconds.
+/// Returns the median latency of a well-behaved client, in microseconds.
 fn visit_us(server: &Server) -> Result<f64> {
     let mut stream = server.ask("/f")?;
     let mut buffer = [0; 4096];
@@ -35,22 +35,22 @@ fn visit_us(server: &Server) -> Result<f64> {
     Ok(median(times))
 }
 
-/// Clients that never finish their heads, and clients that hardly read what they asked for. They go on all the time
-/// while a visitor is measured, in the server's default patience: whom it drops comes again. The visitor goes in turn
-/// while they are at it and while they, connected as they are, do nothing at a server beside it that has none.
+/// Measures a visitor's latency among clients that never finish their heads and clients that hardly read their
+/// responses. The server has its default timeouts; a client that it drops reconnects. The baseline is measured
+/// alternately, at another server without slow clients, while the slow clients stay connected but inactive.
 pub(super) fn slow(server: &Server, other: &Server) -> Result<bool> {
-    let mut crowd = Slow::connect(server.port)?;
+    let mut clients = Slow::connect(server.port)?;
     let (is_active, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
     let (mut during, mut alone) = (Vec::new(), Vec::new());
-    let crowd = std::thread::scope(|scope| {
-        let crowd = scope.spawn(|| {
+    let clients = std::thread::scope(|scope| {
+        let clients = scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
                 if is_active.load(Ordering::Relaxed) {
-                    crowd.go_on()?;
+                    clients.step()?;
                 }
                 std::thread::sleep(SLOW_PAUSE);
             }
-            Ok::<_, anyhow::Error>(crowd)
+            Ok::<_, anyhow::Error>(clients)
         });
         let mut visit = || {
             for _ in 0..ROUNDS {
@@ -65,12 +65,12 @@ pub(super) fn slow(server: &Server, other: &Server) -> Result<bool> {
         };
         let visited = visit();
         is_over.store(true, Ordering::Relaxed);
-        let crowd = crowd.join().map_err(|_| anyhow::anyhow!("the slow clients panicked"))??;
-        visited.map(|()| crowd)
+        let clients = clients.join().map_err(|_| anyhow::anyhow!("the slow clients panicked"))??;
+        visited.map(|()| clients)
     })?;
     println!(
-        "     meanwhile they sent {} lines of heads and read {} times; dropped, and back again: {} and {}",
-        crowd.lines, crowd.reads, crowd.heads_again, crowd.readers_again
+        "     the slow clients sent {} header lines and read {} times; dropped and reconnected: {} and {}",
+        clients.lines, clients.reads, clients.heads_reconnected, clients.readers_reconnected
     );
     let (during, alone) = (median(during), median(alone));
     let words = format!(
@@ -81,24 +81,24 @@ pub(super) fn slow(server: &Server, other: &Server) -> Result<bool> {
     Ok(said(&words, during / alone <= SLOWDOWN))
 }
 
-/// Slow clients, and what they did.
+/// The slow clients and their counters.
 struct Slow {
     port: u16,
     heads: Vec<TcpStream>,
     readers: Vec<TcpStream>,
-    /// Whose turn it is.
+    /// The index of the next client to take a step.
     next: usize,
     lines: u64,
     reads: u64,
-    heads_again: u64,
-    readers_again: u64,
+    heads_reconnected: u64,
+    readers_reconnected: u64,
 }
 
 impl Slow {
     fn connect(port: u16) -> Result<Self> {
         let heads = (0..SLOW_COUNT).map(|_| Self::head(port)).collect::<Result<_>>()?;
         let readers = (0..SLOW_COUNT).map(|_| Self::reader(port)).collect::<Result<_>>()?;
-        Ok(Self { port, heads, readers, next: 0, lines: 0, reads: 0, heads_again: 0, readers_again: 0 })
+        Ok(Self { port, heads, readers, next: 0, lines: 0, reads: 0, heads_reconnected: 0, readers_reconnected: 0 })
     }
 
     fn head(port: u16) -> Result<TcpStream> {
@@ -114,8 +114,8 @@ impl Slow {
         Ok(reader)
     }
 
-    /// A line of a head and a kilobyte read, by each of the next few.
-    fn go_on(&mut self) -> Result<()> {
+    /// Lets each of the next clients send a header line or read a kilobyte.
+    fn step(&mut self) -> Result<()> {
         for _ in 0..SLOW_AT_ONCE {
             let number = self.next;
             self.next = (number + 1) % SLOW_COUNT;
@@ -123,14 +123,14 @@ impl Slow {
                 self.lines += 1;
             } else {
                 self.heads[number] = Self::head(self.port)?;
-                self.heads_again += 1;
+                self.heads_reconnected += 1;
             }
             let mut buffer = [0; 1024];
             if matches!(self.readers[number].read(&mut buffer), Ok(1..)) {
                 self.reads += 1;
             } else {
                 self.readers[number] = Self::reader(self.port)?;
-                self.readers_again += 1;
+                self.readers_reconnected += 1;
             }
         }
         Ok(())

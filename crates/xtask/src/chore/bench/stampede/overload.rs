@@ -1,4 +1,4 @@
-//! More than the server can serve.
+//! More load than the server can serve.
 
 use super::super::median::median;
 use super::super::rivals::{CLIENT_PROCESSOR, Server};
@@ -10,37 +10,37 @@ use serde_json::Value;
 use std::process::Command;
 use std::time::Duration;
 
-/// A request waits no longer than it takes to answer all others so many times, at the peak's rate.
+/// The bound on the 99th percentile, in multiples of the time to answer one request per connection at the peak rate.
 const ROUNDS_WAITED: f64 = 10.0;
-/// Of the best that it serves, so much is left at ten times the load.
+/// The least goodput under ten times the load, as a share of the peak.
 const GOODPUT: f64 = 0.9;
-/// Ten times the load.
-const TIMES: f64 = 10.0;
-/// How often the peak and the stampede are measured, in turn.
+/// The factor between the peak rate and the offered rate.
+const FACTOR: f64 = 10.0;
+/// How many times the peak and the overload are measured, alternately.
 const ROUNDS: usize = 3;
-/// How often few connections and ten times as many are measured, in turn.
+/// How many times few connections and ten times as many are measured, alternately.
 const PAIRS: usize = 7;
-/// The share of its processor up to which the generator, all its workers together, is believed.
+/// The maximum processor use of the generator, all workers together. Above it, the generator limits the result.
 const GENERATOR: f64 = 0.85;
-/// Connections that may wait to be accepted.
+/// The length of the accept queue.
 pub(super) const BACKLOG: &str = "256";
 
-/// A connection for each request.
+/// One connection per request.
 const FRESH: &[&str] = &["--per-connection", "1"];
-/// Who is not let in gives up after a second, so that so many are on their way, and tens of thousands try each second.
-const STAMPEDE: &[&str] = &["-c", "32000", "--workers", "2", "--timeout", "1s"];
-/// The time that the server has in each period: so little that the generator can offer ten times as much.
+/// A client gives up after one second, so tens of thousands of clients can attempt to connect per second.
+const OVERLOAD: &[&str] = &["-c", "32000", "--workers", "2", "--timeout", "1s"];
+/// The server's processor time per period. It is short, so that the generator can offer ten times the peak rate.
 const QUOTA: Duration = Duration::from_micros(2500);
-/// The gates that may fail in a stampede: not all can connect, or be answered. All others must hold.
+/// The gates that may fail under overload, because some clients cannot connect or get no answer. All others must pass.
 const EXPECTED: &[&str] = &["rate", "connect", "errors", "overflow"];
 
-/// Ten times what the server can serve, as an open loop. It has only a small part of its processor, so that the
-/// generator, which has all of the other, can offer that much.
+/// Offers ten times the peak rate in an open loop. A quota limits the server to a small share of its processor, so
+/// that the generator, on the other processor, can offer that much.
 pub(super) fn tenfold(landau: &str, server: &Server) -> Result<bool> {
     match Quota::give(server.process(), QUOTA) {
         Ok(_quota) => offered(landau, server),
         Err(error) => {
-            Ok(said(&format!("ten times the load was NOT offered: it takes root and cgroup v1; {error:#}"), false))
+            Ok(said(&format!("ten times the load was NOT offered: it requires root and cgroup v1; {error:#}"), false))
         }
     }
 }
@@ -50,31 +50,32 @@ fn offered(landau: &str, server: &Server) -> Result<bool> {
     let (mut peaks, mut shares, mut tails, mut is_good) = (Vec::new(), Vec::new(), Vec::new(), true);
     for _ in 0..ROUNDS {
         let peak = peak(landau, server)?;
-        let rate = format!("{:.0}", peak * TIMES);
-        let found = load(landau, server, &[FRESH, STAMPEDE, &["--rate", &rate, "-d", "4s"]].concat())?;
-        is_good &= found.is_stampede(peak * TIMES);
+        let rate = format!("{:.0}", peak * FACTOR);
+        let found = load(landau, server, &[FRESH, OVERLOAD, &["--rate", &rate, "-d", "4s"]].concat())?;
+        is_good &= found.is_overload(peak * FACTOR);
         peaks.push(peak);
         shares.push(found.goodput / peak);
         tails.push(found.p99_ms);
     }
     let (peak, share, p99_ms) = (median(peaks), median(shares), median(tails));
-    let words = format!("goodput at ten times {peak:.0}/s, a connection for each: ×{share:.2} (at least {GOODPUT})");
+    let words =
+        format!("goodput at ten times {peak:.0}/s, one connection per request: ×{share:.2} (at least {GOODPUT})");
     is_good &= said(&words, share >= GOODPUT);
-    // What met a full queue has no server yet: TCP tries again after 0.2, 0.6 and 1.4 s, for as long as the client
-    // waits, so that this tail is the client's patience and says nothing of the server. What the queue holds is known.
+    // A connection that meets a full accept queue has not reached the server. TCP retries after 0.2, 0.6 and 1.4 s
+    // until the client's timeout, so the tail depends on that timeout and not on the server.
     let queue_ms = BACKLOG.parse::<f64>()? / peak * 1e3;
     println!(
-        "     what was answered took {p99_ms:.0} ms (p99); {queue_ms:.0} ms in a full queue, up to {} ms without \
-         processor time, the rest TCP trying to get into the queue",
+        "     p99 of the answered requests: {p99_ms:.0} ms; {queue_ms:.0} ms of it in a full accept queue, up to {} ms \
+         without processor time, the rest in TCP retransmissions",
         (2 * PERIOD).as_millis()
     );
     Ok(is_good)
 }
 
-/// The generator's processor, kept busy at the lowest class: two processors may be one core's, and then the server is
-/// slower by a third while the generator, which has ten times as much to do in the stampede, is busy. So it is at the
-/// peak as well.
-struct Busy(#[expect(dead_code, reason = "held until it is to end")] OwnedChild);
+/// A process in the idle scheduling class that keeps the generator's processor busy. If both processors share a core,
+/// the server is a third slower while the generator is busy. The generator has ten times the work under overload, so
+/// without this process only the overload would be slowed.
+struct Busy(#[expect(dead_code, reason = "ends the process when dropped")] OwnedChild);
 
 impl Busy {
     fn keep() -> Result<Self> {
@@ -84,65 +85,65 @@ impl Busy {
     }
 }
 
-/// The most answers a second.
+/// Returns the peak rate, in answers per second.
 fn peak(landau: &str, server: &Server) -> Result<f64> {
     let mut best = 0.0_f64;
     for connections in ["64", "256"] {
         let found = load(landau, server, &[FRESH, &["-c", connections, "-d", "2s"]].concat())?;
-        ensure!(found.failed.is_empty(), "these gates failed before there was a stampede: {}", found.failed.join(" "));
+        ensure!(found.failed.is_empty(), "these gates failed before the overload: {}", found.failed.join(" "));
         best = best.max(found.goodput);
     }
     Ok(best)
 }
 
-/// Ten times the connections that it serves best with, each of which waits for its answer. On connections that stay, an
-/// open loop is no other load: whatever else is due waits at the generator, where it is. (Under a quota it would be: a
-/// server that is let run for 5 ms in each 100 meets 640 connections cold each time.)
+/// Measures ten times the optimal number of connections in a closed loop: each waits for its answer. With persistent
+/// connections an open loop offers the same load, because the requests that are due wait in the generator. (Under a
+/// quota it would not: a server that runs for 5 of every 100 ms finds the state of 640 connections uncached each time.)
 pub(super) fn closed(landau: &str, server: &Server) -> Result<bool> {
     let (mut peaks, mut shares, mut tails) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..PAIRS {
         let of = |connections: &str| load(landau, server, &["-c", connections, "-d", "1s"]);
-        let (peak, crowded) = (of("64")?, of("640")?);
+        let (peak, overloaded) = (of("64")?, of("640")?);
         peaks.push(peak.goodput);
-        shares.push(crowded.goodput / peak.goodput);
-        tails.push(crowded.p99_ms);
+        shares.push(overloaded.goodput / peak.goodput);
+        tails.push(overloaded.p99_ms);
     }
     let (peak, share, p99_ms) = (median(peaks), median(shares), median(tails));
     let words = format!("goodput of 640 connections against {peak:.0}/s of 64: ×{share:.2} (at least {GOODPUT})");
     let is_good = said(&words, share >= GOODPUT);
     let bound_ms = ROUNDS_WAITED * 640.0 / peak * 1e3;
-    let words = format!("p99 of what was answered meanwhile: {p99_ms:.1} ms (at most {bound_ms:.0} ms)");
+    let words = format!("p99 of the answered requests: {p99_ms:.1} ms (at most {bound_ms:.0} ms)");
     Ok(is_good & said(&words, p99_ms <= bound_ms))
 }
 
-/// What a run of `landau load` found.
+/// The results of a run of `landau load`.
 struct Found {
-    /// Answers with status 200 in a second.
+    /// Answers with status 200 per second.
     goodput: f64,
-    /// The median of their service time, and the 99th percentile.
+    /// The median and the 99th percentile of their service time.
     p50_ms: f64,
     p99_ms: f64,
-    /// Requests that were sent and not answered in time.
+    /// Requests that were sent but not answered before the timeout.
     timeouts: u64,
-    /// Requests, and attempts to connect that came to nothing, in a second.
+    /// Requests and failed attempts to connect, per second.
     attempts: f64,
-    /// Requests that were due in all.
+    /// Requests that were due in total.
     due: u64,
     seconds: f64,
-    /// The part of a processor that the generator used.
+    /// The generator's processor use, as a share of one processor.
     share: f64,
-    /// Gates that failed.
+    /// The names of the gates that failed.
     failed: Vec<String>,
 }
 
 impl Found {
-    /// Whether it was one, and a measurement.
-    fn is_stampede(&self, rate: f64) -> bool {
+    /// Returns whether the server was overloaded and the measurement is valid.
+    fn is_overload(&self, rate: f64) -> bool {
         let unexpected: Vec<&str> =
             self.failed.iter().map(String::as_str).filter(|gate| !EXPECTED.contains(gate)).collect();
         println!(
-            "     of {} requests at {rate:.0}/s, {:.0}/s were tried in {:.1} s, {:.0}/s answered 200, in {:.0} ms, p99 \
-             {:.0} ms; sent in vain: {}; generator {:.0}% of a processor; gates that failed: {}",
+            "     {} requests due at {rate:.0}/s; {:.0}/s attempted in {:.1} s; {:.0}/s answered 200, p50 {:.0} ms, \
+             p99 {:.0} ms; timeouts: {}; generator {:.0}% of a processor; failed gates: {}",
             self.due,
             self.attempts,
             self.seconds,
@@ -154,7 +155,7 @@ impl Found {
             self.failed.join(" ")
         );
         let is_overload = self.failed.iter().any(|gate| gate == "rate");
-        let words = format!("the generator was no match for {rate:.0}/s: {}", unexpected.join(" "));
+        let words = format!("not a valid overload at {rate:.0}/s; unexpected failed gates: {}", unexpected.join(" "));
         (is_overload && unexpected.is_empty() && self.share <= GENERATOR) || said(&words, false)
     }
 }
@@ -167,13 +168,13 @@ fn load(landau: &str, server: &Server, words: &[&str]) -> Result<Found> {
         .output()
         .context("start landau load")?;
     let answer: Value = serde_json::from_slice(&output.stdout)
-        .with_context(|| format!("landau load said {}", output.stderr.escape_ascii()))?;
+        .with_context(|| format!("parse the output of landau load, which reported {}", output.stderr.escape_ascii()))?;
     let number = |value: &Value| value.as_f64().unwrap_or(0.0);
     let seconds = number(&answer["elapsed_ns"]) / 1e9;
-    ensure!(seconds > 0.0, "nothing was measured");
-    let gates = answer["gates"].as_array().context("no gates")?;
+    ensure!(seconds > 0.0, "landau load reported an elapsed time of 0");
+    let gates = answer["gates"].as_array().context("the output of landau load has no gates")?;
     let failed = gates.iter().filter(|gate| gate["state"] == "failed").filter_map(|gate| gate["name"].as_str());
-    let failures = answer["failures"].as_object().context("no failures")?;
+    let failures = answer["failures"].as_object().context("the output of landau load has no failures")?;
     let unconnected: f64 =
         failures.iter().filter(|(kind, _)| kind.starts_with("connect_")).map(|(_, count)| number(count)).sum();
     let generator = &answer["generator"];

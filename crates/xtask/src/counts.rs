@@ -3,9 +3,9 @@
 use std::fmt;
 use std::ops::AddAssign;
 
-/// A count of tests or checks.
+/// The counts of tests or checks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(crate) struct Counts {
     /// Passed.
     pub(crate) passed: u64,
     /// Failed, cancelled ones included.
@@ -14,21 +14,21 @@ pub(crate) struct Tally {
     pub(crate) skipped: u64,
 }
 
-impl Tally {
-    /// Returns the count of a single check.
+impl Counts {
+    /// Returns the counts of a single check.
     pub(crate) fn of(is_good: bool) -> Self {
         Self { passed: u64::from(is_good), failed: u64::from(!is_good), skipped: 0 }
     }
 
     /// Adds up the summaries of cargo's test programs.
     pub(crate) fn of_cargo(lines: &[String], is_success: bool) -> Self {
-        let mut tally = Self::default();
+        let mut counts = Self::default();
         for line in lines.iter().filter_map(|line| line.strip_prefix("test result: ")) {
-            tally.passed += count_before(line, "passed");
-            tally.failed += count_before(line, "failed");
-            tally.skipped += count_before(line, "ignored");
+            counts.passed += count_before(line, "passed");
+            counts.failed += count_before(line, "failed");
+            counts.skipped += count_before(line, "ignored");
         }
-        tally.at_least_one_failed_unless(is_success)
+        counts.at_least_one_failed_unless(is_success)
     }
 
     /// Reads the summary of `node --test --test-reporter=tap`.
@@ -60,7 +60,7 @@ fn count_before(line: &str, word: &str) -> u64 {
     line.split(['.', ';']).filter_map(|part| part.trim().strip_suffix(word)?.trim().parse::<u64>().ok()).sum()
 }
 
-impl AddAssign for Tally {
+impl AddAssign for Counts {
     fn add_assign(&mut self, other: Self) {
         self.passed += other.passed;
         self.failed += other.failed;
@@ -68,7 +68,7 @@ impl AddAssign for Tally {
     }
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} passed, {} failed", self.passed, self.failed)
     }
@@ -87,18 +87,18 @@ mod tests {
         let text = "running 2 tests\ntest a ... ok\n\
             test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s\n\
             test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 4 filtered out; finished in 1.25s";
-        assert_eq!(Tally::of_cargo(&lines(text), false), Tally { passed: 15, failed: 2, skipped: 1 });
+        assert_eq!(Counts::of_cargo(&lines(text), false), Counts { passed: 15, failed: 2, skipped: 1 });
     }
 
     #[test]
     fn a_failed_build_counts_as_a_failure() {
-        assert_eq!(Tally::of_cargo(&lines("error: could not compile"), false).failed, 1);
-        assert!(!Tally::of_cargo(&[], true).is_good(), "nothing ran");
+        assert_eq!(Counts::of_cargo(&lines("error: could not compile"), false).failed, 1);
+        assert!(!Counts::of_cargo(&[], true).is_good(), "nothing ran");
     }
 
     #[test]
     fn a_node_summary_is_read() {
         let text = "ok 1 - hover\n# tests 6\n# suites 0\n# pass 3\n# fail 1\n# cancelled 1\n# skipped 1\n# todo 0";
-        assert_eq!(Tally::of_node(&lines(text), false), Tally { passed: 3, failed: 2, skipped: 1 });
+        assert_eq!(Counts::of_node(&lines(text), false), Counts { passed: 3, failed: 2, skipped: 1 });
     }
 }
