@@ -41,7 +41,7 @@ impl Output {
     }
 
     /// Writes a timed call, before `pairs` calls of [`Self::count`].
-    pub(crate) fn lap(&mut self, phase: u8, pairs: usize) {
+    pub(crate) fn timed_call(&mut self, phase: u8, pairs: usize) {
         self.number(3);
         self.number(u64::from(phase));
         self.number(pairs as u64);

@@ -145,7 +145,7 @@ impl Tree {
     /// Ends a timed call and writes its counts.
     pub(crate) fn end(&mut self, now: u64, phase: u8, output: &mut Output) {
         self.settle(now);
-        output.lap(phase, self.touched.len());
+        output.timed_call(phase, self.touched.len());
         for &node in &self.touched {
             output.count(node, self.nodes[node as usize].count);
         }

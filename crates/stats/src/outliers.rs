@@ -132,7 +132,7 @@ struct Found {
 pub(crate) fn find(curve: &Curve) -> Outliers {
     let series = series_of(curve, false);
     let locals: Vec<Vec<f64>> = series.iter().map(local_medians).collect();
-    let Some(counts) = tally(&series, &locals) else {
+    let Some(counts) = count_outliers(&series, &locals) else {
         return Outliers::default();
     };
     let found = recurring_positions(&counts, series.len());
@@ -172,7 +172,7 @@ fn is_outlier(ns: u64, local: f64, tier: usize) -> bool {
     ns > factor * local && ns > floor
 }
 
-fn tally(series: &[Series], locals: &[Vec<f64>]) -> Option<Counts> {
+fn count_outliers(series: &[Series], locals: &[Vec<f64>]) -> Option<Counts> {
     let first = series.iter().filter_map(|one| one.n.first()).min().copied()?;
     let last = series.iter().filter_map(|one| one.n.last()).max().copied()?;
     let span = (last - first) as usize + 1;

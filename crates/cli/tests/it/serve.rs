@@ -83,7 +83,7 @@ impl Serving {
 #[cfg(target_os = "linux")]
 fn every_thread_gives_up_root() {
     if !is_root() {
-        eprintln!("skipped: only root can give root up");
+        eprintln!("skipped: only root can drop privileges");
         return;
     }
     let room = room();
@@ -92,7 +92,7 @@ fn every_thread_gives_up_root() {
     let serving = Serving::new(room.command(&words).args(["--metrics", "127.0.0.1:0"]));
     assert_eq!(serving.ready["user"], "nobody");
     assert!(serving.get("/a").ends_with("hello"));
-    // Links may lead anywhere here, but not whoever follows them.
+    // Links may point anywhere here, but the unprivileged user may not read everything.
     assert!(serving.get("/shadow").starts_with("HTTP/1.1 403 "));
     let nobody = landau_sys::privilege::user("nobody").unwrap().unwrap();
     let ids = |id: u32| format!("\t{id}\t{id}\t{id}\t{id}");

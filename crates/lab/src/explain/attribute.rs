@@ -3,7 +3,7 @@
 //! Each size is represented by one call, so that the functions' instructions add up to that call's, and their growth to
 //! the difference of two samples. It is the call nearest to the size without interrupt and with a typical cost.
 
-use super::counts::{Counts, Lap};
+use super::counts::{Counts, TimedCall};
 use super::error::Error;
 use super::symbols::Symbols;
 use landau_record::schema::{Case, Chain, Explanation, FunctionCost};
@@ -26,7 +26,7 @@ const KEPT: f64 = 0.0005;
 struct Call<'a> {
     n: u64,
     sample: u64,
-    lap: &'a Lap,
+    timed: &'a TimedCall,
     total: u64,
     is_disturbed: bool,
 }
@@ -65,27 +65,28 @@ fn calls<'a>(
     let is_interrupt: Vec<bool> = interrupts(counts, symbols);
     let empty = Series::default();
     if counts
-        .laps
+        .timed_calls
         .iter()
-        .all(|lap| lap.phase != phase || passes.get(lap.pass).is_none_or(|pass| pass.start.case != case))
+        .all(|timed| timed.phase != phase || passes.get(timed.pass).is_none_or(|pass| pass.start.case != case))
     {
         return Ok(Vec::new());
     }
     let mut calls = Vec::new();
     for (number, pass) in passes.iter().enumerate().filter(|(_, pass)| pass.start.case == case) {
         let lane = pass.series.get(name).unwrap_or(&empty);
-        let laps: Vec<&Lap> = counts.laps.iter().filter(|lap| lap.pass == number && lap.phase == phase).collect();
-        if laps.len() != lane.n.len() {
-            let (samples, laps) = (lane.n.len(), laps.len());
-            return Err(Error::Counts(format!("{name} has {samples} samples, but {laps} calls were counted")));
+        let timed: Vec<&TimedCall> =
+            counts.timed_calls.iter().filter(|timed| timed.pass == number && timed.phase == phase).collect();
+        if timed.len() != lane.n.len() {
+            let (samples, counted) = (lane.n.len(), timed.len());
+            return Err(Error::Counts(format!("{name} has {samples} samples, but {counted} calls were counted")));
         }
-        let joined = lane.n.iter().zip(&lane.costs).zip(laps);
-        calls.extend(joined.map(|((&n, &sample), lap)| Call {
+        let joined = lane.n.iter().zip(&lane.costs).zip(timed);
+        calls.extend(joined.map(|((&n, &sample), timed)| Call {
             n: u64::from(n),
             sample,
-            lap,
-            total: lap.total(),
-            is_disturbed: lap.counts.iter().any(|&(node, _)| is_interrupt[node as usize]),
+            timed,
+            total: timed.total(),
+            is_disturbed: timed.counts.iter().any(|&(node, _)| is_interrupt[node as usize]),
         }));
     }
     calls.sort_by_key(|call| (call.n, call.is_disturbed, call.total));
@@ -107,7 +108,7 @@ fn explain(calls: &[Call], counts: &Counts, symbols: &Symbols, at: &[u64]) -> Ex
     let shown: Vec<&Call> = sizes(calls, at).into_iter().filter_map(|size| typical(calls, size)).collect();
     let by_function = |call: &Call| {
         let mut sums: HashMap<u32, u64> = HashMap::new();
-        for &(node, count) in &call.lap.counts {
+        for &(node, count) in &call.timed.counts {
             *sums.entry(counts.nodes[node as usize].function).or_default() += count;
         }
         sums
@@ -229,7 +230,7 @@ fn chains(shown: &[&Call], counts: &Counts, symbols: &Symbols) -> Vec<Chain> {
     let (Some(first), Some(last)) = (shown.first(), shown.last()) else { return Vec::new() };
     let mut own: Vec<[u64; 2]> = vec![[0; 2]; counts.nodes.len()];
     for (side, call) in [first, last].into_iter().enumerate() {
-        for &(node, count) in &call.lap.counts {
+        for &(node, count) in &call.timed.counts {
             own[node as usize][side] += count;
         }
     }
@@ -286,10 +287,10 @@ mod tests {
             if n % 10 == 0 {
                 pairs.extend([(4, 30), (5, 4_000)]);
             }
-            let lap = Lap { pass: 0, phase: 0, counts: pairs };
+            let timed = TimedCall { pass: 0, phase: 0, counts: pairs };
             lane.n.push(n as u32);
-            lane.costs.push(lap.total() - 4);
-            counts.laps.push(lap);
+            lane.costs.push(timed.total() - 4);
+            counts.timed_calls.push(timed);
         }
         let phase = Phase { name: "wait".to_owned(), direction: Direction::Up, about: String::new() };
         let case = Case {
@@ -348,7 +349,7 @@ mod tests {
     #[test]
     fn calls_that_do_not_match_their_samples_are_an_error() {
         let (given, passes, mut counts, symbols) = given();
-        counts.laps.pop();
+        counts.timed_calls.pop();
         assert!(matches!(case(&given, &passes, &counts, &symbols, &[]), Err(Error::Counts(_))));
     }
 }

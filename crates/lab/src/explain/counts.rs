@@ -14,7 +14,7 @@ pub(super) struct Node {
 
 /// A timed call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Lap {
+pub(super) struct TimedCall {
     /// The index of its pass.
     pub(super) pass: usize,
     /// The index of its phase.
@@ -23,7 +23,7 @@ pub(super) struct Lap {
     pub(super) counts: Vec<(u32, u64)>,
 }
 
-impl Lap {
+impl TimedCall {
     /// Returns its instructions in total.
     pub(super) fn total(&self) -> u64 {
         self.counts.iter().map(|(_, count)| count).sum()
@@ -34,7 +34,7 @@ impl Lap {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) nodes: Vec<Node>,
-    pub(super) laps: Vec<Lap>,
+    pub(super) timed_calls: Vec<TimedCall>,
     pub(super) pass_count: usize,
     /// Whether the plugin ran out of nodes.
     pub(super) has_overflown: bool,
@@ -53,7 +53,9 @@ impl Counts {
                     counts.pass_count += 1;
                     Some(())
                 }
-                3 => numbers.lap(counts.pass_count.saturating_sub(1)).map(|lap| counts.laps.push(lap)),
+                3 => numbers
+                    .timed_call(counts.pass_count.saturating_sub(1))
+                    .map(|timed_call| counts.timed_calls.push(timed_call)),
                 4 => {
                     counts.has_overflown = true;
                     Some(())
@@ -92,11 +94,11 @@ impl Numbers<'_> {
         Some(Node { parent: self.next()? as u32, function: self.next()? as u32 })
     }
 
-    fn lap(&mut self, pass: usize) -> Option<Lap> {
+    fn timed_call(&mut self, pass: usize) -> Option<TimedCall> {
         let phase = self.next()? as usize;
         let pairs = self.next()?;
         let counts = (0..pairs).map(|_| Some((self.next()? as u32, self.next()?)));
-        Some(Lap { pass, phase, counts: counts.collect::<Option<_>>()? })
+        Some(TimedCall { pass, phase, counts: counts.collect::<Option<_>>()? })
     }
 }
 
@@ -105,7 +107,7 @@ mod tests {
     use super::*;
 
     fn file() -> Vec<u8> {
-        // A node, a pass, a lap of phase 1 with 300 instructions in node 1, the end.
+        // A node, a pass, a timed call of phase 1 with 300 instructions in node 1, the end.
         [HEAD, &[1, 0, 7, 2, 3, 1, 2, 0, 5, 1, 0xac, 0x02, 5]].concat()
     }
 
@@ -113,17 +115,17 @@ mod tests {
     fn a_file_is_parsed() {
         let counts = Counts::parse(&file()).unwrap();
         assert_eq!(counts.nodes[1], Node { parent: 0, function: 7 });
-        assert_eq!(counts.laps, [Lap { pass: 0, phase: 1, counts: vec![(0, 5), (1, 300)] }]);
-        assert_eq!((counts.pass_count, counts.laps[0].total()), (1, 305));
+        assert_eq!(counts.timed_calls, [TimedCall { pass: 0, phase: 1, counts: vec![(0, 5), (1, 300)] }]);
+        assert_eq!((counts.pass_count, counts.timed_calls[0].total()), (1, 305));
     }
 
     #[test]
     fn a_truncated_file_has_complete_calls_only() {
         let file = file();
         for end in HEAD.len()..file.len() - 1 {
-            assert!(Counts::parse(&file[..end]).unwrap().laps.is_empty(), "torn at {end}");
+            assert!(Counts::parse(&file[..end]).unwrap().timed_calls.is_empty(), "torn at {end}");
         }
         assert!(Counts::parse(b"something else").is_err());
-        assert!(Counts::parse(&[HEAD, &[0xff; 20]].concat()).unwrap().laps.is_empty());
+        assert!(Counts::parse(&[HEAD, &[0xff; 20]].concat()).unwrap().timed_calls.is_empty());
     }
 }

@@ -104,8 +104,8 @@ fn conclude(args: &Args, names: &[String], search: &Search, found: &Found) -> an
 
 pub(super) fn answer_text(answer: &Answer) -> String {
     match answer {
-        Answer::Holds(figure) => format!("holds, {figure}"),
-        Answer::Fails(figure) => format!("does not hold, {figure}"),
+        Answer::Holds(value) => format!("holds, {value}"),
+        Answer::Fails(value) => format!("does not hold, {value}"),
         Answer::Unknown(why) => format!("cannot be tested: {why}"),
     }
 }
