@@ -114,7 +114,7 @@ mod tests {
 
     /// A head that was begun behind the response is scanned again, and an end stays one.
     #[test]
-    fn what_was_noted_comes_back_when_all_has_left() {
+    fn the_rest_is_restored_after_sending() {
         let cases = [
             (&b""[..], After::Idle, After::Idle),
             (b"GET /", After::Head, After::More),
@@ -133,7 +133,7 @@ mod tests {
 
     /// Where the acknowledged bytes are unknown, what the kernel took decides.
     #[test]
-    fn a_client_is_slow_by_what_it_acknowledges() {
+    fn acknowledged_bytes_decide_whether_a_client_is_slow() {
         let mut active = Active { sent: 9 << 20, ..Active::default() };
         assert!(active.made_progress(Some(7)), "there is nothing to compare with yet");
         active.sent = 9 << 20;

@@ -122,7 +122,7 @@ mod tests {
 
     /// A fixed reserve of 96 descriptors once left a table of 64 with room for one connection.
     #[test]
-    fn a_small_table_has_room_for_most_of_what_is_free() {
+    fn most_free_descriptors_of_a_small_table_are_for_connections() {
         assert_eq!([0, 1, 4, 52, 1012, 20_000].map(room), [1, 1, 3, 39, 932, 19_920]);
         let with = |connections| Config { connections, ..Config::new(".") };
         assert!(note(39, &with(None)).unwrap().starts_with("room for 39 connections: RLIMIT_NOFILE is "));

@@ -6,7 +6,7 @@
 use crate::send_buffers::SendBuffers;
 use crate::site::{Body, Entry, Form, Listing};
 use landau_reactor::batch::Buffer;
-use landau_wire::http::accept::Wish;
+use landau_wire::http::accept::Preference;
 use landau_wire::http::condition::{self, Decision, Validators};
 use landau_wire::http::encoding::{self, Coding, Codings};
 use landau_wire::http::head::Head;
@@ -233,8 +233,8 @@ impl<'a> Answer<'a> {
     }
 
     fn listing(&mut self, listing: &Listing, request: &Request<'_>) -> Status {
-        let wish = |kind: &str| Wish::of(kind, request.lines(Field::Accept));
-        let (kind, page) = if wish("application/json") > wish("text/html") {
+        let preference = |kind: &str| Preference::of(kind, request.lines(Field::Accept));
+        let (kind, page) = if preference("application/json") > preference("text/html") {
             ("application/json", &listing.json)
         } else {
             ("text/html; charset=utf-8", &listing.html)

@@ -187,9 +187,9 @@ mod tests {
     use crate::send_buffers::FULL_BYTES;
     use std::sync::Arc;
 
-    /// What a client does not take is kept for it, so it must be limited.
+    /// Responses that a client does not read are buffered, so they must be limited.
     #[test]
-    fn answers_that_may_have_to_be_kept_are_bounded() {
+    fn buffered_responses_are_bounded() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("two"), [b'x'; 2048]).unwrap();
         let config = Config::new(folder.path());

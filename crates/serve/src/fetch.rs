@@ -42,7 +42,7 @@ struct Queue {
 #[derive(Debug, Default)]
 struct Shared {
     queue: Mutex<Queue>,
-    news: Condvar,
+    has_work: Condvar,
     done: Mutex<Vec<Ticket>>,
 }
 
@@ -79,7 +79,7 @@ impl Fetcher {
         let ticket = Ticket { number, serial: self.serial };
         let len = left.min(PART_BYTES);
         self.shared.queue().jobs.insert(ticket.serial, Job { file: file.clone(), offset, len, ticket });
-        self.shared.news.notify_one();
+        self.shared.has_work.notify_one();
         Some(ticket)
     }
 
@@ -107,7 +107,7 @@ impl Fetcher {
 impl Drop for Fetcher {
     fn drop(&mut self) {
         self.shared.queue().is_over = true;
-        self.shared.news.notify_all();
+        self.shared.has_work.notify_all();
     }
 }
 
@@ -127,7 +127,7 @@ impl Shared {
             if let Some((_, job)) = queue.jobs.pop_first() {
                 return Some(job);
             }
-            queue = self.news.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue = self.has_work.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
         None
     }

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_its_fill_and_a_network_of_ipv6_is_one() {
+    fn addresses_and_ipv6_networks_are_limited() {
         let address = |text: &str| Some(text.parse().unwrap());
         let addresses = limiter(None, Some(2));
         let enters = |text: &str| addresses.enter(address(text)).is_ok();
@@ -146,7 +146,7 @@ mod tests {
 
     /// A connection that one limit refuses is not counted for the other.
     #[test]
-    fn the_server_has_its_fill_as_well() {
+    fn the_total_is_limited() {
         let address = |number: u8| Some(IpAddr::from([10, 0, 0, number]));
         let both = limiter(Some(2), Some(1));
         assert_eq!((both.enter(address(1)), both.enter(address(1))), (Ok(()), Err(Full::Address)));

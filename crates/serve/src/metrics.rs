@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_sample_has_its_help_and_type_and_no_name_comes_twice() {
+    fn samples_have_help_and_type_and_names_are_unique() {
         let one = Counters::default();
         one.accepted.add(3);
         one.closed.add(1);

@@ -95,7 +95,7 @@ fn ring() -> Result<(), landau_reactor::Error> {
 #[cfg(not(target_os = "linux"))]
 fn ring() -> Result<(), landau_reactor::Error> {
     Err(landau_reactor::Error::Unavailable {
-        mechanism: landau_reactor::Backend::IoUring,
+        backend: landau_reactor::Backend::IoUring,
         reason: "this system has no io_uring".to_owned(),
     })
 }
@@ -112,8 +112,8 @@ fn settle(config: &mut Config) -> Result<(), Error> {
             other => return Ok(other?),
         }
     }
-    let (mechanism, why) = Reactor::resolve_backend(config.backend)?;
-    config.backend = mechanism;
+    let (backend, why) = Reactor::resolve_backend(config.backend)?;
+    config.backend = backend;
     if let Some(why) = why {
         (config.report)(&why);
     }

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sockets_for_another_process_are_none_of_ours() {
+    fn sockets_of_another_process_are_ignored() {
         let three = vec![Listen::Inherited(3), Listen::Inherited(4), Listen::Inherited(5)];
         assert_eq!(sockets(Some(7), Some(3), 7), three);
         for (pid, count) in [(Some(8), Some(3)), (None, Some(3)), (Some(7), None), (Some(7), Some(0))] {
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_arrives() {
+    fn notifications_arrive() {
         let room = tempfile::tempdir().unwrap();
         let place = room.path().join("notify");
         let manager = UnixDatagram::bind(&place).unwrap();
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn an_abstract_name_is_understood() {
+    fn abstract_socket_names_work() {
         use std::os::linux::net::SocketAddrExt;
         let name = format!("landau-serve-{}", std::process::id());
         let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).unwrap();

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_number_is_answered_with_the_units_to_add() {
+    fn an_error_for_a_bare_number_lists_the_units() {
         assert_eq!(duration("10").unwrap_err().to_string(), "the unit is missing; write 10s, 10ms or 10m");
         assert_eq!(duration("1.5").unwrap_err().to_string(), "the unit is missing; write 1.5s, 1.5ms or 1.5m");
         assert_eq!(size("64").unwrap_err().to_string(), "the unit is missing; write 64B, 64KiB or 64MiB");
@@ -206,7 +206,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back(ns in 0..u64::MAX / 8, bytes: u64) {
+        fn formatted_values_parse_to_the_same_values(ns in 0..u64::MAX / 8, bytes: u64) {
             let time = Duration::from_nanos(ns);
             prop_assert_eq!(duration(&format_duration(time)), Ok(time));
             prop_assert_eq!(size(&format_size(bytes)), Ok(bytes));

@@ -2,8 +2,8 @@
 //! send it, for one as browsers do, and for a response's head. Run with
 //! `cargo run --release -p landau-wire --example parse_cost`.
 //!
-//! The two do not do the same work: ours also picks out the fields that a server looks at, judges host and lengths and
-//! decides on keep-alive, which whoever uses `httparse` has yet to do.
+//! The two do not do the same work: this parser also selects the fields that a server needs, validates host and lengths
+//! and decides on keep-alive, which a user of `httparse` has to add.
 
 #![expect(clippy::print_stdout, reason = "it is a program")]
 

@@ -4,7 +4,7 @@
 //! in a red-black tree ordered by expiry, so the law to expect is O(log N): a new timer descends the tree, and one that
 //! expires first also reprograms the hardware.
 //!
-//! Does not measure the cost of the timeouts of a server: event libraries keep those in a separate data structure and
+//! Not a measure of the cost of the timeouts of a server: event libraries keep those in a separate data structure and
 //! arm one kernel timer for the earliest.
 //!
 //! Source: adapted from F. von Leitner's socket benchmark; hrtimers and their tree: T. Gleixner and D. Niehaus,

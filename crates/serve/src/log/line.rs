@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_look_as_analysers_expect() {
+    fn lines_have_the_standard_formats() {
         let head = b"GET /a?b HTTP/1.1\r\nHost: x\r\nReferer: http://y/\r\nUser-Agent: me\r\n\r\n";
         let common = "10.0.0.1 - - [21/Nov/2026:19:50:36 +0000] \"GET /a?b HTTP/1.1\" 200 7";
         assert_eq!(line(head, LogFormat::Common), format!("{common}\n"));
@@ -247,7 +247,7 @@ mod tests {
 
     /// Quotes, terminal escapes and newlines in a client's text must not get into the log.
     #[test]
-    fn nobody_writes_into_the_log_but_the_server() {
+    fn clients_cannot_inject_into_the_log() {
         let head = b"GET /\" HTTP/1.1\r\nHost: x\r\nUser-Agent: a\"b\\c\t\xff\xc2\x85\xe2\x80\xa8\r\n\r\n";
         let combined = line(head, LogFormat::Combined);
         assert!(combined.ends_with("\"-\" \"a\\x22b\\x5Cc\\x09\\xFF\\xC2\\x85\\xE2\\x80\\xA8\"\n"), "{combined}");
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_understood_has_a_line_too() {
+    fn malformed_requests_are_logged() {
         let stamp = Stamp::new(0);
         let reject = Reject { status: Status::BAD_REQUEST, reason: "bare LF" };
         let asked = Asked::Refused(reject);

@@ -382,7 +382,7 @@ mod tests {
 
     /// The writer does not run here: the worker must go on, and count.
     #[test]
-    fn a_worker_drops_what_finds_no_room_and_the_log_says_so() {
+    fn dropped_lines_are_counted_and_logged() {
         let room = tempfile::tempdir().unwrap();
         let path = room.path().join("log");
         let Bench { shared, counters, mut feed } = bench(LogFormat::Common);
@@ -403,7 +403,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn a_full_disk_is_said_once_and_counted() {
+    fn a_full_disk_is_reported_once() {
         use std::sync::atomic::AtomicUsize;
         static SAID: AtomicUsize = AtomicUsize::new(0);
         fn report(text: &str) {

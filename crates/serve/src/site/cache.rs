@@ -135,7 +135,7 @@ mod tests {
     use landau_wire::http::Status;
 
     #[test]
-    fn it_is_bounded_and_keeps_what_is_asked_for() {
+    fn the_cache_is_bounded_and_keeps_requested_entries() {
         let entry = || Rc::new(Entry::Failure(Status::NOT_FOUND));
         let one = cost(b"/0000", &entry());
         let mut cache = Cache::new(one * 20);

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_are_believed_for_a_while_and_not_too_many() {
+    fn hosts_expire_and_are_bounded() {
         let mut hosts = Hosts::default();
         for number in 0..5000 {
             hosts.put(&format!("host{number}"), false, 0);

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_was_cut_says_so() {
+    fn truncated_listings_are_marked() {
         let room = tempfile::tempdir().unwrap();
         let folder = OwnedFd::from(std::fs::File::open(room.path()).unwrap());
         let lists = |most: usize| {

@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_not_there_is_absent() {
+    fn only_missing_files_are_absent() {
         let of = |errno: i32| absent(landau_sys::Error { call: "openat2", errno });
         // ENOENT and ENOTDIR; EMFILE, ENFILE and EIO; EACCES.
         assert_eq!([2, 20].map(of), [Ok(false); 2]);

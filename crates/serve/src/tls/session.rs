@@ -270,7 +270,7 @@ mod tests {
     /// One bit of what the client sends is flipped, or none, and it arrives in two parts with writes in between. The
     /// worker must survive, and a client whose bytes were intact gets its response or none, but no other.
     #[test]
-    fn broken_records_end_the_session_and_nothing_else() {
+    fn broken_records_end_only_their_session() {
         let (server, client) = configs();
         let mut seed = 7;
         let mut failed = 0;
@@ -310,7 +310,7 @@ mod tests {
 
     /// docs/serve.md states what an idle connection owns; this test notices when it grows.
     #[test]
-    fn a_session_at_rest_has_no_buffers() {
+    fn idle_sessions_have_no_buffers() {
         let (server, _) = configs();
         let session = Session::new(server).unwrap();
         assert_eq!((session.incoming.capacity(), session.outgoing.capacity()), (0, 0));

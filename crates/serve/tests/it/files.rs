@@ -1,4 +1,4 @@
-//! Files as HTTP wants them.
+//! HTTP semantics of files: conditions, ranges, encodings, listings and hosts.
 
 use crate::support::{Got, Site, kinds};
 use landau_serve::Accepting;
@@ -26,8 +26,7 @@ fn conditional_requests_get_304() {
     assert_eq!((options.status, options.field("Allow")), (204, Some("GET, HEAD, OPTIONS")));
 }
 
-/// The parts of an answer that has several: where each begins in the file, and its bytes. What stands around them is
-/// looked at to the last byte.
+/// Returns the parts of a multipart response: the offset in the file and the bytes of each. Checks every delimiter.
 pub(crate) fn parts(got: &Got) -> Vec<(usize, Vec<u8>)> {
     assert_eq!(got.status, 206, "{}", got.head);
     let kind = got.field("Content-Type").unwrap();
@@ -72,7 +71,7 @@ fn ranges(kind: Accepting) {
             let expected = format!("bytes {}-{}/{len}", part.start, part.end - 1);
             assert_eq!(got.field("Content-Range"), Some(&expected[..]));
         }
-        // What lies so near that a head between would be longer comes as one.
+        // Ranges closer than the size of a part header are merged.
         let near = site.get(&format!("/{name}"), "Range: bytes=0-1,8-9\r\n");
         assert_eq!((near.status, &near.body[..]), (206, &content[..10]), "{name}");
         if len > 10 {
@@ -187,7 +186,7 @@ fn links_are_followed_only_as_configured() {
     assert_eq!(of(Links::Anywhere), [200, 200, 200]);
 }
 
-/// A list tells nothing of what cannot be had: neither that a file outside is there, nor how large it is.
+/// A listing reveals neither the existence nor the size of a file outside.
 #[test]
 fn listings_reveal_nothing_about_forbidden_links() {
     let outside = tempfile::tempdir().unwrap();
@@ -216,7 +215,7 @@ fn listings_reveal_nothing_about_forbidden_links() {
     }
 }
 
-/// A folder of many entries keeps nobody waiting but who asks for it: another's answer comes first.
+/// A large directory delays only the client that lists it: another client's response arrives first.
 #[test]
 fn long_listings_do_not_delay_others() {
     let folder = tempfile::tempdir().unwrap();
@@ -230,7 +229,7 @@ fn long_listings_do_not_delay_others() {
         symlink(folder.path(), site.path().join("long")).unwrap();
         let mut other = site.connect();
         let (began, mut is_first) = (std::time::Instant::now(), false);
-        // On a busy machine a list may be made before the other request is even sent.
+        // On a busy machine the listing may be complete before the other request is sent.
         while !is_first {
             assert!(began.elapsed() < crate::support::LONG, "{kind:?}: the list always comes first");
             let mut client = site.connect();
@@ -248,8 +247,8 @@ fn long_listings_do_not_delay_others() {
     }
 }
 
-/// Wherever in a connection's requests a list stands, all are answered in their order, and each variant of a path is
-/// answered with the one list.
+/// Pipelined requests are answered in order wherever a listing is among them. All spellings of a path get the same
+/// listing.
 #[test]
 fn listings_keep_the_order_of_pipelined_requests() {
     for kind in kinds() {
@@ -263,7 +262,7 @@ fn listings_keep_the_order_of_pipelined_requests() {
                 for target in ["/f", "/sub/", "/f", "//sub/./", "/s%75b/../", "/", "/sub/a%20b/", "/sub/a%2520b/"] {
                     client.send(format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
                 }
-                // A body, here in pieces and there whole, with a request behind it.
+                // A body, in pieces or whole, followed by another request.
                 client.send(b"GET /sub/ HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nab");
                 client.send(b"cGET /sub/ HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabcGET /f HTTP/1.0\r\n\r\n");
             }
@@ -281,7 +280,7 @@ fn listings_keep_the_order_of_pipelined_requests() {
     }
 }
 
-/// A body that comes after the head, behind which the list is to be made: the connection goes on after it.
+/// The listing is made after the request's body has arrived, and the connection stays usable.
 #[test]
 fn a_listing_waits_for_the_body_of_its_request() {
     for kind in kinds() {
@@ -311,7 +310,7 @@ fn each_virtual_host_has_its_directory() {
     assert_ne!(ask("..", "/a.example/f").0, 200);
 }
 
-/// However large the cache may be, it holds few descriptors: those of this folder are counted in the process.
+/// A cache of any size holds few descriptors. The test counts those of this directory in the process.
 #[test]
 #[cfg(target_os = "linux")]
 fn the_cache_holds_few_descriptors() {
@@ -323,7 +322,7 @@ fn the_cache_holds_few_descriptors() {
             assert_eq!(site.get(&format!("/{number}"), "").body.len(), 70_000);
         }
         let open = |entry: std::io::Result<std::fs::DirEntry>| std::fs::read_link(entry.ok()?.path()).ok();
-        // Of all threads, for each worker has a table of its own.
+        // Of all threads, because each worker has its own descriptor table.
         let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
         let of_task = |task: std::fs::DirEntry| {
             let files = std::fs::read_dir(task.path().join("fd")).into_iter().flatten();
@@ -334,7 +333,7 @@ fn the_cache_holds_few_descriptors() {
     }
 }
 
-/// Which hosts there are is believed for as long as what they have: no request asks the file system for it.
+/// Host lookups are cached as long as file lookups: no request queries the file system for its host.
 #[test]
 fn host_lookups_are_cached() {
     for kind in kinds() {

@@ -1,4 +1,4 @@
-//! Many at once, and more than there is room for.
+//! Many simultaneous connections, limits and shutdown.
 
 use crate::support::{Client, Got, LONG, Site, kinds};
 use landau_reactor::backends;
@@ -8,27 +8,27 @@ use std::time::{Duration, Instant};
 
 const GET: &[u8] = b"GET /f HTTP/1.1\r\nHost: x\r\n\r\n";
 
-/// Each mechanism serves alike.
+/// All backends give the same responses.
 #[test]
 fn every_backend_serves() {
-    for mechanism in backends() {
-        println!("with {mechanism}");
+    for backend in backends() {
+        println!("with {backend}");
         let large = vec![b'x'; 3 << 20];
-        let site = Site::new(&[("f", b"content"), ("large", &large)], |config| config.backend = mechanism);
+        let site = Site::new(&[("f", b"content"), ("large", &large)], |config| config.backend = backend);
         let mut clients: Vec<_> = (0..100).map(|_| site.connect()).collect();
         for _ in 0..3 {
             for client in &mut clients {
                 client.send(GET);
             }
-            assert!(clients.iter_mut().all(|client| client.answer().unwrap().body == b"content"), "{mechanism}");
+            assert!(clients.iter_mut().all(|client| client.answer().unwrap().body == b"content"), "{backend}");
         }
-        assert_eq!(site.get("/large", "").body.len(), large.len(), "{mechanism}");
+        assert_eq!(site.get("/large", "").body.len(), large.len(), "{backend}");
         drop(clients);
-        assert_eq!(site.end().succeeded, 301, "{mechanism}");
+        assert_eq!(site.end().succeeded, 301, "{backend}");
     }
 }
 
-/// However connections come to the workers, all are served, and the server ends in peace.
+/// Every way of accepting serves all connections and shuts down cleanly.
 #[test]
 fn every_way_of_accepting_serves() {
     let has_ring = backends().contains(&landau_reactor::Backend::IoUring);
@@ -40,7 +40,7 @@ fn every_way_of_accepting_serves() {
             client.send(GET);
         }
         assert!(clients.iter_mut().all(|client| client.answer().unwrap().status == 200), "{name}");
-        // Those at rest end with the server; one that is busy gets its answer first.
+        // The drain closes idle connections at once, and busy ones after their response.
         let totals = site.end();
         assert_eq!((totals.accepted, totals.closed, totals.succeeded), (60, 60, 60), "{name}");
         assert!(clients.iter_mut().all(crate::support::Client::is_ended), "{name}");
@@ -60,7 +60,7 @@ fn connections_over_a_limit_get_503_or_429() {
     inside.pop();
     let began = Instant::now();
     while site.get_or_refused() != 200 {
-        assert!(began.elapsed() < LONG, "the place that became free is never given away");
+        assert!(began.elapsed() < LONG, "the freed place is never reused");
     }
 
     let site = Site::new(&[("f", b"content")], |config| config.connections_per_address = Some(2));
@@ -68,8 +68,8 @@ fn connections_over_a_limit_get_503_or_429() {
     assert_eq!(site.connect().answer().unwrap().status, 429);
 }
 
-/// Whoever leaves makes room for the next of the same address, also where a socket of both families has him as one of
-/// IPv6; others have a count of their own.
+/// A closed connection makes room for the next one from its address. A dual-stack socket reports the same client with
+/// an IPv4-mapped address, which shares the count. Other addresses have separate counts.
 #[test]
 fn closed_connections_do_not_count() {
     for kind in kinds() {
@@ -93,7 +93,7 @@ fn closed_connections_do_not_count() {
     }
 }
 
-/// While the server ends nobody can connect any more, and what is under way is finished.
+/// During a drain the server refuses new connections and finishes requests in progress.
 #[test]
 fn connections_while_the_server_ends_are_refused() {
     let ways = kinds().into_iter().chain([Accepting::Steered, Accepting::Shared, Accepting::Handed]);
@@ -114,7 +114,7 @@ fn connections_while_the_server_ends_are_refused() {
         site.server().drain();
         let began = Instant::now();
         while TcpStream::connect(site.address).is_ok() || std::os::unix::net::UnixStream::connect(&socket).is_ok() {
-            assert!(began.elapsed() < LONG, "{accepting:?}, passed on {is_passed}: one can still connect");
+            assert!(began.elapsed() < LONG, "{accepting:?}, passed on {is_passed}: clients can still connect");
             std::thread::yield_now();
         }
         busy.send(&GET[b"GET /f".len()..]);
@@ -124,7 +124,7 @@ fn connections_while_the_server_ends_are_refused() {
     }
 }
 
-/// Who had connected before the server was told to end is answered.
+/// Clients that connected before the drain get their responses.
 #[test]
 fn connections_waiting_at_the_end_are_answered() {
     for accepting in kinds().into_iter().chain([Accepting::Shared, Accepting::Handed]) {
@@ -134,17 +134,17 @@ fn connections_waiting_at_the_end_are_answered() {
         (config.accepting, config.workers, config.timeouts.drain) = (accepting, 2, 2 * LONG);
         config.listen = vec!["127.0.0.1:0".parse().unwrap()];
         let server = landau_serve::Server::start(config).unwrap();
-        let Listen::Tcp(address) = server.addresses()[0].clone() else { panic!("it listens at TCP") };
+        let Listen::Tcp(address) = server.addresses()[0].clone() else { panic!("it listens on TCP") };
         let mut clients: Vec<_> = (0..20).map(|_| Client::new(TcpStream::connect(address).unwrap())).collect();
         for client in &mut clients {
             client.send(GET);
         }
-        // Those say nothing, and are not waited for.
+        // These send nothing, and the drain does not wait for them.
         let _silent = [TcpStream::connect(address).unwrap(), TcpStream::connect(address).unwrap()];
         server.drain();
         server.release();
         for client in &mut clients {
-            let got = client.answer().unwrap_or_else(|| panic!("{accepting:?}: sent away without an answer"));
+            let got = client.answer().unwrap_or_else(|| panic!("{accepting:?}: closed without an answer"));
             assert_eq!((got.status, got.field("Connection")), (200, Some("close")));
         }
         drop(clients);
@@ -153,13 +153,13 @@ fn connections_waiting_at_the_end_are_answered() {
     }
 }
 
-/// A connection comes to the worker of the processor on which it was made, whichever worker was the first to run.
+/// A connection goes to the worker of the processor that received it, whatever the order in which workers start.
 #[test]
 #[cfg(target_os = "linux")]
 fn steered_connections_go_to_their_processor() {
     let processors = landau_sys::system::processors();
     if !processors.starts_with(&[0, 1]) {
-        println!("skipped: it takes the first two processors");
+        println!("skipped: this test requires the first two processors");
         return;
     }
     for _ in 0..16 {
@@ -181,7 +181,7 @@ fn steered_connections_go_to_their_processor() {
     }
 }
 
-/// The bounds are the server's, however many workers there are and however connections come to them.
+/// Limits apply to the whole server, for any number of workers and every way of accepting.
 #[test]
 fn limits_hold_over_all_workers() {
     for accepting in kinds().into_iter().chain([Accepting::Shared, Accepting::Handed]) {
@@ -197,11 +197,11 @@ fn limits_hold_over_all_workers() {
             };
             let served: Vec<_> = clients.extract_if(.., |client| get(client)).collect();
             let (count, began) = (served.len(), Instant::now());
-            // Each that leaves makes room for another.
+            // Each closed connection makes room for another.
             for mut client in served {
                 client.stream.shutdown(std::net::Shutdown::Both).unwrap();
                 while !get(&mut client) {
-                    assert!(began.elapsed() < LONG, "the place that became free is never given away");
+                    assert!(began.elapsed() < LONG, "the freed place is never reused");
                     client = site.connect();
                 }
             }
@@ -213,7 +213,7 @@ fn limits_hold_over_all_workers() {
 }
 
 impl Site {
-    /// The status, whether of an answer or of a refusal that came before the request.
+    /// Returns the status of the response, or of a refusal sent before the request.
     fn get_or_refused(&self) -> u16 {
         let mut client = self.connect();
         client.send(GET);
@@ -221,7 +221,7 @@ impl Site {
     }
 }
 
-/// Told to end, the server finishes what it has begun.
+/// A drain finishes responses in progress.
 #[test]
 fn responses_under_way_are_finished_at_the_end() {
     let large = vec![b'x'; 20 << 20];

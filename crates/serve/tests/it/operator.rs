@@ -1,4 +1,4 @@
-//! What the operator has of a server: its counters, its sockets, its locks.
+//! The operator's interface: metrics, sockets and the sandbox.
 
 use crate::support::{Client, Site};
 use landau_serve::{Config, Listen, SandboxMode, Server};
@@ -30,7 +30,7 @@ fn metrics_are_served_for_prometheus() {
     assert_eq!(ask("GET / HTTP/1.1\r\nHost: x\r\n\r\n").status, 404);
     assert_eq!(ask("POST /metrics HTTP/1.1\r\nHost: x\r\n\r\n").status, 405);
     assert_eq!(ask("nonsense\r\n\r\n").status, 400);
-    // A client that says nothing keeps neither the others nor the end waiting for long.
+    // A silent client does not delay the others, and delays the shutdown only briefly.
     let _silent = TcpStream::connect(address).unwrap();
     site.end();
 }
@@ -76,7 +76,7 @@ fn sandboxed_workers_serve() {
     site.end();
 }
 
-/// Sockets that share a port would share it with another server of the same user, too, and take half of its visitors.
+/// With `SO_REUSEPORT` alone, two servers of the same user would share the port, and each would get half the clients.
 #[test]
 fn a_port_in_use_is_an_error() {
     let site = Site::new(&[], |_| {});
@@ -87,8 +87,8 @@ fn a_port_in_use_is_an_error() {
     site.end();
 }
 
-/// A file, a FIFO and a link refuse to be connected to as a socket does that nobody listens at; they were replaced by
-/// our socket, and what was in them was gone.
+/// Connecting to a file, a FIFO or a link fails in the same way as to a stale socket. The server once replaced them
+/// with its socket, which destroyed their content.
 #[test]
 fn only_stale_sockets_are_replaced() {
     let room = tempfile::tempdir().unwrap();
@@ -113,7 +113,7 @@ fn only_stale_sockets_are_replaced() {
     assert_eq!(std::fs::read(path("thesis")).unwrap(), b"three years");
     let kind = |name: &str| std::fs::symlink_metadata(path(name)).unwrap().file_type();
     assert!(kind("fifo").is_fifo() && kind("link").is_symlink() && kind("left").is_socket());
-    // What a server left behind that is no more is replaced.
+    // A stale socket is replaced.
     let left = Listen::Unix(path("left"));
     let mut config = Config::new(room.path());
     config.listen = vec![left.clone()];
@@ -150,7 +150,7 @@ fn only_the_own_socket_file_is_removed() {
         serve(sandbox, &|| assert!(own.exists() && counts.exists()));
         assert!(!own.exists() && !counts.exists(), "{sandbox:?}");
     }
-    // A server that takes over while this one ends has its own socket there.
+    // A successor that started while this server ends has its own socket there.
     let other = room.path().join("other");
     let _listener = UnixListener::bind(&other).unwrap();
     std::thread::scope(|scope| {

@@ -1,5 +1,5 @@
-//! Clients that ask for more than they have taken, or say their end early: they get all that they asked for, and cost
-//! the server no more than others.
+//! Clients that pipeline more than they read, or half-close early: they get all responses and cost the server no more
+//! than other clients.
 
 use crate::support::{Client, LONG, Site, kinds};
 use std::io::{ErrorKind, Read, Write};
@@ -19,7 +19,7 @@ fn clients_that_half_close_get_everything() {
         client.stream.shutdown(Shutdown::Write).unwrap();
         assert!(client.answer().unwrap().body == large, "{kind:?}");
         assert!(client.is_ended());
-        // Bodies that nobody wants, longer than what is received at once, lie behind what takes long to send.
+        // Unwanted bodies, longer than one read, follow a request with a long response.
         let mut client = site.connect();
         let body = "b".repeat(20_000);
         client.send(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -30,13 +30,13 @@ fn clients_that_half_close_get_everything() {
         client.stream.shutdown(Shutdown::Write).unwrap();
         assert!(client.answer().unwrap().body == large, "{kind:?}");
         assert_eq!(client.answer().unwrap().body, b"content", "{kind:?}");
-        assert!(client.answer().unwrap().body.starts_with(b"<!"), "{kind:?}: a list that is made meanwhile");
+        assert!(client.answer().unwrap().body.starts_with(b"<!"), "{kind:?}: a listing made meanwhile");
         assert_eq!(client.answer().unwrap().body, b"content", "{kind:?}");
         assert!(client.is_ended());
     }
 }
 
-/// Far more requests than a server wants to hold are on their way while the first answers leave.
+/// Many more requests than the server buffers arrive while it sends the first responses.
 #[test]
 fn deep_pipelines_are_answered_in_order() {
     const COUNT: usize = 400;
@@ -61,7 +61,7 @@ fn deep_pipelines_are_answered_in_order() {
     }
 }
 
-/// Sends requests until the server takes no more for a while; how many bytes it took, none if it takes whatever comes.
+/// Sends requests until the server stops reading; returns the bytes sent, or `None` if it read `most` bytes.
 fn flood(client: &mut Client, request: &[u8], most: usize) -> Option<usize> {
     const WHILE: Duration = Duration::from_millis(300);
     let block = request.repeat(2000);
@@ -83,7 +83,7 @@ fn flood(client: &mut Client, request: &[u8], most: usize) -> Option<usize> {
 
 const GET: &[u8] = b"GET /f HTTP/1.1\r\nHost: x\r\n\r\n";
 
-/// The kernel's buffers fill, and then the client waits: the server holds nothing for it. When it reads, all is there.
+/// When the kernel's buffers are full, the server stops reading and buffers nothing. Later reads get all responses.
 #[test]
 fn clients_that_do_not_read_are_throttled() {
     for kind in kinds() {
@@ -99,7 +99,7 @@ fn clients_that_do_not_read_are_throttled() {
     }
 }
 
-/// However small the answers and however many requests still come: who takes nothing is dropped.
+/// The server closes a client that reads nothing, even if responses are small and requests keep arriving.
 #[test]
 fn clients_that_only_send_are_closed() {
     for kind in kinds() {
@@ -111,14 +111,14 @@ fn clients_that_only_send_are_closed() {
         client.stream.set_write_timeout(Some(Duration::from_millis(20))).unwrap();
         while site.server().totals().slow_closed == 0 {
             assert!(began.elapsed() < LONG, "{kind:?}: it is kept");
-            // What does not fit is not the point.
+            // A partial write does not matter here.
             let _ = client.stream.write(&requests);
         }
     }
 }
 
-/// Whoever is one too many is told so, although its request has come already: to close on what was not read would be
-/// a reset, and that destroys what is on its way.
+/// A refused client gets a response even if its request has already arrived. Closing with unread data would send a
+/// reset, which discards the response.
 #[test]
 fn refused_clients_get_a_response() {
     for kind in kinds() {
@@ -133,7 +133,7 @@ fn refused_clients_get_a_response() {
         let mut answer = String::new();
         second.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 503 "), "{kind:?}: {answer:?}");
-        // Linux shows the answer before the reset; other systems may not.
+        // Linux delivers the response before the reset; other systems may not.
         std::thread::sleep(Duration::from_millis(50));
         assert!(second.take_error().unwrap().is_none(), "{kind:?}: it was reset");
     }

@@ -1,4 +1,4 @@
-//! Slow clients: they cost a line in a table, and others do not notice them.
+//! Slow clients: each costs one table entry and does not delay others.
 
 use crate::support::{Site, kinds};
 use landau_serve::Config;
@@ -27,8 +27,8 @@ fn a_head_that_never_ends_times_out() {
     assert_eq!(site.end().heads_late, 2);
 }
 
-/// Calls until a call has lasted no longer than a machine that is not overwhelmed takes for it: a client that rested by
-/// no will of its own proves nothing about a server's patience.
+/// Repeats a call until it takes no longer than on a machine that is not overloaded. A client that the scheduler
+/// delayed proves nothing about the server's timeouts.
 fn in_time(limit: Duration, attempt: impl Fn(&mut dyn FnMut()) -> Result<(), String>) {
     let mut last = Ok(());
     for _ in 0..5 {
@@ -44,7 +44,7 @@ fn in_time(limit: Duration, attempt: impl Fn(&mut dyn FnMut()) -> Result<(), Str
     last.unwrap();
 }
 
-/// Each head has its time: what completes one request and begins the next is no head that never ends.
+/// Each head has its own deadline, also if one segment completes a request and begins the next.
 #[test]
 fn each_head_has_its_own_deadline() {
     const LIMIT: Duration = Duration::from_millis(600);
@@ -82,7 +82,7 @@ fn an_idle_connection_is_closed() {
     assert_eq!(site.end().idle_closed, 1);
 }
 
-/// A client that asks for a large file and does not read must not keep it for ever.
+/// A client that requests a large file and does not read must not keep it open indefinitely.
 #[test]
 fn clients_that_do_not_read_are_closed() {
     let large = vec![b'x'; 40 << 20];
@@ -100,8 +100,8 @@ fn clients_that_do_not_read_are_closed() {
     }
 }
 
-/// One that reads slowly may have it to the end: slower than the kernel's buffer empties, so that the server can give
-/// the kernel nothing more for longer than the time in which the client must take something.
+/// A client that reads slowly gets the whole file, even if the send buffer stays full for longer than the timeout
+/// within which a client must read something.
 #[test]
 fn clients_that_read_slowly_are_kept() {
     const LIMIT: Duration = Duration::from_millis(400);
@@ -154,24 +154,24 @@ fn a_file_cut_short_ends_the_connection() {
     }
 }
 
-/// A file of so many bytes below a site, and what is in it.
+/// Returns a file content of `count` bytes.
 fn large_file(count: u32) -> Vec<u8> {
     (0..count).map(|number| (number % 253) as u8).collect()
 }
 
-/// Has the kernel forget a file of the site; whether it has, by a place that nobody needs: asking begins to read there.
+/// Evicts a file from the page cache; returns whether that worked, tested at an unneeded offset: testing starts a read.
 fn forget(site: &Site, name: &str, place: u64) -> bool {
     let path = site.path().join(name);
     let file = std::fs::File::open(&path).unwrap();
     file.sync_all().unwrap();
-    // `dd` can ask the kernel to forget a file; where it cannot (a file system in memory) there is nothing to see.
+    // `dd` can evict a file from the page cache; on a file system in memory it cannot, and the test is skipped.
     let target = format!("of={}", path.display());
     let words = [target.as_str(), "oflag=nocache", "conv=notrunc,fdatasync", "count=0", "status=none"];
     let asked = std::process::Command::new("dd").args(words).status().is_ok_and(|status| status.success());
     asked && landau_sys::path::is_cached(&file, place) == Some(false)
 }
 
-/// A file that is not in memory is fetched by another thread, and comes whole.
+/// Another thread reads a file that is not in memory, and the response is complete.
 #[test]
 fn a_file_not_in_memory_is_read_by_another_thread() {
     let content = large_file(9_000_001);
@@ -185,7 +185,7 @@ fn a_file_not_in_memory_is_read_by_another_thread() {
     }
 }
 
-/// So is each of several parts, though heads stand between them.
+/// The same applies to each part of a multipart response.
 #[test]
 fn each_part_not_in_memory_is_read_by_another_thread() {
     let content = large_file(30_000_000);

@@ -18,7 +18,7 @@ fn files(name: &str) -> TlsFiles {
     TlsFiles { certificate: folder.join(format!("{name}.pem")), key: folder.join(format!("{name}-key.pem")) }
 }
 
-/// Believes everybody: what is asked here is which certificate is shown.
+/// Accepts every certificate: the tests check which one is presented.
 #[derive(Debug)]
 struct Anybody;
 
@@ -79,7 +79,7 @@ fn get(stream: &mut Stream, target: &str, last: bool) -> Vec<u8> {
     stream.write_all(format!("GET {target} HTTP/1.1\r\nHost: one.example\r\n{end}\r\n").as_bytes()).unwrap();
     let mut got = Vec::new();
     if last {
-        // An end that was not said is an error of this call.
+        // An end without close_notify is an error of this call.
         stream.read_to_end(&mut got).unwrap();
         return got;
     }
@@ -130,25 +130,25 @@ fn both_versions_serve_files_and_send_close_notify() {
 fn tls_works_with_every_way_of_accepting_and_every_backend() {
     for (_, accepting) in Accepting::ALL.iter().filter(|(_, one)| *one != Accepting::Multishot) {
         let accepting = *accepting;
-        for mechanism in landau_reactor::backends() {
-            // The instrument calls everything ready, and never rests.
-            if mechanism == landau_reactor::Backend::Null {
+        for backend in landau_reactor::backends() {
+            // The null backend reports everything as ready and never blocks.
+            if backend == landau_reactor::Backend::Null {
                 continue;
             }
             let site = site(accepting, b"", |config| {
-                (config.backend, config.workers) = (mechanism, 2);
+                (config.backend, config.workers) = (backend, 2);
             });
             for _ in 0..4 {
                 let mut stream = connect(site.address, &client(&rustls::version::TLS13), "one.example");
-                assert!(get(&mut stream, "/a", false).ends_with(b"hello"), "{accepting:?} {mechanism}");
-                assert!(get(&mut stream, "/a", true).ends_with(b"hello"), "{accepting:?} {mechanism}");
+                assert!(get(&mut stream, "/a", false).ends_with(b"hello"), "{accepting:?} {backend}");
+                assert!(get(&mut stream, "/a", true).ends_with(b"hello"), "{accepting:?} {backend}");
             }
             site.end();
         }
     }
 }
 
-/// Whatever pieces the records come in.
+/// Records may arrive in pieces of any size.
 #[test]
 fn records_may_arrive_byte_by_byte() {
     for kind in kinds() {
@@ -255,7 +255,7 @@ fn clients_without_tls_are_rejected() {
             socket.set_read_timeout(Some(LONG)).unwrap();
             socket.write_all(bytes).unwrap();
             let mut got = Vec::new();
-            // A reset is an end, too.
+            // A reset is also an end.
             let _ = socket.read_to_end(&mut got);
             got
         };
@@ -294,7 +294,7 @@ fn slow_handshakes_are_closed() {
     }
 }
 
-/// Who had connected before the server was told to end is answered, though nothing of it was heard by then.
+/// Clients that connected before the drain get their responses, even if they had sent nothing by then.
 #[test]
 fn connections_waiting_at_the_end_are_answered() {
     for accepting in kinds().into_iter().chain([Accepting::Handed]) {
@@ -318,7 +318,7 @@ fn connections_waiting_at_the_end_are_answered() {
     }
 }
 
-/// What a client that does not read may hold is one piece, and it is sent away.
+/// A client that does not read holds at most one buffer, and is closed.
 #[test]
 fn a_client_that_does_not_read_is_closed() {
     let large = vec![b'x'; 40_000_000];

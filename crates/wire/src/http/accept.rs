@@ -1,39 +1,39 @@
-//! Content types by `Accept` (RFC 9110 section 12.5.1): how much a client wants one.
+//! A client's preference for a content type, from `Accept` (RFC 9110 section 12.5.1).
 
 use super::bytes::{members, trimmed};
 use super::encoding::{Weight, weight};
 
-/// How much a client wants a type: by weight, and with equal weight by how exactly it was named.
+/// A client's preference for a content type, ordered by weight, then by the specificity of the media range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Wish {
+pub struct Preference {
     weight: Weight,
-    /// 3 by its name, 2 by its family (`text/*`), 1 by `*/*`, 0 not at all.
-    exactness: u8,
+    /// 3 for an exact match, 2 for a family (`text/*`), 1 for `*/*`, 0 for no match.
+    specificity: u8,
 }
 
-impl Wish {
-    /// How much a client wants a type (`text/html`), by its lines of `Accept`. What it names most exactly counts,
-    /// whatever it says of the rest; without any line it takes everything. Parameters but the weight are passed over.
+impl Preference {
+    /// Returns the preference for a type (`text/html`) from the request's `Accept` lines. The most specific matching
+    /// range decides. Without any line the client accepts everything. Parameters other than the weight are ignored.
     pub fn of<'a>(kind: &str, lines: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut best = None;
-        let mut is_asked = false;
+        let mut has_lines = false;
         for member in lines.flat_map(members) {
-            is_asked = true;
+            has_lines = true;
             let mut parts = member.split(|&byte| byte == b';').map(trimmed);
-            let exactness = exactness(kind.as_bytes(), parts.next().unwrap_or_default());
+            let specificity = specificity(kind.as_bytes(), parts.next().unwrap_or_default());
             let given = parts.find(|part| part.get(..2).is_some_and(|name| name.eq_ignore_ascii_case(b"q=")));
             let weight = given.map_or(Some(1000), weight).unwrap_or(0);
-            if exactness > best.map_or(0, |best: Self| best.exactness) {
-                best = Some(Self { weight, exactness });
+            if specificity > best.map_or(0, |best: Self| best.specificity) {
+                best = Some(Self { weight, specificity });
             }
         }
-        // What is refused by name is refused like anything else.
-        let none = Self { weight: if is_asked { 0 } else { 1000 }, exactness: 0 };
+        // A type that is refused by name equals a type that no range matches.
+        let none = Self { weight: if has_lines { 0 } else { 1000 }, specificity: 0 };
         best.filter(|best| best.weight > 0).unwrap_or(none)
     }
 }
 
-fn exactness(kind: &[u8], range: &[u8]) -> u8 {
+fn specificity(kind: &[u8], range: &[u8]) -> u8 {
     if range.eq_ignore_ascii_case(kind) {
         return 3;
     }
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_get_json_where_they_want_it_more() {
+    fn clients_that_prefer_json_get_json() {
         for (value, is_wanted_more) in [
             ("application/json", true),
             ("application/json, text/plain, */*", true),
@@ -69,10 +69,10 @@ mod tests {
             ("application/jsonp", false),
             ("", false),
         ] {
-            let of = |kind| Wish::of(kind, [value.as_bytes()].into_iter());
+            let of = |kind| Preference::of(kind, [value.as_bytes()].into_iter());
             assert_eq!(of("application/json") > of("text/html"), is_wanted_more, "{value}");
         }
-        let none = |kind| Wish::of(kind, std::iter::empty());
+        let none = |kind| Preference::of(kind, std::iter::empty());
         assert_eq!(none("application/json"), none("text/html"));
     }
 }

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_are_put_together_however_they_come() {
+    fn chunks_are_joined_at_any_split() {
         let text = b"4\r\nWiki\r\n00A;name=\"v;\\\"\";b;c=d\r\n0123456789\r\n0\r\nTrailer: x\r\nOther:\r\n\r\nGET /";
         for step in 1..text.len() {
             assert_eq!(read(text, step), Ok((b"Wiki0123456789".to_vec(), text.len() - 5, true)), "{step}");
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_read_in_two_ways_is_refused() {
+    fn ambiguous_chunks_are_rejected() {
         for text in [
             &b"\r\n"[..],
             b";a\r\n",
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_ends_where_it_says() {
+    fn a_body_with_a_length_ends_there() {
         let mut body = Body::new(BodyLength::Bytes(5));
         assert_eq!(body.skip(b"abc"), Ok((3, false)));
         assert_eq!(body.skip(b"deGET"), Ok((2, true)));

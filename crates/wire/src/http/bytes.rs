@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_at_a_time_find_what_one_at_a_time_finds() {
+    fn vector_and_scalar_searches_agree() {
         for (byte, at) in (0..=255u8).flat_map(|byte| (0..80).map(move |at| (byte, at))) {
             let mut text = [b'a'; 80];
             text[at] = byte;

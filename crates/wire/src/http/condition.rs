@@ -144,7 +144,7 @@ mod tests {
     const AFTER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
 
     #[test]
-    fn conditions_are_asked_in_their_order() {
+    fn conditions_are_evaluated_in_order() {
         use Decision::{Failed, NotModified, Proceed};
         for (lines, decision) in [
             (vec![], Proceed),
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_obeyed_if_it_fits_the_file() {
+    fn if_range_decides_whether_a_range_applies() {
         let then = format!("If-Range: {THEN}");
         let after = format!("If-Range: {AFTER}");
         for (lines, is_obeyed) in [

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_forms_are_one_time() {
+    fn three_formats_are_parsed() {
         for text in ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"] {
             assert_eq!(parse(text.as_bytes()), Some(784_111_777), "{text}");
         }
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn formatted_dates_parse_to_the_same_time() {
         assert_eq!(&format(784_111_777), b"Sun, 06 Nov 1994 08:49:37 GMT");
         for seconds in [0, 951_782_400, 4_107_542_400, LAST_S] {
             assert_eq!(parse(&format(seconds)), Some(seconds));

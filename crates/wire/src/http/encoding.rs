@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_client_gets_what_it_likes_best_of_what_there_is() {
+    fn the_preferred_available_encoding_is_selected() {
         let all = Coding::ALL.into_iter().fold(Codings::NONE, Codings::with);
         let gzip = Codings::NONE.with(Coding::Gzip).with(Coding::Identity);
         let plain = Codings::NONE.with(Coding::Identity);

@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_is_found_by_its_name_in_any_case() {
+    fn names_are_case_insensitive() {
         for (number, field) in Field::ALL.into_iter().enumerate() {
             assert_eq!(field as usize, number);
             for name in [field.name().to_owned(), field.name().to_lowercase(), field.name().to_uppercase()] {

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_head_reads_as_it_should() {
+    fn heads_are_formatted() {
         let mut out = Vec::new();
         Head::new(&mut out, Status::NOT_FOUND)
             .field("X-Name", b"a\r\nSet-Cookie: x\0")

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_are_told_from_what_is_none() {
+    fn invalid_hosts_are_rejected() {
         for good in
             ["x", "example.org", "EXAMPLE.org:80", "x:", "127.0.0.1:65535", "[::1]", "[2001:db8::1]:443", "a_b", "%41"]
         {

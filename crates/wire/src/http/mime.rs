@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_sorted_and_no_ending_too_long() {
+    fn the_table_is_sorted_and_extensions_fit() {
         assert!(TYPES.is_sorted_by(|(one, _), (other, _)| one < other));
         assert_eq!(TYPES.iter().map(|(ending, _)| ending.len()).max(), Some(LONGEST));
         assert!(TYPES.iter().all(|(ending, _)| ending.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())));

@@ -77,7 +77,7 @@ mod tests {
     use crate::http::range::{Selection, select};
 
     #[test]
-    fn it_is_as_long_as_it_says() {
+    fn the_length_is_exact() {
         let file: Vec<u8> = (0..1000u32).map(|n| b'a' + (n % 26) as u8).collect();
         let Selection::Several(ranges) = select(b"bytes=0-9,500-509,-1", 1000) else { panic!("several") };
         let multipart = Multipart::new(&ranges, 1000, b"text/plain", 0x0123_4567_89ab_cdef);

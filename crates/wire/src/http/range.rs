@@ -232,14 +232,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_unsatisfiable() {
+    fn ranges_beyond_the_file_are_unsatisfiable() {
         for value in ["bytes=1000-", "bytes=1000-2000", "bytes=-0", "bytes=99999999999999999999-", "bytes=1000-,-0"] {
             assert_eq!(selected(value, 1000), Err("unsatisfiable"), "{value}");
         }
     }
 
     #[test]
-    fn what_is_malformed_or_abusive_is_ignored() {
+    fn malformed_or_abusive_ranges_are_ignored() {
         let many = "bytes=".to_owned() + &["0-0"; MOST + 1].join(",");
         for value in [
             "",
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn content_ranges_are_read_as_they_are_written() {
+    fn content_ranges_round_trip() {
         let mut out = Vec::new();
         write_content_range(ByteRange { start: 21_010, len: 26_012 }, 47_022, &mut out);
         assert_eq!(out, b"bytes 21010-47021/47022");

@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_is_told() {
+    fn requests_are_parsed() {
         with("HEAD /a%20b?c=d HTTP/1.0|Range: bytes=0-1 |User-Agent:|X: y||", |request| {
             assert_eq!((request.method(), request.version()), (Method::Head, Version::Http10));
             assert_eq!((request.method_name(), request.target()), (&b"HEAD"[..], &b"/a%20b?c=d"[..]));
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_go_on_as_the_client_says() {
+    fn keep_alive_follows_the_request() {
         for (version, lines, goes_on) in [
             ("1.1", "", true),
             ("1.1", "Connection: close|", false),
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_go_over_lines_and_single_values_do_not() {
+    fn only_lists_may_span_lines() {
         with("GET / HTTP/1.1|Accept-Encoding: a|Host: x|accept-encoding: b|Range: c|RANGE: c||", |request| {
             assert_eq!(request.lines(Field::AcceptEncoding).collect::<Vec<_>>(), [b"a", b"b"]);
             assert_eq!(request.lines(Field::Host).collect::<Vec<_>>(), [b"x"]);
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_and_expectations_are_told() {
+    fn bodies_and_expectations_are_parsed() {
         for (lines, body, expectation) in [
             ("Content-Length: 18446744073709551615|", BodyLength::Bytes(u64::MAX), Expectation::None),
             ("Transfer-Encoding: CHUNKED|Expect: 100-Continue|", BodyLength::Chunked, Expectation::Continue),
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_small_enough_to_be_passed_on() {
+    fn requests_are_small() {
         assert!(size_of::<Request<'_>>() <= 128, "{}", size_of::<Request<'_>>());
         assert!(size_of::<Scan>() <= 8);
     }

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_are_framed_by_the_rules() {
+    fn bodies_are_framed_as_specified() {
         let chunked = Body::Chunked(Chunks::new());
         for (lines, body, goes_on) in [
             ("HTTP/1.1 200 OK|Content-Length: 5", Body::Bytes(5), true),
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_the_end_uncertain_is_malformed() {
+    fn ambiguous_framing_is_malformed() {
         for lines in [
             "HTTP/1.1 200 OK|Content-Length: x",
             "HTTP/1.1 200 OK|Content-Length:",
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_head_is_not_read_for_ever() {
+    fn the_head_is_bounded() {
         let text = b"HTTP/1.1 200 OK\r\n".iter().chain(b"A: b\r\n".iter().cycle());
         let text: Vec<u8> = text.copied().take(HEAD_BYTES + 100).collect();
         assert_eq!(read(&text), Err(Malformed("head too long")));
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_can_be_walked_over() {
+    fn fields_are_iterated() {
         let found: Vec<_> = fields(b"HTTP/1.1 200 OK\r\nServer: x \r\nETag:\"a\"\n\r\n").collect();
         assert_eq!(found, [(&b"Server"[..], &b"x"[..]), (b"ETag", b"\"a\"")]);
     }

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_file_can_be_called_is_refused() {
+    fn invalid_paths_are_rejected() {
         for (raw, status) in [
             ("/..", 400),
             ("/../", 400),
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_no_cleaning_is_not_copied() {
+    fn clean_paths_are_not_copied() {
         let raw = b"/a/b.c?d=%20";
         let target = clean(raw, &mut []).unwrap();
         assert_eq!((target.path, target.query), (&raw[..6], Some(&raw[7..])));
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn encoding_is_undone_by_cleaning() {
+    fn percent_encoding_is_decoded() {
         let path = b"/a b/%2e\r\n\"<\xff\\?#~";
         let (mut encoded, mut buffer) = (Vec::new(), [0; 64]);
         encode(path, &mut encoded);

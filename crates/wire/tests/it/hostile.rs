@@ -34,7 +34,7 @@ fn answer(bytes: &[u8]) -> Answer {
 }
 
 #[test]
-fn each_gets_its_answer() {
+fn each_request_is_classified() {
     let cases = cases();
     assert!(cases.len() >= 300, "{}", cases.len());
     let wrong: Vec<String> = cases
@@ -55,13 +55,13 @@ fn names_are_unique() {
 }
 
 #[test]
-fn byte_by_byte_they_are_answered_alike() {
+fn byte_by_byte_results_agree() {
     for case in cases() {
         let limits = Limits::default();
         let (whole, _) = in_pieces(&case.bytes, [case.bytes.len()], &limits);
         let (by_byte, at) = in_pieces(&case.bytes, 0..=case.bytes.len(), &limits);
         assert_eq!(whole, by_byte, "{}", case.name);
-        // Nobody is listened to beyond the end of the head or the limit.
+        // The parser reads nothing beyond the end of the head or the limit.
         let end = case.bytes.windows(4).position(|four| four == b"\r\n\r\n").map_or(usize::MAX, |end| end + 4);
         assert!(whole == Outcome::Partial || at <= end.min(limits.head_bytes), "{}: {at}", case.name);
     }

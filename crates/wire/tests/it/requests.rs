@@ -91,7 +91,7 @@ proptest! {
     }
 
     #[test]
-    fn what_ours_accepts_httparse_reads_in_the_same_way(bytes in pieces()) {
+    fn accepted_requests_agree_with_httparse(bytes in pieces()) {
         agree_with_httparse(&bytes);
     }
 }
