@@ -7,7 +7,7 @@ use crate::quantity::{FormatCost, Unit, count, digits, factor, percent};
 use crate::{Analysis, CaseStudy, Comparisons, PhaseComparison, PhaseStudy, text};
 use comfy_table::{Attribute, Cell, Color, ColumnConstraint, ContentArrangement, Table};
 use landau_record::schema::Direction;
-use landau_stats::{Estimate, Judgement, Outcome, Pattern, PatternRule, Reason};
+use landau_stats::{Estimate, Judgement, Outcome, Pattern, PatternRule};
 use serde::Serialize;
 
 /// The verdict on one phase of one case.
@@ -53,7 +53,7 @@ pub struct RowText {
     pub small: String,
     /// Cost at the largest measured n.
     pub large: String,
-    /// The outcome for a cell: "O(1) ±10%", "inconclusive: passes differ (5 more needed)".
+    /// The outcome for a cell: "O(1) ±10%", "inconclusive (about 5 more passes needed)".
     pub law: String,
     /// Outcome, law and intervals in one sentence.
     pub confidence: String,
@@ -189,7 +189,7 @@ pub fn law_short(judged: &Judgement) -> String {
         Outcome::NoSimpleLaw => judged
             .exponent
             .map_or("no simple law".to_owned(), |exponent| format!("no simple law, ~n^{}", digits(exponent.value))),
-        Outcome::Inconclusive { .. } => "inconclusive".to_owned(),
+        Outcome::Inconclusive { .. } => text::inconclusive(None),
         Outcome::Constant { .. } | Outcome::Grows { .. } => text::symbol_of(judged).unwrap_or_default().to_owned(),
     }
 }
@@ -211,19 +211,9 @@ fn law_cell(judged: &Judgement) -> String {
         }
         Outcome::NoSimpleLaw => format!("{}, no simple law", text::verb(judged)),
         Outcome::Decreases => "decreases".to_owned(),
-        Outcome::Inconclusive { reason, more_passes } => {
-            let why = match reason {
-                Reason::CanaryMoved => "canary changed",
-                Reason::TooNoisy => "passes differ",
-                Reason::PointDeviates => "an intermediate point deviates",
-                Reason::TooFewPasses => "single pass",
-                Reason::TooFewPoints => "too few calls",
-            };
-            let more = more_passes.map_or(String::new(), |passes| {
-                format!(" (about {passes} more pass{} needed)", if passes == 1 { "" } else { "es" })
-            });
-            format!("inconclusive: {why}{more}")
-        }
+        // What helps says more than the reason, and a cell is short.
+        Outcome::Inconclusive { more_passes: more @ Some(_), .. } => text::inconclusive(*more),
+        Outcome::Inconclusive { reason, .. } => format!("{}: {}", text::inconclusive(None), text::reason_text(*reason)),
     };
     match judged.cliffs.first() {
         Some(cliff) => {

@@ -4,7 +4,7 @@ use super::{Finding, Kind, subject};
 use crate::quantity::{FormatCost, percent};
 use crate::text;
 use crate::{Analysis, CaseStudy, PhaseStudy, unit_of};
-use landau_stats::{Options, Outcome, Reason};
+use landau_stats::{Outcome, Reason};
 
 /// Curves named whose first calls are slow; the others are counted.
 const FIRST_CALLS_NAMED: usize = 4;
@@ -33,28 +33,24 @@ pub(super) fn constant(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
 
 /// The curves that allow no conclusion, one finding for each reason.
 pub(super) fn inconclusive(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
-    let deviates = format!(
-        "the cost at small and at large n is equal, but a point between deviates by more than {}",
-        percent(Options::default().delta)
-    );
-    let reasons = [
-        (Reason::CanaryMoved, "the canary changed as much as the measured call"),
-        (Reason::TooNoisy, "the passes differ too much; run more passes"),
-        (Reason::PointDeviates, deviates.as_str()),
-        (Reason::TooFewPasses, "too few passes"),
-        (Reason::TooFewPoints, "too few points"),
-    ];
-    for (reason, words) in reasons {
-        let is_it = |phase: &PhaseStudy<'_>| match phase.verdict.all.outcome {
-            Outcome::Inconclusive { reason: other, .. } => other == reason,
-            _ => false,
+    let reasons =
+        [Reason::CanaryMoved, Reason::TooNoisy, Reason::PointDeviates, Reason::TooFewPasses, Reason::TooFewPoints];
+    for reason in reasons {
+        let more_passes = |phase: &PhaseStudy<'_>| match phase.verdict.all.outcome {
+            Outcome::Inconclusive { reason: other, more_passes } => (other == reason).then_some(more_passes),
+            _ => None,
         };
-        let names = every(analysis).filter(|(_, phase)| is_it(phase)).map(|(study, phase)| subject(study, phase));
-        let items: Vec<String> = names.collect();
-        if !items.is_empty() {
-            let text = format!("Inconclusive, {words}");
-            found.push(Finding { items, ..Finding::new(Kind::Inconclusive, None, 1.0, text) });
-        }
+        let curves = every(analysis).filter_map(|(study, phase)| Some((subject(study, phase), more_passes(phase)?)));
+        let curves: Vec<(String, Option<u32>)> = curves.collect();
+        let Some((_, first)) = curves.first() else { continue };
+        // A number that all curves share is stated once.
+        let shared = first.filter(|_| curves.iter().all(|(_, more)| more == first));
+        let item = |(name, more): &(String, Option<u32>)| {
+            format!("{name}{}", text::more_passes_text(more.filter(|_| shared.is_none())))
+        };
+        let items = curves.iter().map(item).collect();
+        let text = format!("Inconclusive{}, {}", text::more_passes_text(shared), text::reason_text(reason));
+        found.push(Finding { items, ..Finding::new(Kind::Inconclusive, None, 1.0, text) });
     }
 }
 

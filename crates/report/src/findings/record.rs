@@ -2,7 +2,7 @@
 
 use super::{Finding, Kind};
 use crate::quantity::count;
-use crate::{Analysis, CaseStudy};
+use crate::{Analysis, CaseStudy, text};
 use landau_record::schema::Crash;
 
 /// Adds the findings that belong to no case.
@@ -50,7 +50,10 @@ fn limit(study: &CaseStudy<'_>) -> Option<Finding> {
     let (case, met) = (study.case, study.limit.as_ref()?);
     let (limit, at) = (met.limit, met.at());
     let meaning = limit.meaning.trim_end_matches('.');
-    let raise = if limit.raise.is_empty() { String::new() } else { format!(" To raise the limit: `{}`.", limit.raise) };
+    let raise = match text::command_and_remark(&limit.raise) {
+        ("", _) => String::new(),
+        (command, remark) => format!(" To raise the limit: `{command}`{remark}."),
+    };
     let text = format!(
         "{}: {} fails with {} at n = {at} {}: {meaning}.{raise}",
         case.label, limit.call, limit.error, case.axis

@@ -275,11 +275,12 @@ fn notes(study: &CaseStudy<'_>) -> Markup {
 
 fn limit(study: &CaseStudy<'_>, met: &crate::LimitMet<'_>) -> Markup {
     let limit = met.limit;
+    let (command, remark) = text::command_and_remark(&limit.raise);
     html! {
         p.limit {
             b { "Limit: " } (met.passes) " passes end at " (range(met.range)) " " (study.case.axis) ": "
             code { (limit.call) } " fails with " code { (limit.error) } ": " (limit.meaning.trim_end_matches('.')) "."
-            @if !limit.raise.is_empty() { " To raise the limit: " code { (limit.raise) } "." }
+            @if !command.is_empty() { " To raise the limit: " code { (command) } (remark) "." }
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::quantity::percent;
 use landau_stats::{Comparison, Estimate, Unit};
 
-/// The result, with the records' names: "new costs 12% less than old (95% CI 10–14%)". `gain` is the fraction by which
+/// The result, with the records' names: "new costs 12% less than old (95% CI 10%–14%)". `gain` is the fraction by which
 /// the winner is cheaper.
 pub(crate) fn comparison(winner: &str, loser: &str, gain: Estimate, unit: Unit) -> String {
     let by = percent(gain.value);
@@ -31,5 +31,66 @@ pub(crate) fn no_difference(comparison: &Comparison) -> String {
         }
         (Some(_), None) => "no significant difference at 95%".to_owned(),
         (None, _) => "not comparable: both records need at least two passes and a common range of n".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{interval, verdict};
+    use super::*;
+    use landau_stats::{Agreement, Change};
+
+    fn compared(unit: Unit, ratio: Option<Estimate>, detectable: Option<f64>) -> Comparison {
+        Comparison {
+            ratio,
+            ratio_start: ratio,
+            ratio_end: ratio,
+            change: Change::NoDifferenceProven,
+            p: 1.0,
+            p_adjusted: 1.0,
+            error: None,
+            freedom: 4.0,
+            detectable,
+            same_law: Agreement::Inconclusive,
+            growth_ratio: None,
+            same_growth: Agreement::Inconclusive,
+            slope_ratio: None,
+            same_slope: Agreement::Inconclusive,
+            fixed_ratio: None,
+            same_fixed: Agreement::Inconclusive,
+            common_law: None,
+            crossing: None,
+            a: verdict(unit, &[]),
+            b: verdict(unit, &[]),
+        }
+    }
+
+    #[test]
+    fn a_winner_is_named_with_its_gain() {
+        let gain = interval(0.1, 0.12, 0.14);
+        assert_eq!(comparison("new", "old", gain, Unit::Time), "new costs 12% less than old (95% CI 10%–14%)");
+        assert_eq!(comparison("new", "old", gain, Unit::Instructions), "new executes 12% fewer instructions than old");
+    }
+
+    #[test]
+    fn each_lack_of_a_difference_has_its_words() {
+        let (time, exact) = (Unit::Time, Unit::Instructions);
+        let ratio = |value| Some(interval(value - 0.01, value, value + 0.01));
+        let none = "not comparable: no common range of n, or fewer than two passes";
+        let cases = vec![
+            (compared(time, None, None), none),
+            (compared(exact, None, None), none),
+            (compared(time, ratio(0.99), None), "no significant difference at 95%"),
+            (compared(time, ratio(0.99), Some(0.05)), "no significant difference at 95% (minimum detectable: 5%)"),
+            (compared(exact, ratio(1.0), Some(0.0)), "identical"),
+            (compared(exact, ratio(1.01), None), "no relevant difference: 101% of the base"),
+            (
+                Comparison { ratio_end: ratio(1.01), ..compared(exact, ratio(1.0), None) },
+                "no relevant difference: 100% of the base",
+            ),
+        ];
+        for (compared, words) in cases {
+            assert_eq!(no_difference(&compared), words);
+        }
     }
 }

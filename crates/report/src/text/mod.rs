@@ -4,17 +4,21 @@
 //! terminal, the page and the charts say the same.
 
 mod comparison;
+#[cfg(test)]
+mod fixture;
 mod law;
+mod limit;
 mod outliers;
 mod verdict;
 
 pub use law::{formula, symbol};
 pub use outliers::{caption, recurring};
-pub(crate) use verdict::{growth_text, law_text, verb};
+pub(crate) use verdict::{growth_text, inconclusive, law_text, more_passes_text, reason_text, verb};
 pub use verdict::{of_result, sentence};
 
 pub(crate) use comparison::{comparison, no_difference};
 pub(crate) use law::symbol_of;
+pub(crate) use limit::command_and_remark;
 pub(crate) use outliers::{is_first_calls, pattern, without_first_calls};
 
 /// Defines the letters of the formulas. Shown once on each page and below each table.

@@ -135,3 +135,110 @@ fn exact_costs(exact: &Exact, is_flat: bool) -> String {
     };
     format!("{head}; mean {}", count(exact.mean))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{fit, verdict};
+    use super::*;
+
+    fn rule(rule: PatternRule, cost_min: u64, cost_max: u64, count: usize) -> Pattern {
+        Pattern { rule, count, kept: 1.0, factor: 10.0, cost_min, cost_max }
+    }
+
+    fn exact(common: &[(u64, f64)], distinct: usize, mean: f64) -> Exact {
+        Exact { agree: 1.0, common: common.to_vec(), distinct, mean, interrupted: 0 }
+    }
+
+    /// A verdict whose outliers follow these patterns.
+    fn with(unit: Unit, recurring: &[(u32, u64)], patterns: Vec<Pattern>) -> Verdict {
+        let mut verdict = verdict(unit, recurring);
+        verdict.exact = (unit == Unit::Instructions).then(|| exact(&[(4122, 1.0)], 1, 4122.0));
+        verdict.outliers.patterns = patterns;
+        verdict
+    }
+
+    const TABLE: [(u32, u64); 4] = [(125, 1_300_000), (253, 5_000_000), (509, 9_000_000), (1021, 20_000_000)];
+
+    #[test]
+    fn each_pattern_has_its_words() {
+        let periodic = |phase| PatternRule::Periodic { period: 14, phase };
+        let powers = |offset| PatternRule::PowersOfTwo { offset };
+        let shifted = |by: u32| TABLE.map(|(n, cost)| (n + by, cost));
+        let table = |offset| vec![rule(powers(offset), 1_300_000, 20_000_000, 4)];
+        let (time, exact) = (Unit::Time, Unit::Instructions);
+        let cases = [
+            (with(exact, &[], vec![rule(periodic(5), 17_578, 17_578, 400)]), "17,578 instructions every 14 calls"),
+            (
+                with(time, &[(19, 2200), (33, 2200)], vec![rule(periodic(5), 2200, 2200, 2)]),
+                "2.2 µs every 14 calls, first at n = 19",
+            ),
+            (with(time, &[], vec![rule(periodic(5), 2200, 2500, 9)]), "2.2–2.5 µs every 14 calls, first at n = 5"),
+            (with(time, &TABLE, table(3)), "1.3–20 ms at n + 3 = 128, 256, 512 …"),
+            (with(time, &shifted(3)[..], table(0)), "1.3–20 ms at n = 128, 256, 512 …"),
+            (with(time, &shifted(4)[..], table(-1)), "1.3–20 ms at n − 1 = 128, 256, 512 …"),
+            (with(time, &[], vec![rule(PatternRule::FirstCalls, 11_000, 14_000, 3)]), "11–14 µs in the first calls"),
+            (with(time, &[(70, 3000), (91, 3400)], vec![]), "3–3.4 µs at n = 70, 91"),
+            (with(time, &[(1, 3000), (5, 3000), (6, 3000), (9, 3000)], vec![]), "3 µs at n = 1, 5, 6 …"),
+            (with(time, &[], vec![]), ""),
+        ];
+        for (verdict, words) in cases {
+            assert_eq!(recurring(&verdict), words);
+        }
+    }
+
+    #[test]
+    fn the_first_patterns_are_named_and_first_calls_can_be_left_out() {
+        let periodic = |period, cost| rule(PatternRule::Periodic { period, phase: 0 }, cost, cost, 9);
+        let first = || rule(PatternRule::FirstCalls, 9_000, 9_000, 3);
+        let timed = with(Unit::Time, &[], vec![first(), periodic(14, 2200), periodic(21, 2000)]);
+        assert_eq!(recurring(&timed), "9 µs in the first calls; 2.2 µs every 14 calls, first at n = 0");
+        assert_eq!(without_first_calls(&timed), "2.2 µs every 14 calls, first at n = 0");
+        let counted = vec![first(), periodic(14, 17_578), periodic(21, 14_106)];
+        let counted = with(Unit::Instructions, &[], counted);
+        let both = "17,578 instructions every 14 calls; 14,106 instructions every 21 calls";
+        assert_eq!(recurring(&counted), format!("{both}; 9,000 instructions in the first calls"));
+        assert_eq!(without_first_calls(&counted), both);
+    }
+
+    #[test]
+    fn timed_captions_state_isolated_outliers_only_where_none_recur() {
+        let caption_of = |recurring: &[(u32, u64)], isolated| {
+            let mut verdict = verdict(Unit::Time, recurring);
+            verdict.outliers.isolated = isolated;
+            caption(&verdict)
+        };
+        assert_eq!(caption_of(&[], 0), "No recurring and no isolated outliers.");
+        assert_eq!(caption_of(&[], 1), "No recurring outliers. 1 isolated outlier, probably interference.");
+        assert_eq!(caption_of(&[], 1200), "No recurring outliers. 1,200 isolated outliers, probably interference.");
+        assert_eq!(caption_of(&[(7, 2200)], 5), "Recurring outliers: 2.2 µs at n = 7.");
+    }
+
+    #[test]
+    fn counted_captions_state_the_costs() {
+        let mixed = [(4122, 0.67), (4157, 0.08), (4200, 0.001)];
+        let periodic = rule(PatternRule::Periodic { period: 14, phase: 5 }, 17_578, 17_578, 9);
+        let cases = [
+            (exact(&[(4122, 1.0)], 1, 4122.0), vec![], 0, "every call costs 4,122 instructions."),
+            (
+                exact(&mixed, 9, 6904.0),
+                vec![periodic],
+                0,
+                "4,122 instructions in 67% of the calls, 4,157 in 8%; mean 6,904; \
+                 recurring: 17,578 instructions every 14 calls.",
+            ),
+            (
+                exact(&[(4122, 0.01)], 300, 5000.0),
+                vec![],
+                2,
+                "300 different costs; mean 5,000; an interrupt hit 2 calls.",
+            ),
+        ];
+        for (costs, patterns, isolated, words) in cases {
+            let mut verdict = with(Unit::Instructions, &[], patterns);
+            verdict.all.fit = Some(fit("constant", 4122.0, None));
+            verdict.exact = Some(costs);
+            verdict.outliers.isolated = isolated;
+            assert_eq!(caption(&verdict), words);
+        }
+    }
+}

@@ -28,7 +28,9 @@ pub fn of_result(result: &PhaseResult) -> Option<String> {
 fn head(judged: &Judgement) -> String {
     let range = judged.range.map_or(String::new(), |(low, high)| format!(" for n = {}", counts(low, high)));
     let is_exact = judged.unit == Unit::Instructions;
-    let growth = judged.growth.map_or(String::new(), |growth| format!("growth {}", growth_text(growth, is_exact)));
+    let growth = |separator: char| {
+        judged.growth.map_or(String::new(), |growth| format!("{separator} growth {}", growth_text(growth, is_exact)))
+    };
     match &judged.outcome {
         Outcome::Constant { within } if is_exact => exact_constant(judged, *within, &range),
         Outcome::Constant { within } => {
@@ -36,24 +38,25 @@ fn head(judged: &Judgement) -> String {
                 Some(growth) if growth.low > INCREASE_MIN => "; slight but significant increase",
                 _ => "",
             };
-            format!("O(1) within {}{range}: {growth}{increase}", percent(*within))
+            format!("O(1) within {}{range}{}{increase}", percent(*within), growth(':'))
         }
-        Outcome::Grows { .. } => format!("{}; {growth}{range}", law_text(judged)),
+        Outcome::Grows { .. } => format!("{}{}{range}", law_text(judged), growth(';')),
         Outcome::NoSimpleLaw => {
             let local = judged.exponent.map_or(String::new(), |exponent| exponent_text(exponent, is_exact));
-            format!("{}, no simple law: {growth}{range}{local}", verb(judged))
+            format!("{}, no simple law{}{range}{local}", verb(judged), growth(':'))
         }
-        Outcome::Decreases => format!("decreases: {growth}{range}"),
+        Outcome::Decreases => format!("decreases{}{range}", growth(':')),
         Outcome::Inconclusive { reason, more_passes } => {
-            let more = more_passes.map_or(String::new(), |passes| {
-                format!("; about {passes} more pass{} needed", if passes == 1 { "" } else { "es" })
-            });
-            format!("inconclusive: {}{more}", reason_text(*reason, &growth))
+            let growth = match reason {
+                Reason::TooNoisy | Reason::PointDeviates => growth(';'),
+                Reason::TooFewPoints | Reason::TooFewPasses | Reason::CanaryMoved => String::new(),
+            };
+            format!("{}: {}{growth}", inconclusive(*more_passes), reason_text(*reason))
         }
     }
 }
 
-/// The law with its formula and its rivals: "O(n) or O(n log n): 656 ns + 140 ns × n".
+/// The law with its formula and its rivals: "O(n) (or O(n log n)): 656 ns + 140 ns × n".
 pub(crate) fn law_text(judged: &Judgement) -> String {
     let Some(fit) = &judged.fit else { return String::new() };
     let (symbol, formula) = (law::symbol(&fit.law), law::formula(fit, judged.unit));
@@ -105,14 +108,29 @@ fn exponent_text(exponent: Estimate, is_exact: bool) -> String {
     format!("; n^{value} over the last decade of n (95% CI {}–{})", digits(exponent.low), digits(exponent.high))
 }
 
-fn reason_text(reason: Reason, growth: &str) -> String {
+/// The outcome that shows nothing, with what would help: "inconclusive (about 7 more passes needed)".
+pub(crate) fn inconclusive(more_passes: Option<u32>) -> String {
+    format!("inconclusive{}", more_passes_text(more_passes))
+}
+
+/// What would settle the outcome: " (about 7 more passes needed)"; empty if passes do not help.
+pub(crate) fn more_passes_text(more_passes: Option<u32>) -> String {
+    match more_passes {
+        None => String::new(),
+        Some(1) => " (about 1 more pass needed)".to_owned(),
+        Some(passes) => format!(" (about {} more passes needed)", count(f64::from(passes))),
+    }
+}
+
+/// The reason for an inconclusive outcome.
+pub(crate) fn reason_text(reason: Reason) -> String {
     match reason {
         Reason::TooFewPoints => "too few points".to_owned(),
         Reason::TooFewPasses => "a single pass has no error estimate".to_owned(),
-        Reason::TooNoisy => format!("passes differ too much to tell O(1) from a change, {growth}"),
+        Reason::TooNoisy => "passes differ too much to tell O(1) from a change".to_owned(),
         Reason::PointDeviates => {
             let delta = percent(Options::default().delta);
-            format!("{growth}, but an intermediate point deviates by more than {delta}")
+            format!("an intermediate point deviates by more than {delta}")
         }
         Reason::CanaryMoved => "the canary changed as much as the measured call".to_owned(),
     }
@@ -126,4 +144,117 @@ fn cliff_text(cliff: &Cliff) -> String {
         factor(cliff.factor),
         factor(cliff.factor_over_start)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{fit, interval, judgement};
+    use super::*;
+
+    const REASONS: [Reason; 5] =
+        [Reason::TooFewPoints, Reason::TooFewPasses, Reason::TooNoisy, Reason::PointDeviates, Reason::CanaryMoved];
+
+    fn linear(unit: Unit, rivals: &[&str]) -> Judgement {
+        let rivals = rivals.iter().map(|law| fit(law, 0.0, Some(1.0))).collect();
+        let fit = Some(fit("linear", 1410.0, Some(337.0)));
+        Judgement { fit, rivals, ..judgement(unit, Outcome::Grows { law: "linear".to_owned() }) }
+    }
+
+    #[test]
+    fn each_outcome_has_its_sentence() {
+        let (time, exact) = (Unit::Time, Unit::Instructions);
+        let constant = |unit, within| judgement(unit, Outcome::Constant { within });
+        let flat = Judgement { growth: Some(interval(0.98, 1.0, 1.02)), ..constant(time, 0.1) };
+        let mut ranged = constant(exact, 0.01);
+        ranged.points[1].cost = Estimate::bare(4124.0);
+        let local = Judgement { exponent: Some(interval(1.5, 1.62, 1.7)), ..judgement(time, Outcome::NoSimpleLaw) };
+        let local_exact = Judgement { unit: exact, growth: Some(Estimate::bare(1.3)), ..local.clone() };
+        let many = ["root", "logarithmic", "linearithmic", "quadratic"];
+        let tail = "; growth ×1.3 (90% CI 1.2–1.4) for n = 16–4,096";
+        let cases = [
+            (flat, "O(1) within 10% for n = 16–4,096: growth ×1 (90% CI 0.98–1.02)".to_owned()),
+            (
+                constant(time, 0.5),
+                "O(1) within 50% for n = 16–4,096: growth ×1.3 (90% CI 1.2–1.4); slight but significant increase"
+                    .to_owned(),
+            ),
+            (constant(exact, 0.0), "O(1), exactly 4,122 instructions for n = 16–4,096".to_owned()),
+            (ranged, "O(1): 4,122–4,124 instructions for n = 16–4,096".to_owned()),
+            (linear(time, &[]), format!("O(n): 1.41 µs + 337 ns × n{tail}")),
+            (
+                linear(time, &["root", "quadratic"]),
+                format!("O(n) (or O(√n) or O(n²)): 1.41 µs + 337 ns × n{tail}"),
+            ),
+            (linear(time, &many), format!("5 laws fit equally well, best O(n): 1.41 µs + 337 ns × n{tail}")),
+            (linear(exact, &[]), "O(n): 1,410 instructions + 337 × n; growth ×1.3 for n = 16–4,096".to_owned()),
+            (
+                local,
+                "grows, no simple law: growth ×1.3 (90% CI 1.2–1.4) for n = 16–4,096; n^1.62 over the last decade of n \
+                 (95% CI 1.5–1.7)"
+                    .to_owned(),
+            ),
+            (
+                local_exact,
+                "grows, no simple law: growth ×1.3 for n = 16–4,096; n^1.62 over the last decade of n".to_owned(),
+            ),
+            (
+                judgement(time, Outcome::Decreases),
+                "decreases: growth ×1.3 (90% CI 1.2–1.4) for n = 16–4,096".to_owned(),
+            ),
+        ];
+        for (judged, words) in cases {
+            assert_eq!(sentence(&judged), words);
+        }
+    }
+
+    #[test]
+    fn inconclusive_outcomes_state_the_reason_and_what_would_help() {
+        let of = |reason, more_passes| sentence(&judgement(Unit::Time, Outcome::Inconclusive { reason, more_passes }));
+        let growth = "growth ×1.3 (90% CI 1.2–1.4)";
+        let texts = REASONS.map(|reason| of(reason, None));
+        assert_eq!(texts[0], "inconclusive: too few points");
+        assert_eq!(texts[1], "inconclusive: a single pass has no error estimate");
+        assert_eq!(texts[2], format!("inconclusive: passes differ too much to tell O(1) from a change; {growth}"));
+        assert_eq!(texts[3], format!("inconclusive: an intermediate point deviates by more than 10%; {growth}"));
+        assert_eq!(texts[4], "inconclusive: the canary changed as much as the measured call");
+        for reason in REASONS {
+            let head = |more| of(reason, more).split(": ").next().map(str::to_owned);
+            assert_eq!(head(Some(1)).as_deref(), Some("inconclusive (about 1 more pass needed)"));
+            assert_eq!(head(Some(7)).as_deref(), Some("inconclusive (about 7 more passes needed)"));
+        }
+    }
+
+    /// Guards against empty cells and dangling separators where a judgement has nothing but its outcome.
+    #[test]
+    fn no_sentence_is_empty() {
+        let inconclusive = REASONS.map(|reason| Outcome::Inconclusive { reason, more_passes: None });
+        let others = [Outcome::Constant { within: 0.1 }, Outcome::NoSimpleLaw, Outcome::Decreases];
+        for outcome in inconclusive.into_iter().chain(others) {
+            for unit in [Unit::Time, Unit::EmulatedTime, Unit::Instructions] {
+                let bare = Judgement { growth: None, range: None, ..judgement(unit, outcome.clone()) };
+                let text = sentence(&bare);
+                assert!(text.starts_with(char::is_alphabetic) && !text.ends_with([' ', ':', ';', ',']), "{text:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_cliff_comes_first() {
+        let cliff = Cliff {
+            n: Estimate::bare(14_114.0),
+            factor: 12.0,
+            factor_over_start: 3059.0,
+            cost_after: 2.48e6,
+            passes: 5,
+            of: 5,
+            annotation: Some("half the port range".to_owned()),
+        };
+        let judged =
+            Judgement { cliffs: vec![cliff], ..judgement(Unit::Instructions, Outcome::Constant { within: 0.0 }) };
+        assert_eq!(
+            sentence(&judged),
+            "cliff at n = 14,114 (half the port range): ×12 across the jump, ×3,059 relative to small n; below it: \
+             O(1), exactly 4,122 instructions for n = 16–4,096"
+        );
+    }
 }

@@ -1,0 +1,35 @@
+//! The command that raises a limit.
+
+/// What ends a command and starts a remark on it.
+const REMARKS: [&str; 4] = [", ", " on ", " or ", " with "];
+
+/// The command that raises a limit and the remark after it, which is not code: ("--dir FOLDER", " on ext4 or xfs").
+pub(crate) fn command_and_remark(raise: &str) -> (&str, &str) {
+    let raise = raise.trim_end_matches('.');
+    let end = REMARKS.iter().filter_map(|word| raise.find(word)).min();
+    raise.split_at(end.unwrap_or(raise.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Guards against code marks around a remark, for every form that `landau-engine` and `landau-bench` write.
+    #[test]
+    fn only_the_command_is_code() {
+        let ports = "sysctl -w net.ipv4.ip_local_port_range=\"1024 65535\"";
+        let cases = [
+            (ports, (ports, "")),
+            ("ulimit -Hn 2048 -Sn 2048", ("ulimit -Hn 2048 -Sn 2048", "")),
+            ("--set bind.range=LOW-HIGH with more ports", ("--set bind.range=LOW-HIGH", " with more ports")),
+            (
+                "--dir FOLDER on ext4, xfs or btrfs, or run as root",
+                ("--dir FOLDER", " on ext4, xfs or btrfs, or run as root"),
+            ),
+            ("ulimit -u, sysctl kernel.pid_max", ("ulimit -u", ", sysctl kernel.pid_max")),
+        ];
+        for (raise, parts) in cases {
+            assert_eq!(command_and_remark(raise), parts);
+        }
+    }
+}
