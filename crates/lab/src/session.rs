@@ -12,7 +12,7 @@ use crate::progress::Progress;
 use crate::supervise::{Ended, supervise};
 use crate::{pack, sysctl};
 use landau_engine::StepWindows;
-use landau_record::schema::{Crash, CrashKind, End, EndOutcome, Header, Lab, Line, Note, Outcome, PassEnd};
+use landau_record::schema::{Crash, CrashKind, End, EndOutcome, Header, Lab, Line, Note, Outcome, PassEnd, Unit};
 use landau_record::{SCHEMA_VERSION, Writer};
 use std::path::Path;
 
@@ -245,7 +245,7 @@ fn restart(
             && second.progress.last_n() >= Some(last);
         same_place = Some(is_same);
         places.push(second.progress.last_n());
-        if is_same && spec.platform.is_exact() {
+        if is_same && spec.platform.unit() == Unit::Instructions {
             further.iter().try_for_each(&mut *append)?;
         }
     }

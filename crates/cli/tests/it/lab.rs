@@ -7,6 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 /// Returns a kernel for the tests, fetched once; `None` without an emulator or an archive.
 pub(crate) fn kernel() -> Option<&'static Path> {
@@ -136,7 +137,10 @@ fn a_hanging_guest_is_killed_after_the_timeout() {
     let Some(kernel) = kernel() else { return };
     let room = Room::new();
     let words = ["socket", "--set", "socket.n=900", "--append", "LANDAU_HANG_AT=700", "--stall-timeout", "40s"];
+    let start = Instant::now();
     let (ran, path) = run(&room, kernel, &words);
+    // Two boots and two timeouts, on a busy host.
+    assert!(start.elapsed() < Duration::from_secs(600), "{:?}", start.elapsed());
     assert_eq!(ran.status, Some(1), "{ran:?}");
     assert!(ran.err.contains("the guest sent nothing for 40 s"), "{ran:?}");
     assert_eq!(Record::read(&path).unwrap().crashes[0].last_n, Some(699));

@@ -46,10 +46,6 @@ impl Platform for Exact {
         1
     }
 
-    fn is_exact(&self) -> bool {
-        true
-    }
-
     /// Idle time costs nothing here: the emulator skips it.
     fn settle_s(&self) -> u64 {
         20

@@ -59,11 +59,6 @@ pub trait Platform: Debug + Sync {
         0
     }
 
-    /// Whether it counts the same instructions in every run.
-    fn is_exact(&self) -> bool {
-        false
-    }
-
     /// Whether it boots a kernel, and does not use a running one.
     fn boots(&self) -> bool {
         !self.runs(&Kind::Running) && !self.runs(&Kind::Remote)
@@ -179,13 +174,6 @@ mod tests {
         for platform in REGISTRY {
             assert_eq!(named(platform.name()).map(<dyn Platform>::name), Some(platform.name()));
             assert_eq!(REGISTRY.iter().filter(|other| other.name() == platform.name()).count(), 1);
-        }
-    }
-
-    #[test]
-    fn only_exact_runs_skip_statistics() {
-        for platform in REGISTRY {
-            assert_eq!(platform.is_exact(), platform.unit() == Unit::Instructions, "{platform:?}");
         }
     }
 

@@ -199,7 +199,7 @@ fn choose(args: &Args, program: &Path) -> anyhow::Result<Choice> {
 }
 
 fn job(args: &Args, platform: &dyn Platform) -> Job {
-    let (wanted, exact) = (&args.measurement, platform.is_exact());
+    let (wanted, exact) = (&args.measurement, platform.unit() == Unit::Instructions);
     Job {
         names: wanted.names.clone(),
         study: wanted.study.study().name().to_owned(),
@@ -215,7 +215,7 @@ fn job(args: &Args, platform: &dyn Platform) -> Job {
 
 /// Returns the requested seed, or a fixed one if instructions are counted, or a random one.
 pub(super) fn seed_of(platform: &dyn Platform, asked: Option<u64>) -> u64 {
-    let own = || if platform.is_exact() { EXACT_SEED } else { crate::command::run::random_seed() };
+    let own = || if platform.unit() == Unit::Instructions { EXACT_SEED } else { crate::command::run::random_seed() };
     asked.unwrap_or_else(own)
 }
 

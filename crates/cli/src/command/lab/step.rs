@@ -15,7 +15,7 @@ use landau_lab::observer::Silent;
 use landau_lab::obtain;
 use landau_lab::outcome::KernelOutcome;
 use landau_lab::platform::{self, Platform};
-use landau_record::schema::Line;
+use landau_record::schema::{Line, Unit};
 use landau_record::{Record, Writer};
 use landau_sys::signal::interrupted;
 use std::path::PathBuf;
@@ -60,7 +60,7 @@ impl<'a> Step<'a> {
         let job = Job {
             names,
             study: "quick".to_owned(),
-            pass_count: if platform.is_exact() { Some(1) } else { None },
+            pass_count: (platform.unit() == Unit::Instructions).then_some(1),
             settings,
             seed: seed_of(platform, None),
             unit: platform.unit(),
