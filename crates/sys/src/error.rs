@@ -7,12 +7,18 @@ use std::io;
 
 /// A failed system call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{call}: {} ({})", io::Error::from_raw_os_error(*.errno), errno_name(*.errno))]
+#[error("{call}: {} ({})", description(*.errno), errno_name(*.errno))]
 pub struct Error {
     /// The call, by the name of its manual page.
     pub call: &'static str,
     /// The error number.
     pub errno: i32,
+}
+
+/// Returns the standard library's text without its " (os error N)": the error's name follows it.
+fn description(errno: i32) -> String {
+    let text = io::Error::from_raw_os_error(errno).to_string();
+    text.split_once(" (os error").map_or(text.clone(), |(words, _)| words.to_owned())
 }
 
 /// The result of a system call.

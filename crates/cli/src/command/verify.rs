@@ -209,6 +209,7 @@ fn as_text(outcomes: &[Outcome]) -> String {
             let verdict = if one.faults.is_empty() { "unaltered" } else { "ALTERED" };
             let results = match one.results {
                 0 => "no results".to_owned(),
+                1 => "1 result recomputed from its samples".to_owned(),
                 count => format!("{count} results recomputed from its samples"),
             };
             lines.push(format!("{}: {verdict}: {} lines, last checksum {}; {results}", one.name, one.lines, one.seal));

@@ -5,7 +5,7 @@ mod recorder;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use landau_load::outcome::{GateResult, GateState};
 use landau_load::plan::{Arrivals, Load};
-use landau_load::{Histogram, Observer, Outcome, Progress, Step};
+use landau_load::{Failure, Histogram, Observer, Outcome, Progress, Step};
 use landau_report::quantity::{bytes, count, digits, duration};
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -249,7 +249,10 @@ fn idle(text: &mut String, outcome: &Outcome) {
 }
 
 fn failures(text: &mut String, outcome: &Outcome) {
-    for (failure, number) in &outcome.metrics.failures {
+    // The reason of a gate lists its failures; each is printed once.
+    let reasons: Vec<String> = outcome.gates.iter().filter_map(GateResult::remark).collect();
+    let is_listed = |failure: &Failure| reasons.iter().any(|reason| reason.contains(failure.description()));
+    for (failure, number) in outcome.metrics.failures.iter().filter(|(failure, _)| !is_listed(failure)) {
         let detail = outcome.metrics.failure_details.get(failure);
         let detail = detail.map(|detail| format!(" ({detail})")).unwrap_or_default();
         let _ = writeln!(text, "failed: {} × {}{detail}", count(*number as f64), failure.description());

@@ -51,6 +51,7 @@ fn load_without_a_server_fails_and_says_so() {
     let ran = Room::new().landau(&[CLOSED, &["-n", "1"]].concat());
     assert!(ran.status == Some(1) && ran.out.contains("no responses: no connection was established"), "{ran:?}");
     assert!(ran.out.contains("gate connect: failed: "), "{ran:?}");
+    assert_eq!(ran.out.matches("connection refused: is the server running?").count(), 1, "{ran:?}");
 }
 
 /// With a limit of 64, a hundred connections once asked for a hundred workers.

@@ -76,7 +76,7 @@ mod tests {
     fn each_lack_of_a_difference_has_its_words() {
         let (time, exact) = (Unit::Time, Unit::Instructions);
         let ratio = |value| Some(interval(value - 0.01, value, value + 0.01));
-        let none = "not comparable: no common range of n, or fewer than two passes";
+        let none = "not comparable: both records need at least two passes and a common range of n";
         let cases = vec![
             (compared(time, None, None), none),
             (compared(exact, None, None), none),
