@@ -147,7 +147,7 @@ fn merged(found: Vec<Finding>) -> Vec<Finding> {
         }
     }
     for one in kept.iter_mut().filter(|one| !one.items.is_empty()) {
-        one.text.push_str(" Same for");
+        one.text.push_str(" Also");
     }
     kept
 }

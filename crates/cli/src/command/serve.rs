@@ -44,14 +44,15 @@ pub(crate) struct Args {
     /// Serve metrics for Prometheus at /metrics of this address
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<Listen>,
-    /// Run this many workers (threads). On Linux each has its own descriptor table, so that RLIMIT_NOFILE limits the
+    /// Run this many workers (threads). On Linux each has its own descriptor table, so that `ulimit -n` limits the
     /// connections of each worker, not of all together
     #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: u16,
     /// Pin the workers to these CPUs, in turn [default: not pinned]
     #[arg(long, value_name = "LIST", value_parser = numbers)]
     pin: Option<Numbers>,
-    /// Use this backend for the event loops: select, poll, epoll, epoll-edge, sigio, io_uring, io_uring-once or kqueue
+    /// Use this backend for the event loops: select, poll, epoll, epoll-edge, sigio, `io_uring`,
+    /// `io_uring-once` or kqueue
     /// [default: the best one that the system has]
     #[arg(long, value_name = "NAME")]
     backend: Option<landau_reactor::Backend>,

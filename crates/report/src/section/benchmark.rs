@@ -99,12 +99,12 @@ fn variants(benchmark: &str, cases: &[&CaseStudy<'_>]) -> Markup {
             }));
         }
     }
-    let more = cases.len().saturating_sub(OVERVIEW_CASES_MAX);
+    let unshown: Vec<&str> = cases.iter().skip(OVERVIEW_CASES_MAX).map(|study| settings(study)).collect();
     html! {
         @if !figures.is_empty() {
             h3 { "Variants" }
             div.multiples { @for figure in &figures { (figure) } }
-            @if more > 0 { p.note { "Not in these charts: " (more) " of the cases below." } }
+            @if !unshown.is_empty() { p.note { "Not in these charts: " (unshown.join("; ")) "." } }
         }
     }
 }
@@ -115,7 +115,7 @@ fn case(view: &View<'_>, study: &CaseStudy<'_>, charts: &mut Vec<Chart>) -> Mark
     html! {
         article.case id=(id) aria-labelledby={ (id) "-heading" } {
             h3 id={ (id) "-heading" } { (study.case.label) }
-            p.settings { "Settings: " (all_settings(study)) }
+            p.settings { "Settings, explained by " code { "landau list --long" } ": " (all_settings(study)) }
             (verdicts(study))
             (notes(study))
             @if view.comparisons.is_some() { (compared(view, study, charts)) }
@@ -262,7 +262,7 @@ fn notes(study: &CaseStudy<'_>) -> Markup {
         }
         @if !study.facts.is_empty() {
             details.facts-of-case {
-                summary { "Checks and facts" }
+                summary { "Checks and facts of each pass; a range covers all passes" }
                 table.facts { tbody {
                     @for (name, values) in &study.facts {
                         tr { th scope="row" { (facts::name(name)) } td { (facts::value(values)) } }

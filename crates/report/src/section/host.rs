@@ -139,7 +139,7 @@ fn record(record: &Record, index: usize, file: &EmbeddedRecord) -> Markup {
     let name = &file.file_name;
     html! {
         p {
-            "This run began at " (header.started) " (landau " (header.landau) ", study " (header.study) "). "
+            "This run began at " (header.started) " (landau " (header.landau) ", --study " (header.study) "). "
             @match (&record.end, &record.torn) {
                 (Some(end), _) => { "It ended: " (end.outcome.name()) "." }
                 (None, Some(_)) => { "It was killed while writing; everything before the truncated line is valid." }

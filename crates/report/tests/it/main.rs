@@ -92,7 +92,7 @@ fn growth_limits_outliers_and_skips_are_all_findings() {
     let growth =
         analysis().cases.iter().find(|case| case.case.label == "fork").unwrap().phases[0].verdict.all.growth.unwrap();
     assert!(text(Kind::Growth).contains(&format!("×{}", landau_report::quantity::digits(growth.value))));
-    assert!(text(Kind::Growth).contains("Same for: fork linkage=static"));
+    assert!(text(Kind::Growth).contains("Also: fork linkage=static"));
     assert!(text(Kind::Constant).contains("socket threads=1 · close"));
     assert!(text(Kind::Skip).contains("rocket was skipped: there is no launch pad."));
     assert!(text(Kind::Skip).contains("fork: 2 passes skipped"));
