@@ -55,8 +55,8 @@ fn how_to_read(view: &View<'_>) -> Markup {
     let unit = view.base().map(|base| base.record.unit());
     html! {
         p.reading {
-            "Each benchmark creates objects one by one and times every call. A " b { "step" } " creates or destroys one \
-             object. " b { "n" } " is the number of objects that exist at that moment. A " b { "pass" } " is one \
+            "Each benchmark creates objects one by one and times every call. A " b { "step" } " creates or destroys \
+             one object. " b { "n" } " is the number of objects that exist at that moment. A " b { "pass" } " is one \
              execution in a fresh process; passes are the replicates. The " b { "law" } " says how the cost grows with \
              n: O(1) is constant within 10%. A " b { "cliff" } " is an abrupt, lasting rise at one n. A "
             b { "recurring outlier" } " is a single expensive call at the same n in most passes. A " b { "bimodal" }
