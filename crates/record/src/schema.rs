@@ -120,8 +120,15 @@ pub struct PhaseResult {
     pub case: u32,
     /// The phase.
     pub phase: String,
+    /// The number of the method that gave it, `landau_stats::METHOD` when it was written; absent means 1.
+    #[serde(default = "first_method")]
+    pub method: u32,
     /// The verdict as `landau-stats` serialises it.
     pub verdict: serde_json::Value,
+}
+
+fn first_method() -> u32 {
+    1
 }
 
 /// How a run ended.

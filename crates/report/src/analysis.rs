@@ -5,7 +5,7 @@
 use crate::quantity::counts;
 use landau_record::schema::{AnnotationKind, Case, Crash, Direction, Fact, Limit, Outcome, Phase, PhaseResult, Window};
 use landau_record::{Pass, Record};
-use landau_stats::{Annotation, Curve, Options, Unit, Verdict, judge};
+use landau_stats::{Annotation, Curve, METHOD, Options, Unit, Verdict, judge};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -114,13 +114,18 @@ impl<'r> Analysis<'r> {
             .map(|(case, phase)| PhaseResult {
                 case: case.case.case,
                 phase: phase.phase.name.clone(),
+                method: METHOD,
                 verdict: serde_json::to_value(&phase.verdict).unwrap_or(Value::Null),
             })
             .collect()
     }
 
-    /// The members of `stored` that differ from what the samples give, to nine digits.
+    /// The members of `stored` that differ from what the samples give, to nine digits. Results of another method are
+    /// not compared: see [`other_method`].
     pub fn mismatches(&self, stored: &[PhaseResult]) -> Vec<Mismatch> {
+        if other_method(stored).is_some() {
+            return Vec::new();
+        }
         let computed = self.results();
         let mut found = Vec::new();
         for result in stored {
@@ -177,6 +182,11 @@ impl<'r> CaseStudy<'r> {
         let passes = self.phases.iter().flat_map(|phase| &phase.curve.passes);
         passes.flat_map(|pass| pass.n.iter().copied()).max().unwrap_or(1)
     }
+}
+
+/// Returns the number of the method that gave the results, if it is not the one of this version.
+pub fn other_method(stored: &[PhaseResult]) -> Option<u32> {
+    stored.iter().map(|result| result.method).find(|method| *method != METHOD)
 }
 
 /// Recomputes every result of a record from its samples. Returns nothing for a record without results (the run was
@@ -377,7 +387,7 @@ mod tests {
     use serde_json::json;
 
     fn result(verdict: Value) -> PhaseResult {
-        PhaseResult { case: 3, phase: "bind".into(), verdict }
+        PhaseResult { case: 3, phase: "bind".into(), method: METHOD, verdict }
     }
 
     #[test]

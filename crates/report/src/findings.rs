@@ -1,8 +1,9 @@
 //! The findings of a record: one sentence each, the most surprising first.
 //!
 //! The order is: failures, cliffs by their factor, crashes, limits, outliers by their cost, growth by its factor,
-//! bimodal costs, periodic slow calls, then the constant and the inconclusive curves, what was skipped or cut, and the
-//! first calls. Variants of a benchmark that show the same share one finding. Every number is one of a verdict's.
+//! bimodal costs, periodic slow calls, then the flat curves, the small changes and those not resolved, what was
+//! skipped or cut, and the first calls. Variants of a benchmark that show the same share one finding. Every number is
+//! one of a verdict's.
 
 mod gathered;
 mod phase;
@@ -52,18 +53,20 @@ pub enum Kind {
     Outlier,
     /// The cost grows.
     Growth,
-    /// The cost decreases.
-    Decrease,
-    /// The cost changes without growing or decreasing from end to end.
+    /// The cost falls.
+    Fall,
+    /// The cost changes without growing or falling from end to end.
     Variation,
     /// The costs have two modes.
     Bimodal,
     /// Single calls recur that cost less than ten times as much as the others: a new page of a slab.
     Period,
-    /// The cost is constant.
-    Constant,
-    /// Neither constant nor growing is shown.
-    Inconclusive,
+    /// The cost is constant within δ.
+    Flat,
+    /// The cost changes, by less than δ.
+    Small,
+    /// No outcome is shown.
+    Unresolved,
     /// Not measured.
     Skip,
     /// The first calls of a process are slower.
@@ -80,12 +83,13 @@ impl Kind {
             Self::Limit => "limit",
             Self::Outlier => "outliers",
             Self::Growth => "grows",
-            Self::Decrease => "decreases",
+            Self::Fall => "falls",
             Self::Variation => "varies",
             Self::Bimodal => "bimodal",
             Self::Period => "recurring",
-            Self::Constant => "constant",
-            Self::Inconclusive => "inconclusive",
+            Self::Flat => "flat",
+            Self::Small => "small change",
+            Self::Unresolved => "not resolved",
             Self::Skip => "not measured",
             Self::FirstCalls => "warm-up",
         }
@@ -119,8 +123,9 @@ pub fn of(analysis: &Analysis<'_>) -> Vec<Finding> {
         }
     }
     let mut found = merged(found);
-    gathered::constant(analysis, &mut found);
-    gathered::inconclusive(analysis, &mut found);
+    gathered::flat(analysis, &mut found);
+    gathered::small(analysis, &mut found);
+    gathered::unresolved(analysis, &mut found);
     gathered::first_calls(analysis, &mut found);
     found.sort_by(|a, b| a.kind.cmp(&b.kind).then(b.weight.total_cmp(&a.weight)));
     found

@@ -19,5 +19,8 @@ pub mod svg;
 pub mod table;
 pub mod text;
 
-pub use analysis::{Analysis, CaseStudy, LimitMet, Mismatch, PhaseStudy, check_results, unit_name, unit_of, unlike};
+pub use analysis::{
+    Analysis, CaseStudy, LimitMet, Mismatch, PhaseStudy, check_results, other_method, unit_name, unit_of, unlike,
+};
 pub use comparisons::{Comparisons, PhaseComparison};
+pub use landau_stats::METHOD;

@@ -53,7 +53,7 @@ pub struct RowText {
     pub small: String,
     /// Cost at the largest measured n.
     pub large: String,
-    /// The outcome for a cell: "O(1) ±10%", "inconclusive (about 5 more passes needed)".
+    /// The outcome for a cell: "flat", "not resolved (about 5 more passes)".
     pub law: String,
     /// Outcome, law and intervals in one sentence.
     pub confidence: String,
@@ -182,26 +182,32 @@ pub fn comparison_rows(comparisons: &Comparisons, names: &[String]) -> Vec<Compa
     comparisons.all.iter().map(row).collect()
 }
 
-/// Returns the outcome in a word or two: "O(log n)", "no simple law, ~n^1.62", "inconclusive".
+/// Returns the outcome in a few words: "O(log n)", "no simple law, ~n^1.62", "not resolved".
 pub fn law_short(judged: &Judgement) -> String {
     match &judged.outcome {
-        Outcome::Decreases => "decreases".to_owned(),
-        Outcome::NoSimpleLaw => judged
+        Outcome::Falls => "falls".to_owned(),
+        Outcome::Varies => "varies".to_owned(),
+        Outcome::Small => text::small(),
+        Outcome::Grows { law: None } => judged
             .exponent
             .map_or("no simple law".to_owned(), |exponent| format!("no simple law, ~n^{}", digits(exponent.value))),
-        Outcome::Inconclusive { .. } => text::inconclusive(None),
-        Outcome::Constant { .. } | Outcome::Grows { .. } => text::symbol_of(judged).unwrap_or_default().to_owned(),
+        Outcome::Unresolved { .. } => text::unresolved(None),
+        Outcome::Flat { .. } | Outcome::Grows { law: Some(_) } => {
+            text::symbol_of(judged).unwrap_or_default().to_owned()
+        }
     }
 }
 
 /// The outcome for a cell.
 fn law_cell(judged: &Judgement) -> String {
     let head = match &judged.outcome {
-        Outcome::Constant { within } if *within == 0.0 => "O(1) exactly".to_owned(),
-        Outcome::Constant { within } => format!("O(1) ±{}", percent(*within)),
-        Outcome::Grows { .. } => {
+        Outcome::Flat { within } if *within == 0.0 => "flat, exactly".to_owned(),
+        Outcome::Flat { within } if judged.unit == Unit::Instructions => format!("O(1) within {}", percent(*within)),
+        Outcome::Flat { .. } => "flat".to_owned(),
+        Outcome::Small => text::small(),
+        Outcome::Grows { law: Some(_) } => {
             let tight = |symbol: &str| symbol.replace(" − ", "−");
-            let named = text::symbol_of(judged).map_or(String::new(), tight);
+            let named = format!("grows, {}", text::symbol_of(judged).map_or(String::new(), tight));
             match judged.rivals.as_slice() {
                 [] if judged.unit == Unit::Instructions => format!("{named}{}", each(judged)),
                 [] => named,
@@ -209,11 +215,12 @@ fn law_cell(judged: &Judgement) -> String {
                 several => format!("{named} or {} other laws", several.len()),
             }
         }
-        Outcome::NoSimpleLaw => format!("{}, no simple law", text::verb(judged)),
-        Outcome::Decreases => "decreases".to_owned(),
+        Outcome::Grows { law: None } => "grows, no simple law".to_owned(),
+        Outcome::Falls => "falls".to_owned(),
+        Outcome::Varies => "varies".to_owned(),
         // What helps says more than the reason, and a cell is short.
-        Outcome::Inconclusive { more_passes: more @ Some(_), .. } => text::inconclusive(*more),
-        Outcome::Inconclusive { reason, .. } => format!("{}: {}", text::inconclusive(None), text::reason_text(*reason)),
+        Outcome::Unresolved { more_passes: more @ Some(_), .. } => text::unresolved(*more),
+        Outcome::Unresolved { reason, .. } => format!("{}: {}", text::unresolved(None), text::reason_text(*reason)),
     };
     match judged.cliffs.first() {
         Some(cliff) => {
@@ -289,10 +296,10 @@ const REMOVED: &str = " ↓: measured while the objects are removed.";
 pub fn render(rows: &[Row], unit: Unit, layout: Layout) -> String {
     let header = match unit {
         Unit::Time | Unit::EmulatedTime => {
-            ["Phase", "Cost at small n", "Cost at large n", "Law", "Growth (90% CI)", "Recurring outliers"]
+            ["Phase", "Cost at small n", "Cost at large n", "Outcome", "Growth (90% CI)", "Recurring outliers"]
         }
         Unit::Instructions => {
-            ["Phase", "Instructions at small n", "At large n", "Law", "Growth", "Recurring outliers (instructions)"]
+            ["Phase", "Instructions at small n", "At large n", "Outcome", "Growth", "Recurring outliers (instructions)"]
         }
     };
     // The header states the unit.

@@ -25,22 +25,22 @@ pub struct ConfusionRow {
     pub truth: Truth,
     /// Noise of a cell, as a fraction.
     pub noise: f64,
-    /// The law is the true one, or rightly "no simple law".
+    /// The law is the true one, or a shape outside the dictionary is rightly said to follow none.
     pub right: f64,
     /// The true law is the law or a rival.
     pub named: f64,
     /// Mean number of laws named, rivals included, where one was named.
     pub laws: f64,
-    /// Called O(1) within δ.
+    /// Called flat, or changing by less than δ.
     pub constant: f64,
     /// Called growing, by a law or by none.
     pub grows: f64,
-    /// Called "no simple law".
+    /// Said to change by no simple law: grows by none, varies, or falls.
     pub no_law: f64,
-    /// Called decreasing.
-    pub decreases: f64,
-    /// Called inconclusive.
-    pub inconclusive: f64,
+    /// Called falling.
+    pub falls: f64,
+    /// Not resolved.
+    pub unresolved: f64,
 }
 
 /// Passes of the published table.
@@ -76,20 +76,25 @@ pub fn row(truth: Truth, noise: f64, trials: usize, seed: u64) -> ConfusionRow {
         right: share(&|j| is_right(truth, j)),
         named: share(&|j| is_named(truth, j)),
         laws: chosen.iter().sum::<usize>() as f64 / chosen.len().max(1) as f64,
-        constant: share(&|j| matches!(j.outcome, Outcome::Constant { .. })),
-        grows: share(&|j| matches!(j.outcome, Outcome::Grows { .. } | Outcome::NoSimpleLaw)),
-        no_law: share(&|j| j.outcome == Outcome::NoSimpleLaw),
-        decreases: share(&|j| j.outcome == Outcome::Decreases),
-        inconclusive: share(&|j| matches!(j.outcome, Outcome::Inconclusive { .. })),
+        constant: share(&|j| matches!(j.outcome, Outcome::Flat { .. } | Outcome::Small)),
+        grows: share(&|j| matches!(j.outcome, Outcome::Grows { .. } | Outcome::Varies)),
+        no_law: share(&|j| has_no_law(&j.outcome)),
+        falls: share(&|j| j.outcome == Outcome::Falls),
+        unresolved: share(&|j| matches!(j.outcome, Outcome::Unresolved { .. })),
     }
 }
 
 fn laws_named(judgement: &Judgement) -> Option<usize> {
     match judgement.outcome {
-        Outcome::Grows { .. } => Some(1 + judgement.rivals.len()),
-        Outcome::Constant { .. } => Some(1),
+        Outcome::Grows { law: Some(_) } => Some(1 + judgement.rivals.len()),
+        Outcome::Flat { .. } | Outcome::Small => Some(1),
         _ => None,
     }
+}
+
+/// Whether a cost is said to change beyond δ by no law of the dictionary.
+fn has_no_law(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Grows { law: None } | Outcome::Varies | Outcome::Falls)
 }
 
 fn is_right(truth: Truth, judgement: &Judgement) -> bool {
@@ -98,15 +103,16 @@ fn is_right(truth: Truth, judgement: &Judgement) -> bool {
         return false;
     }
     match (truth.law(), &judgement.outcome) {
-        (Some("constant"), Outcome::Constant { .. }) | (None, Outcome::NoSimpleLaw) => true,
-        (Some(law), Outcome::Grows { law: chosen }) => law == chosen,
+        (Some("constant"), Outcome::Flat { .. } | Outcome::Small) => true,
+        (None, outcome) => has_no_law(outcome),
+        (Some(law), Outcome::Grows { law: Some(chosen) }) => law == chosen,
         _ => false,
     }
 }
 
 fn is_named(truth: Truth, judgement: &Judgement) -> bool {
     let is_rival = || judgement.rivals.iter().any(|rival| Some(rival.law.as_str()) == truth.law());
-    let grows = matches!(judgement.outcome, Outcome::Grows { .. });
+    let grows = matches!(judgement.outcome, Outcome::Grows { law: Some(_) });
     is_right(truth, judgement) || (grows && is_rival())
 }
 
@@ -115,8 +121,8 @@ impl ConfusionTable {
     pub fn markdown(&self) -> String {
         let mut text = format!(
             "{} curves per row, {} passes each, seed {}.\n\n\
-             | truth | noise | right | right or rival | laws named | O(1) | grows | no simple law | decreases \
-             | inconclusive |\n\
+             | truth | noise | right | right or rival | laws named | O(1) | grows | no simple law | falls \
+             | not resolved |\n\
              |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
             self.trials, self.passes, self.seed
         );
@@ -133,8 +139,8 @@ impl ConfusionTable {
                 row.constant * 100.0,
                 row.grows * 100.0,
                 row.no_law * 100.0,
-                row.decreases * 100.0,
-                row.inconclusive * 100.0
+                row.falls * 100.0,
+                row.unresolved * 100.0
             );
         }
         text

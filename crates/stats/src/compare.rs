@@ -154,7 +154,7 @@ fn measure(comparison: &mut Comparison, pair: &Pair, options: &Options) {
     comparison.growth_ratio = growth;
     comparison.same_growth = agreement(growth, options);
     if comparison.same_growth == Agreement::Different && comparison.same_law == Agreement::Inconclusive {
-        let is_flat = |v: &Verdict| matches!(v.all.outcome, Outcome::Constant { .. });
+        let is_flat = |v: &Verdict| matches!(v.all.outcome, Outcome::Flat { .. });
         if is_flat(&comparison.a) != is_flat(&comparison.b) {
             comparison.same_law = Agreement::Different;
         }
@@ -241,8 +241,8 @@ fn agreement(ratio: Option<Estimate>, options: &Options) -> Agreement {
 /// have none in common.
 fn same_law(a: &Judgement, b: &Judgement) -> Agreement {
     let named = |j: &Judgement| match &j.outcome {
-        Outcome::Constant { .. } => vec!["constant".to_owned()],
-        Outcome::Grows { law } => {
+        Outcome::Flat { .. } => vec!["constant".to_owned()],
+        Outcome::Grows { law: Some(law) } => {
             let rivals = j.rivals.iter().map(|rival| rival.law.clone());
             std::iter::once(law.clone()).chain(rivals).collect()
         }

@@ -30,12 +30,15 @@ pub struct Judgement {
     pub range: Option<(f64, f64)>,
     /// Factor of the cost for the last doubling of n, with a 95% confidence interval.
     pub doubling: Option<Estimate>,
+    /// Factor of the cost for a doubling of n, averaged over the judged range, with a 90% confidence interval: the
+    /// growth shared equally among the doublings.
+    pub elasticity: Option<Estimate>,
     /// Cost at ten times the largest judged n, with a 95% confidence interval. An extrapolation: absent if no law is
     /// named, the law has a pole before that n, or there is a cliff.
     pub at_ten_times: Option<Estimate>,
     /// The n at which the cost exceeds one million of its unit: 1 ms, or a million instructions.
     pub one_million: Reach,
-    /// The law of the outcome. With `NoSimpleLaw` it is the best of those that do not fit, for drawing only.
+    /// The law of the outcome. If the outcome names no law, it is the best of those that do not fit, for drawing only.
     pub fit: Option<Fit>,
     /// Laws that fit almost as well, best first.
     pub rivals: Vec<Fit>,
@@ -51,23 +54,27 @@ pub struct Judgement {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Outcome {
-    /// O(1): shown to change by at most `within` (a fraction) over the range.
-    Constant {
+    /// O(1): the cost at every n is shown to be within `within` (a fraction) of that at the start: from ×(1 − δ) to
+    /// ×(1 + δ).
+    Flat {
         /// The margin that was shown.
         within: f64,
     },
-    /// Grows by a law of the dictionary (its registry name, e.g. "linear").
+    /// The cost certainly changes, and by less than δ.
+    #[serde(rename = "small_change")]
+    Small,
+    /// The cost grows beyond δ.
     Grows {
-        /// Registry name of the law.
-        law: String,
+        /// Registry name of its law, for example "linear"; absent if none of the dictionary fits.
+        law: Option<String>,
     },
-    /// Changes with n, but follows no law of the dictionary.
-    NoSimpleLaw,
-    /// Decreases: the interval of the growth is below 1/(1 + δ), and no point exceeds the start by more than δ. No law
-    /// is fitted to it, as most decreasing costs are warm-up.
-    Decreases,
-    /// Neither constant nor growing is shown.
-    Inconclusive {
+    /// The cost falls below ×(1 − δ), and no point exceeds the start by more than δ. No law is fitted to it, as most
+    /// falling costs are warm-up.
+    Falls,
+    /// The cost changes beyond δ without growing or falling from end to end.
+    Varies,
+    /// None of these is shown.
+    Unresolved {
         /// Why not.
         reason: Reason,
         /// Estimated number of further passes needed, if passes help.
@@ -75,7 +82,7 @@ pub enum Outcome {
     },
 }
 
-/// The reason for an inconclusive outcome.
+/// The reason for an unresolved outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
@@ -83,7 +90,7 @@ pub enum Reason {
     TooFewPoints,
     /// A single pass has no error estimate.
     TooFewPasses,
-    /// The interval is too wide to tell constant from growing.
+    /// The interval is too wide to tell a flat cost from one that changes.
     TooNoisy,
     /// The ends agree, but an intermediate point deviates by more than δ.
     PointDeviates,
@@ -118,9 +125,7 @@ pub enum Reach {
         /// The n.
         n: f64,
     },
-    /// Never, by the law.
-    Never,
-    /// Unknown, as no law is named.
+    /// Unknown: no growing law is named, or it does not reach that cost.
     Unknown,
 }
 
@@ -156,6 +161,41 @@ const RANGE_MIN: f64 = 8.0;
 const MILLION: f64 = 1e6;
 /// More passes than this are not recommended.
 const MORE_MAX: f64 = 500.0;
+
+/// The five classes of outcomes that users see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// Constant within δ.
+    Flat,
+    /// Changes by less than δ, certainly.
+    Small,
+    /// Grows, falls or varies beyond δ.
+    Material,
+    /// Ends at a cliff.
+    Limit,
+    /// Not resolved.
+    Unresolved,
+}
+
+impl Outcome {
+    /// Returns the class of the outcome. Only [`Verdict::class`](crate::Verdict::class) knows of cliffs.
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Flat { .. } => Class::Flat,
+            Self::Small => Class::Small,
+            Self::Grows { .. } | Self::Falls | Self::Varies => Class::Material,
+            Self::Unresolved { .. } => Class::Unresolved,
+        }
+    }
+}
+
+impl Judgement {
+    /// Returns the class: that of the outcome, or [`Class::Limit`] if there is a cliff.
+    pub fn class(&self) -> Class {
+        if self.cliffs.is_empty() { self.outcome.class() } else { Class::Limit }
+    }
+}
 
 /// The reduced curve: all points, and the judged ones.
 struct Reduced {
@@ -231,13 +271,14 @@ fn points_of(grid: &Grid, judged: &[bool], options: &Options) -> Vec<Point> {
 fn blank(reduced: &Reduced, unit: Unit) -> Judgement {
     Judgement {
         unit,
-        outcome: Outcome::Inconclusive { reason: Reason::TooFewPoints, more_passes: None },
+        outcome: Outcome::Unresolved { reason: Reason::TooFewPoints, more_passes: None },
         points: reduced.points.clone(),
         growth: None,
         start: None,
         end: None,
         range: None,
         doubling: None,
+        elasticity: None,
         at_ten_times: None,
         one_million: Reach::Unknown,
         fit: None,
@@ -263,6 +304,13 @@ fn measure(judgement: &mut Judgement, reduced: &Reduced, options: &Options) {
     judgement.start = judged().next().map(|point| point.cost);
     judgement.end = judged().next_back().map(|point| point.cost);
     judgement.range = level.n.first().copied().zip(level.n.last().copied());
+    judgement.elasticity = judgement.growth.zip(judgement.range).map(|(growth, range)| elasticity(growth, range));
+}
+
+/// The factor of a doubling of n, averaged over the range of n in which the cost grew by `growth`.
+fn elasticity(growth: Estimate, range: (f64, f64)) -> Estimate {
+    let doublings = (range.1 / range.0).log2();
+    growth.map(|factor| factor.powf(1.0 / doublings))
 }
 
 /// Sets the outcome, the law and the members that follow from it.
@@ -274,15 +322,13 @@ fn decide(judgement: &mut Judgement, reduced: &Reduced, annotations: &[Annotatio
     let judge = options.judge();
     judgement.outcome = judge.outcome(growth, level, &selection, options);
     match &judgement.outcome {
-        Outcome::Constant { .. } => judgement.fit = judge.constant(level, options),
-        Outcome::Grows { .. } | Outcome::NoSimpleLaw => {
+        Outcome::Flat { .. } => judgement.fit = judge.constant(level, options),
+        Outcome::Grows { law: Some(_) } => {
             judgement.fit = Some(selection.best.clone());
             judgement.rivals.clone_from(&selection.rivals);
         }
-        Outcome::Decreases | Outcome::Inconclusive { .. } => {}
-    }
-    if judgement.outcome == Outcome::NoSimpleLaw {
-        judgement.rivals.clear();
+        Outcome::Grows { law: None } | Outcome::Varies => judgement.fit = Some(selection.best.clone()),
+        Outcome::Small | Outcome::Falls | Outcome::Unresolved { .. } => {}
     }
     judgement.fit.iter_mut().chain(&mut judgement.rivals).for_each(|fit| judge.refine(fit, level));
     judgement.bend = bend(judgement, annotations);
@@ -331,7 +377,7 @@ fn extrapolate(judgement: &mut Judgement, selection: &Selection, passes: usize) 
     let Some((_, top)) = judgement.range else {
         return;
     };
-    let named = matches!(judgement.outcome, Outcome::Constant { .. } | Outcome::Grows { .. });
+    let named = matches!(judgement.outcome, Outcome::Flat { .. } | Outcome::Grows { law: Some(_) });
     let Some(fit) = judgement.fit.clone().filter(|_| named) else {
         // Without a law, the local slope gives the factor of a doubling.
         judgement.doubling = judgement.exponent.map(|e| e.map(f64::exp2));
@@ -346,7 +392,7 @@ fn extrapolate(judgement: &mut Judgement, selection: &Selection, passes: usize) 
     if judgement.cliffs.is_empty() {
         judgement.at_ten_times = spread(&|fit| fit.at(10.0 * top));
     }
-    if let (Outcome::Constant { .. }, Some(level)) = (&judgement.outcome, judgement.end) {
+    if let (Outcome::Flat { .. }, Some(level)) = (&judgement.outcome, judgement.end) {
         // The interval of the constant law rests on all points; that of the last point is the honest width.
         judgement.at_ten_times = judgement.at_ten_times.map(|at| Estimate {
             low: at.value * level.low / level.value,
@@ -374,7 +420,7 @@ fn predicted(fit: &Fit, draws: &[(f64, f64)], passes: usize, f: &dyn Fn(&Fit) ->
     (estimate.low.is_finite() && estimate.high.is_finite()).then_some(estimate)
 }
 
-/// Where the cost exceeds one million: measured, extrapolated, or never.
+/// Where the cost exceeds one million: measured or extrapolated.
 fn one_million(judgement: &Judgement) -> Reach {
     let seen = judgement.points.iter().find(|point| point.cost.value >= MILLION);
     let cliff = judgement.cliffs.iter().find(|cliff| cliff.cost_after >= MILLION);
@@ -385,8 +431,9 @@ fn one_million(judgement: &Judgement) -> Reach {
         (None, None) => {}
     }
     match (&judgement.outcome, &judgement.fit) {
-        (Outcome::Constant { .. }, _) => Reach::Never,
-        (Outcome::Grows { .. }, Some(fit)) => fit.reaches(MILLION).map_or(Reach::Never, |n| Reach::Extrapolated { n }),
+        (Outcome::Grows { law: Some(_) }, Some(fit)) => {
+            fit.reaches(MILLION).map_or(Reach::Unknown, |n| Reach::Extrapolated { n })
+        }
         _ => Reach::Unknown,
     }
 }

@@ -12,6 +12,10 @@
 //! and
 //! `calibrate` measure how often that is right.
 
+/// The number of the method: raised by every change that can give other verdicts for the same samples. Results in
+/// records hold it; absent means 1, the method of November 2026 and before.
+pub const METHOD: u32 = 2;
+
 mod bimodality;
 pub mod calibrate;
 mod cliffs;
@@ -44,7 +48,7 @@ pub use compare::{Agreement, Change, Comparison, Crossing, compare, holm};
 pub use curve::{Annotation, AnnotationKind, Curve, Pass};
 pub use estimate::Estimate;
 pub use exact::Exact;
-pub use judgement::{Bend, BendKind, Judgement, Outcome, Point, Reach, Reason};
+pub use judgement::{Bend, BendKind, Class, Judgement, Outcome, Point, Reach, Reason};
 pub use law::{Fit, law_names};
 pub use options::Options;
 pub use outliers::{Outliers, Pattern, PatternRule, RecurringOutlier};

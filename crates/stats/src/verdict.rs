@@ -1,7 +1,7 @@
 //! The verdict on a curve: its judgement, flags, canary, outliers and modes.
 
 use crate::Unit;
-use crate::judgement::{Judgement, Outcome, Reach, Reason, growth_of, judge_samples};
+use crate::judgement::{Class, Judgement, Outcome, Reach, Reason, growth_of, judge_samples};
 use crate::{Bimodality, Curve, Estimate, Exact, Options, Outliers, bimodality};
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +27,13 @@ pub struct Verdict {
     /// The costs that occurred, if they were counted exactly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exact: Option<Exact>,
+}
+
+impl Verdict {
+    /// Returns the class of the outcome; [`Class::Limit`] if there is a cliff.
+    pub fn class(&self) -> Class {
+        self.all.class()
+    }
 }
 
 /// Reasons for caution.
@@ -90,13 +97,14 @@ pub fn judge(curve: &Curve, canary: Option<&Curve>, options: &Options) -> Verdic
 fn nothing(unit: Unit) -> Judgement {
     Judgement {
         unit,
-        outcome: Outcome::Inconclusive { reason: Reason::TooFewPoints, more_passes: None },
+        outcome: Outcome::Unresolved { reason: Reason::TooFewPoints, more_passes: None },
         points: Vec::new(),
         growth: None,
         start: None,
         end: None,
         range: None,
         doubling: None,
+        elasticity: None,
         at_ten_times: None,
         one_million: Reach::Unknown,
         fit: None,
@@ -110,7 +118,7 @@ fn nothing(unit: Unit) -> Judgement {
 /// Returns the change of the canary and whether it vetoes the verdict.
 ///
 /// It vetoes growth if it grew significantly in the same direction by at least half as much (in logarithms): drift then
-/// explains too much of it. It vetoes "constant" if it changed by more than δ: drift may then have hidden growth.
+/// explains too much of it. It vetoes "flat" if it changed by more than δ: drift may then have hidden growth.
 fn canary_of(canary: &Curve, all: &Judgement, options: &Options) -> Option<Canary> {
     let growth = growth_of(canary, options)?;
     let tolerated = options.judge().canary_tolerance();
@@ -118,8 +126,8 @@ fn canary_of(canary: &Curve, all: &Judgement, options: &Options) -> Option<Canar
     let (own, measured) = (growth.value.ln(), all.growth.map_or(0.0, |g| g.value.ln()));
     let vetoes = moved
         && match all.outcome {
-            Outcome::Inconclusive { .. } => false,
-            Outcome::Constant { .. } => own.abs() > options.delta.ln_1p(),
+            Outcome::Unresolved { .. } => false,
+            Outcome::Flat { .. } | Outcome::Small => own.abs() > options.delta.ln_1p(),
             _ => own * measured > 0.0 && own.abs() >= 0.5 * measured.abs(),
         };
     Some(Canary { growth, moved, vetoes })
@@ -127,9 +135,9 @@ fn canary_of(canary: &Curve, all: &Judgement, options: &Options) -> Option<Canar
 
 /// Revokes the outcome; the measured values stay.
 fn veto(judgement: &mut Judgement) {
-    judgement.outcome = Outcome::Inconclusive { reason: Reason::CanaryMoved, more_passes: None };
+    judgement.outcome = Outcome::Unresolved { reason: Reason::CanaryMoved, more_passes: None };
     judgement.at_ten_times = None;
-    if matches!(judgement.one_million, Reach::Extrapolated { .. } | Reach::Never) {
+    if matches!(judgement.one_million, Reach::Extrapolated { .. }) {
         judgement.one_million = Reach::Unknown;
     }
 }
@@ -163,7 +171,7 @@ fn flags(
 /// Whether two outcomes are equal, apart from the number of passes needed.
 fn is_alike(a: &Outcome, b: &Outcome) -> bool {
     match (a, b) {
-        (Outcome::Inconclusive { reason: a, .. }, Outcome::Inconclusive { reason: b, .. }) => a == b,
+        (Outcome::Unresolved { reason: a, .. }, Outcome::Unresolved { reason: b, .. }) => a == b,
         _ => a == b,
     }
 }

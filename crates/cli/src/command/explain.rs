@@ -16,7 +16,7 @@ use landau_lab::session::RunSpec;
 use landau_lab::{obtain, platform};
 use landau_record::schema::{Case, Explanation, Unit};
 use landau_record::{Record, Writer};
-use landau_report::explained;
+use landau_report::{Analysis, explained};
 use landau_sys::signal::{catch_interrupts, interrupted};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -150,8 +150,9 @@ fn tell(args: &Args, explanations: &[Explanation], record: &Record) -> anyhow::R
     let text = if args.json {
         serde_json::to_string_pretty(explanations)?
     } else {
+        let analysis = Analysis::of(record);
         let one = |explanation: &Explanation| {
-            record.case(explanation.case).map(|case| text(explanation, case, record)).unwrap_or_default()
+            record.case(explanation.case).map(|case| text(explanation, case, &analysis)).unwrap_or_default()
         };
         explanations.iter().map(one).collect::<Vec<_>>().join("\n\n")
     };
@@ -168,11 +169,12 @@ fn tell(args: &Args, explanations: &[Explanation], record: &Record) -> anyhow::R
 }
 
 /// Returns the table, the functions that grow, and the law of the whole call.
-fn text(explanation: &Explanation, case: &Case, record: &Record) -> String {
+fn text(explanation: &Explanation, case: &Case, analysis: &Analysis<'_>) -> String {
     let mut text = explained::render(explanation, case, terminal::layout());
-    let law = record.results.iter().find(|one| one.case == explanation.case && one.phase == explanation.phase);
-    if let Some(sentence) = law.and_then(landau_report::text::of_result) {
-        text.extend(["\nthe whole call: ", &sentence]);
+    let study = analysis.cases.iter().find(|study| study.case.case == explanation.case);
+    let phase = study.and_then(|study| study.phases.iter().find(|phase| phase.phase.name == explanation.phase));
+    if let Some(phase) = phase {
+        text.extend(["\nthe whole call: ", &landau_report::text::sentence(&phase.verdict.all)]);
     }
     text.push('\n');
     for function in explanation.functions.iter().take(8).filter(|function| function.share >= 0.01) {

@@ -8,8 +8,8 @@ use crate::status;
 use anyhow::Context;
 use landau_record::Record;
 use landau_record::schema::{EndOutcome, PhaseResult};
-use landau_report::Analysis;
 use landau_report::page::{self, ExtractError, Source};
+use landau_report::{Analysis, METHOD, other_method};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -159,6 +159,9 @@ fn check(record: &Record, analysis: Option<&Analysis>, stored: &[PhaseResult]) -
         faults.push(format!("line {} was altered: {}", fault.line, fault.reason));
     }
     let mut remarks = Vec::new();
+    if let Some(theirs) = other_method(stored) {
+        remarks.push(format!("judged by method {theirs}; this version judges by method {METHOD}"));
+    }
     if let Some(analysis) = analysis.filter(|_| !stored.is_empty()) {
         let mismatches = analysis.mismatches(stored);
         let rest = mismatches.len().saturating_sub(MISMATCHES_SHOWN);

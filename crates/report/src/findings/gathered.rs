@@ -1,7 +1,7 @@
-//! Findings that list many curves at once: constant, inconclusive, slow first calls.
+//! Findings that list many curves at once: flat, small changes, not resolved, slow first calls.
 
 use super::{Finding, Kind, subject};
-use crate::quantity::{FormatCost, percent};
+use crate::quantity::{FormatCost, factor, percent};
 use crate::text;
 use crate::{Analysis, CaseStudy, PhaseStudy, unit_of};
 use landau_stats::{Outcome, Reason};
@@ -13,13 +13,13 @@ fn every<'a, 'r>(analysis: &'a Analysis<'r>) -> impl Iterator<Item = (&'a CaseSt
     analysis.cases.iter().flat_map(|study| study.phases.iter().map(move |phase| (study, phase)))
 }
 
-/// All constant curves in one finding.
-pub(super) fn constant(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
+/// All flat curves in one finding.
+pub(super) fn flat(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
     let mut within: f64 = 0.0;
     let mut items = Vec::new();
     for (study, phase) in every(analysis) {
         let judged = &phase.verdict.all;
-        let Outcome::Constant { within: delta } = judged.outcome else { continue };
+        let Outcome::Flat { within: delta } = judged.outcome else { continue };
         within = within.max(delta);
         let ends = [judged.start, judged.end].map(|end| end.map_or(f64::NAN, |end| end.value));
         let cost = judged.unit.costs(ends[0].min(ends[1]), ends[0].max(ends[1]));
@@ -27,17 +27,30 @@ pub(super) fn constant(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
     }
     if !items.is_empty() {
         let how = if within == 0.0 { "exactly O(1)".to_owned() } else { format!("O(1) within {}", percent(within)) };
-        found.push(Finding { items, ..Finding::new(Kind::Constant, None, 1.0, format!("The cost is {how}")) });
+        found.push(Finding { items, ..Finding::new(Kind::Flat, None, 1.0, format!("The cost is {how}")) });
     }
 }
 
-/// The curves that allow no conclusion, one finding for each reason.
-pub(super) fn inconclusive(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
+/// All curves that certainly change, by less than δ, in one finding.
+pub(super) fn small(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
+    let items = every(analysis).filter_map(|(study, phase)| {
+        let judged = &phase.verdict.all;
+        let growth = judged.growth.filter(|_| judged.outcome == Outcome::Small)?;
+        Some(format!("{} ({})", subject(study, phase), factor(growth.value)))
+    });
+    let items: Vec<String> = items.collect();
+    if !items.is_empty() {
+        found.push(Finding { items, ..Finding::new(Kind::Small, None, 1.0, format!("The cost {}", text::small())) });
+    }
+}
+
+/// The curves that are not resolved, one finding for each reason.
+pub(super) fn unresolved(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
     let reasons =
         [Reason::CanaryMoved, Reason::TooNoisy, Reason::PointDeviates, Reason::TooFewPasses, Reason::TooFewPoints];
     for reason in reasons {
         let more_passes = |phase: &PhaseStudy<'_>| match phase.verdict.all.outcome {
-            Outcome::Inconclusive { reason: other, more_passes } => (other == reason).then_some(more_passes),
+            Outcome::Unresolved { reason: other, more_passes } => (other == reason).then_some(more_passes),
             _ => None,
         };
         let curves = every(analysis).filter_map(|(study, phase)| Some((subject(study, phase), more_passes(phase)?)));
@@ -49,8 +62,8 @@ pub(super) fn inconclusive(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
             format!("{name}{}", text::more_passes_text(more.filter(|_| shared.is_none())))
         };
         let items = curves.iter().map(item).collect();
-        let text = format!("Inconclusive{}, {}", text::more_passes_text(shared), text::reason_text(reason));
-        found.push(Finding { items, ..Finding::new(Kind::Inconclusive, None, 1.0, text) });
+        let text = format!("Not resolved{}, {}", text::more_passes_text(shared), text::reason_text(reason));
+        found.push(Finding { items, ..Finding::new(Kind::Unresolved, None, 1.0, text) });
     }
 }
 

@@ -101,14 +101,11 @@ fn growth(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<F
     let judged = &phase.verdict.all;
     let (from, to, growth) = (judged.start?, judged.end?, judged.growth?);
     let (first, last) = judged.range?;
-    if matches!(judged.outcome, Outcome::Constant { .. } | Outcome::Inconclusive { .. }) {
-        return None;
-    }
-    let verb = text::verb(judged);
-    let kind = match verb {
-        "grows" => Kind::Growth,
-        "decreases" => Kind::Decrease,
-        _ => Kind::Variation,
+    let (kind, verb) = match judged.outcome {
+        Outcome::Grows { .. } => (Kind::Growth, "grows"),
+        Outcome::Falls => (Kind::Fall, "falls"),
+        Outcome::Varies => (Kind::Variation, "varies"),
+        Outcome::Flat { .. } | Outcome::Small | Outcome::Unresolved { .. } => return None,
     };
     let (first, last, axis) = (count(first), count(last), &study.case.axis);
     // The growth compares three points at either end, pass by pass. Where the single ends disagree, they are left out.
@@ -120,7 +117,7 @@ fn growth(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<F
         format!("between {first} and {last} {axis}")
     };
     let law = match judged.outcome {
-        Outcome::Grows { .. } => text::law_text(judged),
+        Outcome::Grows { law: Some(_) } => text::law_text(judged),
         _ => "no simple law".to_owned(),
     };
     let growth_text = text::growth_text(growth, judged.unit == Unit::Instructions);

@@ -166,7 +166,8 @@ fn chart_block(chart: &Chart) -> Markup {
 fn results_block(sources: &[Source<'_>]) -> Markup {
     let of = |source: &Source<'_>| {
         let analysis = &source.analysis;
-        let is_held = analysis.mismatches(&analysis.record.results).is_empty();
+        let held = &analysis.record.results;
+        let is_held = crate::other_method(held).is_none() && analysis.mismatches(held).is_empty();
         (!is_held).then(|| analysis.results())
     };
     let every: Vec<_> = sources.iter().map(of).collect();

@@ -60,7 +60,7 @@ fn how_to_read(view: &View<'_>) -> Markup {
              execution in a fresh process; passes are the replicates. The " b { "law" } " says how the cost grows with \
              n: O(1) is constant within 10%. A " b { "cliff" } " is an abrupt, lasting rise at one n. A "
             b { "recurring outlier" } " is a single expensive call at the same n in most passes. A " b { "bimodal" }
-            " cost has two separate modes. A cost that " b { "varies" } " neither is constant nor grows or decreases \
+            " cost has two separate modes. A cost that " b { "varies" } " is not flat and neither grows nor falls \
              from end to end. "
             (LEGEND)
         }

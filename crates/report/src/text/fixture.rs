@@ -33,6 +33,7 @@ pub(super) fn judgement(unit: Unit, outcome: Outcome) -> Judgement {
         end: Some(cost),
         range: Some((16.0, 4096.0)),
         doubling: None,
+        elasticity: None,
         at_ten_times: None,
         one_million: Reach::Unknown,
         fit: None,
@@ -56,7 +57,7 @@ pub(super) fn verdict(unit: Unit, recurring: &[(u32, u64)]) -> Verdict {
         chance: 0.0,
     };
     Verdict {
-        all: judgement(unit, Outcome::Constant { within: 0.1 }),
+        all: judgement(unit, Outcome::Flat { within: 0.1 }),
         clean: None,
         flags: Vec::new(),
         canary: None,

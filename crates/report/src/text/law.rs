@@ -35,8 +35,8 @@ fn term(law: &str) -> &'static str {
 /// The symbol of a judgement's law; `None` where no law is named.
 pub(crate) fn symbol_of(judged: &Judgement) -> Option<&'static str> {
     match judged.outcome {
-        Outcome::Constant { .. } => Some(symbol("constant")),
-        Outcome::Grows { .. } => judged.fit.as_ref().map(|fit| symbol(&fit.law)),
+        Outcome::Flat { .. } => Some(symbol("constant")),
+        Outcome::Grows { law: Some(_) } => judged.fit.as_ref().map(|fit| symbol(&fit.law)),
         _ => None,
     }
 }

@@ -13,8 +13,8 @@ mod verdict;
 
 pub use law::{formula, symbol};
 pub use outliers::{caption, recurring};
-pub(crate) use verdict::{growth_text, inconclusive, law_text, more_passes_text, reason_text, verb};
-pub use verdict::{of_result, sentence};
+pub use verdict::sentence;
+pub(crate) use verdict::{growth_text, law_text, more_passes_text, reason_text, small, unresolved};
 
 pub(crate) use comparison::{comparison, no_difference};
 pub(crate) use law::symbol_of;

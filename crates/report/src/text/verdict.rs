@@ -2,11 +2,8 @@
 
 use super::law;
 use crate::quantity::{FormatCost, Unit, count, counts, digits, factor, percent};
-use landau_record::schema::PhaseResult;
 use landau_stats::{Cliff, Estimate, Judgement, Options, Outcome, Reason};
 
-/// A significant increase below half a percent is usually the clock's step, and not worth a word.
-const INCREASE_MIN: f64 = 1.005;
 /// More rivals than this are counted and not listed: the law is then not identified.
 const RIVALS_MAX: usize = 3;
 
@@ -19,12 +16,6 @@ pub fn sentence(judged: &Judgement) -> String {
     }
 }
 
-/// The judgement that a record holds for a phase, in one sentence; `None` if it cannot be read.
-pub fn of_result(result: &PhaseResult) -> Option<String> {
-    let judged = serde_json::from_value::<Judgement>(result.verdict["all"].clone()).ok()?;
-    Some(sentence(&judged))
-}
-
 fn head(judged: &Judgement) -> String {
     let range = judged.range.map_or(String::new(), |(low, high)| format!(" for n = {}", counts(low, high)));
     let is_exact = judged.unit == Unit::Instructions;
@@ -32,26 +23,21 @@ fn head(judged: &Judgement) -> String {
         judged.growth.map_or(String::new(), |growth| format!("{separator} growth {}", growth_text(growth, is_exact)))
     };
     match &judged.outcome {
-        Outcome::Constant { within } if is_exact => exact_constant(judged, *within, &range),
-        Outcome::Constant { within } => {
-            let increase = match judged.growth {
-                Some(growth) if growth.low > INCREASE_MIN => "; slight but significant increase",
-                _ => "",
-            };
-            format!("O(1) within {}{range}{}{increase}", percent(*within), growth(':'))
+        Outcome::Flat { within } if is_exact => exact_constant(judged, *within, &range),
+        Outcome::Flat { within } => format!("O(1) within {}{range}{}", percent(*within), growth(':')),
+        Outcome::Small => format!("{}{range}{}", small(), growth(':')),
+        Outcome::Grows { law: Some(_) } => format!("grows, {}{}{range}", law_text(judged), growth(';')),
+        Outcome::Grows { law: None } => {
+            format!("grows, no simple law{}{range}{}", growth(':'), local(judged, is_exact))
         }
-        Outcome::Grows { .. } => format!("{}{}{range}", law_text(judged), growth(';')),
-        Outcome::NoSimpleLaw => {
-            let local = judged.exponent.map_or(String::new(), |exponent| exponent_text(exponent, is_exact));
-            format!("{}, no simple law{}{range}{local}", verb(judged), growth(':'))
-        }
-        Outcome::Decreases => format!("decreases{}{range}", growth(':')),
-        Outcome::Inconclusive { reason, more_passes } => {
+        Outcome::Falls => format!("falls{}{range}", growth(':')),
+        Outcome::Varies => format!("varies{}{range}{}", growth(':'), local(judged, is_exact)),
+        Outcome::Unresolved { reason, more_passes } => {
             let growth = match reason {
                 Reason::TooNoisy | Reason::PointDeviates => growth(';'),
                 Reason::TooFewPoints | Reason::TooFewPasses | Reason::CanaryMoved => String::new(),
             };
-            format!("{}: {}{growth}", inconclusive(*more_passes), reason_text(*reason))
+            format!("{}: {}{growth}", unresolved(*more_passes), reason_text(*reason))
         }
     }
 }
@@ -68,17 +54,13 @@ pub(crate) fn law_text(judged: &Judgement) -> String {
     }
 }
 
-/// Whether the cost grows or decreases, where the interval of the growth shows it; "varies" where it does not.
-pub(crate) fn verb(judged: &Judgement) -> &'static str {
-    match (&judged.outcome, judged.growth) {
-        (Outcome::Grows { .. }, _) => "grows",
-        (Outcome::Decreases, _) => "decreases",
-        // Counted costs have no interval: ends that differ by less than 2% are alike.
-        (_, Some(growth)) if judged.unit == Unit::Instructions && growth.value.ln().abs() < 0.02 => "varies",
-        (_, Some(growth)) if growth.low > 1.0 => "grows",
-        (_, Some(growth)) if growth.high < 1.0 => "decreases",
-        _ => "varies",
-    }
+/// The outcome of a cost that certainly changes, by less than δ: "changes by less than 10%".
+pub(crate) fn small() -> String {
+    format!("changes by less than {}", percent(Options::default().delta))
+}
+
+fn local(judged: &Judgement, is_exact: bool) -> String {
+    judged.exponent.map_or(String::new(), |exponent| exponent_text(exponent, is_exact))
 }
 
 /// A counted constant: to the instruction, or the range of its costs.
@@ -108,21 +90,21 @@ fn exponent_text(exponent: Estimate, is_exact: bool) -> String {
     format!("; n^{value} over the last decade of n (95% CI {}–{})", digits(exponent.low), digits(exponent.high))
 }
 
-/// The outcome that shows nothing, with what would help: "inconclusive (about 7 more passes needed)".
-pub(crate) fn inconclusive(more_passes: Option<u32>) -> String {
-    format!("inconclusive{}", more_passes_text(more_passes))
+/// The outcome that shows nothing, with what would help: "not resolved (about 7 more passes)".
+pub(crate) fn unresolved(more_passes: Option<u32>) -> String {
+    format!("not resolved{}", more_passes_text(more_passes))
 }
 
-/// What would settle the outcome: " (about 7 more passes needed)"; empty if passes do not help.
+/// What would settle the outcome: " (about 7 more passes)"; empty if passes do not help.
 pub(crate) fn more_passes_text(more_passes: Option<u32>) -> String {
     match more_passes {
         None => String::new(),
-        Some(1) => " (about 1 more pass needed)".to_owned(),
-        Some(passes) => format!(" (about {} more passes needed)", count(f64::from(passes))),
+        Some(1) => " (about 1 more pass)".to_owned(),
+        Some(passes) => format!(" (about {} more passes)", count(f64::from(passes))),
     }
 }
 
-/// The reason for an inconclusive outcome.
+/// The reason for an unresolved outcome.
 pub(crate) fn reason_text(reason: Reason) -> String {
     match reason {
         Reason::TooFewPoints => "too few points".to_owned(),
@@ -157,17 +139,18 @@ mod tests {
     fn linear(unit: Unit, rivals: &[&str]) -> Judgement {
         let rivals = rivals.iter().map(|law| fit(law, 0.0, Some(1.0))).collect();
         let fit = Some(fit("linear", 1410.0, Some(337.0)));
-        Judgement { fit, rivals, ..judgement(unit, Outcome::Grows { law: "linear".to_owned() }) }
+        Judgement { fit, rivals, ..judgement(unit, Outcome::Grows { law: Some("linear".to_owned()) }) }
     }
 
     #[test]
     fn each_outcome_has_its_sentence() {
         let (time, exact) = (Unit::Time, Unit::Instructions);
-        let constant = |unit, within| judgement(unit, Outcome::Constant { within });
+        let constant = |unit, within| judgement(unit, Outcome::Flat { within });
         let flat = Judgement { growth: Some(interval(0.98, 1.0, 1.02)), ..constant(time, 0.1) };
         let mut ranged = constant(exact, 0.01);
         ranged.points[1].cost = Estimate::bare(4124.0);
-        let local = Judgement { exponent: Some(interval(1.5, 1.62, 1.7)), ..judgement(time, Outcome::NoSimpleLaw) };
+        let local =
+            Judgement { exponent: Some(interval(1.5, 1.62, 1.7)), ..judgement(time, Outcome::Grows { law: None }) };
         let local_exact = Judgement { unit: exact, growth: Some(Estimate::bare(1.3)), ..local.clone() };
         let many = ["root", "logarithmic", "linearithmic", "quadratic"];
         let tail = "; growth ×1.3 (90% CI 1.2–1.4) for n = 16–4,096";
@@ -175,18 +158,17 @@ mod tests {
             (flat, "O(1) within 10% for n = 16–4,096: growth ×1 (90% CI 0.98–1.02)".to_owned()),
             (
                 constant(time, 0.5),
-                "O(1) within 50% for n = 16–4,096: growth ×1.3 (90% CI 1.2–1.4); slight but significant increase"
-                    .to_owned(),
+                "O(1) within 50% for n = 16–4,096: growth ×1.3 (90% CI 1.2–1.4)".to_owned(),
             ),
             (constant(exact, 0.0), "O(1), exactly 4,122 instructions for n = 16–4,096".to_owned()),
             (ranged, "O(1): 4,122–4,124 instructions for n = 16–4,096".to_owned()),
-            (linear(time, &[]), format!("O(n): 1.41 µs + 337 ns × n{tail}")),
+            (linear(time, &[]), format!("grows, O(n): 1.41 µs + 337 ns × n{tail}")),
             (
                 linear(time, &["root", "quadratic"]),
-                format!("O(n) (or O(√n) or O(n²)): 1.41 µs + 337 ns × n{tail}"),
+                format!("grows, O(n) (or O(√n) or O(n²)): 1.41 µs + 337 ns × n{tail}"),
             ),
-            (linear(time, &many), format!("5 laws fit equally well, best O(n): 1.41 µs + 337 ns × n{tail}")),
-            (linear(exact, &[]), "O(n): 1,410 instructions + 337 × n; growth ×1.3 for n = 16–4,096".to_owned()),
+            (linear(time, &many), format!("grows, 5 laws fit equally well, best O(n): 1.41 µs + 337 ns × n{tail}")),
+            (linear(exact, &[]), "grows, O(n): 1,410 instructions + 337 × n; growth ×1.3 for n = 16–4,096".to_owned()),
             (
                 local,
                 "grows, no simple law: growth ×1.3 (90% CI 1.2–1.4) for n = 16–4,096; n^1.62 over the last decade of n \
@@ -198,8 +180,12 @@ mod tests {
                 "grows, no simple law: growth ×1.3 for n = 16–4,096; n^1.62 over the last decade of n".to_owned(),
             ),
             (
-                judgement(time, Outcome::Decreases),
-                "decreases: growth ×1.3 (90% CI 1.2–1.4) for n = 16–4,096".to_owned(),
+                judgement(time, Outcome::Small),
+                "changes by less than 10% for n = 16–4,096: growth ×1.3 (90% CI 1.2–1.4)".to_owned(),
+            ),
+            (
+                judgement(time, Outcome::Falls),
+                "falls: growth ×1.3 (90% CI 1.2–1.4) for n = 16–4,096".to_owned(),
             ),
         ];
         for (judged, words) in cases {
@@ -208,28 +194,34 @@ mod tests {
     }
 
     #[test]
-    fn inconclusive_outcomes_state_the_reason_and_what_would_help() {
-        let of = |reason, more_passes| sentence(&judgement(Unit::Time, Outcome::Inconclusive { reason, more_passes }));
+    fn unresolved_outcomes_state_the_reason_and_what_would_help() {
+        let of = |reason, more_passes| sentence(&judgement(Unit::Time, Outcome::Unresolved { reason, more_passes }));
         let growth = "growth ×1.3 (90% CI 1.2–1.4)";
         let texts = REASONS.map(|reason| of(reason, None));
-        assert_eq!(texts[0], "inconclusive: too few points");
-        assert_eq!(texts[1], "inconclusive: a single pass has no error estimate");
-        assert_eq!(texts[2], format!("inconclusive: passes differ too much to tell O(1) from a change; {growth}"));
-        assert_eq!(texts[3], format!("inconclusive: an intermediate point deviates by more than 10%; {growth}"));
-        assert_eq!(texts[4], "inconclusive: the canary changed as much as the measured call");
+        assert_eq!(texts[0], "not resolved: too few points");
+        assert_eq!(texts[1], "not resolved: a single pass has no error estimate");
+        assert_eq!(texts[2], format!("not resolved: passes differ too much to tell O(1) from a change; {growth}"));
+        assert_eq!(texts[3], format!("not resolved: an intermediate point deviates by more than 10%; {growth}"));
+        assert_eq!(texts[4], "not resolved: the canary changed as much as the measured call");
         for reason in REASONS {
             let head = |more| of(reason, more).split(": ").next().map(str::to_owned);
-            assert_eq!(head(Some(1)).as_deref(), Some("inconclusive (about 1 more pass needed)"));
-            assert_eq!(head(Some(7)).as_deref(), Some("inconclusive (about 7 more passes needed)"));
+            assert_eq!(head(Some(1)).as_deref(), Some("not resolved (about 1 more pass)"));
+            assert_eq!(head(Some(7)).as_deref(), Some("not resolved (about 7 more passes)"));
         }
     }
 
     /// Guards against empty cells and dangling separators where a judgement has nothing but its outcome.
     #[test]
     fn no_sentence_is_empty() {
-        let inconclusive = REASONS.map(|reason| Outcome::Inconclusive { reason, more_passes: None });
-        let others = [Outcome::Constant { within: 0.1 }, Outcome::NoSimpleLaw, Outcome::Decreases];
-        for outcome in inconclusive.into_iter().chain(others) {
+        let unresolved = REASONS.map(|reason| Outcome::Unresolved { reason, more_passes: None });
+        let others = [
+            Outcome::Flat { within: 0.1 },
+            Outcome::Small,
+            Outcome::Grows { law: None },
+            Outcome::Falls,
+            Outcome::Varies,
+        ];
+        for outcome in unresolved.into_iter().chain(others) {
             for unit in [Unit::Time, Unit::EmulatedTime, Unit::Instructions] {
                 let bare = Judgement { growth: None, range: None, ..judgement(unit, outcome.clone()) };
                 let text = sentence(&bare);
@@ -249,8 +241,7 @@ mod tests {
             of: 5,
             annotation: Some("half the port range".to_owned()),
         };
-        let judged =
-            Judgement { cliffs: vec![cliff], ..judgement(Unit::Instructions, Outcome::Constant { within: 0.0 }) };
+        let judged = Judgement { cliffs: vec![cliff], ..judgement(Unit::Instructions, Outcome::Flat { within: 0.0 }) };
         assert_eq!(
             sentence(&judged),
             "cliff at n = 14,114 (half the port range): ×12 across the jump, ×3,059 relative to small n; below it: \

@@ -93,20 +93,20 @@ fn growth_limits_outliers_and_skips_are_all_findings() {
         analysis().cases.iter().find(|case| case.case.label == "fork").unwrap().phases[0].verdict.all.growth.unwrap();
     assert!(text(Kind::Growth).contains(&format!("×{}", landau_report::quantity::digits(growth.value))));
     assert!(text(Kind::Growth).contains("Also: fork linkage=static"));
-    assert!(text(Kind::Constant).contains("socket threads=1 · close"));
+    assert!(text(Kind::Flat).contains("socket threads=1 · close"));
     assert!(text(Kind::Skip).contains("rocket was skipped: there is no launch pad."));
     assert!(text(Kind::Skip).contains("fork: 2 passes skipped"));
     assert!(found.windows(2).all(|pair| pair[0].kind <= pair[1].kind), "findings are not in order of surprise");
 }
 
 #[test]
-fn curves_of_a_single_pass_are_one_inconclusive_finding() {
+fn curves_of_a_single_pass_are_one_unresolved_finding() {
     let (record, _) = record(1, &Bend::default());
     let found = findings::of(&Analysis::of(&record));
-    let found: Vec<_> = found.iter().filter(|one| one.kind == Kind::Inconclusive).collect();
+    let found: Vec<_> = found.iter().filter(|one| one.kind == Kind::Unresolved).collect();
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(
-        found[0].text.contains("about 4 more passes needed), a single pass has no error estimate")
+        found[0].text.contains("about 4 more passes), a single pass has no error estimate")
             && found[0].items.contains(&"mmap · munmap".to_owned()),
         "{found:?}"
     );
@@ -230,7 +230,7 @@ fn the_instrument_is_told_only_where_it_moved() {
     };
     let (record, _) = support::record_of(&[sketch("nop", steady), sketch("syscall", moving)], 5, &Bend::default());
     let found = findings::of(&Analysis::of(&record));
-    let loud: Vec<_> = found.iter().filter(|one| one.kind < Kind::Constant).map(|one| one.text.as_str()).collect();
+    let loud: Vec<_> = found.iter().filter(|one| one.kind < Kind::Flat).map(|one| one.text.as_str()).collect();
     assert_eq!(loud.len(), 1, "{loud:?}");
     assert!(
         loud[0].starts_with("The instrument itself moved") && loud[0].contains("syscall · getppid grows"),
@@ -327,7 +327,7 @@ fn the_table_fits_its_width_and_says_what_matters() {
     assert!(text.lines().all(|line| line.chars().count() <= 130), "{text}");
     assert!(!text.contains('\u{1b}'));
     let flat: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    for words in ["Cost at small n", "socket threads=1", "ENOMEM at", "cliff", "O(1)"] {
+    for words in ["Cost at small n", "socket threads=1", "ENOMEM at", "cliff", "grows, O(n)"] {
         assert!(flat.contains(words), "{words} is missing from\n{text}");
     }
     assert!(table::render(&rows, Unit::Time, Layout { width: 130, color: true }).contains('\u{1b}'));

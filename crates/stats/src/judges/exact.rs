@@ -102,28 +102,34 @@ impl Judge for Counted {
         (!level.n.is_empty()).then(|| contrast(level, weights))
     }
 
-    /// Asks in this order: is there any change, does a law fit exactly, is it flat within δ, does it decrease, does a
+    /// Asks in this order: is there any change, does a law fit exactly, is it flat within δ, does it fall, does a
     /// law fit.
     fn outcome(&self, growth: Estimate, level: &Level, selection: &Selection, options: &Options) -> Outcome {
         let height = height(level);
         if height < 1e-12 {
-            return Outcome::Constant { within: 0.0 };
+            return Outcome::Flat { within: 0.0 };
         }
         let best = &selection.best;
         let lack = best.rms_residual / height;
         let grows = growth.value.ln() > RISE_MIN.ln_1p() && best.law != "constant";
         if grows && lack <= LACK_NONE {
-            return Outcome::Grows { law: best.law.clone() };
+            return Outcome::Grows { law: Some(best.law.clone()) };
         }
         if height <= 2.0 * options.delta.ln_1p() && growth.value.ln().abs() <= options.delta.ln_1p() {
-            return Outcome::Constant { within: (height / 2.0).exp_m1() };
+            return Outcome::Flat { within: (height / 2.0).exp_m1() };
         }
         let start = level.mean[0];
         let rises = level.mean.iter().any(|y| y - start > options.delta.ln_1p());
-        if growth.value < 1.0 / (1.0 + options.delta) && !rises {
-            return Outcome::Decreases;
+        if growth.value < 1.0 - options.delta && !rises {
+            return Outcome::Falls;
         }
-        if grows && lack <= LACK_MAX { Outcome::Grows { law: best.law.clone() } } else { Outcome::NoSimpleLaw }
+        let log = growth.value.ln();
+        match () {
+            () if grows && lack <= LACK_MAX => Outcome::Grows { law: Some(best.law.clone()) },
+            () if log > RISE_MIN.ln_1p() => Outcome::Grows { law: None },
+            () if log < -RISE_MIN.ln_1p() => Outcome::Falls,
+            () => Outcome::Varies,
+        }
     }
 
     /// The constant law at a cost that occurred.

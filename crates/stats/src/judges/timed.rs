@@ -72,38 +72,41 @@ impl Judge for Timed {
 
     /// Asks in the order of the method: equivalence first, then growth, then which law, then whether any law fits.
     fn outcome(&self, growth: Estimate, level: &Level, selection: &Selection, options: &Options) -> Outcome {
-        let inconclusive = |reason, more_passes| Outcome::Inconclusive { reason, more_passes };
+        let unresolved = |reason, more_passes| Outcome::Unresolved { reason, more_passes };
         if level.passes < 2 {
-            return inconclusive(Reason::TooFewPasses, Some(4));
+            return unresolved(Reason::TooFewPasses, Some(4));
         }
-        let band = 1.0 + options.delta;
+        let (lowest, highest) = (1.0 - options.delta, 1.0 + options.delta);
         let deviates = deviates(level, options.delta);
-        let is_within = growth.low >= 1.0 / band && growth.high <= band;
+        let is_within = growth.low >= lowest && growth.high <= highest;
         if is_within && !deviates {
-            return Outcome::Constant { within: options.delta };
+            return if growth.holds(1.0) { Outcome::Flat { within: options.delta } } else { Outcome::Small };
         }
-        // A decrease must be shown to exceed δ: smaller ones are warm-up more often than not.
-        if growth.high < 1.0 / band && !rises(level, options.delta) {
-            return Outcome::Decreases;
+        if growth.high < lowest && !rises(level, options.delta) {
+            return Outcome::Falls;
         }
         let is_misfit = selection.best.lack_of_fit_p.is_some_and(|p| p < options.misfit_level)
             && lack(&selection.best, level) > LACK_MAX * height(level);
         // Two passes agree by chance too often to show small growth: theirs must be shown to exceed δ.
-        let (floor, may_deviate) = if level.passes < 3 { (band, false) } else { (1.0, true) };
+        let (floor, may_deviate) = if level.passes < 3 { (highest, false) } else { (1.0, true) };
         let moves = growth.low > floor || (may_deviate && deviates && is_misfit && rises(level, options.delta));
         if moves && is_misfit {
-            return Outcome::NoSimpleLaw;
+            return match growth {
+                growth if growth.low > 1.0 => Outcome::Grows { law: None },
+                growth if growth.high < 1.0 => Outcome::Falls,
+                _ => Outcome::Varies,
+            };
         }
         // Significant growth best described as "constant" is a contradiction that only more passes resolve.
         if growth.low > floor && selection.best.law != "constant" {
-            return Outcome::Grows { law: selection.best.law.clone() };
+            return Outcome::Grows { law: Some(selection.best.law.clone()) };
         }
         // The ends agree and a point between them deviates: the interval of the growth does not say how many passes
         // would settle that.
         if is_within {
-            return inconclusive(Reason::PointDeviates, None);
+            return unresolved(Reason::PointDeviates, None);
         }
-        inconclusive(Reason::TooNoisy, more_passes(growth, level.passes, options.delta))
+        unresolved(Reason::TooNoisy, more_passes(growth, level.passes, options.delta))
     }
 
     fn constant(&self, level: &Level, options: &Options) -> Option<Fit> {

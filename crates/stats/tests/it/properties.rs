@@ -140,8 +140,8 @@ fn verdicts_survive_json() {
 #[test]
 fn too_few_passes_or_points_are_inconclusive() {
     let one = verdict(&simulate(Truth::Linear, Noise::of_cell(0.01), 1, 1)).all;
-    assert!(matches!(one.outcome, Outcome::Inconclusive { reason: landau_stats::Reason::TooFewPasses, .. }));
+    assert!(matches!(one.outcome, Outcome::Unresolved { reason: landau_stats::Reason::TooFewPasses, .. }));
     let smoke = crate::synthetic::dense(5, 20, |_, n| 1000.0 + f64::from(n));
     let smoke = verdict(&smoke).all;
-    assert!(matches!(smoke.outcome, Outcome::Inconclusive { reason: landau_stats::Reason::TooFewPoints, .. }));
+    assert!(matches!(smoke.outcome, Outcome::Unresolved { reason: landau_stats::Reason::TooFewPoints, .. }));
 }

@@ -2,8 +2,8 @@
 
 use crate::synthetic::{dense, hash};
 use landau_stats::{
-    Annotation, AnnotationKind, BendKind, BimodalityKind, Curve, Flag, Options, Outcome, PatternRule, Reach, Reason,
-    judge,
+    Annotation, AnnotationKind, BendKind, BimodalityKind, Class, Curve, Flag, Options, Outcome, PatternRule, Reach,
+    Reason, judge,
 };
 
 fn annotation(name: &str, n: f64, kind: AnnotationKind) -> Annotation {
@@ -20,7 +20,7 @@ fn a_cliff_is_found_to_the_call() {
     assert_eq!((cliff.n.low, cliff.n.high), (4117.0, 4117.0));
     assert!((cliff.factor / 900.0 - 1.0).abs() < 0.05, "{}", cliff.factor);
     assert_eq!(cliff.annotation.as_deref(), Some("half the range"));
-    assert!(matches!(found.all.outcome, Outcome::Constant { .. }), "{:?}", found.all.outcome);
+    assert!(matches!(found.all.outcome, Outcome::Flat { .. }), "{:?}", found.all.outcome);
     assert!(found.flags.contains(&Flag::EndsAtCliff));
     assert!(found.all.points.iter().any(|point| !point.judged && point.n > 4117.0));
 }
@@ -50,7 +50,7 @@ fn growth_and_steps_are_not_cliffs() {
     let squared = dense(5, 4000, |_, n| 100.0 + f64::from(n) * f64::from(n));
     let found = judge(&squared, None, &Options::default()).all;
     assert!(found.cliffs.is_empty(), "{:?}", found.cliffs);
-    assert_eq!(found.outcome, Outcome::Grows { law: "quadratic".to_owned() });
+    assert_eq!(found.outcome, Outcome::Grows { law: Some("quadratic".to_owned()) });
     let mut step = dense(5, 10_000, |_, n| if n < 4096 { 1000.0 } else { 1300.0 });
     step.annotations.push(annotation("a table of 4,096", 4096.0, AnnotationKind::Table));
     let found = judge(&step, None, &Options::default()).all;
@@ -123,7 +123,7 @@ fn a_drifting_canary_vetoes_growth() {
     assert!(matches!(alone.all.outcome, Outcome::Grows { .. }), "{:?}", alone.all.outcome);
     let vetoed = judge(&drifting, Some(&drifting), &Options::default());
     assert!(vetoed.canary.unwrap().vetoes && vetoed.flags.contains(&Flag::CanaryMoved));
-    assert!(matches!(vetoed.all.outcome, Outcome::Inconclusive { reason: Reason::CanaryMoved, .. }));
+    assert!(matches!(vetoed.all.outcome, Outcome::Unresolved { reason: Reason::CanaryMoved, .. }));
 }
 
 /// Guards against growth of tagged calls only being reported without a flag, and against judging too few clean calls.
@@ -142,7 +142,7 @@ fn clean_samples_are_judged_separately() {
     };
     let some = tagged(0.4);
     assert!(some.all.growth.unwrap().low > 1.1, "{:?}", some.all.outcome);
-    assert!(matches!(some.clean.unwrap().outcome, Outcome::Constant { .. }));
+    assert!(matches!(some.clean.unwrap().outcome, Outcome::Flat { .. }));
     assert!(some.flags.contains(&Flag::CleanDiffers));
     let most = tagged(0.6);
     assert_eq!(most.clean, None);
@@ -169,7 +169,7 @@ fn unequal_passes_are_judged_where_most_arrived() {
         pass.costs.truncate(length);
     }
     let found = judge(&curve, None, &Options::default()).all;
-    assert_eq!(found.outcome, Outcome::Grows { law: "linear".to_owned() });
+    assert_eq!(found.outcome, Outcome::Grows { law: Some("linear".to_owned()) });
     assert!((6000.0..7100.0).contains(&found.range.unwrap().1), "{:?}", found.range);
     let slope = found.fit.unwrap().slope.unwrap();
     assert!((slope.value / 0.5125 - 1.0).abs() < 0.02, "{slope:?}");
@@ -189,7 +189,7 @@ fn the_n_of_one_millisecond_is_on_the_curve() {
     };
     assert!((n / 24_400.0 - 1.0).abs() < 0.03, "{n}");
     let flat = dense(5, 4000, |_, _| 1000.0);
-    assert_eq!(judge(&flat, None, &Options::default()).all.one_million, Reach::Never);
+    assert_eq!(judge(&flat, None, &Options::default()).all.one_million, Reach::Unknown);
 }
 
 /// Guards against a law of growth for a warm-up or a decreasing curve.
@@ -197,6 +197,31 @@ fn the_n_of_one_millisecond_is_on_the_curve() {
 fn decreasing_curves_are_called_decreasing() {
     let curve: Curve = dense(5, 4000, |_, n| 1000.0 + 2000.0 / (1.0 + f64::from(n) / 300.0));
     let found = judge(&curve, None, &Options::default()).all;
-    assert_eq!(found.outcome, Outcome::Decreases);
+    assert_eq!(found.outcome, Outcome::Falls);
     assert!(found.exponent.unwrap().high < 0.0);
+}
+
+/// Guards against a certain change that is smaller than the margin being called flat, growing or noise.
+#[test]
+fn a_certain_change_within_the_margin_is_small() {
+    let linear = |change: f64| dense(5, 4000, move |_, n| 100_000.0 * (1.0 + change * f64::from(n) / 4000.0));
+    for change in [-0.08, 0.06, 0.08] {
+        let found = judge(&linear(change), None, &Options::default());
+        assert_eq!((&found.all.outcome, found.class()), (&Outcome::Small, Class::Small), "{change}");
+    }
+    for (change, class) in [(0.0, Class::Flat), (0.2, Class::Material), (-0.2, Class::Material)] {
+        assert_eq!(judge(&linear(change), None, &Options::default()).class(), class, "{change}");
+    }
+}
+
+/// Guards against an elasticity that is not the growth per doubling, and against names that users do not know.
+#[test]
+fn elasticity_and_names_are_as_documented() {
+    let found = judge(&dense(5, 4000, |_, n| 1e6 * f64::from(n).sqrt()), None, &Options::default()).all;
+    assert!((found.elasticity.unwrap().value - 2_f64.sqrt()).abs() < 0.08, "{:?}", found.elasticity);
+    let json = |outcome: Outcome| serde_json::to_value(outcome).unwrap()["kind"].clone();
+    let unresolved = Outcome::Unresolved { reason: Reason::TooNoisy, more_passes: None };
+    let all = [Outcome::Flat { within: 0.1 }, Outcome::Small, Outcome::Grows { law: None }, Outcome::Falls];
+    let names: Vec<_> = all.into_iter().chain([Outcome::Varies, unresolved]).map(json).collect();
+    assert_eq!(names, ["flat", "small_change", "grows", "falls", "varies", "unresolved"]);
 }

@@ -146,8 +146,8 @@ mod tests {
             constant: 0.0,
             grows: 0.0,
             no_law: 1.0,
-            decreases: 0.0,
-            inconclusive: 0.0,
+            falls: 0.0,
+            unresolved: 0.0,
         }
     }
 
