@@ -4,14 +4,17 @@
 //! to tier 2, the most lenient. An outlier that recurs at one position in most passes is caused by the kernel; an
 //! isolated one is probably interference. The stricter the tier, the rarer its outliers are by chance. Tier 2 finds a
 //! call that costs only 1.6 times as much as the calls around it, provided that it recurs in most passes. Whether a
-//! recurrence may be chance is decided by the binomial distribution, with the rate of that tier on that curve.
+//! recurrence may be chance is decided by the rates of that tier around that position, pass by pass (`recurrence`).
 
 use crate::Curve;
 use crate::pattern;
 use crate::points::{Series, series_of};
 use crate::quantile::{median_of, median_of_costs};
+use recurrence::{Found, Hits, PassHits};
 use serde::{Deserialize, Serialize};
-use statrs::distribution::{Binomial, DiscreteCDF};
+
+mod recurrence;
+mod rules;
 
 /// The outliers of a curve. No call is removed from any other figure because of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -102,45 +105,32 @@ impl Outliers {
 const TIERS: [(f64, f64); 3] = [(20.0, 100_000.0), (5.0, 100.0), (1.6, 60.0)];
 /// Calls in a block, whose median is the local one.
 const BLOCK: usize = 64;
-/// Smallest share of the passes with an outlier at a recurring position.
-const MIN_SHARE_OF_PASSES: f64 = 0.8;
-/// Largest number of such positions expected by chance.
-const MAX_EXPECTED_BY_CHANCE: f64 = 0.01;
 /// Longest list of positions.
 const LISTED: usize = 4096;
 /// Curves whose n span more than this are skipped: their calls cannot have been measured one by one.
 const MAX_SPAN: usize = 1 << 24;
 
-/// For every n the number of passes with a call, and with an outlier of each tier.
-struct Counts {
-    first: u32,
-    calls: Vec<u16>,
-    outliers: [Vec<u16>; 3],
-}
-
-/// A recurring position and its tier.
-struct Found {
-    n: u32,
-    tier: usize,
-    passes: usize,
-    of: usize,
-    slack: u32,
-    expected_by_chance: f64,
-}
-
 /// Returns the outliers of a curve.
 pub(crate) fn find(curve: &Curve) -> Outliers {
     let series = series_of(curve, false);
     let locals: Vec<Vec<f64>> = series.iter().map(local_medians).collect();
-    let Some(counts) = count_outliers(&series, &locals) else {
+    let Some(hits) = hits_of(&series, &locals) else {
         return Outliers::default();
     };
-    let found = recurring_positions(&counts, series.len());
+    let mut found = recurrence::positions(&hits);
+    let is_falling = is_falling(curve);
+    let warm_up = pattern::warm_up(found.iter().map(|found| found.n), (hits.first, hits.last()), is_falling);
+    let places = hits.calls.len() as u32;
+    let rules = rules::find(&hits, &if is_falling { 0..places - warm_up } else { warm_up..places });
+    for rule in &rules {
+        recurrence::add_predicted(&hits, rule, &mut found);
+    }
     let listed = &found[..found.len().min(LISTED)];
     let recurring: Vec<RecurringOutlier> =
         listed.iter().filter_map(|found| describe(found, &series, &locals)).collect();
     let tiers: Vec<usize> = listed.iter().map(|found| found.tier).collect();
-    let patterns = pattern::find(&recurring, &tiers, (counts.first, last_of(&counts)), is_falling(curve));
+    let known: Vec<(PatternRule, f64)> = rules.iter().map(|one| (one.rule, one.kept)).collect();
+    let patterns = pattern::find(&recurring, &tiers, (hits.first, hits.last()), is_falling, &known);
     let (isolated, isolated_cost) = isolated(&series, &locals, &found);
     let total: f64 = series.iter().flat_map(|one| &one.costs).map(|ns| *ns as f64).sum();
     let own: f64 = listed.iter().fold(0.0, |sum, found| sum + cost_of(found, &series));
@@ -154,14 +144,16 @@ pub(crate) fn find(curve: &Curve) -> Outliers {
     }
 }
 
-/// Median of each block of calls, or of the next block if that is higher: a rise within a block is not an outlier.
+/// The local median of each block of calls: the highest of the medians of the block and of its neighbours. So neither a
+/// rise nor a fall within a block is an outlier, nor the edge of a burst that slows many calls.
 fn local_medians(one: &Series) -> Vec<f64> {
     let blocks = one.costs.chunks(BLOCK);
     let own: Vec<f64> = blocks.map(|c| median_of_costs(&mut c.to_vec()).unwrap_or(1.0).max(1.0)).collect();
     // A short last block has no median of its own.
-    let is_short = one.costs.len() % BLOCK < BLOCK / 2 && own.len() > 1;
-    let own_at = |i: usize| if is_short && i == own.len() - 1 { own[i - 1] } else { own[i] };
-    (0..own.len()).map(|i| own_at(i).max(own_at((i + 1).min(own.len() - 1)))).collect()
+    let is_short = (1..BLOCK / 2).contains(&(one.costs.len() % BLOCK)) && own.len() > 1;
+    let last = own.len() - 1 - usize::from(is_short);
+    let around = |i: usize| &own[i.saturating_sub(1).min(last)..=(i + 1).min(last)];
+    (0..own.len()).map(|i| around(i).iter().copied().fold(1.0, f64::max)).collect()
 }
 
 fn is_outlier(ns: u64, local: f64, tier: usize) -> bool {
@@ -172,7 +164,8 @@ fn is_outlier(ns: u64, local: f64, tier: usize) -> bool {
     ns > factor * local && ns > floor
 }
 
-fn count_outliers(series: &[Series], locals: &[Vec<f64>]) -> Option<Counts> {
+/// The calls and the outliers of each pass, by place: the distance of n from the smallest one.
+fn hits_of(series: &[Series], locals: &[Vec<f64>]) -> Option<Hits> {
     let first = series.iter().filter_map(|one| one.n.first()).min().copied()?;
     let last = series.iter().filter_map(|one| one.n.last()).max().copied()?;
     let span = (last - first) as usize + 1;
@@ -181,78 +174,29 @@ fn count_outliers(series: &[Series], locals: &[Vec<f64>]) -> Option<Counts> {
     if span > MAX_SPAN || series.len() > usize::from(u16::MAX) || !series.iter().all(is_single) {
         return None;
     }
-    let mut counts = Counts { first, calls: vec![0; span], outliers: [vec![0; span], vec![0; span], vec![0; span]] };
+    let mut hits = Hits::new(first, span);
     for (one, locals) in series.iter().zip(locals) {
+        let mut tiers: [Vec<u32>; TIERS.len()] = Default::default();
         for (i, (n, ns)) in one.n.iter().zip(&one.costs).enumerate() {
-            let place = (n - first) as usize;
-            counts.calls[place] += 1;
+            hits.calls[(n - first) as usize] += 1;
             let local = locals[i / BLOCK];
             // Few calls exceed even the most lenient tier, so it is tested first.
-            for tier in (0..3).rev() {
+            for tier in (0..TIERS.len()).rev() {
                 if !is_outlier(*ns, local, tier) {
                     break;
                 }
-                counts.outliers[tier][place] += 1;
+                tiers[tier].push(n - first);
             }
         }
+        hits.passes.push(PassHits { calls: one.n.len(), tiers });
     }
-    Some(counts)
+    Some(hits)
 }
 
-/// Whether the calls were made from the largest n downwards.
+/// Whether the calls were made from the largest n downwards, as in a destruction.
 fn is_falling(curve: &Curve) -> bool {
-    let ends = |pass: &crate::Pass| pass.n.first() > pass.n.last();
+    let ends = |pass: &&crate::Pass| pass.n.first() > pass.n.last();
     curve.passes.iter().filter(|pass| ends(pass)).count() * 2 > curve.passes.len()
-}
-
-fn last_of(counts: &Counts) -> u32 {
-    counts.first + counts.calls.len() as u32 - 1
-}
-
-/// The positions that recur more often than chance allows: exactly, then within one call.
-fn recurring_positions(counts: &Counts, passes: usize) -> Vec<Found> {
-    let mut all: Vec<Found> = Vec::new();
-    if passes < 2 {
-        return all;
-    }
-    let mut taken = vec![false; counts.calls.len()];
-    for slack in [0, 1] {
-        for tier in 0..3 {
-            // A slack of one call is only for tiers that chance hardly reaches.
-            if slack == 0 || tier < 2 {
-                one_tier(counts, tier, slack, &mut taken, &mut all);
-            }
-        }
-    }
-    all.sort_by_key(|found| found.n);
-    all
-}
-
-fn one_tier(counts: &Counts, tier: usize, slack: u32, taken: &mut [bool], all: &mut Vec<Found>) {
-    let outliers = &counts.outliers[tier];
-    let calls: u64 = counts.calls.iter().map(|c| u64::from(*c)).sum();
-    let hits: u64 = outliers.iter().map(|c| u64::from(*c)).sum();
-    let side = slack as usize;
-    let rate = (hits as f64 / calls.max(1) as f64 * f64::from(2 * slack + 1)).min(1.0);
-    for place in side..outliers.len().saturating_sub(side) {
-        let near = place - side..=place + side;
-        let of = usize::from(counts.calls[place]);
-        let passes = outliers[near.clone()].iter().map(|c| usize::from(*c)).sum::<usize>().min(of);
-        let needed = ((MIN_SHARE_OF_PASSES * of as f64).ceil() as usize).max(2);
-        if outliers[place] == 0 || passes < needed || taken[near.clone()].iter().any(|t| *t) {
-            continue;
-        }
-        let expected_by_chance = outliers.len() as f64 * binomial_tail(of, passes, rate);
-        if expected_by_chance < MAX_EXPECTED_BY_CHANCE {
-            taken[near].fill(true);
-            all.push(Found { n: counts.first + place as u32, tier, passes, of, slack, expected_by_chance });
-        }
-    }
-}
-
-/// P(at least `hits` of `of`) at this rate, for `hits` of 1 or more.
-fn binomial_tail(of: usize, hits: usize, rate: f64) -> f64 {
-    Binomial::new(rate, of as u64).map_or(1.0, |binomial| binomial.sf(hits as u64 - 1))
 }
 
 /// The most expensive call of a pass within the slack of a position, with its local median.
@@ -301,3 +245,6 @@ fn isolated(series: &[Series], locals: &[Vec<f64>], found: &[Found]) -> (usize, 
     }
     sum
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,8 +5,8 @@
 
 use crate::outliers::{Pattern, PatternRule, RecurringOutlier};
 
-/// Positions up to this distance from the start are first calls.
-const FIRST: u32 = 16;
+/// First calls are the run of positions from the start without a wider gap than this.
+const FIRST_GAP: u32 = 16;
 /// Largest offset between n and the number that doubles: descriptors start at 3 or slightly above.
 const OFFSET_MAX: i32 = 16;
 /// Smallest power of two that is tested.
@@ -17,19 +17,31 @@ const KEPT_MIN: f64 = 0.7;
 const RULES_MAX: usize = 3;
 
 /// Returns the patterns of the positions (rising) of a series from `first` to `last`. `tiers` holds the tier of each;
-/// `falling` says that the calls were made from `last` downwards.
+/// `falling` says that the calls were made from `last` downwards. `known` holds the rules that are shown by the outliers
+/// of all their positions together, with the share of these that is kept.
 pub(crate) fn find(
     all: &[RecurringOutlier],
     tiers: &[usize],
     (first, last): (u32, u32),
     falling: bool,
+    known: &[(PatternRule, f64)],
 ) -> Vec<Pattern> {
-    let from_start = |n: u32| if falling { last - n } else { n - first };
-    let is_first = |one: &RecurringOutlier| from_start(one.n) < FIRST.min((last - first) / 8);
+    let warm_up = warm_up(all.iter().map(|one| one.n), (first, last), falling);
+    let is_first = |one: &RecurringOutlier| if falling { last - one.n < warm_up } else { one.n - first < warm_up };
     let mut found = Vec::new();
     let early: Vec<&RecurringOutlier> = all.iter().filter(|one| is_first(one)).collect();
+    let later = all.iter().zip(tiers.iter().copied()).filter(|(one, _)| !is_first(one));
+    let mut later: Vec<(&RecurringOutlier, usize)> = later.collect();
+    for (kind, kept) in known {
+        let hits = later.iter().map(|(one, _)| *one).filter(|one| kind.holds(one.n));
+        let hits: Vec<&RecurringOutlier> = hits.collect();
+        if !hits.is_empty() {
+            found.push(describe(*kind, *kept, &hits));
+        }
+        later.retain(|(one, _)| !kind.holds(one.n));
+    }
     for hard in [true, false] {
-        let group = all.iter().zip(tiers).filter(|(one, tier)| !is_first(one) && (**tier == 0) == hard);
+        let group = later.iter().filter(|(_, tier)| (*tier == 0) == hard);
         let mut rest: Vec<&RecurringOutlier> = group.map(|pair| pair.0).collect();
         for _ in 0..RULES_MAX {
             let (powers, every) = (powers(&rest, last), every(&rest, first, last));
@@ -50,6 +62,22 @@ pub(crate) fn find(
     found
 }
 
+/// The number of calls from the start of the pass that the run of first calls takes: at most an eighth of all.
+pub(crate) fn warm_up(recurring: impl Iterator<Item = u32>, (first, last): (u32, u32), falling: bool) -> u32 {
+    let from_start = |n: u32| if falling { last - n } else { n - first };
+    let mut distances: Vec<u32> = recurring.map(from_start).collect();
+    distances.sort_unstable();
+    let most = (last - first) / 8;
+    let mut end = 0;
+    for distance in distances {
+        if distance >= end + FIRST_GAP.min(most) || distance >= most {
+            break;
+        }
+        end = distance + 1;
+    }
+    end
+}
+
 impl PatternRule {
     /// Whether a position follows the rule. Every position follows [`PatternRule::FirstCalls`].
     pub fn holds(self, n: u32) -> bool {
@@ -61,7 +89,7 @@ impl PatternRule {
     }
 }
 
-fn is_power(x: i64) -> bool {
+pub(crate) fn is_power(x: i64) -> bool {
     x >= POWER_MIN && x & (x - 1) == 0
 }
 
@@ -87,25 +115,26 @@ fn every(all: &[&RecurringOutlier], first: u32, last: u32) -> Option<(PatternRul
         gaps.extend(all.iter().zip(all.iter().skip(lag)).map(|(a, b)| b.n - a.n));
     }
     gaps.retain(|gap| *gap >= 8);
-    let best = most_common(gaps).into_iter().filter_map(|period| {
+    let best = most_common(gaps, 8).into_iter().filter_map(|period| {
         let phases = all.iter().map(|one| one.n % period).collect();
-        let phase = *most_common(phases).first()?;
+        let phase = *most_common(phases, 1).first()?;
         let hits = all.iter().filter(|one| one.n % period == phase).count();
         let lowest = first + (phase + period - first % period) % period;
         let predicted = (last.checked_sub(lowest)? / period) as usize + 1;
         let kept = hits as f64 / predicted as f64;
-        let is_rule = hits >= 4 && kept >= KEPT_MIN;
+        // Three positions at equal distances are a period if no other is missing and few do not follow it.
+        let is_rule = (hits >= 4 && kept >= KEPT_MIN) || (hits == 3 && predicted == 3 && all.len() <= 2 * hits);
         is_rule.then_some((hits, kept, PatternRule::Periodic { period, phase }))
     });
     best.max_by_key(|rule| rule.0).map(|(_, kept, kind)| (kind, kept))
 }
 
-/// The eight most common values, most common first, smaller first among equals.
-fn most_common(mut values: Vec<u32>) -> Vec<u32> {
+/// The most common values, most common first, smaller first among equals.
+pub(crate) fn most_common(mut values: Vec<u32>, count: usize) -> Vec<u32> {
     values.sort_unstable();
     let mut runs: Vec<(usize, u32)> = values.chunk_by(|a, b| a == b).map(|run| (run.len(), run[0])).collect();
     runs.sort_by_key(|(length, value)| (usize::MAX - length, *value));
-    runs.iter().take(8).map(|run| run.1).collect()
+    runs.iter().take(count).map(|run| run.1).collect()
 }
 
 fn describe(kind: PatternRule, kept: f64, hits: &[&RecurringOutlier]) -> Pattern {
