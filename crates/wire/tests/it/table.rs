@@ -1,28 +1,28 @@
-//! Reads the table of hostile requests. Needs nothing but the standard library, so that the tests of other crates can
-//! take it in by its path.
+//! Reads the table of hostile requests. Uses only the standard library, so that the tests of other crates can include
+//! it by its path.
 
 /// A request and what the server must answer.
 pub(crate) struct Case {
-    /// What it is called.
+    /// The name.
     pub(crate) name: &'static str,
-    /// The answers that will do.
+    /// The correct answers.
     pub(crate) answers: Vec<Answer>,
-    /// What comes over the wire.
+    /// The bytes of the request.
     pub(crate) bytes: Vec<u8>,
 }
 
 /// An answer to a hostile request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// That status.
+    /// This status.
     Status(u16),
-    /// Like any other request of a file that is there or not.
+    /// The answer to a valid request, whether the file exists or not.
     Ok,
-    /// None until there are more bytes.
+    /// None until more bytes arrive.
     Wait,
 }
 
-/// Each case of the table.
+/// Returns every case of the table.
 pub(crate) fn cases() -> Vec<Case> {
     let lines = include_str!("../hostile.txt").lines();
     lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(case).collect()
@@ -71,7 +71,7 @@ fn unescaped(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The length of a group in braces, those within it included.
+/// Returns the length of a group in braces, including nested groups.
 fn braces(text: &[u8]) -> usize {
     let mut depth = 0;
     for (at, byte) in text.iter().enumerate() {

@@ -1,8 +1,8 @@
-//! The requests of `Http11Probe`, read from its sources and sent as they stand there.
+//! The requests of `Http11Probe`, read from its sources and sent unchanged.
 //!
-//! Its cases are C# that names an identifier, a request as text, and what may be answered: a status, or a sentence
-//! with statuses in it. A case whose request is built by code is counted and left out. Of an answer its status is
-//! looked at and, where that is asked for, whether the connection ends with it; not its fields, nor its body.
+//! Its cases are C# code with an identifier, a request as text, and the permitted answers: a status, or a sentence that
+//! contains statuses. A case whose request is built by code is counted and left out. Only the status of a response is
+//! compared and, where the case demands it, whether the connection is then closed; headers and body are not.
 
 use super::{PORT, said};
 use anyhow::{Context, Result, ensure};
@@ -13,49 +13,51 @@ use std::time::Duration;
 
 const SUITES: [&str; 4] = ["Compliance", "Smuggling", "MalformedInput", "Normalization"];
 
-/// How long an answer is waited for that may not come at all.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long to wait for a response; there may be none.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Behind a status: the connection ended with the answer.
+/// Follows a status if the server closed the connection after the response.
 const AND_CLOSE: &str = " + close";
 
-/// Where we differ, and why. A case that differs otherwise is a failure, and so is one that differs no more.
+/// Cases that the server deliberately answers differently: the case, the answer, the reason. A difference that is not
+/// listed is a failure, and so is a listed one that no longer occurs.
 const DIFFERENT: [(&str, &str, &str); 2] = [
-    ("COMP-DATE-FORMAT", "200", "it looks at the form of Date, which the tests of landau-wire do"),
-    ("MAL-POST-CL-HUGE-NO-BODY", "413", "a body is refused by its length, before it comes"),
+    ("COMP-DATE-FORMAT", "200", "the case checks the format of Date, which only landau-wire's tests compare"),
+    ("MAL-POST-CL-HUGE-NO-BODY", "413", "the server refuses a body by its length, before the body arrives"),
 ];
 
-/// A case that can be asked.
+/// A case that can be sent.
 struct Probe {
     id: String,
     request: Vec<u8>,
     expected: String,
 }
 
-/// What is to be thought of an answer.
+/// How an answer compares with what the suite expects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
-    /// It is what the suite wants.
-    Agreed,
-    /// The suite would have the body taken, and no method that brings one is served.
+enum Agreement {
+    /// The suite expects this answer.
+    Agrees,
+    /// The suite expects the request's body to be accepted, but the server supports no method with a body (it answers
+    /// 405).
     TakesNoBody,
-    /// It is something else.
+    /// The suite expects another answer.
     Differs,
 }
 
-fn verdict(probe: &Probe, answer: &str) -> Verdict {
-    // Where no success is allowed, the refusal must be for what is wrong with the request, and not for its method.
+fn compare(probe: &Probe, answer: &str) -> Agreement {
+    // If the suite permits no success, the server must refuse the request's fault, and not merely its method.
     let is_refused = answer == "405" && probe.request.starts_with(b"POST ");
     if is_allowed(&probe.expected, answer) {
-        Verdict::Agreed
+        Agreement::Agrees
     } else if is_refused && (200..300).any(|status| is_allowed(&probe.expected, &format!("{status}{AND_CLOSE}"))) {
-        Verdict::TakesNoBody
+        Agreement::TakesNoBody
     } else {
-        Verdict::Differs
+        Agreement::Differs
     }
 }
 
-/// Whether all are answered as the suite wants, or as is listed here.
+/// Sends every case. Returns whether the answers are those that the suite expects or that are listed here.
 pub(super) fn check(folder: &Path) -> Result<bool> {
     let (mut asked, mut by_code) = (Vec::new(), Vec::new());
     for suite in SUITES {
@@ -69,29 +71,31 @@ pub(super) fn check(folder: &Path) -> Result<bool> {
             }
         }
     }
-    ensure!(asked.len() > 100, "only {} cases were understood: is it another version?", asked.len());
+    ensure!(asked.len() > 100, "only {} cases could be read: is this another version of the suite?", asked.len());
     let (mut agreed, mut no_body_taken, mut failures) = (0, 0, Vec::new());
     let mut stale = DIFFERENT.to_vec();
     for probe in &asked {
         let answer = ask(probe)?;
         let different = stale.iter().position(|(id, status, _)| probe.id == *id && answer == *status);
-        match verdict(probe, &answer) {
-            Verdict::Agreed => agreed += 1,
-            Verdict::TakesNoBody => no_body_taken += 1,
-            Verdict::Differs => match different {
+        match compare(probe, &answer) {
+            Agreement::Agrees => agreed += 1,
+            Agreement::TakesNoBody => no_body_taken += 1,
+            Agreement::Differs => match different {
                 Some(place) => println!("     {}: {answer}; {}", probe.id, stale.remove(place).2),
-                None => failures.push(format!("{}: {answer}, wanted: {}", probe.id, probe.expected)),
+                None => failures.push(format!("{}: {answer}, expected: {}", probe.id, probe.expected)),
             },
         }
     }
-    failures.extend(stale.iter().map(|(id, status, _)| format!("{id} is listed as answered {status}, and is not")));
-    println!("     {} cases were asked, {agreed} answered as the suite wants", asked.len());
-    println!("     {no_body_taken} may have a body taken, and are answered 405: this server serves files");
-    println!("     {} are built by code and were not asked: {}", by_code.len(), by_code.join(" "));
+    failures.extend(
+        stale.iter().map(|(id, status, _)| format!("{id}: the answer is no longer {status}; remove it from the list")),
+    );
+    println!("     {} cases were sent; {agreed} answers are those that the suite expects", asked.len());
+    println!("     {no_body_taken} expect a body to be accepted and were answered 405: this server only serves files");
+    println!("     {} are built by code and were not sent: {}", by_code.len(), by_code.join(" "));
     for failure in &failures {
         println!("     {failure}");
     }
-    Ok(said(&format!("Http11Probe: {} differ otherwise", failures.len()), failures.is_empty()))
+    Ok(said(&format!("Http11Probe: {} unexpected answers", failures.len()), failures.is_empty()))
 }
 
 fn between<'a>(text: &'a str, from: &str, to: &str) -> Option<&'a str> {
@@ -99,7 +103,7 @@ fn between<'a>(text: &'a str, from: &str, to: &str) -> Option<&'a str> {
     Some(rest.split_once(to)?.0)
 }
 
-/// Reads a case; none where its request is no text.
+/// Reads a case; `None` if code builds its request instead of a string literal.
 fn probe(id: &str, block: &str) -> Option<Probe> {
     let payload = between(block, "PayloadFactory = ctx => MakeRequest(", "\n")
         .and_then(|_| block.split_once("PayloadFactory = ctx => MakeRequest("))?
@@ -115,7 +119,7 @@ fn probe(id: &str, block: &str) -> Option<Probe> {
     Some(Probe { id: id.to_owned(), request, expected: expected.trim_end_matches(',').to_owned() })
 }
 
-/// String literals joined by `+` up to the closing bracket; none where there is anything else.
+/// Joins string literals with `+` between them up to the closing bracket; `None` if there is anything else.
 fn literals(text: &str) -> Option<String> {
     let mut rest = text.trim_start();
     let mut all = String::new();
@@ -144,12 +148,12 @@ fn literals(text: &str) -> Option<String> {
     }
 }
 
-/// Sends a request; the status of the first answer, with what became of the connection where that is asked for, or
-/// `close` or `timeout`.
+/// Sends a request. Returns the status of the first response, with `+ close` if the case asks for that and the server
+/// closed the connection; or `close` or `timeout`.
 fn ask(probe: &Probe) -> Result<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", PORT))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    // A server that refuses early may have closed before all was sent.
+    stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
+    // A server that refuses early may have closed the connection before the whole request was sent.
     let _ = stream.write_all(&probe.request);
     let mut buffer = [0; 64];
     Ok(match stream.read(&mut buffer) {
@@ -160,14 +164,14 @@ fn ask(probe: &Probe) -> Result<String> {
             format!("{status}{closes}")
         }
         Ok(0) => "close".to_owned(),
-        Ok(got) => format!("no answer of HTTP: {}", buffer[..got].escape_ascii()),
+        Ok(got) => format!("not an HTTP response: {}", buffer[..got].escape_ascii()),
         Err(error) if error.kind() == ErrorKind::ConnectionReset => "close".to_owned(),
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => "timeout".to_owned(),
         Err(error) => return Err(error.into()),
     })
 }
 
-/// Whether the server closes the connection.
+/// Returns whether the server closes the connection.
 fn ends(stream: &mut TcpStream) -> bool {
     match stream.read_to_end(&mut Vec::new()) {
         Ok(_) => true,
@@ -175,13 +179,13 @@ fn ends(stream: &mut TcpStream) -> bool {
     }
 }
 
-/// Whether words like `Exact(400)`, `400/505 or close`, `2xx + close` or `!101` name the answer.
+/// Returns whether an expectation like `Exact(400)`, `400/505 or close`, `2xx + close` or `!101` permits the answer.
 fn is_allowed(expected: &str, answer: &str) -> bool {
     let words = expected.replace(" or ", "/");
     words.split(['/', ',', ';']).any(|word| names(word.trim(), answer))
 }
 
-/// Whether one alternative names the answer.
+/// Returns whether one alternative of an expectation permits the answer.
 fn names(word: &str, answer: &str) -> bool {
     let word = word.strip_prefix("Exact(").or_else(|| word.strip_prefix("Range")).unwrap_or(word);
     let is_ended = answer.ends_with(AND_CLOSE);
@@ -196,7 +200,7 @@ fn names(word: &str, answer: &str) -> bool {
     match word.get(..3) {
         Some("2xx") => is_status("2") && (is_ended || !wants_end),
         Some(exact) if exact.bytes().all(|byte| byte.is_ascii_digit()) => is_status(exact),
-        // In words for what the suite's code says of the forms of names: any refusal.
+        // The suite describes these cases in prose; accept any refusal (4xx or 5xx).
         _ if word == "Reject" => is_status("4") || is_status("5"),
         _ if word.starts_with("close") || word.starts_with("drop") => answer == "close",
         _ => word == answer,
@@ -226,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn words_name_answers() {
+    fn expectations_permit_answers() {
         for (expected, answer, is_right) in [
             ("Exact(400)", "400", true),
             ("Exact(400)", "200", false),
@@ -257,21 +261,21 @@ mod tests {
         }
     }
 
-    /// Any request by POST that was answered 405 was taken for one with a body that the suite would have taken.
+    /// Once every POST that was answered 405 counted as one whose body the suite expects to be accepted.
     #[test]
-    fn a_method_refused_is_no_smuggling_refused() {
+    fn a_refused_method_does_not_count_as_refused_smuggling() {
         let post = |expected: &str| Probe {
             id: String::new(),
             request: b"POST / HTTP/1.1\r\n".to_vec(),
             expected: expected.to_owned(),
         };
-        assert_eq!(verdict(&post("400 or 2xx"), "405"), Verdict::TakesNoBody);
-        assert_eq!(verdict(&post("2xx + echo"), "405"), Verdict::TakesNoBody);
-        assert_eq!(verdict(&post("Exact(400)"), "405"), Verdict::Differs);
-        assert_eq!(verdict(&post("400/501 or close"), "405"), Verdict::Differs);
+        assert_eq!(compare(&post("400 or 2xx"), "405"), Agreement::TakesNoBody);
+        assert_eq!(compare(&post("2xx + echo"), "405"), Agreement::TakesNoBody);
+        assert_eq!(compare(&post("Exact(400)"), "405"), Agreement::Differs);
+        assert_eq!(compare(&post("400/501 or close"), "405"), Agreement::Differs);
         assert_eq!(
-            verdict(&Probe { request: b"GET / HTTP/1.1\r\n".to_vec(), ..post("Range2xx") }, "405"),
-            Verdict::Differs
+            compare(&Probe { request: b"GET / HTTP/1.1\r\n".to_vec(), ..post("Range2xx") }, "405"),
+            Agreement::Differs
         );
     }
 }
