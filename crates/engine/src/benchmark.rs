@@ -7,7 +7,7 @@ use crate::{Annotation, Facts, Host, Parameter, Settings, Stop, Study, Timer};
 use landau_record::schema::Direction;
 use std::path::Path;
 
-/// A timed call of a step.
+/// A timed call of a step: one curve of each case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Phase {
     /// `bind`, `close` … unique within the benchmark.
@@ -70,7 +70,8 @@ impl Support {
 /// The resources that a case takes from the host. The plan reduces n so that the host keeps enough of each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Memory for each object including the kernel's part, in bytes. Also places the annotations of the caches.
+    /// Memory for each object including the kernel's part, in bytes. From it Landau also computes the n at which the objects
+    /// fill each processor cache, and marks it on the curve.
     pub memory_bytes_each: u64,
     /// Memory that does not depend on n, in bytes.
     pub memory_bytes: u64,
@@ -111,7 +112,7 @@ pub trait Benchmark: Sized + 'static {
     const PARAMETERS: &'static [Parameter];
     /// The cases besides the default one.
     const VARIANTS: &'static [Variant] = &[];
-    /// Settings of the quick study where an emulator counts instructions. The emulator takes about fifty times as long,
+    /// Settings of the quick study when an emulator counts instructions. The emulator takes about fifty times as long,
     /// and a curve without noise shows its law in fewer steps.
     const EMULATED: &'static [(&'static str, &'static str)] = &[];
     /// How the result can mislead, a sentence each.
@@ -124,7 +125,7 @@ pub trait Benchmark: Sized + 'static {
         Support::Yes
     }
 
-    /// Returns the number of steps if the setting is `auto`.
+    /// Returns the number of steps if the setting `n` is `auto`.
     fn auto_n(_host: &Host, _settings: &Settings, _study: Study) -> u64 {
         10_000
     }
@@ -145,8 +146,8 @@ pub trait Benchmark: Sized + 'static {
         None
     }
 
-    /// Returns what is left on the host from earlier work and would distort the curve. The run waits for it, visibly
-    /// and for a limited time.
+    /// Describes what is left on the host from earlier work and would distort the curve. The run waits until it is gone,
+    /// visibly and for a limited time.
     fn unsettled(_settings: &Settings) -> Option<String> {
         None
     }

@@ -1,8 +1,9 @@
 //! Names that have changed: benchmarks, their parameters, the values of those, and their phases.
 //!
-//! One table answers both questions that arise: which name a record of an older schema means ([`crate::Record`] reads
-//! it under its new name), and what to tell a user who types the old one. To rename something, add one row to
-//! `RENAMED`; benchmark and parameter in a row are today's names.
+//! The table has two uses. [`crate::Record`] reads records of older schemas under the new names, and a user who types an
+//! old name is told the new one. To rename something, add one row to `RENAMED`; the benchmark and the parameter in a row
+//! have today's names. Records of the current schema are read as they are, so raise [`crate::SCHEMA_VERSION`] too if such
+//! records hold the old name.
 
 use std::borrow::Cow;
 
@@ -16,7 +17,7 @@ enum Renamed {
     Value(&'static str, &'static str, &'static str, &'static str),
     /// A phase of a benchmark: benchmark, old, new.
     Phase(&'static str, &'static str, &'static str),
-    /// A number that had no unit: benchmark, parameter, the unit that it was in. 0 stays 0.
+    /// A number that was written without its unit: benchmark, parameter, the unit. 0 stays 0.
     Unit(&'static str, &'static str, &'static str),
 }
 

@@ -1,33 +1,33 @@
 //! Turns a line of an older schema into today's while it is read.
 //!
-//! Schema 1 held records in nanoseconds, schema 2 those of the lab as well; their members and names are the same. The
-//! chained checksum is verified over the bytes as written, before anything here is applied. Text that was written for
-//! people (`about`, `caveats`, `meaning`, facts) stays as it is.
+//! Schema 1 held records in nanoseconds, schema 2 also those of the lab; their members and names are the same. The
+//! chained checksum is verified over the bytes as written, before a line is changed here. Text for people (`about`,
+//! `caveats`, `meaning`, facts) stays as it is.
 
 mod verdict;
 
 use crate::former;
 use serde_json::{Map, Value};
 
-/// The first schema that is read as it is.
+/// The schema whose lines are read as they are.
 const CURRENT: u32 = crate::SCHEMA_VERSION;
 
-/// Returns whether lines of `schema` whose text begins like `body` have to pass through [`line`]. The many that hold
-/// samples do not.
+/// Returns whether [`line`] must change a line of `schema` with this text. Lines of the current schema stay as they
+/// are, and so do the many lines that hold samples.
 pub(crate) fn is_needed(schema: u32, body: &str) -> bool {
     const UNCHANGED: [&str; 2] = ["{\"kind\":\"chunk\"", "{\"kind\":\"window\""];
     schema < CURRENT && !UNCHANGED.iter().any(|start| body.starts_with(start))
 }
 
-/// Gives a phase of `benchmark` its name of today.
+/// Replaces the former name of a phase of `benchmark` by today's.
 pub(crate) fn phase(benchmark: &str, name: &mut String) {
     if let Some(new) = former::phase(benchmark, name) {
         new.clone_into(name);
     }
 }
 
-/// Returns a line of schema 1 or 2 with today's kinds, members and names, but for the phase of lines that do not name
-/// their benchmark: the reader, which knows it, calls [`phase`] for those.
+/// Returns a line of schema 1 or 2 with today's kinds, members and names. In a line that does not name its benchmark the
+/// phase is left as it is; the reader knows the benchmark and calls [`phase`].
 pub(crate) fn line(mut old: Value) -> Value {
     let Some(members) = old.as_object_mut() else { return old };
     match members.get("kind").and_then(Value::as_str) {

@@ -1,8 +1,8 @@
 //! The web server that `connect`, `request` and `download` measure.
 //!
-//! The server is a process of its own, on another processor than the worker where there is one. It is never linked into
-//! the worker, whose processor time and memory would then be the server's too. To add a server, write one file in
-//! `list/` that implements [`WebServer`], and run `cargo xtask registry`.
+//! The server is a separate process, and runs on another processor than the worker if there is one. It is never linked
+//! into the worker, because the worker's processor time and memory would then include the server's. To add a server,
+//! write one file in `list/` that implements [`WebServer`], and run `cargo xtask registry`.
 
 mod command;
 mod list;
@@ -24,7 +24,7 @@ pub(crate) use process::Server;
 /// n grows. lighttpd stores it in 15 bits.
 const IDLE_TIMEOUT_S: u32 = 30_000;
 
-/// The error that ends a curve where the server has no descriptor left for another connection.
+/// The error that ends a curve when the server has no descriptor left for another connection.
 pub(crate) const FULL: landau_sys::Error = landau_sys::Error { call: "accept", errno: libc::EMFILE };
 
 /// The name of the file that is requested.
@@ -55,7 +55,7 @@ pub(crate) trait WebServer: Sync {
     /// Writes the configuration, if the server needs one, and returns the command that starts the server.
     fn configure(&self, start: &Start) -> Result<Command, Stop>;
 
-    /// Returns when the server is ready for connections.
+    /// Returns how Landau can tell that the server is ready for connections.
     fn readiness(&self) -> Readiness {
         Readiness::AcceptsConnection
     }
@@ -69,7 +69,7 @@ pub(crate) trait WebServer: Sync {
     /// Returns the server's version.
     fn version(&self) -> Option<String>;
 
-    /// Returns whether the parameter `backend` has a meaning for the server.
+    /// Returns whether `configure` passes the parameter `backend` on to the server. Only `landau` does.
     fn has_backends(&self) -> bool {
         false
     }
@@ -85,7 +85,7 @@ pub(crate) struct Start<'a> {
     pub(crate) directory: &'a Path,
     /// The port on 127.0.0.1 to listen on; 0 for a server that reports its address.
     pub(crate) port: u16,
-    /// The limit of descriptors, at most 2^20.
+    /// The server's `RLIMIT_NOFILE`, but at most 2^20, for servers whose configuration needs a number of connections.
     pub(crate) descriptors: u64,
 }
 
@@ -110,7 +110,7 @@ pub(crate) enum Readiness {
 enum Selection<'a> {
     /// A server that Landau starts.
     Launched(&'a str, &'static dyn WebServer),
-    /// A server that runs already.
+    /// A server that is already running.
     External(&'a str),
 }
 
@@ -131,7 +131,7 @@ fn select(settings: &Settings) -> Selection<'_> {
 /// Returns whether the selected server can be measured here.
 pub(crate) fn support(host: &Host, settings: &Settings) -> Support {
     if host.clock.unit != Unit::Ns {
-        return Support::No("a server needs real time and a processor of its own".to_owned());
+        return Support::No("a server needs real time and a separate processor".to_owned());
     }
     if let Err(error) = loopback_works() {
         return Support::No(format!("cannot connect over the loopback interface ({error})"));

@@ -45,40 +45,41 @@ pub trait Platform: Debug + Sync {
     /// Returns the name, as `--platform` takes it.
     fn name(&self) -> &'static str;
 
-    /// Returns one line: what it runs, and what its samples mean.
+    /// Returns a description in one line: what the platform runs, and what its samples mean.
     fn about(&self) -> &'static str;
 
-    /// Returns what its samples count.
+    /// Returns the unit of its samples.
     fn unit(&self) -> Unit;
 
-    /// Whether it can run a kernel of this kind.
+    /// Returns whether it can run a kernel of this kind.
     fn runs(&self, kind: &Kind) -> bool;
 
-    /// Returns the preference of `--platform auto` among those that can run a kernel; 0 is never chosen.
+    /// Returns the rank of this platform for `--platform auto`, which takes the highest among the platforms that can run
+    /// the kernel; 0: never taken.
     fn preference(&self) -> u8 {
         0
     }
 
-    /// Whether it boots a kernel, and does not use a running one.
+    /// Returns whether it boots a kernel instead of using a running one.
     fn boots(&self) -> bool {
         !self.runs(&Kind::Running) && !self.runs(&Kind::Remote)
     }
 
-    /// Whether the guest is the first process of an initramfs.
+    /// Returns whether the guest is the first process of an initramfs.
     fn needs_initramfs(&self, machine: &Machine) -> bool {
         !machine.boots_disk()
     }
 
-    /// Returns the idle time before the guest measures, in seconds of the guest's clock, for the work that a kernel
-    /// does after its start.
+    /// Returns how long the guest waits before it measures, in seconds of its own clock, so that the kernel can finish
+    /// the work of its start.
     fn settle_s(&self) -> u64 {
         3
     }
 
-    /// Adds to the job what this platform needs.
+    /// Adapts the job to this platform.
     fn adapt(&self, _job: &mut Job, _machine: &Machine) {}
 
-    /// Refuses a job that it cannot do, before anything is started.
+    /// Refuses a job that the platform cannot do, before anything is started.
     fn check_job(&self, _job: &Job) -> Result<(), Error> {
         Ok(())
     }
@@ -98,7 +99,7 @@ pub trait Platform: Debug + Sync {
     /// Returns the machine as the record describes it.
     fn describe(&self, machine: &Machine) -> Result<Lab, Error>;
 
-    /// Returns what the user can do about a guest that ended before it measured anything.
+    /// Returns advice for the user about a guest that ended before it measured anything.
     fn advice(&self, ending: &Ending) -> &'static str {
         match ending {
             Ending::Exited(output) if output == "exit status: 0" => {
@@ -116,8 +117,8 @@ pub trait Platform: Debug + Sync {
 }
 
 impl dyn Platform {
-    /// Returns the platform for `kernel` in a run on this platform: this one if it can run the kernel, otherwise one
-    /// that can. A remote kernel always runs on its own machine.
+    /// Returns the platform for `kernel` in a run for which the user chose this platform: this one if it can run the
+    /// kernel, otherwise the first that can. A remote kernel always runs on its own machine.
     pub(crate) fn for_kernel(&'static self, kernel: &Kernel) -> &'static dyn Platform {
         let other = || REGISTRY.iter().copied().find(|one| one.runs(&kernel.kind));
         if self.runs(&kernel.kind) { self } else { other().unwrap_or(self) }
@@ -135,7 +136,7 @@ pub fn named(name: &str) -> Option<&'static dyn Platform> {
     REGISTRY.iter().copied().find(|one| one.name() == name)
 }
 
-/// Returns the platform that boots kernels and measures in this unit: the preferred one, if there are several.
+/// Returns the platform that boots kernels and measures in this unit: the one with the highest rank, if there are several.
 pub fn for_unit(unit: Unit) -> Option<&'static dyn Platform> {
     let fitting = REGISTRY.iter().copied().filter(|one| one.boots() && one.unit() == unit && one.preference() > 0);
     fitting.max_by_key(|one| one.preference())
@@ -151,7 +152,7 @@ pub fn names_for(kind: &Kind) -> String {
     }
 }
 
-/// Refuses every sysctl, for platforms whose kernel serves others too.
+/// Refuses every sysctl, for platforms whose kernel other processes use too.
 fn refuse_sysctls(name: &str, job: &Job) -> Result<(), Error> {
     match job.sysctls.keys().next() {
         None => Ok(()),

@@ -1,5 +1,5 @@
 //! The dictionary: every file of this folder that holds a law. `cargo xtask registry` writes the part between the
-//! annotations.
+//! markers.
 
 use super::Law;
 
