@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 /// The version of the JSON result, raised when a member changes its meaning or is removed.
 pub const JSON_SCHEMA: u32 = 2;
 
-/// Samples at one number of idle connections.
+/// The samples of an idle load at one number of idle connections.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Step {
     /// Number of the pass, from 0.
     pub pass: u32,
-    /// The number of idle connections asked for.
+    /// The requested number of idle connections.
     pub n: u32,
     /// The number of idle connections that were open after the samples.
     pub open: u64,
@@ -36,9 +36,9 @@ pub struct Step {
 pub enum GateState {
     /// The condition is met.
     Passed,
-    /// The gate says nothing about this kind of load.
+    /// The gate does not apply to this kind of load, or there was nothing to judge, such as no response.
     NotApplicable,
-    /// The condition is not met; the measurement is valid, with care.
+    /// The condition is not met; the measurement is valid but must be interpreted with care.
     Warning,
     /// The condition is not met, and the user waived the gate.
     Waived,

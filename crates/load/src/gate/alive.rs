@@ -1,4 +1,4 @@
-//! The idle connections must survive the samples: otherwise a step measures fewer connections than it says.
+//! The idle connections must survive the samples: otherwise the latency is that beside fewer connections than reported.
 
 use super::{Gate, Verdict};
 use crate::outcome::Outcome;
@@ -6,7 +6,7 @@ use crate::plan::Load;
 
 pub(super) const GATE: Gate = Gate {
     name: "alive",
-    about: "every idle connection was still open after the samples of its step",
+    about: "at each number of idle connections, all of them were still open after the samples",
     check,
     #[cfg(test)]
     violate: |outcome| {

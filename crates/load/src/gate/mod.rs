@@ -51,9 +51,9 @@ pub struct Gate {
 enum Verdict {
     /// The condition is met.
     Passed,
-    /// The gate says nothing about this kind of load.
+    /// The gate does not apply to this kind of load, or there was nothing to judge, such as no response.
     NotApplicable,
-    /// The condition is not met, for this reason; the measurement is valid, with care.
+    /// The condition is not met, for this reason; the measurement is valid but must be interpreted with care.
     Warning(String),
     /// The condition is not met, for this reason.
     Failed(String),
@@ -93,7 +93,8 @@ pub(crate) fn judge(outcome: &Outcome, waived: &[&'static Gate]) -> Vec<GateResu
     all().map(result).collect()
 }
 
-/// Returns whether there is no response that a gate could judge.
+/// Returns whether there is no response that a gate could judge. Never true of an idle load: each of its connections had
+/// a response before the samples begin.
 fn has_no_response(outcome: &Outcome) -> bool {
     outcome.load != crate::plan::Load::Idle && outcome.metrics.responses == 0
 }
