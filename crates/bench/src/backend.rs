@@ -6,11 +6,27 @@ use landau_reactor::{Backend, Error};
 /// The names of all backends, including those of other systems.
 pub(crate) const NAMES: &[&str] = &names();
 
+/// The names of the backends that wait for events: all but `null`, with which a server would never sleep.
+pub(crate) const WAITING: &[&str] = &waiting();
+
 const fn names() -> [&'static str; Backend::ALL.len()] {
     let mut names = [""; Backend::ALL.len()];
     let mut index = 0;
     while index < names.len() {
         names[index] = Backend::ALL[index].name();
+        index += 1;
+    }
+    names
+}
+
+const fn waiting() -> [&'static str; Backend::ALL.len() - 1] {
+    let mut names = [""; Backend::ALL.len() - 1];
+    let (mut index, mut count) = (0, 0);
+    while index < Backend::ALL.len() {
+        if !matches!(Backend::ALL[index], Backend::Null) {
+            names[count] = Backend::ALL[index].name();
+            count += 1;
+        }
         index += 1;
     }
     names
@@ -56,5 +72,6 @@ mod tests {
         for name in NAMES {
             assert_eq!(name.parse::<Backend>().unwrap().name(), *name);
         }
+        assert!(WAITING.iter().all(|name| NAMES.contains(name) && *name != Backend::Null.name()));
     }
 }

@@ -3,7 +3,7 @@
 //! Measures `bind()` to port 0: the kernel chooses an unused port. Linux first uses the ports of one parity. When they
 //! are used up, every call searches all of them before it turns to the other half: a cliff at half the range.
 //!
-//! Misleads if the sweep stops early: up to the classic 10,000 sockets the curve looks flat. It also misleads after a
+//! Misleads if the sweep stops early: up to the classic 10,000 sockets the curve looks flat. Also misleads after a
 //! run of an HTTP benchmark: sockets in `TIME_WAIT` hold ports too, so Landau waits for them.
 //!
 //! A process may have fewer descriptors than the range has ports. When its table is full, a holder process takes over
@@ -61,7 +61,7 @@ impl Benchmark for Bind {
             "64",
             "auto",
             "auto",
-            "bound sockets; auto: past half the range (quick), past all of it (full)",
+            "bound sockets; auto: quick: past half of the host's port range; full, or with range=LOW-HIGH: past all of it",
         ),
         Parameter::fixed("family", Kind::Choice(&["v4", "v6"]), "v4", "IPv4 or IPv6"),
         Parameter::fixed("v6only", Kind::Choice(&["on", "off"]), "on", "IPV6_V6ONLY of IPv6 sockets"),

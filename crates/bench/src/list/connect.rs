@@ -33,18 +33,18 @@ pub(crate) const PARAMETERS: &[Parameter] = &[
         "64",
         "auto",
         "auto",
-        "open connections at the end; auto: 2,000 (quick), 19,000 or what RLIMIT_NOFILE permits (full); half of that \
-         with backend=poll or select",
+        "open connections at the end; auto: quick: 2,000; full: 19,000, or 95% of RLIMIT_NOFILE if that is less; with \
+         backend=poll or select: half of that",
     ),
     Parameter::fixed("server", Kind::Choice(server::NAMES), "landau", "web server to start"),
     Parameter::fixed(
         "backend",
-        Kind::Choice(backend::NAMES),
+        Kind::Choice(backend::WAITING),
         "epoll",
-        "event backend of server=landau (--backend of `landau serve`); one that this system lacks is skipped",
+        "event backend of server=landau (--backend of `landau serve`); a case is skipped if this system lacks its backend",
     ),
     Parameter::fixed("file", Kind::Size { min: 1, max: 1 << 30 }, "8KiB", "size of the requested file"),
-    Parameter::fixed("url", Kind::Url, "none", "http://HOST:PORT/PATH of a server that runs already"),
+    Parameter::fixed("url", Kind::Url, "none", "http://HOST:PORT/PATH of a server that is already running"),
     Parameter::fixed(
         "command",
         Kind::Command,

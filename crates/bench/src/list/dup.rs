@@ -3,7 +3,7 @@
 //! Measures `dup()`: only the search for the lowest unused descriptor, and one more reference to an open file. What
 //! `socket` costs in addition is the cost of the socket itself.
 //!
-//! Misleads for tables with gaps: here the lowest unused descriptor is always the next one.
+//! Does not represent tables with gaps: here the lowest unused descriptor is always the next one.
 //!
 //! Source: the part of the 2003 study's socket benchmark that it calls "not so easy".
 
@@ -27,7 +27,7 @@ impl Benchmark for Dup {
     const AXIS: &'static str = "duplicated descriptors";
     const PHASES: &'static [Phase] = &[
         Phase::up("dup", "dup() of one descriptor"),
-        Phase::down("close", "close() of the last copy; the file itself stays open"),
+        Phase::down("close", "close() of the newest copy; the file itself stays open"),
     ];
     const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "5000", "19000", "copies of the descriptor")];
     const CAVEATS: &'static [&'static str] =

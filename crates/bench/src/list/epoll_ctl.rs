@@ -29,7 +29,7 @@ impl Benchmark for EpollCtl {
     const AXIS: &'static str = "watched descriptors";
     const PHASES: &'static [Phase] = &[
         Phase::up("add", "epoll_ctl(EPOLL_CTL_ADD) of a new eventfd"),
-        Phase::down("delete", "epoll_ctl(EPOLL_CTL_DEL) of the last one added"),
+        Phase::down("delete", "epoll_ctl(EPOLL_CTL_DEL) of the newest descriptor"),
     ];
     const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "5000", "19000", "watched descriptors")];
     const CAVEATS: &'static [&'static str] =

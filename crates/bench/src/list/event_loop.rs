@@ -68,7 +68,8 @@ impl Benchmark for EventLoop {
         Phase::up("wait", "Reactor::wait(): submits changes to the kernel and retrieves events"),
         Phase::up(
             "dispatch",
-            "handling of the events, and of further waits, until every active descriptor was reported",
+            "handling the events, including any further waits, until every active descriptor was reported (the phase \
+             wait is the first wait only)",
         ),
     ];
     const PARAMETERS: &'static [Parameter] = &[
@@ -76,7 +77,7 @@ impl Benchmark for EventLoop {
             "64",
             "auto",
             "auto",
-            "idle descriptors; auto: 2,000 (quick), 9,000 or half of RLIMIT_NOFILE (full)",
+            "idle descriptors; auto: quick: 2,000; full: 9,000, or half of RLIMIT_NOFILE if that is less",
         ),
         Parameter::fixed(
             "backend",

@@ -80,8 +80,8 @@ impl Benchmark for EventWait {
             "64",
             "auto",
             "auto",
-            "watched descriptors; auto: 2,000 (quick), 10,000, or one more than RLIMIT_NOFILE permits if that is less \
-             (full); as many as FD_SETSIZE permits (select)",
+            "watched descriptors; auto: quick: 2,000; full: 10,000, or one more than RLIMIT_NOFILE permits if that is \
+             less; with backend=select: as many as FD_SETSIZE permits",
         ),
         Parameter::fixed("backend", Kind::Choice(&["select", "poll", "epoll_wait"]), "poll", "system call that waits"),
         Parameter::fixed(

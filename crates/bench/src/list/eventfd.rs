@@ -3,7 +3,7 @@
 //! Measures `eventfd()`: the cheapest kernel object with a descriptor of its own. What `socket` costs in addition is
 //! the cost of the network stack.
 //!
-//! Misleads in the same way as `dup`: the table has no gaps.
+//! Does not represent tables with gaps: here, as in `dup`, the lowest unused descriptor is always the next one.
 //!
 //! Source: will-it-scale's eventfd test has the call, without accumulation.
 
@@ -27,7 +27,7 @@ impl Benchmark for Eventfd {
     const AXIS: &'static str = "open eventfds";
     const PHASES: &'static [Phase] = &[
         Phase::up("eventfd", "eventfd(): allocate a counter and the lowest unused descriptor"),
-        Phase::down("close", "close() of the last one"),
+        Phase::down("close", "close() of the newest eventfd"),
     ];
     const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "5000", "19000", "open eventfds")];
     const CAVEATS: &'static [&'static str] =

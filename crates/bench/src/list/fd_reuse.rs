@@ -3,7 +3,7 @@
 //! Measures what a server does all day: a connection ends, and the next one gets its number. The kernel must find the
 //! lowest unused descriptor, which is far below the last one. The search begins at a hint, on some systems at 0.
 //!
-//! Misleads for tables with many gaps: there is exactly one here, always at the same number.
+//! Does not represent tables with many gaps: here there is exactly one, always at the same number.
 //!
 //! Source: since 7 November 2003 the 2003 study's programs close and reopen their socket number 10 in every step, to
 //! defeat a hint in one kernel; the graphs published in October do not have this.

@@ -39,8 +39,8 @@ impl Benchmark for MapFiles {
         Phase::up("open", "open() of the next file, which no process has open"),
         Phase::up("mmap", "mmap() of the whole file, one page, read-only and shared"),
         Phase::up("touch", "first read of the page: a minor page fault"),
-        Phase::down("munmap", "munmap() of the last file"),
-        Phase::down("close", "close() of that file"),
+        Phase::down("munmap", "munmap() of the newest file"),
+        Phase::down("close", "close() of the file that was just unmapped"),
     ];
     const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "10000", "19000", "mapped files")];
     const EMULATED: &'static [(&'static str, &'static str)] = &[("n", "4000")];

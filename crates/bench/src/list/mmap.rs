@@ -44,10 +44,10 @@ impl Benchmark for Mmap {
     const PHASES: &'static [Phase] = &[
         Phase::up("mmap", "mmap() of one page of the file, read-only and shared"),
         Phase::up("touch", "first read of the page: a minor page fault"),
-        Phase::down("munmap", "munmap() of the last mapping"),
+        Phase::down("munmap", "munmap() of the newest mapping"),
     ];
     const PARAMETERS: &'static [Parameter] = &[
-        Parameter::steps("64", "auto", "auto", "mappings; auto: the largest n that the parameter `until` names"),
+        Parameter::steps("64", "auto", "auto", "mappings; auto: as many as the parameter `until` says"),
         Parameter::fixed(
             "until",
             Kind::Choice(&["file", "limit"]),

@@ -3,7 +3,7 @@
 //! Measures Landau itself: two clock readings, the bookkeeping between steps, and interference from the machine. The
 //! curve must be flat. If it is not, no other curve of the record is reliable.
 //!
-//! Misleads if it is subtracted from other results: a call can overlap with a part of it.
+//! Misleads if the timer overhead is subtracted from other results: a call can overlap with a part of it.
 //!
 //! Source: fio's null engine is the model of a tool that measures itself.
 

@@ -30,7 +30,7 @@ impl Benchmark for Open {
     const AXIS: &'static str = "open files";
     const PHASES: &'static [Phase] = &[
         Phase::up("open", "open() of one small cached file for reading"),
-        Phase::down("close", "close() of the last file"),
+        Phase::down("close", "close() of the newest file"),
     ];
     const PARAMETERS: &'static [Parameter] = &[Parameter::steps("64", "5000", "19000", "open files")];
     const CAVEATS: &'static [&'static str] =

@@ -2,7 +2,7 @@
 //!
 //! Measures `pipe()`: an inode, a ring of buffers and two descriptors. Destruction closes both ends.
 //!
-//! Misleads for an unprivileged user with many pipes: past `fs.pipe-user-pages-soft` the kernel allocates smaller
+//! Can mislead if an unprivileged user has many pipes: past `fs.pipe-user-pages-soft` the kernel allocates smaller
 //! rings, and the call becomes cheaper.
 //!
 //! Source: will-it-scale's pipe and libMicro's pipe tests have the call, without accumulation.
@@ -26,7 +26,7 @@ impl Benchmark for Pipe {
     const AXIS: &'static str = "open pipes";
     const PHASES: &'static [Phase] = &[
         Phase::up("pipe", "pipe(): allocate a pipe and two descriptors"),
-        Phase::down("close", "close() of both ends of the last pipe"),
+        Phase::down("close", "close() of both ends of the newest pipe"),
     ];
     const PARAMETERS: &'static [Parameter] = &[Parameter::steps("32", "5000", "9500", "open pipes")];
     const CAVEATS: &'static [&'static str] =

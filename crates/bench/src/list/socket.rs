@@ -37,7 +37,7 @@ impl Benchmark for Socket {
     const AXIS: &'static str = "open sockets";
     const PHASES: &'static [Phase] = &[
         Phase::up("socket", "socket(): allocate a socket and the lowest unused descriptor"),
-        Phase::down("close", "close() of the last socket"),
+        Phase::down("close", "close() of the newest socket"),
     ];
     const PARAMETERS: &'static [Parameter] = &[
         Parameter::steps("64", "10000", "auto", "open sockets; auto: past RLIMIT_NOFILE"),

@@ -3,7 +3,7 @@
 //! Measures entry into the kernel and return. Nothing accumulates that it depends on, so its curve is flat unless the
 //! machine itself changes. Every other benchmark makes the same call every few steps.
 //!
-//! Misleads where mitigations against speculation make kernel entry expensive: then it is most of the cost of every
+//! Can mislead if mitigations against speculation make kernel entry expensive: entry is then most of the cost of every
 //! cheap call.
 //!
 //! Source: lmbench's null call, with getppid as in every benchmark since libraries cache getpid.

@@ -3,7 +3,7 @@
 //! Measures the time from `pthread_create` until it has returned, until the thread runs, and until the creating thread
 //! has read its byte. During destruction: from the wake-up of the thread until `pthread_join` has returned.
 //!
-//! Misleads during destruction: the C library keeps the stacks of a few ended threads for new ones, and unmaps them
+//! Can mislead during destruction: the C library keeps the stacks of a few ended threads for new ones, and unmaps them
 //! when there are many, so some joins cost more.
 //!
 //! Source: the thread benchmark that came with the 2003 study's programs, whose threads were never joined.

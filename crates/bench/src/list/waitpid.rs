@@ -4,7 +4,7 @@
 //! has exited. Neither sleeps. A kernel that keeps the children in a list walks it: to the end if none has exited,
 //! otherwise to the one that has; hence the parameter `order`.
 //!
-//! Misleads for programs that wait for a child by its number: they need no walk.
+//! Does not represent programs that wait for a child by its process ID: they need no walk.
 //!
 //! Source: adapted from the fork benchmark of Felix von Leitner's 2003 study; a server with a process for each
 //! connection waits like this.
@@ -43,7 +43,7 @@ impl Benchmark for Waitpid {
     const VARIANTS: &'static [Variant] = &[Variant::always(&[("order", "creation")])];
     const EMULATED: &'static [(&'static str, &'static str)] = &[("n", "300")];
     const CAVEATS: &'static [&'static str] = &[
-        "A program that waits for one child by its number or pidfd needs no search.",
+        "A program that waits for one child by its process ID or pidfd needs no search.",
         "The position of the exited child in the kernel's list decides the cost of reap: compare order=reverse and \
          creation.",
         "Creating a child evicts parts of the caches before each call; a program that polls in a loop finds them warm.",

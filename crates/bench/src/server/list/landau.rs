@@ -12,10 +12,7 @@ pub(super) struct Landau;
 
 impl WebServer for Landau {
     fn support(&self, settings: &Settings) -> Support {
-        match backend::named(settings, "backend") {
-            Backend::Null => Support::No("backend=null never sleeps, so it shows nothing about a server".to_owned()),
-            other => backend::support(other),
-        }
+        backend::support(backend::named(settings, "backend"))
     }
 
     fn configure(&self, start: &Start) -> Result<Command, Stop> {
