@@ -28,7 +28,9 @@ fn main() -> ExitCode {
         return ExitCode::from(status);
     }
     let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-    let parsed = command::parser().try_get_matches().and_then(|found| command::Landau::from_arg_matches(&found));
+    let parser = command::parser();
+    let arguments = command::without_help_of_help(&parser, std::env::args_os().collect());
+    let parsed = parser.try_get_matches_from(arguments).and_then(|found| command::Landau::from_arg_matches(&found));
     let landau = match parsed {
         Ok(landau) => landau,
         // `--help` and `--version` are errors to clap, with an output of their own and status 0.

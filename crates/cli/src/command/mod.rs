@@ -1,6 +1,7 @@
 //! The commands, one file each. `cargo xtask registry` generates the list between the markers.
 
 use clap::{CommandFactory, Parser, Subcommand};
+use std::ffi::OsString;
 
 // registry:begin
 mod explain;
@@ -41,7 +42,7 @@ Exit status: 0 success, 1 a check failed or the run was interrupted, 2 the comma
 enum Command {
     /// Run benchmarks, and write a record and a report
     Run(run::Args),
-    /// List the benchmarks, and say why some cannot run here
+    /// List the benchmarks, and say why some cannot run on this machine
     List(list::Args),
     /// Run benchmarks under other kernels: emulated, in virtual machines or over ssh
     Lab(lab::Args),
@@ -64,6 +65,23 @@ enum Command {
 /// Returns the parser of the command line.
 pub(crate) fn parser() -> clap::Command {
     accept_negative_numbers(Landau::command())
+}
+
+/// Returns the arguments without `--help` and `-h` after the subcommand `help`, where clap takes every word for the name
+/// of a command.
+pub(crate) fn without_help_of_help(mut command: &clap::Command, mut words: Vec<OsString>) -> Vec<OsString> {
+    for place in 1..words.len() {
+        if words[place] == "help" && command.has_subcommands() {
+            let names = words.split_off(place + 1);
+            words.extend(names.into_iter().filter(|name| name != "--help" && name != "-h"));
+            break;
+        }
+        match command.find_subcommand(&words[place]) {
+            Some(below) => command = below,
+            None => break,
+        }
+    }
+    words
 }
 
 /// Makes flags take `-1` for a value, so that the error is about the range of the number. Otherwise clap takes `-1` for
@@ -89,5 +107,23 @@ pub(crate) fn run(landau: Landau, words: &[String]) -> anyhow::Result<u8> {
         Some(Command::Verify(args)) => verify::run(&args),
         Some(Command::Serve(args)) => serve::run(&args),
         Some(Command::Generate(args)) => generate::run(&args),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::error::ErrorKind;
+
+    /// `landau help --help` was answered "unrecognized subcommand '--help'", with the tip to try `--help`.
+    #[test]
+    fn help_has_help_itself() {
+        for words in ["landau help --help", "landau help -h", "landau lab help --help", "landau help lab --help"] {
+            let words = words.split(' ').map(OsString::from).collect();
+            let error = parser().try_get_matches_from(without_help_of_help(&parser(), words)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::DisplayHelp);
+        }
+        let kept = ["landau", "run", "help", "--help"].map(OsString::from);
+        assert_eq!(without_help_of_help(&parser(), kept.to_vec()), kept, "`help` is the name of a benchmark here");
     }
 }
