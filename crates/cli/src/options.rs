@@ -10,9 +10,10 @@ use std::time::Duration;
 pub(crate) enum StudyWord {
     /// A few seconds: small sizes, to check that every benchmark works
     Smoke,
-    /// About a minute: sizes that are large enough for most verdicts
+    /// About a minute: sizes large enough for most verdicts
     Quick,
-    /// Every case, up to every limit of the system, nine passes; `--time-limit` bounds it
+    /// Every case at full size, nine passes: socket, bind and mmap until the kernel refuses another object
+    /// (RLIMIT_NOFILE, the port range, vm.max_map_count); bound the time with `--time-limit`
     Full,
 }
 
@@ -37,12 +38,12 @@ pub(crate) struct Measurement {
     #[arg(long, value_enum, default_value = "quick")]
     pub(crate) study: StudyWord,
     /// Repeat each case (a benchmark with one set of parameter values) this many times, each time in a fresh process
-    /// [default: smoke 1, quick 5, full 9; on the platform exact of `landau lab` 1]
+    /// [default: smoke 1, quick 5, full 9]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) passes: Option<u32>,
     #[command(flatten)]
     pub(crate) settings: Settings,
-    /// Seed every random order [default: random, and stored in the record; on the platform exact of `landau lab` 1]
+    /// Seed every random order [default: random, and stored in the record]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
 }
@@ -79,18 +80,19 @@ impl Default for Measurement {
 /// The flag that sets parameters of benchmarks.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Settings {
-    /// Set a parameter of a benchmark; may be repeated. `landau list --long` lists the parameters
+    /// Set a parameter in every case of a benchmark, including the cases that vary it; cases that become equal are
+    /// measured once. May be repeated. `landau list --long` lists the parameters
     #[arg(long, value_name = "BENCHMARK.PARAMETER=VALUE")]
     pub(crate) set: Vec<String>,
 }
 
-/// Flags for the guests that kernels are booted in.
+/// Flags for the guests in which kernels run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Guest {
     /// Give each guest this much memory
     #[arg(long = "memory", value_name = "SIZE", default_value = "1GiB", value_parser = memory_mib)]
     pub(crate) memory_mib: u32,
-    /// Append arguments to the kernel command line (on gvisor: of runsc; for a disk image: of qemu)
+    /// Append arguments to the command line of the kernel; for a disk image, to that of qemu
     #[arg(long, value_name = "ARGS", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
     pub(crate) append: String,
     /// Stop a guest after this time, such as 90s or 30m (a whole number of seconds)
@@ -109,7 +111,7 @@ pub(crate) struct Stall {
 /// The flag that names the cache of downloaded kernels.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Cache {
-    /// Keep downloaded kernels and the results of platform probes in this directory [default: ~/.cache/landau]
+    /// Keep downloaded kernels and the result of testing kvm in this directory [default: ~/.cache/landau]
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
 }

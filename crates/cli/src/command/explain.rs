@@ -28,7 +28,8 @@ use std::time::Duration;
   landau explain waitpid --kernel vmlinuz -o report.html   write a report with a flame graph
   landau explain event_wait --kernel vmlinuz --json | jq '.[].functions[0]'
 
-The growth of the functions must add up to the measured growth within 1%; otherwise the exit status is 1.")]
+The growth of all functions together must equal the measured growth within 1%; otherwise the exit
+status is 1.")]
 pub(crate) struct Args {
     /// Explain this benchmark
     benchmark: String,
@@ -40,7 +41,7 @@ pub(crate) struct Args {
     phase: Option<String>,
     #[command(flatten)]
     settings: Settings,
-    /// Compare the costs at these values of n [default: a tenth, a half and all of the benchmark's largest n]
+    /// Compare the costs at these values of n [default: 10%, 50% and 100% of the largest n of the run]
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..))]
     at: Vec<u64>,
     /// Print JSON

@@ -11,7 +11,7 @@ use std::fmt::Write;
   landau list bind fork --long        with every parameter, case and phase
   landau list --json | jq '.[].name'
 
-A benchmark marked with – cannot run here at all.")]
+None of the cases of a benchmark marked with – can run on this machine.")]
 pub(crate) struct Args {
     /// Benchmarks to list [default: all]
     #[arg(value_name = "BENCHMARK")]

@@ -43,7 +43,7 @@ fn after_help() -> String {
 {}
 Phases, the rows of the table (with --json .phases.NAME):
   handshake          from connect() until the socket is writable
-  tls                from then to the end of the TLS handshake
+  tls                from the end of handshake to the end of the TLS handshake
   first_byte_new     from the first request of a connection to the first byte of its response
   first_byte_reused  from a later request of a connection to the first byte of its response
   service            from sending a request to the last byte of its response
@@ -66,7 +66,10 @@ Exit status: 0 valid measurement, 1 a gate failed or the run was interrupted, 2 
 }
 
 fn backend_help() -> String {
-    format!("Wait for events with this backend: {}", landau_load::backends().collect::<Vec<_>>().join(", "))
+    format!(
+        "Wait for events with this backend: {} (io_uring: multishot polls; io_uring-once: one-shot polls)",
+        landau_load::backends().collect::<Vec<_>>().join(", ")
+    )
 }
 
 #[derive(Debug, clap::Args)]
@@ -85,10 +88,11 @@ pub(crate) struct Args {
     /// Distribute the requests of an open loop over time [default: poisson]
     #[arg(long, value_enum)]
     arrivals: Option<ArrivalsWord>,
-    /// Open up to N idle connections in steps, and measure the latency while the connections of each step are open
+    /// Open up to N idle connections in steps. At each step, time requests on idle and on new connections, one at a time.
+    /// Replaces the load of --connections, --rate and --duration
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=50_000_000))]
     idle: Option<u32>,
-    /// Measure at these numbers of idle connections [default: 1, 2, 5, 10 … N]
+    /// Use these numbers of idle connections as steps [default: 1, 2, 5, 10 … N]
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     steps: Vec<u32>,
     /// Take K samples on idle connections and K on new ones at each step [default: 200]
@@ -100,7 +104,7 @@ pub(crate) struct Args {
     /// Wait this long after opening the connections of a step, before sampling [default: 100ms]
     #[arg(long, value_name = "TIME", value_parser = duration_in(Duration::ZERO..=LONGEST))]
     settle: Option<Duration>,
-    /// Report the private memory of the local server process PID and its children (requires --idle)
+    /// Report the private memory of the server process PID on this host and of its children (requires --idle)
     #[arg(long, value_name = "PID")]
     server_pid: Option<u32>,
     /// Measure for this long [default: 10s, unlimited with --requests]
@@ -141,7 +145,7 @@ pub(crate) struct Args {
     /// Do not verify the server's certificate (https)
     #[arg(long)]
     insecure: bool,
-    /// Trust only the certificates in this PEM file (https) [default: those of the system]
+    /// Trust only the certificates in this PEM file (https) [default: the certificates that the system trusts]
     #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
     ca: Option<PathBuf>,
     /// Start K worker processes [default: as few as the limit on open files allows]

@@ -19,7 +19,7 @@ use std::time::Duration;
   landau run                                  run every benchmark
   landau run socket bind --passes 9           run two benchmarks, nine passes each
   landau run bind --set bind.family=v6        set a parameter; `landau list --long` lists them
-  landau run --study full --time-limit 30m    run every case, for at most half an hour
+  landau run --study full --time-limit 30m    run every case at full size, for at most half an hour
   landau run --resume FILE                    continue an interrupted run")]
 pub(crate) struct Args {
     #[command(flatten)]

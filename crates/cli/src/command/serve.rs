@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
   landau serve . --log - --log-format json           one line of JSON for each response
   landau serve /srv/www --tls cert.pem key.pem       https://127.0.0.1:8080/
   landau serve . --metrics 127.0.0.1:9100            http://127.0.0.1:9100/metrics for Prometheus
-  sudo landau serve /srv/www --listen :80            binds port 80 as root, then switches to nobody
-  landau serve /srv --virtual-hosts                  /srv/example.org for that host, /srv/default for all others
-  landau serve . --listen 127.0.0.1:0 --json | head -1   prints the address with the port that the system chose")]
+  sudo landau serve /srv/www --listen :80            bind port 80 as root, then switch to nobody
+  landau serve /srv --virtual-hosts                  /srv/HOST for each HOST, /srv/default for others
+  landau serve . --listen 127.0.0.1:0 --json | head -1   print the port that the system chose")]
 pub(crate) struct Args {
     /// Serve the files of this directory
     #[arg(value_name = "DIR")]
@@ -31,8 +31,8 @@ pub(crate) struct Args {
     /// systemd passes none]
     #[arg(long, short, value_name = "ADDRESS")]
     listen: Vec<Listen>,
-    /// Use this certificate chain and key (PEM) for TLS; repeatable, each for the host names in it. Applies to the tls:
-    /// addresses, or to all addresses if there are none. SIGHUP reloads the files
+    /// Use this certificate chain and key (PEM) for TLS; repeatable: each certificate is used for the host names in it.
+    /// Applies to the addresses with tls:, or to all addresses if none has it. SIGHUP reloads the files
     #[arg(long, num_args = 2, value_names = ["CERT.pem", "KEY.pem"], action = clap::ArgAction::Append)]
     tls: Vec<PathBuf>,
     /// Switch to this user after binding, when started as root [default: nobody]
@@ -44,16 +44,15 @@ pub(crate) struct Args {
     /// Serve metrics for Prometheus at /metrics of this address
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<Listen>,
-    /// Run this many workers (threads). On Linux each has its own descriptor table, so that `ulimit -n` limits the
-    /// connections of each worker, not of all together
+    /// Run this many workers (threads). On Linux each worker has its own descriptor table, so that `ulimit -n` limits the
+    /// connections of each worker, not those of all workers together
     #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: u16,
-    /// Pin the workers to these CPUs, in turn [default: not pinned]
+    /// Pin the workers to these CPUs, round-robin: 1 or 0-3,6 [default: not pinned]
     #[arg(long, value_name = "LIST", value_parser = numbers)]
     pin: Option<Numbers>,
-    /// Use this backend for the event loops: select, poll, epoll, epoll-edge, sigio, `io_uring`,
-    /// `io_uring-once` or kqueue
-    /// [default: the best one that the system has]
+    /// Use this backend for the event loops: select, poll, epoll, epoll-edge, sigio, `io_uring` (multishot polls),
+    /// `io_uring-once` (one-shot polls) or kqueue [default: epoll on Linux, kqueue on BSD and macOS, poll on illumos]
     #[arg(long, value_name = "NAME")]
     backend: Option<landau_reactor::Backend>,
     /// Distribute connections over the workers. own: each worker has a listening socket (`SO_REUSEPORT`); steered: like
@@ -68,11 +67,12 @@ pub(crate) struct Args {
     /// CPU time if clients make a connection for each request [default: accept at once]
     #[arg(long, value_name = "TIME", value_parser = duration_in(S..=DAY))]
     defer_accept: Option<Duration>,
-    /// Limit the connections in total; further ones are answered with 503 [default: as many as descriptors allow]
+    /// Limit the number of connections; further ones are answered with 503 [default: as many as the limit on open files
+    /// allows]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_connections: Option<u32>,
-    /// Limit the connections of one address (of one /64 for IPv6); further ones are answered with 429 [default: no
-    /// limit]
+    /// Limit the number of connections from one address (for IPv6, from one /64 network); further ones are answered with
+    /// 429 [default: no limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_per_address: Option<u32>,
     /// Append a line for each response to this file, or write it to standard output (-). SIGHUP reopens the file
@@ -91,16 +91,16 @@ pub(crate) struct Args {
     /// Close connections whose client takes less than 4 KiB of its response in this time
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = duration_in(MS..=DAY * 11))]
     send_timeout: Duration,
-    /// Wait this long for busy connections when the server is told to end
+    /// Wait this long for busy connections when a signal ends the server
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration_in(Duration::ZERO..=DAY * 11))]
     drain_timeout: Duration,
     /// Limit the size of a request's head; longer ones are answered with 431
     #[arg(long, value_name = "SIZE", default_value = "8KiB", value_parser = size_in(256..=65_535))]
     max_head: u64,
-    /// Limit the fields of a request's head; more are answered with 431
+    /// Limit the number of header fields of a request; more are answered with 431
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
     max_fields: u16,
-    /// Follow symbolic links that stay inside DIR (inside), none (never) or all (anywhere)
+    /// Follow symbolic links. inside: only those that stay inside DIR; never: none; anywhere: all
     #[arg(long, value_name = "WHICH", default_value = "inside", value_parser = links)]
     symlinks: landau_sys::path::Links,
     /// Answer a request for a directory with this file, if it exists; repeatable
@@ -109,7 +109,7 @@ pub(crate) struct Args {
     /// Do not list directories that have no index file
     #[arg(long)]
     no_listings: bool,
-    /// Serve each directory in DIR as the host of that name
+    /// Serve each directory in DIR as the virtual host with the name of the directory
     #[arg(long)]
     virtual_hosts: bool,
     /// Limit the memory of each worker's file cache

@@ -18,8 +18,9 @@ use std::path::{Path, PathBuf};
   landau verify run.landau.ndjson
   landau verify report.html
 
-Each line of a record ends with a checksum (member `seal`) of the line and of the checksum before it. It detects a
-change of any line. It is not a signature: a person can change a record and compute all checksums again.
+Each line of a record ends with a checksum (member `seal`) of the line and of the checksum before
+it. The chain of checksums detects a change of any line. It is not a signature: a person can change
+a record and compute all checksums again.
 
 Exit status: 0 unaltered and every result follows from the samples, 1 otherwise, 2 unreadable.")]
 pub(crate) struct Args {

@@ -16,8 +16,11 @@ use landau_sys::signal::{catch_interrupts, interrupted};
   landau lab bisect --good v1/bzImage --bad v9/bzImage -k v2/bzImage -k v3/bzImage \\
       --metric 'event_wait.instructions@500 < 200000'
 
-The claim must hold for the good kernel and not for the bad one. A kernel that is tested boots once: an
-instruction count needs no repetition.")]
+The claim must hold for the good kernel and not for the bad one.
+
+A claim about instructions is tested on the platform exact, in one pass: every pass would count the
+same. A claim about ns is tested on kvm, in five passes. The cost is the median of all samples whose
+n is within 1% of N.")]
 pub(crate) struct Args {
     /// Start from this kernel, for which the claim holds
     #[arg(long)]
@@ -25,12 +28,12 @@ pub(crate) struct Args {
     /// End at this kernel, for which the claim does not hold
     #[arg(long)]
     bad: String,
-    /// Search these kernels between the two, in order; may be repeated [default: those of Debian's archive, if both are
-    /// from there]
+    /// Search these kernels, given in order from the good one to the bad one; may be repeated [default: the kernels of
+    /// Debian's archive between the two, if both are from there]
     #[arg(long, short)]
     kernel: Vec<String>,
-    /// Test this claim: BENCHMARK[.PHASE].UNIT@N RELATION BOUND. UNIT is instructions or ns; RELATION is <, <=, > or >=
-    /// [default PHASE: the one named like the benchmark, otherwise the first]
+    /// Test this claim about the cost at n = N: BENCHMARK[.PHASE].UNIT@N RELATION BOUND. UNIT is instructions or ns;
+    /// RELATION is <, <=, > or >= [default PHASE: the one named like the benchmark, otherwise the first]
     #[arg(long, value_name = "CLAIM")]
     metric: Metric,
     #[command(flatten)]
@@ -146,14 +149,16 @@ fn debian_row(args: &Args) -> anyhow::Result<Vec<String>> {
   git bisect run sh -c 'make -j8 bzImage || exit 125; landau lab test -k arch/x86/boot/bzImage \\
       --metric \"bind.instructions@1000 < 2000\"'
 
-Exit status, for `git bisect run`: 0 if the claim holds, 1 if it does not, 125 if this kernel cannot be tested, and
-255, which ends the bisection, if the claim is invalid.")]
+`landau lab bisect --help` says how a claim is tested.
+
+Exit status, for `git bisect run`: 0 if the claim holds, 1 if it does not, 125 if this kernel cannot
+be tested, and 255, which ends the bisection, if the claim is invalid.")]
 pub(crate) struct Test {
     /// Test this kernel
     #[arg(long, short)]
     kernel: String,
-    /// Test this claim: BENCHMARK[.PHASE].UNIT@N RELATION BOUND. UNIT is instructions or ns; RELATION is <, <=, > or >=
-    /// [default PHASE: the one named like the benchmark, otherwise the first]
+    /// Test this claim about the cost at n = N: BENCHMARK[.PHASE].UNIT@N RELATION BOUND. UNIT is instructions or ns;
+    /// RELATION is <, <=, > or >= [default PHASE: the one named like the benchmark, otherwise the first]
     #[arg(long, value_name = "CLAIM")]
     metric: Metric,
     #[command(flatten)]

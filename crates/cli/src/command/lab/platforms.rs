@@ -15,7 +15,8 @@ use std::path::Path;
   landau lab platforms --kernel ./bzImage  boot this kernel to test whether kvm works
   landau lab platforms --json | jq -r '.[] | select(.usable) | .platform'
 
-/dev/kvm may open and not work: kvm is usable only after a guest booted with it.")]
+Being able to open /dev/kvm does not prove that it works, so kvm is listed as usable only after a
+test guest has booted with it.")]
 pub(crate) struct Args {
     /// Boot this kernel to test kvm: a file or `debian:VERSION`
     #[arg(long, short)]
@@ -67,7 +68,9 @@ fn booted(
     };
     Ok(match outcome {
         Some(outcome) => (Some(outcome.works), outcome.why),
-        None => (None, "its device opens, which does not prove that it works; test it with --kernel K".to_owned()),
+        None => {
+            (None, "its device can be opened, which does not prove that it works; test it with --kernel K".to_owned())
+        }
     })
 }
 

@@ -28,14 +28,29 @@ const EXACT_PASSES: u32 = 1;
 /// The seed if instructions are counted: equal command lines give equal records.
 const EXACT_SEED: u64 = 1;
 
+/// The help of `--passes`, which has another default here than in `landau run`.
+const PASSES_HELP: &str = "Repeat each case (a benchmark with one set of parameter values) this many times, each time in \
+                           a fresh process [default: smoke 1, quick 5, full 9; 1 on the platform exact]";
+
+/// The help of `--seed`, which has another default here than in `landau run`.
+const SEED_HELP: &str = "Seed every random order [default: random, and stored in the record; 1 on the platform exact]";
+
+/// The help of `--append`, which has another effect on the platform gvisor; other commands do not use that platform.
+const APPEND_HELP: &str = "Append arguments to the command line of the kernel; on the platform gvisor, to that of runsc; \
+                           for a disk image, to that of qemu";
+
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("passes", |arg| arg.help(PASSES_HELP)))]
+#[command(mut_arg("seed", |arg| arg.help(SEED_HELP)))]
+#[command(mut_arg("append", |arg| arg.help(APPEND_HELP)))]
 #[command(after_help = "Examples:
   landau lab run --kernel debian:6.1 --kernel debian:6.12 bind socket
                                      fetch two kernels and compare two benchmarks under them
   landau lab run -k ./bzImage -k ./old/bzImage.deb
                                      a kernel image and a Debian package, all benchmarks
   landau lab run -k ./vmlinuz bind --sysctl net.ipv4.ip_local_port_range='40000 42000'
-  landau lab run -k debian:6.12 --append 'mitigations=off' --output off
+  landau lab run -k debian:6.12 --append 'mitigations=off' --output mitigations-off
+                                     a kernel with an argument, records in ./mitigations-off
   landau lab run -k debian:5.10 -k debian:7.2 --output kernels --resume
                                      continue an interrupted run
   landau lab run --platform netns bind --sysctl net.ipv4.ip_local_port_range='40000 42000'
@@ -77,13 +92,13 @@ pub(crate) struct Args {
     sysctl: Vec<(String, String)>,
     #[command(flatten)]
     stall: Stall,
-    /// Run this build of landau in the guest, for another operating system [default: this program]
+    /// Run this program in the guest: landau, built for the guest's operating system [default: this program]
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
     /// Log in as this user on the console of an `image:DISK`
     #[arg(long, value_name = "USER[:PASSWORD]", default_value = "root")]
     login: String,
-    /// Expect this text at the end of the shell's prompt on an `image:DISK` [default: any of # $ % >]
+    /// Expect this text at the end of the prompt of the shell on an `image:DISK` [default: any of # $ % >]
     #[arg(long, value_name = "TEXT")]
     prompt: Option<String>,
     #[command(flatten)]
