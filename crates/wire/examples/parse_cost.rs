@@ -1,9 +1,9 @@
-//! What it costs to parse a message, beside `httparse` in the same run: nanoseconds for a request as load generators
-//! send it, for one as browsers do, and for a response's head. Run with
+//! Measures the cost of parsing a message with this crate and with `httparse`, in nanoseconds: a request as load
+//! generators send it, a request as browsers send it, and the head of a response. Run it with
 //! `cargo run --release -p landau-wire --example parse_cost`.
 //!
-//! The two do not do the same work: this parser also selects the fields that a server needs, validates host and lengths
-//! and decides on keep-alive, which a user of `httparse` has to add.
+//! The two parsers do not do the same work: this one also selects the fields that a server needs, validates host and
+//! lengths, and decides on keep-alive. A user of `httparse` has to add that.
 
 #![expect(clippy::print_stdout, reason = "it is a program")]
 
@@ -40,7 +40,7 @@ Accept-Ranges: bytes\r\n\r\n";
 /// Calls in one timed round.
 const CALLS: u32 = 100_000;
 
-/// Rounds, the two in turn; the quickest of each counts, for everything else is the machine's.
+/// Number of rounds. The parsers take turns; the fastest round of each counts, because slower ones include interference.
 const ROUNDS: usize = 31;
 
 fn main() {

@@ -11,11 +11,11 @@ fn site(accepting: Accepting) -> Site {
     })
 }
 
-/// What is wrong with the answer to a case.
+/// Describes what is wrong with the answer to a case, if anything is.
 fn wrong(client: &mut Client, case: &Case) -> Option<String> {
     let answer = client.answer();
     let is_lawful = case.answers.iter().any(|lawful| match (lawful, &answer) {
-        // The server waits, and says in the end that it did, or just ends.
+        // The server waits, and after its timeout answers 408 or closes the connection.
         (Answer::Wait, got) => got.as_ref().is_none_or(|got| got.status == 408),
         (Answer::Status(status), Some(got)) => got.status == *status,
         (Answer::Ok, Some(got)) => matches!(got.status, 200 | 204 | 206 | 301 | 304 | 404),
@@ -24,12 +24,12 @@ fn wrong(client: &mut Client, case: &Case) -> Option<String> {
     if !is_lawful {
         return Some(format!("{}: {:?}, not {:?}", case.name, answer.map(|got| got.head), case.answers));
     }
-    // After a refusal by the parser nobody knows where the next request starts: the connection must end.
+    // If the parser rejects a request, the start of the next one is unknown: the server must close the connection.
     let is_refused = landau_wire::http::request::parse(&case.bytes, &landau_wire::http::Limits::default()).is_err();
     (is_refused && !client.is_ended()).then(|| format!("{}: the connection stays", case.name))
 }
 
-/// All cases at once: those that have to wait do so together.
+/// Sends all cases at once, so that the server's timeouts run in parallel. Returns what is wrong.
 fn each(accepting: Accepting, send: impl Fn(&mut Client, &[u8])) -> Vec<String> {
     let site = site(accepting);
     let mut open: Vec<(Client, Case)> = Vec::new();
@@ -58,7 +58,7 @@ fn split_requests_get_the_same_response() {
     for kind in kinds() {
         let wrong = each(kind, |client, bytes| {
             client.stream.set_nodelay(true).unwrap();
-            // Byte by byte; long ones in fewer pieces, for each is a segment of its own.
+            // Byte by byte; long requests in 200 pieces, because each piece is a separate segment.
             for piece in bytes.chunks(bytes.len().div_ceil(200).max(1)) {
                 client.send(piece);
             }

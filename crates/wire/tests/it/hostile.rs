@@ -1,5 +1,5 @@
-//! The table of hostile requests, against a server that is this crate alone: it parses, cleans the path and skips the
-//! body, and has no files.
+//! The table of hostile requests, sent to a server that consists of this crate alone: it parses the request, normalises
+//! the path, skips the body, and has no files.
 
 use crate::pieces::{Outcome, in_pieces};
 use crate::table::{Answer, cases};

@@ -1,8 +1,8 @@
-//! `fuzz`: the parsers of the wire, fed with whatever a fuzzer thinks of, for so many minutes of processor time each.
+//! `fuzz`: fuzzes the parsers of `landau-wire`, for a given processor time each.
 //!
-//! A target that ends before its time has found something: what it found and what it said are shown. The corpus stays
-//! in `target/fuzz/`, so that the next run goes on where this one stopped. Needs a nightly compiler and `cargo-fuzz`,
-//! which is why `ci` does not do this.
+//! A target that ends early has found a failing input: the input and the last lines of the target's output are shown.
+//! The corpus stays in `target/fuzz/`, so that the next run continues where this one stopped. Fuzzing needs a nightly
+//! compiler and `cargo-fuzz`, so it is not part of `ci`.
 
 use crate::program::Program;
 use crate::workspace;
@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-/// Where the targets are, from the workspace's root.
+/// The directory of the targets, relative to the root of the workspace.
 const FOLDER: &str = "crates/wire/fuzz";
-/// The system that the fuzzer's own build asks for by name.
+/// The compilation target, which names a directory of cargo-fuzz's build.
 const SYSTEM: &str = "x86_64-unknown-linux-gnu";
 /// Longer than the longest line and the longest head that the parsers take by default (4,096 and 8,192 bytes).
 const LONGEST: &str = "-max_len=9000";
@@ -24,17 +24,17 @@ const LONGEST: &str = "-max_len=9000";
 /// Arguments of `fuzz`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Words {
-    /// Only these targets [default: all]
+    /// Targets to fuzz [default: all]
     targets: Vec<String>,
-    /// Minutes of processor time for each
+    /// Fuzz each target for this many minutes of processor time
     #[arg(long, default_value_t = 30.0)]
     minutes: f64,
-    /// How many at once
+    /// Fuzz this many targets at a time
     #[arg(long, default_value_t = 2)]
     at_once: usize,
 }
 
-/// A target at work.
+/// A running target.
 struct Running {
     name: String,
     child: OwnedChild,
@@ -46,9 +46,9 @@ struct Running {
 pub(crate) fn run(words: &Words) -> Result<bool> {
     let known = known()?;
     for name in &words.targets {
-        ensure!(known.contains(name), "no target {name}; there are {}", known.join(", "));
+        ensure!(known.contains(name), "unknown target {name}; the targets are {}", known.join(", "));
     }
-    ensure!(words.minutes > 0.0 && words.at_once > 0, "at least some time, and at least one at once");
+    ensure!(words.minutes > 0.0 && words.at_once > 0, "--minutes and --at-once must be more than 0");
     let folder = workspace::target()?.join("fuzz");
     build(&folder)?;
     let chosen = if words.targets.is_empty() { known } else { words.targets.clone() };
@@ -77,7 +77,7 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
     }
 }
 
-/// The targets, by their files.
+/// Returns the names of all targets, from the names of their files.
 fn known() -> Result<Vec<String>> {
     let folder = workspace::root().join(FOLDER).join("fuzz_targets");
     let mut names = Vec::new();
@@ -91,7 +91,7 @@ fn known() -> Result<Vec<String>> {
 
 fn build(folder: &Path) -> Result<()> {
     let words = ["+nightly", "fuzz", "build", "--fuzz-dir", FOLDER, "--target-dir"];
-    // By the name that the toolchain's manager answers to: the cargo that started this one knows nothing of `+nightly`.
+    // Found in PATH, so that it is rustup's: the cargo that started this program does not know `+nightly`.
     Program::new("cargo")
         .args(words)
         .arg(folder.join("build"))
@@ -128,9 +128,9 @@ enum Ended {
 }
 
 impl Running {
-    /// Whether it has ended: by itself, or because its time is up.
+    /// Returns how the target ended, if it has: early, or killed here because its time is up.
     fn step(&mut self, limit_ns: u64) -> Result<Option<Ended>> {
-        if let Some(status) = self.child.try_wait().context("ask for a fuzz target")? {
+        if let Some(status) = self.child.try_wait().context("wait for a fuzz target")? {
             return Ok(Some(Ended::Early(status)));
         }
         self.busy_ns = cpu_time_ns(self.child.id()).unwrap_or(self.busy_ns);
@@ -142,7 +142,7 @@ impl Running {
         Ok(Some(Ended::InTime))
     }
 
-    /// Says what came of it; whether nothing was found.
+    /// Prints the result of a target. Returns whether it found nothing.
     fn tell(&self, ended: &Ended) -> Result<bool> {
         let said = fs::read_to_string(&self.log).with_context(|| format!("read {}", self.log.display()))?;
         let reached = said.lines().rfind(|line| line.starts_with('#')).unwrap_or("nothing was run");
@@ -154,7 +154,7 @@ impl Running {
         let is_clean = findings.is_empty();
         println!("{}: {minutes:.1} minutes of processor time, {} found; {reached}", self.name, findings.len());
         if let Ended::Early(status) = ended {
-            println!("  ended by itself, {status}; its last lines in {}:", self.log.display());
+            println!("  ended early, {status}; the last lines of {}:", self.log.display());
             let lines: Vec<_> = said.lines().collect();
             findings.extend(lines[lines.len().saturating_sub(20)..].iter().map(|line| (*line).to_owned()));
         }

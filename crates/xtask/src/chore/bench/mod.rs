@@ -22,11 +22,11 @@ pub(crate) enum Bench {
     Aa(aa::Words),
     /// Kill runs at random times, and check the loss, leftover processes and resumption
     Crash(crash::Words),
-    /// What a request and a connection cost our server, beside a bare loop, nginx, lighttpd and h2o
+    /// Compare the CPU time per request and connection of `landau serve`, a bare loop, nginx, lighttpd and h2o
     Serve(serve::Words),
-    /// What a request costs our load generator, beside wrk, at each of those servers
+    /// Compare the CPU time per request of `landau load` and wrk, with each of those servers
     Load(load::Words),
-    /// What our server does when too many come, too slowly, or more than there are descriptors for
+    /// Test `landau serve` with too many clients, slow clients, and more clients than descriptors
     Stampede(stampede::Words),
     /// Time the quick study, the report, the fit of a large record and the build
     Speed(speed::Words),

@@ -1,4 +1,4 @@
-//! `curl` and `h2load` at our server.
+//! `curl` and `h2load` as clients of `landau serve`.
 
 use super::{PORT, said};
 use crate::program::find;
@@ -7,18 +7,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Bytes of the file that is asked for whole, in parts and compressed.
+/// Size of the file that is requested whole, in parts and compressed, in bytes.
 const FILE_BYTES: usize = 200_000;
 
-/// What `curl` is asked to do, and what it must find.
+/// A call of `curl`, and the expected result.
 #[derive(Debug, Clone, Copy)]
 struct Call {
     what: &'static str,
-    /// Its arguments; `URL` is the server's.
+    /// The arguments; `URL` stands for the server's address.
     words: &'static [&'static str],
-    /// The statuses of its answers; any of several.
+    /// The expected statuses, separated by spaces if there are several transfers; one of these texts.
     statuses: &'static [&'static str],
-    /// From where to where it must have the file.
+    /// The expected part of the file: its first byte, and the byte after its last.
     bytes: Option<(usize, usize)>,
 }
 
@@ -36,17 +36,17 @@ const CALLS: [Call; 13] = [
     part(call("a range", &["-r", "1000-1999", "URL/file"], &["206"]), 1000, 2000),
     part(call("its end", &["-r", "-500", "URL/file"], &["206"]), FILE_BYTES - 500, FILE_BYTES),
     call("a range beyond it", &["-r", "900000-", "URL/file"], &["416"]),
-    part(call("what was missing", &["-C", "150000", "URL/file"], &["206"]), 150_000, FILE_BYTES),
+    part(call("the rest of a partial download", &["-C", "150000", "URL/file"], &["206"]), 150_000, FILE_BYTES),
     call("a file not newer than 2100", &["-z", "1 Jan 2100", "URL/file"], &["304"]),
     part(call("by HTTP/1.0", &["--http1.0", "URL/file"], &["200"]), 0, FILE_BYTES),
     part(call("compressed", &["--compressed", "URL/file"], &["200"]), 0, FILE_BYTES),
-    call("a way out by dots", &["--path-as-is", "URL/../../etc/passwd"], &["400", "404"]),
-    call("a body, announced", &["-d", "x=1", "-H", "Expect: 100-continue", "URL/file"], &["405"]),
+    call("a path that leaves the directory", &["--path-as-is", "URL/../../etc/passwd"], &["400", "404"]),
+    call("a body after Expect: 100-continue", &["-d", "x=1", "-H", "Expect: 100-continue", "URL/file"], &["405"]),
     call("two on one connection", &["URL/file", "-o", "/dev/null", "URL/small"], &["200 200"]),
     part(call("through a Unix socket", &["--unix-socket", "SOCKET", "http://x/file"], &["200"]), 0, FILE_BYTES),
 ];
 
-/// The folder that is served.
+/// Creates the directory to serve, and returns its path.
 pub(super) fn site(folder: &Path) -> Result<PathBuf> {
     let root = folder.join("www");
     fs::create_dir(&root).context("make the site")?;
@@ -60,7 +60,7 @@ pub(super) fn site(folder: &Path) -> Result<PathBuf> {
     Ok(root)
 }
 
-/// Whether both are content.
+/// Runs both clients. Returns whether every result is the expected one.
 pub(super) fn check(folder: &Path, root: &Path) -> Result<bool> {
     let file = fs::read(root.join("file"))?;
     let mut is_good = true;
@@ -79,7 +79,7 @@ pub(super) fn check(folder: &Path, root: &Path) -> Result<bool> {
     Ok(is_good)
 }
 
-/// One call of `curl`.
+/// Runs one call of `curl`. Returns whether the result is the expected one.
 fn called(folder: &Path, call: &Call, file: &[u8]) -> Result<bool> {
     let got = folder.join("got");
     fs::write(&got, "")?;
@@ -91,7 +91,7 @@ fn called(folder: &Path, call: &Call, file: &[u8]) -> Result<bool> {
         .args(call.words.iter().map(|word| word.replace("URL", &url).replace("SOCKET", &socket)))
         .output()
         .context("start curl")?;
-    // For each transfer its status and how many connections it made: the first one, and no other.
+    // For each transfer: its status, and how many connections it opened (only the first may open one).
     let text = String::from_utf8_lossy(&output.stdout);
     let transfers: Vec<(&str, &str)> = text.lines().filter_map(|line| line.split_once(' ')).collect();
     let statuses: Vec<&str> = transfers.iter().map(|transfer| transfer.0).collect();
@@ -99,7 +99,7 @@ fn called(folder: &Path, call: &Call, file: &[u8]) -> Result<bool> {
     let is_kept = transfers.iter().skip(1).all(|transfer| transfer.1 == "0");
     let is_whole = call.bytes.is_none_or(|(from, to)| fs::read(&got).is_ok_and(|got| got == file[from..to]));
     let is_good = call.statuses.contains(&&*statuses) && is_kept && is_whole && output.status.success();
-    let why = format!(", wanted {}; {}", call.statuses.join(" or "), output.stderr.escape_ascii());
+    let why = format!(", expected {}; {}", call.statuses.join(" or "), output.stderr.escape_ascii());
     let why = if is_good { "" } else { &why };
     Ok(said(&format!("curl: {}: {statuses}{why}", call.what), is_good))
 }

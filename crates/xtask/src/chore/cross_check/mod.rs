@@ -1,8 +1,8 @@
-//! `cross-check`: our server, tested with independent programs.
+//! `cross-check`: tests `landau serve` with independent programs.
 //!
 //! Two clients (`curl`, `h2load`) must accept its responses, and a suite of malformed and ambiguous requests
 //! (`Http11Probe`, in the checkout given with `--probes`) must get the expected responses, except for the differences
-//! listed here with reasons. Requests that the suite builds in code and not as text are reported, not sent.
+//! listed in `probes.rs` with reasons. Requests that the suite builds by code are reported, not sent.
 
 mod clients;
 mod probes;
@@ -35,13 +35,13 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
     match &words.probes {
         Some(folder) => is_good &= probes::check(folder)?,
         None => println!(
-            "     only curl and h2load have asked. The suite Http11Probe has NOT: name its checkout with --probes DIR"
+            "     only curl and h2load were run. To run Http11Probe as well, name its checkout with --probes DIR"
         ),
     }
     Ok(is_good)
 }
 
-/// Prints a line of the result.
+/// Prints a line of the result. Returns whether it is good.
 fn said(what: &str, is_good: bool) -> bool {
     println!("{} {what}", if is_good { "ok  " } else { "FAIL" });
     is_good
