@@ -70,8 +70,8 @@ impl Support {
 /// The resources that a case takes from the host. The plan reduces n so that the host keeps enough of each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Memory for each object including the kernel's part, in bytes. From it Landau also computes the n at which the objects
-    /// fill each processor cache, and marks it on the curve.
+    /// Memory for each object including the kernel's part, in bytes. From it Landau also computes the n at which the
+    /// objects fill each processor cache, and marks it on the curve.
     pub memory_bytes_each: u64,
     /// Memory that does not depend on n, in bytes.
     pub memory_bytes: u64,
@@ -146,8 +146,8 @@ pub trait Benchmark: Sized + 'static {
         None
     }
 
-    /// Describes what is left on the host from earlier work and would distort the curve. The run waits until it is gone,
-    /// visibly and for a limited time.
+    /// Describes what is left on the host from earlier work and would distort the curve. The run waits until it is
+    /// gone, visibly and for a limited time.
     fn unsettled(_settings: &Settings) -> Option<String> {
         None
     }

@@ -1,9 +1,9 @@
 //! Names that have changed: benchmarks, their parameters, the values of those, and their phases.
 //!
-//! The table has two uses. [`crate::Record`] reads records of older schemas under the new names, and a user who types an
-//! old name is told the new one. To rename something, add one row to `RENAMED`; the benchmark and the parameter in a row
-//! have today's names. Records of the current schema are read as they are, so raise [`crate::SCHEMA_VERSION`] too if such
-//! records hold the old name.
+//! The table has two uses. [`crate::Record`] reads records of older schemas under the new names, and a user who types
+//! an old name is told the new one. To rename something, add one row to `RENAMED`; the benchmark and the parameter in a
+//! row have today's names. Records of the current schema are read as they are, so raise [`crate::SCHEMA_VERSION`] too
+//! if such records hold the old name.
 
 use std::borrow::Cow;
 

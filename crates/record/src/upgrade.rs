@@ -26,8 +26,8 @@ pub(crate) fn phase(benchmark: &str, name: &mut String) {
     }
 }
 
-/// Returns a line of schema 1 or 2 with today's kinds, members and names. In a line that does not name its benchmark the
-/// phase is left as it is; the reader knows the benchmark and calls [`phase`].
+/// Returns a line of schema 1 or 2 with today's kinds, members and names. In a line that does not name its benchmark
+/// the phase is left as it is; the reader knows the benchmark and calls [`phase`].
 pub(crate) fn line(mut old: Value) -> Value {
     let Some(members) = old.as_object_mut() else { return old };
     match members.get("kind").and_then(Value::as_str) {

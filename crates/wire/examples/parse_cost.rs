@@ -40,7 +40,8 @@ Accept-Ranges: bytes\r\n\r\n";
 /// Calls in one timed round.
 const CALLS: u32 = 100_000;
 
-/// Number of rounds. The parsers take turns; the fastest round of each counts, because slower ones include interference.
+/// Number of rounds. The parsers take turns; the fastest round of each counts, because slower ones include
+/// interference.
 const ROUNDS: usize = 31;
 
 fn main() {

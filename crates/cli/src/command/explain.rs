@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("append", |arg| arg.help("Append arguments to the command line of the kernel")))]
 #[command(after_help = "Examples:
   landau explain event_wait --kernel debian:6.1 --set event_wait.backend=poll
   landau explain bind --kernel vmlinuz --set bind.range=40000-42001 --at 500,1000,1900

@@ -88,8 +88,8 @@ pub(crate) struct Args {
     /// Distribute the requests of an open loop over time [default: poisson]
     #[arg(long, value_enum)]
     arrivals: Option<ArrivalsWord>,
-    /// Open up to N idle connections in steps. At each step, time requests on idle and on new connections, one at a time.
-    /// Replaces the load of --connections, --rate and --duration
+    /// Open up to N idle connections in steps. At each step, time requests on idle and on new connections, one at a
+    /// time. Replaces the load of --connections, --rate and --duration
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=50_000_000))]
     idle: Option<u32>,
     /// Use these numbers of idle connections as steps [default: 1, 2, 5, 10 … N]

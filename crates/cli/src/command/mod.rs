@@ -67,8 +67,8 @@ pub(crate) fn parser() -> clap::Command {
     accept_negative_numbers(Landau::command())
 }
 
-/// Returns the arguments without `--help` and `-h` after the subcommand `help`, where clap takes every word for the name
-/// of a command.
+/// Returns the arguments without `--help` and `-h` after the subcommand `help`, where clap takes every word for the
+/// name of a command.
 pub(crate) fn without_help_of_help(mut command: &clap::Command, mut words: Vec<OsString>) -> Vec<OsString> {
     for place in 1..words.len() {
         if words[place] == "help" && command.has_subcommands() {

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
   landau serve /srv/www --tls cert.pem key.pem       https://127.0.0.1:8080/
   landau serve . --metrics 127.0.0.1:9100            http://127.0.0.1:9100/metrics for Prometheus
   sudo landau serve /srv/www --listen :80            bind port 80 as root, then switch to nobody
-  landau serve /srv --virtual-hosts                  /srv/HOST for each HOST, /srv/default for others
+  landau serve /srv --virtual-hosts                  /srv/HOST for HOST, /srv/default for others
   landau serve . --listen 127.0.0.1:0 --json | head -1   print the port that the system chose")]
 pub(crate) struct Args {
     /// Serve the files of this directory
@@ -44,8 +44,8 @@ pub(crate) struct Args {
     /// Serve metrics for Prometheus at /metrics of this address
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<Listen>,
-    /// Run this many workers (threads). On Linux each worker has its own descriptor table, so that `ulimit -n` limits the
-    /// connections of each worker, not those of all workers together
+    /// Run this many workers (threads). On Linux each worker has its own descriptor table, so that `ulimit -n` limits
+    /// the connections of each worker, not those of all workers together
     #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: u16,
     /// Pin the workers to these CPUs, round-robin: 1 or 0-3,6 [default: not pinned]
@@ -71,8 +71,8 @@ pub(crate) struct Args {
     /// allows]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_connections: Option<u32>,
-    /// Limit the number of connections from one address (for IPv6, from one /64 network); further ones are answered with
-    /// 429 [default: no limit]
+    /// Limit the number of connections from one address (for IPv6, from one /64 network); further ones are answered
+    /// with 429 [default: no limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_per_address: Option<u32>,
     /// Append a line for each response to this file, or write it to standard output (-). SIGHUP reopens the file

@@ -54,8 +54,8 @@ pub trait Platform: Debug + Sync {
     /// Returns whether it can run a kernel of this kind.
     fn runs(&self, kind: &Kind) -> bool;
 
-    /// Returns the rank of this platform for `--platform auto`, which takes the highest among the platforms that can run
-    /// the kernel; 0: never taken.
+    /// Returns the rank of this platform for `--platform auto`, which takes the highest among the platforms that can
+    /// run the kernel; 0: never taken.
     fn preference(&self) -> u8 {
         0
     }
@@ -136,7 +136,8 @@ pub fn named(name: &str) -> Option<&'static dyn Platform> {
     REGISTRY.iter().copied().find(|one| one.name() == name)
 }
 
-/// Returns the platform that boots kernels and measures in this unit: the one with the highest rank, if there are several.
+/// Returns the platform that boots kernels and measures in this unit: the one with the highest rank, if there are
+/// several.
 pub fn for_unit(unit: Unit) -> Option<&'static dyn Platform> {
     let fitting = REGISTRY.iter().copied().filter(|one| one.boots() && one.unit() == unit && one.preference() > 0);
     fitting.max_by_key(|one| one.preference())

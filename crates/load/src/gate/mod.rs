@@ -93,8 +93,8 @@ pub(crate) fn judge(outcome: &Outcome, waived: &[&'static Gate]) -> Vec<GateResu
     all().map(result).collect()
 }
 
-/// Returns whether there is no response that a gate could judge. Never true of an idle load: each of its connections had
-/// a response before the samples begin.
+/// Returns whether there is no response that a gate could judge. Never true of an idle load: each of its connections
+/// had a response before the samples begin.
 fn has_no_response(outcome: &Outcome) -> bool {
     outcome.load != crate::plan::Load::Idle && outcome.metrics.responses == 0
 }
