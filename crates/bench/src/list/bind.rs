@@ -61,7 +61,8 @@ impl Benchmark for Bind {
             "64",
             "auto",
             "auto",
-            "bound sockets; auto: quick: past half of the host's port range; full, or with range=LOW-HIGH: past all of it",
+            "bound sockets; auto: quick: past half of the host's port range; full, or with range=LOW-HIGH: past all of \
+             it",
         ),
         Parameter::fixed("family", Kind::Choice(&["v4", "v6"]), "v4", "IPv4 or IPv6"),
         Parameter::fixed("v6only", Kind::Choice(&["on", "off"]), "on", "IPV6_V6ONLY of IPv6 sockets"),

@@ -41,7 +41,8 @@ pub(crate) const PARAMETERS: &[Parameter] = &[
         "backend",
         Kind::Choice(backend::WAITING),
         "epoll",
-        "event backend of server=landau (--backend of `landau serve`); a case is skipped if this system lacks its backend",
+        "event backend of server=landau (--backend of `landau serve`); a case is skipped if this system lacks its \
+         backend",
     ),
     Parameter::fixed("file", Kind::Size { min: 1, max: 1 << 30 }, "8KiB", "size of the requested file"),
     Parameter::fixed("url", Kind::Url, "none", "http://HOST:PORT/PATH of a server that is already running"),

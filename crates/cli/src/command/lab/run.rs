@@ -29,15 +29,15 @@ const EXACT_PASSES: u32 = 1;
 const EXACT_SEED: u64 = 1;
 
 /// The help of `--passes`, which has another default here than in `landau run`.
-const PASSES_HELP: &str = "Repeat each case (a benchmark with one set of parameter values) this many times, each time in \
-                           a fresh process [default: smoke 1, quick 5, full 9; 1 on the platform exact]";
+const PASSES_HELP: &str = "Repeat each case (a benchmark with one set of parameter values) this many times, each time \
+                           in a fresh process [default: smoke 1, quick 5, full 9; 1 on the platform exact]";
 
 /// The help of `--seed`, which has another default here than in `landau run`.
 const SEED_HELP: &str = "Seed every random order [default: random, and stored in the record; 1 on the platform exact]";
 
 /// The help of `--append`, which has another effect on the platform gvisor; other commands do not use that platform.
-const APPEND_HELP: &str = "Append arguments to the command line of the kernel; on the platform gvisor, to that of runsc; \
-                           for a disk image, to that of qemu";
+const APPEND_HELP: &str = "Append arguments to the command line of the kernel; on the platform gvisor, to that of \
+                           runsc; for a disk image, to that of qemu";
 
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("passes", |arg| arg.help(PASSES_HELP)))]
