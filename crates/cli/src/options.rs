@@ -13,7 +13,7 @@ pub(crate) enum StudyWord {
     /// About a minute: sizes large enough for most verdicts
     Quick,
     /// Every case at full size, nine passes: socket, bind and mmap until the kernel refuses another object
-    /// (RLIMIT_NOFILE, the port range, vm.max_map_count); bound the time with `--time-limit`
+    /// (`RLIMIT_NOFILE`, the port range, `vm.max_map_count`); bound the time with `--time-limit`
     Full,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Occupied slots form runs, and a search that starts in a run must walk to its end, so the cost rises earlier than by
 //! the occupancy law. Source: linear probing, unsuccessful search, ½ (1 + 1/(1 − α)²) (Knuth, Notes on open addressing,
-//! 1963). Linux searches for a port in this way in bind() to port 0; real curves follow this law within 7%, and miss
+//! 1963). Linux searches for a port in this way in `bind()` to port 0; real curves follow this law within 7% and miss
 //! the occupancy law by 18%.
 
 use crate::law::{Candidate, Law, Place, Shape};
