@@ -1,32 +1,46 @@
-//! The findings of a record: one sentence each, the most surprising first.
+//! The findings of a record: one sentence each, the most important first.
 //!
-//! The order is: failures, cliffs by their factor, crashes, limits, outliers by their cost, growth by its factor,
-//! bimodal costs, periodic slow calls, then the flat curves, the small changes and those not resolved, what was
-//! skipped or cut, and the first calls. Variants of a benchmark that show the same share one finding. Every number is
-//! one of a verdict's.
+//! Failures and crashes come first. Cliffs, limits, outliers, growth and bimodal costs follow in the order of their
+//! weight: the lower bound of the effect times the share of the cost that it concerns ([`weight`]). What surprises
+//! nobody comes last: periods of a slab, flat curves, small changes, what is not resolved or was skipped, the first
+//! calls. A benchmark has one finding of each kind, led by the curve of the largest weight. Every number is one of a
+//! verdict's.
 
+mod across;
 mod gathered;
 mod phase;
 mod record;
+pub(crate) mod weight;
 
 use crate::{Analysis, CaseStudy, PhaseStudy};
+pub use across::across;
 use landau_record::schema::Direction;
 pub use phase::cliff_text;
 pub use record::crash_text;
 use serde::Serialize;
 
+/// The most findings that lead a page or a table; the others are shown on request.
+pub const LEADING_MAX: usize = 7;
+
 /// A sentence with the curves it applies to.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Finding {
-    /// Its kind; findings are sorted by it.
+    /// Its kind.
     pub kind: Kind,
-    /// The sentence. It lacks its last mark where a list follows.
+    /// The sentence; one that only introduces its items lacks the full stop.
     pub text: String,
-    /// The curves that share the sentence, each with its value; may be empty.
+    /// What it means for a program, in one sentence; may be empty.
+    pub consequence: String,
+    /// The curves that share the finding, each with its value; may be empty.
     pub items: Vec<String>,
     /// The case that the sentence is about, if it is about one.
     pub case: Option<u32>,
-    /// Rank among the findings of its kind, highest first.
+    /// The phase that the sentence is about, if it is about one.
+    pub phase: Option<String>,
+    /// The records between which something changed, by index.
+    #[serde(skip)]
+    pub(crate) between: Option<[usize; 2]>,
+    /// Rank among the findings of its tier, highest first.
     #[serde(skip)]
     weight: f64,
     /// Findings of one kind and theme are merged; empty for those that never are.
@@ -37,16 +51,16 @@ pub struct Finding {
     brief: String,
 }
 
-/// Kinds of findings, in their order on the page.
+/// Kinds of findings. The order counts only among the usual ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// A pass failed, or the record was altered.
     Failure,
-    /// The cost jumps at one n.
-    Cliff,
     /// The kernel crashed or hung.
     Crash,
+    /// The cost jumps at one n.
+    Cliff,
     /// A call failed because a resource was exhausted.
     Limit,
     /// Single calls recur at the same n and cost at least ten times as much as the others.
@@ -59,6 +73,10 @@ pub enum Kind {
     Variation,
     /// The costs have two modes.
     Bimodal,
+    /// The cost differs between records.
+    Change,
+    /// What several records have in common.
+    Shared,
     /// Single calls recur that cost less than ten times as much as the others: a new page of a slab.
     Period,
     /// The cost is constant within δ.
@@ -71,6 +89,17 @@ pub enum Kind {
     Skip,
     /// The first calls of a process are slower.
     FirstCalls,
+}
+
+/// How soon a reader must hear of a finding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Tier {
+    /// Something broke.
+    Alarm,
+    /// Ranked by weight.
+    Notable,
+    /// Surprises nobody.
+    Usual,
 }
 
 impl Kind {
@@ -86,6 +115,8 @@ impl Kind {
             Self::Fall => "falls",
             Self::Variation => "varies",
             Self::Bimodal => "bimodal",
+            Self::Change => "changed",
+            Self::Shared => "in all records",
             Self::Period => "recurring",
             Self::Flat => "flat",
             Self::Small => "small change",
@@ -94,25 +125,69 @@ impl Kind {
             Self::FirstCalls => "warm-up",
         }
     }
+
+    /// Whether the finding only gathers curves, so that their number says enough where each curve has a row of its own.
+    pub fn is_gathered(self) -> bool {
+        matches!(self, Self::Flat | Self::Small | Self::Unresolved)
+    }
+
+    fn tier(self) -> Tier {
+        match self {
+            Self::Failure | Self::Crash => Tier::Alarm,
+            Self::Cliff
+            | Self::Limit
+            | Self::Outlier
+            | Self::Growth
+            | Self::Fall
+            | Self::Variation
+            | Self::Bimodal
+            | Self::Change
+            | Self::Shared => Tier::Notable,
+            Self::Period | Self::Flat | Self::Small | Self::Unresolved | Self::Skip | Self::FirstCalls => Tier::Usual,
+        }
+    }
 }
 
 impl Finding {
     fn new(kind: Kind, case: Option<u32>, weight: f64, text: String) -> Self {
-        Self { kind, text, items: Vec::new(), case, weight, theme: String::new(), brief: String::new() }
+        Self {
+            kind,
+            text,
+            consequence: String::new(),
+            items: Vec::new(),
+            case,
+            phase: None,
+            between: None,
+            weight,
+            theme: String::new(),
+            brief: String::new(),
+        }
     }
 
-    /// About one case; variants with the same `theme` share the finding, where `brief` represents this one.
+    /// About one case; cases with the same `theme` share the finding, where `brief` represents this one.
     fn of_case(kind: Kind, study: &CaseStudy<'_>, weight: f64, text: String, theme: String, brief: String) -> Self {
         Self { theme, brief, ..Self::new(kind, Some(study.case.case), weight, text) }
     }
 
-    /// The whole finding as text, items included.
+    /// The whole finding as text: the sentence with its items, then the consequence. Curves that have rows of their own
+    /// are counted.
     pub fn sentence(&self) -> String {
-        if self.items.is_empty() { self.text.clone() } else { format!("{}: {}.", self.text, self.items.join(", ")) }
+        let text = match (self.items.as_slice(), self.kind.is_gathered()) {
+            ([], _) => self.text.clone(),
+            (items, true) => format!("{}: {}.", self.text, curves(items.len())),
+            (items, false) if self.text.ends_with('.') => format!("{} Also: {}.", self.text, items.join(", ")),
+            (items, false) => format!("{}: {}.", self.text, items.join(", ")),
+        };
+        if self.consequence.is_empty() { text } else { format!("{text} {}", self.consequence) }
     }
 }
 
-/// The findings of an analysis, most surprising first.
+/// A number of curves: "1 curve", "71 curves".
+pub(crate) fn curves(number: usize) -> String {
+    if number == 1 { "1 curve".to_owned() } else { format!("{number} curves") }
+}
+
+/// The findings of an analysis, the most important first.
 pub fn of(analysis: &Analysis<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
     record::of_record(analysis, &mut found);
@@ -127,8 +202,19 @@ pub fn of(analysis: &Analysis<'_>) -> Vec<Finding> {
     gathered::small(analysis, &mut found);
     gathered::unresolved(analysis, &mut found);
     gathered::first_calls(analysis, &mut found);
-    found.sort_by(|a, b| a.kind.cmp(&b.kind).then(b.weight.total_cmp(&a.weight)));
+    found.sort_by(|a, b| {
+        let usual = |one: &Finding| (one.kind.tier() == Tier::Usual).then_some(one.kind);
+        let tiers = a.kind.tier().cmp(&b.kind.tier());
+        tiers.then(usual(a).cmp(&usual(b))).then(b.weight.total_cmp(&a.weight))
+    });
     found
+}
+
+/// Returns how many of the findings lead: at most [`LEADING_MAX`], and none that surprises nobody unless there is no
+/// other.
+pub fn leading(found: &[Finding]) -> usize {
+    let notable = found.iter().filter(|one| one.kind.tier() != Tier::Usual).count();
+    notable.clamp(found.len().min(1), LEADING_MAX)
 }
 
 /// The name of a curve: the case's label, and the phase unless the label names it and no other creating phase exists.
@@ -138,21 +224,50 @@ pub fn subject(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>) -> String {
     if *name == case.benchmark && creating < 2 { case.label.clone() } else { format!("{} · {name}", case.label) }
 }
 
-/// Merges the findings of one kind and theme: the first leads, the others become its items.
-fn merged(found: Vec<Finding>) -> Vec<Finding> {
+/// Merges the findings of one kind and theme: the one of the largest weight leads, the others become its items.
+fn merged(mut found: Vec<Finding>) -> Vec<Finding> {
+    // A stable sort: among equals the record's order counts.
+    found.sort_by(|a, b| b.weight.total_cmp(&a.weight));
     let mut kept: Vec<Finding> = Vec::new();
     for one in found {
         let leader =
             kept.iter_mut().find(|held| !one.theme.is_empty() && held.kind == one.kind && held.theme == one.theme);
-        if let Some(leader) = leader {
-            leader.weight = leader.weight.max(one.weight);
-            leader.items.push(one.brief);
-        } else {
-            kept.push(one);
+        match leader {
+            Some(leader) => leader.items.push(one.brief),
+            None => kept.push(one),
         }
     }
-    for one in kept.iter_mut().filter(|one| !one.items.is_empty()) {
-        one.text.push_str(" Also");
-    }
     kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding(kind: Kind, weight: f64, text: &str) -> Finding {
+        let (theme, brief) = ("bind".to_owned(), format!("{text} in short"));
+        Finding { theme, brief, ..Finding::new(kind, Some(1), weight, text.to_owned()) }
+    }
+
+    /// Guards against a merged finding with the sentence of one variant and the rank of another.
+    #[test]
+    fn a_merged_finding_has_sentence_and_rank_of_its_largest_variant() {
+        let found = merged(vec![
+            finding(Kind::Cliff, 0.5, "small"),
+            finding(Kind::Cliff, 6.0, "large"),
+            finding(Kind::Cliff, 2.0, "middle"),
+        ]);
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].text.as_str(), found[0].weight), ("large", 6.0));
+        assert_eq!(found[0].items, ["middle in short", "small in short"]);
+    }
+
+    #[test]
+    fn at_most_seven_findings_lead_and_never_a_usual_one_beside_another() {
+        let of = |kind, number| vec![Finding::new(kind, None, 1.0, String::new()); number];
+        assert_eq!(leading(&of(Kind::Growth, 20)), LEADING_MAX);
+        assert_eq!(leading(&[of(Kind::Growth, 2), of(Kind::Period, 20)].concat()), 2);
+        assert_eq!(leading(&of(Kind::Flat, 3)), 1);
+        assert_eq!(leading(&[]), 0);
+    }
 }

@@ -1,6 +1,6 @@
-//! Findings about one curve: cliff, outliers, growth, two modes.
+//! Findings about one curve: cliff or growth, outliers, two modes.
 
-use super::{Finding, Kind, subject};
+use super::{Finding, Kind, subject, weight};
 use crate::quantity::{FormatCost, Unit, count, factor, percent};
 use crate::text;
 use crate::{CaseStudy, PhaseStudy};
@@ -8,8 +8,10 @@ use landau_stats::{BimodalityKind, Cliff, Outcome, PatternRule};
 
 /// Benchmarks of the instrument: only what moved is a finding.
 const INSTRUMENT: [&str; 2] = ["nop", "syscall"];
-/// Recurring outliers below this factor over the usual cost rank low: a new page of a slab is common.
+/// Recurring outliers below this factor over the usual cost surprise nobody: a new page of a slab is common.
 const OUTLIER_FACTOR: f64 = 10.0;
+/// A smaller share of the time is not told.
+const SHARE_MIN: f64 = 0.01;
 
 /// Adds the findings about one phase of one case.
 pub(super) fn of_phase(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, found: &mut Vec<Finding>) {
@@ -19,17 +21,18 @@ pub(super) fn of_phase(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, found: &mu
         found.extend(growth.map(|mut one| {
             one.text = format!("The instrument itself moved, so distrust changes of this size elsewhere: {}", one.text);
             one.theme.clear();
+            one.consequence.clear();
             one
         }));
         return;
     }
-    found.extend(cliff(study, phase, &name));
+    // The growth before a cliff is told with the cliff: a curve has one shape.
+    found.extend(cliff(study, phase, &name).or(growth));
     found.extend(outlier(study, phase, &name));
-    found.extend(growth);
     found.extend(bimodal(study, phase, &name));
 }
 
-/// A finding about a phase, merged with that of other variants of the benchmark.
+/// A finding about a phase, merged with those of the same kind about the benchmark.
 fn finding(
     kind: Kind,
     (study, phase): (&CaseStudy<'_>, &PhaseStudy<'_>),
@@ -37,8 +40,9 @@ fn finding(
     text: String,
     brief: &str,
 ) -> Finding {
-    let theme = format!("{} {}", study.case.benchmark, phase.phase.name);
-    Finding::of_case(kind, study, weight, text, theme, format!("{} ({brief})", study.case.label))
+    let brief = format!("{} ({brief})", subject(study, phase));
+    let of_case = Finding::of_case(kind, study, weight, text, study.case.benchmark.clone(), brief);
+    Finding { phase: Some(phase.phase.name.clone()), ..of_case }
 }
 
 /// The highest cliff.
@@ -46,8 +50,14 @@ fn cliff(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<Fi
     let judged = &phase.verdict.all;
     let cliff = judged.cliffs.iter().max_by(|a, b| a.factor_over_start.total_cmp(&b.factor_over_start))?;
     let brief = format!("{} at {}", factor(cliff.factor_over_start), count(cliff.n.value));
-    let text = cliff_text(study, name, cliff, judged.unit);
-    Some(finding(Kind::Cliff, (study, phase), cliff.factor_over_start, text, &brief))
+    let mut text = cliff_text(study, name, cliff, judged.unit);
+    if let (Outcome::Grows { .. }, Some(growth)) = (&judged.outcome, judged.growth) {
+        let law = text::symbol_of(judged).map_or(String::new(), |symbol| format!(" by {symbol}"));
+        text.extend([" Before the cliff the cost grows ", &factor(growth.value), &law, "."]);
+    }
+    let rank = weight::weight(cliff.factor_over_start, weight::from(study, phase, cliff.n.value));
+    let consequence = text::consequence(study, phase);
+    Some(Finding { consequence, ..finding(Kind::Cliff, (study, phase), rank, text, &brief) })
 }
 
 /// A cliff in one sentence: "bind jumps from 215 µs to 2.48 ms at 14,114 bound sockets (half the port range): ×3,059
@@ -72,29 +82,33 @@ fn outlier(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<
     if words.is_empty() {
         return None;
     }
+    let others = || outliers.patterns.iter().filter(|one| !text::is_first_calls(one));
     let highest_median = outliers.recurring.iter().map(|call| call.cost_median).max();
     // A period that starts elsewhere in each pass has no positions that recur.
-    let weight = highest_median.or_else(|| outliers.patterns.iter().map(|one| one.cost_max).max()).unwrap_or(0) as f64;
-    let subject =
-        if outliers.patterns.iter().any(text::is_first_calls) { "These outliers and the first calls" } else { "They" };
-    let share = match outliers.recurring_time_share {
-        share if share >= 0.01 => format!(" {subject} take {} of the measured time.", percent(share)),
-        _ => String::new(),
-    };
-    let highest = outliers.recurring.iter().map(|call| call.cost_max);
-    let highest = highest.chain(outliers.patterns.iter().map(|one| one.cost_max)).max().unwrap_or(0) as f64;
+    let dearest = highest_median.or_else(|| others().map(|one| one.cost_max).max()).unwrap_or(0) as f64;
+    let highest = others().map(|one| one.cost_max).max();
+    let highest = highest.or_else(|| outliers.recurring.iter().map(|call| call.cost_max).max()).unwrap_or(0) as f64;
     let usual = phase.verdict.all.end.map_or(0.0, |end| end.value);
-    let kind = if weight < OUTLIER_FACTOR * usual { Kind::Period } else { Kind::Outlier };
-    let text = format!("{name}: recurring outliers of {words}.{share}");
-    let mut outlier = finding(kind, (study, phase), weight, text, &format!("up to {}", unit.cost(highest)));
+    let kind = if dearest < OUTLIER_FACTOR * usual { Kind::Period } else { Kind::Outlier };
+    let (share, number) = weight::of_outliers(phase);
+    let consequence = if kind == Kind::Outlier && share >= SHARE_MIN {
+        let calls = phase.verdict.calls / phase.verdict.passes.max(1);
+        let what = if unit == Unit::Instructions { "instructions" } else { "time" };
+        let (number, calls) = (count(number as f64), count(calls as f64));
+        format!("{number} of the {calls} calls of a pass take {} of the {what} of all.", percent(share))
+    } else {
+        String::new()
+    };
+    let rank = weight::weight(dearest / usual.max(1.0), share * weight::of_phase(study, phase));
+    let text = format!("{name}: recurring outliers of {words}.");
+    let outlier = finding(kind, (study, phase), rank, text, &format!("up to {}", unit.cost(highest)));
     // Calls at the doublings of a table and calls that need a new page have different causes.
     let rule = outliers.patterns.first().map(|pattern| match pattern.rule {
         PatternRule::PowersOfTwo { .. } => "powers of two",
         PatternRule::Periodic { .. } => "periodic",
         PatternRule::FirstCalls => "first calls",
     });
-    outlier.theme = format!("{} {rule:?}", outlier.theme);
-    Some(outlier)
+    Some(Finding { theme: format!("{} {rule:?}", outlier.theme), consequence, ..outlier })
 }
 
 fn growth(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<Finding> {
@@ -108,46 +122,48 @@ fn growth(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<F
         Outcome::Flat { .. } | Outcome::Small | Outcome::Unresolved { .. } => return None,
     };
     let (first, last, axis) = (count(first), count(last), &study.case.axis);
-    // The growth compares three points at either end, pass by pass. Where the single ends disagree, they are left out.
-    let agrees = kind != Kind::Variation && (to.value > from.value) == (growth.value > 1.0);
-    let range = if agrees {
-        let (from, to) = (judged.unit.bare(from.value), judged.unit.cost(to.value));
-        format!("from {from} at {first} to {to} at {last} {axis}")
-    } else {
-        format!("between {first} and {last} {axis}")
-    };
+    let growth_text = text::growth_text(growth, judged.unit == Unit::Instructions);
     let law = match judged.outcome {
         Outcome::Grows { law: Some(_) } => text::law_text(judged),
         _ => "no simple law".to_owned(),
     };
-    let growth_text = text::growth_text(growth, judged.unit == Unit::Instructions);
-    let ratio = growth.value.max(1e-9);
+    // The growth is that of the law; where the costs at the two ends disagree with it, they are left out.
+    let agrees = kind != Kind::Variation && (to.value > from.value) == (growth.value > 1.0);
     let text = if kind == Kind::Variation {
-        format!(
-            "{name} has no trend {range}, but is not constant. Last three points over the first three: {growth_text}."
-        )
+        let points = || judged.points.iter().filter(|point| point.judged).map(|point| point.cost.value);
+        let (low, high) = (points().fold(f64::INFINITY, f64::min), points().fold(0.0, f64::max));
+        let costs = judged.unit.costs(low, high);
+        format!("{name} varies between {costs} from {first} to {last} {axis}, without growing or falling.")
+    } else if agrees {
+        let (from, to) = (judged.unit.bare(from.value), judged.unit.cost(to.value));
+        format!("{name} {verb} {growth_text}, from {from} at {first} to {to} at {last} {axis}; {law}.")
     } else {
-        format!("{name} {verb} {range}; {law}. Last three points over the first three: {growth_text}.")
+        format!("{name} {verb} {growth_text} between {first} and {last} {axis}; {law}.")
     };
-    Some(finding(kind, (study, phase), ratio.ln().abs(), text, &factor(ratio)))
+    let rank = weight::weight(weight::change(&phase.verdict), weight::of_phase(study, phase));
+    let consequence = if kind == Kind::Growth { text::consequence(study, phase) } else { String::new() };
+    Some(Finding { consequence, ..finding(kind, (study, phase), rank, text, &factor(growth.value)) })
 }
 
 fn bimodal(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<Finding> {
     let found = phase.verdict.bimodality.as_ref()?;
-    let what = match found.kind {
-        BimodalityKind::ByPass => "passes a call costs",
-        BimodalityKind::ByCall => "calls the cost is",
-    };
     let (low, high) = (&found.low, &found.high);
     let cost = |cost| phase.verdict.all.unit.cost(cost);
-    let text = format!(
-        "{name} is bimodal at the largest n: in {} of the {what} {}, in {} {}.",
-        percent(low.share),
-        cost(low.cost.value),
-        percent(high.share),
-        cost(high.cost.value),
-    );
+    let (low_share, high_share) = (percent(low.share), percent(high.share));
+    let (low_cost, high_cost) = (cost(low.cost.value), cost(high.cost.value));
+    let text = match found.kind {
+        BimodalityKind::ByPass => format!(
+            "{name} has two costs at the largest n: {low_cost} in {low_share} of the passes, {high_cost} in \
+             {high_share}; a pass keeps to one of them."
+        ),
+        BimodalityKind::ByCall => format!(
+            "{name} has two costs at the largest n: {low_share} of the calls take {low_cost}, {high_share} take \
+             {high_cost}."
+        ),
+    };
     let ratio = high.cost.value / low.cost.value.max(1e-9);
-    let brief = format!("{} or {}", cost(low.cost.value), cost(high.cost.value));
-    Some(finding(Kind::Bimodal, (study, phase), ratio, text, &brief))
+    let brief = format!("{low_cost} or {high_cost}");
+    // The rarer mode is what surprises.
+    let share = low.share.min(high.share) * weight::of_phase(study, phase);
+    Some(finding(Kind::Bimodal, (study, phase), weight::weight(ratio, share), text, &brief))
 }

@@ -1,6 +1,6 @@
 //! Findings about a record and its cases as a whole: failures, limits, crashes, skips.
 
-use super::{Finding, Kind};
+use super::{Finding, Kind, weight};
 use crate::quantity::count;
 use crate::{Analysis, CaseStudy, text};
 use landau_record::schema::Crash;
@@ -52,14 +52,15 @@ fn limit(study: &CaseStudy<'_>) -> Option<Finding> {
     let meaning = limit.meaning.trim_end_matches('.');
     let raise = match text::command_and_remark(&limit.raise) {
         ("", _) => String::new(),
-        (command, remark) => format!(" To raise the limit: `{command}`{remark}."),
+        (command, remark) => format!("To raise the limit: `{command}`{remark}."),
     };
-    let text = format!(
-        "{}: {} fails with {} at n = {at} {}: {meaning}.{raise}",
-        case.label, limit.call, limit.error, case.axis
-    );
+    let text =
+        format!("{}: {} fails with {} at n = {at} {}: {meaning}.", case.label, limit.call, limit.error, case.axis);
     let theme = format!("{} {} {} {}", case.benchmark, limit.call, limit.error, limit.meaning);
-    Some(Finding::of_case(Kind::Limit, study, 1.0, text, theme, format!("{} (at {at})", case.label)))
+    let brief = format!("{} (at {at})", case.label);
+    let phase = study.phases.first().map(|phase| phase.phase.name.clone());
+    let of_case = Finding::of_case(Kind::Limit, study, weight::LIMIT, text, theme, brief);
+    Some(Finding { consequence: raise, phase, ..of_case })
 }
 
 /// Where the kernel stopped, whether it does so in each boot, and the last line of its console.

@@ -30,13 +30,14 @@ pub const SIZE_LIMIT_BYTES: usize = 6_000_000;
 const UPLOT_JS: &str = include_str!("../../vendor/uplot/uPlot.iife.min.js");
 const UPLOT_CSS: &str = include_str!("../../vendor/uplot/uPlot.min.css");
 const STYLE: &str = include_str!("page.css");
-const SCRIPTS: [&str; 7] = [
+const SCRIPTS: [&str; 8] = [
     include_str!("format.js"),
     include_str!("data.js"),
     include_str!("frame.js"),
     include_str!("curve.js"),
     include_str!("density.js"),
     include_str!("tables.js"),
+    include_str!("order.js"),
     include_str!("page.js"),
 ];
 
@@ -125,7 +126,7 @@ impl Page {
         let names = sources.iter().map(|source| source.name.clone()).collect();
         let view = View { sources, comparisons: comparisons.as_ref(), names };
         let mut charts = Vec::new();
-        let sections = section::benchmark::all(&view, &mut charts);
+        let sections = section::benchmark::details(&view, &mut charts);
         let blocks = html! {
             (Made::of(sources, options).block())
             @for chart in &charts { (chart_block(chart)) }
@@ -234,13 +235,12 @@ fn document(
             body {
                 a.skip href="#findings" { "Skip to the findings" }
                 (section::summary::render(view, &title))
-                div.layout {
-                    (section::contents::render(view)) "\n"
-                    main {
-                        (section::comparison::render(view))
-                        (sections)
-                        (section::host::render(view, records))
-                    }
+                main {
+                    (section::findings::render(view))
+                    (section::overview::render(view))
+                    (section::matrix::render(view))
+                    (sections)
+                    (section::host::render(view, records))
                 } "\n"
                 (blocks)
                 @for (index, record) in records.iter().enumerate() { (record_block(index, record)) }

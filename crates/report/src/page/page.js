@@ -62,10 +62,34 @@ system.addEventListener("change", () => {
 });
 nameTheme();
 
-// Print in light colours, with every chart drawn and all findings open.
+// Opens what a link leads into: the benchmark and the case.
+function reveal() {
+  const target = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (!target) return;
+  for (let one = target; one; one = one.parentElement) if (one.tagName === "DETAILS") one.open = true;
+  target.scrollIntoView();
+  target.querySelector("summary")?.focus({ preventScroll: true });
+}
+addEventListener("hashchange", reveal);
+// A second click on the same link changes no hash.
+document.addEventListener("click", (event) => {
+  const link = event.target.closest?.("a[href^='#']");
+  if (link && link.hash === location.hash) reveal();
+});
+
+const folded = () => [...document.querySelectorAll("details:not(.points):not(.facts-of-case)")];
+const unfold = document.getElementById("unfold");
+unfold?.addEventListener("click", () => {
+  const every = folded().filter((one) => one.closest("#details"));
+  const isOpening = every.some((one) => !one.open);
+  every.forEach((one) => { one.open = isOpening; });
+  unfold.textContent = isOpening ? "Close all" : "Open all";
+});
+
+// Print in light colours, with every chart drawn and everything open.
 let before = null;
 addEventListener("beforeprint", () => {
-  before = { theme: root.dataset.theme, folded: [...document.querySelectorAll("details.more:not([open])")] };
+  before = { theme: root.dataset.theme, folded: folded().filter((one) => !one.open) };
   root.dataset.theme = "light";
   before.folded.forEach((one) => { one.open = true; });
   root.classList.add("printing");
@@ -92,17 +116,5 @@ for (const button of document.querySelectorAll("button.download")) {
   });
 }
 
-// Marks the current section in the contents.
-const places = new Map([...document.querySelectorAll(".contents a")].map((link) => [link.hash.slice(1), link]));
-const follower = new IntersectionObserver((entries) => {
-  for (const entry of entries.filter((one) => one.isIntersecting)) {
-    places.forEach((link) => link.removeAttribute("aria-current"));
-    places.get(entry.target.id)?.setAttribute("aria-current", "true");
-  }
-}, { rootMargin: "-20% 0px -70% 0px" });
-for (const id of places.keys()) {
-  const target = document.getElementById(id);
-  if (target) follower.observe(target);
-}
-if (matchMedia("(max-width: 1100px)").matches) document.querySelector(".contents details").open = false;
+reveal();
 root.dataset.ready = Math.round(performance.now());

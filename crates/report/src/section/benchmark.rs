@@ -1,6 +1,6 @@
 //! One benchmark: its question, its cases side by side, and each case with its verdicts, curves and single calls.
 
-use super::{comparison, explanation, scrolling};
+use super::{explanation, scrolling};
 use crate::CaseStudy;
 use crate::facts;
 use crate::findings;
@@ -25,14 +25,23 @@ pub(crate) fn anchor(benchmark: &str) -> String {
 
 /// The settings of a case that differ from the defaults.
 pub(crate) fn settings<'a>(study: &'a CaseStudy<'_>) -> &'a str {
-    match study.case.label.strip_prefix(&study.case.benchmark).unwrap_or(&study.case.label).trim() {
+    match own_settings(study) {
         "" => "default settings",
         settings => settings,
     }
 }
 
-/// Every benchmark in the record's order. Appends the data of its charts to `charts`.
-pub(crate) fn all(view: &View<'_>, charts: &mut Vec<Chart>) -> Markup {
+/// Whether a case has the default settings.
+pub(crate) fn is_default(study: &CaseStudy<'_>) -> bool {
+    own_settings(study).is_empty()
+}
+
+fn own_settings<'a>(study: &'a CaseStudy<'_>) -> &'a str {
+    study.case.label.strip_prefix(&study.case.benchmark).unwrap_or(&study.case.label).trim()
+}
+
+/// The details: every benchmark in the record's order, closed at first. Appends the data of its charts to `charts`.
+pub(crate) fn details(view: &View<'_>, charts: &mut Vec<Chart>) -> Markup {
     let Some(base) = view.base() else { return html! {} };
     let mut names: Vec<&str> = Vec::new();
     for study in &base.cases {
@@ -41,15 +50,23 @@ pub(crate) fn all(view: &View<'_>, charts: &mut Vec<Chart>) -> Markup {
         }
     }
     html! {
-        @for name in names {
-            @let cases: Vec<&CaseStudy<'_>> = base.cases.iter().filter(|study| study.case.benchmark == name).collect();
-            (section(view, name, &cases, charts))
-        }
+        section #details aria-labelledby="details-heading" {
+            h2 #details-heading { "Details" }
+            div.bar {
+                p.note { "Each benchmark with its verdicts, curves of every pass, single calls, checks and caveats." }
+                button #unfold type="button" { "Open all" }
+            }
+            @for name in names {
+                @let cases: Vec<&CaseStudy<'_>> =
+                    base.cases.iter().filter(|study| study.case.benchmark == name).collect();
+                (benchmark(view, name, &cases, charts))
+            }
+        } "\n"
     }
 }
 
-fn section(view: &View<'_>, benchmark: &str, cases: &[&CaseStudy<'_>], charts: &mut Vec<Chart>) -> Markup {
-    let anchor = anchor(benchmark);
+fn benchmark(view: &View<'_>, name: &str, cases: &[&CaseStudy<'_>], charts: &mut Vec<Chart>) -> Markup {
+    let anchor = anchor(name);
     let question = cases.first().map_or("", |study| study.case.about.as_str());
     let source = cases.first().map_or("", |study| study.case.source.as_str());
     let mut caveats: Vec<&str> = Vec::new();
@@ -59,15 +76,17 @@ fn section(view: &View<'_>, benchmark: &str, cases: &[&CaseStudy<'_>], charts: &
         }
     }
     html! {
-        section.benchmark id=(anchor) aria-labelledby={ (anchor) "-heading" } {
-            h2 id={ (anchor) "-heading" } { (benchmark) }
-            p.question { (question) }
-            (comparison::of_benchmark(view, benchmark))
-            @if cases.len() > 1 && view.comparisons.is_none() { (variants(benchmark, cases)) }
-            @for study in cases { (case(view, study, charts)) }
+        details.benchmark id=(anchor) {
+            summary {
+                h3 { (name) } " "
+                span.question { (question) } " "
+                @if cases.len() > 1 { span.number { (cases.len()) " cases" } }
+            }
+            @if cases.len() > 1 && view.comparisons.is_none() { (variants(name, cases)) }
+            @for study in cases { (case(view, study, cases.len() == 1, charts)) }
             @if !caveats.is_empty() {
-                aside.caveats aria-label="Caveats" {
-                    h3 { "Caveats" }
+                aside.caveats aria-label={ "Caveats of " (name) } {
+                    h4 { "Caveats" }
                     ul { @for sentence in caveats { li { (sentence) } } }
                 }
             }
@@ -102,28 +121,37 @@ fn variants(benchmark: &str, cases: &[&CaseStudy<'_>]) -> Markup {
     let unshown: Vec<&str> = cases.iter().skip(OVERVIEW_CASES_MAX).map(|study| settings(study)).collect();
     html! {
         @if !figures.is_empty() {
-            h3 { "Variants" }
+            h4 { "Variants" }
             div.multiples { @for figure in &figures { (figure) } }
             @if !unshown.is_empty() { p.note { "Not in these charts: " (unshown.join("; ")) "." } }
         }
     }
 }
 
-fn case(view: &View<'_>, study: &CaseStudy<'_>, charts: &mut Vec<Chart>) -> Markup {
-    let id = format!("case-{}", study.case.case);
+/// One case: closed at first, unless it is the only one of its benchmark.
+fn case(view: &View<'_>, study: &CaseStudy<'_>, is_open: bool, charts: &mut Vec<Chart>) -> Markup {
     let columns = Columns::up_to(study.largest_n());
     html! {
-        article.case id=(id) aria-labelledby={ (id) "-heading" } {
-            h3 id={ (id) "-heading" } { (study.case.label) }
-            p.settings { "Settings, explained by " code { "landau list --long" } ": " (all_settings(study)) }
+        details.case id={ "case-" (study.case.case) } open[is_open] {
+            summary { h4 { (study.case.label) } " " span.outcomes { (outcomes(study)) } }
             (verdicts(study))
             (notes(study))
             @if view.comparisons.is_some() { (compared(view, study, charts)) }
             @else { (curves(view, study, &columns, charts)) }
             (single_calls(view, study, &columns, charts))
             (explanation::of_case(view, study))
+            p.settings { "Settings, explained by " code { "landau list --long" } ": " (all_settings(study)) }
         } "\n"
     }
+}
+
+/// The outcome of each phase in a word: "socket flat, bind cliff".
+fn outcomes(study: &CaseStudy<'_>) -> String {
+    let words = study.phases.iter().map(|phase| {
+        let arrow = if phase.phase.direction == Direction::Down { "↓ " } else { "" };
+        format!("{arrow}{}: {}", phase.phase.name, text::outcome_word(&phase.verdict.all))
+    });
+    words.collect::<Vec<_>>().join(", ")
 }
 
 /// Every parameter with its value, n last.
@@ -218,7 +246,7 @@ fn single_calls(view: &View<'_>, study: &CaseStudy<'_>, columns: &Columns, chart
         charts.push(chart);
     }
     html! {
-        h4 { "Single calls" }
+        h5 { "Single calls" }
         div.multiples {
             @for (number, phase) in study.phases.iter().enumerate() {
                 (figure(&Figure {

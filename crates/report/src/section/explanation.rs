@@ -18,7 +18,7 @@ fn one(study: &CaseStudy<'_>, explanation: &Explanation) -> Markup {
     let phase = &explanation.phase;
     html! {
         section.explanation {
-            h4 { "Functions of " (phase) }
+            h5 { "Functions of " (phase) }
             p { (head(explanation, study.case)) "." }
             (scrolling(&format!("Functions of {phase}"), &table(study, explanation)))
             p.note { (sum(explanation)) "." }

@@ -3,7 +3,9 @@
 //! `landau-stats` returns values and no text. Every sentence about them is written here and nowhere else, so that the
 //! terminal, the page and the charts say the same.
 
+mod class;
 mod comparison;
+mod consequence;
 #[cfg(test)]
 mod fixture;
 mod law;
@@ -16,7 +18,11 @@ pub use outliers::{caption, recurring};
 pub use verdict::sentence;
 pub(crate) use verdict::{growth_text, law_text, more_passes_text, reason_text, small, unresolved};
 
+pub use class::class_name;
+pub(crate) use class::{CLASSES, SIGNS, class_about, class_word, glyph, outcome_word};
 pub(crate) use comparison::{comparison, no_difference};
+pub(crate) use consequence::consequence;
+pub use consequence::subjects;
 pub(crate) use law::symbol_of;
 pub(crate) use limit::command_and_remark;
 pub(crate) use outliers::{is_first_calls, pattern, without_first_calls};

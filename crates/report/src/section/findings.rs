@@ -1,0 +1,126 @@
+//! The findings: those that lead, each with its picture and what it means; the others folded.
+
+use super::thumbnail;
+use crate::findings::{self, Finding, across, leading};
+use crate::page::View;
+use crate::{Analysis, CaseStudy, PhaseStudy};
+use maud::{Markup, html};
+
+/// Curves named under a finding that leads; the others are counted.
+const ITEMS_MAX: usize = 3;
+
+/// The findings of one record, or those across several.
+pub(crate) fn render(view: &View<'_>) -> Markup {
+    let analyses: Vec<&Analysis<'_>> = view.sources.iter().map(|source| &source.analysis).collect();
+    let (found, led) = match (view.comparisons, analyses.as_slice()) {
+        (Some(comparisons), analyses) => across(analyses, comparisons, &view.names),
+        (None, [one, ..]) => {
+            let found = findings::of(one);
+            let led = leading(&found);
+            (found, led)
+        }
+        (None, []) => (Vec::new(), 0),
+    };
+    let (lead, rest) = found.split_at(led);
+    html! {
+        section #findings.findings aria-labelledby="findings-heading" {
+            h2 #findings-heading { "Findings" }
+            ol.lead-findings { @for finding in lead { (leader(view, finding)) } }
+            (more(view, view.base(), "more", rest))
+            @if view.comparisons.is_some() {
+                @for (analysis, name) in analyses.iter().zip(&view.names) {
+                    (more(view, Some(*analysis), &format!("findings of {name} alone"), &findings::of(analysis)))
+                }
+            }
+        } "\n"
+    }
+}
+
+/// Findings that are folded at first; nothing if there are none.
+fn more(view: &View<'_>, analysis: Option<&Analysis<'_>>, what: &str, found: &[Finding]) -> Markup {
+    html! {
+        @if !found.is_empty() {
+            details.more {
+                summary { (found.len()) " " (what) }
+                ul { @for finding in found { (follower(view, analysis, finding)) } }
+            }
+        }
+    }
+}
+
+/// The curve that a finding is about.
+fn place<'a>(
+    analysis: Option<&'a Analysis<'_>>,
+    finding: &Finding,
+) -> Option<(&'a CaseStudy<'a>, Option<&'a PhaseStudy<'a>>)> {
+    let study = analysis?.cases.iter().find(|study| Some(study.case.case) == finding.case)?;
+    Some((study, study.phases.iter().find(|phase| Some(&phase.phase.name) == finding.phase.as_ref())))
+}
+
+fn leader(view: &View<'_>, finding: &Finding) -> Markup {
+    let place = place(view.base(), finding);
+    let (named, rest) = finding.items.split_at(finding.items.len().min(ITEMS_MAX));
+    html! {
+        li.finding.(class(finding)) {
+            span.kind { (finding.kind.name()) }
+            div.text {
+                p { (finding.text) }
+                @if !finding.consequence.is_empty() { p.consequence { (finding.consequence) } }
+                @if finding.kind.is_gathered() {
+                    p.also { (findings::curves(finding.items.len())) "." }
+                } @else if !named.is_empty() {
+                    p.also {
+                        @if finding.text.ends_with('.') { "Also: " }
+                        (named.join(", "))
+                        @if !rest.is_empty() { ", and " (rest.len()) " more" }
+                        "."
+                    }
+                }
+                @if let Some((study, _)) = place { (link(&study.case.label, study)) }
+            }
+            @if let Some((study, Some(phase))) = place {
+                (picture(view, finding, study, phase))
+            }
+        } "\n"
+    }
+}
+
+fn follower(view: &View<'_>, analysis: Option<&Analysis<'_>>, finding: &Finding) -> Markup {
+    // The details are those of the base, whose numbers of cases may differ.
+    let label = place(analysis, finding).map(|(study, _)| study.case.label.as_str());
+    let study = view.base().and_then(|base| base.cases.iter().find(|study| Some(study.case.label.as_str()) == label));
+    html! {
+        li.finding.(class(finding)) {
+            span.kind { (finding.kind.name()) }
+            div.text {
+                (finding.sentence())
+                @if let Some(study) = study { " " (link(&study.case.label, study)) }
+            }
+        } "\n"
+    }
+}
+
+fn link(name: &str, study: &CaseStudy<'_>) -> Markup {
+    html! { a.more-link href={ "#case-" (study.case.case) } { "Details of " (name) } }
+}
+
+/// The curve of a finding; of a change both curves, with those of the other records thin.
+fn picture(view: &View<'_>, finding: &Finding, study: &CaseStudy<'_>, phase: &PhaseStudy<'_>) -> Markup {
+    let axis = &study.case.axis;
+    if view.sources.len() == 1 {
+        return thumbnail::picture(phase, axis);
+    }
+    let same = |index: usize| {
+        let case = view.sources[index].analysis.cases.iter().find(|other| other.case.label == study.case.label)?;
+        case.phases.iter().find(|other| other.phase.name == phase.phase.name)
+    };
+    let lines = (0..view.sources.len()).filter_map(|index| {
+        let is_strong = finding.between.is_none_or(|between| between.contains(&index));
+        Some(thumbnail::Line { name: &view.names[index], phase: same(index)?, is_strong })
+    });
+    thumbnail::compared(&lines.collect::<Vec<_>>(), axis)
+}
+
+fn class(finding: &Finding) -> String {
+    finding.kind.name().replace(' ', "-")
+}

@@ -1,0 +1,216 @@
+//! Several records: a row for each curve, a column for each record, a cell with cost, ratio to the base and outcome.
+
+use super::scrolling;
+use crate::findings::subject;
+use crate::page::View;
+use crate::quantity::{FormatCost, Unit, digits, percent};
+use crate::text;
+use crate::{CaseStudy, PhaseStudy};
+use landau_record::schema::Direction;
+use maud::{Markup, html};
+
+/// Bounds of the shades of a cell, as factors of the cost relative to the base.
+const SHADES: [f64; 4] = [1.02, 1.1, 1.5, 3.0];
+
+/// One curve of the base in all records.
+struct Row<'a> {
+    study: &'a CaseStudy<'a>,
+    phase: &'a PhaseStudy<'a>,
+    cells: Vec<Cell<'a>>,
+}
+
+/// The curve in one record; without a phase if the record lacks it.
+struct Cell<'a> {
+    phase: Option<&'a PhaseStudy<'a>>,
+    limit: Option<String>,
+    /// The cost relative to the base; absent for the base.
+    ratio: Option<f64>,
+    /// Whether the difference from the base is proven.
+    differs: bool,
+    /// The result in words.
+    words: String,
+}
+
+/// The matrix; nothing for one record.
+pub(crate) fn render(view: &View<'_>) -> Markup {
+    if view.comparisons.is_none() {
+        return html! {};
+    }
+    let mut rows = rows(view);
+    // The largest change first; rows without a proven difference last, in the record's order.
+    rows.sort_by(|a, b| b.change().total_cmp(&a.change()));
+    let same = rows.iter().filter(|row| row.change() == 0.0).count();
+    let table = html! {
+        table #table.matrix {
+            thead { tr {
+                th scope="col" aria-sort="none" { button type="button" data-key="name" { "Curve" } }
+                @for (index, name) in view.names.iter().enumerate() {
+                    th scope="col" aria-sort="none" {
+                        button type="button" data-key={ "r" (index) } { (name) }
+                    }
+                }
+                th scope="col" aria-sort="descending" { button type="button" data-key="change" { "Change" } }
+            } }
+            tbody { @for row in &rows { (row.render()) } }
+        }
+    };
+    html! {
+        section #matrix.overview aria-labelledby="matrix-heading" {
+            h2 #matrix-heading { "Every curve in every record" }
+            p.note {
+                "Cost of a call at the largest n, relative to " b { (view.names[0]) } " over the common range of n, and \
+                 the sign of the outcome: "
+                @for (sign, words) in text::SIGNS { span.sign aria-hidden="true" { (sign) } " " (words) ". " }
+                (shades())
+                @if view.unit() == Unit::Instructions {
+                    "Instructions are counted exactly, so every difference is real; below 2% it is not shaded."
+                } @else {
+                    "Only differences proven at 95% are shaded; all comparisons are corrected together (Holm)."
+                }
+            }
+            @if same > 0 {
+                label.choice {
+                    input #same type="checkbox"; " Show the " (same) " of " (rows.len()) " curves that do not differ"
+                }
+            }
+            (scrolling("Every curve in every record", &table))
+            (unmatched(view))
+        } "\n"
+    }
+}
+
+fn shades() -> Markup {
+    html! {
+        span.shade.less-3 { "cheaper" } " " span.shade.more-3 { "more expensive" } ". "
+    }
+}
+
+fn rows<'a>(view: &'a View<'_>) -> Vec<Row<'a>> {
+    let base = view.base().into_iter().flat_map(|analysis| &analysis.cases);
+    let every = base.flat_map(|study| study.phases.iter().map(move |phase| (study, phase)));
+    every
+        .map(|(study, phase)| Row {
+            study,
+            phase,
+            cells: (0..view.sources.len()).map(|index| cell(view, study, phase, index)).collect(),
+        })
+        .collect()
+}
+
+fn cell<'a>(view: &'a View<'_>, study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, index: usize) -> Cell<'a> {
+    let case = view.sources[index].analysis.cases.iter().find(|other| other.case.label == study.case.label);
+    let found = case.and_then(|case| case.phases.iter().find(|other| other.phase.name == phase.phase.name));
+    let met = case.and_then(|case| case.limit.as_ref()).filter(|_| phase.phase.direction == Direction::Up);
+    let of_phase = view.comparisons.into_iter().flat_map(|all| all.of_phase(&study.case.label, &phase.phase.name));
+    let compared = of_phase.into_iter().find(|one| one.other == index);
+    Cell {
+        phase: found,
+        limit: met.map(|met| format!("{} at {}", met.limit.error, met.at())),
+        ratio: compared.and_then(|one| one.comparison.ratio).map(|ratio| ratio.value),
+        differs: compared.is_some_and(|one| one.winner().is_some()),
+        words: compared.map_or(String::new(), |one| one.text(&view.names)),
+    }
+}
+
+impl Row<'_> {
+    /// The largest proven change relative to the base, in logarithms; zero if there is none.
+    fn change(&self) -> f64 {
+        let proven = self.cells.iter().filter(|cell| cell.differs).filter_map(|cell| cell.ratio);
+        proven.map(|ratio| ratio.max(1e-9).ln().abs()).fold(0.0, f64::max)
+    }
+
+    fn render(&self) -> Markup {
+        let change = self.change();
+        let largest = self.cells.iter().filter(|cell| cell.differs).filter_map(|cell| cell.ratio);
+        let largest = largest.max_by(|a, b| a.max(1e-9).ln().abs().total_cmp(&b.max(1e-9).ln().abs()));
+        let is_down = self.phase.phase.direction == Direction::Down;
+        html! {
+            tr.same[change == 0.0] data-change=(format!("{change:.4}")) data-name=(subject(self.study, self.phase)) {
+                th scope="row" {
+                    a href={ "#case-" (self.study.case.case) } {
+                        b { (self.study.case.benchmark) } " "
+                        @if !super::benchmark::is_default(self.study) {
+                            (super::benchmark::settings(self.study)) " "
+                        }
+                        "· " @if is_down { "↓ " } (self.phase.phase.name)
+                    }
+                }
+                @for cell in &self.cells { (cell.render()) }
+                td.number data-value=(format!("{change:.4}")) { (largest.map_or("–".to_owned(), ratio_text)) }
+            } "\n"
+        }
+    }
+}
+
+impl Cell<'_> {
+    fn render(&self) -> Markup {
+        let Some(phase) = self.phase else { return html! { td data-value="-1" { "not measured" } } };
+        let (verdict, unit) = (&phase.verdict, phase.verdict.all.unit);
+        let cost = verdict.all.points.last().map(|point| point.cost.value);
+        let shade = self.ratio.filter(|_| self.differs).map(shade);
+        let value = self.ratio.or(cost).unwrap_or(-1.0);
+        html! {
+            td.number.shade[shade.is_some()].(shade.as_deref().unwrap_or_default()) data-value=(format!("{value:.4}"))
+                title=[(!self.words.is_empty()).then_some(&self.words)]
+            {
+                span.sign aria-hidden="true" { (text::glyph(verdict)) }
+                span.hidden { (text::outcome_word(&verdict.all)) " " }
+                (cost.map_or("–".to_owned(), |cost| unit.bare(cost.round())))
+                @if let Some(ratio) = self.ratio { " " span.ratio { (ratio_text(ratio)) } }
+                @if let Some(limit) = &self.limit { " " span.ratio { (limit) } }
+            }
+        }
+    }
+}
+
+/// A ratio for a cell: "×6.5", "+23%", "−12%", "=".
+fn ratio_text(ratio: f64) -> String {
+    match ratio {
+        ratio if (ratio - 1.0).abs() < 0.0005 => "=".to_owned(),
+        ratio if ratio >= 2.0 => format!("×{}", digits(ratio)),
+        ratio if ratio >= 1.0 => format!("+{}", percent(ratio - 1.0)),
+        ratio => format!("−{}", percent(1.0 - ratio)),
+    }
+}
+
+/// The class of a shade: "more-2" for a cost of 1.5 to 3 times the base's.
+fn shade(ratio: f64) -> String {
+    let size = ratio.max(1e-9).ln().abs();
+    let step = SHADES.iter().filter(|bound| size >= bound.ln()).count();
+    match step {
+        0 => String::new(),
+        step if ratio > 1.0 => format!("more-{}", step - 1),
+        step => format!("less-{}", step - 1),
+    }
+}
+
+/// The cases that only one record has.
+fn unmatched(view: &View<'_>) -> Markup {
+    let labels = |index: usize| view.sources[index].analysis.cases.iter().map(|study| study.case.label.as_str());
+    html! {
+        @for index in 0..view.sources.len() {
+            @let others: Vec<&str> = (0..view.sources.len()).filter(|other| *other != index).flat_map(labels).collect();
+            @let only: Vec<&str> = labels(index).filter(|label| !others.contains(label)).collect();
+            @if !only.is_empty() {
+                p.note { "Only in " (view.names[index]) ": " (only.join(", ")) "." }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ratio_text, shade};
+
+    #[test]
+    fn a_ratio_is_a_factor_from_two_on_and_a_percentage_below() {
+        let texts = [6.5, 1.23, 0.88, 0.02, 1.0].map(ratio_text);
+        assert_eq!(texts, ["×6.5", "+23%", "−12%", "−98%", "="]);
+    }
+
+    #[test]
+    fn shades_are_symmetric() {
+        assert_eq!([shade(6.5), shade(1.0 / 6.5), shade(1.05)], ["more-3", "less-3", "more-0"]);
+        assert_eq!(shade(1.01), "");
+    }
+}

@@ -1,0 +1,120 @@
+//! Every curve small, in one grid: coloured and signed by its outcome, sortable, each a link to its details.
+
+use super::thumbnail;
+use crate::findings::subject;
+use crate::page::View;
+use crate::quantity::{FormatCost, factor};
+use crate::text::{self, CLASSES};
+use crate::{CaseStudy, PhaseStudy};
+use landau_record::schema::Direction;
+use maud::{Markup, html};
+
+/// Longer symbols of laws do not fit in a cell.
+const SYMBOL_MAX: usize = 8;
+
+/// A curve of the grid.
+struct Cell<'a> {
+    study: &'a CaseStudy<'a>,
+    phase: &'a PhaseStudy<'a>,
+}
+
+/// The overview of one record; nothing for several, which have a matrix.
+pub(crate) fn render(view: &View<'_>) -> Markup {
+    let Some(base) = view.base().filter(|_| view.sources.len() == 1) else { return html! {} };
+    let every = base.cases.iter().flat_map(|study| study.phases.iter().map(move |phase| Cell { study, phase }));
+    let cells: Vec<Cell<'_>> = every.collect();
+    html! {
+        section #overview.overview aria-labelledby="overview-heading" {
+            h2 #overview-heading { "Every curve" }
+            p.note {
+                (cells.len()) " curves, each the cost of a call against n, both logarithmic. A link opens the details."
+            }
+            (legend(&cells))
+            ul #grid.grid { @for (index, cell) in cells.iter().enumerate() { (cell.render(index)) } }
+        } "\n"
+    }
+}
+
+/// The classes with their numbers, which scripts turn into filters, and the sort order.
+fn legend(cells: &[Cell<'_>]) -> Markup {
+    html! {
+        div.bar {
+            div.classes role="group" aria-label="Show outcomes" {
+                @for class in CLASSES {
+                    @let word = text::class_word(class);
+                    @let number = cells.iter().filter(|cell| cell.phase.verdict.class() == class).count();
+                    @if number > 0 {
+                        button.class.(word) type="button" data-class=(word) aria-pressed="true" {
+                            span.dot aria-hidden="true" {} (number) " " (text::class_name(class))
+                        }
+                    }
+                }
+            }
+            label.sort { "Sort by "
+                select #sort {
+                    option value="index" { "benchmark" }
+                    option value="outcome" { "outcome" }
+                    option value="growth" { "growth" }
+                    option value="cost" { "cost at the largest n" }
+                    option value="name" { "name" }
+                }
+            }
+        }
+    }
+}
+
+impl Cell<'_> {
+    fn render(&self, index: usize) -> Markup {
+        let (verdict, judged) = (&self.phase.verdict, &self.phase.verdict.all);
+        let class = verdict.class();
+        let rank = CLASSES.iter().position(|other| *other == class).unwrap_or(CLASSES.len());
+        let growth = self.growth();
+        let cost = judged.points.last().map_or(0.0, |point| point.cost.value);
+        let is_down = self.phase.phase.direction == Direction::Down;
+        html! {
+            li data-index=(index) data-outcome=(rank) data-class=(text::class_word(class))
+                data-growth=(format!("{:.3}", growth.abs())) data-cost=(format!("{cost:.3}"))
+                data-name=(subject(self.study, self.phase))
+            {
+                a.cell.(text::class_word(class)) href={ "#case-" (self.study.case.case) } {
+                    span.name {
+                        b { (self.study.case.benchmark) } " · " @if is_down { "↓ " } (self.phase.phase.name)
+                    }
+                    span.settings-of-cell {
+                        @if !super::benchmark::is_default(self.study) { (super::benchmark::settings(self.study)) }
+                    }
+                    (thumbnail::cell(self.phase))
+                    span.outcome {
+                        span.sign aria-hidden="true" { (text::glyph(verdict)) }
+                        (self.words(growth))
+                    }
+                    @if cost > 0.0 { span.cost { (judged.unit.bare(cost)) } }
+                }
+            } "\n"
+        }
+    }
+
+    /// The logarithm of the change from small to large n: the cliff's factor where there is one.
+    fn growth(&self) -> f64 {
+        let judged = &self.phase.verdict.all;
+        let cliff = judged.cliffs.iter().map(|cliff| cliff.factor_over_start).reduce(f64::max);
+        cliff.or(judged.growth.map(|growth| growth.value)).unwrap_or(1.0).max(1e-9).ln()
+    }
+
+    /// The outcome in a few words: "cliff ×3,187", "×75.4 O(n)", "flat".
+    fn words(&self, growth: f64) -> String {
+        let judged = &self.phase.verdict.all;
+        let by = factor(growth.exp());
+        match text::outcome_word(judged) {
+            "cliff" => format!("cliff {by}"),
+            "grows" => match text::symbol_of(judged).filter(|symbol| symbol.chars().count() <= SYMBOL_MAX) {
+                Some(symbol) => format!("{by} {symbol}"),
+                None => format!("grows {by}"),
+            },
+            "falls" => format!("falls {by}"),
+            "small change" => "small".to_owned(),
+            "not resolved" => "unresolved".to_owned(),
+            word => word.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Small static pictures of curves: for a cell of the overview, and with labelled ends for a finding.
+//!
+//! Both axes are logarithmic, except along a timeline. They repeat what the text beside them says, so screen readers
+//! skip them.
+
+use crate::PhaseStudy;
+use crate::quantity::{FormatCost, count};
+use crate::reduce::Columns;
+use crate::text;
+use maud::{Markup, html};
+
+/// The most points of a curve in a cell.
+const POINTS_MAX: usize = 24;
+/// The most points of a curve beside a finding.
+const PICTURE_POINTS_MAX: usize = 60;
+/// A cost that changes by less than this factor uses only its share of the height: a flat cost must look flat.
+const RANGE_MIN: f64 = 4.0;
+/// Recurring outliers drawn beside a finding.
+const OUTLIERS_MAX: usize = 24;
+
+/// Where a picture's points are, in its own units.
+struct Scale {
+    x: (f64, f64),
+    y: (f64, f64),
+    width: f64,
+    height: f64,
+    /// Room around the curve: left, right, top, bottom.
+    room: [f64; 4],
+}
+
+impl Scale {
+    /// The position of a point given in logarithms.
+    fn at(&self, (x, y): (f64, f64)) -> (f64, f64) {
+        let [left, right, top, bottom] = self.room;
+        let across = left + (x - self.x.0) / (self.x.1 - self.x.0) * (self.width - left - right);
+        let (middle, half) =
+            (f64::midpoint(self.y.0, self.y.1), ((self.y.1 - self.y.0) / 2.0).max(RANGE_MIN.ln() / 2.0));
+        let high = self.height - top - bottom;
+        (across, top + high / 2.0 - (y - middle) / half * (high / 2.0))
+    }
+
+    fn text(&self, point: (f64, f64)) -> String {
+        let (x, y) = self.at(point);
+        format!("{x:.0},{y:.0}")
+    }
+
+    fn line(&self, points: &[(f64, f64)]) -> String {
+        points.iter().map(|point| self.text(*point)).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// The curve in logarithms of n and cost, at most `most` points: the judged points with those beyond a cliff, or the
+/// medians of the calls where there are none.
+fn curve(phase: &PhaseStudy<'_>, most: usize) -> Vec<(f64, f64)> {
+    let points = phase.verdict.all.points.iter().map(|point| (point.n, point.cost.value));
+    let points: Vec<(f64, f64)> = points.filter(|(n, cost)| *n >= 1.0 && *cost > 0.0).collect();
+    let points = if points.len() < 2 { medians(phase) } else { points };
+    let last = points.len().saturating_sub(1);
+    let stride = points.len().div_ceil(most).max(1);
+    let kept = points.into_iter().enumerate().filter(|(i, _)| i % stride == 0 || *i == last);
+    kept.map(|(_, (n, cost))| (n.ln(), cost.ln())).collect()
+}
+
+/// The median over the passes of the median of each column.
+fn medians(phase: &PhaseStudy<'_>) -> Vec<(f64, f64)> {
+    let passes = || phase.curve.passes.iter();
+    let columns = Columns::up_to(passes().flat_map(|pass| pass.n.iter().copied()).max().unwrap_or(1));
+    let kept: Vec<_> = passes().map(|pass| columns.keep(pass)).collect();
+    let column = |i: usize| {
+        let mut costs: Vec<f64> = kept.iter().filter_map(|pass| pass[i].map(|kept| kept.median)).collect();
+        costs.sort_by(f64::total_cmp);
+        costs.get(costs.len() / 2).map(|cost| (columns.middle(i), *cost))
+    };
+    (0..columns.len()).filter_map(column).filter(|(_, cost)| *cost > 0.0).collect()
+}
+
+fn ends(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)))
+}
+
+/// The picture of a cell: the curve, and a vertical line at each cliff.
+pub(crate) fn cell(phase: &PhaseStudy<'_>) -> Markup {
+    let points = curve(phase, POINTS_MAX);
+    let (x, y) = (ends(points.iter().map(|point| point.0)), ends(points.iter().map(|point| point.1)));
+    if points.len() < 2 || x.1 <= x.0 {
+        return html! { svg.thumb viewBox="0 0 144 48" aria-hidden="true" focusable="false" {} };
+    }
+    let scale = Scale { x, y, width: 144.0, height: 48.0, room: [3.0, 3.0, 5.0, 5.0] };
+    let class = text::class_word(phase.verdict.class());
+    html! {
+        svg.thumb viewBox="0 0 144 48" preserveAspectRatio="none" aria-hidden="true" focusable="false" {
+            @for cliff in phase.verdict.all.cliffs.iter().filter(|cliff| cliff.n.value >= 1.0) {
+                @let at = format!("{:.0}", scale.at((cliff.n.value.ln(), y.0)).0);
+                line.edge x1=(at) x2=(at) y1="2" y2="46" {}
+            }
+            polyline class=(class) points=(scale.line(&points)) {}
+        }
+    }
+}
+
+/// Size of a picture beside a finding, and of its room to the right for labels.
+const PICTURE: (f64, f64, f64) = (300.0, 108.0, 78.0);
+
+/// The scale of a picture; none without two different n.
+fn scale<'a>(points: impl Iterator<Item = &'a (f64, f64)> + Clone) -> Option<Scale> {
+    let (x, y) = (ends(points.clone().map(|point| point.0)), ends(points.map(|point| point.1)));
+    let (width, height, labels) = PICTURE;
+    (x.1 > x.0).then_some(Scale { x, y, width, height, room: [6.0, labels, 12.0, 20.0] })
+}
+
+/// The axis of n with its ends.
+fn frame(scale: &Scale, axis: &str) -> Markup {
+    let (right, bottom) = (scale.width - scale.room[1], scale.height - 18.0);
+    html! {
+        line.axis x1="6" x2=(right) y1=(bottom) y2=(bottom) {}
+        text.n x="6" y=(scale.height - 4.0) { (count(scale.x.0.exp().round())) }
+        text.n x=(right) y=(scale.height - 4.0) text-anchor="end" { (count(scale.x.1.exp().round())) " " (axis) }
+    }
+}
+
+/// The picture beside a finding: the curve with the cost at both ends, n at both ends, cliffs and recurring outliers.
+pub(crate) fn picture(phase: &PhaseStudy<'_>, axis: &str) -> Markup {
+    let (points, outliers) = (curve(phase, PICTURE_POINTS_MAX), outliers(phase));
+    let (Some(first), Some(last)) = (points.first(), points.last()) else { return html! {} };
+    let Some(scale) = scale(points.iter().chain(&outliers)) else { return html! {} };
+    let unit = phase.verdict.all.unit;
+    let (start, end) = (scale.at(*first), scale.at(*last));
+    // The label of the start is above a curve that rises from the axis.
+    let lift = if start.1 > 70.0 { -7.0 } else { 15.0 };
+    html! {
+        svg.picture viewBox="0 0 300 108" aria-hidden="true" focusable="false" {
+            (frame(&scale, axis))
+            @for cliff in phase.verdict.all.cliffs.iter().filter(|cliff| cliff.n.value >= 1.0) {
+                @let at = format!("{:.0}", scale.at((cliff.n.value.ln(), scale.y.0)).0);
+                line.edge x1=(at) x2=(at) y1="4" y2="90" {}
+            }
+            @for point in &outliers {
+                @let (x, y) = scale.at(*point);
+                circle cx=(format!("{x:.0}")) cy=(format!("{y:.0}")) r="2.2" {}
+            }
+            polyline class=(text::class_word(phase.verdict.class())) points=(scale.line(&points)) {}
+            text x="6" y=(format!("{:.0}", start.1 + lift)) { (unit.bare(first.1.exp().round())) }
+            text x=(scale.width - scale.room[1] + 6.0) y=(format!("{:.0}", end.1 + 4.0)) {
+                (unit.bare(last.1.exp().round()))
+            }
+        }
+    }
+}
+
+/// A curve of one of several records.
+pub(crate) struct Line<'a> {
+    /// The record's name.
+    pub(crate) name: &'a str,
+    pub(crate) phase: &'a PhaseStudy<'a>,
+    /// Whether the finding is about it; the others are thin.
+    pub(crate) is_strong: bool,
+}
+
+/// The picture of a curve in several records, with the names of those that the finding is about.
+pub(crate) fn compared(lines: &[Line<'_>], axis: &str) -> Markup {
+    let drawn: Vec<(&Line<'_>, Vec<(f64, f64)>)> =
+        lines.iter().map(|line| (line, curve(line.phase, PICTURE_POINTS_MAX))).collect();
+    let Some(scale) = scale(drawn.iter().flat_map(|(_, points)| points)) else { return html! {} };
+    let mut labels: Vec<(f64, &str)> = drawn
+        .iter()
+        .filter(|(line, _)| line.is_strong)
+        .filter_map(|(line, points)| Some((scale.at(*points.last()?).1 + 4.0, line.name)))
+        .collect();
+    labels.sort_by(|a, b| a.0.total_cmp(&b.0));
+    // Labels that would overlap move down.
+    for i in 1..labels.len() {
+        labels[i].0 = labels[i].0.max(labels[i - 1].0 + 12.0);
+    }
+    html! {
+        svg.picture viewBox="0 0 300 108" aria-hidden="true" focusable="false" {
+            (frame(&scale, axis))
+            @for (line, points) in &drawn {
+                @let class = if line.is_strong { text::class_word(line.phase.verdict.class()) } else { "thin" };
+                polyline class=(class) points=(scale.line(points)) {}
+            }
+            @for (y, name) in &labels {
+                text x=(scale.width - scale.room[1] + 6.0) y=(format!("{y:.0}")) { (name) }
+            }
+        }
+    }
+}
+
+/// The most expensive recurring outliers in logarithms, without the first calls.
+fn outliers(phase: &PhaseStudy<'_>) -> Vec<(f64, f64)> {
+    let first = phase.verdict.outliers.patterns.iter().filter(|pattern| text::is_first_calls(pattern));
+    let first: Vec<u32> = first.flat_map(|pattern| phase.verdict.outliers.following(pattern)).collect();
+    let mut calls: Vec<_> = phase.verdict.outliers.recurring.iter().filter(|call| !first.contains(&call.n)).collect();
+    calls.sort_by_key(|call| std::cmp::Reverse(call.cost_median));
+    calls.truncate(OUTLIERS_MAX);
+    calls.iter().map(|call| (f64::from(call.n.max(1)).ln(), (call.cost_median.max(1) as f64).ln())).collect()
+}

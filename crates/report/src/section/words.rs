@@ -1,0 +1,66 @@
+//! What the words of the page mean, folded: each term once.
+
+use crate::page::View;
+use crate::text::{self, CLASSES};
+use landau_record::schema::Unit;
+use maud::{Markup, html};
+
+/// Terms that are not outcomes.
+const TERMS: [(&str, &str); 10] = [
+    ("n", "the number of objects that exist when a call is timed"),
+    ("pass", "one execution in a fresh process; passes are the replicates, and intervals are over passes"),
+    ("phase", "one timed call of a benchmark; ↓ marks a phase of the destruction, where n falls"),
+    (
+        "cost at small n, at large n",
+        "the median of the calls around the first and the last point; first calls of a process are not judged",
+    ),
+    ("growth", "the cost at the largest judged n over that at the smallest, by the fitted law; with a cliff: before it"),
+    (
+        "law",
+        "how the cost grows with n: O(1), O(log n), O(n) …; in O(1/(1 − n/C)), C is the n at which it would be \
+         infinite",
+    ),
+    ("CI", "confidence interval: of the growth at 90%, of a cost at 95%"),
+    ("recurring outlier", "a single expensive call at the same n in most passes, such as a table that doubles"),
+    ("n + 3 = 256", "a table of 256 descriptors is full: three of them are open besides the objects"),
+    ("bimodal", "the cost has two separate values"),
+];
+
+/// The list of words, closed at first.
+pub(crate) fn render(view: &View<'_>) -> Markup {
+    html! {
+        details #words.words {
+            summary { "What the words mean" }
+            dl {
+                @for class in CLASSES {
+                    dt { span.dot.(text::class_word(class)) aria-hidden="true" {} (text::class_name(class)) }
+                    dd { (text::class_about(class)) "." }
+                }
+                @for (term, meaning) in TERMS { dt { (term) } dd { (meaning) "." } }
+            }
+        } "\n"
+        (unit_note(view))
+    }
+}
+
+/// What the costs are where they are not time.
+fn unit_note(view: &View<'_>) -> Markup {
+    match view.base().map(|base| base.record.unit()) {
+        Some(Unit::Instructions) => html! {
+            p.note.unit {
+                b { "Every cost is a number of instructions, counted exactly by an emulator, not time. " }
+                "It shows how long the path through the kernel is and how it grows, identically on every host. It does \
+                 not include cache misses, page walks, contention or a second processor. Fewer instructions do not \
+                 imply a faster call."
+            }
+        },
+        Some(Unit::EmulatedNs) => html! {
+            p.note.unit {
+                b { "No timing. " }
+                "An emulator measured this with its own clock. The values show that calls work and where limits are, \
+                 not what anything costs. Do not compare them."
+            }
+        },
+        _ => html! {},
+    }
+}

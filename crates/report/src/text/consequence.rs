@@ -1,0 +1,69 @@
+//! What a cost at the largest n means for a program: "An event loop that watches 1,961 descriptors pays 280 µs for each
+//! wait, so it waits at most 3,570 times a second."
+
+use crate::quantity::{FormatCost, Unit, count};
+use crate::{CaseStudy, PhaseStudy};
+
+/// Who pays, by benchmark and phase; `{n}` and `{cost}` are replaced. A curve that is not listed has its axis: "With 980
+/// open files, a call takes 1.2 µs".
+const WHO: [(&str, &str, &str); 12] = [
+    ("bind", "bind", "A program that has bound {n} ports pays {cost} for the next one"),
+    ("event_loop", "wait", "An event loop with {n} idle descriptors pays {cost} for each wait"),
+    ("event_wait", "wait", "An event loop that watches {n} descriptors pays {cost} for each wait"),
+    ("fork", "return", "A process with {n} children pays {cost} for each further fork"),
+    ("mmap", "mmap", "A process with {n} mappings pays {cost} for each further one"),
+    ("mmap", "munmap", "A process with {n} mappings pays {cost} to remove one"),
+    ("request", "first_byte", "A server with {n} open connections takes {cost} to answer on one of them"),
+    ("request", "last_byte", "A server with {n} open connections takes {cost} to answer on one of them"),
+    ("thread", "join", "A process with {n} threads pays {cost} to join one"),
+    ("timerfd", "arm", "A process with {n} armed timers pays {cost} to arm one more"),
+    ("waitpid", "reap", "A server with {n} child processes pays {cost} to reap one"),
+    ("waitpid", "wnohang", "A server with {n} child processes pays {cost} for each look at whether one has ended"),
+];
+/// A rate above this is no limit that a program meets.
+const RATE_MAX: f64 = 100_000.0;
+
+/// Returns the benchmarks and phases that have words of their own, for the test that they exist.
+pub fn subjects() -> impl Iterator<Item = (&'static str, &'static str)> {
+    WHO.iter().map(|(benchmark, phase, _)| (*benchmark, *phase))
+}
+
+/// Returns the sentence for a curve; empty if it has no points.
+pub(crate) fn consequence(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>) -> String {
+    let judged = &phase.verdict.all;
+    let Some(last) = judged.points.last() else { return String::new() };
+    words(&study.case.benchmark, &phase.phase.name, &study.case.axis, judged.unit, (last.n, last.cost.value))
+}
+
+fn words(benchmark: &str, phase: &str, axis: &str, unit: Unit, (n, cost): (f64, f64)) -> String {
+    let own = WHO.iter().find(|one| one.0 == benchmark && one.1 == phase).map(|one| one.2.to_owned());
+    let verb = if unit == Unit::Instructions { "executes" } else { "takes" };
+    let template = own.unwrap_or_else(|| format!("With {{n}} {axis}, a call {verb} {{cost}}"));
+    let text = template.replace("{n}", &count(n)).replace("{cost}", &unit.cost(cost));
+    let rate = 1e9 / cost.max(1.0);
+    match unit {
+        Unit::Time if rate < RATE_MAX => format!("{text}: at most {} a second.", count(rounded(rate))),
+        _ => format!("{text}."),
+    }
+}
+
+/// Three significant digits.
+fn rounded(x: f64) -> f64 {
+    let unit = 10f64.powf(x.abs().max(1.0).log10().floor() - 2.0);
+    (x / unit).round() * unit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cost_becomes_a_rate_where_it_limits_a_program() {
+        let bind = words("bind", "bind", "bound sockets", Unit::Time, (14_254.0, 2.77e6));
+        assert_eq!(bind, "A program that has bound 14,254 ports pays 2.77 ms for the next one: at most 361 a second.");
+        let open = words("open", "open", "open files", Unit::Time, (980.0, 1200.0));
+        assert_eq!(open, "With 980 open files, a call takes 1.2 µs.");
+        let counted = words("open", "open", "open files", Unit::Instructions, (980.0, 4016.0));
+        assert_eq!(counted, "With 980 open files, a call executes 4,016 instructions.");
+    }
+}
