@@ -1,14 +1,14 @@
 //! One benchmark: its question, its cases side by side, and each case with its verdicts, curves and single calls.
 
 use super::{explanation, scrolling};
-use crate::CaseStudy;
 use crate::facts;
 use crate::findings;
 use crate::page::{Chart, View};
 use crate::quantity::count;
 use crate::reduce::Columns;
-use crate::table::{self, law_short};
+use crate::table;
 use crate::text;
+use crate::{CaseStudy, PhaseStudy};
 use landau_record::schema::Direction;
 use maud::{Markup, html};
 
@@ -134,7 +134,7 @@ fn case(view: &View<'_>, study: &CaseStudy<'_>, is_open: bool, charts: &mut Vec<
     html! {
         details.case id={ "case-" (study.case.case) } open[is_open] {
             summary { h4 { (study.case.label) } " " span.outcomes { (outcomes(study)) } }
-            (verdicts(study))
+            (verdicts(view, study))
             (notes(study))
             @if view.comparisons.is_some() { (compared(view, study, charts)) }
             @else { (curves(view, study, &columns, charts)) }
@@ -195,18 +195,12 @@ fn compared(view: &View<'_>, study: &CaseStudy<'_>, charts: &mut Vec<Chart>) -> 
 fn overlay(
     view: &View<'_>,
     study: &CaseStudy<'_>,
-    phase: &crate::PhaseStudy<'_>,
+    phase: &PhaseStudy<'_>,
     id: &str,
     charts: &mut Vec<Chart>,
 ) -> Markup {
     let name = &phase.phase.name;
-    let unit = |index: usize| view.sources.get(index).map(|source| source.analysis.record.unit());
-    let mut rows = Vec::new();
-    for (index, source) in view.sources.iter().enumerate().filter(|(index, _)| unit(*index) == unit(0)) {
-        let case = source.analysis.cases.iter().find(|other| other.case.label == study.case.label);
-        let found = case.and_then(|case| Some((case, case.phases.iter().find(|other| other.phase.name == *name)?)));
-        rows.extend(found.map(|(case, phase)| (index, case, phase)));
-    }
+    let rows = everywhere(view, study, phase);
     let columns = Columns::up_to(rows.iter().map(|(_, case, _)| case.largest_n()).max().unwrap_or(1));
     let mut chart = Chart::new(id.to_owned(), study.case, &columns);
     chart.add_floor(timer_overhead(view), std::slice::from_ref(phase));
@@ -246,7 +240,7 @@ fn single_calls(view: &View<'_>, study: &CaseStudy<'_>, columns: &Columns, chart
         charts.push(chart);
     }
     html! {
-        h5 { "Single calls" }
+        h5 { "Single calls" @if view.comparisons.is_some() { " in " (view.names[0]) } }
         div.multiples {
             @for (number, phase) in study.phases.iter().enumerate() {
                 (figure(&Figure {
@@ -313,35 +307,72 @@ fn limit(study: &CaseStudy<'_>, met: &crate::LimitMet<'_>) -> Markup {
     }
 }
 
-/// The verdicts of a case: a row per phase, with its colour in the chart.
-fn verdicts(study: &CaseStudy<'_>) -> Markup {
+/// The verdicts of a case: a row for each phase in each record that has it, with its colour in the chart.
+fn verdicts(view: &View<'_>, study: &CaseStudy<'_>) -> Markup {
+    let is_one = view.comparisons.is_none();
     let table = html! {
         table.verdicts {
             thead { tr {
-                @for name in ["Phase", "What is timed", "Cost at small n", "Cost at large n", "Law", "Confidence"] {
+                th scope="col" { "Phase" }
+                @if !is_one { th scope="col" { "Record" } }
+                @for name in ["Outcome", "Cost at small n", "Cost at large n", "Law and interval"] {
                     th scope="col" { (name) }
                 }
             } }
             tbody {
-                @for (tone, phase) in study.phases.iter().enumerate() {
-                    @let row = table::Row::of(study, phase);
-                    tr {
-                        th scope="row" {
-                            span.swatch.{ "tone-" (tone % TONES) }.down[phase.phase.direction == Direction::Down]
-                                aria-hidden="true" {}
-                            (phase.phase.name)
-                        }
-                        td { (phase.phase.about) }
-                        td.number { (row.text.small) }
-                        td.number { (row.text.large) }
-                        td { b { (law_short(&phase.verdict.all)) } }
-                        td { (row.text.confidence) }
+                @for (number, phase) in study.phases.iter().enumerate() {
+                    @for (index, case, phase) in everywhere(view, study, phase) {
+                        (verdict(case, phase, if is_one { number } else { index }, (!is_one).then(|| &*view.names[index])))
                     }
                 }
             }
         }
     };
-    scrolling(&format!("Verdicts of {}", study.case.label), &table)
+    html! {
+        (scrolling(&format!("Verdicts of {}", study.case.label), &table))
+        ul.timed {
+            @for phase in &study.phases { li { b { (phase.phase.name) } ": " (phase.phase.about) } }
+        }
+    }
+}
+
+fn verdict(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, tone: usize, record: Option<&str>) -> Markup {
+    let row = table::Row::of(study, phase);
+    let is_down = phase.phase.direction == Direction::Down;
+    html! {
+        tr {
+            th scope="row" {
+                span.swatch.{ "tone-" (tone % TONES) }.down[is_down] aria-hidden="true" {}
+                @if is_down { "↓ " } (phase.phase.name)
+            }
+            @if let Some(name) = record { td { (name) } }
+            td.(text::class_word(phase.verdict.class())) {
+                span.sign aria-hidden="true" { (text::glyph(&phase.verdict)) }
+                b { (text::outcome_word(&phase.verdict.all)) }
+            }
+            td.number { (row.text.small) }
+            td.number { (row.text.large) }
+            td { (row.text.confidence) }
+        }
+    }
+}
+
+/// A phase in every record of the base's unit that has it, with the record's index.
+fn everywhere<'a>(
+    view: &'a View<'_>,
+    study: &'a CaseStudy<'_>,
+    phase: &'a PhaseStudy<'_>,
+) -> Vec<(usize, &'a CaseStudy<'a>, &'a PhaseStudy<'a>)> {
+    let unit = |index: usize| view.sources.get(index).map(|source| source.analysis.record.unit());
+    let mut found = Vec::new();
+    for (index, source) in view.sources.iter().enumerate().filter(|(index, _)| unit(*index) == unit(0)) {
+        let Some(case) = source.analysis.cases.iter().find(|other| other.case.label == study.case.label) else {
+            continue;
+        };
+        let phase = case.phases.iter().find(|other| other.phase.name == phase.phase.name);
+        found.extend(phase.map(|phase| (index, case, phase)));
+    }
+    found
 }
 
 /// The frame of a chart.

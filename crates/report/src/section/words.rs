@@ -8,13 +8,16 @@ use maud::{Markup, html};
 /// Terms that are not outcomes.
 const TERMS: [(&str, &str); 10] = [
     ("n", "the number of objects that exist when a call is timed"),
-    ("pass", "one execution in a fresh process; passes are the replicates, and intervals are over passes"),
+    ("pass", "one execution in a fresh process; passes are the replicates"),
     ("phase", "one timed call of a benchmark; ↓ marks a phase of the destruction, where n falls"),
     (
         "cost at small n, at large n",
         "the median of the calls around the first and the last point; first calls of a process are not judged",
     ),
-    ("growth", "the cost at the largest judged n over that at the smallest, by the fitted law; with a cliff: before it"),
+    (
+        "growth",
+        "the cost at the largest judged n over that at the smallest, by the fitted law; with a cliff: before it",
+    ),
     (
         "law",
         "how the cost grows with n: O(1), O(log n), O(n) …; in O(1/(1 − n/C)), C is the n at which it would be \
@@ -28,15 +31,18 @@ const TERMS: [(&str, &str); 10] = [
 
 /// The list of words, closed at first.
 pub(crate) fn render(view: &View<'_>) -> Markup {
+    let is_exact = view.unit() == crate::quantity::Unit::Instructions;
+    // Counted costs have no intervals.
+    let terms = TERMS.iter().filter(|(term, _)| !(is_exact && *term == "CI"));
     html! {
         details #words.words {
             summary { "What the words mean" }
             dl {
                 @for class in CLASSES {
                     dt { span.dot.(text::class_word(class)) aria-hidden="true" {} (text::class_name(class)) }
-                    dd { (text::class_about(class)) "." }
+                    dd { (text::class_about(class, is_exact)) "." }
                 }
-                @for (term, meaning) in TERMS { dt { (term) } dd { (meaning) "." } }
+                @for (term, meaning) in terms { dt { (term) } dd { (meaning) "." } }
             }
         } "\n"
         (unit_note(view))

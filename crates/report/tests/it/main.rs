@@ -39,8 +39,8 @@ fn the_page_has_a_section_a_chart_and_a_table_for_every_case() {
     for case in &analysis().cases {
         let number = case.case.case;
         assert!(
-            html.contains(&format!("<article class=\"case\" id=\"case-{number}\"")),
-            "no section for {}",
+            html.contains(&format!("<details class=\"case\" id=\"case-{number}\"")),
+            "no details of {}",
             case.case.label
         );
         assert!(html.contains(&format!("id=\"data-case-{number}\"")), "no curve for {}", case.case.label);
@@ -92,11 +92,17 @@ fn growth_limits_outliers_and_skips_are_all_findings() {
     let growth =
         analysis().cases.iter().find(|case| case.case.label == "fork").unwrap().phases[0].verdict.all.growth.unwrap();
     assert!(text(Kind::Growth).contains(&format!("×{}", landau_report::quantity::digits(growth.value))));
-    assert!(text(Kind::Growth).contains("Also: fork linkage=static"));
-    assert!(text(Kind::Flat).contains("socket threads=1 · close"));
+    // The growth of the static child is larger, so its sentence leads.
+    assert!(text(Kind::Growth).contains("fork linkage=static grows ") && text(Kind::Growth).contains("Also: fork ("));
+    let flat = found.iter().find(|one| one.kind == Kind::Flat).unwrap();
+    assert!(flat.items.iter().any(|item| item.starts_with("socket threads=1 · close")));
+    assert!(flat.sentence().ends_with(" curves."), "{}", flat.sentence());
     assert!(text(Kind::Skip).contains("rocket was skipped: there is no launch pad."));
     assert!(text(Kind::Skip).contains("fork: 2 passes skipped"));
-    assert!(found.windows(2).all(|pair| pair[0].kind <= pair[1].kind), "findings are not in order of surprise");
+    let leading = findings::leading(&found);
+    assert!(leading <= findings::LEADING_MAX);
+    let usual = [Kind::Period, Kind::Flat, Kind::Small, Kind::Unresolved, Kind::Skip, Kind::FirstCalls];
+    assert!(found[..leading].iter().all(|one| !usual.contains(&one.kind)), "what surprises nobody leads");
 }
 
 #[test]
@@ -172,7 +178,7 @@ fn one_digit_altered_anywhere_is_found_and_its_place_named() {
     assert!(made.is_ours());
     assert_eq!(difference(html, &made, &sources), None);
     let places = [
-        ("<ol>", "under “Findings” (#"),
+        ("<ol class=\"lead-findings\">", "under “Findings” (#"),
         ("<td class=\"number\">", "under “socket threads=1” (#case-0"),
         ("id=\"data-case-1\">", "in the block data-case-1"),
         ("id=\"results\">", "in the block results"),
@@ -284,10 +290,56 @@ fn a_slower_record_loses_and_an_equal_one_is_not_told_apart() {
     assert!(rows.iter().any(|row| row.text.starts_with("no significant difference at 95% (minimum detectable: ")));
     let sources = [source("base", &study().0, &study().1), source("slow", &slow, &slow_bytes)];
     let html = Page::render(&sources, &Options::default()).html;
-    assert!(html.contains("id=\"comparison\"") && html.contains("<b>base</b> is faster in"));
+    assert!(html.contains("id=\"matrix\"") && html.contains("<td class=\"number more-"));
     assert_eq!(extract(&html).unwrap().records.len(), 2);
     let text = table::render_comparisons(&rows, Layout { width: 120, color: false });
     assert!(text.contains("base costs") && text.lines().all(|line| line.chars().count() <= 120));
+}
+
+/// Guards against records that are reported one after another: what changed comes first, then what they share.
+#[test]
+fn findings_across_records_say_what_changed_by_how_much_and_whether_the_law_did() {
+    let (slow, _) = record(5, &Bend { factor: 1.5, seed: 2, ..Bend::default() });
+    let (like, _) = record(5, &Bend { seed: 3, ..Bend::default() });
+    let (slow, like) = (Analysis::of(&slow), Analysis::of(&like));
+    let across = |others: &[&Analysis<'_>], names: &[&str]| {
+        let analyses: Vec<&Analysis<'_>> = [analysis()].into_iter().chain(others.iter().copied()).collect();
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        findings::across(&analyses, &Comparisons::of(&analyses), &names)
+    };
+    let (found, leading) = across(&[&slow], &["old", "new"]);
+    assert!(leading <= findings::LEADING_MAX && found[0].kind == Kind::Change, "{found:#?}");
+    let changed: Vec<&str> = found.iter().filter(|one| one.kind == Kind::Change).map(|one| one.text.as_str()).collect();
+    assert!(changed.iter().all(|text| text.contains("% more since new")), "{changed:#?}");
+    let mmap = changed.iter().find(|text| text.starts_with("mmap")).unwrap();
+    assert!(mmap.contains("The law did not change (O(log n)), only the constant."), "{mmap}");
+    assert!(found.iter().any(|one| one.text.contains("grows in every record")), "{found:#?}");
+    // The change is between the first and the second of three, and undone by the third.
+    let (found, _) = across(&[&slow, &like], &["old", "new", "newer"]);
+    let text = &found.iter().find(|one| one.text.starts_with("mmap")).unwrap().text;
+    assert!(text.contains("since new:") && text.contains("Later, in newer:"), "{text}");
+    let (found, leading) = across(&[&like], &["old", "new"]);
+    assert!(leading >= 1 && found[0].text.contains("none is shown to differ by more than 10%"), "{found:#?}");
+}
+
+/// Guards against a page that opens with its details: the overview has every curve, and every case is closed.
+#[test]
+fn the_overview_has_every_curve_and_the_details_are_closed() {
+    let html = &page().html;
+    let overview = html.split_once("id=\"overview\"").unwrap().1.split_once("</section>").unwrap().0;
+    let curves: usize = analysis().cases.iter().map(|case| case.phases.len()).sum();
+    assert_eq!(overview.matches("<a class=\"cell ").count(), curves);
+    for case in &analysis().cases {
+        for phase in &case.phases {
+            let name = format!("data-name=\"{}\"", findings::subject(case, phase));
+            assert!(overview.contains(&name), "{name} is not in the overview");
+        }
+    }
+    assert!(!html.contains("<details class=\"benchmark\" open"));
+    assert!(
+        html.find("id=\"findings\"") < html.find("id=\"overview\"")
+            && html.find("id=\"overview\"") < html.find("id=\"details\"")
+    );
 }
 
 #[test]
