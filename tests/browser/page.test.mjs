@@ -41,9 +41,16 @@ async function visit(options = {}) {
   return page;
 }
 
+// Opens the details of everything, as a reader who asks for all of them.
+async function unfold(page) {
+  const button = page.locator("#unfold");
+  if (await button.innerText() === "Open all") await button.click();
+}
+
 // The first curve, drawn and in sight.
 async function curve(page) {
-  const figure = page.locator("article figure.chart[data-kind=curve]").first();
+  await unfold(page);
+  const figure = page.locator("details.case figure.chart[data-kind=curve]").first();
   await figure.evaluate((one) => one.scrollIntoView({ behavior: "instant", block: "center" }));
   await figure.locator("canvas").waitFor();
   return figure;
@@ -76,6 +83,7 @@ test("the page is there within two seconds and draws its first chart", async (t)
 
 test("every figure can be drawn", async () => {
   const page = await visit();
+  await unfold(page);
   const figures = page.locator("figure.chart");
   for (let i = 0; i < await figures.count(); i += 1) {
     await figures.nth(i).evaluate((one) => one.scrollIntoView({ behavior: "instant" }));
@@ -151,14 +159,14 @@ test("the keyboard reads values and zooms", async () => {
 
 test("every control can be reached by Tab and has a name", async () => {
   const page = await visit();
+  await page.keyboard.press("Tab");
+  assert.equal(await page.evaluate(() => document.activeElement.className), "skip");
   await curve(page);
   const nameless = await page.evaluate(() => [...document.querySelectorAll("button, a[href], summary, [tabindex='0']")]
     .filter((one) => !(one.getAttribute("aria-label") || one.textContent.trim())).map((one) => one.outerHTML));
   assert.deepEqual(nameless, []);
   const unreachable = await page.evaluate(() => [...document.querySelectorAll("button, a[href]")].filter((one) => one.tabIndex < 0).length);
   assert.equal(unreachable, 0);
-  await page.keyboard.press("Tab");
-  assert.equal(await page.evaluate(() => document.activeElement.className), "skip");
   await page.context().close();
 });
 
@@ -184,13 +192,20 @@ test("print has every chart and no controls", async () => {
   const page = await visit({ colorScheme: "dark" });
   await page.waitForFunction(() => document.documentElement.dataset.unpacked, null, { timeout: 30_000 });
   await page.emulateMedia({ media: "print" });
-  for (const hidden of [".contents", ".controls", ".tools"]) {
+  for (const hidden of [".places", ".controls", ".tools"]) {
     assert.equal(await page.locator(hidden).first().isVisible(), false, `${hidden} is printed`);
   }
   await page.emulateMedia({ media: null });
+  const opened = await page.locator("details.case[open]").count();
+  // Printing opens every case for as long as it lasts.
+  await page.evaluate(() => addEventListener("beforeprint", () => {
+    document.documentElement.dataset.closed = document.querySelectorAll("details.case:not([open]), details.benchmark:not([open])").length;
+  }));
   const pdf = await page.pdf({ format: "A4", path: process.env.LANDAU_PDF });
   assert.equal(pdf.subarray(0, 5).toString(), "%PDF-");
   assert.equal(await page.locator("figure.chart:not([data-drawn])").count(), 0, "printing left charts out");
+  assert.equal(await page.locator("details.case[open]").count(), opened, "printing left the details open");
+  assert.equal(await page.evaluate(() => document.documentElement.dataset.closed), "0", "details were closed when printed");
   assert.equal(await page.evaluate(() => document.documentElement.dataset.theme ?? ""), "", "the theme did not come back");
   await page.context().close();
 });
@@ -228,6 +243,7 @@ test("the record that is downloaded is the one whose checksum stands there", asy
 
 test("the points of every chart unfold as a table", async () => {
   const page = await visit();
+  await unfold(page);
   const folded = page.locator("details.points");
   for (let i = 0; i < await folded.count(); i += 1) {
     await folded.nth(i).locator("summary").click();
@@ -261,6 +277,71 @@ test("headings are in order, charts have a label and a table", async () => {
   assert.equal(await page.evaluate(() => document.documentElement.lang), "en");
   await page.context().close();
 });
+
+test("the answer comes first: findings and overview before the details, within 4,000 pixels", async (t) => {
+  const page = await visit({ viewport: { width: 1280, height: 900 } });
+  const top = await page.evaluate(() => document.querySelector("#details").getBoundingClientRect().top + scrollY);
+  t.diagnostic(`the details begin at ${Math.round(top)} px`);
+  assert.ok(top < 4000, `the details begin at ${top} px`);
+  const leading = await page.locator(".lead-findings > .finding").count();
+  assert.ok(leading >= 1 && leading <= 7, `${leading} findings lead`);
+  assert.equal(await page.locator("details.benchmark[open]").count(), 0, "details are open");
+  await page.context().close();
+});
+
+test("the overview sorts, filters, and opens the details of a curve", async () => {
+  const page = await visit();
+  const first = () => page.locator("#grid > li:not([hidden])").first();
+  const numbers = (key) => page.locator("#grid > li").evaluateAll((cells, name) => cells.map((cell) => Number(cell.dataset[name])), key);
+  await page.locator("#sort").selectOption("growth");
+  const growths = await numbers("growth");
+  assert.deepEqual(growths, [...growths].sort((a, b) => b - a));
+  await page.locator("#sort").selectOption("outcome");
+  const outcomes = await numbers("outcome");
+  assert.deepEqual(outcomes, [...outcomes].sort((a, b) => a - b));
+  await page.locator("#sort").selectOption("index");
+  const button = page.locator(".classes .class").first();
+  const [shown, kind] = [await page.locator("#grid > li:not([hidden])").count(), await button.getAttribute("data-class")];
+  await button.click();
+  assert.equal(await page.locator(`#grid > li[data-class=${kind}]:not([hidden])`).count(), 0);
+  await button.click();
+  assert.equal(await page.locator("#grid > li:not([hidden])").count(), shown);
+  const link = first().locator("a");
+  const target = (await link.getAttribute("href")).slice(1);
+  await link.focus();
+  await page.keyboard.press("Enter");
+  const figure = page.locator(`#${target} figure.chart`).first();
+  await figure.locator("canvas").waitFor();
+  assert.equal(await page.locator(`#${target}`).evaluate((one) => one.open), true);
+  await page.context().close();
+});
+
+test("the outcomes differ without colour", async () => {
+  const page = await visit();
+  const signs = await page.locator("#grid > li").evaluateAll((cells) => cells.map((cell) => [cell.dataset.class, cell.querySelector(".sign").textContent]));
+  const classes = new Map();
+  for (const [name, sign] of signs) classes.set(sign, (classes.get(sign) ?? new Set()).add(name));
+  for (const [sign, names] of classes) assert.equal(names.size, 1, `${sign} stands for ${[...names]}`);
+  await page.context().close();
+});
+
+// axe-core comes from npm; its rules include contrast, so light and dark are both looked at.
+for (const colorScheme of ["light", "dark"]) {
+  for (const width of [390, 1280, 2560]) {
+    test(`no accessibility rule is broken, ${width} pixels wide, ${colorScheme}`, async () => {
+      const page = await visit({ viewport: { width, height: 900 }, colorScheme });
+      await page.evaluate(await readFile(new URL("node_modules/axe-core/axe.min.js", import.meta.url), "utf8"));
+      const broken = async () => (await page.evaluate(() => globalThis.axe.run())).violations
+        .map(({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map((node) => node.html.slice(0, 160)).join(" | ")}`);
+      assert.deepEqual(await broken(), []);
+      await page.locator("details.benchmark > summary").first().click();
+      await page.evaluate(() => document.querySelectorAll("details.benchmark[open] details").forEach((one) => { one.open = true; }));
+      await page.locator("details.benchmark[open] figure.chart canvas").first().waitFor();
+      assert.deepEqual(await broken(), []);
+      await page.context().close();
+    });
+  }
+}
 
 test("no complaint in the console, no request", () => {
   assert.deepEqual(complaints, []);

@@ -244,7 +244,7 @@ class Frame {
       switchable("log cost", true, (isOn) => this.toggle("y", isOn), "logarithmic or linear axis of cost"),
       plain("−", "zoom out", () => this.zoom(2)),
       plain("+", "zoom in", () => this.zoom(0.5)),
-      plain("reset", "show everything", () => this.reset()),
+      plain("reset", "reset: show everything", () => this.reset()),
     );
   }
 

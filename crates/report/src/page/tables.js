@@ -38,7 +38,8 @@ for (const details of document.querySelectorAll("details.points")) {
     const figure = details.closest("figure");
     const place = element("div", { className: "scroll", tabIndex: 0 });
     place.setAttribute("role", "region");
-    place.setAttribute("aria-label", details.textContent);
+    // The names of regions differ, so that a list of them can be used.
+    place.setAttribute("aria-label", `${details.textContent.trim()} of ${figure.dataset.chart}, ${figure.querySelector("strong").textContent}`);
     details.append(place);
     await unpackFigure(figure);
     const data = compose(figure);

@@ -73,7 +73,7 @@ pub(crate) fn render(view: &View<'_>) -> Markup {
                     input #same type="checkbox"; " Show the " (same) " of " (rows.len()) " curves that do not differ"
                 }
             }
-            (scrolling("Every curve in every record", &table))
+            (scrolling("Costs and ratios", &table))
             (unmatched(view))
         } "\n"
     }
