@@ -6,6 +6,7 @@
 use crate::error::Result;
 use landau_reactor::{Event, Interest, Reactor, Token};
 use landau_sys::clock::monotonic_ns;
+use landau_sys::process::{ProcessorTime, thread_time};
 use landau_sys::timerfd::TimerFd;
 use std::time::Duration;
 
@@ -16,6 +17,9 @@ const TIMER: Token = Token(u32::MAX - 2);
 pub(crate) trait Clock {
     /// Returns the time in nanoseconds.
     fn now_ns(&self) -> u64;
+
+    /// Returns the CPU time that the load has used.
+    fn cpu_time(&self) -> ProcessorTime;
 
     /// Waits for events until `until_ns`, `longest` after `now_ns`, or the first event, whichever comes first.
     fn wait(&mut self, reactor: &mut Reactor, now_ns: u64, until_ns: u64, longest: Duration) -> Result<()>;
@@ -55,6 +59,10 @@ impl Clock for SystemClock {
     #[inline]
     fn now_ns(&self) -> u64 {
         monotonic_ns()
+    }
+
+    fn cpu_time(&self) -> ProcessorTime {
+        thread_time()
     }
 
     fn wait(&mut self, reactor: &mut Reactor, now_ns: u64, until_ns: u64, longest: Duration) -> Result<()> {

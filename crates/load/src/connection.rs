@@ -42,6 +42,8 @@ pub(crate) struct Connection {
     pub(crate) state: State,
     /// Whether it accepts no further request: the last one was sent, or the server announced the end.
     pub(crate) is_last: bool,
+    /// When `connect` was called.
+    pub(crate) start_ns: u64,
     /// When its state began.
     pub(crate) since_ns: u64,
     /// Number of requests sent.
@@ -60,6 +62,7 @@ impl Connection {
             server,
             state: State::Connecting,
             is_last: false,
+            start_ns: since_ns,
             since_ns,
             sent: 0,
             in_flight: VecDeque::new(),

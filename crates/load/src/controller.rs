@@ -53,6 +53,7 @@ pub fn run(job: &Job, launch: &Launch, observer: &mut dyn Observer, interrupted:
         Load::Closed | Load::Open { .. } => run.request_loop()?,
     }
     outcome.counters = Counters::read().since(&before, &[OVERFLOWS, LOSSES].concat());
+    outcome.has_counters = before.has(OVERFLOWS);
     outcome.gates = gate::judge(&outcome, &job.waived);
     Ok(outcome)
 }
@@ -268,6 +269,7 @@ impl Run<'_> {
         }
         if elapsed_ns > 0 {
             self.note_share(cpu_ns, elapsed_ns);
+            self.outcome.metrics.count_cpu(cpu_ns, elapsed_ns);
         }
         Ok(true)
     }

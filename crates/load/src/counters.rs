@@ -29,6 +29,11 @@ impl Counters {
         counters
     }
 
+    /// Returns whether this system has any of the counters.
+    pub fn has(&self, names: &[&str]) -> bool {
+        names.iter().any(|name| self.0.contains_key(*name))
+    }
+
     /// Parses pairs of lines, of names and of values, which begin with the protocol's name.
     fn parse(text: &str) -> Self {
         let lines: Vec<&str> = text.lines().collect();
@@ -91,6 +96,7 @@ mod tests {
         assert_eq!(after.since(&before, OVERFLOWS), BTreeMap::from([("ListenDrops".to_owned(), 3)]));
         assert_eq!(after.since(&before, &["A", "B", "C", "D"]), BTreeMap::from([("C".to_owned(), 1)]));
         assert!(before.since(&after, OVERFLOWS).is_empty());
+        assert!(before.has(OVERFLOWS) && !before.has(LOSSES) && !Counters::parse("").has(OVERFLOWS));
         assert!(Counters::parse("").since(&before, OVERFLOWS).is_empty());
     }
 }

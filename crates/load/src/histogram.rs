@@ -4,15 +4,28 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The longest latency, 100 s. Longer ones count as this one; timeouts are counted as failures instead.
+/// The longest latency, 100 s. Longer ones count as this one.
 pub const LONGEST_NS: u64 = 100_000_000_000;
 
 /// Significant digits of a value: a resolution of 0.1%.
 const DIGITS: u8 = 3;
 
 /// A histogram of latencies. An empty one owns no memory.
+///
+/// A latency whose end was not seen is recorded with the time until then, a lower bound. Without it the percentiles
+/// would improve with each request that is never answered.
 #[derive(Clone, PartialEq, Default)]
-pub struct Histogram(Option<Box<hdrhistogram::Histogram<u64>>>);
+pub struct Histogram {
+    held: Option<Box<hdrhistogram::Histogram<u64>>>,
+    censored: u64,
+}
+
+/// A histogram as a message: each latency that occurred with its count.
+#[derive(Serialize, Deserialize)]
+struct Counts {
+    counts: Vec<(u64, u64)>,
+    censored: u64,
+}
 
 impl Histogram {
     /// Returns an empty histogram.
@@ -23,37 +36,50 @@ impl Histogram {
     /// Records a latency. 0 counts as 1, and anything above [`LONGEST_NS`] as the longest latency.
     #[inline]
     pub fn record(&mut self, ns: u64) {
-        match &mut self.0 {
+        match &mut self.held {
             Some(held) => held.saturating_record(ns.max(1)),
             None => self.record_count(ns, 1),
         }
     }
 
+    /// Records a lower bound of a latency: the end was not seen.
+    #[cold]
+    pub fn record_censored(&mut self, ns: u64) {
+        self.record(ns);
+        self.censored += 1;
+    }
+
     /// Records a latency `count` times.
     #[cold]
     pub fn record_count(&mut self, ns: u64, count: u64) {
-        if self.0.is_none() {
+        if self.held.is_none() {
             // The bounds are constants that hdrhistogram accepts.
-            self.0 = hdrhistogram::Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).ok().map(Box::new);
+            self.held = hdrhistogram::Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).ok().map(Box::new);
         }
-        if let Some(held) = &mut self.0 {
+        if let Some(held) = &mut self.held {
             held.saturating_record_n(ns.max(1), count);
         }
     }
 
     /// Adds the latencies of another histogram.
     pub fn merge(&mut self, other: &Self) {
-        match (&mut self.0, &other.0) {
+        self.censored += other.censored;
+        match (&mut self.held, &other.held) {
             (_, None) => {}
-            (None, Some(_)) => *self = other.clone(),
+            (None, Some(held)) => self.held = Some(held.clone()),
             // Both have the same bounds, so no value is out of range.
             (Some(own), Some(other)) => own.add(other.as_ref()).unwrap_or_default(),
         }
     }
 
+    /// Returns the number of latencies whose end was not seen, which are recorded with their lower bounds.
+    pub fn censored(&self) -> u64 {
+        self.censored
+    }
+
     /// Returns the number of latencies.
     pub fn count(&self) -> u64 {
-        self.0.as_ref().map_or(0, |held| held.len())
+        self.held.as_ref().map_or(0, |held| held.len())
     }
 
     /// Returns the quantile `share` (0 to 1) in nanoseconds; 0 if the histogram is empty.
@@ -90,7 +116,7 @@ impl Histogram {
     }
 
     fn filled(&self) -> Option<&hdrhistogram::Histogram<u64>> {
-        self.0.as_deref().filter(|held| !held.is_empty())
+        self.held.as_deref().filter(|held| !held.is_empty())
     }
 }
 
@@ -102,14 +128,15 @@ impl std::fmt::Debug for Histogram {
 
 impl Serialize for Histogram {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.counts().serialize(serializer)
+        Counts { counts: self.counts(), censored: self.censored }.serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for Histogram {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut histogram = Self::new();
-        for (ns, count) in Vec::<(u64, u64)>::deserialize(deserializer)? {
+        let Counts { counts, censored } = Counts::deserialize(deserializer)?;
+        let mut histogram = Self { held: None, censored };
+        for (ns, count) in counts {
             histogram.record_count(ns, count);
         }
         Ok(histogram)
@@ -143,15 +170,21 @@ mod tests {
             one in prop::collection::vec(1_u64..200_000_000_000, 0..50),
             other in prop::collection::vec(1_u64..200_000_000_000, 0..50),
         ) {
-            let (a, b) = (histogram(&one), histogram(&other));
+            let (mut a, b) = (histogram(&one), histogram(&other));
+            for &ns in &other {
+                a.record_censored(ns);
+            }
+            let one: Vec<u64> = one.iter().chain(&other).copied().collect();
             let text = serde_json::to_string(&a).unwrap();
             let back: Histogram = serde_json::from_str(&text).unwrap();
             prop_assert_eq!(back.counts(), a.counts());
+            prop_assert_eq!(back.censored(), other.len() as u64);
             let mut ab = a.clone();
             ab.merge(&b);
             let mut ba = b.clone();
             ba.merge(&back);
             prop_assert_eq!(ab.counts(), ba.counts());
+            prop_assert_eq!((ab.censored(), ba.censored()), (other.len() as u64, other.len() as u64));
             let both: Vec<u64> = one.iter().chain(&other).copied().collect();
             prop_assert_eq!(ab.counts(), histogram(&both).counts());
         }

@@ -11,7 +11,6 @@ use crate::idle_set::IdleSet;
 use crate::link::Link;
 use crate::message::{Command, Report, SampleCounts, SampleTimes};
 use crate::plan::Plan;
-use landau_sys::process::thread_time;
 use std::time::Duration;
 
 /// Time until the next attempt after a connection failed.
@@ -87,7 +86,7 @@ impl<'a, C: Clock> IdleLoad<'a, C> {
     }
 
     pub(crate) fn run(mut self) -> Result<()> {
-        let (began_ns, usage) = (self.connections.tick(), thread_time());
+        let (began_ns, usage) = (self.connections.tick(), self.connections.cpu_time());
         self.link.send(&Report::Ready { open: 0 })?;
         while !self.is_done {
             let was_counting = self.is_counting;
@@ -108,7 +107,7 @@ impl<'a, C: Clock> IdleLoad<'a, C> {
             self.open()?;
         }
         self.connections.close_all();
-        let usage = thread_time().since(usage);
+        let usage = self.connections.cpu_time().since(usage);
         let mut metrics = self.connections.take_metrics();
         metrics.cpu_ns = [usage.user_ns, usage.system_ns];
         metrics.elapsed_ns = self.connections.tick() - began_ns;
@@ -231,7 +230,8 @@ impl<'a, C: Clock> IdleLoad<'a, C> {
                     self.sampling.left = Some(counts);
                     self.sampling.times = SampleTimes::default();
                     self.sampling.began_ns = self.connections.tick();
-                    self.sampling.usage_ns = thread_time().total_ns();
+                    self.sampling.usage_ns = self.connections.cpu_time().total_ns();
+                    self.connections.measure_handshakes_from(self.sampling.began_ns);
                     self.next_sample()?;
                 }
                 Command::Count => self.is_counting = true,
@@ -268,8 +268,10 @@ impl<'a, C: Clock> IdleLoad<'a, C> {
             return Ok(());
         }
         self.sampling.left = None;
+        // The connections of the next step are set-up again.
+        self.connections.measure_handshakes_from(u64::MAX);
         let mut times = std::mem::take(&mut self.sampling.times);
-        times.cpu_ns = thread_time().total_ns() - self.sampling.usage_ns;
+        times.cpu_ns = self.connections.cpu_time().total_ns() - self.sampling.usage_ns;
         times.elapsed_ns = self.connections.tick() - self.sampling.began_ns;
         Ok(self.link.send(&Report::Sampled(Box::new(times)))?)
     }

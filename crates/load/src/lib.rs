@@ -34,6 +34,7 @@ mod source;
 mod spec;
 pub mod target;
 mod tls;
+mod trend;
 mod validate;
 mod verifier;
 pub mod worker;
@@ -49,6 +50,7 @@ pub use metrics::{Metrics, Phases};
 pub use outcome::{Outcome, Step};
 pub use plan::Plan;
 pub use spec::{IdleSpec, LoadSpec};
+pub use trend::{LatencySeries, Trend};
 pub use workers::Launch;
 
 use landau_reactor::Backend;

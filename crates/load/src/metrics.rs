@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::histogram::Histogram;
+use crate::trend::LatencySeries;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -28,6 +29,10 @@ macro_rules! phases {
 }
 
 phases! {
+    setup_handshake "TCP handshake, set-up"
+        "The same as `handshake`, of connections that were started before the measured time.",
+    setup_tls "TLS handshake, set-up"
+        "The same as `tls`, of connections that were started before the measured time.",
     handshake "TCP handshake"
         "From `connect()` until the socket is writable: the kernel's handshake, without the server program.",
     tls "TLS handshake" "From the end of the kernel's handshake until the end of the TLS handshake.",
@@ -41,6 +46,9 @@ phases! {
         "From the due time of a request to a free connection: caused by the server.",
     schedule_lag "schedule lag"
         "From the due time of a request until the generator noticed it: caused by the generator.",
+    response_lag "response lag"
+        "From the earliest time at which a response may have been readable until the generator read it: caused by the \
+         generator.",
 }
 
 /// Counts and latencies of one worker or of all.
@@ -48,6 +56,8 @@ phases! {
 pub struct Metrics {
     /// Latencies by phase.
     pub phases: Phases,
+    /// Latencies of an open loop by due time.
+    pub latency_series: LatencySeries,
     /// Requests sent.
     pub requests: u64,
     /// Requests of an open loop that were due in the measured time.
@@ -78,6 +88,9 @@ pub struct Metrics {
     pub lengths: BTreeMap<String, u64>,
     /// CPU time in user mode and in the kernel, in nanoseconds.
     pub cpu_ns: [u64; 2],
+    /// Seconds of the measured time, of all workers, by the share of a CPU that the worker used, in percent. With idle
+    /// connections: the steps.
+    pub cpu_percents: BTreeMap<u32, u64>,
     /// Length of the measured time, in nanoseconds.
     pub elapsed_ns: u64,
 }
@@ -101,6 +114,7 @@ impl Metrics {
     /// Adds the metrics of another worker. The elapsed time becomes the longer of the two.
     pub fn merge(&mut self, other: &Self) {
         self.phases.merge(&other.phases);
+        self.latency_series.merge(&other.latency_series);
         self.requests += other.requests;
         self.due += other.due;
         self.pending_at_half += other.pending_at_half;
@@ -131,12 +145,34 @@ impl Metrics {
         }
         self.cpu_ns[0] += other.cpu_ns[0];
         self.cpu_ns[1] += other.cpu_ns[1];
+        for (percent, count) in &other.cpu_percents {
+            *self.cpu_percents.entry(*percent).or_default() += count;
+        }
         self.elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);
     }
 
     /// Returns the CPU time of the generator, in nanoseconds.
     pub fn cpu_total_ns(&self) -> u64 {
         self.cpu_ns.iter().sum()
+    }
+
+    /// Counts a second, or a step, in which a worker used `cpu_ns` of a CPU.
+    pub(crate) fn count_cpu(&mut self, cpu_ns: u64, elapsed_ns: u64) {
+        if elapsed_ns > 0 {
+            let percent = (100.0 * cpu_ns as f64 / elapsed_ns as f64).round() as u32;
+            *self.cpu_percents.entry(percent).or_default() += 1;
+        }
+    }
+
+    /// Returns the largest share of a CPU that a worker used in one second, in percent; `None` if none was measured.
+    pub fn busiest_percent(&self) -> Option<u32> {
+        self.cpu_percents.keys().next_back().copied()
+    }
+
+    /// Returns the number of seconds in which a worker used more than `percent` of a CPU, and the number of all.
+    pub fn seconds_above(&self, percent: u32) -> (u64, u64) {
+        let above = self.cpu_percents.range(percent.saturating_add(1)..).map(|(_, count)| count).sum();
+        (above, self.cpu_percents.values().sum())
     }
 
     /// Returns the number of failures of the kinds that `which` accepts.
@@ -157,6 +193,7 @@ mod tests {
             metrics.fail(failure, || "x".to_owned());
             metrics.lengths.insert("0".to_owned(), length);
             metrics.phases.service.record(u64::from(status));
+            metrics.count_cpu(u64::from(status), 400);
             metrics
         };
         let (a, b) = (one(200, Failure::Reset, 5), one(404, Failure::Timeout, 5));
@@ -164,6 +201,7 @@ mod tests {
         ab.merge(&b);
         ba.merge(&a);
         assert_eq!(ab, ba);
+        assert_eq!((ab.seconds_above(50), ab.busiest_percent()), ((1, 2), Some(101)));
         assert_eq!((ab.responses, ab.failed(|_| true), ab.length_mismatches), (2, 2, 0));
         ab.merge(&one(200, Failure::Reset, 6));
         assert_eq!(ab.length_mismatches, 1);

@@ -9,7 +9,13 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// The version of the JSON result, raised when a member changes its meaning or is removed.
-pub const JSON_SCHEMA: u32 = 2;
+pub const JSON_SCHEMA: u32 = 3;
+
+/// The share of a CPU in percent above which a worker of an open loop or an idle load is not trusted to be on time.
+const OPEN_PERCENT: u32 = 85;
+
+/// The share of a CPU in percent above which a worker of a closed loop is the bottleneck.
+const CLOSED_PERCENT: u32 = 95;
 
 /// The samples of an idle load at one number of idle connections.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -36,8 +42,10 @@ pub struct Step {
 pub enum GateState {
     /// The condition is met.
     Passed,
-    /// The gate does not apply to this kind of load, or there was nothing to judge, such as no response.
+    /// The gate does not apply to this kind of load.
     NotApplicable,
+    /// There was nothing to judge: no response, for example.
+    NotJudged,
     /// The condition is not met; the measurement is valid but must be interpreted with care.
     Warning,
     /// The condition is not met, and the user waived the gate.
@@ -53,17 +61,19 @@ pub struct GateResult {
     pub name: &'static str,
     /// State of the gate.
     pub state: GateState,
-    /// The reason, if the condition is not met.
+    /// The reason, if the condition is not met or could not be judged.
     pub reason: Option<String>,
 }
 
 impl GateResult {
-    /// Returns a sentence about a gate whose condition is not met: its name, its state and the reason.
+    /// Returns a sentence about a gate whose condition is not met or was not judged: its name, its state and the
+    /// reason.
     pub fn remark(&self) -> Option<String> {
         let word = match self.state {
             GateState::Failed => "failed",
             GateState::Waived => "waived",
             GateState::Warning => "warning",
+            GateState::NotJudged => "not judged",
             GateState::Passed | GateState::NotApplicable => return None,
         };
         Some(format!("gate {}: {word}: {}", self.name, self.reason.as_deref().unwrap_or_default()))
@@ -83,9 +93,11 @@ pub struct Outcome {
     pub memory: Memory,
     /// Increase of the kernel's counters of overflows and losses.
     pub counters: BTreeMap<String, u64>,
+    /// Whether this host counts overflows.
+    pub has_counters: bool,
     /// Whether the server runs on this host, according to its address.
     pub is_local: bool,
-    /// The largest share of a CPU that a worker used.
+    /// The largest share of a CPU that a worker used, on average over the run or over a step.
     pub busiest_worker_cpu_share: f64,
     /// Number of workers.
     pub worker_count: usize,
@@ -106,6 +118,7 @@ impl Outcome {
             steps: Vec::new(),
             memory: Memory::default(),
             counters: BTreeMap::new(),
+            has_counters: true,
             is_local: false,
             busiest_worker_cpu_share: 0.0,
             worker_count: 0,
@@ -132,6 +145,17 @@ impl Outcome {
         (responses > 0).then(|| self.metrics.cpu_total_ns() as f64 / responses as f64)
     }
 
+    /// Returns the share of a CPU above which a worker is saturated, in percent.
+    pub fn saturation_percent(&self) -> u32 {
+        if self.load == Load::Closed { CLOSED_PERCENT } else { OPEN_PERCENT }
+    }
+
+    /// Returns the share of the seconds in which a worker was saturated; `None` if none was measured.
+    pub fn saturated_seconds_share(&self) -> Option<f64> {
+        let (above, all) = self.metrics.seconds_above(self.saturation_percent());
+        (all > 0).then(|| above as f64 / all as f64)
+    }
+
     /// Returns the outcome as JSON. Histograms are lists of pairs: latency in nanoseconds, and its count.
     pub fn json(&self) -> Value {
         let metrics = &self.metrics;
@@ -146,6 +170,7 @@ impl Outcome {
             "elapsed_ns": metrics.elapsed_ns,
             "requests": metrics.requests,
             "due": metrics.due,
+            "latency_trend": metrics.latency_series.trend(),
             "pending_at_half": metrics.pending_at_half,
             "pending_at_end": metrics.pending_at_end,
             "responses": metrics.responses,
@@ -164,6 +189,8 @@ impl Outcome {
                 "system_ns": metrics.cpu_ns[1],
                 "cpu_ns_per_response": self.cpu_ns_per_response(),
                 "busiest_worker_cpu_share": self.busiest_worker_cpu_share,
+                "busiest_second_cpu_share": metrics.busiest_percent().map(|percent| f64::from(percent) / 100.0),
+                "saturated_seconds_share": self.saturated_seconds_share(),
                 "sources": self.sources,
             },
             "counters": self.counters,
@@ -177,6 +204,7 @@ impl Outcome {
 fn quantiles(histogram: &Histogram) -> Value {
     json!({
         "count": histogram.count(),
+        "censored": histogram.censored(),
         "min_ns": histogram.min_ns(),
         "mean_ns": histogram.mean_ns(),
         "p50_ns": histogram.quantile_ns(0.5),
@@ -185,6 +213,6 @@ fn quantiles(histogram: &Histogram) -> Value {
         "p99_9_ns": histogram.quantile_ns(0.999),
         "p99_99_ns": histogram.quantile_ns(0.9999),
         "max_ns": histogram.max_ns(),
-        "histogram": histogram,
+        "histogram": histogram.counts(),
     })
 }

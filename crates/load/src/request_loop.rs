@@ -15,7 +15,7 @@ use crate::message::{Command, Progress, Report};
 use crate::metrics::Metrics;
 use crate::plan::{Load, Plan};
 use crate::schedule::Schedule;
-use landau_sys::process::{ProcessorTime, thread_time};
+use landau_sys::process::ProcessorTime;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -27,6 +27,12 @@ const PROGRESS_NS: u64 = 250_000_000;
 
 /// The longest wait: timeouts and retries must be looked at.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
+
+/// The length of the intervals in which the worker's CPU time is measured.
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// A shorter interval, at the end of a run, counts only if there is no other: its share of a CPU would be accidental.
+const LEAST_NS: u64 = 200_000_000;
 
 /// Due requests that are handled before other events are looked at. If more requests fall due than can be sent, there
 /// are always due ones, and responses and commands must not starve.
@@ -77,6 +83,16 @@ struct Openings {
     next_connect_ns: u64,
 }
 
+/// CPU time at two times of the measured time.
+#[derive(Debug)]
+struct Usage {
+    /// At its start.
+    start: ProcessorTime,
+    /// At the start of the current second.
+    second: ProcessorTime,
+    second_ns: u64,
+}
+
 /// A closed or an open loop.
 pub(crate) struct RequestLoop<'a, C> {
     plan: &'a Plan,
@@ -96,8 +112,8 @@ pub(crate) struct RequestLoop<'a, C> {
     left: u64,
     is_past_half: bool,
     is_stopped: bool,
-    /// CPU time at the start of the measured time.
-    usage: Option<ProcessorTime>,
+    /// CPU time since the start of the measured time.
+    usage: Option<Usage>,
     next_progress_ns: u64,
 }
 
@@ -161,10 +177,13 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
                 }
                 self.send_due();
                 self.note_half(now_ns);
+                self.note_cpu(now_ns, SECOND_NS);
                 if (now_ns >= self.times.end_ns && self.next_due_ns() >= self.times.end_ns) || self.left == 0 {
                     self.stage = Stage::Draining;
                     self.times.end_ns = self.times.end_ns.min(now_ns);
                     self.metrics.pending_at_end = self.pending();
+                    let is_only = self.metrics.cpu_percents.is_empty();
+                    self.note_cpu(now_ns, if is_only { 0 } else { LEAST_NS });
                 }
             }
             _ => {}
@@ -185,6 +204,16 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
             self.is_past_half = true;
             self.metrics.pending_at_half = self.pending();
         }
+    }
+
+    /// Counts the CPU time since the last time, if that was at least `least_ns` ago.
+    fn note_cpu(&mut self, now_ns: u64, least_ns: u64) {
+        let Some(usage) = self.usage.as_mut().filter(|usage| now_ns.saturating_sub(usage.second_ns) >= least_ns) else {
+            return;
+        };
+        let second = self.connections.cpu_time();
+        let cpu_ns = second.since(std::mem::replace(&mut usage.second, second)).total_ns();
+        self.metrics.count_cpu(cpu_ns, now_ns - std::mem::replace(&mut usage.second_ns, now_ns));
     }
 
     /// Returns the number of requests of a schedule that are due and neither answered nor lost.
@@ -263,7 +292,8 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
     /// Begins the measured time. Requests that were sent earlier do not count, whenever they are answered.
     fn measure(&mut self) {
         self.connections.restart_bytes();
-        self.usage = Some(thread_time());
+        let start = self.connections.cpu_time();
+        self.usage = Some(Usage { start, second: start, second_ns: self.connections.now_ns() });
     }
 
     /// Sends due requests, or adds them to the backlog, up to [`DUE_PER_TURN`].
@@ -401,14 +431,28 @@ impl<'a, C: Clock> RequestLoop<'a, C> {
         Ok(self.link.send(&Report::Progress(progress))?)
     }
 
+    /// Counts the measured requests that were never sent, with the time since they were due as their wait and latency.
+    fn fail_unsent(&mut self) {
+        let now_ns = self.connections.tick();
+        let mut count = 0;
+        while let Some(due_ns) = self.backlog.pop() {
+            let due_ns = self.times.start_ns.saturating_add(due_ns);
+            let Some(measured_ns) = due_ns.checked_sub(self.times.measure_ns) else { continue };
+            let waited_ns = now_ns.saturating_sub(due_ns);
+            self.metrics.phases.connection_wait.record_censored(waited_ns);
+            self.metrics.phases.latency.record_censored(waited_ns);
+            self.metrics.latency_series.record(measured_ns, waited_ns);
+            count += 1;
+        }
+        let detail = || "no connection became free before the end of the run".to_owned();
+        self.metrics.fail_all(count, Failure::NeverSent, detail);
+    }
+
     /// Counts requests that were never sent or never answered, and reports the metrics.
     fn finish(mut self) -> Result<()> {
-        let usage = self.usage.map(|start| thread_time().since(start));
+        let usage = self.usage.take().map(|usage| self.connections.cpu_time().since(usage.start));
         if !self.is_stopped {
-            // Each request that was sent has its wait recorded.
-            let unsent = self.metrics.due.saturating_sub(self.metrics.phases.connection_wait.count());
-            let detail = || "no connection became free before the end of the run".to_owned();
-            self.metrics.fail_all(unsent, Failure::NeverSent, detail);
+            self.fail_unsent();
             self.connections.fail_in_flight();
         }
         let last_ns = self.connections.last_response_ns();

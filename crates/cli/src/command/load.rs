@@ -44,12 +44,15 @@ fn after_help() -> String {
 Phases, the rows of the table (with --json .phases.NAME):
   handshake          from connect() until the socket is writable
   tls                from the end of handshake to the end of the TLS handshake
+  setup_handshake    handshake of a connection that was started before the measured time
+  setup_tls          tls of such a connection
   first_byte_new     from the first request of a connection to the first byte of its response
   first_byte_reused  from a later request of a connection to the first byte of its response
   service            from sending a request to the last byte of its response
   latency            from the due time of a request (open loop) to the last byte of its response
   connection_wait    from the due time of a request until a connection is free
   schedule_lag       from the due time of a request until the generator notices it
+  response_lag       from the time when a response may be readable until the generator reads it
 
 Examples:
   landau load http://127.0.0.1:8080/                       64 connections, 10 seconds

@@ -99,7 +99,7 @@ pub(crate) fn text(outcome: &Outcome, urls: &[String]) -> String {
         idle(&mut text, outcome);
     } else {
         summary(&mut text, outcome);
-        if outcome.metrics.responses > 0 {
+        if outcome.metrics.phases.service.count() > 0 || outcome.metrics.phases.latency.count() > 0 {
             phases(&mut text, outcome);
         }
     }
@@ -149,16 +149,27 @@ fn summary(text: &mut String, outcome: &Outcome) {
         let share = |part: u64| digits(100.0 * part as f64 / metrics.cpu_total_ns().max(1) as f64);
         let _ = writeln!(
             text,
-            "generator: {} of CPU time per response, {}% of it in the kernel; busiest worker: {}% of a CPU",
+            "generator: {} of CPU time per response, {}% of it in the kernel; busiest worker: {}% of a CPU, {}% in its \
+             busiest second",
             duration(per_response),
             share(metrics.cpu_ns[1]),
-            digits(outcome.busiest_worker_cpu_share * 100.0)
+            digits(outcome.busiest_worker_cpu_share * 100.0),
+            metrics.busiest_percent().unwrap_or_default()
         );
+    }
+    if let Some(trend) = metrics.latency_series.trend() {
+        let [growth, low, high] = [trend.growth_ns, trend.low_ns, trend.high_ns].map(signed);
+        let _ = writeln!(text, "growth of the latency over the run: {growth} (99% interval: {low} to {high})");
     }
     let _ = writeln!(text, "source: {}", outcome.sources);
     let statuses: Vec<String> =
         metrics.statuses.iter().map(|(status, number)| format!("{} × {status}", count(*number as f64))).collect();
     let _ = writeln!(text, "status: {}", statuses.join(", "));
+}
+
+/// Returns a change of a duration, with its sign.
+fn signed(ns: f64) -> String {
+    format!("{}{}", if ns < 0.0 { "−" } else { "+" }, duration(ns.abs()))
 }
 
 const COLUMNS: [&str; 8] = ["count", "min", "p50", "p90", "p99", "p99.9", "p99.99", "max"];
@@ -169,10 +180,17 @@ fn phases(text: &mut String, outcome: &Outcome) {
         let _ = write!(text, "{column:>10}");
     }
     text.push('\n');
-    for (_, label, _, histogram) in outcome.metrics.phases.all() {
+    let phases = outcome.metrics.phases.all();
+    for (_, label, _, histogram) in &phases {
         if histogram.count() > 0 {
             row(text, label, histogram);
         }
+    }
+    let censored = phases.iter().filter(|(_, _, _, histogram)| histogram.censored() > 0);
+    let censored: Vec<String> =
+        censored.map(|(_, label, _, histogram)| format!("{} × {label}", count(histogram.censored() as f64))).collect();
+    if !censored.is_empty() {
+        let _ = writeln!(text, "unanswered requests, counted with the time that they waited: {}", censored.join(", "));
     }
 }
 

@@ -1,7 +1,7 @@
 //! From `connect` to a connection that accepts requests.
 
 use super::receive::describe_unsolicited;
-use super::{Connections, Event};
+use super::{Arrival, Connections, Event};
 use crate::clock::Clock;
 use crate::connection::State;
 use crate::failure::Failure;
@@ -12,20 +12,22 @@ use landau_sys::stream;
 impl<C: Clock> Connections<C> {
     /// Continues after the kernel's handshake, which may have failed.
     pub(super) fn connected(&mut self, id: u32) -> Event {
-        let now_ns = self.tick();
+        self.tick();
         let Some(connection) = self.table.get_mut(id) else { return Event::None };
         if let Err(error) = stream::take_error(&connection.fd) {
             return self.fail(id, (Failure::of_connecting(error), error.to_string()));
         }
-        self.last.handshake_ns = now_ns - connection.since_ns;
-        self.measurement.connected(self.last.handshake_ns);
+        let start_ns = connection.since_ns;
+        let Arrival { arrived_ns, .. } = self.readiness.arrival(start_ns, self.now_ns);
+        self.last.handshake_ns = arrived_ns - start_ns;
+        self.measurement.connected(start_ns, self.last.handshake_ns);
         let Some(config) = self.servers.tls_config(connection.server) else { return self.opened(id) };
         match TlsSession::new(config) {
             Ok(session) => connection.tls = Some(Box::new(session)),
             Err(reason) => return self.fail(id, reason),
         }
         connection.state = State::Securing;
-        connection.since_ns = now_ns;
+        connection.since_ns = arrived_ns;
         self.secure(id)
     }
 
@@ -51,9 +53,9 @@ impl<C: Clock> Connections<C> {
         if !is_done {
             return Event::None;
         }
-        let since_ns = connection.since_ns;
+        let (start_ns, since_ns) = (connection.start_ns, connection.since_ns);
         let handshake_ns = self.tick() - since_ns;
-        self.measurement.secured(handshake_ns);
+        self.measurement.secured(start_ns, handshake_ns);
         self.opened(id)
     }
 

@@ -11,6 +11,14 @@ use crate::server::Server;
 /// Status codes that are counted one by one: those of three digits.
 const STATUSES: usize = 1000;
 
+/// When bytes arrived, as far as the generator can know.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Arrival {
+    pub(super) arrived_ns: u64,
+    /// From the earliest time at which they may have been readable until they were read.
+    pub(super) lag_ns: u64,
+}
+
 /// Metrics of requests and connections.
 #[derive(Debug)]
 pub(super) struct Measurement {
@@ -19,6 +27,8 @@ pub(super) struct Measurement {
     statuses: Vec<u64>,
     /// Requests that were due earlier are not measured.
     from_ns: u64,
+    /// Handshakes that began earlier belong to the set-up.
+    handshakes_from_ns: u64,
     is_open_loop: bool,
     last_response_ns: u64,
 }
@@ -29,6 +39,7 @@ impl Measurement {
             metrics: Metrics::default(),
             statuses: vec![0; STATUSES],
             from_ns: 0,
+            handshakes_from_ns: u64::MAX,
             is_open_loop: matches!(load, Load::Open { .. }),
             last_response_ns: 0,
         }
@@ -48,14 +59,20 @@ impl Measurement {
         due_ns >= self.from_ns
     }
 
+    /// Counts the handshakes that begin from `from_ns` on as measured ones, and the others as set-up.
+    pub(super) fn measure_handshakes_from(&mut self, from_ns: u64) {
+        self.handshakes_from_ns = from_ns;
+    }
+
     /// Measures the requests that are due from `from_ns` on. The metrics of earlier requests are dropped, those of
     /// connections are kept.
     pub(super) fn start_at(&mut self, from_ns: u64) {
         self.from_ns = from_ns;
+        self.handshakes_from_ns = from_ns;
         self.statuses.fill(0);
         let old = std::mem::take(&mut self.metrics);
-        self.metrics.phases.handshake = old.phases.handshake;
-        self.metrics.phases.tls = old.phases.tls;
+        self.metrics.phases.setup_handshake = old.phases.setup_handshake;
+        self.metrics.phases.setup_tls = old.phases.setup_tls;
         self.metrics.connections = old.connections;
         self.metrics.lengths = old.lengths;
         self.metrics.failure_details = old.failure_details;
@@ -79,12 +96,18 @@ impl Measurement {
         self.metrics.fail(failure, detail);
     }
 
-    pub(super) fn connected(&mut self, handshake_ns: u64) {
-        self.metrics.phases.handshake.record(handshake_ns);
+    /// Records the kernel's handshake of a connection that was started at `start_ns`.
+    pub(super) fn connected(&mut self, start_ns: u64, handshake_ns: u64) {
+        let is_setup = start_ns < self.handshakes_from_ns;
+        let phases = &mut self.metrics.phases;
+        if is_setup { &mut phases.setup_handshake } else { &mut phases.handshake }.record(handshake_ns);
     }
 
-    pub(super) fn secured(&mut self, handshake_ns: u64) {
-        self.metrics.phases.tls.record(handshake_ns);
+    /// Records the TLS handshake of a connection that was started at `start_ns`.
+    pub(super) fn secured(&mut self, start_ns: u64, handshake_ns: u64) {
+        let is_setup = start_ns < self.handshakes_from_ns;
+        let phases = &mut self.metrics.phases;
+        if is_setup { &mut phases.setup_tls } else { &mut phases.tls }.record(handshake_ns);
     }
 
     pub(super) fn opened(&mut self) {
@@ -107,7 +130,29 @@ impl Measurement {
         self.metrics.bytes += bytes as u64;
     }
 
-    /// Records a complete response and returns its timing.
+    /// Records a request that was not answered with the time that it waited: at most the timeout since it was sent.
+    #[cold]
+    pub(super) fn unanswered(&mut self, request: &InFlight, now_ns: u64, timeout_ns: u64) {
+        if !self.includes(request.due_ns) {
+            return;
+        }
+        let waited_ns = now_ns.saturating_sub(request.sent_ns).min(timeout_ns);
+        let phases = &mut self.metrics.phases;
+        let first_byte = if request.is_first { &mut phases.first_byte_new } else { &mut phases.first_byte_reused };
+        match request.first_byte_ns {
+            0 => first_byte.record_censored(waited_ns),
+            first_byte_ns => first_byte.record(first_byte_ns - request.sent_ns),
+        }
+        phases.service.record_censored(waited_ns);
+        if self.is_open_loop {
+            let latency_ns = request.sent_ns - request.due_ns + waited_ns;
+            phases.latency.record_censored(latency_ns);
+            self.metrics.latency_series.record(request.due_ns - self.from_ns, latency_ns);
+        }
+    }
+
+    /// Records a complete response, whose last byte arrived at `arrived_ns`, and returns its timing. `lag_ns` is the
+    /// time by which the generator may have been late to read it.
     #[inline]
     pub(super) fn response(
         &mut self,
@@ -115,12 +160,12 @@ impl Measurement {
         response: Response,
         server: &mut Server,
         last: ResponseTimes,
-        now_ns: u64,
+        Arrival { arrived_ns, lag_ns }: Arrival,
     ) -> ResponseTimes {
-        self.last_response_ns = now_ns;
+        self.last_response_ns = self.last_response_ns.max(arrived_ns);
         let times = ResponseTimes {
             first_byte_ns: request.first_byte_ns.max(request.sent_ns) - request.sent_ns,
-            last_byte_ns: now_ns - request.sent_ns,
+            last_byte_ns: arrived_ns - request.sent_ns,
             status: response.status.min(STATUSES as u16 - 1),
             ..last
         };
@@ -135,8 +180,11 @@ impl Measurement {
         let first_byte = if request.is_first { &mut phases.first_byte_new } else { &mut phases.first_byte_reused };
         first_byte.record(times.first_byte_ns);
         phases.service.record(times.last_byte_ns);
+        phases.response_lag.record(lag_ns);
         if self.is_open_loop {
-            phases.latency.record(now_ns - request.due_ns);
+            let latency_ns = arrived_ns - request.due_ns;
+            phases.latency.record(latency_ns);
+            metrics.latency_series.record(request.due_ns - self.from_ns, latency_ns);
         }
         times
     }

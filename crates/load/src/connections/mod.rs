@@ -2,10 +2,11 @@
 //!
 //! A wait returns a batch of events. Each event costs one `recv` and, if the load asks for it, one `send`; the clock is
 //! read once per batch of bytes received. A request that equals the previous one needs no allocation, no parsing and no
-//! change of the event set.
+//! change of the event set. A response arrived when its readiness was reported, not when its turn in the batch comes.
 
 mod handshake;
 mod measurement;
+mod readiness;
 mod receive;
 mod send;
 mod table;
@@ -19,8 +20,10 @@ use crate::metrics::Metrics;
 use crate::plan::Plan;
 use crate::server::Servers;
 use landau_reactor::{Interest, Reactor, Token};
+use landau_sys::process::ProcessorTime;
 use landau_sys::stream;
-use measurement::Measurement;
+use measurement::{Arrival, Measurement};
+use readiness::Readiness;
 use std::os::fd::AsFd;
 use std::time::Duration;
 use table::Table;
@@ -76,6 +79,7 @@ pub(crate) struct Connections<C> {
     /// Several requests, put together for one `send`.
     batch: Vec<u8>,
     measurement: Measurement,
+    readiness: Readiness,
     timeouts: Timeouts,
     /// Timing of the last response.
     last: ResponseTimes,
@@ -96,6 +100,7 @@ impl<C: Clock> Connections<C> {
             buffer: vec![0; BUFFER_BYTES],
             batch: Vec::new(),
             measurement: Measurement::new(&plan.load),
+            readiness: Readiness::new(now_ns),
             timeouts: Timeouts::new(plan.timeout_ns),
             last: ResponseTimes::default(),
             pipeline: plan.pipeline.max(1) as usize,
@@ -114,6 +119,11 @@ impl<C: Clock> Connections<C> {
     #[inline]
     pub(crate) fn now_ns(&self) -> u64 {
         self.now_ns
+    }
+
+    /// Returns the CPU time that the load has used.
+    pub(crate) fn cpu_time(&self) -> ProcessorTime {
+        self.clock.cpu_time()
     }
 
     /// Returns the number of connections that accept requests.
@@ -161,6 +171,11 @@ impl<C: Clock> Connections<C> {
         self.measurement.start_at(from_ns);
     }
 
+    /// Counts the handshakes that begin from `from_ns` on as measured ones, and the others as set-up.
+    pub(crate) fn measure_handshakes_from(&mut self, from_ns: u64) {
+        self.measurement.measure_handshakes_from(from_ns);
+    }
+
     /// Counts received bytes from now on, and forgets those counted so far.
     pub(crate) fn restart_bytes(&mut self) {
         self.measurement.restart_bytes();
@@ -168,7 +183,11 @@ impl<C: Clock> Connections<C> {
 
     /// Waits for events until `until_ns`, but no longer than `longest`.
     pub(crate) fn wait(&mut self, until_ns: u64, longest: Duration) -> Result<()> {
-        self.clock.wait(&mut self.reactor, self.now_ns, until_ns, longest)
+        let called_ns = self.tick();
+        self.clock.wait(&mut self.reactor, called_ns, until_ns, longest)?;
+        let returned_ns = self.tick();
+        self.readiness.waited(called_ns, returned_ns);
+        Ok(())
     }
 
     /// Watches the link to the controller.
@@ -230,6 +249,11 @@ impl<C: Clock> Connections<C> {
         let Some(connection) = self.table.get(id) else { return Event::None };
         let measured = connection.in_flight.iter().filter(|request| self.measurement.includes(request.due_ns)).count();
         let count = if connection.in_flight.is_empty() { 1 } else { measured };
+        if failure == Failure::Timeout {
+            for request in &connection.in_flight {
+                self.measurement.unanswered(request, self.now_ns, self.timeouts.timeout_ns);
+            }
+        }
         for number in 0..count {
             // Of several requests in a pipeline only the first one met the failure itself.
             let is_consequence = number > 0 && failure != Failure::Timeout;

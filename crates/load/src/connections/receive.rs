@@ -16,6 +16,8 @@ impl<C: Clock> Connections<C> {
     #[inline]
     pub(super) fn receive(&mut self, id: u32, is_closed: bool) -> Event {
         let mut responses = 0;
+        // The readiness that was reported is that of the first bytes. What is read later may have arrived meanwhile.
+        let mut is_reported = true;
         loop {
             let Some(connection) = self.table.get_mut(id) else { return Event::None };
             let received = match &mut connection.tls {
@@ -28,14 +30,15 @@ impl<C: Clock> Connections<C> {
                     self.reactor.clear_readiness(&connection.fd, Interest::READABLE);
                     return self.after_responses(id, responses);
                 }
-                Ok(Received::End) => return self.ended(id),
+                Ok(Received::End) => return self.ended(id, is_reported),
                 Err(reason) => return self.fail(id, reason),
             };
             self.tick();
-            match self.read_responses(id, count) {
+            match self.read_responses(id, count, is_reported) {
                 Ok(count) => responses += count,
                 Err(reason) => return self.fail(id, reason),
             }
+            is_reported = false;
             let Some(connection) = self.table.get(id) else { return Event::None };
             if connection.tls.is_none() && count < self.buffer.len() && !is_closed {
                 self.reactor.clear_readiness(&connection.fd, Interest::READABLE);
@@ -44,10 +47,11 @@ impl<C: Clock> Connections<C> {
         }
     }
 
-    /// Reads the first `count` bytes of the buffer as responses. Returns the number of responses that are complete.
+    /// Reads the first `count` bytes of the buffer as responses. `is_reported`: their readiness was reported by the
+    /// last wait. Returns the number of responses that are complete.
     #[inline]
-    fn read_responses(&mut self, id: u32, count: usize) -> Result<u32, Reason> {
-        let Self { table, servers, buffer, measurement, last, now_ns, in_flight, .. } = self;
+    fn read_responses(&mut self, id: u32, count: usize, is_reported: bool) -> Result<u32, Reason> {
+        let Self { table, servers, buffer, measurement, readiness, last, now_ns, in_flight, .. } = self;
         let Some(connection) = table.get_mut(id) else { return Ok(0) };
         let server = servers.get_mut(connection.server);
         let mut rest = &buffer[..count];
@@ -57,8 +61,10 @@ impl<C: Clock> Connections<C> {
             let Some(request) = connection.in_flight.front_mut() else {
                 return Err((Failure::UnsolicitedResponse, describe_unsolicited(rest)));
             };
+            let asked_ns = if is_reported { request.sent_ns } else { u64::MAX };
+            let arrival = readiness.arrival(asked_ns, *now_ns);
             if request.first_byte_ns == 0 {
-                request.first_byte_ns = *now_ns;
+                request.first_byte_ns = arrival.arrived_ns;
             }
             let method = server.method(request.request as usize);
             let Some(response) = connection.reader.read(&mut rest, method, &mut server.head_cache)? else { break };
@@ -67,7 +73,7 @@ impl<C: Clock> Connections<C> {
             responses += 1;
             *in_flight -= 1;
             connection.is_last |= !response.is_reusable;
-            *last = measurement.response(&request, response, server, *last, *now_ns);
+            *last = measurement.response(&request, response, server, *last, arrival);
             if !response.is_reusable {
                 break;
             }
@@ -99,7 +105,7 @@ impl<C: Clock> Connections<C> {
     }
 
     /// Handles the end of the stream from the server.
-    fn ended(&mut self, id: u32) -> Event {
+    fn ended(&mut self, id: u32, is_reported: bool) -> Event {
         let Some(connection) = self.table.get_mut(id) else { return Event::None };
         let Some(request) = connection.in_flight.front().copied() else {
             if !connection.is_last {
@@ -116,8 +122,9 @@ impl<C: Clock> Connections<C> {
         let (server, is_empty) = (connection.server, connection.in_flight.is_empty());
         self.in_flight -= 1;
         let now_ns = self.tick();
+        let arrival = self.readiness.arrival(if is_reported { request.sent_ns } else { u64::MAX }, now_ns);
         let server = self.servers.get_mut(server);
-        self.last = self.measurement.response(&request, response, server, self.last, now_ns);
+        self.last = self.measurement.response(&request, response, server, self.last, arrival);
         if is_empty {
             return self.close(id, false);
         }

@@ -14,7 +14,7 @@ const STARTING_NS: u64 = 1_000_000_000;
 /// When to look for connections that wait too long. Looking at each takes time, so it happens at intervals.
 #[derive(Debug)]
 pub(super) struct Timeouts {
-    timeout_ns: u64,
+    pub(super) timeout_ns: u64,
     next_scan_ns: u64,
 }
 
@@ -70,6 +70,7 @@ impl<C: Clock> Connections<C> {
 
     /// Fails the requests that are still in flight at the end of a run.
     pub(crate) fn fail_in_flight(&mut self) {
+        self.tick();
         for id in self.table.ids_of(|one| !one.in_flight.is_empty()) {
             self.fail(id, (Failure::Timeout, "no complete response before the end of the run".to_owned()));
         }

@@ -13,5 +13,8 @@ pub(super) const GATE: Gate = Gate {
 };
 
 fn check(outcome: &Outcome) -> Verdict {
-    no_failures(outcome, Failure::is_of_connecting)
+    match no_failures(outcome, Failure::is_of_connecting) {
+        Verdict::Passed if outcome.metrics.connections == 0 => Verdict::NotJudged("no connection was attempted"),
+        verdict => verdict,
+    }
 }

@@ -1,6 +1,6 @@
 //! Every request must be answered: latencies without the requests that failed are too good.
 
-use super::{Gate, Verdict, has_no_response, no_failures};
+use super::{Gate, Verdict, no_failures, passed_if_answered};
 use crate::outcome::Outcome;
 
 pub(super) const GATE: Gate = Gate {
@@ -13,7 +13,7 @@ pub(super) const GATE: Gate = Gate {
 
 fn check(outcome: &Outcome) -> Verdict {
     match no_failures(outcome, |failure| !failure.is_of_connecting()) {
-        Verdict::Passed if has_no_response(outcome) => Verdict::NotApplicable,
+        Verdict::Passed => passed_if_answered(outcome),
         verdict => verdict,
     }
 }

@@ -1,6 +1,6 @@
 //! Responses to the same request must be equally long: a shorter one is often an error page with status 200.
 
-use super::{Gate, Verdict, has_no_response};
+use super::{Gate, Verdict, passed_if_answered};
 use crate::outcome::Outcome;
 
 pub(super) const GATE: Gate = Gate {
@@ -13,8 +13,7 @@ pub(super) const GATE: Gate = Gate {
 
 fn check(outcome: &Outcome) -> Verdict {
     match (outcome.metrics.length_mismatches, &outcome.metrics.length_mismatch) {
-        (0, _) if has_no_response(outcome) => Verdict::NotApplicable,
-        (0, _) => Verdict::Passed,
+        (0, _) => passed_if_answered(outcome),
         (count, example) => Verdict::Failed(format!(
             "{count} responses differ in length from the first response to the same request ({})",
             example.as_deref().unwrap_or_default()

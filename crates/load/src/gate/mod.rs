@@ -51,8 +51,10 @@ pub struct Gate {
 enum Verdict {
     /// The condition is met.
     Passed,
-    /// The gate does not apply to this kind of load, or there was nothing to judge, such as no response.
+    /// The gate does not apply to this kind of load.
     NotApplicable,
+    /// There was nothing to judge, for this reason.
+    NotJudged(&'static str),
     /// The condition is not met, for this reason; the measurement is valid but must be interpreted with care.
     Warning(String),
     /// The condition is not met, for this reason.
@@ -84,6 +86,7 @@ pub(crate) fn judge(outcome: &Outcome, waived: &[&'static Gate]) -> Vec<GateResu
         let (state, reason) = match (gate.check)(outcome) {
             Verdict::Passed => (GateState::Passed, None),
             Verdict::NotApplicable => (GateState::NotApplicable, None),
+            Verdict::NotJudged(reason) => (GateState::NotJudged, Some(reason.to_owned())),
             Verdict::Warning(reason) => (GateState::Warning, Some(reason)),
             Verdict::Failed(reason) if is_waived => (GateState::Waived, Some(reason)),
             Verdict::Failed(reason) => (GateState::Failed, Some(reason)),
@@ -93,10 +96,9 @@ pub(crate) fn judge(outcome: &Outcome, waived: &[&'static Gate]) -> Vec<GateResu
     all().map(result).collect()
 }
 
-/// Returns whether there is no response that a gate could judge. Never true of an idle load: each of its connections
-/// had a response before the samples begin.
-fn has_no_response(outcome: &Outcome) -> bool {
-    outcome.load != crate::plan::Load::Idle && outcome.metrics.responses == 0
+/// Returns the verdict of a gate that found nothing wrong with the responses: without a response it judged nothing.
+fn passed_if_answered(outcome: &Outcome) -> Verdict {
+    if outcome.metrics.responses > 0 { Verdict::Passed } else { Verdict::NotJudged("there was no response") }
 }
 
 /// Describes the failures of some kinds, or passes if there are none.
@@ -120,6 +122,8 @@ mod tests {
         let mut outcome = Outcome::new(Load::Open { per_second: 100.0, arrivals: Arrivals::Constant });
         outcome.metrics.elapsed_ns = 1_000_000_000;
         (outcome.metrics.responses, outcome.metrics.due) = (100, 100);
+        outcome.metrics.connections = 4;
+        outcome.metrics.count_cpu(1, 10);
         outcome.metrics.phases.schedule_lag.record_count(50_000, 100);
         outcome.metrics.phases.latency.record_count(200_000, 100);
         outcome
@@ -144,6 +148,19 @@ mod tests {
             let failed = judge(&outcome, &[]).into_iter().filter(|one| one.state == GateState::Failed);
             assert_eq!(failed.map(|one| one.name).collect::<Vec<_>>(), [gate.name]);
             assert_eq!(state(&outcome, gate.name, &[gate]), GateState::Waived, "{}", gate.name);
+        }
+    }
+
+    /// The gates once passed where there was nothing that they could judge.
+    #[test]
+    fn gate_without_anything_to_judge_does_not_pass() {
+        for load in [Load::Closed, valid().load, Load::Idle] {
+            let results = judge(&Outcome { is_local: true, has_counters: false, ..Outcome::new(load) }, &[]);
+            for gate in results {
+                let is_judged = !matches!(gate.state, GateState::NotApplicable | GateState::NotJudged);
+                assert!(!is_judged, "{gate:?}");
+                assert_eq!(gate.remark().is_some(), gate.state == GateState::NotJudged, "{gate:?}");
+            }
         }
     }
 

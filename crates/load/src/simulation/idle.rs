@@ -40,6 +40,9 @@ fn samples_have_the_latency_of_the_server() {
     assert_eq!(*elapsed_ns, (2 + 3 + 3) * 2 * MS);
     assert!(matches!(reports.last(), Some(Report::Counted { open: 10 })), "{reports:?}");
     assert!(simulated.failures().is_empty(), "{:?}", simulated.failures());
+    // The handshakes of the idle connections are not samples.
+    let phases = &simulated.outcome.metrics.phases;
+    assert_eq!((phases.setup_handshake.count(), phases.handshake.count()), (10, 3));
 }
 
 /// The server closes every connection from the sixteenth on.

@@ -76,6 +76,78 @@ fn server_that_reaches_half_the_rate_fails_it() {
     }
 }
 
+/// The server answers 995 of 1,000 requests per second. After ten seconds 50 requests are pending, half a percent of
+/// those that were due: this once passed.
+#[test]
+fn growing_queue_fails_the_rate_however_small_it_is() {
+    let run = |service_ns: u64, arrivals: Arrivals| {
+        let mut free_ns = 0;
+        let respond = move |_, now_ns: u64| {
+            free_ns = now_ns.max(free_ns) + service_ns;
+            vec![Reply::at(free_ns)]
+        };
+        let load = Load::Open { per_second: 1000.0, arrivals };
+        let plan = |plan: &mut crate::Plan| (plan.duration_ns, plan.connections) = (Some(10_000 * MS), 64);
+        Simulation::new(load, respond).plan(plan).run()
+    };
+    let simulated = run(1_005_000, Arrivals::Constant);
+    let metrics = &simulated.outcome.metrics;
+    assert_eq!((metrics.due, metrics.responses), (10_000, 10_000));
+    assert!(metrics.pending_at_end * 100 < metrics.due, "{}", metrics.pending_at_end);
+    assert_eq!(simulated.failed_gates(), ["rate"], "{:?}", simulated.outcome.gates);
+    let trend = metrics.latency_series.trend().unwrap();
+    assert!((47e6..50e6).contains(&trend.growth_ns), "{trend:?}");
+    // One that is busy for 60% of the time has a queue, which does not grow.
+    let simulated = run(600_000, Arrivals::Poisson);
+    assert!(simulated.failed_gates().is_empty(), "{:?}", simulated.outcome.gates);
+}
+
+/// The server answers the requests of 10 ms together, and the generator needs half a millisecond for each response. A
+/// response was once stamped when its turn in the batch came, and that was not the generator's lag.
+#[test]
+fn response_arrives_when_its_readiness_is_reported() {
+    let respond = |_, now_ns: u64| vec![Reply::at((now_ns / (10 * MS) + 1) * 10 * MS)];
+    let plan = |plan: &mut crate::Plan| (plan.duration_ns, plan.connections) = (Some(2000 * MS), 64);
+    let simulated = Simulation::new(open(1000.0), respond).plan(plan).handling(MS / 2).run();
+    let phases = &simulated.outcome.metrics.phases;
+    assert_eq!((simulated.outcome.metrics.responses, simulated.failures()), (2000, Vec::new()));
+    assert!(phases.latency.max_ns() < 10 * MS + MS / 100, "{}", phases.latency.max_ns());
+    // Requests that fall due during a batch are sent after the event at hand, the tenth response is read after 5 ms.
+    assert!(phases.schedule_lag.max_ns() < MS, "{}", phases.schedule_lag.max_ns());
+    assert!((4 * MS..6 * MS).contains(&phases.response_lag.max_ns()), "{}", phases.response_lag.max_ns());
+    assert_eq!(simulated.failed_gates(), ["lag"], "{:?}", simulated.outcome.gates);
+}
+
+/// The generator is saturated for one second of three.
+#[test]
+fn saturated_second_is_not_hidden_by_the_average() {
+    let cpu_time = |now_ns: u64| now_ns.saturating_sub(1000 * MS).min(1000 * MS);
+    let plan = |plan: &mut crate::Plan| plan.duration_ns = Some(3000 * MS);
+    let simulated = Simulation::new(open(1000.0), steady).plan(plan).cpu_time(cpu_time).run();
+    let metrics = &simulated.outcome.metrics;
+    assert_eq!(
+        metrics.cpu_percents.iter().map(|(percent, count)| (*percent, *count)).collect::<Vec<_>>(),
+        [(0, 2), (100, 1)]
+    );
+    assert_eq!(simulated.failed_gates(), ["saturated"], "{:?}", simulated.outcome.gates);
+}
+
+/// Four connections are opened before the start, and each of 100 requests has one of its own after it.
+#[test]
+fn handshakes_of_the_set_up_are_counted_apart() {
+    let counts = |simulated: &Simulated| {
+        let phases = &simulated.outcome.metrics.phases;
+        (phases.setup_handshake.count(), phases.handshake.count())
+    };
+    let count = |plan: &mut crate::Plan| plan.request_count = Some(100);
+    assert_eq!(counts(&Simulation::new(Load::Closed, steady).plan(count).run()), (4, 0));
+    let fresh = |plan: &mut crate::Plan| (plan.request_count, plan.per_connection) = (Some(100), Some(1));
+    assert_eq!(counts(&Simulation::new(open(1000.0), steady).plan(fresh).run()), (0, 100));
+    // Those of the warm-up are set-up, too.
+    let warm = |plan: &mut crate::Plan| plan.warm_up_ns = 50 * MS;
+    assert_eq!(counts(&Simulation::new(open(1000.0), steady).plan(fresh).plan(warm).run()), (50, 100));
+}
+
 /// Edge-triggered backends must not lose an end of stream that comes with the last bytes, nor one that comes later.
 #[test]
 fn every_backend_sees_the_end_of_a_response_and_of_a_connection() {
@@ -134,6 +206,25 @@ fn missing_responses_are_timeouts() {
     let simulated = Simulation::new(Load::Closed, |_, _| Vec::new()).plan(plan).run();
     assert_eq!((simulated.outcome.metrics.responses, simulated.failures()), (0, vec![(Failure::Timeout, 6)]));
     assert_eq!(simulated.failed_gates(), ["errors"]);
+    // They have the latency of the timeout. They once had none.
+    let phases = &simulated.outcome.metrics.phases;
+    let first_bytes = phases.first_byte_new.censored() + phases.first_byte_reused.censored();
+    assert_eq!((phases.service.count(), phases.service.censored(), first_bytes), (6, 6, 6));
+    let all = phases.service.counts();
+    assert!(all.iter().all(|(ns, _)| ns.abs_diff(200 * MS) < MS), "{all:?}");
+}
+
+/// A request that is not answered is a part of the latencies: from its due time until the timeout.
+#[test]
+fn timeouts_enter_the_latency_of_an_open_loop() {
+    let respond = |number, now_ns| if number == 7 { Vec::new() } else { steady(number, now_ns) };
+    let plan = |plan: &mut crate::Plan| (plan.duration_ns, plan.timeout_ns) = (Some(100 * MS), 500 * MS);
+    let simulated = Simulation::new(open(1000.0), respond).plan(plan).run();
+    let phases = &simulated.outcome.metrics.phases;
+    assert_eq!((simulated.outcome.metrics.responses, phases.latency.count(), phases.latency.censored()), (99, 100, 1));
+    assert!(phases.latency.max_ns().abs_diff(500 * MS) < MS, "{}", phases.latency.max_ns());
+    let json = simulated.outcome.json();
+    assert_eq!((&json["phases"]["latency"]["censored"], &json["phases"]["handshake"]), (&1.into(), &().into()));
 }
 
 /// Requests that find no connection until twice the timeout after the end are counted as never sent.
@@ -145,6 +236,11 @@ fn due_requests_that_cannot_be_sent_are_counted() {
     assert_eq!(failures.iter().map(|(_, count)| count).sum::<u64>(), 100);
     assert!(failures.iter().any(|(failure, count)| *failure == Failure::NeverSent && *count > 50), "{failures:?}");
     assert!((2000 * MS..3000 * MS).contains(&simulated.end_ns), "{}", simulated.end_ns);
+    // Each of them waited until the end of the run.
+    let phases = &simulated.outcome.metrics.phases;
+    assert_eq!((phases.latency.count(), phases.latency.censored()), (100, 100));
+    let unsent = phases.connection_wait.censored();
+    assert!(unsent > 50 && phases.connection_wait.count_above(1900 * MS) == unsent, "{unsent}");
 }
 
 /// An end of the schedule beyond the clock's range once came before its start.

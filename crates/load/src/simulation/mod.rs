@@ -22,6 +22,7 @@ use crate::plan::{Load, Origin, PROTOCOL, Plan, Ports, Request, Sources};
 use crate::request_loop::RequestLoop;
 use crate::target::Endpoint;
 use landau_reactor::{Event, Reactor};
+use landau_sys::process::ProcessorTime;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -57,6 +58,9 @@ type Respond = Box<dyn FnMut(u64, u64) -> Vec<Reply>>;
 
 /// Sees each report of the worker and returns the next command of the controller.
 type Direct = Box<dyn FnMut(&Report) -> Option<Command>>;
+
+/// Returns the CPU time of the load at a time from its start, both in nanoseconds.
+type CpuTime = Box<dyn Fn(u64) -> u64>;
 
 /// A connection of the simulated server.
 struct Peer {
@@ -168,6 +172,9 @@ struct VirtualClock {
     controller: Rc<RefCell<Controller>>,
     /// Whether the last wait returned an event.
     had_event: bool,
+    /// The time that handling an event takes.
+    handling_ns: u64,
+    cpu_time: CpuTime,
 }
 
 impl VirtualClock {
@@ -184,6 +191,10 @@ impl Clock for VirtualClock {
         self.now_ns.get()
     }
 
+    fn cpu_time(&self) -> ProcessorTime {
+        ProcessorTime { user_ns: (self.cpu_time)(self.now_ns.get().saturating_sub(START_NS)), system_ns: 0 }
+    }
+
     fn wait(&mut self, reactor: &mut Reactor, now_ns: u64, until_ns: u64, longest: Duration) -> Result<()> {
         let has_acted = self.others_act();
         if !has_acted && !std::mem::take(&mut self.had_event) {
@@ -197,6 +208,7 @@ impl Clock for VirtualClock {
 
     fn consume(&mut self, _: &mut Reactor, _: Event) -> bool {
         self.had_event = true;
+        self.now_ns.set(self.now_ns.get() + self.handling_ns);
         false
     }
 }
@@ -207,6 +219,8 @@ struct Simulation {
     respond: Option<Respond>,
     greeting: Vec<u8>,
     direct: Direct,
+    handling_ns: u64,
+    cpu_time: CpuTime,
 }
 
 /// The result of a simulation.
@@ -246,7 +260,14 @@ impl Simulation {
             backend: crate::default_backend(),
             sources: Sources { addresses: Vec::new(), ports: Ports::Kernel },
         };
-        Self { plan, respond: Some(Box::new(respond)), greeting: Vec::new(), direct: Box::new(|_| None) }
+        Self {
+            plan,
+            respond: Some(Box::new(respond)),
+            greeting: Vec::new(),
+            direct: Box::new(|_| None),
+            handling_ns: 0,
+            cpu_time: Box::new(|_| 0),
+        }
     }
 
     /// A load without a server.
@@ -263,6 +284,16 @@ impl Simulation {
     /// Lets the server send bytes to each connection before any request.
     fn greeting(self, bytes: &[u8]) -> Self {
         Self { greeting: bytes.to_vec(), ..self }
+    }
+
+    /// Makes the load take this long to handle an event.
+    fn handling(self, handling_ns: u64) -> Self {
+        Self { handling_ns, ..self }
+    }
+
+    /// Sets the CPU time of the load as a function of the time from its start.
+    fn cpu_time(self, cpu_time: impl Fn(u64) -> u64 + 'static) -> Self {
+        Self { cpu_time: Box::new(cpu_time), ..self }
     }
 
     /// Sets the controller's commands.
@@ -286,8 +317,14 @@ impl Simulation {
         // A loop opens its connections before the start, an idle load has no start.
         let began_ns = if self.plan.load == Load::Idle { START_NS } else { 1 };
         let (now_ns, controller) = (Rc::new(Cell::new(began_ns)), Rc::new(RefCell::new(controller)));
-        let clock =
-            VirtualClock { now_ns: Rc::clone(&now_ns), server, controller: Rc::clone(&controller), had_event: false };
+        let clock = VirtualClock {
+            now_ns: Rc::clone(&now_ns),
+            server,
+            controller: Rc::clone(&controller),
+            had_event: false,
+            handling_ns: self.handling_ns,
+            cpu_time: self.cpu_time,
+        };
         let reactor = Reactor::new(self.plan.backend.parse().unwrap()).unwrap();
         let mut connections = Connections::new(&self.plan, reactor, clock).unwrap();
         connections.watch_controller(&link).unwrap();

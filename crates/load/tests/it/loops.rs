@@ -21,7 +21,7 @@ fn closed_loop_counts_every_response_once() {
     let metrics = &outcome.metrics;
     assert_eq!((metrics.requests, metrics.responses, metrics.statuses.get(&200)), (100, 100, Some(&100)));
     assert_eq!(metrics.phases.first_byte_new.count() + metrics.phases.first_byte_reused.count(), 100);
-    assert_eq!((metrics.phases.service.count(), metrics.phases.handshake.count()), (100, 4));
+    assert_eq!((metrics.phases.service.count(), metrics.phases.setup_handshake.count()), (100, 4));
     assert_eq!(metrics.bytes, 100 * response(10).len() as u64);
     assert_eq!(server.requests.load(Ordering::SeqCst), 100);
     assert!(failed(&outcome).is_empty() && failures(&outcome).is_empty(), "{:?}", outcome.gates);

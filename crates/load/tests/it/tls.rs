@@ -66,7 +66,7 @@ fn rejection(certificate: &str, ca_file: &str) -> String {
 #[test]
 fn https_responses_and_handshakes_are_measured() {
     let outcome = run(&LoadSpec { insecure: true, ..spec(&serve("localhost").url) });
-    assert_eq!((outcome.metrics.responses, outcome.metrics.phases.tls.count()), (100, 4));
+    assert_eq!((outcome.metrics.responses, outcome.metrics.phases.setup_tls.count()), (100, 4));
     assert!(failed(&outcome).is_empty(), "{:?} {:?}", outcome.gates, outcome.metrics.failures);
 }
 
