@@ -3,10 +3,11 @@
 //! It obeys the worker over a pipe, by the orders and answers of `protocol.rs`. All times are `CLOCK_MONOTONIC`
 //! nanoseconds, taken here and in the children.
 //!
-//! A child writes its one byte into the pipe that the parent reads, then waits on a second pipe whose writing end only
-//! the parent holds. When the parent is gone, however it ended, every child reads end-of-file and exits: no process
-//! outlives the run. The SIGCHLD handler reports a child that dies early through the very pipe that the parent waits
-//! on, so its death is an error and never a hang.
+//! A child reads the clock, writes that time stamp into the pipe that the parent reads, then waits on a second pipe
+//! whose writing end only the worker holds. These are its only two calls, because whatever it did besides would be a
+//! part of what the parent measures. When the worker is gone, however it ended, every child reads end-of-file and
+//! exits: no process outlives the run. The SIGCHLD handler reports a child that dies early through the very pipe that
+//! the parent waits on, so its death is an error and never a hang.
 
 use super::protocol::{
     ANSWER_WORDS, DIED_EARLY, METHOD_CLONE3, METHOD_FORK, METHOD_POSIX_SPAWN, METHOD_VFORK_EXEC, OP_ALIVE, OP_MAPPINGS,
@@ -20,6 +21,7 @@ unsafe extern "C" {
     fn _exit(code: c_int) -> !;
     fn clock_gettime(clock: c_int, time: *mut Timespec) -> c_int;
     fn close(fd: c_int) -> c_int;
+    fn dup2(from: c_int, to: c_int) -> c_int;
     fn execve(path: *const c_char, argv: *const *const c_char, env: *const *const c_char) -> c_int;
     fn fork() -> c_int;
     fn kill(pid: c_int, signal: c_int) -> c_int;
@@ -61,7 +63,8 @@ struct Timespec {
     nanoseconds: c_long,
 }
 
-/// The argument by which an executed copy of this program knows that it is a child.
+/// The argument by which an executed copy of this program knows that it is a child. The worker starts the helper with
+/// the number of the life pipe's reading end instead.
 const CHILD: &[u8] = b"child\0";
 const SELF: &[u8] = b"/proc/self/exe\0";
 
@@ -81,17 +84,15 @@ const CLOCK_MONOTONIC: c_int = 3;
 #[cfg(target_os = "macos")]
 const CLOCK_MONOTONIC: c_int = 6;
 
-/// The byte of a living child, and the one that the SIGCHLD handler sends for a dead one.
-const ALIVE: u8 = b'a';
-const DEAD: u8 = b'd';
+/// What the SIGCHLD handler sends for a dead child. A living one sends its time stamp, which is never 0.
+const DEAD: u64 = 0;
 
 /// The pipes have fixed descriptors, so that an executed child finds them.
 const REPORT_READ: c_int = 3;
 const REPORT_WRITE: c_int = 4;
-const TIME_READ: c_int = 5;
-const TIME_WRITE: c_int = 6;
-const LIFE_READ: c_int = 7;
-const LIFE_WRITE: c_int = 8;
+const LIFE_READ: c_int = 5;
+/// Where the life pipe waits while the descriptors below are closed.
+const KEPT: c_int = 64;
 
 static REAPING: AtomicBool = AtomicBool::new(false);
 /// The stack of a child that shares the parent's memory.
@@ -105,13 +106,14 @@ pub(super) fn exit(code: c_int) -> ! {
 }
 
 /// Obeys orders until standard input ends; the exit status.
-pub(super) fn main(argc: c_int, env: *const *const c_char) -> c_int {
-    if argc > 1 {
-        child();
+pub(super) fn main(argc: c_int, argv: *const *const c_char, env: *const *const c_char) -> c_int {
+    if argc < 2 {
+        return 72;
     }
-    // A measurement starts from the same six descriptors whatever the caller left open.
-    (3..64).for_each(close_descriptor);
-    if !open_pipes() {
+    // SAFETY: `argv` has `argc` entries, and there are two at least.
+    let argument = unsafe { *argv.add(1) };
+    let Some(life) = number(argument) else { child() };
+    if !open_pipes(life) {
         return 72;
     }
     let handler = on_child_death as *const () as usize;
@@ -133,6 +135,21 @@ pub(super) fn main(argc: c_int, env: *const *const c_char) -> c_int {
         if write_words(1, &answer) != size_of_val(&answer) as isize {
             return 73;
         }
+    }
+}
+
+/// Parses a decimal number; `None` if the text is none.
+fn number(text: *const c_char) -> Option<c_int> {
+    let (mut value, mut index) = (0, 0);
+    loop {
+        // SAFETY: the text is an argument of this program, a C string, and no byte before this one is its end.
+        let byte = unsafe { *text.add(index) } as u8;
+        match byte {
+            0 if index > 0 => return Some(value),
+            b'0'..=b'9' if index < 9 => value = 10 * value + c_int::from(byte - b'0'),
+            _ => return None,
+        }
+        index += 1;
     }
 }
 
@@ -160,6 +177,7 @@ fn read_words(fd: c_int, words: &mut [u64]) -> isize {
     unsafe { read(fd, words.as_mut_ptr().cast(), size_of_val(words)) }
 }
 
+/// Async-signal-safe, for the handler of SIGCHLD calls it.
 fn write_words(fd: c_int, words: &[u64]) -> isize {
     // SAFETY: the slice is readable for its whole length, and integers have no padding.
     unsafe { write(fd, words.as_ptr().cast(), size_of_val(words)) }
@@ -170,25 +188,16 @@ fn read_byte(fd: c_int, byte: &mut u8) -> isize {
     unsafe { read(fd, ptr::from_mut(byte).cast(), 1) }
 }
 
-/// Async-signal-safe, for the handler of SIGCHLD calls it.
-fn write_byte(fd: c_int, byte: u8) {
-    // SAFETY: `byte` lives on this frame for the length of the call, and one byte is written.
-    unsafe { write(fd, (&raw const byte).cast(), 1) };
-}
-
 extern "C" fn on_child_death(_: c_int) {
     if !REAPING.load(Ordering::Relaxed) {
-        write_byte(REPORT_WRITE, DEAD);
+        write_words(REPORT_WRITE, &[DEAD]);
     }
 }
 
 /// What every child does: report that it runs, then wait for its end.
 fn child() -> ! {
-    let started_ns = now_ns();
-    write_byte(REPORT_WRITE, ALIVE);
-    write_words(TIME_WRITE, &[started_ns]);
-    close_descriptor(LIFE_WRITE);
-    // Blocks until the parent is gone (end-of-file) or SIGKILL comes; an interrupted read is repeated.
+    write_words(REPORT_WRITE, &[now_ns()]);
+    // Blocks until the worker is gone (end-of-file) or SIGKILL comes; an interrupted read is repeated.
     while read_byte(LIFE_READ, &mut 0) < 0 {}
     exit(0)
 }
@@ -304,9 +313,9 @@ fn clone_with_pidfd() -> c_int {
     -1
 }
 
-/// Makes one child and waits for its byte.
+/// Makes one child and waits for its time stamp.
 fn spawn(method: u64, env: *const *const c_char) -> [u64; ANSWER_WORDS] {
-    let mut byte = 0_u8;
+    let mut started_ns = [DEAD];
     PIDFD.store(-1, Ordering::Relaxed);
     let before_ns = now_ns();
     let pid = make(method, env);
@@ -314,17 +323,15 @@ fn spawn(method: u64, env: *const *const c_char) -> [u64; ANSWER_WORDS] {
     if pid < 0 {
         return [-pid as u64, 0, 0, 0, 0, 0];
     }
-    while read_byte(REPORT_READ, &mut byte) < 0 {}
+    while read_words(REPORT_READ, &mut started_ns) < 0 {}
     let read_ns = now_ns();
     let pidfd = PIDFD.load(Ordering::Relaxed);
     if pidfd >= 0 {
         close_descriptor(pidfd);
     }
-    if byte != ALIVE {
+    if started_ns[0] == DEAD {
         return [DIED_EARLY, pid as u64, 0, 0, 0, 0];
     }
-    let mut started_ns = [0_u64];
-    while read_words(TIME_READ, &mut started_ns) < 0 {}
     [0, pid as u64, before_ns, returned_ns, started_ns[0], read_ns]
 }
 
@@ -408,13 +415,22 @@ fn map(bytes: usize) -> *mut u8 {
     if at as isize == -1 { ptr::null_mut() } else { at.cast() }
 }
 
-/// Opens the three pipes at their fixed descriptors: 0, 1 and 2 are taken, so the first free ones are 3 to 8.
-fn open_pipes() -> bool {
-    let expected = [(REPORT_READ, REPORT_WRITE), (TIME_READ, TIME_WRITE), (LIFE_READ, LIFE_WRITE)];
-    expected.iter().all(|&(reading, writing)| {
-        let mut fds = [0; 2];
-        // SAFETY: the array has room for the two descriptors that the call writes.
-        let result = unsafe { pipe(fds.as_mut_ptr()) };
-        result == 0 && fds == [reading, writing]
-    })
+/// Puts the report pipe and the life pipe at their fixed descriptors, and closes all others but the standard ones: a
+/// measurement starts from the same six descriptors whatever the caller left open.
+fn open_pipes(life: c_int) -> bool {
+    // SAFETY: the call takes two integers; nothing in this program owns the descriptor that it may replace.
+    if unsafe { dup2(life, KEPT) } != KEPT {
+        return false;
+    }
+    (3..KEPT).for_each(close_descriptor);
+    if life > KEPT {
+        close_descriptor(life);
+    }
+    let mut fds = [0; 2];
+    // SAFETY: the array has room for the two descriptors that the call writes.
+    let opened = unsafe { pipe(fds.as_mut_ptr()) };
+    // SAFETY: the call takes two integers; the descriptor that it sets was closed above.
+    let moved = unsafe { dup2(KEPT, LIFE_READ) };
+    close_descriptor(KEPT);
+    opened == 0 && fds == [REPORT_READ, REPORT_WRITE] && moved == LIFE_READ
 }

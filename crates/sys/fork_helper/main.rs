@@ -18,6 +18,6 @@ fn panic(_: &core::panic::PanicInfo) -> ! {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn main(argc: c_int, _argv: *const *const c_char, env: *const *const c_char) -> c_int {
-    helper::main(argc, env)
+extern "C" fn main(argc: c_int, argv: *const *const c_char, env: *const *const c_char) -> c_int {
+    helper::main(argc, argv, env)
 }

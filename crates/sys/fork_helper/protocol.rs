@@ -5,7 +5,7 @@
 //! number or [`DIED_EARLY`].
 
 /// Make a child by the method that the argument names. Answer: status, pid, then the times before the call, after it
-/// returned, in the child and after its byte was read.
+/// returned, in the child and after its time stamp was read.
 pub(crate) const OP_SPAWN: u64 = 1;
 /// Kill the child whose pid is the argument and wait for it. Answer: status, pid, then the times before `kill`, after
 /// it and after `waitpid`.

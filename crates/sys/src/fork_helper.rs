@@ -2,11 +2,12 @@
 //!
 //! The program itself is in `fork_helper/`; `build.rs` compiles and links it, and this crate contains the result.
 
-use crate::descriptor::wait_readable;
+use crate::descriptor::{pipe, set_close_on_exec, set_inherited, wait_readable};
 use crate::error::Error;
 use crate::process::OwnedChild;
 use protocol::{ANSWER_WORDS, DIED_EARLY, OP_ALIVE, OP_MAPPINGS, OP_REAP, OP_RESIDENT, OP_SPAWN, ORDER_WORDS};
 use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 
@@ -69,7 +70,7 @@ pub struct Creation {
     pub returned_ns: u64,
     /// In the child, as the first thing it does.
     pub started_ns: u64,
-    /// In the parent, after it read the child's byte.
+    /// In the parent, after it read the child's time stamp.
     pub read_ns: u64,
 }
 
@@ -84,12 +85,16 @@ pub struct Termination {
     pub waited_ns: u64,
 }
 
-/// A running fork helper. Its children end with it, and it ends with the process that started it.
+/// A running fork helper. It ends with the process that started it, and its children end when this is dropped or that
+/// process ends.
 #[derive(Debug)]
 pub struct ForkHelper {
     child: OwnedChild,
     orders: ChildStdin,
     answers: ChildStdout,
+    /// The writing end of the pipe that every child waits on. The helper has no copy, which each child would have to
+    /// close.
+    _life: OwnedFd,
 }
 
 impl ForkHelper {
@@ -99,14 +104,26 @@ impl ForkHelper {
         let (path, _keep) = executable(program).map_err(|error| Error::from_io("memfd_create", &error))?;
         let mut command = Command::new(path);
         command.arg0("landau-fork-helper").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let (waiting, life) = pipe()?;
+        set_close_on_exec(&waiting)?;
+        set_close_on_exec(&life)?;
+        command.arg(waiting.as_raw_fd().to_string());
+        // Only in the child, so that no other child of this process inherits it.
+        // SAFETY: between fork and exec the closure calls `fcntl`, which is async-signal-safe.
+        unsafe { command.pre_exec(move || set_inherited(&waiting).map_err(Into::into)) };
         let mut child = OwnedChild::spawn(&mut command).map_err(|error| Error::from_io("execve", &error))?;
         match (child.stdin.take(), child.stdout.take()) {
-            (Some(orders), Some(answers)) => Ok(Self { child, orders, answers }),
+            (Some(orders), Some(answers)) => Ok(Self { child, orders, answers, _life: life }),
             _ => Err(Failure::Gone("no pipes".to_owned())),
         }
     }
 
-    /// Makes a child by one of [`METHODS`] and waits for its byte.
+    /// Returns the process identifier of the helper, the parent of every child.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Makes a child by one of [`METHODS`] and waits for its time stamp.
     pub fn spawn(&mut self, method: usize) -> Result<Creation, Failure> {
         let call = METHODS.get(method).copied().unwrap_or("fork");
         let [_, pid, before_ns, returned_ns, started_ns, read_ns] = self.order(OP_SPAWN, method as u64, call)?;
@@ -204,6 +221,46 @@ mod tests {
                 assert!(!helper.is_alive(made.pid).unwrap());
             }
         }
+    }
+
+    /// Every further call of the child would be a part of the time until the parent has read its time stamp. Earlier
+    /// helpers let the child write twice and close a descriptor.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_child_writes_once_and_holds_nothing_to_close() {
+        let mut helper = ForkHelper::start("dynamic").unwrap();
+        for method in 0..METHODS.len() {
+            let child = helper.spawn(method).unwrap();
+            let text = |name: &str| std::fs::read_to_string(format!("/proc/{}/{name}", child.pid)).unwrap_or_default();
+            // Until it sleeps in its last call.
+            while !text("stat").contains(") S ") {}
+            // A kernel without task I/O accounting lacks this file.
+            if let Some(writes) = text("io").lines().find_map(|line| line.strip_prefix("syscw: ")) {
+                assert_eq!(writes, "1", "{}", METHODS[method]);
+            }
+            let mut open: Vec<i32> = std::fs::read_dir(format!("/proc/{}/fd", child.pid))
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name().to_str().unwrap().parse().unwrap())
+                // Whoever runs the tests may have left others open, far above.
+                .filter(|&number| number < 64)
+                .collect();
+            open.sort_unstable();
+            // Besides the standard ones: both ends of the report pipe, and the reading end of the life pipe.
+            assert_eq!(open, [0, 1, 2, 3, 4, 5], "{}", METHODS[method]);
+            helper.reap(child.pid).unwrap();
+        }
+    }
+
+    /// The children hold no writing end of the life pipe, so they end with the worker even if nobody kills them.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn children_end_with_the_worker() {
+        let mut helper = ForkHelper::start("dynamic").unwrap();
+        let child = libc::pid_t::try_from(helper.spawn(0).unwrap().pid).unwrap();
+        assert!(crate::process::exists(child));
+        drop(helper);
+        // The orphan is reaped by whichever process adopts it; a zombie has no descriptors.
+        while std::fs::read_dir(format!("/proc/{child}/fd")).is_ok_and(|entries| entries.count() > 0) {}
     }
 
     #[test]
