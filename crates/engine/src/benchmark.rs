@@ -4,7 +4,7 @@
 //! an experiment.
 
 use crate::{Annotation, Facts, Host, Parameter, Settings, Stop, Study, Timer};
-use landau_record::schema::Direction;
+use landau_record::schema::{Direction, Timeline};
 use std::path::Path;
 
 /// A timed call of a step: one curve of each case.
@@ -115,6 +115,8 @@ pub trait Benchmark: Sized + 'static {
     /// Settings of the quick study when an emulator counts instructions. The emulator takes about fifty times as long,
     /// and a curve without noise shows its law in fewer steps.
     const EMULATED: &'static [(&'static str, &'static str)] = &[];
+    /// What a step moves, if the steps are a timeline: they follow one another in time, and no object accumulates.
+    const TIMELINE: Option<Timeline> = None;
     /// How the result can mislead, a sentence each.
     const CAVEATS: &'static [&'static str];
     /// Where the experiment comes from.
@@ -140,6 +142,12 @@ pub trait Benchmark: Sized + 'static {
         Cost::default()
     }
 
+    /// Returns whether a processor other than the worker's runs what is measured: a server, or children that may run on
+    /// any. The controller then sleeps until the pass ends, as its wake-ups would be part of the samples.
+    fn uses_other_processors(_settings: &Settings) -> bool {
+        false
+    }
+
     /// Overrides how `limit.rs` explains the limit behind a refused call. Returns a description of the limit and the
     /// command that raises it, or `None` to keep that explanation.
     fn limit(_settings: &Settings, _refused: landau_sys::Error) -> Option<(String, String)> {
@@ -154,6 +162,12 @@ pub trait Benchmark: Sized + 'static {
 
     /// Prepares a pass. Untimed.
     fn setup(context: &Context) -> Result<Self, Stop>;
+
+    /// Returns the processes besides the worker whose work is timed: the parent that forks, the server that responds. What
+    /// interferes with them interferes with the measurement.
+    fn measured_processes(&self) -> Vec<u32> {
+        Vec::new()
+    }
 
     /// Takes the n-th step: times each phase of the creation once and keeps the object.
     fn step(&mut self, n: u64, timer: &mut Timer) -> Result<(), Stop>;

@@ -7,6 +7,7 @@ use crate::{
     drive,
 };
 use landau_record::former;
+use landau_record::schema::Timeline;
 
 /// A benchmark without its type.
 #[derive(Clone, Copy)]
@@ -25,6 +26,8 @@ pub struct Entry {
     pub variants: &'static [Variant],
     /// [`Benchmark::EMULATED`].
     pub emulated: &'static [(&'static str, &'static str)],
+    /// [`Benchmark::TIMELINE`].
+    pub timeline: Option<Timeline>,
     /// [`Benchmark::CAVEATS`].
     pub caveats: &'static [&'static str],
     /// [`Benchmark::SOURCE`].
@@ -33,6 +36,7 @@ pub struct Entry {
     pub(crate) auto_n: fn(&Host, &Settings, Study) -> u64,
     pub(crate) annotations: fn(&Host, &Settings) -> Vec<Annotation>,
     pub(crate) cost: fn(&Settings) -> Cost,
+    pub(crate) uses_other_processors: fn(&Settings) -> bool,
     pub(crate) unsettled: fn(&Settings) -> Option<String>,
     pub(crate) drive: fn(&Context, &mut Timer) -> Report,
 }
@@ -48,12 +52,14 @@ impl Entry {
             parameters: B::PARAMETERS,
             variants: B::VARIANTS,
             emulated: B::EMULATED,
+            timeline: B::TIMELINE,
             caveats: B::CAVEATS,
             source: B::SOURCE,
             support: B::support,
             auto_n: B::auto_n,
             annotations: B::annotations,
             cost: B::cost,
+            uses_other_processors: B::uses_other_processors,
             unsettled: B::unsettled,
             drive: drive::pass::<B>,
         }

@@ -64,4 +64,4 @@ pub use study::Study;
 pub use timer::{Timer, Timestamp};
 pub use worker::main as worker_main;
 
-pub use landau_record::schema::{Annotation, AnnotationKind, FactUnit, Facts, Host, Unit};
+pub use landau_record::schema::{Annotation, AnnotationKind, FactUnit, Facts, Host, Timeline, Unit};

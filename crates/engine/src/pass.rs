@@ -14,7 +14,11 @@ use std::time::{Duration, Instant};
 /// How often the controller looks at the worker's samples: several times for each [`FLUSH`].
 const LOOK_MS: i32 = 100;
 
-/// Lines reach the file at least this often.
+/// How often the controller looks whether a worker hangs where another processor is measured too. It writes nothing
+/// then, so a look takes a few microseconds.
+const RARE_LOOK_MS: i32 = 10_000;
+
+/// Lines reach the file at least this often, unless the controller sleeps until the pass ends.
 const FLUSH: Duration = Duration::from_millis(500);
 
 /// A worker that takes no sample for this long hangs. Setting up the largest benchmark takes a twentieth of it.
@@ -51,7 +55,8 @@ pub(crate) fn run(
     drop(fd);
     let samples = SampleWriter::new(lanes, phases, start.pass, plan.host.clock.unit);
     let expected = planned.case.n * phases.len() as u64;
-    let mut supervisor = Supervisor { worker, samples, expected, lockstep: plan.lockstep };
+    let attention = Attention::of(plan.lockstep, (planned.entry.uses_other_processors)(&planned.settings));
+    let mut supervisor = Supervisor { worker, samples, expected, attention };
     let verdict = supervisor.watch(bounds, writer, observer)?;
     supervisor.samples.write_windows(writer)?;
     supervisor.samples.write_rest(writer)?;
@@ -104,13 +109,46 @@ fn order(plan: &Plan, planned: &Planned, start: &PassStart, scratch: &Path, lane
     }
 }
 
+/// What the controller does while the worker measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Attention {
+    /// Writes samples as they come.
+    Constant,
+    /// Sleeps until the pass ends, is interrupted or reaches the time limit: its processor is measured too. The samples
+    /// stay in the shared memory, which outlives the worker.
+    Rare,
+    /// Writes samples when the worker waits for it: there is one processor.
+    Lockstep,
+}
+
+impl Attention {
+    fn of(lockstep: bool, uses_other_processors: bool) -> Self {
+        match (lockstep, uses_other_processors) {
+            (true, _) => Self::Lockstep,
+            (false, true) => Self::Rare,
+            (false, false) => Self::Constant,
+        }
+    }
+
+    /// Returns how long to sleep, at most, if `left` remains until the time limit.
+    fn look_ms(self, left: Option<Duration>) -> i32 {
+        let look_ms = match self {
+            Self::Constant => LOOK_MS,
+            Self::Rare => RARE_LOOK_MS,
+            Self::Lockstep => TIMEOUT.as_millis() as i32,
+        };
+        let left_ms = left.and_then(|left| i32::try_from(left.as_millis() + 1).ok()).unwrap_or(i32::MAX);
+        look_ms.min(left_ms)
+    }
+}
+
 /// A worker and its samples.
 struct Supervisor<'a> {
     worker: WorkerProcess,
     samples: SampleWriter<'a>,
     /// Samples in a complete pass.
     expected: u64,
-    lockstep: bool,
+    attention: Attention,
 }
 
 impl Supervisor<'_> {
@@ -122,14 +160,15 @@ impl Supervisor<'_> {
         observer: &mut dyn Observer,
     ) -> Result<Verdict, Error> {
         let (mut flushed, mut progressed, mut count) = (Instant::now(), Instant::now(), 0);
-        // In lockstep only the worker may use the processor while it measures.
-        let look_ms = if self.lockstep { TIMEOUT.as_millis() as i32 } else { LOOK_MS };
         loop {
-            let has_message = self.worker.wait(look_ms)?;
-            self.samples.write_windows(writer)?;
-            if flushed.elapsed() >= FLUSH {
-                writer.flush()?;
-                flushed = Instant::now();
+            let left = bounds.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let has_message = self.worker.wait(self.attention.look_ms(left))?;
+            if has_message || self.attention != Attention::Rare {
+                self.samples.write_windows(writer)?;
+                if flushed.elapsed() >= FLUSH {
+                    writer.flush()?;
+                    flushed = Instant::now();
+                }
             }
             if has_message {
                 match self.worker.read() {
@@ -172,4 +211,20 @@ fn stop(bounds: &Bounds, silent: Duration) -> Option<(Outcome, Option<String>)> 
         let reason = format!("the worker took no sample for {} s and was killed", TIMEOUT.as_secs());
         (Outcome::Failed, Some(reason))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// On two processors the controller shares one with the server, and each of its wake-ups would delay a response.
+    #[test]
+    fn the_controller_sleeps_while_another_processor_is_measured() {
+        assert_eq!(Attention::of(false, true).look_ms(None), RARE_LOOK_MS);
+        assert_eq!(Attention::of(false, false).look_ms(None), LOOK_MS);
+        assert_eq!(Attention::of(true, true), Attention::Lockstep);
+        // The time limit is kept all the same.
+        assert_eq!(Attention::Rare.look_ms(Some(Duration::from_millis(70))), 71);
+        assert_eq!(Attention::Rare.look_ms(Some(Duration::MAX)), RARE_LOOK_MS);
+    }
 }

@@ -139,8 +139,8 @@ fn case(
     reduced: Option<Reduced>,
     host: &Host,
 ) -> Planned {
-    let mut annotations = (entry.annotations)(host, &settings);
     settings.set("n", &n.to_string());
+    let mut annotations = (entry.annotations)(host, &settings);
     annotations.extend(general_annotations(&(entry.cost)(&settings), host));
     let phase =
         |one: &crate::Phase| Phase { name: one.name.to_owned(), direction: one.direction, about: one.about.to_owned() };
@@ -157,6 +157,7 @@ fn case(
         n,
         reduced,
         annotations,
+        timeline: entry.timeline,
     };
     Planned { case, entry: *entry, settings }
 }

@@ -53,6 +53,7 @@ pub fn case(job: &Job, urls: &[String]) -> Case {
         n,
         reduced: None,
         annotations: Vec::new(),
+        timeline: None,
     }
 }
 

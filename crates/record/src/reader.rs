@@ -4,7 +4,7 @@
 //! that cannot be parsed or whose seal is wrong is a [`Fault`]; the first one is reported.
 
 use crate::schema::{Chunk, Unit, Window};
-use crate::{Error, Fault, Line, Pass, Record, SCHEMA_VERSION, Torn, chain, upgrade};
+use crate::{Error, Fault, Line, Pass, Record, SCHEMA_VERSION, Torn, chain, former, upgrade};
 use std::collections::BTreeMap;
 
 /// The part of a record that has been read.
@@ -126,7 +126,10 @@ impl Reader {
             }
             Line::Host(host) => self.record.host = *host,
             Line::Lab(lab) => self.record.lab = Some(*lab),
-            Line::Case(case) => self.record.cases.push(case),
+            Line::Case(mut case) => {
+                case.timeline = case.timeline.or_else(|| former::timeline(&case.benchmark));
+                self.record.cases.push(case);
+            }
             Line::Skip(skip) => self.record.skips.push(skip),
             Line::Pass(start) => {
                 self.record.passes.push(Pass { start, series: BTreeMap::new(), windows: Vec::new(), end: None });

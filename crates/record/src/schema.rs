@@ -11,7 +11,7 @@ mod lab;
 mod pass;
 mod unit;
 
-pub use case::{Annotation, AnnotationKind, Case, Direction, Phase, Reduced, Skip};
+pub use case::{Annotation, AnnotationKind, Case, Direction, Phase, Reduced, Skip, Timeline};
 pub use explanation::{Chain, Explanation, FunctionCost};
 pub use facts::{Fact, FactUnit, Facts};
 pub use host::{Cache, Clock, Host};

@@ -246,7 +246,7 @@ fn drafts(record: &Record) -> Vec<Draft<'_>> {
     let mut drafts = Vec::new();
     for case in &record.cases {
         let passes = record.passes_of(case.case);
-        let annotations: Vec<Annotation> = case.annotations.iter().map(annotation).collect();
+        let annotations: Vec<Annotation> = case.annotations.iter().filter_map(annotation).collect();
         for phase in &case.phases {
             let held: Vec<&&Pass> = passes
                 .iter()
@@ -337,13 +337,15 @@ fn canary(pass: &Pass, phase: &Phase) -> landau_stats::Pass {
     canary
 }
 
-fn annotation(one: &landau_record::schema::Annotation) -> Annotation {
+/// The annotation as a judgement takes it; `None` for an event, which only a timeline has.
+fn annotation(one: &landau_record::schema::Annotation) -> Option<Annotation> {
     let kind = match one.kind {
         AnnotationKind::Capacity => landau_stats::AnnotationKind::Capacity,
         AnnotationKind::Table => landau_stats::AnnotationKind::Table,
         AnnotationKind::Cache => landau_stats::AnnotationKind::Cache,
+        AnnotationKind::Event => return None,
     };
-    Annotation { name: one.name.clone(), n: one.n, kind }
+    Some(Annotation { name: one.name.clone(), n: one.n, kind })
 }
 
 /// Adds every member in which two verdicts differ.

@@ -306,6 +306,7 @@ mod tests {
             n: 100,
             reduced: None,
             annotations: Vec::new(),
+            timeline: None,
         };
         let start = PassStart { pass: 0, case: 0, round: 0, at_ms: 0 };
         let series = BTreeMap::from([("wait".to_owned(), lane)]);

@@ -34,6 +34,16 @@ pub enum AnnotationKind {
     Table,
     /// The objects fill a cache of the processor.
     Cache,
+    /// Something begins at this step: a second reader, for example.
+    Event,
+}
+
+/// What makes a case a timeline: its steps follow one another in time and do not change what the next one costs, so it
+/// has a rate and no law.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timeline {
+    /// Bytes that each step moves.
+    pub step_bytes: u64,
 }
 
 /// A position on a case's axis that is known before the measurement.
@@ -77,6 +87,9 @@ pub struct Case {
     pub reduced: Option<Reduced>,
     /// Known positions on the axis.
     pub annotations: Vec<Annotation>,
+    /// Present if the case is a timeline; otherwise it is a curve of costs against n.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeline: Option<Timeline>,
 }
 
 /// A size that was reduced to leave the host enough resources.

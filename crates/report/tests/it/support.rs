@@ -209,6 +209,7 @@ fn case(number: u32, sketch: &Sketch, bend: &Bend) -> Case {
         n: u64::from(sketch.n),
         reduced: None,
         annotations: sketch.marks.iter().map(mark).collect(),
+        timeline: None,
     }
 }
 

@@ -144,6 +144,7 @@ fn synthetic_case(case: u32) -> Case {
         n: u64::from(STEPS),
         reduced: None,
         annotations: Vec::new(),
+        timeline: None,
     }
 }
 
