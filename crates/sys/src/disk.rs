@@ -1,9 +1,10 @@
-//! Placement of files on their device (FIEMAP) and loop devices, for benchmarks of cold files.
+//! Placement of files on their device (FIEMAP), write-back, and loop devices, for benchmarks of files.
 
 use crate::error::{Error, Result};
 use std::ffi::CStr;
 use std::fs::File;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 /// A contiguous range of a file on the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +38,7 @@ mod imp {
     use std::ffi::{CStr, CString};
     use std::fs::File;
     use std::os::fd::{AsRawFd, OwnedFd};
+    use std::time::{Duration, Instant};
 
     /// The most extents that one call returns.
     const AT_ONCE: usize = 256;
@@ -111,6 +113,66 @@ mod imp {
             0 => Ok(()),
             errno => Err(Error { call: "posix_fadvise", errno }),
         }
+    }
+
+    /// `struct move_extent`: everything but the descriptor is in blocks of the file system.
+    #[repr(C)]
+    struct MoveExtent {
+        reserved: u32,
+        donor: u32,
+        start: u64,
+        donor_start: u64,
+        length: u64,
+        moved: u64,
+    }
+
+    const MOVE_EXTENT: libc::c_ulong = 0xC028_660F;
+
+    pub(super) fn exchange_blocks(file: &File, start: u64, other: &File, other_start: u64, length: u64) -> Result<()> {
+        const CALL: &str = "EXT4_IOC_MOVE_EXT";
+        let donor = other.as_raw_fd() as u32;
+        let mut request = MoveExtent { reserved: 0, donor, start, donor_start: other_start, length, moved: 0 };
+        // SAFETY: the request has the layout and size of `struct move_extent`, and is writable.
+        check(CALL, unsafe { libc::ioctl(file.as_raw_fd(), MOVE_EXTENT as _, &raw mut request) })?;
+        if request.moved == length { Ok(()) } else { Err(Error { call: CALL, errno: libc::EOPNOTSUPP }) }
+    }
+
+    pub(super) fn write_back(file: &File, timeout: Duration) -> Result<bool> {
+        let fd = file.as_raw_fd();
+        // SAFETY: the child calls `syncfs` and `_exit`, which are async-signal-safe, and nothing else.
+        let child = check("fork", unsafe { libc::fork() })?;
+        if child == 0 {
+            // SAFETY: the call takes an integer; the descriptor is open in the child too.
+            let failed = unsafe { libc::syncfs(fd) };
+            // SAFETY: the call takes an integer and does not return.
+            unsafe { libc::_exit(i32::from(failed != 0)) };
+        }
+        let deadline = Instant::now() + timeout;
+        loop {
+            let mut status = 0;
+            // SAFETY: `status` is a writable integer.
+            if check("waitpid", unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) })? == child {
+                return if status == 0 { Ok(true) } else { Err(Error { call: "syncfs", errno: libc::EIO }) };
+            }
+            if Instant::now() >= deadline {
+                return Ok(false);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// `cachestat(2)`, since Linux 6.5; the same number on every architecture.
+    const CACHESTAT: libc::c_long = 451;
+
+    pub(super) fn dirty_pages(file: &File) -> Option<u64> {
+        // From offset 0 to the end of the file.
+        let range = [0_u64; 2];
+        // Pages that are cached, dirty, being written, evicted and recently evicted.
+        let mut counts = [0_u64; 5];
+        let (range, found) = (range.as_ptr(), counts.as_mut_ptr());
+        // SAFETY: the arrays have the layouts of `struct cachestat_range` and `struct cachestat`; the second is writable.
+        let result = unsafe { libc::syscall(CACHESTAT, file.as_raw_fd(), range, found, 0_u32) };
+        (result == 0).then(|| counts[1] + counts[2])
     }
 
     pub(super) fn unshare_mounts() -> Result<()> {
@@ -212,6 +274,18 @@ mod imp {
         none("posix_fadvise")
     }
 
+    pub(super) fn exchange_blocks(_: &File, _: u64, _: &File, _: u64, _: u64) -> Result<()> {
+        none("EXT4_IOC_MOVE_EXT")
+    }
+
+    pub(super) fn write_back(file: &File, _: std::time::Duration) -> Result<bool> {
+        file.sync_all().map(|()| true).map_err(|error| Error::from_io("fsync", &error))
+    }
+
+    pub(super) fn dirty_pages(_: &File) -> Option<u64> {
+        None
+    }
+
     pub(super) fn unshare_mounts() -> Result<()> {
         none("unshare")
     }
@@ -242,6 +316,25 @@ pub fn allocate(file: &File, offset: u64, length: u64) -> Result<()> {
 /// Drops the cached pages of a file. Dirty pages stay.
 pub fn drop_cached_pages(file: &File) -> Result<()> {
     imp::drop_cached_pages(file)
+}
+
+/// Exchanges `length` blocks of a file, from block `start` on, with as many of another file, from `other_start` on: the
+/// content stays, the placement on the device changes. Only ext4 can do it. The unit is the file system's block.
+pub fn exchange_blocks(file: &File, start: u64, other: &File, other_start: u64, length: u64) -> Result<()> {
+    imp::exchange_blocks(file, start, other, other_start, length)
+}
+
+/// Writes the dirty data of a file's file system to the device. Returns whether it was written within the timeout;
+/// otherwise the kernel continues. Systems without `syncfs` write the file's own data, without a timeout.
+///
+/// A child process waits for the device, so that this process never hangs and gets no second thread.
+pub fn write_back(file: &File, timeout: Duration) -> Result<bool> {
+    imp::write_back(file, timeout)
+}
+
+/// Returns how many cached pages of a file the device does not have yet, if the system reports it (Linux 6.5).
+pub fn dirty_pages(file: &File) -> Option<u64> {
+    imp::dirty_pages(file)
 }
 
 /// Moves this thread, and what it starts, to a mount namespace of its own: nobody else sees what is mounted there, and
@@ -283,9 +376,23 @@ pub fn device_numbers(_: &std::path::Path) -> Option<(u32, u32)> {
 /// The error of [`extents`] on file systems and systems without FIEMAP.
 pub const FIEMAP_UNSUPPORTED: Error = Error { call: "fiemap", errno: libc::EOPNOTSUPP };
 
+/// The error where a file system cannot exchange the blocks of two files.
+pub const EXCHANGE_UNSUPPORTED: Error = Error { call: "EXT4_IOC_MOVE_EXT", errno: libc::EOPNOTSUPP };
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn written_data_is_dirty_until_it_is_written_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        std::fs::write(&path, vec![1_u8; 1 << 20]).unwrap();
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        assert!(write_back(&file, Duration::from_secs(600)).unwrap());
+        // `None` on an older kernel; a file system in memory never has dirty pages.
+        assert!(matches!(dirty_pages(&file), None | Some(0)));
+    }
 
     #[test]
     fn contiguous_extents_are_merged() {

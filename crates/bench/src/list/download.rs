@@ -1,21 +1,22 @@
 //! `download`: a large cold file is downloaded from a web server, mebibyte by mebibyte.
 //!
 //! Measures how long each mebibyte takes to arrive, as a timeline: of a file in one extent, of one in extents of 64 KiB
-//! or 4 KiB with another file's between them, and of one in one extent while a second reader downloads another file at
-//! up to 4 MB/s. The file system is asked for the extents (FIEMAP). The device's read counters prove that the file was
-//! cold; its reads and the throughput are facts.
+//! or 4 KiB in random order on the device, with another file's between them, and of one in one extent that a second
+//! reader joins half-way, who downloads another file at up to 4 MB/s. The file system is asked for the extents
+//! (FIEMAP). The device's read counters prove that the file was cold; its reads and the throughput are facts.
 //!
 //! Not a measure of a disk: few disks still rotate, and a virtual one may be in the host's memory. It is a timeline and
 //! does not grow with n; changes along it come from the machine, unless the disk fills a cache.
 //!
-//! Source: the fragmentation graph of the 2003 study: 11 MB/s over the network, 4 MB/s from a fragmented file.
+//! Source: the fragmentation graph of the 2003 study: 11 MB/s over the network; 4 MB/s from a file that `BitTorrent` had
+//! fragmented, which lays pieces down in random order; and a drop from 11 MB/s when a second download begins.
 
-use crate::extents::{self, Layout, byte_at};
+use crate::extents::{self, Layout, Placement, byte_at};
 use crate::server::{self, Server};
 use crate::volume::{self, Volume};
 use landau_engine::{
-    Benchmark, Context, Cost, FactUnit, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Study, Support, Timer,
-    Variant,
+    Annotation, AnnotationKind, Benchmark, Context, Cost, FactUnit, Facts, Host, Kind, Parameter, Phase, Settings,
+    Stop, Study, Support, Timeline, Timer, Variant,
 };
 use landau_sys::clock::monotonic_ns;
 use landau_sys::disk::FIEMAP_UNSUPPORTED;
@@ -44,6 +45,9 @@ const SECOND_READ: usize = 64 << 10;
 #[derive(Debug)]
 pub struct Download {
     second: Option<SecondReader>,
+    /// The step before which the second reader starts, if there is one, and when it did.
+    second_from: Option<u64>,
+    second_since_ns: u64,
     connection: TcpStream,
     server: Server,
     location: Location,
@@ -51,7 +55,8 @@ pub struct Download {
     bytes: u64,
     received: u64,
     buffer: Vec<u8>,
-    elapsed_ns: u64,
+    began_ns: u64,
+    ended_ns: u64,
     layout: Layout,
     /// Why there is no file to download. It is reported at the first step, as a limit of the file system.
     refused: Option<(landau_sys::Error, String)>,
@@ -87,10 +92,16 @@ impl Benchmark for Download {
              with those of another file",
         ),
         Parameter::fixed(
+            "order",
+            Kind::Choice(&["random", "rising"]),
+            "random",
+            "order of the extents on the device, if extent is not whole. rising: as in the file",
+        ),
+        Parameter::fixed(
             "readers",
             Kind::Choice(&["1", "2"]),
             "1",
-            "2: a second client downloads another file at the same time, at up to 4 MB/s",
+            "2: from half of the file on, a second client downloads another file, at up to 4 MB/s",
         ),
         Parameter::fixed(
             "location",
@@ -103,13 +114,18 @@ impl Benchmark for Download {
     ];
     const VARIANTS: &'static [Variant] = &[
         Variant::always(&[("extent", "4KiB")]),
+        Variant::full(&[("extent", "4KiB"), ("order", "rising")]),
         Variant::full(&[("extent", "64KiB")]),
         Variant::full(&[("readers", "2")]),
         Variant::full(&[("server", "nginx")]),
         Variant::full(&[("server", "nginx"), ("extent", "4KiB")]),
     ];
+    const TIMELINE: Option<Timeline> = Some(Timeline { step_bytes: MIB });
     const CAVEATS: &'static [&'static str] = &[
-        "The curve is a timeline: n is the number of mebibytes received. Changes along it come from the device.",
+        "This is a timeline: n is the number of mebibytes received, and no law is fitted. Changes along it come from the \
+         device.",
+        "The second reader takes at most 4 MB/s. On a device that delivers a hundred times as much, it shows only if \
+         requests at two places cost more than requests at one.",
         "On a disk without moving parts, or a virtual one cached by its host, placement costs little; small \
          extents cost more requests: see device reads under Checks and facts.",
         "With location=directory the counters of the device include reads by other processes.",
@@ -131,23 +147,38 @@ impl Benchmark for Download {
         if study == Study::Full { 512 } else { 64 }
     }
 
+    fn annotations(_: &Host, settings: &Settings) -> Vec<Annotation> {
+        let annotation = |n| Annotation {
+            name: "second reader starts".to_owned(),
+            n: n as f64,
+            kind: AnnotationKind::Event,
+            source: "readers=2: half of the file".to_owned(),
+        };
+        second_from(settings, settings.count("n")).map(annotation).into_iter().collect()
+    }
+
+    fn uses_other_processors(_: &Settings) -> bool {
+        true
+    }
+
     fn cost(settings: &Settings) -> Cost {
-        // A file with small extents needs as much space between them while it is made; the second reader has its own.
-        let files = if settings.is("extent", "whole") && settings.is("readers", "1") { 1 } else { 2 };
+        let files = file_count(settings);
         Cost { memory_bytes: 64 << 20, disk_bytes: files * settings.count("n") * MIB + (24 << 20), ..Cost::default() }
     }
 
     fn setup(context: &Context) -> Result<Self, Stop> {
         let settings = context.settings;
-        let (bytes, has_second) = (context.n * MIB, settings.is("readers", "2"));
-        let location = Location::new(context, bytes, has_second)?;
-        let extent = match settings.text("extent") {
-            "64KiB" => 64 << 10,
-            "4KiB" => 4 << 10,
-            _ => 0,
+        let (bytes, second_from) = (context.n * MIB, second_from(settings, context.n));
+        let location = Location::new(context, bytes)?;
+        let placement = match settings.text("extent") {
+            "whole" => Placement::Whole,
+            extent => {
+                let bytes = if extent == "4KiB" { 4 << 10 } else { 64 << 10 };
+                Placement::Extents { bytes, seed: settings.is("order", "random").then_some(context.seed) }
+            }
         };
         let directory = location.directory()?;
-        let (layout, refused) = match make_files(directory, bytes, extent, has_second) {
+        let (layout, refused) = match make_files(directory, bytes, placement, second_from.is_some()) {
             Ok(layout) => (layout, None),
             Err(Stop::Refused(error)) => (Layout::default(), Some((error, String::new()))),
             // A file system with other users places files as it likes; the next pass tries again.
@@ -159,11 +190,12 @@ impl Benchmark for Download {
         };
         let mut server = Server::start(context, directory)?;
         let connection = connect(server.address)?;
-        let second = has_second.then(|| SecondReader::start(server.address)).transpose()?;
         let device = location.device();
         server.begin();
         Ok(Self {
-            second,
+            second: None,
+            second_from,
+            second_since_ns: 0,
             connection,
             server,
             location,
@@ -171,7 +203,8 @@ impl Benchmark for Download {
             bytes,
             received: 0,
             buffer: vec![0; 256 << 10],
-            elapsed_ns: 0,
+            began_ns: 0,
+            ended_ns: 0,
             layout,
             refused,
             processor: context.host.pinned_processor,
@@ -184,7 +217,11 @@ impl Benchmark for Download {
         }
         if n == 1 {
             self.device.begin();
-            self.elapsed_ns = monotonic_ns();
+            self.began_ns = monotonic_ns();
+        }
+        if self.second_from == Some(n) {
+            self.second_since_ns = monotonic_ns();
+            self.second = Some(SecondReader::start(self.server.address)?);
         }
         let began = timer.now();
         if n == 1 {
@@ -193,9 +230,13 @@ impl Benchmark for Download {
         self.receive_until(n * MIB)?;
         timer.record_between(MEBIBYTE, began, timer.now());
         if self.received == self.bytes {
-            self.elapsed_ns = monotonic_ns() - self.elapsed_ns;
+            self.ended_ns = monotonic_ns();
         }
         Ok(())
+    }
+
+    fn measured_processes(&self) -> Vec<u32> {
+        self.server.processes()
     }
 
     fn check(&mut self, steps: u64, facts: &mut Facts) -> Result<(), Stop> {
@@ -209,10 +250,19 @@ impl Benchmark for Download {
         Stop::unless(self.received == steps * MIB, || format!("{} bytes arrived", self.received))?;
         facts.count("extents", self.layout.extents);
         facts.number("extent_size_mean", self.layout.mean_bytes as f64, FactUnit::Bytes);
-        let rate = self.received as f64 * 1e9 / self.elapsed_ns as f64;
-        facts.number("throughput", rate.round(), FactUnit::BytesPerS);
-        if let Some(second) = self.second.take() {
-            facts.number("second_reader_throughput", second.finish()?.round(), FactUnit::BytesPerS);
+        if let Some(share) = self.layout.rising_share {
+            facts.number("extents_behind_the_one_before", share, FactUnit::Share);
+        }
+        let mut throughput = |name: &str, bytes: u64, elapsed_ns: u64| {
+            facts.number(name, (bytes as f64 * 1e9 / elapsed_ns as f64).round(), FactUnit::BytesPerS);
+        };
+        throughput("throughput", self.received, self.ended_ns - self.began_ns);
+        if let (Some(second), Some(from)) = (self.second.take(), self.second_from) {
+            let alone = (from - 1) * MIB;
+            throughput("throughput_alone", alone, self.second_since_ns - self.began_ns);
+            throughput("throughput_with_second_reader", self.received - alone, self.ended_ns - self.second_since_ns);
+            throughput("second_reader_throughput", second.finish()?, self.ended_ns - self.second_since_ns);
+            facts.count("second_reader_starts_at", from);
         }
         facts.text("device", self.device.name.clone());
         if let Some((requests, bytes)) = self.device.read() {
@@ -229,13 +279,24 @@ impl Benchmark for Download {
     }
 }
 
+/// Returns how many files of the size are on the device at a time: one with small extents needs as much space between
+/// them while it is made, and the second reader has its own.
+fn file_count(settings: &Settings) -> u64 {
+    if settings.is("extent", "whole") && settings.is("readers", "1") { 1 } else { 2 }
+}
+
+/// Returns the step before which the second reader starts, if the settings want one: the first of the second half.
+fn second_from(settings: &Settings, n: u64) -> Option<u64> {
+    settings.is("readers", "2").then_some(n / 2 + 1)
+}
+
 /// Makes the files and returns the layout of the first.
-fn make_files(directory: &Path, bytes: u64, extent: u64, has_second: bool) -> Result<Layout, Stop> {
-    extents::make(directory, server::FILE, bytes, extent)?;
+fn make_files(directory: &Path, bytes: u64, placement: Placement, has_second: bool) -> Result<Layout, Stop> {
+    extents::make(directory, server::FILE, bytes, placement)?;
     if has_second {
-        extents::make(directory, SecondReader::FILE, bytes, 0)?;
+        extents::make(directory, SecondReader::FILE, bytes, Placement::Whole)?;
     }
-    extents::verify(&directory.join(server::FILE), bytes, extent)
+    extents::verify(&directory.join(server::FILE), bytes, placement)
 }
 
 fn connect(address: SocketAddr) -> Result<TcpStream, Stop> {
@@ -299,16 +360,18 @@ fn read_head(connection: &TcpStream, buffer: &mut [u8]) -> Result<((usize, Optio
 }
 
 impl Location {
-    fn new(context: &Context, bytes: u64, has_second: bool) -> Result<Self, Stop> {
+    fn new(context: &Context, bytes: u64) -> Result<Self, Stop> {
         let settings = context.settings;
         let (extent, reason) = (settings.text("extent"), volume::unsupported());
+        // Extents are placed once in a run, so all passes of a case read the same file.
+        let layout = if extent == "whole" { extent.to_owned() } else { format!("{extent}-{}", settings.text("order")) };
         if settings.is("location", "directory") || reason.is_some() {
-            let directory = context.scratch.join(format!("download-{extent}-{bytes}"));
+            let directory = context.scratch.join(format!("download-{layout}-{bytes}"));
             fs::create_dir_all(&directory).map_err(|error| Stop::io("mkdir", &error))?;
             return Ok(Location::Directory(directory, reason.filter(|_| settings.is("location", "auto"))));
         }
-        let files = if extent == "whole" && !has_second { 1 } else { 2 };
-        let name = format!("download-{extent}-{files}-{}", bytes / MIB);
+        let files = file_count(settings);
+        let name = format!("download-{layout}-{files}-{}", bytes / MIB);
         let (volume, _) = Volume::open(context.scratch, &name, files * bytes + bytes / 32 + (12 << 20))?;
         Ok(Location::Image(volume))
     }
@@ -370,7 +433,6 @@ struct SecondReader {
     thread: Option<JoinHandle<Result<(), String>>>,
     should_end: Arc<AtomicBool>,
     received: Arc<AtomicU64>,
-    began_ns: u64,
 }
 
 impl SecondReader {
@@ -382,17 +444,16 @@ impl SecondReader {
         let (end, count) = (should_end.clone(), received.clone());
         let read = move || read_again_and_again(&connection, &end, &count).map_err(|stop| stop.to_string());
         let thread = std::thread::Builder::new().spawn(read).map_err(|error| Stop::io("pthread_create", &error))?;
-        Ok(Self { thread: Some(thread), should_end, received, began_ns: monotonic_ns() })
+        Ok(Self { thread: Some(thread), should_end, received })
     }
 
-    /// Ends the thread and returns its throughput in bytes per second.
-    fn finish(mut self) -> Result<f64, Stop> {
-        let elapsed_s = (monotonic_ns() - self.began_ns) as f64 / 1e9;
-        let rate = self.received.load(Ordering::Relaxed) as f64 / elapsed_s;
+    /// Ends the thread and returns how many bytes it received until then.
+    fn finish(mut self) -> Result<u64, Stop> {
+        let received = self.received.load(Ordering::Relaxed);
         match self.join() {
             Some(Ok(Err(reason))) => Err(Stop::Wrong(format!("the second reader failed: {reason}"))),
             Some(Err(_)) => Err(Stop::Wrong("the second reader's thread panicked".to_owned())),
-            _ => Ok(rate),
+            _ => Ok(received),
         }
     }
 

@@ -11,14 +11,18 @@
 use crate::files::many_files;
 use landau_engine::{Benchmark, Context, Cost, Facts, Parameter, Phase, Settings, Stop, Timer};
 use landau_sys::descriptor::{close, open};
+use landau_sys::disk::dirty_pages;
 use landau_sys::memory::{Mapping, page_bytes};
 use std::ffi::CString;
+use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// State of a pass.
 #[derive(Debug)]
 pub struct MapFiles {
     paths: Vec<CString>,
+    /// Pages of the files that the device did not have before the first step, if the system reports it.
+    dirty_pages: Option<u64>,
     files: Vec<(OwnedFd, Mapping)>,
 }
 
@@ -58,10 +62,12 @@ impl Benchmark for MapFiles {
 
     fn setup(context: &Context) -> Result<Self, Stop> {
         let paths = many_files(context.scratch, context.n)?;
+        let mut dirty_pages = Some(0);
         for path in &paths {
-            ensure_cached(path)?;
+            let dirty = ensure_cached(path)?;
+            dirty_pages = dirty_pages.zip(dirty).map(|(sum, pages)| sum + pages);
         }
-        Ok(Self { paths, files: Vec::with_capacity(context.n as usize) })
+        Ok(Self { paths, dirty_pages, files: Vec::with_capacity(context.n as usize) })
     }
 
     fn step(&mut self, n: u64, timer: &mut Timer) -> Result<(), Stop> {
@@ -79,20 +85,25 @@ impl Benchmark for MapFiles {
         timer.time(CLOSE, || close(file))
     }
 
-    fn check(&mut self, steps: u64, _facts: &mut Facts) -> Result<(), Stop> {
+    fn check(&mut self, steps: u64, facts: &mut Facts) -> Result<(), Stop> {
+        if let Some(count) = self.dirty_pages {
+            facts.count("dirty_pages_at_start", count);
+        }
         crate::list::check_open(self.files.iter().map(|(file, _)| file), steps)?;
         let wrong = self.files.iter().position(|(_, mapping)| mapping.touch() != FIRST_BYTE);
         wrong.map_or(Ok(()), |index| Err(Stop::Wrong(format!("the mapping of file {} shows other content", index + 1))))
     }
 }
 
-/// Reads a file's page if it is not in the page cache, and checks that it is there.
-fn ensure_cached(path: &CString) -> Result<(), Stop> {
+/// Reads a file's page if it is not in the page cache, and checks that it is there. Returns how many of its pages the
+/// device does not have, if the system reports it.
+fn ensure_cached(path: &CString) -> Result<Option<u64>, Stop> {
     let file = open(path)?;
     let mapping = Mapping::new(file.as_fd(), 0, page_bytes(), false)?;
     if mapping.resident_pages(page_bytes())? == 0 {
         mapping.touch();
     }
     let resident = mapping.resident_pages(page_bytes())?;
-    Stop::unless(resident == 1, || format!("{} does not stay in the page cache", path.to_string_lossy()))
+    Stop::unless(resident == 1, || format!("{} does not stay in the page cache", path.to_string_lossy()))?;
+    Ok(dirty_pages(&File::from(file)))
 }

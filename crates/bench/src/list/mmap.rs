@@ -14,6 +14,7 @@ use landau_engine::{
     Annotation, AnnotationKind, Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Study,
     Support, Timer, Variant,
 };
+use landau_sys::disk::dirty_pages;
 use landau_sys::memory::{CAN_POPULATE, Mapping, page_bytes};
 use landau_sys::system::setting;
 use rand::seq::SliceRandom;
@@ -30,6 +31,8 @@ pub struct Mmap {
     populate: bool,
     /// Page numbers in the order of mapping.
     order: Vec<u64>,
+    /// Pages of the file that the device did not have before the first step, if the system reports it.
+    dirty_pages: Option<u64>,
     mappings: Vec<Mapping>,
 }
 
@@ -122,6 +125,7 @@ impl Benchmark for Mmap {
             order.shuffle(&mut ChaCha8Rng::seed_from_u64(context.seed));
         }
         Ok(Self {
+            dirty_pages: dirty_pages(&file),
             file,
             page_bytes: page_bytes(),
             populate: settings.is("populate", "on"),
@@ -146,7 +150,10 @@ impl Benchmark for Mmap {
         timer.time(MUNMAP, || mapping.unmap())
     }
 
-    fn check(&mut self, steps: u64, _facts: &mut Facts) -> Result<(), Stop> {
+    fn check(&mut self, steps: u64, facts: &mut Facts) -> Result<(), Stop> {
+        if let Some(count) = self.dirty_pages {
+            facts.count("dirty_pages_at_start", count);
+        }
         Stop::unless(self.mappings.len() as u64 == steps, || {
             format!("{} mappings exist instead of {steps}", self.mappings.len())
         })?;
