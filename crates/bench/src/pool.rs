@@ -1,4 +1,4 @@
-//! A pool of idle connections to a server, each of which has had a response: the client of `connect` and `request`.
+//! A pool of idle connections to a server: the client of `connect` and `request`.
 //!
 //! Every socket blocks, and resets its connection when it is closed, so that none stays in `TIME_WAIT`. `connect`
 //! chooses the port (`IP_BIND_ADDRESS_NO_PORT`), and each source address of 127.0.0.0/8 is used for a part of the
@@ -184,7 +184,22 @@ impl ConnectionPool {
         }
     }
 
-    /// Adds a connection that has had its response.
+    /// Returns the server's processes, if Landau started it.
+    pub(crate) fn server_processes(&self) -> Vec<u32> {
+        self.server.processes()
+    }
+
+    /// Closes a connection, and adds one that never sends anything.
+    pub(crate) fn replace_with_silent(&mut self, socket: TcpStream) -> Result<(), Stop> {
+        drop(socket);
+        // The server closes its end; then it accepts the silent connection, before the next one is timed.
+        self.wait_until_server_sleeps();
+        let silent = self.socket()?;
+        self.connect(&silent)?;
+        self.add(silent)
+    }
+
+    /// Adds a connection. From now on the server must neither close it nor send anything unrequested.
     pub(crate) fn add(&mut self, socket: TcpStream) -> Result<(), Stop> {
         let token = Token(self.len() as u32);
         self.watch.register_nonblocking(&socket, token, Interest::READABLE).map_err(stop)?;

@@ -3,11 +3,13 @@
 //! Measures four overlapping intervals. `handshake` is `connect()` alone, which the server's kernel completes without
 //! the server process. `accept` begins with `connect()` and ends with the first byte of the first response: only then
 //! has the server certainly accepted. `first_byte` and `last_byte` begin with the request. The connection then stays
-//! idle; every step checks that none was closed.
+//! idle; with `connections=silent` it is closed, and one that never sends a byte takes its place. Every step checks
+//! that the server has closed none.
 //!
 //! Not a measure of a network's latency: there is no network, only two processors of one machine.
 //!
-//! Source: the connect latency of the 2003 study, whose program timed `connect()` to learn about the server's accept.
+//! Source: the connect latency of the 2003 study, whose program timed `connect()` to learn about the server's accept;
+//! its idle connections never sent a byte.
 
 use crate::backend;
 use crate::pool::ConnectionPool;
@@ -20,6 +22,8 @@ use landau_engine::{
 #[derive(Debug)]
 pub struct Connect {
     pool: ConnectionPool,
+    /// Whether the open connections have never sent anything.
+    silent: bool,
 }
 
 const HANDSHAKE: usize = 0;
@@ -28,7 +32,7 @@ const FIRST_BYTE: usize = 2;
 const LAST_BYTE: usize = 3;
 
 /// The parameters of `connect` and `request`.
-pub(crate) const PARAMETERS: &[Parameter] = &[
+pub(crate) const COMMON: [Parameter; 7] = [
     Parameter::steps(
         "64",
         "auto",
@@ -61,7 +65,19 @@ pub(crate) const PARAMETERS: &[Parameter] = &[
     ),
 ];
 
+const PARAMETERS: &[Parameter] = &{
+    let [n, server, backend, file, url, command, idle] = COMMON;
+    let connections = Parameter::fixed(
+        "connections",
+        Kind::Choice(&["keep-alive", "silent"]),
+        "keep-alive",
+        "the open connections. keep-alive: each has had a response; silent: none has sent a byte, as in 2003",
+    );
+    [n, connections, server, backend, file, url, command, idle]
+};
+
 const VARIANTS: &[Variant] = &[
+    Variant::full(&[("connections", "silent")]),
     Variant::full(&[("backend", "io_uring")]),
     Variant::full(&[("backend", "poll")]),
     Variant::full(&[("backend", "epoll-edge")]),
@@ -129,6 +145,7 @@ impl Benchmark for Connect {
          and facts.",
         "accept includes handshake and first_byte: a client cannot observe accept() itself.",
         "The client takes all times, so they include its own system calls.",
+        "A server may keep different state for a connection that has sent no request yet: compare connections=silent.",
     ];
     const SOURCE: &'static str = "F. von Leitner, Benchmarking BSD and Linux (2003), HTTP connect latency";
 
@@ -144,8 +161,16 @@ impl Benchmark for Connect {
         cost()
     }
 
+    fn uses_other_processors(_: &Settings) -> bool {
+        true
+    }
+
     fn setup(context: &Context) -> Result<Self, Stop> {
-        Ok(Self { pool: ConnectionPool::new(context)? })
+        Ok(Self { pool: ConnectionPool::new(context)?, silent: context.settings.is("connections", "silent") })
+    }
+
+    fn measured_processes(&self) -> Vec<u32> {
+        self.pool.server_processes()
     }
 
     fn step(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
@@ -159,7 +184,11 @@ impl Benchmark for Connect {
         timer.record_between(ACCEPT, began, exchange.first);
         timer.record_between(FIRST_BYTE, exchange.sent, exchange.first);
         timer.record_between(LAST_BYTE, exchange.sent, exchange.last);
-        self.pool.add(socket)?;
+        if self.silent {
+            self.pool.replace_with_silent(socket)?;
+        } else {
+            self.pool.add(socket)?;
+        }
         self.pool.check_all_open()
     }
 

@@ -1,14 +1,16 @@
-//! `fork`: creates thousands of processes, each of which writes one byte and sleeps; then kills and reaps them.
+//! `fork`: creates thousands of processes, each of which reports once and sleeps; then kills and reaps them.
 //!
 //! Measures the time from the call until it has returned in the parent, until the child runs, and until the parent has
-//! read the child's byte. During destruction: `kill`, and the time from the kill until `waitpid` has returned.
+//! read the child's report. During destruction: `kill`, and the time from the kill until `waitpid` has returned. A
+//! child reads the clock, writes that time stamp into a pipe and sleeps, so `byte` contains one call of the child.
 //!
 //! Not a measure of the kernel alone: the parent's memory decides. A dynamically linked parent has more mappings to
 //! copy, and a large one more page tables; hence the parameters `linkage`, `resident` and `mappings`. The parent is the
 //! fork helper, a small program, because Landau itself would be a large one.
 //!
-//! Source: the fork and static fork benchmarks of Felix von Leitner's 2003 study; destruction as suggested by Niels
-//! Provos (23 October 2003).
+//! Source: the fork and static fork benchmarks of Felix von Leitner's 2003 study (3,000 children, at first 5,000, each
+//! of which wrote one byte); destruction as suggested by Niels Provos (23 October 2003), who ended the oldest child
+//! first (`order=creation`).
 
 use landau_engine::{
     Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Support, Timer, Variant,
@@ -38,12 +40,12 @@ impl Benchmark for Fork {
     const PHASES: &'static [Phase] = &[
         Phase::up("return", "from the call until it has returned in the parent"),
         Phase::up("run", "from the call until the child runs"),
-        Phase::up("byte", "from the call until the parent has read the child's byte from a pipe"),
+        Phase::up("byte", "from the call until the parent has read the child's time stamp (8 bytes) from a pipe"),
         Phase::down("kill", "kill(SIGKILL) of one child"),
         Phase::down("reap", "from before the kill until waitpid() has reaped the child"),
     ];
     const PARAMETERS: &'static [Parameter] = &[
-        Parameter::steps("20", "1000", "3000", "child processes"),
+        Parameter::steps("20", "1000", "5000", "child processes"),
         Parameter::fixed(
             "linkage",
             Kind::Choice(LINKAGES),
@@ -78,6 +80,8 @@ impl Benchmark for Fork {
         Variant::always(&[("method", "posix_spawn")]),
         Variant::always(&[("method", "clone3")]),
         Variant::always(&[("order", "creation")]),
+        Variant::full(&[("linkage", "static"), ("order", "creation")]),
+        Variant::full(&[("linkage", "musl"), ("order", "creation")]),
         Variant::full(&[("resident", "256MiB")]),
         Variant::full(&[("mappings", "2000")]),
         Variant::full(&[("processors", "all")]),
@@ -113,6 +117,10 @@ impl Benchmark for Fork {
         }
     }
 
+    fn uses_other_processors(settings: &Settings) -> bool {
+        settings.is("processors", "all")
+    }
+
     fn setup(context: &Context) -> Result<Self, Stop> {
         let settings = context.settings;
         if settings.is("processors", "all") {
@@ -131,6 +139,10 @@ impl Benchmark for Fork {
             in_creation_order: settings.is("order", "creation"),
             pids: Vec::with_capacity(context.n as usize),
         })
+    }
+
+    fn measured_processes(&self) -> Vec<u32> {
+        vec![self.helper.id()]
     }
 
     fn step(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {

@@ -38,7 +38,7 @@ impl Benchmark for Request {
         Phase::up("first_byte", "from the request on a random idle connection to the response's first byte"),
         Phase::up("last_byte", "from the request to the response's last byte"),
     ];
-    const PARAMETERS: &'static [Parameter] = connect::PARAMETERS;
+    const PARAMETERS: &'static [Parameter] = &connect::COMMON;
     const VARIANTS: &'static [Variant] = &[
         Variant::always(&[("backend", "poll")]),
         Variant::always(&[("backend", "io_uring")]),
@@ -70,8 +70,16 @@ impl Benchmark for Request {
         connect::cost()
     }
 
+    fn uses_other_processors(_: &Settings) -> bool {
+        true
+    }
+
     fn setup(context: &Context) -> Result<Self, Stop> {
         Ok(Self { pool: ConnectionPool::new(context)?, random: ChaCha8Rng::seed_from_u64(context.seed) })
+    }
+
+    fn measured_processes(&self) -> Vec<u32> {
+        self.pool.server_processes()
     }
 
     fn step(&mut self, n: u64, timer: &mut Timer) -> Result<(), Stop> {

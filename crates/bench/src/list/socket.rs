@@ -3,12 +3,17 @@
 //! Measures `socket()`: the kernel allocates the socket and finds the lowest unused descriptor; during destruction
 //! `close()`.
 //!
+//! Without gaps in the table the kernel need not search: it remembers where the next unused descriptor is. With the
+//! parameter `hole`, a socket in the middle of the table is closed before each call. `hole=timed` times the `socket()`
+//! that takes its number; `hole=untimed` has it replaced first, and times the next one, which must search from there.
+//!
 //! Misleads if only medians are read: when a second thread shares the descriptor table, the call that makes the table
 //! double waits for every processor (`expand_fdtable` and its RCU grace period) and takes a thousand times longer, at
 //! descriptor 256, 512, 1,024 … Hence the parameter `threads`, and `reserve` as the remedy.
 //!
-//! Source: the socket benchmark of Felix von Leitner's 2003 study (10,000 sockets); threads after a finding of Ted
-//! Unangst (August 2025).
+//! Source: the socket benchmark of Felix von Leitner's 2003 study (10,000 sockets); since 7 November 2003 it closed and
+//! replaced socket 10 before each call, against such a memory in one kernel. Threads after a finding of Ted Unangst
+//! (August 2025).
 
 use landau_engine::{
     Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Study, Support, Timer, Variant,
@@ -16,7 +21,7 @@ use landau_engine::{
 use landau_sys::descriptor::{close, grow_table, pipe};
 use landau_sys::socket::{Family, Transport, socket};
 use landau_sys::thread::Sleeper;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 /// State of a pass.
@@ -24,8 +29,20 @@ use std::sync::Arc;
 pub struct Socket {
     family: Family,
     transport: Transport,
+    hole: Hole,
     sockets: Vec<OwnedFd>,
     threads: Vec<Sleeper>,
+}
+
+/// What happens in the middle of the descriptor table before a call.
+#[derive(Debug, Clone, Copy)]
+enum Hole {
+    /// Nothing.
+    None,
+    /// A socket is closed; the timed one takes its number.
+    Timed,
+    /// A socket is closed and replaced; the timed one gets the next number.
+    Untimed,
 }
 
 const SOCKET: usize = 0;
@@ -55,17 +72,27 @@ impl Benchmark for Socket {
             "0",
             "size to which the descriptor table is grown before the first step; 0: not grown",
         ),
+        Parameter::fixed(
+            "hole",
+            Kind::Choice(&["none", "timed", "untimed"]),
+            "none",
+            "close a socket in the middle before each call. timed: the timed socket takes its number; untimed: another \
+             one does, and the timed socket gets the next number, as in 2003; none: close none",
+        ),
     ];
     const VARIANTS: &'static [Variant] = &[
         Variant::always(&[("threads", "1")]),
         Variant::always(&[("threads", "1"), ("reserve", "10100")]),
+        Variant::always(&[("hole", "timed")]),
+        Variant::full(&[("hole", "untimed")]),
         Variant::full(&[("family", "v6")]),
         Variant::full(&[("type", "udp")]),
     ];
     const CAVEATS: &'static [&'static str] = &[
         "When threads share the descriptor table, enlarging it takes milliseconds. Medians do not show it; the \
          recurring outliers with threads=1 do.",
-        "The descriptor table has no gaps here; in a table with gaps the search takes longer.",
+        "With hole=none the descriptor table has no gap, and with the other values one; a busy server's table has \
+         many, and the search takes longer.",
     ];
     const SOURCE: &'static str =
         "F. von Leitner, Benchmarking BSD and Linux (2003), the socket benchmark; T. Unangst (2025) for threads";
@@ -101,6 +128,11 @@ impl Benchmark for Socket {
         }
         Ok(Self {
             family: if settings.is("family", "v6") { Family::V6 } else { Family::V4 },
+            hole: match settings.text("hole") {
+                "timed" => Hole::Timed,
+                "untimed" => Hole::Untimed,
+                _ => Hole::None,
+            },
             transport: if settings.is("type", "udp") { Transport::Udp } else { Transport::Tcp },
             sockets: Vec::with_capacity(context.n as usize),
             threads,
@@ -109,6 +141,21 @@ impl Benchmark for Socket {
 
     fn step(&mut self, _n: u64, timer: &mut Timer) -> Result<(), Stop> {
         let (family, transport) = (self.family, self.transport);
+        if let Hole::Timed = self.hole {
+            // One more, so that n sockets are open after the timed call.
+            self.sockets.push(socket(family, transport)?);
+        }
+        match (self.hole, self.open_hole()) {
+            (Hole::Timed, Some((index, number))) => {
+                let filling = timer.time(SOCKET, || socket(family, transport))?;
+                return self.fill_hole(index, number, filling);
+            }
+            (Hole::Untimed, Some((index, number))) => {
+                let filling = socket(family, transport)?;
+                self.fill_hole(index, number, filling)?;
+            }
+            _ => {}
+        }
         self.sockets.push(timer.time(SOCKET, || socket(family, transport))?);
         Ok(())
     }
@@ -120,6 +167,29 @@ impl Benchmark for Socket {
 
     fn check(&mut self, steps: u64, _facts: &mut Facts) -> Result<(), Stop> {
         crate::list::check_open(&self.sockets, steps)
+    }
+}
+
+impl Socket {
+    /// Closes the socket in the middle, if there is a hole to be made and a socket. Returns its place and its number.
+    fn open_hole(&mut self) -> Option<(usize, RawFd)> {
+        let index = self.sockets.len() / 2;
+        if matches!(self.hole, Hole::None) || index >= self.sockets.len() {
+            return None;
+        }
+        let socket = self.sockets.swap_remove(index);
+        Some((index, socket.as_raw_fd()))
+    }
+
+    /// Puts the socket that took the number of the closed one in its place.
+    fn fill_hole(&mut self, index: usize, number: RawFd, socket: OwnedFd) -> Result<(), Stop> {
+        let taken = socket.as_raw_fd();
+        self.sockets.push(socket);
+        let last = self.sockets.len() - 1;
+        self.sockets.swap(index, last);
+        Stop::unless(taken == number, || {
+            format!("socket() returned {taken} instead of {number}, which was just closed")
+        })
     }
 }
 

@@ -62,6 +62,10 @@ impl Benchmark for Thread {
         Cost { memory_bytes_each: 40 << 10, processes_each: 1, ..Cost::default() }
     }
 
+    fn uses_other_processors(settings: &Settings) -> bool {
+        settings.is("processors", "all")
+    }
+
     fn setup(context: &Context) -> Result<Self, Stop> {
         if context.settings.is("processors", "all") {
             pin(&(0..1024).collect::<Vec<u32>>())?;

@@ -150,6 +150,11 @@ impl Server {
         system::process_tree(pid).into_iter().filter_map(system::descriptor_count).max()
     }
 
+    /// Returns the server's processes; none if Landau did not start it.
+    pub(crate) fn processes(&self) -> Vec<u32> {
+        self.child.as_ref().map(|child| system::process_tree(child.id())).unwrap_or_default()
+    }
+
     /// Returns the processor on which the server was started.
     pub(crate) fn processor(&self) -> Option<u32> {
         self.processor

@@ -1,4 +1,5 @@
-//! What server and client use during a pass: processor time, and connections that the kernel dropped.
+//! What server and client use during a pass: processor time, and connections that the kernel dropped. And how often the
+//! controller ran meanwhile, which should sleep.
 
 use landau_engine::{FactUnit, Facts};
 use landau_sys::clock::monotonic_ns;
@@ -11,6 +12,7 @@ pub(super) struct Usage {
     server_ns: Option<u64>,
     client_ns: Option<u64>,
     drops: Option<(u64, u64)>,
+    controller_switches: Option<u64>,
 }
 
 impl Usage {
@@ -21,6 +23,7 @@ impl Usage {
             server_ns: server.and_then(|pid| system::process_tree(pid).into_iter().map(system::cpu_time_ns).sum()),
             client_ns: system::cpu_time_ns(std::process::id()),
             drops: system::listen_drops(),
+            controller_switches: system::context_switches(landau_sys::process::parent_id().unsigned_abs()),
         }
     }
 
@@ -41,6 +44,9 @@ impl Usage {
             facts.count("listen_overflows", to.0.saturating_sub(from.0));
             facts.count("listen_drops", to.1.saturating_sub(from.1));
         }
+        if let Some((from, to)) = self.controller_switches.zip(end.controller_switches) {
+            facts.count("controller_context_switches", to.saturating_sub(from));
+        }
     }
 }
 
@@ -50,13 +56,26 @@ mod tests {
 
     #[test]
     fn processor_time_is_reported_as_a_share_and_per_step() {
-        let start = Usage { at_ns: 1_000, server_ns: Some(500), client_ns: None, drops: Some((3, 4)) };
-        let end = Usage { at_ns: 2_000, server_ns: Some(750), client_ns: None, drops: Some((3, 6)) };
+        let start = Usage {
+            at_ns: 1_000,
+            server_ns: Some(500),
+            client_ns: None,
+            drops: Some((3, 4)),
+            controller_switches: Some(9),
+        };
+        let end = Usage {
+            at_ns: 2_000,
+            server_ns: Some(750),
+            client_ns: None,
+            drops: Some((3, 6)),
+            controller_switches: Some(9),
+        };
         let mut facts = Facts::new();
         start.report(end, 10, &mut facts);
         let fact = |name| facts.get(name).map(ToString::to_string).unwrap_or_default();
         assert_eq!(fact("server_processor_share"), "0.25 share");
         assert_eq!(fact("server_processor_time_per_step"), "25 ns");
+        assert_eq!(fact("controller_context_switches"), "0");
         assert_eq!((fact("listen_overflows"), fact("listen_drops")), ("0".to_owned(), "2".to_owned()));
         assert!(facts.get("client_processor_share").is_none(), "a counter that cannot be read is left out");
     }

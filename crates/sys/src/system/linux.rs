@@ -172,6 +172,17 @@ pub fn cpu_time_ns(pid: u32) -> Option<u64> {
     Some(tasks.filter_map(of).sum()).filter(|&sum| sum > 0)
 }
 
+/// Returns how often the threads of a process have stopped running, of their own accord or preempted.
+pub fn context_switches(pid: u32) -> Option<u64> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
+    let of = |task: fs::DirEntry| {
+        let text = fs::read_to_string(task.path().join("status")).ok()?;
+        let lines = text.lines().filter_map(|line| line.split_once("ctxt_switches:"));
+        Some(lines.filter_map(|(_, count)| count.trim().parse::<u64>().ok()).sum::<u64>())
+    };
+    Some(tasks.filter_map(of).sum()).filter(|&sum| sum > 0)
+}
+
 /// Returns the number of open descriptors of a process; if its threads have several tables, of the fullest (Linux 6.2
 /// counts them without listing).
 pub fn descriptor_count(pid: u32) -> Option<u64> {

@@ -81,6 +81,11 @@ pub fn cpu_time_ns(_pid: u32) -> Option<u64> {
     None
 }
 
+/// Returns how often the threads of a process have stopped running: not reported here.
+pub fn context_switches(_pid: u32) -> Option<u64> {
+    None
+}
+
 /// Returns the number of open descriptors of a process: not reported here.
 pub fn descriptor_count(_pid: u32) -> Option<u64> {
     None

@@ -19,7 +19,9 @@ impl WebServer for Landau {
         let backend = backend::named(start.settings, "backend").name();
         let mut command = Command::new(landau_sys::process::this_program()?);
         command.arg("serve").arg(start.root).args(["--listen", "127.0.0.1:0", "--backend", backend, "--json"]);
-        command.args(["--idle-timeout", &format!("{IDLE_TIMEOUT_S}s")]);
+        let timeout = format!("{IDLE_TIMEOUT_S}s");
+        // The first is for a connection that has never sent anything.
+        command.args(["--head-timeout", &timeout, "--idle-timeout", &timeout]);
         if landau_sys::process::effective_user() == 0 {
             // The kernel no longer kills a process with its parent once it has changed its user.
             command.args(["--user", "root"]);

@@ -19,6 +19,7 @@ impl WebServer for Lighttpd {
             "server.document-root = \"{root}\"\nserver.bind = \"127.0.0.1\"\nserver.port = {port}\n\
              server.errorlog = \"{own}/error.log\"\nserver.max-fds = {descriptors}\n\
              server.max-connections = {descriptors}\nserver.max-keep-alive-idle = {IDLE_TIMEOUT_S}\n\
+             server.max-read-idle = {IDLE_TIMEOUT_S}\n\
              server.listen-backlog = 4096\n"
         ))?;
         let mut command = Command::new(require("lighttpd")?);

@@ -20,6 +20,7 @@ impl WebServer for Nginx {
             "daemon off; master_process off; pid {own}/pid;\n\
              events {{ worker_connections {connections}; }}\n\
              http {{ access_log off; sendfile on; keepalive_timeout {IDLE_TIMEOUT_S}s; keepalive_requests 1000000;\n\
+             client_header_timeout {IDLE_TIMEOUT_S}s;\n\
              client_body_temp_path {own}/body; proxy_temp_path {own}/proxy; fastcgi_temp_path {own}/fastcgi;\n\
              uwsgi_temp_path {own}/uwsgi; scgi_temp_path {own}/scgi;\n\
              server {{ listen 127.0.0.1:{port} backlog=4096; root {root}; }} }}\n"
