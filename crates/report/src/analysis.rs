@@ -3,6 +3,7 @@
 //! Samples become curves here, for the results of a run, `landau show`, the page and `landau verify` alike.
 
 use crate::quantity::counts;
+use crate::timeline::TimelineStudy;
 use landau_record::schema::{AnnotationKind, Case, Crash, Direction, Fact, Limit, Outcome, Phase, PhaseResult, Window};
 use landau_record::{Pass, Record};
 use landau_stats::{Annotation, Curve, METHOD, Options, Unit, Verdict, judge};
@@ -24,8 +25,10 @@ pub struct Analysis<'r> {
 pub struct CaseStudy<'r> {
     /// The case.
     pub case: &'r Case,
-    /// Its phases, in the case's order.
+    /// Its phases, in the case's order; none if it is a timeline.
     pub phases: Vec<PhaseStudy<'r>>,
+    /// Its rates, if it is a timeline.
+    pub timeline: Option<TimelineStudy<'r>>,
     /// The limit that ended passes, if any.
     pub limit: Option<LimitMet<'r>>,
     /// Crashes of the kernel during the case.
@@ -150,8 +153,8 @@ impl<'r> Analysis<'r> {
 impl<'r> CaseStudy<'r> {
     fn new(record: &'r Record, case: &'r Case) -> Self {
         let passes = record.passes_of(case.case);
-        let is_sound = |pass: &&&Pass| !has_failed(pass);
-        let ends = || passes.iter().filter(is_sound).filter_map(|pass| pass.end.as_ref());
+        let sound: Vec<&Pass> = passes.iter().copied().filter(|pass| !has_failed(pass)).collect();
+        let ends = || sound.iter().filter_map(|pass| pass.end.as_ref());
         let limits: Vec<&Limit> = ends().filter_map(|end| end.limit.as_ref()).collect();
         let limit = limits.first().map(|limit| LimitMet {
             limit,
@@ -174,7 +177,8 @@ impl<'r> CaseStudy<'r> {
             crash.pass.is_some_and(|number| of_case.any(|pass| pass.start.pass == number))
         };
         let crashes = record.crashes.iter().filter(own).collect();
-        Self { case, phases: Vec::new(), limit, crashes, facts, failures: failures.collect() }
+        let timeline = TimelineStudy::of(case, &sound);
+        Self { case, phases: Vec::new(), timeline, limit, crashes, facts, failures: failures.collect() }
     }
 
     /// The largest n that any pass reached.
@@ -244,7 +248,7 @@ struct Draft<'r> {
 
 fn drafts(record: &Record) -> Vec<Draft<'_>> {
     let mut drafts = Vec::new();
-    for case in &record.cases {
+    for case in record.cases.iter().filter(|case| case.timeline.is_none()) {
         let passes = record.passes_of(case.case);
         let annotations: Vec<Annotation> = case.annotations.iter().filter_map(annotation).collect();
         for phase in &case.phases {

@@ -18,6 +18,7 @@ mod section;
 pub mod svg;
 pub mod table;
 pub mod text;
+pub mod timeline;
 
 pub use analysis::{
     Analysis, CaseStudy, LimitMet, Mismatch, PhaseStudy, check_results, other_method, unit_name, unit_of, unlike,

@@ -89,6 +89,9 @@ fn what_it_counts(analysis: &Analysis) -> String {
 fn digest(analysis: &Analysis, shown: usize) -> String {
     let mut text = what_it_counts(analysis);
     text.push_str(&table::render(&table::rows(analysis), unit_of(analysis.record), terminal::layout()));
+    for timeline in analysis.cases.iter().filter_map(|study| study.timeline.as_ref()) {
+        text.push_str(&format!("\n{}: {}", timeline.case, landau_report::text::timeline(timeline)));
+    }
     text.push_str("\n\nFindings, most important first:\n");
     let found = findings::of(analysis);
     for finding in found.iter().take(shown) {
@@ -108,7 +111,8 @@ fn as_json(analyses: &[Analysis], files: &[PathBuf]) -> anyhow::Result<String> {
                 .iter()
                 .map(|one| json!({"kind": one.kind.name(), "text": one.text, "items": one.items}))
                 .collect();
-            json!({ "unit": one.record.unit(), "rows": table::rows(one), "findings": found, "results": one.results() })
+            json!({ "unit": one.record.unit(), "rows": table::rows(one), "findings": found, "results": one.results(),
+                    "timelines": one.cases.iter().filter_map(|study| study.timeline.as_ref()).collect::<Vec<_>>() })
         }
         several => {
             let comparisons = Comparisons::of(&several.iter().collect::<Vec<_>>());

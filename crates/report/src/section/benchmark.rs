@@ -8,6 +8,7 @@ use crate::quantity::count;
 use crate::reduce::Columns;
 use crate::table;
 use crate::text;
+use crate::timeline::TimelineStudy;
 use crate::{CaseStudy, PhaseStudy};
 use landau_record::schema::Direction;
 use maud::{Markup, html};
@@ -134,19 +135,24 @@ fn case(view: &View<'_>, study: &CaseStudy<'_>, is_open: bool, charts: &mut Vec<
     html! {
         details.case id={ "case-" (study.case.case) } open[is_open] {
             summary { h4 { (study.case.label) } " " span.outcomes { (outcomes(study)) } }
-            (verdicts(view, study))
+            @if let Some(timeline) = &study.timeline { p.timeline { (text::timeline(timeline)) "." } }
+            @else { (verdicts(view, study)) }
             (notes(study))
-            @if view.comparisons.is_some() { (compared(view, study, charts)) }
+            @if study.timeline.is_some() {}
+            @else if view.comparisons.is_some() { (compared(view, study, charts)) }
             @else { (curves(view, study, &columns, charts)) }
-            (single_calls(view, study, &columns, charts))
+            @if study.timeline.is_none() { (single_calls(view, study, &columns, charts)) }
             (explanation::of_case(view, study))
             p.settings { "Settings, explained by " code { "landau list --long" } ": " (all_settings(study)) }
         } "\n"
     }
 }
 
-/// The outcome of each phase in a word: "socket flat, bind cliff".
+/// The outcome of each phase in a word: "socket flat, bind cliff"; the rate of a timeline.
 fn outcomes(study: &CaseStudy<'_>) -> String {
+    if let Some(rate) = study.timeline.as_ref().and_then(TimelineStudy::rate) {
+        return text::rate(rate);
+    }
     let words = study.phases.iter().map(|phase| {
         let arrow = if phase.phase.direction == Direction::Down { "↓ " } else { "" };
         format!("{arrow}{}: {}", phase.phase.name, text::outcome_word(&phase.verdict.all))

@@ -11,10 +11,12 @@ mod fixture;
 mod law;
 mod limit;
 mod outliers;
+mod timeline;
 mod verdict;
 
 pub use law::{formula, symbol};
 pub use outliers::{caption, recurring};
+pub use timeline::{rate, timeline};
 pub use verdict::sentence;
 pub(crate) use verdict::{growth_text, law_text, more_passes_text, reason_text, small, unresolved};
 
