@@ -280,6 +280,33 @@ fn source(index: usize, per_source: u16) -> IpAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::list::connect::COMMON;
+    use landau_engine::{Host, Settings, Study};
+    use std::io::{ErrorKind, Read};
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_silent_connection_replaces_the_one_that_was_timed() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let mut settings = Settings::of_study(&COMMON, Study::Smoke);
+        settings.set("url", &format!("http://{}/", listener.local_addr().unwrap()));
+        settings.set("idle", "halt");
+        let (host, scratch) = (Host::default(), std::env::temp_dir());
+        let context = Context { settings: &settings, n: 1, seed: 1, scratch: &scratch, host: &host };
+        let mut pool = ConnectionPool::new(&context).unwrap();
+        let timed = pool.socket().unwrap();
+        pool.connect(&timed).unwrap();
+        let (mut timed_end, _) = listener.accept().unwrap();
+        pool.replace_with_silent(timed).unwrap();
+        let (mut silent_end, _) = listener.accept().unwrap();
+        assert_eq!(timed_end.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+        silent_end.set_nonblocking(true).unwrap();
+        assert_eq!(silent_end.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock, "open, and nothing was sent");
+        assert_eq!(pool.len(), 1);
+        pool.check_all_open().unwrap();
+        drop(silent_end);
+        while pool.check_all_open().is_ok() {}
+    }
 
     #[test]
     fn each_source_address_has_its_share_of_connections() {

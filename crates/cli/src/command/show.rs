@@ -90,7 +90,7 @@ fn digest(analysis: &Analysis, shown: usize) -> String {
     let mut text = what_it_counts(analysis);
     text.push_str(&table::render(&table::rows(analysis), unit_of(analysis.record), terminal::layout()));
     for timeline in analysis.cases.iter().filter_map(|study| study.timeline.as_ref()) {
-        text.push_str(&format!("\n{}: {}", timeline.case, landau_report::text::timeline(timeline)));
+        text.extend(["\n", timeline.case, ": ", &landau_report::text::timeline(timeline)]);
     }
     text.push_str("\n\nFindings, most important first:\n");
     let found = findings::of(analysis);

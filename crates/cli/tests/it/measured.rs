@@ -152,3 +152,61 @@ fn manual_and_completions_name_every_command() {
         }
     }
 }
+
+/// Returns a fact of a pass as a number.
+fn fact(record: &landau_record::Record, pass: usize, name: &str) -> Option<f64> {
+    match record.passes[pass].end.as_ref()?.facts.get(name)? {
+        landau_record::schema::Fact::Number { value, .. } => Some(*value),
+        landau_record::schema::Fact::Text(_) => None,
+    }
+}
+
+/// On two processors the controller shares the server's, where each of its wake-ups could delay a response. It may look
+/// for a hanging worker every 10 s.
+#[test]
+fn the_controller_sleeps_while_a_server_is_measured() {
+    let room = Room::new();
+    let settings = ["--set", "connect.n=1500", "--set", "connect.connections=silent", "--set", "connect.backend=epoll"];
+    let (ran, record) = room.smoke(&[&["connect"], &settings[..]].concat());
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let end = record.passes[0].end.as_ref().unwrap();
+    assert_eq!((end.outcome, end.steps), (Outcome::Done, 1_500), "{end:?}");
+    if let Some(switches) = fact(&record, 0, "controller_context_switches") {
+        assert!(switches <= (end.elapsed_ms / 10_000) as f64, "{switches} in {} ms", end.elapsed_ms);
+    }
+}
+
+#[test]
+fn a_socket_takes_the_number_of_a_closed_one() {
+    for hole in ["timed", "untimed"] {
+        let room = Room::new();
+        let (ran, record) = room.smoke(&["socket", "--set", &format!("socket.hole={hole}")]);
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        let end = record.passes[0].end.as_ref().unwrap();
+        assert_eq!((end.outcome, end.steps), (Outcome::Done, record.cases[0].n), "{hole}: {end:?}");
+    }
+}
+
+/// A download has a rate and no law, and the second reader begins during it.
+#[test]
+fn a_download_is_a_timeline_and_is_not_judged() {
+    let room = Room::new();
+    let settings = ["--set", "download.readers=2", "--set", "download.extent=whole", "--set", "download.n=8"];
+    let (ran, record) = room.smoke(&[&["download"], &settings[..]].concat());
+    if let Some(skip) = record.skips.first() {
+        eprintln!("skipped: {}", skip.reason);
+        return;
+    }
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let case = &record.cases[0];
+    assert_eq!(case.timeline.map(|timeline| timeline.step_bytes), Some(1 << 20));
+    let event = &case.annotations[0];
+    assert_eq!((event.name.as_str(), event.n), ("second reader starts", 5.0));
+    assert_eq!(record.results, [], "a timeline has no verdict");
+    if record.passes[0].end.as_ref().is_some_and(|end| end.outcome == Outcome::Done) {
+        assert_eq!(fact(&record, 0, "second_reader_starts_at"), Some(5.0));
+        let shown = room.landau(&["show", "run.ndjson"]).out;
+        assert!(shown.contains("MB/s") && shown.contains("from 5 on (second reader starts)"), "{shown}");
+    }
+    assert_eq!(room.landau(&["verify", "run.ndjson"]).status, Some(0));
+}

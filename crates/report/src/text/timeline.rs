@@ -2,6 +2,7 @@
 
 use crate::quantity::{count, digits};
 use crate::timeline::{Rate, TimelineStudy};
+use std::fmt::Write as _;
 
 /// Returns a sentence: "412 MB/s (380–430) over 64 MiB; 400 MB/s (350–420) from MiB 33 on (second reader starts)".
 pub fn timeline(study: &TimelineStudy<'_>) -> String {
@@ -15,7 +16,8 @@ pub fn timeline(study: &TimelineStudy<'_>) -> String {
             Some(event) => format!("from {} on ({event})", count(f64::from(section.first))),
             None => format!("up to {}", count(f64::from(section.last))),
         };
-        text.push_str(&format!("; {} {place}", rate(section.rate)));
+        // Writing to a string cannot fail.
+        let _ = write!(text, "; {} {place}", rate(section.rate));
     }
     text
 }
