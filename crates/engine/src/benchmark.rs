@@ -163,8 +163,8 @@ pub trait Benchmark: Sized + 'static {
     /// Prepares a pass. Untimed.
     fn setup(context: &Context) -> Result<Self, Stop>;
 
-    /// Returns the processes besides the worker whose work is timed: the parent that forks, the server that responds. What
-    /// interferes with them interferes with the measurement.
+    /// Returns the processes besides the worker whose work is timed: the parent that forks, the server that responds.
+    /// What interferes with them interferes with the measurement.
     fn measured_processes(&self) -> Vec<u32> {
         Vec::new()
     }

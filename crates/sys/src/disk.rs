@@ -170,7 +170,8 @@ mod imp {
         // Pages that are cached, dirty, being written, evicted and recently evicted.
         let mut counts = [0_u64; 5];
         let (range, found) = (range.as_ptr(), counts.as_mut_ptr());
-        // SAFETY: the arrays have the layouts of `struct cachestat_range` and `struct cachestat`; the second is writable.
+        // SAFETY: the arrays have the layouts of `struct cachestat_range` and `struct cachestat`; the second may be
+        // written.
         let result = unsafe { libc::syscall(CACHESTAT, file.as_raw_fd(), range, found, 0_u32) };
         (result == 0).then(|| counts[1] + counts[2])
     }

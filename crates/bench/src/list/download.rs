@@ -8,8 +8,8 @@
 //! Not a measure of a disk: few disks still rotate, and a virtual one may be in the host's memory. It is a timeline and
 //! does not grow with n; changes along it come from the machine, unless the disk fills a cache.
 //!
-//! Source: the fragmentation graph of the 2003 study: 11 MB/s over the network; 4 MB/s from a file that `BitTorrent` had
-//! fragmented, which lays pieces down in random order; and a drop from 11 MB/s when a second download begins.
+//! Source: the fragmentation graph of the 2003 study: 11 MB/s over the network; 4 MB/s from a file that `BitTorrent`
+//! had fragmented, which lays pieces down in random order; and a drop from 11 MB/s when a second download begins.
 
 use crate::extents::{self, Layout, Placement, byte_at};
 use crate::server::{self, Server};
@@ -122,8 +122,8 @@ impl Benchmark for Download {
     ];
     const TIMELINE: Option<Timeline> = Some(Timeline { step_bytes: MIB });
     const CAVEATS: &'static [&'static str] = &[
-        "This is a timeline: n is the number of mebibytes received, and no law is fitted. Changes along it come from the \
-         device.",
+        "This is a timeline: n is the number of mebibytes received, and no law is fitted. Changes along it come from \
+         the device.",
         "The second reader takes at most 4 MB/s. On a device that delivers a hundred times as much, it shows only if \
          requests at two places cost more than requests at one.",
         "On a disk without moving parts, or a virtual one cached by its host, placement costs little; small \

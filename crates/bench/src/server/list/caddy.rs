@@ -15,7 +15,8 @@ impl WebServer for Caddy {
     fn configure(&self, start: &Start) -> Result<Command, Stop> {
         let (root, port) = (start.root.display(), start.port);
         let path = start.write(&format!(
-            "{{\n\tadmin off\n\tservers {{\n\t\ttimeouts {{\n\t\t\tidle {IDLE_TIMEOUT_S}s\n\t\t\tread_header {IDLE_TIMEOUT_S}s\n\t\t}}\n\t}}\n}}\n\
+            "{{\n\tadmin off\n\tservers {{\n\t\ttimeouts {{\n\
+             \t\t\tidle {IDLE_TIMEOUT_S}s\n\t\t\tread_header {IDLE_TIMEOUT_S}s\n\t\t}}\n\t}}\n}}\n\
              http://:{port} {{\n\tbind 127.0.0.1\n\troot * {root}\n\tfile_server\n}}\n"
         ))?;
         let mut command = Command::new(require("caddy")?);
