@@ -35,6 +35,6 @@ mod tests {
     #[test]
     fn a_rate_names_the_slowest_and_the_fastest_pass() {
         assert_eq!(rate(Rate { median: 4.123e8, min: 3.8e8, max: 4.3e8 }), "412 MB/s (380–430)");
-        assert_eq!(rate(Rate { median: 4e6, min: 3.95e6, max: 4.05e6 }), "4.00 MB/s (3.95–4.05)");
+        assert_eq!(rate(Rate { median: 4e6, min: 3.95e6, max: 4.05e6 }), "4 MB/s (3.95–4.05)");
     }
 }
