@@ -1,9 +1,13 @@
-//! Comparisons of several records: each phase of each case of the first record with the same one of every other.
+//! Comparisons: each phase of each case of the first record with the same one of every other, and within one record each
+//! variant of a benchmark with its default case.
 //!
-//! The first record is the base. All comparisons of one report are corrected together for their number (Holm).
+//! The first record is the base. Passes are paired by round where they ran side by side: the cases of one record always,
+//! two records only if their rounds alternated. Otherwise the variation between runs is added, which differs by
+//! benchmark. All comparisons of one report are corrected together for their number (Holm).
 
-use crate::{Analysis, CaseStudy, PhaseStudy, text, unit_of};
-use landau_stats::{Change, Comparison, Options, compare, holm};
+use crate::{Analysis, CaseStudy, PhaseStudy, between_runs, text, unit_of};
+use landau_record::Record;
+use landau_stats::{Change, Comparison, Curve, Estimate, Options, compare, holm};
 
 /// Every comparison of a report.
 #[derive(Debug)]
@@ -23,34 +27,54 @@ pub struct PhaseComparison {
     pub phase: String,
     /// The index of the record that is compared with the first.
     pub other: usize,
+    /// Whether passes were paired by round.
+    pub paired: bool,
     /// The comparison; its ratios are this record over the base.
     pub comparison: Comparison,
 }
+
+/// One phase of a variant and of the default case of its benchmark, in one record.
+#[derive(Debug)]
+pub struct VariantComparison {
+    /// The benchmark's name.
+    pub benchmark: String,
+    /// The label of the default case.
+    pub base: String,
+    /// The label of the variant.
+    pub variant: String,
+    /// The phase.
+    pub phase: String,
+    /// The comparison; its ratios are the variant over the default case.
+    pub comparison: Comparison,
+}
+
+/// Rounds that two curves must share to be paired.
+const ROUNDS_MIN: usize = 3;
 
 impl Comparisons {
     /// Compares every analysis with the first one. Records in another unit are left out: see [`crate::unlike`].
     pub fn of(analyses: &[&Analysis<'_>]) -> Self {
         let Some((base, others)) = analyses.split_first() else { return Self { all: Vec::new() } };
         let unit = unit_of(base.record);
-        let options = Options { unit, ..Options::default() };
         let mut labels = Vec::new();
         let mut comparisons = Vec::new();
         for study in &base.cases {
             for phase in &study.phases {
                 for (other, analysis) in others.iter().enumerate().filter(|(_, one)| unit_of(one.record) == unit) {
-                    let Some(counterpart) = same(analysis, study, phase) else { continue };
-                    labels.push((study, phase, other + 1));
-                    comparisons.push(compare(&phase.curve, &counterpart.curve, &options));
+                    let Some((like, counterpart)) = same(analysis, study, phase) else { continue };
+                    let paired = is_interleaved((base.record, study.case.case), (analysis.record, like.case.case));
+                    labels.push((study, phase, other + 1, paired));
+                    let between_runs = between_runs::of(&study.case.benchmark, &phase.phase.name);
+                    let options = Options { unit, paired, between_runs, ..Options::default() };
+                    let (a, b) = if paired { by_round(phase, counterpart) } else { curves(phase, counterpart) };
+                    comparisons.push(compare(&a, &b, &options));
                 }
             }
         }
         holm(&mut comparisons);
-        let all = labels.into_iter().zip(comparisons).map(|((study, phase, other), comparison)| PhaseComparison {
-            label: study.case.label.clone(),
-            benchmark: study.case.benchmark.clone(),
-            phase: phase.phase.name.clone(),
-            other,
-            comparison,
+        let all = labels.into_iter().zip(comparisons).map(|((study, phase, other, paired), comparison)| {
+            let (label, benchmark) = (study.case.label.clone(), study.case.benchmark.clone());
+            PhaseComparison { label, benchmark, phase: phase.phase.name.clone(), other, paired, comparison }
         });
         Self { all: all.collect() }
     }
@@ -79,20 +103,168 @@ impl PhaseComparison {
     /// The result in words, with the records' names.
     pub fn text(&self, names: &[String]) -> String {
         let name = |index: usize| names.get(index).map_or("?", String::as_str);
-        let (Some(winner), Some(ratio)) = (self.winner(), self.comparison.ratio) else {
-            return text::no_difference(&self.comparison);
-        };
-        let (loser, gain) = if winner == 0 {
-            (self.other, ratio.map(|ratio| 1.0 - 1.0 / ratio))
-        } else {
-            (0, ratio.map(|ratio| 1.0 - ratio))
-        };
-        text::comparison(name(winner), name(loser), gain, self.comparison.a.all.unit)
+        sentence(&self.comparison, name(0), name(self.other))
+    }
+}
+
+impl VariantComparison {
+    /// Compares each variant of a record with the default case of its benchmark: the first case in the record. Passes
+    /// are paired by round, as the cases of a round run one after the other.
+    pub fn all(analysis: &Analysis<'_>) -> Vec<Self> {
+        let unit = unit_of(analysis.record);
+        let mut places = Vec::new();
+        let mut comparisons = Vec::new();
+        for (index, study) in analysis.cases.iter().enumerate() {
+            let before = &analysis.cases[..index];
+            let Some(base) = before.iter().find(|base| base.case.benchmark == study.case.benchmark) else { continue };
+            for phase in &study.phases {
+                let Some(counterpart) = base.phases.iter().find(|one| one.phase.name == phase.phase.name) else {
+                    continue;
+                };
+                let (a, b) = by_round(counterpart, phase);
+                places.push((base, study, phase));
+                comparisons.push(compare(&a, &b, &Options { unit, paired: true, ..Options::default() }));
+            }
+        }
+        holm(&mut comparisons);
+        let all = places.into_iter().zip(comparisons).map(|((base, study, phase), comparison)| Self {
+            benchmark: study.case.benchmark.clone(),
+            base: base.case.label.clone(),
+            variant: study.case.label.clone(),
+            phase: phase.phase.name.clone(),
+            comparison,
+        });
+        all.collect()
+    }
+
+    /// The label of the case that is shown to be cheaper, if one is.
+    pub fn winner(&self) -> Option<&str> {
+        match self.comparison.change {
+            Change::Faster => Some(&self.variant),
+            Change::Slower => Some(&self.base),
+            Change::NoDifferenceProven => None,
+        }
+    }
+
+    /// The result in words.
+    pub fn text(&self) -> String {
+        sentence(&self.comparison, &self.base, &self.variant)
+    }
+}
+
+/// The result of a comparison in words, with the names of both sides.
+fn sentence(comparison: &Comparison, base: &str, other: &str) -> String {
+    let gain_of = |gain: &dyn Fn(f64) -> f64| {
+        let ratio = comparison.ratio?;
+        let (one, two) = (gain(ratio.low), gain(ratio.high));
+        Some(Estimate { value: gain(ratio.value), low: one.min(two), high: one.max(two) })
+    };
+    let told = match comparison.change {
+        Change::Faster => gain_of(&|ratio| 1.0 - ratio).map(|gain| (other, base, gain)),
+        Change::Slower => gain_of(&|ratio| 1.0 - 1.0 / ratio).map(|gain| (base, other, gain)),
+        Change::NoDifferenceProven => None,
+    };
+    match told {
+        Some((winner, loser, gain)) => text::comparison(winner, loser, gain, comparison),
+        None => text::no_difference(comparison),
     }
 }
 
 /// The same phase of the same case in another record.
-fn same<'a>(analysis: &'a Analysis<'_>, study: &CaseStudy<'_>, phase: &PhaseStudy<'_>) -> Option<&'a PhaseStudy<'a>> {
+fn same<'a>(
+    analysis: &'a Analysis<'_>,
+    study: &CaseStudy<'_>,
+    phase: &PhaseStudy<'_>,
+) -> Option<(&'a CaseStudy<'a>, &'a PhaseStudy<'a>)> {
     let study = analysis.cases.iter().find(|other| other.case.label == study.case.label)?;
-    study.phases.iter().find(|other| other.phase.name == phase.phase.name)
+    Some((study, study.phases.iter().find(|other| other.phase.name == phase.phase.name)?))
+}
+
+fn curves(a: &PhaseStudy<'_>, b: &PhaseStudy<'_>) -> (Curve, Curve) {
+    (a.curve.clone(), b.curve.clone())
+}
+
+/// Both curves with the passes of the rounds that they share, in the order of the rounds.
+fn by_round(a: &PhaseStudy<'_>, b: &PhaseStudy<'_>) -> (Curve, Curve) {
+    let (mut of_a, mut of_b) = (Curve::default(), Curve::default());
+    (of_a.annotations, of_b.annotations) = (a.curve.annotations.clone(), b.curve.annotations.clone());
+    // A repeated attempt has the same round; the last one counts.
+    let pass = |study: &PhaseStudy<'_>, round: u32| {
+        let place = study.rounds.iter().rposition(|one| *one == round)?;
+        study.curve.passes.get(place).filter(|pass| !pass.costs.is_empty()).cloned()
+    };
+    let mut rounds = a.rounds.clone();
+    rounds.sort_unstable();
+    rounds.dedup();
+    for round in rounds {
+        if let (Some(one), Some(other)) = (pass(a, round), pass(b, round)) {
+            of_a.passes.push(one);
+            of_b.passes.push(other);
+        }
+    }
+    (of_a, of_b)
+}
+
+/// Whether the passes of a case alternated in two records of one host: every pass of a round began, in both, before the
+/// next round did in either. Then what the machine did in a round affected both.
+fn is_interleaved((a, case_a): (&Record, u32), (b, case_b): (&Record, u32)) -> bool {
+    let is_one_host = a.host.release == b.host.release
+        && a.host.version == b.host.version
+        && a.host.processor == b.host.processor
+        && a.host.pinned_processor == b.host.pinned_processor;
+    // Times of passes count from the resumption in a resumed record.
+    if !is_one_host || !a.resumes.is_empty() || !b.resumes.is_empty() || std::ptr::eq(a, b) {
+        return false;
+    }
+    let (Some(began_a), Some(began_b)) = (began_ms(a), began_ms(b)) else { return false };
+    let starts = |record: &Record, case: u32, began: i64| {
+        let passes = record.passes.iter().filter(|pass| pass.start.case == case);
+        passes.map(|pass| (pass.start.round, began + pass.start.at_ms.cast_signed())).collect::<Vec<(u32, i64)>>()
+    };
+    let (of_a, of_b) = (starts(a, case_a, began_a), starts(b, case_b, began_b));
+    let shared = of_a.iter().filter_map(|(round, at)| {
+        let other = of_b.iter().find(|other| other.0 == *round)?;
+        Some((*round, (*at).min(other.1), (*at).max(other.1)))
+    });
+    let mut shared: Vec<(u32, i64, i64)> = shared.collect();
+    shared.sort_unstable();
+    shared.len() >= ROUNDS_MIN && shared.windows(2).all(|pair| pair[0].2 < pair[1].1)
+}
+
+/// When a run began, in milliseconds since the epoch.
+fn began_ms(record: &Record) -> Option<i64> {
+    record.header.started.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_millisecond)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use landau_record::schema::{Header, PassStart};
+
+    fn record(started: &str, starts_ms: &[u64]) -> Record {
+        let pass = |(round, at_ms): (u32, &u64)| landau_record::Pass {
+            start: PassStart { pass: round, case: 0, round, at_ms: *at_ms },
+            series: std::collections::BTreeMap::new(),
+            windows: Vec::new(),
+            end: None,
+        };
+        let header = Header { started: started.to_owned(), ..Header::default() };
+        Record { header, passes: (0..).zip(starts_ms).map(pass).collect(), ..Record::default() }
+    }
+
+    /// Guards against pairing passes that did not run side by side: their offsets have nothing in common.
+    #[test]
+    fn only_alternating_rounds_are_paired() {
+        let a = record("2026-11-22T12:00:00Z", &[0, 10_000, 20_000]);
+        let is_paired = |b: &Record| is_interleaved((&a, 0), (b, 0));
+        assert!(is_paired(&record("2026-11-22T12:00:05Z", &[0, 10_000, 20_000])));
+        assert!(is_paired(&record("2026-11-22T12:00:00Z", &[9_000, 11_000, 29_000])));
+        // The second run began when the first had ended, or overtakes it.
+        assert!(!is_paired(&record("2026-11-22T12:01:00Z", &[0, 10_000, 20_000])));
+        assert!(!is_paired(&record("2026-11-22T12:00:05Z", &[0, 16_000, 17_000])));
+        assert!(!is_paired(&record("2026-11-22T12:00:05Z", &[0, 10_000])));
+        let mut elsewhere = record("2026-11-22T12:00:05Z", &[0, 10_000, 20_000]);
+        elsewhere.host.release = "6.1.0".to_owned();
+        assert!(!is_paired(&elsewhere));
+    }
 }

@@ -6,6 +6,7 @@
 //! nothing: it turns values into text.
 
 mod analysis;
+mod between_runs;
 mod comparisons;
 pub mod explained;
 pub mod facts;
@@ -23,5 +24,5 @@ pub mod timeline;
 pub use analysis::{
     Analysis, CaseStudy, LimitMet, Mismatch, PhaseStudy, check_results, other_method, unit_name, unit_of, unlike,
 };
-pub use comparisons::{Comparisons, PhaseComparison};
+pub use comparisons::{Comparisons, PhaseComparison, VariantComparison};
 pub use landau_stats::METHOD;

@@ -4,10 +4,10 @@
 //! out for a terminal.
 
 use crate::quantity::{FormatCost, Unit, count, digits, factor, percent};
-use crate::{Analysis, CaseStudy, Comparisons, PhaseComparison, PhaseStudy, text};
+use crate::{Analysis, CaseStudy, Comparisons, PhaseComparison, PhaseStudy, VariantComparison, text};
 use comfy_table::{Attribute, Cell, Color, ColumnConstraint, ContentArrangement, Table};
 use landau_record::schema::Direction;
-use landau_stats::{Estimate, Judgement, Outcome, Pattern, PatternRule};
+use landau_stats::{Estimate, Judgement, Nature, Outcome, Pattern, PatternRule};
 use serde::Serialize;
 
 /// The verdict on one phase of one case.
@@ -84,6 +84,10 @@ pub struct ComparisonRow {
     pub ratio: Option<Estimate>,
     /// The smallest difference that would have been detected, as a fraction.
     pub detectable: Option<f64>,
+    /// Whether the difference is a constant factor, or the law or the growth changed.
+    pub nature: Nature,
+    /// Whether passes were paired by round.
+    pub paired: bool,
     /// The result in words.
     pub text: String,
 }
@@ -177,9 +181,29 @@ pub fn comparison_rows(comparisons: &Comparisons, names: &[String]) -> Vec<Compa
         winner: one.winner().map(name),
         ratio: one.comparison.ratio,
         detectable: one.comparison.detectable,
+        nature: one.comparison.nature,
+        paired: one.paired,
         text: one.text(names),
     };
     comparisons.all.iter().map(row).collect()
+}
+
+/// Returns the comparisons of the variants of one record with the default cases of their benchmarks. `base` and `other`
+/// are the labels of the cases.
+pub fn variant_rows(analysis: &Analysis<'_>) -> Vec<ComparisonRow> {
+    let row = |one: VariantComparison| ComparisonRow {
+        winner: one.winner().map(str::to_owned),
+        text: one.text(),
+        case: one.variant.clone(),
+        phase: one.phase,
+        base: one.base,
+        other: one.variant,
+        ratio: one.comparison.ratio,
+        detectable: one.comparison.detectable,
+        nature: one.comparison.nature,
+        paired: true,
+    };
+    VariantComparison::all(analysis).into_iter().map(row).collect()
 }
 
 /// Returns the outcome in a few words: "O(log n)", "no simple law, ~n^1.62", "not resolved".

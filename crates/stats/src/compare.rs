@@ -1,14 +1,15 @@
 //! Comparison of two curves: which is faster, by how much, whether they follow the same law, and where they cross.
 //!
 //! Passes are the replicates: each gives its mean log cost over the common points, and both sides are compared by
-//! Welch's t on trimmed means, or by the differences of pairs if passes ran side by side. The passes of one run do not
-//! show how much the machine differs between runs; `Options::between_runs` is added for that. Nothing below
-//! `Options::smallest_effect` is called a difference.
+//! Welch's t, or by the differences of pairs if passes ran side by side. The passes of one run do not show how much the
+//! machine differs between runs; `Options::between_runs` is added for that. Nothing below `Options::smallest_effect` is
+//! called a difference.
 
 use crate::common::{Pair, pair};
 use crate::crossing;
 use crate::growth::{student, top_over_bottom};
 use crate::judgement::{Judgement, Outcome};
+use crate::polish::trimmed;
 use crate::select::{both, coefficient_ratios};
 use crate::{Curve, Estimate, Options, Verdict, judge};
 use serde::{Deserialize, Serialize};
@@ -41,6 +42,8 @@ pub struct Comparison {
     pub growth_ratio: Option<Estimate>,
     /// Whether both grow alike.
     pub same_growth: Agreement,
+    /// Whether one costs the same multiple of the other at every n.
+    pub nature: Nature,
     /// Slope of `b` over slope of `a` under the common law, with a 95% confidence interval.
     pub slope_ratio: Option<Estimate>,
     /// Whether the slopes agree.
@@ -69,6 +72,18 @@ pub enum Change {
     Slower,
     /// No difference proven; a change of this fraction would have been seen.
     NoDifferenceProven,
+}
+
+/// What a difference does over n.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Nature {
+    /// A constant factor: the laws do not differ, and the growths agree within δ.
+    Factor,
+    /// The law changed, or the growth under the same law.
+    Law,
+    /// Not shown by these passes.
+    Inconclusive,
 }
 
 /// Whether two values agree.
@@ -112,6 +127,7 @@ pub fn compare(a: &Curve, b: &Curve, options: &Options) -> Comparison {
         same_law: same_law(&judged_a.all, &judged_b.all),
         growth_ratio: None,
         same_growth: Agreement::Inconclusive,
+        nature: Nature::Inconclusive,
         slope_ratio: None,
         same_slope: Agreement::Inconclusive,
         fixed_ratio: None,
@@ -159,6 +175,7 @@ fn measure(comparison: &mut Comparison, pair: &Pair, options: &Options) {
             comparison.same_law = Agreement::Different;
         }
     }
+    comparison.nature = nature(comparison);
     if let Some(law) = both(&pair.a, &pair.b, &pair.capacities, options) {
         let (fixed, slope) = coefficient_ratios(&pair.a, &pair.b, law, &pair.capacities, options);
         comparison.common_law = Some(law.name().to_owned());
@@ -168,6 +185,15 @@ fn measure(comparison: &mut Comparison, pair: &Pair, options: &Options) {
         comparison.same_slope = agreement(slope, options);
     }
     comparison.crossing = crossing::find(pair, options).filter(|_| turns(comparison, options));
+}
+
+/// Law or constant: equal growth under laws that do not differ is a constant factor.
+fn nature(comparison: &Comparison) -> Nature {
+    match (comparison.same_law, comparison.same_growth) {
+        (Agreement::Different, _) | (_, Agreement::Different) => Nature::Law,
+        (_, Agreement::Same) => Nature::Factor,
+        _ => Nature::Inconclusive,
+    }
 }
 
 /// Whether the ends differ in opposite directions, each by a relevant amount: two equal curves cross everywhere.
@@ -208,6 +234,49 @@ impl Effect {
         let t = student(1.0 - level / 2.0, self.freedom) + student(0.8, self.freedom);
         (t * self.error).exp_m1()
     }
+}
+
+/// Fewer values are averaged plainly: trimming five values leaves two degrees of freedom, and a difference would have to
+/// be seventeen errors wide. A single bad pass widens the plain error, so it hides differences and makes none.
+const TRIMMED_FROM: usize = 10;
+/// Degrees of freedom behind the variance between runs: it comes from about ten runs of one machine.
+const RUNS_FREEDOM: f64 = 8.0;
+
+/// Mean, standard error and degrees of freedom.
+fn mean(mut values: Vec<f64>) -> Option<(f64, f64, f64)> {
+    let count = values.len();
+    if count >= TRIMMED_FROM {
+        let (mean, error) = trimmed(&mut values)?;
+        return Some((mean, error?, (count - 2 * (count / 5)) as f64 - 1.0));
+    }
+    if count < 2 {
+        return None;
+    }
+    let mean = values.iter().sum::<f64>() / count as f64;
+    let square = values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (count as f64 - 1.0);
+    Some((mean, (square / count as f64).sqrt(), count as f64 - 1.0))
+}
+
+/// The effect from the differences of passes that ran side by side.
+pub(crate) fn paired(a: &[Option<f64>], b: &[Option<f64>]) -> Option<Effect> {
+    let differences = a.iter().zip(b).filter_map(|(a, b)| Some((*b)? - (*a)?)).collect();
+    let (difference, error, freedom) = mean(differences)?;
+    Some(Effect { difference, error, freedom })
+}
+
+/// The effect from two independent sets of passes, with the variance between runs (Welch and Satterthwaite).
+pub(crate) fn unpaired(a: &[Option<f64>], b: &[Option<f64>], between_runs: f64) -> Option<Effect> {
+    let side = |values: &[Option<f64>]| mean(values.iter().copied().flatten().collect());
+    let ((mean_a, error_a, free_a), (mean_b, error_b, free_b)) = (side(a)?, side(b)?);
+    let parts =
+        [(error_a * error_a, free_a), (error_b * error_b, free_b), (2.0 * between_runs * between_runs, RUNS_FREEDOM)];
+    let square: f64 = parts.iter().map(|part| part.0).sum();
+    let uncertainty: f64 = parts.iter().map(|(square, freedom)| square * square / freedom.max(1.0)).sum();
+    Some(Effect {
+        difference: mean_b - mean_a,
+        error: square.sqrt(),
+        freedom: (square * square / uncertainty.max(1e-300)).max(1.0),
+    })
 }
 
 /// Faster or slower only if the difference is significant after correction and relevant.

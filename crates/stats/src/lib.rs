@@ -44,7 +44,7 @@ mod verdict;
 
 pub use bimodality::{Bimodality, BimodalityKind, Mode};
 pub use cliffs::Cliff;
-pub use compare::{Agreement, Change, Comparison, Crossing, compare, holm};
+pub use compare::{Agreement, Change, Comparison, Crossing, Nature, compare, holm};
 pub use curve::{Annotation, AnnotationKind, Curve, Pass};
 pub use estimate::Estimate;
 pub use exact::Exact;

@@ -111,8 +111,16 @@ fn as_json(analyses: &[Analysis], files: &[PathBuf]) -> anyhow::Result<String> {
                 .iter()
                 .map(|one| json!({"kind": one.kind.name(), "text": one.text, "items": one.items}))
                 .collect();
-            json!({ "unit": one.record.unit(), "rows": table::rows(one), "findings": found, "results": one.results(),
-                    "timelines": one.cases.iter().filter_map(|study| study.timeline.as_ref()).collect::<Vec<_>>() })
+            let variants = table::variant_rows(one);
+            let timelines: Vec<_> = one.cases.iter().filter_map(|study| study.timeline.as_ref()).collect();
+            json!({
+                "unit": one.record.unit(),
+                "rows": table::rows(one),
+                "findings": found,
+                "variants": variants,
+                "results": one.results(),
+                "timelines": timelines,
+            })
         }
         several => {
             let comparisons = Comparisons::of(&several.iter().collect::<Vec<_>>());

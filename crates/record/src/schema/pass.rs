@@ -4,7 +4,7 @@ use super::{Canary, Direction, Facts, Samples};
 use serde::{Deserialize, Serialize};
 
 /// The beginning of a pass, in a fresh worker process.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct PassStart {
     /// Number within the record, from 0, in the order of execution.
     pub pass: u32,

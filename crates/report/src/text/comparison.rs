@@ -1,17 +1,34 @@
 //! A comparison of two records in words.
 
-use crate::quantity::percent;
-use landau_stats::{Comparison, Estimate, Unit};
+use super::law::symbol_of;
+use crate::quantity::{factor, percent};
+use landau_stats::{Agreement, Comparison, Estimate, Nature, Unit};
 
-/// The result, with the records' names: "new costs 12% less than old (95% CI 10%–14%)". `gain` is the fraction by which
-/// the winner is cheaper.
-pub(crate) fn comparison(winner: &str, loser: &str, gain: Estimate, unit: Unit) -> String {
+/// The result, with the names of both sides: "new costs 12% less than old (95% CI 10%–14%), at every n". `gain` is the
+/// fraction by which the winner is cheaper.
+pub(crate) fn comparison(winner: &str, loser: &str, gain: Estimate, comparison: &Comparison) -> String {
     let by = percent(gain.value);
-    if unit == Unit::Instructions {
-        return format!("{winner} executes {by} fewer instructions than {loser}");
+    let nature = nature(comparison);
+    if comparison.a.all.unit == Unit::Instructions {
+        return format!("{winner} executes {by} fewer instructions than {loser}{nature}");
     }
     let (low, high) = (percent(gain.low.max(0.0)), percent(gain.high));
-    format!("{winner} costs {by} less than {loser} (95% CI {low}–{high})")
+    format!("{winner} costs {by} less than {loser} (95% CI {low}–{high}){nature}")
+}
+
+/// Law or constant: ", by a constant factor", "; the law changed from O(1) to O(n)". Empty if that is not shown.
+fn nature(comparison: &Comparison) -> String {
+    match (comparison.nature, comparison.growth_ratio) {
+        (Nature::Factor, _) => ", by a constant factor".to_owned(),
+        (Nature::Law, growth) => match (symbol_of(&comparison.a.all), symbol_of(&comparison.b.all), growth) {
+            (Some(a), Some(b), _) if a != b && comparison.same_law == Agreement::Different => {
+                format!("; the law changed from {a} to {b}")
+            }
+            (_, _, Some(growth)) => format!("; the growth changed by {}", factor(growth.value)),
+            _ => "; the law changed".to_owned(),
+        },
+        (Nature::Inconclusive, _) => String::new(),
+    }
 }
 
 /// The result where neither record is shown to be cheaper.
@@ -36,9 +53,9 @@ pub(crate) fn no_difference(comparison: &Comparison) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{interval, verdict};
+    use super::super::fixture::{fit, interval, verdict};
     use super::*;
-    use landau_stats::{Agreement, Change};
+    use landau_stats::{Change, Outcome};
 
     fn compared(unit: Unit, ratio: Option<Estimate>, detectable: Option<f64>) -> Comparison {
         Comparison {
@@ -54,6 +71,7 @@ mod tests {
             same_law: Agreement::Inconclusive,
             growth_ratio: None,
             same_growth: Agreement::Inconclusive,
+            nature: Nature::Inconclusive,
             slope_ratio: None,
             same_slope: Agreement::Inconclusive,
             fixed_ratio: None,
@@ -68,8 +86,26 @@ mod tests {
     #[test]
     fn a_winner_is_named_with_its_gain() {
         let gain = interval(0.1, 0.12, 0.14);
-        assert_eq!(comparison("new", "old", gain, Unit::Time), "new costs 12% less than old (95% CI 10%–14%)");
-        assert_eq!(comparison("new", "old", gain, Unit::Instructions), "new executes 12% fewer instructions than old");
+        let told = |unit| comparison("new", "old", gain, &compared(unit, None, None));
+        assert_eq!(told(Unit::Time), "new costs 12% less than old (95% CI 10%–14%)");
+        assert_eq!(told(Unit::Instructions), "new executes 12% fewer instructions than old");
+    }
+
+    #[test]
+    fn law_or_constant_is_told_with_the_winner() {
+        let gain = interval(0.1, 0.12, 0.14);
+        let base = "new costs 12% less than old (95% CI 10%–14%)";
+        let told = |one: Comparison| comparison("new", "old", gain, &one);
+        let of = |nature| Comparison { nature, ..compared(Unit::Time, None, None) };
+        assert_eq!(told(of(Nature::Factor)), format!("{base}, by a constant factor"));
+        let growth_ratio = Some(interval(1.2, 1.3, 1.4));
+        let steeper = Comparison { growth_ratio, ..of(Nature::Law) };
+        assert_eq!(told(steeper.clone()), format!("{base}; the growth changed by ×1.3"));
+        let mut other = Comparison { same_law: Agreement::Different, ..steeper };
+        other.a.all.outcome = Outcome::Flat { within: 0.1 };
+        other.b.all.outcome = Outcome::Grows { law: Some("linear".to_owned()) };
+        other.b.all.fit = Some(fit("linear", 900.0, Some(1.0)));
+        assert_eq!(told(other), format!("{base}; the law changed from O(1) to O(n)"));
     }
 
     #[test]

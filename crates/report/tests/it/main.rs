@@ -9,7 +9,7 @@ use landau_report::findings::{self, Kind};
 use landau_report::page::{Options, Page, Source, difference, extract};
 use landau_report::quantity::{Unit, count, duration, factor};
 use landau_report::table::{self, Layout};
-use landau_report::{Analysis, Comparisons, check_results, svg};
+use landau_report::{Analysis, CaseStudy, Comparisons, VariantComparison, check_results, svg};
 use std::sync::OnceLock;
 use support::{Bend, record};
 
@@ -340,6 +340,24 @@ fn the_overview_has_every_curve_and_the_details_are_closed() {
         html.find("id=\"findings\"") < html.find("id=\"overview\"")
             && html.find("id=\"overview\"") < html.find("id=\"details\"")
     );
+}
+
+/// Guards against variants that are shown side by side but never compared. Every variant has a default case before it.
+#[test]
+fn variants_are_compared_with_their_default_case() {
+    let variants = VariantComparison::all(analysis());
+    assert!(variants.iter().any(|one| one.variant == "socket threads=1" && one.base == "socket"), "{variants:?}");
+    let extra = |case: &CaseStudy<'_>| {
+        analysis()
+            .cases
+            .iter()
+            .any(|other| other.case.benchmark == case.case.benchmark && other.case.case < case.case.case)
+    };
+    let phases: usize = analysis().cases.iter().filter(|case| extra(case)).map(|case| case.phases.len()).sum();
+    assert!(!variants.is_empty() && variants.len() <= phases, "{} of {phases}", variants.len());
+    for one in &variants {
+        assert!(one.base != one.variant && !one.text().is_empty());
+    }
 }
 
 #[test]

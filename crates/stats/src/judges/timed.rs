@@ -2,12 +2,12 @@
 
 use super::Judge;
 use crate::common::Pair;
-use crate::compare::Effect;
+use crate::compare::{Effect, paired, unpaired};
 use crate::growth::{contrast, student};
 use crate::judgement::{Judgement, Outcome, POINTS_MIN, Reason, judge_samples, more_passes};
 use crate::law::{Fit, Law};
 use crate::points::{Grid, Series, Window};
-use crate::polish::{Level, level, trimmed};
+use crate::polish::{Level, level};
 use crate::quantile::grouped_median;
 use crate::select::{Selection, constant};
 use crate::{Cliff, Curve, Estimate, Exact, Options, Outliers, outliers};
@@ -152,34 +152,6 @@ fn weighted(row: &[Option<f64>], weights: &[f64]) -> Option<f64> {
         }
     }
     Some(sum)
-}
-
-/// The effect from the differences of passes that ran side by side.
-fn paired(a: &[Option<f64>], b: &[Option<f64>]) -> Option<Effect> {
-    let mut differences: Vec<f64> = a.iter().zip(b).filter_map(|(a, b)| Some((*b)? - (*a)?)).collect();
-    let count = differences.len();
-    let (difference, error) = trimmed(&mut differences)?;
-    Some(Effect { difference, error: error?, freedom: (count - 2 * (count / 5)) as f64 - 1.0 })
-}
-
-/// The effect from two independent sets of passes (Welch).
-fn unpaired(a: &[Option<f64>], b: &[Option<f64>], between_runs: f64) -> Option<Effect> {
-    let side = |values: &[Option<f64>]| {
-        let mut present: Vec<f64> = values.iter().copied().flatten().collect();
-        let count = present.len();
-        let (mean, error) = trimmed(&mut present)?;
-        Some((mean, error?, (count - 2 * (count / 5)) as f64 - 1.0))
-    };
-    let ((mean_a, error_a, free_a), (mean_b, error_b, free_b)) = (side(a)?, side(b)?);
-    let (square_a, square_b) = (error_a * error_a, error_b * error_b);
-    // Welch's degrees of freedom. The variance between runs is added without any of its own, so t stays as wide.
-    let welch = (square_a + square_b).powi(2)
-        / (square_a * square_a / free_a.max(1.0) + square_b * square_b / free_b.max(1.0)).max(1e-300);
-    Some(Effect {
-        difference: mean_b - mean_a,
-        error: (square_a + square_b + 2.0 * between_runs * between_runs).sqrt(),
-        freedom: welch.max(1.0),
-    })
 }
 
 /// Misfit beyond what the errors of the points explain.
