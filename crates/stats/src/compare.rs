@@ -80,6 +80,8 @@ pub enum Change {
 pub enum Nature {
     /// A constant factor: the laws do not differ, and the growths agree within δ.
     Factor,
+    /// A constant amount: under the same law the slopes agree within δ, and the fixed costs differ.
+    Amount,
     /// The law changed, or the growth under the same law.
     Law,
     /// Not shown by these passes.
@@ -175,7 +177,6 @@ fn measure(comparison: &mut Comparison, pair: &Pair, options: &Options) {
             comparison.same_law = Agreement::Different;
         }
     }
-    comparison.nature = nature(comparison);
     if let Some(law) = both(&pair.a, &pair.b, &pair.capacities, options) {
         let (fixed, slope) = coefficient_ratios(&pair.a, &pair.b, law, &pair.capacities, options);
         comparison.common_law = Some(law.name().to_owned());
@@ -184,11 +185,16 @@ fn measure(comparison: &mut Comparison, pair: &Pair, options: &Options) {
         comparison.same_fixed = agreement(fixed, options);
         comparison.same_slope = agreement(slope, options);
     }
+    comparison.nature = nature(comparison);
     comparison.crossing = crossing::find(pair, options).filter(|_| turns(comparison, options));
 }
 
-/// Law or constant: equal growth under laws that do not differ is a constant factor.
+/// Law or constant: equal growth under laws that do not differ is a constant factor, an equal slope a constant amount.
 fn nature(comparison: &Comparison) -> Nature {
+    let is_amount = comparison.same_slope == Agreement::Same && comparison.same_fixed == Agreement::Different;
+    if is_amount && comparison.same_law == Agreement::Same && comparison.same_growth != Agreement::Same {
+        return Nature::Amount;
+    }
     match (comparison.same_law, comparison.same_growth) {
         (Agreement::Different, _) | (_, Agreement::Different) => Nature::Law,
         (_, Agreement::Same) => Nature::Factor,
@@ -238,7 +244,7 @@ impl Effect {
 
 /// Fewer values are averaged plainly: trimming five values leaves two degrees of freedom, and a difference would have to
 /// be seventeen errors wide. A single bad pass widens the plain error, so it hides differences and makes none.
-const TRIMMED_FROM: usize = 10;
+const TRIMMED_FROM: usize = 8;
 /// Degrees of freedom behind the variance between runs: it comes from about ten runs of one machine.
 const RUNS_FREEDOM: f64 = 8.0;
 

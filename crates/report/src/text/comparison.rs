@@ -20,6 +20,7 @@ pub(crate) fn comparison(winner: &str, loser: &str, gain: Estimate, comparison: 
 fn nature(comparison: &Comparison) -> String {
     match (comparison.nature, comparison.growth_ratio) {
         (Nature::Factor, _) => ", by a constant factor".to_owned(),
+        (Nature::Amount, _) => ", by a constant amount".to_owned(),
         (Nature::Law, growth) => match (symbol_of(&comparison.a.all), symbol_of(&comparison.b.all), growth) {
             (Some(a), Some(b), _) if a != b && comparison.same_law == Agreement::Different => {
                 format!("; the law changed from {a} to {b}")

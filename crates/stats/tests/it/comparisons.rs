@@ -1,7 +1,7 @@
 //! Comparisons of two curves.
 
 use landau_stats::simulate::{Noise, Truth, simulate};
-use landau_stats::{Agreement, Change, Comparison, Curve, Options, compare, holm};
+use landau_stats::{Agreement, Change, Comparison, Curve, Nature, Options, compare, holm};
 
 fn curve(truth: Truth, seed: u64) -> Curve {
     simulate(truth, Noise::of_cell(0.01), 9, seed)
@@ -79,4 +79,29 @@ fn single_passes_and_disjoint_ranges_are_not_compared() {
     assert!(is_none(&found) && found.ratio.is_none());
     let nothing = compare(&Curve::default(), &one, &Options::default());
     assert!(nothing.ratio.is_none());
+}
+
+/// Guards against a changed law being reported as a slower program: law, factor and amount are told apart.
+#[test]
+fn law_factor_and_amount_are_told_apart() {
+    let calm = |truth, seed| simulate(truth, Noise { tail: 0.0, ..Noise::of_cell(0.01) }, 9, seed);
+    let options = Options { between_runs: 0.01, ..Options::default() };
+    let nature = |b: Curve| compare(&calm(Truth::Linear, 1), &b, &options).nature;
+    assert_eq!(nature(scaled(calm(Truth::Linear, 2), 1.25)), Nature::Factor);
+    assert_eq!(nature(calm(Truth::Constant, 2)), Nature::Law);
+    let mut dearer = calm(Truth::Linear, 2);
+    dearer.passes.iter_mut().flat_map(|pass| &mut pass.costs).for_each(|ns| *ns += 2000);
+    assert_eq!(nature(dearer), Nature::Amount);
+}
+
+/// Guards against two degrees of freedom: five passes each must detect 25% among a hundred comparisons.
+#[test]
+fn five_passes_detect_a_quarter_among_a_hundred() {
+    let five = |seed| simulate(Truth::Constant, Noise::of_cell(0.01), 5, seed);
+    let options = Options { between_runs: 0.02, ..Options::default() };
+    let mut all: Vec<Comparison> = (0..99).map(|i| compare(&five(i), &five(1000 + i), &options)).collect();
+    all.push(compare(&five(1), &scaled(five(2000), 1.25), &options));
+    holm(&mut all);
+    assert_eq!(all[99].change, Change::Slower, "{:?} {}", all[99].ratio, all[99].p_adjusted);
+    assert!(all[..99].iter().all(is_none));
 }
