@@ -62,6 +62,11 @@ impl Parameter {
 
     /// Returns the number of steps, `n`, which every benchmark has, with its value in each study.
     pub const fn steps(smoke: &'static str, quick: &'static str, full: &'static str, help: &'static str) -> Self {
+        Self { name: "n", kind: Kind::Count { min: 1, max: 10_000_000 }, smoke, quick, full, help }
+    }
+
+    /// Returns the number of steps of a benchmark that can derive it from the host (`auto`).
+    pub const fn auto_steps(smoke: &'static str, quick: &'static str, full: &'static str, help: &'static str) -> Self {
         Self { name: "n", kind: Kind::AutoCount { min: 1, max: 10_000_000 }, smoke, quick, full, help }
     }
 

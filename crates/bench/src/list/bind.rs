@@ -57,7 +57,7 @@ impl Benchmark for Bind {
         Phase::down("close", "close() of the socket that was bound last; releases its port"),
     ];
     const PARAMETERS: &'static [Parameter] = &[
-        Parameter::steps(
+        Parameter::auto_steps(
             "64",
             "auto",
             "auto",

@@ -33,7 +33,7 @@ const LAST_BYTE: usize = 3;
 
 /// The parameters of `connect` and `request`.
 pub(crate) const COMMON: [Parameter; 7] = [
-    Parameter::steps(
+    Parameter::auto_steps(
         "64",
         "auto",
         "auto",

@@ -73,7 +73,7 @@ impl Benchmark for EventLoop {
         ),
     ];
     const PARAMETERS: &'static [Parameter] = &[
-        Parameter::steps(
+        Parameter::auto_steps(
             "64",
             "auto",
             "auto",
@@ -96,7 +96,8 @@ impl Benchmark for EventLoop {
             "selection",
             Kind::Choice(&["same", "random"]),
             "same",
-            "same: the first descriptors become ready in each iteration; random: random ones, cold in the caches",
+            "which of the n + active descriptors become ready; same: the first ones in each iteration; random: others in \
+             each iteration, which are cold in the caches",
         ),
     ];
     const VARIANTS: &'static [Variant] = &[

@@ -76,7 +76,7 @@ impl Benchmark for EventWait {
     const PHASES: &'static [Phase] =
         &[Phase::up("wait", "select(), poll() or epoll_wait() on all descriptors so far and the ready descriptor")];
     const PARAMETERS: &'static [Parameter] = &[
-        Parameter::steps(
+        Parameter::auto_steps(
             "64",
             "auto",
             "auto",

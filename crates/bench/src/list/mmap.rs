@@ -50,7 +50,7 @@ impl Benchmark for Mmap {
         Phase::down("munmap", "munmap() of the newest mapping"),
     ];
     const PARAMETERS: &'static [Parameter] = &[
-        Parameter::steps("64", "auto", "auto", "mappings; auto: as many as the parameter `until` says"),
+        Parameter::auto_steps("64", "auto", "auto", "mappings; auto: as many as the parameter `until` says"),
         Parameter::fixed(
             "until",
             Kind::Choice(&["file", "limit"]),

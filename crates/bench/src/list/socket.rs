@@ -57,7 +57,7 @@ impl Benchmark for Socket {
         Phase::down("close", "close() of the newest socket"),
     ];
     const PARAMETERS: &'static [Parameter] = &[
-        Parameter::steps("64", "10000", "auto", "open sockets; auto: past RLIMIT_NOFILE"),
+        Parameter::auto_steps("64", "10000", "auto", "open sockets; auto: past RLIMIT_NOFILE"),
         Parameter::fixed("family", Kind::Choice(&["v4", "v6"]), "v4", "IPv4 or IPv6"),
         Parameter::fixed("type", Kind::Choice(&["tcp", "udp"]), "tcp", "TCP or UDP"),
         Parameter::fixed(

@@ -101,9 +101,10 @@ impl Benchmark for Timerfd {
         numbers.sort_unstable();
         numbers.dedup();
         Stop::unless(numbers.len() as u64 == steps, || format!("{} of {steps} timers are open", numbers.len()))?;
-        // A timer armed for the past is readable: this proves that the expiry arrived, and that the check can fail.
         let Some(newest) = self.timers.last() else { return Ok(()) };
         Stop::unless(!wait_readable(&newest.as_fd(), 0)?, || "a timer expired during the pass".to_owned())?;
+        // Armed for the past, it must become readable: the kernel uses the time it is given, and the check above can
+        // fail.
         newest.set(1)?;
         Stop::unless(wait_readable(&newest.as_fd(), 1_000)?, || {
             "a timer that was armed for the past did not expire".to_owned()
