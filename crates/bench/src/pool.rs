@@ -297,6 +297,8 @@ mod tests {
         let timed = pool.socket().unwrap();
         pool.connect(&timed).unwrap();
         let (mut timed_end, _) = listener.accept().unwrap();
+        // A connection that is not closed makes the test fail, not hang.
+        timed_end.set_read_timeout(Some(RESPONSE_TIMEOUT)).unwrap();
         pool.replace_with_silent(timed).unwrap();
         let (mut silent_end, _) = listener.accept().unwrap();
         assert_eq!(timed_end.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
