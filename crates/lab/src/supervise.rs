@@ -5,7 +5,7 @@ use crate::error::{Error, io};
 use crate::frame::{Decoder, Item};
 use crate::job::Message;
 use crate::launch::{Ending, Launch, Timeouts};
-use landau_sys::descriptor::{wait_any_readable, wait_readable};
+use landau_sys::descriptor::{set_pipe_capacity, wait_any_readable, wait_readable};
 use landau_sys::process::OwnedChild;
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -19,6 +19,10 @@ const CONSOLE_LINES: usize = 400;
 
 /// How often interruption and time limits are checked while the guest is silent.
 const POLL_MS: i32 = 100;
+
+/// The capacity of the pipe from the guest's console. If it is full, the guest's serial line waits for this process, and
+/// a guest that counts instructions counts other ones.
+const PIPE_BYTES: u32 = 1 << 20;
 
 /// How much of standard error is kept.
 const ERROR_BYTES: usize = 16 << 10;
@@ -84,6 +88,8 @@ pub fn supervise(
     let (Some(mut output), Some(errors)) = (started.child.stdout.take(), started.child.stderr.take()) else {
         return Err(Error::Guest("the guest's process has no pipes".to_owned()));
     };
+    // Elsewhere than on Linux, and beyond the system's limit, the pipe keeps its size.
+    let _ = set_pipe_capacity(&output, PIPE_BYTES);
     let mut errors = StandardError { pipe: Some(errors), bytes: VecDeque::new() };
     started.write(&input.unwrap_or_default());
     let mut guest = Guest::new();

@@ -95,6 +95,20 @@ pub fn inherited(fd: RawFd) -> Result<OwnedFd> {
     if is_open(fd) { Ok(own(fd)) } else { Err(Error { call: "fcntl", errno: libc::EBADF }) }
 }
 
+/// Sets how many bytes a pipe holds before writing to it blocks. Linux only; the maximum for an unprivileged process is
+/// `fs.pipe-max-size`.
+#[cfg(target_os = "linux")]
+pub fn set_pipe_capacity(pipe: &impl AsRawFd, bytes: u32) -> Result<()> {
+    // SAFETY: F_SETPIPE_SZ takes an integer; on anything but a pipe it fails.
+    check("fcntl", unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETPIPE_SZ, bytes) }).map(drop)
+}
+
+/// Sets how many bytes a pipe holds: not supported here.
+#[cfg(not(target_os = "linux"))]
+pub fn set_pipe_capacity(_: &impl AsRawFd, _: u32) -> Result<()> {
+    Err(Error::unsupported("F_SETPIPE_SZ"))
+}
+
 /// Waits until `fd` is readable (or has ended) or `timeout_ms` has passed; -1 waits for ever. Returns whether it is.
 pub fn wait_readable(fd: &impl AsRawFd, timeout_ms: i32) -> Result<bool> {
     wait_any_readable([Some(fd)], timeout_ms).map(|[ready]| ready)

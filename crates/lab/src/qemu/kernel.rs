@@ -3,6 +3,16 @@
 use crate::job::VARIABLE;
 use crate::machine::Machine;
 
+/// The guest's clock: it counts instructions and starts at a fixed date. While the guest is idle, qemu advances it to
+/// the next timer (`sleep=off`).
+///
+/// Two threads of qemu do that, the guest's processor and the main loop. If the main loop runs while the processor
+/// halts, between the mark that it is halted and the count of the instructions until then, it advances the clock too
+/// far, and every later interrupt of the guest comes at another instruction. A host that stops the processor's thread
+/// at that point changes the guest's run. Recording (`rr=record`) makes the threads take turns; the record itself is
+/// not needed.
+const CLOCK: &str = "-icount shift=0,sleep=off,rr=record,rrfile=/dev/null -rtc base=2026-01-01T00:00:00,clock=vm";
+
 /// Returns the kernel's command line. `counts`: its addresses must be the same in every run.
 pub(super) fn command_line(machine: &Machine, counts: bool) -> String {
     let mut line = format!("console=ttyS0 panic=-1 rdinit=/init {VARIABLE}=1");
@@ -21,7 +31,7 @@ pub(super) fn command_line(machine: &Machine, counts: bool) -> String {
 pub(super) fn arguments(machine: &Machine, counts: bool) -> Vec<String> {
     let mut all = Vec::new();
     if counts {
-        all.extend("-icount shift=0,sleep=off -rtc base=2026-01-01T00:00:00,clock=vm".split(' ').map(str::to_owned));
+        all.extend(CLOCK.split(' ').map(str::to_owned));
     }
     all.extend(["-m".to_owned(), machine.memory_mib.to_string()]);
     all.extend(["-kernel".to_owned(), machine.kernel.image.display().to_string()]);
