@@ -20,8 +20,8 @@ const CONSOLE_LINES: usize = 400;
 /// How often interruption and time limits are checked while the guest is silent.
 const POLL_MS: i32 = 100;
 
-/// The capacity of the pipe from the guest's console. If it is full, the guest's serial line waits for this process, and
-/// a guest that counts instructions counts other ones.
+/// The capacity of the pipe from the guest's console. If it is full, the guest's serial line waits for this process,
+/// and a guest that counts instructions counts other ones.
 const PIPE_BYTES: u32 = 1 << 20;
 
 /// How much of standard error is kept.

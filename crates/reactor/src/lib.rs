@@ -24,6 +24,7 @@
 
 mod backend;
 pub mod batch;
+mod clock;
 #[cfg(target_os = "linux")]
 pub mod completions;
 mod error;
@@ -34,6 +35,7 @@ mod waker;
 
 pub use backend::{Backend, backends};
 pub use batch::Batch;
+pub use clock::ManualClock;
 pub use error::Error;
 pub use interest::{Event, Interest, Ready, Token};
 pub use reactor::Reactor;

@@ -7,12 +7,13 @@
 //! by then.
 
 use crate::backend::{self, Backend, Found, Key, Selector};
+use crate::clock::{Clock, ManualClock};
 use crate::error::{Error, Result};
 use crate::interest::{Event, Interest, Ready, Token};
 use crate::timers::Timers;
 use crate::waker::{Receiver, Waker};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What is known of a descriptor.
 #[derive(Debug, Clone, Copy, Default)]
@@ -48,7 +49,7 @@ pub struct Reactor {
     /// With an edge-triggered backend: descriptors whose readiness is not cleared.
     ready: Vec<RawFd>,
     timers: Timers,
-    origin: Instant,
+    clock: Clock,
     now_ms: u32,
     waker: Option<Receiver>,
     /// Why it is not the backend that was requested.
@@ -70,7 +71,7 @@ impl Reactor {
             changed: Vec::new(),
             ready: Vec::new(),
             timers: Timers::default(),
-            origin: Instant::now(),
+            clock: Clock::system(),
             now_ms: 0,
             waker: None,
             fallback: None,
@@ -250,6 +251,12 @@ impl Reactor {
         self.now_ms
     }
 
+    /// Measures deadlines with a clock that the caller advances, for tests. Set it before the first deadline.
+    pub fn set_clock(&mut self, clock: &ManualClock) {
+        self.clock = Clock::Manual(clock.clone());
+        self.now_ms = self.clock.now_ms();
+    }
+
     /// Registers a waker that was made before. A reactor has one; a second is an error.
     pub fn register_waker(&mut self, waker: &Waker) -> Result<()> {
         if let Some(receiver) = &self.waker {
@@ -284,7 +291,7 @@ impl Reactor {
         self.retain_ready();
         let timeout_ms = self.timeout_ms(timeout);
         self.selector.wait(&mut self.found, timeout_ms).or_else(ignore_interruption)?;
-        self.now_ms = self.origin.elapsed().as_millis() as u32;
+        self.now_ms = self.clock.now_ms();
         if self.is_edge {
             self.keep_readiness();
         }
@@ -365,7 +372,8 @@ impl Reactor {
         if !self.ready.is_empty() {
             return 0;
         }
-        shorter_ms(timeout, self.timers.next(self.origin.elapsed().as_millis() as u32))
+        let due_ms = self.timers.next(self.clock.now_ms()).into_iter().chain(self.clock.longest_wait_ms()).min();
+        shorter_ms(timeout, due_ms)
     }
 
     /// Adds what an edge-triggered backend found to the readiness that is kept, and makes events of all that is kept:

@@ -4,7 +4,7 @@ use crate::Error;
 use crate::log::AccessLog;
 use crate::privilege::SandboxMode;
 use crate::tls::TlsFiles;
-use landau_reactor::Backend;
+use landau_reactor::{Backend, ManualClock};
 use landau_sys::path::Links;
 use landau_sys::privilege::Identity;
 use landau_wire::http::Limits;
@@ -180,6 +180,8 @@ pub struct Config {
     pub sandbox: SandboxMode,
     /// Receives messages for the operator while the server runs.
     pub report: fn(&str),
+    /// The clock of the connections' timeouts and of the cache, for tests; `None` for the system's.
+    pub clock: Option<ManualClock>,
 }
 
 impl Config {
@@ -211,6 +213,7 @@ impl Config {
             sets_no_new_privileges: false,
             sandbox: SandboxMode::default(),
             report: |_| {},
+            clock: None,
         }
     }
 }

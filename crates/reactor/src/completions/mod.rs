@@ -6,6 +6,45 @@
 //! arrives. Data to send is submitted with the next wait, several buffers as a chain in which each is sent only after
 //! the one before was sent in whole. One system call submits, waits and completes.
 //!
+//! ```
+//! # #![cfg(target_os = "linux")]
+//! use landau_reactor::Token;
+//! use landau_reactor::completions::{Buffer, Completion, Ring};
+//! use std::io::{Read, Write};
+//! use std::os::unix::net::UnixStream;
+//!
+//! // A system may forbid io_uring.
+//! let Ok(mut ring) = Ring::new() else { return Ok(()) };
+//! let (here, mut there) = UnixStream::pair()?;
+//! ring.receive(&here, Token(7))?;
+//! there.write_all(b"ping")?;
+//! loop {
+//!     ring.wait(None)?;
+//!     match ring.next_completion()? {
+//!         Some(Completion::Received { buffer, .. }) => {
+//!             assert_eq!(ring.bytes(&buffer), b"ping");
+//!             ring.recycle(buffer);
+//!             ring.send_all(&here, [Buffer::Borrowed(b"po"), Buffer::Borrowed(b"ng")])?;
+//!             assert_eq!(ring.unsent(&here), 4);
+//!         }
+//!         Some(Completion::Sent { byte_count, .. }) => {
+//!             assert_eq!((byte_count, ring.unsent(&here)), (4, 0));
+//!             break;
+//!         }
+//!         _ => {}
+//!     }
+//! }
+//! ring.abort(here.into())?;
+//! let mut got = String::new();
+//! there.read_to_string(&mut got)?;
+//! assert_eq!(got, "pong");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! `landau serve` receives through a ring and sends directly: a ring has no `sendfile`, and sending through it cost
+//! more CPU time in every row of the table in docs/serve.md. A caller that sends by itself polls a full connection
+//! with [`Ring::watch_writable`].
+//!
 //! | | with multishot operations | without |
 //! |---|---|---|
 //! | accept | one request for all connections (Linux 5.19) | one for each |
@@ -41,6 +80,7 @@ mod slot;
 
 use crate::Backend;
 use crate::backend::{Key, io_uring::unavailable, settle};
+use crate::clock::{Clock, ManualClock};
 use crate::error::{Error, Result};
 use crate::interest::Token;
 use crate::reactor::shorter_ms;
@@ -52,8 +92,9 @@ use landau_sys::ring::Operations;
 use slot::{Reading, Slot};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+pub use landau_sys::bytes::Buffer;
 pub use landau_sys::ring::{Features, Options, ProvidedBuffer};
 
 /// How long a listener pauses after accepting has failed.
@@ -126,7 +167,7 @@ pub struct Ring {
     paused_listeners: Vec<(u32, Key)>,
     timers: Timers,
     due: VecDeque<Key>,
-    origin: Instant,
+    clock: Clock,
     now_ms: u32,
     waker: Option<Receiver>,
 }
@@ -149,7 +190,7 @@ impl Ring {
             paused_listeners: Vec::new(),
             timers: Timers::default(),
             due: VecDeque::new(),
-            origin: Instant::now(),
+            clock: Clock::system(),
             now_ms: 0,
             waker: None,
         })
@@ -282,6 +323,12 @@ impl Ring {
         self.now_ms
     }
 
+    /// Measures deadlines with a clock that the caller advances, for tests. Set it before the first deadline.
+    pub fn set_clock(&mut self, clock: &ManualClock) {
+        self.clock = Clock::Manual(clock.clone());
+        self.now_ms = self.clock.now_ms();
+    }
+
     /// Returns a handle that ends a wait from another thread.
     pub fn waker(&mut self) -> Result<Waker> {
         if let Some(receiver) = &self.waker {
@@ -318,7 +365,7 @@ impl Ring {
             Err(error) if !error.is_interrupted() => return Err(error.into()),
             _ => {}
         }
-        self.now_ms = self.origin.elapsed().as_millis() as u32;
+        self.now_ms = self.clock.now_ms();
         let (slots, due) = (&self.slots, &mut self.due);
         self.timers.advance(self.now_ms, |number| {
             let generation = slots.get(number as usize).map_or(0, |slot| slot.generation);
@@ -331,9 +378,10 @@ impl Ring {
         if !self.due.is_empty() {
             return 0;
         }
-        let now_ms = self.origin.elapsed().as_millis() as u32;
+        let now_ms = self.clock.now_ms();
         let paused = self.paused_listeners.iter().map(|(until, _)| until.wrapping_sub(now_ms).min(ACCEPT_PAUSE_MS));
-        let due = self.timers.next(now_ms).into_iter().chain(paused.min()).min();
+        let own = self.clock.longest_wait_ms();
+        let due = self.timers.next(now_ms).into_iter().chain(paused.min()).chain(own).min();
         shorter_ms(timeout, due)
     }
 }

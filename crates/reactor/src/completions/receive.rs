@@ -34,7 +34,7 @@ impl Ring {
 
     /// Lets listeners accept again whose pause is over.
     pub(super) fn resume_listeners(&mut self) -> Result<()> {
-        let now_ms = self.origin.elapsed().as_millis() as u32;
+        let now_ms = self.clock.now_ms();
         let mut at = 0;
         while let Some(&(until, key)) = self.paused_listeners.get(at) {
             if now_ms.wrapping_sub(until) > u32::MAX / 2 {

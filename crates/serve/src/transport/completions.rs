@@ -195,6 +195,9 @@ impl Completions {
 impl Transport for Completions {
     fn new(config: &Config, listeners: Vec<ListenSocket>, waker: &Waker) -> Result<Self, Error> {
         let mut ring = Ring::new()?;
+        if let Some(clock) = &config.clock {
+            ring.set_clock(clock);
+        }
         ring.register_waker(waker)?;
         for (index, listener) in listeners.iter().enumerate() {
             ring.accept(&listener.fd, Token(LISTENERS + index as u32))?;

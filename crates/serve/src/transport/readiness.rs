@@ -136,6 +136,9 @@ impl Readiness {
 impl Transport for Readiness {
     fn new(config: &Config, listeners: Vec<ListenSocket>, waker: &Waker) -> Result<Self, Error> {
         let mut reactor = Reactor::new(config.backend)?;
+        if let Some(clock) = &config.clock {
+            reactor.set_clock(clock);
+        }
         reactor.register_waker(waker)?;
         for (index, ListenSocket { fd, .. }) in listeners.iter().enumerate() {
             reactor.register(fd, Token(LISTENERS + index as u32), Interest::READABLE)?;

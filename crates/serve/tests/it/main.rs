@@ -1,5 +1,6 @@
 //! The server over real sockets.
 #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
+#![allow(clippy::print_stderr, reason = "a test that is skipped says why")]
 
 mod files;
 mod hostile;
