@@ -340,26 +340,40 @@ fn without_io_uring_a_fallback_is_used_and_reported() {
     }
 }
 
-/// Whether all workers of a server are asleep, and stay so while they are observed. One that polls is never seen
-/// asleep, however little processor time it gets: it is running or waits for a processor.
+/// The CPU time of all workers of a server, and whether all of them are asleep.
 #[cfg(target_os = "linux")]
-fn workers_sleep(pid: u32) -> bool {
+fn workers(pid: u32) -> (Duration, bool) {
     let state = |task: PathBuf| {
         let stat = std::fs::read_to_string(task.join("stat")).unwrap();
         let (name, rest) = stat.rsplit_once(')').unwrap();
-        let run_ns = std::fs::read_to_string(task.join("schedstat")).unwrap();
-        name.contains("(worker").then(|| (rest.trim_start().starts_with('S'), run_ns))
+        let times = std::fs::read_to_string(task.join("schedstat")).unwrap();
+        let run_ns: u64 = times.split_ascii_whitespace().next().unwrap().parse().unwrap();
+        name.contains("(worker").then(|| (run_ns, rest.trim_start().starts_with('S')))
     };
-    let workers = || -> Vec<_> {
-        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-        tasks.filter_map(|task| state(task.unwrap().path())).collect()
-    };
-    let first = workers();
-    assert!(!first.is_empty(), "it has no workers");
-    (0..20).all(|_| {
-        std::thread::sleep(Duration::from_millis(5));
-        workers() == first && first.iter().all(|(is_asleep, _)| *is_asleep)
-    })
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let states: Vec<(u64, bool)> = tasks.filter_map(|task| state(task.unwrap().path())).collect();
+    assert!(!states.is_empty(), "it has no workers");
+    (Duration::from_nanos(states.iter().map(|one| one.0).sum()), states.iter().all(|one| one.1))
+}
+
+/// Whether the workers of a server use no CPU: once they have slept for a moment, they use less than 1% of a CPU over
+/// a time that is longer than any of their pauses. One that polls is never asleep, however little CPU time it gets: it
+/// runs or waits for a CPU. One that polls now and then exceeds the CPU time.
+#[cfg(target_os = "linux")]
+fn workers_sleep(pid: u32) -> bool {
+    const TIME: Duration = Duration::from_millis(1500);
+    let is_asleep = eventually(|| {
+        let before = workers(pid);
+        std::thread::sleep(Duration::from_millis(50));
+        before.1 && workers(pid) == before
+    });
+    let (before, _) = workers(pid);
+    std::thread::sleep(TIME);
+    let used = workers(pid).0 - before;
+    if used * 100 > TIME {
+        eprintln!("the workers used {used:?} of CPU time in {TIME:?}");
+    }
+    is_asleep && used * 100 <= TIME
 }
 
 /// Edge-triggered backends reported room in the buffer again and again.
@@ -376,7 +390,7 @@ fn a_client_that_does_not_read_uses_no_cpu() {
         let mut slow = TcpStream::connect(serving.address).unwrap();
         slow.write_all(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
         slow.read_exact(&mut [0; 1000]).unwrap();
-        assert!(eventually(|| workers_sleep(serving.child.id())), "{way:?}");
+        assert!(workers_sleep(serving.child.id()), "{way:?}");
         drop(slow);
         assert_eq!(serving.end().status, Some(0));
     }
@@ -446,7 +460,7 @@ fn a_client_that_disconnects_while_its_listing_is_made_uses_no_cpu() {
         assert!(eventually(|| tasks() > before), "no thread makes the listing");
         landau_sys::stream::set_reset_on_close(&gone).unwrap();
         drop(gone);
-        assert!(eventually(|| workers_sleep(server)), "{accept}");
+        assert!(workers_sleep(server), "{accept}");
         // Not by SIGTERM, for which the process would wait until the listing is made.
         assert!(Command::new("kill").args(["-KILL", &server.to_string()]).status().unwrap().success());
         Ran::of(serving.child.wait_with_output().unwrap());
