@@ -6,6 +6,7 @@
 
 pub mod chain;
 mod file;
+mod follower;
 pub mod former;
 mod reader;
 mod record;
@@ -14,6 +15,7 @@ mod upgrade;
 mod writer;
 
 pub use file::read_file;
+pub use follower::Follower;
 pub use record::{Fault, Pass, Record, Series, Torn};
 pub use schema::Line;
 pub use writer::{Journal, Writer};

@@ -22,13 +22,24 @@ impl Reader {
 
     /// Reads a record from its first byte to its last.
     pub(crate) fn read(mut self, bytes: &[u8]) -> Result<Record, Error> {
+        let rest = self.complete_lines(bytes)?;
+        self.finish(rest.len() as u64)
+    }
+
+    /// Reads the complete lines; returns the bytes behind the last one.
+    pub(crate) fn complete_lines<'b>(&mut self, bytes: &'b [u8]) -> Result<&'b [u8], Error> {
         let mut rest = bytes;
         while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
             self.line(&rest[..end])?;
             self.record.complete_bytes += end as u64 + 1;
             rest = &rest[end + 1..];
         }
-        self.finish(rest.len() as u64)
+        Ok(rest)
+    }
+
+    /// Returns what has been read so far.
+    pub(crate) fn record(&self) -> &Record {
+        &self.record
     }
 
     /// Reads one complete line.

@@ -3,8 +3,8 @@
 use crate::Error;
 use crate::reader::Reader;
 use crate::schema::{
-    Case, Crash, Cut, End, Explanation, Header, Host, Lab, Outcome, PassEnd, PassStart, PhaseResult, Resume, Skip,
-    Unit, Window,
+    Adaptive, Case, Crash, Cut, End, Explanation, Header, Host, Lab, Outcome, PassEnd, PassStart, PhaseResult, Resume,
+    Skip, Unit, Window,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -115,6 +115,16 @@ impl Record {
             }
         }
         by_round.into_values().collect()
+    }
+
+    /// Returns the planned number of passes of each case, as the last resumption left it.
+    pub fn pass_count(&self) -> u32 {
+        self.resumes.iter().rev().find_map(|resume| resume.pass_count).unwrap_or(self.header.pass_count)
+    }
+
+    /// Returns which passes may follow the planned ones, as the last resumption left it.
+    pub fn adaptive(&self) -> Adaptive {
+        self.resumes.iter().rev().find_map(|resume| resume.adaptive).unwrap_or(self.header.adaptive)
     }
 
     /// Returns the unit of every sample of the record.

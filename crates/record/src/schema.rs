@@ -82,6 +82,29 @@ pub struct Header {
     /// The time limit in seconds; none if unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_limit_s: Option<u64>,
+    /// Which passes may follow the planned ones.
+    #[serde(default, skip_serializing_if = "Adaptive::is_off")]
+    pub adaptive: Adaptive,
+}
+
+/// Which passes may follow the planned ones, for the cases whose curves are not resolved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Adaptive {
+    /// None.
+    #[default]
+    Off,
+    /// As many as the study allows.
+    Bounded,
+    /// As many as it takes, up to a high limit.
+    UntilResolved,
+}
+
+impl Adaptive {
+    /// Returns whether no pass follows the planned ones.
+    pub fn is_off(&self) -> bool {
+        *self == Self::Off
+    }
 }
 
 /// Passes that the time limit left out.
@@ -111,6 +134,12 @@ pub struct Resume {
     pub command: Vec<String>,
     /// Bytes of a torn last line that were removed.
     pub torn_bytes: u64,
+    /// The planned number of passes of each case from here on; absent if it did not change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pass_count: Option<u32>,
+    /// Which passes may follow the planned ones from here on; absent if that did not change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adaptive: Option<Adaptive>,
 }
 
 /// A verdict computed from the samples, stored so that `landau verify` can recompute it.

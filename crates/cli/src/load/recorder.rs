@@ -50,6 +50,7 @@ impl<'a> Recorder<'a> {
             pass_count,
             case_count: 1,
             time_limit_s: None,
+            ..Header::default()
         }))?;
         writer.append(&Line::Host(Box::new(opening.host)))?;
         writer.append(&Line::Case(record::case(job, opening.urls)))?;
@@ -66,7 +67,13 @@ impl<'a> Recorder<'a> {
         if self.steps.first().is_none_or(|first| first.pass != step.pass) {
             self.end_pass(schema::Outcome::Done)?;
             let at_ms = self.elapsed_ms();
-            self.writer.append(&Line::Pass(PassStart { pass: step.pass, case: 0, round: step.pass, at_ms }))?;
+            self.writer.append(&Line::Pass(PassStart {
+                pass: step.pass,
+                case: 0,
+                round: step.pass,
+                at_ms,
+                adaptive_for: Vec::new(),
+            }))?;
         }
         self.steps.push(step.clone());
         for chunk in record::chunks(step) {

@@ -308,7 +308,7 @@ mod tests {
             annotations: Vec::new(),
             timeline: None,
         };
-        let start = PassStart { pass: 0, case: 0, round: 0, at_ms: 0 };
+        let start = PassStart { pass: 0, case: 0, round: 0, at_ms: 0, adaptive_for: Vec::new() };
         let series = BTreeMap::from([("wait".to_owned(), lane)]);
         (case, vec![Pass { start, series, windows: Vec::new(), end: None }], counts, symbols)
     }

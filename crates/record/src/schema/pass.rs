@@ -14,6 +14,16 @@ pub struct PassStart {
     pub round: u32,
     /// Milliseconds since the run (or its resumption) began.
     pub at_ms: u64,
+    /// The phases that were not resolved when an adaptive pass was chosen; absent for a planned pass.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub adaptive_for: Vec<String>,
+}
+
+impl PassStart {
+    /// Returns whether the pass was made beyond the planned ones.
+    pub fn is_adaptive(&self) -> bool {
+        !self.adaptive_for.is_empty()
+    }
 }
 
 /// Samples of consecutive calls of one phase.

@@ -2,10 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
 
 use landau_record::schema::{
-    Canary, Chunk, Clock, Crash, CrashKind, Direction, End, EndOutcome, Header, Host, Lab, Line, Note, Outcome,
-    PassEnd, PassStart, Quantum, Samples, TimerOverhead, Unit, Window,
+    Adaptive, Canary, Chunk, Clock, Crash, CrashKind, Direction, End, EndOutcome, Header, Host, Lab, Line, Note,
+    Outcome, PassEnd, PassStart, Quantum, Resume, Samples, TimerOverhead, Unit, Window,
 };
-use landau_record::{Record, SCHEMA_VERSION, Writer};
+use landau_record::{Follower, Record, SCHEMA_VERSION, Writer};
 use proptest::prelude::*;
 use std::path::Path;
 
@@ -20,11 +20,12 @@ fn header() -> Line {
         pass_count: 1,
         case_count: 0,
         time_limit_s: None,
+        ..Header::default()
     })
 }
 
 fn pass(number: u32, ns: &[u64]) -> Vec<Line> {
-    let start = PassStart { pass: number, case: 0, round: number, at_ms: 0 };
+    let start = PassStart { pass: number, case: 0, round: number, at_ms: 0, adaptive_for: Vec::new() };
     let end = PassEnd {
         pass: number,
         outcome: Outcome::Done,
@@ -93,6 +94,49 @@ fn a_resumed_writer_continues_the_chain() {
     writer.sync().unwrap();
     let record = Record::read(&path).unwrap();
     assert_eq!((record.fault, record.torn, record.notes), (None, None, vec!["resumed".to_owned()]));
+}
+
+/// Whatever part of the file is there when it is looked at, a follower ends with the record as read at once.
+#[test]
+fn a_follower_reads_what_was_added() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r");
+    let whole = example();
+    let first = whole.iter().position(|&byte| byte == b'\n').unwrap() + 1;
+    std::fs::write(&path, &whole[..first]).unwrap();
+    let mut follower = Follower::open(&path).unwrap();
+    for len in (first..whole.len()).step_by(37).chain([whole.len()]) {
+        std::fs::write(&path, &whole[..len]).unwrap();
+        let complete = whole[..len].iter().rposition(|&byte| byte == b'\n').unwrap() + 1;
+        let expected = Record::parse("r", &whole[..complete]).unwrap();
+        let record = follower.read().unwrap();
+        assert_eq!((record.line_count, &record.last_seal), (expected.line_count, &expected.last_seal));
+        assert_eq!((record.passes.len(), &record.fault), (expected.passes.len(), &None), "{len} bytes");
+    }
+    assert_eq!(follower.read().unwrap().end.as_ref().unwrap().outcome, EndOutcome::Complete);
+}
+
+/// Planned and adaptive passes differ, and what a resumption changed counts from then on.
+#[test]
+fn the_reason_of_a_pass_and_the_last_plan_are_read_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let Line::Header(header) = header() else { unreachable!() };
+    let mut lines = vec![Line::Header(Header { adaptive: Adaptive::Bounded, ..header })];
+    lines.extend(pass(0, &[1, 2]));
+    let resume = |pass_count, adaptive| {
+        Line::Resume(Resume { at: String::new(), command: Vec::new(), torn_bytes: 0, pass_count, adaptive })
+    };
+    lines.extend([resume(None, None), resume(Some(7), Some(Adaptive::UntilResolved)), resume(None, None)]);
+    lines.extend(pass(1, &[1, 2]));
+    if let Some(Line::Pass(start)) = lines.iter_mut().rev().find(|line| matches!(line, Line::Pass(_))) {
+        start.adaptive_for = vec!["make".to_owned()];
+    }
+    let bytes = written(folder.path(), &lines);
+    let text = String::from_utf8(bytes.clone()).unwrap();
+    assert_eq!(text.matches("\"adaptive_for\":[\"make\"]").count(), 1, "a planned pass has no such member: {text}");
+    let record = Record::parse("r", &bytes).unwrap();
+    assert_eq!((record.pass_count(), record.adaptive()), (7, Adaptive::UntilResolved));
+    assert_eq!(record.passes.iter().map(|pass| pass.start.is_adaptive()).collect::<Vec<_>>(), [false, true]);
 }
 
 #[test]
@@ -168,7 +212,7 @@ fn counted(unit: Unit) -> Vec<Line> {
         quantum: Quantum::new(unit, 1.0),
         ..Clock::default()
     };
-    let start = PassStart { pass: 0, case: 0, round: 0, at_ms: 0 };
+    let start = PassStart { pass: 0, case: 0, round: 0, at_ms: 0, adaptive_for: Vec::new() };
     let samples = Samples::new(unit, vec![337, 338]);
     vec![
         header(),

@@ -154,6 +154,7 @@ pub(crate) fn write(path: &Path, sketches: &[Sketch], passes: u32, bend: &Bend) 
         study: "quick".into(),
         pass_count: passes,
         time_limit_s: None,
+        ..Header::default()
     }));
     put(Line::Host(Box::new(host())));
     for (number, sketch) in sketches.iter().enumerate() {
@@ -164,7 +165,7 @@ pub(crate) fn write(path: &Path, sketches: &[Sketch], passes: u32, bend: &Bend) 
     let mut pass = 0;
     for round in 0..passes {
         for (number, sketch) in sketches.iter().enumerate() {
-            put(Line::Pass(PassStart { pass, case: number as u32, round, at_ms: 0 }));
+            put(Line::Pass(PassStart { pass, case: number as u32, round, at_ms: 0, adaptive_for: Vec::new() }));
             for line in samples(pass, round, sketch, bend.factor, &mut noise) {
                 put(line);
             }

@@ -116,6 +116,7 @@ fn write_synthetic(path: &Path) -> Result<()> {
         pass_count: PASSES,
         case_count: CASES,
         time_limit_s: None,
+        ..Header::default()
     }))?;
     writer.append(&Line::Host(Box::default()))?;
     for case in 0..CASES {
@@ -150,7 +151,13 @@ fn synthetic_case(case: u32) -> Case {
 
 fn write_pass(writer: &mut Writer, random: &mut ChaCha8Rng, pass: u32) -> Result<()> {
     let (case, round) = (pass % CASES, pass / CASES);
-    writer.append(&Line::Pass(PassStart { pass, case, round, at_ms: u64::from(pass) * 100 }))?;
+    writer.append(&Line::Pass(PassStart {
+        pass,
+        case,
+        round,
+        at_ms: u64::from(pass) * 100,
+        adaptive_for: Vec::new(),
+    }))?;
     for (direction, phase) in [(Direction::Up, "create"), (Direction::Down, "destroy")] {
         for done in (0..STEPS).step_by(CHUNK as usize) {
             let (first, stride) = if direction == Direction::Up { (done + 1, 1) } else { (STEPS - done, -1) };
