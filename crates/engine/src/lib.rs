@@ -15,12 +15,14 @@
 //! | `order`, `limit`, `drive`, `entry`, `worker` | the worker's side: orders, refusals, the life of a pass |
 //! | `request`, `size`, `plan`, `availability` | from what was typed to what fits on this host |
 //! | `host`, `scratch`, `affinity` | the machine |
-//! | `worker_process`, `sample_writer`, `pass`, `execution`, `run` | the controller's side |
+//! | `driver`, `adaptive`, `worker_process`, `sample_writer`, `pass`, `execution`, `run` | the controller's side |
 
+mod adaptive;
 mod affinity;
 mod availability;
 mod benchmark;
 mod drive;
+mod driver;
 mod entry;
 mod error;
 mod execution;
@@ -46,6 +48,7 @@ mod timer;
 mod worker;
 mod worker_process;
 
+pub use adaptive::{Assessment, Assessor, OpenCurve};
 pub use availability::{Availability, availability};
 pub use benchmark::{Benchmark, Context, Cost, Phase, Support, Variant};
 pub use entry::Entry;
@@ -56,7 +59,7 @@ pub use observer::{Event, Observer, Silent};
 pub use order::ARGUMENT as WORKER_ARGUMENT;
 pub use plan::{Plan, Planned};
 pub use request::{Request, check_names, check_phase};
-pub use run::{Session, check_space, resume, run};
+pub use run::{Changes, Session, check_space, resume, run};
 pub use scratch::{Scratch, free_bytes as scratch_free_bytes};
 pub use settings::{Kind, Parameter, Settings};
 pub use stop::Stop;
@@ -64,4 +67,4 @@ pub use study::Study;
 pub use timer::{Timer, Timestamp};
 pub use worker::main as worker_main;
 
-pub use landau_record::schema::{Annotation, AnnotationKind, FactUnit, Facts, Host, Timeline, Unit};
+pub use landau_record::schema::{Adaptive, Annotation, AnnotationKind, FactUnit, Facts, Host, Timeline, Unit};

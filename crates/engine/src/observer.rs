@@ -28,6 +28,17 @@ pub enum Event<'a> {
         /// The longest time that it will still wait.
         left: Duration,
     },
+    /// A round of adaptive passes begins.
+    AdaptiveRound {
+        /// Its number, from 0.
+        round: u32,
+        /// The number of its passes.
+        pass_count: usize,
+        /// Curves that are not resolved.
+        unresolved: usize,
+        /// All curves.
+        of: usize,
+    },
     /// A worker starts.
     PassStarted {
         /// The case.

@@ -1,5 +1,6 @@
 //! One pass: start a worker, write what it measures to the record while it measures, and make sure that it ends.
 
+use crate::driver::{Bounds, Driver};
 use crate::order::{Order, Report};
 use crate::sample_writer::SampleWriter;
 use crate::worker_process::{Message, WorkerProcess};
@@ -24,12 +25,6 @@ const FLUSH: Duration = Duration::from_millis(500);
 /// A worker that takes no sample for this long hangs. Setting up the largest benchmark takes a twentieth of it.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What can end a pass from outside.
-pub(crate) struct Bounds<'a> {
-    pub(crate) deadline: Option<Instant>,
-    pub(crate) interrupted: &'a dyn Fn() -> bool,
-}
-
 /// How a worker ended.
 enum Verdict {
     /// It reported.
@@ -38,13 +33,61 @@ enum Verdict {
     Stopped(Outcome, Option<String>),
 }
 
+/// Makes each pass in a worker process.
+pub(crate) struct Workers<'a> {
+    plan: &'a Plan,
+    scratch: &'a Path,
+    began: Instant,
+}
+
+impl<'a> Workers<'a> {
+    /// Returns a driver whose run begins now.
+    pub(crate) fn new(plan: &'a Plan, scratch: &'a Path) -> Self {
+        Self { plan, scratch, began: Instant::now() }
+    }
+}
+
+impl Driver for Workers<'_> {
+    fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    fn sleep(&mut self, duration: Duration) {
+        std::thread::sleep(duration);
+    }
+
+    fn unsettled(&self, planned: &Planned) -> Option<String> {
+        (planned.entry.unsettled)(&planned.settings)
+    }
+
+    fn pass(
+        &mut self,
+        planned: &Planned,
+        start: &PassStart,
+        bounds: &Bounds,
+        writer: &mut dyn Journal,
+        observer: &mut dyn Observer,
+    ) -> Result<PassEnd, Error> {
+        // A limit beyond what the clock can represent is no limit.
+        let deadline = bounds.deadline.and_then(|deadline| self.began.checked_add(deadline));
+        let ends = Ends { deadline, interrupted: bounds.interrupted };
+        run(self.plan, planned, start, self.scratch, &ends, writer, observer)
+    }
+}
+
+/// What can end a pass from outside, by the clock.
+struct Ends<'a> {
+    deadline: Option<Instant>,
+    interrupted: &'a dyn Fn() -> bool,
+}
+
 /// Runs one pass and writes everything about it except its first line.
-pub(crate) fn run(
+fn run(
     plan: &Plan,
     planned: &Planned,
     start: &PassStart,
     scratch: &Path,
-    bounds: &Bounds,
+    bounds: &Ends,
     writer: &mut dyn Journal,
     observer: &mut dyn Observer,
 ) -> Result<PassEnd, Error> {
@@ -155,7 +198,7 @@ impl Supervisor<'_> {
     /// Writes samples until the worker reports, dies or is stopped.
     fn watch(
         &mut self,
-        bounds: &Bounds,
+        bounds: &Ends,
         writer: &mut dyn Journal,
         observer: &mut dyn Observer,
     ) -> Result<Verdict, Error> {
@@ -200,7 +243,7 @@ impl Supervisor<'_> {
 }
 
 /// Returns why a worker must be stopped that took its last sample `silent` ago.
-fn stop(bounds: &Bounds, silent: Duration) -> Option<(Outcome, Option<String>)> {
+fn stop(bounds: &Ends, silent: Duration) -> Option<(Outcome, Option<String>)> {
     if (bounds.interrupted)() {
         return Some((Outcome::Interrupted, None));
     }

@@ -4,7 +4,7 @@
 use crate::request::{Override, choose, overrides};
 use crate::size::{Free, fit};
 use crate::{Cost, Entry, Error, Fault, Parameter, Request, Settings, StepWindows, Study, Support};
-use landau_record::schema::{Annotation, AnnotationKind, Case, Host, Phase, Reduced, Skip, Unit};
+use landau_record::schema::{Adaptive, Annotation, AnnotationKind, Case, Host, Phase, Reduced, Skip, Unit};
 use landau_sys::clock::Clock;
 use landau_sys::system::headroom;
 
@@ -24,8 +24,10 @@ pub struct Planned {
 pub struct Plan {
     /// How much is measured.
     pub study: Study,
-    /// Passes of each case.
+    /// Planned passes of each case.
     pub pass_count: u32,
+    /// Which passes may follow the planned ones.
+    pub adaptive: Adaptive,
     /// The seed of every random order.
     pub seed: u64,
     /// The time limit of the run, in seconds.
@@ -81,6 +83,7 @@ impl Plan {
         Ok(Self {
             study: request.study,
             pass_count: request.pass_count.unwrap_or(request.study.pass_count()),
+            adaptive: request.adaptive,
             seed: request.seed,
             time_limit_s: request.time_limit_s,
             cases,
@@ -94,11 +97,13 @@ impl Plan {
         })
     }
 
-    /// Returns an upper estimate of the record's size in bytes: 6 for a sample, 600 for a window.
+    /// Returns an upper estimate of the record's size in bytes: 6 for a sample, 600 for a window. Adaptive passes are
+    /// expected to double it at most.
     pub fn record_bytes(&self) -> u64 {
         let samples: u64 = self.cases.iter().map(|one| one.case.n * one.case.phases.len() as u64).sum();
         let windows: u64 = self.cases.iter().map(|one| one.case.n / 64 + 64).sum();
-        u64::from(self.pass_count) * (6 * samples + 600 * windows) + (1 << 20)
+        let pass_count = u64::from(self.pass_count) * if self.adaptive.is_off() { 1 } else { 2 };
+        pass_count * (6 * samples + 600 * windows) + (1 << 20)
     }
 }
 
@@ -194,6 +199,7 @@ mod tests {
             names: vec!["fake".to_owned()],
             study,
             pass_count: None,
+            adaptive: Adaptive::Off,
             settings: settings.iter().map(|&one| one.to_owned()).collect(),
             seed: 1,
             time_limit_s: None,

@@ -2,6 +2,7 @@
 
 use crate::{Entry, Error, Study};
 use landau_record::former;
+use landau_record::schema::Adaptive;
 
 /// What the user asked for, as typed.
 #[derive(Debug, Clone)]
@@ -12,6 +13,8 @@ pub struct Request {
     pub study: Study,
     /// Passes of each case; none for the study's own number.
     pub pass_count: Option<u32>,
+    /// Which passes may follow the planned ones.
+    pub adaptive: Adaptive,
     /// `benchmark.parameter=value`, in the order given.
     pub settings: Vec<String>,
     /// The seed of every random order.

@@ -1,8 +1,9 @@
 //! A run from its first line to its last, new or resumed.
 
-use crate::execution::Execution;
-use crate::{Entry, Error, Host, Observer, Plan, Planned, Scratch, Settings, Study, scratch};
-use landau_record::schema::{End, Header, Line, Note, Resume};
+use crate::execution::{Execution, Means};
+use crate::pass::Workers;
+use crate::{Assessor, Entry, Error, Host, Observer, Plan, Planned, Scratch, Settings, Study, scratch};
+use landau_record::schema::{Adaptive, End, Header, Line, Note, Resume};
 use landau_record::{Journal, Record, SCHEMA_VERSION};
 use landau_sys::clock::Clock;
 use std::collections::BTreeMap;
@@ -18,6 +19,15 @@ pub struct Session<'a> {
     pub observer: &'a mut dyn Observer,
     /// Returns whether the user wants the run to end.
     pub interrupted: &'a dyn Fn() -> bool,
+    /// Judges the curves between rounds; without it there are no adaptive passes.
+    pub assessor: Option<&'a mut dyn Assessor>,
+}
+
+impl Session<'_> {
+    fn means<'s>(&'s mut self, driver: &'s mut Workers<'_>) -> Means<'s> {
+        let assessor = self.assessor.as_mut().map(|assessor| &mut **assessor as &mut dyn Assessor);
+        Means { driver, assessor, observer: self.observer, interrupted: self.interrupted }
+    }
 }
 
 impl std::fmt::Debug for Session<'_> {
@@ -28,17 +38,25 @@ impl std::fmt::Debug for Session<'_> {
 
 /// Measures everything in a plan and writes its record, but not the results and the last line. The caller appends the
 /// results, then the returned [`End`].
-pub fn run<'a>(plan: &'a Plan, writer: &'a mut dyn Journal, session: Session<'a>) -> Result<End, Error> {
+pub fn run(plan: &Plan, writer: &mut dyn Journal, mut session: Session) -> Result<End, Error> {
+    write_plan(plan, session.command, writer)?;
+    let mut workers = Workers::new(plan, session.scratch.path());
+    Execution::new(plan, writer, session.means(&mut workers)).run()
+}
+
+/// Writes the lines of a record that precede its first pass.
+pub(crate) fn write_plan(plan: &Plan, command: &[String], writer: &mut dyn Journal) -> Result<(), Error> {
     writer.append(&Line::Header(Header {
         schema: SCHEMA_VERSION,
         landau: env!("CARGO_PKG_VERSION").to_owned(),
-        command: session.command.to_vec(),
+        command: command.to_vec(),
         started: jiff::Timestamp::now().to_string(),
         seed: plan.seed,
         study: plan.study.name().to_owned(),
         pass_count: plan.pass_count,
         case_count: plan.cases.len() as u32,
         time_limit_s: plan.time_limit_s,
+        adaptive: plan.adaptive,
     }))?;
     writer.append(&Line::Host(Box::new(plan.host.clone())))?;
     for planned in &plan.cases {
@@ -50,34 +68,47 @@ pub fn run<'a>(plan: &'a Plan, writer: &'a mut dyn Journal, session: Session<'a>
     for text in &plan.notes {
         writer.append(&Line::Note(Note { text: text.clone() }))?;
     }
-    writer.sync()?;
-    Execution::new(plan, writer, session).run()
+    Ok(writer.sync()?)
 }
 
-/// Continues an interrupted run: measures the passes that its record lacks. The time limit is `time_limit_s` or,
-/// without it, the run's own, and counts in full from now.
+/// What a resumption changes in a run's plan.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Changes {
+    /// The planned passes of each case; none to keep their number.
+    pub pass_count: Option<u32>,
+    /// Which passes may follow the planned ones; none to keep that.
+    pub adaptive: Option<Adaptive>,
+    /// The time limit in seconds, counted in full from now; none to keep the run's own.
+    pub time_limit_s: Option<u64>,
+}
+
+/// Continues a run: measures the passes that its record lacks, and those that `changes` asks for.
 pub fn resume(
     record: &Record,
     registry: &[Entry],
-    time_limit_s: Option<u64>,
+    changes: Changes,
     writer: &mut dyn Journal,
-    session: Session,
+    mut session: Session,
 ) -> Result<End, Error> {
     let (host, _) = crate::describe_host(crate::Pinning::Free)?;
     let mut plan = plan_of(record, registry, &host)?;
-    plan.time_limit_s = time_limit_s.or(plan.time_limit_s);
+    plan.pass_count = changes.pass_count.unwrap_or(plan.pass_count);
+    plan.adaptive = changes.adaptive.unwrap_or(plan.adaptive);
+    plan.time_limit_s = changes.time_limit_s.or(plan.time_limit_s);
     check_space(&plan, Path::new(&record.path))?;
     writer.append(&Line::Resume(Resume {
         at: jiff::Timestamp::now().to_string(),
         command: session.command.to_vec(),
         torn_bytes: record.torn.as_ref().map_or(0, |torn| torn.bytes),
+        pass_count: changes.pass_count,
+        adaptive: changes.adaptive,
     }))?;
     for difference in differences(&record.host, &host) {
         writer.append(&Line::Note(Note { text: format!("the host changed before the resumption: {difference}") }))?;
     }
     writer.sync()?;
-    let Session { command, scratch, observer, interrupted } = session;
-    let mut execution = Execution::new(&plan, writer, Session { command, scratch, observer, interrupted });
+    let mut workers = Workers::new(&plan, session.scratch.path());
+    let mut execution = Execution::new(&plan, writer, session.means(&mut workers));
     execution.skip_finished(record);
     execution.run()
 }
@@ -106,7 +137,8 @@ fn plan_of(record: &Record, registry: &[Entry], host: &Host) -> Result<Plan, Err
     let clock = landau_sys::clock::candidates().into_iter().find(|one| one.clock.name() == record.host.clock.name);
     Ok(Plan {
         study: study.unwrap_or(Study::Quick),
-        pass_count: record.header.pass_count,
+        pass_count: record.pass_count(),
+        adaptive: record.adaptive(),
         seed: record.header.seed,
         time_limit_s: record.header.time_limit_s,
         cases,

@@ -1,6 +1,8 @@
 //! Studies: how much of each benchmark is measured.
 
+use landau_record::schema::Adaptive;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// A set of cases with their sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -36,6 +38,24 @@ impl Study {
             Study::Quick => 5,
             // With nine, the second and the eighth order statistic are an exact 96.1% interval of the median.
             Study::Full => 9,
+        }
+    }
+
+    /// Returns which passes follow the planned ones unless the user chooses.
+    pub fn adaptive(self) -> Adaptive {
+        match self {
+            Study::Smoke => Adaptive::Off,
+            Study::Quick | Study::Full => Adaptive::Bounded,
+        }
+    }
+
+    /// Returns the longest time that bounded adaptive passes may take.
+    pub fn adaptive_time(self) -> Duration {
+        match self {
+            Study::Smoke => Duration::ZERO,
+            // All benchmarks take about 45 s with five passes on two processors, and are to stay below two minutes.
+            Study::Quick => Duration::from_secs(60),
+            Study::Full => Duration::from_secs(15 * 60),
         }
     }
 }

@@ -3,7 +3,8 @@
 use super::connection::Connection;
 use crate::job::{Job, Message};
 use landau_engine::{
-    Entry, Fault, Pinning, Plan, Request, Scratch, Session, Silent, Study, describe_host_in, scratch_free_bytes,
+    Adaptive, Entry, Fault, Pinning, Plan, Request, Scratch, Session, Silent, Study, describe_host_in,
+    scratch_free_bytes,
 };
 use landau_record::Journal;
 use landau_record::schema::{EndOutcome, Unit};
@@ -37,7 +38,7 @@ pub(super) fn measure(
     let mut plan = plan(registry, job, scratch.path()).map_err(|error| text(&error))?;
     plan.notes.extend(notes);
     plan.fault = fault;
-    let session = Session { command: &[], scratch: &scratch, observer: &mut Silent, interrupted };
+    let session = Session { command: &[], scratch: &scratch, observer: &mut Silent, interrupted, assessor: None };
     let end = landau_engine::run(&plan, connection, session).map_err(|error| text(&error))?;
     connection.flush().map_err(|error| text(&error))?;
     Ok(Message::Done { outcome: end.outcome, elapsed_ms: end.elapsed_ms })
@@ -82,6 +83,7 @@ fn plan(registry: &[Entry], job: &Job, scratch: &Path) -> Result<Plan, landau_en
         names: job.names.clone(),
         study: Study::named(&job.study).unwrap_or(Study::Quick),
         pass_count: job.pass_count,
+        adaptive: Adaptive::Off,
         settings: job.settings.clone(),
         seed: job.seed,
         time_limit_s: None,

@@ -1,0 +1,237 @@
+//! Adaptive passes: which cases get a pass in a round after the planned ones.
+//!
+//! The engine cannot judge curves. An [`Assessor`] says between two rounds which curves need further passes and how
+//! many, and [`Limits::choose`] turns that into the next round.
+
+use crate::{Error, Study};
+use landau_record::schema::{Adaptive, Outcome, PassEnd};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// A study's adaptive passes may bring a case to this many times its planned passes. The time is the tighter bound for
+/// all but the cheapest cases.
+const BOUNDED_FACTOR: u32 = 6;
+
+/// With [`Adaptive::UntilResolved`] a case gets at most this many passes, or six times the planned ones.
+const UNTIL_RESOLVED_CAP: u32 = 100;
+
+/// A curve that needs further passes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenCurve {
+    /// The number of its case.
+    pub case: u32,
+    /// Its phase.
+    pub phase: String,
+    /// About how many further passes it needs; none if passes do not help.
+    pub more_passes: Option<u32>,
+}
+
+/// The state of a run's curves between two rounds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Assessment {
+    /// The number of curves.
+    pub curve_count: usize,
+    /// The number of curves that are not resolved.
+    pub unresolved_count: usize,
+    /// The curves that need further passes: those that are not resolved, and those whose interval is still wide after
+    /// they got some.
+    pub open: Vec<OpenCurve>,
+}
+
+/// Judges the curves of a run between its rounds.
+pub trait Assessor {
+    /// Judges the passes of all rounds before `round`. The journal was flushed.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the record cannot be read.
+    fn assess(&mut self, round: u32) -> Result<Assessment, Error>;
+}
+
+/// How far adaptive passes may go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// The largest number of passes of a case, planned ones included.
+    pub(crate) pass_cap: u32,
+    /// The longest time that all adaptive passes may take; none if only the run's time limit counts.
+    pub(crate) time: Option<Duration>,
+}
+
+impl Limits {
+    /// Returns the limits of a run; none if it makes planned passes only.
+    pub(crate) fn of(adaptive: Adaptive, study: Study, planned: u32) -> Option<Self> {
+        let bounded = planned.saturating_mul(BOUNDED_FACTOR);
+        match adaptive {
+            Adaptive::Off => None,
+            Adaptive::Bounded => Some(Self { pass_cap: bounded, time: Some(study.adaptive_time()) }),
+            Adaptive::UntilResolved => Some(Self { pass_cap: bounded.max(UNTIL_RESOLVED_CAP), time: None }),
+        }
+    }
+
+    /// Chooses the cases of the next round.
+    ///
+    /// A curve that needs more passes than the cap allows gets none: they would be wasted. Of the other cases, those
+    /// whose next curve settles soonest come first, as long as what they need fits into the time that is `left`. If
+    /// none fits, the first one of which a single pass fits is tried, because the estimate may be too high.
+    pub(crate) fn choose(&self, assessment: &Assessment, cases: &Progress, left: Option<Duration>) -> Choice {
+        let mut choice = Choice::default();
+        let mut wanted: BTreeMap<u32, (u32, Vec<String>)> = BTreeMap::new();
+        for curve in &assessment.open {
+            let passes = cases.passes.get(&curve.case).copied().unwrap_or(0);
+            match curve.more_passes {
+                None => choice.hopeless += 1,
+                Some(_) if cases.failed.contains(&curve.case) => choice.hopeless += 1,
+                Some(more) if passes.saturating_add(more) > self.pass_cap => choice.above_cap += 1,
+                Some(more) => {
+                    let entry = wanted.entry(curve.case).or_insert((more, Vec::new()));
+                    entry.0 = entry.0.min(more);
+                    entry.1.push(curve.phase.clone());
+                }
+            }
+        }
+        let duration = |case: u32| cases.durations.get(&case).copied().unwrap_or_default();
+        let mut order: Vec<_> = wanted.into_iter().collect();
+        order.sort_by_key(|(case, (more, _))| (duration(*case).saturating_mul(*more), *case));
+        let mut needed = Duration::ZERO;
+        for (case, (more, phases)) in order {
+            let with_it = needed.saturating_add(duration(case).saturating_mul(more));
+            let is_first = choice.cases.is_empty() && left.is_none_or(|left| duration(case) <= left);
+            if is_first || left.is_none_or(|left| with_it <= left) {
+                needed = with_it;
+                choice.cases.insert(case, phases);
+            } else {
+                choice.out_of_time += phases.len();
+            }
+        }
+        choice
+    }
+}
+
+/// What is known about the cases of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// Complete passes of each case.
+    pub(crate) passes: BTreeMap<u32, u32>,
+    /// How long the last pass of each case took.
+    pub(crate) durations: BTreeMap<u32, Duration>,
+    /// Cases whose last pass failed.
+    pub(crate) failed: BTreeSet<u32>,
+}
+
+impl Progress {
+    /// Counts a pass.
+    pub(crate) fn ended(&mut self, case: u32, end: &PassEnd) {
+        self.durations.insert(case, Duration::from_millis(end.elapsed_ms));
+        match end.outcome {
+            Outcome::Done | Outcome::Limit | Outcome::Crashed => {
+                *self.passes.entry(case).or_default() += 1;
+                self.failed.remove(&case);
+            }
+            Outcome::Failed => {
+                self.failed.insert(case);
+            }
+            Outcome::Interrupted | Outcome::Cut => {}
+        }
+    }
+}
+
+/// The cases of an adaptive round, and why curves were left out.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Choice {
+    /// The chosen cases, each with its phases that are not resolved.
+    pub(crate) cases: BTreeMap<u32, Vec<String>>,
+    /// Curves that passes do not help.
+    pub(crate) hopeless: usize,
+    /// Curves that need more passes than the cap.
+    pub(crate) above_cap: usize,
+    /// Curves for which there is no time.
+    pub(crate) out_of_time: usize,
+}
+
+impl Choice {
+    /// Returns why curves were left out, for a note: ` (2 need more than 15 passes)`.
+    pub(crate) fn reasons(&self, limits: &Limits) -> String {
+        let parts = [
+            (self.above_cap, format!("would need more than {} passes", limits.pass_cap)),
+            (self.out_of_time, "had no time left".to_owned()),
+            (self.hopeless, "would not be settled by more passes".to_owned()),
+        ];
+        let words: Vec<String> =
+            parts.iter().filter(|(count, _)| *count > 0).map(|(count, text)| format!("{count} {text}")).collect();
+        if words.is_empty() { String::new() } else { format!(": {}", words.join(", ")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn open(case: u32, phase: &str, more_passes: Option<u32>) -> OpenCurve {
+        OpenCurve { case, phase: phase.to_owned(), more_passes }
+    }
+
+    /// Three cases with five passes each; a pass of case k took k + 1 seconds.
+    fn progress() -> Progress {
+        Progress {
+            passes: (0..3).map(|case| (case, 5)).collect(),
+            durations: (0..3).map(|case| (case, SECOND * (case + 1))).collect(),
+            failed: [].into(),
+        }
+    }
+
+    fn chosen(open: Vec<OpenCurve>, left: Option<Duration>) -> Choice {
+        let limits = Limits { pass_cap: 15, time: None };
+        limits.choose(&Assessment { curve_count: 9, unresolved_count: open.len(), open }, &progress(), left)
+    }
+
+    #[test]
+    fn a_curve_that_needs_more_than_the_cap_gets_no_pass() {
+        let choice = chosen(vec![open(0, "a", Some(11)), open(1, "a", Some(10)), open(2, "a", None)], None);
+        assert_eq!(choice.cases.keys().collect::<Vec<_>>(), [&1]);
+        assert_eq!((choice.above_cap, choice.hopeless, choice.out_of_time), (1, 1, 0));
+        let limits = Limits { pass_cap: 15, time: None };
+        assert_eq!(
+            choice.reasons(&limits),
+            ": 1 would need more than 15 passes, 1 would not be settled by more passes"
+        );
+    }
+
+    #[test]
+    fn cases_that_settle_soonest_come_first_as_long_as_time_is_left() {
+        let all = || vec![open(0, "a", Some(9)), open(1, "a", Some(2)), open(2, "a", Some(1)), open(2, "b", Some(7))];
+        // In the order of their needs: case 2 takes 3 s, case 1 takes 4 s, case 0 takes 9 s.
+        let at = |seconds: u32| chosen(all(), Some(SECOND * seconds)).cases.into_keys().collect::<Vec<_>>();
+        assert_eq!(
+            (at(20), at(16), at(15), at(7), at(6)),
+            (vec![0, 1, 2], vec![0, 1, 2], vec![1, 2], vec![1, 2], vec![2])
+        );
+        assert_eq!(chosen(all(), Some(SECOND * 7)).cases[&2], ["a", "b"]);
+        assert_eq!(chosen(all(), Some(Duration::ZERO)).out_of_time, 4, "no pass would end in time");
+    }
+
+    /// The estimate of the passes needed may be too high, so time that is left is used.
+    #[test]
+    fn one_case_is_tried_where_no_estimate_fits() {
+        let choice = chosen(vec![open(0, "a", Some(9)), open(1, "a", Some(9))], Some(SECOND * 3));
+        assert_eq!((choice.cases.into_keys().collect::<Vec<_>>(), choice.out_of_time), (vec![0], 1));
+    }
+
+    #[test]
+    fn a_failed_case_gets_no_further_pass() {
+        let limits = Limits { pass_cap: 15, time: None };
+        let cases = Progress { failed: [0].into(), ..progress() };
+        let open = vec![open(0, "a", Some(1)), open(1, "a", Some(1))];
+        let assessment = Assessment { curve_count: 2, unresolved_count: 2, open };
+        assert_eq!(limits.choose(&assessment, &cases, None).cases.into_keys().collect::<Vec<_>>(), [1]);
+    }
+
+    #[test]
+    fn limits_follow_from_mode_study_and_planned_passes() {
+        let of = |adaptive, planned| Limits::of(adaptive, Study::Quick, planned).map(|limits| limits.pass_cap);
+        assert_eq!(of(Adaptive::Off, 5), None);
+        assert_eq!(of(Adaptive::Bounded, 5), Some(30));
+        assert_eq!((of(Adaptive::UntilResolved, 5), of(Adaptive::UntilResolved, 50)), (Some(100), Some(300)));
+    }
+}

@@ -1,0 +1,261 @@
+//! The order of passes, planned and adaptive, with a driver that makes none and in whose time nothing waits.
+
+use super::{Execution, Means};
+use crate::adaptive::{Assessment, Assessor, OpenCurve};
+use crate::driver::{Bounds, Driver};
+use crate::fake::REGISTRY;
+use crate::{Adaptive, Error, Facts, Host, Observer, Plan, Planned, Request, Silent, Study, run};
+use landau_record::schema::{End, EndOutcome, Line, Outcome, PassEnd, PassStart};
+use landau_record::{Journal, Record, Writer};
+use landau_sys::clock::Clock;
+use std::cell::Cell;
+use std::path::Path;
+use std::time::Duration;
+
+/// A pass of case k takes k + 1 seconds; the pass with number `stop` is interrupted.
+struct Simulated<'a> {
+    now: Duration,
+    interrupted: &'a Cell<bool>,
+    stop: Option<u32>,
+    outcome: Outcome,
+}
+
+impl Driver for Simulated<'_> {
+    fn elapsed(&self) -> Duration {
+        self.now
+    }
+
+    fn sleep(&mut self, duration: Duration) {
+        self.now += duration;
+    }
+
+    fn unsettled(&self, _: &Planned) -> Option<String> {
+        None
+    }
+
+    fn pass(
+        &mut self,
+        planned: &Planned,
+        start: &PassStart,
+        _: &Bounds,
+        writer: &mut dyn Journal,
+        _: &mut dyn Observer,
+    ) -> Result<PassEnd, Error> {
+        let is_stopped = self.stop == Some(start.pass);
+        self.interrupted.set(is_stopped);
+        let elapsed = Duration::from_secs(u64::from(planned.case.case) + 1);
+        self.now += elapsed;
+        let end = PassEnd {
+            pass: start.pass,
+            outcome: if is_stopped { Outcome::Interrupted } else { self.outcome },
+            steps: planned.case.n,
+            elapsed_ms: elapsed.as_millis() as u64,
+            limit: None,
+            error: None,
+            facts: Facts::new(),
+        };
+        writer.append(&Line::PassEnd(end.clone()))?;
+        Ok(end)
+    }
+}
+
+/// Finds the curves open that a function of case and round names, with the passes that they need.
+struct Judge<F>(F);
+
+impl<F: Fn(u32, u32) -> Option<u32>> Assessor for Judge<F> {
+    fn assess(&mut self, round: u32) -> Result<Assessment, Error> {
+        let open = |case| {
+            let more_passes = Some((self.0)(case, round)?);
+            Some(OpenCurve { case, phase: "make".to_owned(), more_passes })
+        };
+        let open: Vec<OpenCurve> = (0..4).filter_map(open).collect();
+        Ok(Assessment { curve_count: 4, unresolved_count: open.len(), open })
+    }
+}
+
+/// Four cases, two planned passes each.
+fn plan(adaptive: Adaptive, time_limit_s: Option<u64>) -> Plan {
+    let request = Request {
+        names: Vec::new(),
+        study: Study::Quick,
+        pass_count: Some(2),
+        adaptive,
+        settings: Vec::new(),
+        seed: 3,
+        time_limit_s,
+    };
+    let mut plan = Plan::resolve(REGISTRY, &request, Host::default(), Clock::Gettime, None).unwrap();
+    let first = plan.cases[0].clone();
+    plan.cases = (0..4)
+        .map(|number| {
+            let mut planned = first.clone();
+            planned.case.case = number;
+            planned.case.label = format!("case {number}");
+            planned
+        })
+        .collect();
+    plan
+}
+
+/// A run whose curves need what `need` says, in the file `path`; a record there is continued.
+fn measure(
+    path: &Path,
+    plan: &Plan,
+    stop: Option<u32>,
+    outcome: Outcome,
+    need: impl Fn(u32, u32) -> Option<u32>,
+) -> End {
+    let held = path.exists().then(|| Record::read(path).unwrap());
+    let mut writer = match &held {
+        Some(record) => Writer::resume(path, record).unwrap(),
+        None => Writer::create(path).unwrap(),
+    };
+    if held.is_none() {
+        run::write_plan(plan, &[], &mut writer).unwrap();
+    }
+    let cell = Cell::new(false);
+    let mut driver = Simulated { now: Duration::ZERO, interrupted: &cell, stop, outcome };
+    let interrupted = || cell.get();
+    let mut assessor = Judge(need);
+    let means =
+        Means { driver: &mut driver, assessor: Some(&mut assessor), observer: &mut Silent, interrupted: &interrupted };
+    let mut execution = Execution::new(plan, &mut writer, means);
+    if let Some(record) = &held {
+        execution.skip_finished(record);
+    }
+    execution.run().unwrap()
+}
+
+/// The complete passes of a record as (round, case, whether adaptive), in order.
+fn passes(path: &Path) -> Vec<(u32, u32, bool)> {
+    let record = Record::read(path).unwrap();
+    assert_eq!((&record.fault, &record.torn), (&None, &None));
+    let complete = record.passes.iter().filter(|pass| pass.is_complete());
+    complete.map(|pass| (pass.start.round, pass.start.case, pass.start.is_adaptive())).collect()
+}
+
+fn cases_of(passes: &[(u32, u32, bool)], round: u32) -> Vec<u32> {
+    passes.iter().filter(|pass| pass.0 == round).map(|pass| pass.1).collect()
+}
+
+fn notes(path: &Path) -> Vec<String> {
+    Record::read(path).unwrap().notes
+}
+
+/// Case 1 needs passes until round 4, case 3 until round 3.
+fn two_cases(case: u32, round: u32) -> Option<u32> {
+    match case {
+        1 if round < 5 => Some(5 - round),
+        3 if round < 4 => Some(4 - round),
+        _ => None,
+    }
+}
+
+#[test]
+fn adaptive_rounds_hold_only_the_cases_that_need_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r");
+    let plan = plan(Adaptive::Bounded, None);
+    assert_eq!(measure(&path, &plan, None, Outcome::Done, two_cases).outcome, EndOutcome::Complete);
+    let made = passes(&path);
+    assert!(made.iter().all(|(round, _, is_adaptive)| *is_adaptive == (*round >= 2)), "{made:?}");
+    let mut rounds: Vec<Vec<u32>> = (0..5).map(|round| cases_of(&made, round)).collect();
+    for cases in &mut rounds {
+        cases.sort_unstable();
+    }
+    assert_eq!(rounds, [vec![0, 1, 2, 3], vec![0, 1, 2, 3], vec![1, 3], vec![1, 3], vec![1]]);
+    assert_eq!(notes(&path), ["5 adaptive passes; 0 of 4 curves are not resolved"]);
+    let record = Record::read(&path).unwrap();
+    assert_eq!(record.passes.last().unwrap().start.adaptive_for, ["make"]);
+}
+
+#[test]
+fn without_adaptive_passes_or_an_open_curve_only_planned_ones_are_made() {
+    for (adaptive, needed) in [(Adaptive::Off, Some(1)), (Adaptive::UntilResolved, None)] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("r");
+        measure(&path, &plan(adaptive, None), None, Outcome::Done, |_, _| needed);
+        assert_eq!((passes(&path).len(), notes(&path).len()), (8, 0), "{adaptive:?}");
+    }
+}
+
+/// Wherever a run is interrupted, in a planned or in an adaptive round, the resumed run makes the same passes in the
+/// same order.
+#[test]
+fn a_resumed_run_makes_the_passes_of_an_uninterrupted_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = folder.path().join("whole");
+    let plan = plan(Adaptive::Bounded, None);
+    measure(&whole, &plan, None, Outcome::Done, two_cases);
+    let expected = passes(&whole);
+    for stop in 0..expected.len() as u32 {
+        let path = folder.path().join(format!("stopped-{stop}"));
+        let end = measure(&path, &plan, Some(stop), Outcome::Done, two_cases);
+        assert_eq!(end.outcome, EndOutcome::Interrupted);
+        assert_eq!(passes(&path), expected[..stop as usize]);
+        let end = measure(&path, &plan, None, Outcome::Done, two_cases);
+        assert_eq!((end.outcome, passes(&path)), (EndOutcome::Complete, expected.clone()), "interrupted in {stop}");
+    }
+}
+
+/// A complete record takes more passes with the mode that goes on for longer.
+#[test]
+fn a_complete_run_is_continued_until_it_is_resolved() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r");
+    measure(&path, &plan(Adaptive::Off, None), None, Outcome::Done, two_cases);
+    assert_eq!(passes(&path).len(), 8);
+    measure(&path, &plan(Adaptive::UntilResolved, None), None, Outcome::Done, two_cases);
+    let whole = folder.path().join("whole");
+    measure(&whole, &plan(Adaptive::UntilResolved, None), None, Outcome::Done, two_cases);
+    assert_eq!(passes(&path), passes(&whole));
+}
+
+#[test]
+fn the_cap_ends_the_passes_of_a_curve_that_does_not_settle() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r");
+    measure(&path, &plan(Adaptive::Bounded, None), None, Outcome::Done, |case, _| (case == 2).then_some(1));
+    // Two planned passes, and at most six times as many in all.
+    assert_eq!(passes(&path).iter().filter(|pass| pass.1 == 2).count(), 12);
+    let note = "10 adaptive passes; 1 of 4 curves are not resolved: 1 would need more than 12 passes";
+    assert_eq!(notes(&path), [note]);
+}
+
+/// The planned passes take 20 s, an adaptive pass of case 3 takes 4 s: a limit of 31 s has room for two. The plan was
+/// carried out, so the run is complete.
+#[test]
+fn the_time_limit_ends_adaptive_passes_and_the_run_is_complete() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r");
+    let limited = plan(Adaptive::UntilResolved, Some(31));
+    let end = measure(&path, &limited, None, Outcome::Done, |case, _| (case == 3).then_some(9));
+    assert_eq!((end.outcome, end.elapsed_ms), (EndOutcome::Complete, 28_000));
+    let record = Record::read(&path).unwrap();
+    assert!(record.cuts.is_empty(), "{:?}", record.cuts);
+    assert_eq!(record.notes, ["2 adaptive passes; 1 of 4 curves are not resolved: 1 had no time left"]);
+}
+
+/// A quick study's adaptive passes take at most a minute, and those before an interruption count.
+#[test]
+fn bounded_adaptive_passes_take_no_longer_than_the_study_allows() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r");
+    let mut long = plan(Adaptive::Bounded, None);
+    long.pass_count = 30;
+    let needs = |case: u32, _: u32| (case == 3).then_some(1);
+    measure(&path, &long, Some(125), Outcome::Done, needs);
+    measure(&path, &long, None, Outcome::Done, needs);
+    let adaptive = passes(&path).iter().filter(|pass| pass.2).count();
+    assert_eq!(adaptive, 15, "15 passes take the whole minute");
+}
+
+/// Passes that fail show nothing, so a case that fails is not repeated for ever.
+#[test]
+fn a_failing_case_gets_no_adaptive_pass() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("r");
+    let end = measure(&path, &plan(Adaptive::Bounded, None), None, Outcome::Failed, |_, _| Some(1));
+    assert_eq!(end.outcome, EndOutcome::Failed);
+    assert_eq!(Record::read(&path).unwrap().passes.len(), 8);
+}
