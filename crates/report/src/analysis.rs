@@ -95,7 +95,7 @@ impl std::fmt::Display for Mismatch {
 impl<'r> Analysis<'r> {
     /// Judges every curve of a record. Equal records give equal analyses, whatever the number of processors.
     pub fn of(record: &'r Record) -> Self {
-        let mut drafts = drafts(record);
+        let mut drafts = drafts(record, &|_| true);
         judge_all(record, &mut drafts);
         let measured = record.cases.iter().filter(|case| !record.passes_of(case.case).is_empty());
         // A case whose passes all failed has no curve, but its failures are findings.
@@ -246,7 +246,15 @@ struct Draft<'r> {
     verdict: Option<Verdict>,
 }
 
-fn drafts(record: &Record) -> Vec<Draft<'_>> {
+/// Judges the curves of those passes that `counts` accepts: case, phase and verdict of each.
+pub(crate) fn verdicts<'r>(record: &'r Record, counts: &dyn Fn(&Pass) -> bool) -> Vec<(u32, &'r Phase, Verdict)> {
+    let mut drafts = drafts(record, counts);
+    judge_all(record, &mut drafts);
+    drafts.into_iter().filter_map(|draft| Some((draft.case.case, draft.phase, draft.verdict?))).collect()
+}
+
+/// Returns the curves of those passes that `counts` accepts.
+fn drafts<'r>(record: &'r Record, counts: &dyn Fn(&Pass) -> bool) -> Vec<Draft<'r>> {
     let mut drafts = Vec::new();
     for case in record.cases.iter().filter(|case| case.timeline.is_none()) {
         let passes = record.passes_of(case.case);
@@ -254,7 +262,7 @@ fn drafts(record: &Record) -> Vec<Draft<'_>> {
         for phase in &case.phases {
             let held: Vec<&&Pass> = passes
                 .iter()
-                .filter(|pass| !has_failed(pass))
+                .filter(|pass| !has_failed(pass) && counts(pass))
                 .filter(|pass| pass.series.get(&phase.name).is_some_and(|lane| !lane.costs.is_empty()))
                 .collect();
             if held.is_empty() {
@@ -422,7 +430,7 @@ mod tests {
             steal_ms: 0,
             canary: landau_record::schema::Canary::Ns(vec![180]),
         };
-        let start = landau_record::schema::PassStart { pass: 0, case: 0, round: 0, at_ms: 0 };
+        let start = landau_record::schema::PassStart { pass: 0, case: 0, round: 0, at_ms: 0, adaptive_for: Vec::new() };
         let series = BTreeMap::from([("close".to_owned(), lane)]);
         let pass = Pass { start, series, windows: vec![window], end: None };
         let phase = Phase { name: "close".into(), direction: Direction::Down, about: String::new() };

@@ -13,6 +13,7 @@ pub mod facts;
 pub mod findings;
 mod flame;
 pub mod page;
+pub mod precision;
 pub mod quantity;
 mod reduce;
 mod section;
