@@ -1,6 +1,7 @@
 //! The program `landau`: parses the command line and runs one command. Each command is a file in `command/`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing is what this crate is for")]
 
+mod assessor;
 mod command;
 mod former;
 mod load;

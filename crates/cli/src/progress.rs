@@ -16,6 +16,8 @@ pub(crate) struct Progress {
     bar: ProgressBar,
     /// Whether failures and skipped cases are printed if standard error is not a terminal.
     quiet: bool,
+    /// The adaptive round and the curves that are not resolved, behind the case's name.
+    round: String,
 }
 
 impl Progress {
@@ -33,7 +35,7 @@ impl Progress {
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style.progress_chars("━╸ "));
         }
-        Self { bar, quiet }
+        Self { bar, quiet, round: String::new() }
     }
 
     /// Prints a line above the bar, or to standard error if there is no bar.
@@ -66,9 +68,13 @@ impl Observer for Progress {
             Event::Waiting { reason, left } => {
                 self.bar.set_message(format!("waiting up to {} s: {reason}", left.as_secs()));
             }
+            Event::AdaptiveRound { round, pass_count, unresolved, of } => {
+                self.bar.inc_length(*pass_count as u64);
+                self.round = round_words(*round, *unresolved, *of);
+            }
             Event::PassStarted { label, left, .. } => {
                 self.bar.set_prefix(left.map_or("…".to_owned(), time_left));
-                self.bar.set_message((*label).to_owned());
+                self.bar.set_message(format!("{label}{}", self.round));
             }
             Event::Progress { .. } => self.bar.tick(),
             Event::PassEnded { label, end } => self.ended(label, end),
@@ -178,11 +184,27 @@ impl KernelObserver for Kernels {
     }
 }
 
+/// Returns the words about an adaptive round behind the case's name.
+fn round_words(round: u32, unresolved: usize, of: usize) -> String {
+    format!(" · round {}, {unresolved} of {of} curves not resolved", round + 1)
+}
+
 /// Returns the time left as text: `42 s left`, `3 min left`.
 fn time_left(left: Duration) -> String {
     match left.as_secs() {
         0..=1 => "1 s left".to_owned(),
         seconds @ 2..=99 => format!("{seconds} s left"),
         seconds => format!("{} min left", seconds.div_ceil(60)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The event counts rounds from 0, as records do; people count from 1.
+    #[test]
+    fn an_adaptive_round_is_named_with_what_is_left() {
+        assert_eq!(round_words(6, 12, 96), " · round 7, 12 of 96 curves not resolved");
     }
 }

@@ -1,12 +1,15 @@
 //! `landau run`: runs benchmarks and writes a record and a report.
 
+use crate::assessor::RecordAssessor;
 use crate::command::{report, show};
 use crate::options::{Measurement, whole_seconds};
 use crate::progress::Progress;
 use crate::status;
 use anyhow::{Context, bail};
 use landau_bench::REGISTRY;
-use landau_engine::{Pinning, Plan, Request, Scratch, Session, check_space, describe_host, scratch_free_bytes};
+use landau_engine::{
+    Adaptive, Changes, Pinning, Plan, Request, Scratch, Session, check_space, describe_host, scratch_free_bytes,
+};
 use landau_record::schema::{End, EndOutcome, Line};
 use landau_record::{Record, Writer};
 use landau_report::Analysis;
@@ -20,16 +23,22 @@ use std::time::Duration;
   landau run socket bind --passes 9           run two benchmarks, nine passes each
   landau run bind --set bind.family=v6        set a parameter; `landau list --long` lists them
   landau run --study full --time-limit 30m    run every case at full size, for at most half an hour
-  landau run --resume FILE                    continue an interrupted run")]
+  landau run --resume FILE                    continue an interrupted run
+  landau run --resume FILE --until-resolved   add passes to a complete one")]
 pub(crate) struct Args {
     #[command(flatten)]
     measurement: Measurement,
     /// Write the record to this file [default: landau-TIME.landau.ndjson]
     #[arg(long, short, value_name = "FILE", conflicts_with = "resume")]
     output: Option<PathBuf>,
-    /// Continue an interrupted run, and append to its record
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["names", "study", "passes", "set", "seed", "cpu"])]
+    /// Continue an interrupted run, and append to its record; add passes to a complete one with --passes or
+    /// --until-resolved
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["names", "study", "set", "seed", "cpu"])]
     resume: Option<PathBuf>,
+    /// Repeat the cases whose curves are not resolved until all are, at most 100 times each [default: at most six times
+    /// the study's passes, for 60 s in the quick and 15 min in the full study; not at all with --passes]
+    #[arg(long)]
+    until_resolved: bool,
     /// Write the HTML report to this file [default: the record's name with .html]
     #[arg(long, value_name = "FILE", conflicts_with = "no_report")]
     report: Option<PathBuf>,
@@ -77,6 +86,7 @@ fn start(args: &Args, words: &[String]) -> anyhow::Result<(PathBuf, EndOutcome)>
         names: measurement.names.clone(),
         study: measurement.study.study(),
         pass_count: measurement.passes,
+        adaptive: adaptive(args),
         settings: measurement.settings.set.clone(),
         seed: measurement.seed.unwrap_or_else(random_seed),
         time_limit_s: args.time_limit.map(|limit| limit.as_secs()),
@@ -97,7 +107,14 @@ fn start(args: &Args, words: &[String]) -> anyhow::Result<(PathBuf, EndOutcome)>
     let mut writer = Writer::create(&path)?;
     let mut progress = Progress::new(args.quiet);
     let interrupted = || interrupted().is_some();
-    let session = Session { command: words, scratch: &scratch, observer: &mut progress, interrupted: &interrupted };
+    let mut assessor = RecordAssessor::open(&path)?;
+    let session = Session {
+        command: words,
+        scratch: &scratch,
+        observer: &mut progress,
+        interrupted: &interrupted,
+        assessor: Some(&mut assessor),
+    };
     let end = landau_engine::run(&plan, &mut writer, session).map_err(|error| explain_failure(error, &path))?;
     let outcome = end.outcome;
     finish(&mut writer, end).with_context(|| resume_hint(&path))?;
@@ -106,20 +123,49 @@ fn start(args: &Args, words: &[String]) -> anyhow::Result<(PathBuf, EndOutcome)>
 
 fn resume(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<EndOutcome> {
     let record = Record::read(path)?;
-    if record.end.as_ref().is_some_and(|end| end.outcome == EndOutcome::Complete) {
-        bail!("{} is complete: there is nothing to resume", path.display());
+    let passes = args.measurement.passes;
+    if let Some(few) = passes.filter(|&passes| passes < record.pass_count()) {
+        bail!("--passes {few}: {} has {} passes of each case; ask for more", path.display(), record.pass_count());
+    }
+    let adds = args.until_resolved || passes.is_some_and(|passes| passes > record.pass_count());
+    if !adds && record.end.as_ref().is_some_and(|end| end.outcome == EndOutcome::Complete) {
+        bail!(
+            "{} is complete: there is nothing to resume; add passes with --until-resolved or --passes N, for N above {}",
+            path.display(),
+            record.pass_count()
+        );
     }
     let scratch = Scratch::create(&scratch_directory(args))?;
     let mut writer = Writer::resume(path, &record)?;
     let mut progress = Progress::new(args.quiet);
     let interrupted = || interrupted().is_some();
-    let session = Session { command: words, scratch: &scratch, observer: &mut progress, interrupted: &interrupted };
-    let time_limit_s = args.time_limit.map(|limit| limit.as_secs());
-    let end = landau_engine::resume(&record, REGISTRY, time_limit_s, &mut writer, session)
+    let mut assessor = RecordAssessor::open(path)?;
+    let session = Session {
+        command: words,
+        scratch: &scratch,
+        observer: &mut progress,
+        interrupted: &interrupted,
+        assessor: Some(&mut assessor),
+    };
+    let changes = Changes {
+        pass_count: passes,
+        adaptive: (passes.is_some() || args.until_resolved).then(|| adaptive(args)),
+        time_limit_s: args.time_limit.map(|limit| limit.as_secs()),
+    };
+    let end = landau_engine::resume(&record, REGISTRY, changes, &mut writer, session)
         .map_err(|error| explain_failure(error, path))?;
     let outcome = end.outcome;
     finish(&mut writer, end).with_context(|| resume_hint(path))?;
     Ok(outcome)
+}
+
+/// Returns which passes may follow the planned ones: a number of passes that the user chose is exact.
+fn adaptive(args: &Args) -> Adaptive {
+    match (args.until_resolved, args.measurement.passes) {
+        (true, _) => Adaptive::UntilResolved,
+        (false, Some(_)) => Adaptive::Off,
+        (false, None) => args.measurement.study.study().adaptive(),
+    }
 }
 
 /// Writes the report, and prints the verdicts and the names of the files.

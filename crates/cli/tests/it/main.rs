@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
 #![allow(clippy::print_stderr, reason = "a test that is skipped says why")]
 
+mod adaptive;
 mod explained;
 mod interrupted;
 mod kept_records;

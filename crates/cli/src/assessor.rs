@@ -1,0 +1,37 @@
+//! Judges the curves of a run between its rounds, from the record as far as it is written.
+
+use landau_engine::{Assessment, Assessor, Error, OpenCurve};
+use landau_record::Follower;
+use landau_report::precision::{Curves, Need};
+use std::path::Path;
+
+/// Judges the record that the run writes. Curves whose case got no further pass keep their verdict.
+#[derive(Debug)]
+pub(crate) struct RecordAssessor {
+    record: Follower,
+    curves: Curves,
+}
+
+impl RecordAssessor {
+    /// Opens the record of a run that begins or continues.
+    pub(crate) fn open(path: &Path) -> Result<Self, landau_record::Error> {
+        Ok(Self { record: Follower::open(path)?, curves: Curves::default() })
+    }
+}
+
+impl Assessor for RecordAssessor {
+    fn assess(&mut self, round: u32) -> Result<Assessment, Error> {
+        let record = self.record.read()?;
+        self.curves.judge(record, round);
+        let open = self.curves.iter().filter_map(|curve| {
+            let more_passes = match curve.need {
+                Need::Nothing => return None,
+                Need::Passes(count) => Some(count),
+                Need::Other => None,
+            };
+            Some(OpenCurve { case: curve.case, phase: curve.phase.clone(), more_passes })
+        });
+        let unresolved_count = self.curves.iter().filter(|curve| !curve.is_resolved).count();
+        Ok(Assessment { curve_count: self.curves.iter().count(), unresolved_count, open: open.collect() })
+    }
+}
