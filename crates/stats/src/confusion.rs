@@ -1,0 +1,295 @@
+//! Measures how often a verdict on a dense series is right, and what is wrong with the others.
+
+use crate::dense::{Expected, Noise, Truth, simulate, truths};
+use crate::{Class, Judgement, Options, Outcome, judge};
+
+/// What a calibration runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Series per truth, noise and length.
+    pub trials: usize,
+    /// Seed of the first series.
+    pub seed: u64,
+    /// Passes of each series.
+    pub passes: usize,
+    /// Further passes after which a share of the series is judged again.
+    pub more_passes: usize,
+}
+
+/// Lengths of the series.
+pub const LENGTHS: [u32; 2] = [2_000, 10_000];
+/// Errors of a call.
+pub const CALL_NOISES: [f64; 2] = [0.05, 0.15];
+/// One series in this many is judged again with more passes.
+const AGAIN: usize = 4;
+
+/// How a verdict agrees with the truth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Score {
+    /// The outcome and the law are true.
+    Right,
+    /// The outcome is true, and the true law is among at most three rivals.
+    Named,
+    /// Nothing false is said, but less than is true: another law's curve that is the truth within 3%.
+    Alike,
+    /// Not resolved.
+    Open,
+    /// Something false is said.
+    Wrong,
+}
+
+/// Counts over the series of one truth, noise and length, or over several of them.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// Series.
+    pub trials: usize,
+    /// Series by score: right, named, alike, open, wrong.
+    pub scores: [usize; 5],
+    /// Series by class: flat, small, material, limit, unresolved.
+    pub classes: [usize; 5],
+    /// Series with a growth, and those whose interval holds the true one.
+    pub growths: usize,
+    /// See `growths`.
+    pub covered: usize,
+    /// Series with a cliff that is not there.
+    pub false_cliffs: usize,
+    /// Flat truths called growing, falling or varying.
+    pub false_changes: usize,
+    /// Series judged again with more passes, and those that turned from not wrong to wrong.
+    pub again: usize,
+    /// See `again`.
+    pub turned: usize,
+    /// Promises of at most the passes that were added, and those that came true.
+    pub promised: usize,
+    /// See `promised`.
+    pub kept: usize,
+    /// What was said, where it was wrong: text and count.
+    pub wrong: std::collections::BTreeMap<String, usize>,
+}
+
+impl Tally {
+    /// Adds another's counts.
+    pub fn add(&mut self, other: &Self) {
+        for (mine, theirs) in self.scores.iter_mut().zip(other.scores) {
+            *mine += theirs;
+        }
+        for (mine, theirs) in self.classes.iter_mut().zip(other.classes) {
+            *mine += theirs;
+        }
+        self.trials += other.trials;
+        self.growths += other.growths;
+        self.covered += other.covered;
+        self.false_cliffs += other.false_cliffs;
+        self.false_changes += other.false_changes;
+        self.again += other.again;
+        self.turned += other.turned;
+        self.promised += other.promised;
+        self.kept += other.kept;
+        for (text, count) in &other.wrong {
+            *self.wrong.entry(text.clone()).or_default() += count;
+        }
+    }
+
+    /// Share of the series with this score.
+    pub fn share(&self, score: Score) -> f64 {
+        self.scores[score as usize] as f64 / self.trials.max(1) as f64
+    }
+
+    /// Share of right and of named.
+    pub fn good(&self) -> f64 {
+        self.share(Score::Right) + self.share(Score::Named)
+    }
+
+    /// Share of this class.
+    pub fn class(&self, class: Class) -> f64 {
+        self.classes[class as usize] as f64 / self.trials.max(1) as f64
+    }
+
+    /// Share of the growths whose interval holds the truth.
+    pub fn coverage(&self) -> f64 {
+        self.covered as f64 / self.growths.max(1) as f64
+    }
+}
+
+/// One row: a truth at one noise and length.
+#[derive(Debug)]
+pub struct Row {
+    /// The truth's group.
+    pub group: &'static str,
+    /// The truth's parameters.
+    pub detail: String,
+    /// Error of a call.
+    pub noise: f64,
+    /// Calls of a pass.
+    pub calls: u32,
+    /// The counts.
+    pub tally: Tally,
+}
+
+/// Judges series of every truth whose name contains `filter`, at every noise and length.
+pub fn calibrate(plan: &Plan, filter: &str) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let mut seed = plan.seed;
+    for calls in LENGTHS {
+        for truth in truths(calls) {
+            for noise in CALL_NOISES {
+                seed = seed.wrapping_add(1_000_003);
+                let name = format!("{} {} {calls} {noise}", truth.group, truth.detail);
+                if !name.contains(filter) {
+                    continue;
+                }
+                let tally = tally(&truth, &Noise::of_call(noise), calls, &Plan { seed, ..*plan });
+                let detail = truth.detail.clone();
+                rows.push(Row { group: truth.group, detail, noise, calls, tally });
+            }
+        }
+    }
+    rows
+}
+
+/// Judges the series of one truth.
+pub fn tally(truth: &Truth, noise: &Noise, calls: u32, plan: &Plan) -> Tally {
+    let mut tally = Tally::default();
+    let options = Options::default();
+    for i in 0..plan.trials {
+        let is_again = plan.more_passes > 0 && i % AGAIN == 0;
+        let passes = plan.passes + if is_again { plan.more_passes } else { 0 };
+        let mut curve = simulate(truth, noise, calls, passes, plan.seed.wrapping_add(i as u64));
+        let later = is_again.then(|| judge(&curve, None, &options).all);
+        curve.passes.truncate(plan.passes);
+        let judged = judge(&curve, None, &options).all;
+        let (score, why) = score(truth, &judged, &options);
+        if score == Score::Wrong {
+            *tally.wrong.entry(why).or_default() += 1;
+        }
+        tally.trials += 1;
+        tally.scores[score as usize] += 1;
+        tally.classes[judged.class() as usize] += 1;
+        tally.false_cliffs += usize::from(has_false_cliff(truth, &judged));
+        let is_flat = truth.expected == Expected::Law("constant");
+        tally.false_changes += usize::from(is_flat && judged.outcome.class() == Class::Material);
+        if let (Some(growth), Some(range), false) = (judged.growth, judged.range, truth.is_mixture()) {
+            tally.growths += 1;
+            // A thousandth for costs that are integers.
+            let is_covered = growth.low <= 1.001 * true_growth(truth, range) && true_growth(truth, range) <= 1.001 * growth.high;
+            tally.covered += usize::from(is_covered);
+        }
+        if let Some(later) = later {
+            let (after, why) = self::score(truth, &later, &options);
+            tally.again += 1;
+            if score != Score::Wrong && after == Score::Wrong {
+                tally.turned += 1;
+                *tally.wrong.entry(format!("turned: {why}")).or_default() += 1;
+            }
+            if let Outcome::Unresolved { more_passes: Some(more), .. } = judged.outcome {
+                if more as usize <= plan.more_passes {
+                    tally.promised += 1;
+                    tally.kept += usize::from(later.class() != Class::Unresolved);
+                }
+            }
+        }
+    }
+    tally
+}
+
+fn true_growth(truth: &Truth, range: (f64, f64)) -> f64 {
+    truth.at(range.1) / truth.at(range.0)
+}
+
+fn has_false_cliff(truth: &Truth, judged: &Judgement) -> bool {
+    let is_true = |n: f64| match truth.expected {
+        Expected::Cliff { n: at, .. } => (n - at).abs() <= 2.0 + 0.02 * at,
+        _ => false,
+    };
+    judged.cliffs.iter().any(|cliff| !is_true(cliff.n.value))
+}
+
+/// Compares a judgement with the truth; says what is wrong.
+pub fn score(truth: &Truth, judged: &Judgement, options: &Options) -> (Score, String) {
+    let said = said(judged);
+    if has_false_cliff(truth, judged) {
+        return (Score::Wrong, format!("false cliff; {said}"));
+    }
+    if let Expected::Cliff { factor, .. } = truth.expected {
+        let is_found = judged.cliffs.first().is_some_and(|cliff| (cliff.factor / factor).ln().abs() < 0.2);
+        let is_flat_before = judged.outcome.class() != Class::Material;
+        return match (is_found, is_flat_before) {
+            (true, true) => (Score::Right, said),
+            _ => (Score::Wrong, said),
+        };
+    }
+    if truth.is_mixture() {
+        return mixture(truth, judged, said);
+    }
+    let (Some(range), class) = (judged.range, judged.outcome.class()) else { return (Score::Open, said) };
+    let within = (1.0 - options.delta, 1.0 + options.delta);
+    let growth = true_growth(truth, range);
+    let is_inside = |ratio: f64| within.0 <= ratio && ratio <= within.1;
+    let steps = (0..=200).map(|i| range.0 * (range.1 / range.0).powf(f64::from(i) / 200.0));
+    let costs: Vec<f64> = steps.map(|n| truth.at(n)).collect();
+    let (low, high) = (costs.iter().copied().fold(f64::MAX, f64::min), costs.iter().copied().fold(0.0, f64::max));
+    let is_flat = high / low <= within.1 / within.0 && is_inside(growth);
+    let wrong = |said: String| (Score::Wrong, format!("{said} where ×{growth:.3} is true"));
+    match (&judged.outcome, class) {
+        (_, Class::Unresolved) => (Score::Open, said),
+        (_, Class::Flat | Class::Small) if is_flat => (Score::Right, said),
+        (Outcome::Grows { law: Some(name) }, _) if growth > within.1 => law(truth, judged, name, said),
+        (Outcome::Grows { law: None }, _) if growth > within.1 => match truth.expected {
+            Expected::NoLaw => (Score::Right, said),
+            _ => wrong(said),
+        },
+        (Outcome::Falls, _) if growth < within.0 => (Score::Right, said),
+        (Outcome::Varies, _) if truth.expected == Expected::NoLaw && !is_flat => (Score::Right, said),
+        _ => wrong(said),
+    }
+}
+
+/// A named law against the truth.
+fn law(truth: &Truth, judged: &Judgement, name: &str, said: String) -> (Score, String) {
+    let Expected::Law(expected) = truth.expected else {
+        return if is_alike(truth, judged) { (Score::Alike, said) } else { (Score::Wrong, said) };
+    };
+    let is_rival = judged.rivals.len() <= 3 && judged.rivals.iter().any(|rival| rival.law == expected);
+    match () {
+        () if name == expected => (Score::Right, said),
+        () if is_rival => (Score::Named, said),
+        () if is_alike(truth, judged) => (Score::Alike, said),
+        () => (Score::Wrong, said),
+    }
+}
+
+/// Whether the curve of the named law is the truth within 3%, apart from its level.
+fn is_alike(truth: &Truth, judged: &Judgement) -> bool {
+    let (Some(fit), Some(range)) = (&judged.fit, judged.range) else { return false };
+    let steps = (0..=100).map(|i| range.0 * (range.1 / range.0).powf(f64::from(i) / 100.0));
+    let ratios: Vec<f64> = steps.map(|n| (fit.at(n) / truth.at(n)).ln()).collect();
+    let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
+    ratios.iter().all(|ratio| (ratio - mean).abs() < 0.03)
+}
+
+/// A mixture has no cliff and no law; flat branches of constant share do not change.
+fn mixture(truth: &Truth, judged: &Judgement, said: String) -> (Score, String) {
+    match (&judged.outcome, judged.outcome.class()) {
+        (_, Class::Unresolved) => (Score::Open, said),
+        (_, Class::Flat | Class::Small) => (Score::Right, said),
+        (Outcome::Grows { law: None } | Outcome::Varies, _) if truth.expected == Expected::NoLaw => (Score::Right, said),
+        _ => (Score::Wrong, said),
+    }
+}
+
+/// What a judgement says, in a few words.
+fn said(judged: &Judgement) -> String {
+    let outcome = match &judged.outcome {
+        Outcome::Flat { .. } => "flat".to_owned(),
+        Outcome::Small => "small change".to_owned(),
+        Outcome::Grows { law: Some(law) } => {
+            let rivals: Vec<&str> = judged.rivals.iter().map(|rival| rival.law.as_str()).collect();
+            format!("{law} ({})", rivals.join(" "))
+        }
+        Outcome::Grows { law: None } => "grows by no law".to_owned(),
+        Outcome::Falls => "falls".to_owned(),
+        Outcome::Varies => "varies".to_owned(),
+        Outcome::Unresolved { reason, .. } => format!("unresolved {reason:?}"),
+    };
+    if judged.cliffs.is_empty() { outcome } else { format!("cliff; {outcome}") }
+}

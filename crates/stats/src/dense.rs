@@ -1,0 +1,278 @@
+//! Synthetic series, call by call, with the noise of real hosts and a known truth.
+//!
+//! [`simulate`](crate::simulate) makes short series at chosen n; this module makes what a benchmark makes: one call
+//! at every n, on the way up or on the way down. The noise is that of shared machines: a log-normal body, cold calls
+//! at the start of a pass, bursts of stolen time, drift within a pass and between passes, and errors that neighbouring
+//! calls share.
+
+use crate::law::{Place, by_name};
+use crate::random::Random;
+use crate::{Curve, Pass};
+
+/// What a verdict on a truth must say.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Expected {
+    /// This law of the dictionary, where the cost changes beyond δ; otherwise flat or a small change.
+    Law(&'static str),
+    /// A change by no law: falls, varies, or grows by none.
+    NoLaw,
+    /// A cliff at this n, by this factor.
+    Cliff {
+        /// First n at the new cost.
+        n: f64,
+        /// Cost after it over cost before it.
+        factor: f64,
+    },
+    /// Two branches, each of which is flat: no law, no cliff.
+    Branches,
+}
+
+/// The cost as a function of n and the number of calls.
+type Cost = Box<dyn Fn(f64) -> f64 + Send + Sync>;
+
+/// A truth: a cost as a function of n, and what a verdict must say about it.
+pub struct Truth {
+    /// The row of the published table that it belongs to.
+    pub group: &'static str,
+    /// Its parameters: "×7", "×1.3 at 500".
+    pub detail: String,
+    /// What a verdict must say.
+    pub expected: Expected,
+    cost: Cost,
+    branch: Option<Branch>,
+}
+
+/// The expensive branch of a mixture.
+struct Branch {
+    /// Its cost over that of the cheap branch, by n.
+    ratio: Cost,
+    /// Its share of the calls, by n.
+    share: Cost,
+    /// Mean number of consecutive calls in one branch.
+    dwell: f64,
+}
+
+impl Truth {
+    /// Returns the true cost: that of the cheap branch of a mixture.
+    pub fn at(&self, n: f64) -> f64 {
+        (self.cost)(n)
+    }
+
+    /// Returns whether calls take one of two branches.
+    pub fn is_mixture(&self) -> bool {
+        self.branch.is_some()
+    }
+}
+
+impl std::fmt::Debug for Truth {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.group, self.detail)
+    }
+}
+
+/// Cost of the first call, in nanoseconds.
+const BASE: f64 = 2_000.0;
+
+fn truth(
+    group: &'static str,
+    detail: String,
+    expected: Expected,
+    shape: impl Fn(f64) -> f64 + Send + Sync + 'static,
+) -> Truth {
+    Truth { group, detail, expected, cost: Box::new(move |n| BASE * shape(n)), branch: None }
+}
+
+/// A law of the dictionary that grows by a factor from n = 1 to `last`.
+fn law(name: &'static str, last: f64, factor: f64, place: Place) -> Truth {
+    let g = move |n: f64| by_name(name).map_or(0.0, |law| law.g(n, place));
+    let (low, high) = (g(1.0), g(last));
+    let detail = format!("×{factor}");
+    truth(name, detail, Expected::Law(name), move |n| 1.0 + (factor - 1.0) * (g(n) - low) / (high - low))
+}
+
+fn jump(n: f64, factor: f64) -> impl Fn(f64) -> f64 {
+    move |x| if x < n { 1.0 } else { factor }
+}
+
+/// Every truth for series of `calls` calls.
+pub fn truths(calls: u32) -> Vec<Truth> {
+    let last = f64::from(calls);
+    let mut all = vec![truth("constant", String::new(), Expected::Law("constant"), |_| 1.0)];
+    for percent in [3, 6, 8, 12, 20] {
+        for sign in [1.0, -1.0] {
+            let change = sign * f64::from(percent) / 100.0;
+            let (group, expected) = match (sign > 0.0, percent < 10) {
+                (true, true) => ("rise within the margin", Expected::Law("constant")),
+                (false, true) => ("fall within the margin", Expected::Law("constant")),
+                (true, false) => ("rise beyond the margin", Expected::Law("linear")),
+                (false, false) => ("fall beyond the margin", Expected::NoLaw),
+            };
+            all.push(truth(group, format!("linear {:+}%", change * 100.0), expected, move |n| 1.0 + change * n / last));
+            let expected = if expected == Expected::Law("linear") { Expected::Law("logarithmic") } else { expected };
+            let log = move |n: f64| 1.0 + change * n.ln() / last.ln();
+            all.push(truth(group, format!("log {:+}%", change * 100.0), expected, log));
+        }
+    }
+    for name in ["logarithmic", "root", "linear", "linearithmic", "power", "quadratic"] {
+        if by_name(name).is_some() {
+            all.extend([1.3, 2.0, 7.0, 50.0].map(|factor| law(name, last, factor, Place::at(0.0))));
+        }
+    }
+    for name in ["occupancy", "probing"] {
+        all.extend([2.0, 7.0, 50.0].map(|factor| law(name, last, factor, Place::at(1.05 * last))));
+    }
+    all.extend([2.0, 7.0].map(|factor| law("knee", last, factor, Place::at(0.5 * last))));
+    all.extend([7.0, 50.0].map(|factor| law("tiers", last, factor, Place { n: 0.25 * last, ratio: 4.0 })));
+    for n in [50.0, 300.0, 500.0, 0.25 * last, 0.5 * last, 0.8 * last, 0.9 * last] {
+        for factor in [1.3, 2.0] {
+            all.push(truth("step", format!("×{factor} at {n}"), Expected::Law("step"), jump(n, factor)));
+        }
+        for factor in [3.0, 10.0, 100.0] {
+            let expected = Expected::Cliff { n, factor };
+            all.push(truth("cliff", format!("×{factor} at {n}"), expected, jump(n, factor)));
+        }
+    }
+    all.extend(outside(last));
+    all.extend(mixtures(last));
+    all
+}
+
+/// Shapes that no law of the dictionary follows.
+fn outside(last: f64) -> Vec<Truth> {
+    let shape = |detail: &str, f: Cost| truth("outside", detail.to_owned(), Expected::NoLaw, f);
+    let (early, late) = (jump(0.1 * last, 1.4), jump(0.5 * last, 1.43));
+    vec![
+        shape("hump", Box::new(move |n| 1.0 + 0.8 * (-(n / (0.2 * last)).ln().powi(2)).exp())),
+        shape("sawtooth", Box::new(|n| 1.0 + 0.4 * (n.log2() / 2.0).fract())),
+        shape("two steps", Box::new(move |n| early(n) * late(n))),
+        shape("sigmoid", Box::new(move |n| 1.0 + 2.0 / (1.0 + (0.3 * last / n).powi(6)))),
+        shape("power and pole", Box::new(move |n| n.powf(0.3) + 0.5 / (1.0 - n / (1.02 * last)))),
+    ]
+}
+
+fn mixtures(last: f64) -> Vec<Truth> {
+    let flat = |detail: String, share: Cost, ratio: Cost, dwell: f64, expected: Expected| Truth {
+        branch: Some(Branch { ratio, share, dwell }),
+        ..truth("mixture", detail, expected, |_| 1.0)
+    };
+    let mut all = Vec::new();
+    for (ratio, dwell) in [(1.3, 50.0), (1.3, 300.0), (2.0, 50.0), (2.0, 1000.0), (3.0, 300.0)] {
+        let name = format!("×{ratio}, dwell {dwell}");
+        all.push(flat(name, Box::new(|_| 0.4), Box::new(move |_| ratio), dwell, Expected::Branches));
+    }
+    let growing = Box::new(move |n: f64| 0.1 + 0.7 * n / last);
+    all.push(flat("share grows".to_owned(), growing, Box::new(|_| 2.0), 50.0, Expected::NoLaw));
+    let own = Box::new(move |n: f64| 1.5 + 1.5 * n / last);
+    all.push(flat("one branch linear".to_owned(), Box::new(|_| 0.4), own, 100.0, Expected::NoLaw));
+    all
+}
+
+/// The noise: standard deviations of the logarithm, where nothing else is said.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Noise {
+    /// Of one call.
+    pub call: f64,
+    /// Of neighbouring calls, together; it changes over about a hundred calls.
+    pub cell: f64,
+    /// Of a whole pass.
+    pub pass: f64,
+    /// Largest change over a pass, as a fraction: linear in half of the passes, a random walk in the others.
+    pub drift: f64,
+    /// Whether passes start with 20 to 200 cold calls.
+    pub warm_up: bool,
+    /// Mean number of bursts of stolen time in 10,000 calls.
+    pub bursts: f64,
+}
+
+impl Noise {
+    /// The noise of the published calibration, with this error of a call.
+    pub fn of_call(call: f64) -> Self {
+        Self { call, cell: 0.01, pass: 0.03, drift: 0.03, warm_up: true, bursts: 3.0 }
+    }
+}
+
+/// A series of `calls` calls in each of `passes` passes. Every fourth seed measures on the way down. Equal arguments
+/// give equal curves.
+pub fn simulate(truth: &Truth, noise: &Noise, calls: u32, passes: usize, seed: u64) -> Curve {
+    let mut random = Random::new(seed);
+    let is_down = seed.is_multiple_of(4);
+    // Cold calls and their cost are properties of the benchmark; every pass varies them a little.
+    let cold = Cold {
+        calls: 20.0 + 180.0 * random.uniform(),
+        excess: if noise.warm_up { 0.2 + 1.3 * random.uniform() } else { 0.0 },
+        is_abrupt: random.uniform() < 0.5,
+    };
+    let passes = (0..passes).map(|_| pass(truth, noise, &cold, calls, is_down, &mut random)).collect();
+    Curve { passes, annotations: Vec::new() }
+}
+
+/// The cold calls of a benchmark.
+struct Cold {
+    calls: f64,
+    /// Additional cost of the first call, as a share.
+    excess: f64,
+    /// Whether the excess ends at once, rather than decaying.
+    is_abrupt: bool,
+}
+
+impl Cold {
+    fn factor(&self, at: f64) -> f64 {
+        match (at < self.calls, self.is_abrupt) {
+            (false, _) => 1.0,
+            (true, true) => 1.0 + self.excess,
+            (true, false) => 1.0 + self.excess * (-3.0 * at / self.calls).exp(),
+        }
+    }
+}
+
+fn pass(truth: &Truth, noise: &Noise, cold: &Cold, calls: u32, is_down: bool, random: &mut Random) -> Pass {
+    let length = f64::from(calls);
+    let offset = noise.pass * random.normal();
+    let cold = Cold { calls: cold.calls * (0.8 + 0.4 * random.uniform()), ..*cold };
+    let is_walk = random.uniform() < 0.5;
+    let slope = noise.drift * (2.0 * random.uniform() - 1.0);
+    let stolen = bursts(noise, calls, random);
+    let (mut walk, mut cell) = (0.0, noise.cell * random.normal());
+    let mut is_expensive = truth.branch.as_ref().is_some_and(|branch| random.uniform() < (branch.share)(1.0));
+    let mut pass = Pass::default();
+    for i in 0..calls {
+        let n = if is_down { calls - i } else { i + 1 };
+        let (at, size) = (f64::from(i), f64::from(n));
+        walk += noise.drift / length.sqrt() * random.normal();
+        if i % 10 == 0 {
+            // An autoregression over a hundred calls.
+            cell = 0.9 * cell + noise.cell * (1.0_f64 - 0.81).sqrt() * random.normal();
+        }
+        let drift = if is_walk { walk } else { slope * at / length };
+        let mut cost = truth.at(size) * cold.factor(at);
+        if let Some(branch) = &truth.branch {
+            // Leaving at these rates gives the share and the mean length of stay of both branches.
+            let share = (branch.share)(size);
+            let rate = if is_expensive { 1.0 - share } else { share } * 2.0 / branch.dwell;
+            is_expensive ^= random.uniform() < rate;
+            cost *= if is_expensive { (branch.ratio)(size) } else { 1.0 };
+        }
+        let mut log = offset + drift + cell + noise.call * random.normal();
+        if random.uniform() < 0.01 {
+            log += 0.2 + 0.4 * random.normal().abs();
+        }
+        if stolen.iter().any(|(from, to)| (*from..*to).contains(&i)) && random.uniform() < 0.4 {
+            log += 0.2 + random.normal().abs();
+        }
+        pass.n.push(n);
+        pass.costs.push((cost * log.exp()).round() as u64);
+        pass.clean.push(true);
+    }
+    pass
+}
+
+/// The bursts of a pass: 200 to 600 calls each.
+fn bursts(noise: &Noise, calls: u32, random: &mut Random) -> Vec<(u32, u32)> {
+    let expected = noise.bursts * f64::from(calls) / 10_000.0;
+    let count = (expected + random.uniform()).floor() as usize;
+    let one = |random: &mut Random| {
+        let from = (random.uniform() * f64::from(calls)) as u32;
+        (from, from + 200 + (random.uniform() * 400.0) as u32)
+    };
+    (0..count).map(|_| one(random)).collect()
+}
