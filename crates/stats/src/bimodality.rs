@@ -72,7 +72,7 @@ pub(crate) fn find(curve: &Curve, cliffs: &[Cliff], options: &Options) -> Option
     let series = series_of(curve, false);
     let capacities = capacities_of(curve);
     let cliff = cliffs.first().map(|cliff| cliff.n.low);
-    let layout = Layout { series: &series, cliff, capacities: &capacities };
+    let layout = Layout { series: &series, cliff, capacities: &capacities, first: None };
     let mut chosen = windows(&layout, options);
     chosen.retain(|w| cliff.is_none_or(|cliff| w.centre + w.half < cliff));
     let step = chosen.len().div_ceil(WINDOWS_MAX).max(1);

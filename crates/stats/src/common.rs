@@ -2,7 +2,7 @@
 //! passes.
 
 use crate::cliffs;
-use crate::points::{Grid, Layout, capacities_of, reduce, series_of, start, windows};
+use crate::points::{Layout, capacities_of, chosen_points, reduce, series_of, start, start_of_chosen, windows};
 use crate::polish::Level;
 use crate::{Curve, Options};
 
@@ -42,10 +42,11 @@ pub(crate) fn pair(a: &Curve, b: &Curve, options: &Options) -> Option<Pair> {
     series.extend(of_b);
     let mut capacities = capacities_of(a);
     capacities.extend(capacities_of(b));
-    let layout = Layout { series: &series, cliff: Some(limit), capacities: &capacities };
+    let layout = Layout { series: &series, cliff: Some(limit), capacities: &capacities, first: None };
     let chosen = windows(&layout, options);
     let grid = reduce(&series, &chosen, options);
-    let first = start(end, options);
+    let is_chosen = chosen_points(&series).is_some();
+    let first = if is_chosen { start_of_chosen(end) } else { start(end, options) };
     let keep: Vec<bool> = (0..chosen.len())
         .map(|j| {
             let enough = |rows: &[Vec<Option<f64>>]| {
@@ -61,10 +62,7 @@ pub(crate) fn pair(a: &Curve, b: &Curve, options: &Options) -> Option<Pair> {
     if grid.n.len() < POINTS_MIN {
         return None;
     }
-    let raw_b = grid.cells.split_off(count_a);
-    let of = |cells: &Vec<Vec<Option<f64>>>| {
-        let grid = Grid { n: grid.n.clone(), cells: cells.clone() };
-        options.judge().level(&grid)
-    };
-    Some(Pair { a: of(&grid.cells), b: of(&raw_b), raw_a: grid.cells, raw_b, capacities })
+    let of_b = grid.split_off(count_a);
+    let judge = options.judge();
+    Some(Pair { a: judge.level(&grid), b: judge.level(&of_b), raw_a: grid.cells, raw_b: of_b.cells, capacities })
 }

@@ -4,7 +4,9 @@ use crate::Unit;
 use crate::cliffs;
 use crate::growth::{last_decade, top_over_bottom, widening};
 use crate::law::{Shape, by_name};
-use crate::points::{Grid, Layout, capacities_of, reduce, series_of, start, windows};
+use crate::points::{
+    Grid, Layout, capacities_of, chosen_points, reduce, series_of, start, start_of_chosen, windows,
+};
 use crate::polish::Level;
 use crate::select::{Selection, select};
 use crate::{Annotation, AnnotationKind, Cliff, Curve, Estimate, Fit, Options};
@@ -227,20 +229,25 @@ pub(crate) fn growth_of(curve: &Curve, options: &Options) -> Option<Estimate> {
 }
 
 fn reduce_curve(curve: &Curve, clean_only: bool, options: &Options) -> Option<Reduced> {
-    let series = series_of(curve, clean_only);
+    let mut series = series_of(curve, clean_only);
     if series.is_empty() {
         return None;
     }
     let capacities = capacities_of(curve);
+    if chosen_points(&series).is_none() {
+        let cold = options.judge().cold_calls(&series);
+        series.iter_mut().for_each(|one| one.drop_first(cold));
+    }
     let cliffs = cliffs::find(&series, &curve.annotations);
-    let layout = Layout { series: &series, cliff: cliffs.first().map(|cliff| cliff.n.low), capacities: &capacities };
+    let cliff = cliffs.first().map(|cliff| cliff.n.low);
+    let layout = Layout { series: &series, cliff, capacities: &capacities, first: None };
     let windows = windows(&layout, options);
     let grid = reduce(&series, &windows, options);
     let passes = series.len();
     let present: Vec<bool> = (0..windows.len()).map(|j| grid.passes_at(j) > 0).collect();
     let ends: Vec<f64> = windows.iter().map(|w| w.centre + w.half).collect();
     let enough = passes.div_ceil(2).max(passes.min(2));
-    let first = first_judged(&grid, options);
+    let first = first_judged(&grid, &layout, options);
     let judged: Vec<bool> = (0..windows.len())
         .map(|j| {
             let is_before = layout.cliff.is_none_or(|cliff| ends[j] < cliff);
@@ -254,8 +261,10 @@ fn reduce_curve(curve: &Curve, clean_only: bool, options: &Options) -> Option<Re
 }
 
 /// Smallest judged n. Of few chosen n, those below it are dropped only if enough remain.
-fn first_judged(grid: &Grid, options: &Options) -> f64 {
-    let first = start(grid.n.last().copied().unwrap_or(1.0), options);
+fn first_judged(grid: &Grid, layout: &Layout<'_>, options: &Options) -> f64 {
+    let last = grid.n.last().copied().unwrap_or(1.0);
+    let is_chosen = chosen_points(layout.series).is_some();
+    let first = if is_chosen { start_of_chosen(last) } else { start(layout.cliff.unwrap_or(last).min(last), options) };
     let left = grid.n.iter().filter(|n| **n >= first).count();
     if left >= POINTS_MIN { first } else { 1.0 }
 }

@@ -43,6 +43,7 @@ mod select;
 pub mod simulate;
 mod unit;
 mod verdict;
+mod warm_up;
 
 pub use bimodality::{Bimodality, BimodalityKind, Mode};
 pub use cliffs::Cliff;
@@ -53,6 +54,7 @@ pub use exact::Exact;
 pub use judgement::{Bend, BendKind, Class, Judgement, Outcome, Point, Reach, Reason};
 pub use law::{Fit, law_names};
 pub use options::Options;
+pub use polish::Components;
 pub use outliers::{Outliers, Pattern, PatternRule, RecurringOutlier};
 pub use unit::Unit;
 pub use verdict::{Canary, Flag, Verdict, judge};

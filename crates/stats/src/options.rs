@@ -21,8 +21,8 @@ pub struct Options {
     pub law_tolerance: f64,
     /// Error rate of the lack-of-fit test. Default 0.01.
     pub misfit_level: f64,
-    /// Smallest n that is judged: earlier calls pay for first touches and cold caches. Short curves start at 1/200 of
-    /// their length, but never below 8. Default 64.
+    /// Largest first judged n of a series measured call by call: earlier calls pay for first touches and cold caches.
+    /// Shorter curves start at 1/32 of their length, but never below 8. Default 512.
     pub first_n: u32,
     /// Timer overhead in nanoseconds, if known: costs below five times that are flagged.
     pub timer_overhead_ns: Option<f64>,
@@ -48,7 +48,7 @@ impl Default for Options {
             rival_bic: 6.0,
             law_tolerance: 0.005,
             misfit_level: 0.01,
-            first_n: 64,
+            first_n: 512,
             timer_overhead_ns: None,
             quantum_ns: None,
             paired: false,

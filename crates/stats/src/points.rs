@@ -1,6 +1,8 @@
 //! Calls to cells: for each pass and each point, the median log cost of the calls in a narrow window.
 //!
-//! Outliers cannot move a median, and on a rising curve the median is the value at the centre of the window.
+//! The windows cover the judged range without gaps: at a constant ratio up to a third of it, then at equal distances,
+//! because points spaced in log n alone see little of the last third. Outliers cannot move a median, and on a rising
+//! curve the median is the value at the centre of the window. The spread inside a window gives the error of its median.
 
 use crate::{AnnotationKind, Curve, Options};
 
@@ -8,6 +10,22 @@ use crate::{AnnotationKind, Curve, Options};
 pub(crate) struct Series {
     pub(crate) n: Vec<u32>,
     pub(crate) costs: Vec<u64>,
+    /// Whether it was measured in order of falling n.
+    pub(crate) is_down: bool,
+}
+
+impl Series {
+    /// Drops the first calls in order of time.
+    pub(crate) fn drop_first(&mut self, calls: usize) {
+        let calls = calls.min(self.n.len());
+        if self.is_down {
+            self.n.truncate(self.n.len() - calls);
+            self.costs.truncate(self.n.len());
+        } else {
+            self.n.drain(..calls);
+            self.costs.drain(..calls);
+        }
+    }
 }
 
 /// Passes by points.
@@ -15,8 +33,12 @@ pub(crate) struct Series {
 pub(crate) struct Grid {
     /// The n of each point, rising.
     pub(crate) n: Vec<f64>,
+    /// Half the width of the window of each point, in objects.
+    pub(crate) half: Vec<f64>,
     /// Log cost of each pass at each point; absent where the pass made no call in the window.
     pub(crate) cells: Vec<Vec<Option<f64>>>,
+    /// The variance of each cell that the spread inside its window explains.
+    pub(crate) variance: Vec<Vec<f64>>,
 }
 
 impl Grid {
@@ -26,8 +48,22 @@ impl Grid {
             let pairs = row.iter().zip(keep).filter(|pair| *pair.1);
             pairs.map(|pair| *pair.0).collect::<Vec<_>>()
         };
-        let n = self.n.iter().zip(keep).filter(|pair| *pair.1);
-        Self { n: n.map(|pair| *pair.0).collect(), cells: self.cells.iter().map(|row| chosen(row)).collect() }
+        let kept = |values: &[f64]| {
+            let pairs = values.iter().zip(keep).filter(|pair| *pair.1);
+            pairs.map(|pair| *pair.0).collect::<Vec<_>>()
+        };
+        Self {
+            n: kept(&self.n),
+            half: kept(&self.half),
+            cells: self.cells.iter().map(|row| chosen(row)).collect(),
+            variance: self.variance.iter().map(|row| kept(row)).collect(),
+        }
+    }
+
+    /// Splits off the passes from `count` on.
+    pub(crate) fn split_off(&mut self, count: usize) -> Self {
+        let (cells, variance) = (self.cells.split_off(count), self.variance.split_off(count));
+        Self { n: self.n.clone(), half: self.half.clone(), cells, variance }
     }
 
     /// Passes that have a cell at point `j`.
@@ -46,8 +82,10 @@ pub(crate) fn series_of(curve: &Curve, clean_only: bool) -> Vec<Series> {
         if order.is_empty() {
             continue;
         }
+        let mut is_down = false;
         if !order.is_sorted_by_key(|i| pass.n[*i]) {
             order.reverse();
+            is_down = order.is_sorted_by_key(|i| pass.n[*i]);
             if !order.is_sorted_by_key(|i| pass.n[*i]) {
                 // Ties keep the order of execution.
                 order.sort_by_key(|i| (pass.n[*i], *i));
@@ -56,6 +94,7 @@ pub(crate) fn series_of(curve: &Curve, clean_only: bool) -> Vec<Series> {
         all.push(Series {
             n: order.iter().map(|i| pass.n[*i]).collect(),
             costs: order.iter().map(|i| pass.costs[*i]).collect(),
+            is_down,
         });
     }
     all
@@ -76,6 +115,8 @@ pub(crate) struct Layout<'a> {
     pub(crate) cliff: Option<f64>,
     /// Known and detected capacities.
     pub(crate) capacities: &'a [f64],
+    /// Smallest n of a point; by default that of [`start`].
+    pub(crate) first: Option<f64>,
 }
 
 /// Fractions of a capacity at which points are added: occupancy shows there.
@@ -114,8 +155,7 @@ pub(crate) fn chosen_points(series: &[Series]) -> Option<Vec<u32>> {
     (calls > chosen.len() * series.len()).then_some(chosen)
 }
 
-/// The windows: 17 to 25 points at a constant ratio of at most 1.6, points near capacities, and points beyond the
-/// cliff.
+/// The windows: tiles up to the end or to the cliff, points near capacities, and points beyond the cliff.
 pub(crate) fn windows(layout: &Layout<'_>, options: &Options) -> Vec<Window> {
     if let Some(chosen) = chosen_points(layout.series) {
         let kept = chosen.iter().filter(|n| **n >= 1);
@@ -125,10 +165,10 @@ pub(crate) fn windows(layout: &Layout<'_>, options: &Options) -> Vec<Window> {
     let Some((first, last)) = range_of(layout.series) else {
         return Vec::new();
     };
-    let high = layout.cliff.unwrap_or(last).min(last);
-    let low = first.max(start(high, options));
+    let high = layout.cliff.unwrap_or(last + 1.0).min(last + 1.0);
+    let low = first.max(layout.first.unwrap_or_else(|| start(high, options)));
     let stride = stride_of(layout.series);
-    let mut all = spread(low, high / 1.02, stride);
+    let mut all = tiles(low, high, stride);
     if layout.cliff.is_some() {
         all.extend(spread(high * 1.02, last / 1.02, stride).iter().step_by(2));
     }
@@ -137,16 +177,55 @@ pub(crate) fn windows(layout: &Layout<'_>, options: &Options) -> Vec<Window> {
         add_fractions(&mut all, *capacity, (low, last), stride);
     }
     all.sort_by(|a, b| a.centre.total_cmp(&b.centre));
-    all.dedup_by(|b, a| b.centre - a.centre < a.half);
+    all.dedup_by(|b, a| b.centre - a.centre < 0.5 * a.half);
     all
 }
 
-/// Smallest judged n: `first_n`, or 1/200 of the length if that is less, but never below eight.
+/// Smallest judged n of a series measured call by call: a share of its length (1/32 for times), at most
+/// [`Options::first_n`] and at least eight.
 ///
-/// The first dozens of calls of a real pass cost up to 20% more (cold caches, first slabs and pages), so a curve judged
-/// from the first call decreases. Two and a half decades are left for the law.
+/// The first calls of a pass cost more (cold caches, first slabs and pages), so a curve judged from the first call
+/// falls.
 pub(crate) fn start(high: f64, options: &Options) -> f64 {
-    (high / 200.0).round().min(f64::from(options.first_n)).max(8.0)
+    let judge = options.judge();
+    (high * judge.first_share()).round().min(judge.first_n(options)).max(8.0)
+}
+
+/// Smallest judged n of a series measured at few chosen n: the first dozens of objects.
+pub(crate) fn start_of_chosen(high: f64) -> f64 {
+    (high / 200.0).round().clamp(8.0, 64.0)
+}
+
+/// Tiles at a constant ratio up to a third of the range, and of equal width in the rest.
+const TILES: (usize, usize) = (12, 16);
+/// Fewest calls in a tile.
+const TILE_MIN: f64 = 5.0;
+
+/// Tiles from `low` up to, but without, `high`.
+fn tiles(low: f64, high: f64, stride: f64) -> Vec<Window> {
+    if high <= low + TILE_MIN * stride {
+        return Vec::new();
+    }
+    let knee = low.max(high / 3.0).min(high);
+    let ratio = (knee / low).ln() / TILES.0 as f64;
+    let below = (0..TILES.0).map(|i| low * (ratio * i as f64).exp());
+    let above = (0..=TILES.1).map(|i| knee + (high - knee) * i as f64 / TILES.1 as f64);
+    let mut edges: Vec<f64> = Vec::new();
+    for edge in below.chain(above).map(f64::round) {
+        if edges.last().is_none_or(|last| edge - last >= TILE_MIN * stride) {
+            edges.push(edge);
+        }
+    }
+    // A last tile that would be too narrow belongs to the one before it.
+    if let Some(last) = edges.last_mut() {
+        *last = high.round();
+    }
+    let tile = |pair: &[f64]| {
+        // An odd number of calls has one in the middle.
+        let half = ((pair[1] - pair[0] - 1.0) / 2.0).floor().max(0.0);
+        Window { centre: pair[0] + half, half }
+    };
+    edges.windows(2).map(tile).collect()
 }
 
 /// Points at a constant ratio from `low` to `high`.
@@ -204,14 +283,34 @@ fn stride_of(series: &[Series]) -> f64 {
 pub(crate) fn reduce(series: &[Series], windows: &[Window], options: &Options) -> Grid {
     let quantum = options.quantum_ns.unwrap_or(1.0);
     let judge = options.judge();
-    let cell = |one: &Series, window: &Window| {
+    let mut calls: Vec<u64> = Vec::new();
+    let mut cell = |one: &Series, window: &Window| {
         let half = judge.half_width(window, one);
         let from = one.n.partition_point(|n| f64::from(*n) < window.centre - half);
         let to = one.n.partition_point(|n| f64::from(*n) <= window.centre + half);
-        judge.cell(&mut one.costs[from..to].to_vec(), quantum)
+        calls.clear();
+        calls.extend_from_slice(&one.costs[from..to]);
+        judge.cell(&mut calls, quantum)
     };
-    Grid {
+    let mut grid = Grid {
         n: windows.iter().map(|window| window.centre).collect(),
-        cells: series.iter().map(|one| windows.iter().map(|window| cell(one, window)).collect()).collect(),
+        half: windows.iter().map(|window| window.half).collect(),
+        cells: Vec::with_capacity(series.len()),
+        variance: Vec::with_capacity(series.len()),
+    };
+    for one in series {
+        let row: Vec<Option<Cell>> = windows.iter().map(|window| cell(one, window)).collect();
+        grid.cells.push(row.iter().map(|cell| cell.map(|cell| cell.log)).collect());
+        grid.variance.push(row.iter().map(|cell| cell.map_or(0.0, |cell| cell.variance)).collect());
     }
+    grid
+}
+
+/// The calls of one pass in one window, reduced.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Cell {
+    /// Log cost.
+    pub(crate) log: f64,
+    /// Its variance by the spread inside the window.
+    pub(crate) variance: f64,
 }

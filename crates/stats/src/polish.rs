@@ -6,12 +6,15 @@
 
 use crate::points::Grid;
 use crate::quantile::median_of;
+use serde::{Deserialize, Serialize};
 
 /// The reduced curve in logarithms.
 #[derive(Clone, Debug)]
 pub(crate) struct Level {
     /// The n of each point.
     pub(crate) n: Vec<f64>,
+    /// Half the width of its window, in objects.
+    pub(crate) half: Vec<f64>,
     /// Cells without the offsets of the passes, winsorised.
     pub(crate) cells: Vec<Vec<Option<f64>>>,
     /// Offset of each pass (log scale); their trimmed mean is zero.
@@ -26,6 +29,34 @@ pub(crate) struct Level {
     pub(crate) freedom: f64,
     /// Passes.
     pub(crate) passes: usize,
+    /// Where the variance comes from.
+    pub(crate) components: Components,
+}
+
+/// Where the variance of a curve comes from: standard deviations of the logarithm of the cost. They say where
+/// repetitions pay: a large `call` wants more calls, a large `pass` or `drift` more passes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Components {
+    /// Of a single call about the median of its window.
+    pub call: f64,
+    /// Of a window, beyond what its calls explain.
+    pub window: f64,
+    /// Of a whole pass.
+    pub pass: f64,
+    /// Of the change over a pass that the other passes do not show.
+    pub drift: f64,
+}
+
+impl Level {
+    /// The position of each point along the pass, from −½ to ½: what a drift of the machine is proportional to.
+    pub(crate) fn along(&self) -> Vec<f64> {
+        along(&self.n)
+    }
+}
+
+fn along(n: &[f64]) -> Vec<f64> {
+    let (first, last) = (n.first().copied().unwrap_or(0.0), n.last().copied().unwrap_or(1.0));
+    n.iter().map(|n| (n - first) / (last - first).max(1.0) - 0.5).collect()
 }
 
 /// Weight, in degrees of freedom, of the pooled error against that of a single point. Nine passes give eight degrees at
@@ -93,36 +124,112 @@ pub(crate) fn polish(grid: &Grid) -> (Vec<Vec<Option<f64>>>, Vec<f64>) {
     (cells, offsets)
 }
 
-/// A cell is pulled in to this many robust standard deviations from the median of its point.
+/// A cell is pulled in to this many standard deviations from the median of its point.
 const REACH: f64 = 2.0;
 
 /// The factor by which winsorising hides the error of normal values: 4.6% of them exceed two deviations (Yuen).
 pub(crate) const HIDDEN: f64 = 1.0 / (1.0 - 0.046);
 
-/// Winsorises the cells. Otherwise a pass would carry an episode in one cell into every contrast and every bootstrap
-/// draw, where trimming over passes comes too late: 3% bad cells affect a sixth of the passes.
-fn winsorise(cells: &mut [Vec<Option<f64>>], points: usize) {
-    let middle = |j: usize| {
+/// Winsorises the cells at `REACH` times their expected deviation. Otherwise a pass would carry an episode in one cell
+/// into every contrast, where trimming over passes comes too late: 3% bad cells affect a sixth of the passes.
+fn winsorise(cells: &mut [Vec<Option<f64>>], variance: &[Vec<f64>], window: f64) {
+    let points = cells.first().map_or(0, Vec::len);
+    for j in 0..points {
         let mut column: Vec<f64> = cells.iter().filter_map(|row| row[j]).collect();
-        median_of(&mut column).unwrap_or(0.0)
-    };
-    let middles: Vec<f64> = (0..points).map(middle).collect();
-    let distances = |j: usize| {
-        let column = cells.iter().filter_map(move |row| row[j]);
-        column.map(|x| (x - middles[j]).abs()).collect::<Vec<f64>>()
-    };
-    // 1.4826 turns the median distance into a standard deviation; distances from a median of k values are too short by
-    // about k/(k − 0.8); and no point has a smaller limit than all points together.
-    let passes = cells.len() as f64;
-    let factor = 1.4826 * passes / (passes - 0.8);
-    let spread = |mut all: Vec<f64>| factor * median_of(&mut all).unwrap_or(0.0);
-    let common = spread((0..points).flat_map(distances).collect());
-    let limits: Vec<f64> = (0..points).map(|j| REACH * spread(distances(j)).max(common)).collect();
-    for row in cells {
-        for ((cell, middle), limit) in row.iter_mut().zip(&middles).zip(&limits) {
-            *cell = cell.map(|x| x.clamp(middle - limit, middle + limit));
+        let middle = median_of(&mut column).unwrap_or(0.0);
+        for (row, variance) in cells.iter_mut().zip(variance) {
+            let limit = REACH * (variance[j] + window * window).sqrt();
+            row[j] = row[j].map(|x| x.clamp(middle - limit, middle + limit));
         }
     }
+}
+
+/// Variances of the cells by the spread inside their windows, each averaged over the passes and with what is usual for
+/// as many calls: a window of nine calls does not know its spread.
+fn within(grid: &Grid) -> Vec<Vec<f64>> {
+    let calls = |j: usize| 2.0 * grid.half[j] + 1.0;
+    let passes = grid.variance.len();
+    let column = |j: usize| {
+        let present = grid.variance.iter().zip(&grid.cells).filter(|(_, cells)| cells[j].is_some());
+        let values: Vec<f64> = present.map(|(variance, _)| variance[j]).collect();
+        values.iter().sum::<f64>() / values.len().max(1) as f64
+    };
+    let own: Vec<f64> = (0..grid.n.len()).map(column).collect();
+    let mut of_call: Vec<f64> = own.iter().enumerate().map(|(j, variance)| variance * calls(j)).collect();
+    let usual = median_of(&mut of_call).unwrap_or(0.0);
+    let blended = |j: usize| {
+        // As many degrees of freedom as passes, against five of the rest of the curve.
+        (passes as f64 * own[j] + 5.0 * usual / calls(j)) / (passes as f64 + 5.0)
+    };
+    let row: Vec<f64> = (0..grid.n.len()).map(blended).collect();
+    vec![row; passes]
+}
+
+/// Standard deviation of a window beyond what its calls explain: with it, half of the scaled distances from the medians
+/// of the points are as large as those of normal values.
+fn window_deviation(residuals: &[Vec<Option<f64>>], variance: &[Vec<f64>]) -> f64 {
+    let passes = residuals.len() as f64;
+    // 1.4826 turns the median distance into a standard deviation; distances from a median of k values are too short by
+    // about k/(k − 0.8).
+    let factor = 1.4826 * passes / (passes - 0.8);
+    let scaled = |window: f64| {
+        let pairs = residuals.iter().flatten().zip(variance.iter().flatten());
+        let mut all: Vec<f64> = pairs
+            .filter_map(|(x, v)| x.map(|x| x.abs() / (v + window * window).sqrt().max(1e-9)))
+            .collect();
+        factor * median_of(&mut all).unwrap_or(0.0)
+    };
+    if residuals.len() < 2 || scaled(0.0) <= 1.0 {
+        return 0.0;
+    }
+    let (mut low, mut high) = (1e-9_f64, 10.0_f64);
+    for _ in 0..40 {
+        let middle = (low * high).sqrt();
+        if scaled(middle) > 1.0 { low = middle } else { high = middle }
+    }
+    high
+}
+
+/// Distances of the cells from the median of their point.
+fn residuals(cells: &[Vec<Option<f64>>]) -> Vec<Vec<Option<f64>>> {
+    let points = cells.first().map_or(0, Vec::len);
+    let middle = |j: usize| median_of(&mut cells.iter().filter_map(|row| row[j]).collect::<Vec<f64>>()).unwrap_or(0.0);
+    let middles: Vec<f64> = (0..points).map(middle).collect();
+    let of_row = |row: &Vec<Option<f64>>| row.iter().zip(&middles).map(|(x, m)| x.map(|x| x - m)).collect();
+    cells.iter().map(of_row).collect()
+}
+
+/// Prior of the drift of one pass, and its weight in degrees of freedom: few passes do not know theirs.
+const DRIFT: (f64, f64) = (0.01, 2.0);
+
+/// Slope of each pass along its length, relative to the other passes, and the standard deviation of the slopes beyond
+/// their errors.
+fn drifts(residuals: &[Vec<Option<f64>>], variance: &[Vec<f64>], window: f64, along: &[f64]) -> (Vec<f64>, f64) {
+    let (mut slopes, mut errors) = (Vec::new(), Vec::new());
+    for (row, variance) in residuals.iter().zip(variance) {
+        let (mut s, mut su, mut suu, mut sx, mut sxu) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        for ((x, v), u) in row.iter().zip(variance).zip(along) {
+            let Some(x) = x else { continue };
+            let square = v + window * window + 1e-8;
+            let x = x.clamp(-REACH * square.sqrt(), REACH * square.sqrt());
+            let w = 1.0 / square;
+            (s, su, suu, sx, sxu) = (s + w, su + w * u, suu + w * u * u, sx + w * x, sxu + w * x * u);
+        }
+        let determinant = s * suu - su * su;
+        if determinant > 0.0 {
+            slopes.push((s * sxu - su * sx) / determinant);
+            errors.push(s / determinant);
+        } else {
+            slopes.push(0.0);
+        }
+    }
+    let count = slopes.len() as f64;
+    let mean = slopes.iter().sum::<f64>() / count.max(1.0);
+    let square = slopes.iter().map(|b| (b - mean).powi(2)).sum::<f64>();
+    let error = errors.iter().sum::<f64>() / errors.len().max(1) as f64;
+    let freedom = count - 1.0;
+    let beyond = (square - freedom * error).max(0.0);
+    (slopes, ((beyond + DRIFT.1 * DRIFT.0 * DRIFT.0) / (freedom + DRIFT.1)).sqrt())
 }
 
 /// Reduces a grid whose every point has at least one cell.
@@ -138,42 +245,68 @@ pub(crate) fn level(grid: &Grid) -> Level {
     });
     let mut cells: Vec<Vec<Option<f64>>> = order.iter().map(|p| cells[*p].clone()).collect();
     let offsets: Vec<f64> = order.iter().map(|p| offsets[*p]).collect();
-    // Of two passes, neither is the odd one.
-    if cells.len() >= 3 {
-        winsorise(&mut cells, grid.n.len());
-    }
     let passes = cells.len();
-    let (mut mean, mut own, mut error_absolute) = (Vec::new(), Vec::new(), Vec::new());
+    let variance = within(grid);
+    let along = along(&grid.n);
+    // The slopes of the passes would be taken for noise of the windows.
+    let raw = residuals(&cells);
+    let rough = window_deviation(&raw, &variance);
+    let (slopes, drift) = drifts(&raw, &variance, rough, &along);
+    let level_out = |row: &mut Vec<Option<f64>>, slope: f64, sign: f64| {
+        for (cell, u) in row.iter_mut().zip(&along) {
+            *cell = cell.map(|x| x + sign * slope * u);
+        }
+    };
+    cells.iter_mut().zip(&slopes).for_each(|(row, slope)| level_out(row, *slope, -1.0));
+    let window = window_deviation(&residuals(&cells), &variance);
+    // Of two passes, neither is the odd one.
+    if passes >= 3 {
+        winsorise(&mut cells, &variance, window);
+    }
+    let (mut own, mut error_absolute) = (Vec::new(), Vec::new());
     for j in 0..grid.n.len() {
-        let column = |rows: &[Vec<Option<f64>>]| rows.iter().filter_map(|row| row[j]).collect();
-        let mut polished: Vec<f64> = column(&cells);
-        let mut raw: Vec<f64> = column(&grid.cells);
-        let (centre, error) = trimmed(&mut polished).unwrap_or((0.0, None));
-        mean.push(centre);
-        own.push(error.map(|e| e * e));
+        let mut polished: Vec<f64> = cells.iter().filter_map(|row| row[j]).collect();
+        own.push(mean_and_square(&mut polished).1);
+        let mut raw: Vec<f64> = grid.cells.iter().filter_map(|row| row[j]).collect();
         error_absolute.push(trimmed(&mut raw).and_then(|pair| pair.1).unwrap_or(0.0));
     }
-    let mut known: Vec<f64> = own.iter().copied().flatten().collect();
-    let pooled = trimmed(&mut known).map_or(0.0, |pair| pair.0);
+    cells.iter_mut().zip(&slopes).for_each(|(row, slope)| level_out(row, *slope, 1.0));
+    let mean = |j: usize| mean_and_square(&mut cells.iter().filter_map(|row| row[j]).collect::<Vec<f64>>()).0;
     let freedom = (passes.max(1) - 1) as f64;
-    // The offsets of the passes were estimated too, each from as many values as there are points; and winsorising hides
-    // variance.
+    // The offsets and slopes of the passes were estimated too, each from as many values as there are points; and
+    // winsorising hides variance.
     let points = grid.n.len() as f64;
-    let spent = points / (points - 1.0).max(1.0) * HIDDEN * HIDDEN;
-    let shrunk = |square: &Option<f64>| match square {
-        Some(square) => (freedom * square + POOLING * pooled) / (freedom + POOLING),
-        None => pooled,
+    let spent = points / (points - 2.0).max(1.0) * HIDDEN * HIDDEN;
+    let error = |j: usize| {
+        let present = cells.iter().filter(|row| row[j].is_some()).count().max(1) as f64;
+        let expected = (variance[0][j] + window * window) / present;
+        let own = own[j].unwrap_or(expected);
+        (spent * (freedom * own + POOLING * expected) / (freedom + POOLING)).sqrt()
     };
+    let mut calls: Vec<f64> = (0..grid.n.len())
+        .map(|j| (variance.first().map_or(0.0, |row| row[j]) * (2.0 * grid.half[j] + 1.0) / 1.57).sqrt())
+        .collect();
+    let pass = offsets.iter().map(|x| x * x).sum::<f64>() / freedom.max(1.0);
     Level {
         n: grid.n.clone(),
-        mean,
-        error: own.iter().map(|square| (spent * shrunk(square)).sqrt()).collect(),
+        half: grid.half.clone(),
+        mean: (0..grid.n.len()).map(mean).collect(),
+        error: (0..grid.n.len()).map(error).collect(),
         error_absolute,
-        freedom: freedom + POOLING.min(freedom * (grid.n.len() as f64 - 1.0)),
+        freedom: freedom + POOLING.min(freedom * (points - 1.0)),
         passes,
+        components: Components { call: median_of(&mut calls).unwrap_or(0.0), window, pass: pass.sqrt(), drift },
         cells,
         offsets,
     }
+}
+
+/// Mean of a column, and the square of its standard error; the cells are winsorised, so nothing is trimmed.
+fn mean_and_square(values: &mut [f64]) -> (f64, Option<f64>) {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count.max(1.0);
+    let square = values.iter().map(|x| (x - mean).powi(2)).sum::<f64>();
+    (mean, (count > 1.0).then(|| square / (count * (count - 1.0))))
 }
 
 #[cfg(test)]
@@ -194,7 +327,9 @@ mod tests {
     #[test]
     fn offsets_of_passes_are_removed() {
         let row = |offset: f64| (0..6).map(|j| Some(f64::from(j) * 0.1 + offset)).collect();
-        let grid = Grid { n: (0..6).map(f64::from).collect(), cells: vec![row(0.0), row(0.5), row(-0.3)] };
+        let n: Vec<f64> = (0..6).map(f64::from).collect();
+        let cells = vec![row(0.0), row(0.5), row(-0.3)];
+        let grid = Grid { half: vec![0.0; 6], variance: vec![vec![0.0; 6]; 3], n, cells };
         let level = level(&grid);
         assert!(level.error.iter().all(|e| *e < 1e-12), "{:?}", level.error);
         assert!((level.mean[5] - level.mean[0] - 0.5).abs() < 1e-12);

@@ -61,6 +61,25 @@ pub(crate) fn grouped_median(values: &mut [u64], quantum: f64) -> Option<f64> {
     Some(plain + quantum * (place.clamp(0.0, 1.0) - 0.5))
 }
 
+/// Variance of the logarithm of the median of independent costs. The order statistics half the root of their number
+/// below and above the middle are one standard error from the median, whatever the distribution.
+pub(crate) fn median_variance(values: &mut [u64]) -> f64 {
+    let count = values.len();
+    if count < 3 {
+        return 0.0;
+    }
+    let reach = (count as f64).sqrt() / 2.0;
+    let middle = (count - 1) as f64 / 2.0;
+    let (low, high) = ((middle - reach).round().max(0.0) as usize, (middle + reach).round() as usize);
+    let high = high.min(count - 1);
+    let (_, low_cost, above) = values.select_nth_unstable(low);
+    let low_cost = (*low_cost).max(1) as f64;
+    let high_cost = *above.select_nth_unstable(high - low - 1).1 as f64;
+    // The distance of these ranks in standard errors.
+    let errors = 2.0 * (high - low) as f64 / (count as f64).sqrt();
+    ((high_cost.max(1.0) / low_cost).ln() / errors).powi(2)
+}
+
 /// Quantile `q` (0 to 1) of values in rising order, by linear interpolation between the two nearest (Hyndman and
 /// Fan's type 7). `None` if empty.
 pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {

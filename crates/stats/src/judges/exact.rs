@@ -10,8 +10,8 @@ use crate::common::Pair;
 use crate::compare::Effect;
 use crate::judgement::{Judgement, Outcome};
 use crate::law::{Fit, Law, Shape, by_name};
-use crate::points::{Grid, Series, Window};
-use crate::polish::Level;
+use crate::points::{Cell, Grid, Series, Window};
+use crate::polish::{Components, Level};
 use crate::quantile::lower_median;
 use crate::select::Selection;
 use crate::{Cliff, Curve, Estimate, Exact, Options, Outliers, exact, outliers, periods};
@@ -65,8 +65,21 @@ impl Judge for Counted {
         }
     }
 
-    fn cell(&self, calls: &mut [u64], _quantum: f64) -> Option<f64> {
-        lower_median(calls).map(|cost| (cost as f64).max(0.5).ln())
+    fn cell(&self, calls: &mut [u64], _quantum: f64) -> Option<Cell> {
+        lower_median(calls).map(|cost| Cell { log: (cost as f64).max(0.5).ln(), variance: 0.0 })
+    }
+
+    fn cold_calls(&self, _series: &[Series]) -> usize {
+        0
+    }
+
+    /// No call is cold for want of a cache, only for first pages and slabs.
+    fn first_share(&self) -> f64 {
+        1.0 / 200.0
+    }
+
+    fn first_n(&self, _options: &Options) -> f64 {
+        64.0
     }
 
     /// Each point is the lower median of its passes, which is a cost that occurred.
@@ -76,6 +89,8 @@ impl Judge for Counted {
         let column = |j: usize| grid.cells.iter().filter_map(|row| row[j]).collect::<Vec<f64>>();
         Level {
             n: grid.n.clone(),
+            half: grid.half.clone(),
+            components: Components::default(),
             cells: grid.cells.clone(),
             offsets: vec![0.0; passes],
             mean: (0..points).map(|j| lower_median(&mut column(j)).unwrap_or(0.0)).collect(),

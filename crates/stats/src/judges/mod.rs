@@ -10,7 +10,7 @@ use crate::common::Pair;
 use crate::compare::Effect;
 use crate::judgement::{Judgement, Outcome};
 use crate::law::{Fit, Law};
-use crate::points::{Grid, Series, Window};
+use crate::points::{Cell, Grid, Series, Window};
 use crate::polish::Level;
 use crate::select::Selection;
 use crate::{Cliff, Curve, Estimate, Exact, Options, Outliers, Unit};
@@ -36,7 +36,16 @@ pub(crate) trait Judge: Sync {
     fn half_width(&self, window: &Window, series: &Series) -> f64;
 
     /// Log cost of the calls of one pass in one window; `quantum` is the step of the clock.
-    fn cell(&self, calls: &mut [u64], quantum: f64) -> Option<f64>;
+    fn cell(&self, calls: &mut [u64], quantum: f64) -> Option<Cell>;
+
+    /// Calls at the start of each pass that are too cold to be judged.
+    fn cold_calls(&self, series: &[Series]) -> usize;
+
+    /// The first judged n of a series measured call by call, as a share of its length.
+    fn first_share(&self) -> f64;
+
+    /// The largest first judged n.
+    fn first_n(&self, options: &Options) -> f64;
 
     /// Averages the passes.
     fn level(&self, grid: &Grid) -> Level;

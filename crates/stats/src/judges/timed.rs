@@ -6,11 +6,11 @@ use crate::compare::{Effect, paired, unpaired};
 use crate::growth::{contrast, student};
 use crate::judgement::{Judgement, Outcome, POINTS_MIN, Reason, judge_samples, more_passes};
 use crate::law::{Fit, Law};
-use crate::points::{Grid, Series, Window};
+use crate::points::{Cell, Grid, Series, Window};
 use crate::polish::{Level, level};
-use crate::quantile::grouped_median;
+use crate::quantile::{grouped_median, median_variance};
 use crate::select::{Selection, constant};
-use crate::{Cliff, Curve, Estimate, Exact, Options, Outliers, outliers};
+use crate::{Cliff, Curve, Estimate, Exact, Options, Outliers, outliers, warm_up};
 
 /// The judge of timed costs.
 pub(super) struct Timed;
@@ -48,9 +48,22 @@ impl Judge for Timed {
         window.half
     }
 
-    fn cell(&self, calls: &mut [u64], quantum: f64) -> Option<f64> {
+    fn cell(&self, calls: &mut [u64], quantum: f64) -> Option<Cell> {
+        let cost = grouped_median(calls, quantum)?;
         // A clock may read zero for a very cheap call; its logarithm must still exist.
-        grouped_median(calls, quantum).map(|cost| cost.max(0.5).ln())
+        Some(Cell { log: cost.max(0.5).ln(), variance: median_variance(calls) })
+    }
+
+    fn cold_calls(&self, series: &[Series]) -> usize {
+        warm_up::cold_calls(series)
+    }
+
+    fn first_share(&self) -> f64 {
+        1.0 / 32.0
+    }
+
+    fn first_n(&self, options: &Options) -> f64 {
+        f64::from(options.first_n)
     }
 
     fn level(&self, grid: &Grid) -> Level {

@@ -1,0 +1,135 @@
+//! Cold calls: the first calls of a pass, in order of time, that cost more than the same calls cost later.
+//!
+//! Caches, slabs and page tables are cold at the start of a pass. On the way up these calls are at small n, on the way
+//! down at the largest. A cost that falls with time at the start of all passes is warm-up and is not judged; on the way
+//! down, where a growing cost falls too, only what exceeds the continuation of the later calls counts.
+
+use crate::points::Series;
+use crate::quantile::{median_of, median_of_costs};
+
+/// Calls in a block.
+const BLOCK: usize = 8;
+/// At most this many calls are cold, and at most this share of a pass.
+const CALLS_MAX: usize = 256;
+const SHARE_MAX: f64 = 0.125;
+/// An excess below this (logarithm), or below this many standard errors, is not searched for.
+const EXCESS_MIN: f64 = 0.01;
+const ERRORS: f64 = 2.5;
+/// A larger excess is not warm-up but a cliff.
+const EXCESS_MAX: f64 = 0.9;
+
+/// Returns how many calls at the start of each pass are cold.
+pub(crate) fn cold_calls(series: &[Series]) -> usize {
+    let shortest = series.iter().map(|one| one.n.len()).min().unwrap_or(0);
+    let most = ((shortest as f64 * SHARE_MAX) as usize).min(CALLS_MAX) / BLOCK;
+    if most < 3 {
+        return 0;
+    }
+    let is_down = series.iter().filter(|one| one.is_down).count() * 2 > series.len();
+    let profile = profile(series, 3 * most, most);
+    let error = deviation(&profile[most..]);
+    let (excess, base_error) = if is_down { beyond_trend(&profile, most, error) } else { (profile, 0.0) };
+    let ahead = |b: usize| (b + (b / 2).max(3)).min(excess.len());
+    let smooth = |b: usize| excess[b..ahead(b)].iter().sum::<f64>() / (ahead(b) - b) as f64;
+    let smoothed: Vec<f64> = (0..=2 * most).map(smooth).collect();
+    // What later calls cost at least; on the way down the trend says it.
+    let later = |b: usize| if is_down { 0.0 } else { smoothed[b + 1..].iter().copied().fold(f64::MAX, f64::min) };
+    let is_cold = |b: &usize| {
+        let errors = (error * error / (ahead(*b) - b) as f64).sqrt().hypot(base_error);
+        smoothed[*b] - later(*b) > EXCESS_MIN + ERRORS * errors
+    };
+    if is_down && smoothed[0] > EXCESS_MAX {
+        return 0;
+    }
+    // A mean over the next blocks sees the end of an abrupt warm-up early.
+    let end = (0..most).take_while(is_cold).count();
+    if end == 0 { 0 } else { (BLOCK * ahead(end - 1)).min(BLOCK * most) }
+}
+
+/// Log cost by block, in order of time, relative to the blocks from `base` on: the median over the passes.
+fn profile(series: &[Series], blocks: usize, base: usize) -> Vec<f64> {
+    let of_pass = |one: &Series| {
+        let block = |b: usize| {
+            let mut calls = [0; BLOCK];
+            for (i, call) in calls.iter_mut().enumerate() {
+                let at = b * BLOCK + i;
+                *call = one.costs[if one.is_down { one.costs.len() - 1 - at } else { at }];
+            }
+            median_of_costs(&mut calls).unwrap_or(1.0).max(0.5).ln()
+        };
+        let mut row: Vec<f64> = (0..blocks).map(block).collect();
+        let level = median_of(&mut row[base..].to_vec()).unwrap_or(0.0);
+        row.iter_mut().for_each(|x| *x -= level);
+        row
+    };
+    let rows: Vec<Vec<f64>> = series.iter().map(of_pass).collect();
+    let middle = |b: usize| median_of(&mut rows.iter().map(|row| row[b]).collect::<Vec<f64>>()).unwrap_or(0.0);
+    (0..blocks).map(middle).collect()
+}
+
+/// Standard deviation of a block about its neighbours.
+fn deviation(profile: &[f64]) -> f64 {
+    let mut steps: Vec<f64> = profile.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
+    1.4826 / std::f64::consts::SQRT_2 * median_of(&mut steps).unwrap_or(0.0)
+}
+
+/// The profile without the line through the blocks from `from` on, and the standard error of that line at the start.
+fn beyond_trend(profile: &[f64], from: usize, error: f64) -> (Vec<f64>, f64) {
+    let fitted = &profile[from..];
+    let count = fitted.len() as f64;
+    let centre = from as f64 + (count - 1.0) / 2.0;
+    let mean = fitted.iter().sum::<f64>() / count;
+    let (mut square, mut product) = (0.0, 0.0);
+    for (i, y) in fitted.iter().enumerate() {
+        let x = (from + i) as f64 - centre;
+        square += x * x;
+        product += x * (y - mean);
+    }
+    let slope = product / square.max(1.0);
+    let rest = profile.iter().enumerate().map(|(i, y)| y - mean - slope * (i as f64 - centre));
+    (rest.collect(), error * (1.0 / count + centre * centre / square.max(1.0)).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    fn series(cost: impl Fn(usize) -> f64, is_down: bool, seed: u64) -> Vec<Series> {
+        let mut random = Random::new(seed);
+        let pass = |_| {
+            let mut costs: Vec<u64> = (0..2000).map(|i| (cost(i) * (0.1 * random.normal()).exp()) as u64).collect();
+            if is_down {
+                costs.reverse();
+            }
+            Series { n: (1..=2000).collect(), costs, is_down }
+        };
+        (0..5).map(pass).collect()
+    }
+
+    /// Guards against cold calls being judged, at small n on the way up and at large n on the way down.
+    #[test]
+    fn cold_calls_are_dropped_in_order_of_time() {
+        for seed in 0..20 {
+            for is_down in [false, true] {
+                let abrupt = series(|i| if i < 120 { 14_000.0 } else { 10_000.0 }, is_down, seed);
+                assert!((112..=200).contains(&cold_calls(&abrupt)), "{} {is_down}", cold_calls(&abrupt));
+                let decay = series(|i| 10_000.0 * (1.0 + (-(i as f64) / 40.0).exp()), is_down, seed);
+                assert!((80..=256).contains(&cold_calls(&decay)), "{} {is_down}", cold_calls(&decay));
+            }
+        }
+    }
+
+    /// Guards against growth on the way down being taken for warm-up.
+    #[test]
+    fn growth_is_not_warm_up() {
+        let dropped = |cost: &dyn Fn(f64) -> f64| {
+            let up = |i: usize| cost(i as f64 + 1.0);
+            let down = |i: usize| cost(2000.0 - i as f64);
+            (0..20).filter(|seed| cold_calls(&series(up, false, *seed)) + cold_calls(&series(down, true, *seed)) > 0).count()
+        };
+        assert!(dropped(&|_| 10_000.0) <= 2);
+        assert!(dropped(&|n| 10_000.0 + 100.0 * n) <= 2);
+        assert!(dropped(&|n| 10_000.0 + 0.1 * n * n) <= 2);
+    }
+}
