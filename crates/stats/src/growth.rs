@@ -1,7 +1,13 @@
 //! Contrasts of the points with intervals over the passes: growth, and the slope over the last decade.
+//!
+//! Growth is told by the ends of the fitted law. In logarithms it is nearly linear in the points, so each pass has a
+//! growth of its own under the law, and the spread of these gives the interval (Student's t). Laws that fit almost as
+//! well widen it by their evidence.
 
-use crate::Estimate;
+use crate::{Estimate, Options};
+use crate::law::{Place, by_name};
 use crate::polish::{HIDDEN, Level};
+use crate::select::{Frame, Solved, Target};
 use crate::random::Random;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -94,4 +100,197 @@ pub(crate) fn last_decade(n: &[f64]) -> Vec<f64> {
     let mut weights = vec![0.0; n.len() - used];
     weights.extend(logs.iter().map(|x| (x - mean) / square.max(1e-12)));
     weights
+}
+
+/// The growth from the first to the last point, in logarithms.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Growth {
+    /// The best estimate.
+    pub(crate) value: f64,
+    /// The centre of the interval: the mean over the laws by their evidence.
+    pub(crate) centre: f64,
+    /// The standard error.
+    pub(crate) error: f64,
+    /// Degrees of freedom of the error.
+    pub(crate) freedom: f64,
+}
+
+impl Growth {
+    /// The factor with its interval.
+    pub(crate) fn interval(&self, confidence: f64) -> Estimate {
+        let half = student(0.5 + confidence / 2.0, self.freedom) * self.error;
+        let (low, high) = (self.centre - half, self.centre + half);
+        Estimate { value: self.value, low: low.min(self.value), high: high.max(self.value) }.map(f64::exp)
+    }
+
+    /// The mean of growths by their weights, which need not add up to one; the value is that of the first.
+    fn averaged(all: &[(Self, f64)]) -> Option<Self> {
+        let total: f64 = all.iter().map(|(_, weight)| weight).sum();
+        let mean = |f: &dyn Fn(&Self) -> f64| all.iter().map(|(one, weight)| weight * f(one)).sum::<f64>() / total;
+        let centre = mean(&|one| one.centre);
+        let square = mean(&|one| one.error * one.error + (one.centre - centre).powi(2));
+        let freedom = mean(&|one| one.freedom);
+        all.first().map(|(first, _)| Self { value: first.value, centre, error: square.sqrt(), freedom })
+    }
+}
+
+/// A linear model of the log costs: columns over the points, beside the level and the drift of the machine.
+struct Linear<'a> {
+    target: &'a Target<'a>,
+    columns: Vec<Vec<f64>>,
+}
+
+impl Linear<'_> {
+    /// The column `k` at point `j`: level, drift, then the model's own.
+    fn at(&self, k: usize, j: usize) -> f64 {
+        match k {
+            0 => 1.0,
+            1 => self.target.along[j],
+            _ => self.columns[k - 2][j],
+        }
+    }
+
+    fn normal_matrix(&self) -> Vec<Vec<f64>> {
+        let size = self.columns.len() + 2;
+        let points = 0..self.target.n.len();
+        let product = |a: usize, b: usize| {
+            points.clone().map(|j| self.target.weight[j] * self.at(a, j) * self.at(b, j)).sum::<f64>()
+        };
+        let mut matrix: Vec<Vec<f64>> = (0..size).map(|a| (0..size).map(|b| product(a, b)).collect()).collect();
+        matrix[1][1] += self.target.steadiness.min(1e18);
+        for (k, row) in matrix.iter_mut().enumerate() {
+            // Two columns may be alike.
+            row[k] *= 1.0 + 1e-9;
+        }
+        matrix
+    }
+
+    /// The weights of the points in the change of the model from the first to the last point.
+    fn end_weights(&self) -> Vec<f64> {
+        let last = self.target.n.len() - 1;
+        let change = (0..self.columns.len() + 2).map(|k| if k < 2 { 0.0 } else { self.at(k, last) - self.at(k, 0) });
+        let solution = solve(self.normal_matrix(), change.collect());
+        let weight = |j: usize| {
+            let along = solution.iter().enumerate().map(|(k, x)| x * self.at(k, j)).sum::<f64>();
+            self.target.weight[j] * along
+        };
+        (0..=last).map(weight).collect()
+    }
+
+    /// The sum of the weighted squares that the model leaves.
+    fn chi_square(&self) -> f64 {
+        let points = || 0..self.target.n.len();
+        let (weight, y) = (self.target.weight, self.target.y);
+        let right = |k: usize| points().map(|j| weight[j] * self.at(k, j) * y[j]).sum::<f64>();
+        let right: Vec<f64> = (0..self.columns.len() + 2).map(right).collect();
+        let solution = solve(self.normal_matrix(), right.clone());
+        let explained: f64 = solution.iter().zip(&right).map(|(x, b)| x * b).sum();
+        points().map(|j| weight[j] * y[j] * y[j]).sum::<f64>() - explained
+    }
+}
+
+/// Solves a small system by elimination with pivots.
+fn solve(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Vec<f64> {
+    let size = right.len();
+    for k in 0..size {
+        let pivot = (k..size).max_by(|a, b| matrix[*a][k].abs().total_cmp(&matrix[*b][k].abs())).unwrap_or(k);
+        matrix.swap(k, pivot);
+        right.swap(k, pivot);
+        if matrix[k][k].abs() < f64::MIN_POSITIVE {
+            continue;
+        }
+        for i in k + 1..size {
+            let factor = matrix[i][k] / matrix[k][k];
+            for j in k..size {
+                matrix[i][j] -= factor * matrix[k][j];
+            }
+            right[i] -= factor * right[k];
+        }
+    }
+    for k in (0..size).rev() {
+        let rest: f64 = (k + 1..size).map(|j| matrix[k][j] * right[j]).sum();
+        right[k] = if matrix[k][k].abs() < f64::MIN_POSITIVE { 0.0 } else { (right[k] - rest) / matrix[k][k] };
+    }
+    right
+}
+
+/// Weight, in degrees of freedom, of the error that the errors of the points predict against that of the few passes.
+const PREDICTED: f64 = 2.0;
+
+/// The growth that these weights of the points give in each pass.
+fn weighed(level: &Level, target: &Target<'_>, weights: &[f64], value: Option<f64>) -> Growth {
+    let of_pass = |row: &Vec<Option<f64>>| {
+        let cells = row.iter().zip(&level.mean).zip(weights);
+        cells.map(|((cell, mean), weight)| weight * cell.unwrap_or(*mean)).sum::<f64>()
+    };
+    let all: Vec<f64> = level.cells.iter().map(of_pass).collect();
+    let count = all.len() as f64;
+    let mean = all.iter().sum::<f64>() / count;
+    let square = all.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / count * HIDDEN * HIDDEN;
+    let drift: f64 = weights.iter().zip(target.along).map(|(w, u)| w * u).sum();
+    let predicted = weights.iter().zip(&level.error).map(|(w, e)| (w * e).powi(2)).sum::<f64>()
+        + drift * drift / target.steadiness;
+    let freedom = count - 1.0 + PREDICTED;
+    let value = value.unwrap_or_else(|| weights.iter().zip(&level.mean).map(|(w, y)| w * y).sum());
+    Growth { value, centre: value, error: ((square + PREDICTED * predicted) / freedom).sqrt(), freedom }
+}
+
+/// The growth under a fitted law.
+pub(crate) fn by_law(level: &Level, solved: &Solved, frame: &Frame) -> Option<Growth> {
+    let target = frame.target(&level.n, &level.mean);
+    let (first, last) = (*level.n.first()?, *level.n.last()?);
+    let gradients: Vec<Vec<f64>> = level.n.iter().map(|n| solved.gradient(*n)).collect();
+    let columns = (0..gradients[0].len()).map(|k| gradients.iter().map(|row| row[k]).collect()).collect();
+    let weights = Linear { target: &target, columns }.end_weights();
+    Some(weighed(level, &target, &weights, Some((solved.at(last) / solved.at(first)).ln())))
+}
+
+/// The growth under the laws of a selection, by their evidence.
+pub(crate) fn by_laws(level: &Level, laws: &[(Solved, f64)], options: &Options) -> Option<Growth> {
+    let frame = Frame::of(level, options);
+    let all: Option<Vec<(Growth, f64)>> =
+        laws.iter().map(|(solved, weight)| Some((by_law(level, solved, &frame)?, *weight))).collect();
+    Growth::averaged(&all?)
+}
+
+/// The growth of a cost that hardly changes, up or down: by the smooth shapes, each with a free slope of either sign.
+pub(crate) fn by_slope(level: &Level, options: &Options) -> Option<Growth> {
+    let frame = Frame::of(level, options);
+    let target = frame.target(&level.n, &level.mean);
+    let shapes = ["root", "logarithmic", "linear", "quadratic"].into_iter().filter_map(by_name);
+    let fitted = shapes.map(|law| {
+        let top = law.g(*level.n.last()?, Place::at(0.0));
+        let column = level.n.iter().map(|n| law.g(*n, Place::at(0.0)) / top).collect();
+        let model = Linear { target: &target, columns: vec![column] };
+        Some((weighed(level, &target, &model.end_weights(), None), model.chi_square()))
+    });
+    let fitted: Option<Vec<(Growth, f64)>> = fitted.collect();
+    let fitted = fitted?;
+    let least = fitted.iter().map(|pair| pair.1).fold(f64::MAX, f64::min);
+    let all: Vec<(Growth, f64)> = fitted.iter().map(|(one, square)| (*one, (-0.5 * (square - least)).exp())).collect();
+    let mean = Growth::averaged(&all)?;
+    Some(Growth { value: mean.centre, ..mean })
+}
+
+/// The growth of a curve that follows no law: from the first points to the last, each with their own slope.
+pub(crate) fn by_ends(level: &Level, options: &Options) -> Option<Growth> {
+    let frame = Frame::of(level, options);
+    let target = frame.target(&level.n, &level.mean);
+    let points = level.n.len();
+    let side = (points / 5).max(2).min(points / 2);
+    let mut weights = vec![0.0; points];
+    for (from, at, sign) in [(0, 0, -1.0), (points - side, points - 1, 1.0)] {
+        // The value at the end of a line in log n through the points of that side.
+        let (mut s, mut sx, mut sxx) = (0.0, 0.0, 0.0);
+        let x = |j: usize| (level.n[j] / level.n[at]).ln();
+        for j in from..from + side {
+            let w = target.weight[j];
+            (s, sx, sxx) = (s + w, sx + w * x(j), sxx + w * x(j) * x(j));
+        }
+        let determinant = (s * sxx - sx * sx).max(f64::MIN_POSITIVE);
+        for j in from..from + side {
+            weights[j] += sign * target.weight[j] * (sxx - sx * x(j)) / determinant;
+        }
+    }
+    Some(weighed(level, &target, &weights, None))
 }

@@ -2,7 +2,7 @@
 
 use crate::Unit;
 use crate::cliffs;
-use crate::growth::{last_decade, top_over_bottom, widening};
+use crate::growth::{last_decade, widening};
 use crate::law::{Shape, by_name};
 use crate::points::{
     Grid, Layout, capacities_of, chosen_points, reduce, series_of, start, start_of_chosen, windows,
@@ -21,8 +21,8 @@ pub struct Judgement {
     pub outcome: Outcome,
     /// Every point of the reduced curve, including those beyond a cliff.
     pub points: Vec<Point>,
-    /// Cost of the last three judged points over that of the first three (geometric means), with a 90%
-    /// confidence interval.
+    /// Cost at the last judged n over that at the first, by the fitted law, with a 90% confidence interval that
+    /// includes the laws that fit almost as well. Where no law fits, by the first and the last fifth of the points.
     pub growth: Option<Estimate>,
     /// Cost at the smallest judged n, with a 95% confidence interval.
     pub start: Option<Estimate>,
@@ -161,8 +161,6 @@ pub(crate) const POINTS_MIN: usize = 6;
 const RANGE_MIN: f64 = 8.0;
 /// One millisecond, or a million instructions.
 const MILLION: f64 = 1e6;
-/// More passes than this are not recommended.
-const MORE_MAX: f64 = 500.0;
 
 /// The five classes of outcomes that users see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -225,7 +223,7 @@ pub(crate) fn judge_samples(curve: &Curve, clean_only: bool, options: &Options) 
 /// Growth of a curve over its judged range, with a 90% confidence interval.
 pub(crate) fn growth_of(curve: &Curve, options: &Options) -> Option<Estimate> {
     let reduced = reduce_curve(curve, false, options)?;
-    growth(&reduced.judged, options)
+    if reduced.judged.n.len() < 2 { None } else { options.judge().trend(&reduced.judged, options) }
 }
 
 fn reduce_curve(curve: &Curve, clean_only: bool, options: &Options) -> Option<Reduced> {
@@ -298,22 +296,15 @@ fn blank(reduced: &Reduced, unit: Unit) -> Judgement {
     }
 }
 
-fn growth(level: &Level, options: &Options) -> Option<Estimate> {
-    let weights = top_over_bottom(level.n.len());
-    Some(options.judge().contrast(level, &weights, 0.90, options)?.map(f64::exp))
-}
-
 /// Sets the members that need no law.
 fn measure(judgement: &mut Judgement, reduced: &Reduced, options: &Options) {
     let level = &reduced.judged;
-    judgement.growth = growth(level, options);
     let weights = last_decade(&level.n);
     judgement.exponent = options.judge().contrast(level, &weights, 0.95, options);
     let judged = || reduced.points.iter().filter(|point| point.judged);
     judgement.start = judged().next().map(|point| point.cost);
     judgement.end = judged().next_back().map(|point| point.cost);
     judgement.range = level.n.first().copied().zip(level.n.last().copied());
-    judgement.elasticity = judgement.growth.zip(judgement.range).map(|(growth, range)| elasticity(growth, range));
 }
 
 /// The factor of a doubling of n, averaged over the range of n in which the cost grew by `growth`.
@@ -325,11 +316,12 @@ fn elasticity(growth: Estimate, range: (f64, f64)) -> Estimate {
 /// Sets the outcome, the law and the members that follow from it.
 fn decide(judgement: &mut Judgement, reduced: &Reduced, annotations: &[Annotation], options: &Options) {
     let level = &reduced.judged;
-    let (Some(growth), Some(selection)) = (judgement.growth, select(level, &reduced.capacities, options)) else {
-        return;
-    };
     let judge = options.judge();
-    judgement.outcome = judge.outcome(growth, level, &selection, options);
+    let Some(selection) = select(level, &reduced.capacities, options) else { return };
+    let Some((growth, outcome)) = judge.assess(level, &selection, options) else { return };
+    judgement.growth = Some(growth);
+    judgement.elasticity = judgement.range.map(|range| elasticity(growth, range));
+    judgement.outcome = outcome;
     match &judgement.outcome {
         Outcome::Flat { .. } => judgement.fit = judge.constant(level, options),
         Outcome::Grows { law: Some(_) } => {
@@ -343,17 +335,6 @@ fn decide(judgement: &mut Judgement, reduced: &Reduced, annotations: &[Annotatio
     judgement.bend = bend(judgement, annotations);
     extrapolate(judgement, &selection, level.passes);
     judgement.one_million = one_million(judgement);
-}
-
-/// Number of further passes until the interval, which narrows with the root of their number, is within the margin or
-/// excludes 1.
-pub(crate) fn more_passes(growth: Estimate, passes: usize, delta: f64) -> Option<u32> {
-    let centre = growth.value.ln().abs();
-    let half = (growth.high / growth.low).ln() / 2.0;
-    let distance = (delta.ln_1p() - centre).max(centre);
-    let wanted = passes as f64 * (half / distance).powi(2);
-    let more = (wanted - passes as f64).ceil().max(1.0);
-    (more <= MORE_MAX).then_some(more as u32)
 }
 
 /// The bend of the chosen law, if it has one.

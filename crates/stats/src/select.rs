@@ -2,8 +2,9 @@
 //!
 //! The model is `log a + log(1 + r·g(n))`. Timing error is relative, and `a` follows by averaging, so the fit is a
 //! search over `r`. The errors of the points are known from the passes, so the misfit is a chi-square and BIC needs no
-//! estimate of variance. If even the best law misses by more than the errors explain, the errors of all laws are scaled
-//! up, which admits more rivals.
+//! estimate of variance. The mean drift of the machine along the passes is a further unknown with a known variance. If
+//! even the best law misses by more than the errors explain, the errors of all laws are scaled up, which admits more
+//! rivals.
 
 use crate::growth::interval;
 use crate::law::{Candidate, Fit, LAWS, Law, Place, Shape, by_name};
@@ -21,6 +22,8 @@ pub(crate) struct Selection {
     pub(crate) rivals: Vec<Fit>,
     /// Fixed cost and slope of the best law in each bootstrap draw.
     pub(crate) draws: Vec<(f64, f64)>,
+    /// The best law and its rivals as fitted, each with its weight: the share of the evidence.
+    pub(crate) weighed: Vec<(Solved, f64)>,
 }
 
 /// A fitted law.
@@ -31,6 +34,8 @@ pub(crate) struct Solved {
     fixed: f64,
     slope: f64,
     chi_square: f64,
+    /// The price of having tried several known capacities, in BIC.
+    charge: f64,
 }
 
 impl Solved {
@@ -42,10 +47,33 @@ impl Solved {
     }
 
     fn bic(&self, scale: f64, points: usize) -> f64 {
-        self.chi_square / scale + self.parameters() * (points as f64).ln()
+        self.chi_square / scale + self.parameters() * (points as f64).ln() + self.charge
     }
 
-    fn at(&self, n: f64) -> f64 {
+    /// Gradient of the log cost at `n`, by the relative slope and by the location.
+    pub(crate) fn gradient(&self, n: f64) -> Vec<f64> {
+        if self.slope <= 0.0 {
+            return Vec::new();
+        }
+        let log = |place: Place, slope: f64| (self.fixed + slope * self.law.g(n, place)).max(f64::MIN_POSITIVE).ln();
+        let place = self.candidate.place;
+        // The level is the caller's; with the fixed cost held, a relative change of the slope is the other parameter.
+        let mut all = vec![(log(place, self.slope * 1.001) - log(place, self.slope / 1.001)) / 0.002];
+        let is_moved = self.candidate.is_free && self.law.shape() != Shape::Step;
+        if is_moved {
+            // A pole stays beyond the last point.
+            let shift = if self.law.shape() == Shape::Pole { 0.0002 } else { 0.01 };
+            let at = |factor: f64| Place { n: place.n * factor, ..place };
+            all.push((log(at(1.0 + shift), self.slope) - log(at(1.0 - shift), self.slope)) / (2.0 * shift));
+        }
+        if is_moved && self.law.shape() == Shape::Tiers {
+            let at = |factor: f64| Place { ratio: place.ratio * factor, ..place };
+            all.push((log(at(1.01), self.slope) - log(at(0.99), self.slope)) / 0.02);
+        }
+        all
+    }
+
+    pub(crate) fn at(&self, n: f64) -> f64 {
         if self.slope > 0.0 { self.fixed + self.slope * self.law.g(n, self.candidate.place) } else { self.fixed }
     }
 }
@@ -57,6 +85,29 @@ pub(crate) struct Target<'a> {
     pub(crate) y: &'a [f64],
     /// The inverse variance of each.
     pub(crate) weight: &'a [f64],
+    /// The position of each along the pass.
+    pub(crate) along: &'a [f64],
+    /// The inverse variance of the mean drift along the pass; infinite for none.
+    pub(crate) steadiness: f64,
+}
+
+/// The parts of a target that do not depend on the costs.
+pub(crate) struct Frame {
+    weight: Vec<f64>,
+    along: Vec<f64>,
+    steadiness: f64,
+}
+
+impl Frame {
+    pub(crate) fn of(level: &Level, options: &Options) -> Self {
+        let drift = level.components.drift;
+        let steadiness = if drift > 0.0 { level.passes as f64 / (drift * drift) } else { f64::INFINITY };
+        Self { weight: weights(level, options), along: level.along(), steadiness }
+    }
+
+    pub(crate) fn target<'a>(&'a self, n: &'a [f64], y: &'a [f64]) -> Target<'a> {
+        Target { n, y, weight: &self.weight, along: &self.along, steadiness: self.steadiness }
+    }
 }
 
 /// Smallest ratio of two slopes: a linear law with noise often seems to have a smaller one.
@@ -86,22 +137,40 @@ fn golden(mut low: f64, mut high: f64, rounds: usize, f: impl Fn(f64) -> f64) ->
 
 /// Level and chi-square for one `r`, given `g` scaled to a maximum of one.
 fn profile(target: &Target<'_>, g: &[f64], r: f64) -> (f64, f64) {
-    let (mut sum, mut square, mut total) = (0.0, 0.0, 0.0);
-    for ((y, weight), g) in target.y.iter().zip(target.weight).zip(g) {
-        let residual = y - (r * g).ln_1p();
-        sum += weight * residual;
-        square += weight * residual * residual;
-        total += weight;
+    let (mut s, mut su, mut suu) = (0.0, 0.0, 0.0);
+    let (mut sx, mut sux, mut sxx) = (0.0, 0.0, 0.0);
+    for (((y, w), g), u) in target.y.iter().zip(target.weight).zip(g).zip(target.along) {
+        let x = y - (r * g).ln_1p();
+        (s, su, suu) = (s + w, su + w * u, suu + w * u * u);
+        (sx, sux, sxx) = (sx + w * x, sux + w * u * x, sxx + w * x * x);
     }
-    let mean = sum / total;
-    (mean, (square - sum * mean).max(0.0))
+    if target.steadiness.is_infinite() {
+        let mean = sx / s;
+        return (mean, (sxx - sx * mean).max(0.0));
+    }
+    suu += target.steadiness;
+    let determinant = s * suu - su * su;
+    let (mean, drift) = ((suu * sx - su * sux) / determinant, (s * sux - su * sx) / determinant);
+    (mean, (sxx - mean * sx - drift * sux).max(0.0))
 }
 
-/// Fits one law at a fixed location. `around` narrows the search to the surroundings of a known `ln r`.
-fn fit_at(target: &Target<'_>, law: &'static dyn Law, candidate: Candidate, around: Option<f64>) -> Solved {
+/// How `ln r` is searched.
+#[derive(Clone, Copy)]
+enum Search {
+    /// Everywhere, to a few percent: to rank locations.
+    Coarse,
+    /// Everywhere.
+    Fine,
+    /// Near a known value.
+    Around(f64),
+}
+
+/// Fits one law at a fixed location.
+fn fit_at(target: &Target<'_>, law: &'static dyn Law, candidate: Candidate, search: Search) -> Solved {
     let raw: Vec<f64> = target.n.iter().map(|n| law.g(*n, candidate.place)).collect();
     let top = raw.iter().copied().fold(0.0, f64::max);
-    let solved = |fixed: f64, slope: f64, chi_square: f64| Solved { law, candidate, fixed, slope, chi_square };
+    let charge = 0.0;
+    let solved = |fixed: f64, slope: f64, chi_square: f64| Solved { law, candidate, fixed, slope, chi_square, charge };
     let (flat, flat_square) = profile(target, &raw, 0.0);
     if top <= 0.0 || !top.is_finite() {
         return solved(flat.exp(), 0.0, flat_square);
@@ -109,14 +178,16 @@ fn fit_at(target: &Target<'_>, law: &'static dyn Law, candidate: Candidate, arou
     let g: Vec<f64> = raw.iter().map(|x| x / top).collect();
     let square = |log_r: f64| profile(target, &g, log_r.exp()).1;
     // The misfit may have two minima in r, so a coarse search precedes the fine one.
-    let (low, high) = if let Some(log_r) = around {
-        (log_r - 2.0, log_r + 2.0)
-    } else {
-        let places = (0..=32).map(|i| LOG_R.0 + f64::from(i));
-        let best = places.min_by(|a, b| square(*a).total_cmp(&square(*b)));
-        best.map_or(LOG_R, |log_r| (log_r - 1.0, log_r + 1.0))
+    let (low, high) = match search {
+        Search::Around(log_r) => (log_r - 2.0, log_r + 2.0),
+        Search::Coarse | Search::Fine => {
+            let places = (0..=16).map(|i| LOG_R.0 + 2.0 * f64::from(i));
+            let best = places.min_by(|a, b| square(*a).total_cmp(&square(*b)));
+            best.map_or(LOG_R, |log_r| (log_r - 2.0, log_r + 2.0))
+        }
     };
-    let r = golden(low, high, 26, square).exp();
+    let rounds = if matches!(search, Search::Coarse) { 9 } else { 26 };
+    let r = golden(low, high, rounds, square).exp();
     let (mean, chi_square) = profile(target, &g, r);
     if chi_square < flat_square {
         solved(mean.exp(), mean.exp() * r / top, chi_square)
@@ -128,10 +199,15 @@ fn fit_at(target: &Target<'_>, law: &'static dyn Law, candidate: Candidate, arou
 /// Fits one law and its location, if it has one.
 pub(crate) fn fit_law(target: &Target<'_>, law: &'static dyn Law, capacities: &[f64]) -> Option<Solved> {
     let candidates = law.candidates(target.n, capacities);
-    let tries: Vec<Solved> = candidates.iter().map(|c| fit_at(target, law, *c, None)).collect();
+    let held = candidates.iter().filter(|candidate| !candidate.is_free).count();
+    let charge = |candidate: &Candidate| if candidate.is_free { 0.0 } else { 2.0 * (held.max(1) as f64).ln() };
+    let search = if candidates.len() > 4 { Search::Coarse } else { Search::Fine };
+    let of = |c: &Candidate, search| Solved { charge: charge(c), ..fit_at(target, law, *c, search) };
+    let tries: Vec<Solved> = candidates.iter().map(|c| of(c, search)).collect();
     let cost = |solved: &Solved| solved.bic(1.0, target.n.len());
     let best = tries.iter().enumerate().min_by(|a, b| cost(a.1).total_cmp(&cost(b.1)));
-    let (place, best) = best.map(|(i, solved)| (i, solved.clone()))?;
+    let place = best.map(|(i, _)| i)?;
+    let best = of(&candidates[place], Search::Fine);
     if !best.candidate.is_free {
         return Some(best);
     }
@@ -143,7 +219,7 @@ pub(crate) fn fit_law(target: &Target<'_>, law: &'static dyn Law, capacities: &[
                 adjacent.map_or(best.candidate.place.n, |c| c.place.n)
             };
             let (low, high) = (free(place.checked_sub(1)), free(Some(place + 1)));
-            let at = |n: f64| fit_at(target, law, Candidate::free(n), None);
+            let at = |n: f64| fit_at(target, law, Candidate::free(n), Search::Fine);
             at(golden(low, high, 12, |n| at(n).chi_square))
         }
         Shape::Tiers => {
@@ -158,7 +234,7 @@ pub(crate) fn fit_law(target: &Target<'_>, law: &'static dyn Law, capacities: &[
 /// Location and ratio of the law of two slopes, searched in turn around the best of the grid. The logarithm of the
 /// location stays within `range`, as both slopes must be seen.
 fn tiers(target: &Target<'_>, best: &Solved, range: &RangeInclusive<f64>) -> Solved {
-    let at = |place: Place| fit_at(target, best.law, Candidate::tier(place.n, place.ratio), None);
+    let at = |place: Place| fit_at(target, best.law, Candidate::tier(place.n, place.ratio), Search::Fine);
     let mut found = best.candidate.place;
     for _ in 0..3 {
         let square = |log_ratio: f64| at(Place { ratio: log_ratio.exp(), ..found }).chi_square;
@@ -183,35 +259,44 @@ fn dictionary(options: &Options) -> impl Iterator<Item = &'static dyn Law> {
     LAWS.iter().copied().filter(move |law| judge.can_follow(*law))
 }
 
+/// The laws that are named hold at least this share of the evidence, and are at most this many besides the best.
+const EVIDENCE: f64 = 0.98;
+const RIVALS_MAX: usize = 3;
+
 /// Selects the law of a reduced curve. `None` without points.
 pub(crate) fn select(level: &Level, capacities: &[f64], options: &Options) -> Option<Selection> {
-    let weight = weights(level, options);
-    let target = Target { n: &level.n, y: &level.mean, weight: &weight };
+    let frame = Frame::of(level, options);
+    let target = frame.target(&level.n, &level.mean);
     let points = level.n.len();
     let fits = dictionary(options).filter_map(|law| fit_law(&target, law, capacities));
     let mut fits: Vec<Solved> = fits.collect();
     let spare = |solved: &Solved| (points as f64 - solved.parameters()).max(1.0);
-    let scale = fits.iter().map(|s| s.chi_square / spare(s)).fold(f64::MAX, f64::min).max(1.0);
+    let least = fits.iter().map(|solved| solved.chi_square / spare(solved)).fold(f64::MAX, f64::min);
+    let scale = least.max(1.0);
     fits.sort_by(|a, b| a.bic(scale, points).total_cmp(&b.bic(scale, points)));
     let lowest = fits.first()?.bic(scale, points);
+    let evidence: Vec<f64> = fits.iter().map(|solved| (-0.5 * (solved.bic(scale, points) - lowest)).exp()).collect();
+    let total: f64 = evidence.iter().sum();
     let best = simplest(&fits, |s| s.bic(scale, points));
-    let chosen = fits[best].clone();
-    let chosen_bic = chosen.bic(scale, points);
-    let is_rival = |other: &&Solved| {
-        let bic = other.bic(scale, points);
-        let is_extension = other.law.contains().contains(&chosen.law.name());
-        other.law.name() != chosen.law.name()
-            && bic < lowest + options.rival_bic
-            && !(is_extension && bic >= chosen_bic)
-    };
-    let named = |solved: &Solved, draws: usize| {
-        let (draws, fixed, slope) = resample(level, solved, &weight, draws, options.seed);
+    // The rivals, the likeliest first, until enough of the evidence is named.
+    let mut weighed = vec![(fits[best].clone(), evidence[best] / total)];
+    let mut named = weighed[0].1;
+    for (i, solved) in fits.iter().enumerate().filter(|(i, _)| *i != best) {
+        let is_rival = solved.bic(scale, points) < lowest + options.rival_bic;
+        if named >= EVIDENCE || weighed.len() > RIVALS_MAX || !is_rival {
+            break;
+        }
+        weighed.push((solved.clone(), evidence[i] / total));
+        named += evidence[i] / total;
+    }
+    let described = |solved: &Solved, draws: usize| {
+        let (draws, fixed, slope) = resample(level, solved, &frame, draws, options.seed);
         let p = lack_of_fit_p(solved, level);
         (draws, describe(solved, fixed, slope, &target, p, solved.bic(scale, points) - lowest))
     };
-    let (draws, best) = named(&chosen, options.draws / 2);
-    let rivals = fits.iter().filter(is_rival).map(|s| named(s, options.draws / 8).1).collect();
-    Some(Selection { best, rivals, draws })
+    let (draws, best) = described(&weighed[0].0, options.draws / 2);
+    let rivals = weighed[1..].iter().map(|(solved, _)| described(solved, options.draws / 8).1).collect();
+    Some(Selection { best, rivals, draws, weighed })
 }
 
 /// The index of the best law; of nested laws within 2 BIC, the simpler one.
@@ -243,20 +328,20 @@ fn lack_of_fit_p(solved: &Solved, level: &Level) -> Option<f64> {
 fn resample(
     level: &Level,
     solved: &Solved,
-    weight: &[f64],
+    frame: &Frame,
     draws: usize,
     seed: u64,
 ) -> (Vec<(f64, f64)>, Estimate, Estimate) {
     let top = level.n.iter().map(|n| solved.law.g(*n, solved.candidate.place));
     let top = top.fold(0.0, f64::max);
-    let around = (solved.slope > 0.0).then(|| (solved.slope * top / solved.fixed).ln());
+    let is_rising = solved.slope > 0.0 && solved.fixed > 0.0;
+    let search = if is_rising { Search::Around((solved.slope * top / solved.fixed).ln()) } else { Search::Fine };
     let mut random = Random::new(seed);
     let mut pairs = Vec::with_capacity(draws);
     let draws = if level.passes < 2 { 0 } else { draws };
     for _ in 0..draws {
         let y = resampled_means(level, &mut random);
-        let target = Target { n: &level.n, y: &y, weight };
-        let drawn = fit_at(&target, solved.law, solved.candidate, around);
+        let drawn = fit_at(&frame.target(&level.n, &y), solved.law, solved.candidate, search);
         pairs.push((drawn.fixed, drawn.slope));
     }
     let spread = |value: f64, pick: &dyn Fn(&(f64, f64)) -> f64| {
@@ -312,18 +397,18 @@ fn describe(
 
 /// The constant law at the mean level.
 pub(crate) fn constant(level: &Level, options: &Options) -> Option<Fit> {
-    let weight = weights(level, options);
-    let target = Target { n: &level.n, y: &level.mean, weight: &weight };
+    let frame = Frame::of(level, options);
+    let target = frame.target(&level.n, &level.mean);
     let solved = fit_law(&target, by_name("constant")?, &[])?;
-    let (_, fixed, slope) = resample(level, &solved, &weight, options.draws / 2, options.seed);
+    let (_, fixed, slope) = resample(level, &solved, &frame, options.draws / 2, options.seed);
     Some(describe(&solved, fixed, slope, &target, lack_of_fit_p(&solved, level), 0.0))
 }
 
 /// The law that fits two curves best, with separate coefficients.
 pub(crate) fn both(a: &Level, b: &Level, capacities: &[f64], options: &Options) -> Option<&'static dyn Law> {
     let cost = |law: &'static dyn Law, level: &Level| {
-        let weight = weights(level, options);
-        let target = Target { n: &level.n, y: &level.mean, weight: &weight };
+        let frame = Frame::of(level, options);
+        let target = frame.target(&level.n, &level.mean);
         Some(fit_law(&target, law, capacities)?.bic(1.0, level.n.len()))
     };
     let costs = dictionary(options).filter_map(|law| Some((cost(law, a)? + cost(law, b)?, law)));
@@ -340,10 +425,9 @@ pub(crate) fn coefficient_ratios(
     options: &Options,
 ) -> (Option<Estimate>, Option<Estimate>) {
     let drawn = |level: &Level, seed: u64| {
-        let weight = weights(level, options);
-        let target = Target { n: &level.n, y: &level.mean, weight: &weight };
-        let solved = fit_law(&target, law, capacities)?;
-        let (draws, ..) = resample(level, &solved, &weight, options.draws / 2, seed);
+        let frame = Frame::of(level, options);
+        let solved = fit_law(&frame.target(&level.n, &level.mean), law, capacities)?;
+        let (draws, ..) = resample(level, &solved, &frame, options.draws / 2, seed);
         Some((solved, draws))
     };
     // Independent curves need independent draws, so two seeds.

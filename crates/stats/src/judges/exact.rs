@@ -117,34 +117,16 @@ impl Judge for Counted {
         (!level.n.is_empty()).then(|| contrast(level, weights))
     }
 
-    /// Asks in this order: is there any change, does a law fit exactly, is it flat within δ, does it fall, does a
-    /// law fit.
-    fn outcome(&self, growth: Estimate, level: &Level, selection: &Selection, options: &Options) -> Outcome {
-        let height = height(level);
-        if height < 1e-12 {
-            return Outcome::Flat { within: 0.0 };
-        }
-        let best = &selection.best;
-        let lack = best.rms_residual / height;
-        let grows = growth.value.ln() > RISE_MIN.ln_1p() && best.law != "constant";
-        if grows && lack <= LACK_NONE {
-            return Outcome::Grows { law: Some(best.law.clone()) };
-        }
-        if height <= 2.0 * options.delta.ln_1p() && growth.value.ln().abs() <= options.delta.ln_1p() {
-            return Outcome::Flat { within: (height / 2.0).exp_m1() };
-        }
-        let start = level.mean[0];
-        let rises = level.mean.iter().any(|y| y - start > options.delta.ln_1p());
-        if growth.value < 1.0 - options.delta && !rises {
-            return Outcome::Falls;
-        }
-        let log = growth.value.ln();
-        match () {
-            () if grows && lack <= LACK_MAX => Outcome::Grows { law: Some(best.law.clone()) },
-            () if log > RISE_MIN.ln_1p() => Outcome::Grows { law: None },
-            () if log < -RISE_MIN.ln_1p() => Outcome::Falls,
-            () => Outcome::Varies,
-        }
+    fn assess(&self, level: &Level, selection: &Selection, options: &Options) -> Option<(Estimate, Outcome)> {
+        let growth = self.trend(level, options)?;
+        Some((growth, outcome(growth, level, selection, options)))
+    }
+
+    fn trend(&self, level: &Level, _options: &Options) -> Option<Estimate> {
+        let mut ends = vec![0.0; level.n.len()];
+        *ends.first_mut()? -= 1.0;
+        *ends.last_mut()? += 1.0;
+        Some(contrast(level, &ends).map(f64::exp))
     }
 
     /// The constant law at a cost that occurred.
@@ -210,6 +192,36 @@ impl Judge for Counted {
     /// Counts need no second pass.
     fn ratio_passes(&self, _a: &Level, _b: &Level) -> usize {
         2
+    }
+}
+
+/// Asks in this order: is there any change, does a law fit exactly, is it flat within δ, does it fall, does a
+/// law fit.
+fn outcome(growth: Estimate, level: &Level, selection: &Selection, options: &Options) -> Outcome {
+    let height = height(level);
+    if height < 1e-12 {
+        return Outcome::Flat { within: 0.0 };
+    }
+    let best = &selection.best;
+    let lack = best.rms_residual / height;
+    let grows = growth.value.ln() > RISE_MIN.ln_1p() && best.law != "constant";
+    if grows && lack <= LACK_NONE {
+        return Outcome::Grows { law: Some(best.law.clone()) };
+    }
+    if height <= 2.0 * options.delta.ln_1p() && growth.value.ln().abs() <= options.delta.ln_1p() {
+        return Outcome::Flat { within: (height / 2.0).exp_m1() };
+    }
+    let start = level.mean[0];
+    let rises = level.mean.iter().any(|y| y - start > options.delta.ln_1p());
+    if growth.value < 1.0 - options.delta && !rises {
+        return Outcome::Falls;
+    }
+    let log = growth.value.ln();
+    match () {
+        () if grows && lack <= LACK_MAX => Outcome::Grows { law: Some(best.law.clone()) },
+        () if log > RISE_MIN.ln_1p() => Outcome::Grows { law: None },
+        () if log < -RISE_MIN.ln_1p() => Outcome::Falls,
+        () => Outcome::Varies,
     }
 }
 

@@ -56,8 +56,11 @@ pub(crate) trait Judge: Sync {
     /// A contrast of the log costs of the points.
     fn contrast(&self, level: &Level, weights: &[f64], confidence: f64, options: &Options) -> Option<Estimate>;
 
-    /// The outcome, given growth and the best law.
-    fn outcome(&self, growth: Estimate, level: &Level, selection: &Selection, options: &Options) -> Outcome;
+    /// The growth from the first to the last judged point, with a 90% confidence interval, and the outcome.
+    fn assess(&self, level: &Level, selection: &Selection, options: &Options) -> Option<(Estimate, Outcome)>;
+
+    /// The growth without a law, with a 90% confidence interval: of the canary.
+    fn trend(&self, level: &Level, options: &Options) -> Option<Estimate>;
 
     /// The constant law.
     fn constant(&self, level: &Level, options: &Options) -> Option<Fit>;

@@ -3,8 +3,8 @@
 use super::Judge;
 use crate::common::Pair;
 use crate::compare::{Effect, paired, unpaired};
-use crate::growth::{contrast, student};
-use crate::judgement::{Judgement, Outcome, POINTS_MIN, Reason, judge_samples, more_passes};
+use crate::growth::{Growth, by_ends, by_laws, by_slope, contrast, student};
+use crate::judgement::{Judgement, Outcome, POINTS_MIN, Reason, judge_samples};
 use crate::law::{Fit, Law};
 use crate::points::{Cell, Grid, Series, Window};
 use crate::polish::{Level, level};
@@ -19,6 +19,8 @@ pub(super) struct Timed;
 const PASSES_MIN: usize = 5;
 /// A smaller share of clean calls gives no judgement of their own.
 const CLEAN_MIN: f64 = 0.5;
+/// A misfit below this (root mean square, in logarithms) is not held against a law: no kernel path is perfectly smooth.
+const LACK_MIN: f64 = 0.01;
 /// A law that misses by less than this share of the whole rise (in logarithms) is named even where the errors are so
 /// small that the test detects the misfit: bind rises ×300 and follows the probing law to within 7%.
 const LACK_MAX: f64 = 0.02;
@@ -83,43 +85,12 @@ impl Judge for Timed {
         contrast(level, weights, confidence, options.seed, options.draws)
     }
 
-    /// Asks in the order of the method: equivalence first, then growth, then which law, then whether any law fits.
-    fn outcome(&self, growth: Estimate, level: &Level, selection: &Selection, options: &Options) -> Outcome {
-        let unresolved = |reason, more_passes| Outcome::Unresolved { reason, more_passes };
-        if level.passes < 2 {
-            return unresolved(Reason::TooFewPasses, Some(4));
-        }
-        let (lowest, highest) = (1.0 - options.delta, 1.0 + options.delta);
-        let deviates = deviates(level, options.delta);
-        let is_within = growth.low >= lowest && growth.high <= highest;
-        if is_within && !deviates {
-            return if growth.holds(1.0) { Outcome::Flat { within: options.delta } } else { Outcome::Small };
-        }
-        if growth.high < lowest && !rises(level, options.delta) {
-            return Outcome::Falls;
-        }
-        let is_misfit = selection.best.lack_of_fit_p.is_some_and(|p| p < options.misfit_level)
-            && lack(&selection.best, level) > LACK_MAX * height(level);
-        // Two passes agree by chance too often to show small growth: theirs must be shown to exceed δ.
-        let (floor, may_deviate) = if level.passes < 3 { (highest, false) } else { (1.0, true) };
-        let moves = growth.low > floor || (may_deviate && deviates && is_misfit && rises(level, options.delta));
-        if moves && is_misfit {
-            return match growth {
-                growth if growth.low > 1.0 => Outcome::Grows { law: None },
-                growth if growth.high < 1.0 => Outcome::Falls,
-                _ => Outcome::Varies,
-            };
-        }
-        // Significant growth best described as "constant" is a contradiction that only more passes resolve.
-        if growth.low > floor && selection.best.law != "constant" {
-            return Outcome::Grows { law: Some(selection.best.law.clone()) };
-        }
-        // The ends agree and a point between them deviates: the interval of the growth does not say how many passes
-        // would settle that.
-        if is_within {
-            return unresolved(Reason::PointDeviates, None);
-        }
-        unresolved(Reason::TooNoisy, more_passes(growth, level.passes, options.delta))
+    fn assess(&self, level: &Level, selection: &Selection, options: &Options) -> Option<(Estimate, Outcome)> {
+        assess(level, selection, options)
+    }
+
+    fn trend(&self, level: &Level, options: &Options) -> Option<Estimate> {
+        Some(by_slope(level, options)?.interval(CONFIDENCE))
     }
 
     fn constant(&self, level: &Level, options: &Options) -> Option<Fit> {
@@ -167,6 +138,62 @@ fn weighted(row: &[Option<f64>], weights: &[f64]) -> Option<f64> {
     Some(sum)
 }
 
+/// Confidence of the interval of the growth.
+const CONFIDENCE: f64 = 0.90;
+/// The band is examined in this many parts of the range.
+const PARTS: usize = 8;
+/// A part deviates for certain if it does so by this many standard errors.
+const ERRORS: f64 = 3.0;
+
+/// How a curve deviates from its mean level.
+enum Band {
+    /// No part of the range deviates by more than δ.
+    Inside,
+    /// A part does, but not for certain.
+    Open,
+    /// A part does for certain.
+    Outside,
+}
+
+/// Asks in the order of the method: how does it grow, is all of it within the margin, which law, does any law fit.
+fn assess(level: &Level, selection: &Selection, options: &Options) -> Option<(Estimate, Outcome)> {
+    let best = &selection.best;
+    let is_misfit = is_misfit(best, level, options);
+    let growth = match () {
+        () if is_misfit => by_ends(level, options)?,
+        () if best.law == "constant" => by_slope(level, options)?,
+        () => by_laws(level, &selection.weighed, options)?,
+    };
+    let interval = growth.interval(CONFIDENCE);
+    let unresolved = |reason, more_passes| (interval, Outcome::Unresolved { reason, more_passes });
+    if level.passes < 2 {
+        return Some(unresolved(Reason::TooFewPasses, Some(4)));
+    }
+    let (lowest, highest) = (1.0 - options.delta, 1.0 + options.delta);
+    let outcome = match band(level, options) {
+        _ if interval.low > highest => match is_misfit {
+            true => Outcome::Grows { law: None },
+            false => Outcome::Grows { law: Some(best.law.clone()) },
+        },
+        _ if interval.high < lowest => Outcome::Falls,
+        Band::Inside if interval.low >= lowest && interval.high <= highest => {
+            if interval.holds(1.0) { Outcome::Flat { within: options.delta } } else { Outcome::Small }
+        }
+        Band::Outside if is_misfit => Outcome::Varies,
+        Band::Open | Band::Outside if interval.low >= lowest && interval.high <= highest => {
+            return Some(unresolved(Reason::PointDeviates, None));
+        }
+        _ => return Some(unresolved(Reason::TooNoisy, more_passes(&growth, level.passes, options.delta))),
+    };
+    Some((interval, outcome))
+}
+
+/// Whether a law misses the points by more than their errors explain, and by more than is worth a word.
+fn is_misfit(fit: &Fit, level: &Level, options: &Options) -> bool {
+    fit.lack_of_fit_p.is_some_and(|p| p < options.misfit_level)
+        && lack(fit, level) > (LACK_MAX * height(level)).max(LACK_MIN)
+}
+
 /// Misfit beyond what the errors of the points explain.
 fn lack(fit: &Fit, level: &Level) -> f64 {
     let noise = level.error.iter().map(|error| error * error).sum::<f64>() / level.error.len() as f64;
@@ -179,14 +206,51 @@ fn height(level: &Level) -> f64 {
     level.mean.iter().copied().fold(f64::MIN, f64::max) - low
 }
 
-/// Whether a point deviates from the mean of the curve by more than δ.
-fn deviates(level: &Level, delta: f64) -> bool {
-    let mean = level.mean.iter().sum::<f64>() / level.mean.len() as f64;
-    level.mean.iter().any(|y| (y - mean).abs() > delta.ln_1p())
+/// Compares the parts of the range with the mean of the curve.
+fn band(level: &Level, options: &Options) -> Band {
+    let mean_of = |points: std::ops::Range<usize>| {
+        let weights = points.clone().map(|j| 1.0 / (level.error[j].powi(2) + 1e-6));
+        let total: f64 = weights.clone().sum();
+        (weights.zip(&level.mean[points]).map(|(w, y)| w * y).sum::<f64>() / total, total)
+    };
+    let points = level.n.len();
+    let (mean, _) = mean_of(0..points);
+    let (lowest, highest) = ((1.0 - options.delta).ln(), options.delta.ln_1p());
+    let count = PARTS.min(points);
+    let mut found = Band::Inside;
+    for part in 0..count {
+        let (from, to) = (part * points / count, (part + 1) * points / count);
+        let (level_of_part, total) = mean_of(from..to);
+        let (distance, error) = (level_of_part - mean, total.recip().sqrt());
+        let is_beyond = |errors: f64| distance - errors * error > highest || distance + errors * error < lowest;
+        if is_beyond(ERRORS) {
+            return Band::Outside;
+        }
+        if is_beyond(0.0) {
+            found = Band::Open;
+        }
+    }
+    found
 }
 
-/// Whether a point exceeds the start by more than δ.
-fn rises(level: &Level, delta: f64) -> bool {
-    let start = level.mean.iter().take(3).sum::<f64>() / level.mean.len().min(3) as f64;
-    level.mean.iter().any(|y| y - start > delta.ln_1p())
+/// Further passes are promised if they settle the outcome in this share of the cases: quantile of the normal
+/// distribution for 80%.
+const PROMISE: f64 = 0.84;
+/// More passes than this are not recommended.
+const MORE_MAX: usize = 500;
+
+/// Number of further passes after which the interval is beyond or within the nearer bound of the margin, if the growth
+/// is what it seems.
+fn more_passes(growth: &Growth, passes: usize, delta: f64) -> Option<u32> {
+    let bounds = [(1.0 - delta).ln(), delta.ln_1p()];
+    let distance = bounds.map(|bound| (growth.centre - bound).abs()).into_iter().fold(f64::MAX, f64::min);
+    let deviation = growth.error * (passes as f64).sqrt();
+    let settles = |more: &usize| {
+        let all = (passes + more) as f64;
+        let half = student(0.5 + CONFIDENCE / 2.0, growth.freedom + *more as f64) * deviation / all.sqrt();
+        // Where the estimate will be then.
+        let shift = deviation * (1.0 / passes as f64 - 1.0 / all).sqrt();
+        distance > half + PROMISE * shift
+    };
+    (1..=MORE_MAX).find(settles).map(|more| more as u32)
 }

@@ -16,6 +16,8 @@ mod linearithmic;
 mod logarithmic;
 #[path = "occupancy.rs"]
 mod occupancy;
+#[path = "power.rs"]
+mod power;
 #[path = "probing.rs"]
 mod probing;
 #[path = "quadratic.rs"]
@@ -35,6 +37,7 @@ pub(crate) static LAWS: &[&dyn Law] = &[
     linearithmic::LAW,
     logarithmic::LAW,
     occupancy::LAW,
+    power::LAW,
     probing::LAW,
     quadratic::LAW,
     root::LAW,

@@ -22,14 +22,24 @@ impl Law for Step {
         &["constant"]
     }
 
-    /// Between every two points, with at least two points on each side: a single point is not a level.
+    /// Between every two points, and inside the window of each, whose median is then between the levels; with at least
+    /// two points on each side, as a single point is not a level.
     fn candidates(&self, points: &[f64], _capacities: &[f64]) -> Vec<Candidate> {
         let places = 2..points.len().saturating_sub(1);
-        let middle = |i: usize| (points[i - 1] * points[i]).sqrt();
-        places.map(|i| Candidate::free(middle(i))).collect()
+        let between = places.clone().map(|i| Candidate::free((points[i - 1] * points[i]).sqrt()));
+        let inside = places.filter(|i| i + 2 < points.len()).flat_map(|i| {
+            let half = (points[i + 1] - points[i - 1]) / 4.0;
+            [-0.5, 0.0, 0.5].map(|part| {
+                let place = points[i] + part * half;
+                Candidate::tier(place, 1.0 + half / place)
+            })
+        });
+        between.chain(inside).collect()
     }
 
+    /// The ratio of a place says how far the window reaches: a step inside a window is a ramp of its width.
     fn g(&self, n: f64, place: Place) -> f64 {
-        f64::from(u8::from(n >= place.n))
+        let half = (place.ratio - 1.0) * place.n;
+        if half > 0.0 { ((n - place.n) / (2.0 * half) + 0.5).clamp(0.0, 1.0) } else { f64::from(u8::from(n >= place.n)) }
     }
 }
