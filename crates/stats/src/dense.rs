@@ -115,11 +115,14 @@ pub fn truths(calls: u32) -> Vec<Truth> {
     }
     for name in ["logarithmic", "root", "linear", "linearithmic", "power", "quadratic"] {
         if by_name(name).is_some() {
-            all.extend([1.3, 2.0, 7.0, 50.0].map(|factor| law(name, last, factor, Place::at(0.0))));
+            // A larger factor would need a negative fixed cost.
+            let most = if name == "root" { 0.9 * last.sqrt() } else { last };
+            all.extend([1.3, 2.0, 7.0, 50.0].map(|factor| law(name, last, most.min(factor), Place::at(0.0))));
         }
     }
     for name in ["occupancy", "probing"] {
-        all.extend([2.0, 7.0, 50.0].map(|factor| law(name, last, factor, Place::at(1.05 * last))));
+        let most = if name == "occupancy" { 18.0 } else { 50.0 };
+        all.extend([2.0, 7.0, most].map(|factor| law(name, last, factor, Place::at(1.05 * last))));
     }
     all.extend([2.0, 7.0].map(|factor| law("knee", last, factor, Place::at(0.5 * last))));
     all.extend([7.0, 50.0].map(|factor| law("tiers", last, factor, Place { n: 0.25 * last, ratio: 4.0 })));

@@ -158,7 +158,7 @@ pub enum BendKind {
 
 /// Fewer points, or a range of less than this factor, decide nothing.
 pub(crate) const POINTS_MIN: usize = 6;
-const RANGE_MIN: f64 = 8.0;
+const RANGE_MIN: f64 = 5.0;
 /// One millisecond, or a million instructions.
 const MILLION: f64 = 1e6;
 
@@ -244,6 +244,7 @@ fn reduce_curve(curve: &Curve, clean_only: bool, options: &Options) -> Option<Re
     let passes = series.len();
     let present: Vec<bool> = (0..windows.len()).map(|j| grid.passes_at(j) > 0).collect();
     let ends: Vec<f64> = windows.iter().map(|w| w.centre + w.half).collect();
+    let judge = options.judge();
     let enough = passes.div_ceil(2).max(passes.min(2));
     let first = first_judged(&grid, &layout, options);
     let judged: Vec<bool> = (0..windows.len())
@@ -252,9 +253,11 @@ fn reduce_curve(curve: &Curve, clean_only: bool, options: &Options) -> Option<Re
             is_before && grid.passes_at(j) >= enough && grid.n[j] >= first
         })
         .collect();
+    let mut judged = judged;
+    judge.drop_warm_up(&grid, &mut judged, &series, &capacities, options);
     let drawn = grid.filtered(&present);
     let flags: Vec<bool> = judged.iter().zip(&present).filter(|p| *p.1).map(|p| *p.0).collect();
-    let judged = options.judge().level(&grid.filtered(&judged));
+    let judged = judge.level(&grid.filtered(&judged));
     Some(Reduced { points: points_of(&drawn, &flags, options), judged, cliffs, capacities })
 }
 

@@ -126,6 +126,8 @@ pub(crate) fn polish(grid: &Grid) -> (Vec<Vec<Option<f64>>>, Vec<f64>) {
 
 /// A cell is pulled in to this many standard deviations from the median of its point.
 const REACH: f64 = 2.0;
+/// A cell farther than this is an episode, which says nothing about n; it is left out if most passes lack it.
+const EPISODE: f64 = 4.0;
 
 /// The factor by which winsorising hides the error of normal values: 4.6% of them exceed two deviations (Yuen).
 pub(crate) const HIDDEN: f64 = 1.0 / (1.0 - 0.046);
@@ -138,8 +140,10 @@ fn winsorise(cells: &mut [Vec<Option<f64>>], variance: &[Vec<f64>], window: f64)
         let mut column: Vec<f64> = cells.iter().filter_map(|row| row[j]).collect();
         let middle = median_of(&mut column).unwrap_or(0.0);
         for (row, variance) in cells.iter_mut().zip(variance) {
-            let limit = REACH * (variance[j] + window * window).sqrt();
-            row[j] = row[j].map(|x| x.clamp(middle - limit, middle + limit));
+            let deviation = (variance[j] + window * window).sqrt();
+            let limit = REACH * deviation;
+            let is_episode = row[j].is_some_and(|x| (x - middle).abs() > EPISODE * deviation);
+            row[j] = row[j].filter(|_| !is_episode).map(|x| x.clamp(middle - limit, middle + limit));
         }
     }
 }

@@ -263,17 +263,40 @@ fn dictionary(options: &Options) -> impl Iterator<Item = &'static dyn Law> {
 const EVIDENCE: f64 = 0.98;
 const RIVALS_MAX: usize = 3;
 
-/// Selects the law of a reduced curve. `None` without points.
-pub(crate) fn select(level: &Level, capacities: &[f64], options: &Options) -> Option<Selection> {
-    let frame = Frame::of(level, options);
-    let target = frame.target(&level.n, &level.mean);
-    let points = level.n.len();
-    let fits = dictionary(options).filter_map(|law| fit_law(&target, law, capacities));
+/// Returns the laws with their fits, the best by BIC first, and the scale of the errors.
+fn ranked(target: &Target<'_>, capacities: &[f64], options: &Options) -> (Vec<Solved>, f64) {
+    let points = target.n.len();
+    let fits = dictionary(options).filter_map(|law| fit_law(target, law, capacities));
     let mut fits: Vec<Solved> = fits.collect();
     let spare = |solved: &Solved| (points as f64 - solved.parameters()).max(1.0);
     let least = fits.iter().map(|solved| solved.chi_square / spare(solved)).fold(f64::MAX, f64::min);
     let scale = least.max(1.0);
     fits.sort_by(|a, b| a.bic(scale, points).total_cmp(&b.bic(scale, points)));
+    (fits, scale)
+}
+
+/// Returns how far each point exceeds the best law of the points that `is_kept` names, in standard errors.
+pub(crate) fn excess(level: &Level, is_kept: &[bool], capacities: &[f64], options: &Options) -> Vec<f64> {
+    let frame = Frame::of(level, options);
+    let kept = |values: &[f64]| {
+        let pairs = values.iter().zip(is_kept).filter(|pair| *pair.1);
+        pairs.map(|pair| *pair.0).collect::<Vec<f64>>()
+    };
+    let (n, y, along) = (kept(&level.n), kept(&level.mean), kept(&frame.along));
+    let weight = kept(&frame.weight);
+    let target = Target { n: &n, y: &y, weight: &weight, along: &along, steadiness: frame.steadiness };
+    let (fits, scale) = ranked(&target, capacities, options);
+    let Some(best) = fits.first() else { return vec![0.0; level.n.len()] };
+    let points = level.n.iter().zip(&level.mean).zip(&frame.weight);
+    points.map(|((n, y), weight)| (y - best.at(*n).ln()) * (weight / scale).sqrt()).collect()
+}
+
+/// Selects the law of a reduced curve. `None` without points.
+pub(crate) fn select(level: &Level, capacities: &[f64], options: &Options) -> Option<Selection> {
+    let frame = Frame::of(level, options);
+    let target = frame.target(&level.n, &level.mean);
+    let points = level.n.len();
+    let (fits, scale) = ranked(&target, capacities, options);
     let lowest = fits.first()?.bic(scale, points);
     let evidence: Vec<f64> = fits.iter().map(|solved| (-0.5 * (solved.bic(scale, points) - lowest)).exp()).collect();
     let total: f64 = evidence.iter().sum();

@@ -4,8 +4,11 @@
 //! down at the largest. A cost that falls with time at the start of all passes is warm-up and is not judged; on the way
 //! down, where a growing cost falls too, only what exceeds the continuation of the later calls counts.
 
-use crate::points::Series;
+use crate::Options;
+use crate::points::{Grid, Series};
+use crate::polish;
 use crate::quantile::{median_of, median_of_costs};
+use crate::select::excess;
 
 /// Calls in a block.
 const BLOCK: usize = 8;
@@ -44,6 +47,49 @@ pub(crate) fn cold_calls(series: &[Series]) -> usize {
     // A mean over the next blocks sees the end of an abrupt warm-up early.
     let end = (0..most).take_while(is_cold).count();
     if end == 0 { 0 } else { (BLOCK * ahead(end - 1)).min(BLOCK * most) }
+}
+
+/// Fewest points that must remain.
+const POINTS_MIN: usize = 12;
+/// Points that exceed the law of the rest by this many standard errors together are still warm.
+const TOGETHER: f64 = 2.5;
+
+/// Drops the points of the first calls that exceed the law of the others. Growth hides a warm-up that is slower than
+/// it, and then only the law of the later calls shows it.
+pub(crate) fn drop_points(
+    grid: &Grid,
+    judged: &mut [bool],
+    series: &[Series],
+    capacities: &[f64],
+    options: &Options,
+) {
+    let Some(longest) = series.iter().max_by_key(|one| one.n.len()) else { return };
+    let (Some(first), Some(last)) = (longest.n.first(), longest.n.last()) else { return };
+    let (first, last) = (f64::from(*first), f64::from(*last));
+    let is_down = longest.is_down;
+    let most = ((last - first) * SHARE_MAX).min(CALLS_MAX as f64);
+    let when = |n: f64| if is_down { last - n } else { n - first };
+    let kept: Vec<usize> = (0..grid.n.len()).filter(|j| judged[*j]).collect();
+    let is_late: Vec<bool> = kept.iter().map(|j| when(grid.n[*j]) - grid.half[*j] > most).collect();
+    let late = is_late.iter().filter(|late| **late).count();
+    if late < POINTS_MIN || late == kept.len() || grid.half.iter().all(|half| *half == 0.0) {
+        return;
+    }
+    let level = polish::level(&grid.filtered(judged));
+    let mut errors = excess(&level, &is_late, capacities, options);
+    let mut places = kept;
+    if is_down {
+        places.reverse();
+        errors.reverse();
+    }
+    let early = places.len() - late;
+    // The longest prefix whose last points are still too expensive, two by two.
+    let is_warm = |i: usize| {
+        let pair = &errors[i.saturating_sub(1)..=i];
+        pair.iter().sum::<f64>() / (pair.len() as f64).sqrt() > TOGETHER
+    };
+    let Some(end) = (0..early).rev().find(|i| is_warm(*i)) else { return };
+    places[..=end].iter().for_each(|j| judged[*j] = false);
 }
 
 /// Log cost by block, in order of time, relative to the blocks from `base` on: the median over the passes.

@@ -73,6 +73,8 @@ impl Judge for Counted {
         0
     }
 
+    fn drop_warm_up(&self, _: &Grid, _: &mut [bool], _: &[Series], _: &[f64], _: &Options) {}
+
     /// No call is cold for want of a cache, only for first pages and slabs.
     fn first_share(&self) -> f64 {
         1.0 / 200.0

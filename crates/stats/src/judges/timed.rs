@@ -60,6 +60,10 @@ impl Judge for Timed {
         warm_up::cold_calls(series)
     }
 
+    fn drop_warm_up(&self, grid: &Grid, judged: &mut [bool], series: &[Series], capacities: &[f64], options: &Options) {
+        warm_up::drop_points(grid, judged, series, capacities, options);
+    }
+
     fn first_share(&self) -> f64 {
         1.0 / 32.0
     }
