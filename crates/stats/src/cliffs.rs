@@ -2,21 +2,22 @@
 //!
 //! In each pass, at each call, the median of the calls before is compared with that of the calls after. The windows are
 //! an eighth of the calls so far: over such a window even a quadratic rise is less than a factor of two, so only a jump
-//! can reach three. A jump in a minority of the passes is an episode.
+//! can reach two and a half. A jump in a minority of the passes is an episode, and one after which calls return to the
+//! old cost is one of two branches.
 
 use crate::points::Series;
 use crate::quantile::median_of_costs;
 use crate::{Annotation, AnnotationKind, Estimate};
 use serde::{Deserialize, Serialize};
 
-/// A lasting jump of the cost to at least three times, in a majority of the passes.
+/// A lasting jump of the cost to at least two and a half times, in a majority of the passes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cliff {
     /// First n at the new cost: the median over the passes that show it, with their range.
     pub n: Estimate,
     /// Cost just after over cost just before (medians of up to 256 calls on each side).
     pub factor: f64,
-    /// Cost after the cliff over the median of the first thousand calls.
+    /// Cost after the cliff over the median of the first calls, at most a thousand and all before the first cliff.
     pub factor_over_start: f64,
     /// Cost after the cliff.
     pub cost_after: f64,
@@ -29,7 +30,9 @@ pub struct Cliff {
 }
 
 /// A smaller jump is a step, which is a law.
-const FACTOR: f64 = 3.0;
+const FACTOR: f64 = 2.5;
+/// After a cliff at most this share of the calls costs as little as before it.
+const RETURN_MAX: f64 = 0.1;
 /// Calls on each side of a place, at least and at most.
 const WINDOW: (usize, usize) = (16, 256);
 
@@ -60,14 +63,15 @@ pub(crate) fn find(series: &[Series], annotations: &[Annotation]) -> Vec<Cliff> 
     while from < all.len() {
         let limit = all[from].1.n * 1.02 + 16.0;
         let to = from + all[from..].partition_point(|(_, jump)| jump.n <= limit);
-        cliffs.extend(recurring(&all[from..to], series, annotations));
+        let first = cliffs.first().map_or(all[from].1.n, |cliff: &Cliff| cliff.n.low);
+        cliffs.extend(recurring(&all[from..to], first, series, annotations));
         from = to;
     }
     cliffs
 }
 
 /// The cliff of a group of adjacent jumps, if a majority of the passes that reached it shows one.
-fn recurring(group: &[(usize, Jump)], series: &[Series], annotations: &[Annotation]) -> Option<Cliff> {
+fn recurring(group: &[(usize, Jump)], first: f64, series: &[Series], annotations: &[Annotation]) -> Option<Cliff> {
     let mut passes: Vec<usize> = group.iter().map(|(pass, _)| *pass).collect();
     passes.sort_unstable();
     passes.dedup();
@@ -83,7 +87,7 @@ fn recurring(group: &[(usize, Jump)], series: &[Series], annotations: &[Annotati
         values.sort_by(f64::total_cmp);
         values[(values.len() - 1) / 2]
     };
-    let mut starts: Vec<f64> = passes.iter().filter_map(|p| start(&series[*p])).collect();
+    let mut starts: Vec<f64> = passes.iter().filter_map(|p| start(&series[*p], first)).collect();
     let start = crate::quantile::median_of(&mut starts).unwrap_or(1.0).max(0.5);
     let cost_after = middle(&|jump| jump.after);
     Some(Cliff {
@@ -108,10 +112,10 @@ fn reaches(one: &Series, place: f64) -> bool {
     one.n.len() - beyond >= WINDOW.0
 }
 
-/// Median of the first thousand calls.
-fn start(one: &Series) -> Option<f64> {
-    let mut first = one.costs[..one.costs.len().min(1000)].to_vec();
-    median_of_costs(&mut first)
+/// Median of the calls before the first cliff, at most a thousand.
+fn start(one: &Series, first_cliff: f64) -> Option<f64> {
+    let count = one.n.partition_point(|n| f64::from(*n) < first_cliff).min(1000);
+    median_of_costs(&mut one.costs[..count].to_vec())
 }
 
 /// Name of the nearest annotation of these kinds within a relative distance.
@@ -193,14 +197,17 @@ fn sharpen(one: &Series, range: (usize, usize), side: usize) -> Option<Jump> {
     (after / before >= FACTOR && gap < 1.1).then_some(Jump { index, n: f64::from(one.n[index]), before, after })
 }
 
-/// Keeps the jumps after which the cost stays high until the next jump or the end.
+/// Keeps the jumps after which the cost stays high to the end.
 fn lasting(one: &Series, found: &[Jump]) -> Vec<Jump> {
     let mut kept: Vec<Jump> = Vec::new();
-    for (i, jump) in found.iter().enumerate() {
-        let end = found.get(i + 1).map_or(one.costs.len(), |next| next.index.max(jump.index + 1));
-        let rest = median_of_costs(&mut one.costs[jump.index..end].to_vec()).unwrap_or(0.0);
+    for jump in found {
         let is_repeat = kept.last().is_some_and(|last| jump.index < last.index + WINDOW.0);
-        if rest >= FACTOR * jump.before && !is_repeat {
+        // Blocks, so that single calls do not count.
+        let floor = (jump.before * jump.after.min(FACTOR * jump.before)).sqrt();
+        let blocks = one.costs[jump.index..].chunks_exact(WINDOW.0 / 2);
+        let count = blocks.len();
+        let low = blocks.filter(|block| median_of_costs(&mut block.to_vec()).unwrap_or(0.0) < floor).count();
+        if !is_repeat && low as f64 <= RETURN_MAX * count as f64 {
             kept.push(*jump);
         }
     }

@@ -232,11 +232,14 @@ fn reduce_curve(curve: &Curve, clean_only: bool, options: &Options) -> Option<Re
         return None;
     }
     let capacities = capacities_of(curve);
+    let is_down = series.iter().any(|one| one.is_down);
+    // Cold calls may hide an early cliff on the way up, and look like one at the end on the way down.
+    let early = if is_down { Vec::new() } else { cliffs::find(&series, &curve.annotations) };
     if chosen_points(&series).is_none() {
         let cold = options.judge().cold_calls(&series);
         series.iter_mut().for_each(|one| one.drop_first(cold));
     }
-    let cliffs = cliffs::find(&series, &curve.annotations);
+    let cliffs = if is_down { cliffs::find(&series, &curve.annotations) } else { early };
     let cliff = cliffs.first().map(|cliff| cliff.n.low);
     let layout = Layout { series: &series, cliff, capacities: &capacities, first: None };
     let windows = windows(&layout, options);
