@@ -3,10 +3,16 @@
 //! In the study of 2003 each fork under Linux 2.4 took, at random, an O(1) or an O(n) path; a median hides that, and a
 //! mean misstates it. In each window the log costs are split where the variance between the two parts is greatest (Otsu
 //! 1979). They are two modes only if the parts are far apart for their width (Ashman's D, 1994) *and* there is a valley
-//! between the peaks: a single mode with a long tail splits too, but has no valley.
+//! between the peaks: a single mode with a long tail splits too, but has no valley. Where calls stay in a mode for a
+//! while, blocks of eight show modes that single calls do not.
+//!
+//! Two modes that change within passes are two branches of the measured path. Each is judged on its own, before cliffs
+//! are searched, since a change of branch looks like a jump; and the share of the expensive branch is followed over n.
 
+use crate::growth::student;
+use crate::judgement::{Judgement, Outcome};
 use crate::points::{Layout, Series, Window, capacities_of, series_of, windows};
-use crate::quantile::{median_of, quantile};
+use crate::quantile::{median_of, median_of_costs, quantile};
 use crate::{Cliff, Curve, Estimate, Options};
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +25,10 @@ pub struct Bimodality {
     pub low: Mode,
     /// The mode of higher cost.
     pub high: Mode,
+    /// Share of the higher mode in the first and in the last third of the judged range, each with a 90% confidence
+    /// interval over the passes; absent if whole passes differ.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub high_share: Option<(Estimate, Estimate)>,
 }
 
 /// What two modes divide.
@@ -40,6 +50,9 @@ pub struct Mode {
     pub cost: Estimate,
     /// Its cost at the largest n over its cost at the smallest.
     pub growth: f64,
+    /// Its own outcome, if the branches were judged apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Outcome>,
 }
 
 /// Smallest ratio of the centres.
@@ -65,6 +78,23 @@ struct Split {
     threshold: f64,
     low: f64,
     high: f64,
+}
+
+/// The two branches as modes, from the judgement of each.
+pub(crate) fn of_branches(
+    branches: &Branches,
+    low: (&Judgement, f64),
+    high: (&Judgement, f64),
+    range: (f64, f64),
+) -> Bimodality {
+    let mode = |(judged, share): (&Judgement, f64)| Mode {
+        share,
+        cost: judged.end.unwrap_or(Estimate::bare(0.0)),
+        growth: judged.growth.map_or(1.0, |growth| growth.value),
+        outcome: Some(judged.outcome.clone()),
+    };
+    let high_share = shares(branches, range);
+    Bimodality { kind: BimodalityKind::ByCall, low: mode(low), high: mode(high), high_share }
 }
 
 /// Searches for two modes before the first cliff.
@@ -99,6 +129,11 @@ fn calls_of(one: &Series, window: &Window) -> Vec<f64> {
 
 /// Splits values into two modes, if there are two.
 fn split(values: &mut [f64]) -> Option<Split> {
+    split_beyond(values, RATIO_MIN)
+}
+
+/// The same, with centres that differ by more than this ratio.
+fn split_beyond(values: &mut [f64], ratio: f64) -> Option<Split> {
     if values.len() < CALLS_MIN {
         return None;
     }
@@ -112,13 +147,133 @@ fn split(values: &mut [f64]) -> Option<Split> {
         return None;
     }
     let ((a, width_a), (b, width_b)) = (centre(low)?, centre(high)?);
-    let is_far = b - a > RATIO_MIN.ln() && b.exp() - a.exp() > DISTANCE_MIN_NS;
+    let is_far = b - a > ratio.ln() && b.exp() - a.exp() > DISTANCE_MIN_NS;
     // Half a percent of width at least, so that two values of a coarse clock are not infinitely far apart.
     let width = f64::midpoint(width_a * width_a, width_b * width_b).sqrt().max(0.005);
     if !is_far || (b - a) / width < ASHMAN_MIN || !has_valley(values, a, b) {
         return None;
     }
     Some(Split { threshold: f64::midpoint(low[low.len() - 1], high[0]), low: a, high: b })
+}
+
+/// Parts of the range in which two branches are searched.
+const PARTS: usize = 10;
+/// Calls in a block.
+const BLOCK: usize = 8;
+/// Smallest ratio of the branches: blocks are narrower than calls.
+const BRANCH_RATIO: f64 = 1.18;
+/// A pass with a smaller share of one branch stays in the other.
+const SHARE_OF_PASS: f64 = 0.1;
+
+/// The calls of each pass, divided between two branches.
+pub(crate) struct Branches {
+    /// Calls of the cheap branch, by pass.
+    pub(crate) low: Vec<Series>,
+    /// Calls of the expensive branch, by pass.
+    pub(crate) high: Vec<Series>,
+}
+
+/// The threshold between the branches by n, as points (ln n, log cost).
+struct Threshold(Vec<(f64, f64)>);
+
+impl Threshold {
+    fn at(&self, n: f64) -> f64 {
+        let x = n.ln();
+        let points = &self.0;
+        let after = points.partition_point(|point| point.0 < x).clamp(1, points.len() - 1);
+        let ((a, y), (b, z)) = (points[after - 1], points[after]);
+        y + (z - y) * (x - a) / (b - a)
+    }
+}
+
+/// Divides the calls between two branches, if passes change between two modes.
+pub(crate) fn branches(series: &[Series]) -> Option<Branches> {
+    let last = series.iter().filter_map(|one| one.n.last().copied()).min()?;
+    let first = series.iter().filter_map(|one| one.n.first().copied()).min()?;
+    [1, BLOCK].into_iter().find_map(|block| {
+        let threshold = threshold(series, block, (f64::from(first), f64::from(last)))?;
+        let divided = series.iter().map(|one| divide(one, block, &threshold));
+        let divided: Vec<(Series, Series)> = divided.collect();
+        let is_mixed = |(low, high): &&(Series, Series)| {
+            let (low, high) = (low.n.len() as f64, high.n.len() as f64);
+            low.min(high) > SHARE_OF_PASS * (low + high)
+        };
+        // Whole passes that differ are no branches.
+        if divided.iter().filter(is_mixed).count() * 2 <= series.len() {
+            return None;
+        }
+        let (low, high) = divided.into_iter().unzip();
+        Some(Branches { low, high })
+    })
+}
+
+/// Medians of blocks as (ln n, log cost).
+fn blocks(one: &Series, block: usize) -> impl Iterator<Item = (f64, f64)> {
+    let costs = one.costs.chunks(block).zip(one.n.chunks(block));
+    costs.map(|(costs, n)| {
+        let middle = if costs.len() == 1 { costs[0] as f64 } else { median_of_costs(&mut costs.to_vec()).unwrap_or(0.0) };
+        (f64::from(n[n.len() / 2]).max(1.0).ln(), middle.max(0.5).ln())
+    })
+}
+
+/// The threshold, if most parts of the range have two modes.
+fn threshold(series: &[Series], block: usize, (first, last): (f64, f64)) -> Option<Threshold> {
+    let width = (last - first) / PARTS as f64;
+    let mut parts: Vec<Vec<(f64, f64)>> = vec![Vec::new(); PARTS];
+    for one in series {
+        for (x, y) in blocks(one, block) {
+            let part = ((x.exp() - first) / width) as usize;
+            parts[part.min(PARTS - 1)].push((x, y));
+        }
+    }
+    let split_part = |part: &Vec<(f64, f64)>| {
+        let count = part.len() as f64;
+        let mean = |f: &dyn Fn(&(f64, f64)) -> f64| part.iter().map(f).sum::<f64>() / count;
+        let (x, y) = (mean(&|p| p.0), mean(&|p| p.1));
+        // Growth inside a part would blur the modes. The states do not depend on n, so the slope is that of both.
+        let slope = mean(&|p| (p.0 - x) * (p.1 - y)) / mean(&|p| (p.0 - x).powi(2)).max(1e-12);
+        let mut values: Vec<f64> = part.iter().map(|p| p.1 - slope * (p.0 - x)).collect();
+        let found = split_beyond(&mut values, if block > 1 { BRANCH_RATIO } else { RATIO_MIN })?;
+        Some((x, f64::midpoint(found.low, found.high)))
+    };
+    let found: Vec<(f64, f64)> = parts.iter().filter_map(split_part).collect();
+    let is_common = found.len() >= 2 && found.len() as f64 >= WINDOWS_MIN * PARTS as f64;
+    is_common.then_some(Threshold(found))
+}
+
+/// Divides the calls of a pass, block by block. A block with other neighbours follows them.
+fn divide(one: &Series, block: usize, threshold: &Threshold) -> (Series, Series) {
+    let states: Vec<bool> = blocks(one, block).map(|(x, y)| y > threshold.at(x.exp())).collect();
+    let empty = || Series { n: Vec::new(), costs: Vec::new(), is_down: one.is_down };
+    let (mut low, mut high) = (empty(), empty());
+    for (i, state) in states.iter().enumerate() {
+        let around = [states.get(i.wrapping_sub(1)), states.get(i + 1)];
+        let is_alone = block > 1 && around.iter().all(|other| other.is_some_and(|other| other != state));
+        let branch = if *state == is_alone { &mut low } else { &mut high };
+        let calls = i * block..((i + 1) * block).min(one.n.len());
+        branch.n.extend_from_slice(&one.n[calls.clone()]);
+        branch.costs.extend_from_slice(&one.costs[calls]);
+    }
+    (low, high)
+}
+
+/// Share of the expensive branch in the first and the last third of a range of n, with 90% confidence intervals.
+pub(crate) fn shares(branches: &Branches, (first, last): (f64, f64)) -> Option<(Estimate, Estimate)> {
+    let third = (last - first) / 3.0;
+    let share = |from: f64, to: f64| {
+        let count = |one: &Series| {
+            let at = |x: f64| one.n.partition_point(|n| f64::from(*n) < x);
+            (at(to) - at(from)) as f64
+        };
+        let pairs = branches.low.iter().zip(&branches.high).map(|(low, high)| (count(low), count(high)));
+        let all: Vec<f64> = pairs.filter(|(a, b)| a + b > 0.0).map(|(a, b)| b / (a + b)).collect();
+        let passes = all.len() as f64;
+        let mean = all.iter().sum::<f64>() / passes;
+        let square = all.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (passes * (passes - 1.0).max(1.0));
+        let half = student(0.95, passes - 1.0) * square.sqrt();
+        (passes > 1.0).then(|| Estimate { value: mean, low: (mean - half).max(0.0), high: (mean + half).min(1.0) })
+    };
+    Some((share(first, first + third)?, share(last - third, last)?))
 }
 
 /// How many of the sorted values belong to the lower part: the cut with the greatest variance between the parts.
@@ -190,6 +345,7 @@ fn describe(series: &[Series], splits: &[(Window, Split)]) -> Option<Bimodality>
                 high: centres.iter().copied().fold(log, f64::max).exp(),
             },
             growth: (log - log_start).exp(),
+            outcome: None,
         }
     };
     // One odd pass is an episode, not a mode.
@@ -201,6 +357,7 @@ fn describe(series: &[Series], splits: &[(Window, Split)]) -> Option<Bimodality>
         kind: if is_by_call { BimodalityKind::ByCall } else { BimodalityKind::ByPass },
         low: mode(false, 1.0 - high_share, top.low, bottom.low),
         high: mode(true, high_share, top.high, bottom.high),
+        high_share: None,
     })
 }
 

@@ -5,11 +5,11 @@ use crate::cliffs;
 use crate::growth::{last_decade, widening};
 use crate::law::{Shape, by_name};
 use crate::points::{
-    Grid, Layout, capacities_of, chosen_points, reduce, series_of, start, start_of_chosen, windows,
+    Grid, Layout, Series, capacities_of, chosen_points, reduce, series_of, start, start_of_chosen, windows,
 };
 use crate::polish::Level;
 use crate::select::{Selection, select};
-use crate::{Annotation, AnnotationKind, Cliff, Curve, Estimate, Fit, Options};
+use crate::{Annotation, AnnotationKind, Bimodality, Cliff, Curve, Estimate, Fit, Options, bimodality};
 use serde::{Deserialize, Serialize};
 
 /// A judgement of one set of samples.
@@ -206,9 +206,70 @@ struct Reduced {
 }
 
 /// Judges all samples, or the clean ones. `None` if no call is left.
-pub(crate) fn judge_samples(curve: &Curve, clean_only: bool, options: &Options) -> Option<Judgement> {
+pub(crate) fn judge_samples(curve: &Curve, clean_only: bool, options: &Options) -> Option<Judged> {
     let options = &options.judge().options(options);
-    let reduced = reduce_curve(curve, clean_only, options)?;
+    let series = series_of(curve, clean_only);
+    let found = if chosen_points(&series).is_some() { None } else { options.judge().branches(&series) };
+    let Some(found) = found else {
+        return judge_series(series, curve, options).map(|judgement| Judged { judgement, bimodality: None });
+    };
+    let calls = |series: &[Series]| series.iter().map(|one| one.n.len()).sum::<usize>() as f64;
+    let high_share = calls(&found.high) / (calls(&found.low) + calls(&found.high));
+    let copies = |series: &[Series]| series.iter().filter(|one| !one.n.is_empty()).cloned().collect::<Vec<Series>>();
+    let low = judge_series(copies(&found.low), curve, options)?;
+    let high = judge_series(copies(&found.high), curve, options)?;
+    let (major, minor) = if high_share > 0.5 { (&high, &low) } else { (&low, &high) };
+    let range = major.range.or(minor.range).unwrap_or((1.0, 1.0));
+    let bimodality = bimodality::of_branches(&found, (&low, 1.0 - high_share), (&high, high_share), range);
+    let outcome = of_both(major, minor, &bimodality, options);
+    let mut judgement = major.clone();
+    if outcome != judgement.outcome {
+        (judgement.fit, judgement.bend, judgement.at_ten_times) = (None, None, None);
+        judgement.rivals.clear();
+        if matches!(judgement.one_million, Reach::Extrapolated { .. }) {
+            judgement.one_million = Reach::Unknown;
+        }
+        judgement.outcome = outcome;
+    }
+    Some(Judged { judgement, bimodality: Some(bimodality) })
+}
+
+/// A judgement, and the branches if they were judged apart: the judgement is then that of the more frequent one, with
+/// the outcome of both.
+pub(crate) struct Judged {
+    pub(crate) judgement: Judgement,
+    pub(crate) bimodality: Option<Bimodality>,
+}
+
+/// The outcome of two branches. If they agree, it is theirs; if one changes, or the share of the expensive one, the cost
+/// changes by no law.
+fn of_both(major: &Judgement, minor: &Judgement, found: &Bimodality, options: &Options) -> Outcome {
+    let is_material = |judged: &Judgement| judged.outcome.class() == Class::Material;
+    let ratio = found.high.cost.value / found.low.cost.value.max(f64::MIN_POSITIVE);
+    let mean = |share: f64| 1.0 + share * (ratio - 1.0);
+    let rise = found.high_share.map(|(first, last)| Estimate {
+        value: mean(last.value) / mean(first.value),
+        low: mean(last.low) / mean(first.high),
+        high: mean(last.high) / mean(first.low),
+    });
+    match rise {
+        Some(rise) if rise.low > 1.0 + options.delta => return Outcome::Grows { law: None },
+        Some(rise) if rise.high < 1.0 - options.delta => return Outcome::Varies,
+        _ => {}
+    }
+    match (&major.outcome, &minor.outcome) {
+        (a, b) if a == b => a.clone(),
+        (Outcome::Grows { .. }, Outcome::Grows { .. }) => Outcome::Grows { law: None },
+        (Outcome::Grows { .. }, _) | (_, Outcome::Grows { .. }) => Outcome::Grows { law: None },
+        _ if is_material(major) || is_material(minor) => Outcome::Varies,
+        // A rare branch that is not resolved does not revoke what is known of the other.
+        (a, _) => a.clone(),
+    }
+}
+
+/// Judges the calls of a path without branches.
+fn judge_series(series: Vec<Series>, curve: &Curve, options: &Options) -> Option<Judgement> {
+    let reduced = reduce_curve(series, curve, options)?;
     let mut judgement = blank(&reduced, options.unit);
     let n = &reduced.judged.n;
     let range = n.last().copied().unwrap_or(1.0) / n.first().copied().unwrap_or(1.0);
@@ -222,12 +283,11 @@ pub(crate) fn judge_samples(curve: &Curve, clean_only: bool, options: &Options) 
 
 /// Growth of a curve over its judged range, with a 90% confidence interval.
 pub(crate) fn growth_of(curve: &Curve, options: &Options) -> Option<Estimate> {
-    let reduced = reduce_curve(curve, false, options)?;
+    let reduced = reduce_curve(series_of(curve, false), curve, options)?;
     if reduced.judged.n.len() < 2 { None } else { options.judge().trend(&reduced.judged, options) }
 }
 
-fn reduce_curve(curve: &Curve, clean_only: bool, options: &Options) -> Option<Reduced> {
-    let mut series = series_of(curve, clean_only);
+fn reduce_curve(mut series: Vec<Series>, curve: &Curve, options: &Options) -> Option<Reduced> {
     if series.is_empty() {
         return None;
     }

@@ -7,6 +7,7 @@
 use crate::{AnnotationKind, Curve, Options};
 
 /// One pass with its calls in order of rising n.
+#[derive(Clone)]
 pub(crate) struct Series {
     pub(crate) n: Vec<u32>,
     pub(crate) costs: Vec<u64>,

@@ -71,8 +71,10 @@ const OVERHEADS_MIN: f64 = 5.0;
 /// Judges a curve. `canary` is the curve of the fixed call timed beside it, on the same n.
 pub fn judge(curve: &Curve, canary: Option<&Curve>, options: &Options) -> Verdict {
     let judge = options.judge();
-    let mut all = judge_samples(curve, false, options).unwrap_or_else(|| nothing(options.unit));
-    let mut clean = judge.clean(curve, options);
+    let judged = judge_samples(curve, false, options);
+    let (mut all, branches) =
+        judged.map_or_else(|| (nothing(options.unit), None), |judged| (judged.judgement, judged.bimodality));
+    let mut clean = judge.clean(curve, options).map(|judged| judged.judgement);
     let canary = canary.and_then(|canary| canary_of(canary, &all, options));
     if canary.is_some_and(|canary| canary.vetoes) {
         for judgement in std::iter::once(&mut all).chain(clean.as_mut()) {
@@ -84,7 +86,7 @@ pub fn judge(curve: &Curve, canary: Option<&Curve>, options: &Options) -> Verdic
         exact: judge.exact(curve, &all.cliffs),
         flags: flags(curve, &all, clean.as_ref(), canary, passes, options),
         outliers: judge.outliers(curve),
-        bimodality: bimodality::find(curve, &all.cliffs, options),
+        bimodality: branches.or_else(|| bimodality::find(curve, &all.cliffs, options)),
         passes,
         calls: curve.passes.iter().map(|pass| pass.costs.len()).sum(),
         all,

@@ -6,9 +6,10 @@
 //! and a law is judged by its misfit alone.
 
 use super::Judge;
+use crate::bimodality::Branches;
 use crate::common::Pair;
 use crate::compare::Effect;
-use crate::judgement::{Judgement, Outcome};
+use crate::judgement::{Judged, Outcome};
 use crate::law::{Fit, Law, Shape, by_name};
 use crate::points::{Cell, Grid, Series, Window};
 use crate::polish::{Components, Level};
@@ -67,6 +68,11 @@ impl Judge for Counted {
 
     fn cell(&self, calls: &mut [u64], _quantum: f64) -> Option<Cell> {
         lower_median(calls).map(|cost| Cell { log: (cost as f64).max(0.5).ln(), variance: 0.0 })
+    }
+
+    /// Which costs occurred is told exactly (see `exact`).
+    fn branches(&self, _series: &[Series]) -> Option<Branches> {
+        None
     }
 
     fn cold_calls(&self, _series: &[Series]) -> usize {
@@ -172,7 +178,7 @@ impl Judge for Counted {
     }
 
     /// Nothing interferes with a count, so no call is cleaner than another.
-    fn clean(&self, _curve: &Curve, _options: &Options) -> Option<Judgement> {
+    fn clean(&self, _curve: &Curve, _options: &Options) -> Option<Judged> {
         None
     }
 

@@ -6,9 +6,10 @@
 mod exact;
 mod timed;
 
+use crate::bimodality::Branches;
 use crate::common::Pair;
 use crate::compare::Effect;
-use crate::judgement::{Judgement, Outcome};
+use crate::judgement::{Judged, Outcome};
 use crate::law::{Fit, Law};
 use crate::points::{Cell, Grid, Series, Window};
 use crate::polish::Level;
@@ -37,6 +38,9 @@ pub(crate) trait Judge: Sync {
 
     /// Log cost of the calls of one pass in one window; `quantum` is the step of the clock.
     fn cell(&self, calls: &mut [u64], quantum: f64) -> Option<Cell>;
+
+    /// The calls divided between two branches, if there are two.
+    fn branches(&self, series: &[Series]) -> Option<Branches>;
 
     /// Calls at the start of each pass that are too cold to be judged.
     fn cold_calls(&self, series: &[Series]) -> usize;
@@ -72,7 +76,7 @@ pub(crate) trait Judge: Sync {
     fn refine(&self, fit: &mut Fit, level: &Level);
 
     /// The judgement of the calls without interference, where that differs from all calls.
-    fn clean(&self, curve: &Curve, options: &Options) -> Option<Judgement>;
+    fn clean(&self, curve: &Curve, options: &Options) -> Option<Judged>;
 
     /// The outliers of a curve.
     fn outliers(&self, curve: &Curve) -> Outliers;

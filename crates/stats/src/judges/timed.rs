@@ -1,10 +1,11 @@
 //! Judges timed costs: intervals from a bootstrap over the passes, tests against the error between passes.
 
 use super::Judge;
+use crate::bimodality::{self, Branches};
 use crate::common::Pair;
 use crate::compare::{Effect, paired, unpaired};
 use crate::growth::{Growth, by_ends, by_laws, by_slope, contrast, student};
-use crate::judgement::{Judgement, Outcome, POINTS_MIN, Reason, judge_samples};
+use crate::judgement::{Judged, Outcome, POINTS_MIN, Reason, judge_samples};
 use crate::law::{Fit, Law};
 use crate::points::{Cell, Grid, Series, Window};
 use crate::polish::{Level, level};
@@ -56,6 +57,10 @@ impl Judge for Timed {
         Some(Cell { log: cost.max(0.5).ln(), variance: median_variance(calls) })
     }
 
+    fn branches(&self, series: &[Series]) -> Option<Branches> {
+        bimodality::branches(series)
+    }
+
     fn cold_calls(&self, series: &[Series]) -> usize {
         warm_up::cold_calls(series)
     }
@@ -103,7 +108,7 @@ impl Judge for Timed {
 
     fn refine(&self, _fit: &mut Fit, _level: &Level) {}
 
-    fn clean(&self, curve: &Curve, options: &Options) -> Option<Judgement> {
+    fn clean(&self, curve: &Curve, options: &Options) -> Option<Judged> {
         let tags = curve.passes.iter().flat_map(|pass| &pass.clean);
         let (count, clean) =
             tags.fold((0_usize, 0_usize), |(count, clean), tag| (count + 1, clean + usize::from(*tag)));
