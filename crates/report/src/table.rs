@@ -29,7 +29,7 @@ pub struct Row {
     pub small: Option<CostAt>,
     /// Largest measured n with the cost there.
     pub large: Option<CostAt>,
-    /// Cost of the last three judged points over the first three, 90%.
+    /// Cost at the last judged n over that at the first, by the fitted law, 90%.
     pub growth: Option<Estimate>,
     /// The law, "O(log n)"; absent where none is named.
     pub law: Option<String>,

@@ -25,10 +25,9 @@ pub struct Bimodality {
     pub low: Mode,
     /// The mode of higher cost.
     pub high: Mode,
-    /// Share of the higher mode in the first and in the last third of the judged range, each with a 90% confidence
-    /// interval over the passes; absent if whole passes differ.
+    /// Share of the higher mode over n, if the branches were judged apart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub high_share: Option<(Estimate, Estimate)>,
+    pub high_share: Option<Shares>,
 }
 
 /// What two modes divide.
@@ -53,6 +52,13 @@ pub struct Mode {
     /// Its own outcome, if the branches were judged apart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
+}
+
+impl Mode {
+    /// The cost, if it is known.
+    pub(crate) fn cost(&self) -> Option<f64> {
+        (self.cost.value > 0.0).then_some(self.cost.value)
+    }
 }
 
 /// Smallest ratio of the centres.
@@ -190,7 +196,8 @@ impl Threshold {
 pub(crate) fn branches(series: &[Series]) -> Option<Branches> {
     let last = series.iter().filter_map(|one| one.n.last().copied()).min()?;
     let first = series.iter().filter_map(|one| one.n.first().copied()).min()?;
-    [1, BLOCK].into_iter().find_map(|block| {
+    // Blocks first: a burst of slow calls is not a stay in the expensive branch.
+    [BLOCK, 1].into_iter().find_map(|block| {
         let threshold = threshold(series, block, (f64::from(first), f64::from(last)))?;
         let divided = series.iter().map(|one| divide(one, block, &threshold));
         let divided: Vec<(Series, Series)> = divided.collect();
@@ -211,7 +218,8 @@ pub(crate) fn branches(series: &[Series]) -> Option<Branches> {
 fn blocks(one: &Series, block: usize) -> impl Iterator<Item = (f64, f64)> {
     let costs = one.costs.chunks(block).zip(one.n.chunks(block));
     costs.map(|(costs, n)| {
-        let middle = if costs.len() == 1 { costs[0] as f64 } else { median_of_costs(&mut costs.to_vec()).unwrap_or(0.0) };
+        let middle =
+            if costs.len() == 1 { costs[0] as f64 } else { median_of_costs(&mut costs.to_vec()).unwrap_or(0.0) };
         (f64::from(n[n.len() / 2]).max(1.0).ln(), middle.max(0.5).ln())
     })
 }
@@ -257,23 +265,41 @@ fn divide(one: &Series, block: usize, threshold: &Threshold) -> (Series, Series)
     (low, high)
 }
 
-/// Share of the expensive branch in the first and the last third of a range of n, with 90% confidence intervals.
-pub(crate) fn shares(branches: &Branches, (first, last): (f64, f64)) -> Option<(Estimate, Estimate)> {
+/// Share of the expensive branch over n.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Shares {
+    /// In the first third of the judged range, with a 90% confidence interval over the passes.
+    pub first: Estimate,
+    /// In the last third, likewise.
+    pub last: Estimate,
+    /// The last minus the first, pass by pass, with a 99% confidence interval.
+    pub change: Estimate,
+}
+
+/// Share of the expensive branch over a range of n. `None` for a single pass.
+fn shares(branches: &Branches, (first, last): (f64, f64)) -> Option<Shares> {
     let third = (last - first) / 3.0;
-    let share = |from: f64, to: f64| {
-        let count = |one: &Series| {
-            let at = |x: f64| one.n.partition_point(|n| f64::from(*n) < x);
-            (at(to) - at(from)) as f64
-        };
-        let pairs = branches.low.iter().zip(&branches.high).map(|(low, high)| (count(low), count(high)));
-        let all: Vec<f64> = pairs.filter(|(a, b)| a + b > 0.0).map(|(a, b)| b / (a + b)).collect();
+    let count = |one: &Series, from: f64, to: f64| {
+        let at = |x: f64| one.n.partition_point(|n| f64::from(*n) < x);
+        (at(to) - at(from)) as f64
+    };
+    let share = |from: f64, to: f64| -> Vec<Option<f64>> {
+        let pairs =
+            branches.low.iter().zip(&branches.high).map(|(low, high)| (count(low, from, to), count(high, from, to)));
+        pairs.map(|(a, b)| (a + b > 0.0).then(|| b / (a + b))).collect()
+    };
+    let (early, late) = (share(first, first + third), share(last - third, last));
+    let change = early.iter().zip(&late).map(|(a, b)| Some((*b)? - (*a)?)).collect::<Vec<_>>();
+    let mean = |all: &[Option<f64>], confidence: f64| {
+        let all: Vec<f64> = all.iter().copied().flatten().collect();
         let passes = all.len() as f64;
         let mean = all.iter().sum::<f64>() / passes;
         let square = all.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (passes * (passes - 1.0).max(1.0));
-        let half = student(0.95, passes - 1.0) * square.sqrt();
-        (passes > 1.0).then(|| Estimate { value: mean, low: (mean - half).max(0.0), high: (mean + half).min(1.0) })
+        let half = student(0.5 + confidence / 2.0, passes - 1.0) * square.sqrt();
+        (passes > 1.0).then_some(Estimate { value: mean, low: mean - half, high: mean + half })
     };
-    Some((share(first, first + third)?, share(last - third, last)?))
+    let within = |one: Estimate| Estimate { low: one.low.max(0.0), high: one.high.min(1.0), ..one };
+    Some(Shares { first: within(mean(&early, 0.9)?), last: within(mean(&late, 0.9)?), change: mean(&change, 0.99)? })
 }
 
 /// How many of the sorted values belong to the lower part: the cut with the greatest variance between the parts.

@@ -171,7 +171,8 @@ pub fn tally(truth: &Truth, noise: &Noise, calls: u32, plan: &Plan) -> Tally {
         if let (Some(growth), Some(range), false) = (judged.growth, judged.range, truth.is_mixture()) {
             tally.growths += 1;
             // A thousandth for costs that are integers.
-            let is_covered = growth.low <= 1.001 * true_growth(truth, range) && true_growth(truth, range) <= 1.001 * growth.high;
+            let is_covered =
+                growth.low <= 1.001 * true_growth(truth, range) && true_growth(truth, range) <= 1.001 * growth.high;
             tally.covered += usize::from(is_covered);
         }
         if let Some(later) = later {
@@ -181,11 +182,13 @@ pub fn tally(truth: &Truth, noise: &Noise, calls: u32, plan: &Plan) -> Tally {
                 tally.turned += 1;
                 *tally.wrong.entry(format!("turned: {why}")).or_default() += 1;
             }
-            if let Outcome::Unresolved { more_passes: Some(more), .. } = judged.outcome {
-                if more as usize <= plan.more_passes {
-                    tally.promised += 1;
-                    tally.kept += usize::from(later.class() != Class::Unresolved);
-                }
+            let promise = match judged.outcome {
+                Outcome::Unresolved { more_passes, .. } => more_passes,
+                _ => None,
+            };
+            if promise.is_some_and(|more| more as usize <= plan.more_passes) {
+                tally.promised += 1;
+                tally.kept += usize::from(later.class() != Class::Unresolved);
             }
         }
     }
@@ -272,7 +275,9 @@ fn mixture(truth: &Truth, judged: &Judgement, said: String) -> (Score, String) {
     match (&judged.outcome, judged.outcome.class()) {
         (_, Class::Unresolved) => (Score::Open, said),
         (_, Class::Flat | Class::Small) => (Score::Right, said),
-        (Outcome::Grows { law: None } | Outcome::Varies, _) if truth.expected == Expected::NoLaw => (Score::Right, said),
+        (Outcome::Grows { law: None } | Outcome::Varies, _) if truth.expected == Expected::NoLaw => {
+            (Score::Right, said)
+        }
         _ => (Score::Wrong, said),
     }
 }

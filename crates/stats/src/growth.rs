@@ -4,11 +4,11 @@
 //! growth of its own under the law, and the spread of these gives the interval (Student's t). Laws that fit almost as
 //! well widen it by their evidence.
 
-use crate::{Estimate, Options};
 use crate::law::{Place, by_name};
 use crate::polish::{HIDDEN, Level};
-use crate::select::{Frame, Solved, Target};
 use crate::random::Random;
+use crate::select::{Frame, Solved, Target};
+use crate::{Estimate, Options};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// Quantile of Student's t, for at least one degree of freedom.
@@ -158,7 +158,7 @@ impl Linear<'_> {
         };
         let mut matrix: Vec<Vec<f64>> = (0..size).map(|a| (0..size).map(|b| product(a, b)).collect()).collect();
         matrix[1][1] += self.target.steadiness.min(1e18);
-        for (k, row) in matrix.iter_mut().enumerate() {
+        for (k, row) in matrix.iter_mut().enumerate().skip(2) {
             // Two columns may be alike.
             row[k] *= 1.0 + 1e-9;
         }
@@ -201,8 +201,9 @@ fn solve(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Vec<f64> {
         }
         for i in k + 1..size {
             let factor = matrix[i][k] / matrix[k][k];
-            for j in k..size {
-                matrix[i][j] -= factor * matrix[k][j];
+            let (above, below) = matrix.split_at_mut(i);
+            for (x, pivot) in below[0].iter_mut().zip(&above[k]).skip(k) {
+                *x -= factor * pivot;
             }
             right[i] -= factor * right[k];
         }
@@ -228,8 +229,8 @@ fn weighed(level: &Level, target: &Target<'_>, weights: &[f64], value: Option<f6
     let mean = all.iter().sum::<f64>() / count;
     let square = all.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / count * HIDDEN * HIDDEN;
     let drift: f64 = weights.iter().zip(target.along).map(|(w, u)| w * u).sum();
-    let predicted = weights.iter().zip(&level.error).map(|(w, e)| (w * e).powi(2)).sum::<f64>()
-        + drift * drift / target.steadiness;
+    let predicted =
+        weights.iter().zip(&level.error).map(|(w, e)| (w * e).powi(2)).sum::<f64>() + drift * drift / target.steadiness;
     let freedom = count - 1.0 + PREDICTED;
     let value = value.unwrap_or_else(|| weights.iter().zip(&level.mean).map(|(w, y)| w * y).sum());
     Growth { value, centre: value, error: ((square + PREDICTED * predicted) / freedom).sqrt(), freedom }
@@ -273,7 +274,7 @@ pub(crate) fn by_slope(level: &Level, options: &Options) -> Option<Growth> {
 }
 
 /// The growth of a curve that follows no law: from the first points to the last, each with their own slope.
-pub(crate) fn by_ends(level: &Level, options: &Options) -> Option<Growth> {
+pub(crate) fn by_ends(level: &Level, options: &Options) -> Growth {
     let frame = Frame::of(level, options);
     let target = frame.target(&level.n, &level.mean);
     let points = level.n.len();
@@ -288,9 +289,9 @@ pub(crate) fn by_ends(level: &Level, options: &Options) -> Option<Growth> {
             (s, sx, sxx) = (s + w, sx + w * x(j), sxx + w * x(j) * x(j));
         }
         let determinant = (s * sxx - sx * sx).max(f64::MIN_POSITIVE);
-        for j in from..from + side {
-            weights[j] += sign * target.weight[j] * (sxx - sx * x(j)) / determinant;
+        for (j, weight) in weights.iter_mut().enumerate().skip(from).take(side) {
+            *weight += sign * target.weight[j] * (sxx - sx * x(j)) / determinant;
         }
     }
-    Some(weighed(level, &target, &weights, None))
+    weighed(level, &target, &weights, None)
 }

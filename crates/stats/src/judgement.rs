@@ -218,7 +218,9 @@ pub(crate) fn judge_samples(curve: &Curve, clean_only: bool, options: &Options) 
     let copies = |series: &[Series]| series.iter().filter(|one| !one.n.is_empty()).cloned().collect::<Vec<Series>>();
     let low = judge_series(copies(&found.low), curve, options)?;
     let high = judge_series(copies(&found.high), curve, options)?;
-    let (major, minor) = if high_share > 0.5 { (&high, &low) } else { (&low, &high) };
+    // The more frequent branch, if its calls suffice.
+    let is_high = if high.range.is_some() == low.range.is_some() { high_share > 0.5 } else { high.range.is_some() };
+    let (major, minor) = if is_high { (&high, &low) } else { (&low, &high) };
     let range = major.range.or(minor.range).unwrap_or((1.0, 1.0));
     let bimodality = bimodality::of_branches(&found, (&low, 1.0 - high_share), (&high, high_share), range);
     let outcome = of_both(major, minor, &bimodality, options);
@@ -245,21 +247,19 @@ pub(crate) struct Judged {
 /// changes by no law.
 fn of_both(major: &Judgement, minor: &Judgement, found: &Bimodality, options: &Options) -> Outcome {
     let is_material = |judged: &Judgement| judged.outcome.class() == Class::Material;
-    let ratio = found.high.cost.value / found.low.cost.value.max(f64::MIN_POSITIVE);
-    let mean = |share: f64| 1.0 + share * (ratio - 1.0);
-    let rise = found.high_share.map(|(first, last)| Estimate {
-        value: mean(last.value) / mean(first.value),
-        low: mean(last.low) / mean(first.high),
-        high: mean(last.high) / mean(first.low),
-    });
-    match rise {
-        Some(rise) if rise.low > 1.0 + options.delta => return Outcome::Grows { law: None },
-        Some(rise) if rise.high < 1.0 - options.delta => return Outcome::Varies,
-        _ => {}
+    if let (Some(shares), Some(low), Some(high)) = (found.high_share, found.low.cost(), found.high.cost()) {
+        // The mean cost at the largest n over that at the smallest, with each branch as it is at the largest.
+        let mean = |share: f64| low + share.clamp(0.0, 1.0) * (high - low);
+        let rise = |change: f64| mean(shares.first.value + change) / mean(shares.first.value);
+        if rise(shares.change.low) > 1.0 + options.delta {
+            return Outcome::Grows { law: None };
+        }
+        if rise(shares.change.high) < 1.0 - options.delta {
+            return Outcome::Falls;
+        }
     }
     match (&major.outcome, &minor.outcome) {
         (a, b) if a == b => a.clone(),
-        (Outcome::Grows { .. }, Outcome::Grows { .. }) => Outcome::Grows { law: None },
         (Outcome::Grows { .. }, _) | (_, Outcome::Grows { .. }) => Outcome::Grows { law: None },
         _ if is_material(major) || is_material(minor) => Outcome::Varies,
         // A rare branch that is not resolved does not revoke what is known of the other.
@@ -297,7 +297,9 @@ fn reduce_curve(mut series: Vec<Series>, curve: &Curve, options: &Options) -> Op
     let early = if is_down { Vec::new() } else { cliffs::find(&series, &curve.annotations) };
     if chosen_points(&series).is_none() {
         let cold = options.judge().cold_calls(&series);
-        series.iter_mut().for_each(|one| one.drop_first(cold));
+        for one in &mut series {
+            one.drop_first(cold);
+        }
     }
     let cliffs = if is_down { cliffs::find(&series, &curve.annotations) } else { early };
     let cliff = cliffs.first().map(|cliff| cliff.n.low);

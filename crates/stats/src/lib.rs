@@ -45,7 +45,7 @@ mod unit;
 mod verdict;
 mod warm_up;
 
-pub use bimodality::{Bimodality, BimodalityKind, Mode};
+pub use bimodality::{Bimodality, BimodalityKind, Mode, Shares};
 pub use cliffs::Cliff;
 pub use compare::{Agreement, Change, Comparison, Crossing, Nature, compare, holm};
 pub use curve::{Annotation, AnnotationKind, Curve, Pass};
@@ -54,7 +54,7 @@ pub use exact::Exact;
 pub use judgement::{Bend, BendKind, Class, Judgement, Outcome, Point, Reach, Reason};
 pub use law::{Fit, law_names};
 pub use options::Options;
-pub use polish::Components;
 pub use outliers::{Outliers, Pattern, PatternRule, RecurringOutlier};
+pub use polish::Components;
 pub use unit::Unit;
 pub use verdict::{Canary, Flag, Verdict, judge};

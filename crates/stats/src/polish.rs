@@ -13,8 +13,6 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Level {
     /// The n of each point.
     pub(crate) n: Vec<f64>,
-    /// Half the width of its window, in objects.
-    pub(crate) half: Vec<f64>,
     /// Cells without the offsets of the passes, winsorised.
     pub(crate) cells: Vec<Vec<Option<f64>>>,
     /// Offset of each pass (log scale); their trimmed mean is zero.
@@ -178,9 +176,8 @@ fn window_deviation(residuals: &[Vec<Option<f64>>], variance: &[Vec<f64>]) -> f6
     let factor = 1.4826 * passes / (passes - 0.8);
     let scaled = |window: f64| {
         let pairs = residuals.iter().flatten().zip(variance.iter().flatten());
-        let mut all: Vec<f64> = pairs
-            .filter_map(|(x, v)| x.map(|x| x.abs() / (v + window * window).sqrt().max(1e-9)))
-            .collect();
+        let mut all: Vec<f64> =
+            pairs.filter_map(|(x, v)| x.map(|x| x.abs() / (v + window * window).sqrt().max(1e-9))).collect();
         factor * median_of(&mut all).unwrap_or(0.0)
     };
     if residuals.len() < 2 || scaled(0.0) <= 1.0 {
@@ -293,7 +290,6 @@ pub(crate) fn level(grid: &Grid) -> Level {
     let pass = offsets.iter().map(|x| x * x).sum::<f64>() / freedom.max(1.0);
     Level {
         n: grid.n.clone(),
-        half: grid.half.clone(),
         mean: (0..grid.n.len()).map(mean).collect(),
         error: (0..grid.n.len()).map(error).collect(),
         error_absolute,

@@ -56,13 +56,7 @@ const TOGETHER: f64 = 2.5;
 
 /// Drops the points of the first calls that exceed the law of the others. Growth hides a warm-up that is slower than
 /// it, and then only the law of the later calls shows it.
-pub(crate) fn drop_points(
-    grid: &Grid,
-    judged: &mut [bool],
-    series: &[Series],
-    capacities: &[f64],
-    options: &Options,
-) {
+pub(crate) fn drop_points(grid: &Grid, judged: &mut [bool], series: &[Series], capacities: &[f64], options: &Options) {
     let Some(longest) = series.iter().max_by_key(|one| one.n.len()) else { return };
     let (Some(first), Some(last)) = (longest.n.first(), longest.n.last()) else { return };
     let (first, last) = (f64::from(*first), f64::from(*last));
@@ -105,7 +99,9 @@ fn profile(series: &[Series], blocks: usize, base: usize) -> Vec<f64> {
         };
         let mut row: Vec<f64> = (0..blocks).map(block).collect();
         let level = median_of(&mut row[base..].to_vec()).unwrap_or(0.0);
-        row.iter_mut().for_each(|x| *x -= level);
+        for x in &mut row {
+            *x -= level;
+        }
         row
     };
     let rows: Vec<Vec<f64>> = series.iter().map(of_pass).collect();
@@ -172,7 +168,9 @@ mod tests {
         let dropped = |cost: &dyn Fn(f64) -> f64| {
             let up = |i: usize| cost(i as f64 + 1.0);
             let down = |i: usize| cost(2000.0 - i as f64);
-            (0..20).filter(|seed| cold_calls(&series(up, false, *seed)) + cold_calls(&series(down, true, *seed)) > 0).count()
+            (0..20)
+                .filter(|seed| cold_calls(&series(up, false, *seed)) + cold_calls(&series(down, true, *seed)) > 0)
+                .count()
         };
         assert!(dropped(&|_| 10_000.0) <= 2);
         assert!(dropped(&|n| 10_000.0 + 100.0 * n) <= 2);

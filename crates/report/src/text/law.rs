@@ -11,6 +11,7 @@ pub fn symbol(law: &str) -> &'static str {
         "root" => "O(√n)",
         "linear" => "O(n)",
         "linearithmic" => "O(n log n)",
+        "power" => "O(n√n)",
         "quadratic" => "O(n²)",
         "occupancy" => "O(1/(1 − n/C))",
         "probing" => "O(1/(1 − n/C)²)",
@@ -27,6 +28,7 @@ fn term(law: &str) -> &'static str {
         "logarithmic" => "log₂ n",
         "root" => "√n",
         "linearithmic" => "n log₂ n",
+        "power" => "n√n",
         "quadratic" => "n²",
         _ => "n",
     }

@@ -97,7 +97,6 @@ impl Judge for Counted {
         let column = |j: usize| grid.cells.iter().filter_map(|row| row[j]).collect::<Vec<f64>>();
         Level {
             n: grid.n.clone(),
-            half: grid.half.clone(),
             components: Components::default(),
             cells: grid.cells.clone(),
             offsets: vec![0.0; passes],

@@ -169,7 +169,7 @@ fn assess(level: &Level, selection: &Selection, options: &Options) -> Option<(Es
     let best = &selection.best;
     let is_misfit = is_misfit(best, level, options);
     let growth = match () {
-        () if is_misfit => by_ends(level, options)?,
+        () if is_misfit => by_ends(level, options),
         () if best.law == "constant" => by_slope(level, options)?,
         () => by_laws(level, &selection.weighed, options)?,
     };
@@ -180,13 +180,14 @@ fn assess(level: &Level, selection: &Selection, options: &Options) -> Option<(Es
     }
     let (lowest, highest) = (1.0 - options.delta, 1.0 + options.delta);
     let outcome = match band(level, options) {
-        _ if interval.low > highest => match is_misfit {
-            true => Outcome::Grows { law: None },
-            false => Outcome::Grows { law: Some(best.law.clone()) },
-        },
+        _ if interval.low > highest => Outcome::Grows { law: (!is_misfit).then(|| best.law.clone()) },
         _ if interval.high < lowest => Outcome::Falls,
         Band::Inside if interval.low >= lowest && interval.high <= highest => {
-            if interval.holds(1.0) { Outcome::Flat { within: options.delta } } else { Outcome::Small }
+            if interval.holds(1.0) {
+                Outcome::Flat { within: options.delta }
+            } else {
+                Outcome::Small
+            }
         }
         Band::Outside if is_misfit => Outcome::Varies,
         Band::Open | Band::Outside if interval.low >= lowest && interval.high <= highest => {

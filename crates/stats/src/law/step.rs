@@ -40,6 +40,10 @@ impl Law for Step {
     /// The ratio of a place says how far the window reaches: a step inside a window is a ramp of its width.
     fn g(&self, n: f64, place: Place) -> f64 {
         let half = (place.ratio - 1.0) * place.n;
-        if half > 0.0 { ((n - place.n) / (2.0 * half) + 0.5).clamp(0.0, 1.0) } else { f64::from(u8::from(n >= place.n)) }
+        if half > 0.0 {
+            ((n - place.n) / (2.0 * half) + 0.5).clamp(0.0, 1.0)
+        } else {
+            f64::from(u8::from(n >= place.n))
+        }
     }
 }
