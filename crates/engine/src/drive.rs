@@ -14,6 +14,7 @@ pub(crate) fn pass<B: Benchmark>(context: &Context, timer: &mut Timer) -> Report
             return report;
         }
     };
+    timer.watch(&benchmark.measured_processes());
     create(&mut benchmark, context, timer, &mut report);
     if report.wrong.is_none()
         && let Err(stop) = benchmark.check(report.steps, &mut report.facts)
@@ -37,7 +38,7 @@ fn create<B: Benchmark>(benchmark: &mut B, context: &Context, timer: &mut Timer,
         timer.end_step(n);
         report.steps = n;
     }
-    timer.close_window();
+    timer.finish();
 }
 
 fn destroy<B: Benchmark>(benchmark: &mut B, timer: &mut Timer, report: &mut Report) {
@@ -49,7 +50,7 @@ fn destroy<B: Benchmark>(benchmark: &mut B, timer: &mut Timer, report: &mut Repo
         }
         timer.end_step(n);
     }
-    timer.close_window();
+    timer.finish();
 }
 
 /// Reports what ended the creation; a refusal that is a limit is a result.

@@ -2,24 +2,22 @@
 //! canary's, then the windows'. The worker writes a window as a row of numbers and the controller reads it back; both
 //! halves of that format are here.
 
+use crate::strides::Strides;
 use landau_record::schema::Direction;
 use landau_sys::shared::Lanes;
 
-/// A window is closed after this number of steps, or after [`WINDOW_NS`].
-pub(crate) const WINDOW_STEPS: u32 = 512;
-
-/// A window is closed once it has lasted this long.
+/// A window is closed once it has lasted this long, or has the number of steps that [`Strides`] drew.
 pub(crate) const WINDOW_NS: u64 = 10_000_000;
 
 /// Numbers in the row of a window.
-const ROW: usize = 10;
+const ROW: usize = 14;
 
 /// Returns the capacity of each lane of a case.
 pub(crate) fn capacities(phase_count: usize, n: u64) -> Vec<usize> {
     let n = n as usize;
     // Creation and destruction, windows by count and by time; a pass that lasts longer than 200 s loses tags, not
     // samples.
-    let windows = (2 * n + 2).min(2 * n / WINDOW_STEPS as usize + 40_002);
+    let windows = (2 * n + 2).min(2 * n / Strides::WINDOW_MIN as usize + 40_002);
     let mut capacities = vec![n; phase_count];
     // Where every step closes a window, the canary is timed at each.
     capacities.extend([2 * n + 2, windows * ROW]);
@@ -49,6 +47,10 @@ pub(crate) struct WindowRow {
     pub(crate) processor: Option<u32>,
     /// Time stolen by the hypervisor, in hundredths of a second.
     pub(crate) steal_centiseconds: u64,
+    /// Windows over which it was stolen, up to and including this one.
+    pub(crate) steal_windows: u32,
+    /// Involuntary context switches of the other measured processes, and their page faults.
+    pub(crate) others: Option<(u64, [u64; 2])>,
     /// Samples of the canary from the beginning of the pass to the window's end.
     pub(crate) canary_end: usize,
 }
@@ -72,6 +74,10 @@ impl WindowRow {
             self.processor.map_or(0, |processor| u64::from(processor) + 1),
             self.steal_centiseconds,
             self.canary_end as u64,
+            u64::from(self.steal_windows),
+            self.others.map_or(0, |others| others.0 + 1),
+            self.others.map_or(0, |others| others.1[0]),
+            self.others.map_or(0, |others| others.1[1]),
         ];
         for number in row {
             lanes.push(lane, number);
@@ -96,6 +102,8 @@ impl WindowRow {
             processor: row[7].checked_sub(1).map(|processor| processor as u32),
             steal_centiseconds: row[8],
             canary_end: row[9] as usize,
+            steal_windows: row[10] as u32,
+            others: row[11].checked_sub(1).map(|preempted| (preempted, [row[12], row[13]])),
         }
     }
 }
@@ -116,9 +124,11 @@ mod tests {
             faults: [2, 5],
             processor: Some(0),
             steal_centiseconds: 6,
+            steal_windows: 7,
+            others: Some((0, [8, 9])),
             canary_end: 1,
         };
-        let unknown = WindowRow { direction: Direction::Up, processor: None, ..row };
+        let unknown = WindowRow { direction: Direction::Up, processor: None, others: None, ..row };
         row.push(&lanes, 2);
         unknown.push(&lanes, 2);
         assert_eq!(WindowRow::read(&lanes, 2, 0), [row, unknown]);
@@ -137,6 +147,8 @@ mod tests {
             faults: [0, 0],
             processor: None,
             steal_centiseconds: 0,
+            steal_windows: 0,
+            others: None,
             canary_end: 0,
         };
         row.push(&lanes, 1);

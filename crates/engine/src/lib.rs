@@ -29,6 +29,7 @@ mod execution;
 #[cfg(test)]
 mod fake;
 mod host;
+mod interference;
 mod lab_options;
 mod lanes;
 mod limit;
@@ -43,6 +44,7 @@ mod scratch;
 mod settings;
 mod size;
 mod stop;
+mod strides;
 mod study;
 mod timer;
 mod worker;

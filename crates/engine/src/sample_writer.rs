@@ -56,6 +56,9 @@ impl<'a> SampleWriter<'a> {
                 faults: row.faults.map(|count| count as u32),
                 processor: row.processor.map_or(-1, u32::cast_signed),
                 steal_ms: row.steal_centiseconds as u32 * 10,
+                steal_windows: (row.steal_centiseconds > 0).then_some(row.steal_windows),
+                others_preempted: row.others.map(|others| others.0 as u32),
+                others_faults: row.others.map(|others| others.1.map(|count| count as u32)),
                 canary: Canary::new(self.unit, canary),
             }))?;
         }

@@ -2,18 +2,15 @@
 //! records what interfered.
 
 use crate::Stop;
-use crate::lanes::{WINDOW_NS, WINDOW_STEPS, WindowRow, canary_lane};
+use crate::interference::Interference;
+use crate::lanes::{WINDOW_NS, WindowRow, canary_lane};
+use crate::strides::Strides;
 use landau_record::schema::Direction;
 use landau_sys::clock::Clock;
 use landau_sys::marker;
-use landau_sys::process::{Usage, parent_id, read_at_start, usage};
+use landau_sys::process::parent_id;
 use landau_sys::shared::Lanes;
 use landau_sys::system;
-use std::fs::File;
-use std::os::fd::AsFd;
-
-/// The canary is timed once in this number of steps.
-const CANARY_EVERY: u32 = 32;
 
 /// Canary calls in a row, of which the fastest counts.
 const CANARY_CALLS: u32 = 6;
@@ -32,14 +29,15 @@ pub struct Timer<'a> {
     lanes: &'a Lanes,
     clock: Clock,
     phase_count: usize,
-    /// `/proc/stat`, for the stolen time.
-    stat: Option<File>,
+    interference: Interference,
+    strides: Strides,
     direction: Direction,
     /// When the creation began.
     began: u64,
     window: OpenWindow,
     steal_read_at: u64,
-    steal_centiseconds: u64,
+    /// Windows that were closed since the stolen time was read.
+    windows_since_steal: u32,
     /// Called between two windows, untimed.
     after_window: Option<fn()>,
     /// From this n on, each window of the creation holds a single step.
@@ -54,22 +52,28 @@ struct OpenWindow {
     began: u64,
     first: u64,
     count: u32,
-    usage: Usage,
+    /// Steps at which it is closed.
+    steps: u32,
+    has_canary: bool,
 }
 
 impl<'a> Timer<'a> {
-    pub(crate) fn new(lanes: &'a Lanes, clock: Clock, phase_count: usize) -> Self {
+    /// Returns the timer of a pass of a worker that is pinned to a processor or to none; `seed` is the pass's.
+    pub(crate) fn new(lanes: &'a Lanes, clock: Clock, phase_count: usize, processor: Option<u32>, seed: u64) -> Self {
         let now = clock.ticks();
+        let mut strides = Strides::new(seed);
+        let steps = strides.window(true);
         Self {
             lanes,
             clock,
             phase_count,
-            stat: File::open("/proc/stat").ok(),
+            interference: Interference::new(processor),
+            strides,
             direction: Direction::Up,
             began: now,
-            window: OpenWindow { began: now, ..OpenWindow::default() },
+            window: OpenWindow { began: now, steps, ..OpenWindow::default() },
             steal_read_at: now,
-            steal_centiseconds: 0,
+            windows_since_steal: 0,
             after_window: None,
             step_windows_from: u64::MAX,
             fault: None,
@@ -114,6 +118,14 @@ impl<'a> Timer<'a> {
         self.lanes.push(phase, ns);
     }
 
+    /// Records what disturbs these processes too. Not in lockstep, where nothing but the worker runs and counted work
+    /// should not depend on it.
+    pub(crate) fn watch(&mut self, pids: &[u32]) {
+        if self.after_window.is_none() {
+            self.interference.watch(pids);
+        }
+    }
+
     /// Calls `pause` after each window, untimed.
     pub(crate) fn pause_after_windows(&mut self, pause: fn()) {
         self.after_window = Some(pause);
@@ -132,8 +144,12 @@ impl<'a> Timer<'a> {
     /// Begins the creation or the destruction.
     pub(crate) fn begin(&mut self, direction: Direction) {
         self.direction = direction;
-        self.steal_centiseconds = self.read_steal();
-        self.window = OpenWindow { usage: usage(), began: self.clock.ticks(), ..OpenWindow::default() };
+        self.interference.begin();
+        self.windows_since_steal = 0;
+        let steps = self.strides.window(true);
+        let now = self.clock.ticks();
+        self.steal_read_at = now;
+        self.window = OpenWindow { began: now, steps, ..OpenWindow::default() };
         if direction == Direction::Up {
             marker::pass();
             self.began = self.window.began;
@@ -147,7 +163,8 @@ impl<'a> Timer<'a> {
             self.window.first = n;
         }
         self.window.count += 1;
-        if self.window.count % CANARY_EVERY == 1 {
+        if self.strides.is_canary_due() {
+            self.window.has_canary = true;
             self.time_canary();
         }
         let now = self.clock.ticks();
@@ -157,7 +174,7 @@ impl<'a> Timer<'a> {
             fail();
         }
         let is_single = n >= self.step_windows_from && self.direction == Direction::Up;
-        let is_full = self.window.count == WINDOW_STEPS || self.clock.to_ns(now - self.window.began) >= WINDOW_NS;
+        let is_full = self.window.count >= self.window.steps || self.clock.to_ns(now - self.window.began) >= WINDOW_NS;
         if is_single || is_full {
             self.close_window();
         }
@@ -176,47 +193,54 @@ impl<'a> Timer<'a> {
         self.lanes.push(canary_lane(self.phase_count), self.clock.to_ns(ticks));
     }
 
+    /// Closes the last window of a half of the pass, and reads the stolen time however recently it was read.
+    pub(crate) fn finish(&mut self) {
+        self.close(true);
+    }
+
     /// Writes down what interfered since the window was opened, and opens the next.
     #[cold]
-    pub(crate) fn close_window(&mut self) {
+    fn close_window(&mut self) {
+        self.close(false);
+    }
+
+    fn close(&mut self, is_last: bool) {
         let window = std::mem::take(&mut self.window);
         if window.count == 0 {
             return;
         }
         let now = self.clock.ticks();
-        let mut stolen = 0;
-        if self.clock.to_ns(now - self.steal_read_at) >= STEAL_NS {
-            let steal = self.read_steal();
-            stolen = steal.saturating_sub(self.steal_centiseconds);
-            self.steal_centiseconds = steal;
+        self.windows_since_steal += 1;
+        let (mut stolen, steal_windows) = (0, self.windows_since_steal);
+        if is_last || self.clock.to_ns(now - self.steal_read_at) >= STEAL_NS {
+            stolen = self.interference.stolen();
+            self.windows_since_steal = 0;
             self.steal_read_at = now;
         }
-        let used = usage();
+        let disturbed = self.interference.since_restart();
+        let (own, others) = (disturbed.own, disturbed.others);
         let row = WindowRow {
             direction: self.direction,
             first: window.first as u32,
             count: window.count,
             until_us: self.clock.to_ns(now - self.began) / 1_000,
-            preempted: used.preempted - window.usage.preempted,
-            faults: [used.faults_minor - window.usage.faults_minor, used.faults_major - window.usage.faults_major],
+            preempted: own.preempted,
+            faults: [own.faults_minor, own.faults_major],
             processor: system::current_processor(),
             steal_centiseconds: stolen,
+            steal_windows,
+            others: self
+                .interference
+                .has_others()
+                .then_some((others.preempted, [others.faults_minor, others.faults_major])),
             canary_end: self.lanes.len(canary_lane(self.phase_count)),
         };
         row.push(self.lanes, self.phase_count);
         if let Some(pause) = self.after_window {
             pause();
         }
-        self.window.usage = usage();
+        self.interference.restart();
+        self.window.steps = self.strides.window(window.has_canary);
         self.window.began = self.clock.ticks();
-    }
-
-    fn read_steal(&self) -> u64 {
-        let mut buffer = [0_u8; 256];
-        let got = self.stat.as_ref().and_then(|file| read_at_start(file.as_fd(), &mut buffer).ok()).unwrap_or(0);
-        std::str::from_utf8(&buffer[..got])
-            .ok()
-            .and_then(system::steal_centiseconds_of)
-            .unwrap_or(self.steal_centiseconds)
     }
 }

@@ -52,7 +52,7 @@ fn work(registry: &[Entry]) -> Result<(), String> {
     };
     let locked = lanes.prepare();
     let clock = Clock::named(&order.clock, order.ns_per_tick);
-    let mut timer = Timer::new(&lanes, clock, entry.phases.len());
+    let mut timer = Timer::new(&lanes, clock, entry.phases.len(), order.processor, order.seed);
     prepare(&mut timer, &order);
     let settings = Settings::from_map(order.settings);
     let context =

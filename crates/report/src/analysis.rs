@@ -315,10 +315,12 @@ fn calls(pass: &Pass, phase: &Phase) -> landau_stats::Pass {
     let Some(lane) = pass.series.get(&phase.name) else { return landau_stats::Pass::default() };
     let mut tainted = vec![false; lane.n.iter().max().map_or(0, |&n| n as usize + 1)];
     let processor = pass.windows.first().map(|window| window.processor);
-    // A pass that migrated to another processor is not clean from there on.
-    let is_tainted = |window: &&Window| !is_clean(window) || Some(window.processor) != processor;
-    let own = pass.windows.iter().filter(|window| window.direction == phase.direction);
-    for window in own.filter(is_tainted) {
+    let clean = clean_windows(&pass.windows);
+    for (window, is_clean) in pass.windows.iter().zip(clean) {
+        // A pass that migrated to another processor is not clean from there on.
+        if window.direction != phase.direction || (is_clean && Some(window.processor) == processor) {
+            continue;
+        }
         let first = window.first as usize;
         let count = window.count as usize;
         let (from, to) = match window.direction {
@@ -332,18 +334,55 @@ fn calls(pass: &Pass, phase: &Phase) -> landau_stats::Pass {
     landau_stats::Pass { n: lane.n.clone(), costs: lane.costs.clone(), clean }
 }
 
-fn is_clean(window: &Window) -> bool {
-    window.preempted == 0 && window.steal_ms == 0 && window.faults[1] == 0
+/// A pass whose measured processes take turns on one processor is preempted by itself, by this many switches a step at
+/// least.
+const TURNS_MIN: f64 = 0.1;
+/// Fewer windows do not show how often that is.
+const TURNS_WINDOWS_MIN: usize = 5;
+
+/// Whether each window of a pass is clean: no stolen time, no major page fault, and no preemption beyond what the
+/// measured processes cause by taking turns.
+fn clean_windows(windows: &[Window]) -> Vec<bool> {
+    // Switches per step in the median window of a direction, if they are so many that they are turns.
+    let turns = |direction: Direction, count: fn(&Window) -> u32| {
+        let own = windows.iter().filter(|window| window.direction == direction);
+        let mut rates: Vec<f64> = own.map(|one| f64::from(count(one)) / f64::from(one.count.max(1))).collect();
+        rates.sort_by(f64::total_cmp);
+        let median = rates.get(rates.len().saturating_sub(1) / 2).copied().unwrap_or(0.0);
+        if median >= TURNS_MIN && rates.len() >= TURNS_WINDOWS_MIN { median } else { 0.0 }
+    };
+    let both = |count| [turns(Direction::Up, count), turns(Direction::Down, count)];
+    let own = |window: &Window| window.preempted;
+    let others = |window: &Window| window.others_preempted.unwrap_or(0);
+    let (own_turns, others_turns) = (both(own), both(others));
+    // Three standard deviations of a Poisson number above the usual one.
+    let exceeds = |switches: u32, turns: [f64; 2], window: &Window| {
+        let expected = turns[usize::from(window.direction == Direction::Down)] * f64::from(window.count);
+        f64::from(switches) > expected + 3.0 * expected.sqrt()
+    };
+    let faults = |window: &Window| window.faults[1] + window.others_faults.map_or(0, |faults| faults[1]);
+    let is_clean = |window: &Window| {
+        let preempted = exceeds(own(window), own_turns, window) || exceeds(others(window), others_turns, window);
+        !preempted && faults(window) == 0 && window.steal_ms == 0
+    };
+    let mut clean: Vec<bool> = windows.iter().map(is_clean).collect();
+    // Time was stolen at some point since it was last read: in any of these windows.
+    for (index, window) in windows.iter().enumerate().filter(|(_, window)| window.steal_ms > 0) {
+        let count = window.steal_windows.unwrap_or(1).max(1) as usize;
+        clean[(index + 1).saturating_sub(count)..=index].fill(false);
+    }
+    clean
 }
 
 /// The calls of the canary in the same direction of the same pass.
 fn canary(pass: &Pass, phase: &Phase) -> landau_stats::Pass {
     let mut canary = landau_stats::Pass::default();
-    for window in pass.windows.iter().filter(|window| window.direction == phase.direction) {
+    let clean = clean_windows(&pass.windows);
+    for (window, is_clean) in pass.windows.iter().zip(clean).filter(|(window, _)| window.direction == phase.direction) {
         for &cost in window.canary.values() {
             canary.n.push(window.first);
             canary.costs.push(cost);
-            canary.clean.push(is_clean(window));
+            canary.clean.push(is_clean);
         }
     }
     canary
@@ -415,6 +454,48 @@ mod tests {
         assert_eq!(found[0].to_string(), "case 3, bind: a.1 is 2.0, but the samples give 2.1");
     }
 
+    fn window(first: u32, count: u32) -> Window {
+        Window {
+            pass: 0,
+            direction: Direction::Up,
+            first,
+            count,
+            until_us: 0,
+            preempted: 0,
+            faults: [0, 0],
+            processor: 0,
+            steal_ms: 0,
+            steal_windows: None,
+            others_preempted: None,
+            others_faults: None,
+            canary: landau_record::schema::Canary::Ns(Vec::new()),
+        }
+    }
+
+    /// Guards against stolen time being charged to the one window in which it was read.
+    #[test]
+    fn stolen_time_taints_every_window_since_the_last_reading() {
+        let mut windows: Vec<Window> = (0..6).map(|i| window(1 + 100 * i, 100)).collect();
+        (windows[4].steal_ms, windows[4].steal_windows) = (10, Some(3));
+        assert_eq!(clean_windows(&windows), [true, true, false, false, false, true]);
+        windows[4].steal_windows = None;
+        assert_eq!(clean_windows(&windows), [true, true, true, true, false, true]);
+    }
+
+    /// Guards against a disturbed server being overlooked, and against fork never having a clean window: parent and
+    /// children take turns on one processor.
+    #[test]
+    fn other_measured_processes_count_and_turns_do_not() {
+        let mut windows: Vec<Window> = (0..5).map(|i| window(1 + 100 * i, 100)).collect();
+        windows[1].others_preempted = Some(1);
+        windows[3].others_faults = Some([7, 1]);
+        assert_eq!(clean_windows(&windows), [true, false, true, false, true]);
+        for (window, preempted) in windows.iter_mut().zip([37, 41, 35, 90, 33]) {
+            (window.preempted, window.others_preempted, window.others_faults) = (preempted, None, None);
+        }
+        assert_eq!(clean_windows(&windows), [true, true, true, false, true]);
+    }
+
     #[test]
     fn interference_during_destruction_marks_the_calls_of_its_window() {
         let lane = landau_record::Series { n: vec![10, 9, 8, 7, 6], costs: vec![1; 5] };
@@ -428,6 +509,9 @@ mod tests {
             faults: [0, 0],
             processor: 0,
             steal_ms: 0,
+            steal_windows: None,
+            others_preempted: None,
+            others_faults: None,
             canary: landau_record::schema::Canary::Ns(vec![180]),
         };
         let start = landau_record::schema::PassStart { pass: 0, case: 0, round: 0, at_ms: 0, adaptive_for: Vec::new() };

@@ -5,8 +5,8 @@
 //! by 2%, a call that includes a wake-up on another processor by up to half, and `kill` on one processor takes 3 µs or
 //! 55 µs. `cargo xtask bench aa` measures these values and prints them in this form.
 
-/// Standard deviation (log scale) of the level between runs, rounded up: benchmark, phase, value. From nine quick studies
-/// of one virtual machine on 22 November 2026, six of them beside builds that used both processors.
+/// Standard deviation (log scale) of the level between runs, rounded up: benchmark, phase, value. From nine quick
+/// studies of one virtual machine on 22 November 2026, six of them beside builds that used both processors.
 const COMPONENTS: [(&str, &str, f64); 51] = [
     ("bind", "bind", 0.05),
     ("bind", "close", 0.05),

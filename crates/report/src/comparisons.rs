@@ -1,8 +1,8 @@
-//! Comparisons: each phase of each case of the first record with the same one of every other, and within one record each
-//! variant of a benchmark with its default case.
+//! Comparisons: each phase of each case of the first record with the same one of every other, and within one record
+//! each variant of a benchmark with its default case.
 //!
-//! The first record is the base. Passes are paired by round where they ran side by side: the cases of one record always,
-//! two records only if their rounds alternated. Otherwise the variation between runs is added, which differs by
+//! The first record is the base. Passes are paired by round where they ran side by side: the cases of one record
+//! always, two records only if their rounds alternated. Otherwise the variation between runs is added, which differs by
 //! benchmark. All comparisons of one report are corrected together for their number (Holm).
 
 use crate::{Analysis, CaseStudy, PhaseStudy, between_runs, text, unit_of};

@@ -242,8 +242,8 @@ impl Effect {
     }
 }
 
-/// Fewer values are averaged plainly: trimming five values leaves two degrees of freedom, and a difference would have to
-/// be seventeen errors wide. A single bad pass widens the plain error, so it hides differences and makes none.
+/// Fewer values are averaged plainly: trimming five values leaves two degrees of freedom, and a difference would have
+/// to be seventeen errors wide. A single bad pass widens the plain error, so it hides differences and makes none.
 const TRIMMED_FROM: usize = 8;
 /// Degrees of freedom behind the variance between runs: it comes from about ten runs of one machine.
 const RUNS_FREEDOM: f64 = 8.0;

@@ -17,8 +17,8 @@ const KEPT_MIN: f64 = 0.7;
 const RULES_MAX: usize = 3;
 
 /// Returns the patterns of the positions (rising) of a series from `first` to `last`. `tiers` holds the tier of each;
-/// `falling` says that the calls were made from `last` downwards. `known` holds the rules that are shown by the outliers
-/// of all their positions together, with the share of these that is kept.
+/// `falling` says that the calls were made from `last` downwards. `known` holds the rules that are shown by the
+/// outliers of all their positions together, with the share of these that is kept.
 pub(crate) fn find(
     all: &[RecurringOutlier],
     tiers: &[usize],

@@ -48,5 +48,6 @@ pub mod system;
 pub mod thread;
 pub mod timerfd;
 pub mod wait;
+pub mod watched;
 
 pub use error::{Error, Result, errno_name};

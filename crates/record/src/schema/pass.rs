@@ -61,8 +61,19 @@ pub struct Window {
     pub faults: [u32; 2],
     /// The processor at the end of the window; -1 if unknown.
     pub processor: i32,
-    /// Time stolen by the hypervisor from all processors, in milliseconds.
+    /// Time that the hypervisor stole from the processors of the measured processes, in milliseconds; from all
+    /// processors if these are not pinned, and in records of before `steal_windows`.
     pub steal_ms: u32,
+    /// The number of windows over which that time was stolen: this one and those before it. Absent if none was stolen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steal_windows: Option<u32>,
+    /// Involuntary context switches of the other processes that the benchmark measures, such as a server. Absent if
+    /// there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub others_preempted: Option<u32>,
+    /// Minor and major page faults of those processes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub others_faults: Option<[u32; 2]>,
     /// The costs of the canary's calls in the window, in the unit of the record's clock.
     #[serde(flatten)]
     pub canary: Canary,

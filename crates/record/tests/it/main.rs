@@ -230,6 +230,9 @@ fn counted(unit: Unit) -> Vec<Line> {
             faults: [0, 0],
             processor: 0,
             steal_ms: 0,
+            steal_windows: None,
+            others_preempted: None,
+            others_faults: None,
             canary: Canary::new(unit, vec![73]),
         }),
         Line::Crash(Crash {

@@ -235,6 +235,9 @@ fn samples(pass: u32, round: u32, sketch: &Sketch, factor: f64, noise: &mut Nois
                 faults: [0, 0],
                 processor: 1,
                 steal_ms: 0,
+                steal_windows: None,
+                others_preempted: None,
+                others_faults: None,
                 canary: Canary::Ns((0..4).map(|_| noise.cost(180.0)).collect()),
             }));
         }

@@ -13,8 +13,8 @@ const MIN_SHARE_OF_PASSES: f64 = 0.6;
 const MAX_EXPECTED_BY_CHANCE: f64 = 0.01;
 /// The tests of a position: each tier exactly; the two strict ones, which chance hardly reaches, also within one call.
 const TESTS: [(usize, u32); 5] = [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1)];
-/// Distances over which a pass's rate is estimated, from the widest to the narrowest: a burst lasts a few dozen to a few
-/// hundred calls.
+/// Distances over which a pass's rate is estimated, from the widest to the narrowest: a burst lasts a few dozen to a
+/// few hundred calls.
 const DISTANCES: [u32; 4] = [1024, 256, 64, 16];
 /// Calls that the rate of the wider distance weighs in that of the next narrower one.
 const PRIOR_CALLS: f64 = 32.0;

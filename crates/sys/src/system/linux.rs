@@ -82,10 +82,18 @@ pub fn trigger_panic() {
     let _ = fs::write("/proc/sysrq-trigger", "c");
 }
 
-/// Returns the steal time of all processors in hundredths of a second, from the text of `/proc/stat`.
-pub fn steal_centiseconds_of(stat: &str) -> Option<u64> {
-    let line = stat.lines().next()?.strip_prefix("cpu ")?;
-    line.split_ascii_whitespace().nth(7)?.parse().ok()
+/// Returns the steal time of these processors, or of all if none is named, in hundredths of a second, from the text of
+/// `/proc/stat`.
+pub fn steal_centiseconds_of(stat: &str, processors: &[u32]) -> Option<u64> {
+    let of_line = |line: &str| line.split_ascii_whitespace().nth(8)?.parse::<u64>().ok();
+    if processors.is_empty() {
+        return stat.lines().next().filter(|line| line.starts_with("cpu ")).and_then(of_line);
+    }
+    let is_named = |line: &&str| {
+        let name = line.split_ascii_whitespace().next().and_then(|name| name.strip_prefix("cpu"));
+        name.and_then(|number| number.parse().ok()).is_some_and(|number: u32| processors.contains(&number))
+    };
+    stat.lines().filter(is_named).map(of_line).reduce(|sum, one| Some(sum? + one?)).flatten()
 }
 
 /// Returns the level and size in bytes of each data and unified cache of the first processor.
@@ -344,7 +352,12 @@ mod tests {
 
     #[test]
     fn steal_time_is_the_eighth_number() {
-        assert_eq!(steal_centiseconds_of("cpu  1 2 3 4 5 6 7 8 9 10\ncpu0 …"), Some(8));
-        assert_eq!(steal_centiseconds_of("intr 1"), None);
+        let stat = "cpu  1 2 3 4 5 6 7 30 9 10\ncpu0 1 2 3 4 5 6 7 8 9 10\ncpu1 1 2 3 4 5 6 7 22 9 10\nintr 1 2";
+        assert_eq!(steal_centiseconds_of(stat, &[]), Some(30));
+        // Guards against a neighbour's stolen time: it belongs to its own processor.
+        assert_eq!(steal_centiseconds_of(stat, &[1]), Some(22));
+        assert_eq!(steal_centiseconds_of(stat, &[0, 1]), Some(30));
+        assert_eq!(steal_centiseconds_of(stat, &[10]), None);
+        assert_eq!(steal_centiseconds_of("intr 1", &[]), None);
     }
 }

@@ -37,7 +37,7 @@ pub(crate) fn this_program() -> Option<std::path::PathBuf> {
 pub fn trigger_panic() {}
 
 /// Returns the steal time: not reported here.
-pub fn steal_centiseconds_of(_stat: &str) -> Option<u64> {
+pub fn steal_centiseconds_of(_stat: &str, _processors: &[u32]) -> Option<u64> {
     None
 }
 

@@ -179,6 +179,9 @@ fn write_pass(writer: &mut Writer, random: &mut ChaCha8Rng, pass: u32) -> Result
                 faults: [0, 0],
                 processor: 0,
                 steal_ms: 0,
+                steal_windows: None,
+                others_preempted: None,
+                others_faults: None,
                 canary: Canary::Ns((0..CHUNK / 16).map(|_| 180 + u64::from(random.next_u32() % 8)).collect()),
             }))?;
         }
