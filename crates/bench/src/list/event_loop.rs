@@ -96,8 +96,8 @@ impl Benchmark for EventLoop {
             "selection",
             Kind::Choice(&["same", "random"]),
             "same",
-            "which of the n + active descriptors become ready; same: the first ones in each iteration; random: others in \
-             each iteration, which are cold in the caches",
+            "which of the n + active descriptors become ready; same: the first ones in each iteration; random: others \
+             in each iteration, which are cold in the caches",
         ),
     ];
     const VARIANTS: &'static [Variant] = &[

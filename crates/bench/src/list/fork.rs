@@ -27,7 +27,8 @@ pub struct Fork {
     pids: Vec<u64>,
 }
 
-/// The kernel's memory for a copied mapping: 213 bytes of `vm_area_struct` and `maple_node`, as measured with 300 children.
+/// The kernel's memory for a copied mapping: 213 bytes of `vm_area_struct` and `maple_node`, as measured with 300
+/// children.
 const MAPPING_BYTES: u64 = 220;
 
 const RETURN: usize = 0;
