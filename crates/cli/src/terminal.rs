@@ -4,7 +4,7 @@ use landau_report::table::Layout;
 use std::io::IsTerminal;
 
 /// The width if standard output is not a terminal.
-const WIDTH: u16 = 120;
+const WIDTH: u16 = 100;
 
 /// Returns the layout of a table on standard output.
 pub(crate) fn layout() -> Layout {
@@ -20,7 +20,7 @@ fn width() -> u16 {
 
 /// Returns a sentence as a bullet, wrapped to the width of the terminal.
 pub(crate) fn bullet(sentence: &str) -> String {
-    let width = usize::from(width()).min(110);
+    let width = usize::from(width()).min(100);
     let (mut text, mut column) = (String::from("  •"), 3);
     for word in sentence.split_whitespace() {
         let len = word.chars().count();
@@ -48,6 +48,6 @@ mod tests {
             text.split_whitespace().skip(1).collect::<Vec<_>>(),
             sentence.split_whitespace().collect::<Vec<_>>()
         );
-        assert!(text.lines().all(|line| line.chars().count() <= 110));
+        assert!(text.lines().all(|line| line.chars().count() <= 100));
     }
 }

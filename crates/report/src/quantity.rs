@@ -118,6 +118,16 @@ pub fn factor(x: f64) -> String {
     format!("×{}", digits(x))
 }
 
+/// A ratio of costs as a change: "×6.5" from two on, "+23%", "−12%", "=".
+pub fn change(ratio: f64) -> String {
+    match ratio {
+        ratio if (ratio - 1.0).abs() < 0.0005 => "=".to_owned(),
+        ratio if ratio >= 2.0 => factor(ratio),
+        ratio if ratio >= 1.0 => format!("+{}", percent(ratio - 1.0)),
+        ratio => format!("−{}", percent(1.0 - ratio)),
+    }
+}
+
 /// A fraction as a percentage: "2.5%".
 pub fn percent(fraction: f64) -> String {
     format!("{}%", digits(fraction * 100.0))
@@ -150,6 +160,11 @@ mod tests {
         assert_eq!(factor(1602.0), "×1,602");
         assert_eq!(percent(0.025), "2.5%");
         assert_eq!(bytes(2 << 30), "2 GiB");
+    }
+
+    #[test]
+    fn a_ratio_is_a_factor_from_two_on_and_a_percentage_below() {
+        assert_eq!([6.5, 1.23, 0.88, 0.02, 1.0].map(change), ["×6.5", "+23%", "−12%", "−98%", "="]);
     }
 
     #[test]

@@ -1,14 +1,20 @@
 //! The rows of `landau show`: one for each phase of each case.
 //!
-//! [`rows`] and [`comparison_rows`] return data, which `--json` prints; [`render`] and [`render_comparisons`] lay it
-//! out for a terminal.
+//! [`rows`] and [`comparison_rows`] return data, which `--json` prints; [`render`], [`render_records`] and
+//! [`render_comparisons`] lay it out for a terminal.
+
+mod lines;
+mod records;
 
 use crate::quantity::{FormatCost, Unit, count, digits, factor, percent};
 use crate::{Analysis, CaseStudy, Comparisons, PhaseComparison, PhaseStudy, VariantComparison, text};
-use comfy_table::{Attribute, Cell, Color, ColumnConstraint, ContentArrangement, Table};
+use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table};
 use landau_record::schema::Direction;
-use landau_stats::{Estimate, Judgement, Nature, Outcome, Pattern, PatternRule};
+use landau_stats::{Class, Estimate, Judgement, Nature, Outcome, Pattern, PatternRule};
 use serde::Serialize;
+
+pub use lines::{Only, Sort, arranged, render};
+pub use records::render_records;
 
 /// The verdict on one phase of one case.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -29,7 +35,12 @@ pub struct Row {
     pub small: Option<CostAt>,
     /// Largest measured n with the cost there.
     pub large: Option<CostAt>,
-    /// Cost at the last judged n over that at the first, by the fitted law, 90%.
+    /// The class of the outcome.
+    pub class: Class,
+    /// The size of the change, as a logarithm: of the cliff's factor, or else of the growth.
+    #[serde(skip)]
+    pub change: f64,
+    /// Cost at the last judged n over that at the first, by the fitted law, 90%; before the cliff, if there is one.
     pub growth: Option<Estimate>,
     /// The law, "O(log n)"; absent where none is named.
     pub law: Option<String>,
@@ -53,8 +64,12 @@ pub struct RowText {
     pub small: String,
     /// Cost at the largest measured n.
     pub large: String,
-    /// The outcome for a cell: "flat", "not resolved (about 5 more passes)".
-    pub law: String,
+    /// The outcome for a cell: "flat", "cliff ×3,187 at 14,114", "not resolved (about 5 more passes)".
+    pub outcome: String,
+    /// The sign of the outcome, as the page has it.
+    pub sign: String,
+    /// Costs at both ends: "858 ns → 2.77 ms".
+    pub costs: String,
     /// Outcome, law and intervals in one sentence.
     pub confidence: String,
     /// The growth with its 90% interval: "×1.29 (1.2–1.41)".
@@ -117,6 +132,8 @@ impl Row {
             unit: judged.unit,
             small,
             large,
+            class: phase.verdict.class(),
+            change: change_of(judged),
             growth: judged.growth,
             law: text::symbol_of(judged).map(str::to_owned),
             text: RowText::of(study, phase, [small, large]),
@@ -135,7 +152,9 @@ impl RowText {
         Self {
             small,
             large,
-            law: law_cell(judged),
+            outcome: outcome(phase),
+            sign: text::glyph(&phase.verdict).to_owned(),
+            costs: costs(judged.unit, ends),
             confidence: text::sentence(judged),
             growth: judged.growth.map_or(String::new(), |growth| match judged.unit {
                 Unit::Instructions if growth.low.to_bits() == growth.high.to_bits() => factor(growth.value),
@@ -222,11 +241,49 @@ pub fn law_short(judged: &Judgement) -> String {
     }
 }
 
-/// The outcome for a cell.
-fn law_cell(judged: &Judgement) -> String {
-    let head = match &judged.outcome {
+/// The size of the change, as a logarithm: of the largest cliff's factor, or else of the growth.
+fn change_of(judged: &Judgement) -> f64 {
+    let cliff = judged.cliffs.iter().map(|cliff| cliff.factor_over_start).reduce(f64::max);
+    cliff.or(judged.growth.map(|growth| growth.value)).unwrap_or(1.0).max(1e-9).ln().abs()
+}
+
+/// The costs at both ends: "858 ns → 2.77 ms".
+fn costs(unit: Unit, [small, large]: [Option<CostAt>; 2]) -> String {
+    match (small, large) {
+        (Some(small), Some(large)) => format!("{} → {}", unit.bare(small.cost.value), unit.bare(large.cost.value)),
+        (_, Some(one)) | (Some(one), None) => unit.bare(one.cost.value),
+        (None, None) => "–".to_owned(),
+    }
+}
+
+/// The outcome for a cell; with the recurring outliers if both are short enough.
+fn outcome(phase: &PhaseStudy<'_>) -> String {
+    let judged = &phase.verdict.all;
+    let head = match judged.cliffs.iter().max_by(|a, b| a.factor_over_start.total_cmp(&b.factor_over_start)) {
+        Some(cliff) => format!("cliff {} at {}", factor(cliff.factor_over_start), count(cliff.n.value)),
+        None => without_cliff(judged),
+    };
+    match most_expensive(phase) {
+        Some(cost) if head.chars().count() <= SHORT => format!("{head}; outliers to {}", judged.unit.bare(cost)),
+        _ => head,
+    }
+}
+
+/// Outcomes longer than this leave no room for the outliers.
+const SHORT: usize = 14;
+
+/// The cost of the most expensive recurring outlier, if those of the phase matter.
+fn most_expensive(phase: &PhaseStudy<'_>) -> Option<f64> {
+    let outliers = &phase.verdict.outliers;
+    let others = outliers.patterns.iter().filter(|pattern| !text::is_first_calls(pattern));
+    let highest = others.map(|pattern| pattern.cost_max).max();
+    highest.filter(|_| !self::outliers(phase).is_empty()).map(|cost| cost as f64)
+}
+
+/// The outcome of a curve without a cliff.
+fn without_cliff(judged: &Judgement) -> String {
+    match &judged.outcome {
         Outcome::Flat { within } if *within == 0.0 => "flat, exactly".to_owned(),
-        Outcome::Flat { within } if judged.unit == Unit::Instructions => format!("O(1) within {}", percent(*within)),
         Outcome::Flat { .. } => "flat".to_owned(),
         Outcome::Small => text::small(),
         Outcome::Grows { law: Some(_) } => {
@@ -245,12 +302,6 @@ fn law_cell(judged: &Judgement) -> String {
         // What helps says more than the reason, and a cell is short.
         Outcome::Unresolved { more_passes: more @ Some(_), .. } => text::unresolved(*more),
         Outcome::Unresolved { reason, .. } => format!("{}: {}", text::unresolved(None), text::reason_text(*reason)),
-    };
-    match judged.cliffs.first() {
-        Some(cliff) => {
-            format!("{head}, then cliff {} at {}", factor(cliff.factor_over_start), count(cliff.n.value))
-        }
-        None => head,
     }
 }
 
@@ -306,69 +357,6 @@ fn events(phase: &PhaseStudy<'_>) -> String {
     parts.join("; ")
 }
 
-/// Marks the line that a case's name replaces; text from a record has no control characters.
-const NAME: char = '\u{1}';
-/// From this width on, costs are not wrapped.
-const ROOMY: u16 = 96;
-
-/// Explains the columns of costs, after the page's legend.
-const COSTS: &str = " Cost at small n, at large n: each at one point, so that their ratio can differ from the growth.";
-/// Explains the arrow, after the page's legend.
-const REMOVED: &str = " ↓: measured while the objects are removed.";
-
-/// Lays rows out: the name of each case with its limit, a line for each phase, and the legend.
-pub fn render(rows: &[Row], unit: Unit, layout: Layout) -> String {
-    let header = match unit {
-        Unit::Time | Unit::EmulatedTime => {
-            ["Phase", "Cost at small n", "Cost at large n", "Outcome", "Growth (90% CI)", "Recurring outliers"]
-        }
-        Unit::Instructions => {
-            ["Phase", "Instructions at small n", "At large n", "Outcome", "Growth", "Recurring outliers (instructions)"]
-        }
-    };
-    // The header states the unit.
-    let bare = |text: &str| text.replace(" instructions", "");
-    let mut table = frame(layout, &header);
-    let mut names: Vec<String> = Vec::new();
-    let mut previous = "";
-    for row in rows {
-        if row.case != previous {
-            previous = &row.case;
-            let limit = rows.iter().find(|other| other.case == row.case && !other.text.limit.is_empty());
-            names.push(case_line(&row.case, limit.map(|row| row.text.limit.as_str()), layout));
-            table.add_row(vec![Cell::new(NAME)]);
-        }
-        let arrow = if row.direction == Direction::Down { "↓ " } else { "" };
-        let color = match row.law.as_deref() {
-            Some("O(1)") => Color::Green,
-            Some(_) => Color::Yellow,
-            None => Color::Reset,
-        };
-        table.add_row(vec![
-            Cell::new(format!("  {arrow}{}", plain(&row.phase))),
-            Cell::new(bare(&row.text.small)),
-            Cell::new(bare(&row.text.large)),
-            tint(&plain(&row.text.law), color, layout),
-            Cell::new(&row.text.growth),
-            tint(&plain(&bare(&row.text.outliers)), Color::Red, layout),
-        ]);
-    }
-    if layout.width >= ROOMY {
-        for column in [0, 1, 2, 4] {
-            if let Some(column) = table.column_mut(column) {
-                column.set_constraint(ColumnConstraint::ContentWidth);
-            }
-        }
-    }
-    let mut names = names.into_iter();
-    let text = table.trim_fmt();
-    let lines =
-        text.lines().map(|line| if line.contains(NAME) { names.next().unwrap_or_default() } else { line.into() });
-    let table = lines.collect::<Vec<String>>().join("\n");
-    let removed = if rows.iter().any(|row| row.direction == Direction::Down) { REMOVED } else { "" };
-    format!("{table}\n\n{}", wrapped(&format!("{}{COSTS}{removed}", text::LEGEND), layout))
-}
-
 /// A text in lines of the terminal's width.
 fn wrapped(text: &str, layout: Layout) -> String {
     let width = usize::from(layout.width).max(20);
@@ -384,50 +372,6 @@ fn wrapped(text: &str, layout: Layout) -> String {
         }
     }
     lines.join("\n")
-}
-
-/// A case's name with its limit.
-fn case_line(case: &str, limit: Option<&str>, layout: Layout) -> String {
-    let limit = limit.map_or(String::new(), |limit| format!("  limit: {}", plain(limit)));
-    let room = usize::from(layout.width).saturating_sub(limit.chars().count() + 1);
-    let name: String = plain(case).chars().take(room).collect();
-    if layout.color {
-        format!(" \u{1b}[1m{name}\u{1b}[0m\u{1b}[31m{limit}\u{1b}[0m")
-    } else {
-        format!(" {name}{limit}")
-    }
-}
-
-/// Several records side by side, a line for each phase: cost at the largest n and law of each, and which is lowest.
-/// `rows` are those of each record.
-pub fn render_side_by_side(rows: &[Vec<Row>], names: &[String], layout: Layout) -> String {
-    let mut header = vec!["Case and phase"];
-    header.extend(names.iter().map(String::as_str));
-    header.push("Lowest");
-    let mut table = frame(layout, &header);
-    for row in rows.first().into_iter().flatten() {
-        let same = |other: &&Row| other.case == row.case && other.phase == row.phase;
-        let found: Vec<Option<&Row>> = rows.iter().map(|one| one.iter().find(same)).collect();
-        let cost = |row: Option<&Row>| row.and_then(|row| row.large.map(|large| large.cost.value));
-        let lowest = found.iter().copied().filter_map(cost).fold(f64::MAX, f64::min);
-        let highest = found.iter().copied().filter_map(cost).fold(0.0, f64::max);
-        // Less than 2% comes from another compiler, not another algorithm.
-        let differs = highest > lowest * 1.02;
-        let winner = found.iter().position(|row| differs && cost(*row).is_some_and(|cost| cost <= lowest));
-        let mut cells = vec![bold(&plain(&format!("{} {}", row.case, row.phase)), layout)];
-        for (index, row) in found.iter().enumerate() {
-            let text = row.map_or("–".to_owned(), |row| {
-                let end = if row.text.limit.is_empty() { String::new() } else { format!(" ({})", row.text.limit) };
-                format!("{}{end} {}", row.text.large.replace(" instructions", ""), row.text.law)
-            });
-            let color = if winner == Some(index) { Color::Green } else { Color::Reset };
-            cells.push(tint(&plain(&text), color, layout));
-        }
-        let least = winner.and_then(|winner| names.get(winner)).map_or("equal", String::as_str);
-        cells.push(Cell::new(plain(least)));
-        table.add_row(cells);
-    }
-    table.trim_fmt()
 }
 
 /// Lays the rows of a comparison out.

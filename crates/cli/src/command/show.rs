@@ -3,7 +3,7 @@
 use crate::status;
 use crate::terminal;
 use landau_record::Record;
-use landau_report::quantity::Unit;
+use landau_report::findings::Finding;
 use landau_report::{Analysis, Comparisons, findings, table, unit_of};
 use serde_json::json;
 use std::path::PathBuf;
@@ -12,8 +12,9 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:
   landau show run.landau.ndjson
   landau show --all run.landau.ndjson                      print every finding
-  landau show before.landau.ndjson after.landau.ndjson     compare two records, phase by phase
-  landau show run.landau.ndjson --json | jq '.rows[].law'")]
+  landau show --sort growth --only growing run.landau.ndjson
+  landau show before.landau.ndjson after.landau.ndjson     compare two records, curve by curve
+  landau show run.landau.ndjson --json | jq '.rows[].class'")]
 pub(crate) struct Args {
     /// Record to show; further records are compared with the first
     #[arg(required = true)]
@@ -21,13 +22,67 @@ pub(crate) struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Print every finding [default: the ten most important]
+    /// Print every finding, and of several records every comparison in words [default: the seven most important]
     #[arg(long, conflicts_with = "json")]
     all: bool,
+    /// Sort the curves [default: as measured, grouped by case]
+    #[arg(long, value_name = "KEY")]
+    sort: Option<Sort>,
+    /// Show only these curves
+    #[arg(long, value_name = "OUTCOME", value_delimiter = ',')]
+    only: Vec<Only>,
 }
 
-/// Findings that are printed by default.
-const SHOWN: usize = 10;
+/// The order of the curves.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Sort {
+    /// Largest change first: the factor of a cliff, else the growth
+    Growth,
+    /// Most expensive first, at the largest n
+    Cost,
+    /// Cliffs, then growth, not resolved, small changes, flat
+    Outcome,
+    /// By benchmark, settings and phase
+    Name,
+}
+
+/// The curves to show.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Only {
+    /// Curves that grow, fall or vary by more than 10%
+    Growing,
+    /// Curves that are not resolved
+    Unresolved,
+    /// Curves with a cliff, a limit or a crash
+    Limits,
+}
+
+impl Args {
+    /// What `landau run` prints at its end.
+    fn of(files: Vec<PathBuf>) -> Self {
+        Self { files, json: false, all: false, sort: None, only: Vec::new() }
+    }
+
+    fn order(&self) -> table::Sort {
+        match self.sort {
+            None => table::Sort::Case,
+            Some(Sort::Growth) => table::Sort::Growth,
+            Some(Sort::Cost) => table::Sort::Cost,
+            Some(Sort::Outcome) => table::Sort::Outcome,
+            Some(Sort::Name) => table::Sort::Name,
+        }
+    }
+
+    /// The rows of a record, as the options want them.
+    fn rows(&self, analysis: &Analysis) -> Vec<table::Row> {
+        let only = self.only.iter().map(|only| match only {
+            Only::Growing => table::Only::Growing,
+            Only::Unresolved => table::Only::Unresolved,
+            Only::Limits => table::Only::Limits,
+        });
+        table::arranged(table::rows(analysis), &only.collect::<Vec<_>>(), self.order())
+    }
+}
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     let records = args.files.iter().map(|path| Record::read(path)).collect::<Result<Vec<_>, _>>()?;
@@ -35,7 +90,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
         anyhow::bail!(why);
     }
     let analyses: Vec<Analysis> = records.iter().map(Analysis::of).collect();
-    let text = if args.json { as_json(&analyses, &args.files)? } else { as_table(&analyses, args) };
+    let text = if args.json { as_json(&analyses, args)? } else { as_table(&analyses, args) };
     status::print(&text)?;
     for record in &records {
         warn_of(record);
@@ -43,33 +98,43 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     Ok(status::DONE)
 }
 
-/// One record: its rows, then its findings. Several: their comparison.
+/// One record: its rows, then its findings. Several: their rows side by side, then the findings across them.
 fn as_table(analyses: &[Analysis], args: &Args) -> String {
-    match analyses {
-        [one] if args.all => digest(one, usize::MAX),
-        [one] => summary(one),
-        [base, ..] if unit_of(base.record) == Unit::Instructions => {
-            let rows: Vec<_> = analyses.iter().map(table::rows).collect();
-            let table = table::render_side_by_side(&rows, &names(&args.files), terminal::layout());
-            format!("{}{table}\n", what_it_counts(base))
+    let (Some(base), layout) = (analyses.first(), terminal::layout()) else { return String::new() };
+    let mut text = what_it_counts(base);
+    if analyses.len() == 1 {
+        text.push_str(&table::render(&args.rows(base), unit_of(base.record), args.order(), layout));
+        for timeline in base.cases.iter().filter_map(|study| study.timeline.as_ref()) {
+            text.extend(["\n", timeline.case, ": ", &landau_report::text::timeline(timeline)]);
         }
-        several => {
-            let comparisons = Comparisons::of(&several.iter().collect::<Vec<_>>());
-            table::render_comparisons(&table::comparison_rows(&comparisons, &names(&args.files)), terminal::layout())
-        }
+        let found = findings::of(base);
+        text.push_str(&listed(&found, findings::leading(&found), args));
+        return text;
     }
+    let (names, every) = (names(&args.files), analyses.iter().collect::<Vec<_>>());
+    let comparisons = Comparisons::of(&every);
+    let compared = table::comparison_rows(&comparisons, &names);
+    let mut rows: Vec<_> = analyses.iter().map(table::rows).collect();
+    rows[0] = args.rows(base);
+    text.push_str(&table::render_records(&rows, &compared, &names, layout));
+    if args.all {
+        text.extend(["\n\n", &table::render_comparisons(&compared, layout)]);
+    }
+    let (found, leading) = findings::across(&every, &comparisons, &names);
+    text.push_str(&listed(&found, leading, args));
+    text
 }
 
 /// Renders one record, or several side by side, as `landau lab run` does at its end.
 pub(crate) fn side_by_side(files: &[PathBuf]) -> anyhow::Result<String> {
     let records = files.iter().map(|path| Record::read(path)).collect::<Result<Vec<_>, _>>()?;
     let analyses: Vec<Analysis> = records.iter().map(Analysis::of).collect();
-    Ok(as_table(&analyses, &Args { files: files.to_vec(), json: false, all: false }))
+    Ok(as_table(&analyses, &Args::of(files.to_vec())))
 }
 
 /// Renders the table and the most important findings of one record.
 pub(crate) fn summary(analysis: &Analysis) -> String {
-    digest(analysis, SHOWN)
+    as_table(std::slice::from_ref(analysis), &Args::of(vec![PathBuf::from(&analysis.record.path)]))
 }
 
 /// A line above the table if the costs are not time.
@@ -85,46 +150,38 @@ fn what_it_counts(analysis: &Analysis) -> String {
     }
 }
 
-/// The table and the first `shown` findings.
-fn digest(analysis: &Analysis, shown: usize) -> String {
-    let mut text = what_it_counts(analysis);
-    text.push_str(&table::render(&table::rows(analysis), unit_of(analysis.record), terminal::layout()));
-    for timeline in analysis.cases.iter().filter_map(|study| study.timeline.as_ref()) {
-        text.extend(["\n", timeline.case, ": ", &landau_report::text::timeline(timeline)]);
-    }
-    text.push_str("\n\nFindings, most important first:\n");
-    let found = findings::of(analysis);
-    for finding in found.iter().take(shown) {
-        text.push_str(&terminal::bullet(&finding.sentence()));
-    }
+/// The findings that lead, or all of them.
+fn listed(found: &[Finding], leading: usize, args: &Args) -> String {
+    let mut text = "\n\nFindings, most important first:\n".to_owned();
+    let shown = if args.all { found.len() } else { leading };
+    text.extend(found.iter().take(shown).map(|finding| terminal::bullet(&finding.sentence())));
     if let more @ 1.. = found.len().saturating_sub(shown) {
-        let (more, path) = (more.to_string(), &analysis.record.path);
-        text.extend(["  … and ", &more, " more: see the page, or run landau show --all ", path, "\n"]);
+        let files = args.files.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ");
+        text.extend(["  … and ", &more.to_string(), " more: see the page, or run landau show --all ", &files, "\n"]);
     }
     text
 }
 
-fn as_json(analyses: &[Analysis], files: &[PathBuf]) -> anyhow::Result<String> {
-    let value = match analyses {
-        [one] => {
-            let found: Vec<_> = findings::of(one)
-                .iter()
-                .map(|one| json!({"kind": one.kind.name(), "text": one.text, "items": one.items}))
-                .collect();
-            let variants = table::variant_rows(one);
-            let timelines: Vec<_> = one.cases.iter().filter_map(|study| study.timeline.as_ref()).collect();
+fn as_json(analyses: &[Analysis], args: &Args) -> anyhow::Result<String> {
+    let told = |found: &[Finding]| {
+        let one = |one: &Finding| {
             json!({
-                "unit": one.record.unit(),
-                "rows": table::rows(one),
-                "findings": found,
-                "variants": variants,
-                "results": one.results(),
-                "timelines": timelines,
+                "kind": one.kind.name(), "text": one.text, "consequence": one.consequence, "items": one.items
             })
-        }
+        };
+        found.iter().map(one).collect::<Vec<_>>()
+    };
+    let value = match analyses {
+        [one] => json!({
+            "unit": one.record.unit(), "rows": args.rows(one), "findings": told(&findings::of(one)),
+            "variants": table::variant_rows(one), "results": one.results(),
+            "timelines": one.cases.iter().filter_map(|study| study.timeline.as_ref()).collect::<Vec<_>>()
+        }),
         several => {
-            let comparisons = Comparisons::of(&several.iter().collect::<Vec<_>>());
-            json!({ "comparisons": table::comparison_rows(&comparisons, &names(files)) })
+            let (names, every) = (names(&args.files), several.iter().collect::<Vec<_>>());
+            let comparisons = Comparisons::of(&every);
+            let (found, _) = findings::across(&every, &comparisons, &names);
+            json!({ "comparisons": table::comparison_rows(&comparisons, &names), "findings": told(&found) })
         }
     };
     Ok(serde_json::to_string_pretty(&value)?)

@@ -3,7 +3,7 @@
 use super::scrolling;
 use crate::findings::subject;
 use crate::page::View;
-use crate::quantity::{FormatCost, Unit, digits, percent};
+use crate::quantity::{FormatCost, Unit, change};
 use crate::text;
 use crate::{CaseStudy, PhaseStudy};
 use landau_record::schema::Direction;
@@ -120,12 +120,12 @@ impl Row<'_> {
     }
 
     fn render(&self) -> Markup {
-        let change = self.change();
+        let size = self.change();
         let largest = self.cells.iter().filter(|cell| cell.differs).filter_map(|cell| cell.ratio);
         let largest = largest.max_by(|a, b| a.max(1e-9).ln().abs().total_cmp(&b.max(1e-9).ln().abs()));
         let is_down = self.phase.phase.direction == Direction::Down;
         html! {
-            tr.same[change == 0.0] data-change=(format!("{change:.4}")) data-name=(subject(self.study, self.phase)) {
+            tr.same[size == 0.0] data-change=(format!("{size:.4}")) data-name=(subject(self.study, self.phase)) {
                 th scope="row" {
                     a href={ "#case-" (self.study.case.case) } {
                         b { (self.study.case.benchmark) } " "
@@ -136,7 +136,7 @@ impl Row<'_> {
                     }
                 }
                 @for cell in &self.cells { (cell.render()) }
-                td.number data-value=(format!("{change:.4}")) { (largest.map_or("–".to_owned(), ratio_text)) }
+                td.number data-value=(format!("{size:.4}")) { (largest.map_or("–".to_owned(), change)) }
             } "\n"
         }
     }
@@ -156,20 +156,10 @@ impl Cell<'_> {
                 span.sign aria-hidden="true" { (text::glyph(verdict)) }
                 span.hidden { (text::outcome_word(&verdict.all)) " " }
                 (cost.map_or("–".to_owned(), |cost| unit.bare(cost.round())))
-                @if let Some(ratio) = self.ratio { " " span.ratio { (ratio_text(ratio)) } }
+                @if let Some(ratio) = self.ratio { " " span.ratio { (change(ratio)) } }
                 @if let Some(limit) = &self.limit { " " span.ratio { (limit) } }
             }
         }
-    }
-}
-
-/// A ratio for a cell: "×6.5", "+23%", "−12%", "=".
-fn ratio_text(ratio: f64) -> String {
-    match ratio {
-        ratio if (ratio - 1.0).abs() < 0.0005 => "=".to_owned(),
-        ratio if ratio >= 2.0 => format!("×{}", digits(ratio)),
-        ratio if ratio >= 1.0 => format!("+{}", percent(ratio - 1.0)),
-        ratio => format!("−{}", percent(1.0 - ratio)),
     }
 }
 
@@ -200,13 +190,7 @@ fn unmatched(view: &View<'_>) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use super::{ratio_text, shade};
-
-    #[test]
-    fn a_ratio_is_a_factor_from_two_on_and_a_percentage_below() {
-        let texts = [6.5, 1.23, 0.88, 0.02, 1.0].map(ratio_text);
-        assert_eq!(texts, ["×6.5", "+23%", "−12%", "−98%", "="]);
-    }
+    use super::shade;
 
     #[test]
     fn shades_are_symmetric() {

@@ -99,7 +99,12 @@ fn words_time(text: &str) -> Option<String> {
 fn not_one_figure_of_a_counted_record_is_worded_as_time() {
     let (record, bytes) = counted(Unit::Instructions, true);
     let analysis = Analysis::of(&record);
-    let table = table::render(&table::rows(&analysis), unit_of(&record), Layout { width: 200, color: false });
+    let table = table::render(
+        &table::rows(&analysis),
+        unit_of(&record),
+        table::Sort::Case,
+        Layout { width: 100, color: false },
+    );
     assert_eq!(words_time(&table), None, "{table}");
     for finding in findings::of(&analysis) {
         assert_eq!(words_time(&finding.sentence()), None, "{}", finding.sentence());
@@ -173,12 +178,15 @@ fn an_emulator_s_time_is_marked_as_no_timing() {
 #[test]
 fn several_kernels_stand_side_by_side() {
     let (record, _) = counted(Unit::Instructions, false);
-    let rows = table::rows(&Analysis::of(&record));
-    let mut fewer = rows.clone();
-    for row in &mut fewer {
-        row.large = row.large.map(|at| table::CostAt { cost: at.cost.map(|cost| cost / 2.0), ..at });
-    }
+    let analysis = Analysis::of(&record);
     let names = ["5.10".to_owned(), "6.1".to_owned()];
-    let text = table::render_side_by_side(&[rows, fewer], &names, Layout { width: 160, color: false });
-    assert!(text.contains("Lowest") && text.lines().skip(2).any(|line| line.trim_end().ends_with("6.1")), "{text}");
+    let rows = table::rows(&analysis);
+    let mut compared = table::comparison_rows(&Comparisons::of(&[&analysis, &analysis]), &names);
+    let layout = Layout { width: 100, color: false };
+    let equal = table::render_records(&[rows.clone(), rows.clone()], &compared, &names, layout);
+    assert!(!equal.contains('×') && equal.contains("5.10"), "{equal}");
+    compared[0].winner = Some("5.10".to_owned());
+    compared[0].ratio = compared[0].ratio.map(|ratio| ratio.map(|_| 6.46));
+    let text = table::render_records(&[rows.clone(), rows], &compared, &names, layout);
+    assert!(text.contains(" ×6.46") && text.lines().all(|line| line.chars().count() <= 100), "{text}");
 }

@@ -8,7 +8,7 @@ use landau_record::Record;
 use landau_report::findings::{self, Kind};
 use landau_report::page::{Options, Page, Source, difference, extract};
 use landau_report::quantity::{Unit, count, duration, factor};
-use landau_report::table::{self, Layout};
+use landau_report::table::{self, Layout, Only, Sort};
 use landau_report::{Analysis, Comparisons, VariantComparison, check_results, svg};
 use landau_stats::Nature;
 use std::sync::OnceLock;
@@ -201,7 +201,7 @@ fn one_digit_altered_anywhere_is_found_and_its_place_named() {
 /// What a newcomer reads, letter for letter. `LANDAU_SNAPSHOTS=write` writes what is said now; look at the difference.
 #[test]
 fn the_table_and_the_findings_read_as_they_did() {
-    let mut text = table::render(&table::rows(analysis()), Unit::Time, Layout { width: 120, color: false });
+    let mut text = table::render(&table::rows(analysis()), Unit::Time, Sort::Case, Layout { width: 100, color: false });
     text.push_str("\n\n");
     for finding in findings::of(analysis()) {
         text.extend([finding.kind.name(), ": ", &finding.sentence(), "\n"]);
@@ -385,19 +385,44 @@ fn well_formed(name: &str, xml: &str) {
     assert!(open.is_empty(), "{name}: {open:?} never close");
 }
 
+/// Guards against lines that wrap: one for each curve, in 100 columns, the outcome first.
 #[test]
-fn the_table_fits_its_width_and_says_what_matters() {
+fn the_table_has_a_line_for_each_curve_in_100_columns() {
     let rows = table::rows(analysis());
     assert_eq!(rows.len(), 8);
-    let text = table::render(&rows, Unit::Time, Layout { width: 130, color: false });
-    assert!(text.lines().all(|line| line.chars().count() <= 130), "{text}");
-    assert!(!text.contains('\u{1b}'));
-    let flat: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    for words in ["Cost at small n", "socket threads=1", "ENOMEM at", "cliff", "grows, O(n)"] {
-        assert!(flat.contains(words), "{words} is missing from\n{text}");
+    let plain = |sort, width| table::render(&rows, Unit::Time, sort, Layout { width, color: false });
+    for (sort, width) in [(Sort::Case, 100), (Sort::Name, 100), (Sort::Case, 80)] {
+        let text = plain(sort, width);
+        assert!(text.lines().all(|line| line.chars().count() <= usize::from(width)), "{text}");
+        let body = text.split_once("\n\n").unwrap().0;
+        let heads = if sort == Sort::Case { 5 } else { 0 };
+        assert_eq!(body.lines().count(), 2 + rows.len() + heads, "{text}");
+        assert!(!text.contains('\u{1b}'));
     }
-    assert!(table::render(&rows, Unit::Time, Layout { width: 130, color: true }).contains('\u{1b}'));
+    let text = plain(Sort::Case, 100);
+    for words in ["  cliff ×1,693 at 1,400 ", "  flat; outliers to 3.2 ms ", "  grows, O(n) ", "limit: ENOMEM at 2,501"]
+    {
+        assert!(text.contains(words), "{words} is missing from\n{text}");
+    }
+    let color = table::render(&rows, Unit::Time, Sort::Case, Layout { width: 100, color: true });
+    assert!(color.contains('\u{1b}'));
     let json = serde_json::to_value(&rows).unwrap();
-    assert_eq!(json[0]["phase"], "socket");
+    assert_eq!((&json[0]["phase"], &json[0]["class"]), (&"socket".into(), &"flat".into()));
     assert!(json[0]["small"]["cost"]["value"].is_number());
+}
+
+#[test]
+fn rows_are_sorted_and_selected() {
+    let names = |only: &[Only], sort| {
+        let rows = table::arranged(table::rows(analysis()), only, sort);
+        rows.iter().map(|row| format!("{} {}", row.case, row.phase)).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&[], Sort::Growth)[..2], ["bind bind", "fork linkage=static fork"]);
+    assert_eq!(names(&[], Sort::Cost)[..2], ["bind bind", "fork fork"]);
+    assert_eq!(names(&[], Sort::Outcome)[0], "bind bind");
+    assert_eq!(names(&[], Sort::Name)[0], "bind bind");
+    assert_eq!(names(&[Only::Growing], Sort::Case), ["fork fork", "fork linkage=static fork", "mmap mmap"]);
+    assert_eq!(names(&[Only::Limits], Sort::Case), ["bind bind", "mmap mmap"]);
+    assert_eq!(names(&[Only::Limits, Only::Growing], Sort::Case).len(), 4);
+    assert!(names(&[Only::Unresolved], Sort::Case).is_empty());
 }
