@@ -84,12 +84,12 @@ test("the page is there within two seconds and draws its first chart", async (t)
 test("every figure can be drawn", async () => {
   const page = await visit();
   await unfold(page);
-  const figures = page.locator("figure.chart");
+  const figures = page.locator("figure.chart[data-kind]");
   for (let i = 0; i < await figures.count(); i += 1) {
     await figures.nth(i).evaluate((one) => one.scrollIntoView({ behavior: "instant" }));
     await figures.nth(i).locator("canvas").waitFor();
   }
-  assert.equal(await page.locator("figure.chart:not([data-drawn])").count(), 0);
+  assert.equal(await page.locator("figure.chart[data-kind]:not([data-drawn])").count(), 0);
   await page.context().close();
 });
 
@@ -203,7 +203,7 @@ test("print has every chart and no controls", async () => {
   }));
   const pdf = await page.pdf({ format: "A4", path: process.env.LANDAU_PDF });
   assert.equal(pdf.subarray(0, 5).toString(), "%PDF-");
-  assert.equal(await page.locator("figure.chart:not([data-drawn])").count(), 0, "printing left charts out");
+  assert.equal(await page.locator("figure.chart[data-kind]:not([data-drawn])").count(), 0, "printing left charts out");
   assert.equal(await page.locator("details.case[open]").count(), opened, "printing left the details open");
   assert.equal(await page.evaluate(() => document.documentElement.dataset.closed), "0", "details were closed when printed");
   assert.equal(await page.evaluate(() => document.documentElement.dataset.theme ?? ""), "", "the theme did not come back");
@@ -264,7 +264,7 @@ test("headings are in order, charts have a label and a table", async () => {
     assert.ok(level <= above + 1, `a heading of level ${level} follows one of level ${above}`);
     return level;
   }, 0);
-  const faults = await page.evaluate(() => [...document.querySelectorAll("figure.chart")].filter((one) => {
+  const faults = await page.evaluate(() => [...document.querySelectorAll("figure.chart[data-kind]")].filter((one) => {
     const plot = one.querySelector(".plot");
     return plot.getAttribute("role") !== "img" || !plot.getAttribute("aria-label") || !one.querySelector("details.points summary") ||
       !document.getElementById(plot.getAttribute("aria-describedby")) || !one.querySelector("figcaption");
@@ -316,6 +316,17 @@ test("the overview sorts, filters, and opens the details of a curve", async () =
   await page.context().close();
 });
 
+test("a chart's data is a file of comma-separated values", async () => {
+  const page = await visit({ acceptDownloads: true });
+  const figure = await curve(page);
+  const [download] = await Promise.all([page.waitForEvent("download"), figure.getByRole("button", { name: "CSV" }).click()]);
+  const lines = (await readFile(await download.path(), "utf8")).trimEnd().split("\n").map((line) => line.split(","));
+  assert.deepEqual(lines[0].slice(0, 5), ["curve", "n_first", "n_last", "pass", "median_ns"]);
+  assert.ok(lines.length > 10 && lines.every((line) => line.length === lines[0].length));
+  assert.ok(lines.slice(1).every((line) => Number(line[4]) > 0 && Number(line[5]) <= Number(line[4])));
+  await page.context().close();
+});
+
 test("the outcomes differ without colour", async () => {
   const page = await visit();
   const signs = await page.locator("#grid > li").evaluateAll((cells) => cells.map((cell) => [cell.dataset.class, cell.querySelector(".sign").textContent]));
@@ -336,7 +347,9 @@ for (const colorScheme of ["light", "dark"]) {
       assert.deepEqual(await broken(), []);
       await page.locator("details.benchmark > summary").first().click();
       await page.evaluate(() => document.querySelectorAll("details.benchmark[open] details").forEach((one) => { one.open = true; }));
-      await page.locator("details.benchmark[open] figure.chart canvas").first().waitFor();
+      const figure = page.locator("details.benchmark[open] figure.chart[data-kind]").first();
+      await figure.evaluate((one) => one.scrollIntoView({ behavior: "instant", block: "center" }));
+      await figure.locator("canvas").waitFor();
       assert.deepEqual(await broken(), []);
       await page.context().close();
     });

@@ -3,9 +3,30 @@
 use crate::quantity::{bytes, count, digits, duration, percent};
 use landau_record::schema::{Fact, FactUnit};
 
-/// Returns the name in words: "server processor share" for `server_processor_share`.
+/// Facts whose name alone does not say what was counted.
+const NAMES: [(&str, &str); 16] = [
+    ("client_processor", "CPU of the client"),
+    ("client_processor_share", "CPU use of the client (100% is one CPU all the time)"),
+    ("client_processor_time_per_step", "CPU time of the client for each step"),
+    ("connections_open", "connections open at the end"),
+    ("connections_per_source_address_max", "most connections from one source address"),
+    ("connections_queried_again", "idle connections on which a request at the end was answered"),
+    ("controller_context_switches", "times that the controlling process was scheduled during the pass"),
+    ("first_1000_ports", "parity of the first 1,000 ports"),
+    ("idle_processors", "what idle CPUs do"),
+    ("listen_drops", "connections dropped because of a full accept queue (ListenDrops)"),
+    ("listen_overflows", "overflows of an accept queue (ListenOverflows)"),
+    ("server_descriptors", "descriptors open in the server at the end"),
+    ("server_processor", "CPU of the server"),
+    ("server_processor_share", "CPU use of the server (100% is one CPU all the time)"),
+    ("server_processor_time_per_step", "CPU time of the server for each step"),
+    ("spurious_events", "events without a ready descriptor"),
+];
+
+/// Returns the name in words: "CPU of the server", "device reads".
 pub fn name(name: &str) -> String {
-    name.replace('_', " ")
+    let own = NAMES.iter().find(|(other, _)| *other == name).map(|(_, words)| (*words).to_owned());
+    own.unwrap_or_else(|| name.replace('_', " "))
 }
 
 /// Returns the values of all passes as one text: a number, a range of numbers, or the different texts.
@@ -67,6 +88,7 @@ mod tests {
     fn different_texts_are_alternatives() {
         let (odd, even) = (Fact::Text("all odd".to_owned()), Fact::Text("all even".to_owned()));
         assert_eq!(value(&[&odd, &even]), "all odd or all even");
-        assert_eq!(name("first_thousand_ports"), "first thousand ports");
+        assert_eq!(name("device_reads"), "device reads");
+        assert_eq!(name("server_processor"), "CPU of the server");
     }
 }

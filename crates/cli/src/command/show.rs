@@ -104,8 +104,13 @@ fn as_table(analyses: &[Analysis], args: &Args) -> String {
     let mut text = what_it_counts(base);
     if analyses.len() == 1 {
         text.push_str(&table::render(&args.rows(base), unit_of(base.record), args.order(), layout));
-        for timeline in base.cases.iter().filter_map(|study| study.timeline.as_ref()) {
-            text.extend(["\n", timeline.case, ": ", &landau_report::text::timeline(timeline)]);
+        for (number, timeline) in base.cases.iter().filter_map(|study| study.timeline.as_ref()).enumerate() {
+            text.extend([
+                if number == 0 { "\n\n" } else { "\n" },
+                timeline.case,
+                ": ",
+                &landau_report::text::timeline(timeline),
+            ]);
         }
         let found = findings::of(base);
         text.push_str(&listed(&found, findings::leading(&found), args));

@@ -105,6 +105,7 @@ const curveView = {
         });
       }
       ctx.globalAlpha = 1;
+      this.way(frame, plot, group);
       this.rings(frame, plot, group);
       // In the small charts of all variants, labels would overlap; each variant has its own chart below.
       const isSide = frame.figure.classList.contains("small");
@@ -112,6 +113,26 @@ const curveView = {
         if (isSide) this.stop(plot, note, ink(`tone-${group.tone}`));
         else this.note(plot, note, ink("alarm"), ink("paper"));
       }
+    }
+  },
+
+  // Up and down are one loop over n: an arrow shows which way a curve is walked.
+  way(frame, plot, group) {
+    if (!frame.data.groups.some((one) => one.is_down) || frame.data.groups.every((one) => one.is_down)) return;
+    const { ctx } = plot;
+    const r = 6 * devicePixelRatio;
+    const forward = group.is_down ? -1 : 1;
+    ctx.fillStyle = ink(`tone-${group.tone}`);
+    for (const share of [0.35, 0.75]) {
+      const i = Math.round((group.law.length - 1) * share);
+      const cost = group.law[i] ?? group.passes[0]?.median[i];
+      if (!(cost > 0)) continue;
+      const [x, y] = [plot.valToPos(frame.data.x[i], "x", true), plot.valToPos(cost, "y", true)];
+      ctx.beginPath();
+      ctx.moveTo(x - forward * r, y - r * 0.8);
+      ctx.lineTo(x + forward * r, y);
+      ctx.lineTo(x - forward * r, y + r * 0.8);
+      ctx.fill();
     }
   },
 

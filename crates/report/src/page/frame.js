@@ -245,6 +245,7 @@ class Frame {
       plain("−", "zoom out", () => this.zoom(2)),
       plain("+", "zoom in", () => this.zoom(0.5)),
       plain("reset", "reset: show everything", () => this.reset()),
+      plain("CSV", "CSV: the data of this chart as a file", () => saveChart(this)),
     );
   }
 

@@ -30,13 +30,14 @@ pub const SIZE_LIMIT_BYTES: usize = 6_000_000;
 const UPLOT_JS: &str = include_str!("../../vendor/uplot/uPlot.iife.min.js");
 const UPLOT_CSS: &str = include_str!("../../vendor/uplot/uPlot.min.css");
 const STYLE: &str = include_str!("page.css");
-const SCRIPTS: [&str; 8] = [
+const SCRIPTS: [&str; 9] = [
     include_str!("format.js"),
     include_str!("data.js"),
     include_str!("frame.js"),
     include_str!("curve.js"),
     include_str!("density.js"),
     include_str!("tables.js"),
+    include_str!("csv.js"),
     include_str!("order.js"),
     include_str!("page.js"),
 ];

@@ -1,5 +1,5 @@
 // Starts the page: draws charts shortly before they scroll into view, switches the theme, downloads, prints.
-const figures = [...document.querySelectorAll("figure.chart")];
+const figures = [...document.querySelectorAll("figure.chart[data-kind]")];
 const views = { curve: curveView, density: densityView };
 
 function draw(figure) {
@@ -109,10 +109,7 @@ addEventListener("afterprint", () => {
 for (const button of document.querySelectorAll("button.download")) {
   button.addEventListener("click", async () => {
     const record = document.getElementById(button.dataset.record);
-    const blob = new Blob([await unpackBytes(record.id)], { type: "application/x-ndjson" });
-    const link = element("a", { href: URL.createObjectURL(blob), download: record.dataset.fileName });
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+    save(record.dataset.fileName, [await unpackBytes(record.id)], "application/x-ndjson");
   });
 }
 

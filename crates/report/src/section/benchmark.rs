@@ -1,6 +1,6 @@
 //! One benchmark: its question, its cases side by side, and each case with its verdicts, curves and single calls.
 
-use super::{explanation, scrolling};
+use super::{explanation, scrolling, timeline};
 use crate::facts;
 use crate::findings;
 use crate::page::{Chart, View};
@@ -135,7 +135,7 @@ fn case(view: &View<'_>, study: &CaseStudy<'_>, is_open: bool, charts: &mut Vec<
     html! {
         details.case id={ "case-" (study.case.case) } open[is_open] {
             summary { h4 { (study.case.label) } " " span.outcomes { (outcomes(study)) } }
-            @if let Some(timeline) = &study.timeline { p.timeline { (text::timeline(timeline)) "." } }
+            @if let Some(one) = &study.timeline { (timeline::render(&format!("case-{}", study.case.case), one)) }
             @else { (verdicts(view, study)) }
             (notes(study))
             @if study.timeline.is_some() {}
@@ -180,7 +180,7 @@ fn curves(view: &View<'_>, study: &CaseStudy<'_>, columns: &Columns, charts: &mu
     charts.push(chart);
     let is_undone = study.phases.iter().any(|phase| phase.phase.direction == Direction::Down);
     let title = if is_undone {
-        format!("{}: every pass; dashed: destruction", study.case.label)
+        format!("{}: every pass, up (▸ creation) and down again (◂ destruction, dashed)", study.case.label)
     } else {
         format!("{}: every pass", study.case.label)
     };

@@ -12,6 +12,7 @@ pub(crate) mod matrix;
 pub(crate) mod overview;
 pub(crate) mod summary;
 pub(crate) mod thumbnail;
+pub(crate) mod timeline;
 pub(crate) mod words;
 
 /// A wide element that scrolls sideways by itself, by keyboard too.
