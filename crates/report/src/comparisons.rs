@@ -243,7 +243,7 @@ mod tests {
 
     fn record(started: &str, starts_ms: &[u64]) -> Record {
         let pass = |(round, at_ms): (u32, &u64)| landau_record::Pass {
-            start: PassStart { pass: round, case: 0, round, at_ms: *at_ms },
+            start: PassStart { pass: round, case: 0, round, at_ms: *at_ms, adaptive_for: Vec::new() },
             series: std::collections::BTreeMap::new(),
             windows: Vec::new(),
             end: None,
