@@ -30,7 +30,12 @@ pub(crate) fn render(view: &View<'_>) -> Markup {
                 (cells.len()) " curves, each the cost of a call against n, both logarithmic. A link opens the details."
             }
             (legend(&cells))
-            ul #grid.grid { @for (index, cell) in cells.iter().enumerate() { (cell.render(index)) } }
+            ul #grid.grid {
+                @for (index, cell) in cells.iter().enumerate() { (cell.render(index)) }
+                @for (index, study) in base.cases.iter().filter(|study| study.timeline.is_some()).enumerate() {
+                    (of_timeline(cells.len() + index, study))
+                }
+            }
         } "\n"
     }
 }
@@ -60,6 +65,24 @@ fn legend(cells: &[Cell<'_>]) -> Markup {
                 }
             }
         }
+    }
+}
+
+/// The cell of a timeline, which has a rate and no outcome.
+fn of_timeline(index: usize, study: &CaseStudy<'_>) -> Markup {
+    let Some(timeline) = &study.timeline else { return html! {} };
+    let rate = timeline.rate().map_or("no samples".to_owned(), text::rate);
+    html! {
+        li data-index=(index) data-outcome=(CLASSES.len()) data-class="timeline" data-growth="0" data-cost="0"
+            data-name=(study.case.label)
+        {
+            a.cell.timeline href={ "#case-" (study.case.case) } {
+                span.name { b { (study.case.benchmark) } " · " (timeline.phase.name) }
+                span.settings-of-cell { @if !super::benchmark::is_default(study) { (super::benchmark::settings(study)) } }
+                (super::timeline::cell(timeline))
+                span.outcome { span.sign aria-hidden="true" { "⟶" } (rate) }
+            }
+        } "\n"
     }
 }
 

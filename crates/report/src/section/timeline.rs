@@ -9,7 +9,7 @@ use maud::{Markup, html};
 
 /// Size of the drawing, and its room: left, right, top, bottom.
 const SIZE: (f64, f64) = (900.0, 260.0);
-const ROOM: [f64; 4] = [64.0, 12.0, 22.0, 34.0];
+const ROOM: [f64; 4] = [88.0, 12.0, 22.0, 34.0];
 /// The most points of a pass that are drawn; a point is the rate over its steps.
 const POINTS_MAX: usize = 120;
 
@@ -36,13 +36,26 @@ pub(crate) fn render(id: &str, study: &TimelineStudy<'_>) -> Markup {
     html! {
         p.timeline { (text::timeline(study)) "." }
         figure.chart {
-            figcaption { strong { (study.case) ": rate of every pass over time" } }
+            figcaption { strong { (study.case) ": rate of every pass along the transfer" } }
             (drawing(study, &passes))
             details.points {
                 summary { "Rates as a table" }
                 (table(id, study, &passes))
             }
         } "\n"
+    }
+}
+
+/// The picture of a cell of the overview: the rate of the first pass.
+pub(crate) fn cell(study: &TimelineStudy<'_>) -> Markup {
+    let passes = rates(study, stride(study) * 4);
+    let points = passes.first().map_or(&[][..], Vec::as_slice);
+    let (last, top) = points.iter().fold((1.0f64, 1e-9f64), |(n, rate), point| (n.max(point.0), rate.max(point.1)));
+    let at = |(n, rate): &(f64, f64)| format!("{:.0},{:.0}", 3.0 + n / last * 138.0, 44.0 - rate / top * 40.0);
+    html! {
+        svg.thumb viewBox="0 0 144 48" preserveAspectRatio="none" aria-hidden="true" focusable="false" {
+            polyline.timeline points=(points.iter().map(at).collect::<Vec<_>>().join(" ")) {}
+        }
     }
 }
 
