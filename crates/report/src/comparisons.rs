@@ -165,7 +165,7 @@ fn sentence(comparison: &Comparison, base: &str, other: &str) -> String {
         Change::NoDifferenceProven => None,
     };
     match told {
-        Some((winner, loser, gain)) => text::comparison(winner, loser, gain, comparison),
+        Some((winner, loser, gain)) => text::comparison((winner, loser), gain, (base, other), comparison),
         None => text::no_difference(comparison),
     }
 }

@@ -6,9 +6,14 @@ use landau_stats::{Agreement, Comparison, Estimate, Nature, Unit};
 
 /// The result, with the names of both sides: "new costs 12% less than old (95% CI 10%–14%), at every n". `gain` is the
 /// fraction by which the winner is cheaper.
-pub(crate) fn comparison(winner: &str, loser: &str, gain: Estimate, comparison: &Comparison) -> String {
+pub(crate) fn comparison(
+    (winner, loser): (&str, &str),
+    gain: Estimate,
+    (base, other): (&str, &str),
+    comparison: &Comparison,
+) -> String {
     let by = percent(gain.value);
-    let nature = nature(comparison);
+    let nature = nature(base, other, comparison);
     if comparison.a.all.unit == Unit::Instructions {
         return format!("{winner} executes {by} fewer instructions than {loser}{nature}");
     }
@@ -16,17 +21,17 @@ pub(crate) fn comparison(winner: &str, loser: &str, gain: Estimate, comparison: 
     format!("{winner} costs {by} less than {loser} (95% CI {low}–{high}){nature}")
 }
 
-/// Law or constant: ", by a constant factor", "; the law changed from O(1) to O(n)". Empty if that is not shown.
-fn nature(comparison: &Comparison) -> String {
+/// Law or constant: ", by a constant factor", "; the law differs: O(1) in old, O(n) in new". Empty if that is not shown.
+fn nature(base: &str, other: &str, comparison: &Comparison) -> String {
     match (comparison.nature, comparison.growth_ratio) {
         (Nature::Factor, _) => ", by a constant factor".to_owned(),
         (Nature::Amount, _) => ", by a constant amount".to_owned(),
         (Nature::Law, growth) => match (symbol_of(&comparison.a.all), symbol_of(&comparison.b.all), growth) {
             (Some(a), Some(b), _) if a != b && comparison.same_law == Agreement::Different => {
-                format!("; the law changed from {a} to {b}")
+                format!("; the law differs: {a} in {base}, {b} in {other}")
             }
-            (_, _, Some(growth)) => format!("; the growth changed by {}", factor(growth.value)),
-            _ => "; the law changed".to_owned(),
+            (_, _, Some(growth)) => format!("; {other} grows {} as much as {base}", factor(growth.value)),
+            _ => "; the law differs".to_owned(),
         },
         (Nature::Inconclusive, _) => String::new(),
     }
@@ -87,7 +92,7 @@ mod tests {
     #[test]
     fn a_winner_is_named_with_its_gain() {
         let gain = interval(0.1, 0.12, 0.14);
-        let told = |unit| comparison("new", "old", gain, &compared(unit, None, None));
+        let told = |unit| comparison(("new", "old"), gain, ("old", "new"), &compared(unit, None, None));
         assert_eq!(told(Unit::Time), "new costs 12% less than old (95% CI 10%–14%)");
         assert_eq!(told(Unit::Instructions), "new executes 12% fewer instructions than old");
     }
@@ -96,17 +101,17 @@ mod tests {
     fn law_or_constant_is_told_with_the_winner() {
         let gain = interval(0.1, 0.12, 0.14);
         let base = "new costs 12% less than old (95% CI 10%–14%)";
-        let told = |one: Comparison| comparison("new", "old", gain, &one);
+        let told = |one: Comparison| comparison(("new", "old"), gain, ("old", "new"), &one);
         let of = |nature| Comparison { nature, ..compared(Unit::Time, None, None) };
         assert_eq!(told(of(Nature::Factor)), format!("{base}, by a constant factor"));
         let growth_ratio = Some(interval(1.2, 1.3, 1.4));
         let steeper = Comparison { growth_ratio, ..of(Nature::Law) };
-        assert_eq!(told(steeper.clone()), format!("{base}; the growth changed by ×1.3"));
+        assert_eq!(told(steeper.clone()), format!("{base}; new grows ×1.3 as much as old"));
         let mut other = Comparison { same_law: Agreement::Different, ..steeper };
         other.a.all.outcome = Outcome::Flat { within: 0.1 };
         other.b.all.outcome = Outcome::Grows { law: Some("linear".to_owned()) };
         other.b.all.fit = Some(fit("linear", 900.0, Some(1.0)));
-        assert_eq!(told(other), format!("{base}; the law changed from O(1) to O(n)"));
+        assert_eq!(told(other), format!("{base}; the law differs: O(1) in old, O(n) in new"));
     }
 
     #[test]
