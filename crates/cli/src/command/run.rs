@@ -130,7 +130,8 @@ fn resume(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<EndOutco
     let adds = args.until_resolved || passes.is_some_and(|passes| passes > record.pass_count());
     if !adds && record.end.as_ref().is_some_and(|end| end.outcome == EndOutcome::Complete) {
         bail!(
-            "{} is complete: there is nothing to resume; add passes with --until-resolved or --passes N, for N above {}",
+            "{} is complete: there is nothing to resume; add passes with --until-resolved or --passes N, for N above \
+             {}",
             path.display(),
             record.pass_count()
         );
