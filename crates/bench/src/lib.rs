@@ -14,3 +14,4 @@ mod server;
 mod volume;
 
 pub use list::REGISTRY;
+pub use server::rival;

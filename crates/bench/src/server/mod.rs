@@ -7,6 +7,7 @@
 mod command;
 mod list;
 mod process;
+pub mod rival;
 mod usage;
 
 use crate::backend;
@@ -66,6 +67,11 @@ pub(crate) trait WebServer: Sync {
         (descriptors, FULL)
     }
 
+    /// Returns whether the server can accept a connection before its first request.
+    fn accepts_at_once(&self) -> bool {
+        true
+    }
+
     /// Returns the server's version.
     fn version(&self) -> Option<String>;
 
@@ -87,9 +93,23 @@ pub(crate) struct Start<'a> {
     pub(crate) port: u16,
     /// The server's `RLIMIT_NOFILE`, but at most 2^20, for servers whose configuration needs a number of connections.
     pub(crate) descriptors: u64,
+    /// The tuning of a [rival]; `None` in a benchmark.
+    pub(crate) tuning: Option<Tuning>,
+}
+
+/// What an operator sets who wants throughput.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tuning {
+    /// Whether connections are accepted with their first request.
+    pub(crate) defers_accept: bool,
 }
 
 impl Start<'_> {
+    /// Returns whether connections are accepted with their first request.
+    pub(crate) fn defers_accept(&self) -> bool {
+        self.tuning.is_some_and(|tuning| tuning.defers_accept)
+    }
+
     /// Writes the server's configuration and returns its path.
     pub(crate) fn write(&self, text: &str) -> Result<PathBuf, Stop> {
         let path = self.directory.join("conf");

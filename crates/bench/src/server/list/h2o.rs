@@ -27,6 +27,11 @@ impl WebServer for H2o {
         Ok(command)
     }
 
+    /// h2o always sets `TCP_DEFER_ACCEPT`.
+    fn accepts_at_once(&self) -> bool {
+        false
+    }
+
     fn version(&self) -> Option<String> {
         version("h2o", "-v")
     }

@@ -1,5 +1,5 @@
-//! Servers to compare with: ours in both kinds, the bare loop that parses nothing, and other servers that are
-//! installed.
+//! Servers to compare with: ours in both kinds, the bare loop that parses nothing, and the servers of the benchmarks'
+//! list (`crates/bench/src/server/list`) that are installed, tuned for throughput.
 //!
 //! All serve the same directory with one worker on one processor, without logs. A server ends when its guard is
 //! dropped.
@@ -7,6 +7,8 @@
 use crate::program::Program;
 use crate::workspace;
 use anyhow::{Context, Result, ensure};
+use landau_bench::rival::{self, Rival};
+use landau_sys::limits::{Resource, get, raise};
 use landau_sys::system::{cpu_time_ns, private_bytes, process_tree};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -18,6 +20,9 @@ use std::time::{Duration, Instant};
 pub(super) const SERVER_PROCESSOR: &str = "0";
 /// The processor of the generator.
 pub(super) const CLIENT_PROCESSOR: &str = "1";
+
+/// The port of the first of the other servers; each has its own.
+const FIRST_PORT: u16 = 18101;
 
 /// Bytes of the head that `landau serve` sends for the small file; the bare loop sends as many.
 const HEAD_BYTES: &str = "223";
@@ -68,11 +73,11 @@ pub(super) fn site(folder: &Path) -> Result<PathBuf> {
 pub(super) enum Accept {
     /// With their first request (`TCP_DEFER_ACCEPT`), as h2o always does.
     Deferred,
-    /// As soon as they are established; without h2o.
+    /// As soon as they are established; without servers that cannot, such as h2o.
     AtOnce,
 }
 
-/// Starts all installed servers; prints which are missing.
+/// Starts all servers that can be compared; prints which cannot, and why.
 pub(super) fn start(folder: &Path, root: &Path, accept: Accept) -> Result<Vec<Server>> {
     let landau = workspace::landau()?;
     Program::cargo()
@@ -81,50 +86,45 @@ pub(super) fn start(folder: &Path, root: &Path, accept: Accept) -> Result<Vec<Se
         .context("build the bare loop")?;
     let bare = landau.with_file_name("examples").join("bare");
     let (landau, bare) = (landau.display().to_string(), bare.display().to_string());
+    raise(Resource::Descriptors).context("raise the limit on descriptors")?;
     let site = root.display().to_string();
     let small = SMALL_BYTES.to_string();
-    let is_deferred = accept == Accept::Deferred;
-    let nginx = written(folder, "nginx.conf", &nginx(folder, root, is_deferred))?;
-    let lighttpd = written(folder, "lighttpd.conf", &lighttpd(root, is_deferred))?;
-    let h2o = written(folder, "h2o.conf", &h2o(root))?;
-    let defer = if is_deferred { &["--defer-accept", "1s"][..] } else { &[] };
+    let defers_accept = accept == Accept::Deferred;
+    let defer = if defers_accept { &["--defer-accept", "1s"][..] } else { &[] };
     let ours = |address, accept| {
         let words = [&landau, "serve", &site, "--idle-timeout", "600s", "--listen", address, "--accept", accept];
         [&words, defer].concat()
     };
-    let words: [(&'static str, u16, Vec<&str>); 6] = [
-        ("landau", 18081, ours("127.0.0.1:18081", "own")),
-        ("multishot", 18086, ours("127.0.0.1:18086", "multishot")),
-        ("bare", 18085, vec![&bare, "18085", &small, HEAD_BYTES]),
-        ("nginx", 18082, vec!["nginx", "-c", &nginx]),
-        ("lighttpd", 18083, vec!["lighttpd", "-D", "-f", &lighttpd]),
-        ("h2o", 18084, vec!["h2o", "-c", &h2o]),
+    let mut servers = vec![
+        started("landau", 18081, &ours("127.0.0.1:18081", "own"))?,
+        started("multishot", 18086, &ours("127.0.0.1:18086", "multishot"))?,
+        started("bare", 18085, &[&bare, "18085", &small, HEAD_BYTES])?,
     ];
-    let mut servers = Vec::new();
-    for (name, port, words) in words {
-        if name == "h2o" && !is_deferred {
-            continue;
-        }
-        if is_here(words[0]) {
-            servers.push(started(name, port, &words)?);
-        } else {
-            println!("     {name} is not installed here (Debian: apt-get install {name})");
+    let descriptors = get(Resource::Descriptors).context("read the limit on descriptors")?.0;
+    for (name, port) in rival::names().zip(FIRST_PORT..) {
+        let directory = folder.join(name);
+        std::fs::create_dir_all(&directory).with_context(|| format!("create {}", directory.display()))?;
+        let rival = Rival { root, directory: &directory, port, descriptors, defers_accept };
+        match rival::command(name, &rival) {
+            Ok(command) => servers.push(started_by(name, port, &command)?),
+            Err(reason) => println!("     without {name}: {reason}"),
         }
     }
     Ok(servers)
 }
 
-fn is_here(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/".into()]);
-    folders.map(|folder| folder.join(program)).any(|path| path.is_file())
+/// Starts a server on its processor by words, of which the first is the program.
+pub(crate) fn started(name: &'static str, port: u16, words: &[&str]) -> Result<Server> {
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]);
+    started_by(name, port, &command)
 }
 
 /// Starts a server on its processor and waits until it answers.
-pub(crate) fn started(name: &'static str, port: u16, words: &[&str]) -> Result<Server> {
-    let path = format!("{}:/usr/sbin", std::env::var("PATH").unwrap_or_default());
+fn started_by(name: &'static str, port: u16, server: &Command) -> Result<Server> {
     let mut command = Command::new("taskset");
-    command.args(["-c", SERVER_PROCESSOR]).args(words).env("PATH", path);
+    command.args(["-c", SERVER_PROCESSOR]).arg(server.get_program()).args(server.get_args());
+    command.envs(server.get_envs().filter_map(|(variable, value)| Some((variable, value?))));
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().with_context(|| format!("start {name}"))?;
     let mut server = Server { name, port, child };
     let began = Instant::now();
@@ -164,40 +164,4 @@ impl Server {
     pub(super) fn private_bytes(&self) -> u64 {
         private_bytes(self.child.id()).unwrap_or(0)
     }
-}
-
-fn written(folder: &Path, name: &str, text: &str) -> Result<String> {
-    let path = folder.join(name);
-    std::fs::write(&path, text).with_context(|| format!("write {}", path.display()))?;
-    Ok(path.display().to_string())
-}
-
-fn nginx(folder: &Path, root: &Path, is_deferred: bool) -> String {
-    let (folder, root) = (folder.display(), root.display());
-    let deferred = if is_deferred { " deferred" } else { "" };
-    format!(
-        "worker_processes 1; daemon off; error_log {folder}/nginx.log; pid {folder}/nginx.pid; user root;\n\
-         worker_rlimit_nofile 19000; events {{ worker_connections 18000; use epoll; }}\n\
-         http {{ access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000000; keepalive_timeout 600;\n\
-         open_file_cache max=1000; server {{ listen 127.0.0.1:18082 backlog=4096{deferred}; root {root}; }} }}\n"
-    )
-}
-
-fn lighttpd(root: &Path, is_deferred: bool) -> String {
-    let defer = u8::from(is_deferred);
-    format!(
-        "server.document-root = \"{}\"\nserver.port = 18083\nserver.bind = \"127.0.0.1\"\n\
-         server.max-keep-alive-requests = 1000000000\nserver.max-fds = 19000\nserver.max-connections = 18000\n\
-         server.max-keep-alive-idle = 600\nserver.listen-backlog = 4096\n\
-         server.defer-accept = {defer}\n",
-        root.display()
-    )
-}
-
-fn h2o(root: &Path) -> String {
-    format!(
-        "num-threads: 1\nuser: root\nlisten: {{host: 127.0.0.1, port: 18084}}\nmax-connections: 18000\n\
-         http1-request-timeout: 600\nhosts:\n  default:\n    paths:\n      \"/\": {{file.dir: {}}}\n",
-        root.display()
-    )
 }

@@ -34,8 +34,9 @@ const BELOW: &[(&str, &[&str])] = &[
             "landau-units",
         ],
     ),
-    // The chores measure the program as a process; they use its record reader, statistics and resource limits.
-    ("xtask", &["landau-record", "landau-stats", "landau-sys", "landau-units"]),
+    // The chores measure the program as a process; they use its record reader, statistics and resource limits, and its
+    // list of other servers.
+    ("xtask", &["landau-bench", "landau-record", "landau-stats", "landau-sys", "landau-units"]),
 ];
 
 /// Names that a crate's source must not contain outside its tests: directory, names, reason. Printing is left to
