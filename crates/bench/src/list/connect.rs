@@ -95,13 +95,13 @@ pub(crate) const CAVEAT_LOOPBACK: &str = "Client and server run on two processor
 
 /// A caveat of `connect` and `request`: there is no load.
 pub(crate) const CAVEAT_CLOSED_LOOP: &str = "The client sends one request at a time. The latency is that of a server \
-                                             with nothing else to do; most of it is the wake-up of a process on \
-                                             another processor.";
+                                             with nothing else to do; most of it is the time to wake the server's \
+                                             process on another processor.";
 
 /// A caveat of `connect` and `request`: processors do not halt.
-pub(crate) const CAVEAT_IDLE: &str = "With idle=poll no processor halts, so the cost of waking one is left out; on a \
-                                      virtual machine it is as much as all the rest. idle=halt includes it, with its \
-                                      variation.";
+pub(crate) const CAVEAT_IDLE: &str = "With idle=poll the processors never halt. The latency includes waking the \
+                                      server's process, but not waking a halted processor, which on a virtual \
+                                      machine takes as long again. idle=halt includes that, and its variation.";
 
 /// Returns the default number of connections.
 pub(crate) fn auto_n(host: &Host, settings: &Settings, study: Study) -> u64 {

@@ -65,7 +65,10 @@ impl Benchmark for EventLoop {
     const ABOUT: &'static str = "What does an iteration of an event loop cost when thousands of descriptors are idle?";
     const AXIS: &'static str = "idle descriptors";
     const PHASES: &'static [Phase] = &[
-        Phase::up("wait", "Reactor::wait(): submits changes to the kernel and retrieves events"),
+        Phase::up(
+            "wait",
+            "one wait of the event library: epoll_wait(), poll(), …, and the calls that register new descriptors",
+        ),
         Phase::up(
             "dispatch",
             "handling the events, including any further waits, until every active descriptor was reported (the phase \

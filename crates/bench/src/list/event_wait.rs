@@ -116,8 +116,8 @@ impl Benchmark for EventWait {
     const CAVEATS: &'static [&'static str] = &[
         "The call never sleeps, because a descriptor that the kernel checks last is always ready. A server with \
          nothing to do also pays for sleeping and waking up.",
-        "With timeout=zero select() and poll() skip the wait queues, which a call that may sleep must join: the cost \
-         in a busy loop.",
+        "A call of select() or poll() that may sleep joins the wait queue of every descriptor. With timeout=zero it \
+         does not, which is what a loop that never sleeps pays.",
         "select() modifies its argument; the copy that a program makes for each call is not timed.",
         "The cost of checking one descriptor depends on its type: compare object=pipe, eventfd and socket.",
         "With active=k the first k descriptors stay ready, because nothing reads them, and every call reports them. \

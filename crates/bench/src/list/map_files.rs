@@ -50,7 +50,7 @@ impl Benchmark for MapFiles {
     const EMULATED: &'static [(&'static str, &'static str)] = &[("n", "4000")];
     const CAVEATS: &'static [&'static str] = &[
         "Every file is in the page cache; without it the first access costs a thousand times more.",
-        "The files are on the file system of --dir; file systems differ in open().",
+        "The files are in the scratch directory of the run (`landau run --dir`); file systems differ in open().",
     ];
     const SOURCE: &'static str = "F. von Leitner, Benchmarking BSD and Linux (2003), mmapping many small files";
 

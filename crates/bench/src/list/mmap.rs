@@ -46,7 +46,10 @@ impl Benchmark for Mmap {
     const AXIS: &'static str = "mappings";
     const PHASES: &'static [Phase] = &[
         Phase::up("mmap", "mmap() of one page of the file, read-only and shared"),
-        Phase::up("touch", "first read of the page: a minor page fault"),
+        Phase::up(
+            "touch",
+            "first read of the page: a minor page fault, unless populate=on has mapped the page already",
+        ),
         Phase::down("munmap", "munmap() of the newest mapping"),
     ];
     const PARAMETERS: &'static [Parameter] = &[

@@ -23,8 +23,9 @@ impl Benchmark for Syscall {
     const AXIS: &'static str = "calls";
     const PHASES: &'static [Phase] = &[Phase::up("getppid", "getppid()")];
     const PARAMETERS: &'static [Parameter] = &[Parameter::steps("100", "10000", "100000", "calls")];
-    const CAVEATS: &'static [&'static str] =
-        &["Mitigations of processor vulnerabilities can be most of the cost; the host's facts list the active ones."];
+    const CAVEATS: &'static [&'static str] = &[
+        "Mitigations of CPU vulnerabilities can be most of the cost; the page lists the active ones under Environment.",
+    ];
     const SOURCE: &'static str = "lmbench's null call (McVoy and Staelin, USENIX 1996)";
 
     fn setup(_: &Context) -> Result<Self, Stop> {

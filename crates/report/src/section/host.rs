@@ -141,7 +141,7 @@ fn record(record: &Record, index: usize, file: &EmbeddedRecord) -> Markup {
         p {
             "This run began at " (header.started) " (landau " (header.landau) ", --study " (header.study) "). "
             @match (&record.end, &record.torn) {
-                (Some(end), _) => { "It ended: " (end.outcome.name()) "." }
+                (Some(end), _) => { "Outcome of the run: " (end.outcome.name()) "." }
                 (None, Some(_)) => { "It was killed while writing; everything before the truncated line is valid." }
                 (None, None) => { "It was killed; everything written until then is valid." }
             }
