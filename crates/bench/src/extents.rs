@@ -148,7 +148,7 @@ fn layout(found: &[Extent], bytes: u64, placement: Placement) -> Result<Layout, 
     })?;
     let rising_share = rising_share(found);
     if let (Placement::Extents { seed: Some(_), .. }, Some(share)) = (placement, rising_share) {
-        // Among 32 extents in random order, fewer than a fifth or more than four fifths do so in one of ten million cases.
+        // Of 32 extents in random order, fewer than a fifth or more than four fifths do so in one of ten million cases.
         Stop::unless((0.2..=0.8).contains(&share), || {
             format!("{:.0}% of the extents are behind the one before, instead of half of them", share * 100.0)
         })?;

@@ -1,7 +1,7 @@
 //! The findings of a record: one sentence each, the most important first.
 //!
 //! Failures and crashes come first. Cliffs, limits, outliers, growth and bimodal costs follow in the order of their
-//! weight: the lower bound of the effect times the share of the cost that it concerns ([`weight`]). What surprises
+//! weight: the lower bound of the effect times the share of the cost that it concerns (see `weight`). What surprises
 //! nobody comes last: periods of a slab, flat curves, small changes, what is not resolved or was skipped, the first
 //! calls. A benchmark has one finding of each kind, led by the curve of the largest weight. Every number is one of a
 //! verdict's.

@@ -243,8 +243,8 @@ pub(crate) struct Judged {
     pub(crate) bimodality: Option<Bimodality>,
 }
 
-/// The outcome of two branches. If they agree, it is theirs; if one changes, or the share of the expensive one, the cost
-/// changes by no law.
+/// The outcome of two branches. If they agree, it is theirs; if one changes, or the share of the expensive one, the
+/// cost changes by no law.
 fn of_both(major: &Judgement, minor: &Judgement, found: &Bimodality, options: &Options) -> Outcome {
     let is_material = |judged: &Judgement| judged.outcome.class() == Class::Material;
     if let (Some(shares), Some(low), Some(high)) = (found.high_share, found.low.cost(), found.high.cost()) {

@@ -369,7 +369,7 @@ fn workers_sleep(pid: u32) -> bool {
     });
     let (before, _) = workers(pid);
     std::thread::sleep(TIME);
-    let used = workers(pid).0 - before;
+    let used = workers(pid).0.saturating_sub(before);
     if used * 100 > TIME {
         eprintln!("the workers used {used:?} of CPU time in {TIME:?}");
     }

@@ -8,7 +8,8 @@ use crate::{CaseStudy, PhaseStudy};
 use landau_stats::{Outcome, Verdict};
 use std::collections::BTreeSet;
 
-/// A limit counts like a cost that is half as large again in every call: it ends a program, but most are known settings.
+/// A limit counts like a cost that is half as large again in every call: it ends a program, but most limits are
+/// known settings.
 pub(super) const LIMIT: f64 = 0.4;
 
 /// Returns the weight of an effect of at least this factor on this share of the case's cost.
@@ -43,8 +44,8 @@ pub(super) fn from(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, n: f64) -> f64
     share(study, cost(phase, |at| f64::from(at) >= n))
 }
 
-/// Returns the share of the phase's own cost that recurring outliers make up, and the number of their positions; without
-/// the first calls of a pass. Zero if no position recurs.
+/// Returns the share of the phase's own cost that recurring outliers make up, and the number of their positions;
+/// without the first calls of a pass. Zero if no position recurs.
 pub(super) fn of_outliers(phase: &PhaseStudy<'_>) -> (f64, usize) {
     let outliers = &phase.verdict.outliers;
     let first_calls = outliers.patterns.iter().filter(|pattern| crate::text::is_first_calls(pattern));

@@ -328,7 +328,8 @@ fn verdicts(view: &View<'_>, study: &CaseStudy<'_>) -> Markup {
             tbody {
                 @for (number, phase) in study.phases.iter().enumerate() {
                     @for (index, case, phase) in everywhere(view, study, phase) {
-                        (verdict(case, phase, if is_one { number } else { index }, (!is_one).then(|| &*view.names[index])))
+                        @let number = if is_one { number } else { index };
+                        (verdict(case, phase, number, (!is_one).then(|| &*view.names[index])))
                     }
                 }
             }

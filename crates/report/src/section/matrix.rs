@@ -58,8 +58,8 @@ pub(crate) fn render(view: &View<'_>) -> Markup {
         section #matrix.overview aria-labelledby="matrix-heading" {
             h2 #matrix-heading { "Every curve in every record" }
             p.note {
-                "Cost of a call at the largest n, relative to " b { (view.names[0]) } " over the common range of n, and \
-                 the sign of the outcome: "
+                "Cost of a call at the largest n, relative to " b { (view.names[0]) } " over the common range of n, \
+                 and the sign of the outcome: "
                 @for (sign, words) in text::SIGNS { span.sign aria-hidden="true" { (sign) } " " (words) ". " }
                 (shades())
                 @if view.unit() == Unit::Instructions {

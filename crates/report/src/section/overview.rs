@@ -78,7 +78,9 @@ fn of_timeline(index: usize, study: &CaseStudy<'_>) -> Markup {
         {
             a.cell.timeline href={ "#case-" (study.case.case) } {
                 span.name { b { (study.case.benchmark) } " · " (timeline.phase.name) }
-                span.settings-of-cell { @if !super::benchmark::is_default(study) { (super::benchmark::settings(study)) } }
+                span.settings-of-cell {
+                    @if !super::benchmark::is_default(study) { (super::benchmark::settings(study)) }
+                }
                 (super::timeline::cell(timeline))
                 span.outcome { span.sign aria-hidden="true" { "⟶" } (rate) }
             }

@@ -43,8 +43,8 @@ pub(crate) fn render(view: &View<'_>, title: &str) -> Markup {
             }
             h1 { (title) }
             p.lead {
-                "Each benchmark creates objects one by one and times every call; " b { "n" } " is the number of objects \
-                 that exist at that moment. " (lead(view))
+                "Each benchmark creates objects one by one and times every call; " b { "n" } " is the number of \
+                 objects that exist at that moment. " (lead(view))
             }
             noscript { p.warning { "The charts of the details and the tables of their points need JavaScript; the \
                                     text, the verdicts and the small pictures do not." } }

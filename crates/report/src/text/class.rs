@@ -32,8 +32,8 @@ pub(crate) fn class_about(class: Class, is_exact: bool) -> &'static str {
     match class {
         Class::Flat if is_exact => "the cost at every n is within 10% of the cost at small n",
         Class::Flat => {
-            "the cost at every n is shown to be within 10% of the cost at small n: the whole 90% interval of its growth \
-             is in the band, and no point between leaves it"
+            "the cost at every n is shown to be within 10% of the cost at small n: the whole 90% interval of its \
+             growth is in the band, and no point between leaves it"
         }
         Class::Small => "the cost is shown to change with n, and by less than 10%",
         Class::Material => "the cost is shown to change by more than 10%, by a named law or by no simple one",

@@ -4,8 +4,8 @@
 use crate::quantity::{FormatCost, Unit, count};
 use crate::{CaseStudy, PhaseStudy};
 
-/// Who pays, by benchmark and phase; `{n}` and `{cost}` are replaced. A curve that is not listed has its axis: "With 980
-/// open files, a call takes 1.2 µs".
+/// Who pays, by benchmark and phase; `{n}` and `{cost}` are replaced. A curve that is not listed has its axis: "With
+/// 980 open files, a call takes 1.2 µs".
 const WHO: [(&str, &str, &str); 12] = [
     ("bind", "bind", "A program that has bound {n} ports pays {cost} for the next one"),
     ("event_loop", "wait", "An event loop with {n} idle descriptors pays {cost} for each wait"),

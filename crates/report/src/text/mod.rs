@@ -32,5 +32,6 @@ pub(crate) use outliers::{is_first_calls, pattern, without_first_calls};
 /// Defines the letters of the formulas. Shown once on each page and below each table.
 pub const LEGEND: &str = "n: number of objects. Cost at small and large n: of the first and the last point, each the \
                           median of the calls around it. Growth: cost at the largest judged n over that at the \
-                          smallest, by the fitted law. C: fitted n at which the cost would become infinite. n + 3 = 256: table of 256 \
-                          descriptors, 3 of them open besides the objects. CI: confidence interval.";
+                          smallest, by the fitted law. C: fitted n at which the cost would become infinite, not a \
+                          limit of the system. n + 3 = 256: n objects and 3 other descriptors fill the table of 256 \
+                          descriptors. CI: confidence interval.";

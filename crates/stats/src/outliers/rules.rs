@@ -1,8 +1,8 @@
 //! Rules that the outliers of all passes follow together: a period, or powers of two.
 //!
 //! A position by itself may recur in too few passes to be told from chance: bursts cover it in some. A rule predicts
-//! many positions, so its outliers are counted over all of them, and their number is compared with what the rates of the
-//! passes around those positions explain.
+//! many positions, so its outliers are counted over all of them, and their number is compared with what the rates of
+//! the passes around those positions explain.
 
 use super::recurrence::{Hits, Others, PassHits, candidates, others};
 use super::{PatternRule, TIERS};
