@@ -163,7 +163,8 @@ impl Benchmark for Download {
 
     fn cost(settings: &Settings) -> Cost {
         let files = file_count(settings);
-        Cost { memory_bytes: 64 << 20, disk_bytes: files * settings.count("n") * MIB + (24 << 20), ..Cost::default() }
+        let disk_bytes = image_bytes(files, settings.count("n") * MIB);
+        Cost { memory_bytes: 64 << 20, disk_bytes, ..Cost::default() }
     }
 
     fn setup(context: &Context) -> Result<Self, Stop> {
@@ -285,6 +286,12 @@ fn file_count(settings: &Settings) -> u64 {
     if settings.is("extent", "whole") && settings.is("readers", "1") { 1 } else { 2 }
 }
 
+/// Returns the size of an image that holds so many files: ext4 keeps up to 16 MiB in reserve, and a file in extents of
+/// 4 KiB needs a table of them.
+fn image_bytes(files: u64, bytes: u64) -> u64 {
+    files * bytes / 32 * 33 + (16 << 20)
+}
+
 /// Returns the step before which the second reader starts, if the settings want one: the first of the second half.
 fn second_from(settings: &Settings, n: u64) -> Option<u64> {
     settings.is("readers", "2").then_some(n / 2 + 1)
@@ -372,7 +379,7 @@ impl Location {
         }
         let files = file_count(settings);
         let name = format!("download-{layout}-{files}-{}", bytes / MIB);
-        let (volume, _) = Volume::open(context.scratch, &name, files * bytes + bytes / 32 + (12 << 20))?;
+        let (volume, _) = Volume::open(context.scratch, &name, image_bytes(files, bytes))?;
         Ok(Location::Image(volume))
     }
 
@@ -492,5 +499,37 @@ fn read_again_and_again(connection: &TcpStream, end: &AtomicBool, count: &Atomic
         if end.load(Ordering::Relaxed) {
             return Ok(());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The full study's image was a few mebibytes too small for two files, so no fragmented file was ever measured.
+    #[test]
+    fn an_image_has_room_for_its_files() {
+        if let Some(reason) = volume::unsupported() {
+            eprintln!("skipped: {reason}");
+            return;
+        }
+        let room = tempfile::tempdir().unwrap();
+        let path = room.path().to_owned();
+        // A thread, because a mount namespace belongs to a thread.
+        let made = std::thread::spawn(move || {
+            for (files, mebibytes) in [(1, 256), (2, 256)] {
+                let bytes = mebibytes * MIB;
+                let (volume, _) = Volume::open(&path, &format!("test-{files}"), image_bytes(files, bytes)).unwrap();
+                let directory = volume.directory().unwrap();
+                let open = |number| fs::File::create(directory.join(format!("file-{number}"))).unwrap();
+                let all: Vec<fs::File> = (0..files).map(open).collect();
+                for offset in (0..bytes).step_by(64 << 10) {
+                    for file in &all {
+                        landau_sys::disk::allocate(file, offset, 64 << 10).unwrap();
+                    }
+                }
+            }
+        });
+        made.join().unwrap();
     }
 }
