@@ -65,8 +65,8 @@ fn offered(landau: &str, server: &Server) -> Result<bool> {
     // until the client's timeout, so the tail depends on that timeout and not on the server.
     let queue_ms = BACKLOG.parse::<f64>()? / peak * 1e3;
     println!(
-        "     p99 of the requests sent, timeouts included: {p99_ms:.0} ms; {queue_ms:.0} ms of it in a full accept queue, \
-         up to {} ms without processor time, the rest in TCP retransmissions",
+        "     p99 of the requests sent, timeouts included: {p99_ms:.0} ms; {queue_ms:.0} ms of it in a full accept \
+         queue, up to {} ms without processor time, the rest in TCP retransmissions",
         (2 * PERIOD).as_millis()
     );
     Ok(is_good)
