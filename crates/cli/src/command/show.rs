@@ -207,3 +207,18 @@ pub(crate) fn warn_of(record: &Record) {
         status::tell(&format!("{0}: the run did not end; to continue it: landau run --resume {0}", record.path));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use landau_bench::REGISTRY;
+
+    /// Guards against a sentence about a benchmark or a phase that was renamed: it would never be told again.
+    #[test]
+    fn consequences_are_told_of_curves_that_exist() {
+        for (benchmark, phase) in landau_report::text::subjects() {
+            let entry = REGISTRY.iter().find(|entry| entry.name == benchmark);
+            let is_there = entry.is_some_and(|entry| entry.phases.iter().any(|one| one.name == phase));
+            assert!(is_there, "no benchmark {benchmark} with a phase {phase}");
+        }
+    }
+}
