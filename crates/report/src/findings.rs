@@ -8,6 +8,7 @@
 
 mod across;
 mod gathered;
+mod instrument;
 mod phase;
 mod record;
 pub(crate) mod weight;
@@ -190,11 +191,12 @@ pub(crate) fn curves(number: usize) -> String {
 /// The findings of an analysis, the most important first.
 pub fn of(analysis: &Analysis<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
+    let instrument = instrument::Instrument::of(analysis);
     record::of_record(analysis, &mut found);
     for study in &analysis.cases {
         record::of_case(study, &mut found);
         for phase in &study.phases {
-            phase::of_phase(study, phase, &mut found);
+            phase::of_phase(study, phase, &instrument, &mut found);
         }
     }
     let mut found = merged(found);

@@ -1,5 +1,6 @@
 //! Findings about one curve: cliff or growth, outliers, two modes.
 
+use super::instrument::Instrument;
 use super::{Finding, Kind, subject, weight};
 use crate::quantity::{FormatCost, Unit, count, factor, percent};
 use crate::text;
@@ -14,7 +15,12 @@ const OUTLIER_FACTOR: f64 = 10.0;
 const SHARE_MIN: f64 = 0.01;
 
 /// Adds the findings about one phase of one case.
-pub(super) fn of_phase(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, found: &mut Vec<Finding>) {
+pub(super) fn of_phase(
+    study: &CaseStudy<'_>,
+    phase: &PhaseStudy<'_>,
+    instrument: &Instrument<'_>,
+    found: &mut Vec<Finding>,
+) {
     let name = subject(study, phase);
     let growth = growth(study, phase, &name);
     if INSTRUMENT.contains(&study.case.benchmark.as_str()) {
@@ -24,11 +30,19 @@ pub(super) fn of_phase(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, found: &mu
             one.consequence.clear();
             one
         }));
+        found.extend(outlier(study, phase, &name).map(|one| Finding {
+            kind: Kind::Period,
+            weight: 0.0,
+            text: format!("The instrument itself: {}", one.text),
+            theme: String::new(),
+            consequence: String::new(),
+            ..one
+        }));
         return;
     }
     // The growth before a cliff is told with the cliff: a curve has one shape.
     found.extend(cliff(study, phase, &name).or(growth));
-    found.extend(outlier(study, phase, &name));
+    found.extend(outlier(study, phase, &name).map(|one| beside_instrument(one, phase, instrument)));
     found.extend(bimodal(study, phase, &name));
 }
 
@@ -74,6 +88,22 @@ pub fn cliff_text(study: &CaseStudy<'_>, name: &str, cliff: &Cliff, unit: Unit) 
         factor(cliff.factor_over_start),
         over(cliff.factor_over_start),
     )
+}
+
+/// A finding about outliers; one that the instrument explains says so, and has no weight.
+fn beside_instrument(outlier: Finding, phase: &PhaseStudy<'_>, instrument: &Instrument<'_>) -> Finding {
+    let patterns = || phase.verdict.outliers.patterns.iter().filter(|one| !text::is_first_calls(one));
+    let explained = patterns().filter(|one| instrument.explains(one)).count();
+    if explained == 0 {
+        return outlier;
+    }
+    let words: Vec<String> =
+        patterns().filter(|one| instrument.explains(one)).map(|one| text::pattern(&phase.verdict, one)).collect();
+    let text = format!("{} The empty benchmark nop shows this too ({}).", outlier.text, words.join("; "));
+    if explained < patterns().count() {
+        return Finding { text, ..outlier };
+    }
+    Finding { kind: Kind::Period, weight: 0.0, text, consequence: String::new(), ..outlier }
 }
 
 fn outlier(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<Finding> {
