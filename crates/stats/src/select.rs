@@ -91,7 +91,17 @@ pub(crate) struct Target<'a> {
     pub(crate) steadiness: f64,
 }
 
+/// Of this many points, the two that are farthest from a law may be left out if it then fits: bursts of stolen time
+/// sometimes hit one window in most of the passes.
+const MANY_POINTS: usize = 20;
+const LEFT_OUT: usize = 2;
+/// A point is left out if it is farther than this many standard errors.
+const FAR: f64 = 3.0;
+/// A law is questioned below this p value of the lack of fit.
+const REJECTED: f64 = 0.01;
+
 /// The parts of a target that do not depend on the costs.
+#[derive(Clone)]
 pub(crate) struct Frame {
     weight: Vec<f64>,
     along: Vec<f64>,
@@ -103,6 +113,16 @@ impl Frame {
         let drift = level.components.drift;
         let steadiness = if drift > 0.0 { level.passes as f64 / (drift * drift) } else { f64::INFINITY };
         Self { weight: weights(level, options), along: level.along(), steadiness }
+    }
+
+    /// Takes their weight from the points that are farthest from a law.
+    fn leave_out(&mut self, solved: &Solved, level: &Level) {
+        let distance = |j: usize| (level.mean[j] - solved.at(level.n[j]).ln()).abs() * self.weight[j].sqrt();
+        let mut far: Vec<(f64, usize)> = (0..level.n.len()).map(|j| (distance(j), j)).collect();
+        far.sort_by(|a, b| b.0.total_cmp(&a.0));
+        for (_, j) in far.into_iter().take(LEFT_OUT).filter(|(distance, _)| *distance > FAR) {
+            self.weight[j] *= 1e-3;
+        }
     }
 
     pub(crate) fn target<'a>(&'a self, n: &'a [f64], y: &'a [f64]) -> Target<'a> {
@@ -293,10 +313,19 @@ pub(crate) fn excess(level: &Level, is_kept: &[bool], capacities: &[f64], option
 
 /// Selects the law of a reduced curve. `None` without points.
 pub(crate) fn select(level: &Level, capacities: &[f64], options: &Options) -> Option<Selection> {
-    let frame = Frame::of(level, options);
-    let target = frame.target(&level.n, &level.mean);
+    let mut frame = Frame::of(level, options);
     let points = level.n.len();
-    let (fits, scale) = ranked(&target, capacities, options);
+    let (mut fits, mut scale) = ranked(&frame.target(&level.n, &level.mean), capacities, options);
+    let is_rejected = |solved: &Solved| lack_of_fit_p(solved, level).is_some_and(|p| p < REJECTED);
+    if points >= MANY_POINTS && fits.first().is_some_and(is_rejected) {
+        let mut without = frame.clone();
+        without.leave_out(&fits[0], level);
+        let (others, other_scale) = ranked(&without.target(&level.n, &level.mean), capacities, options);
+        if others.first().is_some_and(|solved| !is_rejected(solved)) {
+            (frame, fits, scale) = (without, others, other_scale);
+        }
+    }
+    let target = frame.target(&level.n, &level.mean);
     let lowest = fits.first()?.bic(scale, points);
     let evidence: Vec<f64> = fits.iter().map(|solved| (-0.5 * (solved.bic(scale, points) - lowest)).exp()).collect();
     let total: f64 = evidence.iter().sum();

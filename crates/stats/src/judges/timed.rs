@@ -99,7 +99,7 @@ impl Judge for Timed {
     }
 
     fn trend(&self, level: &Level, options: &Options) -> Option<Estimate> {
-        Some(by_slope(level, options)?.interval(CONFIDENCE))
+        Some(by_slope(level, options)?.0.interval(CONFIDENCE))
     }
 
     fn constant(&self, level: &Level, options: &Options) -> Option<Fit> {
@@ -154,6 +154,9 @@ const PARTS: usize = 8;
 /// A part deviates for certain if it does so by this many standard errors.
 const ERRORS: f64 = 3.0;
 
+/// Largest misfit of a slope, in variances of a point.
+const SLOPE_MISFIT_MAX: f64 = 2.0;
+
 /// How a curve deviates from its mean level.
 enum Band {
     /// No part of the range deviates by more than δ.
@@ -167,10 +170,13 @@ enum Band {
 /// Asks in the order of the method: how does it grow, is all of it within the margin, which law, does any law fit.
 fn assess(level: &Level, selection: &Selection, options: &Options) -> Option<(Estimate, Outcome)> {
     let best = &selection.best;
-    let is_misfit = is_misfit(best, level, options);
+    let (slope, slope_misfit) = by_slope(level, options)?;
+    // A falling cost follows no law, but it has a slope.
+    let is_sloped = best.law == "constant" && slope_misfit < SLOPE_MISFIT_MAX;
+    let is_misfit = !is_sloped && is_misfit(best, level, options);
     let growth = match () {
         () if is_misfit => by_ends(level, options),
-        () if best.law == "constant" => by_slope(level, options)?,
+        () if best.law == "constant" => slope,
         () => by_laws(level, &selection.weighed, options)?,
     };
     let interval = growth.interval(CONFIDENCE);
