@@ -298,3 +298,43 @@ fn said(judged: &Judgement) -> String {
     };
     if judged.cliffs.is_empty() { outcome } else { format!("cliff; {outcome}") }
 }
+
+/// Returns the rows added up by group, in the order of the truths.
+pub fn groups(rows: &[Row]) -> Vec<(&'static str, Tally)> {
+    let mut groups: Vec<(&'static str, Tally)> = Vec::new();
+    for row in rows {
+        match groups.iter_mut().find(|(group, _)| *group == row.group) {
+            Some((_, tally)) => tally.add(&row.tally),
+            None => groups.push((row.group, row.tally.clone())),
+        }
+    }
+    groups
+}
+
+/// Returns the table of the groups as Markdown, in percent.
+pub fn markdown(groups: &[(&'static str, Tally)]) -> String {
+    let mut text =
+        "| truth | series | right | right or rival | wrong | not resolved | interval holds | wrong since more \
+                    passes |\n|---|--:|--:|--:|--:|--:|--:|--:|\n"
+            .to_owned();
+    let mut all = Tally::default();
+    for (_, tally) in groups {
+        all.add(tally);
+    }
+    for (name, tally) in groups.iter().map(|(name, tally)| (*name, tally)).chain([("all", &all)]) {
+        let percent = |share: f64| format!("{:.1}", 100.0 * share);
+        let coverage = if tally.growths == 0 { "–".to_owned() } else { percent(tally.coverage()) };
+        let cells = [
+            name.to_owned(),
+            tally.trials.to_string(),
+            percent(tally.share(Score::Right)),
+            percent(tally.good()),
+            percent(tally.share(Score::Wrong)),
+            percent(tally.share(Score::Open)),
+            coverage,
+            format!("{} of {}", tally.turned, tally.again),
+        ];
+        text.extend(["| ", &cells.join(" | "), " |\n"]);
+    }
+    text
+}

@@ -4,5 +4,6 @@ mod cells;
 mod comparisons;
 mod exact;
 mod properties;
+mod settled;
 mod shapes;
 mod synthetic;
