@@ -92,7 +92,9 @@ const REPORT_READ: c_int = 3;
 const REPORT_WRITE: c_int = 4;
 const LIFE_READ: c_int = 5;
 /// Where the life pipe waits while the descriptors below are closed.
-const KEPT: c_int = 64;
+const KEPT: c_int = 9;
+/// Descriptors from 3 up to this one are closed.
+const CLOSED: c_int = 64;
 
 static REAPING: AtomicBool = AtomicBool::new(false);
 /// The stack of a child that shares the parent's memory.
@@ -106,12 +108,14 @@ pub(super) fn exit(code: c_int) -> ! {
 }
 
 /// Obeys orders until standard input ends; the exit status.
-pub(super) fn main(argc: c_int, argv: *const *const c_char, env: *const *const c_char) -> c_int {
-    if argc < 2 {
+pub(super) fn main(count: c_int, argv: *const *const c_char, env: *const *const c_char) -> c_int {
+    if count < 2 {
         return 72;
     }
-    // SAFETY: `argv` has `argc` entries, and there are two at least.
-    let argument = unsafe { *argv.add(1) };
+    // SAFETY: `argv` has `count` entries, and there are two at least.
+    let second = unsafe { argv.add(1) };
+    // SAFETY: as above, and entries are readable.
+    let argument = unsafe { *second };
     let Some(life) = number(argument) else { child() };
     if !open_pipes(life) {
         return 72;
@@ -143,7 +147,9 @@ fn number(text: *const c_char) -> Option<c_int> {
     let (mut value, mut index) = (0, 0);
     loop {
         // SAFETY: the text is an argument of this program, a C string, and no byte before this one is its end.
-        let byte = unsafe { *text.add(index) } as u8;
+        let place = unsafe { text.add(index) };
+        // SAFETY: as above, and its bytes are readable.
+        let byte = unsafe { *place } as u8;
         match byte {
             0 if index > 0 => return Some(value),
             b'0'..=b'9' if index < 9 => value = 10 * value + c_int::from(byte - b'0'),
@@ -422,8 +428,8 @@ fn open_pipes(life: c_int) -> bool {
     if unsafe { dup2(life, KEPT) } != KEPT {
         return false;
     }
-    (3..KEPT).for_each(close_descriptor);
-    if life > KEPT {
+    (3..CLOSED).filter(|descriptor| *descriptor != KEPT).for_each(close_descriptor);
+    if life >= CLOSED {
         close_descriptor(life);
     }
     let mut fds = [0; 2];

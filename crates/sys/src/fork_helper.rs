@@ -229,14 +229,17 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn a_child_writes_once_and_holds_nothing_to_close() {
         let mut helper = ForkHelper::start("dynamic").unwrap();
-        for method in 0..METHODS.len() {
+        for (method, name) in METHODS.iter().enumerate() {
             let child = helper.spawn(method).unwrap();
             let text = |name: &str| std::fs::read_to_string(format!("/proc/{}/{name}", child.pid)).unwrap_or_default();
             // Until it sleeps in its last call.
-            while !text("stat").contains(") S ") {}
+            while !text("stat").contains(") S ") {
+                assert!(!text("stat").is_empty(), "{name}: the child has ended");
+                std::thread::yield_now();
+            }
             // A kernel without task I/O accounting lacks this file.
             if let Some(writes) = text("io").lines().find_map(|line| line.strip_prefix("syscw: ")) {
-                assert_eq!(writes, "1", "{}", METHODS[method]);
+                assert_eq!(writes, "1", "{name}");
             }
             let mut open: Vec<i32> = std::fs::read_dir(format!("/proc/{}/fd", child.pid))
                 .unwrap()
@@ -246,7 +249,7 @@ mod tests {
                 .collect();
             open.sort_unstable();
             // Besides the standard ones: both ends of the report pipe, and the reading end of the life pipe.
-            assert_eq!(open, [0, 1, 2, 3, 4, 5], "{}", METHODS[method]);
+            assert_eq!(open, [0, 1, 2, 3, 4, 5], "{name}");
             helper.reap(child.pid).unwrap();
         }
     }
