@@ -295,8 +295,17 @@ fn ranked(target: &Target<'_>, capacities: &[f64], options: &Options) -> (Vec<So
     (fits, scale)
 }
 
-/// Returns how far each point exceeds the best law of the points that `is_kept` names, in standard errors.
-pub(crate) fn excess(level: &Level, is_kept: &[bool], capacities: &[f64], options: &Options) -> Vec<f64> {
+/// How far a point exceeds a law.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Excess {
+    /// As a logarithm.
+    pub(crate) log: f64,
+    /// In standard errors.
+    pub(crate) errors: f64,
+}
+
+/// Returns how far each point exceeds the best law of the points that `is_kept` names.
+pub(crate) fn excess(level: &Level, is_kept: &[bool], capacities: &[f64], options: &Options) -> Vec<Excess> {
     let frame = Frame::of(level, options);
     let kept = |values: &[f64]| {
         let pairs = values.iter().zip(is_kept).filter(|pair| *pair.1);
@@ -306,9 +315,13 @@ pub(crate) fn excess(level: &Level, is_kept: &[bool], capacities: &[f64], option
     let weight = kept(&frame.weight);
     let target = Target { n: &n, y: &y, weight: &weight, along: &along, steadiness: frame.steadiness };
     let (fits, scale) = ranked(&target, capacities, options);
-    let Some(best) = fits.first() else { return vec![0.0; level.n.len()] };
+    let Some(best) = fits.first() else { return vec![Excess::default(); level.n.len()] };
     let points = level.n.iter().zip(&level.mean).zip(&frame.weight);
-    points.map(|((n, y), weight)| (y - best.at(*n).ln()) * (weight / scale).sqrt()).collect()
+    let of = |((n, y), weight): ((&f64, &f64), &f64)| {
+        let log = y - best.at(*n).ln();
+        Excess { log, errors: log * (weight / scale).sqrt() }
+    };
+    points.map(of).collect()
 }
 
 /// Selects the law of a reduced curve. `None` without points.

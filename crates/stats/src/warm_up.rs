@@ -51,8 +51,11 @@ pub(crate) fn cold_calls(series: &[Series]) -> usize {
 
 /// Fewest points that must remain.
 const POINTS_MIN: usize = 12;
-/// Points that exceed the law of the rest by this many standard errors together are still warm.
+/// Points that exceed the law of the rest by this many standard errors together are still cold.
 const TOGETHER: f64 = 2.5;
+/// Where the cost grows much, a law that fits within this share of the rise (in logarithms) fits; a smaller excess is
+/// a shape of the curve, and is not worth the range that it would cost.
+const SHARE_OF_RISE: f64 = 0.02;
 
 /// Drops the points of the first calls that exceed the law of the others. Growth hides a warm-up that is slower than
 /// it, and then only the law of the later calls shows it.
@@ -70,17 +73,22 @@ pub(crate) fn drop_points(grid: &Grid, judged: &mut [bool], series: &[Series], c
         return;
     }
     let level = polish::level(&grid.filtered(judged));
-    let mut errors = excess(&level, &is_late, capacities, options);
+    let mut found = excess(&level, &is_late, capacities, options);
     let mut places = kept;
     if is_down {
         places.reverse();
-        errors.reverse();
+        found.reverse();
     }
+    let lowest = level.mean.iter().copied().fold(f64::MAX, f64::min);
+    let rise = level.mean.iter().copied().fold(f64::MIN, f64::max) - lowest;
     let early = places.len() - late;
     // The longest prefix whose last points are still too expensive, two by two.
     let is_warm = |i: usize| {
-        let pair = &errors[i.saturating_sub(1)..=i];
-        pair.iter().sum::<f64>() / (pair.len() as f64).sqrt() > TOGETHER
+        let pair = &found[i.saturating_sub(1)..=i];
+        let count = pair.len() as f64;
+        let errors = pair.iter().map(|one| one.errors).sum::<f64>() / count.sqrt();
+        let log = pair.iter().map(|one| one.log).sum::<f64>() / count;
+        errors > TOGETHER && log > (SHARE_OF_RISE * rise).max(EXCESS_MIN)
     };
     let Some(end) = (0..early).rev().find(|i| is_warm(*i)) else { return };
     places[..=end].iter().for_each(|j| judged[*j] = false);

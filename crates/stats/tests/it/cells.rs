@@ -12,9 +12,10 @@ fn true_laws_are_named() {
     for truth in Truth::ALL.into_iter().filter(|truth| truth.law().is_some()) {
         for noise in [0.01, 0.04] {
             let row = row(truth, noise, TRIALS, SEED);
-            // The logarithmic rise of 6% is at the limit of what nine passes at 4% can show.
-            let least = if truth == Truth::Rise6Log { 0.8 } else { 0.9 };
-            assert!(row.named >= least, "{row:?}");
+            // Nine passes at 4% can just show that a rise of 6% is within 10%: some of these curves are not resolved.
+            let is_close = matches!(truth, Truth::Rise6 | Truth::Rise6Log);
+            let open = if is_close { row.unresolved.min(0.2) } else { 0.0 };
+            assert!(row.named + open >= 0.9, "{row:?}");
             assert!(row.laws <= 4.0, "too many rivals: {row:?}");
         }
     }
