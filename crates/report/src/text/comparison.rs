@@ -21,7 +21,8 @@ pub(crate) fn comparison(
     format!("{winner} costs {by} less than {loser} (95% CI {low}–{high}){nature}")
 }
 
-/// Law or constant: ", by a constant factor", "; the law differs: O(1) in old, O(n) in new". Empty if that is not shown.
+/// Law or constant: ", by a constant factor", "; the law differs: O(1) in old, O(n) in new". Empty if that is not
+/// shown.
 fn nature(base: &str, other: &str, comparison: &Comparison) -> String {
     match (comparison.nature, comparison.growth_ratio) {
         (Nature::Factor, _) => ", by a constant factor".to_owned(),

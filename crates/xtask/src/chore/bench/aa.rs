@@ -2,8 +2,8 @@
 //!
 //! The quick study runs `--runs` times (or records are given), and `landau show BASE OTHER --json` compares every pair,
 //! with the earlier one as the baseline. Ten runs give 45 pairs, near and far apart in time, so that drift of the
-//! machine is covered. Each pair is one report, corrected (Holm) for its number of comparisons, as two records of a user
-//! are. The promise is about reports: at most 5% may name any winner.
+//! machine is covered. Each pair is one report, corrected (Holm) for its number of comparisons, as two records of a
+//! user are. The promise is about reports: at most 5% may name any winner.
 //!
 //! It also prints in how many rows the records agree on the outcome, and how much each benchmark differs from run to
 //! run, in the form of `crates/report/src/between_runs.rs`.
