@@ -118,7 +118,7 @@ impl Kind {
             Self::Bimodal => "bimodal",
             Self::Change => "changed",
             Self::Shared => "in all records",
-            Self::Period => "recurring",
+            Self::Period => "small outliers",
             Self::Flat => "flat",
             Self::Small => "small change",
             Self::Unresolved => "not resolved",

@@ -67,7 +67,8 @@ fn cliff(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<Fi
     let mut text = cliff_text(study, name, cliff, judged.unit);
     if let (Outcome::Grows { .. }, Some(growth)) = (&judged.outcome, judged.growth) {
         let law = text::symbol_of(judged).map_or(String::new(), |symbol| format!(" by {symbol}"));
-        text.extend([" Before the cliff the cost grows ", &factor(growth.value), &law, "."]);
+        let end = judged.range.map_or(String::new(), |(_, last)| format!(", up to n = {}", count(last)));
+        text.extend([" Before the cliff the cost grows ", &factor(growth.value), &law, &end, "."]);
     }
     let rank = weight::weight(cliff.factor_over_start, weight::from(study, phase, cliff.n.value));
     let consequence = text::consequence(study, phase);

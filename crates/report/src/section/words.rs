@@ -25,7 +25,11 @@ const TERMS: [(&str, &str); 10] = [
     ),
     ("CI", "confidence interval: of the growth at 90%, of a cost at 95%"),
     ("recurring outlier", "a single expensive call at the same n in most passes, such as a table that doubles"),
-    ("n + 3 = 256", "a table of 256 descriptors is full: three of them are open besides the objects"),
+    (
+        "n + 3 = 256",
+        "a table of 256 descriptors is full or enlarged; the 3 depends on the descriptors that are open besides the \
+         objects, and objects of two descriptors fill the table at n = 128",
+    ),
     ("bimodal", "the cost has two separate values"),
 ];
 

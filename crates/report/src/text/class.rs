@@ -38,8 +38,8 @@ pub(crate) fn class_about(class: Class, is_exact: bool) -> &'static str {
         Class::Small => "the cost is shown to change with n, and by less than 10%",
         Class::Material => "the cost is shown to change by more than 10%, by a named law or by no simple one",
         Class::Limit => {
-            "the cost jumps abruptly and stays there (at least three times); the growth that is stated beside a cliff \
-             is that before it"
+            "the cost jumps abruptly to a multiple and stays there; × beside a cliff is the cost after it relative to \
+             that at small n; the growth in the details is that before it"
         }
         Class::Unresolved => "these passes show none of the others; more passes may",
     }

@@ -1,4 +1,4 @@
-//! What a cost at the largest n means for a program: "An event loop that watches 1,961 descriptors pays 280 µs for each
+//! What a cost at the largest n means for a program: "A program that watches 1,961 descriptors pays 280 µs for each
 //! wait, so it waits at most 3,570 times a second."
 
 use crate::quantity::{FormatCost, Unit, count};
@@ -9,7 +9,7 @@ use crate::{CaseStudy, PhaseStudy};
 const WHO: [(&str, &str, &str); 12] = [
     ("bind", "bind", "A program that has bound {n} ports pays {cost} for the next one"),
     ("event_loop", "wait", "An event loop with {n} idle descriptors pays {cost} for each wait"),
-    ("event_wait", "wait", "An event loop that watches {n} descriptors pays {cost} for each wait"),
+    ("event_wait", "wait", "A program that watches {n} descriptors with this call pays {cost} for each wait"),
     ("fork", "return", "A process with {n} children pays {cost} for each further fork"),
     ("mmap", "mmap", "A process with {n} mappings pays {cost} for each further one"),
     ("mmap", "munmap", "A process with {n} mappings pays {cost} to remove one"),

@@ -60,7 +60,7 @@ pub fn formula(fit: &Fit, unit: Unit) -> String {
         "probing" => format!("{head}{first}/(1 − n/C)², C = {at}"),
         "tiers" => {
             let upper = unit.slope(slope * fit.ratio.unwrap_or(1.0));
-            format!("{head}{first} × n; {upper} × n beyond n ≈ {at}")
+            format!("{head}{first} × n, rising to {upper} × n around n ≈ {at}")
         }
         law => format!("{head}{first} × {}", term(law)),
     }
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(text("logarithmic"), "1.02 µs + 0.31 ns × log₂ n");
         assert_eq!(text("step"), "1.02 µs below n = 5,000, 1.02 µs from there");
         assert_eq!(text("knee"), "1.02 µs up to n = 5,000, then + 0.31 ns × (n − 5,000)");
-        assert_eq!(text("tiers"), "1.02 µs + 0.31 ns × n; 1.24 ns × n beyond n ≈ 5,000");
+        assert_eq!(text("tiers"), "1.02 µs + 0.31 ns × n, rising to 1.24 ns × n around n ≈ 5,000");
         assert_eq!(text("occupancy"), "1.02 µs + 0.31 ns/(1 − n/C), C = 5,000");
         let exact = Fit { fixed: Estimate::bare(0.0), slope: Some(Estimate::bare(337.0)), ..fit("linear") };
         assert_eq!(formula(&exact, Unit::Instructions), "337 instructions × n");
