@@ -7,7 +7,7 @@ use landau_record::schema::{Fact, FactUnit};
 const NAMES: [(&str, &str); 16] = [
     ("client_processor", "CPU of the client"),
     ("client_processor_share", "CPU use of the client (100% is one CPU all the time)"),
-    ("client_processor_time_per_step", "CPU time of the client for each step"),
+    ("client_processor_time_per_step", "CPU time of the client for each step (a connection, a request or a mebibyte)"),
     ("connections_open", "connections open at the end"),
     ("connections_per_source_address_max", "limit of connections from one source address"),
     ("connections_queried_again", "idle connections tried with a request at the end, all answered"),
@@ -19,7 +19,7 @@ const NAMES: [(&str, &str); 16] = [
     ("server_descriptors", "descriptors open in the server at the end"),
     ("server_processor", "CPU of the server"),
     ("server_processor_share", "CPU use of the server (100% is one CPU all the time)"),
-    ("server_processor_time_per_step", "CPU time of the server for each step"),
+    ("server_processor_time_per_step", "CPU time of the server for each step (a connection, a request or a mebibyte)"),
     ("spurious_events", "events without a ready descriptor"),
 ];
 

@@ -6,7 +6,7 @@ use landau_record::schema::Unit;
 use maud::{Markup, html};
 
 /// Terms that are not outcomes.
-const TERMS: [(&str, &str); 10] = [
+const TERMS: [(&str, &str); 11] = [
     ("n", "the number of objects that exist when a call is timed"),
     ("pass", "one execution in a fresh process; passes are the replicates"),
     ("phase", "one timed call of a benchmark; ↓ marks a phase of the destruction, where n falls"),
@@ -25,6 +25,11 @@ const TERMS: [(&str, &str); 10] = [
     ),
     ("CI", "confidence interval: of the growth at 90%, of a cost at 95%"),
     ("recurring outlier", "a single expensive call at the same n in most passes, such as a table that doubles"),
+    (
+        "small outliers",
+        "recurring outliers that mostly cost less than ten times as much as the other calls, such as those that need a \
+         new page of a slab",
+    ),
     (
         "n + 3 = 256",
         "a table of 256 descriptors is full or enlarged; the 3 depends on the descriptors that are open besides the \
