@@ -233,7 +233,9 @@ pub(crate) fn judge_samples(curve: &Curve, clean_only: bool, options: &Options) 
         }
         judgement.outcome = outcome;
     }
-    Some(Judged { judgement, bimodality: Some(bimodality) })
+    // A branch without points has no cost that could be told.
+    let has_both = low.end.is_some() && high.end.is_some();
+    Some(Judged { judgement, bimodality: has_both.then_some(bimodality) })
 }
 
 /// A judgement, and the branches if they were judged apart: the judgement is then that of the more frequent one, with
