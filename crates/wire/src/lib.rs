@@ -9,4 +9,5 @@
 //! ([`http::request`]). Responses are only measured, so their parser accepts what cannot be misread
 //! ([`http::response`]).
 
+mod decimal;
 pub mod http;

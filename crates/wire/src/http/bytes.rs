@@ -166,17 +166,6 @@ pub(crate) fn members(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.split(|&b| b == b',').map(trimmed).filter(|member| !member.is_empty())
 }
 
-/// A number written in digits alone; none if it is anything else or does not fit.
-pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
-    if digits.is_empty() {
-        return None;
-    }
-    digits.iter().try_fold(0u64, |value, &b| {
-        let digit = b.is_ascii_digit().then(|| u64::from(b - b'0'))?;
-        value.checked_mul(10)?.checked_add(digit)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,15 +191,6 @@ mod tests {
         {
             let value = text.iter().position(|&b| (b < 0x20 && b != b'\t') || b == 0x7f).unwrap();
             assert_eq!(value_end(text, 0), value, "{text:?}");
-        }
-    }
-
-    #[test]
-    fn numbers_are_digits_that_fit() {
-        assert_eq!(decimal(b"18446744073709551615"), Some(u64::MAX));
-        assert_eq!(decimal(b"007"), Some(7));
-        for bad in [&b""[..], b"18446744073709551616", b"+1", b"-1", b"1 ", b"0x1", b"1e3", b"\xd9\xa1"] {
-            assert_eq!(decimal(bad), None, "{bad:?}");
         }
     }
 

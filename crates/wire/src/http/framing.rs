@@ -6,6 +6,7 @@ use super::field::Field;
 use super::host::is_authority;
 use super::request::{BodyLength, Fields, Index, Lines, Reject, Version};
 use super::status::Status;
+use crate::decimal::decimal;
 
 impl Index {
     /// Judges what is noted of this head, and notes what follows from it.
@@ -53,7 +54,7 @@ impl Index {
             if self.is_repeated(Field::ContentLength) {
                 return Err(Reject::bad("several Content-Lengths"));
             }
-            let length = bytes::decimal(self.value(Field::ContentLength, head));
+            let length = decimal(self.value(Field::ContentLength, head));
             return length.map(BodyLength::Bytes).ok_or(Reject::bad("malformed Content-Length"));
         }
         if self.is_present(Field::ContentLength) {

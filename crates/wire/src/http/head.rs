@@ -2,6 +2,8 @@
 
 use super::status::Status;
 
+pub use crate::decimal::write_decimal;
+
 /// A head that is being written at the end of a buffer.
 #[derive(Debug)]
 pub struct Head<'a> {
@@ -68,21 +70,6 @@ impl<'a> Head<'a> {
     pub fn end(self) {
         self.out.extend_from_slice(b"\r\n");
     }
-}
-
-/// Appends a number in digits.
-pub fn write_decimal(mut value: u64, out: &mut Vec<u8>) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (value % 10) as u8;
-        value /= 10;
-        if value == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
 }
 
 #[cfg(test)]

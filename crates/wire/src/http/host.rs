@@ -1,6 +1,7 @@
 //! Hosts: what may stand in a `Host` field or an absolute target, and the folder that a virtual host is served from.
 
 use super::bytes::{self, HOST};
+use crate::decimal::decimal;
 use core::net::Ipv6Addr;
 
 /// Whether this is a host, with or without a port (RFC 3986 section 3.2, without user information: RFC 9110 section
@@ -28,7 +29,7 @@ pub(crate) fn is_authority(text: &[u8]) -> bool {
 fn is_port(text: &[u8]) -> bool {
     match text {
         [] | [b':'] => true,
-        [b':', digits @ ..] => bytes::decimal(digits).is_some_and(|port| u16::try_from(port).is_ok()),
+        [b':', digits @ ..] => decimal(digits).is_some_and(|port| u16::try_from(port).is_ok()),
         _ => false,
     }
 }

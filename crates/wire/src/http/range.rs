@@ -6,6 +6,7 @@
 //! allows: the client gets the whole file.
 
 use super::bytes::{is_blank, members, trimmed};
+use crate::decimal::{decimal, write_decimal};
 
 /// Ranges that a request may list; with more of them it gets the whole file.
 pub const MOST: usize = 16;
@@ -161,17 +162,17 @@ fn position(digits: &[u8]) -> Option<u64> {
 /// Appends the value of `Content-Range` for a part of a file of `length` bytes (RFC 9110 section 14.4).
 pub fn write_content_range(range: ByteRange, length: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(b"bytes ");
-    super::head::write_decimal(range.start, out);
+    write_decimal(range.start, out);
     out.push(b'-');
-    super::head::write_decimal(range.end().saturating_sub(1), out);
+    write_decimal(range.end().saturating_sub(1), out);
     out.push(b'/');
-    super::head::write_decimal(length, out);
+    write_decimal(length, out);
 }
 
 /// Appends the value of `Content-Range` for a 416.
 pub fn write_unsatisfied(length: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(b"bytes */");
-    super::head::write_decimal(length, out);
+    write_decimal(length, out);
 }
 
 /// Reads a `Content-Range` of bytes: the range, and the length of the whole if it is known. For clients.
@@ -180,10 +181,10 @@ pub fn read_content_range(value: &[u8]) -> Option<(ByteRange, Option<u64>)> {
     let rest = trimmed(rest);
     let slash = rest.iter().position(|&b| b == b'/')?;
     let dash = rest.iter().position(|&b| b == b'-').filter(|dash| *dash < slash)?;
-    let (start, last) = (super::bytes::decimal(&rest[..dash])?, super::bytes::decimal(&rest[dash + 1..slash])?);
+    let (start, last) = (decimal(&rest[..dash])?, decimal(&rest[dash + 1..slash])?);
     let length = match &rest[slash + 1..] {
         b"*" => None,
-        digits => Some(super::bytes::decimal(digits)?),
+        digits => Some(decimal(digits)?),
     };
     let len = last.checked_sub(start)?.checked_add(1)?;
     let is_sound = unit.eq_ignore_ascii_case(b"bytes") && length.is_none_or(|length| last < length);

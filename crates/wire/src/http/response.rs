@@ -5,10 +5,11 @@
 //! make the end of the body uncertain is malformed.
 
 use super::body::{Body, Chunks};
-use super::bytes::{self, members, trimmed};
+use super::bytes::{members, trimmed};
 use super::field::Field;
 use super::request::{Fields, Method, Version};
 use super::status::Status;
+use crate::decimal::decimal;
 use memchr::memchr;
 
 /// Bytes of the longest head that is read.
@@ -137,7 +138,7 @@ impl Reader {
         let [b'H', b'T', b'T', b'P', b'/', b'1', b'.', minor @ (b'0' | b'1'), b' ', a, b, c, rest @ ..] = line else {
             return Err(Malformed("status line"));
         };
-        let code = bytes::decimal(&[*a, *b, *c]).filter(|code| (100..1000).contains(code));
+        let code = decimal(&[*a, *b, *c]).filter(|code| (100..1000).contains(code));
         let (Some(code), [] | [b' ', ..]) = (code, rest) else { return Err(Malformed("status")) };
         self.response.status = Status(code as u16);
         self.response.version = if *minor == b'1' { Version::Http11 } else { Version::Http10 };
@@ -168,7 +169,7 @@ impl Reader {
             Some(Field::ContentLength) => {
                 self.was_framing = true;
                 for length in value.split(|&b| b == b',').map(trimmed) {
-                    let length = bytes::decimal(length).ok_or(Malformed("Content-Length"))?;
+                    let length = decimal(length).ok_or(Malformed("Content-Length"))?;
                     if self.response.content_length.is_some_and(|own| own != length) {
                         return Err(Malformed("several Content-Lengths"));
                     }
