@@ -1,13 +1,14 @@
-//! HTTP/1.1 as functions of bytes: bytes in, values out, and back. No I/O, no clock, no allocation where a request
-//! passes.
+//! HTTP/1.1 and SMTP as functions of bytes: bytes in, values out, and back. No I/O, no clock, no allocation where
+//! a message passes.
 //!
-//! The server and the generator own their sockets and buffers and ask this crate what the bytes in them mean, so that
-//! every rule of the protocol can be tested, fuzzed and timed without a socket. A parsed message borrows the caller's
-//! buffer and holds offsets into it; nothing is copied.
+//! The servers, the generators and the mail engine own their sockets and buffers and ask this crate what the bytes in
+//! them mean, so that every rule of the protocols can be tested, fuzzed and timed without a socket. A parsed message
+//! borrows the caller's buffer; nothing is copied. What is written is appended to a buffer that the caller keeps.
 //!
-//! A request that two programs could read differently is a security hole, so requests are parsed strictly
-//! ([`http::request`]). Responses are only measured, so their parser accepts what cannot be misread
-//! ([`http::response`]).
+//! A message that two programs could read differently is a security hole, so what a server receives is parsed strictly
+//! ([`http::request`], [`smtp::line`], [`smtp::command`], [`smtp::data`]). Responses are only measured, so their parser
+//! accepts what cannot be misread ([`http::response`], [`smtp::reply`]).
 
 mod decimal;
 pub mod http;
+pub mod smtp;

@@ -1,0 +1,390 @@
+//! Commands (RFC 5321 section 4.1.1): written by a client, read by a server from the lines that [`super::line`] finds.
+//!
+//! The reader is strict: it accepts the grammar of the RFCs and nothing else, except that blanks at the end of a line
+//! are ignored (RFC 5321 section 4.1.1 asks for that) and that the name in EHLO may have underscores. What the server
+//! did not offer in its answer to EHLO is refused. Whether a command is in order is for the server to know.
+
+use super::address::{Host, Recipient, ReversePath};
+use super::bytes::strip_prefix_ignoring_case;
+use super::capabilities::{Extension, Extensions};
+use super::code::{Code, Enhanced};
+use super::parameter::{Body, ENVID_BYTES, Notify, OriginalRecipient, Parameters, Ret, Text, Xtext};
+use super::reply;
+use crate::decimal::{decimal, write_decimal};
+use memchr::memchr;
+
+/// Whether a connection can go on after an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Recovery {
+    /// The next line is the next command.
+    NextLine,
+    /// The start of the next command is unknown, or the client speaks another protocol: answer and close.
+    Close,
+}
+
+/// Why a line was refused, and the reply to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Reject {
+    /// The code.
+    pub code: Code,
+    /// The enhanced status code.
+    pub enhanced: Enhanced,
+    /// What was wrong: the text of the reply.
+    pub reason: &'static str,
+    /// Whether the connection can go on.
+    pub recovery: Recovery,
+}
+
+impl Reject {
+    /// A bare LF in a command line.
+    pub const BARE_FEED: Reject = Reject::syntax("bare line feed; lines end with CR LF").closing();
+    /// A bare CR in a command line.
+    pub const BARE_RETURN: Reject = Reject::syntax("bare carriage return; lines end with CR LF").closing();
+    /// A command line longer than [`super::line::LINE_BYTES`].
+    pub const LINE_TOO_LONG: Reject = Reject::syntax("line too long");
+    /// A command out of order, which only the server can know.
+    pub const BAD_SEQUENCE: Reject = Reject::new(Code::BAD_SEQUENCE, (5, 5, 1), "command out of order");
+    /// A message larger than the server's limit, which only the server knows (RFC 1870 section 6.1).
+    pub const TOO_LARGE: Reject = Reject::new(Code::TOO_LARGE, (5, 3, 4), "message too large");
+    /// A sender with characters beyond ASCII without SMTPUTF8 (RFC 6531 section 3.5).
+    pub const SENDER_NEEDS_UTF8: Reject =
+        Reject::new(Code::MAILBOX_UNAVAILABLE, (5, 6, 7), "sender with characters beyond ASCII without SMTPUTF8");
+    /// A recipient with characters beyond ASCII after a MAIL without SMTPUTF8 (RFC 6531 section 3.5).
+    pub const RECIPIENT_NEEDS_UTF8: Reject =
+        Reject::new(Code::BAD_MAILBOX, (5, 6, 7), "recipient with characters beyond ASCII without SMTPUTF8");
+    /// A command that the server does not know or does not offer.
+    pub const UNKNOWN_COMMAND: Reject = Reject::new(Code::UNKNOWN_COMMAND, (5, 5, 1), "unknown command");
+
+    pub(super) const fn new(code: Code, enhanced: (u8, u16, u16), reason: &'static str) -> Reject {
+        let enhanced = Enhanced::fixed(enhanced.0, enhanced.1, enhanced.2);
+        Reject { code, enhanced, reason, recovery: Recovery::NextLine }
+    }
+
+    const fn syntax(reason: &'static str) -> Reject {
+        Reject::new(Code::UNKNOWN_COMMAND, (5, 5, 2), reason)
+    }
+
+    pub(super) const fn argument(reason: &'static str) -> Reject {
+        Reject::new(Code::BAD_ARGUMENT, (5, 5, 4), reason)
+    }
+
+    pub(super) const fn closing(mut self) -> Reject {
+        self.recovery = Recovery::Close;
+        self
+    }
+
+    /// Appends the reply.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        reply::write(out, self.code, Some(self.enhanced), [self.reason]);
+    }
+}
+
+/// A command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Command<'a> {
+    /// `EHLO`, with the client's name or address.
+    Ehlo(Host<'a>),
+    /// `HELO`, with the client's name or address.
+    Helo(Host<'a>),
+    /// `LHLO` of LMTP (RFC 2033), with the client's name or address. An SMTP server answers 500.
+    Lhlo(Host<'a>),
+    /// `MAIL`
+    Mail(Mail<'a>),
+    /// `RCPT`
+    Rcpt(Rcpt<'a>),
+    /// `DATA`
+    Data,
+    /// `BDAT` (RFC 3030): so many bytes follow the line.
+    Bdat {
+        /// The length of the chunk in bytes.
+        size: u64,
+        /// Whether it is the last chunk.
+        is_last: bool,
+    },
+    /// `RSET`
+    Rset,
+    /// `NOOP`, with text that means nothing.
+    Noop(Option<Text<'a>>),
+    /// `QUIT`
+    Quit,
+    /// `VRFY`, with a user or mailbox.
+    Vrfy(Text<'a>),
+    /// `EXPN`, with a mailing list.
+    Expn(Text<'a>),
+    /// `HELP`, with a subject.
+    Help(Option<Text<'a>>),
+    /// `STARTTLS` (RFC 3207). The server discards whatever it received after this line: it was not encrypted
+    /// (CVE-2011-0411).
+    StartTls,
+}
+
+/// The arguments of MAIL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Mail<'a> {
+    /// The sender.
+    pub from: ReversePath<'a>,
+    /// `SIZE=`: the length of the message in bytes, estimated by the client (RFC 1870 section 6). A number too large
+    /// for the type becomes its greatest.
+    pub size: Option<u64>,
+    /// `BODY=`: what the message may hold.
+    pub body: Option<Body>,
+    /// `SMTPUTF8`: whether addresses and header may have characters beyond ASCII (RFC 6531).
+    pub is_utf8: bool,
+    /// `RET=`: how much of the message a notification returns.
+    pub ret: Option<Ret>,
+    /// `ENVID=`: the sender's identifier of the message, at most [`ENVID_BYTES`] long.
+    pub envid: Option<Xtext<'a>>,
+}
+
+impl<'a> Mail<'a> {
+    /// Returns the command without parameters.
+    pub const fn new(from: ReversePath<'a>) -> Mail<'a> {
+        Mail { from, size: None, body: None, is_utf8: false, ret: None, envid: None }
+    }
+}
+
+/// The arguments of RCPT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Rcpt<'a> {
+    /// The recipient.
+    pub to: Recipient<'a>,
+    /// `NOTIFY=`: when the sender wants to be notified.
+    pub notify: Option<Notify>,
+    /// `ORCPT=`: the recipient that the sender gave.
+    pub orcpt: Option<OriginalRecipient<'a>>,
+}
+
+impl<'a> Rcpt<'a> {
+    /// Returns the command without parameters.
+    pub const fn new(to: Recipient<'a>) -> Rcpt<'a> {
+        Rcpt { to, notify: None, orcpt: None }
+    }
+}
+
+impl Command<'_> {
+    /// Appends the command with its line end. Several commands in one buffer are pipelined (RFC 2920); EHLO, DATA,
+    /// VRFY, EXPN, QUIT, NOOP and STARTTLS may only be the last of them.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Command::Ehlo(host) => write_words(out, b"EHLO ", Some(host.as_str())),
+            Command::Helo(host) => write_words(out, b"HELO ", Some(host.as_str())),
+            Command::Lhlo(host) => write_words(out, b"LHLO ", Some(host.as_str())),
+            Command::Mail(mail) => mail.write(out),
+            Command::Rcpt(rcpt) => rcpt.write(out),
+            Command::Data => out.extend_from_slice(b"DATA"),
+            Command::Bdat { size, is_last } => {
+                out.extend_from_slice(b"BDAT ");
+                write_decimal(*size, out);
+                out.extend_from_slice(if *is_last { b" LAST" } else { b"" });
+            }
+            Command::Rset => out.extend_from_slice(b"RSET"),
+            Command::Noop(text) => write_words(out, b"NOOP ", text.map(|text| text.as_str())),
+            Command::Quit => out.extend_from_slice(b"QUIT"),
+            Command::Vrfy(text) => write_words(out, b"VRFY ", Some(text.as_str())),
+            Command::Expn(text) => write_words(out, b"EXPN ", Some(text.as_str())),
+            Command::Help(text) => write_words(out, b"HELP ", text.map(|text| text.as_str())),
+            Command::StartTls => out.extend_from_slice(b"STARTTLS"),
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Appends a verb that ends with a space, and its argument; without an argument, the verb alone.
+fn write_words(out: &mut Vec<u8>, verb: &[u8], argument: Option<&str>) {
+    out.extend_from_slice(verb);
+    match argument {
+        Some(argument) => out.extend_from_slice(argument.as_bytes()),
+        None => out.truncate(out.len() - 1),
+    }
+}
+
+impl Mail<'_> {
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"MAIL FROM:");
+        self.from.write(out);
+        if let Some(size) = self.size {
+            out.extend_from_slice(b" SIZE=");
+            write_decimal(size, out);
+        }
+        for (name, value) in [
+            (&b" BODY="[..], self.body.map(Body::as_str)),
+            (b" SMTPUTF8", self.is_utf8.then_some("")),
+            (b" RET=", self.ret.map(Ret::as_str)),
+            (b" ENVID=", self.envid.map(|envid| envid.as_str())),
+        ] {
+            if let Some(value) = value {
+                out.extend_from_slice(name);
+                out.extend_from_slice(value.as_bytes());
+            }
+        }
+    }
+}
+
+impl Rcpt<'_> {
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"RCPT TO:");
+        self.to.write(out);
+        if let Some(notify) = self.notify {
+            out.extend_from_slice(b" NOTIFY=");
+            notify.write(out);
+        }
+        if let Some(orcpt) = self.orcpt {
+            out.extend_from_slice(b" ORCPT=");
+            out.extend_from_slice(orcpt.as_str().as_bytes());
+        }
+    }
+}
+
+/// Parses a line without its end. `offered` is what the server named in its answer to EHLO; none after HELO.
+#[inline]
+pub fn parse(line: &[u8], offered: Extensions) -> Result<Command<'_>, Reject> {
+    let end = line.iter().rposition(|&b| b != b' ' && b != b'\t').map_or(0, |last| last + 1);
+    let line = &line[..end];
+    if line.iter().any(u8::is_ascii_control) {
+        return Err(Reject::syntax("control byte in a command line"));
+    }
+    let (verb, argument) = match memchr(b' ', line) {
+        Some(at) => (&line[..at], Some(&line[at + 1..])),
+        None => (line, None),
+    };
+    let mut upper = [0; 8];
+    let Some(upper) = upper.get_mut(..verb.len()) else { return Err(Reject::UNKNOWN_COMMAND) };
+    upper.copy_from_slice(verb);
+    upper.make_ascii_uppercase();
+    match (&*upper, argument) {
+        (b"MAIL", Some(argument)) => mail(argument, offered).map(Command::Mail),
+        (b"RCPT", Some(argument)) => rcpt(argument, offered).map(Command::Rcpt),
+        (b"EHLO", Some(argument)) => client(argument).map(Command::Ehlo),
+        (b"HELO", Some(argument)) => client(argument).map(Command::Helo),
+        (b"LHLO", Some(argument)) => client(argument).map(Command::Lhlo),
+        (b"DATA", None) => Ok(Command::Data),
+        (b"RSET", None) => Ok(Command::Rset),
+        (b"QUIT", None) => Ok(Command::Quit),
+        (b"NOOP", argument) => argument.map(Text::parse).transpose().map(Command::Noop),
+        (b"HELP", argument) => argument.map(Text::parse).transpose().map(Command::Help),
+        (b"VRFY", Some(argument)) => Text::parse(argument).map(Command::Vrfy),
+        (b"EXPN", Some(argument)) => Text::parse(argument).map(Command::Expn),
+        // What follows could be the chunk, and a chunk must not be read as commands.
+        (b"BDAT", _) if !offered.has(Extension::Chunking) => Err(Reject::NOT_OFFERED.closing()),
+        (b"BDAT", argument) => bdat(argument.unwrap_or_default()).ok_or(Reject::argument("malformed BDAT").closing()),
+        (b"STARTTLS", _) if !offered.has(Extension::StartTls) => Err(Reject::NOT_OFFERED),
+        (b"STARTTLS", None) => Ok(Command::StartTls),
+        (b"DATA" | b"RSET" | b"QUIT" | b"STARTTLS", Some(_)) => Err(Reject::argument("argument where none is allowed")),
+        (b"MAIL" | b"RCPT" | b"EHLO" | b"HELO" | b"LHLO" | b"VRFY" | b"EXPN", None) => {
+            Err(Reject::argument("argument missing"))
+        }
+        (b"", _) => Err(Reject::syntax("empty line")),
+        // A browser that was led here by a page (cross-protocol scripting).
+        (b"GET" | b"POST" | b"PUT" | b"CONNECT", _) => Err(Reject::UNKNOWN_COMMAND.closing()),
+        _ => Err(Reject::UNKNOWN_COMMAND),
+    }
+}
+
+impl Reject {
+    /// A command of an extension that the server does not offer.
+    const NOT_OFFERED: Reject = Reject::new(Code::NOT_IMPLEMENTED, (5, 5, 1), "command not offered");
+    const UNKNOWN_PARAMETER: Reject =
+        Reject::new(Code::UNKNOWN_PARAMETER, (5, 5, 4), "parameter unknown or not offered");
+}
+
+fn client(argument: &[u8]) -> Result<Host<'_>, Reject> {
+    Host::parse_client(argument).map_err(|_| Reject::argument("neither a domain nor an address literal"))
+}
+
+/// Parses the argument of BDAT (RFC 3030 section 2).
+fn bdat<'a>(argument: &[u8]) -> Option<Command<'a>> {
+    let (size, is_last) = match memchr(b' ', argument) {
+        Some(at) => (&argument[..at], argument[at + 1..].eq_ignore_ascii_case(b"LAST").then_some(true)?),
+        None => (argument, false),
+    };
+    Some(Command::Bdat { size: decimal(size)?, is_last })
+}
+
+/// Parses the argument of MAIL (RFC 5321 section 4.1.1.2).
+fn mail(argument: &[u8], offered: Extensions) -> Result<Mail<'_>, Reject> {
+    let path = strip_prefix_ignoring_case(argument, b"FROM:").ok_or(Reject::argument("no FROM: after MAIL"))?;
+    let (from, len) = ReversePath::parse(path).map_err(|error| Reject::new(Code::BAD_ARGUMENT, (5, 1, 7), error.0))?;
+    let mut mail = Mail::new(from);
+    for parameter in Parameters::new(&path[len..]) {
+        let (keyword, value) = parameter?;
+        mail.parameter(keyword, value, offered)?;
+    }
+    if mail.from.needs_utf8() && !mail.is_utf8 {
+        return Err(Reject::SENDER_NEEDS_UTF8);
+    }
+    Ok(mail)
+}
+
+impl<'a> Mail<'a> {
+    fn parameter(&mut self, keyword: &[u8], value: Option<&'a str>, offered: Extensions) -> Result<(), Reject> {
+        let is = |name: &str, extension| keyword.eq_ignore_ascii_case(name.as_bytes()) && offered.has(extension);
+        if is("SIZE", Extension::Size) {
+            let size = value.filter(|value| value.len() <= 20 && value.bytes().all(|b| b.is_ascii_digit()));
+            let size = size.ok_or(Reject::argument("malformed SIZE"))?;
+            once(&mut self.size, decimal(size.as_bytes()).unwrap_or(u64::MAX))
+        } else if is("BODY", Extension::EightBitMime) {
+            once(&mut self.body, body(value, offered)?)
+        } else if is("SMTPUTF8", Extension::SmtpUtf8) {
+            if value.is_some() || self.is_utf8 {
+                return Err(Reject::argument("malformed or repeated SMTPUTF8"));
+            }
+            self.is_utf8 = true;
+            Ok(())
+        } else if is("RET", Extension::Dsn) {
+            let values = [Ret::Full, Ret::Headers].into_iter();
+            let ret =
+                values.into_iter().find(|ret| value.is_some_and(|value| value.eq_ignore_ascii_case(ret.as_str())));
+            once(&mut self.ret, ret.ok_or(Reject::argument("malformed RET"))?)
+        } else if is("ENVID", Extension::Dsn) {
+            let envid = value.filter(|value| value.len() <= ENVID_BYTES).and_then(Xtext::new);
+            once(&mut self.envid, envid.ok_or(Reject::argument("malformed ENVID"))?)
+        } else {
+            Err(Reject::UNKNOWN_PARAMETER)
+        }
+    }
+}
+
+fn body(value: Option<&str>, offered: Extensions) -> Result<Body, Reject> {
+    let value = value.ok_or(Reject::argument("malformed BODY"))?;
+    let offers_binary = offered.has(Extension::BinaryMime) && offered.has(Extension::Chunking);
+    let values = [Body::SevenBit, Body::EightBitMime, Body::BinaryMime];
+    let known = values.into_iter().find(|body| value.eq_ignore_ascii_case(body.as_str()));
+    known.filter(|body| *body != Body::BinaryMime || offers_binary).ok_or(Reject::new(
+        Code::BAD_PARAMETER,
+        (5, 5, 4),
+        "value of BODY unknown or not offered",
+    ))
+}
+
+/// Parses the argument of RCPT (RFC 5321 section 4.1.1.3).
+fn rcpt(argument: &[u8], offered: Extensions) -> Result<Rcpt<'_>, Reject> {
+    let path = strip_prefix_ignoring_case(argument, b"TO:").ok_or(Reject::argument("no TO: after RCPT"))?;
+    let (to, len) = Recipient::parse(path).map_err(|error| Reject::new(Code::BAD_ARGUMENT, (5, 1, 3), error.0))?;
+    let mut rcpt = Rcpt::new(to);
+    for parameter in Parameters::new(&path[len..]) {
+        let (keyword, value) = parameter?;
+        let is = |name: &str| keyword.eq_ignore_ascii_case(name.as_bytes()) && offered.has(Extension::Dsn);
+        if is("NOTIFY") {
+            let notify = value.and_then(|value| Notify::parse(value.as_bytes()));
+            once(&mut rcpt.notify, notify.ok_or(Reject::argument("malformed NOTIFY"))?)?;
+        } else if is("ORCPT") {
+            let orcpt = value.and_then(OriginalRecipient::new);
+            once(&mut rcpt.orcpt, orcpt.ok_or(Reject::argument("malformed ORCPT"))?)?;
+        } else {
+            return Err(Reject::UNKNOWN_PARAMETER);
+        }
+    }
+    if rcpt.to.needs_utf8() && !offered.has(Extension::SmtpUtf8) {
+        return Err(Reject::RECIPIENT_NEEDS_UTF8);
+    }
+    Ok(rcpt)
+}
+
+/// Stores a parameter's value, unless there is one already.
+fn once<T>(place: &mut Option<T>, value: T) -> Result<(), Reject> {
+    if place.is_some() {
+        return Err(Reject::argument("repeated parameter"));
+    }
+    *place = Some(value);
+    Ok(())
+}

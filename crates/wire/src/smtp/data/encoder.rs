@@ -1,0 +1,171 @@
+//! A message, as a client sends it.
+
+use super::inspector::{Inspector, Shape};
+use memchr::{memchr, memchr2};
+
+/// How a message is transferred.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Transfer {
+    /// After DATA: a dot is put before each line that starts with one, and a dot alone ends the content (RFC 5321
+    /// section 4.5.2).
+    Data,
+    /// In chunks after BDAT: nothing is put between (RFC 3030).
+    Bdat,
+}
+
+/// Why a message cannot be sent as text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unsendable {
+    /// A CR that is not part of a line end, which no client may send (RFC 5321 section 2.3.8).
+    #[error("byte {0} of the message is a carriage return without a line feed")]
+    BareReturn(u64),
+    /// A NUL, which no text has (RFC 2045 section 2.8).
+    #[error("byte {0} of the message is NUL")]
+    Nul(u64),
+}
+
+/// Turns text whose lines end with LF or CR LF into the bytes that a client sends, in one pass. The text may come in
+/// parts, as from a template with fields; the result does not depend on how it was split.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Encoder {
+    transfer: Transfer,
+    inspector: Inspector,
+    /// The bytes of the text so far.
+    taken: u64,
+    is_line_start: bool,
+    /// Whether the last byte was a CR, which is not written before its LF has come.
+    is_return: bool,
+}
+
+impl Encoder {
+    /// Returns an encoder before the first byte.
+    pub fn new(transfer: Transfer) -> Encoder {
+        Encoder { transfer, inspector: Inspector::new(), taken: 0, is_line_start: true, is_return: false }
+    }
+
+    /// Appends what to send for the next part of the text.
+    pub fn push(&mut self, text: &[u8], out: &mut Vec<u8>) -> Result<(), Unsendable> {
+        let mut rest = text;
+        if self.is_return && !rest.is_empty() {
+            let Some(after) = rest.strip_prefix(b"\n") else { return Err(Unsendable::BareReturn(self.taken - 1)) };
+            self.is_return = false;
+            self.taken += 1;
+            self.end_line(out);
+            rest = after;
+        }
+        while let Some(end) = memchr(b'\n', rest) {
+            let line = &rest[..end];
+            self.part(line.strip_suffix(b"\r").unwrap_or(line), out)?;
+            self.end_line(out);
+            self.taken += (line.len() - line.strip_suffix(b"\r").unwrap_or(line).len() + 1) as u64;
+            rest = &rest[end + 1..];
+        }
+        if let Some(part) = rest.strip_suffix(b"\r") {
+            self.part(part, out)?;
+            self.taken += 1;
+            self.is_return = true;
+            return Ok(());
+        }
+        self.part(rest, out)
+    }
+
+    /// Appends the end: that of the last line, if the text lacks it, and after DATA the line that ends the content.
+    /// Returns what the content is like, without the dots of the transfer.
+    pub fn finish(mut self, out: &mut Vec<u8>) -> Result<Shape, Unsendable> {
+        if self.is_return {
+            return Err(Unsendable::BareReturn(self.taken - 1));
+        }
+        if !self.is_line_start {
+            self.end_line(out);
+        }
+        if self.transfer == Transfer::Data {
+            out.extend_from_slice(b".\r\n");
+        }
+        Ok(self.inspector.shape())
+    }
+
+    /// Appends what to send for a whole text.
+    pub fn encode(transfer: Transfer, text: &[u8], out: &mut Vec<u8>) -> Result<Shape, Unsendable> {
+        out.reserve(text.len() + text.len() / 16 + 8);
+        let mut encoder = Encoder::new(transfer);
+        encoder.push(text, out)?;
+        encoder.finish(out)
+    }
+
+    /// Appends a part of a line, which has no line end.
+    fn part(&mut self, part: &[u8], out: &mut Vec<u8>) -> Result<(), Unsendable> {
+        if let Some(at) = memchr2(b'\r', 0, part) {
+            let place = self.taken + at as u64;
+            return Err(if part[at] == 0 { Unsendable::Nul(place) } else { Unsendable::BareReturn(place) });
+        }
+        if self.transfer == Transfer::Data && self.is_line_start && part.first() == Some(&b'.') {
+            out.push(b'.');
+        }
+        out.extend_from_slice(part);
+        self.inspector.push(part);
+        self.taken += part.len() as u64;
+        self.is_line_start &= part.is_empty();
+        Ok(())
+    }
+
+    fn end_line(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"\r\n");
+        self.inspector.push(b"\r\n");
+        self.is_line_start = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encode(transfer: Transfer, text: &[u8], size: usize) -> Result<(Vec<u8>, Shape), Unsendable> {
+        let (mut encoder, mut out) = (Encoder::new(transfer), Vec::new());
+        text.chunks(size).try_for_each(|part| encoder.push(part, &mut out))?;
+        encoder.finish(&mut out).map(|shape| (out, shape))
+    }
+
+    #[test]
+    fn lines_are_ended_and_dots_doubled() {
+        for (text, data, bdat) in [
+            ("", ".\r\n", ""),
+            ("a", "a\r\n.\r\n", "a\r\n"),
+            ("a\nb\r\n", "a\r\nb\r\n.\r\n", "a\r\nb\r\n"),
+            (".", "..\r\n.\r\n", ".\r\n"),
+            (".\n.\r\n..a\nb.\n", "..\r\n..\r\n...a\r\nb.\r\n.\r\n", ".\r\n.\r\n..a\r\nb.\r\n"),
+            ("\n\n.\n", "\r\n\r\n..\r\n.\r\n", "\r\n\r\n.\r\n"),
+        ] {
+            for size in 1..=text.len().max(1) {
+                let found = encode(Transfer::Data, text.as_bytes(), size).unwrap();
+                assert_eq!(found.0, data.as_bytes(), "{text:?} by {size}");
+                let chunk = encode(Transfer::Bdat, text.as_bytes(), size).unwrap();
+                assert_eq!(chunk.0, bdat.as_bytes(), "{text:?} by {size}");
+                assert_eq!(chunk.1, found.1);
+                assert_eq!((found.1.bytes, found.1.is_terminated), (bdat.len() as u64, true));
+            }
+        }
+    }
+
+    #[test]
+    fn the_shape_is_that_of_the_content() {
+        let text = [&b".".repeat(998)[..], b"\n\xc3\xa9"].concat();
+        let (_, shape) = encode(Transfer::Data, &text, 7).unwrap();
+        assert_eq!((shape.longest_line_bytes, shape.lines, shape.is_8bit), (998, 2, true));
+        assert!(!shape.has_long_line() && shape.refusal().is_none());
+    }
+
+    #[test]
+    fn bare_returns_and_nuls_are_refused_with_their_place() {
+        for (text, error) in [
+            (&b"a\rb"[..], Unsendable::BareReturn(1)),
+            (b"a\r", Unsendable::BareReturn(1)),
+            (b"\r\n\r\r\n", Unsendable::BareReturn(2)),
+            (b"a\n\r", Unsendable::BareReturn(2)),
+            (b"a\r\nb\0", Unsendable::Nul(4)),
+        ] {
+            for size in 1..=text.len() {
+                assert_eq!(encode(Transfer::Data, text, size).unwrap_err(), error, "{} by {size}", text.escape_ascii());
+            }
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Command lines as a server receives them.
+//!
+//! A line ends with CR LF and nothing else (RFC 5321 section 2.3.8). A bare CR or a bare LF is an error at once, and
+//! the connection must be closed: the client, or a program before it, may take that byte for the end of the line, and
+//! whatever follows it for a command.
+//!
+//! A line that is too long is dropped as it comes, up to its end, and then refused as a whole: what it holds is never
+//! read as commands (RFC 5321 section 4.5.3.1.9).
+
+use super::command::{Recovery, Reject};
+use memchr::memchr2;
+
+/// Bytes of the longest command line, with its end: 512 (RFC 5321 section 4.5.3.1.4) and the most that an extension
+/// adds, 500 for RCPT (RFC 3461 section 4). MAIL needs less: SIZE adds 26 bytes, BODY 17, SMTPUTF8 10, RET and ENVID
+/// 116.
+pub const LINE_BYTES: usize = 512 + 500;
+
+/// What the bytes so far amount to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// A line.
+    Line {
+        /// The line without its end, for [`super::command::parse`].
+        line: &'a [u8],
+        /// The length with its end: what follows is the next line, or what the command announces.
+        consumed: usize,
+    },
+    /// A part of a line that is too long. Drop these bytes; the answer comes with the end of the line.
+    Skip {
+        /// How many bytes, more than none.
+        consumed: usize,
+    },
+    /// A line that is no command line.
+    Reject {
+        /// What to answer, and whether the connection can go on.
+        reject: Reject,
+        /// The bytes that are done with.
+        consumed: usize,
+    },
+    /// Nothing wrong so far, but not the end of the line.
+    Incomplete,
+}
+
+/// The search for the end of a line. One value serves a whole connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Scan {
+    /// How many bytes of the line were searched.
+    searched: usize,
+    /// Whether the line is too long and its start was dropped.
+    is_skipping: bool,
+}
+
+impl Scan {
+    /// Returns the next step for these bytes, the first of which follows the last byte consumed. How the bytes were
+    /// split changes the number of [`Step::Skip`] and nothing else.
+    #[inline]
+    pub fn next<'a>(&mut self, bytes: &'a [u8]) -> Step<'a> {
+        let start = self.searched.min(bytes.len());
+        let Some(at) = memchr2(b'\r', b'\n', &bytes[start..]).map(|len| start + len) else {
+            return self.unfinished(bytes.len());
+        };
+        match (bytes[at], bytes.get(at + 1)) {
+            (b'\r', Some(b'\n')) => self.end(&bytes[..at], at + 2),
+            (b'\r', None) => self.unfinished(at),
+            (b'\r', Some(_)) => self.bare(Reject::BARE_RETURN, at + 1),
+            _ => self.bare(Reject::BARE_FEED, at + 1),
+        }
+    }
+
+    #[inline]
+    fn end<'a>(&mut self, line: &'a [u8], consumed: usize) -> Step<'a> {
+        let is_too_long = self.is_skipping || consumed > LINE_BYTES;
+        *self = Scan::default();
+        if is_too_long {
+            Step::Reject { reject: Reject::LINE_TOO_LONG, consumed }
+        } else {
+            Step::Line { line, consumed }
+        }
+    }
+
+    /// The line has not ended within these bytes, which hold no line end.
+    #[cold]
+    fn unfinished<'a>(&mut self, searched: usize) -> Step<'a> {
+        self.is_skipping |= searched > LINE_BYTES - 2;
+        if self.is_skipping && searched > 0 {
+            self.searched = 0;
+            return Step::Skip { consumed: searched };
+        }
+        self.searched = searched;
+        Step::Incomplete
+    }
+
+    #[cold]
+    fn bare<'a>(&mut self, reject: Reject, consumed: usize) -> Step<'a> {
+        debug_assert_eq!(reject.recovery, Recovery::Close, "the next line's start is unknown");
+        *self = Scan::default();
+        Step::Reject { reject, consumed }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lines and rejections in these bytes, each with where it ends, if the bytes come in pieces of this size.
+    fn read(bytes: &[u8], size: usize) -> Vec<(Result<Vec<u8>, Reject>, usize)> {
+        let (mut scan, mut found, mut start, mut len) = (Scan::default(), Vec::new(), 0, 0);
+        loop {
+            match scan.next(&bytes[start..len]) {
+                Step::Line { line, consumed } => {
+                    found.push((Ok(line.to_vec()), start + consumed));
+                    start += consumed;
+                }
+                Step::Reject { reject, consumed } => {
+                    found.push((Err(reject), start + consumed));
+                    if reject.recovery == Recovery::Close {
+                        return found;
+                    }
+                    start += consumed;
+                }
+                Step::Skip { consumed } => start += consumed,
+                Step::Incomplete if len == bytes.len() => return found,
+                Step::Incomplete => len = bytes.len().min(len + size),
+            }
+            assert!(len - start <= LINE_BYTES + size, "the caller's buffer is bounded");
+        }
+    }
+
+    #[test]
+    fn lines_end_with_cr_lf_alone() {
+        for (text, expected) in [
+            (&b"NOOP\r\n"[..], vec![(Ok(b"NOOP".to_vec()), 6)]),
+            (b"\r\nA\r\nB", vec![(Ok(vec![]), 2), (Ok(b"A".to_vec()), 5)]),
+            (b"NOOP\nQUIT\r\n", vec![(Err(Reject::BARE_FEED), 5)]),
+            (b"NOOP\rQUIT\r\n", vec![(Err(Reject::BARE_RETURN), 5)]),
+            (b"NOOP\r\r\n", vec![(Err(Reject::BARE_RETURN), 5)]),
+            (b"NOOP\n\r\n", vec![(Err(Reject::BARE_FEED), 5)]),
+            (b"\n", vec![(Err(Reject::BARE_FEED), 1)]),
+            (b"NOOP\r", vec![]),
+        ] {
+            for size in 1..=text.len() {
+                assert_eq!(read(text, size), expected, "{} by {size}", text.escape_ascii());
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_refused_once_and_skipped() {
+        for (len, is_fine) in [(LINE_BYTES - 2, true), (LINE_BYTES - 1, false), (LINE_BYTES, false), (5000, false)] {
+            let text = [&b"a".repeat(len)[..], b"\r\nQUIT\r\n"].concat();
+            let first = if is_fine { Ok(b"a".repeat(len)) } else { Err(Reject::LINE_TOO_LONG) };
+            let expected = vec![(first, len + 2), (Ok(b"QUIT".to_vec()), len + 8)];
+            for size in [1, 2, 3, 511, 1010, 1011, 1012, 1013, text.len()] {
+                assert_eq!(read(&text, size), expected, "{len} by {size}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_bare_line_feed_in_a_long_line_is_no_end() {
+        let text = [&b"a".repeat(3000)[..], b"\nMAIL FROM:<>\r\n"].concat();
+        for size in [1, 700, text.len()] {
+            assert_eq!(read(&text, size), [(Err(Reject::BARE_FEED), 3001)], "{size}");
+        }
+    }
+}

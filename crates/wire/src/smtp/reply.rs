@@ -1,0 +1,213 @@
+//! Replies (RFC 5321 section 4.2): read by a client, written by a server.
+//!
+//! The reader is lenient where nothing can be misread, because a client that mistrusts a receiver's small mistakes
+//! delivers no mail: a line may end with LF alone, its text may have any bytes and be absent. A server that lies about
+//! the end of a reply can lie about its text as well. What is malformed: a line without a code, a code that differs
+//! from the first line's, and whatever has no end.
+
+use super::code::{Code, Enhanced};
+use memchr::memchr;
+
+/// Bytes of the longest line that is read, with its end. RFC 5321 section 4.5.3.1.5 allows 512 and asks for more.
+pub const LINE_BYTES: usize = 2048;
+
+/// Bytes of the longest reply that is read.
+pub const REPLY_BYTES: usize = 65_536;
+
+/// Bytes of the longest line that is written, with its end (RFC 5321 section 4.5.3.1.5).
+pub const WRITTEN_LINE_BYTES: usize = 512;
+
+/// Why a reply cannot be understood. The connection cannot go on: the start of the next reply is unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("malformed reply: {0}")]
+pub struct Malformed(pub &'static str);
+
+/// What the bytes so far amount to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parsed<'a> {
+    /// A complete reply.
+    Complete {
+        /// What it says.
+        reply: Reply<'a>,
+        /// Its length: what follows is the next reply.
+        consumed: usize,
+    },
+    /// Nothing wrong so far, but not the end.
+    Incomplete,
+}
+
+/// A reply of one or more lines. Borrows the bytes it was parsed from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reply<'a> {
+    code: Code,
+    /// All lines with their codes and ends; checked already.
+    bytes: &'a [u8],
+}
+
+impl<'a> Reply<'a> {
+    /// Returns the code.
+    #[inline]
+    pub const fn code(&self) -> Code {
+        self.code
+    }
+
+    /// Returns the enhanced status code of the first line (RFC 2034), if it has one of the same class as the code.
+    /// Greetings and the answers to HELO, EHLO and LHLO have none, whatever they look like (RFC 2034 section 4).
+    pub fn enhanced(&self) -> Option<Enhanced> {
+        self.lines().next().and_then(|text| self.enhanced_of(text)).map(|(enhanced, _)| enhanced)
+    }
+
+    /// Returns the text of each line, without code and line end.
+    pub fn lines(&self) -> Lines<'a> {
+        Lines { rest: self.bytes }
+    }
+
+    /// Returns the text of each line as a person reads it: without enhanced status codes of the class of the code.
+    pub fn texts(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let reply = *self;
+        self.lines().map(move |text| reply.enhanced_of(text).map_or(text, |(_, rest)| rest))
+    }
+
+    /// Returns the bytes of the whole reply, with codes and line ends.
+    pub const fn as_bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    fn enhanced_of<'t>(&self, text: &'t [u8]) -> Option<(Enhanced, &'t [u8])> {
+        Enhanced::parse(text).filter(|(enhanced, _)| u16::from(enhanced.parts().0) == self.code.number() / 100)
+    }
+}
+
+/// The texts of a reply's lines.
+#[derive(Debug, Clone)]
+pub struct Lines<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let end = memchr(b'\n', self.rest)?;
+        let (line, rest) = (self.rest.get(..end)?, self.rest.get(end + 1..)?);
+        self.rest = rest;
+        Some(without_return(line).get(4..).unwrap_or_default())
+    }
+}
+
+/// Where to continue after the bytes ran out. Keep it with the bytes of an incomplete reply, and use a new one for the
+/// next reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Scan {
+    /// Where the first incomplete line starts.
+    line: u32,
+    /// How many bytes were searched for its end.
+    searched: u32,
+    /// The code of the lines before it.
+    code: Option<Code>,
+}
+
+impl Scan {
+    /// Parses the reply that starts with these bytes: all of it that has come so far, not the new bytes alone. The
+    /// result does not depend on how the bytes were split.
+    #[inline]
+    pub fn parse<'a>(&mut self, bytes: &'a [u8]) -> Result<Parsed<'a>, Malformed> {
+        let window = &bytes[..bytes.len().min(REPLY_BYTES)];
+        let (mut line, mut searched) = (self.line as usize, self.searched as usize);
+        while let Some(len) = memchr(b'\n', window.get(searched..).unwrap_or_default()) {
+            let end = searched + len;
+            if end + 1 - line > LINE_BYTES {
+                return Err(Malformed("line too long"));
+            }
+            let (code, is_last) = parse_line(without_return(&window[line..end]))?;
+            if *self.code.get_or_insert(code) != code {
+                return Err(Malformed("lines with different codes"));
+            }
+            (line, searched) = (end + 1, end + 1);
+            if is_last {
+                return Ok(Parsed::Complete { reply: Reply { code, bytes: &window[..line] }, consumed: line });
+            }
+        }
+        self.line = line as u32;
+        self.searched = window.len() as u32;
+        if window.len() - line >= LINE_BYTES {
+            return Err(Malformed("line too long"));
+        }
+        if window.len() >= REPLY_BYTES {
+            return Err(Malformed("reply too long"));
+        }
+        Ok(Parsed::Incomplete)
+    }
+}
+
+/// Parses the reply at the start of these bytes. For replies that arrive in parts, see [`Scan`].
+#[inline]
+pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, Malformed> {
+    Scan::default().parse(bytes)
+}
+
+/// Returns the code of a line, and whether it is the last one: not followed by a hyphen (RFC 5321 section 4.2.1). A
+/// code without text is accepted, as section 4.2 asks.
+#[inline]
+fn parse_line(line: &[u8]) -> Result<(Code, bool), Malformed> {
+    let [hundreds @ b'0'..=b'9', tens @ b'0'..=b'9', ones @ b'0'..=b'9', rest @ ..] = line else {
+        return Err(Malformed("line without a code"));
+    };
+    let [hundreds, tens, ones] = [hundreds, tens, ones].map(|digit| u16::from(digit - b'0'));
+    let code = Code::new(hundreds * 100 + tens * 10 + ones).ok_or(Malformed("code not from 200 to 599"))?;
+    match rest {
+        [] | [b' ', ..] => Ok((code, true)),
+        [b'-', ..] => Ok((code, false)),
+        _ => Err(Malformed("neither space nor hyphen after the code")),
+    }
+}
+
+fn without_return(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+/// Appends a reply: a line for each text, at least one, each with the enhanced status code if there is one (RFC 2034
+/// section 4). A line of a text (at LF) becomes a line of the reply, control bytes become spaces, and a text that is
+/// too long for a line continues in the next, so that no text can end the reply or forge another.
+pub fn write<'t>(out: &mut Vec<u8>, code: Code, enhanced: Option<Enhanced>, texts: impl IntoIterator<Item = &'t str>) {
+    let mut last = out.len();
+    for text in texts.into_iter().flat_map(|text| text.split('\n')) {
+        let mut rest = text.strip_suffix('\r').unwrap_or(text);
+        loop {
+            last = out.len();
+            start_line(out, code, enhanced);
+            let room = WRITTEN_LINE_BYTES - (out.len() - last) - 2;
+            let (part, after) = split_at_char(rest, room);
+            out.extend(part.bytes().map(|b| if b.is_ascii_control() { b' ' } else { b }));
+            out.extend_from_slice(b"\r\n");
+            rest = after;
+            if rest.is_empty() {
+                break;
+            }
+        }
+    }
+    if last == out.len() {
+        start_line(out, code, enhanced);
+        out.extend_from_slice(b"\r\n");
+    }
+    out[last + 3] = b' ';
+}
+
+/// Splits a text after as many characters as fit into so many bytes.
+fn split_at_char(text: &str, bytes: usize) -> (&str, &str) {
+    let mut at = bytes.min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    text.split_at(at)
+}
+
+/// Appends code, hyphen and enhanced status code.
+fn start_line(out: &mut Vec<u8>, code: Code, enhanced: Option<Enhanced>) {
+    let [hundreds, tens, ones] = code.digits();
+    out.extend_from_slice(&[hundreds, tens, ones, b'-']);
+    if let Some(enhanced) = enhanced {
+        enhanced.write(out);
+        out.push(b' ');
+    }
+}
