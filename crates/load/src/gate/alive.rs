@@ -1,6 +1,6 @@
 //! The idle connections must survive the samples: otherwise the latency is that beside fewer connections than reported.
 
-use super::{Gate, Verdict};
+use super::{CheckResult, Gate};
 use crate::outcome::Outcome;
 use crate::plan::Load;
 
@@ -15,17 +15,17 @@ pub(super) const GATE: Gate = Gate {
     },
 };
 
-fn check(outcome: &Outcome) -> Verdict {
+fn check(outcome: &Outcome) -> CheckResult {
     if outcome.load != Load::Idle {
-        return Verdict::NotApplicable;
+        return CheckResult::NotApplicable;
     }
     if outcome.steps.is_empty() {
-        return Verdict::NotJudged("no step was completed");
+        return CheckResult::NotJudged("no step was completed");
     }
     match outcome.steps.iter().find(|step| u64::from(step.n) > step.open) {
-        None => Verdict::Passed,
+        None => CheckResult::Passed,
         Some(step) => {
-            Verdict::Failed(format!("{} of {} idle connections were open after the samples", step.open, step.n))
+            CheckResult::Failed(format!("{} of {} idle connections were open after the samples", step.open, step.n))
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Every connection must be established: a run with fewer connections than requested measures another load.
 
-use super::{Gate, Verdict, no_failures};
+use super::{CheckResult, Gate, no_failures};
 use crate::failure::Failure;
 use crate::outcome::Outcome;
 
@@ -12,9 +12,11 @@ pub(super) const GATE: Gate = Gate {
     violate: |outcome| outcome.metrics.fail(Failure::ConnectRefused, String::new),
 };
 
-fn check(outcome: &Outcome) -> Verdict {
+fn check(outcome: &Outcome) -> CheckResult {
     match no_failures(outcome, Failure::is_of_connecting) {
-        Verdict::Passed if outcome.metrics.connections == 0 => Verdict::NotJudged("no connection was attempted"),
+        CheckResult::Passed if outcome.metrics.connections == 0 => {
+            CheckResult::NotJudged("no connection was attempted")
+        }
         verdict => verdict,
     }
 }

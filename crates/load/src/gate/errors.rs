@@ -1,6 +1,6 @@
 //! Every request must be answered: latencies without the requests that failed are too good.
 
-use super::{Gate, Verdict, no_failures, passed_if_answered};
+use super::{CheckResult, Gate, no_failures, passed_if_answered};
 use crate::outcome::Outcome;
 
 pub(super) const GATE: Gate = Gate {
@@ -11,9 +11,9 @@ pub(super) const GATE: Gate = Gate {
     violate: |outcome| outcome.metrics.fail(crate::Failure::Timeout, String::new),
 };
 
-fn check(outcome: &Outcome) -> Verdict {
+fn check(outcome: &Outcome) -> CheckResult {
     match no_failures(outcome, |failure| !failure.is_of_connecting()) {
-        Verdict::Passed => passed_if_answered(outcome),
+        CheckResult::Passed => passed_if_answered(outcome),
         verdict => verdict,
     }
 }

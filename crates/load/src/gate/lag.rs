@@ -1,7 +1,7 @@
 //! The generator must be on time: a request that it sends late, or a response that it reads late, measures the
 //! generator and not the server.
 
-use super::{Gate, Verdict};
+use super::{CheckResult, Gate};
 use crate::outcome::Outcome;
 use crate::plan::Load;
 
@@ -17,27 +17,27 @@ pub(super) const GATE: Gate = Gate {
     violate: |outcome| outcome.metrics.phases.schedule_lag.record(5_000_000),
 };
 
-fn check(outcome: &Outcome) -> Verdict {
+fn check(outcome: &Outcome) -> CheckResult {
     let phases = &outcome.metrics.phases;
     let is_open = match outcome.load {
         Load::Open { .. } => true,
         Load::Closed => false,
-        Load::Idle => return Verdict::NotApplicable,
+        Load::Idle => return CheckResult::NotApplicable,
     };
     if phases.schedule_lag.count() == 0 && phases.response_lag.count() == 0 {
-        return Verdict::NotJudged("there was no request");
+        return CheckResult::NotJudged("there was no request");
     }
     let latency = if is_open { &phases.latency } else { &phases.service };
     let limit_ns = LAG_NS.max(latency.quantile_ns(0.99) / 10);
     let lags = [("schedule", &phases.schedule_lag), ("response", &phases.response_lag)];
     let late = lags.into_iter().map(|(what, lags)| (lags.quantile_ns(0.999), what)).max();
-    let Some((lag_ns, what)) = late.filter(|(lag_ns, _)| *lag_ns > limit_ns) else { return Verdict::Passed };
+    let Some((lag_ns, what)) = late.filter(|(lag_ns, _)| *lag_ns > limit_ns) else { return CheckResult::Passed };
     let ms = |ns: u64| ns as f64 / 1e6;
     let lag = format!("the generator's p99.9 {what} lag is {:.1} ms (limit: {:.1} ms)", ms(lag_ns), ms(limit_ns));
     if is_open {
-        Verdict::Failed(format!("{lag}; lower --rate, add --workers, or give the generator its own CPU with --pin"))
+        CheckResult::Failed(format!("{lag}; lower --rate, add --workers, or give the generator its own CPU with --pin"))
     } else {
-        Verdict::Warning(format!(
+        CheckResult::Warning(format!(
             "{lag}, so latencies are uncertain by that much; lower --connections, or add --workers"
         ))
     }

@@ -1,6 +1,6 @@
 //! Responses to the same request must be equally long: a shorter one is often an error page with status 200.
 
-use super::{Gate, Verdict, passed_if_answered};
+use super::{CheckResult, Gate, passed_if_answered};
 use crate::outcome::Outcome;
 
 pub(super) const GATE: Gate = Gate {
@@ -11,10 +11,10 @@ pub(super) const GATE: Gate = Gate {
     violate: |outcome| outcome.metrics.length_mismatches = 1,
 };
 
-fn check(outcome: &Outcome) -> Verdict {
+fn check(outcome: &Outcome) -> CheckResult {
     match (outcome.metrics.length_mismatches, &outcome.metrics.length_mismatch) {
         (0, _) => passed_if_answered(outcome),
-        (count, example) => Verdict::Failed(format!(
+        (count, example) => CheckResult::Failed(format!(
             "{count} responses differ in length from the first response to the same request ({})",
             example.as_deref().unwrap_or_default()
         )),

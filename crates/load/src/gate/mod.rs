@@ -40,7 +40,7 @@ pub struct Gate {
     /// The condition, in words.
     pub about: &'static str,
     /// Checks an outcome.
-    check: fn(&Outcome) -> Verdict,
+    check: fn(&Outcome) -> CheckResult,
     /// Changes an outcome that passes every gate into one that fails this gate only.
     #[cfg(test)]
     violate: fn(&mut Outcome),
@@ -48,7 +48,7 @@ pub struct Gate {
 
 /// What a gate finds. The user sees it as a [`GateState`], after waivers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Verdict {
+enum CheckResult {
     /// The condition is met.
     Passed,
     /// The gate does not apply to this kind of load.
@@ -84,12 +84,12 @@ pub(crate) fn judge(outcome: &Outcome, waived: &[&'static Gate]) -> Vec<GateResu
     let result = |gate: &Gate| {
         let is_waived = waived.iter().any(|one| one.name == gate.name);
         let (state, reason) = match (gate.check)(outcome) {
-            Verdict::Passed => (GateState::Passed, None),
-            Verdict::NotApplicable => (GateState::NotApplicable, None),
-            Verdict::NotJudged(reason) => (GateState::NotJudged, Some(reason.to_owned())),
-            Verdict::Warning(reason) => (GateState::Warning, Some(reason)),
-            Verdict::Failed(reason) if is_waived => (GateState::Waived, Some(reason)),
-            Verdict::Failed(reason) => (GateState::Failed, Some(reason)),
+            CheckResult::Passed => (GateState::Passed, None),
+            CheckResult::NotApplicable => (GateState::NotApplicable, None),
+            CheckResult::NotJudged(reason) => (GateState::NotJudged, Some(reason.to_owned())),
+            CheckResult::Warning(reason) => (GateState::Warning, Some(reason)),
+            CheckResult::Failed(reason) if is_waived => (GateState::Waived, Some(reason)),
+            CheckResult::Failed(reason) => (GateState::Failed, Some(reason)),
         };
         GateResult { name: gate.name, state, reason }
     };
@@ -97,19 +97,19 @@ pub(crate) fn judge(outcome: &Outcome, waived: &[&'static Gate]) -> Vec<GateResu
 }
 
 /// Returns the verdict of a gate that found nothing wrong with the responses: without a response it judged nothing.
-fn passed_if_answered(outcome: &Outcome) -> Verdict {
-    if outcome.metrics.responses > 0 { Verdict::Passed } else { Verdict::NotJudged("there was no response") }
+fn passed_if_answered(outcome: &Outcome) -> CheckResult {
+    if outcome.metrics.responses > 0 { CheckResult::Passed } else { CheckResult::NotJudged("there was no response") }
 }
 
 /// Describes the failures of some kinds, or passes if there are none.
-fn no_failures(outcome: &Outcome, which: impl Fn(crate::Failure) -> bool) -> Verdict {
+fn no_failures(outcome: &Outcome, which: impl Fn(crate::Failure) -> bool) -> CheckResult {
     let metrics = &outcome.metrics;
     let describe = |(failure, count): (&crate::Failure, &u64)| {
         let detail = metrics.failure_details.get(failure).map(|text| format!(" ({text})")).unwrap_or_default();
         format!("{count} × {}{detail}", failure.description())
     };
     let failures: Vec<String> = metrics.failures.iter().filter(|(failure, _)| which(**failure)).map(describe).collect();
-    if failures.is_empty() { Verdict::Passed } else { Verdict::Failed(failures.join("; ")) }
+    if failures.is_empty() { CheckResult::Passed } else { CheckResult::Failed(failures.join("; ")) }
 }
 
 #[cfg(test)]

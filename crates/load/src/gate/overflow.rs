@@ -1,6 +1,6 @@
 //! No listening socket of this host may overflow: an overflow delays connections by a second or drops them.
 
-use super::{Gate, Verdict};
+use super::{CheckResult, Gate};
 use crate::counters::OVERFLOWS;
 use crate::outcome::Outcome;
 
@@ -15,20 +15,20 @@ pub(super) const GATE: Gate = Gate {
     },
 };
 
-fn check(outcome: &Outcome) -> Verdict {
+fn check(outcome: &Outcome) -> CheckResult {
     if !outcome.is_local {
-        return Verdict::NotApplicable;
+        return CheckResult::NotApplicable;
     }
     if !outcome.has_counters {
-        return Verdict::NotJudged("this host does not count overflows");
+        return CheckResult::NotJudged("this host does not count overflows");
     }
     let is_overflow = |name: &str| OVERFLOWS.contains(&name);
     let increased = outcome.counters.iter().filter(|(name, _)| is_overflow(name));
     let increased: Vec<String> = increased.map(|(name, count)| format!("{name} +{count}")).collect();
     if increased.is_empty() {
-        return Verdict::Passed;
+        return CheckResult::Passed;
     }
-    Verdict::Failed(format!(
+    CheckResult::Failed(format!(
         "a listening socket of this host overflowed ({}): connections were delayed by a second or lost; raise the \
          server's backlog and net.core.somaxconn, or limit --connect-rate",
         increased.join(", ")

@@ -6,7 +6,7 @@
 //! falls behind in the last moments of a run leaves no trend, but more pending requests at the end of the schedule than
 //! at half of it.
 
-use super::{Gate, Verdict};
+use super::{CheckResult, Gate};
 use crate::outcome::Outcome;
 use crate::plan::Load;
 
@@ -29,22 +29,22 @@ pub(super) const GATE: Gate = Gate {
     violate: |outcome| outcome.metrics.responses = 90,
 };
 
-fn check(outcome: &Outcome) -> Verdict {
-    let Load::Open { per_second, .. } = outcome.load else { return Verdict::NotApplicable };
+fn check(outcome: &Outcome) -> CheckResult {
+    let Load::Open { per_second, .. } = outcome.load else { return CheckResult::NotApplicable };
     let metrics = &outcome.metrics;
     let (responses, due) = (metrics.responses, metrics.due);
     if due == 0 {
-        return Verdict::NotJudged("no request was due");
+        return CheckResult::NotJudged("no request was due");
     }
     let rates = format!("{:.0} of {per_second:.0} requests/s were answered", outcome.responses_per_second());
     if (responses as f64) < RATE * due as f64 {
-        return Verdict::Failed(format!("{rates}: {responses} of {due} due requests"));
+        return CheckResult::Failed(format!("{rates}: {responses} of {due} due requests"));
     }
     // The queue grows by as many requests as fall due during the growth of the latency: less than one is no queue.
     let is_queue = |growth_ns: f64| growth_ns >= LEAST_GROWTH_NS && growth_ns * per_second / 1e9 >= 1.0;
     if let Some(trend) = metrics.latency_series.trend().filter(|trend| is_queue(trend.low_ns)) {
         let ms = |ns: f64| ns / 1e6;
-        return Verdict::Failed(format!(
+        return CheckResult::Failed(format!(
             "{rates}, and the latency grew by {:.1} ms over the run (99% interval: {:.1} to {:.1} ms), so the server \
              does not keep up; lower --rate",
             ms(trend.growth_ns),
@@ -55,9 +55,9 @@ fn check(outcome: &Outcome) -> Verdict {
     let (half, end) = (metrics.pending_at_half, metrics.pending_at_end);
     let allowed = (1.0 - RATE) * due as f64 + DEVIATIONS * (half as f64 + 1.0).sqrt();
     if end as f64 <= half as f64 + allowed {
-        return Verdict::Passed;
+        return CheckResult::Passed;
     }
-    Verdict::Failed(format!(
+    CheckResult::Failed(format!(
         "{rates}: {half} requests were pending at half of the schedule and {end} at its end, so the server does not \
          keep up (if it only has a high latency, measure for longer)"
     ))

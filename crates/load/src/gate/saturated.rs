@@ -2,7 +2,7 @@
 //!
 //! The shares are those of single seconds. The average over a run hides a generator that is saturated for a part of it.
 
-use super::{Gate, Verdict};
+use super::{CheckResult, Gate};
 use crate::outcome::Outcome;
 use crate::plan::Load;
 
@@ -17,15 +17,15 @@ pub(super) const GATE: Gate = Gate {
     violate: |outcome| outcome.metrics.count_cpu(9, 10),
 };
 
-fn check(outcome: &Outcome) -> Verdict {
+fn check(outcome: &Outcome) -> CheckResult {
     let limit = outcome.saturation_percent();
     let (above, all) = outcome.metrics.seconds_above(limit);
     let Some(busiest) = outcome.metrics.busiest_percent() else {
-        return Verdict::NotJudged("no CPU time was measured");
+        return CheckResult::NotJudged("no CPU time was measured");
     };
     let average = outcome.busiest_worker_cpu_share * 100.0;
     if above as f64 <= SECONDS * all as f64 && average <= f64::from(limit) {
-        return Verdict::Passed;
+        return CheckResult::Passed;
     }
     let intervals = if outcome.load == Load::Idle { "steps" } else { "seconds" };
     let used = format!(
@@ -34,9 +34,9 @@ fn check(outcome: &Outcome) -> Verdict {
     );
     match outcome.load {
         Load::Closed => {
-            Verdict::Warning(format!("{used}: the generator is the bottleneck, or nearly; add --workers or CPUs"))
+            CheckResult::Warning(format!("{used}: the generator is the bottleneck, or nearly; add --workers or CPUs"))
         }
-        Load::Open { .. } | Load::Idle => Verdict::Failed(format!("{used}; add --workers")),
+        Load::Open { .. } | Load::Idle => CheckResult::Failed(format!("{used}; add --workers")),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Every response must be a success: error pages are cheaper, or more expensive, than what was asked for.
 
-use super::{Gate, Verdict, passed_if_answered};
+use super::{CheckResult, Gate, passed_if_answered};
 use crate::outcome::Outcome;
 
 pub(super) const GATE: Gate = Gate {
@@ -13,12 +13,12 @@ pub(super) const GATE: Gate = Gate {
     },
 };
 
-fn check(outcome: &Outcome) -> Verdict {
+fn check(outcome: &Outcome) -> CheckResult {
     let errors = outcome.metrics.statuses.iter().filter(|(status, _)| !(200..400).contains(*status));
     let errors: Vec<String> = errors.map(|(status, count)| format!("{count} × {status}")).collect();
     if errors.is_empty() {
         passed_if_answered(outcome)
     } else {
-        Verdict::Failed(format!("responses with an error status: {}", errors.join(", ")))
+        CheckResult::Failed(format!("responses with an error status: {}", errors.join(", ")))
     }
 }
