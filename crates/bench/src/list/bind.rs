@@ -128,19 +128,13 @@ impl Benchmark for Bind {
             return Vec::new();
         };
         let source = if settings.ports("range").is_some() {
-            "bind.range, IP_LOCAL_PORT_RANGE".to_owned()
+            "bind.range, IP_LOCAL_PORT_RANGE"
         } else {
-            "net.ipv4.ip_local_port_range minus ip_local_reserved_ports".to_owned()
-        };
-        let annotation = |name: &str, n| Annotation {
-            name: name.to_owned(),
-            n,
-            kind: AnnotationKind::Capacity,
-            source: source.clone(),
+            "net.ipv4.ip_local_port_range minus ip_local_reserved_ports"
         };
         vec![
-            annotation("half the ephemeral port range", capacity as f64 / 2.0),
-            annotation("the whole ephemeral port range", capacity as f64),
+            Annotation::capacity("half the ephemeral port range", capacity as f64 / 2.0, source),
+            Annotation::capacity("the whole ephemeral port range", capacity as f64, source),
         ]
     }
 

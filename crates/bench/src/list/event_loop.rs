@@ -149,13 +149,8 @@ impl Benchmark for EventLoop {
     }
 
     fn annotations(_: &Host, settings: &Settings) -> Vec<Annotation> {
-        let annotation = Annotation {
-            name: "capacity of select()".to_owned(),
-            n: SELECT_CAPACITY as f64,
-            kind: AnnotationKind::Capacity,
-            source: "FD_SETSIZE".to_owned(),
-        };
-        settings.is("backend", "select").then_some(annotation).into_iter().collect()
+        let annotation = || Annotation::capacity("capacity of select()", SELECT_CAPACITY as f64, "FD_SETSIZE");
+        settings.is("backend", "select").then(annotation).into_iter().collect()
     }
 
     fn cost(_: &Settings) -> Cost {

@@ -156,13 +156,9 @@ impl Benchmark for EventWait {
     }
 
     fn annotations(_: &Host, settings: &Settings) -> Vec<Annotation> {
-        let annotation = Annotation {
-            name: "capacity of select()".to_owned(),
-            n: SELECT_CAPACITY as f64 / descriptors_each(settings) as f64,
-            kind: AnnotationKind::Capacity,
-            source: "FD_SETSIZE".to_owned(),
-        };
-        settings.is("backend", "select").then_some(annotation).into_iter().collect()
+        let capacity = SELECT_CAPACITY as f64 / descriptors_each(settings) as f64;
+        let annotation = || Annotation::capacity("capacity of select()", capacity, "FD_SETSIZE");
+        settings.is("backend", "select").then(annotation).into_iter().collect()
     }
 
     fn cost(settings: &Settings) -> Cost {

@@ -103,12 +103,7 @@ impl Benchmark for Mmap {
     }
 
     fn annotations(_: &Host, _: &Settings) -> Vec<Annotation> {
-        let annotation = |limit| Annotation {
-            name: "limit of mappings".to_owned(),
-            n: limit as f64,
-            kind: AnnotationKind::Capacity,
-            source: "vm.max_map_count".to_owned(),
-        };
+        let annotation = |limit| Annotation::capacity("limit of mappings", limit as f64, "vm.max_map_count");
         max_map_count().map(annotation).into_iter().collect()
     }
 

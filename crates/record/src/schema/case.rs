@@ -59,6 +59,13 @@ pub struct Annotation {
     pub source: String,
 }
 
+impl Annotation {
+    /// A capacity: the number of objects that fill a resource.
+    pub fn capacity(name: &str, n: f64, source: &str) -> Self {
+        Self { name: name.to_owned(), n, kind: AnnotationKind::Capacity, source: source.to_owned() }
+    }
+}
+
 /// A benchmark with its settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Case {
