@@ -105,20 +105,33 @@ fn start(args: &Args, words: &[String]) -> anyhow::Result<(PathBuf, EndOutcome)>
     }
     check_space(&plan, &path)?;
     let mut writer = Writer::create(&path)?;
-    let mut progress = Progress::new(args.quiet);
-    let interrupted = || interrupted().is_some();
-    let mut assessor = RecordAssessor::open(&path)?;
+    let outcome = measure_passes(args, &path, words, &scratch, &mut writer, |writer, session| {
+        landau_engine::run(&plan, writer, session)
+    })?;
+    Ok((path, outcome))
+}
+
+/// Makes the passes that a function asks for, and ends the record.
+fn measure_passes(
+    args: &Args,
+    path: &Path,
+    words: &[String],
+    scratch: &Scratch,
+    writer: &mut Writer,
+    passes: impl FnOnce(&mut Writer, Session<'_>) -> Result<End, landau_engine::Error>,
+) -> anyhow::Result<EndOutcome> {
+    let mut assessor = RecordAssessor::open(path)?;
     let session = Session {
         command: words,
-        scratch: &scratch,
-        observer: &mut progress,
-        interrupted: &interrupted,
+        scratch,
+        observer: &mut Progress::new(args.quiet),
+        interrupted: &|| interrupted().is_some(),
         assessor: Some(&mut assessor),
     };
-    let end = landau_engine::run(&plan, &mut writer, session).map_err(|error| explain_failure(error, &path))?;
+    let end = passes(writer, session).map_err(|error| explain_failure(error, path))?;
     let outcome = end.outcome;
-    finish(&mut writer, end).with_context(|| resume_hint(&path))?;
-    Ok((path, outcome))
+    finish(writer, end).with_context(|| resume_hint(path))?;
+    Ok(outcome)
 }
 
 fn resume(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<EndOutcome> {
@@ -138,26 +151,14 @@ fn resume(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<EndOutco
     }
     let scratch = Scratch::create(&scratch_directory(args))?;
     let mut writer = Writer::resume(path, &record)?;
-    let mut progress = Progress::new(args.quiet);
-    let interrupted = || interrupted().is_some();
-    let mut assessor = RecordAssessor::open(path)?;
-    let session = Session {
-        command: words,
-        scratch: &scratch,
-        observer: &mut progress,
-        interrupted: &interrupted,
-        assessor: Some(&mut assessor),
-    };
     let changes = Changes {
         pass_count: passes,
         adaptive: (passes.is_some() || args.until_resolved).then(|| adaptive(args)),
         time_limit_s: args.time_limit.map(|limit| limit.as_secs()),
     };
-    let end = landau_engine::resume(&record, REGISTRY, changes, &mut writer, session)
-        .map_err(|error| explain_failure(error, path))?;
-    let outcome = end.outcome;
-    finish(&mut writer, end).with_context(|| resume_hint(path))?;
-    Ok(outcome)
+    measure_passes(args, path, words, &scratch, &mut writer, |writer, session| {
+        landau_engine::resume(&record, REGISTRY, changes, writer, session)
+    })
 }
 
 /// Returns which passes may follow the planned ones: a number of passes that the user chose is exact.
