@@ -499,21 +499,8 @@ mod tests {
     #[test]
     fn interference_during_destruction_marks_the_calls_of_its_window() {
         let lane = landau_record::Series { n: vec![10, 9, 8, 7, 6], costs: vec![1; 5] };
-        let window = Window {
-            pass: 0,
-            direction: Direction::Down,
-            first: 9,
-            count: 2,
-            until_us: 0,
-            preempted: 1,
-            faults: [0, 0],
-            processor: 0,
-            steal_ms: 0,
-            steal_windows: None,
-            others_preempted: None,
-            others_faults: None,
-            canary: landau_record::schema::Canary::Ns(vec![180]),
-        };
+        let canary_calls = landau_record::schema::Canary::Ns(vec![180]);
+        let window = Window { direction: Direction::Down, preempted: 1, canary: canary_calls, ..window(9, 2) };
         let start = landau_record::schema::PassStart { pass: 0, case: 0, round: 0, at_ms: 0, adaptive_for: Vec::new() };
         let series = BTreeMap::from([("close".to_owned(), lane)]);
         let pass = Pass { start, series, windows: vec![window], end: None };

@@ -109,6 +109,35 @@ pub struct Crossing {
     pub share: f64,
 }
 
+impl Comparison {
+    /// The comparison of two verdicts whose samples show no difference, or cannot be compared.
+    pub fn undecided(a: Verdict, b: Verdict) -> Self {
+        Self {
+            ratio: None,
+            ratio_start: None,
+            ratio_end: None,
+            change: Change::NoDifferenceProven,
+            p: 1.0,
+            p_adjusted: 1.0,
+            error: None,
+            freedom: 0.0,
+            detectable: None,
+            same_law: same_law(&a.all, &b.all),
+            growth_ratio: None,
+            same_growth: Agreement::Inconclusive,
+            nature: Nature::Inconclusive,
+            slope_ratio: None,
+            same_slope: Agreement::Inconclusive,
+            fixed_ratio: None,
+            same_fixed: Agreement::Inconclusive,
+            common_law: None,
+            crossing: None,
+            a,
+            b,
+        }
+    }
+}
+
 /// Error rate of all intervals and tests of a comparison.
 const LEVEL: f64 = 0.05;
 
@@ -116,29 +145,7 @@ const LEVEL: f64 = 0.05;
 pub fn compare(a: &Curve, b: &Curve, options: &Options) -> Comparison {
     let options = &options.judge().options(options);
     let (judged_a, judged_b) = (judge(a, None, options), judge(b, None, options));
-    let mut comparison = Comparison {
-        ratio: None,
-        ratio_start: None,
-        ratio_end: None,
-        change: Change::NoDifferenceProven,
-        p: 1.0,
-        p_adjusted: 1.0,
-        error: None,
-        freedom: 0.0,
-        detectable: None,
-        same_law: same_law(&judged_a.all, &judged_b.all),
-        growth_ratio: None,
-        same_growth: Agreement::Inconclusive,
-        nature: Nature::Inconclusive,
-        slope_ratio: None,
-        same_slope: Agreement::Inconclusive,
-        fixed_ratio: None,
-        same_fixed: Agreement::Inconclusive,
-        common_law: None,
-        crossing: None,
-        a: judged_a,
-        b: judged_b,
-    };
+    let mut comparison = Comparison::undecided(judged_a, judged_b);
     if let Some(pair) = pair(a, b, options) {
         measure(&mut comparison, &pair, options);
     }

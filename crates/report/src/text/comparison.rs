@@ -65,29 +65,8 @@ mod tests {
     use landau_stats::{Change, Outcome};
 
     fn compared(unit: Unit, ratio: Option<Estimate>, detectable: Option<f64>) -> Comparison {
-        Comparison {
-            ratio,
-            ratio_start: ratio,
-            ratio_end: ratio,
-            change: Change::NoDifferenceProven,
-            p: 1.0,
-            p_adjusted: 1.0,
-            error: None,
-            freedom: 4.0,
-            detectable,
-            same_law: Agreement::Inconclusive,
-            growth_ratio: None,
-            same_growth: Agreement::Inconclusive,
-            nature: Nature::Inconclusive,
-            slope_ratio: None,
-            same_slope: Agreement::Inconclusive,
-            fixed_ratio: None,
-            same_fixed: Agreement::Inconclusive,
-            common_law: None,
-            crossing: None,
-            a: verdict(unit, &[]),
-            b: verdict(unit, &[]),
-        }
+        let blank = Comparison::undecided(verdict(unit, &[]), verdict(unit, &[]));
+        Comparison { ratio, ratio_start: ratio, ratio_end: ratio, detectable, ..blank }
     }
 
     #[test]
