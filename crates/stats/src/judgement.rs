@@ -62,7 +62,7 @@ pub enum Outcome {
         /// The margin that was shown.
         within: f64,
     },
-    /// The cost certainly changes, and by less than δ.
+    /// The cost certainly changes by more than half of δ, and by less than δ.
     #[serde(rename = "small_change")]
     Small,
     /// The cost grows beyond δ.
@@ -168,7 +168,7 @@ const MILLION: f64 = 1e6;
 pub enum Class {
     /// Constant within δ.
     Flat,
-    /// Changes by less than δ, certainly.
+    /// Certainly changes, by more than half of δ and less than δ.
     Small,
     /// Grows, falls or varies beyond δ.
     Material,

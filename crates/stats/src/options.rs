@@ -57,3 +57,13 @@ impl Default for Options {
         }
     }
 }
+
+impl Options {
+    /// Returns the change, as a fraction, that must certainly be exceeded for the outcome "small change": half of δ.
+    ///
+    /// If every interval that excludes 1 gave that outcome, studies of one machine would disagree on most flat curves:
+    /// on which side of 1 the interval of a change by 1% ends is chance.
+    pub fn small_change(&self) -> f64 {
+        self.delta / 2.0
+    }
+}

@@ -54,9 +54,10 @@ pub(crate) fn law_text(judged: &Judgement) -> String {
     }
 }
 
-/// The outcome of a cost that certainly changes, by less than δ: "changes by less than 10%".
+/// The outcome of a cost that certainly changes, by δ/2 to δ: "changes by 5% to 10%".
 pub(crate) fn small() -> String {
-    format!("changes by less than {}", percent(Options::default().delta))
+    let options = Options::default();
+    format!("changes by {} to {}", percent(options.small_change()), percent(options.delta))
 }
 
 fn local(judged: &Judgement, is_exact: bool) -> String {
@@ -181,7 +182,7 @@ mod tests {
             ),
             (
                 judgement(time, Outcome::Small),
-                "changes by less than 10% for n = 16–4,096: growth ×1.3 (90% CI 1.2–1.4)".to_owned(),
+                "changes by 5% to 10% for n = 16–4,096: growth ×1.3 (90% CI 1.2–1.4)".to_owned(),
             ),
             (
                 judgement(time, Outcome::Falls),

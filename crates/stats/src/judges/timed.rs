@@ -189,10 +189,11 @@ fn assess(level: &Level, selection: &Selection, options: &Options) -> Option<(Es
         _ if interval.low > highest => Outcome::Grows { law: (!is_misfit).then(|| best.law.clone()) },
         _ if interval.high < lowest => Outcome::Falls,
         Band::Inside if interval.low >= lowest && interval.high <= highest => {
-            if interval.holds(1.0) {
-                Outcome::Flat { within: options.delta }
-            } else {
+            let least = options.small_change();
+            if interval.high < 1.0 - least || interval.low > 1.0 + least {
                 Outcome::Small
+            } else {
+                Outcome::Flat { within: options.delta }
             }
         }
         Band::Outside if is_misfit => Outcome::Varies,

@@ -209,7 +209,10 @@ fn a_certain_change_within_the_margin_is_small() {
         let found = judge(&linear(change), None, &Options::default());
         assert_eq!((&found.all.outcome, found.class()), (&Outcome::Small, Class::Small), "{change}");
     }
-    for (change, class) in [(0.0, Class::Flat), (0.2, Class::Material), (-0.2, Class::Material)] {
+    // A change that is certain and not worth a word is flat.
+    for (change, class) in
+        [(0.0, Class::Flat), (0.02, Class::Flat), (-0.03, Class::Flat), (0.2, Class::Material), (-0.2, Class::Material)]
+    {
         assert_eq!(judge(&linear(change), None, &Options::default()).class(), class, "{change}");
     }
 }
