@@ -156,13 +156,20 @@ fn classes(answer: &Value) -> Result<BTreeMap<String, Class>> {
 /// In how many rows the records agree.
 fn agreement(outcomes: &[BTreeMap<String, Class>]) -> String {
     let Some(first) = outcomes.first() else { return String::new() };
-    let (mut text, mut rows, mut unanimous, mut agreeing, mut pairs) = (String::new(), 0, 0, 0, 0);
+    let mut text = String::new();
+    let (mut rows, mut unanimous, mut contradictory) = (0, 0, 0);
+    let (mut verdicts, mut usual, mut unresolved, mut agreeing, mut pairs) = (0, 0, 0, 0, 0);
     for place in first.keys() {
         let of_row: Vec<Class> = outcomes.iter().filter_map(|record| record.get(place)).copied().collect();
         let alike = |class: &Class| of_row.iter().filter(|other| *other == class).count();
         let ordered: usize = of_row.iter().map(|class| alike(class) - 1).sum();
         (agreeing, pairs) = (agreeing + ordered / 2, pairs + of_row.len() * (of_row.len() - 1) / 2);
         rows += 1;
+        verdicts += of_row.len();
+        usual += of_row.iter().map(alike).max().unwrap_or(0);
+        unresolved += alike(&Class::Unresolved);
+        let resolved: Vec<&Class> = of_row.iter().filter(|class| **class != Class::Unresolved).collect();
+        contradictory += usize::from(resolved.windows(2).any(|pair| pair[0] != pair[1]));
         if of_row.iter().all(|class| *class == of_row[0]) {
             unanimous += 1;
         } else {
@@ -172,10 +179,14 @@ fn agreement(outcomes: &[BTreeMap<String, Class>]) -> String {
     let share = |part: usize, of: usize| 100.0 * part as f64 / of.max(1) as f64;
     format!(
         "rows on whose outcome not all {} records agree:\n{text}all records agree in {unanimous} of {rows} rows \
-         ({:.1}%); two records agree in {:.1}%",
+         ({:.1}%); two records agree in {:.1}%; {:.1}% of the verdicts are the usual one of their row; two resolved \
+         outcomes contradict each other in {contradictory} rows ({:.1}%); not resolved: {:.1}%",
         outcomes.len(),
         share(unanimous, rows),
-        share(agreeing, pairs)
+        share(agreeing, pairs),
+        share(usual, verdicts),
+        share(contradictory, rows),
+        share(unresolved, verdicts)
     )
 }
 
@@ -217,6 +228,9 @@ mod tests {
         let text = agreement(&all);
         assert!(text.contains("y: [Flat, Unresolved, Flat]") && !text.contains("x:"), "{text}");
         // Of six pairs, four agree.
-        assert!(text.ends_with("all records agree in 1 of 2 rows (50.0%); two records agree in 66.7%"), "{text}");
+        let expected = "all records agree in 1 of 2 rows (50.0%); two records agree in 66.7%; 83.3% of the verdicts are \
+                        the usual one of their row; two resolved outcomes contradict each other in 0 rows (0.0%); not \
+                        resolved: 16.7%";
+        assert!(text.ends_with(expected), "{text}");
     }
 }
