@@ -13,8 +13,8 @@
 //! 6 November 2003.
 
 use landau_engine::{
-    Annotation, AnnotationKind, Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Study,
-    Support, Timer, Unit, Variant,
+    Annotation, Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Study, Support, Timer,
+    Unit, Variant,
 };
 use landau_sys::descriptor::close;
 use landau_sys::process::DescriptorHolder;

@@ -12,8 +12,8 @@
 
 use crate::backend;
 use landau_engine::{
-    Annotation, AnnotationKind, Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Study,
-    Support, Timer, Unit, Variant,
+    Annotation, Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Study, Support, Timer,
+    Unit, Variant,
 };
 use landau_reactor::{Interest, Reactor, Token};
 use landau_sys::descriptor::dup_from;

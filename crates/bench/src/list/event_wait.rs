@@ -13,8 +13,8 @@
 //! libevent's benchmark.
 
 use landau_engine::{
-    Annotation, AnnotationKind, Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Study,
-    Support, Timer, Unit, Variant,
+    Annotation, Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Study, Support, Timer,
+    Unit, Variant,
 };
 use landau_sys::descriptor::{dup_from, pipe};
 use landau_sys::event::{Events, epoll_add, epoll_count_ready, epoll_create, epoll_wait, eventfd, eventfd_write};

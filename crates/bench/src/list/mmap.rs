@@ -11,8 +11,8 @@
 
 use crate::files::{big_file, page_byte};
 use landau_engine::{
-    Annotation, AnnotationKind, Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Study,
-    Support, Timer, Variant,
+    Annotation, Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Study, Support, Timer,
+    Variant,
 };
 use landau_sys::disk::dirty_pages;
 use landau_sys::memory::{CAN_POPULATE, Mapping, page_bytes};
