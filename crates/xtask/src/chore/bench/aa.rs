@@ -228,9 +228,9 @@ mod tests {
         let text = agreement(&all);
         assert!(text.contains("y: [Flat, Unresolved, Flat]") && !text.contains("x:"), "{text}");
         // Of six pairs, four agree.
-        let expected = "all records agree in 1 of 2 rows (50.0%); two records agree in 66.7%; 83.3% of the verdicts are \
-                        the usual one of their row; two resolved outcomes contradict each other in 0 rows (0.0%); not \
-                        resolved: 16.7%";
+        let expected = "all records agree in 1 of 2 rows (50.0%); two records agree in 66.7%; 83.3% of the \
+                        verdicts are the usual one of their row; two resolved outcomes contradict each other in 0 \
+                        rows (0.0%); not resolved: 16.7%";
         assert!(text.ends_with(expected), "{text}");
     }
 }
