@@ -1,4 +1,4 @@
-//! HTTP/1.1 and SMTP as functions of bytes: bytes in, values out, and back. No I/O, no clock, no allocation where
+//! HTTP/1.1, SMTP and DNS as functions of bytes: bytes in, values out, and back. No I/O, no clock, no allocation where
 //! a message passes.
 //!
 //! The servers, the generators and the mail engine own their sockets and buffers and ask this crate what the bytes in
@@ -10,5 +10,6 @@
 //! accepts what cannot be misread ([`http::response`], [`smtp::reply`]).
 
 mod decimal;
+pub mod dns;
 pub mod http;
 pub mod smtp;
