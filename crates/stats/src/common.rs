@@ -2,7 +2,9 @@
 //! passes.
 
 use crate::cliffs;
-use crate::points::{Layout, capacities_of, chosen_points, reduce, series_of, start, start_of_chosen, windows};
+use crate::points::{
+    Layout, capacities_of, chosen_points, paired_series_of, reduce, series_of, start, start_of_chosen, windows,
+};
 use crate::polish::Level;
 use crate::{Curve, Options};
 
@@ -25,7 +27,8 @@ const POINTS_MIN: usize = 3;
 
 /// Reduces two curves at common points; `None` if they have no common range or no passes.
 pub(crate) fn pair(a: &Curve, b: &Curve, options: &Options) -> Option<Pair> {
-    let (mut series, of_b) = (series_of(a, false), series_of(b, false));
+    let (mut series, of_b) =
+        if options.paired { paired_series_of(a, b) } else { (series_of(a, false), series_of(b, false)) };
     let count_a = series.len();
     let ends = |all: &[crate::points::Series]| {
         let mut ends: Vec<u32> = all.iter().filter_map(|one| one.n.last().copied()).collect();

@@ -27,6 +27,21 @@ impl Series {
             self.costs.drain(..calls);
         }
     }
+
+    /// A key that equal sets of calls share, whatever their order: the number of calls, their total cost, and the sum
+    /// of their hashes. Another unit does not change the order by the first two.
+    fn fingerprint(&self) -> (usize, u128, u64) {
+        let hash = |n: u32, cost: u64| {
+            // The finalizer of splitmix64 (Steele, Lea and Flood, 2014).
+            let mut x = cost ^ u64::from(n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            x ^ (x >> 31)
+        };
+        let total = self.costs.iter().map(|cost| u128::from(*cost)).sum();
+        let hashes = self.n.iter().zip(&self.costs).map(|(n, cost)| hash(*n, *cost));
+        (self.costs.len(), total, hashes.fold(0, u64::wrapping_add))
+    }
 }
 
 /// Passes by points.
@@ -73,8 +88,29 @@ impl Grid {
     }
 }
 
-/// The passes in order of rising n, without empty ones; `clean_only` omits calls with interference.
+/// The passes with their calls in order of rising n, without empty ones; `clean_only` omits calls with interference.
+/// The passes are in an order that depends on their contents alone: bootstrap draws by index and sums of rounded
+/// numbers would otherwise depend on the order in which they were made.
 pub(crate) fn series_of(curve: &Curve, clean_only: bool) -> Vec<Series> {
+    let mut all = series_as_made(curve, clean_only);
+    all.sort_by_cached_key(Series::fingerprint);
+    all
+}
+
+/// The passes of two curves, of which pass `i` of one was made beside pass `i` of the other, in an order that depends
+/// on the contents of the pairs alone.
+pub(crate) fn paired_series_of(a: &Curve, b: &Curve) -> (Vec<Series>, Vec<Series>) {
+    let (a, b) = (series_as_made(a, false), series_as_made(b, false));
+    if a.len() != b.len() {
+        return (a, b);
+    }
+    let mut pairs: Vec<(Series, Series)> = a.into_iter().zip(b).collect();
+    pairs.sort_by_cached_key(|(a, b)| (a.fingerprint(), b.fingerprint()));
+    pairs.into_iter().unzip()
+}
+
+/// The passes in the order in which they were made.
+fn series_as_made(curve: &Curve, clean_only: bool) -> Vec<Series> {
     let mut all = Vec::with_capacity(curve.passes.len());
     for pass in &curve.passes {
         let count = pass.n.len().min(pass.costs.len());

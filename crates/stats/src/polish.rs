@@ -235,17 +235,7 @@ fn drifts(residuals: &[Vec<Option<f64>>], variance: &[Vec<f64>], window: f64, al
 
 /// Reduces a grid whose every point has at least one cell.
 pub(crate) fn level(grid: &Grid) -> Level {
-    let (cells, offsets) = polish(grid);
-    // Passes are sorted by offset, so that draws by index do not depend on the order in which they were given.
-    let mut order: Vec<usize> = (0..offsets.len()).collect();
-    // Equal offsets occur, as costs are integers; then the cells decide.
-    let key = |p: usize| std::iter::once(offsets[p]).chain(cells[p].iter().map(|x| x.unwrap_or(0.0)));
-    order.sort_by(|a, b| {
-        let mut pairs = key(*a).zip(key(*b)).map(|(x, y)| x.total_cmp(&y));
-        pairs.find(|order| order.is_ne()).unwrap_or(std::cmp::Ordering::Equal)
-    });
-    let mut cells: Vec<Vec<Option<f64>>> = order.iter().map(|p| cells[*p].clone()).collect();
-    let offsets: Vec<f64> = order.iter().map(|p| offsets[*p]).collect();
+    let (mut cells, offsets) = polish(grid);
     let passes = cells.len();
     let variance = within(grid);
     let along = along(&grid.n);
