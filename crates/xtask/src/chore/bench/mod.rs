@@ -1,8 +1,10 @@
-//! `bench`: measures Landau itself: accuracy against a C program, false differences, losses by SIGKILL, and speed.
+//! `bench`: measures Landau itself: accuracy against a C program, false differences, losses by SIGKILL, and
+//! speed.
 
 mod aa;
 mod crash;
 mod instrument;
+mod judge;
 mod load;
 mod median;
 pub(crate) mod rivals;
@@ -28,6 +30,8 @@ pub(crate) enum Bench {
     Load(load::Words),
     /// Test `landau serve` with too many clients, slow clients, and more clients than descriptors
     Stampede(stampede::Words),
+    /// Measure the processor time of judging 18 million samples on one thread
+    Judge(judge::Words),
     /// Time the quick study, the report, the fit of a large record and the build
     Speed(speed::Words),
 }
@@ -42,6 +46,7 @@ impl Bench {
             Self::Serve(words) => serve::run(words),
             Self::Load(words) => load::run(words),
             Self::Stampede(words) => stampede::run(words),
+            Self::Judge(words) => judge::run(words),
             Self::Speed(words) => speed::run(words),
         }
     }
