@@ -191,6 +191,28 @@ impl Outcome {
 }
 
 impl Judgement {
+    /// Returns the judgement of no calls: not resolved, and every other member absent.
+    pub fn empty(unit: Unit) -> Self {
+        Self {
+            unit,
+            outcome: Outcome::Unresolved { reason: Reason::TooFewPoints, more_passes: None },
+            points: Vec::new(),
+            growth: None,
+            start: None,
+            end: None,
+            range: None,
+            doubling: None,
+            elasticity: None,
+            at_ten_times: None,
+            one_million: Reach::Unknown,
+            fit: None,
+            rivals: Vec::new(),
+            exponent: None,
+            cliffs: Vec::new(),
+            bend: None,
+        }
+    }
+
     /// Returns the class: that of the outcome, or [`Class::Limit`] if there is a cliff.
     pub fn class(&self) -> Class {
         if self.cliffs.is_empty() { self.outcome.class() } else { Class::Limit }
@@ -272,7 +294,8 @@ fn of_both(major: &Judgement, minor: &Judgement, found: &Bimodality, options: &O
 /// Judges the calls of a path without branches.
 fn judge_series(series: Vec<Series>, curve: &Curve, options: &Options) -> Option<Judgement> {
     let reduced = reduce_curve(series, curve, options)?;
-    let mut judgement = blank(&reduced, options.unit);
+    let (points, cliffs) = (reduced.points.clone(), reduced.cliffs.clone());
+    let mut judgement = Judgement { points, cliffs, ..Judgement::empty(options.unit) };
     let n = &reduced.judged.n;
     let range = n.last().copied().unwrap_or(1.0) / n.first().copied().unwrap_or(1.0);
     if n.len() < options.judge().points_min() || range < RANGE_MIN {
@@ -342,28 +365,6 @@ fn points_of(grid: &Grid, judged: &[bool], options: &Options) -> Vec<Point> {
     let level = judge.level(grid);
     let point = |(j, cost)| Point { n: level.n[j], cost, passes: grid.passes_at(j), judged: judged[j] };
     judge.points(&level).into_iter().enumerate().map(point).collect()
-}
-
-/// The judgement of too few points.
-fn blank(reduced: &Reduced, unit: Unit) -> Judgement {
-    Judgement {
-        unit,
-        outcome: Outcome::Unresolved { reason: Reason::TooFewPoints, more_passes: None },
-        points: reduced.points.clone(),
-        growth: None,
-        start: None,
-        end: None,
-        range: None,
-        doubling: None,
-        elasticity: None,
-        at_ten_times: None,
-        one_million: Reach::Unknown,
-        fit: None,
-        rivals: Vec::new(),
-        exponent: None,
-        cliffs: reduced.cliffs.clone(),
-        bend: None,
-    }
 }
 
 /// Sets the members that need no law.

@@ -1,6 +1,5 @@
 //! The verdict on a curve: its judgement, flags, canary, outliers and modes.
 
-use crate::Unit;
 use crate::judgement::{Class, Judgement, Outcome, Reach, Reason, growth_of, judge_samples};
 use crate::{Bimodality, Curve, Estimate, Exact, Options, Outliers, bimodality};
 use serde::{Deserialize, Serialize};
@@ -73,7 +72,7 @@ pub fn judge(curve: &Curve, canary: Option<&Curve>, options: &Options) -> Verdic
     let judge = options.judge();
     let judged = judge_samples(curve, false, options);
     let (mut all, branches) =
-        judged.map_or_else(|| (nothing(options.unit), None), |judged| (judged.judgement, judged.bimodality));
+        judged.map_or_else(|| (Judgement::empty(options.unit), None), |judged| (judged.judgement, judged.bimodality));
     let mut clean = judge.clean(curve, options).map(|judged| judged.judgement);
     let canary = canary.and_then(|canary| canary_of(canary, &all, options));
     if canary.is_some_and(|canary| canary.vetoes) {
@@ -92,28 +91,6 @@ pub fn judge(curve: &Curve, canary: Option<&Curve>, options: &Options) -> Verdic
         all,
         clean,
         canary,
-    }
-}
-
-/// The judgement of no calls.
-fn nothing(unit: Unit) -> Judgement {
-    Judgement {
-        unit,
-        outcome: Outcome::Unresolved { reason: Reason::TooFewPoints, more_passes: None },
-        points: Vec::new(),
-        growth: None,
-        start: None,
-        end: None,
-        range: None,
-        doubling: None,
-        elasticity: None,
-        at_ten_times: None,
-        one_million: Reach::Unknown,
-        fit: None,
-        rivals: Vec::new(),
-        exponent: None,
-        cliffs: Vec::new(),
-        bend: None,
     }
 }
 

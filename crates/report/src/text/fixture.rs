@@ -1,7 +1,7 @@
 //! Values of `landau-stats` for the tests of the words.
 
 use crate::quantity::Unit;
-use landau_stats::{Estimate, Fit, Judgement, Outcome, Outliers, Point, Reach, RecurringOutlier, Verdict};
+use landau_stats::{Estimate, Fit, Judgement, Outcome, Outliers, Point, RecurringOutlier, Verdict};
 
 pub(super) fn interval(low: f64, value: f64, high: f64) -> Estimate {
     Estimate { value, low, high }
@@ -25,22 +25,13 @@ pub(super) fn judgement(unit: Unit, outcome: Outcome) -> Judgement {
     let growth = if unit == Unit::Instructions { Estimate::bare(1.3) } else { interval(1.2, 1.3, 1.4) };
     let cost = Estimate::bare(4122.0);
     Judgement {
-        unit,
         outcome,
         points: [16.0, 4096.0].map(|n| Point { n, cost, passes: 5, judged: true }).to_vec(),
         growth: Some(growth),
         start: Some(cost),
         end: Some(cost),
         range: Some((16.0, 4096.0)),
-        doubling: None,
-        elasticity: None,
-        at_ten_times: None,
-        one_million: Reach::Unknown,
-        fit: None,
-        rivals: Vec::new(),
-        exponent: None,
-        cliffs: Vec::new(),
-        bend: None,
+        ..Judgement::empty(unit)
     }
 }
 
