@@ -114,12 +114,23 @@ pub(crate) fn find(curve: &Curve, cliffs: &[Cliff], options: &Options) -> Option
     let step = chosen.len().div_ceil(WINDOWS_MAX).max(1);
     // Counted from the end: costs that grow differ most at the largest n.
     let examined: Vec<Window> = chosen.iter().rev().step_by(step).copied().collect();
-    let splits: Vec<(Window, Split)> =
-        examined.iter().filter_map(|window| split(&mut calls(&series, window)).map(|split| (*window, split))).collect();
-    if examined.is_empty() || (splits.len() as f64) < WINDOWS_MIN * examined.len() as f64 {
-        return None;
-    }
+    let splits = common(examined.len(), examined.iter(), |window| {
+        split(&mut calls(&series, window)).map(|split| (*window, split))
+    })?;
     describe(&series, &splits)
+}
+
+/// What `find` finds in the items, if that is in [`WINDOWS_MIN`] of them; ends as soon as too many have nothing.
+fn common<I, T>(count: usize, items: impl Iterator<Item = I>, find: impl Fn(I) -> Option<T>) -> Option<Vec<T>> {
+    let least = WINDOWS_MIN * count as f64;
+    let mut found = Vec::with_capacity(count);
+    for (seen, item) in items.enumerate() {
+        found.extend(find(item));
+        if ((found.len() + count - seen - 1) as f64) < least {
+            return None;
+        }
+    }
+    (!found.is_empty()).then_some(found)
 }
 
 /// Log costs of all passes in a window.
@@ -140,10 +151,10 @@ fn split(values: &mut [f64]) -> Option<Split> {
 
 /// The same, with centres that differ by more than this ratio.
 fn split_beyond(values: &mut [f64], ratio: f64) -> Option<Split> {
-    if values.len() < CALLS_MIN {
+    if values.len() < CALLS_MIN || is_narrow(values, ratio) {
         return None;
     }
-    values.sort_by(f64::total_cmp);
+    values.sort_unstable_by(f64::total_cmp);
     // The highest hundredth belongs to `outliers`; it would attract the cut.
     let values = &values[..values.len() - values.len() / 100];
     let cut = otsu(values);
@@ -160,6 +171,18 @@ fn split_beyond(values: &mut [f64], ratio: f64) -> Option<Split> {
         return None;
     }
     Some(Split { threshold: f64::midpoint(low[low.len() - 1], high[0]), low: a, high: b })
+}
+
+/// Whether the values are too close together for two modes: each part holds [`SHARE_MIN`] of them, so its centre is no
+/// farther out than the middle of so many. Saves the sorting of nearly every window.
+fn is_narrow(values: &mut [f64], ratio: f64) -> bool {
+    // The highest hundredth is left out.
+    let count = values.len() - values.len() / 100;
+    let side = ((SHARE_MIN * count as f64) as usize).saturating_sub(1) / 2;
+    let (_, low, above) = values.select_nth_unstable_by(side, f64::total_cmp);
+    let low = *low;
+    let high = *above.select_nth_unstable_by(count - 2 * side - 2, f64::total_cmp).1;
+    high - low <= ratio.ln() || high.exp() - low.exp() <= DISTANCE_MIN_NS
 }
 
 /// Parts of the range in which two branches are searched.
@@ -214,27 +237,55 @@ pub(crate) fn branches(series: &[Series]) -> Option<Branches> {
     })
 }
 
-/// Medians of blocks as (ln n, log cost).
-fn blocks(one: &Series, block: usize) -> impl Iterator<Item = (f64, f64)> {
-    let costs = one.costs.chunks(block).zip(one.n.chunks(block));
-    costs.map(|(costs, n)| {
-        let middle =
-            if costs.len() == 1 { costs[0] as f64 } else { median_of_costs(&mut costs.to_vec()).unwrap_or(0.0) };
-        (f64::from(n[n.len() / 2]).max(1.0).ln(), middle.max(0.5).ln())
-    })
+/// The blocks of a pass, and where they are.
+struct Blocks<'a> {
+    one: &'a Series,
+    block: usize,
+}
+
+impl Blocks<'_> {
+    fn count(&self) -> usize {
+        self.one.n.len().div_ceil(self.block)
+    }
+
+    /// ln n of a block.
+    fn place(&self, i: usize) -> f64 {
+        let (from, to) = (i * self.block, ((i + 1) * self.block).min(self.one.n.len()));
+        f64::from(self.one.n[from + (to - from) / 2]).max(1.0).ln()
+    }
+
+    /// Log cost of a block: that of its median.
+    fn cost(&self, i: usize) -> f64 {
+        let costs = &self.one.costs[i * self.block..((i + 1) * self.block).min(self.one.n.len())];
+        let mut copy = [0; BLOCK];
+        let copy = &mut copy[..costs.len()];
+        copy.copy_from_slice(costs);
+        let middle = if costs.len() == 1 { costs[0] as f64 } else { median_of_costs(copy).unwrap_or(0.0) };
+        middle.max(0.5).ln()
+    }
+
+    /// The blocks whose place is in a part; places rise.
+    fn within(&self, part: usize, part_of: impl Fn(f64) -> usize) -> impl Iterator<Item = (f64, f64)> {
+        let first_in = |part: usize| {
+            let (mut low, mut high) = (0, self.count());
+            while low < high {
+                let middle = usize::midpoint(low, high);
+                if part_of(self.place(middle)) < part { low = middle + 1 } else { high = middle }
+            }
+            low
+        };
+        (first_in(part)..first_in(part + 1)).map(|i| (self.place(i), self.cost(i)))
+    }
 }
 
 /// The threshold, if most parts of the range have two modes.
 fn threshold(series: &[Series], block: usize, (first, last): (f64, f64)) -> Option<Threshold> {
     let width = (last - first) / PARTS as f64;
-    let mut parts: Vec<Vec<(f64, f64)>> = vec![Vec::new(); PARTS];
-    for one in series {
-        for (x, y) in blocks(one, block) {
-            let part = ((x.exp() - first) / width) as usize;
-            parts[part.min(PARTS - 1)].push((x, y));
-        }
-    }
-    let split_part = |part: &Vec<(f64, f64)>| {
+    let part_of = |x: f64| (((x.exp() - first) / width) as usize).min(PARTS - 1);
+    let split_part = |number: usize| {
+        let blocks = series.iter().map(|one| Blocks { one, block });
+        let part: Vec<(f64, f64)> =
+            blocks.flat_map(|blocks| blocks.within(number, part_of).collect::<Vec<_>>()).collect();
         let count = part.len() as f64;
         let mean = |f: &dyn Fn(&(f64, f64)) -> f64| part.iter().map(f).sum::<f64>() / count;
         let (x, y) = (mean(&|p| p.0), mean(&|p| p.1));
@@ -244,14 +295,13 @@ fn threshold(series: &[Series], block: usize, (first, last): (f64, f64)) -> Opti
         let found = split_beyond(&mut values, if block > 1 { BRANCH_RATIO } else { RATIO_MIN })?;
         Some((x, f64::midpoint(found.low, found.high)))
     };
-    let found: Vec<(f64, f64)> = parts.iter().filter_map(split_part).collect();
-    let is_common = found.len() >= 2 && found.len() as f64 >= WINDOWS_MIN * PARTS as f64;
-    is_common.then_some(Threshold(found))
+    common(PARTS, 0..PARTS, split_part).filter(|found| found.len() >= 2).map(Threshold)
 }
 
 /// Divides the calls of a pass, block by block. A block with other neighbours follows them.
 fn divide(one: &Series, block: usize, threshold: &Threshold) -> (Series, Series) {
-    let states: Vec<bool> = blocks(one, block).map(|(x, y)| y > threshold.at(x.exp())).collect();
+    let blocks = Blocks { one, block };
+    let states: Vec<bool> = (0..blocks.count()).map(|i| blocks.cost(i) > threshold.at(blocks.place(i).exp())).collect();
     let empty = || Series { n: Vec::new(), costs: Vec::new(), is_down: one.is_down };
     let (mut low, mut high) = (empty(), empty());
     for (i, state) in states.iter().enumerate() {

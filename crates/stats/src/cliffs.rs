@@ -132,21 +132,24 @@ fn jumps(one: &Series) -> Vec<Jump> {
     let block = WINDOW.0;
     let calls = one.costs.len();
     let blocks: Vec<f64> = one.costs.chunks_exact(block).map(log_median).collect();
+    let least = 0.5 * FACTOR.ln();
     let step = |i: usize| {
         let side = (i / 8).clamp(1, WINDOW.1 / block);
-        let (from, to) = (i - side.min(i), (i + side).min(blocks.len()));
-        middle(&blocks[i..to]) - middle(&blocks[from..i])
+        let (before, after) = (&blocks[i - side.min(i)..i], &blocks[i..(i + side).min(blocks.len())]);
+        let most = after.iter().fold(f64::MIN, |a, b| a.max(*b)) - before.iter().fold(f64::MAX, |a, b| a.min(*b));
+        // The medians are at most as far apart, and hardly any place is near a jump.
+        if most < least { most } else { middle(after) - middle(before) }
     };
     // A cut inside a block belongs to neither side, so half of a jump is enough to search it.
     let mut found: Vec<Jump> = Vec::new();
     let mut i = 2;
     while i < blocks.len() {
-        if step(i) < 0.5 * FACTOR.ln() {
+        if step(i) < least {
             i += 1;
             continue;
         }
         // Medians of wide windows change well before the jump itself, so the whole plateau is searched.
-        let end = (i..blocks.len()).find(|j| step(*j) < 0.5 * FACTOR.ln()).unwrap_or(blocks.len());
+        let end = (i..blocks.len()).find(|j| step(*j) < least).unwrap_or(blocks.len());
         let side = block * (i / 8).clamp(1, WINDOW.1 / block);
         let range = ((i - 2) * block, ((end + 1) * block).min(calls));
         found.extend(sharpen(one, range, side));

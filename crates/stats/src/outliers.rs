@@ -147,8 +147,13 @@ pub(crate) fn find(curve: &Curve) -> Outliers {
 /// The local median of each block of calls: the highest of the medians of the block and of its neighbours. So neither a
 /// rise nor a fall within a block is an outlier, nor the edge of a burst that slows many calls.
 fn local_medians(one: &Series) -> Vec<f64> {
-    let blocks = one.costs.chunks(BLOCK);
-    let own: Vec<f64> = blocks.map(|c| median_of_costs(&mut c.to_vec()).unwrap_or(1.0).max(1.0)).collect();
+    let mut copy = [0; BLOCK];
+    let mut median = |calls: &[u64]| {
+        let copy = &mut copy[..calls.len()];
+        copy.copy_from_slice(calls);
+        median_of_costs(copy).unwrap_or(1.0).max(1.0)
+    };
+    let own: Vec<f64> = one.costs.chunks(BLOCK).map(&mut median).collect();
     // A short last block has no median of its own.
     let is_short = (1..BLOCK / 2).contains(&(one.costs.len() % BLOCK)) && own.len() > 1;
     let last = own.len() - 1 - usize::from(is_short);

@@ -4,7 +4,7 @@
 //! because points spaced in log n alone see little of the last third. Outliers cannot move a median, and on a rising
 //! curve the median is the value at the centre of the window. The spread inside a window gives the error of its median.
 
-use crate::{AnnotationKind, Curve, Options};
+use crate::{AnnotationKind, Curve, Options, Pass};
 
 /// One pass with its calls in order of rising n.
 #[derive(Clone)]
@@ -113,28 +113,36 @@ pub(crate) fn paired_series_of(a: &Curve, b: &Curve) -> (Vec<Series>, Vec<Series
 fn series_as_made(curve: &Curve, clean_only: bool) -> Vec<Series> {
     let mut all = Vec::with_capacity(curve.passes.len());
     for pass in &curve.passes {
-        let count = pass.n.len().min(pass.costs.len());
-        let is_kept = |i: &usize| !clean_only || pass.clean.get(*i).copied().unwrap_or(true);
-        let mut order: Vec<usize> = (0..count).filter(is_kept).collect();
-        if order.is_empty() {
+        let (mut n, mut costs) = kept(pass, clean_only);
+        if n.is_empty() {
             continue;
         }
         let mut is_down = false;
-        if !order.is_sorted_by_key(|i| pass.n[*i]) {
-            order.reverse();
-            is_down = order.is_sorted_by_key(|i| pass.n[*i]);
-            if !order.is_sorted_by_key(|i| pass.n[*i]) {
-                // Ties keep the order of execution.
-                order.sort_by_key(|i| (pass.n[*i], *i));
-            }
+        if !n.is_sorted() {
+            n.reverse();
+            costs.reverse();
+            is_down = n.is_sorted();
         }
-        all.push(Series {
-            n: order.iter().map(|i| pass.n[*i]).collect(),
-            costs: order.iter().map(|i| pass.costs[*i]).collect(),
-            is_down,
-        });
+        if !n.is_sorted() {
+            let mut calls: Vec<(u32, u64)> = n.into_iter().zip(costs).rev().collect();
+            // Ties keep the order of execution.
+            calls.sort_by_key(|call| call.0);
+            (n, costs) = calls.into_iter().unzip();
+        }
+        all.push(Series { n, costs, is_down });
     }
     all
+}
+
+/// The n and the cost of each call of a pass, or of each without interference.
+fn kept(pass: &Pass, clean_only: bool) -> (Vec<u32>, Vec<u64>) {
+    let count = pass.n.len().min(pass.costs.len());
+    let (n, costs) = (&pass.n[..count], &pass.costs[..count]);
+    if !clean_only {
+        return (n.to_vec(), costs.to_vec());
+    }
+    let clean = pass.clean.iter().copied().chain(std::iter::repeat(true));
+    n.iter().copied().zip(costs.iter().copied()).zip(clean).filter(|call| call.1).map(|call| call.0).unzip()
 }
 
 /// A window of calls: its centre and half its width, in objects.

@@ -50,34 +50,40 @@ pub(crate) fn lower_median<T: Copy + PartialOrd>(values: &mut [T]) -> Option<T> 
 /// readings do not repeat, this is the plain median.
 pub(crate) fn grouped_median(values: &mut [u64], quantum: f64) -> Option<f64> {
     let plain = median_of_costs(values)?;
+    if quantum <= 1.0 {
+        return Some(plain);
+    }
     // A clock of ten nanoseconds whose scale was rounded reads 19, 20 and 21: one step.
     let holds = |value: &&u64| (**value as f64 - plain).abs() <= quantum / 2.0;
     let equal = values.iter().filter(holds).count();
-    let below = values.iter().filter(|value| (**value as f64) < plain - quantum / 2.0).count();
-    if quantum <= 1.0 || equal * 4 < values.len() {
+    if equal * 4 < values.len() {
         return Some(plain);
     }
+    let below = values.iter().filter(|value| (**value as f64) < plain - quantum / 2.0).count();
     let place = (values.len() as f64 / 2.0 - below as f64) / equal as f64;
     Some(plain + quantum * (place.clamp(0.0, 1.0) - 0.5))
 }
 
-/// Variance of the logarithm of the median of independent costs. The order statistics half the root of their number
-/// below and above the middle are one standard error from the median, whatever the distribution.
-pub(crate) fn median_variance(values: &mut [u64]) -> f64 {
+/// The median of [`grouped_median`], and the variance of its logarithm if the costs are independent. The order
+/// statistics half the root of their number below and above the middle are one standard error from the median, whatever
+/// the distribution.
+pub(crate) fn median_with_variance(values: &mut [u64], quantum: f64) -> Option<(f64, f64)> {
+    let median = grouped_median(values, quantum)?;
     let count = values.len();
     if count < 3 {
-        return 0.0;
+        return Some((median, 0.0));
     }
     let reach = (count as f64).sqrt() / 2.0;
     let middle = (count - 1) as f64 / 2.0;
     let (low, high) = ((middle - reach).round().max(0.0) as usize, (middle + reach).round() as usize);
     let high = high.min(count - 1);
-    let (_, low_cost, above) = values.select_nth_unstable(low);
-    let low_cost = (*low_cost).max(1) as f64;
-    let high_cost = *above.select_nth_unstable(high - low - 1).1 as f64;
+    // The median has split the costs, and these two are on either side of it.
+    let (below, above) = values.split_at_mut(count / 2);
+    let low_cost = (*below.select_nth_unstable(low).1).max(1) as f64;
+    let high_cost = *above.select_nth_unstable(high - count / 2).1 as f64;
     // The distance of these ranks in standard errors.
     let errors = 2.0 * (high - low) as f64 / (count as f64).sqrt();
-    ((high_cost.max(1.0) / low_cost).ln() / errors).powi(2)
+    Some((median, ((high_cost.max(1.0) / low_cost).ln() / errors).powi(2)))
 }
 
 /// Quantile `q` (0 to 1) of values in rising order, by linear interpolation between the two nearest (Hyndman and
@@ -203,6 +209,23 @@ mod tests {
         assert_eq!(median_of(&mut [4.0, 1.0, 3.0, 2.0]), Some(2.5));
         assert_eq!(median_of_costs(&mut [4, 1, 3, 2]), Some(2.5));
         assert_eq!(median_of_costs(&mut [9, 1, 3]), Some(3.0));
+    }
+
+    /// Guards against order statistics of one half only: the variance is that of a full sort.
+    #[test]
+    fn the_variance_of_a_median_is_that_of_the_sorted_costs() {
+        let mut random = crate::random::Random::new(3);
+        for count in 3..200_usize {
+            let costs: Vec<u64> = (0..count).map(|_| 100 + random.below(50) as u64).collect();
+            let mut sorted = costs.clone();
+            sorted.sort_unstable();
+            let (middle, reach) = ((count - 1) as f64 / 2.0, (count as f64).sqrt() / 2.0);
+            let (low, high) = ((middle - reach).round() as usize, (middle + reach).round() as usize);
+            let errors = 2.0 * (high - low) as f64 / (count as f64).sqrt();
+            let expected = ((sorted[high] as f64 / sorted[low] as f64).ln() / errors).powi(2);
+            let (_, variance) = median_with_variance(&mut costs.clone(), 1.0).unwrap();
+            assert!((variance - expected).abs() < 1e-15, "{count} costs: {variance} is not {expected}");
+        }
     }
 
     /// Guards against a flat curve called growing because its readings are 20 at one point and 30 at the next.

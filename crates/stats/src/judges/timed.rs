@@ -9,7 +9,7 @@ use crate::judgement::{Judged, Outcome, POINTS_MIN, Reason, judge_samples};
 use crate::law::{Fit, Law};
 use crate::points::{Cell, Grid, Series, Window};
 use crate::polish::{Level, level};
-use crate::quantile::{grouped_median, median_variance};
+use crate::quantile::median_with_variance;
 use crate::select::{Selection, constant};
 use crate::{Cliff, Curve, Estimate, Exact, Options, Outliers, outliers, warm_up};
 
@@ -52,9 +52,9 @@ impl Judge for Timed {
     }
 
     fn cell(&self, calls: &mut [u64], quantum: f64) -> Option<Cell> {
-        let cost = grouped_median(calls, quantum)?;
+        let (cost, variance) = median_with_variance(calls, quantum)?;
         // A clock may read zero for a very cheap call; its logarithm must still exist.
-        Some(Cell { log: cost.max(0.5).ln(), variance: median_variance(calls) })
+        Some(Cell { log: cost.max(0.5).ln(), variance })
     }
 
     fn branches(&self, series: &[Series]) -> Option<Branches> {
