@@ -373,7 +373,7 @@ mod tests {
             builder
                 .record(Section::Answer, &Record::new(Name::ROOT, 1, Data::Other { kind: Type(9), bytes: &[0; 200] }))
         );
-        let bytes = [0; 70_000];
+        let bytes = vec![0; 70_000];
         assert!(
             !builder.record(Section::Answer, &Record::new(Name::ROOT, 1, Data::Other { kind: Type(9), bytes: &bytes }))
         );

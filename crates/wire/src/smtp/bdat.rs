@@ -3,7 +3,7 @@
 //! A chunk is content whatever it holds; what follows it is the next command. So a server takes the chunk of every
 //! BDAT, also of one that it refuses: otherwise the content would be read as commands.
 
-use super::command::Reject;
+use super::reject::Reject;
 
 /// The chunks of one message. A server needs a new value after the last chunk, and after RSET.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -7,77 +7,11 @@
 use super::address::{Host, Recipient, ReversePath};
 use super::bytes::strip_prefix_ignoring_case;
 use super::capabilities::{Extension, Extensions};
-use super::code::{Code, Enhanced};
+use super::code::Code;
 use super::parameter::{Body, ENVID_BYTES, Notify, OriginalRecipient, Parameters, Ret, Text, Xtext};
-use super::reply;
+use super::reject::Reject;
 use crate::decimal::{decimal, write_decimal};
 use memchr::memchr;
-
-/// Whether a connection can go on after an error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Recovery {
-    /// The next line is the next command.
-    NextLine,
-    /// The start of the next command is unknown, or the client speaks another protocol: answer and close.
-    Close,
-}
-
-/// Why a line was refused, and the reply to it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Reject {
-    /// The code.
-    pub code: Code,
-    /// The enhanced status code.
-    pub enhanced: Enhanced,
-    /// What was wrong: the text of the reply.
-    pub reason: &'static str,
-    /// Whether the connection can go on.
-    pub recovery: Recovery,
-}
-
-impl Reject {
-    /// A bare LF in a command line.
-    pub const BARE_FEED: Reject = Reject::syntax("bare line feed; lines end with CR LF").closing();
-    /// A bare CR in a command line.
-    pub const BARE_RETURN: Reject = Reject::syntax("bare carriage return; lines end with CR LF").closing();
-    /// A command line longer than [`super::line::LINE_BYTES`].
-    pub const LINE_TOO_LONG: Reject = Reject::syntax("line too long");
-    /// A command out of order, which only the server can know.
-    pub const BAD_SEQUENCE: Reject = Reject::new(Code::BAD_SEQUENCE, (5, 5, 1), "command out of order");
-    /// A message larger than the server's limit, which only the server knows (RFC 1870 section 6.1).
-    pub const TOO_LARGE: Reject = Reject::new(Code::TOO_LARGE, (5, 3, 4), "message too large");
-    /// A sender with characters beyond ASCII without SMTPUTF8 (RFC 6531 section 3.5).
-    pub const SENDER_NEEDS_UTF8: Reject =
-        Reject::new(Code::MAILBOX_UNAVAILABLE, (5, 6, 7), "sender with characters beyond ASCII without SMTPUTF8");
-    /// A recipient with characters beyond ASCII after a MAIL without SMTPUTF8 (RFC 6531 section 3.5).
-    pub const RECIPIENT_NEEDS_UTF8: Reject =
-        Reject::new(Code::BAD_MAILBOX, (5, 6, 7), "recipient with characters beyond ASCII without SMTPUTF8");
-    /// A command that the server does not know or does not offer.
-    pub const UNKNOWN_COMMAND: Reject = Reject::new(Code::UNKNOWN_COMMAND, (5, 5, 1), "unknown command");
-
-    pub(super) const fn new(code: Code, enhanced: (u8, u16, u16), reason: &'static str) -> Reject {
-        let enhanced = Enhanced::fixed(enhanced.0, enhanced.1, enhanced.2);
-        Reject { code, enhanced, reason, recovery: Recovery::NextLine }
-    }
-
-    const fn syntax(reason: &'static str) -> Reject {
-        Reject::new(Code::UNKNOWN_COMMAND, (5, 5, 2), reason)
-    }
-
-    pub(super) const fn argument(reason: &'static str) -> Reject {
-        Reject::new(Code::BAD_ARGUMENT, (5, 5, 4), reason)
-    }
-
-    pub(super) const fn closing(mut self) -> Reject {
-        self.recovery = Recovery::Close;
-        self
-    }
-
-    /// Appends the reply.
-    pub fn write(&self, out: &mut Vec<u8>) {
-        reply::write(out, self.code, Some(self.enhanced), [self.reason]);
-    }
-}
 
 /// A command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -273,18 +207,11 @@ pub fn parse(line: &[u8], offered: Extensions) -> Result<Command<'_>, Reject> {
         (b"MAIL" | b"RCPT" | b"EHLO" | b"HELO" | b"LHLO" | b"VRFY" | b"EXPN", None) => {
             Err(Reject::argument("argument missing"))
         }
-        (b"", _) => Err(Reject::syntax("empty line")),
+        (b"", _) => Err(Reject::syntax("line without a command")),
         // A browser that was led here by a page (cross-protocol scripting).
         (b"GET" | b"POST" | b"PUT" | b"CONNECT", _) => Err(Reject::UNKNOWN_COMMAND.closing()),
         _ => Err(Reject::UNKNOWN_COMMAND),
     }
-}
-
-impl Reject {
-    /// A command of an extension that the server does not offer.
-    const NOT_OFFERED: Reject = Reject::new(Code::NOT_IMPLEMENTED, (5, 5, 1), "command not offered");
-    const UNKNOWN_PARAMETER: Reject =
-        Reject::new(Code::UNKNOWN_PARAMETER, (5, 5, 4), "parameter unknown or not offered");
 }
 
 fn client(argument: &[u8]) -> Result<Host<'_>, Reject> {
@@ -387,4 +314,156 @@ fn once<T>(place: &mut Option<T>, value: T) -> Result<(), Reject> {
     }
     *place = Some(value);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::smtp::{Mailbox, Recovery};
+
+    const EVERY: Extensions = Extensions::of(Extension::ALL);
+
+    fn written(command: &Command<'_>) -> String {
+        let mut out = Vec::new();
+        command.write(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    /// The command in a line, written again as a client writes it.
+    fn canonical(line: &str) -> String {
+        let command = parse(line.as_bytes(), EVERY).unwrap_or_else(|reject| panic!("{line}: {reject:?}"));
+        let text = written(&command);
+        let line = text.strip_suffix("\r\n").unwrap();
+        assert_eq!(parse(line.as_bytes(), EVERY), Ok(command), "{line}");
+        line.to_owned()
+    }
+
+    fn codes(line: &[u8], offered: Extensions) -> (u16, String, Recovery) {
+        let reject = parse(line, offered).expect_err(&line.escape_ascii().to_string());
+        (reject.code.number(), reject.enhanced.to_string(), reject.recovery)
+    }
+
+    #[test]
+    fn commands_are_read_in_any_case_and_written_in_one() {
+        for (line, expected) in [
+            ("ehlo X.example", "EHLO X.example"),
+            ("EHLO [192.0.2.1]", "EHLO [192.0.2.1]"),
+            ("HELO my_host", "HELO my_host"),
+            ("LHLO x", "LHLO x"),
+            ("mail from:<>", "MAIL FROM:<>"),
+            ("MAIL FROM:<@r:a@B>", "MAIL FROM:<a@B>"),
+            ("MAIL FROM:<a@b> size=10 Body=8bitmime SmtpUtf8", "MAIL FROM:<a@b> SIZE=10 BODY=8BITMIME SMTPUTF8"),
+            ("MAIL FROM:<\u{e9}@b> SMTPUTF8", "MAIL FROM:<\u{e9}@b> SMTPUTF8"),
+            ("MAIL FROM:<a@b> ENVID=x+2B1 RET=hdrs", "MAIL FROM:<a@b> RET=HDRS ENVID=x+2B1"),
+            ("MAIL FROM:<a@b> BODY=BINARYMIME RET=FULL", "MAIL FROM:<a@b> BODY=BINARYMIME RET=FULL"),
+            ("MAIL FROM:<a@b> SIZE=99999999999999999999", "MAIL FROM:<a@b> SIZE=18446744073709551615"),
+            ("MAIL FROM:<\"a> SIZE=1\"@b>", "MAIL FROM:<\"a> SIZE=1\"@b>"),
+            ("Rcpt To:<POSTMASTER>", "RCPT TO:<Postmaster>"),
+            (
+                "RCPT TO:<a@b> ORCPT=rfc822;a@b NOTIFY=delay,SUCCESS",
+                "RCPT TO:<a@b> NOTIFY=SUCCESS,DELAY ORCPT=rfc822;a@b",
+            ),
+            ("RCPT TO:<a@b> notify=never", "RCPT TO:<a@b> NOTIFY=NEVER"),
+            ("DATA", "DATA"),
+            ("data \t ", "DATA"),
+            ("bdat 0", "BDAT 0"),
+            ("BDAT 18446744073709551615 last", "BDAT 18446744073709551615 LAST"),
+            ("rset", "RSET"),
+            ("NOOP", "NOOP"),
+            ("NOOP a  b ", "NOOP a  b"),
+            ("quit", "QUIT"),
+            ("VRFY a", "VRFY a"),
+            ("EXPN list", "EXPN list"),
+            ("HELP", "HELP"),
+            ("HELP mail", "HELP mail"),
+            ("starttls", "STARTTLS"),
+        ] {
+            assert_eq!(canonical(line), expected);
+        }
+    }
+
+    #[test]
+    fn each_error_has_its_reply() {
+        let long = format!("MAIL FROM:<a@b> ENVID={}", "x".repeat(101));
+        for (code, enhanced, lines) in [
+            (500, "5.5.2", "|  | NOOP|NOOP a\0|NO\0OP|NOOP \u{7f}|RSET\tx|MAIL\tFROM:<a@b>"),
+            (500, "5.5.1", "FOO|NOO|NOOPX|DATA\u{e9}|AUTHENTICATE x|STARTTLSX|AUTH PLAIN x|ETRN x"),
+            (501, "5.5.4", "EHLO|HELO|LHLO |EHLO a b|EHLO [1.2.3]|EHLO -a|EHLO a..b|HELO (x)"),
+            (501, "5.5.4", "DATA x|RSET x|QUIT now|STARTTLS x|VRFY|EXPN|MAIL|RCPT|NOOP  a"),
+            (
+                501,
+                "5.5.4",
+                "MAIL <a@b>|MAIL FROM <a@b>|MAIL FROM :<a@b>|MAIL  FROM:<a@b>|MAIL TO:<a@b>|RCPT FROM:<a@b>",
+            ),
+            (501, "5.1.7", "MAIL FROM:|MAIL FROM: <a@b>|MAIL FROM:a@b|MAIL FROM:<a>|MAIL FROM:<a@b|MAIL FROM:<a@b@c>"),
+            (501, "5.1.3", "RCPT TO:|RCPT TO: <a@b>|RCPT TO:a@b|RCPT TO:<>|RCPT TO:<a@b.>|RCPT TO:<a b@c>"),
+            (501, "5.5.4", "MAIL FROM:<a@b>SIZE=1|MAIL FROM:<a@b>  SIZE=1|MAIL FROM:<a@b> -X=1|MAIL FROM:<a@b> X=a=b"),
+            (501, "5.5.4", "MAIL FROM:<a@b> SIZE|MAIL FROM:<a@b> SIZE=|MAIL FROM:<a@b> SIZE=-1|MAIL FROM:<a@b> SIZE=x"),
+            (501, "5.5.4", "MAIL FROM:<a@b> SIZE=1 SIZE=1|MAIL FROM:<a@b> SIZE=111111111111111111111"),
+            (501, "5.5.4", "MAIL FROM:<a@b> SMTPUTF8=1|MAIL FROM:<a@b> SMTPUTF8 SMTPUTF8|MAIL FROM:<a@b> BODY"),
+            (501, "5.5.4", "MAIL FROM:<a@b> RET=X|MAIL FROM:<a@b> ENVID=+"),
+            (501, "5.5.4", &long),
+            (501, "5.5.4", "RCPT TO:<a@b> NOTIFY|RCPT TO:<a@b> NOTIFY=X|RCPT TO:<a@b> NOTIFY=NEVER NOTIFY=NEVER"),
+            (501, "5.5.4", "RCPT TO:<a@b> ORCPT=a@b"),
+            (504, "5.5.4", "MAIL FROM:<a@b> BODY=9BIT"),
+            (550, "5.6.7", "MAIL FROM:<\u{e9}@b>|MAIL FROM:<a@\u{e9}> SIZE=1"),
+            (555, "5.5.4", "MAIL FROM:<a@b> AUTH=<>|MAIL FROM:<a@b> X-Y|MAIL FROM:<a@b> NOTIFY=NEVER"),
+            (555, "5.5.4", "RCPT TO:<a@b> SIZE=1|RCPT TO:<a@b> X=1"),
+        ] {
+            for line in lines.split('|') {
+                assert_eq!(codes(line.as_bytes(), EVERY), (code, enhanced.to_owned(), Recovery::NextLine), "{line:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn after_these_errors_the_next_command_is_unknown() {
+        let chunks = "BDAT|BDAT x|BDAT -1|BDAT +1|BDAT 0x1|BDAT 1 LASTX|BDAT 1  LAST|BDAT 1 LAST x|BDAT  1";
+        for line in chunks.split('|').chain(["BDAT 18446744073709551616"]) {
+            assert_eq!(codes(line.as_bytes(), EVERY), (501, "5.5.4".to_owned(), Recovery::Close), "{line}");
+        }
+        assert_eq!(codes(b"BDAT 1", Extensions::NONE), (502, "5.5.1".to_owned(), Recovery::Close));
+        for line in ["GET / HTTP/1.1", "post / HTTP/1.1", "CONNECT a:25 HTTP/1.1", "PUT /"] {
+            assert_eq!(codes(line.as_bytes(), EVERY), (500, "5.5.1".to_owned(), Recovery::Close), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_offered_is_refused() {
+        let without = |extension| EVERY.without(extension);
+        for (line, offered, code) in [
+            ("MAIL FROM:<a@b> SIZE=1", without(Extension::Size), 555),
+            ("MAIL FROM:<a@b> BODY=7BIT", without(Extension::EightBitMime), 555),
+            ("MAIL FROM:<a@b> BODY=BINARYMIME", without(Extension::BinaryMime), 504),
+            ("MAIL FROM:<a@b> BODY=BINARYMIME", without(Extension::Chunking), 504),
+            ("MAIL FROM:<a@b> SMTPUTF8", without(Extension::SmtpUtf8), 555),
+            ("MAIL FROM:<a@b> RET=FULL", without(Extension::Dsn), 555),
+            ("MAIL FROM:<a@b> ENVID=a", without(Extension::Dsn), 555),
+            ("RCPT TO:<a@b> NOTIFY=NEVER", without(Extension::Dsn), 555),
+            ("RCPT TO:<a@b> ORCPT=a;b", without(Extension::Dsn), 555),
+            ("RCPT TO:<\u{e9}@b>", without(Extension::SmtpUtf8), 553),
+            ("STARTTLS", without(Extension::StartTls), 502),
+        ] {
+            assert!(parse(line.as_bytes(), EVERY).is_ok(), "{line}");
+            assert_eq!(codes(line.as_bytes(), offered).0, code, "{line}");
+        }
+    }
+
+    #[test]
+    fn commands_are_pipelined_into_one_buffer() {
+        let from = ReversePath::Mailbox(Mailbox::parse(b"a@b").unwrap());
+        let to = Recipient::Mailbox(Mailbox::parse(b"c@d").unwrap());
+        let mut out = Vec::new();
+        for command in [
+            Command::Mail(Mail { size: Some(5), ..Mail::new(from) }),
+            Command::Rcpt(Rcpt::new(to)),
+            Command::Bdat { size: 0, is_last: true },
+        ] {
+            command.write(&mut out);
+        }
+        assert_eq!(out, b"MAIL FROM:<a@b> SIZE=5\r\nRCPT TO:<c@d>\r\nBDAT 0 LAST\r\n");
+        let mut reply = Vec::new();
+        Reject::TOO_LARGE.write(&mut reply);
+        assert_eq!(reply, b"552 5.3.4 message too large\r\n");
+    }
 }

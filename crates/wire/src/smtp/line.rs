@@ -7,7 +7,7 @@
 //! A line that is too long is dropped as it comes, up to its end, and then refused as a whole: what it holds is never
 //! read as commands (RFC 5321 section 4.5.3.1.9).
 
-use super::command::{Recovery, Reject};
+use super::reject::{Recovery, Reject};
 use memchr::memchr2;
 
 /// Bytes of the longest command line, with its end: 512 (RFC 5321 section 4.5.3.1.4) and the most that an extension

@@ -22,10 +22,12 @@ pub mod command;
 pub mod data;
 pub mod line;
 pub mod parameter;
+pub mod reject;
 pub mod reply;
 
 pub use address::{Host, Mailbox, Recipient, ReversePath};
 pub use capabilities::{Capabilities, Extension, Extensions};
 pub use code::{Class, Code, Enhanced};
-pub use command::{Command, Mail, Rcpt, Reject};
+pub use command::{Command, Mail, Rcpt};
+pub use reject::{Recovery, Reject};
 pub use reply::Reply;

@@ -1,7 +1,7 @@
 //! Parameters of MAIL and RCPT (RFC 5321 section 4.1.2), and the arguments that are free text.
 
 use super::bytes::{self, ALNUM, ATOM, LDH, VALUE, XTEXT};
-use super::command::Reject;
+use super::reject::Reject;
 use core::str;
 use memchr::memchr;
 

@@ -211,3 +211,131 @@ fn start_line(out: &mut Vec<u8>, code: Code, enhanced: Option<Enhanced>) {
         out.push(b' ');
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The reply at the start of a text, and what follows it; equal for every split, or this panics.
+    fn read(text: &[u8]) -> Result<Option<(Reply<'_>, &[u8])>, Malformed> {
+        let whole = parse(text);
+        let mut scan = Scan::default();
+        let by_byte = (0..=text.len()).map(|len| scan.parse(&text[..len])).find(|one| *one != Ok(Parsed::Incomplete));
+        assert_eq!(by_byte.unwrap_or(Ok(Parsed::Incomplete)), whole, "{}", text.escape_ascii());
+        Ok(match whole? {
+            Parsed::Complete { reply, consumed } => Some((reply, &text[consumed..])),
+            Parsed::Incomplete => None,
+        })
+    }
+
+    #[test]
+    fn replies_are_read_as_in_rfc_5321_section_4_2() {
+        for (text, code, texts, rest) in [
+            ("250 OK\r\n", 250, &["OK"][..], ""),
+            (
+                "250-First line\r\n250-Second line\r\n250-234 Text\r\n250 Last\r\n220",
+                250,
+                &["First line", "Second line", "234 Text", "Last"],
+                "220",
+            ),
+            ("250\r\n", 250, &[""], ""),
+            ("250 \r\n", 250, &[""], ""),
+            ("250-\r\n250\r\n", 250, &["", ""], ""),
+            ("250-a\n250 b\n", 250, &["a", "b"], ""),
+            ("354 a\rb\0c\r\n", 354, &["a\rb\0c"], ""),
+            ("421 a\r\r\n", 421, &["a\r"], ""),
+            ("599  x - y \r\n250 ", 599, &[" x - y "], "250 "),
+        ] {
+            let (reply, after) = read(text.as_bytes()).unwrap().unwrap();
+            let found: Vec<&[u8]> = reply.lines().collect();
+            assert_eq!((reply.code().number(), after), (code, rest.as_bytes()), "{text:?}");
+            assert_eq!(found, texts.iter().map(|text| text.as_bytes()).collect::<Vec<_>>(), "{text:?}");
+            assert_eq!([reply.as_bytes(), after].concat(), text.as_bytes());
+        }
+        for text in ["", "2", "250", "250 a", "250 a\r", "250-a\r\n", "250-a\r\n250 b\r", "xyz", "250-a\r\nxyz"] {
+            assert_eq!(read(text.as_bytes()), Ok(None), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn malformed_replies_are_refused() {
+        for text in [
+            "\r\n",
+            "25\r\n",
+            "25 OK\r\n",
+            "2500 OK\r\n",
+            "250_OK\r\n",
+            "250\tOK\r\n",
+            "250OK\r\n",
+            "199 a\r\n",
+            "600 a\r\n",
+            "000 a\r\n",
+            " 250 a\r\n",
+            "+25 a\r\n",
+            "two\r\n",
+            "250-a\r\n251 b\r\n",
+            "250-a\r\n\r\n250 b\r\n",
+            "250-a\r\nb\r\n",
+            "SSH-2.0-x\r\n",
+            "HTTP/1.1 400 Bad Request\r\n",
+            "250-a\r\n 250 b\r\n",
+        ] {
+            assert!(read(text.as_bytes()).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn lines_and_replies_are_bounded() {
+        let line = |bytes: usize| [b"250 ", &b"a".repeat(bytes - 6)[..], b"\r\n"].concat();
+        assert!(read(&line(LINE_BYTES)).unwrap().is_some());
+        assert_eq!(read(&line(LINE_BYTES + 1)), Err(Malformed("line too long")));
+        assert_eq!(read(&line(LINE_BYTES + 1)[..LINE_BYTES - 1]), Ok(None));
+        let lines = |count: usize| b"250-abcdefghij\r\n".repeat(count);
+        let longest = [lines(REPLY_BYTES / 16 - 1), b"250 abcdefghij\r\n".to_vec()].concat();
+        let parsed = parse(&longest);
+        assert!(matches!(parsed, Ok(Parsed::Complete { consumed: REPLY_BYTES, .. })), "{parsed:?}");
+        assert_eq!(parse(&lines(REPLY_BYTES / 16)), Err(Malformed("reply too long")));
+        assert_eq!(parse(&lines(REPLY_BYTES / 16 - 1)), Ok(Parsed::Incomplete));
+        let longer = [lines(REPLY_BYTES / 16), b"250 a\r\n".to_vec()].concat();
+        assert_eq!(parse(&longer), Err(Malformed("reply too long")));
+    }
+
+    #[test]
+    fn enhanced_codes_are_those_of_the_replys_class() {
+        for (text, enhanced, texts) in [
+            ("250 2.1.5 Ok\r\n", Some("2.1.5"), &["Ok"][..]),
+            ("250-2.0.0 a\r\n250 2.0.0 b\r\n", Some("2.0.0"), &["a", "b"]),
+            ("550-5.7.1 a\r\n550 b\r\n", Some("5.7.1"), &["a", "b"]),
+            ("550 5.7.1\r\n", Some("5.7.1"), &[""]),
+            ("550 4.7.1 x\r\n", None, &["4.7.1 x"]),
+            ("354 2.0.0 x\r\n", None, &["2.0.0 x"]),
+            ("250 2.1 x\r\n", None, &["2.1 x"]),
+        ] {
+            let (reply, _) = read(text.as_bytes()).unwrap().unwrap();
+            assert_eq!(reply.enhanced().map(|code| code.to_string()).as_deref(), enhanced, "{text:?}");
+            let found: Vec<&[u8]> = reply.texts().collect();
+            assert_eq!(found, texts.iter().map(|text| text.as_bytes()).collect::<Vec<_>>(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn replies_are_written_line_by_line() {
+        let long = "\u{e9}".repeat(300);
+        let (first, second) = (&long[..506], &long[506..]);
+        let wrapped = format!("250-{first}\r\n250 {second}\r\n");
+        for (enhanced, texts, expected) in [
+            (None, &["OK"][..], "250 OK\r\n"),
+            (Enhanced::new(2, 1, 5), &["a", "b"][..], "250-2.1.5 a\r\n250 2.1.5 b\r\n"),
+            (None, &[], "250 \r\n"),
+            (None, &["", "a"], "250-\r\n250 a\r\n"),
+            (None, &["a\r\n550 b\nc\rd\0"], "250-a\r\n250-550 b\r\n250 c d \r\n"),
+            (None, &[&long], &wrapped),
+        ] {
+            let mut out = b"x".to_vec();
+            write(&mut out, Code::OK, enhanced, texts.iter().copied());
+            assert_eq!(str::from_utf8(&out[1..]).unwrap(), expected);
+            assert!(out.split_inclusive(|&b| b == b'\n').all(|line| line.len() <= WRITTEN_LINE_BYTES + 1));
+            assert!(matches!(parse(&out[1..]), Ok(Parsed::Complete { consumed, .. }) if consumed == out.len() - 1));
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! What the content of a message is like.
 
 use crate::smtp::code::Code;
-use crate::smtp::command::Reject;
+use crate::smtp::reject::Reject;
 use memchr::memchr3;
 
 /// Bytes of the longest line of a message, without its end (RFC 5321 section 4.5.3.1.6).
