@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
 #![allow(clippy::print_stderr, reason = "a test that is skipped says why")]
 
+#[path = "../../../wire/tests/it/escape.rs"]
+mod escape;
 mod files;
 mod hostile;
 mod log;
