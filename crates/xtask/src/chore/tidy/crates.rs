@@ -17,6 +17,7 @@ const BELOW: &[(&str, &[&str])] = &[
     ("landau-bench", &["landau-engine", "landau-reactor", "landau-sys", "landau-units", "landau-wire"]),
     ("landau-lab", &["landau-engine", "landau-record", "landau-stats", "landau-sys", "landau-units"]),
     ("landau-load", &["landau-reactor", "landau-record", "landau-sys", "landau-units", "landau-wire"]),
+    ("landau-mail", &["landau-reactor", "landau-sys", "landau-units", "landau-wire"]),
     ("landau-report", &["landau-record", "landau-stats"]),
     (
         "landau",
@@ -25,6 +26,7 @@ const BELOW: &[(&str, &[&str])] = &[
             "landau-engine",
             "landau-lab",
             "landau-load",
+            "landau-mail",
             "landau-reactor",
             "landau-record",
             "landau-report",

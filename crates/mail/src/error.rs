@@ -1,0 +1,66 @@
+//! Errors that prevent a delivery from running or going on. Failures of connections and recipients are counted instead.
+
+use std::path::PathBuf;
+
+/// An error that prevents a delivery from running or going on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A specification that contradicts itself.
+    #[error("{0}")]
+    Spec(String),
+    /// A file that cannot be used.
+    #[error("{path}: {reason}", path = .path.display())]
+    File {
+        /// Path of the file.
+        path: PathBuf,
+        /// The reason.
+        reason: String,
+    },
+    /// A list that cannot be read, at one of its lines.
+    #[error("line {line} of the list: {reason}")]
+    List {
+        /// Number of the line, from 1.
+        line: u64,
+        /// The reason.
+        reason: String,
+    },
+    /// A server on a public address, which the user did not permit.
+    #[error(
+        "{host} ({address}) is neither this host nor in a private network; if you are permitted to send mail to it, \
+         add --allow-host {host} --yes-send-to-public"
+    )]
+    HostNotAllowed {
+        /// The host as the user wrote it.
+        host: String,
+        /// The address that it resolves to.
+        address: String,
+    },
+    /// A name that does not resolve.
+    #[error("cannot resolve {host}: {reason}; check the name, or use an address")]
+    Unresolved {
+        /// The host as the user wrote it.
+        host: String,
+        /// The reason.
+        reason: String,
+    },
+    /// The ledger cannot be written: what becomes of further recipients could not be recorded, so none is sent to.
+    #[error("cannot write the ledger: {0}; the run has stopped, and the same command continues it")]
+    Ledger(std::io::Error),
+    /// A system call failed.
+    #[error(transparent)]
+    System(#[from] landau_sys::Error),
+    /// The event loop failed.
+    #[error(transparent)]
+    Reactor(#[from] landau_reactor::Error),
+}
+
+impl Error {
+    /// Returns the error of a file that cannot be used.
+    pub(crate) fn file(path: &std::path::Path, reason: impl ToString) -> Self {
+        Self::File { path: path.to_owned(), reason: reason.to_string() }
+    }
+}
+
+/// The result of preparing or running a delivery.
+pub type Result<T> = std::result::Result<T, Error>;

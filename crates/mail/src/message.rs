@@ -1,0 +1,220 @@
+//! The message: read once, encoded once for all recipients, or a template with a field of the list in it.
+//!
+//! A field is written `{{name}}` and stands for the value of that column of the list. A message without fields is
+//! encoded for DATA and for BDAT when it is read; sending it copies nothing.
+
+use crate::error::{Error, Result};
+use crate::list::Record;
+use landau_wire::smtp::data::{Encoder, Shape, Transfer, Unsendable};
+use sha2::{Digest, Sha256};
+
+/// A part of a template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    /// Text of the message.
+    Literal(Vec<u8>),
+    /// The index of a column of the list.
+    Field(usize),
+}
+
+/// A message to be sent to every recipient.
+#[derive(Debug)]
+pub struct Message {
+    /// What to send after DATA; empty for a template.
+    data: Vec<u8>,
+    /// What to send after BDAT; empty for a template.
+    chunk: Vec<u8>,
+    /// What the content is like; of a template, its literal text.
+    shape: Shape,
+    /// Whether the header has a byte beyond ASCII, so that the message needs SMTPUTF8 (RFC 6532).
+    has_8bit_header: bool,
+    /// The parts of a template; empty for a message without fields.
+    parts: Vec<Part>,
+    digest: String,
+}
+
+impl Message {
+    /// Reads a message: lines that end with LF or CR LF, header, empty line, body. `columns` are the names of the
+    /// list's columns.
+    ///
+    /// # Errors
+    ///
+    /// A bare CR, a NUL, or a field that is not a column.
+    pub fn parse(text: &[u8], columns: &[String]) -> Result<Self> {
+        let digest = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
+        let parts = parts_of(text, columns)?;
+        let (mut data, mut chunk) = (Vec::new(), Vec::new());
+        let literal: Vec<&[u8]> = parts.iter().filter_map(Part::literal).collect();
+        let shape = encode(Transfer::Data, literal.iter().copied(), &mut data).map_err(|error| unsendable(&error))?;
+        let is_template = parts.len() > literal.len();
+        if is_template {
+            data.clear();
+        } else {
+            // The bytes passed the encoder a moment ago, so they pass it again.
+            encode(Transfer::Bdat, literal.iter().copied(), &mut chunk).map_err(|error| unsendable(&error))?;
+        }
+        let has_8bit_header = !header_of(text).is_ascii();
+        Ok(Self { data, chunk, shape, has_8bit_header, parts: if is_template { parts } else { Vec::new() }, digest })
+    }
+
+    /// Returns whether each recipient has a text of its own.
+    pub fn is_template(&self) -> bool {
+        !self.parts.is_empty()
+    }
+
+    /// Returns the length of the content in bytes, without the dots of DATA; `None` for a template.
+    pub fn bytes(&self) -> Option<u64> {
+        (!self.is_template()).then_some(self.shape.bytes)
+    }
+
+    /// Returns the SHA-256 digest of the file in hexadecimal.
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// Returns whether the text has bytes beyond ASCII, so that it needs 8BITMIME.
+    pub fn is_8bit(&self) -> bool {
+        self.shape.is_8bit
+    }
+
+    /// Returns whether the header has bytes beyond ASCII, so that it needs SMTPUTF8.
+    pub fn has_8bit_header(&self) -> bool {
+        self.has_8bit_header
+    }
+
+    /// Returns what to send to every recipient.
+    pub fn encoded(&self, transfer: Transfer) -> &[u8] {
+        match transfer {
+            Transfer::Data => &self.data,
+            Transfer::Bdat => &self.chunk,
+        }
+    }
+
+    /// Writes what to send to the recipient of a record into `out`, whose memory is reused.
+    pub fn render(
+        &self,
+        transfer: Transfer,
+        record: &Record,
+        out: &mut Vec<u8>,
+    ) -> std::result::Result<(), Unsendable> {
+        out.clear();
+        let parts = self.parts.iter().map(|part| match part {
+            Part::Literal(text) => text.as_slice(),
+            Part::Field(column) => record.field(*column).as_bytes(),
+        });
+        encode(transfer, parts, out).map(drop)
+    }
+}
+
+impl Part {
+    fn literal(&self) -> Option<&[u8]> {
+        match self {
+            Part::Literal(text) => Some(text),
+            Part::Field(_) => None,
+        }
+    }
+}
+
+/// Encodes the parts of a text.
+fn encode<'a>(
+    transfer: Transfer,
+    parts: impl Iterator<Item = &'a [u8]>,
+    out: &mut Vec<u8>,
+) -> std::result::Result<Shape, Unsendable> {
+    let mut encoder = Encoder::new(transfer);
+    for part in parts {
+        encoder.push(part, out)?;
+    }
+    encoder.finish(out)
+}
+
+fn unsendable(error: &Unsendable) -> Error {
+    Error::Spec(format!("{error}; save it as text, or encode the part as quoted-printable or base64"))
+}
+
+/// Returns the text before the first empty line.
+fn header_of(text: &[u8]) -> &[u8] {
+    let mut at = 0;
+    for line in text.split_inclusive(|&byte| byte == b'\n') {
+        if line == b"\n" || line == b"\r\n" {
+            return &text[..at];
+        }
+        at += line.len();
+    }
+    text
+}
+
+/// Splits a text at its fields. Braces that enclose no name are text.
+fn parts_of(text: &[u8], columns: &[String]) -> Result<Vec<Part>> {
+    let (mut parts, mut literal, mut rest) = (Vec::new(), Vec::new(), text);
+    while let Some(at) = rest.windows(2).position(|two| two == b"{{") {
+        let after = &rest[at + 2..];
+        let name = after.windows(2).position(|two| two == b"}}").map(|end| &after[..end]);
+        let name = name.and_then(|name| std::str::from_utf8(name).ok()).map(str::trim).filter(|name| is_name(name));
+        let Some(name) = name else {
+            literal.extend_from_slice(&rest[..at + 2]);
+            rest = after;
+            continue;
+        };
+        let Some(column) = columns.iter().position(|column| column.trim() == name) else {
+            return Err(Error::Spec(format!(
+                "the message has the field {{{{{name}}}}}, and the list has no such column; its columns: {}",
+                if columns.is_empty() { "none".to_owned() } else { columns.join(", ") }
+            )));
+        };
+        literal.extend_from_slice(&rest[..at]);
+        parts.push(Part::Literal(std::mem::take(&mut literal)));
+        parts.push(Part::Field(column));
+        let end = after.windows(2).position(|two| two == b"}}").unwrap_or(0);
+        rest = &after[end + 2..];
+    }
+    literal.extend_from_slice(rest);
+    parts.push(Part::Literal(literal));
+    Ok(parts)
+}
+
+/// Returns whether a text can be the name of a field.
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b' '))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn columns(names: &[&str]) -> Vec<String> {
+        names.iter().map(|&name| name.to_owned()).collect()
+    }
+
+    #[test]
+    fn a_message_is_encoded_for_both_transfers() {
+        let message = Message::parse(b"Subject: a\n\n.b\n", &[]).unwrap();
+        assert_eq!(message.encoded(Transfer::Data), b"Subject: a\r\n\r\n..b\r\n.\r\n");
+        assert_eq!(message.encoded(Transfer::Bdat), b"Subject: a\r\n\r\n.b\r\n");
+        assert_eq!((message.bytes(), message.is_8bit(), message.is_template()), (Some(18), false, false));
+        assert!(Message::parse(b"a\rb", &[]).is_err());
+    }
+
+    #[test]
+    fn fields_are_replaced_and_dots_doubled_after_that() {
+        let columns = columns(&["email", "name"]);
+        let message = Message::parse(b"To: {{ email }}\n\n{{name}}{{x\n{{ }}\n", &columns).unwrap();
+        assert_eq!((message.is_template(), message.bytes()), (true, None));
+        let mut record = Record::default();
+        record.set(["a@b", ".dot"]);
+        let mut out = b"old".to_vec();
+        message.render(Transfer::Data, &record, &mut out).unwrap();
+        assert_eq!(out, b"To: a@b\r\n\r\n..dot{{x\r\n{{ }}\r\n.\r\n");
+        let error = Message::parse(b"{{nme}}", &columns).unwrap_err().to_string();
+        assert!(error.contains("{{nme}}") && error.contains("email, name"), "{error}");
+    }
+
+    #[test]
+    fn only_bytes_of_the_header_need_smtputf8() {
+        let parsed = |text: &str| Message::parse(text.as_bytes(), &[]).unwrap();
+        let header = parsed("Subject: \u{e9}\r\n\r\na\n");
+        assert!(header.has_8bit_header() && header.is_8bit());
+        let body = parsed("Subject: e\n\n\u{e9}\n");
+        assert!(!body.has_8bit_header() && body.is_8bit());
+    }
+}
