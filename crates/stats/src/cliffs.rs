@@ -17,7 +17,8 @@ pub struct Cliff {
     pub n: Estimate,
     /// Cost just after over cost just before (medians of up to 256 calls on each side).
     pub factor: f64,
-    /// Cost after the cliff over the median of the first calls, at most a thousand and all before the first cliff.
+    /// Cost after the cliff over the cost at the smallest judged n; where nothing is judged, over the median of the
+    /// first calls, at most a thousand and all before the first cliff.
     pub factor_over_start: f64,
     /// Cost after the cliff.
     pub cost_after: f64,

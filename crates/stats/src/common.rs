@@ -35,7 +35,8 @@ pub(crate) fn pair(a: &Curve, b: &Curve, options: &Options) -> Option<Pair> {
         ends.sort_unstable();
         ends.get((ends.len().max(1) - 1) / 2).copied()
     };
-    let end = f64::from(ends(&series)?.min(ends(&of_b)?));
+    let (end_a, end_b) = (ends(&series)?, ends(&of_b)?);
+    let end = f64::from(end_a.min(end_b));
     let cliff = |all: &[crate::points::Series], curve: &Curve| {
         cliffs::find(all, &curve.annotations).first().map_or(f64::MAX, |cliff| cliff.n.low)
     };
@@ -45,7 +46,10 @@ pub(crate) fn pair(a: &Curve, b: &Curve, options: &Options) -> Option<Pair> {
     series.extend(of_b);
     let mut capacities = capacities_of(a);
     capacities.extend(capacities_of(b));
-    let layout = Layout { series: &series, cliff: Some(limit), capacities: &capacities, first: None };
+    // Curves that both run to the same n have the points of their own judgements.
+    let is_whole = end_a == end_b && cliff >= end;
+    let cliff = (!is_whole).then_some(limit);
+    let layout = Layout { series: &series, cliff, capacities: &capacities, first: None };
     let chosen = windows(&layout, options);
     let grid = reduce(&series, &chosen, options);
     let is_chosen = chosen_points(&series).is_some();

@@ -21,7 +21,7 @@ pub struct Comparison {
     pub ratio: Option<Estimate>,
     /// The same at the smallest common n.
     pub ratio_start: Option<Estimate>,
-    /// The same at the largest common n.
+    /// The same at the largest common n; absent if the last point is unlike the ones before it.
     pub ratio_end: Option<Estimate>,
     /// The result.
     pub change: Change,
@@ -141,10 +141,24 @@ impl Comparison {
 /// Error rate of all intervals and tests of a comparison.
 const LEVEL: f64 = 0.05;
 
+/// The ratio at the largest n is within this factor of the mean over so many last points.
+const END_FACTOR: f64 = 1.5;
+const END_POINTS: usize = 3;
+
 /// Compares two curves of one case on their common range.
 pub fn compare(a: &Curve, b: &Curve, options: &Options) -> Comparison {
+    let judged = &options.judge().options(options);
+    compare_judged((a, judge(a, None, judged)), (b, judge(b, None, judged)), options)
+}
+
+/// Compares two curves with the verdicts that a report shows of them, which may rest on more passes than the curves
+/// given.
+pub fn compare_judged(
+    (a, judged_a): (&Curve, Verdict),
+    (b, judged_b): (&Curve, Verdict),
+    options: &Options,
+) -> Comparison {
     let options = &options.judge().options(options);
-    let (judged_a, judged_b) = (judge(a, None, options), judge(b, None, options));
     let mut comparison = Comparison::undecided(judged_a, judged_b);
     if let Some(pair) = pair(a, b, options) {
         measure(&mut comparison, &pair, options);
@@ -155,17 +169,21 @@ pub fn compare(a: &Curve, b: &Curve, options: &Options) -> Comparison {
 /// Sets the members that need a common range.
 fn measure(comparison: &mut Comparison, pair: &Pair, options: &Options) {
     let points = pair.a.n.len();
-    let side = 3.min(points);
-    let mean_of = |range: std::ops::Range<usize>| {
+    let over = |range: std::ops::Range<usize>| {
         let count = range.len() as f64;
         let weight = |j: usize| if range.contains(&j) { 1.0 / count } else { 0.0 };
         (0..points).map(weight).collect::<Vec<f64>>()
     };
     let judge = options.judge();
     let level = |weights: &[f64]| judge.effect(pair, weights, options, options.between_runs);
-    comparison.ratio_start = level(&mean_of(0..side)).map(|e| e.ratio());
-    comparison.ratio_end = level(&mean_of(points - side..points)).map(|e| e.ratio());
-    if let Some(effect) = level(&mean_of(0..points)) {
+    comparison.ratio_start = level(&over(0..1)).map(|e| e.ratio());
+    // A last point unlike those before it is not what a curve comes to.
+    let is_like = |e: &Effect| {
+        let last = level(&over(points.saturating_sub(END_POINTS)..points));
+        last.is_some_and(|mean| (mean.difference - e.difference).abs() < END_FACTOR.ln())
+    };
+    comparison.ratio_end = level(&over(points - 1..points)).filter(is_like).map(|e| e.ratio());
+    if let Some(effect) = level(&over(0..points)) {
         comparison.ratio = Some(effect.ratio());
         comparison.p = effect.p();
         comparison.p_adjusted = comparison.p;
@@ -192,21 +210,29 @@ fn measure(comparison: &mut Comparison, pair: &Pair, options: &Options) {
         comparison.same_fixed = agreement(fixed, options);
         comparison.same_slope = agreement(slope, options);
     }
-    comparison.nature = nature(comparison);
+    comparison.nature = nature(comparison, options.delta);
     comparison.crossing = crossing::find(pair, options).filter(|_| turns(comparison, options));
 }
 
 /// Law or constant: equal growth under laws that do not differ is a constant factor, an equal slope a constant amount.
-fn nature(comparison: &Comparison) -> Nature {
+fn nature(comparison: &Comparison, delta: f64) -> Nature {
+    // Growths that certainly differ, by less than δ, are equal for this purpose.
+    let is_alike = comparison.growth_ratio.is_some_and(|ratio| is_within(ratio, delta));
     let is_amount = comparison.same_slope == Agreement::Same && comparison.same_fixed == Agreement::Different;
-    if is_amount && comparison.same_law == Agreement::Same && comparison.same_growth != Agreement::Same {
+    if is_amount && comparison.same_law == Agreement::Same && !is_alike {
         return Nature::Amount;
     }
     match (comparison.same_law, comparison.same_growth) {
-        (Agreement::Different, _) | (_, Agreement::Different) => Nature::Law,
-        (_, Agreement::Same) => Nature::Factor,
+        (Agreement::Different, _) => Nature::Law,
+        _ if is_alike => Nature::Factor,
+        (_, Agreement::Different) => Nature::Law,
         _ => Nature::Inconclusive,
     }
+}
+
+/// Whether the whole interval of a ratio is within δ of 1.
+fn is_within(ratio: Estimate, delta: f64) -> bool {
+    ratio.low >= 1.0 / (1.0 + delta) && ratio.high <= 1.0 + delta
 }
 
 /// Whether the ends differ in opposite directions, each by a relevant amount: two equal curves cross everywhere.
@@ -311,12 +337,11 @@ fn agreement(ratio: Option<Estimate>, options: &Options) -> Agreement {
     let Some(ratio) = ratio else {
         return Agreement::Inconclusive;
     };
-    let band = 1.0 + options.delta;
     let excludes_one = !ratio.holds(1.0);
     if excludes_one && ratio.value.ln().abs() >= options.smallest_effect.ln_1p() {
         return Agreement::Different;
     }
-    if ratio.low >= 1.0 / band && ratio.high <= band { Agreement::Same } else { Agreement::Inconclusive }
+    if is_within(ratio, options.delta) { Agreement::Same } else { Agreement::Inconclusive }
 }
 
 /// Two judgements have the same law if the law of one is the law or a rival of the other, and different laws if they

@@ -376,6 +376,10 @@ fn measure(judgement: &mut Judgement, reduced: &Reduced, options: &Options) {
     judgement.start = judged().next().map(|point| point.cost);
     judgement.end = judged().next_back().map(|point| point.cost);
     judgement.range = level.n.first().copied().zip(level.n.last().copied());
+    // The cost at small n is one number, wherever it is told.
+    for (cliff, start) in judgement.cliffs.iter_mut().zip(judgement.start.into_iter().cycle()) {
+        cliff.factor_over_start = cliff.cost_after / start.value;
+    }
 }
 
 /// The factor of a doubling of n, averaged over the range of n in which the cost grew by `growth`.

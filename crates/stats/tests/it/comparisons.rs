@@ -1,7 +1,7 @@
 //! Comparisons of two curves.
 
 use landau_stats::simulate::{Noise, Truth, simulate};
-use landau_stats::{Agreement, Change, Comparison, Curve, Nature, Options, compare, holm};
+use landau_stats::{Agreement, Change, Comparison, Curve, Nature, Options, Pass, Unit, compare, holm};
 
 fn curve(truth: Truth, seed: u64) -> Curve {
     simulate(truth, Noise::of_cell(0.01), 9, seed)
@@ -94,6 +94,28 @@ fn law_factor_and_amount_are_told_apart() {
     assert_eq!(nature(dearer), Nature::Amount);
 }
 
+fn counted(cost: impl Fn(f64) -> f64) -> Curve {
+    let n: Vec<u32> = (1..=4000).collect();
+    let costs = n.iter().map(|&n| cost(f64::from(n)).round() as u64).collect();
+    let pass = Pass { clean: vec![true; n.len()], n, costs };
+    Curve { passes: vec![pass; 3], ..Curve::default() }
+}
+
+/// Guards against growths that differ by 3% told as another law, and against a ratio other than that of the ends.
+#[test]
+fn growths_within_delta_are_a_constant_factor_and_ends_are_exact() {
+    let (base, other) = (counted(|n| 1000.0 + n), counted(|n| 2000.0 + 2.08 * n));
+    let found = compare(&base, &other, &Options { unit: Unit::Instructions, ..Options::default() });
+    assert_eq!(found.same_growth, Agreement::Different, "{:?}", found.growth_ratio);
+    assert_eq!(found.nature, Nature::Factor);
+    let end = |judged: &landau_stats::Judgement| judged.end.unwrap().value;
+    let (ratio, ends) = (found.ratio_end.unwrap().value, end(&found.b.all) / end(&found.a.all));
+    assert!((ratio / ends - 1.0).abs() < 1e-9, "{ratio}, but the ends give {ends}");
+    let steeper = counted(|n| 2000.0 + 3.0 * n);
+    let found = compare(&base, &steeper, &Options { unit: Unit::Instructions, ..Options::default() });
+    assert_eq!(found.nature, Nature::Law);
+}
+
 /// Guards against two degrees of freedom: five passes each must detect 25% among a hundred comparisons.
 #[test]
 fn five_passes_detect_a_quarter_among_a_hundred() {
@@ -104,4 +126,14 @@ fn five_passes_detect_a_quarter_among_a_hundred() {
     holm(&mut all);
     assert_eq!(all[99].change, Change::Slower, "{:?} {}", all[99].ratio, all[99].p_adjusted);
     assert!(all[..99].iter().all(is_none));
+}
+
+/// Guards against "costs 98% less" where only the last point does.
+#[test]
+fn a_last_point_unlike_the_others_is_no_end() {
+    let options = Options { unit: Unit::Instructions, ..Options::default() };
+    let (base, dropped) = (counted(|_| 90_000.0), counted(|n| if n > 3_850.0 { 3_000.0 } else { 90_000.0 }));
+    let found = compare(&base, &dropped, &options);
+    assert!(found.ratio_end.is_none() && found.ratio.is_some(), "{:?}", found.ratio_end);
+    assert!(compare(&base, &counted(|_| 3_000.0), &options).ratio_end.is_some());
 }

@@ -57,6 +57,11 @@ fn cliffs_are_found_early_and_late() {
     let curve = simulate(&truth(10_000, "cliff", "×10 at 300"), &Noise::of_call(0.05), 10_000, 5, 1);
     let cliff = judge(&curve, None, &Options::default()).all.cliffs[0].clone();
     assert!(cliff.factor_over_start > 5.0, "{cliff:?}");
+    let curve = simulate(&truth(10_000, "cliff", "×100 at 9000"), &Noise::of_call(0.05), 10_000, 5, 1);
+    let judged = judge(&curve, None, &Options::default()).all;
+    let (cliff, start) = (&judged.cliffs[0], judged.start.unwrap().value);
+    // The cost at small n is one number: a second one was told beside it.
+    assert!((cliff.factor_over_start * start / cliff.cost_after - 1.0).abs() < 1e-12, "{cliff:?}, {start}");
 }
 
 /// Guards against n√n told as two slopes without a rival.
