@@ -159,6 +159,7 @@ fn case(
         source: entry.source.to_owned(),
         phases: entry.phases.iter().map(phase).collect(),
         settings: settings.as_map().clone(),
+        settings_about: entry.parameters.iter().map(|one| (one.name.to_owned(), one.help.to_owned())).collect(),
         n,
         reduced,
         annotations,

@@ -19,6 +19,14 @@ const PHASES: [(&str, &str); 5] = [
     ("new_last_byte", "from the first request on a new connection to the last byte of its response"),
 ];
 
+/// What each setting of the case is.
+const SETTINGS: [(&str, &str); 4] = [
+    ("samples", "connections timed at each step"),
+    ("sources", "source addresses of the connections"),
+    ("urls", "what is requested"),
+    ("workers", "processes that hold the connections"),
+];
+
 /// Returns the case of a job.
 pub fn case(job: &Job, urls: &[String]) -> Case {
     let idle = job.idle.as_ref();
@@ -50,6 +58,7 @@ pub fn case(job: &Job, urls: &[String]) -> Case {
             ("urls".to_owned(), urls.join(" ")),
             ("workers".to_owned(), job.plans.len().to_string()),
         ]),
+        settings_about: SETTINGS.iter().map(|&(name, about)| (name.to_owned(), about.to_owned())).collect(),
         n,
         reduced: None,
         annotations: Vec::new(),

@@ -303,6 +303,7 @@ mod tests {
             source: String::new(),
             phases: vec![phase],
             settings: BTreeMap::new(),
+            settings_about: BTreeMap::new(),
             n: 100,
             reduced: None,
             annotations: Vec::new(),

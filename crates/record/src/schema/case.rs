@@ -87,6 +87,9 @@ pub struct Case {
     pub phases: Vec<Phase>,
     /// Every parameter with its value.
     pub settings: BTreeMap<String, String>,
+    /// What each parameter sets, in one line; empty in records made before November 2026.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings_about: BTreeMap<String, String>,
     /// The number of steps of a pass.
     pub n: u64,
     /// The number of steps that was requested, if it was too large for this host, and why.

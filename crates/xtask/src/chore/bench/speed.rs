@@ -142,6 +142,7 @@ fn synthetic_case(case: u32) -> Case {
         source: String::new(),
         phases: vec![phase("create", Direction::Up), phase("destroy", Direction::Down)],
         settings: BTreeMap::new(),
+        settings_about: BTreeMap::new(),
         n: u64::from(STEPS),
         reduced: None,
         annotations: Vec::new(),
