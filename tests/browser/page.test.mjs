@@ -1,6 +1,6 @@
 // Opens a page of Landau's in Chromium and uses it as a reader would: mouse, keyboard, telephone, dark, print, download.
 //
-// LANDAU_PAGE names the page. CHROMIUM names the browser, Debian's if unset. The page must be of one record that lies inside it for the
+// LANDAU_PAGE names the page, LANDAU_COMPARED one of two records, without which its tests are skipped. CHROMIUM names the browser, Debian's if unset. The page must be of one record that lies inside it for the
 // download to be checked; otherwise that part checks the link beside it.
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
@@ -11,6 +11,7 @@ import { pathToFileURL } from "node:url";
 import { chromium } from "playwright-core";
 
 const address = pathToFileURL(resolve(process.env.LANDAU_PAGE ?? "landau.html")).href;
+const compared = process.env.LANDAU_COMPARED && pathToFileURL(resolve(process.env.LANDAU_COMPARED)).href;
 const flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
   "--disable-background-networking", "--disable-component-update", "--disable-sync"];
 // A crowded machine is slow; what is reported is the time, what is asserted is that it is no hang.
@@ -26,7 +27,7 @@ before(async () => {
 after(() => browser?.close());
 
 // A fresh reader in front of the page; whatever the console or the network says is held against the page.
-async function visit(options = {}) {
+async function visit(options = {}, where = address) {
   const context = await browser.newContext({ viewport: { width: 1300, height: 900 }, ...options });
   const page = await context.newPage();
   page.on("console", (message) => {
@@ -34,9 +35,9 @@ async function visit(options = {}) {
   });
   page.on("pageerror", (error) => complaints.push(error.stack));
   page.on("request", (request) => {
-    if (request.url() !== address && !/^(blob|data):/.test(request.url())) requests.push(request.url());
+    if (request.url() !== where && !/^(blob|data):/.test(request.url())) requests.push(request.url());
   });
-  await page.goto(address);
+  await page.goto(where);
   await page.waitForFunction(() => document.documentElement.dataset.ready);
   return page;
 }
@@ -324,6 +325,75 @@ test("a chart's data is a file of comma-separated values", async () => {
   assert.deepEqual(lines[0].slice(0, 5), ["curve", "n_first", "n_last", "pass", "median_ns"]);
   assert.ok(lines.length > 10 && lines.every((line) => line.length === lines[0].length));
   assert.ok(lines.slice(1).every((line) => Number(line[4]) > 0 && Number(line[5]) <= Number(line[4])));
+  await page.context().close();
+});
+
+// The canvas's pixels at a share of the plot's width: which part of its height is drawn on.
+const inkAt = (figure, share) => figure.evaluate((one, at) => {
+  const [canvas, over] = [one.querySelector("canvas"), one.querySelector(".u-over")];
+  const [box, inner] = [canvas.getBoundingClientRect(), over.getBoundingClientRect()];
+  const ratio = canvas.width / box.width;
+  const x = Math.round((inner.left - box.left + inner.width * at) * ratio);
+  const [top, height] = [Math.round((inner.top - box.top) * ratio), Math.round(inner.height * ratio)];
+  const { data } = canvas.getContext("2d").getImageData(x, top, 1, height);
+  let drawn = 0;
+  for (let i = 3; i < data.length; i += 4) drawn += data[i] > 8 ? 1 : 0;
+  return drawn / height;
+}, share);
+
+test("up and down are one closed loop, which a curve that is hidden opens", async () => {
+  const page = await visit();
+  await unfold(page);
+  const looped = page.locator("details.case figure.chart[data-kind=curve]", { hasText: "in a loop" });
+  assert.ok(await looped.count() > 0, "no case has both directions");
+  // A loop must be tall enough for its inside to be told from its lines.
+  let opened = 0;
+  for (let i = 0; i < await looped.count() && opened === 0; i += 1) {
+    const figure = looped.nth(i);
+    assert.match(await figure.locator(".words").innerText(), /Halfway, at n = [\d,]+, \S+ \(down\) costs [\d.,]+ times/);
+    await figure.evaluate((one) => one.scrollIntoView({ behavior: "instant", block: "center" }));
+    await figure.locator("canvas").waitFor();
+    const whole = await inkAt(figure, 0.5);
+    await figure.locator(".chip.down").first().click();
+    await page.waitForTimeout(50);
+    const open = await inkAt(figure, 0.5);
+    await figure.locator(".chip.down").first().click();
+    if (whole - open > 0.08) opened += 1;
+  }
+  assert.ok(opened > 0, "no loop is filled between up and down");
+  await page.context().close();
+});
+
+test("variants are compared in a table: cost, ratio, outcome, law or constant", async () => {
+  const page = await visit();
+  await unfold(page);
+  const table = page.locator("table.variants").first();
+  const heads = await table.locator("thead th").allInnerTexts();
+  assert.deepEqual(heads, ["Phase", "Settings", "Cost at large n", "Ratio to the default", "Outcome", "Law or constant"]);
+  const rows = await page.locator("table.variants tbody tr:not(.base)").evaluateAll((all) => all.map((one) => [...one.cells].map((cell) => cell.textContent)));
+  for (const [phase, settings, , ratio, outcome] of rows) {
+    assert.ok(phase && settings.includes("=") && outcome, `${phase} ${settings}`);
+    assert.match(ratio, /^((ø )?×[\d.,e-]+ \([\d.,e-]+–[\d.,e-]+\)|no difference shown)$/);
+  }
+  await page.context().close();
+});
+
+test("two records share the drawing of each timeline", { skip: !compared }, async (t) => {
+  const page = await visit({ viewport: { width: 1280, height: 900 } }, compared);
+  const top = await page.evaluate(() => document.querySelector("#details").getBoundingClientRect().top + scrollY);
+  t.diagnostic(`the details begin at ${Math.round(top)} px`);
+  assert.ok(top < 4000, `the details begin at ${top} px`);
+  await unfold(page);
+  const drawings = page.locator("figure.overlaid svg.drawing");
+  const timelines = await page.locator("p.timeline").count();
+  assert.equal(timelines, 2 * await drawings.count());
+  for (let i = 0; i < await drawings.count(); i += 1) {
+    const tones = await drawings.nth(i).locator("polyline").evaluateAll((all) => all.map((one) => one.getAttribute("class")));
+    assert.deepEqual([...new Set(tones)].sort(), ["tone-0", "tone-1"]);
+  }
+  await page.evaluate(await readFile(new URL("node_modules/axe-core/axe.min.js", import.meta.url), "utf8"));
+  const broken = (await page.evaluate(() => globalThis.axe.run())).violations.map(({ id, nodes }) => `${id}: ${nodes[0].html.slice(0, 160)}`);
+  assert.deepEqual(broken, []);
   await page.context().close();
 });
 

@@ -106,7 +106,7 @@ fn of_browser() -> Result<Counts> {
         return Ok(Counts { skipped: 1, ..Counts::default() });
     }
     let scratch = tempfile::tempdir().context("create a temporary directory")?;
-    match page(scratch.path()).and_then(|page| in_browser(&folder, &page)) {
+    match pages(scratch.path()).and_then(|pages| in_browser(&folder, &pages)) {
         Ok(counts) => Ok(counts),
         Err(error) => {
             println!("the browser tests could not start: {error:#}");
@@ -115,23 +115,27 @@ fn of_browser() -> Result<Counts> {
     }
 }
 
-/// Writes a report with enough passes that every section has content.
-fn page(folder: &Path) -> Result<PathBuf> {
+/// Writes two reports with enough passes that every section has content: of one record, and of it beside a copy.
+fn pages(folder: &Path) -> Result<[PathBuf; 2]> {
     let landau = workspace::tested_landau()?;
     let (record, page) = (folder.join("smoke.landau.ndjson"), folder.join("page.html"));
+    let (copy, compared) = (folder.join("copy.landau.ndjson"), folder.join("compared.html"));
     Program::new(&landau)
         .args(["run", "--quiet", "--study", "smoke", "--passes", "5", "--seed", "1", "--no-report", "--output"])
         .args([&record])
         .run()?;
     Program::new(&landau).arg("report").arg(&record).arg("-o").arg(&page).run()?;
-    Ok(page)
+    std::fs::copy(&record, &copy).with_context(|| format!("copy {}", record.display()))?;
+    Program::new(&landau).arg("report").args([&record, &copy]).arg("-o").arg(&compared).run()?;
+    Ok([page, compared])
 }
 
-fn in_browser(folder: &Path, page: &Path) -> Result<Counts> {
+fn in_browser(folder: &Path, [page, compared]: &[PathBuf; 2]) -> Result<Counts> {
     if !folder.join("node_modules").exists() {
         Program::new("npm").args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]).within(folder).run()?;
     }
-    let node = Program::new("node").args(["--test", "--test-reporter=tap"]).within(folder).env("LANDAU_PAGE", page);
+    let node = Program::new("node").args(["--test", "--test-reporter=tap"]).within(folder);
+    let node = node.env("LANDAU_PAGE", page).env("LANDAU_COMPARED", compared);
     let (status, lines) = node.watch()?;
     Ok(Counts::of_node(&lines, status.success()))
 }
