@@ -1,19 +1,23 @@
-//! Comparisons: each phase of each case of the first record with the same one of every other, and within one record
-//! each variant of a benchmark with its default case.
+//! Comparisons: each phase of each case of the first record with the same one of every other and from each record to
+//! the next, and within one record each variant of a benchmark with its default case.
 //!
 //! The first record is the base. Passes are paired by round where they ran side by side: the cases of one record
 //! always, two records only if their rounds alternated. Otherwise the variation between runs is added, which differs by
-//! benchmark. All comparisons of one report are corrected together for their number (Holm).
+//! benchmark. All comparisons of one report are corrected together for their number (Holm). Laws and costs are those of
+//! the verdicts that the report shows.
 
-use crate::{Analysis, CaseStudy, PhaseStudy, between_runs, text, unit_of};
+use crate::{Analysis, CaseStudy, PhaseStudy, between_runs, ends, text, unit_of};
 use landau_record::Record;
-use landau_stats::{Change, Comparison, Curve, Estimate, Options, compare, holm};
+use landau_stats::{Change, Comparison, Curve, Estimate, Options, compare_judged, holm};
+use serde::Serialize;
 
 /// Every comparison of a report.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Comparisons {
-    /// In the order of the base's cases and phases, then of the other records.
+    /// With the first record: in the order of the base's cases and phases, then of the other records.
     pub all: Vec<PhaseComparison>,
+    /// From each later record to the next one that has the curve. The step from the first record is in `all`.
+    pub later_steps: Vec<PhaseComparison>,
 }
 
 /// One phase of one case in two records.
@@ -25,12 +29,47 @@ pub struct PhaseComparison {
     pub benchmark: String,
     /// The phase.
     pub phase: String,
-    /// The index of the record that is compared with the first.
+    /// The index of the record that it is compared with.
+    pub base: usize,
+    /// The index of the record that is compared.
     pub other: usize,
     /// Whether passes were paired by round.
     pub paired: bool,
-    /// The comparison; its ratios are this record over the base.
+    /// The comparison; its ratios are `other` over `base`.
     pub comparison: Comparison,
+}
+
+/// A ratio of costs as it is told everywhere, and where it holds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Shown {
+    /// Cost of the other over cost of the base, 95%.
+    pub ratio: Estimate,
+    /// The largest n, where the costs are told; absent if the ratio is the mean over the common range of n, because
+    /// the curves end at different n or at a cliff, or because the difference is not that at the largest n.
+    pub n: Option<f64>,
+    /// Whether the costs at the largest n differ in the other direction, so that neither side is simply cheaper.
+    pub is_opposite: bool,
+}
+
+/// Returns the ratio of a comparison as it is told.
+pub fn shown(comparison: &Comparison) -> Option<Shown> {
+    let is_proven_there = |ratio: &Estimate| match comparison.change {
+        Change::Faster => ratio.high < 1.0,
+        Change::Slower => ratio.low > 1.0,
+        Change::NoDifferenceProven => true,
+    };
+    let n = ends::common(&comparison.a.all, &comparison.b.all);
+    if let Some(ratio) = n.and(comparison.ratio_end).filter(is_proven_there) {
+        return Some(Shown { ratio, n, is_opposite: false });
+    }
+    let ratio = comparison.ratio?;
+    let (a, b) = (ends::large(&comparison.a.all)?.cost.value, ends::large(&comparison.b.all)?.cost.value);
+    Some(Shown { ratio, n: None, is_opposite: n.is_some() && (b > a) != (ratio.value > 1.0) })
+}
+
+/// Returns the ratio as it is told if a difference is proven.
+fn proven(comparison: &Comparison) -> Option<Shown> {
+    shown(comparison).filter(|_| comparison.change != Change::NoDifferenceProven)
 }
 
 /// One phase of a variant and of the default case of its benchmark, in one record.
@@ -52,58 +91,94 @@ pub struct VariantComparison {
 const ROUNDS_MIN: usize = 3;
 
 impl Comparisons {
-    /// Compares every analysis with the first one. Records in another unit are left out: see [`crate::unlike`].
+    /// Compares every analysis with the first one, and each with the next. Records in another unit are left out: see
+    /// [`crate::unlike`].
     pub fn of(analyses: &[&Analysis<'_>]) -> Self {
-        let Some((base, others)) = analyses.split_first() else { return Self { all: Vec::new() } };
-        let unit = unit_of(base.record);
-        let mut labels = Vec::new();
-        let mut comparisons = Vec::new();
+        let Some(base) = analyses.first() else { return Self::default() };
+        let mut pairs = Vec::new();
         for study in &base.cases {
             for phase in &study.phases {
-                for (other, analysis) in others.iter().enumerate().filter(|(_, one)| unit_of(one.record) == unit) {
-                    let Some((like, counterpart)) = same(analysis, study, phase) else { continue };
-                    let paired = is_interleaved((base.record, study.case.case), (analysis.record, like.case.case));
-                    labels.push((study, phase, other + 1, paired));
-                    let between_runs = between_runs::of(&study.case.benchmark, &phase.phase.name);
-                    let options = Options { unit, paired, between_runs, ..Options::default() };
-                    let (a, b) = if paired { by_round(phase, counterpart) } else { curves(phase, counterpart) };
-                    comparisons.push(compare(&a, &b, &options));
-                }
+                let alike = |one: &&Analysis<'_>| unit_of(one.record) == unit_of(base.record);
+                let places = analyses.iter().enumerate().filter(|(_, one)| alike(one));
+                let places =
+                    places.filter_map(|(index, one)| same(one, study, phase).map(|at| (index, one.record, at)));
+                let places: Vec<Place<'_>> = places.collect();
+                pairs.extend(places.iter().skip(1).map(|place| (places[0], *place)));
+                pairs.extend(places.windows(2).skip(1).map(|pair| (pair[0], pair[1])));
             }
         }
+        let mut comparisons: Vec<Comparison> = pairs.iter().map(compared).collect();
         holm(&mut comparisons);
-        let all = labels.into_iter().zip(comparisons).map(|((study, phase, other, paired), comparison)| {
-            let (label, benchmark) = (study.case.label.clone(), study.case.benchmark.clone());
-            PhaseComparison { label, benchmark, phase: phase.phase.name.clone(), other, paired, comparison }
+        let all = pairs.iter().zip(comparisons).map(|(&(a, b), comparison)| PhaseComparison {
+            label: b.2.0.case.label.clone(),
+            benchmark: b.2.0.case.benchmark.clone(),
+            phase: b.2.1.phase.name.clone(),
+            base: a.0,
+            other: b.0,
+            paired: is_paired(a, b),
+            comparison,
         });
-        Self { all: all.collect() }
+        let (all, later_steps) = all.partition(|one: &PhaseComparison| one.base == 0);
+        Self { all, later_steps }
+    }
+
+    /// The comparison of one phase of one case between two records, if it was made.
+    pub fn between(&self, label: &str, phase: &str, base: usize, other: usize) -> Option<&PhaseComparison> {
+        let is_it = |one: &&PhaseComparison| (one.base, one.other) == (base, other) && one.is_of(label, phase);
+        self.all.iter().chain(&self.later_steps).find(is_it)
     }
 
     /// The comparisons of one phase of one case.
     pub fn of_phase<'v>(&'v self, label: &'v str, phase: &'v str) -> impl Iterator<Item = &'v PhaseComparison> {
-        self.all.iter().filter(move |one| one.label == label && one.phase == phase)
+        self.all.iter().filter(move |one| one.is_of(label, phase))
     }
 
-    /// The comparisons of one benchmark.
-    pub fn of_benchmark<'v>(&'v self, benchmark: &'v str) -> impl Iterator<Item = &'v PhaseComparison> {
-        self.all.iter().filter(move |one| one.benchmark == benchmark)
+    /// The comparisons of one phase of one case from each record to the next.
+    pub fn steps<'v>(&'v self, label: &'v str, phase: &'v str) -> impl Iterator<Item = &'v PhaseComparison> {
+        let first = self.of_phase(label, phase).take(1);
+        first.chain(self.later_steps.iter().filter(move |one| one.is_of(label, phase)))
     }
 }
 
+/// A curve in one of the records: its index, the record, the case and the phase.
+type Place<'a> = (usize, &'a Record, (&'a CaseStudy<'a>, &'a PhaseStudy<'a>));
+
+/// Whether the passes of two curves are paired by round.
+fn is_paired(a: Place<'_>, b: Place<'_>) -> bool {
+    is_interleaved((a.1, a.2.0.case.case), (b.1, b.2.0.case.case))
+}
+
+fn compared(&(a, b): &(Place<'_>, Place<'_>)) -> Comparison {
+    let (study, (of_a, of_b), paired) = (a.2.0, (a.2.1, b.2.1), is_paired(a, b));
+    let between_runs = between_runs::of(&study.case.benchmark, &of_a.phase.name);
+    let options = Options { unit: unit_of(a.1), paired, between_runs, ..Options::default() };
+    let (curve_a, curve_b) = if paired { by_round(of_a, of_b) } else { (of_a.curve.clone(), of_b.curve.clone()) };
+    compare_judged((&curve_a, of_a.verdict.clone()), (&curve_b, of_b.verdict.clone()), &options)
+}
+
 impl PhaseComparison {
+    fn is_of(&self, label: &str, phase: &str) -> bool {
+        self.label == label && self.phase == phase
+    }
+
     /// The index of the record that is shown to be cheaper, if one is.
     pub fn winner(&self) -> Option<usize> {
         match self.comparison.change {
             Change::Faster => Some(self.other),
-            Change::Slower => Some(0),
+            Change::Slower => Some(self.base),
             Change::NoDifferenceProven => None,
         }
+    }
+
+    /// The ratio as it is told, if a difference is proven.
+    pub fn proven(&self) -> Option<Shown> {
+        proven(&self.comparison)
     }
 
     /// The result in words, with the records' names.
     pub fn text(&self, names: &[String]) -> String {
         let name = |index: usize| names.get(index).map_or("?", String::as_str);
-        sentence(&self.comparison, name(0), name(self.other))
+        text::comparison(&self.comparison, proven(&self.comparison), name(self.base), name(self.other))
     }
 }
 
@@ -123,7 +198,9 @@ impl VariantComparison {
                 };
                 let (a, b) = by_round(counterpart, phase);
                 places.push((base, study, phase));
-                comparisons.push(compare(&a, &b, &Options { unit, paired: true, ..Options::default() }));
+                let judged = (counterpart.verdict.clone(), phase.verdict.clone());
+                let options = Options { unit, paired: true, ..Options::default() };
+                comparisons.push(compare_judged((&a, judged.0), (&b, judged.1), &options));
             }
         }
         holm(&mut comparisons);
@@ -146,27 +223,14 @@ impl VariantComparison {
         }
     }
 
+    /// The ratio as it is told, if a difference is proven.
+    pub fn proven(&self) -> Option<Shown> {
+        proven(&self.comparison)
+    }
+
     /// The result in words.
     pub fn text(&self) -> String {
-        sentence(&self.comparison, &self.base, &self.variant)
-    }
-}
-
-/// The result of a comparison in words, with the names of both sides.
-fn sentence(comparison: &Comparison, base: &str, other: &str) -> String {
-    let gain_of = |gain: &dyn Fn(f64) -> f64| {
-        let ratio = comparison.ratio?;
-        let (one, two) = (gain(ratio.low), gain(ratio.high));
-        Some(Estimate { value: gain(ratio.value), low: one.min(two), high: one.max(two) })
-    };
-    let told = match comparison.change {
-        Change::Faster => gain_of(&|ratio| 1.0 - ratio).map(|gain| (other, base, gain)),
-        Change::Slower => gain_of(&|ratio| 1.0 - 1.0 / ratio).map(|gain| (base, other, gain)),
-        Change::NoDifferenceProven => None,
-    };
-    match told {
-        Some((winner, loser, gain)) => text::comparison((winner, loser), gain, (base, other), comparison),
-        None => text::no_difference(comparison),
+        text::comparison(&self.comparison, self.proven(), &self.base, &self.variant)
     }
 }
 
@@ -178,10 +242,6 @@ fn same<'a>(
 ) -> Option<(&'a CaseStudy<'a>, &'a PhaseStudy<'a>)> {
     let study = analysis.cases.iter().find(|other| other.case.label == study.case.label)?;
     Some((study, study.phases.iter().find(|other| other.phase.name == phase.phase.name)?))
-}
-
-fn curves(a: &PhaseStudy<'_>, b: &PhaseStudy<'_>) -> (Curve, Curve) {
-    (a.curve.clone(), b.curve.clone())
 }
 
 /// Both curves with the passes of the rounds that they share, in the order of the rounds.

@@ -11,12 +11,13 @@ mod gathered;
 mod instrument;
 mod phase;
 mod record;
+mod variant;
 pub(crate) mod weight;
 
 use crate::{Analysis, CaseStudy, PhaseStudy};
 pub use across::across;
 use landau_record::schema::Direction;
-pub use phase::cliff_text;
+pub(crate) use phase::outlier_share;
 pub use record::crash_text;
 use serde::Serialize;
 
@@ -200,6 +201,7 @@ pub fn of(analysis: &Analysis<'_>) -> Vec<Finding> {
         }
     }
     let mut found = merged(found);
+    found.iter_mut().for_each(|one| variant::contrast(analysis, one));
     gathered::flat(analysis, &mut found);
     gathered::small(analysis, &mut found);
     gathered::unresolved(analysis, &mut found);
@@ -224,6 +226,12 @@ pub fn subject(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>) -> String {
     let (case, name) = (study.case, &phase.phase.name);
     let creating = case.phases.iter().filter(|phase| phase.direction == Direction::Up).count();
     if *name == case.benchmark && creating < 2 { case.label.clone() } else { format!("{} · {name}", case.label) }
+}
+
+/// The name of a curve in a sentence: [`subject`], with what a variant changes in words.
+fn told(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>) -> String {
+    let words = crate::text::variant(&study.case.benchmark, &study.case.label);
+    subject(study, phase).replacen(&study.case.label, &words, 1)
 }
 
 /// Merges the findings of one kind and theme: the one of the largest weight leads, the others become its items.

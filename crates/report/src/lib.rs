@@ -8,10 +8,12 @@
 mod analysis;
 mod between_runs;
 mod comparisons;
+mod ends;
 pub mod explained;
 pub mod facts;
 pub mod findings;
 mod flame;
+mod loops;
 pub mod page;
 pub mod precision;
 pub mod quantity;
@@ -25,5 +27,5 @@ pub mod timeline;
 pub use analysis::{
     Analysis, CaseStudy, LimitMet, Mismatch, PhaseStudy, check_results, other_method, unit_name, unit_of, unlike,
 };
-pub use comparisons::{Comparisons, PhaseComparison, VariantComparison};
+pub use comparisons::{Comparisons, PhaseComparison, Shown, VariantComparison, shown};
 pub use landau_stats::METHOD;

@@ -1,20 +1,24 @@
 //! The rows of `landau show`: one for each phase of each case.
 //!
-//! [`rows`] and [`comparison_rows`] return data, which `--json` prints; [`render`], [`render_records`] and
-//! [`render_comparisons`] lay it out for a terminal.
+//! [`rows`], [`comparison_rows`] and [`variant_rows`] return data, which `--json` prints; [`render`],
+//! [`render_records`], [`render_comparisons`] and [`render_variants`] lay it out for a terminal.
 
+mod grid;
 mod lines;
 mod records;
+mod variants;
 
-use crate::quantity::{FormatCost, Unit, count, digits, factor, percent};
-use crate::{Analysis, CaseStudy, Comparisons, PhaseComparison, PhaseStudy, VariantComparison, text};
+use crate::quantity::{FormatCost, Unit, count, digits, factor};
+use crate::{Analysis, CaseStudy, Comparisons, PhaseComparison, PhaseStudy, Shown, ends, text};
 use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table};
 use landau_record::schema::Direction;
 use landau_stats::{Class, Estimate, Judgement, Nature, Outcome, Pattern, PatternRule};
 use serde::Serialize;
 
+pub use crate::ends::CostAt;
 pub use lines::{Only, Sort, arranged, render};
 pub use records::render_records;
+pub use variants::{VariantRow, render_variants, variant_rows};
 
 /// The verdict on one phase of one case.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -33,7 +37,7 @@ pub struct Row {
     pub unit: Unit,
     /// Smallest judged n with the cost there.
     pub small: Option<CostAt>,
-    /// Largest measured n with the cost there.
+    /// Largest judged n with the cost there; beyond a cliff, the largest measured n.
     pub large: Option<CostAt>,
     /// The class of the outcome.
     pub class: Class,
@@ -48,21 +52,12 @@ pub struct Row {
     pub text: RowText,
 }
 
-/// A cost at an n.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct CostAt {
-    /// The number of objects.
-    pub n: f64,
-    /// The cost in the row's unit, 95%.
-    pub cost: Estimate,
-}
-
 /// A row in words.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RowText {
     /// Cost at the smallest judged n: "1.02 µs at 16".
     pub small: String,
-    /// Cost at the largest measured n.
+    /// Cost at large n.
     pub large: String,
     /// The outcome for a cell: "flat", "cliff ×3,187 at 14,114", "not resolved (about 5 more passes)".
     pub outcome: String,
@@ -95,8 +90,10 @@ pub struct ComparisonRow {
     pub other: String,
     /// The record that is shown to be cheaper, if one is.
     pub winner: Option<String>,
-    /// Cost of the other over cost of the base, 95%.
+    /// Cost of the other over cost of the base over their common range of n, 95%.
     pub ratio: Option<Estimate>,
+    /// The ratio as tables and sentences tell it, at the largest n where possible, if a difference is proven.
+    pub shown: Option<Shown>,
     /// The smallest difference that would have been detected, as a fraction.
     pub detectable: Option<f64>,
     /// Whether the difference is a constant factor, or the law or the growth changed.
@@ -120,9 +117,7 @@ impl Row {
     /// The row of a phase.
     pub fn of(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>) -> Self {
         let judged = &phase.verdict.all;
-        let small = judged.range.zip(judged.start).map(|(range, cost)| CostAt { n: range.0, cost });
-        let end = || judged.range.zip(judged.end).map(|(range, cost)| CostAt { n: range.1, cost });
-        let large = judged.points.last().map(|point| CostAt { n: point.n, cost: point.cost }).or_else(end);
+        let (small, large) = (ends::small(judged), ends::large(judged));
         Self {
             benchmark: study.case.benchmark.clone(),
             case: study.case.label.clone(),
@@ -199,30 +194,13 @@ pub fn comparison_rows(comparisons: &Comparisons, names: &[String]) -> Vec<Compa
         other: name(one.other),
         winner: one.winner().map(name),
         ratio: one.comparison.ratio,
+        shown: one.proven(),
         detectable: one.comparison.detectable,
         nature: one.comparison.nature,
         paired: one.paired,
         text: one.text(names),
     };
     comparisons.all.iter().map(row).collect()
-}
-
-/// Returns the comparisons of the variants of one record with the default cases of their benchmarks. `base` and `other`
-/// are the labels of the cases.
-pub fn variant_rows(analysis: &Analysis<'_>) -> Vec<ComparisonRow> {
-    let row = |one: VariantComparison| ComparisonRow {
-        winner: one.winner().map(str::to_owned),
-        text: one.text(),
-        case: one.variant.clone(),
-        phase: one.phase,
-        base: one.base,
-        other: one.variant,
-        ratio: one.comparison.ratio,
-        detectable: one.comparison.detectable,
-        nature: one.comparison.nature,
-        paired: true,
-    };
-    VariantComparison::all(analysis).into_iter().map(row).collect()
 }
 
 /// Returns the outcome in a few words: "O(log n)", "no simple law, ~n^1.62", "not resolved".
@@ -380,7 +358,7 @@ pub fn render_comparisons(rows: &[ComparisonRow], layout: Layout) -> String {
     let (compared, cost) = (format!("Record compared with {base}"), format!("Cost relative to {base}"));
     let mut table = frame(layout, &["Case", "Phase", &compared, "Faster record", &cost, "Result"]);
     for row in rows {
-        let ratio = row.ratio.map_or("–".to_owned(), |ratio| percent(ratio.value));
+        let ratio = row.shown.map_or("–".to_owned(), text::ratio);
         let winner = row.winner.as_deref().unwrap_or("–");
         table.add_row(vec![
             bold(&plain(&row.case), layout),

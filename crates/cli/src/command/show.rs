@@ -22,7 +22,8 @@ pub(crate) struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Print every finding, and of several records every comparison in words [default: the seven most important]
+    /// Print every finding and every comparison of variants or records [default: the seven most important findings and
+    /// the proven differences of variants]
     #[arg(long, conflicts_with = "json")]
     all: bool,
     /// Sort the curves [default: as measured, grouped by case]
@@ -104,6 +105,10 @@ fn as_table(analyses: &[Analysis], args: &Args) -> String {
     let mut text = what_it_counts(base);
     if analyses.len() == 1 {
         text.push_str(&table::render(&args.rows(base), unit_of(base.record), args.order(), layout));
+        if args.only.is_empty() && args.sort.is_none() {
+            let variants = table::render_variants(&table::variant_rows(base), args.all, layout);
+            text.extend([if variants.is_empty() { "" } else { "\n\n" }, &variants]);
+        }
         for (number, timeline) in base.cases.iter().filter_map(|study| study.timeline.as_ref()).enumerate() {
             text.extend([
                 if number == 0 { "\n\n" } else { "\n" },
@@ -122,6 +127,11 @@ fn as_table(analyses: &[Analysis], args: &Args) -> String {
     let mut rows: Vec<_> = analyses.iter().map(table::rows).collect();
     rows[0] = args.rows(base);
     text.push_str(&table::render_records(&rows, &compared, &names, layout));
+    for (analysis, name) in analyses.iter().zip(&names) {
+        for timeline in analysis.cases.iter().filter_map(|study| study.timeline.as_ref()) {
+            text.extend(["\n", name, ", ", timeline.case, ": ", &landau_report::text::timeline(timeline)]);
+        }
+    }
     if args.all {
         text.extend(["\n\n", &table::render_comparisons(&compared, layout)]);
     }
@@ -162,7 +172,10 @@ fn listed(found: &[Finding], leading: usize, args: &Args) -> String {
     text.extend(found.iter().take(shown).map(|finding| terminal::bullet(&finding.sentence())));
     if let more @ 1.. = found.len().saturating_sub(shown) {
         let files = args.files.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ");
-        text.extend(["  … and ", &more.to_string(), " more: see the page, or run landau show --all ", &files, "\n"]);
+        let line = |rest: &str| format!("  … and {more} more: see the page, or {rest}");
+        let whole = line(&format!("run landau show --all {files}"));
+        let fits = whole.chars().count() <= usize::from(terminal::layout().width);
+        text.extend([if fits { whole } else { line("add --all to this command") }, "\n".to_owned()]);
     }
     text
 }
@@ -219,6 +232,16 @@ mod tests {
             let entry = REGISTRY.iter().find(|entry| entry.name == benchmark);
             let is_there = entry.is_some_and(|entry| entry.phases.iter().any(|one| one.name == phase));
             assert!(is_there, "no benchmark {benchmark} with a phase {phase}");
+        }
+    }
+
+    /// Guards against words for a setting that was renamed.
+    #[test]
+    fn variants_are_told_of_settings_that_exist() {
+        for (benchmark, setting) in landau_report::text::variants() {
+            let entry = REGISTRY.iter().find(|entry| entry.name == benchmark);
+            let is_there = entry.is_some_and(|entry| entry.parameters.iter().any(|one| one.name == setting));
+            assert!(is_there, "no benchmark {benchmark} with a setting {setting}");
         }
     }
 }

@@ -2,39 +2,32 @@
 //! then what all records share.
 //!
 //! Records are taken in the order given, which is usually that of versions. A change is the step from one record to the
-//! next with the largest ratio; it is weighed like the findings of one record ([`super::weight`]).
+//! next with the largest ratio; it is weighed like the findings of one record ([`super::weight`]). Its ratio, its proof
+//! and whether the law changed are those of the [comparison](Comparisons) of the two.
 
-use super::{Finding, Kind, Tier, merged, of, subject, weight};
+use super::{Finding, Kind, Tier, merged, of, subject, told, weight};
 use crate::quantity::{FormatCost, Unit, count, digits, factor, percent};
-use crate::text;
-use crate::{Analysis, CaseStudy, Comparisons, PhaseComparison, PhaseStudy};
+use crate::{Analysis, CaseStudy, Comparisons, PhaseComparison, PhaseStudy, ends, text};
 use landau_stats::{Class, Judgement, Options, Outcome};
 
 /// Changes that lead before what all records share has its turn, and how much of that leads.
 const CHANGES_LEADING: usize = 5;
-/// Ends of the same law that grow within this factor of each other grow alike.
-const SAME_GROWTH: f64 = 1.1;
+/// A step is larger than an earlier one if it is so by this factor.
+const SAME_SIZE: f64 = 1.1;
 
 /// One curve in one of the records.
 struct Place<'a> {
-    /// The record's index.
-    record: usize,
     study: &'a CaseStudy<'a>,
     phase: &'a PhaseStudy<'a>,
-    /// ln of the cost relative to the base, and half its interval: at the largest n if all records end there, else over
-    /// the common range.
-    level: (f64, f64),
-    /// Whether a difference from the base is proven.
-    differs: bool,
 }
 
-/// A step from one record to the next.
+/// A step from one record to the next whose difference is proven and exceeds δ.
 struct Step<'a> {
-    from: &'a Place<'a>,
-    to: &'a Place<'a>,
-    /// ln of the ratio of the costs.
+    comparison: &'a PhaseComparison,
+    to: Place<'a>,
+    /// The ratio of the costs, as it is told.
     ratio: f64,
-    /// The part of it that is certain, in absolute value.
+    /// The part of its logarithm that is certain, in absolute value.
     certain: f64,
 }
 
@@ -46,8 +39,9 @@ pub fn across(analyses: &[&Analysis<'_>], comparisons: &Comparisons, names: &[St
     let Some(base) = analyses.first() else { return (Vec::new(), 0) };
     for study in &base.cases {
         for phase in &study.phases {
-            let places = places(analyses, comparisons, study, phase);
-            changes.extend(change(&places, names));
+            changes.extend(change((study, phase), &steps(analyses, comparisons, study, phase), names));
+            let places = analyses.iter().filter_map(|one| place(one, &study.case.label, &phase.phase.name));
+            let places: Vec<Place<'_>> = places.collect();
             shared.extend(in_all(&places, analyses.len()));
         }
     }
@@ -84,125 +78,71 @@ fn alarms(analyses: &[&Analysis<'_>], names: &[String]) -> Vec<Finding> {
     found
 }
 
-fn places<'a>(
-    analyses: &'a [&Analysis<'_>],
-    comparisons: &Comparisons,
+/// A curve in a record, if it has it.
+fn place<'a>(analysis: &'a Analysis<'_>, label: &str, phase: &str) -> Option<Place<'a>> {
+    let study = analysis.cases.iter().find(|study| study.case.label == label)?;
+    Some(Place { study, phase: study.phases.iter().find(|one| one.phase.name == phase)? })
+}
+
+/// The steps of a curve from record to record that are proven and exceed δ, in order.
+fn steps<'a>(
+    analyses: &[&'a Analysis<'_>],
+    comparisons: &'a Comparisons,
     study: &'a CaseStudy<'_>,
     phase: &'a PhaseStudy<'_>,
-) -> Vec<Place<'a>> {
-    let mut places = vec![Place { record: 0, study, phase, level: (0.0, 0.0), differs: false }];
-    let compared = || comparisons.of_phase(&study.case.label, &phase.phase.name);
-    let ends = || compared().flat_map(|one| [end(&one.comparison.a.all), end(&one.comparison.b.all)]);
-    let has_common_end = ends().all(|one| is_same_n(one.map(|end| end.0), end(&phase.verdict.all).map(|end| end.0)));
-    for one in compared() {
-        let at_end = one.comparison.ratio_end.filter(|_| has_common_end);
-        let Some(ratio) = at_end.or(one.comparison.ratio) else { continue };
-        let cases = analyses.get(one.other).into_iter().flat_map(|analysis| &analysis.cases);
-        let Some(study) = cases.into_iter().find(|other| other.case.label == one.label) else { continue };
-        let Some(phase) = study.phases.iter().find(|other| other.phase.name == one.phase) else { continue };
-        let width = (ratio.high.max(1e-9) / ratio.low.max(1e-9)).ln() / 2.0;
-        let level = (ratio.value.max(1e-9).ln(), width.max(0.0));
-        places.push(Place { record: one.other, study, phase, level, differs: one.winner().is_some() });
-    }
-    places
-}
-
-/// The largest judged n with the cost there.
-fn end(judged: &Judgement) -> Option<(f64, f64)> {
-    judged.range.zip(judged.end).map(|(range, cost)| (range.1, cost.value))
-}
-
-/// Whether two curves end at the same n, but for a call or two.
-fn is_same_n(a: Option<f64>, b: Option<f64>) -> bool {
-    a.zip(b).is_some_and(|(a, b)| (a / b).ln().abs() < 0.02)
-}
-
-/// The steps between neighbouring records that are proven and exceed δ, in order.
-fn steps<'a>(places: &'a [Place<'a>]) -> Vec<Step<'a>> {
-    let pairs = places.windows(2).map(|pair| {
-        let (from, to) = (&pair[0], &pair[1]);
-        let ratio = to.level.0 - from.level.0;
-        let width = from.level.1.hypot(to.level.1);
-        let is_proven = from.differs || to.differs;
-        Step { from, to, ratio, certain: if is_proven { (ratio.abs() - width).max(0.0) } else { 0.0 } }
-    });
-    pairs.filter(|step| step.certain > Options::default().delta.ln_1p()).collect()
+) -> Vec<Step<'a>> {
+    let step = |comparison: &'a PhaseComparison| {
+        let ratio = comparison.proven()?.ratio;
+        let to = place(analyses.get(comparison.other)?, &study.case.label, &phase.phase.name)?;
+        let certain = if ratio.value > 1.0 { ratio.low.max(1e-9).ln() } else { -ratio.high.max(1e-9).ln() };
+        Some(Step { comparison, to, ratio: ratio.value, certain })
+    };
+    let steps = comparisons.steps(&study.case.label, &phase.phase.name).filter_map(step);
+    steps.filter(|step| step.certain > Options::default().delta.ln_1p()).collect()
 }
 
 /// The largest change of one curve, with the later and earlier ones in the same sentence.
-fn change(places: &[Place<'_>], names: &[String]) -> Option<Finding> {
-    let steps = steps(places);
-    let step = steps.iter().max_by(|a, b| a.certain.total_cmp(&b.certain))?;
-    let name = |place: &Place<'_>| names.get(place.record).map_or("?", String::as_str);
-    let (a, b) = (&step.from.phase.verdict.all, &step.to.phase.verdict.all);
-    let subject = subject(step.to.study, step.to.phase);
-    let since = name(step.to);
+fn change(base: (&CaseStudy<'_>, &PhaseStudy<'_>), steps: &[Step<'_>], names: &[String]) -> Option<Finding> {
+    // Of steps that are about as large, the first leads.
+    let step = steps.iter().reduce(|best, one| if one.certain > SAME_SIZE * best.certain { one } else { best })?;
+    let name = |record: usize| names.get(record).map_or("?", String::as_str);
+    let one = step.comparison;
+    let (from, to) = (name(one.base), name(one.other));
     let mut text = format!(
-        "{subject} costs {} since {since}{}. {}",
-        by(step.ratio),
-        from_to(a, b, &step.to.study.case.axis),
-        law_change(a, b)
+        "{} costs {} since {to}{}. {}",
+        told(step.to.study, step.to.phase),
+        text::by(step.ratio),
+        from_to(one, &step.to.study.case.axis),
+        text::law_or_constant(&one.comparison, from, to)
     );
-    let others = steps.iter().filter(|other| other.to.record != step.to.record);
-    text.extend(others.map(|other| format!(" {} {}: {}.", in_order(other, step), name(other.to), by(other.ratio))));
-    let share = weight::of_phase(step.from.study, step.from.phase).max(weight::of_phase(step.to.study, step.to.phase));
-    let mut one = finding(Kind::Change, places.first()?, step.certain * share, text, &factor(step.ratio.exp()));
-    let rise = if step.ratio > 0.0 { "up" } else { "down" };
-    one.between = Some([step.from.record, step.to.record]);
-    one.theme = format!("{} {} {rise}", step.to.study.case.benchmark, step.to.record);
-    Some(one)
+    let others = steps.iter().filter(|other| other.comparison.other != one.other);
+    text.extend(others.map(|other| {
+        let (when, name) = (in_order(other, step), name(other.comparison.other));
+        format!(" {when} {name}: {}.", text::by(other.ratio))
+    }));
+    let share = weight::of_phase(base.0, base.1).max(weight::of_phase(step.to.study, step.to.phase));
+    let place = Place { study: base.0, phase: base.1 };
+    let mut found = finding(Kind::Change, &place, step.certain * share, text, &factor(step.ratio));
+    let rise = if step.ratio > 1.0 { "up" } else { "down" };
+    found.between = Some([one.base, one.other]);
+    found.theme = format!("{} {} {rise}", step.to.study.case.benchmark, one.other);
+    Some(found)
 }
 
 fn in_order(other: &Step<'_>, than: &Step<'_>) -> &'static str {
-    if other.to.record > than.to.record { "Later, in" } else { "Before, in" }
+    if other.comparison.other > than.comparison.other { "Later, in" } else { "Before, in" }
 }
 
-/// A ratio in words: "6.5 times as much", "23% more", "98% less".
-fn by(ratio: f64) -> String {
-    match ratio.exp() {
-        factor if factor >= 2.0 => format!("{} times as much", digits(factor)),
-        factor if factor >= 1.0 => format!("{} more", percent(factor - 1.0)),
-        factor => format!("{} less", percent(1.0 - factor)),
-    }
-}
-
-/// The costs at the largest judged n: ": 1,509 → 9,714 instructions at 3,922 bound sockets"; without them where the
-/// curves end at different n.
-fn from_to(a: &Judgement, b: &Judgement, axis: &str) -> String {
-    match (end(a), end(b)) {
-        (Some((n, from)), Some((other, to))) if is_same_n(Some(n), Some(other)) => {
-            let (from, to) = (a.unit.bare(from.round()), b.unit.cost(to.round()));
-            format!(": {from} → {to} at {} {axis}", count(other))
+/// The costs at the largest n: ": 1,509 → 9,714 instructions at 3,922 bound sockets"; without them where the ratio is
+/// that over the common range.
+fn from_to(one: &PhaseComparison, axis: &str) -> String {
+    let judged = [&one.comparison.a.all, &one.comparison.b.all];
+    match (one.proven().and_then(|shown| shown.n), judged.map(ends::large)) {
+        (Some(n), [Some(from), Some(to)]) => {
+            let unit = judged[0].unit;
+            format!(": {} → {} at {} {axis}", unit.bare(from.cost.value), unit.cost(to.cost.value), count(n))
         }
-        _ => " over the common range of n".to_owned(),
-    }
-}
-
-/// Whether the law changed, or only a constant.
-fn law_change(a: &Judgement, b: &Judgement) -> String {
-    let law = |judged: &Judgement| match (&judged.outcome, text::symbol_of(judged)) {
-        (Outcome::Small, _) => "O(1)".to_owned(),
-        (_, Some(symbol)) => symbol.to_owned(),
-        (Outcome::Grows { .. }, None) => "growth by no simple law".to_owned(),
-        (Outcome::Falls, _) => "a fall".to_owned(),
-        (Outcome::Varies, _) => "no trend".to_owned(),
-        (_, None) => "not resolved".to_owned(),
-    };
-    let unresolved = |judged: &Judgement| matches!(judged.outcome, Outcome::Unresolved { .. });
-    if unresolved(a) || unresolved(b) {
-        return "Whether its law changed is not resolved.".to_owned();
-    }
-    let (before, after) = (law(a), law(b));
-    let growth = |judged: &Judgement| judged.growth.map_or(1.0, |growth| growth.value.max(1e-9));
-    let grown = (growth(b) / growth(a)).ln().abs();
-    match before == after {
-        true if grown < SAME_GROWTH.ln() => format!("The law did not change ({after}), only the constant."),
-        true => format!(
-            "The law did not change ({after}), its slope did: growth {} before, {} since.",
-            factor(growth(a)),
-            factor(growth(b))
-        ),
-        false => format!("The law changed: {before} before, {after} since."),
+        _ => " on average over the common range of n".to_owned(),
     }
 }
 
@@ -224,7 +164,7 @@ fn in_all(places: &[Place<'_>], records: usize) -> Option<Finding> {
     let range = if digits(low) == digits(high) { factor(low) } else { format!("{}–{}", factor(low), digits(high)) };
     let text = format!(
         "{} grows in every record, {law}: {range} from {} to {} {}.",
-        subject(first.study, first.phase),
+        told(first.study, first.phase),
         count(from),
         count(to),
         first.study.case.axis

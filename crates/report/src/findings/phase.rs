@@ -1,11 +1,11 @@
 //! Findings about one curve: cliff or growth, outliers, two modes.
 
 use super::instrument::Instrument;
-use super::{Finding, Kind, subject, weight};
+use super::{Finding, Kind, subject, told, weight};
 use crate::quantity::{FormatCost, Unit, count, factor, percent};
 use crate::text;
-use crate::{CaseStudy, PhaseStudy};
-use landau_stats::{BimodalityKind, Cliff, Outcome, PatternRule};
+use crate::{CaseStudy, PhaseStudy, ends};
+use landau_stats::{BimodalityKind, Cliff, Judgement, Outcome, PatternRule};
 
 /// Benchmarks of the instrument: only what moved is a finding.
 const INSTRUMENT: [&str; 2] = ["nop", "syscall"];
@@ -21,7 +21,7 @@ pub(super) fn of_phase(
     instrument: &Instrument<'_>,
     found: &mut Vec<Finding>,
 ) {
-    let name = subject(study, phase);
+    let name = told(study, phase);
     let growth = growth(study, phase, &name);
     if INSTRUMENT.contains(&study.case.benchmark.as_str()) {
         found.extend(growth.map(|mut one| {
@@ -64,7 +64,7 @@ fn cliff(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<Fi
     let judged = &phase.verdict.all;
     let cliff = judged.cliffs.iter().max_by(|a, b| a.factor_over_start.total_cmp(&b.factor_over_start))?;
     let brief = format!("{} at {}", factor(cliff.factor_over_start), count(cliff.n.value));
-    let mut text = cliff_text(study, name, cliff, judged.unit);
+    let mut text = cliff_text(study, name, cliff, judged);
     if let (Outcome::Grows { .. }, Some(growth)) = (&judged.outcome, judged.growth) {
         let law = text::symbol_of(judged).map_or(String::new(), |symbol| format!(" by {symbol}"));
         let end = judged.range.map_or(String::new(), |(_, last)| format!(", up to n = {}", count(last)));
@@ -77,17 +77,17 @@ fn cliff(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<Fi
 
 /// A cliff in one sentence: "bind jumps from 215 µs to 2.48 ms at 14,114 bound sockets (half the port range): ×3,059
 /// the cost at small n, 811 ns".
-pub fn cliff_text(study: &CaseStudy<'_>, name: &str, cliff: &Cliff, unit: Unit) -> String {
-    let over = |factor: f64| unit.cost((cliff.cost_after / factor.max(f64::MIN_POSITIVE)).round());
+fn cliff_text(study: &CaseStudy<'_>, name: &str, cliff: &Cliff, judged: &Judgement) -> String {
+    let unit = judged.unit;
+    let small = ends::small(judged).map_or(String::new(), |small| format!(", {}", unit.cost(small.cost.value)));
     let why = cliff.annotation.as_ref().map_or(String::new(), |annotation| format!(" ({annotation})"));
     format!(
-        "{name} jumps from {} to {} at {} {}{why}: {} the cost at small n, {}.",
-        over(cliff.factor),
+        "{name} jumps from {} to {} at {} {}{why}: {} the cost at small n{small}.",
+        unit.cost(text::cliff_before(cliff, unit)),
         unit.cost(cliff.cost_after),
         count(cliff.n.value),
         study.case.axis,
         factor(cliff.factor_over_start),
-        over(cliff.factor_over_start),
     )
 }
 
@@ -121,15 +121,8 @@ fn outlier(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<
     let highest = highest.or_else(|| outliers.recurring.iter().map(|call| call.cost_max).max()).unwrap_or(0) as f64;
     let usual = phase.verdict.all.end.map_or(0.0, |end| end.value);
     let kind = if dearest < OUTLIER_FACTOR * usual { Kind::Period } else { Kind::Outlier };
-    let (share, number) = weight::of_outliers(phase);
-    let consequence = if kind == Kind::Outlier && share >= SHARE_MIN {
-        let calls = phase.verdict.calls / phase.verdict.passes.max(1);
-        let what = if unit == Unit::Instructions { "instructions" } else { "time" };
-        let (number, calls) = (count(number as f64), count(calls as f64));
-        format!("{number} of the {calls} calls of a pass take {} of the {what} of all.", percent(share))
-    } else {
-        String::new()
-    };
+    let (share, _) = weight::of_outliers(phase);
+    let consequence = if kind == Kind::Outlier { outlier_share(phase) } else { String::new() };
     let rank = weight::weight(dearest / usual.max(1.0), share * weight::of_phase(study, phase));
     let text = format!("{name}: recurring outliers of {words}.");
     let outlier = finding(kind, (study, phase), rank, text, &format!("up to {}", unit.cost(highest)));
@@ -140,6 +133,18 @@ fn outlier(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<
         PatternRule::FirstCalls => "first calls",
     });
     Some(Finding { theme: format!("{} {rule:?}", outlier.theme), consequence, ..outlier })
+}
+
+/// How much of the cost recurring outliers make up, in a sentence; empty if hardly any.
+pub(crate) fn outlier_share(phase: &PhaseStudy<'_>) -> String {
+    let (share, number) = weight::of_outliers(phase);
+    if share < SHARE_MIN {
+        return String::new();
+    }
+    let calls = phase.verdict.calls / phase.verdict.passes.max(1);
+    let what = if phase.verdict.all.unit == Unit::Instructions { "instructions" } else { "time" };
+    let (number, calls) = (count(number as f64), count(calls as f64));
+    format!("{number} of the {calls} calls of a pass take {} of the {what} of all.", percent(share))
 }
 
 fn growth(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<Finding> {

@@ -54,8 +54,13 @@ fn limit(study: &CaseStudy<'_>) -> Option<Finding> {
         ("", _) => String::new(),
         (command, remark) => format!("To raise the limit: `{command}`{remark}."),
     };
-    let text =
-        format!("{}: {} fails with {} at n = {at} {}: {meaning}.", case.label, limit.call, limit.error, case.axis);
+    let text = format!(
+        "{}: {} fails with {} at n = {at} {}: {meaning}.",
+        text::variant(&case.benchmark, &case.label),
+        limit.call,
+        limit.error,
+        case.axis
+    );
     let theme = format!("{} {} {} {}", case.benchmark, limit.call, limit.error, limit.meaning);
     let brief = format!("{} (at {at})", case.label);
     let phase = study.phases.first().map(|phase| phase.phase.name.clone());

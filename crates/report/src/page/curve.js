@@ -94,6 +94,7 @@ const curveView = {
     ctx.textAlign = "left";
     ctx.textBaseline = "alphabetic";
     const dot = 2 * devicePixelRatio;
+    for (const group of frame.shown()) this.loop(frame, plot, group);
     for (const group of frame.shown()) {
       ctx.fillStyle = ink(`tone-${group.tone}`);
       ctx.globalAlpha = 0.35;
@@ -116,7 +117,35 @@ const curveView = {
     }
   },
 
-  // Up and down are one loop over n: an arrow shows which way a curve is walked.
+  // The level of a curve at a column: its law, or the median of its passes.
+  level(group, i) {
+    if (group.law[i] > 0) return group.law[i];
+    const held = group.passes.map((pass) => pass.median[i]).filter((value) => value > 0).sort((a, b) => a - b);
+    return held[held.length >> 1];
+  },
+
+  // Up and down as one closed loop: up along n, at the largest n over to the way down, back, and closed at the start.
+  loop(frame, plot, group) {
+    const back = frame.data.groups[group.back];
+    if (!back || frame.hidden.has(back.name) || frame.figure.classList.contains("small")) return;
+    const columns = frame.data.x.map((_, i) => i).filter((i) => this.level(group, i) > 0 && this.level(back, i) > 0);
+    if (columns.length < 2) return;
+    const { ctx } = plot;
+    const to = (one) => (i) => ctx.lineTo(plot.valToPos(frame.data.x[i], "x", true), plot.valToPos(this.level(one, i), "y", true));
+    ctx.beginPath();
+    columns.forEach(to(group));
+    columns.slice().reverse().forEach(to(back));
+    ctx.closePath();
+    ctx.strokeStyle = ctx.fillStyle = ink(`tone-${group.tone}`);
+    ctx.lineWidth = 1.6 * devicePixelRatio;
+    ctx.globalAlpha = 0.08;
+    ctx.fill();
+    ctx.globalAlpha = 0.9;
+    ctx.stroke();
+    ctx.globalAlpha = 1;
+  },
+
+  // An arrow shows which way a curve is walked.
   way(frame, plot, group) {
     if (!frame.data.groups.some((one) => one.is_down) || frame.data.groups.every((one) => one.is_down)) return;
     const { ctx } = plot;
@@ -124,8 +153,8 @@ const curveView = {
     const forward = group.is_down ? -1 : 1;
     ctx.fillStyle = ink(`tone-${group.tone}`);
     for (const share of [0.35, 0.75]) {
-      const i = Math.round((group.law.length - 1) * share);
-      const cost = group.law[i] ?? group.passes[0]?.median[i];
+      const i = Math.round((frame.data.x.length - 1) * share);
+      const cost = this.level(group, i);
       if (!(cost > 0)) continue;
       const [x, y] = [plot.valToPos(frame.data.x[i], "x", true), plot.valToPos(cost, "y", true)];
       ctx.beginPath();

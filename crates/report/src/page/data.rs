@@ -4,6 +4,7 @@
 //! block, the source of all its charts and tables; the chart of all variants uses the blocks of each. Arrays over
 //! columns are parallel to the columns that `edges` delimits.
 
+use crate::loops::Loop;
 use crate::quantity::Unit;
 use crate::reduce::{Columns, Density, Kept};
 use crate::{CaseStudy, PhaseStudy};
@@ -47,6 +48,9 @@ struct Group {
     /// Index of the colour.
     tone: usize,
     is_down: bool,
+    /// The group of the way down that closes a loop with this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    back: Option<usize>,
     /// The law's symbol, shown beside the curve.
     symbol: String,
     passes: Vec<PassData>,
@@ -150,6 +154,13 @@ impl Chart {
         });
     }
 
+    /// Closes loops between groups.
+    pub(crate) fn close(&mut self, loops: &[Loop]) {
+        for one in loops {
+            self.groups[one.up].back = Some(one.down);
+        }
+    }
+
     /// Adds only what the single calls of a phase need.
     pub(crate) fn add_bare(&mut self, name: String, tone: usize, phase: &PhaseStudy<'_>) {
         self.groups.push(Group::bare(name, tone, phase));
@@ -191,6 +202,7 @@ impl Group {
             name,
             tone,
             is_down: phase.phase.direction == Direction::Down,
+            back: None,
             symbol: crate::table::law_short(&phase.verdict.all),
             passes: Vec::new(),
             law: Vec::new(),

@@ -10,6 +10,7 @@ mod extract;
 
 use crate::quantity::Unit;
 use crate::section;
+use crate::table::{VariantRow, variant_rows};
 use crate::{Analysis, Comparisons, unit_of};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -94,6 +95,8 @@ pub struct Beside {
 pub(crate) struct View<'a> {
     pub(crate) sources: &'a [Source<'a>],
     pub(crate) comparisons: Option<&'a Comparisons>,
+    /// The variants of a single record, compared with their default cases.
+    pub(crate) variants: Vec<VariantRow>,
     pub(crate) names: Vec<String>,
 }
 
@@ -125,7 +128,8 @@ impl Page {
         let analyses: Vec<&Analysis<'_>> = sources.iter().map(|source| &source.analysis).collect();
         let comparisons = (sources.len() > 1).then(|| Comparisons::of(&analyses));
         let names = sources.iter().map(|source| source.name.clone()).collect();
-        let view = View { sources, comparisons: comparisons.as_ref(), names };
+        let variants = if let [one] = sources { variant_rows(&one.analysis) } else { Vec::new() };
+        let view = View { sources, comparisons: comparisons.as_ref(), variants, names };
         let mut charts = Vec::new();
         let sections = section::benchmark::details(&view, &mut charts);
         let blocks = html! {

@@ -77,7 +77,7 @@ document.addEventListener("click", (event) => {
   if (link && link.hash === location.hash) reveal();
 });
 
-const folded = () => [...document.querySelectorAll("details:not(.points):not(.facts-of-case)")];
+const folded = () => [...document.querySelectorAll("details:not(.points):not(.facts-of-case):not(.settings)")];
 const unfold = document.getElementById("unfold");
 unfold?.addEventListener("click", () => {
   const every = folded().filter((one) => one.closest("#details"));

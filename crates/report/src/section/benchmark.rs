@@ -1,15 +1,16 @@
 //! One benchmark: its question, its cases side by side, and each case with its verdicts, curves and single calls.
 
-use super::{explanation, scrolling, timeline};
+use super::{explanation, histogram, scrolling, timeline, variants};
 use crate::facts;
 use crate::findings;
+use crate::loops;
 use crate::page::{Chart, View};
 use crate::quantity::count;
 use crate::reduce::Columns;
 use crate::table;
 use crate::text;
 use crate::timeline::TimelineStudy;
-use crate::{CaseStudy, PhaseStudy};
+use crate::{CaseStudy, Comparisons, PhaseStudy};
 use landau_record::schema::Direction;
 use maud::{Markup, html};
 
@@ -83,7 +84,10 @@ fn benchmark(view: &View<'_>, name: &str, cases: &[&CaseStudy<'_>], charts: &mut
                 span.question { (question) } " "
                 @if cases.len() > 1 { span.number { (cases.len()) " cases" } }
             }
-            @if cases.len() > 1 && view.comparisons.is_none() { (variants(name, cases)) }
+            @if cases.len() > 1 && view.comparisons.is_none() {
+                (charts_of_variants(name, cases))
+                (variants::render(view, name))
+            }
             @for study in cases { (case(view, study, cases.len() == 1, charts)) }
             @if !caveats.is_empty() {
                 aside.caveats aria-label={ "Caveats of " (name) } {
@@ -97,7 +101,7 @@ fn benchmark(view: &View<'_>, name: &str, cases: &[&CaseStudy<'_>], charts: &mut
 }
 
 /// One small chart for each phase that the cases share, a line per case, drawn from the data of the cases.
-fn variants(benchmark: &str, cases: &[&CaseStudy<'_>]) -> Markup {
+fn charts_of_variants(benchmark: &str, cases: &[&CaseStudy<'_>]) -> Markup {
     let Some(first) = cases.first() else { return html! {} };
     let shown = &cases[..cases.len().min(OVERVIEW_CASES_MAX)];
     let mut figures: Vec<Markup> = Vec::new();
@@ -135,17 +139,29 @@ fn case(view: &View<'_>, study: &CaseStudy<'_>, is_open: bool, charts: &mut Vec<
     html! {
         details.case id={ "case-" (study.case.case) } open[is_open] {
             summary { h4 { (study.case.label) } " " span.outcomes { (outcomes(study)) } }
-            @if let Some(one) = &study.timeline { (timeline::render(&format!("case-{}", study.case.case), one)) }
-            @else { (verdicts(view, study)) }
+            @if study.timeline.is_some() {
+                (timeline::render(&format!("case-{}", study.case.case), &timelines(view, study)))
+            } @else { (verdicts(view, study)) }
             (notes(study))
             @if study.timeline.is_some() {}
             @else if view.comparisons.is_some() { (compared(view, study, charts)) }
             @else { (curves(view, study, &columns, charts)) }
             @if study.timeline.is_none() { (single_calls(view, study, &columns, charts)) }
             (explanation::of_case(view, study))
-            p.settings { "Settings, explained by " code { "landau list --long" } ": " (all_settings(study)) }
+            (settings_table(study))
         } "\n"
     }
+}
+
+/// The timelines of a case in every record that has it.
+pub(crate) fn timelines<'a>(view: &'a View<'_>, study: &CaseStudy<'_>) -> Vec<timeline::Timeline<'a>> {
+    let is_one = view.sources.len() == 1;
+    let of_source = |(tone, source): (usize, &'a crate::page::Source<'_>)| {
+        let case = source.analysis.cases.iter().find(|other| other.case.label == study.case.label)?;
+        let name = (!is_one).then(|| view.names[tone].as_str());
+        Some(timeline::Timeline { name, study: case.timeline.as_ref()?, tone })
+    };
+    view.sources.iter().enumerate().filter_map(of_source).collect()
 }
 
 /// The outcome of each phase in a word: "socket flat, bind cliff"; the rate of a timeline.
@@ -160,12 +176,31 @@ fn outcomes(study: &CaseStudy<'_>) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// Every parameter with its value, n last.
-fn all_settings(study: &CaseStudy<'_>) -> String {
-    let settings = study.case.settings.iter().filter(|(name, _)| *name != "n");
-    let mut texts: Vec<String> = settings.map(|(name, value)| format!("{name}={value}")).collect();
-    texts.push(format!("n up to {}", count(study.case.n as f64)));
-    texts.join(", ")
+/// Every parameter with its value and its meaning, n first. Older records have no meanings.
+fn settings_table(study: &CaseStudy<'_>) -> Markup {
+    let case = study.case;
+    let n = ("n", count(case.n as f64));
+    let others =
+        case.settings.iter().filter(|(name, _)| *name != "n").map(|(name, value)| (name.as_str(), value.clone()));
+    let about = |name: &str| case.settings_about.get(name).map(String::as_str);
+    html! {
+        details.settings {
+            summary {
+                "Settings"
+                @if case.settings_about.is_empty() { ", explained by " code { "landau list --long" } }
+            }
+            table.facts { tbody {
+                @for (name, value) in std::iter::once(n).chain(others) {
+                    tr {
+                        th scope="row" { code { (name) } }
+                        td { code { (value) } }
+                        @if let Some(about) = about(name) { td { (about) } }
+                        @else if !case.settings_about.is_empty() || name == "n" { td { (case.axis) } }
+                    }
+                }
+            } }
+        } "\n"
+    }
 }
 
 /// Creation and destruction of a case in one chart.
@@ -173,18 +208,20 @@ fn curves(view: &View<'_>, study: &CaseStudy<'_>, columns: &Columns, charts: &mu
     let id = format!("case-{}", study.case.case);
     let mut chart = Chart::new(id.clone(), study.case, columns);
     chart.add_floor(timer_overhead(view), &study.phases);
-    for (tone, phase) in study.phases.iter().enumerate() {
+    for (tone, phase) in loops::tones(study).into_iter().zip(&study.phases) {
         chart.add(phase.phase.name.clone(), tone % TONES, study, phase, columns);
         chart.add_singles(phase, columns);
     }
+    let closed = loops::of(study);
+    chart.close(&closed);
     charts.push(chart);
-    let is_undone = study.phases.iter().any(|phase| phase.phase.direction == Direction::Down);
-    let title = if is_undone {
-        format!("{}: every pass, up (▸ creation) and down again (◂ destruction, dashed)", study.case.label)
-    } else {
+    let title = if closed.is_empty() {
         format!("{}: every pass", study.case.label)
+    } else {
+        format!("{}: every pass, up (▸ creation) and down again (◂ destruction, dashed) in a loop", study.case.label)
     };
-    figure(&Figure { source: &id, names: &[], kind: "curve", title: &title, text: "", is_small: false })
+    let text = loops::text(study);
+    figure(&Figure { source: &id, names: &[], kind: "curve", title: &title, text: &text, is_small: false })
 }
 
 /// One chart for each phase, a colour for each record.
@@ -214,8 +251,8 @@ fn overlay(
         chart.add(view.names[*index].clone(), index % TONES, case, phase, &columns);
     }
     charts.push(chart);
-    let comparisons = view.comparisons.iter().flat_map(|all| all.of_phase(&study.case.label, name));
-    let sentences: Vec<String> = comparisons.map(|one| one.text(&view.names)).collect();
+    let sentences: Vec<String> =
+        view.comparisons.iter().flat_map(|all| told(all, view, &study.case.label, name)).collect();
     figure(&Figure {
         source: id,
         names: &[],
@@ -224,6 +261,13 @@ fn overlay(
         text: &sentences.join(" · "),
         is_small: false,
     })
+}
+
+/// The comparisons of a phase in words: with the base, then from each later record to the next where a difference is
+/// proven.
+fn told(all: &Comparisons, view: &View<'_>, label: &str, phase: &str) -> Vec<String> {
+    let later = all.steps(label, phase).filter(|one| one.base > 0 && one.winner().is_some());
+    all.of_phase(label, phase).chain(later).map(|one| one.text(&view.names)).collect()
 }
 
 fn timer_overhead(view: &View<'_>) -> f64 {
@@ -254,9 +298,10 @@ fn single_calls(view: &View<'_>, study: &CaseStudy<'_>, columns: &Columns, chart
                     names: &[],
                     kind: "density",
                     title: &format!("{}: every call", phase.phase.name),
-                    text: &text::caption(&phase.verdict),
+                    text: format!("{} {}", text::caption(&phase.verdict), findings::outlier_share(phase)).trim_end(),
                     is_small: true,
                 }))
+                (histogram::render(&format!("{id}-{number}"), phase))
             }
         } "\n"
     }
@@ -326,10 +371,10 @@ fn verdicts(view: &View<'_>, study: &CaseStudy<'_>) -> Markup {
                 }
             } }
             tbody {
-                @for (number, phase) in study.phases.iter().enumerate() {
+                @for (tone, phase) in loops::tones(study).into_iter().zip(&study.phases) {
                     @for (index, case, phase) in everywhere(view, study, phase) {
-                        @let number = if is_one { number } else { index };
-                        (verdict(case, phase, number, (!is_one).then(|| &*view.names[index])))
+                        @let tone = if is_one { tone } else { index };
+                        (verdict(case, phase, tone, (!is_one).then(|| &*view.names[index])))
                     }
                 }
             }

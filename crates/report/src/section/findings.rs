@@ -1,7 +1,8 @@
 //! The findings: those that lead, each with its picture and what it means; the others folded.
 
+use super::histogram::Histogram;
 use super::thumbnail;
-use crate::findings::{self, Finding, across, leading};
+use crate::findings::{self, Finding, Kind, across, leading};
 use crate::page::View;
 use crate::{Analysis, CaseStudy, PhaseStudy};
 use maud::{Markup, html};
@@ -65,7 +66,7 @@ fn leader(view: &View<'_>, finding: &Finding) -> Markup {
             span.kind { (finding.kind.name()) }
             div.text {
                 p { (finding.text) }
-                @if !finding.consequence.is_empty() { p.consequence { (finding.consequence) } }
+                @if !finding.consequence.is_empty() { p.consequence { (with_code(&finding.consequence)) } }
                 @if finding.kind.is_gathered() {
                     p.also { (findings::curves(finding.items.len())) "." }
                 } @else if !named.is_empty() {
@@ -82,6 +83,15 @@ fn leader(view: &View<'_>, finding: &Finding) -> Markup {
                 (picture(view, finding, study, phase))
             }
         } "\n"
+    }
+}
+
+/// A text in which commands are between backticks.
+fn with_code(text: &str) -> Markup {
+    html! {
+        @for (index, part) in text.split('`').enumerate() {
+            @if index % 2 == 1 { code { (part) } } @else { (part) }
+        }
     }
 }
 
@@ -107,6 +117,9 @@ fn link(name: &str, study: &CaseStudy<'_>) -> Markup {
 /// The curve of a finding; of a change both curves, with those of the other records thin.
 fn picture(view: &View<'_>, finding: &Finding, study: &CaseStudy<'_>, phase: &PhaseStudy<'_>) -> Markup {
     let axis = &study.case.axis;
+    if let Some(histogram) = Histogram::of(phase).filter(|_| finding.kind == Kind::Bimodal) {
+        return histogram.drawing();
+    }
     if view.sources.len() == 1 {
         return thumbnail::picture(phase, axis);
     }

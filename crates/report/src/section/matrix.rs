@@ -4,8 +4,7 @@ use super::scrolling;
 use crate::findings::subject;
 use crate::page::View;
 use crate::quantity::{FormatCost, Unit, change};
-use crate::text;
-use crate::{CaseStudy, PhaseStudy};
+use crate::{CaseStudy, PhaseComparison, PhaseStudy, Shown, ends, text};
 use landau_record::schema::Direction;
 use maud::{Markup, html};
 
@@ -23,10 +22,8 @@ struct Row<'a> {
 struct Cell<'a> {
     phase: Option<&'a PhaseStudy<'a>>,
     limit: Option<String>,
-    /// The cost relative to the base; absent for the base.
-    ratio: Option<f64>,
-    /// Whether the difference from the base is proven.
-    differs: bool,
+    /// The cost relative to the base where the difference is proven; absent for the base.
+    proven: Option<Shown>,
     /// The result in words.
     words: String,
 }
@@ -51,17 +48,21 @@ pub(crate) fn render(view: &View<'_>) -> Markup {
                 }
                 th scope="col" aria-sort="descending" { button type="button" data-key="change" { "Change" } }
             } }
-            tbody { @for row in &rows { (row.render()) } }
+            tbody {
+                @for row in &rows { (row.render()) }
+                @for study in view.base().into_iter().flat_map(|base| &base.cases) { (of_timeline(view, study)) }
+            }
         }
     };
     html! {
         section #matrix.overview aria-labelledby="matrix-heading" {
             h2 #matrix-heading { "Every curve in every record" }
             p.note {
-                "Cost of a call at the largest n, relative to " b { (view.names[0]) } " over the common range of n, \
-                 and the sign of the outcome: "
+                "Cost of a call at the largest n, relative to " b { (view.names[0]) } ", and the sign of the outcome: "
                 @for (sign, words) in text::SIGNS { span.sign aria-hidden="true" { (sign) } " " (words) ". " }
                 (shades())
+                "A ratio marked " b { "ø" } " is the mean over the common range of n: where the curves end at \
+                 different n or at a cliff, or where the difference is not that at the largest n. "
                 @if view.unit() == Unit::Instructions {
                     "Instructions are counted exactly, so every difference is real; below 2% it is not shaded."
                 } @else {
@@ -106,8 +107,7 @@ fn cell<'a>(view: &'a View<'_>, study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, i
     Cell {
         phase: found,
         limit: met.map(|met| format!("{} at {}", met.limit.error, met.at())),
-        ratio: compared.and_then(|one| one.comparison.ratio).map(|ratio| ratio.value),
-        differs: compared.is_some_and(|one| one.winner().is_some()),
+        proven: compared.and_then(PhaseComparison::proven),
         words: compared.map_or(String::new(), |one| one.text(&view.names)),
     }
 }
@@ -115,14 +115,17 @@ fn cell<'a>(view: &'a View<'_>, study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, i
 impl Row<'_> {
     /// The largest proven change relative to the base, in logarithms; zero if there is none.
     fn change(&self) -> f64 {
-        let proven = self.cells.iter().filter(|cell| cell.differs).filter_map(|cell| cell.ratio);
-        proven.map(|ratio| ratio.max(1e-9).ln().abs()).fold(0.0, f64::max)
+        self.ratios().map(|ratio| ratio.max(1e-9).ln().abs()).fold(0.0, f64::max)
+    }
+
+    /// The proven ratios to the base.
+    fn ratios(&self) -> impl Iterator<Item = f64> {
+        self.cells.iter().filter_map(|cell| cell.proven).map(|shown| shown.ratio.value)
     }
 
     fn render(&self) -> Markup {
         let size = self.change();
-        let largest = self.cells.iter().filter(|cell| cell.differs).filter_map(|cell| cell.ratio);
-        let largest = largest.max_by(|a, b| a.max(1e-9).ln().abs().total_cmp(&b.max(1e-9).ln().abs()));
+        let largest = self.ratios().max_by(|a, b| a.max(1e-9).ln().abs().total_cmp(&b.max(1e-9).ln().abs()));
         let is_down = self.phase.phase.direction == Direction::Down;
         html! {
             tr.same[size == 0.0] data-change=(format!("{size:.4}")) data-name=(subject(self.study, self.phase)) {
@@ -142,21 +145,42 @@ impl Row<'_> {
     }
 }
 
+/// The row of a timeline, which has rates and is not compared.
+fn of_timeline(view: &View<'_>, study: &CaseStudy<'_>) -> Markup {
+    let timelines = super::benchmark::timelines(view, study);
+    if study.timeline.is_none() {
+        return html! {};
+    }
+    html! {
+        tr data-change="0" data-name=(study.case.label) {
+            th scope="row" { a href={ "#case-" (study.case.case) } { b { (study.case.label) } " · rate" } }
+            @for index in 0..view.sources.len() {
+                @let rate = timelines.iter().find(|one| one.tone == index).and_then(|one| one.study.rate());
+                td.number data-value=(rate.map_or(-1.0, |rate| rate.median.round())) {
+                    (rate.map_or("not measured".to_owned(), text::rate))
+                }
+            }
+            td.number data-value="0" { "–" }
+        } "\n"
+    }
+}
+
 impl Cell<'_> {
     fn render(&self) -> Markup {
         let Some(phase) = self.phase else { return html! { td data-value="-1" { "not measured" } } };
         let (verdict, unit) = (&phase.verdict, phase.verdict.all.unit);
-        let cost = verdict.all.points.last().map(|point| point.cost.value);
-        let shade = self.ratio.filter(|_| self.differs).map(shade);
-        let value = self.ratio.or(cost).unwrap_or(-1.0);
+        let cost = ends::large(&verdict.all).map(|large| large.cost.value);
+        let ratio = self.proven.map(|shown| shown.ratio.value);
+        let shade = self.proven.filter(|shown| !shown.is_opposite).map(|shown| shade(shown.ratio.value));
+        let value = ratio.or(cost).unwrap_or(-1.0);
         html! {
             td.number.shade[shade.is_some()].(shade.as_deref().unwrap_or_default()) data-value=(format!("{value:.4}"))
                 title=[(!self.words.is_empty()).then_some(&self.words)]
             {
                 span.sign aria-hidden="true" { (text::glyph(verdict)) }
                 span.hidden { (text::outcome_word(&verdict.all)) " " }
-                (cost.map_or("–".to_owned(), |cost| unit.bare(cost.round())))
-                @if let Some(ratio) = self.ratio { " " span.ratio { (change(ratio)) } }
+                (cost.map_or("–".to_owned(), |cost| unit.bare(cost)))
+                @if let Some(shown) = self.proven { " " span.ratio { (text::ratio(shown)) } }
                 @if let Some(limit) = &self.limit { " " span.ratio { (limit) } }
             }
         }

@@ -7,12 +7,14 @@ use maud::{Markup, html};
 pub(crate) mod benchmark;
 pub(crate) mod explanation;
 pub(crate) mod findings;
+pub(crate) mod histogram;
 pub(crate) mod host;
 pub(crate) mod matrix;
 pub(crate) mod overview;
 pub(crate) mod summary;
 pub(crate) mod thumbnail;
 pub(crate) mod timeline;
+pub(crate) mod variants;
 pub(crate) mod words;
 
 /// A wide element that scrolls sideways by itself, by keyboard too.

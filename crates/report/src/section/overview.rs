@@ -5,7 +5,7 @@ use crate::findings::subject;
 use crate::page::View;
 use crate::quantity::{FormatCost, factor};
 use crate::text::{self, CLASSES};
-use crate::{CaseStudy, PhaseStudy};
+use crate::{CaseStudy, PhaseStudy, ends};
 use landau_record::schema::Direction;
 use maud::{Markup, html};
 
@@ -82,7 +82,7 @@ fn of_timeline(index: usize, study: &CaseStudy<'_>) -> Markup {
                     @if !super::benchmark::is_default(study) { (super::benchmark::settings(study)) }
                 }
                 (super::timeline::cell(timeline))
-                span.outcome { span.sign aria-hidden="true" { "⟶" } (rate) }
+                span.outcome { span.sign aria-hidden="true" { "▸" } (rate) }
             }
         } "\n"
     }
@@ -94,7 +94,7 @@ impl Cell<'_> {
         let class = verdict.class();
         let rank = CLASSES.iter().position(|other| *other == class).unwrap_or(CLASSES.len());
         let growth = self.growth();
-        let cost = judged.points.last().map_or(0.0, |point| point.cost.value);
+        let cost = ends::large(judged).map_or(0.0, |large| large.cost.value);
         let is_down = self.phase.phase.direction == Direction::Down;
         html! {
             li data-index=(index) data-outcome=(rank) data-class=(text::class_word(class))

@@ -2,8 +2,10 @@
 
 use super::words;
 use crate::page::{Source, View};
-use crate::quantity::{bytes, count};
+use crate::quantity::{bytes, count, percent};
+use crate::{Analysis, Comparisons, PhaseComparison};
 use landau_record::schema::Unit;
+use landau_stats::{Class, Options};
 use maud::{Markup, html};
 
 /// The title, unless the user gave one.
@@ -46,6 +48,7 @@ pub(crate) fn render(view: &View<'_>, title: &str) -> Markup {
                 "Each benchmark creates objects one by one and times every call; " b { "n" } " is the number of \
                  objects that exist at that moment. " (lead(view))
             }
+            p.answer { (answer(view)) }
             noscript { p.warning { "The charts of the details and the tables of their points need JavaScript; the \
                                     text, the verdicts and the small pictures do not." } }
             p #keys hidden { "Arrow keys read values; plus, minus and 0 zoom. The verdict is above, a table of the \
@@ -53,6 +56,51 @@ pub(crate) fn render(view: &View<'_>, title: &str) -> Markup {
             (words::render(view))
         } "\n"
     }
+}
+
+/// The whole result in a sentence or two: how many curves do what.
+fn answer(view: &View<'_>) -> String {
+    let Some(base) = view.base() else { return String::new() };
+    match view.comparisons {
+        Some(comparisons) => changes(comparisons, &view.names),
+        None => outcomes(base),
+    }
+}
+
+/// How many curves of a record stay as they are, and what the others do.
+fn outcomes(analysis: &Analysis<'_>) -> String {
+    let phases = || analysis.cases.iter().flat_map(|study| &study.phases);
+    let number = |class: Class| phases().filter(|phase| phase.verdict.class() == class).count();
+    let (all, same) = (phases().count(), number(Class::Flat) + number(Class::Small));
+    let delta = percent(Options::default().delta);
+    let parts = [(number(Class::Limit), "jump at a cliff"), (number(Class::Material), "grow, fall or vary")];
+    let parts: Vec<String> =
+        parts.iter().filter(|part| part.0 > 0).map(|part| format!("{} {}", part.0, part.1)).collect();
+    let others = if parts.is_empty() { String::new() } else { format!(" {}.", parts.join(", ")) };
+    let open = match number(Class::Unresolved) {
+        0 => String::new(),
+        1 => " 1 is not resolved.".to_owned(),
+        many => format!(" {many} are not resolved."),
+    };
+    format!("{same} of {all} curves cost the same at every n, within {delta}.{others}{open}")
+}
+
+/// How many curves cost more and less in each record than in the first.
+fn changes(comparisons: &Comparisons, names: &[String]) -> String {
+    let delta = Options::default().delta;
+    let beyond = |one: &PhaseComparison| {
+        let shown = one.proven().filter(|shown| !shown.is_opposite)?;
+        Some(shown.ratio.value).filter(|ratio| ratio.ln().abs() > delta.ln_1p())
+    };
+    let of_record = |(index, name): (usize, &String)| {
+        let own = || comparisons.all.iter().filter(move |one| one.other == index);
+        let more = own().filter_map(beyond).filter(|ratio| *ratio > 1.0).count();
+        let less = own().filter_map(beyond).filter(|ratio| *ratio < 1.0).count();
+        format!("in {name} {more} of {} curves cost more and {less} less", own().count())
+    };
+    let parts: Vec<String> = names.iter().enumerate().skip(1).map(of_record).collect();
+    let base = names.first().map_or("?", String::as_str);
+    format!("Compared with {base}, beyond {}: {}.", percent(delta), parts.join("; "))
 }
 
 /// Where it was measured: one sentence for all records that share their machine.

@@ -3,10 +3,10 @@
 //! Both axes are logarithmic, except along a timeline. They repeat what the text beside them says, so screen readers
 //! skip them.
 
-use crate::PhaseStudy;
 use crate::quantity::{FormatCost, count};
 use crate::reduce::Columns;
 use crate::text;
+use crate::{PhaseStudy, ends};
 use maud::{Markup, html};
 
 /// The most points of a curve in a cell.
@@ -49,11 +49,14 @@ impl Scale {
     }
 }
 
-/// The curve in logarithms of n and cost, at most `most` points: the judged points with those beyond a cliff, or the
-/// medians of the calls where there are none.
+/// The curve in logarithms of n and cost, at most `most` points: between the two ends that are told, or the medians of
+/// the calls where there are none.
 fn curve(phase: &PhaseStudy<'_>, most: usize) -> Vec<(f64, f64)> {
-    let points = phase.verdict.all.points.iter().map(|point| (point.n, point.cost.value));
-    let points: Vec<(f64, f64)> = points.filter(|(n, cost)| *n >= 1.0 && *cost > 0.0).collect();
+    let judged = &phase.verdict.all;
+    let from = ends::small(judged).map_or(1.0, |small| small.n.max(1.0));
+    let to = ends::large(judged).map_or(f64::INFINITY, |large| large.n);
+    let points = judged.points.iter().map(|point| (point.n, point.cost.value));
+    let points: Vec<(f64, f64)> = points.filter(|(n, cost)| (from..=to).contains(n) && *cost > 0.0).collect();
     let points = if points.len() < 2 { medians(phase) } else { points };
     let last = points.len().saturating_sub(1);
     let stride = points.len().div_ceil(most).max(1);
@@ -123,7 +126,11 @@ pub(crate) fn picture(phase: &PhaseStudy<'_>, axis: &str) -> Markup {
     let (points, outliers) = (curve(phase, PICTURE_POINTS_MAX), outliers(phase));
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return html! {} };
     let Some(scale) = scale(points.iter().chain(&outliers)) else { return html! {} };
-    let unit = phase.verdict.all.unit;
+    let judged = &phase.verdict.all;
+    // Where nothing is judged, the label is that of the point that is drawn.
+    let label = |end: Option<ends::CostAt>, point: (f64, f64)| {
+        judged.unit.bare(end.map_or(point.1.exp().round(), |end| end.cost.value))
+    };
     let (start, end) = (scale.at(*first), scale.at(*last));
     // The label of the start is above a curve that rises from the axis.
     let lift = if start.1 > 70.0 { -7.0 } else { 15.0 };
@@ -139,9 +146,9 @@ pub(crate) fn picture(phase: &PhaseStudy<'_>, axis: &str) -> Markup {
                 circle cx=(format!("{x:.0}")) cy=(format!("{y:.0}")) r="2.2" {}
             }
             polyline class=(text::class_word(phase.verdict.class())) points=(scale.line(&points)) {}
-            text x="6" y=(format!("{:.0}", start.1 + lift)) { (unit.bare(first.1.exp().round())) }
+            text x="6" y=(format!("{:.0}", start.1 + lift)) { (label(ends::small(judged), *first)) }
             text x=(scale.width - scale.room[1] + 6.0) y=(format!("{:.0}", end.1 + 4.0)) {
-                (unit.bare(last.1.exp().round()))
+                (label(ends::large(judged), *last))
             }
         }
     }

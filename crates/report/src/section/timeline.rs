@@ -1,6 +1,7 @@
-//! A timeline: the rate of every pass along the transfer, both axes linear, with its events; and every number as a
-//! table.
+//! A timeline: the rate of every pass along the transfer, both axes linear, with its events; of several records all in
+//! one drawing, a colour for each; and every number as a table.
 
+use super::benchmark::TONES;
 use super::scrolling;
 use crate::quantity::{count, digits};
 use crate::text;
@@ -13,7 +14,22 @@ const ROOM: [f64; 4] = [88.0, 12.0, 22.0, 34.0];
 /// The most points of a pass that are drawn; a point is the rate over its steps.
 const POINTS_MAX: usize = 120;
 
-/// The rates of the passes in points of `stride` steps, in MB/s, with the last step of each point.
+/// The timeline of one record, with the record's name if there are several.
+pub(crate) struct Timeline<'a> {
+    pub(crate) name: Option<&'a str>,
+    pub(crate) study: &'a TimelineStudy<'a>,
+    /// Index of the record among those of the page.
+    pub(crate) tone: usize,
+}
+
+/// A pass that is drawn: its name in the table, its colour, and its points: the last step and the rate in MB/s.
+struct Line {
+    name: String,
+    tone: usize,
+    points: Vec<(f64, f64)>,
+}
+
+/// The rates of the passes in points of `stride` steps.
 fn rates(study: &TimelineStudy<'_>, stride: usize) -> Vec<Vec<(f64, f64)>> {
     let rate =
         |steps: &[u64]| steps.len() as f64 * study.step_bytes as f64 * 1e3 / steps.iter().sum::<u64>().max(1) as f64;
@@ -29,18 +45,41 @@ fn stride(study: &TimelineStudy<'_>) -> usize {
     longest.div_ceil(POINTS_MAX).max(1)
 }
 
-/// The timeline of a case, in words, drawn, and as a table.
-pub(crate) fn render(id: &str, study: &TimelineStudy<'_>) -> Markup {
-    let stride = stride(study);
-    let passes = rates(study, stride);
+/// The lines of every pass of every record, all with points of equally many steps.
+fn lines(timelines: &[Timeline<'_>]) -> Vec<Line> {
+    let stride = timelines.iter().map(|one| stride(one.study)).max().unwrap_or(1);
+    let of_record = |one: &Timeline<'_>| {
+        let passes = one.study.passes.iter().zip(rates(one.study, stride)).enumerate();
+        let line = |(number, (pass, points)): (usize, (&crate::timeline::TimelinePass, _))| Line {
+            name: one.name.map_or(String::new(), |name| format!("{name}, ")) + &format!("pass {}", pass.round + 1),
+            tone: if one.name.is_some() { one.tone } else { number } % TONES,
+            points,
+        };
+        passes.map(line).collect::<Vec<Line>>()
+    };
+    timelines.iter().flat_map(of_record).collect()
+}
+
+/// The timeline of a case in every record that has it, in words, drawn, and as a table; nothing without a record.
+pub(crate) fn render(id: &str, timelines: &[Timeline<'_>]) -> Markup {
+    let Some(first) = timelines.first() else { return html! {} };
+    let lines = lines(timelines);
+    let title = if timelines.len() > 1 { "in every record, a line for each pass" } else { "of every pass" };
     html! {
-        p.timeline { (text::timeline(study)) "." }
-        figure.chart {
-            figcaption { strong { (study.case) ": rate of every pass along the transfer" } }
-            (drawing(study, &passes))
+        @for one in timelines {
+            p.timeline {
+                @if let Some(name) = one.name {
+                    span.swatch.{ "tone-" (one.tone % TONES) } aria-hidden="true" {} b { (name) } ": "
+                }
+                (text::timeline(one.study)) "."
+            }
+        }
+        figure.chart.overlaid[timelines.len() > 1] {
+            figcaption { strong { (first.study.case) ": rate along the transfer " (title) } }
+            (drawing(timelines, &lines))
             details.points {
                 summary { "Rates as a table" }
-                (table(id, study, &passes))
+                (table(id, first.study, &lines))
             }
         } "\n"
     }
@@ -59,21 +98,23 @@ pub(crate) fn cell(study: &TimelineStudy<'_>) -> Markup {
     }
 }
 
-fn drawing(study: &TimelineStudy<'_>, passes: &[Vec<(f64, f64)>]) -> Markup {
-    let every = || passes.iter().flatten();
+fn drawing(timelines: &[Timeline<'_>], lines: &[Line]) -> Markup {
+    let every = || lines.iter().flat_map(|line| &line.points);
     let last = every().map(|point| point.0).fold(1.0, f64::max);
     let top = every().map(|point| point.1).fold(0.0, f64::max).max(1e-9) * 1.08;
     let [left, right, above, below] = ROOM;
     let (width, height) = (SIZE.0 - left - right, SIZE.1 - above - below);
     let x = |n: f64| left + n / last * width;
     let y = |rate: f64| above + height * (1.0 - rate / top);
-    let line = |points: &Vec<(f64, f64)>| {
+    let path = |points: &[(f64, f64)]| {
         points.iter().map(|(n, rate)| format!("{:.1},{:.1}", x(*n), y(*rate))).collect::<Vec<_>>().join(" ")
     };
-    let events = study.sections.iter().filter_map(|section| Some((f64::from(section.first), section.event?)));
+    let sections = timelines.first().map_or(&[][..], |one| &one.study.sections);
+    let events = sections.iter().filter_map(|section| Some((f64::from(section.first), section.event?)));
+    let words = |one: &Timeline<'_>| format!("{}: {}", one.name.unwrap_or(one.study.case), text::timeline(one.study));
     html! {
         svg.drawing viewBox={ "0 0 " (SIZE.0) " " (SIZE.1) } role="img"
-            aria-label={ (study.case) ": " (text::timeline(study)) }
+            aria-label=(timelines.iter().map(words).collect::<Vec<_>>().join("; "))
         {
             @for tick in ticks(top) {
                 line.axis x1=(left) x2=(left + width) y1=(format!("{:.1}", y(tick))) y2=(format!("{:.1}", y(tick))) {}
@@ -82,14 +123,16 @@ fn drawing(study: &TimelineStudy<'_>, passes: &[Vec<(f64, f64)>]) -> Markup {
             @for tick in ticks(last) {
                 text.n x=(format!("{:.1}", x(tick))) y=(SIZE.1 - 16.0) text-anchor="middle" { (count(tick)) }
             }
-            text.n x=(left + width / 2.0) y=(SIZE.1 - 2.0) text-anchor="middle" { (study.axis) }
+            text.n x=(left + width / 2.0) y=(SIZE.1 - 2.0) text-anchor="middle" {
+                (timelines.first().map_or("", |one| one.study.axis))
+            }
             @for (first, event) in events {
                 @let at = format!("{:.1}", x(first - 1.0));
                 line.edge x1=(at) x2=(at) y1=(above) y2=(above + height) {}
                 text x=(at) y=(above - 6.0) text-anchor="middle" { (event) }
             }
-            @for (number, points) in passes.iter().enumerate() {
-                polyline.{ "tone-" (number % super::benchmark::TONES) } points=(line(points)) {}
+            @for line in lines {
+                polyline.{ "tone-" (line.tone) } points=(path(&line.points)) { title { (line.name) } }
             }
         }
     }
@@ -104,19 +147,21 @@ fn ticks(top: f64) -> Vec<f64> {
 }
 
 /// Every number that is drawn, which scripts offer as CSV.
-fn table(id: &str, study: &TimelineStudy<'_>, passes: &[Vec<(f64, f64)>]) -> Markup {
-    let rows = passes.iter().map(Vec::len).max().unwrap_or(0);
+fn table(id: &str, study: &TimelineStudy<'_>, lines: &[Line]) -> Markup {
+    let rows = lines.iter().map(|line| line.points.len()).max().unwrap_or(0);
     let table = html! {
         table id={ (id) "-rates" } {
             thead { tr {
                 th scope="col" { "Up to, " (study.axis) }
-                @for pass in &study.passes { th scope="col" { "Pass " (pass.round + 1) ", MB/s" } }
+                @for line in lines { th scope="col" { (line.name) ", MB/s" } }
             } }
             tbody {
                 @for row in 0..rows {
                     tr {
-                        td { (passes.iter().find_map(|pass| pass.get(row)).map_or(0.0, |point| point.0)) }
-                        @for pass in passes { td { (pass.get(row).map_or(String::new(), |point| digits(point.1))) } }
+                        td { (lines.iter().find_map(|line| line.points.get(row)).map_or(0.0, |point| point.0)) }
+                        @for line in lines {
+                            td { (line.points.get(row).map_or(String::new(), |point| digits(point.1))) }
+                        }
                     }
                 }
             }

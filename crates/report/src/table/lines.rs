@@ -1,5 +1,6 @@
 //! The table of one record: a line for each curve, its outcome first, grouped by case or sorted.
 
+use super::grid::{self, bold, colored, cut, line, rule};
 use super::{Layout, Row, plain, wrapped};
 use crate::quantity::Unit;
 use crate::text;
@@ -73,8 +74,8 @@ pub fn render(rows: &[Row], unit: Unit, sort: Sort, layout: Layout) -> String {
     let lines: Vec<[String; 4]> = rows.iter().map(|row| cells(row, is_grouped)).collect();
     let costs = if unit == Unit::Instructions { "Instructions" } else { "Cost" };
     let head = ["Outcome", if is_grouped { "Phase" } else { "Curve" }, costs, "Growth"].map(str::to_owned);
-    let widths = widths(lines.iter().chain([&head]), usize::from(layout.width));
-    let mut text = vec![bold(&line(&head, widths), layout), "─".repeat(used(widths).min(usize::from(layout.width)))];
+    let widths = widths(lines.iter().chain([&head]).map(|cells| &cells[..]), usize::from(layout.width));
+    let mut text = vec![bold(&line(&head, &widths), layout), rule(&widths, layout)];
     let mut previous = "";
     for (row, cells) in rows.iter().zip(&lines) {
         if is_grouped && row.case != previous {
@@ -83,7 +84,7 @@ pub fn render(rows: &[Row], unit: Unit, sort: Sort, layout: Layout) -> String {
             let limit = of_case.map(|row| row.text.limit.as_str()).find(|limit| !limit.is_empty());
             text.push(case_line(&row.case, limit, layout));
         }
-        text.push(colored(&line(cells, widths), row.class, layout));
+        text.push(colored(&line(cells, &widths), code(row.class), layout));
     }
     let removed = if rows.iter().any(|row| row.direction == Direction::Down) { REMOVED } else { "" };
     format!("{}\n\n{}", text.join("\n"), wrapped(&format!("{}{COLUMNS}{removed}", text::LEGEND), layout))
@@ -98,52 +99,14 @@ fn cells(row: &Row, is_grouped: bool) -> [String; 4] {
 }
 
 /// Widths of the columns: outcome, name, costs, growth. The name has what the others leave.
-fn widths<'a>(lines: impl Iterator<Item = &'a [String; 4]>, most: usize) -> [usize; 4] {
-    let mut widths = [0; 4];
-    for cells in lines {
-        for (width, cell) in widths.iter_mut().zip(cells) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
+fn widths<'a>(lines: impl Iterator<Item = &'a [String]>, most: usize) -> Vec<usize> {
+    let mut widths = grid::needed(lines);
     widths[0] = widths[0].min(OUTCOME_MAX);
-    let others = widths[0] + widths[2] + widths[3] + GAPS;
-    widths[1] = widths[1].min(most.saturating_sub(others)).max(NAME_MIN);
+    let room = |widths: &[usize], own: usize| most.saturating_sub(grid::used(widths) - widths[own]);
+    widths[1] = widths[1].min(room(&widths, 1)).max(NAME_MIN);
     // A terminal that is narrower still cuts the outcome.
-    widths[0] = widths[0].min(most.saturating_sub(widths[1] + widths[2] + widths[3] + GAPS)).max(NAME_MIN);
+    widths[0] = widths[0].min(room(&widths, 0)).max(NAME_MIN);
     widths
-}
-
-/// The indent and three gaps of two columns.
-const GAPS: usize = 8;
-
-fn used(widths: [usize; 4]) -> usize {
-    widths.iter().sum::<usize>() + GAPS
-}
-
-fn line(cells: &[String; 4], widths: [usize; 4]) -> String {
-    let [outcome, name, costs, growth] = cells;
-    let text = format!(
-        "  {:<a$}  {:<b$}  {:<c$}  {growth}",
-        cut(outcome, widths[0]),
-        cut(name, widths[1]),
-        costs,
-        a = widths[0],
-        b = widths[1],
-        c = widths[2]
-    );
-    text.trim_end().to_owned()
-}
-
-/// A text of at most `width` characters; its middle is left out, as the end of a name is its phase.
-fn cut(text: &str, width: usize) -> String {
-    let count = text.chars().count();
-    if count <= width {
-        return text.to_owned();
-    }
-    let tail = width.saturating_sub(1) / 2;
-    let head: String = text.chars().take(width.saturating_sub(1) - tail).collect();
-    let rest: String = text.chars().skip(count - tail).collect();
-    format!("{head}…{rest}")
 }
 
 /// A case's name with its limit.
@@ -151,32 +114,15 @@ fn case_line(case: &str, limit: Option<&str>, layout: Layout) -> String {
     let limit = limit.map_or(String::new(), |limit| format!("  limit: {}", plain(limit)));
     let room = usize::from(layout.width).saturating_sub(limit.chars().count() + 1);
     let name = cut(&plain(case), room);
-    if layout.color { format!("\u{1b}[1m{name}\u{1b}[0m\u{1b}[31m{limit}\u{1b}[0m") } else { format!("{name}{limit}") }
+    format!("{}{}", bold(&name, layout), if limit.is_empty() { limit } else { colored(&limit, "31", layout) })
 }
 
-fn bold(text: &str, layout: Layout) -> String {
-    if layout.color { format!("\u{1b}[1m{text}\u{1b}[0m") } else { text.to_owned() }
-}
-
-/// A line in the colour of its outcome; flat and small stay plain, so that the others are seen.
-fn colored(text: &str, class: Class, layout: Layout) -> String {
-    let code = match class {
+/// The colour of an outcome; flat and small stay plain, so that the others are seen.
+pub(super) fn code(class: Class) -> &'static str {
+    match class {
         Class::Limit => "31",
         Class::Material => "36",
         Class::Unresolved => "33",
-        Class::Flat | Class::Small => return text.to_owned(),
-    };
-    if layout.color { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::cut;
-
-    #[test]
-    fn a_name_loses_its_middle_and_keeps_its_phase() {
-        assert_eq!(cut("bind family=v6 v6only=off range=40000-42001 · ↓ close", 30), "bind family=v6 …2001 · ↓ close");
-        assert_eq!(cut("bind", 30), "bind");
-        assert!(cut("0123456789", 5).chars().count() == 5);
+        Class::Flat | Class::Small => "",
     }
 }

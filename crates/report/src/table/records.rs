@@ -1,50 +1,120 @@
 //! The table of several records: a line for each curve, a column for each record, as the page's matrix has it.
 
-use super::{ComparisonRow, Layout, Row, frame, plain, tint};
-use crate::quantity::{FormatCost, change};
-use comfy_table::{Cell, Color};
+use super::grid::{self, bold, colored, line, rule};
+use super::{ComparisonRow, Layout, Row, plain, wrapped};
+use crate::quantity::{FormatCost, Unit};
+use crate::text;
+use landau_record::schema::Direction;
 
-/// Lays out the rows of several records, the first of which is the base. `comparisons` are those of the same records;
-/// a difference that they do not prove is not stated.
-pub fn render_records(rows: &[Vec<Row>], comparisons: &[ComparisonRow], names: &[String], layout: Layout) -> String {
-    let header: Vec<String> = std::iter::once("Curve".to_owned()).chain(names.iter().map(|name| plain(name))).collect();
-    let mut table = frame(layout, &header.iter().map(String::as_str).collect::<Vec<_>>());
-    for row in rows.first().into_iter().flatten() {
-        let mut cells = vec![Cell::new(plain(&format!("{} · {}", row.case, row.phase)))];
-        for (one, name) in rows.iter().zip(names) {
-            let found = one.iter().find(|other| other.case == row.case && other.phase == row.phase);
-            let Some(found) = found else {
-                cells.push(Cell::new("–"));
-                continue;
-            };
-            let compared =
-                comparisons.iter().find(|one| one.case == row.case && one.phase == row.phase && one.other == *name);
-            let ratio = compared.filter(|one| one.winner.is_some()).and_then(|one| one.ratio).map(|ratio| ratio.value);
-            let color = match ratio {
-                Some(ratio) if ratio > 1.0 => Color::Yellow,
-                Some(_) => Color::Green,
-                None => Color::Reset,
-            };
-            cells.push(tint(&plain(&cell(found, ratio)), color, layout));
-        }
-        table.add_row(cells);
-    }
-    let base = names.first().map_or("the first record", String::as_str);
-    let proven = if rows.iter().flatten().any(|row| row.unit == crate::quantity::Unit::Instructions) {
-        "from 2% on"
-    } else {
-        "if proven at 95%"
-    };
-    let legend = format!(
-        "Cost at the largest n; outcome; difference from {} over the common range of n, {proven}.",
-        plain(base)
-    );
-    format!("{}\n\n{}", table.trim_fmt(), super::wrapped(&legend, layout))
+/// The narrowest column of names; a record's name is cut to the width of its cells, or to this.
+const NAME_MIN: usize = 24;
+const RECORD_MIN: usize = 12;
+
+/// A record with its rows and its place in the table.
+struct Column<'a> {
+    name: &'a str,
+    rows: &'a [Row],
 }
 
-/// Cost, sign of the outcome and difference: "9,714 — ×6.46".
-fn cell(row: &Row, ratio: Option<f64>) -> String {
-    let cost = row.large.map_or("–".to_owned(), |large| row.unit.bare(large.cost.value.round()));
-    let parts = [cost, row.text.sign.clone(), ratio.map_or(String::new(), change), row.text.limit.clone()];
-    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+/// Lays out the rows of several records, the first of which is the base. `comparisons` are those of the same records;
+/// a difference that they do not prove is not stated. Records that do not fit side by side follow below, each time
+/// beside the base.
+pub fn render_records(rows: &[Vec<Row>], comparisons: &[ComparisonRow], names: &[String], layout: Layout) -> String {
+    let columns = rows.iter().zip(names).map(|(rows, name)| Column { name, rows });
+    let columns: Vec<Column<'_>> = columns.collect();
+    let Some((base, others)) = columns.split_first() else { return String::new() };
+    let lines = |columns: &[&Column<'_>]| lines(base, columns, comparisons);
+    let mut texts = Vec::new();
+    let mut from = 0;
+    while from < others.len() || texts.is_empty() {
+        // As many records as fit, at least one.
+        let with = |count: usize| std::iter::once(base).chain(&others[from..from + count]).collect::<Vec<_>>();
+        let fits = |count: &usize| grid::used(&widths(&lines(&with(*count)), layout)) <= usize::from(layout.width);
+        let left = others.len() - from;
+        let count = (1..=left).rev().find(fits).unwrap_or(left.min(1));
+        let body = lines(&with(count));
+        texts.push(table(&body, &widths(&body, layout), layout));
+        from += count.max(1);
+    }
+    let is_exact = base.rows.iter().any(|row| row.unit == Unit::Instructions);
+    let proven = if is_exact { "from 2% on" } else { "if proven at 95%" };
+    let limits = limits(&columns);
+    let legend = format!(
+        "{limits}Outcome; cost at the largest n; difference from {}, {proven}; ø: the mean over the common range of n. \
+         {}.",
+        plain(base.name),
+        text::SIGNS.map(|(sign, words)| format!("{sign} {words}")).join(", ")
+    );
+    format!("{}\n\n{}", texts.join("\n\n"), wrapped(&legend, layout))
+}
+
+/// The head, and a line for each curve of the base with its code of colour.
+fn lines(
+    base: &Column<'_>,
+    columns: &[&Column<'_>],
+    comparisons: &[ComparisonRow],
+) -> Vec<(Vec<String>, &'static str)> {
+    let head = std::iter::once("Curve".to_owned()).chain(columns.iter().map(|column| plain(column.name)));
+    let mut lines = vec![(head.collect(), "")];
+    for row in base.rows {
+        let arrow = if row.direction == Direction::Down { "↓ " } else { "" };
+        let mut cells = vec![plain(&format!("{} · {arrow}{}", row.case, row.phase))];
+        let mut color = "";
+        for column in columns {
+            let is_it = |other: &&Row| other.case == row.case && other.phase == row.phase;
+            let Some(found) = column.rows.iter().find(is_it) else {
+                cells.push("–".to_owned());
+                continue;
+            };
+            let of_pair = |one: &&ComparisonRow| {
+                one.case == row.case && one.phase == row.phase && one.other == *column.name && one.base == *base.name
+            };
+            let shown = comparisons.iter().find(of_pair).and_then(|one| one.shown);
+            if let Some(shown) = shown.filter(|shown| !shown.is_opposite) {
+                color = if shown.ratio.value > 1.0 { "33" } else { "32" };
+            }
+            let cost = found.large.map_or("–".to_owned(), |large| found.unit.bare(large.cost.value));
+            let ratio = shown.map_or(String::new(), |shown| format!(" {}", text::ratio(shown)));
+            cells.push(plain(&format!("{} {cost}{ratio}", found.text.sign)));
+        }
+        lines.push((cells, color));
+    }
+    lines
+}
+
+/// Widths of the columns: the records have what their cells need, the names what is left.
+fn widths(lines: &[(Vec<String>, &str)], layout: Layout) -> Vec<usize> {
+    let heads = lines.first().map_or(&[][..], |(head, _)| head);
+    let mut widths = grid::needed(lines.iter().skip(1).map(|(cells, _)| cells.as_slice()));
+    widths.resize(heads.len(), 0);
+    for (width, head) in widths.iter_mut().zip(heads).skip(1) {
+        *width = (*width).max(head.chars().count().min(RECORD_MIN));
+    }
+    let others = grid::used(&widths) - widths[0];
+    widths[0] = widths[0].min(usize::from(layout.width).saturating_sub(others)).max(NAME_MIN);
+    widths
+}
+
+fn table(lines: &[(Vec<String>, &str)], widths: &[usize], layout: Layout) -> String {
+    let Some(((head, _), body)) = lines.split_first() else { return String::new() };
+    let body = body.iter().map(|(cells, color)| colored(&line(cells, widths), color, layout));
+    [bold(&line(head, widths), layout), rule(widths, layout)].into_iter().chain(body).collect::<Vec<_>>().join("\n")
+}
+
+/// Where calls failed, with the records: "Limits: bind: EADDRINUSE at 28,232 (old, new). ". Empty if nowhere.
+fn limits(columns: &[Column<'_>]) -> String {
+    let mut found: Vec<(String, Vec<&str>)> = Vec::new();
+    for column in columns {
+        for row in column.rows.iter().filter(|row| !row.text.limit.is_empty()) {
+            let text = format!("{}: {}", plain(&row.case), plain(&row.text.limit));
+            match found.iter_mut().find(|(other, _)| *other == text) {
+                Some((_, records)) if records.contains(&column.name) => {}
+                Some((_, records)) => records.push(column.name),
+                None => found.push((text, vec![column.name])),
+            }
+        }
+    }
+    let texts: Vec<String> =
+        found.iter().map(|(text, names)| format!("{text} ({})", plain(&names.join(", ")))).collect();
+    if texts.is_empty() { String::new() } else { format!("Limits: {}. ", texts.join("; ")) }
 }

@@ -49,7 +49,7 @@ pub(crate) fn class_about(class: Class, is_exact: bool) -> &'static str {
 pub(crate) fn glyph(verdict: &Verdict) -> &'static str {
     match (verdict.class(), &verdict.all.outcome) {
         (Class::Limit, _) => "⌈",
-        (_, Outcome::Flat { .. }) => "—",
+        (_, Outcome::Flat { .. }) => "→",
         (_, Outcome::Small) => "≈",
         (_, Outcome::Grows { .. }) => "↗",
         (_, Outcome::Falls) => "↘",
@@ -81,5 +81,5 @@ pub(crate) const SIGNS: [(&str, &str); 7] = [
     ("∿", "varies"),
     ("?", "not resolved"),
     ("≈", "changes by 5% to 10%"),
-    ("—", "flat"),
+    ("→", "flat"),
 ];

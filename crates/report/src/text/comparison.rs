@@ -1,45 +1,132 @@
-//! A comparison of two records in words.
+//! A comparison of two curves in words: how much more or less, at which n, and whether the law or only a constant
+//! differs.
 
 use super::law::symbol_of;
-use crate::quantity::{factor, percent};
-use landau_stats::{Agreement, Comparison, Estimate, Nature, Unit};
+use crate::Shown;
+use crate::quantity::{change, count, digits, factor, percent};
+use landau_stats::{Agreement, Comparison, Estimate, Nature, Outcome, Unit};
 
-/// The result, with the names of both sides: "new costs 12% less than old (95% CI 10%–14%), at every n". `gain` is the
-/// fraction by which the winner is cheaper.
-pub(crate) fn comparison(
-    (winner, loser): (&str, &str),
-    gain: Estimate,
-    (base, other): (&str, &str),
-    comparison: &Comparison,
-) -> String {
-    let by = percent(gain.value);
-    let nature = nature(base, other, comparison);
+/// The result with the names of both sides: "new costs 12% less than old at n = 980 (95% CI 10%–14%), by a constant
+/// factor". `proven` is the ratio of `other` to `base` if a difference is proven.
+pub(crate) fn comparison(comparison: &Comparison, proven: Option<Shown>, base: &str, other: &str) -> String {
+    let Some(shown) = proven else { return no_difference(comparison) };
+    let place =
+        shown.n.map_or(" on average over the common range of n".to_owned(), |n| format!(" at n = {}", count(n)));
+    let clause = clause(comparison, base, other);
     if comparison.a.all.unit == Unit::Instructions {
-        return format!("{winner} executes {by} fewer instructions than {loser}{nature}");
+        let by = relative(shown.ratio.value).replace("as much as", "as many instructions as");
+        let by = by.replace("more than", "more instructions than").replace("less than", "fewer instructions than");
+        return format!("{other} executes {by} {base}{place}{clause}");
     }
-    let (low, high) = (percent(gain.low.max(0.0)), percent(gain.high));
-    format!("{winner} costs {by} less than {loser} (95% CI {low}–{high}){nature}")
+    format!("{other} costs {} {base}{place} (95% CI {}){clause}", relative(shown.ratio.value), interval(shown.ratio))
 }
 
-/// Law or constant: ", by a constant factor", "; the law differs: O(1) in old, O(n) in new". Empty if that is not
-/// shown.
-fn nature(base: &str, other: &str, comparison: &Comparison) -> String {
+/// A ratio of costs in words: "6.5 times as much as", "23% more than", "98% less than".
+fn relative(ratio: f64) -> String {
+    match ratio {
+        ratio if ratio >= 2.0 => format!("{} times as much as", digits(ratio)),
+        ratio if ratio >= 1.0 => format!("{} more than", percent(ratio - 1.0)),
+        ratio => format!("{} less than", percent(1.0 - ratio)),
+    }
+}
+
+/// A ratio of costs in words where the other side is named elsewhere: "6.5 times as much", "23% more".
+pub(crate) fn by(ratio: f64) -> String {
+    let text = relative(ratio);
+    text.trim_end_matches(" than").trim_end_matches(" as").to_owned()
+}
+
+/// The ratio for a cell: "×6.5", "+23%"; "ø +23%" if it is the mean over the common range of n.
+pub(crate) fn ratio(shown: Shown) -> String {
+    format!("{}{}", if shown.n.is_some() { "" } else { "ø " }, change(shown.ratio.value))
+}
+
+/// The interval of a ratio in the form of its value: "10%–14%", "6.1–6.8".
+fn interval(ratio: Estimate) -> String {
+    let (low, high) = match ratio.value {
+        value if value >= 2.0 => (digits(ratio.low), digits(ratio.high)),
+        value if value >= 1.0 => (percent((ratio.low - 1.0).max(0.0)), percent(ratio.high - 1.0)),
+        _ => (percent((1.0 - ratio.high).max(0.0)), percent(1.0 - ratio.low)),
+    };
+    format!("{low}–{high}")
+}
+
+/// What a difference does over n, from [`Comparison::nature`]: the one place that turns it into words.
+enum Difference {
+    /// One costs the same multiple of the other at every n.
+    Factor,
+    /// One costs the same amount more at every n.
+    Amount,
+    /// The laws differ.
+    Laws(&'static str, &'static str),
+    /// The growth differs by this factor.
+    Growth(f64),
+    /// The law or the growth differs, without a name or a number.
+    Unnamed,
+    /// Not shown.
+    NotShown,
+}
+
+fn difference(comparison: &Comparison) -> Difference {
     match (comparison.nature, comparison.growth_ratio) {
-        (Nature::Factor, _) => ", by a constant factor".to_owned(),
-        (Nature::Amount, _) => ", by a constant amount".to_owned(),
-        (Nature::Law, growth) => match (symbol_of(&comparison.a.all), symbol_of(&comparison.b.all), growth) {
-            (Some(a), Some(b), _) if a != b && comparison.same_law == Agreement::Different => {
-                format!("; the law differs: {a} in {base}, {b} in {other}")
-            }
-            (_, _, Some(growth)) => format!("; {other} grows {} as much as {base}", factor(growth.value)),
-            _ => "; the law differs".to_owned(),
+        (Nature::Factor, _) => Difference::Factor,
+        (Nature::Amount, _) => Difference::Amount,
+        (Nature::Law, growth) => match (named(comparison, false), named(comparison, true), growth) {
+            (Some(a), Some(b), _) if a != b && comparison.same_law == Agreement::Different => Difference::Laws(a, b),
+            (_, _, Some(growth)) => Difference::Growth(growth.value),
+            _ => Difference::Unnamed,
         },
-        (Nature::Inconclusive, _) => String::new(),
+        (Nature::Inconclusive, _) => Difference::NotShown,
+    }
+}
+
+/// The law of the base or of the other. A cost that changes by less than δ counts as constant.
+fn named(comparison: &Comparison, is_other: bool) -> Option<&'static str> {
+    let judged = if is_other { &comparison.b.all } else { &comparison.a.all };
+    if judged.outcome == Outcome::Small { Some(super::symbol("constant")) } else { symbol_of(judged) }
+}
+
+/// Law or constant, after the result: ", by a constant factor", "; the law differs: O(1) in old, O(n) in new". Empty if
+/// that is not shown.
+fn clause(comparison: &Comparison, base: &str, other: &str) -> String {
+    match difference(comparison) {
+        Difference::Factor => ", by a constant factor".to_owned(),
+        Difference::Amount => ", by a constant amount".to_owned(),
+        Difference::Laws(a, b) => format!("; the law differs: {a} in {base}, {b} in {other}"),
+        Difference::Growth(growth) => format!("; {other} grows {} as much as {base}", factor(growth)),
+        Difference::Unnamed => "; the law differs".to_owned(),
+        Difference::NotShown => String::new(),
+    }
+}
+
+/// Law or constant as a sentence of a finding.
+pub(crate) fn law_or_constant(comparison: &Comparison, base: &str, other: &str) -> String {
+    let same = named(comparison, true).filter(|symbol| named(comparison, false) == Some(*symbol));
+    let same = same.map_or(String::new(), |symbol| format!(" ({symbol})"));
+    match difference(comparison) {
+        Difference::Factor => format!("The law is the same{same}; a constant factor differs."),
+        Difference::Amount => format!("The law is the same{same}; a constant amount differs."),
+        Difference::Laws(a, b) => format!("The law differs: {a} in {base}, {b} in {other}."),
+        Difference::Growth(growth) => format!("In {other} it grows {} as much as in {base}.", factor(growth)),
+        Difference::Unnamed => "The law differs.".to_owned(),
+        Difference::NotShown => "Whether the law differs is not shown by these passes.".to_owned(),
+    }
+}
+
+/// Law or constant for a cell: "constant factor", "O(1) → O(n)", "growth ×1.3".
+pub(crate) fn law_or_constant_short(comparison: &Comparison) -> String {
+    match difference(comparison) {
+        Difference::Factor => "constant factor".to_owned(),
+        Difference::Amount => "constant amount".to_owned(),
+        Difference::Laws(a, b) => format!("{a} → {b}"),
+        Difference::Growth(growth) => format!("growth {}", factor(growth)),
+        Difference::Unnamed => "law".to_owned(),
+        Difference::NotShown => "not shown".to_owned(),
     }
 }
 
 /// The result where neither record is shown to be cheaper.
-pub(crate) fn no_difference(comparison: &Comparison) -> String {
+fn no_difference(comparison: &Comparison) -> String {
     let is_exact = comparison.a.all.unit == Unit::Instructions;
     match (comparison.ratio, comparison.detectable) {
         (Some(ratio), _) if is_exact => {
@@ -62,36 +149,63 @@ pub(crate) fn no_difference(comparison: &Comparison) -> String {
 mod tests {
     use super::super::fixture::{fit, interval, verdict};
     use super::*;
-    use landau_stats::{Change, Outcome};
 
     fn compared(unit: Unit, ratio: Option<Estimate>, detectable: Option<f64>) -> Comparison {
         let blank = Comparison::undecided(verdict(unit, &[]), verdict(unit, &[]));
         Comparison { ratio, ratio_start: ratio, ratio_end: ratio, detectable, ..blank }
     }
 
-    #[test]
-    fn a_winner_is_named_with_its_gain() {
-        let gain = interval(0.1, 0.12, 0.14);
-        let told = |unit| comparison(("new", "old"), gain, ("old", "new"), &compared(unit, None, None));
-        assert_eq!(told(Unit::Time), "new costs 12% less than old (95% CI 10%–14%)");
-        assert_eq!(told(Unit::Instructions), "new executes 12% fewer instructions than old");
+    fn shown(ratio: Estimate, n: Option<f64>) -> Option<Shown> {
+        Some(Shown { ratio, n, is_opposite: false })
     }
 
     #[test]
-    fn law_or_constant_is_told_with_the_winner() {
-        let gain = interval(0.1, 0.12, 0.14);
-        let base = "new costs 12% less than old (95% CI 10%–14%)";
-        let told = |one: Comparison| comparison(("new", "old"), gain, ("old", "new"), &one);
+    fn a_difference_is_told_from_the_base_with_its_interval_and_its_place() {
+        let told = |unit, ratio, n| comparison(&compared(unit, None, None), shown(ratio, n), "old", "new");
+        let (less, more, times) = (interval(0.86, 0.88, 0.9), interval(1.1, 1.23, 1.3), interval(6.1, 6.5, 6.8));
+        assert_eq!(told(Unit::Time, less, Some(980.0)), "new costs 12% less than old at n = 980 (95% CI 10%–14%)");
+        assert_eq!(told(Unit::Time, more, Some(980.0)), "new costs 23% more than old at n = 980 (95% CI 10%–30%)");
+        let mean = "new costs 6.5 times as much as old on average over the common range of n (95% CI 6.1–6.8)";
+        assert_eq!(told(Unit::Time, times, None), mean);
+        let exact = [less, more, times].map(|ratio| told(Unit::Instructions, ratio, Some(980.0)));
+        assert_eq!(exact[0], "new executes 12% fewer instructions than old at n = 980");
+        assert_eq!(exact[1], "new executes 23% more instructions than old at n = 980");
+        assert_eq!(exact[2], "new executes 6.5 times as many instructions as old at n = 980");
+        assert_eq!([0.02, 1.23, 6.5].map(by), ["98% less", "23% more", "6.5 times as much"]);
+    }
+
+    /// Guards against a sentence, a cell and a finding that say different things of one difference.
+    #[test]
+    fn law_or_constant_is_the_same_in_sentences_cells_and_findings() {
+        let base = "new costs 12% less than old at n = 980 (95% CI 10%–14%)";
+        let told = |one: &Comparison| {
+            let words = comparison(one, shown(interval(0.86, 0.88, 0.9), Some(980.0)), "old", "new");
+            let clause = words.strip_prefix(base).unwrap().to_owned();
+            [clause, law_or_constant(one, "old", "new"), law_or_constant_short(one)]
+        };
         let of = |nature| Comparison { nature, ..compared(Unit::Time, None, None) };
-        assert_eq!(told(of(Nature::Factor)), format!("{base}, by a constant factor"));
+        let factor =
+            [", by a constant factor", "The law is the same (O(1)); a constant factor differs.", "constant factor"];
+        assert_eq!(told(&of(Nature::Factor)), factor);
+        let amount =
+            [", by a constant amount", "The law is the same (O(1)); a constant amount differs.", "constant amount"];
+        assert_eq!(told(&of(Nature::Amount)), amount);
+        let unknown = ["", "Whether the law differs is not shown by these passes.", "not shown"];
+        assert_eq!(told(&of(Nature::Inconclusive)), unknown);
         let growth_ratio = Some(interval(1.2, 1.3, 1.4));
         let steeper = Comparison { growth_ratio, ..of(Nature::Law) };
-        assert_eq!(told(steeper.clone()), format!("{base}; new grows ×1.3 as much as old"));
+        let growth = ["; new grows ×1.3 as much as old", "In new it grows ×1.3 as much as in old.", "growth ×1.3"];
+        assert_eq!(told(&steeper), growth);
         let mut other = Comparison { same_law: Agreement::Different, ..steeper };
         other.a.all.outcome = Outcome::Flat { within: 0.1 };
         other.b.all.outcome = Outcome::Grows { law: Some("linear".to_owned()) };
         other.b.all.fit = Some(fit("linear", 900.0, Some(1.0)));
-        assert_eq!(told(other), format!("{base}; the law differs: O(1) in old, O(n) in new"));
+        let laws = [
+            "; the law differs: O(1) in old, O(n) in new",
+            "The law differs: O(1) in old, O(n) in new.",
+            "O(1) → O(n)",
+        ];
+        assert_eq!(told(&other), laws);
     }
 
     #[test]

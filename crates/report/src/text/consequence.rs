@@ -2,7 +2,7 @@
 //! wait, so it waits at most 3,570 times a second."
 
 use crate::quantity::{FormatCost, Unit, count};
-use crate::{CaseStudy, PhaseStudy};
+use crate::{CaseStudy, PhaseStudy, ends};
 
 /// Who pays, by benchmark and phase; `{n}` and `{cost}` are replaced. A curve that is not listed has its axis: "With
 /// 980 open files, a call takes 1.2 µs".
@@ -31,8 +31,8 @@ pub fn subjects() -> impl Iterator<Item = (&'static str, &'static str)> {
 /// Returns the sentence for a curve; empty if it has no points.
 pub(crate) fn consequence(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>) -> String {
     let judged = &phase.verdict.all;
-    let Some(last) = judged.points.last() else { return String::new() };
-    words(&study.case.benchmark, &phase.phase.name, &study.case.axis, judged.unit, (last.n, last.cost.value))
+    let Some(large) = ends::large(judged) else { return String::new() };
+    words(&study.case.benchmark, &phase.phase.name, &study.case.axis, judged.unit, (large.n, large.cost.value))
 }
 
 fn words(benchmark: &str, phase: &str, axis: &str, unit: Unit, (n, cost): (f64, f64)) -> String {

@@ -12,22 +12,25 @@ mod law;
 mod limit;
 mod outliers;
 mod timeline;
+mod variant;
 mod verdict;
 
 pub use law::{formula, symbol};
 pub use outliers::{caption, recurring};
 pub use timeline::{rate, timeline};
 pub use verdict::sentence;
-pub(crate) use verdict::{growth_text, law_text, more_passes_text, reason_text, small, unresolved};
+pub(crate) use verdict::{cliff_before, growth_text, law_text, more_passes_text, reason_text, small, unresolved};
 
 pub use class::class_name;
 pub(crate) use class::{CLASSES, SIGNS, class_about, class_word, glyph, outcome_word};
-pub(crate) use comparison::{comparison, no_difference};
+pub(crate) use comparison::{by, comparison, law_or_constant, law_or_constant_short, ratio};
 pub(crate) use consequence::consequence;
 pub use consequence::subjects;
 pub(crate) use law::symbol_of;
 pub(crate) use limit::command_and_remark;
-pub(crate) use outliers::{is_first_calls, pattern, without_first_calls};
+pub(crate) use outliers::{highest_outlier, is_first_calls, pattern, without_first_calls};
+pub(crate) use variant::variant;
+pub use variant::variants;
 
 /// Defines the letters of the formulas. Shown once on each page and below each table.
 pub const LEGEND: &str = "n: number of objects. Cost at small and large n: of the first and the last point, each the \

@@ -24,6 +24,15 @@ pub(crate) fn without_first_calls(verdict: &Verdict) -> String {
     of(verdict, |pattern| !is_first_calls(pattern))
 }
 
+/// The highest cost of a recurring outlier, without the first calls; `None` if there is none.
+pub(crate) fn highest_outlier(verdict: &Verdict) -> Option<u64> {
+    let outliers = &verdict.outliers;
+    let others = outliers.patterns.iter().filter(|one| !is_first_calls(one));
+    let highest = others.map(|one| one.cost_max).max();
+    let positions = || outliers.recurring.iter().map(|call| call.cost_max).max();
+    highest.or_else(|| outliers.patterns.is_empty().then(positions)?)
+}
+
 fn of(verdict: &Verdict, is_told: impl Fn(&Pattern) -> bool) -> String {
     let (outliers, unit) = (&verdict.outliers, verdict.all.unit);
     if outliers.patterns.is_empty() {

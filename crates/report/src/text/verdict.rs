@@ -10,9 +10,12 @@ const RIVALS_MAX: usize = 3;
 /// The judgement in one sentence, for a table cell or a chart's description.
 pub fn sentence(judged: &Judgement) -> String {
     let head = head(judged);
-    match judged.cliffs.first() {
-        Some(cliff) => format!("{}; below it: {head}", cliff_text(cliff)),
-        None => head,
+    match judged.cliffs.as_slice() {
+        [] => head,
+        cliffs => {
+            let cliffs: Vec<String> = cliffs.iter().map(|cliff| cliff_text(cliff, judged.unit)).collect();
+            format!("{}; below it: {head}", cliffs.join("; "))
+        }
     }
 }
 
@@ -119,14 +122,22 @@ pub(crate) fn reason_text(reason: Reason) -> String {
     }
 }
 
-fn cliff_text(cliff: &Cliff) -> String {
+fn cliff_text(cliff: &Cliff, unit: Unit) -> String {
     let annotation = cliff.annotation.as_ref().map_or(String::new(), |name| format!(" ({name})"));
     format!(
-        "cliff at n = {}{annotation}: {} across the jump, {} relative to small n",
+        "cliff at n = {}{annotation}: {} across the jump, from {} to {}, {} relative to small n",
         count(cliff.n.value),
         factor(cliff.factor),
+        unit.cost(cliff_before(cliff, unit)),
+        unit.cost(cliff.cost_after),
         factor(cliff.factor_over_start)
     )
+}
+
+/// The cost just before a cliff.
+pub(crate) fn cliff_before(cliff: &Cliff, unit: Unit) -> f64 {
+    let before = cliff.cost_after / cliff.factor.max(f64::MIN_POSITIVE);
+    if unit == Unit::Instructions { before.round() } else { before }
 }
 
 #[cfg(test)]
@@ -245,8 +256,8 @@ mod tests {
         let judged = Judgement { cliffs: vec![cliff], ..judgement(Unit::Instructions, Outcome::Flat { within: 0.0 }) };
         assert_eq!(
             sentence(&judged),
-            "cliff at n = 14,114 (half the port range): ×12 across the jump, ×3,059 relative to small n; below it: \
-             O(1), exactly 4,122 instructions for n = 16–4,096"
+            "cliff at n = 14,114 (half the port range): ×12 across the jump, from 206,667 instructions to 2,480,000 \
+             instructions, ×3,059 relative to small n; below it: O(1), exactly 4,122 instructions for n = 16–4,096"
         );
     }
 }

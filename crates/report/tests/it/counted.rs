@@ -185,8 +185,8 @@ fn several_kernels_stand_side_by_side() {
     let layout = Layout { width: 100, color: false };
     let equal = table::render_records(&[rows.clone(), rows.clone()], &compared, &names, layout);
     assert!(!equal.contains('×') && equal.contains("5.10"), "{equal}");
-    compared[0].winner = Some("5.10".to_owned());
-    compared[0].ratio = compared[0].ratio.map(|ratio| ratio.map(|_| 6.46));
+    let ratio = compared[0].ratio.map(|ratio| ratio.map(|_| 6.46)).unwrap();
+    compared[0].shown = Some(landau_report::Shown { ratio, n: Some(3000.0), is_opposite: false });
     let text = table::render_records(&[rows.clone(), rows], &compared, &names, layout);
     assert!(text.contains(" ×6.46") && text.lines().all(|line| line.chars().count() <= 100), "{text}");
 }

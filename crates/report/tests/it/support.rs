@@ -4,7 +4,7 @@
 
 use landau_record::schema::{
     Annotation, AnnotationKind, Canary, Case, Chunk, Clock, Cut, Direction, End, EndOutcome, Facts, Header, Host,
-    Limit, Note, Outcome, PassEnd, PassStart, Phase, Quantum, Samples, Skip, TimerOverhead, Window,
+    Limit, Note, Outcome, PassEnd, PassStart, Phase, Quantum, Samples, Skip, Timeline, TimerOverhead, Window,
 };
 use landau_record::{Line, Record, Writer};
 use std::collections::BTreeMap;
@@ -206,11 +206,12 @@ fn case(number: u32, sketch: &Sketch, bend: &Bend) -> Case {
         caveats: vec!["It stops too early.".into()],
         source: "an article".into(),
         phases: sketch.phases.iter().map(phase).collect(),
-        settings: BTreeMap::new(),
+        settings: BTreeMap::from([("family".into(), "v4".into()), ("n".into(), sketch.n.to_string())]),
+        settings_about: BTreeMap::from([("family".into(), format!("IPv4 or IPv6{}", bend.poison))]),
         n: u64::from(sketch.n),
         reduced: None,
         annotations: sketch.marks.iter().map(mark).collect(),
-        timeline: None,
+        timeline: (sketch.benchmark == "download").then_some(Timeline { step_bytes: 1 << 20 }),
     }
 }
 
