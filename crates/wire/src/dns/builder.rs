@@ -36,6 +36,7 @@ pub struct Builder<'a> {
     edns: Option<Edns<'a>>,
     counts: [u16; 4],
     section: Section,
+    /// Whether something was left out. Nothing is written after that, so places that were cut off are never used.
     is_full: bool,
     places: Places,
     /// Where the current record set of the additional section starts, and the number of additional records before it.
@@ -58,12 +59,15 @@ impl<'a> Builder<'a> {
 
     /// Appends a question; returns whether it fitted.
     pub fn question(&mut self, question: &Question<'_>) -> bool {
+        if self.is_full {
+            return false;
+        }
         let before = self.out.len();
         self.name(&question.name);
         self.u16(question.kind.0);
         self.u16(question.class.0);
         if !self.fits() {
-            self.cut(before);
+            self.out.truncate(before);
             self.header.is_truncated = true;
             self.is_full = true;
             return false;
@@ -130,12 +134,12 @@ impl<'a> Builder<'a> {
         self.is_full = true;
         if self.section < Section::Additional {
             self.header.is_truncated = true;
-            self.cut(before);
+            self.out.truncate(before);
         } else if self.continues_set(before, record) {
             self.counts[3] = self.set.1;
-            self.cut(self.set.0);
+            self.out.truncate(self.set.0);
         } else {
-            self.cut(before);
+            self.out.truncate(before);
         }
     }
 
@@ -150,11 +154,6 @@ impl<'a> Builder<'a> {
         let [high, low] = record.kind().0.to_be_bytes();
         let [class_high, class_low] = record.class.0.to_be_bytes();
         name == record.name && message.get(end..end + 4) == Some(&[high, low, class_high, class_low])
-    }
-
-    fn cut(&mut self, len: usize) {
-        self.out.truncate(len);
-        self.places.forget(len - self.start);
     }
 
     fn u16(&mut self, value: u16) {
@@ -226,11 +225,6 @@ impl Places {
             *slot = place as u16;
             self.count += 1;
         }
-    }
-
-    /// Forgets the places from this one on.
-    fn forget(&mut self, place: usize) {
-        self.count = self.at[..self.count].partition_point(|at| usize::from(*at) < place);
     }
 }
 
@@ -381,5 +375,27 @@ mod tests {
         let message = Message::parse(&out).unwrap();
         assert_eq!((message.questions().count(), message.answers().count()), (1, 1));
         assert!(message.header().is_truncated);
+    }
+
+    #[test]
+    fn nothing_is_written_after_a_question_that_does_not_fit() {
+        let mut out = Vec::new();
+        let mut builder = Builder::new(&mut out, Header::query(1), None, 512);
+        let long = [b'a', b'b', b'c'].map(|letter| {
+            let label = [letter; 50];
+            (0..4).fold(NameBuf::root(), |mut name, _| {
+                name.push(&label).unwrap();
+                name
+            })
+        });
+        let mut ask =
+            |name: NameBuf| builder.question(&Question { name: name.as_name(), kind: Type::A, class: Class::IN });
+        assert_eq!(long.map(&mut ask), [true, true, false]);
+        // It would fit, as a pointer to a label that was cut off.
+        assert!(!ask(name(&"c".repeat(50))));
+        assert!(!builder.record(Section::Answer, &Record::new(Name::ROOT, 1, a(1))));
+        builder.finish();
+        let message = Message::parse(&out).unwrap();
+        assert_eq!((message.questions().count(), message.header().is_truncated), (2, true));
     }
 }
