@@ -1,8 +1,9 @@
 //! `fuzz`: fuzzes the parsers of `landau-wire`, for a given processor time each.
 //!
 //! A target that ends early has found a failing input: the input and the last lines of the target's output are shown.
-//! The corpus stays in `target/fuzz/`, so that the next run continues where this one stopped. Fuzzing needs a nightly
-//! compiler and `cargo-fuzz`, so it is not part of `ci`.
+//! The corpus stays in `target/fuzz/`, so that the next run continues where this one stopped; a target begins with the
+//! files in `seeds/TARGET`, if there are any. Fuzzing needs a nightly compiler and `cargo-fuzz`, so it is not part of
+//! `ci`.
 
 use crate::program::Program;
 use crate::workspace;
@@ -89,6 +90,15 @@ fn known() -> Result<Vec<String>> {
     Ok(names)
 }
 
+/// Returns the file with the words of a target's protocol, which its name starts with; without a name it is HTTP.
+fn dictionary_of(name: &str) -> &'static str {
+    match name.split_once('_') {
+        Some(("smtp", _)) => "smtp.dict",
+        Some(("dns", _)) => "dns.dict",
+        _ => "http.dict",
+    }
+}
+
 fn build(folder: &Path) -> Result<()> {
     let words = ["+nightly", "fuzz", "build", "--fuzz-dir", FOLDER, "--target-dir"];
     // Found in PATH, so that it is rustup's: the cargo that started this program does not know `+nightly`.
@@ -106,12 +116,14 @@ fn start(folder: &Path, name: &str) -> Result<Running> {
     }
     let log = folder.join(format!("{name}.log"));
     let said = File::create(&log).with_context(|| format!("write {}", log.display()))?;
-    let dictionary = workspace::root().join(FOLDER).join("http.dict");
+    let sources = workspace::root().join(FOLDER);
+    let (seeds, dictionary) = (sources.join("seeds").join(name), sources.join(dictionary_of(name)));
     let target = folder.join("build").join(SYSTEM).join("release").join(name);
     let mut command = Program::new("nice")
         .args(["-n", "19"])
         .arg(&target)
         .arg(&corpus)
+        .args(seeds.is_dir().then_some(seeds))
         .arg(format!("-dict={}", dictionary.display()))
         .arg(format!("-artifact_prefix={}/", findings.display()))
         .args([LONGEST, "-timeout=20", "-rss_limit_mb=1500"])
