@@ -5,6 +5,7 @@ mod assessor;
 mod command;
 mod former;
 mod load;
+mod mail;
 mod options;
 mod progress;
 mod status;

@@ -1,13 +1,32 @@
 //! The mail engine: delivers a message to a list of recipients over SMTP, and records what became of each.
 //!
-//! A [`List`] is read one record at a time and a [`Message`] is encoded once, so neither memory nor work per recipient
-//! grows with the list.
+//! [`deliver`] reads a [`List`] one record at a time, encodes the [`Message`] once, and drives SMTP sessions over the
+//! event library. A ledger has the fate of every recipient, so that a run that was killed is continued and nobody is
+//! sent to twice.
 
+mod client;
+mod delivery;
+mod engine;
+mod envelope;
 mod error;
+mod ledger;
 pub mod list;
 pub mod message;
+mod network;
+mod route;
+mod schedule;
+#[cfg(test)]
+mod simulation;
+mod stats;
 pub mod synthetic;
 
+pub use delivery::{Delivery, Outcome, Source, deliver};
+pub use engine::{Observer, Progress};
+pub use envelope::{Envelope, Mode};
 pub use error::{Error, Result};
+pub use ledger::Sync;
 pub use list::List;
 pub use message::Message;
+pub use route::Server;
+pub use schedule::{Backoff, Feedback, Limits};
+pub use stats::{DomainRow, Histogram, Phases, Tally};

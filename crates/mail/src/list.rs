@@ -35,6 +35,16 @@ impl Record {
         self.ends.get(index).and_then(|&end| self.text.get(start..end as usize)).unwrap_or_default()
     }
 
+    /// Returns whether all fields are ASCII.
+    pub(crate) fn is_ascii(&self) -> bool {
+        self.text.is_ascii()
+    }
+
+    /// Returns whether a field has a control character, which could end a line of the header.
+    pub(crate) fn has_control(&self) -> bool {
+        self.text.bytes().any(|byte| byte.is_ascii_control())
+    }
+
     /// Makes this a record that is only an address.
     pub(crate) fn set_address(&mut self, address: &str) {
         self.text.clear();

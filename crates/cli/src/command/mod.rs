@@ -9,6 +9,7 @@ mod generate;
 mod lab;
 mod list;
 mod load;
+mod mail;
 mod report;
 mod run;
 mod serve;
@@ -50,6 +51,8 @@ enum Command {
     Explain(explain::Args),
     /// Send HTTP requests to a server and measure their latency, also while many idle connections are open
     Load(load::Args),
+    /// Deliver a message to a list of recipients over SMTP, and record what became of each
+    Mail(mail::Args),
     /// Print the verdicts of a record as a table, or compare several records
     Show(show::Args),
     /// Write an HTML report of one record, or of several for comparison
@@ -102,6 +105,7 @@ pub(crate) fn run(landau: Landau, words: &[String]) -> anyhow::Result<u8> {
         Some(Command::Lab(args)) => lab::run(&args, words),
         Some(Command::Explain(args)) => explain::run(&args, words),
         Some(Command::Load(args)) => load::run(&args, words),
+        Some(Command::Mail(args)) => mail::run(&args),
         Some(Command::Show(args)) => show::run(&args),
         Some(Command::Report(args)) => report::run(&args),
         Some(Command::Verify(args)) => verify::run(&args),

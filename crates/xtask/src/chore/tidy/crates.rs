@@ -34,6 +34,7 @@ const BELOW: &[(&str, &[&str])] = &[
             "landau-stats",
             "landau-sys",
             "landau-units",
+            "landau-wire",
         ],
     ),
     // The chores measure the program as a process; they use its record reader, statistics and resource limits, and its

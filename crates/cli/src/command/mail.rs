@@ -1,0 +1,264 @@
+//! `landau mail`: delivers a message to a list of recipients over SMTP.
+
+use crate::mail::{Live, text};
+use crate::status;
+use clap::ValueEnum;
+use landau_mail::synthetic::{MOST_DOMAINS, Shape};
+use landau_mail::{Backoff, Delivery, Envelope, Feedback, Limits, Mode, Source, Sync, deliver};
+use landau_sys::signal::{catch_interrupts, interrupted};
+use landau_units::duration_in;
+use landau_wire::smtp::parameter::{Notify, Ret};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The longest wait: thirty days.
+const LONGEST: Duration = Duration::from_secs(720 * 3600);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ModeWord {
+    /// Deliver the message
+    Data,
+    /// Ask for each recipient whether the server accepts it, then RSET: no message is sent
+    Rset,
+    /// Open a connection for each recipient, send EHLO and QUIT
+    Quit,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum SyncWord {
+    /// After every batch of lines
+    Always,
+    /// Every second
+    Interval,
+    /// When the operating system does it
+    Never,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum FeedbackWord {
+    /// By 1/N: the fewest refusals
+    Inverse,
+    /// By 1/sqrt N
+    Sqrt,
+    /// By 1
+    Constant,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum NotifyWord {
+    /// No notification
+    Never,
+    /// On delivery
+    Success,
+    /// On failure
+    Failure,
+    /// On delay
+    Delay,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum RetWord {
+    /// The whole message
+    Full,
+    /// The header
+    Hdrs,
+}
+
+const AFTER_HELP: &str = "The list has an address on each line. Or it is CSV: a first line without `@` is the header, \
+the address is in the column `email`, `address` or `to` or else in the first one, and {{NAME}} in the message stands \
+for the value of column NAME.
+
+The ledger has a line of JSON for each recipient with what became of it. The same command continues a run that was \
+interrupted or killed: recipients that are done or failed are not sent to again.
+
+Examples:
+  landau mail list.txt --message letter.eml --from news@example.org --via 127.0.0.1:2525 --ledger letter.ledger
+  landau mail list.csv --message letter.eml --via localhost --ledger l --sessions 100 --initial 100
+  landau mail --recipients 200000 --domains 9113 --mode rset --via 127.0.0.1:2525 --ledger l
+
+Exit status: 0 every recipient done, 1 recipients failed or are left, 2 could not run.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    /// File with the recipients; - reads standard input
+    #[arg(value_name = "LIST", required_unless_present = "recipients", conflicts_with = "recipients")]
+    list: Option<PathBuf>,
+    /// Send to N synthetic recipients instead of a list: u1@d7.test and so on
+    #[arg(long, value_name = "N", requires = "domains")]
+    recipients: Option<u64>,
+    /// Distribute the synthetic recipients over N domains
+    #[arg(long, value_name = "N", requires = "recipients")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_DOMAINS)))]
+    domains: Option<u32>,
+    /// Give synthetic domain k a share proportional to 1/k^S (Zipf's law); 0 gives all the same share
+    #[arg(long, value_name = "S", default_value_t = 0.0, requires = "recipients")]
+    zipf: f64,
+    /// Send this message: header, empty line, body
+    #[arg(long, value_name = "FILE")]
+    message: Option<PathBuf>,
+    /// Send all mail to this server (port 25 by default)
+    #[arg(long, value_name = "HOST:PORT")]
+    via: String,
+    /// Record what becomes of each recipient in this file, and continue what it says
+    #[arg(long, value_name = "FILE")]
+    ledger: PathBuf,
+    /// Sync the ledger to the disk
+    #[arg(long, value_enum, default_value = "interval")]
+    sync: SyncWord,
+    /// Say that this is the sender; empty for the null path
+    #[arg(long, value_name = "ADDRESS", default_value = "")]
+    from: String,
+    /// Introduce this host by this name in EHLO
+    #[arg(long, value_name = "NAME", default_value = "localhost")]
+    helo: String,
+    /// Choose how far a transaction goes
+    #[arg(long, value_enum, default_value = "data")]
+    mode: ModeWord,
+    /// Open at most N connections
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    sessions: u32,
+    /// Open at most N connections at first; each success raises that number up to --sessions, refusals reduce it
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    initial: u32,
+    /// Change the number of connections N by this much per success and refusal
+    #[arg(long, value_enum, default_value = "inverse")]
+    feedback: FeedbackWord,
+    /// Use a connection for at most N messages
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+    per_connection: u64,
+    /// Begin no message on a connection older than this
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration_in(Duration::ZERO..=LONGEST))]
+    reuse_for: Duration,
+    /// Send each message to up to N recipients at a time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    batch: u16,
+    /// Keep at most N recipients in memory
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
+    active: u32,
+    /// Wait for each reply even if the server offers PIPELINING
+    #[arg(long)]
+    no_pipelining: bool,
+    /// Send messages with BDAT if the server offers CHUNKING
+    #[arg(long)]
+    chunking: bool,
+    /// Ask for these delivery status notifications if the server offers DSN
+    #[arg(long, value_enum, value_name = "WHEN,…", value_delimiter = ',')]
+    notify: Vec<NotifyWord>,
+    /// Ask that a notification return this part of the message if the server offers DSN
+    #[arg(long, value_enum)]
+    ret: Option<RetWord>,
+    /// Identify the message by this text in notifications if the server offers DSN
+    #[arg(long, value_name = "TEXT")]
+    envid: Option<String>,
+    /// Wait at most this long for a reply; RFC 5321 allows up to 10 minutes, depending on the command
+    #[arg(long, value_name = "TIME", default_value = "10m")]
+    #[arg(value_parser = duration_in(Duration::from_millis(1)..=LONGEST))]
+    timeout: Duration,
+    /// Try a recipient, or a server that cannot be reached, at most N times; then leave it to a later run
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    attempts: u32,
+    /// Wait this long after a temporary failure, twice as long each further time, less up to half at random
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration_in(Duration::ZERO..=LONGEST))]
+    retry_after: Duration,
+    /// Wait at most this long after a temporary failure
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration_in(Duration::ZERO..=LONGEST))]
+    retry_at_most: Duration,
+    /// Permit mail to HOST although it is neither this host nor in a private network (repeatable)
+    #[arg(long, value_name = "HOST", requires = "yes_send_to_public")]
+    allow_host: Vec<String>,
+    /// Confirm --allow-host
+    #[arg(long, requires = "allow_host")]
+    yes_send_to_public: bool,
+    /// Seed the random choices [default: random]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+    /// Show no progress
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
+    catch_interrupts();
+    let mut live = Live::new(args.quiet || args.json, args.recipients);
+    let outcome = deliver(&delivery(args)?, &mut live, &|| interrupted().is_some())?;
+    drop(live);
+    let result = if args.json { outcome.json().to_string() } else { text(&outcome) };
+    status::print(&result)?;
+    if outcome.is_interrupted {
+        status::tell("interrupted; the same command continues");
+    }
+    Ok(if outcome.is_complete() { status::DONE } else { status::FAILED })
+}
+
+fn delivery(args: &Args) -> anyhow::Result<Delivery> {
+    let seed = args.seed.unwrap_or_else(super::run::random_seed);
+    let source = match (&args.list, args.recipients, args.domains) {
+        (Some(path), ..) => Source::File(path.clone()),
+        // A synthetic list must be the same when a run is continued.
+        (None, Some(recipients), Some(domains)) => {
+            anyhow::ensure!(args.zipf.is_finite() && args.zipf >= 0.0, "--zipf {}: must be 0 or more", args.zipf);
+            let seed = args.seed.unwrap_or(1);
+            Source::Synthetic(Shape { recipients, domains, zipf: args.zipf, seed })
+        }
+        _ => anyhow::bail!("--recipients requires --domains"),
+    };
+    Ok(Delivery {
+        source,
+        message: args.message.clone(),
+        via: args.via.clone(),
+        allowed_hosts: args.allow_host.clone(),
+        ledger: args.ledger.clone(),
+        sync: match args.sync {
+            SyncWord::Always => Sync::Always,
+            SyncWord::Interval => Sync::Interval(Duration::from_secs(1)),
+            SyncWord::Never => Sync::Never,
+        },
+        envelope: envelope(args)?,
+        limits: Limits {
+            sessions: args.sessions,
+            per_site: args.sessions,
+            initial: args.initial,
+            feedback: match args.feedback {
+                FeedbackWord::Inverse => Feedback::Inverse,
+                FeedbackWord::Sqrt => Feedback::SquareRoot,
+                FeedbackWord::Constant => Feedback::Constant,
+            },
+            backoff: Backoff { first: args.retry_after, longest: args.retry_at_most.max(args.retry_after) },
+            attempts: args.attempts,
+            seed,
+        },
+        active: args.active as usize,
+        per_connection: args.per_connection,
+        reuse_for: args.reuse_for,
+        batch: usize::from(args.batch),
+        timeout: args.timeout,
+    })
+}
+
+fn envelope(args: &Args) -> anyhow::Result<Envelope> {
+    let has = |word| args.notify.contains(&word);
+    anyhow::ensure!(
+        !has(NotifyWord::Never) || args.notify.len() == 1,
+        "--notify never cannot be combined with other values"
+    );
+    let notify =
+        Notify { success: has(NotifyWord::Success), failure: has(NotifyWord::Failure), delay: has(NotifyWord::Delay) };
+    let mode = match args.mode {
+        ModeWord::Data => Mode::Data,
+        ModeWord::Rset => Mode::Rset,
+        ModeWord::Quit => Mode::Quit,
+    };
+    Ok(Envelope {
+        helo: args.helo.clone(),
+        pipelining: !args.no_pipelining,
+        chunking: args.chunking,
+        notify: (!args.notify.is_empty()).then_some(notify),
+        ret: args.ret.map(|ret| if ret == RetWord::Full { Ret::Full } else { Ret::Headers }),
+        envid: args.envid.clone(),
+        ..Envelope::new(&args.from, mode)
+    })
+}

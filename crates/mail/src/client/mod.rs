@@ -1,0 +1,10 @@
+//! The client's side of an SMTP connection as a state machine without I/O: it is given bytes and times, and returns
+//! events and the bytes to send.
+
+mod outgoing;
+mod session;
+mod timeouts;
+
+pub(crate) use outgoing::{Content, Outgoing};
+pub(crate) use session::{Broken, Event, Needs, Session, Stage, Verdict};
+pub(crate) use timeouts::Timeouts;

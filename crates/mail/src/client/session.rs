@@ -1,0 +1,546 @@
+//! One connection to a server: greeting, EHLO, transactions, QUIT.
+//!
+//! If the server offers PIPELINING (RFC 2920), the commands of a transaction leave in one write and their replies are
+//! matched in order. The content then leaves together with the commands of the next transaction, so that a message
+//! costs one receive and one send. If the server does not offer it, each command waits for the reply to the one before.
+
+use super::{Content, Outgoing};
+use crate::envelope::{Envelope, Mode};
+use crate::stats::Phases;
+use landau_wire::smtp::data::Transfer;
+use landau_wire::smtp::reply::{Malformed, Parsed, Scan};
+use landau_wire::smtp::{Capabilities, Class, Code, Command, Extension, Host, Mail, Mailbox, Rcpt, Recipient};
+use std::collections::VecDeque;
+
+/// What a reply answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// The connection.
+    Greeting,
+    /// EHLO.
+    Ehlo,
+    /// HELO, after EHLO was refused.
+    Helo,
+    /// MAIL.
+    Mail,
+    /// RCPT.
+    Rcpt,
+    /// DATA.
+    Data,
+    /// The end of the content after DATA.
+    Content,
+    /// BDAT with its chunk.
+    Chunk,
+    /// RSET at the end of a transaction in mode `rset`.
+    Reset,
+    /// RSET that clears a transaction that failed.
+    Clear,
+    /// QUIT.
+    Quit,
+}
+
+/// What a reply means for a recipient.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It succeeded.
+    Success,
+    /// It failed, and may succeed later.
+    Transient,
+    /// It failed for good.
+    Permanent,
+}
+
+/// What became of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// EHLO was answered: the server is willing to take mail.
+    Greeted,
+    /// The session has no transaction and accepts one, or QUIT.
+    Ready,
+    /// The server awaits the content of the message: call [`Session::send_content`].
+    ContentWanted,
+    /// The fate of a recipient is known; [`Session::reply`] is the reason.
+    Resolved(u32, Verdict),
+    /// The server refused the connection, by its greeting or in answer to EHLO or HELO.
+    Refused,
+    /// The server closes the connection (421).
+    Closing,
+    /// QUIT was answered.
+    Done,
+}
+
+/// Why a connection cannot go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Broken {
+    /// A reply that cannot be understood.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// A reply to nothing.
+    #[error("the server sent a reply that no command had asked for")]
+    Unsolicited,
+    /// A reply that the protocol does not allow.
+    #[error("the server answered {0} to {1:?}")]
+    Unexpected(Code, Stage),
+}
+
+/// What a transaction needs to know about its message.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Needs {
+    /// The length of the content in bytes, if it is the same for all recipients.
+    pub(crate) size: Option<u64>,
+    /// Whether the content has bytes beyond ASCII.
+    pub(crate) is_8bit: bool,
+    /// Whether the header or an address has characters beyond ASCII.
+    pub(crate) is_utf8: bool,
+    /// The content and its length as it is sent after BDAT.
+    pub(crate) chunk: (Content, usize),
+}
+
+/// What is known about a recipient of a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// RCPT was not answered.
+    Open,
+    /// RCPT was accepted, and the message was not.
+    Accepted,
+    /// It was reported.
+    Resolved,
+}
+
+/// The state machine of a connection.
+#[derive(Debug)]
+pub(crate) struct Session {
+    mode: Mode,
+    capabilities: Capabilities,
+    is_pipelined: bool,
+    is_chunked: bool,
+    /// What the next replies answer, and when it was sent.
+    awaited: VecDeque<(Stage, u64)>,
+    /// The content that follows a planned BDAT, and its length.
+    chunk: (Content, usize),
+    /// Commands of a transaction that wait for replies to those before them.
+    script: Vec<u8>,
+    /// What the commands in `script` are.
+    planned: VecDeque<Stage>,
+    /// The recipients of all transactions that have begun, in order.
+    recipients: VecDeque<(u32, Standing)>,
+    /// The number of recipients of each transaction that has begun.
+    sizes: VecDeque<u32>,
+    /// The index in `recipients` of the next one whose RCPT is answered.
+    next_rcpt: usize,
+    /// Whether the server may still hold a transaction that failed.
+    needs_clear: bool,
+    /// The number of transactions that have ended.
+    ended: u64,
+    /// Recipients whose fate is known, and that were not reported.
+    resolved: VecDeque<(u32, Verdict)>,
+    /// An event that follows those of `resolved`.
+    pending: Option<Event>,
+    scan: Scan,
+    /// The beginning of a reply whose end has not come.
+    partial: Vec<u8>,
+    /// The text of the last reply, without its end.
+    reply: Vec<u8>,
+    code: Option<Code>,
+    pub(crate) outgoing: Outgoing,
+    /// The content for one recipient, if the message is a template.
+    pub(crate) own_content: Vec<u8>,
+}
+
+impl Session {
+    /// Returns the session of a connection that is being established at `now_ns`.
+    pub(crate) fn new(mode: Mode, now_ns: u64) -> Self {
+        Self {
+            mode,
+            capabilities: Capabilities::default(),
+            is_pipelined: false,
+            is_chunked: false,
+            awaited: VecDeque::from([(Stage::Greeting, now_ns)]),
+            chunk: (Content::Shared(Transfer::Bdat), 0),
+            script: Vec::new(),
+            planned: VecDeque::new(),
+            recipients: VecDeque::new(),
+            sizes: VecDeque::new(),
+            next_rcpt: 0,
+            needs_clear: false,
+            ended: 0,
+            resolved: VecDeque::new(),
+            pending: None,
+            scan: Scan::default(),
+            partial: Vec::new(),
+            reply: Vec::new(),
+            code: None,
+            outgoing: Outgoing::default(),
+            own_content: Vec::new(),
+        }
+    }
+
+    /// Notes that the connection was established, so that the wait for the greeting begins.
+    pub(crate) fn connected(&mut self, now_ns: u64) {
+        if let Some((Stage::Greeting, since_ns)) = self.awaited.front_mut() {
+            *since_ns = now_ns;
+        }
+    }
+
+    /// Returns what the server offers.
+    pub(crate) fn capabilities(&self) -> Capabilities {
+        self.capabilities
+    }
+
+    /// Returns the code of the last reply.
+    pub(crate) fn code(&self) -> Option<Code> {
+        self.code
+    }
+
+    /// Returns the text of the last reply as one line, without the code.
+    pub(crate) fn reply(&self) -> &[u8] {
+        &self.reply
+    }
+
+    /// Returns what the next reply answers.
+    pub(crate) fn stage(&self) -> Option<Stage> {
+        self.awaited.front().map(|(stage, _)| *stage)
+    }
+
+    /// Returns the number of transactions that have ended.
+    pub(crate) fn ended(&self) -> u64 {
+        self.ended
+    }
+
+    /// Returns whether messages are sent with BDAT.
+    pub(crate) fn is_chunked(&self) -> bool {
+        self.is_chunked
+    }
+
+    /// Returns whether commands may follow a content at once.
+    pub(crate) fn is_pipelined(&self) -> bool {
+        self.is_pipelined
+    }
+
+    /// Takes the next complete reply from `input` and returns what follows from it; `None` if there is none. `input`
+    /// is what was received and not taken.
+    #[inline]
+    pub(crate) fn next(
+        &mut self,
+        input: &mut &[u8],
+        envelope: &Envelope,
+        now_ns: u64,
+        phases: &mut Phases,
+    ) -> Result<Option<Event>, Broken> {
+        loop {
+            if let Some((recipient, verdict)) = self.resolved.pop_front() {
+                return Ok(Some(Event::Resolved(recipient, verdict)));
+            }
+            if let Some(event) = self.pending.take() {
+                return Ok(Some(event));
+            }
+            if input.is_empty() || !self.read_reply(input)? {
+                return Ok(None);
+            }
+            let Some((stage, since_ns)) = self.awaited.pop_front() else {
+                // A server that shuts down says so without being asked.
+                return if self.code == Some(Code::UNAVAILABLE) {
+                    Ok(Some(Event::Closing))
+                } else {
+                    Err(Broken::Unsolicited)
+                };
+            };
+            phases.replied(stage, now_ns.saturating_sub(since_ns));
+            self.answered(stage, envelope, now_ns)?;
+        }
+    }
+
+    /// Reads a reply from what was received. Returns whether it is complete.
+    fn read_reply(&mut self, input: &mut &[u8]) -> Result<bool, Broken> {
+        let is_whole = self.partial.is_empty();
+        if !is_whole {
+            self.partial.extend_from_slice(input);
+        }
+        let before = self.partial.len() - if is_whole { 0 } else { input.len() };
+        let bytes: &[u8] = if is_whole { input } else { &self.partial };
+        match self.scan.parse(bytes)? {
+            Parsed::Incomplete => {
+                if is_whole {
+                    self.partial.extend_from_slice(input);
+                }
+                *input = &[];
+                Ok(false)
+            }
+            Parsed::Complete { reply, consumed } => {
+                self.code = Some(reply.code());
+                self.reply.clear();
+                for text in reply.lines() {
+                    if !self.reply.is_empty() {
+                        self.reply.push(b' ');
+                    }
+                    self.reply.extend_from_slice(text);
+                }
+                if matches!(self.awaited.front(), Some((Stage::Ehlo, _))) && reply.code().class() == Class::Success {
+                    self.capabilities = Capabilities::of_reply(&reply);
+                }
+                *input = &input[consumed - before..];
+                self.partial.clear();
+                self.scan = Scan::default();
+                Ok(true)
+            }
+        }
+    }
+
+    /// Acts on a reply.
+    fn answered(&mut self, stage: Stage, envelope: &Envelope, now_ns: u64) -> Result<(), Broken> {
+        let Some(code) = self.code else { return Ok(()) };
+        let is_closing = code == Code::UNAVAILABLE;
+        let class = code.class();
+        if class == Class::Intermediate && stage != Stage::Data {
+            return Err(Broken::Unexpected(code, stage));
+        }
+        match stage {
+            Stage::Greeting if class == Class::Success => {
+                self.hello(Stage::Ehlo, envelope, now_ns);
+                return Ok(());
+            }
+            Stage::Ehlo if class == Class::Permanent => {
+                self.hello(Stage::Helo, envelope, now_ns);
+                return Ok(());
+            }
+            Stage::Greeting | Stage::Ehlo | Stage::Helo => {
+                self.is_pipelined = envelope.pipelining && self.capabilities.extensions.has(Extension::Pipelining);
+                self.is_chunked = envelope.chunking && self.capabilities.extensions.has(Extension::Chunking);
+                self.pending = Some(if class == Class::Success { Event::Greeted } else { Event::Refused });
+                return Ok(());
+            }
+            Stage::Quit => {
+                self.pending = Some(Event::Done);
+                return Ok(());
+            }
+            Stage::Mail => self.mail_answered(class),
+            Stage::Rcpt => self.rcpt_answered(class),
+            Stage::Data => self.data_answered(code, class, now_ns)?,
+            Stage::Content | Stage::Chunk => {
+                self.needs_clear |= stage == Stage::Chunk && class != Class::Success;
+                self.resolve_front(class);
+                self.end_transaction();
+            }
+            Stage::Reset => self.end_transaction(),
+            Stage::Clear => {}
+        }
+        if is_closing {
+            self.pending = Some(Event::Closing);
+        } else if matches!(stage, Stage::Reset | Stage::Clear) && class != Class::Success {
+            return Err(Broken::Unexpected(code, stage));
+        } else {
+            self.issue(now_ns);
+        }
+        Ok(())
+    }
+
+    fn hello(&mut self, stage: Stage, envelope: &Envelope, now_ns: u64) {
+        // The name was checked when the run began.
+        let Ok(host) = Host::parse(envelope.helo.as_bytes()) else { return };
+        let command = if stage == Stage::Ehlo { Command::Ehlo(host) } else { Command::Helo(host) };
+        command.write(self.outgoing.commands());
+        self.awaited.push_back((stage, now_ns));
+    }
+
+    /// MAIL was answered: if it was refused, so are the recipients.
+    fn mail_answered(&mut self, class: Class) {
+        if class != Class::Success {
+            self.resolve_front(class);
+            if !self.is_pipelined {
+                self.skip_rest();
+            }
+        }
+    }
+
+    fn rcpt_answered(&mut self, class: Class) {
+        let is_asked = self.mode == Mode::Rset;
+        if let Some((id, standing)) = self.recipients.get_mut(self.next_rcpt)
+            && *standing == Standing::Open
+        {
+            if class == Class::Success && !is_asked {
+                *standing = Standing::Accepted;
+            } else {
+                *standing = Standing::Resolved;
+                self.resolved.push_back((*id, verdict(class)));
+            }
+        }
+        self.next_rcpt += 1;
+        let is_last = self.next_rcpt == self.front_size();
+        if is_last && !self.is_pipelined && !is_asked && !self.has_accepted() {
+            self.needs_clear = true;
+            self.skip_rest();
+        }
+    }
+
+    fn data_answered(&mut self, code: Code, class: Class, now_ns: u64) -> Result<(), Broken> {
+        match class {
+            Class::Intermediate if self.has_accepted() => self.pending = Some(Event::ContentWanted),
+            Class::Intermediate => {
+                // All recipients were refused, and the server waits for a message all the same: it gets an empty one
+                // (RFC 2920 section 3.1).
+                self.outgoing.commands().extend_from_slice(b".\r\n");
+                self.awaited.push_back((Stage::Content, now_ns));
+            }
+            Class::Success => return Err(Broken::Unexpected(code, Stage::Data)),
+            Class::Transient | Class::Permanent => {
+                self.needs_clear = true;
+                self.resolve_front(class);
+                self.end_transaction();
+            }
+        }
+        Ok(())
+    }
+
+    /// Reports the recipients of the first transaction that were not reported.
+    fn resolve_front(&mut self, class: Class) {
+        let size = self.front_size();
+        for (id, standing) in self.recipients.iter_mut().take(size) {
+            if *standing != Standing::Resolved {
+                *standing = Standing::Resolved;
+                self.resolved.push_back((*id, verdict(class)));
+            }
+        }
+    }
+
+    /// Ends the first transaction, all of whose recipients were reported.
+    fn end_transaction(&mut self) {
+        let size = self.front_size();
+        self.recipients.drain(..size);
+        self.sizes.pop_front();
+        self.next_rcpt = self.next_rcpt.saturating_sub(size);
+        self.ended += 1;
+        if self.sizes.is_empty() {
+            self.pending = Some(Event::Ready);
+        }
+    }
+
+    /// Ends a transaction without the commands of it that were not sent.
+    fn skip_rest(&mut self) {
+        self.script.clear();
+        self.planned.clear();
+        self.end_transaction();
+    }
+
+    fn front_size(&self) -> usize {
+        self.sizes.front().map_or(0, |&size| size as usize)
+    }
+
+    fn has_accepted(&self) -> bool {
+        self.recipients.iter().take(self.front_size()).any(|(_, standing)| *standing == Standing::Accepted)
+    }
+
+    /// Returns whether a transaction may begin: there is none, or the content of the only one is on its way.
+    pub(crate) fn accepts_transaction(&self) -> bool {
+        let is_content_sent = || matches!(self.awaited.back(), Some((Stage::Content, _)));
+        match self.sizes.len() {
+            0 => self.planned.is_empty() && self.pending.is_none(),
+            1 => self.is_pipelined && !self.is_chunked && is_content_sent(),
+            _ => false,
+        }
+    }
+
+    /// Begins a transaction.
+    pub(crate) fn begin<'a>(
+        &mut self,
+        envelope: &Envelope,
+        needs: Needs,
+        recipients: impl Iterator<Item = (u32, Mailbox<'a>)>,
+        now_ns: u64,
+    ) {
+        let extensions = self.capabilities.extensions;
+        if std::mem::take(&mut self.needs_clear) {
+            self.plan(&Command::Rset, Stage::Clear);
+        }
+        let mut mail = Mail::new(envelope.path());
+        mail.size = needs.size.filter(|_| extensions.has(Extension::Size));
+        mail.body = (needs.is_8bit && extensions.has(Extension::EightBitMime))
+            .then_some(landau_wire::smtp::parameter::Body::EightBitMime);
+        mail.is_utf8 = needs.is_utf8;
+        let has_dsn = extensions.has(Extension::Dsn);
+        if has_dsn {
+            mail.ret = envelope.ret;
+            mail.envid = envelope.envid.as_deref().and_then(landau_wire::smtp::parameter::Xtext::new);
+        }
+        self.chunk = needs.chunk;
+        self.plan(&Command::Mail(mail), Stage::Mail);
+        let mut size = 0;
+        for (id, mailbox) in recipients {
+            let mut rcpt = Rcpt::new(Recipient::Mailbox(mailbox));
+            rcpt.notify = envelope.notify.filter(|_| has_dsn);
+            self.plan(&Command::Rcpt(rcpt), Stage::Rcpt);
+            self.recipients.push_back((id, Standing::Open));
+            size += 1;
+        }
+        self.sizes.push_back(size);
+        match self.mode {
+            Mode::Rset => self.plan(&Command::Rset, Stage::Reset),
+            Mode::Data if self.is_chunked => {
+                self.plan(&Command::Bdat { size: needs.chunk.1 as u64, is_last: true }, Stage::Chunk);
+            }
+            Mode::Data | Mode::Quit => self.plan(&Command::Data, Stage::Data),
+        }
+        self.issue(now_ns);
+    }
+
+    fn plan(&mut self, command: &Command<'_>, stage: Stage) {
+        command.write(&mut self.script);
+        self.planned.push_back(stage);
+    }
+
+    /// Sends the planned commands: all of them if they are pipelined, else the next one if no reply is awaited.
+    fn issue(&mut self, now_ns: u64) {
+        if self.is_pipelined {
+            self.outgoing.commands().extend_from_slice(&self.script);
+            self.script.clear();
+        } else if self.awaited.is_empty() && !self.planned.is_empty() {
+            let end = self.script.iter().position(|&byte| byte == b'\n').map_or(self.script.len(), |at| at + 1);
+            self.outgoing.commands().extend(self.script.drain(..end));
+        } else {
+            return;
+        }
+        while let Some(stage) = self.planned.pop_front() {
+            self.awaited.push_back((stage, now_ns));
+            if stage == Stage::Chunk {
+                self.outgoing.insert(self.chunk.0, self.chunk.1);
+            }
+            if !self.is_pipelined {
+                return;
+            }
+        }
+    }
+
+    /// Sends the content that the server awaits.
+    pub(crate) fn send_content(&mut self, content: Content, len: usize, now_ns: u64) {
+        self.outgoing.insert(content, len);
+        self.awaited.push_back((Stage::Content, now_ns));
+    }
+
+    /// Ends the session: sends QUIT.
+    pub(crate) fn quit(&mut self, now_ns: u64) {
+        Command::Quit.write(self.outgoing.commands());
+        self.awaited.push_back((Stage::Quit, now_ns));
+    }
+
+    /// Returns the first recipient of the transaction in progress who was accepted.
+    pub(crate) fn recipient(&self) -> Option<u32> {
+        let mut first = self.recipients.iter().take(self.front_size());
+        first.find(|(_, standing)| *standing == Standing::Accepted).map(|(id, _)| *id)
+    }
+
+    /// Returns the recipients whose fate is not known, after the connection was lost, and whether each belongs to the
+    /// transaction that was in progress; the other one was not answered at all.
+    pub(crate) fn unresolved(&mut self) -> impl Iterator<Item = (u32, bool)> + use<'_> {
+        let size = self.front_size();
+        self.sizes.clear();
+        let all = self.recipients.drain(..).enumerate();
+        all.filter(|(_, (_, standing))| *standing != Standing::Resolved).map(move |(at, (id, _))| (id, at < size))
+    }
+}
+
+fn verdict(class: Class) -> Verdict {
+    match class {
+        Class::Success => Verdict::Success,
+        Class::Intermediate | Class::Transient => Verdict::Transient,
+        Class::Permanent => Verdict::Permanent,
+    }
+}

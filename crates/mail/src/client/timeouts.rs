@@ -1,0 +1,47 @@
+//! How long a client waits for a server (RFC 5321 section 4.5.3.2).
+
+use super::Stage;
+use std::time::Duration;
+
+/// The time limits of a connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Timeouts {
+    /// No limit is longer than this.
+    longest: Duration,
+}
+
+/// For the connection to be established. The RFC has no limit for it; this is that of Postfix.
+const CONNECT: Duration = Duration::from_secs(30);
+/// Between two calls that send a part of the content (RFC 5321 section 4.5.3.2.5).
+const BLOCK: Duration = Duration::from_mins(3);
+/// For the answers to RSET and QUIT. The RFC has no limits for them; nothing depends on these answers but the reuse of
+/// the connection.
+const COURTESY: Duration = Duration::from_secs(20);
+
+impl Timeouts {
+    /// Returns the limits of the RFC, none longer than `longest`.
+    pub(crate) fn new(longest: Duration) -> Self {
+        Self { longest }
+    }
+
+    /// Returns the limit for the connection to be established.
+    pub(crate) fn connect(self) -> Duration {
+        CONNECT.min(self.longest)
+    }
+
+    /// Returns the limit for the kernel to accept more of what is being sent.
+    pub(crate) fn block(self) -> Duration {
+        BLOCK.min(self.longest)
+    }
+
+    /// Returns the limit for the reply to a command.
+    pub(crate) fn reply(self, stage: Stage) -> Duration {
+        let limit = match stage {
+            Stage::Greeting | Stage::Ehlo | Stage::Helo | Stage::Mail | Stage::Rcpt => Duration::from_mins(5),
+            Stage::Data => Duration::from_mins(2),
+            Stage::Content | Stage::Chunk => Duration::from_mins(10),
+            Stage::Reset | Stage::Clear | Stage::Quit => COURTESY,
+        };
+        limit.min(self.longest)
+    }
+}

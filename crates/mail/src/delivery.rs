@@ -1,0 +1,268 @@
+//! A delivery: what the user asks for, and what came of it.
+
+use crate::client::Timeouts;
+use crate::engine::{Engine, Job, Observer, Plan};
+use crate::envelope::{Envelope, Mode};
+use crate::error::{Error, Result};
+use crate::ledger::{self, Sync};
+use crate::list::List;
+use crate::message::Message;
+use crate::network::{Network, Sockets};
+use crate::route::Server;
+use crate::schedule::{Limits, Schedule};
+use crate::stats::{DomainRow, Phases, Stats, Tally};
+use crate::synthetic::{Shape, Synthetic};
+use landau_reactor::Backend;
+use landau_sys::clock::monotonic_ns;
+use landau_sys::process::{ProcessorTime, thread_time};
+use serde_json::json;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The domains of the table in the report.
+const DOMAIN_ROWS: usize = 20;
+
+/// The content that is sent where nothing is: a mode other than `data` needs no message.
+const NO_MESSAGE: &[u8] = b"";
+
+/// Where the recipients come from.
+#[derive(Debug, Clone)]
+pub enum Source {
+    /// A file; `-` is standard input.
+    File(PathBuf),
+    /// A synthetic list.
+    Synthetic(Shape),
+}
+
+/// What the user asks for.
+#[derive(Debug, Clone)]
+pub struct Delivery {
+    /// The recipients.
+    pub source: Source,
+    /// The file of the message; none in a mode that sends no message.
+    pub message: Option<PathBuf>,
+    /// The server that takes all mail: `HOST:PORT`.
+    pub via: String,
+    /// Hosts on public addresses that the user permits.
+    pub allowed_hosts: Vec<String>,
+    /// The ledger.
+    pub ledger: PathBuf,
+    /// When the ledger is synced.
+    pub sync: Sync,
+    /// What is said about every message.
+    pub envelope: Envelope,
+    /// The limits of the schedule.
+    pub limits: Limits,
+    /// The most recipients in memory.
+    pub active: usize,
+    /// The most transactions on a connection.
+    pub per_connection: u64,
+    /// The longest use of a connection.
+    pub reuse_for: Duration,
+    /// The most recipients of a transaction.
+    pub batch: usize,
+    /// The longest wait for a server.
+    pub timeout: Duration,
+}
+
+/// What came of a delivery.
+#[derive(Debug)]
+pub struct Outcome {
+    /// How far the transactions went.
+    pub mode: Mode,
+    /// The recipients that were read, by state.
+    pub recipients: Tally,
+    /// Of them, those that earlier runs had dealt with.
+    pub earlier: Tally,
+    /// The duration in nanoseconds.
+    pub elapsed_ns: u64,
+    /// The processor time.
+    pub cpu: ProcessorTime,
+    /// The times of the phases.
+    pub phases: Phases,
+    /// The number of connections that were greeted.
+    pub connections: u64,
+    /// The most connections at a time.
+    pub most_open: u32,
+    /// The most recipients in memory at a time.
+    pub most_active: u64,
+    /// The number of times that a recipient was given to a session.
+    pub attempts: u64,
+    /// The bytes sent.
+    pub sent_bytes: u64,
+    /// The calls that sent, and those that received.
+    pub calls: (u64, u64),
+    /// The domains with the most recipients.
+    pub domains: Vec<DomainRow>,
+    /// The number of domains.
+    pub domain_count: u64,
+    /// Why recipients were deferred or failed, and how often, the most frequent reason first.
+    pub reasons: Vec<(String, u64)>,
+    /// Why connections were refused or lost, and how often.
+    pub lost: Vec<(String, u64)>,
+    /// What the user should know.
+    pub notes: Vec<String>,
+    /// Whether the run was interrupted.
+    pub is_interrupted: bool,
+}
+
+/// Delivers a message to a list. Returns when every recipient is done, failed, or left to a later run.
+pub fn deliver(delivery: &Delivery, observer: &mut dyn Observer, should_stop: &dyn Fn() -> bool) -> Result<Outcome> {
+    delivery.check()?;
+    let list = match &delivery.source {
+        Source::File(path) => List::open(path)?,
+        Source::Synthetic(shape) => List::synthetic(Synthetic::new(*shape)),
+    };
+    let text = match &delivery.message {
+        Some(path) => std::fs::read(path).map_err(|error| Error::file(path, error))?,
+        None => NO_MESSAGE.to_vec(),
+    };
+    let message = Message::parse(&text, list.columns())?;
+    if message.is_template() && delivery.batch > 1 {
+        return Err(Error::Spec("a message with fields has one recipient at a time; leave out --batch".to_owned()));
+    }
+    let server = Server::resolve(&delivery.via, &delivery.allowed_hosts)?;
+    let plan = Plan {
+        envelope: delivery.envelope.clone().checked()?,
+        active: delivery.active,
+        per_connection: delivery.per_connection,
+        reuse_for_ns: u64::try_from(delivery.reuse_for.as_nanos()).unwrap_or(u64::MAX),
+        batch: delivery.batch,
+        timeouts: Timeouts::new(delivery.timeout),
+    };
+    let (mode, mut notes) = (plan.envelope.mode, Vec::new());
+    let limits = delivery.limits(&mut notes);
+    let opened = ledger::open(&delivery.ledger, mode, &message, delivery.sync)?;
+    let network = Sockets::new(Backend::default())?;
+    let mut engine = Engine::new(network, opened, Job { list, message, server }, plan, Schedule::new(limits));
+    engine.notes = notes;
+    let (begin_ns, cpu) = (monotonic_ns(), thread_time());
+    engine.run(observer, should_stop)?;
+    let outcome = engine.into_outcome();
+    Ok(Outcome {
+        mode,
+        elapsed_ns: monotonic_ns() - begin_ns,
+        cpu: thread_time().since(cpu),
+        is_interrupted: should_stop(),
+        ..outcome
+    })
+}
+
+impl Delivery {
+    fn check(&self) -> Result<()> {
+        let needs_message = self.envelope.mode == Mode::Data;
+        if needs_message && self.message.is_none() {
+            return Err(Error::Spec("--message FILE is missing; only the modes rset and quit do without".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Returns the limits, with as many sessions as this process may have descriptors for.
+    fn limits(&self, notes: &mut Vec<String>) -> Limits {
+        /// Descriptors of the program besides sockets.
+        const OTHERS: u64 = 32;
+        let mut limits = self.limits.clone();
+        let descriptors = landau_sys::limits::raise(landau_sys::limits::Resource::Descriptors).unwrap_or(1024);
+        let most = u32::try_from(descriptors.saturating_sub(OTHERS)).unwrap_or(u32::MAX).max(1);
+        if limits.sessions > most {
+            notes.push(format!(
+                "{} sessions need more descriptors than this process may have; {most} are used (raise ulimit -n)",
+                limits.sessions
+            ));
+            limits.sessions = most;
+        }
+        limits
+    }
+}
+
+impl<N: Network, S: ledger::Storage> Engine<N, S> {
+    /// Returns what the run counted, without its times.
+    fn into_outcome(self) -> Outcome {
+        let mode = self.mode();
+        let Stats { recipients, earlier, phases, domains, reasons, lost, connections, attempts, .. } = self.stats;
+        Outcome {
+            mode,
+            recipients,
+            earlier,
+            elapsed_ns: 0,
+            cpu: ProcessorTime::default(),
+            phases,
+            connections,
+            most_open: self.stats.most_open,
+            most_active: self.stats.most_active as u64,
+            attempts,
+            sent_bytes: self.stats.sent_bytes,
+            calls: (self.stats.sends, self.stats.receives),
+            domain_count: domains.len() as u64,
+            domains: domains.largest(DOMAIN_ROWS),
+            reasons: reasons.sorted(),
+            lost: lost.sorted(),
+            notes: self.notes,
+            is_interrupted: false,
+        }
+    }
+}
+
+impl Outcome {
+    /// Returns how many recipients this run is done with: those of earlier runs are not counted.
+    pub fn done_now(&self) -> u64 {
+        self.recipients.done - self.earlier.done
+    }
+
+    /// Returns how many recipients per second this run was done with.
+    pub fn per_second(&self) -> f64 {
+        if self.elapsed_ns == 0 { 0.0 } else { self.done_now() as f64 * 1e9 / self.elapsed_ns as f64 }
+    }
+
+    /// Returns the processor time per recipient that this run was done with, in nanoseconds; `None` if there is none.
+    pub fn cpu_ns_each(&self) -> Option<f64> {
+        let done = self.done_now();
+        (done > 0).then(|| self.cpu.total_ns() as f64 / done as f64)
+    }
+
+    /// Returns whether nothing is left to a later run and nothing failed.
+    pub fn is_complete(&self) -> bool {
+        self.recipients.deferred + self.recipients.failed + self.recipients.left == 0 && !self.is_interrupted
+    }
+
+    /// Returns the outcome as JSON.
+    pub fn json(&self) -> serde_json::Value {
+        let phases = self.phases.all().into_iter().filter(|(_, times)| times.count() > 0).map(|(name, times)| {
+            let times = json!({
+                "count": times.count(),
+                "p50_ns": times.quantile_ns(0.5),
+                "p90_ns": times.quantile_ns(0.9),
+                "p99_ns": times.quantile_ns(0.99),
+                "max_ns": times.max_ns(),
+            });
+            (name.to_owned(), times)
+        });
+        let pairs = |all: &[(String, u64)]| -> Vec<serde_json::Value> {
+            all.iter().map(|(reason, count)| json!({ "reason": reason, "count": count })).collect()
+        };
+        json!({
+            "mode": self.mode,
+            "recipients": self.recipients,
+            "earlier": self.earlier,
+            "elapsed_ns": self.elapsed_ns,
+            "cpu_user_ns": self.cpu.user_ns,
+            "cpu_system_ns": self.cpu.system_ns,
+            "per_second": self.per_second(),
+            "cpu_ns_each": self.cpu_ns_each(),
+            "connections": self.connections,
+            "most_open": self.most_open,
+            "most_active": self.most_active,
+            "attempts": self.attempts,
+            "sent_bytes": self.sent_bytes,
+            "sends": self.calls.0,
+            "receives": self.calls.1,
+            "phases": phases.collect::<serde_json::Map<_, _>>(),
+            "domain_count": self.domain_count,
+            "domains": self.domains,
+            "reasons": pairs(&self.reasons),
+            "lost_connections": pairs(&self.lost),
+            "notes": self.notes,
+            "is_interrupted": self.is_interrupted,
+        })
+    }
+}

@@ -1,0 +1,89 @@
+//! A connection of the engine, and why it ended.
+
+use crate::client::{Broken, Session, Stage};
+use landau_wire::smtp::Code;
+
+/// A connection.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) site: u32,
+    pub(super) session: Session,
+    /// When `connect` was called.
+    pub(super) start_ns: u64,
+    pub(super) is_established: bool,
+    /// Whether the server answered EHLO.
+    pub(super) is_greeted: bool,
+    /// The number of transactions that have begun.
+    pub(super) begun: u64,
+    /// Whether QUIT was sent.
+    pub(super) is_quitting: bool,
+    /// Whether the network reports when more can be sent.
+    pub(super) watches_writing: bool,
+}
+
+/// How a connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// QUIT was answered.
+    Quit,
+    /// The server refused it, with the last reply.
+    Refused,
+    /// The server closes it (421), with the last reply.
+    Closing,
+    /// The stream ended without a reply.
+    Closed,
+    /// A system call failed.
+    Failed(landau_sys::Error),
+    /// The server said what the protocol does not allow.
+    Broken(Broken),
+    /// The server did not answer in time.
+    TimedOut,
+}
+
+impl Connection {
+    /// Describes the end of the connection.
+    pub(super) fn describe(&self, end: End) -> String {
+        let stage = self.session.stage();
+        let during = match stage {
+            _ if !self.is_established => "while connecting".to_owned(),
+            Some(stage) => format!("waiting for the answer to {}", name(stage)),
+            None => "while idle".to_owned(),
+        };
+        let reply = || {
+            let code = self.session.code().map(Code::number).unwrap_or_default();
+            format!("{code} {}", String::from_utf8_lossy(self.session.reply()))
+        };
+        match end {
+            End::Quit => "closed".to_owned(),
+            End::Refused => format!("the server refused the connection: {}", reply()),
+            End::Closing => format!("the server closed the connection: {}", reply()),
+            End::Closed => format!("the server closed the connection {during}"),
+            End::Failed(error) => format!("{error} {during}"),
+            End::Broken(broken) => format!("{broken} {during}"),
+            End::TimedOut => format!("timeout {during}"),
+        }
+    }
+
+    /// Returns whether the transaction in progress was refused together with the connection, before the server had
+    /// looked at its recipient. Servers end connections in this way that had many messages.
+    pub(super) fn is_worn_out(&self) -> bool {
+        let is_at_begin = matches!(self.session.stage(), None | Some(Stage::Mail | Stage::Clear | Stage::Quit));
+        self.session.ended() > 0 && is_at_begin
+    }
+}
+
+/// Returns what a stage is called in messages.
+fn name(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Greeting => "the connection",
+        Stage::Ehlo => "EHLO",
+        Stage::Helo => "HELO",
+        Stage::Mail => "MAIL",
+        Stage::Rcpt => "RCPT",
+        Stage::Data => "DATA",
+        Stage::Content => "the end of the message",
+        Stage::Chunk => "BDAT",
+        Stage::Reset | Stage::Clear => "RSET",
+        Stage::Quit => "QUIT",
+    }
+}

@@ -1,0 +1,442 @@
+//! The engine: reads the list, opens connections, gives transactions to their sessions, and records what became of each
+//! recipient.
+//!
+//! A wait returns a batch of events. Each costs one receive and, if there is something to say, one send. The lines of
+//! the ledger are written before the next wait.
+
+mod connection;
+mod progress;
+mod transaction;
+
+use crate::client::{Content, Event, Session, Timeouts, Verdict};
+use crate::envelope::{Envelope, Mode};
+use crate::error::{Error, Result};
+use crate::ledger::{History, Ledger, Report, State, Storage};
+use crate::list::{List, Record};
+use crate::message::Message;
+use crate::network::{Network, Ready};
+use crate::route::Server;
+use crate::schedule::Schedule;
+use crate::stats::Stats;
+use connection::{Connection, End};
+use landau_wire::smtp::data::Transfer;
+use landau_wire::smtp::{Code, Mailbox};
+use progress::Ticker;
+use std::io::ErrorKind;
+
+pub use progress::{Observer, Progress};
+
+/// The size of the receive buffer.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// How long transactions in progress may go on after an interrupt.
+const GRACE_NS: u64 = 30_000_000_000;
+
+/// What an engine is told.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) envelope: Envelope,
+    /// The most recipients in memory.
+    pub(crate) active: usize,
+    /// The most transactions on a connection.
+    pub(crate) per_connection: u64,
+    /// The longest use of a connection.
+    pub(crate) reuse_for_ns: u64,
+    /// The most recipients of a transaction.
+    pub(crate) batch: usize,
+    pub(crate) timeouts: Timeouts,
+}
+
+/// What an engine sends.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) list: List,
+    pub(crate) message: Message,
+    pub(crate) server: Server,
+}
+
+/// The engine.
+pub(crate) struct Engine<N, S> {
+    network: N,
+    ledger: Ledger<S>,
+    history: History,
+    list: List,
+    is_list_at_end: bool,
+    /// The number in the list of the next recipient.
+    next_number: u64,
+    record: Record,
+    message: Message,
+    server: Server,
+    plan: Plan,
+    schedule: Schedule,
+    /// The site of the fixed route.
+    site: u32,
+    /// Whether the site was given up for this run.
+    is_given_up: bool,
+    connections: Vec<Option<Box<Connection>>>,
+    free: Vec<u32>,
+    /// Recipients of the transaction that is being put together.
+    batch: Vec<u32>,
+    buffer: Vec<u8>,
+    now_ns: u64,
+    /// When the run was asked to end.
+    stop_ns: Option<u64>,
+    pub(crate) notes: Vec<String>,
+    pub(crate) stats: Stats,
+}
+
+impl<N: Network, S: Storage> Engine<N, S> {
+    pub(crate) fn new(
+        network: N,
+        (ledger, history): (Ledger<S>, History),
+        job: Job,
+        plan: Plan,
+        mut schedule: Schedule,
+    ) -> Self {
+        let site = schedule.add_site();
+        let Job { list, message, server } = job;
+        Self {
+            now_ns: network.now_ns(),
+            network,
+            ledger,
+            history,
+            list,
+            is_list_at_end: false,
+            next_number: 0,
+            record: Record::default(),
+            message,
+            server,
+            plan,
+            schedule,
+            site,
+            is_given_up: false,
+            connections: Vec::new(),
+            free: Vec::new(),
+            batch: Vec::new(),
+            buffer: vec![0; BUFFER_BYTES],
+            stop_ns: None,
+            notes: Vec::new(),
+            stats: Stats::default(),
+        }
+    }
+
+    /// Runs until every recipient is done, failed or left to a later run, or until `should_stop`.
+    pub(crate) fn run(&mut self, observer: &mut dyn Observer, should_stop: &dyn Fn() -> bool) -> Result<()> {
+        let mut ticker = Ticker::new(self.now_ns);
+        loop {
+            self.now_ns = self.network.now_ns();
+            if self.stop_ns.is_none() && should_stop() {
+                self.stop_ns = Some(self.now_ns);
+            }
+            self.schedule.advance(self.now_ns);
+            self.fill()?;
+            self.connect();
+            self.ledger.commit(self.now_ns)?;
+            debug_assert_eq!(self.stats.recipients.sum(), self.next_number, "every recipient has one state");
+            if self.is_finished() {
+                break;
+            }
+            if let Some(progress) = ticker.due(self.now_ns, || self.progress()) {
+                observer.progress(&progress);
+            }
+            self.network.wait(self.schedule.next_ns().min(ticker.next_ns()))?;
+            self.now_ns = self.network.now_ns();
+            while let Some(ready) = self.network.next() {
+                self.handle(ready);
+            }
+        }
+        self.close_all();
+        self.ledger.finish(self.now_ns)
+    }
+
+    /// Returns how far the transactions go.
+    pub(crate) fn mode(&self) -> Mode {
+        self.plan.envelope.mode
+    }
+
+    /// Returns whether the server was given up for this run.
+    #[cfg(test)]
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.is_given_up
+    }
+
+    fn progress(&self) -> Progress {
+        Progress {
+            recipients: self.stats.recipients,
+            open: self.schedule.open_count(),
+            active: self.schedule.recipients.len() as u64,
+        }
+    }
+
+    fn is_finished(&self) -> bool {
+        let is_idle = self.schedule.open_count() == 0;
+        match self.stop_ns {
+            Some(since_ns) => is_idle || self.now_ns.saturating_sub(since_ns) > GRACE_NS,
+            None => is_idle && (self.is_list_at_end || self.is_given_up) && self.schedule.recipients.len() == 0,
+        }
+    }
+
+    /// Reads the list until as many recipients are in memory as may be.
+    fn fill(&mut self) -> Result<()> {
+        while self.schedule.recipients.len() < self.plan.active
+            && !self.is_list_at_end
+            && !self.is_given_up
+            && self.stop_ns.is_none()
+        {
+            if !self.list.next(&mut self.record)? {
+                self.is_list_at_end = true;
+                break;
+            }
+            let number = self.next_number;
+            self.next_number += 1;
+            let known = self.history.state(number, self.record.address()).map_err(Error::Spec)?;
+            let domain = self.record.address().rsplit_once('@').map_or("", |(_, domain)| domain);
+            let domain = self.stats.domains.index(domain);
+            *self.stats.recipients.of(known) += 1;
+            *self.stats.domains.get_mut(domain).of(known) += 1;
+            if matches!(known, Some(State::Done | State::Failed)) {
+                *self.stats.earlier.of(known) += 1;
+                continue;
+            }
+            let reason = self.unusable();
+            let id = self.schedule.recipients.add(number, &mut self.record, self.site, domain);
+            self.schedule.recipients.get_mut(id).state = known;
+            match reason {
+                Some(reason) => self.settle(id, State::Failed, None, reason.as_bytes()),
+                None => self.schedule.queue(id),
+            }
+        }
+        self.stats.most_active = self.stats.most_active.max(self.schedule.recipients.len());
+        Ok(())
+    }
+
+    /// Returns why nothing can be sent to the record.
+    fn unusable(&self) -> Option<String> {
+        if let Err(error) = Mailbox::parse(self.record.address().as_bytes()) {
+            return Some(error.to_string());
+        }
+        let has_control = self.message.is_template() && self.record.has_control();
+        has_control.then(|| "a field has a control character".to_owned())
+    }
+
+    /// Opens connections for the recipients that wait.
+    fn connect(&mut self) {
+        while self.stop_ns.is_none()
+            && let Some(site) = self.schedule.next_connection()
+        {
+            let id = self.free.pop().unwrap_or_else(|| {
+                self.connections.push(None);
+                self.connections.len() as u32 - 1
+            });
+            let mut connection = Box::new(Connection::new(site, self.plan.envelope.mode, self.now_ns));
+            if let Err(error) = self.network.connect(id, self.server.address()) {
+                if is_own_limit(error) && self.schedule.open_count() > 1 {
+                    self.free.push(id);
+                    let limit = self.schedule.lose_connection(site);
+                    self.notes.push(format!("{error}: no more than {limit} connections at a time"));
+                    continue;
+                }
+                self.end(id, &mut connection, End::Failed(error));
+                continue;
+            }
+            self.network.set_deadline(id, self.plan.timeouts.connect());
+            self.connections[id as usize] = Some(connection);
+            self.stats.most_open = self.stats.most_open.max(self.schedule.open_count());
+        }
+    }
+
+    /// Acts on an event of a connection.
+    #[inline]
+    fn handle(&mut self, ready: Ready) {
+        let Some(mut connection) = self.connections.get_mut(ready.id as usize).and_then(Option::take) else { return };
+        let outcome = self.act(ready, &mut connection).and_then(|()| self.flush(ready.id, &mut connection));
+        match outcome {
+            Ok(()) => self.connections[ready.id as usize] = Some(connection),
+            Err(end) => self.end(ready.id, &mut connection, end),
+        }
+    }
+
+    fn act(&mut self, ready: Ready, connection: &mut Connection) -> std::result::Result<(), End> {
+        if !connection.is_established {
+            if !ready.is_readable && !ready.is_writable {
+                return Err(End::TimedOut);
+            }
+            self.network.established(ready.id).map_err(End::Failed)?;
+            connection.is_established = true;
+            self.stats.phases.connected(self.now_ns.saturating_sub(connection.start_ns));
+            connection.session.connected(self.now_ns);
+        }
+        if ready.is_readable {
+            return self.receive(ready.id, connection);
+        }
+        if ready.is_deadline { Err(End::TimedOut) } else { Ok(()) }
+    }
+
+    /// Receives what has arrived, and acts on it.
+    #[inline]
+    fn receive(&mut self, id: u32, connection: &mut Connection) -> std::result::Result<(), End> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let result = loop {
+            self.stats.receives += 1;
+            match self.network.receive(id, &mut buffer) {
+                Ok(0) => break Err(End::Closed),
+                Ok(count) => {
+                    if let Err(end) = self.read(connection, &buffer[..count]) {
+                        break Err(end);
+                    }
+                    if count < buffer.len() {
+                        self.network.drained(id);
+                        break Ok(());
+                    }
+                }
+                Err(error) if error.is_would_block() => {
+                    self.network.drained(id);
+                    break Ok(());
+                }
+                Err(error) => break Err(End::Failed(error)),
+            }
+        };
+        self.buffer = buffer;
+        result
+    }
+
+    /// Acts on the replies in what was received.
+    #[inline]
+    fn read(&mut self, connection: &mut Connection, bytes: &[u8]) -> std::result::Result<(), End> {
+        let mut input = bytes;
+        loop {
+            let Self { plan, now_ns, stats, .. } = self;
+            let ended = connection.session.ended();
+            let event = connection.session.next(&mut input, &plan.envelope, *now_ns, &mut stats.phases);
+            if connection.session.ended() > ended {
+                self.schedule.succeeded(connection.site);
+            }
+            let Some(event) = event.map_err(End::Broken)? else { return Ok(()) };
+            match event {
+                Event::Greeted => {
+                    self.greeted(connection);
+                    self.next_transaction(connection);
+                }
+                Event::Ready => self.next_transaction(connection),
+                Event::ContentWanted => self.send_content(connection)?,
+                Event::Resolved(recipient, verdict) => self.resolve(connection, recipient, verdict),
+                Event::Refused => return Err(End::Refused),
+                Event::Closing => return Err(End::Closing),
+                Event::Done => return Err(End::Quit),
+            }
+        }
+    }
+
+    /// Sends what the connection has to say, and sets its deadline.
+    #[inline]
+    fn flush(&mut self, id: u32, connection: &mut Connection) -> std::result::Result<(), End> {
+        let Connection { session, .. } = connection;
+        while !session.outgoing.is_empty() {
+            let content: &[u8] = match session.outgoing.content() {
+                Some(Content::Shared(transfer)) => self.message.encoded(transfer),
+                Some(Content::Own) => &session.own_content,
+                None => &[],
+            };
+            let buffers = session.outgoing.slices(content);
+            self.stats.sends += 1;
+            match self.network.send(id, &buffers) {
+                Ok(count) => {
+                    self.stats.sent_bytes += count as u64;
+                    session.outgoing.advance(count);
+                }
+                Err(error) if error.is_would_block() => {
+                    connection.watches_writing = true;
+                    self.network.watch_writing(id, true);
+                    self.network.set_deadline(id, self.plan.timeouts.block());
+                    return Ok(());
+                }
+                // What the server said before it closed explains more than the error: it is read first.
+                Err(error) if error.is_connection_gone() => {
+                    self.receive(id, connection)?;
+                    return Err(End::Failed(error));
+                }
+                Err(error) => return Err(End::Failed(error)),
+            }
+        }
+        if std::mem::take(&mut connection.watches_writing) {
+            self.network.watch_writing(id, false);
+        }
+        if let Some(stage) = connection.session.stage() {
+            self.network.set_deadline(id, self.plan.timeouts.reply(stage));
+        }
+        Ok(())
+    }
+
+    /// Records what became of a recipient and forgets it.
+    fn settle(&mut self, id: u32, state: State, code: Option<Code>, text: &[u8]) {
+        self.record(id, state, code, text);
+        self.schedule.recipients.remove(id);
+    }
+
+    /// Records what became of a recipient.
+    fn record(&mut self, id: u32, state: State, code: Option<Code>, text: &[u8]) {
+        let entry = self.schedule.recipients.get_mut(id);
+        let before = entry.state.replace(state);
+        for tally in [&mut self.stats.recipients, self.stats.domains.get_mut(entry.domain)] {
+            *tally.of(before) -= 1;
+            *tally.of(Some(state)) += 1;
+        }
+        let code = code.map(Code::number);
+        let report = Report { number: entry.number, address: entry.record.address(), state, code, text };
+        self.ledger.add(&report, || self.network.unix_ms());
+        if state != State::Done {
+            let code = code.map_or(String::new(), |code| format!("{code} "));
+            self.stats.reasons.count(&format!("{code}{}", String::from_utf8_lossy(text)));
+        }
+    }
+
+    /// Ends a connection. Recipients whose fate is open are tried again.
+    fn end(&mut self, id: u32, connection: &mut Connection, end: End) {
+        self.network.close(id);
+        self.free.push(id);
+        let (site, reason) = (connection.site, connection.describe(end));
+        let is_worn_out = connection.is_worn_out();
+        for (recipient, is_in_progress) in connection.session.unresolved() {
+            if is_in_progress && !is_worn_out {
+                self.defer(recipient, None, reason.as_bytes());
+            } else {
+                self.put_back(recipient);
+            }
+        }
+        self.schedule.closed(site, connection.is_greeted);
+        if end == End::Quit || connection.is_quitting {
+            return;
+        }
+        self.stats.lost.count(&reason);
+        let is_refusal = !connection.is_greeted || (end == End::Closing && connection.session.ended() == 0);
+        if is_refusal {
+            self.server.turn();
+            if self.schedule.failed(site, self.now_ns) {
+                self.give_up(site, &reason);
+            }
+        }
+    }
+
+    /// Leaves the recipients of a site to a later run.
+    fn give_up(&mut self, site: u32, reason: &str) {
+        self.notes.push(format!("{} is not tried again in this run: {reason}", self.server.name()));
+        self.is_given_up = true;
+        for id in self.schedule.abandon(site) {
+            self.schedule.recipients.remove(id);
+        }
+    }
+
+    /// Closes what is open when the run ends before its time.
+    fn close_all(&mut self) {
+        for id in 0..self.connections.len() {
+            if let Some(mut connection) = self.connections[id].take() {
+                self.end(id as u32, &mut connection, End::TimedOut);
+            }
+        }
+    }
+}
+
+/// Returns whether an error of connecting says that this host has no descriptor or port left.
+fn is_own_limit(error: landau_sys::Error) -> bool {
+    error.is_out_of_descriptors() || matches!(error.kind(), ErrorKind::AddrNotAvailable | ErrorKind::AddrInUse)
+}

@@ -1,0 +1,178 @@
+//! Transactions: which recipients a session is given, and what its answers mean for them.
+
+use super::connection::{Connection, End};
+use super::{Content, Engine, Mailbox, Mode, Network, Session, State, Storage, Transfer, Verdict};
+use crate::client::{Broken, Needs, Stage};
+use landau_wire::smtp::{Code, Extension};
+
+impl Connection {
+    pub(super) fn new(site: u32, mode: Mode, now_ns: u64) -> Self {
+        Self {
+            site,
+            session: Session::new(mode, now_ns),
+            start_ns: now_ns,
+            is_established: false,
+            is_greeted: false,
+            begun: 0,
+            is_quitting: false,
+            watches_writing: false,
+        }
+    }
+}
+
+impl<N: Network, S: Storage> Engine<N, S> {
+    /// Notes that a server is willing to take mail.
+    pub(super) fn greeted(&mut self, connection: &mut Connection) {
+        connection.is_greeted = true;
+        self.stats.connections += 1;
+        self.schedule.greeted(connection.site);
+        if self.plan.envelope.mode == Mode::Quit
+            && let Some(id) = self.schedule.next_of(connection.site)
+        {
+            self.stats.attempts += 1;
+            self.settle(id, State::Done, connection.session.code(), connection.session.reply());
+            self.schedule.succeeded(connection.site);
+        }
+    }
+
+    /// Begins the next transaction of a session that accepts one, or ends the session.
+    pub(super) fn next_transaction(&mut self, connection: &mut Connection) {
+        if connection.is_quitting || !connection.session.accepts_transaction() {
+            return;
+        }
+        let is_old = self.now_ns.saturating_sub(connection.start_ns) > self.plan.reuse_for_ns;
+        let is_used_up = connection.begun >= self.plan.per_connection || (is_old && connection.begun > 0);
+        self.batch.clear();
+        if self.stop_ns.is_none() && !is_used_up && self.plan.envelope.mode != Mode::Quit {
+            self.choose(connection);
+        }
+        if self.batch.is_empty() {
+            connection.is_quitting = true;
+            connection.session.quit(self.now_ns);
+            return;
+        }
+        connection.begun += 1;
+        self.stats.attempts += self.batch.len() as u64;
+        let is_template = self.message.is_template();
+        let mut needs = Needs {
+            size: self.message.bytes(),
+            is_8bit: self.message.is_8bit(),
+            is_utf8: self.message.has_8bit_header(),
+            chunk: (Content::Shared(Transfer::Bdat), self.message.encoded(Transfer::Bdat).len()),
+        };
+        for &id in &self.batch {
+            let record = &self.schedule.recipients.get(id).record;
+            needs.is_utf8 |= !record.address().is_ascii();
+            needs.is_8bit |= is_template && !record.is_ascii();
+        }
+        if is_template && connection.session.is_chunked() {
+            self.render(connection, Transfer::Bdat, self.batch[0]);
+            needs.chunk = (Content::Own, connection.session.own_content.len());
+        }
+        let recipients = &self.schedule.recipients;
+        let mailboxes = self.batch.iter().filter_map(|&id| {
+            // Addresses are checked when they are read.
+            Mailbox::parse(recipients.get(id).record.address().as_bytes()).ok().map(|mailbox| (id, mailbox))
+        });
+        connection.session.begin(&self.plan.envelope, needs, mailboxes, self.now_ns);
+    }
+
+    /// Chooses the recipients of the next transaction. Those to whom this server cannot take the message fail.
+    fn choose(&mut self, connection: &Connection) {
+        while self.batch.len() < self.plan.batch
+            && let Some(id) = self.schedule.next_of(connection.site)
+        {
+            match self.refusal(connection, id) {
+                Some(reason) => self.settle(id, State::Failed, None, reason.as_bytes()),
+                None => self.batch.push(id),
+            }
+        }
+    }
+
+    /// Returns why a server cannot take the message for a recipient, by what it offers.
+    fn refusal(&self, connection: &Connection, id: u32) -> Option<String> {
+        let capabilities = connection.session.capabilities();
+        let record = &self.schedule.recipients.get(id).record;
+        if !record.address().is_ascii() && !capabilities.extensions.has(Extension::SmtpUtf8) {
+            return Some("the address has characters beyond ASCII, and the server does not offer SMTPUTF8".to_owned());
+        }
+        if self.plan.envelope.mode != Mode::Data {
+            return None;
+        }
+        if self.message.has_8bit_header() && !capabilities.extensions.has(Extension::SmtpUtf8) {
+            return Some("the header has bytes beyond ASCII, and the server does not offer SMTPUTF8".to_owned());
+        }
+        let is_8bit = self.message.is_8bit() || (self.message.is_template() && !record.is_ascii());
+        if is_8bit && !capabilities.extensions.has(Extension::EightBitMime) {
+            return Some("the message has bytes beyond ASCII, and the server does not offer 8BITMIME".to_owned());
+        }
+        match (self.message.bytes(), capabilities.size_limit) {
+            (Some(bytes), Some(limit)) if bytes > limit => {
+                Some(format!("the message has {bytes} bytes, and the server accepts at most {limit}"))
+            }
+            _ => None,
+        }
+    }
+
+    /// Sends the content that a server awaits, and with it the commands of the next transaction.
+    pub(super) fn send_content(&mut self, connection: &mut Connection) -> Result<(), End> {
+        if connection.session.outgoing.content().is_some() {
+            let code = connection.session.code().unwrap_or(Code::START_DATA);
+            return Err(End::Broken(Broken::Unexpected(code, Stage::Data)));
+        }
+        let mut content = Content::Shared(Transfer::Data);
+        let mut len = self.message.encoded(Transfer::Data).len();
+        if self.message.is_template()
+            && let Some(recipient) = connection.session.recipient()
+        {
+            self.render(connection, Transfer::Data, recipient);
+            (content, len) = (Content::Own, connection.session.own_content.len());
+        }
+        connection.session.send_content(content, len, self.now_ns);
+        if connection.session.is_pipelined() {
+            self.next_transaction(connection);
+        }
+        Ok(())
+    }
+
+    /// Renders the message for a recipient.
+    fn render(&self, connection: &mut Connection, transfer: Transfer, recipient: u32) {
+        let record = &self.schedule.recipients.get(recipient).record;
+        // The text of the message was checked when it was read, and the fields with the record.
+        let _ = self.message.render(transfer, record, &mut connection.session.own_content);
+    }
+
+    /// Acts on a reply that is about a recipient.
+    pub(super) fn resolve(&mut self, connection: &Connection, recipient: u32, verdict: Verdict) {
+        let (code, reply) = (connection.session.code(), connection.session.reply());
+        match verdict {
+            Verdict::Success => {
+                self.stats.transactions += 1;
+                self.settle(recipient, State::Done, code, reply);
+            }
+            Verdict::Permanent => self.settle(recipient, State::Failed, code, reply),
+            // The server has had enough of the connection, and has not looked at the recipient.
+            Verdict::Transient if code == Some(Code::UNAVAILABLE) && connection.session.ended() > 0 => {
+                self.put_back(recipient);
+            }
+            Verdict::Transient => self.defer(recipient, code, reply),
+        }
+    }
+
+    /// Notes that a recipient could not be sent to for now.
+    pub(super) fn defer(&mut self, recipient: u32, code: Option<Code>, text: &[u8]) {
+        self.record(recipient, State::Deferred, code, text);
+        if self.is_given_up || !self.schedule.delay(recipient, self.now_ns) {
+            self.schedule.recipients.remove(recipient);
+        }
+    }
+
+    /// Queues a recipient again at which no server has looked.
+    pub(super) fn put_back(&mut self, recipient: u32) {
+        if self.is_given_up {
+            self.schedule.recipients.remove(recipient);
+        } else {
+            self.schedule.put_back(recipient);
+        }
+    }
+}

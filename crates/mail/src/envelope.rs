@@ -1,0 +1,98 @@
+//! What a delivery says about every message: the sender, the mode, and the parameters of MAIL and RCPT.
+
+use crate::error::{Error, Result};
+use landau_wire::smtp::parameter::{Notify, Ret, Xtext};
+use landau_wire::smtp::{Mailbox, ReversePath};
+use serde::{Deserialize, Serialize};
+
+/// How far a transaction goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Everything up to DATA, then RSET: the server is asked whether it accepts the recipient, and no message is sent.
+    /// The study of 2001 measured this.
+    Rset,
+    /// The message is delivered.
+    Data,
+    /// A connection for each recipient: EHLO and QUIT.
+    Quit,
+}
+
+impl Mode {
+    /// Returns the word for a recipient with whom everything went well.
+    pub const fn success(self) -> &'static str {
+        match self {
+            Self::Rset => "accepted",
+            Self::Data => "sent",
+            Self::Quit => "greeted",
+        }
+    }
+}
+
+/// What is said about every message.
+#[derive(Debug, Clone)]
+pub struct Envelope {
+    /// The sender, without angle brackets; empty for the null path.
+    pub from: String,
+    /// How far a transaction goes.
+    pub mode: Mode,
+    /// The name in EHLO.
+    pub helo: String,
+    /// Whether commands are pipelined where the server offers it.
+    pub pipelining: bool,
+    /// Whether messages are sent with BDAT where the server offers it.
+    pub chunking: bool,
+    /// `NOTIFY`, where the server offers DSN.
+    pub notify: Option<Notify>,
+    /// `RET`, where the server offers DSN.
+    pub ret: Option<Ret>,
+    /// `ENVID`, where the server offers DSN; not encoded yet.
+    pub envid: Option<String>,
+}
+
+impl Envelope {
+    /// Returns an envelope without parameters, which uses PIPELINING and not CHUNKING.
+    pub fn new(from: &str, mode: Mode) -> Self {
+        Self {
+            from: from.to_owned(),
+            mode,
+            helo: "localhost".to_owned(),
+            pipelining: true,
+            chunking: false,
+            notify: None,
+            ret: None,
+            envid: None,
+        }
+    }
+
+    /// Checks the sender, and encodes the identifier.
+    ///
+    /// # Errors
+    ///
+    /// The sender is not an address, the name in EHLO not a domain, or the identifier too long.
+    pub(crate) fn checked(mut self) -> Result<Self> {
+        if !self.from.is_empty() {
+            Mailbox::parse(self.from.as_bytes())
+                .map_err(|error| Error::Spec(format!("--from {}: {error}", self.from)))?;
+        }
+        landau_wire::smtp::Host::parse(self.helo.as_bytes())
+            .map_err(|error| Error::Spec(format!("--helo {}: {error}", self.helo)))?;
+        if let Some(envid) = &mut self.envid {
+            let mut encoded = Vec::new();
+            Xtext::encode(envid.as_bytes(), &mut encoded);
+            *envid = String::from_utf8_lossy(&encoded).into_owned();
+            if envid.len() > landau_wire::smtp::parameter::ENVID_BYTES {
+                return Err(Error::Spec(format!(
+                    "--envid: {} bytes when encoded; at most 100 are allowed",
+                    envid.len()
+                )));
+            }
+        }
+        Ok(self)
+    }
+
+    /// Returns the sender as a path.
+    pub(crate) fn path(&self) -> ReversePath<'_> {
+        Mailbox::parse(self.from.as_bytes()).map_or(ReversePath::Null, ReversePath::Mailbox)
+    }
+}

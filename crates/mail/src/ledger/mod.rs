@@ -1,0 +1,197 @@
+//! The ledger: what became of each recipient, as lines of JSON that are only appended.
+//!
+//! The first line names the message and the mode. Each further line is about one recipient, by its number in the list,
+//! and the last line about a recipient holds. The lines of a batch of events are written together, before the engine
+//! waits again. A line that a crash cut off is dropped when the ledger is opened; its recipient counts as left.
+//!
+//! Between a server's acknowledgement and the write there is a time in which a crash makes the engine send the message
+//! again when it continues. SMTP cannot exclude that (RFC 1047).
+
+mod history;
+mod storage;
+
+pub(crate) use history::History;
+pub(crate) use storage::FileStorage;
+pub(crate) use storage::Storage;
+pub use storage::Sync;
+
+use crate::envelope::Mode;
+use crate::error::{Error, Result};
+use crate::message::Message;
+use serde::{Deserialize, Serialize};
+use std::io::{Read, Write};
+use std::path::Path;
+
+/// The version of the format.
+const VERSION: u32 = 1;
+
+/// The bytes of a reply that are recorded.
+const REPLY_BYTES: usize = 512;
+
+/// What became of a recipient.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Everything went well: final.
+    Done,
+    /// It was tried, and may be tried again.
+    Deferred,
+    /// It was refused for good: final.
+    Failed,
+}
+
+/// The first line.
+#[derive(Debug, Serialize, Deserialize, PartialEq, Eq)]
+struct Header {
+    /// The version of the format.
+    landau_ledger: u32,
+    mode: Mode,
+    /// The SHA-256 digest of the message file.
+    message: String,
+}
+
+/// A line about a recipient, as it is read.
+#[derive(Debug, Deserialize)]
+struct Line<'a> {
+    recipient: u64,
+    #[serde(borrow)]
+    to: std::borrow::Cow<'a, str>,
+    state: &'a str,
+}
+
+/// What is recorded about a recipient.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Report<'a> {
+    /// Its number in the list, from 0.
+    pub(crate) number: u64,
+    /// Its address.
+    pub(crate) address: &'a str,
+    /// What became of it.
+    pub(crate) state: State,
+    /// The code of the reply, if there was one.
+    pub(crate) code: Option<u16>,
+    /// The text of the reply, or why there was none.
+    pub(crate) text: &'a [u8],
+}
+
+/// The ledger of a run.
+#[derive(Debug)]
+pub(crate) struct Ledger<S> {
+    storage: S,
+    mode: Mode,
+    sync: Sync,
+    /// Lines that were not written.
+    batch: Vec<u8>,
+    /// The time of the lines of this batch as text: milliseconds since 1970.
+    stamp: String,
+    /// Whether lines were written and not synced.
+    is_dirty: bool,
+    /// When the last sync was.
+    synced_ns: u64,
+}
+
+/// Opens the ledger of a file, or begins it. Returns it with what it says about recipients of earlier runs.
+pub(crate) fn open(path: &Path, mode: Mode, message: &Message, sync: Sync) -> Result<(Ledger<FileStorage>, History)> {
+    let storage = FileStorage::open(path).map_err(|error| Error::file(path, error))?;
+    open_storage(storage, mode, message, sync).map_err(|error| match error {
+        Error::Spec(reason) => Error::file(path, reason),
+        other => other,
+    })
+}
+
+/// Opens or begins a ledger. One that cannot be continued is an [`Error::Spec`].
+pub(crate) fn open_storage<S: Storage + Read>(
+    mut storage: S,
+    mode: Mode,
+    message: &Message,
+    sync: Sync,
+) -> Result<(Ledger<S>, History)> {
+    let header = Header { landau_ledger: VERSION, mode, message: message.digest().to_owned() };
+    let history = history::read(&mut storage, &header).map_err(Error::Spec)?;
+    Ledger::begin(storage, &header, &history, sync).map(|ledger| (ledger, history))
+}
+
+impl<S: Storage> Ledger<S> {
+    /// Continues what was read, or writes the first line.
+    fn begin(storage: S, header: &Header, history: &History, sync: Sync) -> Result<Self> {
+        let mut ledger = Self {
+            storage,
+            mode: header.mode,
+            sync,
+            batch: Vec::new(),
+            stamp: String::new(),
+            is_dirty: false,
+            synced_ns: 0,
+        };
+        ledger.storage.truncate(history.bytes()).map_err(Error::Ledger)?;
+        if history.bytes() == 0 {
+            ledger.batch = serde_json::to_vec(header).map_err(|error| Error::Ledger(error.into()))?;
+            ledger.batch.push(b'\n');
+            ledger.commit(0)?;
+        }
+        Ok(ledger)
+    }
+
+    /// Adds a line to the batch. `now_ms` returns the milliseconds since 1970; it is read once for a batch.
+    pub(crate) fn add(&mut self, report: &Report<'_>, now_ms: impl FnOnce() -> u64) {
+        let state = match report.state {
+            State::Done => self.mode.success(),
+            State::Deferred => "deferred",
+            State::Failed => "failed",
+        };
+        if self.batch.is_empty() {
+            self.stamp = now_ms().to_string();
+        }
+        let out = &mut self.batch;
+        // Writing to memory cannot fail.
+        let _ = write!(out, "{{\"recipient\":{},\"to\":", report.number);
+        write_text(out, report.address.as_bytes());
+        let _ = write!(out, ",\"state\":\"{state}\",\"at_ms\":{}", self.stamp);
+        if let Some(code) = report.code {
+            let _ = write!(out, ",\"code\":{code}");
+        }
+        out.extend_from_slice(b",\"reply\":");
+        write_text(out, &report.text[..report.text.len().min(REPLY_BYTES)]);
+        out.extend_from_slice(b"}\n");
+    }
+
+    /// Writes the batch, and syncs it to the device if that is due.
+    pub(crate) fn commit(&mut self, now_ns: u64) -> Result<()> {
+        if !self.batch.is_empty() {
+            self.storage.append(&self.batch).map_err(Error::Ledger)?;
+            self.batch.clear();
+            self.is_dirty = true;
+        }
+        if self.is_dirty && self.sync.is_due(now_ns.saturating_sub(self.synced_ns)) {
+            self.sync_now(now_ns)?;
+        }
+        Ok(())
+    }
+
+    /// Writes and syncs everything at the end of a run.
+    pub(crate) fn finish(&mut self, now_ns: u64) -> Result<()> {
+        self.commit(now_ns)?;
+        if self.is_dirty && self.sync != Sync::Never { self.sync_now(now_ns) } else { Ok(()) }
+    }
+
+    fn sync_now(&mut self, now_ns: u64) -> Result<()> {
+        self.storage.sync().map_err(Error::Ledger)?;
+        (self.is_dirty, self.synced_ns) = (false, now_ns);
+        Ok(())
+    }
+}
+
+/// Appends a text in quotes. Bytes that are not UTF-8 become U+FFFD.
+fn write_text(out: &mut Vec<u8>, text: &[u8]) {
+    let is_plain = |&byte: &u8| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\';
+    if text.iter().all(is_plain) {
+        out.push(b'"');
+        out.extend_from_slice(text);
+        out.push(b'"');
+        return;
+    }
+    // Writing a string to memory cannot fail.
+    let _ = serde_json::to_writer(&mut *out, &String::from_utf8_lossy(text));
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,78 @@
+//! Where a ledger is kept: a file, or memory in tests.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::time::Duration;
+
+/// When lines are synced to the device, so that they survive a crash of the system and not only of the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sync {
+    /// With every batch of lines, before the engine goes on.
+    Always,
+    /// After this time.
+    Interval(Duration),
+    /// When the system does it.
+    Never,
+}
+
+impl Sync {
+    pub(super) fn is_due(self, since_ns: u64) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Interval(interval) => u128::from(since_ns) >= interval.as_nanos(),
+            Self::Never => false,
+        }
+    }
+}
+
+/// Bytes that are appended.
+pub(crate) trait Storage {
+    /// Drops everything from this place on.
+    fn truncate(&mut self, bytes: u64) -> io::Result<()>;
+
+    /// Appends bytes. After an error a part of them may be there.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Waits until what was appended is on the device.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+/// A file. It is locked, because two engines with one ledger would send everything twice.
+#[derive(Debug)]
+pub(crate) struct FileStorage(File);
+
+impl FileStorage {
+    /// Opens or creates a file.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Self(file)),
+            Err(TryLockError::WouldBlock) => Err(io::Error::other("another run uses this ledger; wait for its end")),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+}
+
+impl Read for FileStorage {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+}
+
+impl Storage for FileStorage {
+    fn truncate(&mut self, bytes: u64) -> io::Result<()> {
+        if self.0.metadata()?.len() != bytes {
+            self.0.set_len(bytes)?;
+        }
+        self.0.seek(SeekFrom::Start(bytes)).map(drop)
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+}

@@ -1,0 +1,174 @@
+//! Connections as the engine sees them. Tests replace the sockets by a simulated network, in which every fault happens
+//! when the seed says so.
+
+use crate::error::Result;
+use landau_reactor::{Backend, Event, Interest, Reactor, Token};
+use landau_sys::clock::monotonic_ns;
+use landau_sys::socket::{Address, Family};
+use landau_sys::{Error, Result as SystemResult, stream};
+use std::io::IoSlice;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// What a wait found about a connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ready {
+    /// The connection.
+    pub(crate) id: u32,
+    pub(crate) is_readable: bool,
+    pub(crate) is_writable: bool,
+    /// Whether the deadline has passed.
+    pub(crate) is_deadline: bool,
+}
+
+/// Connections and a clock. The caller numbers its connections, and uses a number again after it has closed it.
+pub(crate) trait Network {
+    /// Returns the time in nanoseconds.
+    fn now_ns(&self) -> u64;
+
+    /// Returns the milliseconds since 1970.
+    fn unix_ms(&self) -> u64;
+
+    /// Starts a connection. Its end is reported by a readiness to write.
+    fn connect(&mut self, id: u32, server: SocketAddr) -> SystemResult<()>;
+
+    /// Returns the result of connecting; from now on reports when there is something to read.
+    fn established(&mut self, id: u32) -> SystemResult<()>;
+
+    /// Receives what has arrived; 0 is the end of the stream.
+    fn receive(&mut self, id: u32, buffer: &mut [u8]) -> SystemResult<usize>;
+
+    /// Sends what fits.
+    fn send(&mut self, id: u32, buffers: &[IoSlice<'_>]) -> SystemResult<usize>;
+
+    /// Reports when more can be sent, or no longer.
+    fn watch_writing(&mut self, id: u32, is_watched: bool);
+
+    /// Notes that nothing is left to receive.
+    fn drained(&mut self, id: u32);
+
+    /// Sets or moves the deadline of a connection.
+    fn set_deadline(&mut self, id: u32, delay: Duration);
+
+    /// Closes a connection.
+    fn close(&mut self, id: u32);
+
+    /// Waits for events until a time.
+    fn wait(&mut self, until_ns: u64) -> Result<()>;
+
+    /// Returns the next event of the last wait.
+    fn next(&mut self) -> Option<Ready>;
+}
+
+/// The longest wait, after which an interrupt is noticed.
+const LONGEST: Duration = Duration::from_millis(100);
+
+/// TCP connections over the event library.
+#[derive(Debug)]
+pub(crate) struct Sockets {
+    reactor: Reactor,
+    sockets: Vec<Option<OwnedFd>>,
+}
+
+impl Sockets {
+    /// Opens an event loop.
+    pub(crate) fn new(backend: Backend) -> Result<Self> {
+        Ok(Self { reactor: Reactor::new(backend)?, sockets: Vec::new() })
+    }
+
+    fn socket(&self, id: u32) -> SystemResult<&OwnedFd> {
+        self.sockets.get(id as usize).and_then(Option::as_ref).ok_or(Error::invalid("socket"))
+    }
+}
+
+impl Network for Sockets {
+    #[inline]
+    fn now_ns(&self) -> u64 {
+        monotonic_ns()
+    }
+
+    fn unix_ms(&self) -> u64 {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64)
+    }
+
+    fn connect(&mut self, id: u32, server: SocketAddr) -> SystemResult<()> {
+        let socket = stream::stream(if server.is_ipv4() { Family::V4 } else { Family::V6 })?;
+        stream::set_no_delay(&socket)?;
+        match stream::connect(&socket, &Address::from(server)) {
+            Err(error) if !error.is_in_progress() => return Err(error),
+            _ => {}
+        }
+        self.reactor
+            .register_nonblocking(&socket, Token(id), Interest::WRITABLE)
+            .map_err(|_| Error::invalid("epoll_ctl"))?;
+        let index = id as usize;
+        if index >= self.sockets.len() {
+            self.sockets.resize_with(index + 1, || None);
+        }
+        self.sockets[index] = Some(socket);
+        Ok(())
+    }
+
+    fn established(&mut self, id: u32) -> SystemResult<()> {
+        stream::take_error(self.socket(id)?)?;
+        self.watch_writing(id, false);
+        Ok(())
+    }
+
+    #[inline]
+    fn receive(&mut self, id: u32, buffer: &mut [u8]) -> SystemResult<usize> {
+        stream::receive(self.socket(id)?, buffer)
+    }
+
+    #[inline]
+    fn send(&mut self, id: u32, buffers: &[IoSlice<'_>]) -> SystemResult<usize> {
+        stream::send_vectored(self.socket(id)?, buffers, false)
+    }
+
+    fn watch_writing(&mut self, id: u32, is_watched: bool) {
+        let Some(socket) = self.sockets.get(id as usize).and_then(Option::as_ref) else { return };
+        if is_watched {
+            self.reactor.clear_readiness(socket, Interest::WRITABLE);
+        }
+        // The socket is registered as long as it is in the table.
+        let _ = self.reactor.set_interest(socket, if is_watched { Interest::BOTH } else { Interest::READABLE });
+    }
+
+    #[inline]
+    fn drained(&mut self, id: u32) {
+        if let Some(socket) = self.sockets.get(id as usize).and_then(Option::as_ref) {
+            self.reactor.clear_readiness(socket, Interest::READABLE);
+        }
+    }
+
+    #[inline]
+    fn set_deadline(&mut self, id: u32, delay: Duration) {
+        if let Some(socket) = self.sockets.get(id as usize).and_then(Option::as_ref) {
+            self.reactor.set_deadline(socket, delay);
+        }
+    }
+
+    fn close(&mut self, id: u32) {
+        if let Some(socket) = self.sockets.get_mut(id as usize).and_then(Option::take) {
+            // The descriptor is free even if `close` reports an error.
+            let _ = self.reactor.close(socket);
+        }
+    }
+
+    fn wait(&mut self, until_ns: u64) -> Result<()> {
+        let left = Duration::from_nanos(until_ns.saturating_sub(self.now_ns()));
+        Ok(self.reactor.wait(Some(left.min(LONGEST)))?)
+    }
+
+    #[inline]
+    fn next(&mut self) -> Option<Ready> {
+        let Event { token, ready } = self.reactor.next_event()?;
+        Some(Ready {
+            id: token.0,
+            is_readable: ready.is_readable(),
+            is_writable: ready.is_writable(),
+            is_deadline: ready.is_deadline(),
+        })
+    }
+}

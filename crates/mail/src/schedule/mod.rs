@@ -1,0 +1,229 @@
+//! Which recipient is sent to next, over how many connections, and when one that was deferred is tried again.
+//!
+//! Recipients wait in the queue of their site: the servers that take mail for their domains. A site has a limit on its
+//! connections that follows its answers ([`feedback`]), and waits after it could not be reached ([`backoff`]).
+
+mod backoff;
+mod feedback;
+mod recipients;
+mod site;
+
+pub use backoff::Backoff;
+pub use feedback::Feedback;
+pub(crate) use recipients::Recipients;
+pub(crate) use site::Site;
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+/// The limits of a schedule.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// The most connections in all.
+    pub sessions: u32,
+    /// The most connections to a site.
+    pub per_site: u32,
+    /// The connections to a site before anything is known about it.
+    pub initial: u32,
+    /// How the limit of a site follows its answers.
+    pub feedback: Feedback,
+    /// How long a recipient or a site waits after a failure.
+    pub backoff: Backoff,
+    /// How often a recipient is tried in a run, and a site in a row, before it is left to a later run.
+    pub attempts: u32,
+    /// The seed of the draws.
+    pub seed: u64,
+}
+
+/// The recipients that were read and are neither sent to nor given up, by site.
+#[derive(Debug)]
+pub(crate) struct Schedule {
+    pub(crate) recipients: Recipients,
+    sites: Vec<Site>,
+    limits: Limits,
+    rng: ChaCha8Rng,
+    /// Recipients that were deferred, by the time of their next attempt.
+    delayed: BinaryHeap<Reverse<(u64, u32)>>,
+    /// Sites that wait, by the time at which they are tried again.
+    blocked: BinaryHeap<Reverse<(u64, u32)>>,
+    /// Sites that may be able to use another connection.
+    hungry: VecDeque<u32>,
+    /// The connections in all.
+    open: u32,
+}
+
+impl Schedule {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self {
+            recipients: Recipients::default(),
+            sites: Vec::new(),
+            rng: ChaCha8Rng::seed_from_u64(limits.seed),
+            limits,
+            delayed: BinaryHeap::new(),
+            blocked: BinaryHeap::new(),
+            hungry: VecDeque::new(),
+            open: 0,
+        }
+    }
+
+    /// Adds a site and returns its index.
+    pub(crate) fn add_site(&mut self) -> u32 {
+        self.sites.push(Site::new(&self.limits));
+        self.sites.len() as u32 - 1
+    }
+
+    /// Puts a recipient at the end of the queue of its site.
+    pub(crate) fn queue(&mut self, id: u32) {
+        let site = self.recipients.get(id).site;
+        self.sites[site as usize].queue.push_back(id);
+        self.note(site);
+    }
+
+    /// Puts a recipient back to the front of the queue of its site: it was not tried.
+    pub(crate) fn put_back(&mut self, id: u32) {
+        let site = self.recipients.get(id).site;
+        self.sites[site as usize].queue.push_front(id);
+        self.note(site);
+    }
+
+    /// Takes the next recipient of a site.
+    pub(crate) fn next_of(&mut self, site: u32) -> Option<u32> {
+        self.sites[site as usize].queue.pop_front()
+    }
+
+    /// Notes a failed attempt. Returns whether the recipient is tried again in this run, and if so delays it.
+    pub(crate) fn delay(&mut self, id: u32, now_ns: u64) -> bool {
+        let entry = self.recipients.get_mut(id);
+        entry.attempts += 1;
+        if entry.attempts >= self.limits.attempts {
+            return false;
+        }
+        let delay_ns = self.limits.backoff.delay_ns(entry.attempts, &mut self.rng);
+        self.delayed.push(Reverse((now_ns.saturating_add(delay_ns), id)));
+        true
+    }
+
+    /// Queues the recipients and wakes the sites whose time has come.
+    pub(crate) fn advance(&mut self, now_ns: u64) {
+        while let Some(id) = pop_due(&mut self.delayed, now_ns) {
+            self.queue(id);
+        }
+        while let Some(site) = pop_due(&mut self.blocked, now_ns) {
+            self.sites[site as usize].revive();
+            self.note(site);
+        }
+    }
+
+    /// Returns when something changes without an event.
+    pub(crate) fn next_ns(&self) -> u64 {
+        let first = |heap: &BinaryHeap<Reverse<(u64, u32)>>| heap.peek().map_or(u64::MAX, |Reverse((at_ns, _))| *at_ns);
+        first(&self.delayed).min(first(&self.blocked))
+    }
+
+    /// Returns a site that can use another connection, and counts the connection.
+    pub(crate) fn next_connection(&mut self) -> Option<u32> {
+        while self.open < self.limits.sessions {
+            let site = *self.hungry.front()?;
+            let one = &mut self.sites[site as usize];
+            if one.wants_connection() {
+                one.open += 1;
+                one.opening += 1;
+                self.open += 1;
+                // The next connection is that of another site, if there is one.
+                self.hungry.rotate_left(1);
+                return Some(site);
+            }
+            one.is_hungry = false;
+            self.hungry.pop_front();
+        }
+        None
+    }
+
+    /// Notes that a connection was greeted.
+    pub(crate) fn greeted(&mut self, site: u32) {
+        self.sites[site as usize].opening -= 1;
+    }
+
+    /// Notes that a connection was closed, and whether it had been greeted.
+    pub(crate) fn closed(&mut self, site: u32, was_greeted: bool) {
+        let one = &mut self.sites[site as usize];
+        one.open -= 1;
+        one.opening -= u32::from(!was_greeted);
+        self.open -= 1;
+        self.note(site);
+    }
+
+    /// Notes that this host cannot open a connection more than it has, and returns how many those are.
+    pub(crate) fn lose_connection(&mut self, site: u32) -> u32 {
+        self.closed(site, false);
+        self.limits.sessions = self.open;
+        self.open
+    }
+
+    /// Takes the recipients of a site that wait, those that were deferred included.
+    pub(crate) fn abandon(&mut self, site: u32) -> Vec<u32> {
+        let mut all: Vec<u32> = self.sites[site as usize].queue.drain(..).collect();
+        let recipients = &self.recipients;
+        self.delayed.retain(|Reverse((_, id))| {
+            let is_of_site = recipients.get(*id).site == site;
+            if is_of_site {
+                all.push(*id);
+            }
+            !is_of_site
+        });
+        all
+    }
+
+    /// Notes that a server of a site answered a greeting or finished a transaction as it should.
+    pub(crate) fn succeeded(&mut self, site: u32) {
+        let limit = self.limits.per_site;
+        let one = &mut self.sites[site as usize];
+        one.failed_rounds = 0;
+        one.window.succeed(one.open, limit);
+        self.note(site);
+    }
+
+    /// Notes that a connection to a site could not be established, or that a server refused more work (421). Returns
+    /// whether the site was tried often enough in a row: its recipients are to be left to a later run.
+    pub(crate) fn failed(&mut self, site: u32, now_ns: u64) -> bool {
+        let one = &mut self.sites[site as usize];
+        if one.is_blocked || !one.window.fail() {
+            return false;
+        }
+        one.is_blocked = true;
+        one.failed_rounds += 1;
+        if one.failed_rounds >= self.limits.attempts {
+            one.failed_rounds = 0;
+            one.revive();
+            return true;
+        }
+        let delay_ns = self.limits.backoff.delay_ns(one.failed_rounds, &mut self.rng);
+        self.blocked.push(Reverse((now_ns.saturating_add(delay_ns), site)));
+        false
+    }
+
+    /// Returns the number of connections.
+    pub(crate) fn open_count(&self) -> u32 {
+        self.open
+    }
+
+    fn note(&mut self, site: u32) {
+        let one = &mut self.sites[site as usize];
+        if !one.is_hungry {
+            one.is_hungry = true;
+            self.hungry.push_back(site);
+        }
+    }
+}
+
+/// Takes the first entry if its time has come.
+fn pop_due(heap: &mut BinaryHeap<Reverse<(u64, u32)>>, now_ns: u64) -> Option<u32> {
+    let Reverse((at_ns, entry)) = *heap.peek()?;
+    if at_ns > now_ns {
+        return None;
+    }
+    heap.pop();
+    Some(entry)
+}

@@ -1,0 +1,48 @@
+//! A site: the servers that take mail for some domains, and the recipients there.
+
+use super::Limits;
+use super::feedback::Window;
+use std::collections::VecDeque;
+
+/// The state of a site.
+#[derive(Debug)]
+pub(crate) struct Site {
+    /// Recipients that can be sent to now.
+    pub(super) queue: VecDeque<u32>,
+    /// The number of connections, those being established included.
+    pub(super) open: u32,
+    /// Those of them that were not greeted yet.
+    pub(super) opening: u32,
+    pub(super) window: Window,
+    /// How often in a row the site was given up for a time.
+    pub(super) failed_rounds: u32,
+    /// Whether it waits after failures.
+    pub(super) is_blocked: bool,
+    /// Whether it is in the list of sites that may want a connection.
+    pub(super) is_hungry: bool,
+}
+
+impl Site {
+    pub(super) fn new(limits: &Limits) -> Self {
+        Self {
+            queue: VecDeque::new(),
+            open: 0,
+            opening: 0,
+            window: Window::new(limits.initial.min(limits.per_site), limits.feedback),
+            failed_rounds: 0,
+            is_blocked: false,
+            is_hungry: false,
+        }
+    }
+
+    /// Returns whether another connection would have something to do and is allowed.
+    pub(super) fn wants_connection(&self) -> bool {
+        !self.is_blocked && self.queue.len() > self.opening as usize && self.open < self.window.limit()
+    }
+
+    /// Ends the wait after failures.
+    pub(super) fn revive(&mut self) {
+        self.is_blocked = false;
+        self.window.restart();
+    }
+}

@@ -1,0 +1,237 @@
+//! Deliveries in virtual time over a simulated network, for tests: the real engine, schedule, sessions and ledger, with
+//! servers that fail when the seed says so.
+//!
+//! A connection is refused, never established, reset after any number of bytes in either direction, closed in one
+//! direction, or silent from some command on; what is sent is accepted in pieces, and what is received comes in pieces.
+//! The engine is killed at any write of the ledger, of which any part may be written, and started again.
+//!
+//! The simulation knows what each server accepted, which replies the engine has read, and what the ledger holds. So it
+//! notices a recipient that is lost, and one that is sent to after it was acknowledged.
+
+mod network;
+mod server;
+mod storage;
+
+use crate::client::Timeouts;
+use crate::engine::{Engine, Job, Observer, Plan, Progress};
+use crate::envelope::{Envelope, Mode};
+use crate::ledger::{self, Sync};
+use crate::list::List;
+use crate::message::Message;
+use crate::route::Server;
+use crate::schedule::{Backoff, Feedback, Limits, Schedule};
+use network::Virtual;
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use std::cell::RefCell;
+use std::fmt::Write;
+use std::rc::Rc;
+use std::time::Duration;
+use storage::Memory;
+
+/// A second in nanoseconds.
+const SECOND: u64 = 1_000_000_000;
+
+/// How many runs a schedule of faults may take: more means that the engine makes no progress.
+const MOST_RUNS: u32 = 400;
+
+struct Silent;
+
+impl Observer for Silent {
+    fn progress(&mut self, _: &Progress) {}
+}
+
+/// What is known outside the engine.
+#[derive(Debug)]
+struct World {
+    rng: ChaCha8Rng,
+    now_ns: u64,
+    mode: Mode,
+    /// How likely a fault is, 0 to 1.
+    fault: f64,
+    /// For each recipient, how often a server accepted the message for it.
+    accepted: Vec<u32>,
+    /// For each recipient, whether the engine that runs now has read a final reply, or the ledger holds one.
+    is_final: Vec<bool>,
+    /// The connections at a time.
+    open: u32,
+    most_open: u32,
+}
+
+impl World {
+    fn chance(&mut self, share: f64) -> bool {
+        let share = share * self.fault;
+        self.rng.random::<f64>() < share
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.rng.random_range(0..limit.max(1))
+    }
+}
+
+/// A schedule of faults.
+#[derive(Debug, Clone)]
+struct Scenario {
+    seed: u64,
+    recipients: usize,
+    fault: f64,
+    mode: Mode,
+    envelope: Envelope,
+    batch: usize,
+    per_connection: u64,
+    is_template: bool,
+    /// How likely a write of the ledger kills the engine.
+    kill: f64,
+}
+
+impl Scenario {
+    fn of_seed(seed: u64) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mode = if rng.random::<f64>() < 0.7 { Mode::Data } else { Mode::Rset };
+        let is_template = rng.random::<f64>() < 0.3;
+        let mut envelope = Envelope::new("s@example.org", mode);
+        envelope.pipelining = rng.random::<f64>() < 0.7;
+        envelope.chunking = rng.random::<f64>() < 0.4;
+        Self {
+            seed,
+            recipients: rng.random_range(1..40),
+            fault: [0.0, 0.2, 1.0][rng.random_range(0..3)],
+            mode,
+            envelope,
+            batch: if is_template { 1 } else { [1, 1, 3][rng.random_range(0..3)] },
+            per_connection: [1, 3, 1000][rng.random_range(0..3)],
+            is_template,
+            kill: [0.0, 0.1, 0.5][rng.random_range(0..3)],
+        }
+    }
+
+    fn list(&self) -> List {
+        let mut text = "email,name\n".to_owned();
+        for number in 0..self.recipients {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "r{number}@d{}.test,.Name {number}", number % 5);
+        }
+        List::read(std::io::Cursor::new(text)).unwrap()
+    }
+
+    fn message(&self) -> Message {
+        let field = if self.is_template { "{{name}}" } else { "" };
+        let text = format!("Subject: a\n\n{field}\n.\n..b{}\n", "x".repeat(300));
+        Message::parse(text.as_bytes(), self.list().columns()).unwrap()
+    }
+
+    /// Runs engines until nothing is left, and checks what they did. Returns the number of runs and of duplicates that
+    /// SMTP cannot exclude.
+    fn run(&self) -> (u32, u32) {
+        let world = Rc::new(RefCell::new(World {
+            rng: ChaCha8Rng::seed_from_u64(self.seed ^ 0x5eed),
+            now_ns: SECOND,
+            mode: self.mode,
+            fault: self.fault,
+            accepted: vec![0; self.recipients],
+            is_final: vec![false; self.recipients],
+            open: 0,
+            most_open: 0,
+        }));
+        let bytes = Rc::new(RefCell::new(Vec::new()));
+        for run in 1..=MOST_RUNS {
+            // Later runs have no faults, so that they end.
+            let kill = if run < 30 { self.kill } else { 0.0 };
+            if run > 40 {
+                world.borrow_mut().fault = 0.0;
+            }
+            let is_complete = self.run_once(&world, &bytes, kill, run);
+            world.borrow_mut().open = 0;
+            let states = self.check(&world.borrow(), &bytes.borrow());
+            world.borrow_mut().is_final.clone_from(&states);
+            if is_complete && states.iter().all(|is_final| *is_final) {
+                let duplicates = world.borrow().accepted.iter().map(|&count| count.saturating_sub(1)).sum();
+                return (run, duplicates);
+            }
+        }
+        panic!("seed {}: not finished after {MOST_RUNS} runs", self.seed);
+    }
+
+    /// Runs an engine until it ends or is killed. Returns whether it ended.
+    fn run_once(&self, world: &Rc<RefCell<World>>, bytes: &Rc<RefCell<Vec<u8>>>, kill: f64, run: u32) -> bool {
+        let message = self.message();
+        let storage = Memory::new(Rc::clone(bytes), kill, self.seed.wrapping_mul(1_000).wrapping_add(u64::from(run)));
+        let Ok(opened) = ledger::open_storage(storage, self.mode, &message, Sync::Never) else { return false };
+        let plan = Plan {
+            envelope: self.envelope.clone().checked().unwrap(),
+            active: 8,
+            per_connection: self.per_connection,
+            reuse_for_ns: 300 * SECOND,
+            batch: self.batch,
+            timeouts: Timeouts::new(Duration::from_mins(10)),
+        };
+        let limits = Limits {
+            sessions: 6,
+            per_site: 6,
+            initial: 2,
+            feedback: Feedback::Inverse,
+            backoff: Backoff { first: Duration::from_secs(60), longest: Duration::from_secs(600) },
+            attempts: 3,
+            seed: self.seed,
+        };
+        let job = Job { list: self.list(), message, server: Server::resolve("127.0.0.1:25", &[]).unwrap() };
+        let network = Virtual::new(Rc::clone(world));
+        let mut engine = Engine::new(network, opened, job, plan, Schedule::new(limits));
+        let outcome = engine.run(&mut Silent, &|| false);
+        assert!(world.borrow().most_open <= 6, "seed {}: {} connections", self.seed, world.borrow().most_open);
+        if outcome.is_ok() && !engine.is_given_up() {
+            assert_eq!(engine.stats.recipients.sum(), self.recipients as u64, "seed {}", self.seed);
+        }
+        outcome.is_ok()
+    }
+
+    /// Compares the ledger with what the servers accepted. Returns for each recipient whether its state is final.
+    fn check(&self, world: &World, bytes: &[u8]) -> Vec<bool> {
+        let storage = Memory::new(Rc::new(RefCell::new(bytes.to_vec())), 0.0, 0);
+        let (_, history) = ledger::open_storage(storage, self.mode, &self.message(), Sync::Never).unwrap();
+        let states = (0..self.recipients).map(|number| {
+            let address = format!("r{number}@d{}.test", number % 5);
+            let state = history.state(number as u64, &address).unwrap();
+            let is_done = state == Some(ledger::State::Done);
+            assert!(
+                !is_done || world.accepted[number] > 0,
+                "seed {}: {address} is done in the ledger, and no server accepted it",
+                self.seed
+            );
+            is_done || state == Some(ledger::State::Failed)
+        });
+        states.collect()
+    }
+}
+
+/// Runs so many schedules, from a seed on.
+fn run_seeds(first: u64, count: u64) -> (u32, u32) {
+    let mut sum = (0, 0);
+    for seed in first..first + count {
+        let (runs, duplicates) = Scenario::of_seed(seed).run();
+        sum = (sum.0 + runs, sum.1 + duplicates);
+    }
+    sum
+}
+
+/// `LANDAU_MAIL_SEEDS=FIRST:COUNT` chooses other schedules.
+#[test]
+fn no_recipient_is_lost_and_none_is_sent_to_after_its_acknowledgement() {
+    let chosen = std::env::var("LANDAU_MAIL_SEEDS").ok();
+    let chosen = chosen.as_deref().and_then(|text| text.split_once(':'));
+    let (first, count) =
+        chosen.map_or((0, 2_000), |(first, count)| (first.parse().unwrap(), count.parse::<u64>().unwrap()));
+    let (runs, duplicates) = run_seeds(first, count);
+    assert!(u64::from(runs) > count, "no engine was killed");
+    // The schedules do reach the time between acknowledgement and write, in which a duplicate cannot be avoided.
+    assert!(count < 1_000 || duplicates > 0, "{runs} runs without a crash after an acknowledgement");
+}
+
+#[test]
+fn without_faults_every_recipient_is_sent_to_once() {
+    for seed in 0..300 {
+        let scenario = Scenario { fault: 0.0, kill: 0.0, ..Scenario::of_seed(seed) };
+        assert_eq!(scenario.run(), (1, 0), "seed {seed}");
+    }
+}

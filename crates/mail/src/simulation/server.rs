@@ -1,0 +1,282 @@
+//! The simulated server of a connection: strict, in its own words, and with faults.
+
+use super::{SECOND, World};
+use crate::envelope::Mode;
+use landau_wire::smtp::bdat::Chunks;
+use landau_wire::smtp::command::{Command, parse};
+use landau_wire::smtp::{Capabilities, Extension, Extensions, Rcpt};
+use std::collections::VecDeque;
+
+/// Bytes on their way to the engine.
+#[derive(Debug)]
+pub(super) struct Piece {
+    pub(super) at_ns: u64,
+    /// Empty at the end of the stream.
+    pub(super) bytes: Vec<u8>,
+    pub(super) is_reset: bool,
+    /// The recipients for whom the last byte is the end of a final reply.
+    pub(super) finals: Vec<u32>,
+}
+
+/// What the server reads.
+#[derive(Debug)]
+enum Reading {
+    Commands,
+    Content,
+    Chunk(Chunks),
+}
+
+/// The state of the server.
+#[derive(Debug)]
+pub(super) struct Peer {
+    capabilities: Capabilities,
+    received: Vec<u8>,
+    reading: Reading,
+    has_sender: bool,
+    recipients: Vec<u32>,
+    /// When the last reply arrives.
+    last_ns: u64,
+    /// Bytes that may pass until the connection is reset: from the client, and to it.
+    left: [u64; 2],
+    /// Whether it is the end of the stream to the client, and not a reset, that comes then.
+    is_half_close: bool,
+    /// Commands until the server falls silent.
+    silence: u64,
+    /// Whether nothing is read any more: what the client sends is received and ignored.
+    is_silent: bool,
+    /// Whether nothing is sent any more.
+    is_mute: bool,
+    /// Whether nothing is received any more: what the client sends is answered with a reset.
+    pub(super) is_gone: bool,
+}
+
+impl Peer {
+    /// Returns the server of a connection, and lets it greet the client.
+    pub(super) fn new(world: &mut World, at_ns: u64, arriving: &mut VecDeque<Piece>) -> Self {
+        let mut extensions = Extensions::of(&[Extension::EightBitMime]);
+        for extension in [Extension::Pipelining, Extension::Size, Extension::Chunking, Extension::Dsn] {
+            if world.below(4) > 0 {
+                extensions = extensions.with(extension);
+            }
+        }
+        let limit = |world: &mut World, most| if world.chance(0.3) { world.below(most) } else { u64::MAX };
+        let left = [limit(world, 3_000), limit(world, 800)];
+        let is_half_close = world.below(2) == 0;
+        let silence = limit(world, 30);
+        let mut peer = Self {
+            capabilities: Capabilities { extensions, size_limit: None },
+            received: Vec::new(),
+            reading: Reading::Commands,
+            has_sender: false,
+            recipients: Vec::new(),
+            last_ns: at_ns,
+            left,
+            is_half_close,
+            silence,
+            is_silent: false,
+            is_mute: false,
+            is_gone: false,
+        };
+        let greeting = match world.chance(0.1) {
+            true => ["421 4.3.2 too busy\r\n", "554 5.3.2 go away\r\n"][world.below(2) as usize],
+            false => "220-welcome\r\n220 server\r\n",
+        };
+        peer.say(greeting.as_bytes(), Vec::new(), world, arriving);
+        peer
+    }
+
+    /// Takes bytes from the client.
+    pub(super) fn receive(&mut self, bytes: &[u8], world: &mut World, arriving: &mut VecDeque<Piece>) {
+        let count = bytes.len().min(usize::try_from(self.left[0]).unwrap_or(usize::MAX));
+        self.left[0] -= count as u64;
+        self.received.extend_from_slice(&bytes[..count]);
+        while !self.is_silent && !self.is_gone && self.step(world, arriving) {}
+        if count < bytes.len() {
+            self.end(true, arriving);
+            self.is_gone = true;
+        }
+    }
+
+    /// Acts on one command or content. Returns whether there was a whole one.
+    fn step(&mut self, world: &mut World, arriving: &mut VecDeque<Piece>) -> bool {
+        match &mut self.reading {
+            Reading::Commands => {
+                let Some(end) = self.received.windows(2).position(|two| two == b"\r\n") else { return false };
+                let line: Vec<u8> = self.received.drain(..end + 2).collect();
+                self.command(&line[..end], world, arriving);
+            }
+            Reading::Content => {
+                let text = [&b"\r\n"[..], &self.received].concat();
+                let Some(end) = text.windows(5).position(|five| five == b"\r\n.\r\n") else { return false };
+                let content: Vec<u8> = self.received.drain(..end + 3).collect();
+                self.reading = Reading::Commands;
+                let is_empty = content == b".\r\n";
+                self.message(is_empty, world, arriving);
+            }
+            Reading::Chunk(chunks) => {
+                let taken = chunks.take(&self.received).len();
+                self.received.drain(..taken);
+                if !chunks.is_end() {
+                    return false;
+                }
+                self.reading = Reading::Commands;
+                self.message(false, world, arriving);
+            }
+        }
+        true
+    }
+
+    fn command(&mut self, line: &[u8], world: &mut World, arriving: &mut VecDeque<Piece>) {
+        let text = line.escape_ascii().to_string();
+        let command = parse(line, self.capabilities.extensions).unwrap_or_else(|error| panic!("{text}: {error:?}"));
+        self.silence = self.silence.saturating_sub(1);
+        if self.silence == 0 {
+            self.is_silent = true;
+            return;
+        }
+        let code = match &command {
+            Command::Ehlo(_) if fails(world, 0.1) => 502,
+            Command::Ehlo(_) => {
+                let mut out = Vec::new();
+                self.capabilities.write("server", "", &mut out);
+                return self.say(&out, Vec::new(), world, arriving);
+            }
+            Command::Helo(_) => {
+                self.capabilities = Capabilities::default();
+                250
+            }
+            Command::Mail(_) if self.has_sender => panic!("MAIL within a transaction"),
+            Command::Mail(_) if fails(world, 0.1) => failure(world),
+            Command::Mail(_) => {
+                self.has_sender = true;
+                250
+            }
+            Command::Rcpt(_) if !self.has_sender => 503,
+            Command::Rcpt(rcpt) => self.rcpt(local(rcpt), world),
+            Command::Data if self.recipients.is_empty() => [503, 354][world.below(2) as usize],
+            Command::Data if fails(world, 0.1) => failure(world),
+            Command::Data => 354,
+            Command::Bdat { size, is_last } => {
+                let mut chunks = Chunks::new();
+                chunks.begin(*size, *is_last).expect("one chunk a message");
+                self.reading = Reading::Chunk(chunks);
+                return;
+            }
+            Command::Rset => {
+                self.forget();
+                250
+            }
+            Command::Quit => 221,
+            other => panic!("{other:?}"),
+        };
+        if code == 354 {
+            self.reading = Reading::Content;
+        }
+        // What MAIL answers is final too, but this server does not know for which recipients.
+        let is_final = code >= 500 || (code == 250 && world.mode == Mode::Rset);
+        let finals = match &command {
+            Command::Rcpt(rcpt) if is_final && self.has_sender => vec![number(local(rcpt))],
+            _ => Vec::new(),
+        };
+        self.answer(code, finals, world, arriving);
+    }
+
+    fn rcpt(&mut self, local: &str, world: &mut World) -> u16 {
+        let recipient = number(local);
+        assert!(!world.is_final[recipient as usize], "{local} is sent to after its final reply");
+        if fails(world, 0.1) {
+            return failure(world);
+        }
+        if world.mode == Mode::Rset {
+            world.accepted[recipient as usize] += 1;
+        }
+        self.recipients.push(recipient);
+        250
+    }
+
+    /// Answers the end of a message.
+    fn message(&mut self, is_empty: bool, world: &mut World, arriving: &mut VecDeque<Piece>) {
+        let recipients = std::mem::take(&mut self.recipients);
+        self.has_sender = false;
+        let code = match recipients.is_empty() {
+            true => 554,
+            false if fails(world, 0.1) => failure(world),
+            false => 250,
+        };
+        assert!(!is_empty || recipients.is_empty(), "an empty message for a recipient");
+        if code == 250 {
+            for &recipient in &recipients {
+                assert!(!world.is_final[recipient as usize], "{recipient} is sent to after its final reply");
+                world.accepted[recipient as usize] += 1;
+            }
+        }
+        let is_final = code == 250 || code >= 500;
+        self.answer(code, if is_final { recipients } else { Vec::new() }, world, arriving);
+    }
+
+    fn forget(&mut self) {
+        self.has_sender = false;
+        self.recipients.clear();
+    }
+
+    fn answer(&mut self, code: u16, finals: Vec<u32>, world: &mut World, arriving: &mut VecDeque<Piece>) {
+        let text = match world.below(3) {
+            0 => format!("{code}\r\n"),
+            1 => format!("{code}-two\r\n{code} lines\r\n"),
+            _ => format!("{code} text\r\n"),
+        };
+        self.say(text.as_bytes(), finals, world, arriving);
+        if code == 221 || code == 421 {
+            self.end(false, arriving);
+            self.is_gone = true;
+        }
+    }
+
+    /// Sends a reply, whole or in pieces.
+    fn say(&mut self, bytes: &[u8], finals: Vec<u32>, world: &mut World, arriving: &mut VecDeque<Piece>) {
+        if self.is_mute {
+            return;
+        }
+        let count = bytes.len().min(usize::try_from(self.left[1]).unwrap_or(usize::MAX));
+        self.left[1] -= count as u64;
+        let mut rest = &bytes[..count];
+        while !rest.is_empty() {
+            let len = if world.chance(0.3) { 1 + world.below(rest.len() as u64) as usize } else { rest.len() };
+            self.last_ns = self.last_ns.max(world.now_ns) + world.below(SECOND / 100);
+            let is_end = len == rest.len() && count == bytes.len();
+            let finals = if is_end { finals.clone() } else { Vec::new() };
+            arriving.push_back(Piece { at_ns: self.last_ns, bytes: rest[..len].to_vec(), is_reset: false, finals });
+            rest = &rest[len..];
+        }
+        if count < bytes.len() {
+            self.end(!self.is_half_close, arriving);
+            self.is_gone |= !self.is_half_close;
+        }
+    }
+
+    /// Ends the stream to the client.
+    fn end(&mut self, is_reset: bool, arriving: &mut VecDeque<Piece>) {
+        if !std::mem::replace(&mut self.is_mute, true) {
+            arriving.push_back(Piece { at_ns: self.last_ns + 1, bytes: Vec::new(), is_reset, finals: Vec::new() });
+        }
+    }
+}
+
+/// Returns the local part of a recipient.
+fn local<'a>(rcpt: &Rcpt<'a>) -> &'a str {
+    rcpt.to.mailbox().expect("a mailbox").local()
+}
+
+fn fails(world: &mut World, share: f64) -> bool {
+    world.chance(share)
+}
+
+/// Returns the code of a failure: mostly temporary.
+fn failure(world: &mut World) -> u16 {
+    [450, 451, 450, 421, 550][world.below(5) as usize]
+}
+
+/// Returns the number of the recipient of a local part.
+fn number(local: &str) -> u32 {
+    local.strip_prefix('r').and_then(|digits| digits.parse().ok()).expect("a recipient of the list")
+}
