@@ -217,7 +217,10 @@ fn measure(comparison: &mut Comparison, pair: &Pair, options: &Options) {
 /// Law or constant: equal growth under laws that do not differ is a constant factor, an equal slope a constant amount.
 fn nature(comparison: &Comparison, delta: f64) -> Nature {
     // Growths that certainly differ, by less than δ, are equal for this purpose.
-    let is_alike = comparison.growth_ratio.is_some_and(|ratio| is_within(ratio, delta));
+    let is_flat =
+        |verdict: &Verdict| matches!(verdict.all.outcome, Outcome::Flat { .. }) && verdict.all.cliffs.is_empty();
+    let are_flat = is_flat(&comparison.a) && is_flat(&comparison.b) && comparison.same_growth != Agreement::Different;
+    let is_alike = are_flat || comparison.growth_ratio.is_some_and(|ratio| is_within(ratio, delta));
     let is_amount = comparison.same_slope == Agreement::Same && comparison.same_fixed == Agreement::Different;
     if is_amount && comparison.same_law == Agreement::Same && !is_alike {
         return Nature::Amount;

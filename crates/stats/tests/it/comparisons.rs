@@ -92,6 +92,13 @@ fn law_factor_and_amount_are_told_apart() {
     let mut dearer = calm(Truth::Linear, 2);
     dearer.passes.iter_mut().flat_map(|pass| &mut pass.costs).for_each(|ns| *ns += 2000);
     assert_eq!(nature(dearer), Nature::Amount);
+    // Two flat curves whose growths are too uncertain to be compared: flat beside "not shown" would be a riddle.
+    let flat = |verdict: &landau_stats::Verdict| matches!(verdict.all.outcome, landau_stats::Outcome::Flat { .. });
+    let noisy = |seed| simulate(Truth::Constant, Noise { tail: 0.0, ..Noise::of_cell(0.1) }, 5, seed);
+    let found = (1..20).map(|seed| compare(&noisy(seed), &scaled(noisy(100 + seed), 1.5), &options));
+    let is_open = |one: &Comparison| flat(&one.a) && flat(&one.b) && one.same_growth == Agreement::Inconclusive;
+    let natures: Vec<Nature> = found.filter(is_open).map(|one| one.nature).collect();
+    assert!(!natures.is_empty() && natures.iter().all(|nature| *nature == Nature::Factor), "{natures:?}");
 }
 
 fn counted(cost: impl Fn(f64) -> f64) -> Curve {
