@@ -201,7 +201,9 @@ pub fn of(analysis: &Analysis<'_>) -> Vec<Finding> {
         }
     }
     let mut found = merged(found);
-    found.iter_mut().for_each(|one| variant::contrast(analysis, one));
+    for one in &mut found {
+        variant::contrast(analysis, one);
+    }
     gathered::flat(analysis, &mut found);
     gathered::small(analysis, &mut found);
     gathered::unresolved(analysis, &mut found);

@@ -93,6 +93,8 @@ const curveView = {
     const { ctx } = plot;
     ctx.textAlign = "left";
     ctx.textBaseline = "alphabetic";
+    // The last curve may have been dashed.
+    ctx.setLineDash([]);
     const dot = 2 * devicePixelRatio;
     for (const group of frame.shown()) this.loop(frame, plot, group);
     for (const group of frame.shown()) {

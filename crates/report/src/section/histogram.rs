@@ -75,8 +75,15 @@ impl Histogram {
         let x = |log: f64| left + (log - self.ends.0) / (self.ends.1 - self.ends.0) * width;
         let bar = width / BARS as f64;
         let marks = self.modes.map(|mode| (x(mode.max(1.0).ln()), self.unit.bare(mode)));
-        // Labels of close modes would overlap.
-        let anchors = if marks[1].0 - marks[0].0 < 70.0 { ["end", "start"] } else { ["middle", "middle"] };
+        // Labels of close modes would overlap, and those at the edges would be cut.
+        let is_close = marks[1].0 - marks[0].0 < 70.0;
+        let anchor = |at: f64, inner: &'static str| match at {
+            at if at < 40.0 => "start",
+            at if at > SIZE.0 - 40.0 => "end",
+            _ if is_close => inner,
+            _ => "middle",
+        };
+        let anchors = [anchor(marks[0].0, "end"), anchor(marks[1].0, "start")];
         html! {
             svg.picture.histogram viewBox="0 0 300 108" aria-hidden="true" focusable="false" {
                 line.axis x1=(left) x2=(left + width) y1=(above + height) y2=(above + height) {}
@@ -91,7 +98,7 @@ impl Histogram {
                 }
                 text.n x=(left) y=(SIZE.1 - 6.0) { (self.unit.bare(self.ends.0.exp().round())) }
                 text.n x=(left + width) y=(SIZE.1 - 6.0) text-anchor="end" {
-                    "cost, " (self.unit.bare(self.ends.1.exp().round()))
+                    (self.unit.bare(self.ends.1.exp().round()))
                 }
             }
         }

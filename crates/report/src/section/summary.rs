@@ -82,7 +82,7 @@ fn outcomes(analysis: &Analysis<'_>) -> String {
         1 => " 1 is not resolved.".to_owned(),
         many => format!(" {many} are not resolved."),
     };
-    format!("{same} of {all} curves cost the same at every n, within {delta}.{others}{open}")
+    format!("{same} of {all} measured calls cost the same at every n, within {delta}.{others}{open}")
 }
 
 /// How many curves cost more and less in each record than in the first.
@@ -96,7 +96,7 @@ fn changes(comparisons: &Comparisons, names: &[String]) -> String {
         let own = || comparisons.all.iter().filter(move |one| one.other == index);
         let more = own().filter_map(beyond).filter(|ratio| *ratio > 1.0).count();
         let less = own().filter_map(beyond).filter(|ratio| *ratio < 1.0).count();
-        format!("in {name} {more} of {} curves cost more and {less} less", own().count())
+        format!("in {name} {more} of {} calls cost more and {less} less", own().count())
     };
     let parts: Vec<String> = names.iter().enumerate().skip(1).map(of_record).collect();
     let base = names.first().map_or("?", String::as_str);

@@ -155,13 +155,13 @@ mod tests {
         Comparison { ratio, ratio_start: ratio, ratio_end: ratio, detectable, ..blank }
     }
 
-    fn shown(ratio: Estimate, n: Option<f64>) -> Option<Shown> {
-        Some(Shown { ratio, n, is_opposite: false })
+    fn shown(ratio: Estimate, n: Option<f64>) -> Shown {
+        Shown { ratio, n, is_opposite: false }
     }
 
     #[test]
     fn a_difference_is_told_from_the_base_with_its_interval_and_its_place() {
-        let told = |unit, ratio, n| comparison(&compared(unit, None, None), shown(ratio, n), "old", "new");
+        let told = |unit, ratio, n| comparison(&compared(unit, None, None), Some(shown(ratio, n)), "old", "new");
         let (less, more, times) = (interval(0.86, 0.88, 0.9), interval(1.1, 1.23, 1.3), interval(6.1, 6.5, 6.8));
         assert_eq!(told(Unit::Time, less, Some(980.0)), "new costs 12% less than old at n = 980 (95% CI 10%–14%)");
         assert_eq!(told(Unit::Time, more, Some(980.0)), "new costs 23% more than old at n = 980 (95% CI 10%–30%)");
@@ -179,7 +179,7 @@ mod tests {
     fn law_or_constant_is_the_same_in_sentences_cells_and_findings() {
         let base = "new costs 12% less than old at n = 980 (95% CI 10%–14%)";
         let told = |one: &Comparison| {
-            let words = comparison(one, shown(interval(0.86, 0.88, 0.9), Some(980.0)), "old", "new");
+            let words = comparison(one, Some(shown(interval(0.86, 0.88, 0.9), Some(980.0))), "old", "new");
             let clause = words.strip_prefix(base).unwrap().to_owned();
             [clause, law_or_constant(one, "old", "new"), law_or_constant_short(one)]
         };
