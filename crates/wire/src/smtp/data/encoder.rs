@@ -1,7 +1,7 @@
 //! A message, as a client sends it.
 
 use super::inspector::{Inspector, Shape};
-use memchr::{memchr, memchr2};
+use memchr::memchr3;
 
 /// How a message is transferred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -45,28 +45,32 @@ impl Encoder {
 
     /// Appends what to send for the next part of the text.
     pub fn push(&mut self, text: &[u8], out: &mut Vec<u8>) -> Result<(), Unsendable> {
-        let mut rest = text;
+        let (mut rest, mut run) = (text, out.len());
         if self.is_return && !rest.is_empty() {
-            let Some(after) = rest.strip_prefix(b"\n") else { return Err(Unsendable::BareReturn(self.taken - 1)) };
+            rest = rest.strip_prefix(b"\n").ok_or(Unsendable::BareReturn(self.taken - 1))?;
             self.is_return = false;
-            self.taken += 1;
-            self.end_line(out);
-            rest = after;
+            self.end_line(1, out);
         }
-        while let Some(end) = memchr(b'\n', rest) {
-            let line = &rest[..end];
-            self.part(line.strip_suffix(b"\r").unwrap_or(line), out)?;
-            self.end_line(out);
-            self.taken += (line.len() - line.strip_suffix(b"\r").unwrap_or(line).len() + 1) as u64;
-            rest = &rest[end + 1..];
+        while let Some(at) = memchr3(b'\r', b'\n', 0, rest) {
+            self.part(&rest[..at], &mut run, out);
+            let end = match (rest[at], rest.get(at + 1)) {
+                (b'\n', _) => 1,
+                (b'\r', Some(b'\n')) => 2,
+                (b'\r', Some(_)) => return Err(Unsendable::BareReturn(self.taken)),
+                (b'\r', None) => {
+                    self.is_return = true;
+                    self.taken += 1;
+                    rest = b"";
+                    break;
+                }
+                _ => return Err(Unsendable::Nul(self.taken)),
+            };
+            self.end_line(end as u64, out);
+            rest = &rest[at + end..];
         }
-        if let Some(part) = rest.strip_suffix(b"\r") {
-            self.part(part, out)?;
-            self.taken += 1;
-            self.is_return = true;
-            return Ok(());
-        }
-        self.part(rest, out)
+        self.part(rest, &mut run, out);
+        self.inspector.push(&out[run..]);
+        Ok(())
     }
 
     /// Appends the end: that of the last line, if the text lacks it, and after DATA the line that ends the content.
@@ -76,7 +80,8 @@ impl Encoder {
             return Err(Unsendable::BareReturn(self.taken - 1));
         }
         if !self.is_line_start {
-            self.end_line(out);
+            self.end_line(0, out);
+            self.inspector.push(b"\r\n");
         }
         if self.transfer == Transfer::Data {
             out.extend_from_slice(b".\r\n");
@@ -92,25 +97,23 @@ impl Encoder {
         encoder.finish(out)
     }
 
-    /// Appends a part of a line, which has no line end.
-    fn part(&mut self, part: &[u8], out: &mut Vec<u8>) -> Result<(), Unsendable> {
-        if let Some(at) = memchr2(b'\r', 0, part) {
-            let place = self.taken + at as u64;
-            return Err(if part[at] == 0 { Unsendable::Nul(place) } else { Unsendable::BareReturn(place) });
-        }
+    /// Appends a part of a line, which has neither a line end nor what cannot be sent. `run` is where the content in
+    /// `out` starts that was not inspected; a dot of the transfer ends it.
+    fn part(&mut self, part: &[u8], run: &mut usize, out: &mut Vec<u8>) {
         if self.transfer == Transfer::Data && self.is_line_start && part.first() == Some(&b'.') {
+            self.inspector.push(&out[*run..]);
             out.push(b'.');
+            *run = out.len();
         }
         out.extend_from_slice(part);
-        self.inspector.push(part);
         self.taken += part.len() as u64;
         self.is_line_start &= part.is_empty();
-        Ok(())
     }
 
-    fn end_line(&mut self, out: &mut Vec<u8>) {
+    /// Appends a line end, which takes so many bytes of the text.
+    fn end_line(&mut self, taken: u64, out: &mut Vec<u8>) {
         out.extend_from_slice(b"\r\n");
-        self.inspector.push(b"\r\n");
+        self.taken += taken;
         self.is_line_start = true;
     }
 }
