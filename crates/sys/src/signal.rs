@@ -38,38 +38,59 @@ pub enum ServiceSignal {
     Terminate,
     /// Reload the configuration: SIGHUP.
     Reload,
+    /// Report what was counted so far: SIGUSR1.
+    Report,
 }
 
-fn service_signals() -> libc::sigset_t {
-    // SAFETY: `sigset_t` is plain data for which all zeroes is a value.
-    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the set may be written.
-    unsafe { libc::sigemptyset(&raw mut set) };
-    for number in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
-        // SAFETY: the set is initialised and the number is a signal's.
-        unsafe { libc::sigaddset(&raw mut set, number) };
+impl ServiceSignal {
+    const fn numbers(self) -> &'static [libc::c_int] {
+        match self {
+            Self::Terminate => &[libc::SIGTERM, libc::SIGINT],
+            Self::Reload => &[libc::SIGHUP],
+            Self::Report => &[libc::SIGUSR1],
+        }
     }
-    set
 }
 
-/// Blocks these signals in this thread and those that it starts, so that [`wait_for_service_signal`] receives them.
-pub fn block_service_signals() {
-    let set = service_signals();
-    // SAFETY: the set is initialised, and null says that the old mask is not wanted.
-    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
+/// The signals that a server waits for.
+#[derive(Clone, Copy)]
+pub struct ServiceSignals {
+    all: &'static [ServiceSignal],
+    set: libc::sigset_t,
 }
 
-/// Waits for the next of these signals.
-pub fn wait_for_service_signal() -> ServiceSignal {
-    let set = service_signals();
-    loop {
-        let mut number = 0;
-        // SAFETY: the set is initialised and the number is writable.
-        let failed = unsafe { libc::sigwait(&raw const set, &raw mut number) };
-        match number {
-            libc::SIGHUP if failed == 0 => return ServiceSignal::Reload,
-            libc::SIGTERM | libc::SIGINT if failed == 0 => return ServiceSignal::Terminate,
-            _ => {}
+impl std::fmt::Debug for ServiceSignals {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.all.fmt(f)
+    }
+}
+
+impl ServiceSignals {
+    /// Blocks these signals in this thread and those that it starts, so that [`wait`](Self::wait) receives them.
+    pub fn block(all: &'static [ServiceSignal]) -> Self {
+        // SAFETY: `sigset_t` is plain data for which all zeroes is a value.
+        let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+        // SAFETY: the set may be written.
+        unsafe { libc::sigemptyset(&raw mut set) };
+        for &number in all.iter().flat_map(|signal| signal.numbers()) {
+            // SAFETY: the set is initialised and the number is a signal's.
+            unsafe { libc::sigaddset(&raw mut set, number) };
+        }
+        // SAFETY: the set is initialised, and null says that the old mask is not wanted.
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
+        Self { all, set }
+    }
+
+    /// Waits for the next of these signals.
+    pub fn wait(&self) -> ServiceSignal {
+        loop {
+            let mut number = 0;
+            // SAFETY: the set is initialised and the number is writable.
+            let failed = unsafe { libc::sigwait(&raw const self.set, &raw mut number) };
+            let found = self.all.iter().find(|signal| failed == 0 && signal.numbers().contains(&number));
+            if let Some(&signal) = found {
+                return signal;
+            }
         }
     }
 }

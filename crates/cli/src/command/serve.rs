@@ -6,7 +6,7 @@ use landau_serve::systemd::{self, Notifier};
 use landau_serve::{
     Accepting, AccessLog, Config, Listen, LogFormat, LogTarget, Remote, SandboxMode, Server, Timeouts, TlsFiles, User,
 };
-use landau_sys::signal::{self, ServiceSignal};
+use landau_sys::signal::{ServiceSignal, ServiceSignals};
 use landau_units::{duration_in, size_in};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -155,7 +155,7 @@ fn file_name(text: &str) -> Result<String, String> {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     // Before any thread exists: all of them must block the signals.
-    signal::block_service_signals();
+    let signals = ServiceSignals::block(&[ServiceSignal::Terminate, ServiceSignal::Reload]);
     let notifier = Notifier::from_environment();
     let user = user(args)?;
     let mut config = config(args)?;
@@ -172,7 +172,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     server.release();
     notifier.tell("READY=1");
     let (remote, drain) = (server.remote(), args.drain_timeout);
-    std::thread::Builder::new().name("notices".to_owned()).spawn(move || handle_signals(&remote, &notifier, drain))?;
+    std::thread::Builder::new().name("notices".to_owned()).spawn(move || {
+        handle_signals(signals, &remote, &notifier, drain);
+    })?;
     let totals = server.join()?;
     status::print(&if args.json {
         serde_json::json!({ "requests": totals.requests, "connections": totals.accepted }).to_string()
@@ -240,10 +242,10 @@ fn print_banner(args: &Args, server: &Server, user: Option<&User>) -> anyhow::Re
 const ONE_SIGNAL: Duration = Duration::from_millis(200);
 
 /// Acts on signals, for as long as the process lives.
-fn handle_signals(remote: &Remote, notifier: &Notifier, drain_timeout: Duration) {
+fn handle_signals(signals: ServiceSignals, remote: &Remote, notifier: &Notifier, drain_timeout: Duration) {
     let mut ending_since: Option<Instant> = None;
     loop {
-        match (signal::wait_for_service_signal(), ending_since) {
+        match (signals.wait(), ending_since) {
             (ServiceSignal::Reload, _) => {
                 notifier.tell_reloading();
                 remote.reopen_log();
@@ -257,6 +259,7 @@ fn handle_signals(remote: &Remote, notifier: &Notifier, drain_timeout: Duration)
                 remote.drain();
                 ending_since = Some(Instant::now());
             }
+            (ServiceSignal::Report, _) => {}
             (ServiceSignal::Terminate, Some(since)) if since.elapsed() < ONE_SIGNAL => {}
             (ServiceSignal::Terminate, Some(_)) => {
                 report("ending at once");
