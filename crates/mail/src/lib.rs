@@ -3,6 +3,8 @@
 //! [`deliver`] reads a [`List`] one record at a time, encodes the [`Message`] once, and drives SMTP sessions over the
 //! event library. A ledger has the fate of every recipient, so that a run that was killed is continued and nobody is
 //! sent to twice.
+//!
+//! [`sink`] has receivers to test this and other senders against.
 
 mod client;
 mod delivery;
@@ -17,6 +19,7 @@ mod route;
 mod schedule;
 #[cfg(test)]
 mod simulation;
+pub mod sink;
 mod stats;
 pub mod synthetic;
 

@@ -1,0 +1,74 @@
+//! Counters of a sink, readable while it works.
+//!
+//! The worker is the only writer, so that a plain load and store is enough.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A number that one thread writes and others read.
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    #[inline]
+    pub(crate) fn add(&self, more: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A counter as it is reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reading {
+    /// The name, as in JSON.
+    pub name: &'static str,
+    /// What it counts.
+    pub about: &'static str,
+    /// The value.
+    pub value: u64,
+}
+
+/// Counters that can be read.
+pub(crate) trait Counted: Send + Sync {
+    /// Returns each counter.
+    fn readings(&self) -> Vec<Reading>;
+}
+
+/// Declares a set of counters, each with what it counts.
+macro_rules! counters {
+    ($(#[$doc:meta])* $set:ident { $($name:ident $about:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Default)]
+        pub(crate) struct $set {
+            $(#[doc = $about] pub(crate) $name: $crate::sink::counters::Count,)*
+        }
+
+        impl $crate::sink::counters::Counted for $set {
+            fn readings(&self) -> Vec<$crate::sink::counters::Reading> {
+                vec![$($crate::sink::counters::Reading {
+                    name: stringify!($name), about: $about, value: self.$name.get(),
+                },)*]
+            }
+        }
+    };
+}
+
+pub(crate) use counters;
+
+counters! {
+    /// What every sink counts.
+    Connections {
+        connections "connections accepted",
+        closed "connections closed",
+        refused_elsewhere "connections reset because they came to another address than the sink serves",
+        resets "connections reset by the profile",
+        half_closes "connections half-closed by the profile",
+        silent "connections that got no answer, by the profile",
+        idle_closed "connections closed because the client was idle",
+        descriptors_short "pauses of accepting because no descriptor was free",
+        bytes_received "bytes received",
+        bytes_sent "bytes sent",
+    }
+}

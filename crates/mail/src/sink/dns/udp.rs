@@ -1,0 +1,82 @@
+//! The thread that answers over UDP.
+
+use super::Dns;
+use crate::sink::error::Error;
+use crate::sink::listener::Listen;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How soon the thread notices that it must end.
+const ATTENTION: Duration = Duration::from_millis(100);
+
+/// A thread that answers the datagrams of one address.
+#[derive(Debug)]
+pub struct Datagrams {
+    must_end: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+/// An answer that leaves later: when, its number, to whom, and the bytes. The earliest is the greatest.
+type Late = Reverse<(Instant, u64, SocketAddr, Vec<u8>)>;
+
+impl Datagrams {
+    /// Answers at the address of a sink that listens over TCP: one address, since an answer must come from the address
+    /// that was asked.
+    pub fn start(dns: &Dns, listen: Listen) -> Result<Self, Error> {
+        let address = listen.bound();
+        let failed = |cause: std::io::Error| Error::Listen {
+            address: format!("{listen} over UDP"),
+            cause: landau_sys::Error::from_io("bind", &cause),
+            hint: "",
+        };
+        if address.ip().is_unspecified() {
+            return Err(Error::OneAddress { address: listen.to_string() });
+        }
+        let socket = UdpSocket::bind(address).map_err(failed)?;
+        let must_end = Arc::new(AtomicBool::new(false));
+        let (dns, end) = (dns.clone(), must_end.clone());
+        let thread = std::thread::Builder::new().name("udp".to_owned()).spawn(move || answer(dns, &socket, &end));
+        Ok(Self { must_end, thread: thread.map_err(failed)? })
+    }
+
+    /// Ends the thread.
+    pub fn end(self) {
+        self.must_end.store(true, Ordering::Release);
+        // A panic was printed already.
+        let _ = self.thread.join();
+    }
+}
+
+fn answer(mut dns: Dns, socket: &UdpSocket, must_end: &AtomicBool) {
+    let (mut buffer, mut out) = (vec![0; landau_wire::dns::MESSAGE_BYTES], Vec::new());
+    let mut late: BinaryHeap<Late> = BinaryHeap::new();
+    let mut count = 0;
+    while !must_end.load(Ordering::Acquire) {
+        let now = Instant::now();
+        while late.peek().is_some_and(|Reverse((due, ..))| *due <= now) {
+            if let Some(Reverse((_, _, client, bytes))) = late.pop() {
+                // A client that has gone needs no answer.
+                let _ = socket.send_to(&bytes, client);
+            }
+        }
+        let wait = late.peek().map_or(ATTENTION, |Reverse((due, ..))| *due - now).min(ATTENTION);
+        // A time-out of zero would be an error.
+        let _ = socket.set_read_timeout(Some(wait.max(Duration::from_micros(1))));
+        // Nothing came in time.
+        let Ok((len, client)) = socket.recv_from(&mut buffer) else { continue };
+        out.clear();
+        match dns.answer_datagram(&buffer[..len], &mut out) {
+            None => {}
+            Some(Duration::ZERO) => drop(socket.send_to(&out, client)),
+            Some(delay) => {
+                count += 1;
+                late.push(Reverse((Instant::now() + delay, count, client, out.clone())));
+            }
+        }
+    }
+}

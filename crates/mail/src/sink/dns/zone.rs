@@ -1,0 +1,251 @@
+//! Synthetic domains: which names exist, and what is known of them.
+//!
+//! Nothing is stored. `d0001.example` to `d9113.example` receive mail; each belongs to a site, a set of one to three
+//! MX hosts that it may share with other domains. The hosts of site 42 are `mx1.s0042.example` and so on, and each has
+//! one address, that of its number in the network. What a domain is like follows from the seed and its number.
+
+use crate::sink::draw::{Draws, Purpose};
+use std::net::Ipv4Addr;
+
+/// The most MX hosts of a site.
+pub const HOSTS: u32 = 3;
+
+/// How domains are made, and what share of them is out of order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Layout {
+    /// The number of domains.
+    pub domains: u32,
+    /// The number of sites.
+    pub sites: u32,
+    /// The address of the first host. The hosts have the following addresses, [`HOSTS`] for each site.
+    pub first_address: Ipv4Addr,
+    /// The share of domains that accept no mail (null MX, RFC 7505), from 0 to 1. So are the others.
+    pub null_mx: f64,
+    /// The share of domains without MX, whose mail goes to their own address.
+    pub no_mx: f64,
+    /// The share of domains that do not exist.
+    pub nonexistent: f64,
+    /// The share of domains whose server fails.
+    pub failing: f64,
+    /// The share of domains whose answers over UDP are always truncated.
+    pub truncated: f64,
+}
+
+impl Default for Layout {
+    /// 9,113 domains, as in the study of 2001, at as many sites of their own.
+    fn default() -> Self {
+        Self {
+            domains: 9113,
+            sites: 9113,
+            first_address: Ipv4Addr::new(127, 1, 0, 0),
+            null_mx: 0.0,
+            no_mx: 0.0,
+            nonexistent: 0.0,
+            failing: 0.0,
+            truncated: 0.0,
+        }
+    }
+}
+
+/// What a name is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// The top of the zone.
+    Top,
+    /// The domain of a number from 1 on.
+    Domain(u32),
+    /// A name that has no records but names below it: that of a site.
+    Site,
+    /// A host of a site; both numbers count from 1.
+    Host { site: u32, host: u32 },
+    /// No name of the zone.
+    Missing,
+}
+
+/// What a domain is like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It has the MX hosts of this site.
+    Mail { site: u32 },
+    /// It accepts no mail.
+    NullMx,
+    /// It has an address and no MX: that of the first host of this site.
+    NoMx { site: u32 },
+    /// It does not exist.
+    Nonexistent,
+    /// Its server fails.
+    Failing,
+}
+
+/// The domains.
+#[derive(Debug, Clone)]
+pub(super) struct Zone {
+    layout: Layout,
+    draws: Draws,
+    domain_digits: usize,
+    site_digits: usize,
+}
+
+/// Returns the number of digits of the greatest number.
+fn digits(most: u32) -> usize {
+    most.max(1).ilog10() as usize + 1
+}
+
+impl Zone {
+    pub(super) fn new(layout: Layout, seed: u64) -> Self {
+        let (domain_digits, site_digits) = (digits(layout.domains), digits(layout.sites));
+        Self { layout, draws: Draws::new(seed), domain_digits, site_digits }
+    }
+
+    /// Finds a name by its labels in front of the zone's, the last one first.
+    pub(super) fn find(&self, labels: &[&[u8]]) -> Place {
+        let Layout { domains, sites, .. } = self.layout;
+        let site = |label| number(label, b's', self.site_digits, sites);
+        match *labels {
+            [] => Place::Top,
+            [label] => match number(label, b'd', self.domain_digits, domains) {
+                Some(domain) => Place::Domain(domain),
+                None if site(label).is_some() => Place::Site,
+                None => Place::Missing,
+            },
+            [label, [m, x, host]] if m.eq_ignore_ascii_case(&b'm') && x.eq_ignore_ascii_case(&b'x') => {
+                let host = u32::from(*host).wrapping_sub(u32::from(b'0'));
+                match site(label) {
+                    Some(site) if (1..=self.host_count(site)).contains(&host) => Place::Host { site, host },
+                    _ => Place::Missing,
+                }
+            }
+            _ => Place::Missing,
+        }
+    }
+
+    /// Returns what a domain is like.
+    pub(super) fn kind(&self, domain: u32) -> Kind {
+        let Layout { null_mx, no_mx, nonexistent, failing, .. } = self.layout;
+        let drawn = self.draws.uniform(Purpose::DomainKind, u64::from(domain), 0);
+        let site = self.site(domain);
+        let kinds = [
+            (nonexistent, Kind::Nonexistent),
+            (failing, Kind::Failing),
+            (null_mx, Kind::NullMx),
+            (no_mx, Kind::NoMx { site }),
+        ];
+        let mut below = 0.0;
+        for (share, kind) in kinds {
+            below += share;
+            if drawn < below {
+                return kind;
+            }
+        }
+        Kind::Mail { site }
+    }
+
+    /// Returns the site of a domain. With as many sites as domains, each has its own; with fewer, the first domains
+    /// have one each, so that no site is without domains, and the others are drawn.
+    fn site(&self, domain: u32) -> u32 {
+        let sites = self.layout.sites;
+        if domain <= sites {
+            return domain;
+        }
+        1 + (self.draws.uniform(Purpose::Site, u64::from(domain), 0) * f64::from(sites)) as u32
+    }
+
+    /// Returns the number of a site's MX hosts.
+    pub(super) fn host_count(&self, site: u32) -> u32 {
+        1 + (self.draws.uniform(Purpose::Hosts, u64::from(site), 0) * f64::from(HOSTS)) as u32
+    }
+
+    /// Returns the preference of a site's MX host: every other site has its first two hosts at the same preference.
+    pub(super) fn preference(&self, site: u32, host: u32) -> u16 {
+        let is_tied = self.draws.falls_in(0.5, Purpose::Preference, u64::from(site));
+        10 * if is_tied && host == 2 { 1 } else { host as u16 }
+    }
+
+    /// Returns the address of a site's MX host.
+    pub(super) fn address(&self, site: u32, host: u32) -> Ipv4Addr {
+        Ipv4Addr::from(self.layout.first_address.to_bits().wrapping_add((site - 1) * HOSTS + host - 1))
+    }
+
+    /// Returns whether answers about a domain are always truncated over UDP.
+    pub(super) fn is_truncated(&self, domain: u32) -> bool {
+        self.draws.falls_in(self.layout.truncated, Purpose::Truncation, u64::from(domain))
+    }
+
+    /// Returns the first label of a site's name.
+    pub(super) fn site_label(&self, site: u32) -> String {
+        format!("s{site:0width$}", width = self.site_digits)
+    }
+}
+
+/// Returns the number in a label: a letter and exactly so many digits.
+fn number(label: &[u8], letter: u8, digits: usize, most: u32) -> Option<u32> {
+    let (first, rest) = label.split_first()?;
+    let is_number = first.eq_ignore_ascii_case(&letter) && rest.len() == digits && rest.iter().all(u8::is_ascii_digit);
+    let number = str::from_utf8(rest).ok().filter(|_| is_number)?.parse().ok()?;
+    (1..=most).contains(&number).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_have_one_spelling() {
+        let zone = Zone::new(Layout::default(), 1);
+        for (labels, expected) in [
+            (&[][..], Place::Top),
+            (&[&b"d0001"[..]], Place::Domain(1)),
+            (&[b"D9113"], Place::Domain(9113)),
+            (&[b"s0042"], Place::Site),
+            (&[b"s0042", b"mx1"], Place::Host { site: 42, host: 1 }),
+            (&[b"S0042", b"MX1"], Place::Host { site: 42, host: 1 }),
+            (&[b"d0000"], Place::Missing),
+            (&[b"d9114"], Place::Missing),
+            (&[b"d1"], Place::Missing),
+            (&[b"d00001"], Place::Missing),
+            (&[b"d+001"], Place::Missing),
+            (&[b"d0001", b"www"], Place::Missing),
+            (&[b"s0042", b"mx0"], Place::Missing),
+            (&[b"s0042", b"mx4"], Place::Missing),
+            (&[b"s0042", b"mx"], Place::Missing),
+            (&[b"s9114", b"mx1"], Place::Missing),
+            (&[b"s0042", b"mx1", b"x"], Place::Missing),
+        ] {
+            assert_eq!(zone.find(labels), expected, "{labels:?}");
+        }
+    }
+
+    #[test]
+    fn every_site_has_a_domain_and_every_host_an_address_of_its_own() {
+        let layout = Layout { domains: 1000, sites: 100, ..Layout::default() };
+        let zone = Zone::new(layout, 1);
+        let sites: HashSet<u32> = (1..=1000).map(|domain| zone.site(domain)).collect();
+        assert_eq!(sites.len(), 100);
+        assert!(sites.iter().all(|site| (1..=100).contains(site)));
+        let hosts = |site: &u32| (1..=zone.host_count(*site)).map(|host| (*site, host)).collect::<Vec<_>>();
+        let all: Vec<(u32, u32)> = sites.iter().flat_map(hosts).collect();
+        let addresses: HashSet<Ipv4Addr> = all.iter().map(|&(site, host)| zone.address(site, host)).collect();
+        assert_eq!(addresses.len(), all.len());
+        let counts: HashSet<u32> = sites.iter().map(|site| zone.host_count(*site)).collect();
+        assert_eq!(counts, HashSet::from([1, 2, 3]));
+    }
+
+    #[test]
+    fn shares_of_domains_are_out_of_order() {
+        let layout = Layout { null_mx: 0.1, no_mx: 0.1, nonexistent: 0.1, failing: 0.1, ..Layout::default() };
+        let zone = Zone::new(layout, 1);
+        let count = |is: fn(Kind) -> bool| (1..=9113).filter(|&domain| is(zone.kind(domain))).count();
+        for found in [
+            count(|kind| kind == Kind::NullMx),
+            count(|kind| matches!(kind, Kind::NoMx { .. })),
+            count(|kind| kind == Kind::Nonexistent),
+            count(|kind| kind == Kind::Failing),
+        ] {
+            // Five standard deviations are 143.
+            assert!((768..1055).contains(&found), "{found}");
+        }
+        let usual = Zone::new(Layout::default(), 1);
+        assert!((1..=9113).all(|domain| usual.kind(domain) == Kind::Mail { site: domain }));
+    }
+}

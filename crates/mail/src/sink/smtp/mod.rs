@@ -1,0 +1,142 @@
+//! An SMTP receiver (RFC 5321) that behaves as its [profile](profile) says.
+//!
+//! It accepts mail for every address, stores nothing unless it has [mailboxes](crate::sink::mailbox), and never sends
+//! mail. Command lines and content end with CR LF alone; a bare CR or LF is refused, so that no second message can be
+//! smuggled in (CVE-2023-51764 and kin).
+
+mod policy;
+pub mod profile;
+mod session;
+#[cfg(test)]
+mod tests;
+mod texts;
+mod transaction;
+
+use crate::sink::conduct::Plan;
+use crate::sink::counters::{Counted, counters};
+use crate::sink::draw::Draws;
+use crate::sink::mailbox::Mailboxes;
+use crate::sink::protocol::{Opened, Origin, Protocol, Step, Then};
+use policy::Policy;
+use profile::Profiles;
+use session::Session;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+counters! {
+    /// What an SMTP sink counts.
+    Counters {
+        commands "command lines",
+        messages "messages accepted",
+        message_bytes "bytes of content accepted",
+        messages_refused "messages refused after their content",
+        recipients "recipients accepted",
+        recipients_greylisted "recipients refused by greylisting",
+        recipients_deferred "recipients refused for now",
+        recipients_refused "recipients refused for good",
+        recipients_excess "recipients refused because the message had too many",
+        resets_of_transactions "RSET commands",
+        junk "commands between messages that do nothing: RSET, NOOP, HELP, VRFY and repeated EHLO",
+        errors "commands answered with 4yz or 5yz",
+        bare_line_ends "messages and command lines refused for a bare CR or LF",
+        busy "connections answered with 421, over the limit of connections",
+        message_limit "connections closed with 421, over the limit of messages",
+        error_limit "connections closed with 421, over the limit of errors",
+        mailbox_errors "messages refused because a mailbox could not be written",
+    }
+}
+
+/// An SMTP sink.
+#[derive(Debug)]
+pub struct Smtp {
+    name: String,
+    profiles: Profiles,
+    draws: Draws,
+    policy: Policy,
+    mailboxes: Option<Mailboxes>,
+    counters: Arc<Counters>,
+    /// The open connections of each host that limits them.
+    open: HashMap<IpAddr, u32>,
+    /// The number of messages, which are their queue identifiers.
+    accepted: u64,
+}
+
+impl Smtp {
+    /// Returns a sink that greets with a name. All its draws follow from the seed.
+    pub fn new(name: &str, profiles: Profiles, seed: u64) -> Self {
+        let draws = Draws::new(seed);
+        Self {
+            name: name.to_owned(),
+            profiles,
+            draws,
+            policy: Policy::new(draws),
+            mailboxes: None,
+            counters: Arc::default(),
+            open: HashMap::new(),
+            accepted: 0,
+        }
+    }
+
+    /// Stores accepted messages in mailboxes.
+    #[must_use]
+    pub fn with_mailboxes(mut self, mailboxes: Mailboxes) -> Self {
+        self.mailboxes = Some(mailboxes);
+        self
+    }
+
+    /// Counts a connection to a host; returns whether it is over the host's limit.
+    fn is_busy(&mut self, local: IpAddr, limit: Option<u32>) -> bool {
+        let Some(limit) = limit else { return false };
+        let open = self.open.entry(local).or_insert(0);
+        *open += 1;
+        *open > limit
+    }
+}
+
+impl Protocol for Smtp {
+    type Session = Session;
+
+    fn open(&mut self, origin: &Origin, _now_ms: u32, out: &mut Vec<u8>) -> Opened<Session> {
+        let host = self.profiles.find(origin.local);
+        let profile = self.profiles.host(host);
+        let (limit, greeting) = (profile.connections, profile.latencies.greeting);
+        let plan: Plan = profile.conduct.plan(self.draws, origin.number);
+        let delay = greeting.draw(self.draws, origin.number, 0);
+        let session = Session::new(host, origin);
+        let then = if self.is_busy(origin.local, limit) {
+            self.counters.busy.add(1);
+            out.extend_from_slice(format!("421 4.7.0 {} too many connections\r\n", self.name).as_bytes());
+            Then::HangUp
+        } else {
+            out.extend_from_slice(format!("220 {} ESMTP Landau\r\n", self.name).as_bytes());
+            Then::Receive
+        };
+        Opened { session, plan, step: Step { consumed: 0, delay, then } }
+    }
+
+    #[inline]
+    fn step(&mut self, session: &mut Session, input: &[u8], now_ms: u32, out: &mut Vec<u8>) -> Step {
+        session.step(self, input, now_ms, out)
+    }
+
+    fn expire(&mut self, _session: &mut Session, out: &mut Vec<u8>) {
+        out.extend_from_slice(format!("421 4.4.2 {} Error: timeout exceeded\r\n", self.name).as_bytes());
+    }
+
+    fn close(&mut self, session: &mut Session) {
+        if let Some(open) = self.open.get_mut(&session.local) {
+            *open = open.saturating_sub(1);
+        }
+    }
+
+    #[inline]
+    fn idle_timeout(&self, session: &Session) -> Duration {
+        self.profiles.host(session.host).idle
+    }
+
+    fn counters(&self) -> Arc<dyn Counted> {
+        self.counters.clone()
+    }
+}

@@ -1,0 +1,54 @@
+//! The mail transaction that a session is in.
+
+use landau_wire::smtp::bdat::Chunks;
+use landau_wire::smtp::data::Inspector;
+use landau_wire::smtp::{Mail, Recipient};
+
+/// A mail transaction: from MAIL to the end of the content, or to RSET.
+#[derive(Debug, Default)]
+pub(super) struct Transaction {
+    pub(super) is_open: bool,
+    /// The sender; empty for the null path.
+    pub(super) sender: String,
+    /// The accepted recipients; empty unless messages are stored.
+    pub(super) recipients: Vec<String>,
+    pub(super) recipient_count: u32,
+    /// The content so far; empty unless messages are stored.
+    pub(super) content: Vec<u8>,
+    /// The chunks, if the content comes by BDAT.
+    pub(super) chunks: Option<(Chunks, Inspector)>,
+}
+
+impl Transaction {
+    /// Begins a transaction.
+    pub(super) fn begin(&mut self, mail: &Mail<'_>) {
+        self.clear();
+        self.is_open = true;
+        if let Some(mailbox) = mail.from.mailbox() {
+            self.sender.push_str(mailbox.as_str());
+        }
+    }
+
+    /// Ends the transaction. Its buffers stay for the next one.
+    pub(super) fn clear(&mut self) {
+        self.is_open = false;
+        self.sender.clear();
+        self.recipients.clear();
+        self.recipient_count = 0;
+        self.content.clear();
+        self.chunks = None;
+    }
+
+    /// Adds an accepted recipient; its address is kept if messages are stored.
+    pub(super) fn add(&mut self, to: &Recipient<'_>, is_stored: bool) {
+        self.recipient_count += 1;
+        if is_stored {
+            self.recipients.push(address(to).to_owned());
+        }
+    }
+}
+
+/// Returns the address of a recipient. A postmaster without a domain is the sink's.
+pub(super) fn address<'a>(to: &Recipient<'a>) -> &'a str {
+    to.mailbox().map_or("postmaster", |mailbox| mailbox.as_str())
+}

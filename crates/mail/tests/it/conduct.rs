@@ -1,0 +1,121 @@
+//! What happens to connections: late replies, pieces, resets, half-closes, silence, limits.
+
+use crate::support::Running;
+use std::time::Duration;
+
+/// The clock of the sink stands still, so what comes before it is advanced was not late.
+#[test]
+fn a_late_reply_comes_when_its_time_has_passed_and_not_before() {
+    let sink = Running::profile("[default]\nlatency = { mail = \"1h\" }");
+    let mut client = sink.connect();
+    client.send(b"HELO c\r\nMAIL FROM:<>\r\nRSET\r\n");
+    assert_eq!([client.reply(), client.reply()], [220, 250]);
+    assert_eq!(client.receive_briefly(), b"");
+    // The sink begins to wait when it has read the command; until then there is nothing to pass.
+    let mut received = Vec::new();
+    while received.is_empty() {
+        sink.clock.advance(Duration::from_secs(3600));
+        received = client.receive_briefly();
+    }
+    assert!(received.starts_with(b"250 2.1.0 Ok\r\n"));
+}
+
+#[test]
+fn replies_leave_in_pieces() {
+    let sink = Running::profile("[default]\npieces = { bytes = 5, every = \"1h\" }");
+    let mut client = sink.connect();
+    let mut pieces: Vec<Vec<u8>> = Vec::new();
+    while !pieces.concat().ends_with(b"\r\n") {
+        match client.receive_briefly() {
+            piece if piece.is_empty() => sink.clock.advance(Duration::from_secs(3600)),
+            piece => pieces.push(piece),
+        }
+    }
+    assert_eq!(pieces.concat(), b"220 sink.example ESMTP Landau\r\n");
+    assert!(pieces.iter().all(|piece| piece.len() <= 5), "{pieces:?}");
+}
+
+#[test]
+fn a_connection_is_reset_after_its_bytes() {
+    let sink = Running::profile("[default]\nreset = { after = \"20B\" }");
+    let mut client = sink.connect();
+    assert_eq!([client.reply(), client.command("HELO c.example")], [220, 250]);
+    client.send(b"NOOP");
+    assert_eq!(client.reply(), -1);
+    assert_eq!(sink.remote.total("resets"), 1);
+}
+
+/// The sink's end comes, and what the client sends is still taken.
+#[test]
+fn a_connection_is_half_closed() {
+    let sink = Running::profile("[default]\nhalf_close = { after = \"20B\" }");
+    let mut client = sink.connect();
+    assert_eq!([client.reply(), client.command("HELO c.example")], [220, 250]);
+    client.send(b"NOOP\r\n");
+    assert_eq!(client.reply(), 0);
+    let before = sink.remote.total("bytes_received");
+    client.send(&[b'x'; 1000]);
+    while sink.remote.total("bytes_received") < before + 1000 {
+        std::thread::yield_now();
+    }
+    client.end();
+    while sink.remote.total("closed") == 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(sink.remote.total("half_closes"), 1);
+}
+
+#[test]
+fn a_silent_host_takes_everything_and_says_nothing() {
+    let sink = Running::profile("[default]\nsilent = 1.0");
+    let mut client = sink.connect();
+    client.send(b"HELO c\r\n");
+    while sink.remote.total("bytes_received") < 8 {
+        std::thread::yield_now();
+    }
+    assert_eq!((client.receive_briefly(), sink.remote.total("silent")), (Vec::new(), 1));
+}
+
+#[test]
+fn a_connection_over_the_limit_is_told_421_until_another_ends() {
+    let sink = Running::profile("[default]\nconnections = 2");
+    let (mut first, mut second, mut third) = (sink.connect(), sink.connect(), sink.connect());
+    assert_eq!([first.reply(), second.reply(), third.reply(), third.reply()], [220, 220, 421, 0]);
+    drop(third);
+    assert_eq!([first.command("QUIT"), first.reply()], [221, 0]);
+    while sink.remote.total("closed") < 2 {
+        std::thread::yield_now();
+    }
+    assert_eq!(sink.connect().reply(), 220);
+    assert_eq!(sink.remote.total("busy"), 1);
+}
+
+#[test]
+fn an_idle_client_is_told_421() {
+    let sink = Running::profile("[default]\nidle = \"1h\"");
+    let mut client = sink.connect();
+    assert_eq!(client.reply(), 220);
+    let mut received = Vec::new();
+    while received.is_empty() {
+        sink.clock.advance(Duration::from_secs(3600));
+        received = client.receive_briefly();
+    }
+    assert!(received.starts_with(b"421 4.4.2 "), "{}", received.escape_ascii());
+    assert_eq!((client.reply(), sink.remote.total("idle_closed")), (0, 1));
+}
+
+/// A client that does not read gets everything once it does: the replies to ten thousand commands exceed no limit of
+/// the sink, and it reads no further commands meanwhile.
+#[test]
+fn a_client_that_reads_late_loses_no_reply() {
+    let sink = Running::profile("");
+    let mut client = sink.connect();
+    let commands = b"NOOP\r\n".repeat(10_000);
+    client.send_in_pieces(&commands, 6 * 100);
+    client.send(b"QUIT\r\n");
+    assert_eq!(client.reply(), 220);
+    for _ in 0..10_000 {
+        assert_eq!(client.reply(), 250);
+    }
+    assert_eq!([client.reply(), client.reply()], [221, 0]);
+}

@@ -1,0 +1,118 @@
+//! A sink in a thread, and a client that talks to it.
+
+use landau_mail::sink::smtp::Smtp;
+use landau_mail::sink::smtp::profile::Profiles;
+use landau_mail::sink::{Config, Remote, Sink};
+use landau_reactor::ManualClock;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Longer than anything takes; a test that reaches it has failed.
+const LONG: Duration = Duration::from_secs(60);
+
+/// A running sink. Its clock stands still until a test advances it.
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
+    pub(crate) remote: Remote,
+    pub(crate) clock: ManualClock,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    /// Starts a sink for SMTP.
+    pub(crate) fn smtp(smtp: Smtp) -> Self {
+        let clock = ManualClock::default();
+        let mut config = Config::new(vec!["127.0.0.1:0".parse().unwrap()]);
+        config.clock = Some(clock.clone());
+        let sink = Sink::bind(smtp, config).unwrap();
+        let address = sink.addresses()[0].to_string().parse().unwrap();
+        let remote = sink.remote();
+        let thread = Some(std::thread::spawn(|| sink.run().unwrap()));
+        Self { address, remote, clock, thread }
+    }
+
+    /// Starts a sink for SMTP that behaves as a profile says.
+    pub(crate) fn profile(text: &str) -> Self {
+        Self::smtp(Smtp::new("sink.example", text.parse::<Profiles>().unwrap(), 1))
+    }
+
+    pub(crate) fn connect(&self) -> Client {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Client { stream: BufReader::new(stream) }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.remote.end();
+        let ended = self.thread.take().unwrap().join();
+        // A second panic would hide the first.
+        if !std::thread::panicking() {
+            ended.unwrap();
+        }
+    }
+}
+
+/// A client.
+pub(crate) struct Client {
+    stream: BufReader<TcpStream>,
+}
+
+impl Client {
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        self.stream.get_mut().write_all(bytes).unwrap();
+    }
+
+    /// Sends bytes in pieces. The sink may hang up before the last one.
+    pub(crate) fn send_in_pieces(&mut self, bytes: &[u8], size: usize) {
+        for piece in bytes.chunks(size) {
+            if self.stream.get_mut().write_all(piece).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Ends sending; the sink's replies can still be read.
+    pub(crate) fn end(&mut self) {
+        // Fails if the sink has closed the connection already.
+        let _ = self.stream.get_mut().shutdown(std::net::Shutdown::Write);
+    }
+
+    /// Receives a reply: the codes of its lines must be equal. 0 is the end of the connection, -1 a reset.
+    pub(crate) fn reply(&mut self) -> i32 {
+        loop {
+            let mut line = String::new();
+            match self.stream.read_line(&mut line) {
+                Ok(0) => return 0,
+                Ok(_) if line.as_bytes()[3] == b'-' => {}
+                Ok(_) => return line[..3].parse().unwrap(),
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return -1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    /// Sends a command and receives the reply.
+    pub(crate) fn command(&mut self, line: &str) -> i32 {
+        self.send(format!("{line}\r\n").as_bytes());
+        self.reply()
+    }
+
+    /// Receives what comes within a short time: nothing if the sink holds it back.
+    pub(crate) fn receive_briefly(&mut self) -> Vec<u8> {
+        let stream = self.stream.get_mut();
+        stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        let mut buffer = [0; 4096];
+        let got = match stream.read(&mut buffer) {
+            Ok(count) => count,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => 0,
+            Err(error) => panic!("{error}"),
+        };
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        buffer[..got].to_vec()
+    }
+}
