@@ -14,6 +14,7 @@ mod report;
 mod run;
 mod serve;
 mod show;
+mod sink;
 mod verify;
 // registry:end
 
@@ -61,6 +62,8 @@ enum Command {
     Verify(verify::Args),
     /// Serve a directory over HTTP and HTTPS
     Serve(serve::Args),
+    /// Receive mail, requests or bytes, or answer DNS, as slow, full or broken servers do
+    Sink(sink::Args),
     /// Write the manual page, shell completions or the option reference
     Generate(generate::Args),
 }
@@ -110,6 +113,7 @@ pub(crate) fn run(landau: Landau, words: &[String]) -> anyhow::Result<u8> {
         Some(Command::Report(args)) => report::run(&args),
         Some(Command::Verify(args)) => verify::run(&args),
         Some(Command::Serve(args)) => serve::run(&args),
+        Some(Command::Sink(args)) => sink::run(&args),
         Some(Command::Generate(args)) => generate::run(&args),
     }
 }

@@ -14,4 +14,5 @@ mod misused;
 mod platforms;
 mod serve;
 mod servers;
+mod sink;
 mod support;
