@@ -122,7 +122,9 @@ impl Capabilities {
     pub fn write(&self, server: &str, auth: &str, out: &mut Vec<u8>) {
         let start = out.len();
         reply::write(out, Code::OK, None, [server]);
-        let mut last = start;
+        // A name with line ends, or too long for a line, has become several lines.
+        let name = out.get(start..out.len() - 2).unwrap_or_default();
+        let mut last = memchr::memrchr(b'\n', name).map_or(start, |end| start + end + 1);
         for extension in self.extensions.iter() {
             out[last + 3] = b'-';
             last = out.len();
@@ -135,7 +137,7 @@ impl Capabilities {
                 }
                 (Extension::Auth, _) if !auth.is_empty() => {
                     out.push(b' ');
-                    out.extend_from_slice(auth.as_bytes());
+                    out.extend(auth.bytes().map(|b| if b.is_ascii_control() { b' ' } else { b }));
                 }
                 _ => {}
             }
@@ -194,6 +196,17 @@ mod tests {
             written.write("mail.example", "PLAIN", &mut out);
             let Ok(Parsed::Complete { reply, consumed }) = reply::parse(&out) else { panic!("{bits}") };
             assert_eq!((consumed, Capabilities::of_reply(&reply)), (out.len(), written));
+        }
+    }
+
+    #[test]
+    fn no_name_or_mechanism_breaks_the_answer() {
+        let extensions = Extensions::of(&[Extension::Auth, Extension::Dsn]);
+        for server in ["a\r\n250 b", &"a".repeat(2000)] {
+            let mut out = Vec::new();
+            Capabilities { extensions, size_limit: None }.write(server, "PLAIN\r\n250 x", &mut out);
+            let Ok(Parsed::Complete { reply, consumed }) = reply::parse(&out) else { panic!("{server}") };
+            assert_eq!((consumed, Capabilities::of_reply(&reply).extensions), (out.len(), extensions));
         }
     }
 
