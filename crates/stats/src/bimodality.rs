@@ -3,16 +3,14 @@
 //! In the study of 2003 each fork under Linux 2.4 took, at random, an O(1) or an O(n) path; a median hides that, and a
 //! mean misstates it. In each window the log costs are split where the variance between the two parts is greatest (Otsu
 //! 1979). They are two modes only if the parts are far apart for their width (Ashman's D, 1994) *and* there is a valley
-//! between the peaks: a single mode with a long tail splits too, but has no valley. Where calls stay in a mode for a
-//! while, blocks of eight show modes that single calls do not.
+//! between the peaks: a single mode with a long tail splits too, but has no valley.
 //!
-//! Two modes that change within passes are two branches of the measured path. Each is judged on its own, before cliffs
-//! are searched, since a change of branch looks like a jump; and the share of the expensive branch is followed over n.
+//! Two modes that change within passes are two branches of the measured path: `branches` divides the calls, and
+//! `mixture` judges them.
 
-use crate::growth::student;
-use crate::judgement::{Judgement, Outcome};
+use crate::judgement::Outcome;
 use crate::points::{Layout, Series, Window, capacities_of, series_of, windows};
-use crate::quantile::{median_of, median_of_costs, quantile};
+use crate::quantile::{median_of, quantile};
 use crate::{Cliff, Curve, Estimate, Options};
 use serde::{Deserialize, Serialize};
 
@@ -25,9 +23,13 @@ pub struct Bimodality {
     pub low: Mode,
     /// The mode of higher cost.
     pub high: Mode,
-    /// Share of the higher mode over n, if the branches were judged apart.
+    /// Share of the higher mode over n, if calls change between two branches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub high_share: Option<Shares>,
+    /// The ratio of the two costs in the last third of the range over that in the first, with a 90% confidence
+    /// interval, if calls change between two branches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio_change: Option<Estimate>,
 }
 
 /// What two modes divide.
@@ -54,17 +56,10 @@ pub struct Mode {
     pub outcome: Option<Outcome>,
 }
 
-impl Mode {
-    /// The cost, if it is known.
-    pub(crate) fn cost(&self) -> Option<f64> {
-        (self.cost.value > 0.0).then_some(self.cost.value)
-    }
-}
-
 /// Smallest ratio of the centres.
 const RATIO_MIN: f64 = 1.3;
 /// Smallest distance of the centres: less is the step of a clock (10 to 40 ns).
-const DISTANCE_MIN_NS: f64 = 80.0;
+pub(crate) const DISTANCE_MIN_NS: f64 = 80.0;
 /// Smallest share of a mode.
 const SHARE_MIN: f64 = 0.1;
 /// Smallest distance of the centres in mean widths of the parts.
@@ -84,23 +79,6 @@ struct Split {
     threshold: f64,
     low: f64,
     high: f64,
-}
-
-/// The two branches as modes, from the judgement of each.
-pub(crate) fn of_branches(
-    branches: &Branches,
-    low: (&Judgement, f64),
-    high: (&Judgement, f64),
-    range: (f64, f64),
-) -> Bimodality {
-    let mode = |(judged, share): (&Judgement, f64)| Mode {
-        share,
-        cost: judged.end.unwrap_or(Estimate::bare(0.0)),
-        growth: judged.growth.map_or(1.0, |growth| growth.value),
-        outcome: Some(judged.outcome.clone()),
-    };
-    let high_share = shares(branches, range);
-    Bimodality { kind: BimodalityKind::ByCall, low: mode(low), high: mode(high), high_share }
 }
 
 /// Searches for two modes before the first cliff.
@@ -146,12 +124,7 @@ fn calls_of(one: &Series, window: &Window) -> Vec<f64> {
 
 /// Splits values into two modes, if there are two.
 fn split(values: &mut [f64]) -> Option<Split> {
-    split_beyond(values, RATIO_MIN)
-}
-
-/// The same, with centres that differ by more than this ratio.
-fn split_beyond(values: &mut [f64], ratio: f64) -> Option<Split> {
-    if values.len() < CALLS_MIN || is_narrow(values, ratio) {
+    if values.len() < CALLS_MIN || is_narrow(values) {
         return None;
     }
     values.sort_unstable_by(f64::total_cmp);
@@ -164,7 +137,7 @@ fn split_beyond(values: &mut [f64], ratio: f64) -> Option<Split> {
         return None;
     }
     let ((a, width_a), (b, width_b)) = (centre(low)?, centre(high)?);
-    let is_far = b - a > ratio.ln() && b.exp() - a.exp() > DISTANCE_MIN_NS;
+    let is_far = b - a > RATIO_MIN.ln() && b.exp() - a.exp() > DISTANCE_MIN_NS;
     // Half a percent of width at least, so that two values of a coarse clock are not infinitely far apart.
     let width = f64::midpoint(width_a * width_a, width_b * width_b).sqrt().max(0.005);
     if !is_far || (b - a) / width < ASHMAN_MIN || !has_valley(values, a, b) {
@@ -175,185 +148,65 @@ fn split_beyond(values: &mut [f64], ratio: f64) -> Option<Split> {
 
 /// Whether the values are too close together for two modes: each part holds [`SHARE_MIN`] of them, so its centre is no
 /// farther out than the middle of so many. Saves the sorting of nearly every window.
-fn is_narrow(values: &mut [f64], ratio: f64) -> bool {
+fn is_narrow(values: &mut [f64]) -> bool {
     // The highest hundredth is left out.
     let count = values.len() - values.len() / 100;
     let side = ((SHARE_MIN * count as f64) as usize).saturating_sub(1) / 2;
     let (_, low, above) = values.select_nth_unstable_by(side, f64::total_cmp);
     let low = *low;
     let high = *above.select_nth_unstable_by(count - 2 * side - 2, f64::total_cmp).1;
-    high - low <= ratio.ln() || high.exp() - low.exp() <= DISTANCE_MIN_NS
+    high - low <= RATIO_MIN.ln() || high.exp() - low.exp() <= DISTANCE_MIN_NS
 }
 
-/// Parts of the range in which two branches are searched.
+/// Parts of the range in which two modes of single calls are searched, and how many must have them so that branches are
+/// worth a search.
 const PARTS: usize = 10;
-/// Calls in a block.
-const BLOCK: usize = 8;
-/// Smallest ratio of the branches: blocks are narrower than calls.
-const BRANCH_RATIO: f64 = 1.18;
-/// A pass with a smaller share of one branch stays in the other.
-const SHARE_OF_PASS: f64 = 0.1;
+const PARTS_MIN: usize = 4;
+/// Calls of a part that are examined.
+const SAMPLE: usize = 400;
 
-/// The calls of each pass, divided between two branches.
-pub(crate) struct Branches {
-    /// Calls of the cheap branch, by pass.
-    pub(crate) low: Vec<Series>,
-    /// Calls of the expensive branch, by pass.
-    pub(crate) high: Vec<Series>,
-}
-
-/// The threshold between the branches by n, as points (ln n, log cost).
-struct Threshold(Vec<(f64, f64)>);
-
-impl Threshold {
-    fn at(&self, n: f64) -> f64 {
-        let x = n.ln();
-        let points = &self.0;
-        let after = points.partition_point(|point| point.0 < x).clamp(1, points.len() - 1);
-        let ((a, y), (b, z)) = (points[after - 1], points[after]);
-        y + (z - y) * (x - a) / (b - a)
-    }
-}
-
-/// Divides the calls between two branches, if passes change between two modes.
-pub(crate) fn branches(series: &[Series]) -> Option<Branches> {
-    let last = series.iter().filter_map(|one| one.n.last().copied()).min()?;
-    let first = series.iter().filter_map(|one| one.n.first().copied()).min()?;
-    // Blocks first: a burst of slow calls is not a stay in the expensive branch.
-    [BLOCK, 1].into_iter().find_map(|block| {
-        let threshold = threshold(series, block, (f64::from(first), f64::from(last)))?;
-        let divided = series.iter().map(|one| divide(one, block, &threshold));
-        let divided: Vec<(Series, Series)> = divided.collect();
-        let is_mixed = |(low, high): &&(Series, Series)| {
-            let (low, high) = (low.n.len() as f64, high.n.len() as f64);
-            low.min(high) > SHARE_OF_PASS * (low + high)
+/// Whether single calls have two modes in many parts of the range.
+pub(crate) fn has_two_modes(series: &[Series]) -> bool {
+    let ends = series.iter().flat_map(|one| one.n.first().into_iter().chain(one.n.last()));
+    let (first, last) = ends.fold((u32::MAX, 0), |(low, high), n| (low.min(*n), high.max(*n)));
+    let width = f64::from(last.saturating_sub(first)) / PARTS as f64;
+    let edge = |part: usize| f64::from(first) + width * part as f64;
+    let is_split = |part: &usize| {
+        let within = |one: &Series| {
+            let at = |x: f64| one.n.partition_point(|n| f64::from(*n) < x);
+            at(edge(*part))..at(edge(part + 1))
         };
-        // Whole passes that differ are no branches.
-        if divided.iter().filter(is_mixed).count() * 2 <= series.len() {
-            return None;
-        }
-        let (low, high) = divided.into_iter().unzip();
-        Some(Branches { low, high })
-    })
-}
-
-/// The blocks of a pass, and where they are.
-struct Blocks<'a> {
-    one: &'a Series,
-    block: usize,
-}
-
-impl Blocks<'_> {
-    fn count(&self) -> usize {
-        self.one.n.len().div_ceil(self.block)
-    }
-
-    /// ln n of a block.
-    fn place(&self, i: usize) -> f64 {
-        let (from, to) = (i * self.block, ((i + 1) * self.block).min(self.one.n.len()));
-        f64::from(self.one.n[from + (to - from) / 2]).max(1.0).ln()
-    }
-
-    /// Log cost of a block: that of its median.
-    fn cost(&self, i: usize) -> f64 {
-        let costs = &self.one.costs[i * self.block..((i + 1) * self.block).min(self.one.n.len())];
-        let mut copy = [0; BLOCK];
-        let copy = &mut copy[..costs.len()];
-        copy.copy_from_slice(costs);
-        let middle = if costs.len() == 1 { costs[0] as f64 } else { median_of_costs(copy).unwrap_or(0.0) };
-        middle.max(0.5).ln()
-    }
-
-    /// The blocks whose place is in a part; places rise.
-    fn within(&self, part: usize, part_of: impl Fn(f64) -> usize) -> impl Iterator<Item = (f64, f64)> {
-        let first_in = |part: usize| {
-            let (mut low, mut high) = (0, self.count());
-            while low < high {
-                let middle = usize::midpoint(low, high);
-                if part_of(self.place(middle)) < part { low = middle + 1 } else { high = middle }
-            }
-            low
+        let count: usize = series.iter().map(|one| within(one).len()).sum();
+        let step = count.div_ceil(SAMPLE).max(1);
+        let of_pass = |one: &Series| {
+            let calls = within(one).step_by(step);
+            let log = |i: usize| (f64::from(one.n[i]).max(1.0).ln(), (one.costs[i] as f64).max(0.5).ln());
+            calls.map(log).collect::<Vec<(f64, f64)>>()
         };
-        (first_in(part)..first_in(part + 1)).map(|i| (self.place(i), self.cost(i)))
-    }
-}
-
-/// The threshold, if most parts of the range have two modes.
-fn threshold(series: &[Series], block: usize, (first, last): (f64, f64)) -> Option<Threshold> {
-    let width = (last - first) / PARTS as f64;
-    let part_of = |x: f64| (((x.exp() - first) / width) as usize).min(PARTS - 1);
-    let split_part = |number: usize| {
-        let blocks = series.iter().map(|one| Blocks { one, block });
-        let part: Vec<(f64, f64)> =
-            blocks.flat_map(|blocks| blocks.within(number, part_of).collect::<Vec<_>>()).collect();
-        let count = part.len() as f64;
-        let mean = |f: &dyn Fn(&(f64, f64)) -> f64| part.iter().map(f).sum::<f64>() / count;
+        let calls: Vec<(f64, f64)> = series.iter().flat_map(of_pass).collect();
+        let mean = |f: &dyn Fn(&(f64, f64)) -> f64| calls.iter().map(f).sum::<f64>() / calls.len() as f64;
         let (x, y) = (mean(&|p| p.0), mean(&|p| p.1));
-        // Growth inside a part would blur the modes. The states do not depend on n, so the slope is that of both.
+        // Growth inside a part would blur the modes. Neither depends on the other, so the slope is that of both.
         let slope = mean(&|p| (p.0 - x) * (p.1 - y)) / mean(&|p| (p.0 - x).powi(2)).max(1e-12);
-        let mut values: Vec<f64> = part.iter().map(|p| p.1 - slope * (p.0 - x)).collect();
-        let found = split_beyond(&mut values, if block > 1 { BRANCH_RATIO } else { RATIO_MIN })?;
-        Some((x, f64::midpoint(found.low, found.high)))
+        split(&mut calls.iter().map(|p| p.1 - slope * (p.0 - x)).collect::<Vec<f64>>()).is_some()
     };
-    common(PARTS, 0..PARTS, split_part).filter(|found| found.len() >= 2).map(Threshold)
-}
-
-/// Divides the calls of a pass, block by block. A block with other neighbours follows them.
-fn divide(one: &Series, block: usize, threshold: &Threshold) -> (Series, Series) {
-    let blocks = Blocks { one, block };
-    let states: Vec<bool> = (0..blocks.count()).map(|i| blocks.cost(i) > threshold.at(blocks.place(i).exp())).collect();
-    let empty = || Series { n: Vec::new(), costs: Vec::new(), is_down: one.is_down };
-    let (mut low, mut high) = (empty(), empty());
-    for (i, state) in states.iter().enumerate() {
-        let around = [states.get(i.wrapping_sub(1)), states.get(i + 1)];
-        let is_alone = block > 1 && around.iter().all(|other| other.is_some_and(|other| other != state));
-        let branch = if *state == is_alone { &mut low } else { &mut high };
-        let calls = i * block..((i + 1) * block).min(one.n.len());
-        branch.n.extend_from_slice(&one.n[calls.clone()]);
-        branch.costs.extend_from_slice(&one.costs[calls]);
-    }
-    (low, high)
+    (0..PARTS).filter(is_split).take(PARTS_MIN).count() == PARTS_MIN
 }
 
 /// Share of the expensive branch over n.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Shares {
-    /// In the first third of the judged range, with a 90% confidence interval over the passes.
+    /// At small n, with a 90% confidence interval over the passes: in the first third of the judged range, or in a
+    /// shorter part if the share there is shown to change the mean cost.
     pub first: Estimate,
-    /// In the last third, likewise.
+    /// At large n, likewise.
     pub last: Estimate,
-    /// The last minus the first, pass by pass, with a 99% confidence interval.
+    /// The last minus the first, pass by pass, likewise.
     pub change: Estimate,
 }
 
-/// Share of the expensive branch over a range of n. `None` for a single pass.
-fn shares(branches: &Branches, (first, last): (f64, f64)) -> Option<Shares> {
-    let third = (last - first) / 3.0;
-    let count = |one: &Series, from: f64, to: f64| {
-        let at = |x: f64| one.n.partition_point(|n| f64::from(*n) < x);
-        (at(to) - at(from)) as f64
-    };
-    let share = |from: f64, to: f64| -> Vec<Option<f64>> {
-        let pairs =
-            branches.low.iter().zip(&branches.high).map(|(low, high)| (count(low, from, to), count(high, from, to)));
-        pairs.map(|(a, b)| (a + b > 0.0).then(|| b / (a + b))).collect()
-    };
-    let (early, late) = (share(first, first + third), share(last - third, last));
-    let change = early.iter().zip(&late).map(|(a, b)| Some((*b)? - (*a)?)).collect::<Vec<_>>();
-    let mean = |all: &[Option<f64>], confidence: f64| {
-        let all: Vec<f64> = all.iter().copied().flatten().collect();
-        let passes = all.len() as f64;
-        let mean = all.iter().sum::<f64>() / passes;
-        let square = all.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (passes * (passes - 1.0).max(1.0));
-        let half = student(0.5 + confidence / 2.0, passes - 1.0) * square.sqrt();
-        (passes > 1.0).then_some(Estimate { value: mean, low: mean - half, high: mean + half })
-    };
-    let within = |one: Estimate| Estimate { low: one.low.max(0.0), high: one.high.min(1.0), ..one };
-    Some(Shares { first: within(mean(&early, 0.9)?), last: within(mean(&late, 0.9)?), change: mean(&change, 0.99)? })
-}
-
 /// How many of the sorted values belong to the lower part: the cut with the greatest variance between the parts.
-fn otsu(sorted: &[f64]) -> usize {
+pub(crate) fn otsu(sorted: &[f64]) -> usize {
     let total: f64 = sorted.iter().sum();
     let count = sorted.len() as f64;
     let mut below = 0.0;
@@ -434,6 +287,7 @@ fn describe(series: &[Series], splits: &[(Window, Split)]) -> Option<Bimodality>
         low: mode(false, 1.0 - high_share, top.low, bottom.low),
         high: mode(true, high_share, top.high, bottom.high),
         high_share: None,
+        ratio_change: None,
     })
 }
 

@@ -166,7 +166,7 @@ pub fn tally(truth: &Truth, noise: &Noise, calls: u32, plan: &Plan) -> Tally {
         tally.scores[score as usize] += 1;
         tally.classes[judged.class() as usize] += 1;
         tally.false_cliffs += usize::from(has_false_cliff(truth, &judged));
-        let is_flat = truth.expected == Expected::Law("constant");
+        let is_flat = matches!(truth.expected, Expected::Law("constant") | Expected::Branches);
         tally.false_changes += usize::from(is_flat && judged.outcome.class() == Class::Material);
         if let (Some(growth), Some(range), false) = (judged.growth, judged.range, truth.is_mixture()) {
             tally.growths += 1;
@@ -270,12 +270,16 @@ fn is_alike(truth: &Truth, judged: &Judgement) -> bool {
     ratios.iter().all(|ratio| (ratio - mean).abs() < 0.03)
 }
 
-/// A mixture has no cliff and no law; flat branches of constant share do not change.
+/// A mixture follows a law only if both branches do; flat branches of constant share do not change.
 fn mixture(truth: &Truth, judged: &Judgement, said: String) -> (Score, String) {
+    let is_flat = truth.expected == Expected::Branches;
     match (&judged.outcome, judged.outcome.class()) {
         (_, Class::Unresolved) => (Score::Open, said),
-        (_, Class::Flat | Class::Small) => (Score::Right, said),
-        (Outcome::Grows { law: None } | Outcome::Varies, _) if truth.expected == Expected::NoLaw => {
+        (_, Class::Flat | Class::Small) if is_flat => (Score::Right, said),
+        (Outcome::Grows { law: Some(name) }, _) if !is_flat && truth.expected != Expected::NoLaw => {
+            law(truth, judged, name, said)
+        }
+        (Outcome::Grows { law: None } | Outcome::Falls | Outcome::Varies, _) if truth.expected == Expected::NoLaw => {
             (Score::Right, said)
         }
         _ => (Score::Wrong, said),

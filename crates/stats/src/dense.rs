@@ -27,8 +27,8 @@ pub enum Expected {
     Branches,
 }
 
-/// The cost as a function of n and the number of calls.
-type Cost = Box<dyn Fn(f64) -> f64 + Send + Sync>;
+/// A function of n.
+pub type Cost = Box<dyn Fn(f64) -> f64 + Send + Sync>;
 
 /// A truth: a cost as a function of n, and what a verdict must say about it.
 pub struct Truth {
@@ -71,7 +71,7 @@ impl std::fmt::Debug for Truth {
 }
 
 /// Cost of the first call, in nanoseconds.
-const BASE: f64 = 2_000.0;
+pub const BASE: f64 = 2_000.0;
 
 fn truth(
     group: &'static str,
@@ -153,21 +153,88 @@ fn outside(last: f64) -> Vec<Truth> {
     ]
 }
 
+/// Mean stays of which a pass has fewer than about three in each branch are long.
+const LONG_STAYS: f64 = 3.0;
+
+/// Mixtures of two branches. Their stays are from five calls to a pass.
 fn mixtures(last: f64) -> Vec<Truth> {
-    let flat = |detail: String, share: Cost, ratio: Cost, dwell: f64, expected: Expected| Truth {
-        branch: Some(Branch { ratio, share, dwell }),
-        ..truth("mixture", detail, expected, |_| 1.0)
-    };
     let mut all = Vec::new();
-    for (ratio, dwell) in [(1.3, 50.0), (1.3, 300.0), (2.0, 50.0), (2.0, 1000.0), (3.0, 300.0)] {
-        let name = format!("×{ratio}, dwell {dwell}");
-        all.push(flat(name, Box::new(|_| 0.4), Box::new(move |_| ratio), dwell, Expected::Branches));
+    let mut add = |what: &str, branches: Mixture| {
+        let is_long = LONG_STAYS * branches.dwell > last;
+        let detail = format!("{what}, dwell {}", branches.dwell);
+        all.push(branches.truth(if is_long { "mixture, long stays" } else { "mixture" }, detail));
+    };
+    for (ratio, dwell, share) in [
+        (1.2, 50.0, 0.4),
+        (1.3, 5.0, 0.4),
+        (1.3, 50.0, 0.4),
+        (1.3, 300.0, 0.4),
+        (1.5, 20.0, 0.9),
+        (2.0, 5.0, 0.5),
+        (2.0, 50.0, 0.4),
+        (2.0, 100.0, 0.1),
+        (2.0, 1000.0, 0.4),
+        (3.0, 300.0, 0.4),
+        (3.0, 100.0, 0.9),
+        (3.0, 2000.0, 0.6),
+        (10.0, 20.0, 0.1),
+        (10.0, 300.0, 0.4),
+    ] {
+        add(&format!("×{ratio}, share {share}"), Mixture::flat(ratio, share, dwell));
     }
-    let growing = Box::new(move |n: f64| 0.1 + 0.7 * n / last);
-    all.push(flat("share grows".to_owned(), growing, Box::new(|_| 2.0), 50.0, Expected::NoLaw));
-    let own = Box::new(move |n: f64| 1.5 + 1.5 * n / last);
-    all.push(flat("one branch linear".to_owned(), Box::new(|_| 0.4), own, 100.0, Expected::NoLaw));
+    let rising = move |n: f64| 0.1 + 0.7 * n / last;
+    add("share grows", Mixture { share: Box::new(rising), expected: Expected::NoLaw, ..Mixture::flat(2.0, 0.4, 50.0) });
+    let own = move |n: f64| 1.5 + 1.5 * n / last;
+    add(
+        "one branch linear",
+        Mixture { ratio: Box::new(own), expected: Expected::NoLaw, ..Mixture::flat(1.5, 0.4, 100.0) },
+    );
+    // As fork under Linux 2.4.
+    let fork = move |n: f64| 1.0 + 9.0 * n / last;
+    add("O(1) or O(n)", Mixture { ratio: Box::new(fork), expected: Expected::NoLaw, ..Mixture::flat(2.0, 0.5, 5.0) });
+    let linear = move |n: f64| 1.0 + 6.0 * n / last;
+    let expected = Expected::Law("linear");
+    add("both linear", Mixture { cost: Box::new(linear), expected, ..Mixture::flat(2.0, 0.4, 100.0) });
+    for (at, factor, ratio) in [(0.5, 10.0, 2.0), (0.8, 3.0, 1.5)] {
+        let (cost, expected) = (Box::new(jump(at * last, factor)), Expected::Cliff { n: at * last, factor });
+        add(&format!("×{ratio} with a cliff"), Mixture { cost, expected, ..Mixture::flat(ratio, 0.4, 100.0) });
+    }
     all
+}
+
+/// Two branches that calls take in turns.
+pub struct Mixture {
+    /// Cost of the cheap branch over [`BASE`], by n.
+    pub cost: Cost,
+    /// Cost of the expensive branch over that of the cheap one, by n.
+    pub ratio: Cost,
+    /// Share of the calls in the expensive branch, by n.
+    pub share: Cost,
+    /// Length of a mean stay in a branch, in calls, where both have the same share.
+    pub dwell: f64,
+    /// What a verdict must say.
+    pub expected: Expected,
+}
+
+impl Mixture {
+    /// Two constant costs in constant shares.
+    pub fn flat(ratio: f64, share: f64, dwell: f64) -> Self {
+        let constant = |x: f64| -> Cost { Box::new(move |_| x) };
+        let (cost, ratio, share) = (constant(1.0), constant(ratio), constant(share));
+        Self { cost, ratio, share, dwell, expected: Expected::Branches }
+    }
+
+    /// Makes it a truth.
+    pub fn truth(self, group: &'static str, detail: String) -> Truth {
+        let Self { cost, ratio, share, dwell, expected } = self;
+        Truth { branch: Some(Branch { ratio, share, dwell }), ..truth(group, detail, expected, cost) }
+    }
+}
+
+impl std::fmt::Debug for Mixture {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "mixture, dwell {}, {:?}", self.dwell, self.expected)
+    }
 }
 
 /// The noise: standard deviations of the logarithm, where nothing else is said.

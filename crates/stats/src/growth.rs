@@ -190,7 +190,7 @@ impl Linear<'_> {
 }
 
 /// Solves a small system by elimination with pivots.
-fn solve(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Vec<f64> {
+pub(crate) fn solve(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Vec<f64> {
     let size = right.len();
     for k in 0..size {
         let pivot = (k..size).max_by(|a, b| matrix[*a][k].abs().total_cmp(&matrix[*b][k].abs())).unwrap_or(k);
@@ -218,6 +218,24 @@ fn solve(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Vec<f64> {
 /// Weight, in degrees of freedom, of the error that the errors of the points predict against that of the few passes.
 const PREDICTED: f64 = 0.5;
 
+/// The factor by which cells that are lacking hide the variance of a weighted sum: a pass that lacks one has the mean
+/// of the others there, and the mean at that point rests on fewer passes.
+fn lacking(level: &Level, weights: &[f64]) -> f64 {
+    if level.cells.iter().flatten().all(Option::is_some) {
+        return 1.0;
+    }
+    let passes = level.cells.len() as f64;
+    let (mut all, mut seen, mut of_means) = (0.0, 0.0, 0.0);
+    for (j, weight) in weights.iter().enumerate() {
+        let present = level.cells.iter().filter(|row| row[j].is_some()).count().max(1) as f64;
+        let square = weight * weight;
+        all += square;
+        seen += square * present / passes;
+        of_means += square * passes / present;
+    }
+    if seen > 0.0 { all / seen * (of_means / all) } else { 1.0 }
+}
+
 /// The growth that these weights of the points give in each pass.
 fn weighed(level: &Level, target: &Target<'_>, weights: &[f64], value: Option<f64>) -> Growth {
     let of_pass = |row: &Vec<Option<f64>>| {
@@ -228,6 +246,7 @@ fn weighed(level: &Level, target: &Target<'_>, weights: &[f64], value: Option<f6
     let count = all.len() as f64;
     let mean = all.iter().sum::<f64>() / count;
     let square = all.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / count * HIDDEN * HIDDEN;
+    let square = square * lacking(level, weights);
     let drift: f64 = weights.iter().zip(target.along).map(|(w, u)| w * u).sum();
     let predicted =
         weights.iter().zip(&level.error).map(|(w, e)| (w * e).powi(2)).sum::<f64>() + drift * drift / target.steadiness;

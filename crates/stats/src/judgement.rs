@@ -4,12 +4,13 @@ use crate::Unit;
 use crate::cliffs;
 use crate::growth::{last_decade, widening};
 use crate::law::{Shape, by_name};
+use crate::mixture::{self, Judged};
 use crate::points::{
     Grid, Layout, Series, capacities_of, chosen_points, reduce, series_of, start, start_of_chosen, windows,
 };
 use crate::polish::Level;
 use crate::select::{Selection, select};
-use crate::{Annotation, AnnotationKind, Bimodality, Cliff, Curve, Estimate, Fit, Options, bimodality};
+use crate::{Annotation, AnnotationKind, Cliff, Curve, Estimate, Fit, Options};
 use serde::{Deserialize, Serialize};
 
 /// A judgement of one set of samples.
@@ -98,6 +99,10 @@ pub enum Reason {
     PointDeviates,
     /// The canary vetoes the verdict: its change may explain the measured growth, or hide growth.
     CanaryMoved,
+    /// The calls take two branches, and the share of the expensive one may change by so much that the mean cost does.
+    BranchShare,
+    /// The calls take two branches, and how the cost of the rarer one changes is not known well enough.
+    BranchCost,
 }
 
 /// A point of the reduced curve.
@@ -231,69 +236,23 @@ struct Reduced {
 pub(crate) fn judge_samples(curve: &Curve, clean_only: bool, options: &Options) -> Option<Judged> {
     let options = &options.judge().options(options);
     let series = series_of(curve, clean_only);
-    let found = if chosen_points(&series).is_some() { None } else { options.judge().branches(&series) };
-    let Some(found) = found else {
-        return judge_series(series, curve, options).map(|judgement| Judged { judgement, bimodality: None });
+    // Branches first: a change of branch looks like a cliff.
+    let found = match chosen_points(&series) {
+        None => options.judge().branches(&series, &curve.annotations),
+        Some(_) => None,
     };
-    let calls = |series: &[Series]| series.iter().map(|one| one.n.len()).sum::<usize>() as f64;
-    let high_share = calls(&found.high) / (calls(&found.low) + calls(&found.high));
-    let copies = |series: &[Series]| series.iter().filter(|one| !one.n.is_empty()).cloned().collect::<Vec<Series>>();
-    let low = judge_series(copies(&found.low), curve, options)?;
-    let high = judge_series(copies(&found.high), curve, options)?;
-    // The more frequent branch, if its calls suffice.
-    let is_high = if high.range.is_some() == low.range.is_some() { high_share > 0.5 } else { high.range.is_some() };
-    let (major, minor) = if is_high { (&high, &low) } else { (&low, &high) };
-    let range = major.range.or(minor.range).unwrap_or((1.0, 1.0));
-    let bimodality = bimodality::of_branches(&found, (&low, 1.0 - high_share), (&high, high_share), range);
-    let outcome = of_both(major, minor, &bimodality, options);
-    let mut judgement = major.clone();
-    if outcome != judgement.outcome {
-        (judgement.fit, judgement.bend, judgement.at_ten_times) = (None, None, None);
-        judgement.rivals.clear();
-        if matches!(judgement.one_million, Reach::Extrapolated { .. }) {
-            judgement.one_million = Reach::Unknown;
-        }
-        judgement.outcome = outcome;
-    }
-    // A branch without points has no cost that could be told.
-    let has_both = low.end.is_some() && high.end.is_some();
-    Some(Judged { judgement, bimodality: has_both.then_some(bimodality) })
+    let both = found.and_then(|found| mixture::judge(&found, curve, options));
+    both.or_else(|| judge_series(series, curve, None, options).map(|judgement| Judged { judgement, bimodality: None }))
 }
 
-/// A judgement, and the branches if they were judged apart: the judgement is then that of the more frequent one, with
-/// the outcome of both.
-pub(crate) struct Judged {
-    pub(crate) judgement: Judgement,
-    pub(crate) bimodality: Option<Bimodality>,
-}
-
-/// The outcome of two branches. If they agree, it is theirs; if one changes, or the share of the expensive one, the
-/// cost changes by no law.
-fn of_both(major: &Judgement, minor: &Judgement, found: &Bimodality, options: &Options) -> Outcome {
-    let is_material = |judged: &Judgement| judged.outcome.class() == Class::Material;
-    if let (Some(shares), Some(low), Some(high)) = (found.high_share, found.low.cost(), found.high.cost()) {
-        // The mean cost at the largest n over that at the smallest, with each branch as it is at the largest.
-        let mean = |share: f64| low + share.clamp(0.0, 1.0) * (high - low);
-        let rise = |change: f64| mean(shares.first.value + change) / mean(shares.first.value);
-        if rise(shares.change.low) > 1.0 + options.delta {
-            return Outcome::Grows { law: None };
-        }
-        if rise(shares.change.high) < 1.0 - options.delta {
-            return Outcome::Falls;
-        }
-    }
-    match (&major.outcome, &minor.outcome) {
-        (a, b) if a == b => a.clone(),
-        (Outcome::Grows { .. }, _) | (_, Outcome::Grows { .. }) => Outcome::Grows { law: None },
-        _ if is_material(major) || is_material(minor) => Outcome::Varies,
-        // A rare branch that is not resolved does not revoke what is known of the other.
-        (a, _) => a.clone(),
-    }
-}
-
-/// Judges the calls of a path without branches.
-fn judge_series(series: Vec<Series>, curve: &Curve, options: &Options) -> Option<Judgement> {
-    let reduced = reduce_curve(series, curve, options)?;
+/// Judges the calls of a path without branches, with the cliffs if they are known.
+pub(crate) fn judge_series(
+    series: Vec<Series>,
+    curve: &Curve,
+    cliffs: Option<Vec<Cliff>>,
+    options: &Options,
+) -> Option<Judgement> {
+    let reduced = reduce_curve(series, curve, cliffs, options)?;
     let (points, cliffs) = (reduced.points.clone(), reduced.cliffs.clone());
     let mut judgement = Judgement { points, cliffs, ..Judgement::empty(options.unit) };
     let n = &reduced.judged.n;
@@ -308,25 +267,34 @@ fn judge_series(series: Vec<Series>, curve: &Curve, options: &Options) -> Option
 
 /// Growth of a curve over its judged range, with a 90% confidence interval.
 pub(crate) fn growth_of(curve: &Curve, options: &Options) -> Option<Estimate> {
-    let reduced = reduce_curve(series_of(curve, false), curve, options)?;
+    let reduced = reduce_curve(series_of(curve, false), curve, None, options)?;
     if reduced.judged.n.len() < 2 { None } else { options.judge().trend(&reduced.judged, options) }
 }
 
-fn reduce_curve(mut series: Vec<Series>, curve: &Curve, options: &Options) -> Option<Reduced> {
+fn reduce_curve(
+    mut series: Vec<Series>,
+    curve: &Curve,
+    known: Option<Vec<Cliff>>,
+    options: &Options,
+) -> Option<Reduced> {
     if series.is_empty() {
         return None;
     }
     let capacities = capacities_of(curve);
     let is_down = series.iter().any(|one| one.is_down);
     // Cold calls may hide an early cliff on the way up, and look like one at the end on the way down.
-    let early = if is_down { Vec::new() } else { cliffs::find(&series, &curve.annotations) };
+    let early = if is_down || known.is_some() { Vec::new() } else { cliffs::find(&series, &curve.annotations) };
     if chosen_points(&series).is_none() {
         let cold = options.judge().cold_calls(&series);
         for one in &mut series {
             one.drop_first(cold);
         }
     }
-    let cliffs = if is_down { cliffs::find(&series, &curve.annotations) } else { early };
+    let cliffs = match known {
+        Some(known) => known,
+        None if is_down => cliffs::find(&series, &curve.annotations),
+        None => early,
+    };
     let cliff = cliffs.first().map(|cliff| cliff.n.low);
     let layout = Layout { series: &series, cliff, capacities: &capacities, first: None };
     let windows = windows(&layout, options);
@@ -383,7 +351,7 @@ fn measure(judgement: &mut Judgement, reduced: &Reduced, options: &Options) {
 }
 
 /// The factor of a doubling of n, averaged over the range of n in which the cost grew by `growth`.
-fn elasticity(growth: Estimate, range: (f64, f64)) -> Estimate {
+pub(crate) fn elasticity(growth: Estimate, range: (f64, f64)) -> Estimate {
     let doublings = (range.1 / range.0).log2();
     growth.map(|factor| factor.powf(1.0 / doublings))
 }

@@ -17,6 +17,7 @@
 pub const METHOD: u32 = 3;
 
 mod bimodality;
+mod branches;
 pub mod calibrate;
 mod cliffs;
 mod common;
@@ -31,6 +32,7 @@ mod growth;
 mod judgement;
 mod judges;
 mod law;
+mod mixture;
 mod options;
 mod outliers;
 mod pattern;

@@ -324,6 +324,9 @@ fn stride_of(series: &[Series]) -> f64 {
     spans.fold(1.0, f64::max)
 }
 
+/// Fewest calls of a cell, where the window has as many.
+const CELL_MIN: usize = 5;
+
 /// Reduces the calls in the windows to cells.
 pub(crate) fn reduce(series: &[Series], windows: &[Window], options: &Options) -> Grid {
     let quantum = options.quantum_ns.unwrap_or(1.0);
@@ -335,6 +338,10 @@ pub(crate) fn reduce(series: &[Series], windows: &[Window], options: &Options) -
         let to = one.n.partition_point(|n| f64::from(*n) <= window.centre + half);
         calls.clear();
         calls.extend_from_slice(&one.costs[from..to]);
+        // The end of a stay in a branch is no cell.
+        if calls.len() < CELL_MIN.min((2.0 * half) as usize) {
+            return None;
+        }
         judge.cell(&mut calls, quantum)
     };
     let mut grid = Grid {

@@ -46,8 +46,15 @@ pub(super) fn small(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
 
 /// The curves that are not resolved, one finding for each reason.
 pub(super) fn unresolved(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
-    let reasons =
-        [Reason::CanaryMoved, Reason::TooNoisy, Reason::PointDeviates, Reason::TooFewPasses, Reason::TooFewPoints];
+    let reasons = [
+        Reason::CanaryMoved,
+        Reason::TooNoisy,
+        Reason::PointDeviates,
+        Reason::BranchShare,
+        Reason::BranchCost,
+        Reason::TooFewPasses,
+        Reason::TooFewPoints,
+    ];
     for reason in reasons {
         let more_passes = |phase: &PhaseStudy<'_>| match phase.verdict.all.outcome {
             Outcome::Unresolved { reason: other, more_passes } => (other == reason).then_some(more_passes),

@@ -37,7 +37,7 @@ fn head(judged: &Judgement) -> String {
         Outcome::Varies => format!("varies{}{range}{}", growth(':'), local(judged, is_exact)),
         Outcome::Unresolved { reason, more_passes } => {
             let growth = match reason {
-                Reason::TooNoisy | Reason::PointDeviates => growth(';'),
+                Reason::TooNoisy | Reason::PointDeviates | Reason::BranchShare | Reason::BranchCost => growth(';'),
                 Reason::TooFewPoints | Reason::TooFewPasses | Reason::CanaryMoved => String::new(),
             };
             format!("{}: {}{growth}", unresolved(*more_passes), reason_text(*reason))
@@ -119,6 +119,8 @@ pub(crate) fn reason_text(reason: Reason) -> String {
             format!("an intermediate point deviates by more than {delta}")
         }
         Reason::CanaryMoved => "the canary changed as much as the measured call".to_owned(),
+        Reason::BranchShare => "the share of the expensive branch is not known well enough".to_owned(),
+        Reason::BranchCost => "the cost of the rarer branch is not known well enough".to_owned(),
     }
 }
 
@@ -145,8 +147,15 @@ mod tests {
     use super::super::fixture::{fit, interval, judgement};
     use super::*;
 
-    const REASONS: [Reason; 5] =
-        [Reason::TooFewPoints, Reason::TooFewPasses, Reason::TooNoisy, Reason::PointDeviates, Reason::CanaryMoved];
+    const REASONS: [Reason; 7] = [
+        Reason::TooFewPoints,
+        Reason::TooFewPasses,
+        Reason::TooNoisy,
+        Reason::PointDeviates,
+        Reason::CanaryMoved,
+        Reason::BranchShare,
+        Reason::BranchCost,
+    ];
 
     fn linear(unit: Unit, rivals: &[&str]) -> Judgement {
         let rivals = rivals.iter().map(|law| fit(law, 0.0, Some(1.0))).collect();
@@ -215,6 +224,9 @@ mod tests {
         assert_eq!(texts[2], format!("not resolved: passes differ too much to tell O(1) from a change; {growth}"));
         assert_eq!(texts[3], format!("not resolved: an intermediate point deviates by more than 10%; {growth}"));
         assert_eq!(texts[4], "not resolved: the canary changed as much as the measured call");
+        let share = "not resolved: the share of the expensive branch is not known well enough";
+        assert_eq!(texts[5], format!("{share}; {growth}"));
+        assert_eq!(texts[6], format!("not resolved: the cost of the rarer branch is not known well enough; {growth}"));
         for reason in REASONS {
             let head = |more| of(reason, more).split(": ").next().map(str::to_owned);
             assert_eq!(head(Some(1)).as_deref(), Some("not resolved (about 1 more pass)"));

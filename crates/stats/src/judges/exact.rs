@@ -6,16 +6,17 @@
 //! and a law is judged by its misfit alone.
 
 use super::Judge;
-use crate::bimodality::Branches;
+use crate::branches::Branches;
 use crate::common::Pair;
 use crate::compare::Effect;
-use crate::judgement::{Judged, Outcome};
+use crate::judgement::Outcome;
 use crate::law::{Fit, Law, Shape, by_name};
+use crate::mixture::Judged;
 use crate::points::{Cell, Grid, Series, Window};
 use crate::polish::{Components, Level};
 use crate::quantile::lower_median;
 use crate::select::Selection;
-use crate::{Cliff, Curve, Estimate, Exact, Options, Outliers, exact, outliers, periods};
+use crate::{Annotation, Cliff, Curve, Estimate, Exact, Options, Outliers, exact, outliers, periods};
 
 /// The judge of counted costs.
 pub(super) struct Counted;
@@ -71,7 +72,7 @@ impl Judge for Counted {
     }
 
     /// Which costs occurred is told exactly (see `exact`).
-    fn branches(&self, _series: &[Series]) -> Option<Branches> {
+    fn branches(&self, _series: &[Series], _annotations: &[Annotation]) -> Option<Branches> {
         None
     }
 

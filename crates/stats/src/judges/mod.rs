@@ -6,15 +6,16 @@
 mod exact;
 mod timed;
 
-use crate::bimodality::Branches;
+use crate::branches::Branches;
 use crate::common::Pair;
 use crate::compare::Effect;
-use crate::judgement::{Judged, Outcome};
+use crate::judgement::Outcome;
 use crate::law::{Fit, Law};
+use crate::mixture::Judged;
 use crate::points::{Cell, Grid, Series, Window};
 use crate::polish::Level;
 use crate::select::Selection;
-use crate::{Cliff, Curve, Estimate, Exact, Options, Outliers, Unit};
+use crate::{Annotation, Cliff, Curve, Estimate, Exact, Options, Outliers, Unit};
 
 /// What differs between timed and counted costs.
 pub(crate) trait Judge: Sync {
@@ -40,7 +41,7 @@ pub(crate) trait Judge: Sync {
     fn cell(&self, calls: &mut [u64], quantum: f64) -> Option<Cell>;
 
     /// The calls divided between two branches, if there are two.
-    fn branches(&self, series: &[Series]) -> Option<Branches>;
+    fn branches(&self, series: &[Series], annotations: &[Annotation]) -> Option<Branches>;
 
     /// Calls at the start of each pass that are too cold to be judged.
     fn cold_calls(&self, series: &[Series]) -> usize;

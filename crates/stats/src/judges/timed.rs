@@ -1,17 +1,18 @@
 //! Judges timed costs: intervals from a bootstrap over the passes, tests against the error between passes.
 
 use super::Judge;
-use crate::bimodality::{self, Branches};
+use crate::branches::{self, Branches};
 use crate::common::Pair;
 use crate::compare::{Effect, paired, unpaired};
 use crate::growth::{Growth, by_ends, by_laws, by_slope, contrast, student};
-use crate::judgement::{Judged, Outcome, POINTS_MIN, Reason, judge_samples};
+use crate::judgement::{Outcome, POINTS_MIN, Reason, judge_samples};
 use crate::law::{Fit, Law};
+use crate::mixture::Judged;
 use crate::points::{Cell, Grid, Series, Window};
 use crate::polish::{Level, level};
 use crate::quantile::median_with_variance;
 use crate::select::{Selection, constant};
-use crate::{Cliff, Curve, Estimate, Exact, Options, Outliers, outliers, warm_up};
+use crate::{Annotation, Cliff, Curve, Estimate, Exact, Options, Outliers, outliers, warm_up};
 
 /// The judge of timed costs.
 pub(super) struct Timed;
@@ -57,8 +58,16 @@ impl Judge for Timed {
         Some(Cell { log: cost.max(0.5).ln(), variance })
     }
 
-    fn branches(&self, series: &[Series]) -> Option<Branches> {
-        bimodality::branches(series)
+    fn branches(&self, series: &[Series], annotations: &[Annotation]) -> Option<Branches> {
+        // Cold calls look like calls of the expensive branch.
+        match self.cold_calls(series) {
+            0 => branches::find(series, annotations),
+            cold => {
+                let mut warm = series.to_vec();
+                warm.iter_mut().for_each(|one| one.drop_first(cold));
+                branches::find(&warm, annotations)
+            }
+        }
     }
 
     fn cold_calls(&self, series: &[Series]) -> usize {

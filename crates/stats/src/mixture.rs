@@ -1,0 +1,508 @@
+//! The judgement of a cost whose calls take two branches in turns.
+//!
+//! If the ratio of the branches does not depend on n, they are one curve at two levels: the calls of the rarer branch
+//! are scaled to the level of the other, and all are judged together. Otherwise each branch is judged on its own. The
+//! share of the expensive branch belongs to the outcome either way, because the mean cost depends on it.
+
+use crate::bimodality::{Bimodality, BimodalityKind, Mode, Shares};
+use crate::branches::{Branches, Change};
+use crate::judgement::{Class, Judgement, Outcome, Reach, Reason, elasticity, judge_series};
+use crate::points::Series;
+use crate::{Cliff, Curve, Estimate, Options};
+
+/// A judgement, and the two branches if the calls take two: the judgement is then that of the more frequent one, or, if
+/// only both together explain the outcome, that of their mean.
+pub(crate) struct Judged {
+    pub(crate) judgement: Judgement,
+    pub(crate) bimodality: Option<Bimodality>,
+}
+
+/// Confidence with which a change must exceed the margin to count: of few passes that stay in a branch for long, many
+/// differ from end to end by chance.
+const CERTAIN: f64 = 0.99;
+/// Confidence of the intervals that are told.
+const TOLD: f64 = 0.90;
+
+/// Judges two branches. `None` if a branch has no calls.
+pub(crate) fn judge(found: &Branches, curve: &Curve, options: &Options) -> Option<Judged> {
+    let calls = |all: &[Series]| all.iter().map(|one| one.n.len()).sum::<usize>() as f64;
+    let (of_low, of_high) = (calls(&found.low), calls(&found.high));
+    if of_low == 0.0 || of_high == 0.0 {
+        return None;
+    }
+    let share = of_high / (of_low + of_high);
+    let both = match together(found, share, options) {
+        Some(ratio) => Both::of_one_curve(found, ratio, share, curve, options)?,
+        None => Both::of_two_curves(found, share, curve, options)?,
+    };
+    Some(both.judged(found, options))
+}
+
+/// The ratio of the branches, if it is not shown to depend on n and if the mean cost would hardly change if it did.
+fn together(found: &Branches, share: f64, options: &Options) -> Option<f64> {
+    let distances = found.distances?;
+    let change = distances.change?.interval(TOLD).map(f64::exp);
+    let ratio = distances.mean.exp();
+    let is_small = change.low >= 1.0 - options.delta && change.high <= 1.0 + options.delta;
+    (is_small || change.holds(1.0) && !matters(change, weight_of_rarer(share, ratio), options)).then_some(ratio)
+}
+
+/// The share of the rarer branch in the cost of all calls.
+fn weight_of_rarer(share: f64, ratio: f64) -> f64 {
+    let high = share * ratio / (1.0 - share + share * ratio);
+    if share > 0.5 { 1.0 - high } else { high }
+}
+
+/// Twice the margin: what is not known may change the mean cost by that much at most, if nothing shows that it does.
+fn tolerance(options: &Options) -> (f64, f64) {
+    (1.0 / (1.0 + 2.0 * options.delta), 1.0 + 2.0 * options.delta)
+}
+
+/// Whether a change of a branch that has this weight changes the mean cost by more than the tolerance.
+fn matters(change: Estimate, weight: f64, options: &Options) -> bool {
+    let mean = change.map(|factor| 1.0 + weight * (factor - 1.0));
+    let (low, high) = tolerance(options);
+    mean.low < low || mean.high > high
+}
+
+/// Two branches, each with its judgement.
+struct Both {
+    low: Judgement,
+    high: Judgement,
+    /// Share of the expensive branch.
+    share: f64,
+    /// Whether they were judged together.
+    is_one: bool,
+}
+
+impl Both {
+    /// Judges all calls at the level of the more frequent branch.
+    fn of_one_curve(found: &Branches, ratio: f64, share: f64, curve: &Curve, options: &Options) -> Option<Self> {
+        let is_high = share > 0.5;
+        let (low_scale, high_scale) = if is_high { (ratio, 1.0) } else { (1.0, 1.0 / ratio) };
+        let merge = |(low, high): (&Series, &Series)| merged((low, low_scale), (high, high_scale));
+        let series = found.low.iter().zip(&found.high).map(merge).collect();
+        let judged = judge_series(series, curve, Some(cliffs_at(found, low_scale)), options)?;
+        let (low, high) = (scaled(&judged, 1.0 / low_scale), scaled(&judged, 1.0 / high_scale));
+        Some(Self { low, high, share, is_one: true })
+    }
+
+    fn of_two_curves(found: &Branches, share: f64, curve: &Curve, options: &Options) -> Option<Self> {
+        let present = |all: &[Series]| all.iter().filter(|one| !one.n.is_empty()).cloned().collect::<Vec<Series>>();
+        let of = |all: &[Series], scale: f64| judge_series(present(all), curve, Some(cliffs_at(found, scale)), options);
+        let ratio = found.distances.map_or(1.0, |distances| distances.mean.exp());
+        let (mut low, mut high) = (of(&found.low, 1.0)?, of(&found.high, ratio)?);
+        // A branch with calls but too few for points of its own is known by its distance from the other.
+        if let Some(distances) = found.distances {
+            let factor = distances.last.exp();
+            low.end = low.end.or_else(|| high.end.map(|end| end.map(|cost| cost / factor)));
+            high.end = high.end.or_else(|| low.end.map(|end| end.map(|cost| cost * factor)));
+        }
+        Some(Self { low, high, share, is_one: false })
+    }
+
+    /// The more frequent branch, if its calls suffice, and the other.
+    fn ranked(&self) -> (&Judgement, &Judgement) {
+        let has_points = |judged: &Judgement| judged.range.is_some();
+        let is_high =
+            if has_points(&self.high) == has_points(&self.low) { self.share > 0.5 } else { has_points(&self.high) };
+        if is_high { (&self.high, &self.low) } else { (&self.low, &self.high) }
+    }
+
+    fn judged(&self, found: &Branches, options: &Options) -> Judged {
+        let (major, minor) = self.ranked();
+        let range = major.range.or(minor.range);
+        // A branch without points has no cost that could be told.
+        let (Some(low), Some(high), Some(range)) = (self.low.end, self.high.end, range) else {
+            return Judged { judgement: major.clone(), bimodality: None };
+        };
+        let shares = range_shares(found, range, self.share, (low.value, high.value), options);
+        let ratio_change = found.distances.and_then(|all| all.change);
+        let effect = shares.as_ref().map(|shares| Effect::of(shares, (low.value, high.value)));
+        let outcome = self.outcome(effect.as_ref(), ratio_change, options);
+        let mode = |judged: &Judgement, share: f64, cost: Estimate| Mode {
+            share,
+            cost,
+            growth: judged.growth.map_or(1.0, |growth| growth.value),
+            outcome: Some(judged.outcome.clone()),
+        };
+        let bimodality = Bimodality {
+            kind: BimodalityKind::ByCall,
+            low: mode(&self.low, 1.0 - self.share, low),
+            high: mode(&self.high, self.share, high),
+            high_share: shares.as_ref().map(OverRange::told),
+            ratio_change: ratio_change.map(|change| change.interval(TOLD).map(f64::exp)),
+        };
+        let mut judgement = major.clone();
+        if outcome != judgement.outcome {
+            forget_law(&mut judgement);
+            judgement.outcome = outcome;
+            if let Some(shares) = shares {
+                self.average(&mut judgement, &shares, ratio_change);
+            }
+        }
+        Judged { judgement, bimodality: Some(bimodality) }
+    }
+
+    /// The outcome of both. If they agree and the share is not shown to matter, it is theirs; if one of them changes,
+    /// or the share, the cost changes by no law.
+    fn outcome(&self, effect: Option<&Effect>, ratio_change: Option<Change>, options: &Options) -> Outcome {
+        let (major, minor) = self.ranked();
+        let (lowest, highest) = (1.0 - options.delta, 1.0 + options.delta);
+        let grows = |judged: &Judgement| matches!(judged.outcome, Outcome::Grows { .. });
+        let certain = effect.map(|effect| effect.of_confidence(CERTAIN));
+        match certain {
+            Some(rise) if rise.low > highest => return Outcome::Grows { law: None },
+            Some(rise) if rise.high < lowest && (grows(major) || grows(minor)) => return Outcome::Varies,
+            Some(rise) if rise.high < lowest => return Outcome::Falls,
+            _ => {}
+        }
+        let of_costs = if self.is_one { major.outcome.clone() } else { self.of_apart(ratio_change, options) };
+        if !matches!(of_costs.class(), Class::Flat | Class::Small) {
+            return of_costs;
+        }
+        let Some(effect) = effect else { return of_costs };
+        let rise = effect.of_confidence(TOLD);
+        let is_within = rise.low >= lowest && rise.high <= highest;
+        let (low, high) = tolerance(options);
+        let is_likely = rise.value >= lowest && rise.value <= highest;
+        if is_within || is_likely && rise.low >= low && rise.high <= high {
+            return of_costs;
+        }
+        Outcome::Unresolved { reason: Reason::BranchShare, more_passes: effect.more_passes(options) }
+    }
+
+    /// The outcome of the costs of branches that were judged apart.
+    fn of_apart(&self, ratio_change: Option<Change>, options: &Options) -> Outcome {
+        let (major, minor) = self.ranked();
+        let certain = ratio_change.map(|change| change.interval(CERTAIN).map(f64::exp));
+        let is_high = std::ptr::eq(major, &raw const self.high);
+        // How the rarer branch changes, relative to the other.
+        let relative = |change: Estimate| if is_high { change.map(|factor| 1.0 / factor) } else { change };
+        let (rises, sinks) = match certain.map(relative) {
+            Some(change) => (change.low > 1.0 + options.delta, change.high < 1.0 - options.delta),
+            None => (false, false),
+        };
+        let is_settled = |class: Class| matches!(class, Class::Flat | Class::Small);
+        let none = Outcome::Grows { law: None };
+        match (&major.outcome, &minor.outcome) {
+            (Outcome::Grows { .. }, Outcome::Grows { .. }) if !rises && !sinks || have_common_law(major, minor) => {
+                major.outcome.clone()
+            }
+            (Outcome::Grows { .. }, Outcome::Unresolved { .. }) if !rises && !sinks => major.outcome.clone(),
+            (Outcome::Grows { .. }, _) | (_, Outcome::Grows { .. }) => none,
+            (Outcome::Varies, _) | (_, Outcome::Varies) => Outcome::Varies,
+            (Outcome::Falls, Outcome::Falls | Outcome::Unresolved { .. }) => Outcome::Falls,
+            (Outcome::Falls, _) | (_, Outcome::Falls) => Outcome::Varies,
+            (a, Outcome::Unresolved { .. }) if is_settled(a.class()) => match ratio_change {
+                _ if rises => none,
+                _ if sinks => Outcome::Varies,
+                Some(change) => {
+                    let change = relative(change.interval(TOLD).map(f64::exp));
+                    let ratio = self.high.end.zip(self.low.end).map_or(1.0, |(high, low)| high.value / low.value);
+                    let is_open = matters(change, weight_of_rarer(self.share, ratio), options);
+                    if is_open { open() } else { a.clone() }
+                }
+                None if self.share.min(1.0 - self.share) < RARE => a.clone(),
+                None => open(),
+            },
+            (a, _) => a.clone(),
+        }
+    }
+
+    /// Makes the judgement one of the mean cost of both branches.
+    fn average(&self, judgement: &mut Judgement, shares: &OverRange, ratio_change: Option<Change>) {
+        let Some((first, last)) = judgement.range else { return };
+        let own = judgement.clone();
+        let mean_at = |n: f64| {
+            let share = shares.at(n);
+            (1.0 - share) * cost_at(&self.low, n) + share * cost_at(&self.high, n)
+        };
+        for point in &mut judgement.points {
+            let factor = mean_at(point.n) / cost_at(&own, point.n).max(f64::MIN_POSITIVE);
+            point.cost = point.cost.map(|cost| cost * factor);
+        }
+        let judged = || judgement.points.iter().filter(|point| point.judged);
+        (judgement.start, judgement.end) =
+            (judged().next().map(|point| point.cost), judged().next_back().map(|point| point.cost));
+        let growth = self.mean_growth(shares, ratio_change);
+        judgement.growth = growth;
+        judgement.elasticity = growth.map(|growth| elasticity(growth, (first, last)));
+        (judgement.doubling, judgement.exponent) = (None, None);
+    }
+
+    /// The growth of the mean cost, with a 90% interval.
+    fn mean_growth(&self, shares: &OverRange, ratio_change: Option<Change>) -> Option<Estimate> {
+        let (low, high) = (self.low.end?.value, self.high.end?.value);
+        let of_ratio = ratio_change.map(|change| change.interval(TOLD).map(f64::exp));
+        let low_growth = self.low.growth.or_else(|| {
+            let ratio = of_ratio?;
+            self.high.growth.map(|growth| growth.map(|x| x / ratio.value))
+        });
+        let high_growth = self.high.growth.or_else(|| {
+            let ratio = of_ratio?;
+            self.low.growth.map(|growth| growth.map(|x| x * ratio.value))
+        });
+        let (low_growth, high_growth) = (low_growth?, high_growth?);
+        let change = shares.change.interval(TOLD);
+        let growth = |of_low: f64, of_high: f64, change: f64| {
+            let (early, late) = (shares.first.value, (shares.first.value + change).clamp(0.0, 1.0));
+            let start = (1.0 - early) * low / of_low + early * high / of_high;
+            (((1.0 - late) * low + late * high) / start).ln()
+        };
+        let value = growth(low_growth.value, high_growth.value, change.value);
+        let side = |l: f64, h: f64, c: f64| {
+            let parts = if self.is_one {
+                vec![growth(l, h, change.value), growth(low_growth.value, high_growth.value, c)]
+            } else {
+                vec![
+                    growth(l, high_growth.value, change.value),
+                    growth(low_growth.value, h, change.value),
+                    growth(low_growth.value, high_growth.value, c),
+                ]
+            };
+            parts.into_iter().map(|part| (part - value).powi(2)).sum::<f64>().sqrt()
+        };
+        let below = side(low_growth.low, high_growth.low, change.low);
+        let above = side(low_growth.high, high_growth.high, change.high);
+        Some(Estimate { value, low: value - below, high: value + above }.map(f64::exp))
+    }
+}
+
+/// A branch with a smaller share does not revoke what is known of the other.
+const RARE: f64 = 0.1;
+
+fn open() -> Outcome {
+    Outcome::Unresolved { reason: Reason::BranchCost, more_passes: None }
+}
+
+/// Whether both grow by the same law, as far as is known.
+fn have_common_law(a: &Judgement, b: &Judgement) -> bool {
+    let laws = |judged: &Judgement| {
+        let own = judged.fit.iter().filter(|_| matches!(judged.outcome, Outcome::Grows { law: Some(_) }));
+        own.chain(&judged.rivals).map(|fit| fit.law.clone()).collect::<Vec<String>>()
+    };
+    let (of_a, of_b) = (laws(a), laws(b));
+    of_a.iter().any(|law| of_b.contains(law))
+}
+
+/// Removes what follows from a law that the outcome does not name.
+fn forget_law(judgement: &mut Judgement) {
+    (judgement.fit, judgement.bend, judgement.at_ten_times) = (None, None, None);
+    judgement.rivals.clear();
+    if matches!(judgement.one_million, Reach::Extrapolated { .. }) {
+        judgement.one_million = Reach::Unknown;
+    }
+}
+
+/// The cost at `n` by the points, linear in between.
+fn cost_at(judged: &Judgement, n: f64) -> f64 {
+    let points = &judged.points;
+    let after = points.partition_point(|point| point.n < n);
+    match (after.checked_sub(1).map(|i| &points[i]), points.get(after)) {
+        (Some(a), Some(b)) => {
+            a.cost.value + (b.cost.value - a.cost.value) * (n - a.n) / (b.n - a.n).max(f64::MIN_POSITIVE)
+        }
+        (Some(one), None) | (None, Some(one)) => one.cost.value,
+        (None, None) => 0.0,
+    }
+}
+
+/// The calls of a pass in both branches, each scaled to one level.
+fn merged((low, low_scale): (&Series, f64), (high, high_scale): (&Series, f64)) -> Series {
+    let count = low.n.len() + high.n.len();
+    let mut all = Series { n: Vec::with_capacity(count), costs: Vec::with_capacity(count), is_down: low.is_down };
+    let (mut i, mut j) = (0, 0);
+    while i < low.n.len() || j < high.n.len() {
+        let is_low = j >= high.n.len() || i < low.n.len() && low.n[i] <= high.n[j];
+        let (one, scale, at) = if is_low { (low, low_scale, &mut i) } else { (high, high_scale, &mut j) };
+        all.n.push(one.n[*at]);
+        all.costs.push((one.costs[*at] as f64 * scale).round() as u64);
+        *at += 1;
+    }
+    all
+}
+
+/// The cliffs of a branch, whose costs are those of the cheap branch multiplied by a factor.
+fn cliffs_at(found: &Branches, factor: f64) -> Vec<Cliff> {
+    let scaled = |cliff: &Cliff| Cliff { cost_after: cliff.cost_after * factor, ..cliff.clone() };
+    found.cliffs.iter().map(scaled).collect()
+}
+
+/// A judgement whose costs are all multiplied by a factor.
+fn scaled(judged: &Judgement, factor: f64) -> Judgement {
+    let mut one = judged.clone();
+    let scale = |cost: Estimate| cost.map(|x| x * factor);
+    for point in &mut one.points {
+        point.cost = scale(point.cost);
+    }
+    (one.start, one.end) = (one.start.map(scale), one.end.map(scale));
+    one.at_ten_times = one.at_ten_times.map(scale);
+    for fit in one.fit.iter_mut().chain(&mut one.rivals) {
+        (fit.fixed, fit.slope) = (scale(fit.fixed), fit.slope.map(scale));
+    }
+    for cliff in &mut one.cliffs {
+        cliff.cost_after *= factor;
+    }
+    one
+}
+
+/// The share of the expensive branch over the judged range.
+struct OverRange {
+    /// The middles of the parts in which it was counted.
+    centres: (f64, f64),
+    first: Estimate,
+    last: Estimate,
+    change: Change,
+    passes: usize,
+}
+
+/// Weight, in degrees of freedom, of the variance that the length of the stays predicts for the share in a pass.
+const PREDICTED: f64 = 4.0;
+
+/// A part of the range of n.
+type Part = (f64, f64);
+
+/// Share of the expensive branch at small and at large n: in the first and the last third of the range, or in a shorter
+/// part where the share there is shown to matter. `None` for a single pass.
+fn range_shares(
+    found: &Branches,
+    range: Part,
+    overall: f64,
+    costs: (f64, f64),
+    options: &Options,
+) -> Option<OverRange> {
+    let (first, last) = (range.0.max(found.warm.0), range.1.min(found.warm.1));
+    let width = last - first;
+    let thirds = ((first, first + width / 3.0), (last - width / 3.0, last));
+    let usual = shares_in(found, thirds, overall)?;
+    let shorter = [2.0, 4.0, 8.0].map(|factor| ((first, (factor * first).min(thirds.0.1)), thirds.1));
+    let late = (thirds.0, (last - width / 10.0, last));
+    let parts: Vec<(Part, Part)> = shorter.into_iter().chain([late]).collect();
+    // As many looks as there are parts.
+    let confidence = 1.0 - (1.0 - CERTAIN) / (parts.len() + 1) as f64;
+    let is_material = |shares: &OverRange| {
+        let rise = Effect::of(shares, costs).of_confidence(confidence);
+        rise.low > 1.0 + options.delta || rise.high < 1.0 - options.delta
+    };
+    if is_material(&usual) {
+        return Some(usual);
+    }
+    let found = parts.into_iter().filter_map(|parts| shares_in(found, parts, overall)).find(is_material);
+    Some(found.unwrap_or(usual))
+}
+
+/// Fewest calls of a pass in a part of the range.
+const CALLS_MIN: f64 = 8.0;
+
+/// Share of the expensive branch in two parts of the range.
+fn shares_in(found: &Branches, (early, late): (Part, Part), overall: f64) -> Option<OverRange> {
+    let count = |one: &Series, (from, to): Part| {
+        let at = |x: f64| one.n.partition_point(|n| f64::from(*n) < x);
+        (at(to) - at(from)) as f64
+    };
+    let of_part = |part: Part| {
+        let counts = found.low.iter().zip(&found.high).map(|(low, high)| (count(low, part), count(high, part)));
+        let counts: Vec<(f64, f64)> = counts.collect();
+        let calls = counts.iter().map(|(a, b)| a + b).sum::<f64>() / counts.len().max(1) as f64;
+        let shares = counts.into_iter().map(|(a, b)| (a + b >= CALLS_MIN).then(|| b / (a + b)));
+        (shares.collect::<Vec<Option<f64>>>(), calls)
+    };
+    let ((of_early, early_calls), (of_late, late_calls)) = (of_part(early), of_part(late));
+    let changes: Vec<Option<f64>> = of_early.iter().zip(&of_late).map(|(a, b)| Some((*b)? - (*a)?)).collect();
+    // Neighbouring calls are in the same branch: a part holds few independent ones.
+    let stay = 1.0 / (found.leave[0] + found.leave[1]).max(1e-9);
+    let predicted = |calls: f64| {
+        let shortened = 1.0 - stay / calls * (1.0 - (-calls / stay).exp());
+        overall * (1.0 - overall) * 2.0 * stay / calls * shortened
+    };
+    let change_of = |all: &[Option<f64>], predicted: f64| {
+        let all: Vec<f64> = all.iter().copied().flatten().collect();
+        let passes = all.len() as f64;
+        let value = all.iter().sum::<f64>() / passes;
+        let squares = all.iter().map(|x| (x - value).powi(2)).sum::<f64>();
+        let freedom = passes - 1.0 + PREDICTED;
+        let error = ((squares + PREDICTED * predicted) / freedom / passes).sqrt();
+        (passes > 1.0).then_some(Change { value, error, freedom })
+    };
+    let told = |change: Change| {
+        let told = change.interval(TOLD);
+        Estimate { low: told.low.max(0.0), high: told.high.min(1.0), ..told }
+    };
+    let (of_first, of_last) = (predicted(early_calls), predicted(late_calls));
+    Some(OverRange {
+        centres: (f64::midpoint(early.0, early.1), f64::midpoint(late.0, late.1)),
+        first: told(change_of(&of_early, of_first)?),
+        last: told(change_of(&of_late, of_last)?),
+        change: change_of(&changes, of_first + of_last)?,
+        passes: changes.iter().flatten().count(),
+    })
+}
+
+impl OverRange {
+    fn told(&self) -> Shares {
+        Shares { first: self.first, last: self.last, change: self.change.interval(TOLD) }
+    }
+
+    /// The share at `n`, linear between the middles of the parts.
+    fn at(&self, n: f64) -> f64 {
+        let (first, last) = self.centres;
+        let place = (n - first) / (last - first);
+        (self.first.value + place.clamp(0.0, 1.0) * self.change.value).clamp(0.0, 1.0)
+    }
+}
+
+/// How the share changes the mean cost, with each branch as it is at the largest n.
+struct Effect {
+    first: f64,
+    change: Change,
+    low: f64,
+    high: f64,
+    passes: usize,
+}
+
+impl Effect {
+    fn of(shares: &OverRange, (low, high): (f64, f64)) -> Self {
+        Self { first: shares.first.value, change: shares.change, low, high, passes: shares.passes }
+    }
+
+    /// Mean cost in the last third over that in the first.
+    fn of_confidence(&self, confidence: f64) -> Estimate {
+        let mean = |share: f64| self.low + share.clamp(0.0, 1.0) * (self.high - self.low);
+        self.change.interval(confidence).map(|change| mean(self.first + change) / mean(self.first))
+    }
+
+    /// Further passes after which the share is known well enough, if it does not change.
+    fn more_passes(&self, options: &Options) -> Option<u32> {
+        let (rise, allowed) = (self.of_confidence(TOLD), tolerance(options).1 - 1.0);
+        let half = (rise.high - rise.low) / 2.0;
+        let left = allowed - (rise.value - 1.0).abs();
+        let times = (half / left.max(1e-9)).powi(2);
+        let more = (self.passes as f64 * (times - 1.0)).ceil();
+        (1.0..=500.0).contains(&more).then_some(more as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    fn series(calls: u32, cost: f64, random: &mut Random) -> Series {
+        let costs = (0..calls).map(|_| (cost * (0.05 * random.normal()).exp()) as u64).collect();
+        Series { n: (1..=calls).collect(), costs, is_down: false }
+    }
+
+    /// Guards against a branch without points that is told with a cost of 0 ns.
+    #[test]
+    fn a_branch_without_points_is_not_told() {
+        let mut random = Random::new(1);
+        let low: Vec<Series> = (0..5).map(|_| series(2000, 1000.0, &mut random)).collect();
+        let high: Vec<Series> = (0..5).map(|pass| series(if pass == 0 { 6 } else { 0 }, 3000.0, &mut random)).collect();
+        let found =
+            Branches { low, high, leave: [0.001, 0.1], distances: None, cliffs: Vec::new(), warm: (256.0, 2000.0) };
+        let judged = judge(&found, &Curve::default(), &Options::default()).unwrap();
+        assert!(matches!(judged.judgement.outcome, Outcome::Flat { .. }), "{:?}", judged.judgement.outcome);
+        assert_eq!(judged.bimodality, None);
+    }
+}
