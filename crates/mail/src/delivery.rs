@@ -114,7 +114,7 @@ pub fn deliver(delivery: &Delivery, observer: &mut dyn Observer, should_stop: &d
         Source::Synthetic(shape) => List::synthetic(Synthetic::new(*shape)),
     };
     let text = match &delivery.message {
-        Some(path) => std::fs::read(path).map_err(|error| Error::file(path, error))?,
+        Some(path) => std::fs::read(path).map_err(|error| Error::file(path, error.to_string()))?,
         None => NO_MESSAGE.to_vec(),
     };
     let message = Message::parse(&text, list.columns())?;

@@ -57,8 +57,8 @@ pub enum Error {
 
 impl Error {
     /// Returns the error of a file that cannot be used.
-    pub(crate) fn file(path: &std::path::Path, reason: impl ToString) -> Self {
-        Self::File { path: path.to_owned(), reason: reason.to_string() }
+    pub(crate) fn file(path: &std::path::Path, reason: impl Into<String>) -> Self {
+        Self::File { path: path.to_owned(), reason: reason.into() }
     }
 }
 

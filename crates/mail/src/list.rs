@@ -75,7 +75,7 @@ enum Source {
     /// A table with a header.
     Table(Box<csv::Reader<Box<dyn BufRead>>>, csv::StringRecord),
     /// Made up.
-    Synthetic(Synthetic),
+    Synthetic(Box<Synthetic>),
 }
 
 /// A list of recipients, as a stream of records.
@@ -100,7 +100,7 @@ impl List {
         if path == Path::new("-") {
             return Self::read(std::io::stdin());
         }
-        let file = std::fs::File::open(path).map_err(|error| Error::file(path, error))?;
+        let file = std::fs::File::open(path).map_err(|error| Error::file(path, error.to_string()))?;
         Self::read(file)
     }
 
@@ -133,7 +133,13 @@ impl List {
 
     /// Returns a synthetic list.
     pub fn synthetic(synthetic: Synthetic) -> Self {
-        Self { source: Source::Synthetic(synthetic), columns: Vec::new(), address: 0, line: 0, buffer: String::new() }
+        Self {
+            source: Source::Synthetic(Box::new(synthetic)),
+            columns: Vec::new(),
+            address: 0,
+            line: 0,
+            buffer: String::new(),
+        }
     }
 
     /// Returns the names of the columns; none for a list of addresses.

@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::list::Record;
 use landau_wire::smtp::data::{Encoder, Shape, Transfer, Unsendable};
 use sha2::{Digest, Sha256};
+use std::fmt::Write;
 
 /// A part of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +42,11 @@ impl Message {
     ///
     /// A bare CR, a NUL, or a field that is not a column.
     pub fn parse(text: &[u8], columns: &[String]) -> Result<Self> {
-        let digest = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest = Sha256::digest(text).iter().fold(String::new(), |mut digest, byte| {
+            // Writing to a string cannot fail.
+            let _ = write!(digest, "{byte:02x}");
+            digest
+        });
         let parts = parts_of(text, columns)?;
         let (mut data, mut chunk) = (Vec::new(), Vec::new());
         let literal: Vec<&[u8]> = parts.iter().filter_map(Part::literal).collect();

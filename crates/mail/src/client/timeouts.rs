@@ -13,7 +13,7 @@ pub(crate) struct Timeouts {
 /// For the connection to be established. The RFC has no limit for it; this is that of Postfix.
 const CONNECT: Duration = Duration::from_secs(30);
 /// Between two calls that send a part of the content (RFC 5321 section 4.5.3.2.5).
-const BLOCK: Duration = Duration::from_mins(3);
+const BLOCK: Duration = Duration::from_secs(180);
 /// For the answers to RSET and QUIT. The RFC has no limits for them; nothing depends on these answers but the reuse of
 /// the connection.
 const COURTESY: Duration = Duration::from_secs(20);
@@ -37,9 +37,9 @@ impl Timeouts {
     /// Returns the limit for the reply to a command.
     pub(crate) fn reply(self, stage: Stage) -> Duration {
         let limit = match stage {
-            Stage::Greeting | Stage::Ehlo | Stage::Helo | Stage::Mail | Stage::Rcpt => Duration::from_mins(5),
-            Stage::Data => Duration::from_mins(2),
-            Stage::Content | Stage::Chunk => Duration::from_mins(10),
+            Stage::Greeting | Stage::Ehlo | Stage::Helo | Stage::Mail | Stage::Rcpt => Duration::from_secs(300),
+            Stage::Data => Duration::from_secs(120),
+            Stage::Content | Stage::Chunk => Duration::from_secs(600),
             Stage::Reset | Stage::Clear | Stage::Quit => COURTESY,
         };
         limit.min(self.longest)

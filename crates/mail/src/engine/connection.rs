@@ -3,6 +3,19 @@
 use crate::client::{Broken, Session, Stage};
 use landau_wire::smtp::Code;
 
+/// How far a connection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Phase {
+    /// The kernel's handshake is in progress.
+    Connecting,
+    /// The greeting or the answer to EHLO is awaited.
+    Established,
+    /// The server is willing to take mail.
+    Greeted,
+    /// QUIT was sent.
+    Quitting,
+}
+
 /// A connection.
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -10,13 +23,9 @@ pub(super) struct Connection {
     pub(super) session: Session,
     /// When `connect` was called.
     pub(super) start_ns: u64,
-    pub(super) is_established: bool,
-    /// Whether the server answered EHLO.
-    pub(super) is_greeted: bool,
+    pub(super) phase: Phase,
     /// The number of transactions that have begun.
     pub(super) begun: u64,
-    /// Whether QUIT was sent.
-    pub(super) is_quitting: bool,
     /// Whether the network reports when more can be sent.
     pub(super) watches_writing: bool,
 }
@@ -45,7 +54,7 @@ impl Connection {
     pub(super) fn describe(&self, end: End) -> String {
         let stage = self.session.stage();
         let during = match stage {
-            _ if !self.is_established => "while connecting".to_owned(),
+            _ if self.phase == Phase::Connecting => "while connecting".to_owned(),
             Some(stage) => format!("waiting for the answer to {}", name(stage)),
             None => "while idle".to_owned(),
         };

@@ -18,7 +18,7 @@ use crate::network::{Network, Ready};
 use crate::route::Server;
 use crate::schedule::Schedule;
 use crate::stats::Stats;
-use connection::{Connection, End};
+use connection::{Connection, End, Phase};
 use landau_wire::smtp::data::Transfer;
 use landau_wire::smtp::{Code, Mailbox};
 use progress::Ticker;
@@ -257,12 +257,12 @@ impl<N: Network, S: Storage> Engine<N, S> {
     }
 
     fn act(&mut self, ready: Ready, connection: &mut Connection) -> std::result::Result<(), End> {
-        if !connection.is_established {
+        if connection.phase == Phase::Connecting {
             if !ready.is_readable && !ready.is_writable {
                 return Err(End::TimedOut);
             }
             self.network.established(ready.id).map_err(End::Failed)?;
-            connection.is_established = true;
+            connection.phase = Phase::Established;
             self.stats.phases.connected(self.now_ns.saturating_sub(connection.start_ns));
             connection.session.connected(self.now_ns);
         }
@@ -403,12 +403,12 @@ impl<N: Network, S: Storage> Engine<N, S> {
                 self.put_back(recipient);
             }
         }
-        self.schedule.closed(site, connection.is_greeted);
-        if end == End::Quit || connection.is_quitting {
+        self.schedule.closed(site, connection.phase >= Phase::Greeted);
+        if end == End::Quit || connection.phase == Phase::Quitting {
             return;
         }
         self.stats.lost.count(&reason);
-        let is_refusal = !connection.is_greeted || (end == End::Closing && connection.session.ended() == 0);
+        let is_refusal = connection.phase < Phase::Greeted || (end == End::Closing && connection.session.ended() == 0);
         if is_refusal {
             self.server.turn();
             if self.schedule.failed(site, self.now_ns) {

@@ -1,6 +1,6 @@
 //! Transactions: which recipients a session is given, and what its answers mean for them.
 
-use super::connection::{Connection, End};
+use super::connection::{Connection, End, Phase};
 use super::{Content, Engine, Mailbox, Mode, Network, Session, State, Storage, Transfer, Verdict};
 use crate::client::{Broken, Needs, Stage};
 use landau_wire::smtp::{Code, Extension};
@@ -11,10 +11,8 @@ impl Connection {
             site,
             session: Session::new(mode, now_ns),
             start_ns: now_ns,
-            is_established: false,
-            is_greeted: false,
+            phase: Phase::Connecting,
             begun: 0,
-            is_quitting: false,
             watches_writing: false,
         }
     }
@@ -23,7 +21,7 @@ impl Connection {
 impl<N: Network, S: Storage> Engine<N, S> {
     /// Notes that a server is willing to take mail.
     pub(super) fn greeted(&mut self, connection: &mut Connection) {
-        connection.is_greeted = true;
+        connection.phase = Phase::Greeted;
         self.stats.connections += 1;
         self.schedule.greeted(connection.site);
         if self.plan.envelope.mode == Mode::Quit
@@ -37,7 +35,7 @@ impl<N: Network, S: Storage> Engine<N, S> {
 
     /// Begins the next transaction of a session that accepts one, or ends the session.
     pub(super) fn next_transaction(&mut self, connection: &mut Connection) {
-        if connection.is_quitting || !connection.session.accepts_transaction() {
+        if connection.phase == Phase::Quitting || !connection.session.accepts_transaction() {
             return;
         }
         let is_old = self.now_ns.saturating_sub(connection.start_ns) > self.plan.reuse_for_ns;
@@ -47,7 +45,7 @@ impl<N: Network, S: Storage> Engine<N, S> {
             self.choose(connection);
         }
         if self.batch.is_empty() {
-            connection.is_quitting = true;
+            connection.phase = Phase::Quitting;
             connection.session.quit(self.now_ns);
             return;
         }

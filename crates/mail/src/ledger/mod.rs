@@ -91,7 +91,7 @@ pub(crate) struct Ledger<S> {
 
 /// Opens the ledger of a file, or begins it. Returns it with what it says about recipients of earlier runs.
 pub(crate) fn open(path: &Path, mode: Mode, message: &Message, sync: Sync) -> Result<(Ledger<FileStorage>, History)> {
-    let storage = FileStorage::open(path).map_err(|error| Error::file(path, error))?;
+    let storage = FileStorage::open(path).map_err(|error| Error::file(path, error.to_string()))?;
     open_storage(storage, mode, message, sync).map_err(|error| match error {
         Error::Spec(reason) => Error::file(path, reason),
         other => other,

@@ -31,7 +31,7 @@ mod tests {
 
     #[test]
     fn waits_double_up_to_the_longest_and_have_jitter() {
-        let backoff = Backoff { first: Duration::from_nanos(1_000), longest: Duration::from_nanos(6_000) };
+        let backoff = Backoff { first: Duration::from_micros(1), longest: Duration::from_micros(6) };
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         for (failures, nominal) in [(1, 1_000), (2, 2_000), (3, 4_000), (4, 6_000), (400, 6_000)] {
             let waits: Vec<u64> = (0..200).map(|_| backoff.delay_ns(failures, &mut rng)).collect();

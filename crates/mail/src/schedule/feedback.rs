@@ -1,6 +1,6 @@
 //! The limit on the connections to a site, which follows its answers.
 //!
-//! The rule is that of Postfix 2.5 (W. Venema and P. Rak, SCHEDULER_README): a success adds g(N) to a sum, a failure
+//! The rule is that of Postfix 2.5 (W. Venema and P. Rak, `SCHEDULER_README`): a success adds g(N) to a sum, a failure
 //! subtracts f(N) from another one, and the limit N changes by whole steps of these sums: upwards at the end of the
 //! 1/g(N) successes, downwards at the begin of the 1/f(N) failures, because a correction must not wait. After as many
 //! failures in a row as there are connections (a pseudo-cohort), the site is given up for a time.
@@ -123,8 +123,8 @@ mod tests {
         f64::from(refused) / f64::from(all)
     }
 
-    /// Postfix measured 16.5%, 24.5% and 49.7% (SCHEDULER_README, client limit 20, server limit 5) where the rule says
-    /// 1/6, 1/4 and 1/2.
+    /// Postfix measured 16.5%, 24.5% and 49.7% where the rule says 1/6, 1/4 and 1/2 (`SCHEDULER_README`: client limit
+    /// 20, server limit 5).
     #[test]
     fn the_shares_of_refusals_are_those_that_postfix_published() {
         for (feedback, published) in

@@ -164,7 +164,7 @@ impl Scenario {
             per_connection: self.per_connection,
             reuse_for_ns: 300 * SECOND,
             batch: self.batch,
-            timeouts: Timeouts::new(Duration::from_mins(10)),
+            timeouts: Timeouts::new(Duration::from_secs(600)),
         };
         let limits = Limits {
             sessions: 6,
@@ -182,6 +182,7 @@ impl Scenario {
         assert!(world.borrow().most_open <= 6, "seed {}: {} connections", self.seed, world.borrow().most_open);
         if outcome.is_ok() && !engine.is_given_up() {
             assert_eq!(engine.stats.recipients.sum(), self.recipients as u64, "seed {}", self.seed);
+            assert_eq!(engine.stats.recipients.left, 0, "seed {}: recipients were forgotten", self.seed);
         }
         outcome.is_ok()
     }

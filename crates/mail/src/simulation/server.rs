@@ -24,6 +24,8 @@ enum Reading {
     Commands,
     Content,
     Chunk(Chunks),
+    /// What the client sends is received and ignored.
+    Nothing,
 }
 
 /// The state of the server.
@@ -42,10 +44,6 @@ pub(super) struct Peer {
     is_half_close: bool,
     /// Commands until the server falls silent.
     silence: u64,
-    /// Whether nothing is read any more: what the client sends is received and ignored.
-    is_silent: bool,
-    /// Whether nothing is sent any more.
-    is_mute: bool,
     /// Whether nothing is received any more: what the client sends is answered with a reset.
     pub(super) is_gone: bool,
 }
@@ -73,15 +71,14 @@ impl Peer {
             left,
             is_half_close,
             silence,
-            is_silent: false,
-            is_mute: false,
             is_gone: false,
         };
-        let greeting = match world.chance(0.1) {
-            true => ["421 4.3.2 too busy\r\n", "554 5.3.2 go away\r\n"][world.below(2) as usize],
-            false => "220-welcome\r\n220 server\r\n",
+        let greeting = if world.chance(0.1) {
+            ["421 4.3.2 too busy\r\n", "554 5.3.2 go away\r\n"][world.below(2) as usize]
+        } else {
+            "220-welcome\r\n220 server\r\n"
         };
-        peer.say(greeting.as_bytes(), Vec::new(), world, arriving);
+        peer.say(greeting.as_bytes(), &[], world, arriving);
         peer
     }
 
@@ -90,7 +87,7 @@ impl Peer {
         let count = bytes.len().min(usize::try_from(self.left[0]).unwrap_or(usize::MAX));
         self.left[0] -= count as u64;
         self.received.extend_from_slice(&bytes[..count]);
-        while !self.is_silent && !self.is_gone && self.step(world, arriving) {}
+        while !self.is_gone && self.step(world, arriving) {}
         if count < bytes.len() {
             self.end(true, arriving);
             self.is_gone = true;
@@ -100,6 +97,7 @@ impl Peer {
     /// Acts on one command or content. Returns whether there was a whole one.
     fn step(&mut self, world: &mut World, arriving: &mut VecDeque<Piece>) -> bool {
         match &mut self.reading {
+            Reading::Nothing => return false,
             Reading::Commands => {
                 let Some(end) = self.received.windows(2).position(|two| two == b"\r\n") else { return false };
                 let line: Vec<u8> = self.received.drain(..end + 2).collect();
@@ -131,7 +129,7 @@ impl Peer {
         let command = parse(line, self.capabilities.extensions).unwrap_or_else(|error| panic!("{text}: {error:?}"));
         self.silence = self.silence.saturating_sub(1);
         if self.silence == 0 {
-            self.is_silent = true;
+            self.reading = Reading::Nothing;
             return;
         }
         let code = match &command {
@@ -139,7 +137,7 @@ impl Peer {
             Command::Ehlo(_) => {
                 let mut out = Vec::new();
                 self.capabilities.write("server", "", &mut out);
-                return self.say(&out, Vec::new(), world, arriving);
+                return self.say(&out, &[], world, arriving);
             }
             Command::Helo(_) => {
                 self.capabilities = Capabilities::default();
@@ -178,7 +176,7 @@ impl Peer {
             Command::Rcpt(rcpt) if is_final && self.has_sender => vec![number(local(rcpt))],
             _ => Vec::new(),
         };
-        self.answer(code, finals, world, arriving);
+        self.answer(code, &finals, world, arriving);
     }
 
     fn rcpt(&mut self, local: &str, world: &mut World) -> u16 {
@@ -211,7 +209,7 @@ impl Peer {
             }
         }
         let is_final = code == 250 || code >= 500;
-        self.answer(code, if is_final { recipients } else { Vec::new() }, world, arriving);
+        self.answer(code, if is_final { &recipients } else { &[] }, world, arriving);
     }
 
     fn forget(&mut self) {
@@ -219,7 +217,7 @@ impl Peer {
         self.recipients.clear();
     }
 
-    fn answer(&mut self, code: u16, finals: Vec<u32>, world: &mut World, arriving: &mut VecDeque<Piece>) {
+    fn answer(&mut self, code: u16, finals: &[u32], world: &mut World, arriving: &mut VecDeque<Piece>) {
         let text = match world.below(3) {
             0 => format!("{code}\r\n"),
             1 => format!("{code}-two\r\n{code} lines\r\n"),
@@ -233,8 +231,8 @@ impl Peer {
     }
 
     /// Sends a reply, whole or in pieces.
-    fn say(&mut self, bytes: &[u8], finals: Vec<u32>, world: &mut World, arriving: &mut VecDeque<Piece>) {
-        if self.is_mute {
+    fn say(&mut self, bytes: &[u8], finals: &[u32], world: &mut World, arriving: &mut VecDeque<Piece>) {
+        if has_ended(arriving) {
             return;
         }
         let count = bytes.len().min(usize::try_from(self.left[1]).unwrap_or(usize::MAX));
@@ -244,7 +242,7 @@ impl Peer {
             let len = if world.chance(0.3) { 1 + world.below(rest.len() as u64) as usize } else { rest.len() };
             self.last_ns = self.last_ns.max(world.now_ns) + world.below(SECOND / 100);
             let is_end = len == rest.len() && count == bytes.len();
-            let finals = if is_end { finals.clone() } else { Vec::new() };
+            let finals = if is_end { finals.to_vec() } else { Vec::new() };
             arriving.push_back(Piece { at_ns: self.last_ns, bytes: rest[..len].to_vec(), is_reset: false, finals });
             rest = &rest[len..];
         }
@@ -256,10 +254,15 @@ impl Peer {
 
     /// Ends the stream to the client.
     fn end(&mut self, is_reset: bool, arriving: &mut VecDeque<Piece>) {
-        if !std::mem::replace(&mut self.is_mute, true) {
+        if !has_ended(arriving) {
             arriving.push_back(Piece { at_ns: self.last_ns + 1, bytes: Vec::new(), is_reset, finals: Vec::new() });
         }
     }
+}
+
+/// Returns whether the stream to the client has an end.
+fn has_ended(arriving: &VecDeque<Piece>) -> bool {
+    arriving.back().is_some_and(|piece| piece.bytes.is_empty())
 }
 
 /// Returns the local part of a recipient.
