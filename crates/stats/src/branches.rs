@@ -129,7 +129,7 @@ fn divided(series: &[Series], size: usize, steps: &[f64], annotations: &[Annotat
         model.improve(&tracks, BEND[1]);
     }
     let states: Vec<Vec<f64>> = model.smooth(&tracks).into_iter().map(|pass| pass.high).collect();
-    let is_clear = model.clear_zones(&tracks, &states)?;
+    let is_clear = clear_zones(&tracks, &states)?;
     if !is_mixed(&states) || disagreement(series, &states) < DISAGREEMENT_MIN {
         return None;
     }
@@ -191,6 +191,21 @@ fn common_jumps(series: &[Series]) -> Vec<f64> {
         i += (side / 4).max(1);
     }
     found.into_iter().map(|(n, _)| n).collect()
+}
+
+/// In which zones the branches of calls are known; `None` if in less than half of the range.
+fn clear_zones(tracks: &[Track], states: &[Vec<f64>]) -> Option<[bool; KNOTS]> {
+    let mut doubts = [(0.0, 0.0); KNOTS];
+    for (track, states) in tracks.iter().zip(states) {
+        for (place, high) in track.place.iter().zip(states) {
+            let doubt = &mut doubts[zone(*place)];
+            *doubt = (doubt.0 + high.min(1.0 - high), doubt.1 + 1.0);
+        }
+    }
+    let clear = doubts.map(|(doubt, calls)| doubt <= DOUBT_MAX * calls);
+    let known: f64 = doubts.iter().zip(clear).filter(|pair| pair.1).map(|pair| pair.0.1).sum();
+    let calls: f64 = doubts.iter().map(|doubt| doubt.1).sum();
+    (known >= 0.5 * calls).then_some(clear)
 }
 
 /// Whether calls change between the branches in several passes, and often enough.
@@ -571,9 +586,10 @@ impl Model {
                 }
             }
         }
-        for a in 0..size {
-            for b in 0..a {
-                matrix[a][b] = matrix[b][a];
+        for a in 1..size {
+            let (above, below) = matrix.split_at_mut(a);
+            for (value, row) in below[0].iter_mut().zip(above) {
+                *value = row[a];
             }
         }
         let prior = 1.0 / (bend * bend);
@@ -735,21 +751,6 @@ impl Model {
             }
             self.basis.steps[k] = best.1;
         }
-    }
-
-    /// In which zones the branches of calls are known; `None` if in less than half of the range.
-    fn clear_zones(&self, tracks: &[Track], states: &[Vec<f64>]) -> Option<[bool; KNOTS]> {
-        let mut doubts = [(0.0, 0.0); KNOTS];
-        for (track, states) in tracks.iter().zip(states) {
-            for (place, high) in track.place.iter().zip(states) {
-                let doubt = &mut doubts[zone(*place)];
-                *doubt = (doubt.0 + high.min(1.0 - high), doubt.1 + 1.0);
-            }
-        }
-        let clear = doubts.map(|(doubt, calls)| doubt <= DOUBT_MAX * calls);
-        let known: f64 = doubts.iter().zip(clear).filter(|pair| pair.1).map(|pair| pair.0.1).sum();
-        let calls: f64 = doubts.iter().map(|doubt| doubt.1).sum();
-        (known >= 0.5 * calls).then_some(clear)
     }
 
     /// The model of single calls, by that of blocks of `size`.

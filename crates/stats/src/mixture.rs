@@ -191,9 +191,8 @@ impl Both {
             }
             (Outcome::Grows { .. }, Outcome::Unresolved { .. }) if !rises && !sinks => major.outcome.clone(),
             (Outcome::Grows { .. }, _) | (_, Outcome::Grows { .. }) => none,
-            (Outcome::Varies, _) | (_, Outcome::Varies) => Outcome::Varies,
             (Outcome::Falls, Outcome::Falls | Outcome::Unresolved { .. }) => Outcome::Falls,
-            (Outcome::Falls, _) | (_, Outcome::Falls) => Outcome::Varies,
+            (Outcome::Varies | Outcome::Falls, _) | (_, Outcome::Varies | Outcome::Falls) => Outcome::Varies,
             (a, Outcome::Unresolved { .. }) if is_settled(a.class()) => match ratio_change {
                 _ if rises => none,
                 _ if sinks => Outcome::Varies,

@@ -64,7 +64,9 @@ impl Judge for Timed {
             0 => branches::find(series, annotations),
             cold => {
                 let mut warm = series.to_vec();
-                warm.iter_mut().for_each(|one| one.drop_first(cold));
+                for one in &mut warm {
+                    one.drop_first(cold);
+                }
                 branches::find(&warm, annotations)
             }
         }
