@@ -10,7 +10,7 @@ use crate::points::{
 };
 use crate::polish::Level;
 use crate::select::{Selection, select};
-use crate::{Annotation, AnnotationKind, Cliff, Curve, Estimate, Fit, Options};
+use crate::{Annotation, AnnotationKind, Cliff, Components, Curve, Estimate, Fit, Options};
 use serde::{Deserialize, Serialize};
 
 /// A judgement of one set of samples.
@@ -36,8 +36,9 @@ pub struct Judgement {
     /// Factor of the cost for a doubling of n, averaged over the judged range, with a 90% confidence interval: the
     /// growth shared equally among the doublings.
     pub elasticity: Option<Estimate>,
-    /// Cost at ten times the largest judged n, with a 95% confidence interval. An extrapolation: absent if no law is
-    /// named, the law has a pole before that n, or there is a cliff.
+    /// Cost at ten times the largest judged n. An extrapolation: absent if the outcome names no law, the law has a pole
+    /// before that n, or there is a cliff. With a 95% confidence interval by the law; of a flat or small change, the
+    /// interval is that of a straight line: its upper end is an upper bound if the cost grows no faster than linearly.
     pub at_ten_times: Option<Estimate>,
     /// The n at which the cost exceeds one million of its unit: 1 ms, or a million instructions.
     pub one_million: Reach,
@@ -51,6 +52,9 @@ pub struct Judgement {
     pub cliffs: Vec<Cliff>,
     /// Where the law bends, with the annotation that may explain it.
     pub bend: Option<Bend>,
+    /// Where the variance comes from; absent for counted costs and for a single pass.
+    #[serde(default)]
+    pub components: Option<Components>,
 }
 
 /// The outcome of a judgement.
@@ -215,6 +219,7 @@ impl Judgement {
             exponent: None,
             cliffs: Vec::new(),
             bend: None,
+            components: None,
         }
     }
 
@@ -348,6 +353,7 @@ fn measure(judgement: &mut Judgement, reduced: &Reduced, options: &Options) {
     for (cliff, start) in judgement.cliffs.iter_mut().zip(judgement.start.into_iter().cycle()) {
         cliff.factor_over_start = cliff.cost_after / start.value;
     }
+    judgement.components = options.judge().components(level);
 }
 
 /// The factor of a doubling of n, averaged over the range of n in which the cost grew by `growth`.
@@ -407,6 +413,10 @@ fn bend(judgement: &Judgement, annotations: &[Annotation]) -> Option<Bend> {
 
 /// Sets the factor of the last doubling and the cost at ten times n.
 fn extrapolate(judgement: &mut Judgement, selection: &Selection, passes: usize) {
+    let hardly_changes = matches!(judgement.outcome, Outcome::Flat { .. } | Outcome::Small);
+    if hardly_changes && judgement.cliffs.is_empty() {
+        judgement.at_ten_times = straight_on(judgement);
+    }
     let Some((_, top)) = judgement.range else {
         return;
     };
@@ -422,17 +432,21 @@ fn extrapolate(judgement: &mut Judgement, selection: &Selection, passes: usize) 
     };
     let spread = |f: &dyn Fn(&Fit) -> f64| predicted(&fit, draws, passes, f);
     judgement.doubling = spread(&|fit| fit.at(top) / fit.at(top / 2.0));
-    if judgement.cliffs.is_empty() {
+    if judgement.cliffs.is_empty() && !hardly_changes {
         judgement.at_ten_times = spread(&|fit| fit.at(10.0 * top));
     }
-    if let (Outcome::Flat { .. }, Some(level)) = (&judgement.outcome, judgement.end) {
-        // The interval of the constant law rests on all points; that of the last point is the honest width.
-        judgement.at_ten_times = judgement.at_ten_times.map(|at| Estimate {
-            low: at.value * level.low / level.value,
-            high: at.value * level.high / level.value,
-            ..at
-        });
-    }
+}
+
+/// The cost at ten times the largest judged n of a cost that hardly changes: that of the constant law if there is one, and
+/// the ends of the growth's interval, each continued in a straight line from the last point.
+fn straight_on(judgement: &Judgement) -> Option<Estimate> {
+    let ((first, last), growth, end) = (judgement.range?, judgement.growth?, judgement.end?);
+    // What the judged range added to the cost, as a share of the cost at its end, is added for every further range.
+    let factor = |growth: f64| (1.0 + (1.0 - 1.0 / growth) * 9.0 * last / (last - first)).max(0.0);
+    let high = end.high * factor(growth.high.max(1.0));
+    let low = end.low * factor(growth.low.min(1.0));
+    let value = judgement.fit.as_ref().map_or(end.value * factor(growth.value), |fit| fit.at(10.0 * last));
+    Some(Estimate { value: value.clamp(low, high), low, high })
 }
 
 /// A value derived from a fit, with the interval from the draws of its coefficients.

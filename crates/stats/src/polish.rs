@@ -4,9 +4,9 @@
 //! (Tukey, Exploratory Data Analysis, 1977) removes that offset; a 20% trimmed mean with Yuen's winsorised error
 //! (Biometrika 61, 1974) then averages over passes.
 
+use crate::Components;
 use crate::points::Grid;
 use crate::quantile::median_of;
-use serde::{Deserialize, Serialize};
 
 /// The reduced curve in logarithms.
 #[derive(Clone, Debug)]
@@ -27,22 +27,10 @@ pub(crate) struct Level {
     pub(crate) freedom: f64,
     /// Passes.
     pub(crate) passes: usize,
-    /// Where the variance comes from.
+    /// The variance of a cell of each point that the spread of its calls explains.
+    pub(crate) within: Vec<f64>,
+    /// Where the variance comes from; the shares in the growth are not known here.
     pub(crate) components: Components,
-}
-
-/// Where the variance of a curve comes from: standard deviations of the logarithm of the cost. They say where
-/// repetitions pay: a large `call` wants more calls, a large `pass` or `drift` more passes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Components {
-    /// Of a single call about the median of its window.
-    pub call: f64,
-    /// Of a window, beyond what its calls explain.
-    pub window: f64,
-    /// Of a whole pass.
-    pub pass: f64,
-    /// Of the change over a pass that the other passes do not show.
-    pub drift: f64,
 }
 
 impl Level {
@@ -285,7 +273,14 @@ pub(crate) fn level(grid: &Grid) -> Level {
         error_absolute,
         freedom: freedom + POOLING.min(freedom * (points - 1.0)),
         passes,
-        components: Components { call: median_of(&mut calls).unwrap_or(0.0), window, pass: pass.sqrt(), drift },
+        within: variance.first().cloned().unwrap_or_default(),
+        components: Components {
+            call: median_of(&mut calls).unwrap_or(0.0),
+            window,
+            pass: pass.sqrt(),
+            drift,
+            share_of_calls: 0.0,
+        },
         cells,
         offsets,
     }

@@ -13,10 +13,10 @@ use crate::judgement::Outcome;
 use crate::law::{Fit, Law, Shape, by_name};
 use crate::mixture::Judged;
 use crate::points::{Cell, Grid, Series, Window};
-use crate::polish::{Components, Level};
+use crate::polish::Level;
 use crate::quantile::lower_median;
 use crate::select::Selection;
-use crate::{Annotation, Cliff, Curve, Estimate, Exact, Options, Outliers, exact, outliers, periods};
+use crate::{Annotation, Cliff, Components, Curve, Estimate, Exact, Options, Outliers, exact, outliers, periods};
 
 /// The judge of counted costs.
 pub(super) struct Counted;
@@ -98,6 +98,7 @@ impl Judge for Counted {
         let column = |j: usize| grid.cells.iter().filter_map(|row| row[j]).collect::<Vec<f64>>();
         Level {
             n: grid.n.clone(),
+            within: vec![0.0; points],
             components: Components::default(),
             cells: grid.cells.clone(),
             offsets: vec![0.0; passes],
@@ -107,6 +108,11 @@ impl Judge for Counted {
             freedom: 1.0,
             passes,
         }
+    }
+
+    /// What differs between counts is another path, not noise.
+    fn components(&self, _level: &Level) -> Option<Components> {
+        None
     }
 
     /// The cost of each point with the range of its passes.

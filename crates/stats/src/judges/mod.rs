@@ -15,7 +15,7 @@ use crate::mixture::Judged;
 use crate::points::{Cell, Grid, Series, Window};
 use crate::polish::Level;
 use crate::select::Selection;
-use crate::{Annotation, Cliff, Curve, Estimate, Exact, Options, Outliers, Unit};
+use crate::{Annotation, Cliff, Components, Curve, Estimate, Exact, Options, Outliers, Unit};
 
 /// What differs between timed and counted costs.
 pub(crate) trait Judge: Sync {
@@ -57,6 +57,9 @@ pub(crate) trait Judge: Sync {
 
     /// Averages the passes.
     fn level(&self, grid: &Grid) -> Level;
+
+    /// Where the variance comes from.
+    fn components(&self, level: &Level) -> Option<Components>;
 
     /// The cost of each point.
     fn points(&self, level: &Level) -> Vec<Estimate>;

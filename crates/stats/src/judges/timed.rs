@@ -12,7 +12,7 @@ use crate::points::{Cell, Grid, Series, Window};
 use crate::polish::{Level, level};
 use crate::quantile::median_with_variance;
 use crate::select::{Selection, constant};
-use crate::{Annotation, Cliff, Curve, Estimate, Exact, Options, Outliers, outliers, warm_up};
+use crate::{Annotation, Cliff, Components, Curve, Estimate, Exact, Options, Outliers, outliers, warm_up};
 
 /// The judge of timed costs.
 pub(super) struct Timed;
@@ -90,6 +90,10 @@ impl Judge for Timed {
 
     fn level(&self, grid: &Grid) -> Level {
         level(grid)
+    }
+
+    fn components(&self, level: &Level) -> Option<Components> {
+        Components::of(level)
     }
 
     fn points(&self, level: &Level) -> Vec<Estimate> {

@@ -3,6 +3,7 @@
 mod cells;
 mod comparisons;
 mod exact;
+mod extrapolated;
 mod properties;
 mod settled;
 mod shapes;

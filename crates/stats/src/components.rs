@@ -1,0 +1,43 @@
+//! Where the variance of a curve comes from, and so where repetitions pay.
+
+use crate::polish::Level;
+use serde::{Deserialize, Serialize};
+
+/// Where the variance of a curve comes from: standard deviations of the logarithm of the cost, and the share of each in
+/// the variance of the growth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Components {
+    /// Of a single call about the median of its window.
+    pub call: f64,
+    /// Of a window, beyond what its calls explain.
+    pub window: f64,
+    /// Of a whole pass.
+    pub pass: f64,
+    /// Of the change over a pass that the other passes do not show.
+    pub drift: f64,
+    /// Share, 0 to 1, of the variance of the growth that comes from single calls: more calls in each pass reduce only
+    /// this part, more passes all of it.
+    #[serde(default)]
+    pub share_of_calls: f64,
+}
+
+impl Components {
+    /// The components of a judged curve, with the share of the calls in the growth along a line in log n. `None` for a
+    /// single pass, whose variance is unknown.
+    pub(crate) fn of(level: &Level) -> Option<Self> {
+        if level.passes < 2 || level.n.len() < 2 {
+            return None;
+        }
+        let mean = level.n.iter().map(|n| n.ln()).sum::<f64>() / level.n.len() as f64;
+        let weights: Vec<f64> = level.n.iter().map(|n| n.ln() - mean).collect();
+        let window = level.components.window;
+        let sum = |f: &dyn Fn(usize) -> f64| (0..weights.len()).map(f).sum::<f64>();
+        let of_calls = sum(&|j| weights[j].powi(2) * level.within[j]);
+        let of_windows = sum(&|j| (weights[j] * window).powi(2));
+        let along = level.along();
+        let of_drift = (sum(&|j| weights[j] * along[j]) * level.components.drift).powi(2);
+        let all = of_calls + of_windows + of_drift;
+        let share_of_calls = if all > 0.0 { of_calls / all } else { 0.0 };
+        Some(Self { share_of_calls, ..level.components })
+    }
+}
