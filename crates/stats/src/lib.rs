@@ -40,6 +40,7 @@ mod pattern;
 mod periods;
 mod points;
 mod polish;
+pub mod promises;
 pub mod quantile;
 mod random;
 mod select;

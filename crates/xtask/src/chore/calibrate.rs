@@ -7,6 +7,7 @@ use crate::program::Program;
 use crate::workspace;
 use anyhow::{Context, Result};
 use landau_stats::confusion::{Plan, Row, Score, Tally, calibrate, groups, markdown};
+use landau_stats::promises::{Promises, promises};
 
 /// Series of each truth, noise and length of the published table.
 const TRIALS: usize = 6;
@@ -23,6 +24,11 @@ const FALSE_CHANGES_MAX: f64 = 0.01;
 /// Limits of the share of the intervals of the growth that hold the truth, over all.
 const COVERAGE: (f64, f64) = (0.87, 0.93);
 
+/// Series of each truth near the margin, noise and length, whose promised passes are made.
+const PROMISE_TRIALS: usize = 20;
+/// Smallest share of the promises of further passes that are kept.
+const KEPT_MIN: f64 = 0.8;
+
 const DOCUMENT: &str = "METHODOLOGY.md";
 const BEGIN: &str = "<!-- calibrate:begin -->";
 const END: &str = "<!-- calibrate:end -->";
@@ -36,7 +42,7 @@ pub(crate) struct Args {
     /// Seed of the first series
     #[arg(long, default_value_t = SEED)]
     seed: u64,
-    /// Judge only truths whose name contains this, for example "step ×2" or "10000 0.05"
+    /// Judge only truths whose name contains this, for example "step ×2" or "10000 0.05"; "promises": only those
     #[arg(long, default_value = "")]
     only: String,
     /// List every truth, noise and length, with what was wrong
@@ -60,9 +66,14 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
         }
     }
     let table = groups(&rows);
-    let text = format!("{}\n\n{}", caption_of(args.trials, args.seed), markdown(&table).trim_end());
+    let mut text = format!("{}\n\n{}", caption_of(args.trials, args.seed), markdown(&table).trim_end());
+    let mut misses = misses(&table);
+    if args.only.is_empty() || args.only == PROMISES {
+        let promised = promises(PROMISE_TRIALS, args.seed);
+        text.extend(["\n\n", &promises_markdown(&promised)]);
+        misses.extend(broken(&promised));
+    }
     println!("{text}");
-    let misses = misses(&table);
     for miss in &misses {
         println!("missed: {miss}");
     }
@@ -128,6 +139,28 @@ fn caption_of(trials: usize, seed: u64) -> String {
     format!("Made by `{}`; shares in percent.", command_of(trials, seed))
 }
 
+/// What `--only` calls the table of promises.
+const PROMISES: &str = "promises";
+
+/// Returns the table of promises as Markdown.
+fn promises_markdown(promised: &Promises) -> String {
+    let (median, needed) = promised.medians().unwrap_or_default();
+    format!(
+        "| series whose passes differ too much | promises of further passes | kept | median promise | median need |\n\
+         |--:|--:|--:|--:|--:|\n| {} | {} | {:.1} | {median} | {needed} |",
+        promised.open,
+        promised.made.len(),
+        100.0 * promised.share_kept()
+    )
+}
+
+/// Returns what is wrong with the promises.
+fn broken(promised: &Promises) -> Option<String> {
+    let kept = promised.share_kept();
+    let is_broken = !promised.made.is_empty() && kept < KEPT_MIN;
+    is_broken.then(|| format!("{:.1}% of the promises are kept, at least {:.0}%", 100.0 * kept, 100.0 * KEPT_MIN))
+}
+
 /// Returns the text between the markers of a document.
 pub(crate) fn table_in(document: &str) -> Option<&str> {
     let (_, rest) = document.split_once(BEGIN)?;
@@ -176,6 +209,14 @@ mod tests {
         assert_eq!(misses(&[("constant", wrong)]).len(), 2);
         assert_eq!(misses(&[("constant", Tally { false_changes: 2, ..good.clone() })]).len(), 2);
         assert_eq!(misses(&[("constant", Tally { covered: 80, ..good })]).len(), 1);
+    }
+
+    #[test]
+    fn broken_promises_are_reported() {
+        let of = |kept| Promises { open: 20, made: vec![(4, Some(2)), (6, None), (5, Some(9))], kept };
+        assert_eq!(broken(&of(3)), None);
+        assert!(broken(&of(2)).is_some() && broken(&Promises::default()).is_none());
+        assert!(promises_markdown(&of(2)).ends_with("| 20 | 3 | 66.7 | 5 | 9 |"));
     }
 
     #[test]
