@@ -12,7 +12,7 @@ use crate::quantity::{FormatCost, Unit, count, digits, factor};
 use crate::{Analysis, CaseStudy, Comparisons, PhaseComparison, PhaseStudy, Shown, ends, text};
 use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table};
 use landau_record::schema::Direction;
-use landau_stats::{Class, Estimate, Judgement, Nature, Outcome, Pattern, PatternRule};
+use landau_stats::{Class, Components, Estimate, Judgement, Nature, Outcome, Pattern, PatternRule};
 use serde::Serialize;
 
 pub use crate::ends::CostAt;
@@ -48,6 +48,12 @@ pub struct Row {
     pub growth: Option<Estimate>,
     /// The law, "O(log n)"; absent where none is named.
     pub law: Option<String>,
+    /// Cost at ten times the largest judged n. Of a flat or small change, the upper end is the bound of a linear growth.
+    pub at_ten_times: Option<Estimate>,
+    /// Where the variance comes from; absent for counted costs and for a single pass.
+    pub components: Option<Components>,
+    /// The usual standard deviation (log scale) of the level between runs of one machine; absent for counted costs.
+    pub between_runs: Option<f64>,
     /// The same in words.
     pub text: RowText,
 }
@@ -71,6 +77,9 @@ pub struct RowText {
     pub growth: String,
     /// Where a call failed or the kernel stopped; empty if neither.
     pub limit: String,
+    /// What the verdict says beside its outcome, a sentence each: the factor of a doubling, the cost at ten times n, and
+    /// where the uncertainty comes from.
+    pub details: Vec<String>,
     /// Cliffs and recurring outliers; empty if there are none.
     pub events: String,
     /// The recurring outliers that matter: at powers of two, from 0.1 ms on, or 2% of the time.
@@ -131,6 +140,9 @@ impl Row {
             change: change_of(judged),
             growth: judged.growth,
             law: text::symbol_of(judged).map(str::to_owned),
+            at_ten_times: judged.at_ten_times,
+            components: judged.components,
+            between_runs: (judged.unit != Unit::Instructions).then(|| between_runs(study, phase)),
             text: RowText::of(study, phase, [small, large]),
         }
     }
@@ -158,10 +170,15 @@ impl RowText {
                 _ => format!("{} ({}–{})", factor(growth.value), digits(growth.low), digits(growth.high)),
             }),
             limit: crashed(study, phase).or(limit).unwrap_or_default(),
+            details: text::details(judged, between_runs(study, phase)),
             events: events(phase),
             outliers: outliers(phase),
         }
     }
+}
+
+fn between_runs(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>) -> f64 {
+    crate::between_runs::of(&study.case.benchmark, &phase.phase.name)
 }
 
 /// Where the kernel stopped during a case: "panic at 2,031".

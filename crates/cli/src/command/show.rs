@@ -26,6 +26,10 @@ pub(crate) struct Args {
     /// the proven differences of variants]
     #[arg(long, conflicts_with = "json")]
     all: bool,
+    /// Print for each curve of one record its growth per doubling, its cost at ten times n, and where the uncertainty
+    /// comes from
+    #[arg(long, conflicts_with = "json")]
+    details: bool,
     /// Sort the curves [default: as measured, grouped by case]
     #[arg(long, value_name = "KEY")]
     sort: Option<Sort>,
@@ -61,7 +65,7 @@ enum Only {
 impl Args {
     /// What `landau run` prints at its end.
     fn of(files: Vec<PathBuf>) -> Self {
-        Self { files, json: false, all: false, sort: None, only: Vec::new() }
+        Self { files, json: false, all: false, details: false, sort: None, only: Vec::new() }
     }
 
     fn order(&self) -> table::Sort {
@@ -104,7 +108,11 @@ fn as_table(analyses: &[Analysis], args: &Args) -> String {
     let (Some(base), layout) = (analyses.first(), terminal::layout()) else { return String::new() };
     let mut text = what_it_counts(base);
     if analyses.len() == 1 {
-        text.push_str(&table::render(&args.rows(base), unit_of(base.record), args.order(), layout));
+        let rows = args.rows(base);
+        text.push_str(&table::render(&rows, unit_of(base.record), args.order(), layout));
+        if args.details {
+            text.push_str(&details(&rows));
+        }
         if args.only.is_empty() && args.sort.is_none() {
             let variants = table::render_variants(&table::variant_rows(base), args.all, layout);
             text.extend([if variants.is_empty() { "" } else { "\n\n" }, &variants]);
@@ -138,6 +146,14 @@ fn as_table(analyses: &[Analysis], args: &Args) -> String {
     let (found, leading) = findings::across(&every, &comparisons, &names);
     text.push_str(&listed(&found, leading, args));
     text
+}
+
+/// The details of each curve that has some.
+fn details(rows: &[table::Row]) -> String {
+    let told = rows.iter().filter(|row| !row.text.details.is_empty());
+    let lines =
+        told.map(|row| terminal::bullet(&format!("{} · {}: {}", row.case, row.phase, row.text.details.join(" "))));
+    format!("\n\nDetails:\n{}", lines.collect::<String>())
 }
 
 /// Renders one record, or several side by side, as `landau lab run` does at its end.

@@ -385,6 +385,21 @@ fn verdicts(view: &View<'_>, study: &CaseStudy<'_>) -> Markup {
         ul.timed {
             @for phase in &study.phases { li { b { (phase.phase.name) } ": " (phase.phase.about) } }
         }
+        (beside(study))
+    }
+}
+
+/// What the verdicts of the base say beside their outcomes; closed at first.
+fn beside(study: &CaseStudy<'_>) -> Markup {
+    let rows = study.phases.iter().map(|phase| table::Row::of(study, phase));
+    let told: Vec<table::Row> = rows.filter(|row| !row.text.details.is_empty()).collect();
+    html! {
+        @if !told.is_empty() {
+            details.beside {
+                summary { "Per doubling, at ten times n, and where the uncertainty comes from" }
+                ul { @for row in &told { li { b { (row.phase) } ": " (row.text.details.join(" ")) } } }
+            } "\n"
+        }
     }
 }
 

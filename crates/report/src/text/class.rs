@@ -63,7 +63,12 @@ pub(crate) fn outcome_word(judged: &Judgement) -> &'static str {
     if !judged.cliffs.is_empty() {
         return "cliff";
     }
-    match judged.outcome {
+    word_of(&judged.outcome)
+}
+
+/// Returns an outcome in one or two words.
+pub(crate) fn word_of(outcome: &Outcome) -> &'static str {
+    match outcome {
         Outcome::Flat { .. } => "flat",
         Outcome::Small => "small change",
         Outcome::Grows { .. } => "grows",

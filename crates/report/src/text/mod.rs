@@ -6,6 +6,7 @@
 mod class;
 mod comparison;
 mod consequence;
+mod details;
 #[cfg(test)]
 mod fixture;
 mod law;
@@ -26,6 +27,7 @@ pub(crate) use class::{CLASSES, SIGNS, class_about, class_word, glyph, outcome_w
 pub(crate) use comparison::{by, comparison, law_or_constant, law_or_constant_short, ratio};
 pub(crate) use consequence::consequence;
 pub use consequence::subjects;
+pub use details::details;
 pub(crate) use law::symbol_of;
 pub(crate) use limit::command_and_remark;
 pub(crate) use outliers::{highest_outlier, is_first_calls, pattern, without_first_calls};

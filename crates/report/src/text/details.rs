@@ -1,0 +1,115 @@
+//! What a verdict says beside its outcome: the factor of a doubling, the cost at ten times n, and where the uncertainty
+//! comes from.
+
+use super::verdict::growth_text;
+use crate::quantity::{FormatCost, Unit, count, percent};
+use landau_stats::{Components, Estimate, Judgement, Outcome};
+
+/// Returns the details of a judgement, a sentence each; none of a curve without points. `between_runs` is the usual
+/// standard deviation (log scale) of the curve's level between runs of one machine.
+pub fn details(judged: &Judgement, between_runs: f64) -> Vec<String> {
+    let mut told = Vec::new();
+    told.extend(judged.elasticity.map(|one| doubling(one, judged.unit == Unit::Instructions)));
+    told.extend(at_ten_times(judged));
+    told.extend(judged.components.map(|one| variation(&one, between_runs)));
+    told
+}
+
+/// The growth shared among the doublings of n.
+fn doubling(elasticity: Estimate, is_exact: bool) -> String {
+    format!("On average, a doubling of n changes the cost {}.", growth_text(elasticity, is_exact))
+}
+
+/// The extrapolation: by the law, or a bound for a cost that hardly changes.
+fn at_ten_times(judged: &Judgement) -> Option<String> {
+    let (at, (_, last)) = (judged.at_ten_times?, judged.range?);
+    let n = count(10.0 * last);
+    Some(match judged.outcome {
+        Outcome::Flat { .. } | Outcome::Small => format!(
+            "At ten times n, {n}: at most {}, if the cost grows no faster than in proportion to n (extrapolated).",
+            judged.unit.cost(at.high)
+        ),
+        _ if at.low.to_bits() == at.high.to_bits() => {
+            format!("At ten times n, {n}: {} by the law (extrapolated).", judged.unit.cost(at.value))
+        }
+        _ => format!(
+            "At ten times n, {n}: {} by the law (extrapolated, 95% CI {}).",
+            judged.unit.cost(at.value),
+            judged.unit.costs(at.low, at.high)
+        ),
+    })
+}
+
+/// The components of variance, and where repetitions pay.
+fn variation(components: &Components, between_runs: f64) -> String {
+    let Components { call, window, pass, drift, share_of_calls } = *components;
+    let advice = if share_of_calls > 0.5 {
+        "Most of the uncertainty of the growth comes from single calls: more passes help, and so do more calls in each."
+    } else {
+        "Most of the uncertainty of the growth is between passes: more passes help, more calls in each do not."
+    };
+    format!(
+        "Standard deviations: single calls {}, windows of calls {}, passes {}, drift along a pass {}, runs of one machine \
+         about {}. {advice}",
+        rounded(call),
+        rounded(window),
+        rounded(pass),
+        rounded(drift),
+        rounded(between_runs)
+    )
+}
+
+/// A deviation in percent with two digits: more are not known of it.
+fn rounded(deviation: f64) -> String {
+    if deviation < 0.0005 {
+        return "below 0.1%".to_owned();
+    }
+    let unit = 10f64.powf(deviation.log10().floor() - 1.0).max(0.001);
+    percent((deviation / unit).round() * unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{interval, judgement};
+    use super::*;
+
+    fn with(outcome: Outcome, at_ten_times: Estimate) -> Judgement {
+        Judgement { at_ten_times: Some(at_ten_times), ..judgement(Unit::Time, outcome) }
+    }
+
+    /// Guards against a flat cost that is continued as flat: only its upper bound may be told.
+    #[test]
+    fn a_flat_cost_is_extrapolated_by_its_bound_only() {
+        let flat = with(Outcome::Flat { within: 0.1 }, interval(1000.0, 4122.0, 7200.0));
+        assert_eq!(
+            details(&flat, 0.05),
+            [
+                "At ten times n, 40,960: at most 7.2 µs, if the cost grows no faster than in proportion to n (extrapolated)."
+            ]
+        );
+        let law = Outcome::Grows { law: Some("linear".to_owned()) };
+        let grows = with(law.clone(), interval(38_000.0, 40_000.0, 42_000.0));
+        assert_eq!(
+            details(&grows, 0.05),
+            ["At ten times n, 40,960: 40 µs by the law (extrapolated, 95% CI 38–42 µs)."]
+        );
+        let counted = Judgement { unit: Unit::Instructions, ..with(law, Estimate::bare(40_000.0)) };
+        assert_eq!(details(&counted, 0.05), ["At ten times n, 40,960: 40,000 instructions by the law (extrapolated)."]);
+    }
+
+    #[test]
+    fn the_components_say_where_repetitions_pay() {
+        let of = |share_of_calls| {
+            let one = Components { call: 0.0512, window: 0.0093, pass: 0.031, drift: 0.0002, share_of_calls };
+            let judged = judgement(Unit::Time, Outcome::Falls);
+            details(&Judgement { components: Some(one), ..judged }, 0.05).join(" ")
+        };
+        assert_eq!(
+            of(0.2),
+            "Standard deviations: single calls 5.1%, windows of calls 0.9%, passes 3.1%, drift along a pass below 0.1%, \
+             runs of one machine about 5%. Most of the uncertainty of the growth is between passes: more passes help, \
+             more calls in each do not."
+        );
+        assert!(of(0.8).ends_with("comes from single calls: more passes help, and so do more calls in each."));
+    }
+}
