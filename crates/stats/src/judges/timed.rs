@@ -266,13 +266,13 @@ fn band(level: &Level, options: &Options) -> Band {
 }
 
 /// How far, in standard deviations, the estimate may still move towards the margin while the promised passes are made.
-const MOVES: f64 = 0.65;
+const MOVES: f64 = 0.75;
 /// The growth of one pass deviates by this (logarithm) besides what the passes show: five of them sometimes agree by
 /// chance.
-const HIDDEN_DEVIATION: f64 = 0.025;
+const HIDDEN_DEVIATION: f64 = 0.03;
 /// More passes than this are not promised: the growth is then so near the margin that the estimate of the distance is
-/// mostly error. With these three numbers, found by calibration, four of five promises are kept.
-const MORE_MAX: usize = 10;
+/// mostly error. With these three numbers, found by calibration, about four of five promises are kept.
+const MORE_MAX: usize = 15;
 
 /// Number of further passes after which the interval is beyond or within the nearer bound of the margin, if the growth
 /// is what it seems.
