@@ -48,7 +48,8 @@ pub struct Row {
     pub growth: Option<Estimate>,
     /// The law, "O(log n)"; absent where none is named.
     pub law: Option<String>,
-    /// Cost at ten times the largest judged n. Of a flat or small change, the upper end is the bound of a linear growth.
+    /// Cost at ten times the largest judged n. Of a flat or small change, the upper end is the bound of a linear
+    /// growth.
     pub at_ten_times: Option<Estimate>,
     /// Where the variance comes from; absent for counted costs and for a single pass.
     pub components: Option<Components>,
@@ -77,8 +78,8 @@ pub struct RowText {
     pub growth: String,
     /// Where a call failed or the kernel stopped; empty if neither.
     pub limit: String,
-    /// What the verdict says beside its outcome, a sentence each: the factor of a doubling, the cost at ten times n, and
-    /// where the uncertainty comes from.
+    /// What the verdict says beside its outcome, a sentence each: the factor of a doubling, the cost at ten times n,
+    /// and where the uncertainty comes from.
     pub details: Vec<String>,
     /// Cliffs and recurring outliers; empty if there are none.
     pub events: String,

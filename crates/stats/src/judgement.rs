@@ -437,8 +437,8 @@ fn extrapolate(judgement: &mut Judgement, selection: &Selection, passes: usize) 
     }
 }
 
-/// The cost at ten times the largest judged n of a cost that hardly changes: that of the constant law if there is one, and
-/// the ends of the growth's interval, each continued in a straight line from the last point.
+/// The cost at ten times the largest judged n of a cost that hardly changes: that of the constant law if there is one,
+/// and the ends of the growth's interval, each continued in a straight line from the last point.
 fn straight_on(judgement: &Judgement) -> Option<Estimate> {
     let ((first, last), growth, end) = (judgement.range?, judgement.growth?, judgement.end?);
     // What the judged range added to the cost, as a share of the cost at its end, is added for every further range.

@@ -1,8 +1,8 @@
-//! Measures whether "about k more passes" is true: on truths near the margin, exactly k passes are added, and the curve is
-//! judged again.
+//! Measures whether "about k more passes" is true: on truths near the margin, exactly k passes are added, and the curve
+//! is judged again.
 //!
-//! A promise is kept if the curve is then resolved. It is useful if it is not much larger than the number of passes from
-//! which on the curve stays resolved.
+//! A promise is kept if the curve is then resolved. It is useful if it is not much larger than the number of passes
+//! from which on the curve stays resolved.
 
 use crate::dense::{Noise, Truth, simulate, truths};
 use crate::{Class, Curve, Options, Outcome, Reason, judge};

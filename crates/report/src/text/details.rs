@@ -49,8 +49,8 @@ fn variation(components: &Components, between_runs: f64) -> String {
         "Most of the uncertainty of the growth is between passes: more passes help, more calls in each do not."
     };
     format!(
-        "Standard deviations: single calls {}, windows of calls {}, passes {}, drift along a pass {}, runs of one machine \
-         about {}. {advice}",
+        "Standard deviations: single calls {}, windows of calls {}, passes {}, drift along a pass {}, runs of one \
+         machine about {}. {advice}",
         rounded(call),
         rounded(window),
         rounded(pass),
@@ -83,9 +83,8 @@ mod tests {
         let flat = with(Outcome::Flat { within: 0.1 }, interval(1000.0, 4122.0, 7200.0));
         assert_eq!(
             details(&flat, 0.05),
-            [
-                "At ten times n, 40,960: at most 7.2 µs, if the cost grows no faster than in proportion to n (extrapolated)."
-            ]
+            ["At ten times n, 40,960: at most 7.2 µs, if the cost grows no faster than in proportion to n \
+              (extrapolated)."]
         );
         let law = Outcome::Grows { law: Some("linear".to_owned()) };
         let grows = with(law.clone(), interval(38_000.0, 40_000.0, 42_000.0));
@@ -106,9 +105,9 @@ mod tests {
         };
         assert_eq!(
             of(0.2),
-            "Standard deviations: single calls 5.1%, windows of calls 0.9%, passes 3.1%, drift along a pass below 0.1%, \
-             runs of one machine about 5%. Most of the uncertainty of the growth is between passes: more passes help, \
-             more calls in each do not."
+            "Standard deviations: single calls 5.1%, windows of calls 0.9%, passes 3.1%, drift along a pass below \
+             0.1%, runs of one machine about 5%. Most of the uncertainty of the growth is between passes: more \
+             passes help, more calls in each do not."
         );
         assert!(of(0.8).ends_with("comes from single calls: more passes help, and so do more calls in each."));
     }
