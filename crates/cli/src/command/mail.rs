@@ -80,6 +80,7 @@ Exit status: 0 every recipient done, 1 recipients failed or are left, 2 could no
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Args {
     /// File with the recipients; - reads standard input
     #[arg(value_name = "LIST", required_unless_present = "recipients", conflicts_with = "recipients")]

@@ -9,6 +9,7 @@ mod kept_records;
 mod lab;
 mod lab_misused;
 mod load;
+mod mail;
 mod measured;
 mod misused;
 mod platforms;

@@ -1,0 +1,165 @@
+//! `landau mail` as a user types it: refused options, and runs that are killed and continued.
+
+use crate::support::{Room, eventually};
+use std::collections::HashSet;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// What a server has seen.
+#[derive(Default)]
+struct Seen {
+    /// The recipients in the order in which their messages were accepted.
+    accepted: Vec<String>,
+    /// Those whom the ledger has as sent.
+    recorded: HashSet<String>,
+    /// Those that were sent to although the ledger had them.
+    repeated: Vec<String>,
+    /// The process to kill, and after how many more messages.
+    kill: Option<(u32, usize)>,
+}
+
+/// An SMTP server that offers PIPELINING and accepts everything.
+struct Sink {
+    port: u16,
+    seen: Arc<Mutex<Seen>>,
+    open: Arc<AtomicU32>,
+}
+
+impl Sink {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let sink = Self { port, seen: Arc::default(), open: Arc::default() };
+        let (seen, open) = (Arc::clone(&sink.seen), Arc::clone(&sink.open));
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let (seen, open) = (Arc::clone(&seen), Arc::clone(&open));
+                open.fetch_add(1, Ordering::SeqCst);
+                std::thread::spawn(move || {
+                    // A client that was killed resets its connections.
+                    let _ = serve(&stream, &seen);
+                    open.fetch_sub(1, Ordering::SeqCst);
+                });
+            }
+        });
+        sink
+    }
+}
+
+fn serve(stream: &TcpStream, seen: &Mutex<Seen>) -> std::io::Result<()> {
+    let (mut input, mut out) = (BufReader::new(stream), b"220 sink\r\n".to_vec());
+    let (mut line, mut recipients, mut is_content) = (String::new(), Vec::new(), false);
+    loop {
+        if input.buffer().is_empty() {
+            (&*stream).write_all(&out)?;
+            out.clear();
+        }
+        line.clear();
+        if input.read_line(&mut line)? == 0 {
+            return Ok(());
+        }
+        let reply = match line.get(..4).unwrap_or(&line) {
+            ".\r\n" if is_content => {
+                is_content = false;
+                accept(&mut recipients, &mut seen.lock().unwrap());
+                "250 accepted"
+            }
+            _ if is_content => continue,
+            "EHLO" => "250-sink\r\n250 PIPELINING",
+            "RCPT" => {
+                let address = line.split(['<', '>']).nth(1).unwrap_or_default();
+                recipients.push(address.to_owned());
+                "250 ok"
+            }
+            "DATA" => {
+                is_content = true;
+                "354 go on"
+            }
+            _ => "250 ok",
+        };
+        out.extend_from_slice(reply.as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+fn accept(recipients: &mut Vec<String>, seen: &mut Seen) {
+    for address in recipients.drain(..) {
+        if seen.recorded.contains(&address) {
+            seen.repeated.push(address.clone());
+        }
+        seen.accepted.push(address);
+    }
+    match &mut seen.kill {
+        Some((pid, 0)) => {
+            // It may have ended by itself a moment ago.
+            let _ = landau_sys::process::kill(*pid);
+            seen.kill = None;
+        }
+        Some((_, left)) => *left -= 1,
+        None => {}
+    }
+}
+
+/// Returns the recipients whom a ledger has as sent, each as often as it does.
+fn sent(ledger: &str) -> Vec<String> {
+    let lines = ledger.split_inclusive('\n').filter(|line| line.ends_with('\n')).skip(1);
+    let values = lines.map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    values.filter(|value| value["state"] == "sent").map(|value| value["to"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_killed_run_is_continued_and_nobody_is_sent_to_after_the_ledger_has_them() {
+    const RECIPIENTS: usize = 3_000;
+    let (room, sink) = (Room::new(), Sink::start());
+    std::fs::write(room.file("letter"), "Subject: a\n\nb\n").unwrap();
+    let via = format!("127.0.0.1:{}", sink.port);
+    let count = RECIPIENTS.to_string();
+    let words = ["mail", "--recipients", &count, "--domains", "7", "--message", "letter", "--via", &via, "--quiet"];
+    let mut kills = 0;
+    let outcome = loop {
+        let mut child = room.command(&[&words[..], &["--ledger", "l", "--sessions", "9", "--json"]].concat());
+        let child = child.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        sink.seen.lock().unwrap().kill = Some((child.id(), 40 + 37 * (kills % 5)));
+        let output = child.wait_with_output().unwrap();
+        assert!(eventually(|| sink.open.load(Ordering::SeqCst) == 0), "the server still has connections");
+        let mut seen = sink.seen.lock().unwrap();
+        seen.kill = None;
+        let ledger = std::fs::read_to_string(room.file("l")).unwrap_or_default();
+        seen.recorded.extend(sent(&ledger));
+        if output.status.success() {
+            break output;
+        }
+        kills += 1;
+        assert!(kills < 200, "no progress: {} of {RECIPIENTS} recorded", seen.recorded.len());
+    };
+    let outcome: serde_json::Value = serde_json::from_slice(&outcome.stdout).unwrap();
+    assert_eq!(outcome["recipients"]["done"], RECIPIENTS);
+    let mut recorded = sent(&std::fs::read_to_string(room.file("l")).unwrap());
+    recorded.sort();
+    recorded.dedup();
+    let seen = sink.seen.lock().unwrap();
+    let accepted: HashSet<&String> = seen.accepted.iter().collect();
+    assert_eq!((recorded.len(), accepted.len()), (RECIPIENTS, RECIPIENTS));
+    assert!(kills > 10, "{kills} kills");
+    assert!(seen.repeated.is_empty(), "sent to again: {:?}", seen.repeated);
+}
+
+#[test]
+fn public_servers_and_missing_messages_are_refused() {
+    let room = Room::new();
+    std::fs::write(room.file("list"), "a@b.test\n").unwrap();
+    std::fs::write(room.file("letter"), "Subject: a\n\nb\n").unwrap();
+    let refused = |words: &[&str], expected: &str| {
+        let ran = room.landau(&[&["mail", "list", "--ledger", "l", "--quiet"], words].concat());
+        assert!(ran.status == Some(2) && ran.err.contains(expected), "{words:?}: {ran:?}");
+    };
+    let public = ["--message", "letter", "--via", "192.0.2.1:25"];
+    refused(&public, "add --allow-host 192.0.2.1 --yes-send-to-public");
+    refused(&[&public[..], &["--allow-host", "192.0.2.1"]].concat(), "--yes-send-to-public");
+    refused(&[&public[..], &["--allow-host", "192.0.2.2", "--yes-send-to-public"]].concat(), "--allow-host 192.0.2.1");
+    refused(&["--via", "127.0.0.1:9"], "--message FILE is missing");
+    refused(&["--via", "127.0.0.1:x", "--message", "letter"], "write HOST:PORT");
+    refused(&["--via", "127.0.0.1:9", "--message", "letter", "--from", "a b@c"], "--from a b@c: malformed address");
+}
