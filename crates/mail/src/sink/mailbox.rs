@@ -73,7 +73,8 @@ pub fn directory_name(recipient: &str) -> String {
         if is_plain {
             name.push(char::from(byte));
         } else {
-            name.push_str(&format!("%{byte:02X}"));
+            let digit = |value: u8| char::from(b"0123456789ABCDEF"[usize::from(value)]);
+            name.extend(['%', digit(byte >> 4), digit(byte & 15)]);
         }
     }
     name
