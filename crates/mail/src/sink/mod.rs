@@ -1,6 +1,6 @@
 //! Receivers for tests and benchmarks: they answer as real servers do, also when those are slow, full or broken.
 //!
-//! A sink is one thread with an event loop ([`server`]) and a protocol. Protocols do no I/O; what happens to a
+//! A sink is one thread with an event loop (`server`) and a protocol. Protocols do no I/O; what happens to a
 //! connection whatever its protocol (late replies, replies in pieces, resets, half-closes, silence) is
 //! [`conduct`]. Every random decision follows from a seed and from what it is about, not from the order of events.
 

@@ -1,4 +1,4 @@
-//! A name server (RFC 1035) for [synthetic domains](zone): the answers follow from the query, nothing is stored.
+//! A name server (RFC 1035) for synthetic domains (`zone`): the answers follow from the query, nothing is stored.
 //!
 //! Over TCP it is a protocol like the others. Over UDP a thread of its own receives, and sends answers when their time
 //! has come.

@@ -1,4 +1,4 @@
-//! An SMTP receiver (RFC 5321) that behaves as its [profile](profile) says.
+//! An SMTP receiver (RFC 5321) that behaves as its [profile] says.
 //!
 //! It accepts mail for every address, stores nothing unless it has [mailboxes](crate::sink::mailbox), and never sends
 //! mail. Command lines and content end with CR LF alone; a bare CR or LF is refused, so that no second message can be
