@@ -175,23 +175,25 @@ mod tests {
         let shifted = |by: u32| TABLE.map(|(n, cost)| (n + by, cost));
         let table = |offset| vec![rule(powers(offset), 1_300_000, 20_000_000, 4)];
         let (time, exact) = (Unit::Time, Unit::Instructions);
-        let cases = [
-            (with(exact, &[], vec![rule(periodic(5), 17_578, 17_578, 400)]), "17,578 instructions every 14 calls"),
+        let cases: [(Unit, &[(u32, u64)], Vec<Pattern>, &str); 10] = [
+            (exact, &[], vec![rule(periodic(5), 17_578, 17_578, 400)], "17,578 instructions every 14 calls"),
             (
-                with(time, &[(19, 2200), (33, 2200)], vec![rule(periodic(5), 2200, 2200, 2)]),
+                time,
+                &[(19, 2200), (33, 2200)],
+                vec![rule(periodic(5), 2200, 2200, 2)],
                 "2.2 µs every 14 calls, first at n = 19",
             ),
-            (with(time, &[], vec![rule(periodic(5), 2200, 2500, 9)]), "2.2–2.5 µs every 14 calls, first at n = 5"),
-            (with(time, &TABLE, table(3)), "1.3–20 ms at n + 3 = 128, 256, 512 …"),
-            (with(time, &shifted(3)[..], table(0)), "1.3–20 ms at n = 128, 256, 512 …"),
-            (with(time, &shifted(4)[..], table(-1)), "1.3–20 ms at n − 1 = 128, 256, 512 …"),
-            (with(time, &[], vec![rule(PatternRule::FirstCalls, 11_000, 14_000, 3)]), "11–14 µs in the first calls"),
-            (with(time, &[(70, 3000), (91, 3400)], vec![]), "3–3.4 µs at n = 70, 91"),
-            (with(time, &[(1, 3000), (5, 3000), (6, 3000), (9, 3000)], vec![]), "3 µs at n = 1, 5, 6 …"),
-            (with(time, &[], vec![]), ""),
+            (time, &[], vec![rule(periodic(5), 2200, 2500, 9)], "2.2–2.5 µs every 14 calls, first at n = 5"),
+            (time, &TABLE, table(3), "1.3–20 ms at n + 3 = 128, 256, 512 …"),
+            (time, &shifted(3), table(0), "1.3–20 ms at n = 128, 256, 512 …"),
+            (time, &shifted(4), table(-1), "1.3–20 ms at n − 1 = 128, 256, 512 …"),
+            (time, &[], vec![rule(PatternRule::FirstCalls, 11_000, 14_000, 3)], "11–14 µs in the first calls"),
+            (time, &[(70, 3000), (91, 3400)], vec![], "3–3.4 µs at n = 70, 91"),
+            (time, &[(1, 3000), (5, 3000), (6, 3000), (9, 3000)], vec![], "3 µs at n = 1, 5, 6 …"),
+            (time, &[], vec![], ""),
         ];
-        for (verdict, words) in cases {
-            assert_eq!(recurring(&verdict), words);
+        for (unit, places, patterns, words) in cases {
+            assert_eq!(recurring(&with(unit, places, patterns)), words);
         }
     }
 
