@@ -150,6 +150,9 @@ mod tests {
     use super::super::fixture::{fit, verdict};
     use super::*;
 
+    /// Unit, recurring outliers as (n, cost), patterns, and the words for them.
+    type Case<'a> = (Unit, &'a [(u32, u64)], Vec<Pattern>, &'static str);
+
     fn rule(rule: PatternRule, cost_min: u64, cost_max: u64, count: usize) -> Pattern {
         Pattern { rule, count, kept: 1.0, factor: 10.0, cost_min, cost_max }
     }
@@ -175,7 +178,7 @@ mod tests {
         let shifted = |by: u32| TABLE.map(|(n, cost)| (n + by, cost));
         let table = |offset| vec![rule(powers(offset), 1_300_000, 20_000_000, 4)];
         let (time, exact) = (Unit::Time, Unit::Instructions);
-        let cases: [(Unit, &[(u32, u64)], Vec<Pattern>, &str); 10] = [
+        let cases: [Case<'_>; 10] = [
             (exact, &[], vec![rule(periodic(5), 17_578, 17_578, 400)], "17,578 instructions every 14 calls"),
             (
                 time,
