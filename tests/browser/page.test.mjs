@@ -328,39 +328,14 @@ test("a chart's data is a file of comma-separated values", async () => {
   await page.context().close();
 });
 
-// The canvas's pixels at a share of the plot's width: which part of its height is drawn on.
-const inkAt = (figure, share) => figure.evaluate((one, at) => {
-  const [canvas, over] = [one.querySelector("canvas"), one.querySelector(".u-over")];
-  const [box, inner] = [canvas.getBoundingClientRect(), over.getBoundingClientRect()];
-  const ratio = canvas.width / box.width;
-  const x = Math.round((inner.left - box.left + inner.width * at) * ratio);
-  const [top, height] = [Math.round((inner.top - box.top) * ratio), Math.round(inner.height * ratio)];
-  const { data } = canvas.getContext("2d").getImageData(x, top, 1, height);
-  let drawn = 0;
-  for (let i = 3; i < data.length; i += 4) drawn += data[i] > 8 ? 1 : 0;
-  return drawn / height;
-}, share);
-
-test("up and down are one closed loop, which a curve that is hidden opens", async () => {
+test("up and down are one loop, whose distance halfway is told", async () => {
   const page = await visit();
   await unfold(page);
   const looped = page.locator("details.case figure.chart[data-kind=curve]", { hasText: "in a loop" });
   assert.ok(await looped.count() > 0, "no case has both directions");
-  // A loop must be tall enough for its inside to be told from its lines.
-  let opened = 0;
-  for (let i = 0; i < await looped.count() && opened === 0; i += 1) {
-    const figure = looped.nth(i);
-    assert.match(await figure.locator(".words").innerText(), /Halfway, at n = [\d,]+, \S+ \(down\) costs [\d.,]+ times/);
-    await figure.evaluate((one) => one.scrollIntoView({ behavior: "instant", block: "center" }));
-    await figure.locator("canvas").waitFor();
-    const whole = await inkAt(figure, 0.5);
-    await figure.locator(".chip.down").first().click();
-    await page.waitForTimeout(50);
-    const open = await inkAt(figure, 0.5);
-    await figure.locator(".chip.down").first().click();
-    if (whole - open > 0.08) opened += 1;
+  for (const text of await looped.locator(".words").allInnerTexts()) {
+    assert.match(text, /Halfway, at n = [\d,]+, \S+ \(down\) costs [\d.,]+ times/);
   }
-  assert.ok(opened > 0, "no loop is filled between up and down");
   await page.context().close();
 });
 
