@@ -1,6 +1,6 @@
 //! `landau lab` as a user runs it: kernels that boot, panic and hang, and what they leave.
 
-use crate::support::{LANDAU, Ran, Room, eventually, processes_with};
+use crate::support::{LANDAU, Ran, Room, eventually, install, processes_with};
 use landau_record::Record;
 use landau_record::schema::{CrashKind, EndOutcome, Unit};
 use std::os::unix::process::CommandExt;
@@ -243,7 +243,7 @@ fn a_run_needs_no_root_and_does_not_change_the_host() {
     };
     let before = host();
     let program = room.file("landau");
-    std::fs::copy(LANDAU, &program).unwrap();
+    install(LANDAU, &program);
     let is_root = std::fs::metadata("/proc/self").is_ok_and(|facts| std::os::unix::fs::MetadataExt::uid(&facts) == 0);
     let mut command = Command::new(&program);
     command.args(["lab", "run", "-k", "kernel", "--no-report", "--output", "r", "--platform", "exact"]);

@@ -1,6 +1,6 @@
 //! Wrong arguments and unusable places: the error names the cause, the status is 2, and no file is lost.
 
-use crate::support::{LANDAU, Ran, Room};
+use crate::support::{LANDAU, Ran, Room, install};
 use landau_record::schema::EndOutcome;
 use std::process::{Command, Stdio};
 
@@ -111,7 +111,7 @@ fn an_unprivileged_user_can_run_the_study() {
     let folder = std::env::temp_dir().join(format!("landau-unprivileged-{}", std::process::id()));
     std::fs::create_dir(&folder).unwrap();
     let program = folder.join("landau");
-    std::fs::copy(LANDAU, &program).unwrap();
+    install(LANDAU, &program);
     let script = format!(
         "chown -R 65534:65534 {0} && cd {0} && exec setpriv --reuid 65534 --regid 65534 --clear-groups \
          ./landau run --study smoke --output r --no-report --dir .",

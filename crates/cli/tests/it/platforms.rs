@@ -1,6 +1,6 @@
 //! The platforms that need no emulator: they measure, do not change the host and leave nothing behind.
 
-use crate::support::{Ran, Room, eventually};
+use crate::support::{Ran, Room, eventually, install};
 use landau_record::Record;
 use landau_record::schema::{EndOutcome, Unit};
 use std::path::{Path, PathBuf};
@@ -120,12 +120,11 @@ fn sigkill_leaves_no_guest() {
 
 /// Writes a program called `ssh` that runs its command on this machine; returns a PATH that finds it first.
 fn stub_of_ssh(room: &Room, text: &str) -> String {
-    use std::os::unix::fs::PermissionsExt;
     let folder = room.file("bin");
     std::fs::create_dir(&folder).unwrap();
-    let path = folder.join("ssh");
-    std::fs::write(&path, text).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let script = room.file("script");
+    std::fs::write(&script, text).unwrap();
+    install(&script, &folder.join("ssh"));
     format!("{}:{}", folder.display(), std::env::var("PATH").unwrap())
 }
 

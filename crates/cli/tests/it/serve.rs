@@ -1,6 +1,6 @@
 //! `landau serve` as an operator uses it: messages, privileges, signals.
 
-use crate::support::{LANDAU, Ran, Room, eventually};
+use crate::support::{LANDAU, Ran, Room, eventually, install};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -115,7 +115,7 @@ fn an_unprivileged_user_needs_no_privileges() {
         return;
     }
     let program = room.file("landau");
-    std::fs::copy(crate::support::LANDAU, &program).unwrap();
+    install(LANDAU, &program);
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&program);
     command.args(["serve", "www", "--listen", "127.0.0.1:0"]).current_dir(room.path());
     let serving = Serving::new(&mut command);

@@ -77,6 +77,15 @@ fn landau() -> Command {
     }
 }
 
+/// Copies a file to `to` and makes it executable.
+///
+/// A child copies it: another test may be starting a program at this moment, its child then holds what this process has
+/// open for writing, and the system refuses to execute such a file ("Text file busy").
+pub(crate) fn install(from: impl AsRef<Path>, to: &Path) {
+    let status = Command::new("install").args(["-m", "755"]).arg(from.as_ref()).arg(to).status();
+    assert!(status.unwrap().success(), "install {} {}", from.as_ref().display(), to.display());
+}
+
 /// The result of a run of the program.
 #[derive(Debug)]
 pub(crate) struct Ran {
