@@ -1,9 +1,10 @@
 //! A delivery: what the user asks for, and what came of it.
 
 use crate::client::Timeouts;
-use crate::engine::{Engine, Job, Observer, Plan};
+use crate::engine::{Engine, Observer, Plan};
 use crate::envelope::{Envelope, Mode};
 use crate::error::{Error, Result};
+use crate::input::{Input, Letter, Listed};
 use crate::ledger::{self, Sync};
 use crate::list::List;
 use crate::message::Message;
@@ -134,7 +135,8 @@ pub fn deliver(delivery: &Delivery, observer: &mut dyn Observer, should_stop: &d
     let limits = delivery.limits(&mut notes);
     let opened = ledger::open(&delivery.ledger, mode, &message, delivery.sync)?;
     let network = Sockets::new(Backend::default())?;
-    let mut engine = Engine::new(network, opened, Job { list, message, server }, plan, Schedule::new(limits));
+    let input = Listed::new(list, Letter { envelope: plan.envelope.clone(), message }, opened);
+    let mut engine = Engine::new(network, input, server, plan, Schedule::new(limits));
     engine.notes = notes;
     let (begin_ns, cpu) = (monotonic_ns(), thread_time());
     engine.run(observer, should_stop)?;
@@ -175,7 +177,7 @@ impl Delivery {
     }
 }
 
-impl<N: Network, S: ledger::Storage> Engine<N, S> {
+impl<N: Network, I: Input> Engine<N, I> {
     /// Returns what the run counted, without its times.
     fn into_outcome(self) -> Outcome {
         let mode = self.mode();

@@ -11,6 +11,7 @@ mod delivery;
 mod engine;
 mod envelope;
 mod error;
+mod input;
 mod ledger;
 pub mod list;
 pub mod message;

@@ -1,7 +1,9 @@
 //! A connection of the engine, and why it ended.
 
 use crate::client::{Broken, Session, Stage};
+use crate::input::Letter;
 use landau_wire::smtp::Code;
+use std::rc::Rc;
 
 /// How far a connection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,6 +23,8 @@ pub(super) enum Phase {
 pub(super) struct Connection {
     pub(super) site: u32,
     pub(super) session: Session,
+    /// The letter whose content is being sent.
+    pub(super) letter: Option<Rc<Letter>>,
     /// When `connect` was called.
     pub(super) start_ns: u64,
     pub(super) phase: Phase,

@@ -1,8 +1,8 @@
-//! The engine: reads the list, opens connections, gives transactions to their sessions, and records what became of each
-//! recipient.
+//! The engine: takes recipients from its input, opens connections, gives transactions to their sessions, and records
+//! what became of each recipient.
 //!
-//! A wait returns a batch of events. Each costs one receive and, if there is something to say, one send. The lines of
-//! the ledger are written before the next wait.
+//! A wait returns a batch of events. Each costs one receive and, if there is something to say, one send. What was
+//! recorded is written before the next wait.
 
 mod connection;
 mod progress;
@@ -10,10 +10,10 @@ mod transaction;
 
 use crate::client::{Content, Event, Session, Timeouts, Verdict};
 use crate::envelope::{Envelope, Mode};
-use crate::error::{Error, Result};
-use crate::ledger::{History, Ledger, Report, State, Storage};
-use crate::list::{List, Record};
-use crate::message::Message;
+use crate::error::Result;
+use crate::input::{Input, Next, Offer};
+use crate::ledger::{Report, State};
+use crate::list::Record;
 use crate::network::{Network, Ready};
 use crate::route::Server;
 use crate::schedule::Schedule;
@@ -35,6 +35,7 @@ const GRACE_NS: u64 = 30_000_000_000;
 /// What an engine is told.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
+    /// How connections are used. What is said about a message is its letter's.
     pub(crate) envelope: Envelope,
     /// The most recipients in memory.
     pub(crate) active: usize,
@@ -47,25 +48,14 @@ pub(crate) struct Plan {
     pub(crate) timeouts: Timeouts,
 }
 
-/// What an engine sends.
-#[derive(Debug)]
-pub(crate) struct Job {
-    pub(crate) list: List,
-    pub(crate) message: Message,
-    pub(crate) server: Server,
-}
-
 /// The engine.
-pub(crate) struct Engine<N, S> {
+pub(crate) struct Engine<N, I> {
     network: N,
-    ledger: Ledger<S>,
-    history: History,
-    list: List,
-    is_list_at_end: bool,
-    /// The number in the list of the next recipient.
-    next_number: u64,
+    input: I,
+    is_input_at_end: bool,
+    /// When the input may have another recipient.
+    input_ns: u64,
     record: Record,
-    message: Message,
     server: Server,
     plan: Plan,
     schedule: Schedule,
@@ -85,26 +75,16 @@ pub(crate) struct Engine<N, S> {
     pub(crate) stats: Stats,
 }
 
-impl<N: Network, S: Storage> Engine<N, S> {
-    pub(crate) fn new(
-        network: N,
-        (ledger, history): (Ledger<S>, History),
-        job: Job,
-        plan: Plan,
-        mut schedule: Schedule,
-    ) -> Self {
+impl<N: Network, I: Input> Engine<N, I> {
+    pub(crate) fn new(network: N, input: I, server: Server, plan: Plan, mut schedule: Schedule) -> Self {
         let site = schedule.add_site();
-        let Job { list, message, server } = job;
         Self {
             now_ns: network.now_ns(),
             network,
-            ledger,
-            history,
-            list,
-            is_list_at_end: false,
-            next_number: 0,
+            input,
+            is_input_at_end: false,
+            input_ns: u64::MAX,
             record: Record::default(),
-            message,
             server,
             plan,
             schedule,
@@ -131,22 +111,21 @@ impl<N: Network, S: Storage> Engine<N, S> {
             self.schedule.advance(self.now_ns);
             self.fill()?;
             self.connect();
-            self.ledger.commit(self.now_ns)?;
-            debug_assert_eq!(self.stats.recipients.sum(), self.next_number, "every recipient has one state");
+            self.input.commit(self.now_ns)?;
             if self.is_finished() {
                 break;
             }
             if let Some(progress) = ticker.due(self.now_ns, || self.progress()) {
                 observer.progress(&progress);
             }
-            self.network.wait(self.schedule.next_ns().min(ticker.next_ns()))?;
+            self.network.wait(self.schedule.next_ns().min(ticker.next_ns()).min(self.input_ns))?;
             self.now_ns = self.network.now_ns();
             while let Some(ready) = self.network.next() {
                 self.handle(ready);
             }
         }
         self.close_all();
-        self.ledger.finish(self.now_ns)
+        self.input.finish(self.now_ns)
     }
 
     /// Returns how far the transactions go.
@@ -172,50 +151,58 @@ impl<N: Network, S: Storage> Engine<N, S> {
         let is_idle = self.schedule.open_count() == 0;
         match self.stop_ns {
             Some(since_ns) => is_idle || self.now_ns.saturating_sub(since_ns) > GRACE_NS,
-            None => is_idle && (self.is_list_at_end || self.is_given_up) && self.schedule.recipients.len() == 0,
+            None => is_idle && (self.is_input_at_end || self.is_given_up) && self.schedule.recipients.len() == 0,
         }
     }
 
-    /// Reads the list until as many recipients are in memory as may be.
+    /// Takes recipients from the input until as many are in memory as may be.
     fn fill(&mut self) -> Result<()> {
+        self.input_ns = u64::MAX;
         while self.schedule.recipients.len() < self.plan.active
-            && !self.is_list_at_end
+            && !self.is_input_at_end
             && !self.is_given_up
             && self.stop_ns.is_none()
         {
-            if !self.list.next(&mut self.record)? {
-                self.is_list_at_end = true;
-                break;
-            }
-            let number = self.next_number;
-            self.next_number += 1;
-            let known = self.history.state(number, self.record.address()).map_err(Error::Spec)?;
-            let domain = self.record.address().rsplit_once('@').map_or("", |(_, domain)| domain);
-            let domain = self.stats.domains.index(domain);
-            *self.stats.recipients.of(known) += 1;
-            *self.stats.domains.get_mut(domain).of(known) += 1;
-            if matches!(known, Some(State::Done | State::Failed)) {
-                *self.stats.earlier.of(known) += 1;
-                continue;
-            }
-            let reason = self.unusable();
-            let id = self.schedule.recipients.add(number, &mut self.record, self.site, domain);
-            self.schedule.recipients.get_mut(id).state = known;
-            match reason {
-                Some(reason) => self.settle(id, State::Failed, None, reason.as_bytes()),
-                None => self.schedule.queue(id),
+            match self.input.next(&mut self.record, self.now_ns)? {
+                Next::Recipient(offer) => self.admit(offer),
+                Next::Later(at_ns) => {
+                    self.input_ns = at_ns;
+                    break;
+                }
+                Next::End => self.is_input_at_end = true,
             }
         }
         self.stats.most_active = self.stats.most_active.max(self.schedule.recipients.len());
         Ok(())
     }
 
+    /// Queues the recipient in `record`, unless its state is final.
+    fn admit(&mut self, offer: Offer) {
+        let known = offer.state;
+        let domain = self.record.address().rsplit_once('@').map_or("", |(_, domain)| domain);
+        let domain = self.stats.domains.index(domain);
+        if !offer.is_again {
+            *self.stats.recipients.of(known) += 1;
+            *self.stats.domains.get_mut(domain).of(known) += 1;
+        }
+        if matches!(known, Some(State::Done | State::Failed)) {
+            *self.stats.earlier.of(known) += 1;
+            return;
+        }
+        let reason = self.unusable(&offer);
+        let id = self.schedule.recipients.add(offer, &mut self.record, self.site, domain);
+        match reason {
+            Some(reason) => self.settle(id, State::Failed, None, reason.as_bytes()),
+            None => self.schedule.queue(id),
+        }
+    }
+
     /// Returns why nothing can be sent to the record.
-    fn unusable(&self) -> Option<String> {
+    fn unusable(&self, offer: &Offer) -> Option<String> {
         if let Err(error) = Mailbox::parse(self.record.address().as_bytes()) {
             return Some(error.to_string());
         }
-        let has_control = self.message.is_template() && self.record.has_control();
+        let has_control = offer.letter.message.is_template() && self.record.has_control();
         has_control.then(|| "a field has a control character".to_owned())
     }
 
@@ -330,10 +317,12 @@ impl<N: Network, S: Storage> Engine<N, S> {
     /// Sends what the connection has to say, and sets its deadline.
     #[inline]
     fn flush(&mut self, id: u32, connection: &mut Connection) -> std::result::Result<(), End> {
-        let Connection { session, .. } = connection;
+        let Connection { session, letter, .. } = connection;
         while !session.outgoing.is_empty() {
             let content: &[u8] = match session.outgoing.content() {
-                Some(Content::Shared(transfer)) => self.message.encoded(transfer),
+                Some(Content::Shared(transfer)) => {
+                    letter.as_deref().map_or(&[], |letter| letter.message.encoded(transfer))
+                }
                 Some(Content::Own) => &session.own_content,
                 None => &[],
             };
@@ -370,7 +359,13 @@ impl<N: Network, S: Storage> Engine<N, S> {
     /// Records what became of a recipient and forgets it.
     fn settle(&mut self, id: u32, state: State, code: Option<Code>, text: &[u8]) {
         self.record(id, state, code, text);
-        self.schedule.recipients.remove(id);
+        self.forget(id);
+    }
+
+    /// Gives a recipient back to the input.
+    pub(super) fn forget(&mut self, id: u32) {
+        let number = self.schedule.recipients.remove(id);
+        self.input.release(number, self.now_ns);
     }
 
     /// Records what became of a recipient.
@@ -383,7 +378,7 @@ impl<N: Network, S: Storage> Engine<N, S> {
         }
         let code = code.map(Code::number);
         let report = Report { number: entry.number, address: entry.record.address(), state, code, text };
-        self.ledger.add(&report, || self.network.unix_ms());
+        self.input.record(&report, || self.network.unix_ms());
         if state != State::Done {
             let code = code.map_or(String::new(), |code| format!("{code} "));
             self.stats.reasons.count(&format!("{code}{}", String::from_utf8_lossy(text)));
@@ -422,7 +417,7 @@ impl<N: Network, S: Storage> Engine<N, S> {
         self.notes.push(format!("{} is not tried again in this run: {reason}", self.server.name()));
         self.is_given_up = true;
         for id in self.schedule.abandon(site) {
-            self.schedule.recipients.remove(id);
+            self.forget(id);
         }
     }
 

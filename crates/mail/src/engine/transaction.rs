@@ -1,15 +1,18 @@
 //! Transactions: which recipients a session is given, and what its answers mean for them.
 
 use super::connection::{Connection, End, Phase};
-use super::{Content, Engine, Mailbox, Mode, Network, Session, State, Storage, Transfer, Verdict};
+use super::{Content, Engine, Input, Mailbox, Mode, Network, Session, State, Transfer, Verdict};
 use crate::client::{Broken, Needs, Stage};
+use crate::input::Letter;
 use landau_wire::smtp::{Code, Extension};
+use std::rc::Rc;
 
 impl Connection {
     pub(super) fn new(site: u32, mode: Mode, now_ns: u64) -> Self {
         Self {
             site,
             session: Session::new(mode, now_ns),
+            letter: None,
             start_ns: now_ns,
             phase: Phase::Connecting,
             begun: 0,
@@ -18,7 +21,7 @@ impl Connection {
     }
 }
 
-impl<N: Network, S: Storage> Engine<N, S> {
+impl<N: Network, I: Input> Engine<N, I> {
     /// Notes that a server is willing to take mail.
     pub(super) fn greeted(&mut self, connection: &mut Connection) {
         connection.phase = Phase::Greeted;
@@ -44,42 +47,52 @@ impl<N: Network, S: Storage> Engine<N, S> {
         if self.stop_ns.is_none() && !is_used_up && self.plan.envelope.mode != Mode::Quit {
             self.choose(connection);
         }
-        if self.batch.is_empty() {
+        let Some(letter) = self.batch.first().map(|&id| self.schedule.recipients.letter(id)) else {
             connection.phase = Phase::Quitting;
             connection.session.quit(self.now_ns);
             return;
-        }
+        };
+        let message = &letter.message;
         connection.begun += 1;
         self.stats.attempts += self.batch.len() as u64;
-        let is_template = self.message.is_template();
+        let is_template = message.is_template();
         let mut needs = Needs {
-            size: self.message.bytes(),
-            is_8bit: self.message.is_8bit(),
-            is_utf8: self.message.has_8bit_header(),
-            chunk: (Content::Shared(Transfer::Bdat), self.message.encoded(Transfer::Bdat).len()),
+            size: message.bytes(),
+            is_8bit: message.is_8bit(),
+            is_utf8: message.has_8bit_header() || !letter.envelope.from.is_ascii(),
+            chunk: (Content::Shared(Transfer::Bdat), message.encoded(Transfer::Bdat).len()),
         };
         for &id in &self.batch {
             let record = &self.schedule.recipients.get(id).record;
             needs.is_utf8 |= !record.address().is_ascii();
             needs.is_8bit |= is_template && !record.is_ascii();
         }
-        if is_template && connection.session.is_chunked() {
-            self.render(connection, Transfer::Bdat, self.batch[0]);
-            needs.chunk = (Content::Own, connection.session.own_content.len());
+        if connection.session.is_chunked() {
+            if is_template {
+                self.render(connection, Transfer::Bdat, self.batch[0]);
+                needs.chunk = (Content::Own, connection.session.own_content.len());
+            }
+            connection.letter = Some(Rc::clone(&letter));
         }
         let recipients = &self.schedule.recipients;
         let mailboxes = self.batch.iter().filter_map(|&id| {
             // Addresses are checked when they are read.
             Mailbox::parse(recipients.get(id).record.address().as_bytes()).ok().map(|mailbox| (id, mailbox))
         });
-        connection.session.begin(&self.plan.envelope, needs, mailboxes, self.now_ns);
+        connection.session.begin(&letter.envelope, needs, mailboxes, self.now_ns);
     }
 
-    /// Chooses the recipients of the next transaction. Those to whom this server cannot take the message fail.
+    /// Chooses the recipients of the next transaction, who share a letter. Those to whom this server cannot take the
+    /// message fail.
     fn choose(&mut self, connection: &Connection) {
         while self.batch.len() < self.plan.batch
             && let Some(id) = self.schedule.next_of(connection.site)
         {
+            let recipients = &self.schedule.recipients;
+            if self.batch.first().is_some_and(|&first| !recipients.share_letter(first, id)) {
+                self.schedule.put_back(id);
+                return;
+            }
             match self.refusal(connection, id) {
                 Some(reason) => self.settle(id, State::Failed, None, reason.as_bytes()),
                 None => self.batch.push(id),
@@ -91,20 +104,22 @@ impl<N: Network, S: Storage> Engine<N, S> {
     fn refusal(&self, connection: &Connection, id: u32) -> Option<String> {
         let capabilities = connection.session.capabilities();
         let record = &self.schedule.recipients.get(id).record;
+        let letter = self.schedule.recipients.letter(id);
+        let message = &letter.message;
         if !record.address().is_ascii() && !capabilities.extensions.has(Extension::SmtpUtf8) {
             return Some("the address has characters beyond ASCII, and the server does not offer SMTPUTF8".to_owned());
         }
         if self.plan.envelope.mode != Mode::Data {
             return None;
         }
-        if self.message.has_8bit_header() && !capabilities.extensions.has(Extension::SmtpUtf8) {
+        if message.has_8bit_header() && !capabilities.extensions.has(Extension::SmtpUtf8) {
             return Some("the header has bytes beyond ASCII, and the server does not offer SMTPUTF8".to_owned());
         }
-        let is_8bit = self.message.is_8bit() || (self.message.is_template() && !record.is_ascii());
+        let is_8bit = message.is_8bit() || (message.is_template() && !record.is_ascii());
         if is_8bit && !capabilities.extensions.has(Extension::EightBitMime) {
             return Some("the message has bytes beyond ASCII, and the server does not offer 8BITMIME".to_owned());
         }
-        match (self.message.bytes(), capabilities.size_limit) {
+        match (message.bytes(), capabilities.size_limit) {
             (Some(bytes), Some(limit)) if bytes > limit => {
                 Some(format!("the message has {bytes} bytes, and the server accepts at most {limit}"))
             }
@@ -118,14 +133,15 @@ impl<N: Network, S: Storage> Engine<N, S> {
             let code = connection.session.code().unwrap_or(Code::START_DATA);
             return Err(End::Broken(Broken::Unexpected(code, Stage::Data)));
         }
+        let Some(recipient) = connection.session.recipient() else { return Ok(()) };
+        let letter = self.schedule.recipients.letter(recipient);
         let mut content = Content::Shared(Transfer::Data);
-        let mut len = self.message.encoded(Transfer::Data).len();
-        if self.message.is_template()
-            && let Some(recipient) = connection.session.recipient()
-        {
+        let mut len = letter.message.encoded(Transfer::Data).len();
+        if letter.message.is_template() {
             self.render(connection, Transfer::Data, recipient);
             (content, len) = (Content::Own, connection.session.own_content.len());
         }
+        connection.letter = Some(letter);
         connection.session.send_content(content, len, self.now_ns);
         if connection.session.is_pipelined() {
             self.next_transaction(connection);
@@ -136,8 +152,9 @@ impl<N: Network, S: Storage> Engine<N, S> {
     /// Renders the message for a recipient.
     fn render(&self, connection: &mut Connection, transfer: Transfer, recipient: u32) {
         let record = &self.schedule.recipients.get(recipient).record;
+        let letter: Rc<Letter> = self.schedule.recipients.letter(recipient);
         // The text of the message was checked when it was read, and the fields with the record.
-        let _ = self.message.render(transfer, record, &mut connection.session.own_content);
+        let _ = letter.message.render(transfer, record, &mut connection.session.own_content);
     }
 
     /// Acts on a reply that is about a recipient.
@@ -161,14 +178,14 @@ impl<N: Network, S: Storage> Engine<N, S> {
     pub(super) fn defer(&mut self, recipient: u32, code: Option<Code>, text: &[u8]) {
         self.record(recipient, State::Deferred, code, text);
         if self.is_given_up || !self.schedule.delay(recipient, self.now_ns) {
-            self.schedule.recipients.remove(recipient);
+            self.forget(recipient);
         }
     }
 
     /// Queues a recipient again at which no server has looked.
     pub(super) fn put_back(&mut self, recipient: u32) {
         if self.is_given_up {
-            self.schedule.recipients.remove(recipient);
+            self.forget(recipient);
         } else {
             self.schedule.put_back(recipient);
         }

@@ -1,15 +1,19 @@
 //! The recipients in memory: those that were read and are neither done nor given up. A place that becomes free is used
 //! again with its memory, so a long list allocates nothing per recipient.
 
+use crate::input::{Letter, Offer};
 use crate::ledger::State;
 use crate::list::Record;
+use std::rc::Rc;
 
 /// A recipient.
 #[derive(Debug, Default)]
 pub(crate) struct Entry {
-    /// Its number in the list, from 0.
+    /// The number by which the input knows it.
     pub(crate) number: u64,
     pub(crate) record: Record,
+    /// What is sent to it; none while the place is free.
+    letter: Option<Rc<Letter>>,
     /// The site of its domain.
     pub(crate) site: u32,
     /// Its domain in the table of domains.
@@ -34,15 +38,15 @@ impl Recipients {
     }
 
     /// Adds a recipient, whose record is exchanged for one that can be overwritten.
-    pub(crate) fn add(&mut self, number: u64, record: &mut Record, site: u32, domain: u32) -> u32 {
+    pub(crate) fn add(&mut self, offer: Offer, record: &mut Record, site: u32, domain: u32) -> u32 {
         let id = self.free.pop().unwrap_or_else(|| {
             self.entries.push(Entry::default());
             self.entries.len() as u32 - 1
         });
         let entry = &mut self.entries[id as usize];
         std::mem::swap(&mut entry.record, record);
-        (entry.number, entry.site, entry.domain) = (number, site, domain);
-        (entry.attempts, entry.state) = (0, None);
+        (entry.number, entry.letter, entry.state) = (offer.number, Some(offer.letter), offer.state);
+        (entry.site, entry.domain, entry.attempts) = (site, domain, 0);
         id
     }
 
@@ -56,8 +60,23 @@ impl Recipients {
         &mut self.entries[id as usize]
     }
 
-    /// Removes a recipient.
-    pub(crate) fn remove(&mut self, id: u32) {
+    /// Returns what is sent to a recipient.
+    #[inline]
+    pub(crate) fn letter(&self, id: u32) -> Rc<Letter> {
+        #[expect(clippy::expect_used, reason = "an entry that is in use has a letter")]
+        Rc::clone(self.get(id).letter.as_ref().expect("the recipient is in memory"))
+    }
+
+    /// Returns whether the same is sent to two recipients.
+    pub(crate) fn share_letter(&self, one: u32, other: u32) -> bool {
+        matches!((&self.get(one).letter, &self.get(other).letter), (Some(one), Some(other)) if Rc::ptr_eq(one, other))
+    }
+
+    /// Removes a recipient, and returns its number.
+    pub(crate) fn remove(&mut self, id: u32) -> u64 {
         self.free.push(id);
+        let entry = self.get_mut(id);
+        entry.letter = None;
+        entry.number
     }
 }

@@ -8,13 +8,15 @@
 //! The simulation knows what each server accepted, which replies the engine has read, and what the ledger holds. So it
 //! notices a recipient that is lost, and one that is sent to after it was acknowledged.
 
+mod feed;
 mod network;
 mod server;
 mod storage;
 
 use crate::client::Timeouts;
-use crate::engine::{Engine, Job, Observer, Plan, Progress};
+use crate::engine::{Engine, Observer, Plan, Progress};
 use crate::envelope::{Envelope, Mode};
+use crate::input::{Letter, Listed};
 use crate::ledger::{self, Sync};
 use crate::list::List;
 use crate::message::Message;
@@ -48,6 +50,8 @@ struct World {
     rng: ChaCha8Rng,
     now_ns: u64,
     mode: Mode,
+    /// If there is more than one letter, their number: recipient n gets letter n modulo this.
+    letters: u32,
     /// How likely a fault is, 0 to 1.
     fault: f64,
     /// For each recipient, how often a server accepted the message for it.
@@ -121,19 +125,47 @@ impl Scenario {
         Message::parse(text.as_bytes(), self.list().columns()).unwrap()
     }
 
-    /// Runs engines until nothing is left, and checks what they did. Returns the number of runs and of duplicates that
-    /// SMTP cannot exclude.
-    fn run(&self) -> (u32, u32) {
-        let world = Rc::new(RefCell::new(World {
+    fn plan(&self) -> Plan {
+        Plan {
+            envelope: self.envelope.clone().checked().unwrap(),
+            active: 8,
+            per_connection: self.per_connection,
+            reuse_for_ns: 300 * SECOND,
+            batch: self.batch,
+            timeouts: Timeouts::new(Duration::from_secs(600)),
+        }
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            sessions: 6,
+            per_site: 6,
+            initial: 2,
+            feedback: Feedback::Inverse,
+            backoff: Backoff { first: Duration::from_secs(60), longest: Duration::from_secs(600) },
+            attempts: 3,
+            seed: self.seed,
+        }
+    }
+
+    fn world(&self) -> World {
+        World {
             rng: ChaCha8Rng::seed_from_u64(self.seed ^ 0x5eed),
             now_ns: SECOND,
             mode: self.mode,
+            letters: 0,
             fault: self.fault,
             accepted: vec![0; self.recipients],
             is_final: vec![false; self.recipients],
             open: 0,
             most_open: 0,
-        }));
+        }
+    }
+
+    /// Runs engines until nothing is left, and checks what they did. Returns the number of runs and of duplicates that
+    /// SMTP cannot exclude.
+    fn run(&self) -> (u32, u32) {
+        let world = Rc::new(RefCell::new(self.world()));
         let bytes = Rc::new(RefCell::new(Vec::new()));
         for run in 1..=MOST_RUNS {
             // Later runs have no faults, so that they end.
@@ -158,26 +190,10 @@ impl Scenario {
         let message = self.message();
         let storage = Memory::new(Rc::clone(bytes), kill, self.seed.wrapping_mul(1_000).wrapping_add(u64::from(run)));
         let Ok(opened) = ledger::open_storage(storage, self.mode, &message, Sync::Never) else { return false };
-        let plan = Plan {
-            envelope: self.envelope.clone().checked().unwrap(),
-            active: 8,
-            per_connection: self.per_connection,
-            reuse_for_ns: 300 * SECOND,
-            batch: self.batch,
-            timeouts: Timeouts::new(Duration::from_secs(600)),
-        };
-        let limits = Limits {
-            sessions: 6,
-            per_site: 6,
-            initial: 2,
-            feedback: Feedback::Inverse,
-            backoff: Backoff { first: Duration::from_secs(60), longest: Duration::from_secs(600) },
-            attempts: 3,
-            seed: self.seed,
-        };
-        let job = Job { list: self.list(), message, server: Server::resolve("127.0.0.1:25", &[]).unwrap() };
-        let network = Virtual::new(Rc::clone(world));
-        let mut engine = Engine::new(network, opened, job, plan, Schedule::new(limits));
+        let plan = self.plan();
+        let input = Listed::new(self.list(), Letter { envelope: plan.envelope.clone(), message }, opened);
+        let (network, server) = (Virtual::new(Rc::clone(world)), Server::resolve("127.0.0.1:25", &[]).unwrap());
+        let mut engine = Engine::new(network, input, server, plan, Schedule::new(self.limits()));
         let outcome = engine.run(&mut Silent, &|| false);
         assert!(world.borrow().most_open <= 6, "seed {}: {} connections", self.seed, world.borrow().most_open);
         if outcome.is_ok() && !engine.is_given_up() {

@@ -23,7 +23,7 @@ pub(super) struct Piece {
 enum Reading {
     Commands,
     Content,
-    Chunk(Chunks),
+    Chunk(Chunks, Vec<u8>),
     /// What the client sends is received and ignored.
     Nothing,
 }
@@ -109,16 +109,17 @@ impl Peer {
                 let content: Vec<u8> = self.received.drain(..end + 3).collect();
                 self.reading = Reading::Commands;
                 let is_empty = content == b".\r\n";
-                self.message(is_empty, world, arriving);
+                self.message(&content, is_empty, world, arriving);
             }
-            Reading::Chunk(chunks) => {
+            Reading::Chunk(chunks, content) => {
                 let taken = chunks.take(&self.received).len();
-                self.received.drain(..taken);
+                content.extend(self.received.drain(..taken));
                 if !chunks.is_end() {
                     return false;
                 }
+                let content = std::mem::take(content);
                 self.reading = Reading::Commands;
-                self.message(false, world, arriving);
+                self.message(&content, false, world, arriving);
             }
         }
         true
@@ -157,7 +158,7 @@ impl Peer {
             Command::Bdat { size, is_last } => {
                 let mut chunks = Chunks::new();
                 chunks.begin(*size, *is_last).expect("one chunk a message");
-                self.reading = Reading::Chunk(chunks);
+                self.reading = Reading::Chunk(chunks, Vec::new());
                 return;
             }
             Command::Rset => {
@@ -193,7 +194,7 @@ impl Peer {
     }
 
     /// Answers the end of a message.
-    fn message(&mut self, is_empty: bool, world: &mut World, arriving: &mut VecDeque<Piece>) {
+    fn message(&mut self, content: &[u8], is_empty: bool, world: &mut World, arriving: &mut VecDeque<Piece>) {
         let recipients = std::mem::take(&mut self.recipients);
         self.has_sender = false;
         let code = match recipients.is_empty() {
@@ -204,6 +205,8 @@ impl Peer {
         assert!(!is_empty || recipients.is_empty(), "an empty message for a recipient");
         if code == 250 {
             for &recipient in &recipients {
+                let letter = format!("Letter: {}\r\n", recipient.checked_rem(world.letters).unwrap_or_default());
+                assert!(world.letters == 0 || content.starts_with(letter.as_bytes()), "{recipient} got another letter");
                 assert!(!world.is_final[recipient as usize], "{recipient} is sent to after its final reply");
                 world.accepted[recipient as usize] += 1;
             }
