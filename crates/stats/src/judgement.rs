@@ -237,15 +237,24 @@ struct Reduced {
     capacities: Vec<f64>,
 }
 
-/// Judges all samples, or the clean ones. `None` if no call is left.
-pub(crate) fn judge_samples(curve: &Curve, clean_only: bool, options: &Options) -> Option<Judged> {
+/// The samples that are judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Samples {
+    All,
+    /// Those without interference. Two branches are searched only if all samples have them: judgements by different
+    /// models could not be compared, and the search takes long.
+    Clean {
+        has_branches: bool,
+    },
+}
+
+/// Judges samples. `None` if no call is left.
+pub(crate) fn judge_samples(curve: &Curve, samples: Samples, options: &Options) -> Option<Judged> {
     let options = &options.judge().options(options);
-    let series = series_of(curve, clean_only);
+    let series = series_of(curve, samples != Samples::All);
     // Branches first: a change of branch looks like a cliff.
-    let found = match chosen_points(&series) {
-        None => options.judge().branches(&series, &curve.annotations),
-        Some(_) => None,
-    };
+    let may_branch = samples != Samples::Clean { has_branches: false } && chosen_points(&series).is_none();
+    let found = if may_branch { options.judge().branches(&series, &curve.annotations) } else { None };
     let both = found.and_then(|found| mixture::judge(&found, curve, options));
     both.or_else(|| judge_series(series, curve, None, options).map(|judgement| Judged { judgement, bimodality: None }))
 }

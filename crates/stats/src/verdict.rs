@@ -1,6 +1,6 @@
 //! The verdict on a curve: its judgement, flags, canary, outliers and modes.
 
-use crate::judgement::{Class, Judgement, Outcome, Reach, Reason, growth_of, judge_samples};
+use crate::judgement::{Class, Judgement, Outcome, Reach, Reason, Samples, growth_of, judge_samples};
 use crate::{Bimodality, Curve, Estimate, Exact, Options, Outliers, bimodality};
 use serde::{Deserialize, Serialize};
 
@@ -70,10 +70,10 @@ const OVERHEADS_MIN: f64 = 5.0;
 /// Judges a curve. `canary` is the curve of the fixed call timed beside it, on the same n.
 pub fn judge(curve: &Curve, canary: Option<&Curve>, options: &Options) -> Verdict {
     let judge = options.judge();
-    let judged = judge_samples(curve, false, options);
+    let judged = judge_samples(curve, Samples::All, options);
     let (mut all, branches) =
         judged.map_or_else(|| (Judgement::empty(options.unit), None), |judged| (judged.judgement, judged.bimodality));
-    let mut clean = judge.clean(curve, options).map(|judged| judged.judgement);
+    let mut clean = judge.clean(curve, branches.is_some(), options).map(|judged| judged.judgement);
     let canary = canary.and_then(|canary| canary_of(canary, &all, options));
     if canary.is_some_and(|canary| canary.vetoes) {
         for judgement in std::iter::once(&mut all).chain(clean.as_mut()) {

@@ -184,7 +184,7 @@ impl Judge for Counted {
     }
 
     /// Nothing interferes with a count, so no call is cleaner than another.
-    fn clean(&self, _curve: &Curve, _options: &Options) -> Option<Judged> {
+    fn clean(&self, _curve: &Curve, _has_branches: bool, _options: &Options) -> Option<Judged> {
         None
     }
 

@@ -80,7 +80,7 @@ pub(crate) trait Judge: Sync {
     fn refine(&self, fit: &mut Fit, level: &Level);
 
     /// The judgement of the calls without interference, where that differs from all calls.
-    fn clean(&self, curve: &Curve, options: &Options) -> Option<Judged>;
+    fn clean(&self, curve: &Curve, has_branches: bool, options: &Options) -> Option<Judged>;
 
     /// The outliers of a curve.
     fn outliers(&self, curve: &Curve) -> Outliers;

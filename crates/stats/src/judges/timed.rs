@@ -5,7 +5,7 @@ use crate::branches::{self, Branches};
 use crate::common::Pair;
 use crate::compare::{Effect, paired, unpaired};
 use crate::growth::{Growth, by_ends, by_laws, by_slope, contrast, student};
-use crate::judgement::{Outcome, POINTS_MIN, Reason, judge_samples};
+use crate::judgement::{Outcome, POINTS_MIN, Reason, Samples, judge_samples};
 use crate::law::{Fit, Law};
 use crate::mixture::Judged;
 use crate::points::{Cell, Grid, Series, Window};
@@ -123,12 +123,12 @@ impl Judge for Timed {
 
     fn refine(&self, _fit: &mut Fit, _level: &Level) {}
 
-    fn clean(&self, curve: &Curve, options: &Options) -> Option<Judged> {
+    fn clean(&self, curve: &Curve, has_branches: bool, options: &Options) -> Option<Judged> {
         let tags = curve.passes.iter().flat_map(|pass| &pass.clean);
         let (count, clean) =
             tags.fold((0_usize, 0_usize), |(count, clean), tag| (count + 1, clean + usize::from(*tag)));
         let is_useful = clean < count && clean as f64 >= CLEAN_MIN * count as f64;
-        is_useful.then(|| judge_samples(curve, true, options)).flatten()
+        is_useful.then(|| judge_samples(curve, Samples::Clean { has_branches }, options)).flatten()
     }
 
     fn outliers(&self, curve: &Curve) -> Outliers {
