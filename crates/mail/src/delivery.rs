@@ -9,7 +9,7 @@ use crate::ledger::{self, Sync};
 use crate::list::List;
 use crate::message::Message;
 use crate::network::{Network, Sockets};
-use crate::route::Server;
+use crate::route::{Lookups, Routes, Server};
 use crate::schedule::{Limits, Schedule};
 use crate::stats::{DomainRow, Phases, Stats, Tally};
 use crate::synthetic::{Shape, Synthetic};
@@ -17,6 +17,7 @@ use landau_reactor::Backend;
 use landau_sys::clock::monotonic_ns;
 use landau_sys::process::{ProcessorTime, thread_time};
 use serde_json::json;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -42,8 +43,12 @@ pub struct Delivery {
     pub source: Source,
     /// The file of the message; none in a mode that sends no message.
     pub message: Option<PathBuf>,
-    /// The server that takes all mail: `HOST:PORT`.
-    pub via: String,
+    /// The server that takes all mail: `HOST:PORT`; none if each domain is looked up.
+    pub via: Option<String>,
+    /// The name server that is asked.
+    pub name_server: Option<SocketAddr>,
+    /// The port at which MX hosts take mail.
+    pub smtp_port: u16,
     /// Hosts on public addresses that the user permits.
     pub allowed_hosts: Vec<String>,
     /// The ledger.
@@ -122,7 +127,7 @@ pub fn deliver(delivery: &Delivery, observer: &mut dyn Observer, should_stop: &d
     if message.is_template() && delivery.batch > 1 {
         return Err(Error::Spec("a message with fields has one recipient at a time; leave out --batch".to_owned()));
     }
-    let server = Server::resolve(&delivery.via, &delivery.allowed_hosts)?;
+    let routes = delivery.routes()?;
     let plan = Plan {
         envelope: delivery.envelope.clone().checked()?,
         active: delivery.active,
@@ -136,7 +141,7 @@ pub fn deliver(delivery: &Delivery, observer: &mut dyn Observer, should_stop: &d
     let opened = ledger::open(&delivery.ledger, mode, &message, delivery.sync)?;
     let network = Sockets::new(Backend::default())?;
     let input = Listed::new(list, Letter { envelope: plan.envelope.clone(), message }, opened);
-    let mut engine = Engine::new(network, input, server, plan, Schedule::new(limits));
+    let mut engine = Engine::new(network, input, routes, plan, Schedule::new(limits));
     engine.notes = notes;
     let (begin_ns, cpu) = (monotonic_ns(), thread_time());
     engine.run(observer, should_stop)?;
@@ -157,6 +162,20 @@ impl Delivery {
             return Err(Error::Spec("--message FILE is missing; only the modes rset and quit do without".to_owned()));
         }
         Ok(())
+    }
+
+    /// Returns how the way of each domain is found.
+    fn routes(&self) -> Result<Routes> {
+        let seed = self.limits.seed;
+        if let Some(via) = &self.via {
+            return Ok(Routes::to_server(&Server::resolve(via, &self.allowed_hosts)?, seed));
+        }
+        let Some(server) = self.name_server else {
+            return Err(Error::Spec("name the server with --via, or a name server with --name-server".to_owned()));
+        };
+        let allowed = self.allowed_hosts.clone();
+        let own_name = self.envelope.helo.clone();
+        Ok(Routes::by_domain(Lookups { server, port: self.smtp_port, allowed, own_name }, seed))
     }
 
     /// Returns the limits, with as many sessions as this process may have descriptors for.

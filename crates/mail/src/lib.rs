@@ -14,6 +14,7 @@ mod error;
 mod input;
 mod ledger;
 pub mod list;
+mod lookup;
 pub mod message;
 mod network;
 mod route;

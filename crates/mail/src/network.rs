@@ -4,7 +4,7 @@
 use crate::error::Result;
 use landau_reactor::{Backend, Event, Interest, Reactor, Token};
 use landau_sys::clock::monotonic_ns;
-use landau_sys::socket::{Address, Family};
+use landau_sys::socket::{self, Address, Family, Transport};
 use landau_sys::{Error, Result as SystemResult, stream};
 use std::io::IoSlice;
 use std::net::SocketAddr;
@@ -32,6 +32,9 @@ pub(crate) trait Network {
 
     /// Starts a connection. Its end is reported by a readiness to write.
     fn connect(&mut self, id: u32, server: SocketAddr) -> SystemResult<()>;
+
+    /// Opens a UDP socket that exchanges datagrams with a server, and reports when there is one to receive.
+    fn connect_datagrams(&mut self, id: u32, server: SocketAddr) -> SystemResult<()>;
 
     /// Returns the result of connecting; from now on reports when there is something to read.
     fn established(&mut self, id: u32) -> SystemResult<()>;
@@ -77,6 +80,14 @@ impl Sockets {
         Ok(Self { reactor: Reactor::new(backend)?, sockets: Vec::new() })
     }
 
+    fn keep(&mut self, id: u32, socket: OwnedFd) {
+        let index = id as usize;
+        if index >= self.sockets.len() {
+            self.sockets.resize_with(index + 1, || None);
+        }
+        self.sockets[index] = Some(socket);
+    }
+
     fn socket(&self, id: u32) -> SystemResult<&OwnedFd> {
         self.sockets.get(id as usize).and_then(Option::as_ref).ok_or(Error::invalid("socket"))
     }
@@ -102,11 +113,19 @@ impl Network for Sockets {
         self.reactor
             .register_nonblocking(&socket, Token(id), Interest::WRITABLE)
             .map_err(|_| Error::invalid("epoll_ctl"))?;
-        let index = id as usize;
-        if index >= self.sockets.len() {
-            self.sockets.resize_with(index + 1, || None);
-        }
-        self.sockets[index] = Some(socket);
+        self.keep(id, socket);
+        Ok(())
+    }
+
+    fn connect_datagrams(&mut self, id: u32, server: SocketAddr) -> SystemResult<()> {
+        let family = if server.is_ipv4() { Family::V4 } else { Family::V6 };
+        let socket = socket::socket(family, Transport::Udp)?;
+        stream::set_blocking(&socket, false)?;
+        stream::connect(&socket, &Address::from(server))?;
+        self.reactor
+            .register_nonblocking(&socket, Token(id), Interest::READABLE)
+            .map_err(|_| Error::invalid("epoll_ctl"))?;
+        self.keep(id, socket);
         Ok(())
     }
 

@@ -55,6 +55,7 @@ impl Histogram {
 /// The times of the phases of connections and transactions.
 #[derive(Debug, Clone, Default)]
 pub struct Phases {
+    lookup: Histogram,
     connect: Histogram,
     greeting: Histogram,
     hello: Histogram,
@@ -67,6 +68,11 @@ pub struct Phases {
 }
 
 impl Phases {
+    /// Notes that the way of a domain was found after so many nanoseconds.
+    pub(crate) fn looked_up(&mut self, ns: u64) {
+        self.lookup.record(ns);
+    }
+
     /// Notes that a connection was established after so many nanoseconds.
     pub(crate) fn connected(&mut self, ns: u64) {
         self.connect.record(ns);
@@ -89,8 +95,9 @@ impl Phases {
     }
 
     /// Returns the phases with their names, in the order in which they happen.
-    pub fn all(&self) -> [(&'static str, &Histogram); 9] {
+    pub fn all(&self) -> [(&'static str, &Histogram); 10] {
         [
+            ("lookup", &self.lookup),
             ("connect", &self.connect),
             ("greeting", &self.greeting),
             ("ehlo", &self.hello),

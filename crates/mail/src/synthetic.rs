@@ -22,7 +22,8 @@ pub struct Shape {
     pub seed: u64,
 }
 
-/// A synthetic list: recipients `u1@d7.test`, in domains of the reserved name `test` (RFC 6761).
+/// A synthetic list: recipients `u1@d0007.example`, in the domains for which `landau sink dns` answers. The name
+/// `example` is reserved (RFC 6761).
 #[derive(Debug)]
 pub struct Synthetic {
     shape: Shape,
@@ -30,6 +31,8 @@ pub struct Synthetic {
     /// The shares of domains 1 to k, added up.
     cumulated: Vec<f64>,
     made: u64,
+    /// The digits of the number of a domain.
+    digits: usize,
 }
 
 impl Synthetic {
@@ -42,7 +45,8 @@ impl Synthetic {
             sum
         });
         let cumulated = cumulated.collect();
-        Self { shape, rng: ChaCha8Rng::seed_from_u64(shape.seed), cumulated, made: 0 }
+        let digits = shape.domains.max(1).ilog10() as usize + 1;
+        Self { shape, rng: ChaCha8Rng::seed_from_u64(shape.seed), cumulated, made: 0, digits }
     }
 
     /// Writes the next recipient. Returns whether there was one.
@@ -56,7 +60,7 @@ impl Synthetic {
         let domain = 1 + self.cumulated.partition_point(|&sum| sum <= drawn).min(self.cumulated.len() - 1);
         record.set_address("");
         // Writing to a string cannot fail.
-        let _ = write!(record.text_mut(), "u{}@d{domain}.test", self.made);
+        let _ = write!(record.text_mut(), "u{}@d{domain:0width$}.example", self.made, width = self.digits);
         true
     }
 }
@@ -69,7 +73,7 @@ mod tests {
         let (mut list, mut record) = (Synthetic::new(shape), Record::default());
         let mut counts = vec![0; shape.domains as usize + 1];
         while list.next(&mut record) {
-            let domain = record.address().split_once("@d").unwrap().1.strip_suffix(".test").unwrap();
+            let domain = record.address().split_once("@d").unwrap().1.strip_suffix(".example").unwrap();
             counts[domain.parse::<usize>().unwrap()] += 1;
         }
         counts

@@ -8,11 +8,15 @@ use landau_mail::{Backoff, Delivery, Envelope, Feedback, Limits, Mode, Source, S
 use landau_sys::signal::{catch_interrupts, interrupted};
 use landau_units::duration_in;
 use landau_wire::smtp::parameter::{Notify, Ret};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// The longest wait: thirty days.
 const LONGEST: Duration = Duration::from_secs(720 * 3600);
+
+/// The connections to a site of a domain that was looked up (Postfix's `default_destination_concurrency_limit`).
+const PER_SITE: u32 = 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ModeWord {
@@ -75,6 +79,7 @@ Examples:
   landau mail list.txt --message letter.eml --from news@example.org --via 127.0.0.1:2525 --ledger letter.ledger
   landau mail list.csv --message letter.eml --via localhost --ledger l --sessions 100 --initial 100
   landau mail --recipients 200000 --domains 9113 --mode rset --via 127.0.0.1:2525 --ledger l
+  landau mail --recipients 200000 --domains 9113 --mode rset --name-server 127.0.0.1:5353 --smtp-port 2525 --ledger l
 
 Exit status: 0 every recipient done, 1 recipients failed or are left, 2 could not run.";
 
@@ -85,7 +90,7 @@ pub(crate) struct Args {
     /// File with the recipients; - reads standard input
     #[arg(value_name = "LIST", required_unless_present = "recipients", conflicts_with = "recipients")]
     list: Option<PathBuf>,
-    /// Send to N synthetic recipients instead of a list: u1@d7.test and so on
+    /// Send to N synthetic recipients instead of a list: u1@d0007.example and so on
     #[arg(long, value_name = "N", requires = "domains")]
     recipients: Option<u64>,
     /// Distribute the synthetic recipients over N domains
@@ -98,9 +103,16 @@ pub(crate) struct Args {
     /// Send this message: header, empty line, body
     #[arg(long, value_name = "FILE")]
     message: Option<PathBuf>,
-    /// Send all mail to this server (port 25 by default)
-    #[arg(long, value_name = "HOST:PORT")]
-    via: String,
+    /// Send all mail to this server (port 25 by default), and look no domain up
+    #[arg(long, value_name = "HOST:PORT", required_unless_present = "name_server", conflicts_with = "name_server")]
+    via: Option<String>,
+    /// Look up the MX hosts of each domain at this name server (port 53 by default)
+    #[arg(long, value_name = "ADDRESS", value_parser = name_server)]
+    name_server: Option<SocketAddr>,
+    /// Connect to this port of MX hosts
+    #[arg(long, value_name = "PORT", default_value_t = 25, conflicts_with = "via")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
+    smtp_port: u16,
     /// Record what becomes of each recipient in this file, and continue what it says
     #[arg(long, value_name = "FILE")]
     ledger: PathBuf,
@@ -119,7 +131,10 @@ pub(crate) struct Args {
     /// Open at most N connections
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     sessions: u32,
-    /// Open at most N connections at first; each success raises that number up to --sessions, refusals reduce it
+    /// Open at most N connections to a site, the set of MX hosts of a domain [default: 20, with --via --sessions]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    per_site: Option<u32>,
+    /// Open at most N connections to a site at first; each success raises that number, refusals reduce it
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     initial: u32,
     /// Change the number of connections N by this much per success and refusal
@@ -211,6 +226,8 @@ fn delivery(args: &Args) -> anyhow::Result<Delivery> {
         source,
         message: args.message.clone(),
         via: args.via.clone(),
+        name_server: args.name_server,
+        smtp_port: args.smtp_port,
         allowed_hosts: args.allow_host.clone(),
         ledger: args.ledger.clone(),
         sync: match args.sync {
@@ -221,7 +238,7 @@ fn delivery(args: &Args) -> anyhow::Result<Delivery> {
         envelope: envelope(args)?,
         limits: Limits {
             sessions: args.sessions,
-            per_site: args.sessions,
+            per_site: args.per_site.unwrap_or(if args.via.is_some() { args.sessions } else { PER_SITE }),
             initial: args.initial,
             feedback: match args.feedback {
                 FeedbackWord::Inverse => Feedback::Inverse,
@@ -238,6 +255,15 @@ fn delivery(args: &Args) -> anyhow::Result<Delivery> {
         batch: usize::from(args.batch),
         timeout: args.timeout,
     })
+}
+
+/// Parses the address of a name server.
+fn name_server(text: &str) -> Result<SocketAddr, String> {
+    const PORT: u16 = 53;
+    let bare = text.parse::<IpAddr>().map(|address| SocketAddr::new(address, PORT));
+    text.parse()
+        .or(bare)
+        .map_err(|_| "write an address, with or without a port: 192.0.2.1 or [2001:db8::1]:53".to_owned())
 }
 
 fn envelope(args: &Args) -> anyhow::Result<Envelope> {

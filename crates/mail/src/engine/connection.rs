@@ -2,7 +2,9 @@
 
 use crate::client::{Broken, Session, Stage};
 use crate::input::Letter;
+use crate::route::Candidate;
 use landau_wire::smtp::Code;
+use std::net::SocketAddr;
 use std::rc::Rc;
 
 /// How far a connection is.
@@ -22,6 +24,8 @@ pub(super) enum Phase {
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) site: u32,
+    /// The addresses to try; the last one is in use.
+    pub(super) candidates: Vec<Candidate>,
     pub(super) session: Session,
     /// The letter whose content is being sent.
     pub(super) letter: Option<Rc<Letter>>,
@@ -54,6 +58,11 @@ pub(super) enum End {
 }
 
 impl Connection {
+    /// Returns the address that is in use.
+    pub(super) fn address(&self) -> Option<SocketAddr> {
+        self.candidates.last().map(|candidate| candidate.address)
+    }
+
     /// Describes the end of the connection.
     pub(super) fn describe(&self, end: End) -> String {
         let stage = self.session.stage();

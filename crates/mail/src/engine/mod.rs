@@ -1,11 +1,12 @@
-//! The engine: takes recipients from its input, opens connections, gives transactions to their sessions, and records
-//! what became of each recipient.
+//! The engine: takes recipients from its input, finds the way to their servers, opens connections, gives transactions
+//! to their sessions, and records what became of each recipient.
 //!
 //! A wait returns a batch of events. Each costs one receive and, if there is something to say, one send. What was
 //! recorded is written before the next wait.
 
 mod connection;
 mod progress;
+mod routing;
 mod transaction;
 
 use crate::client::{Content, Event, Session, Timeouts, Verdict};
@@ -14,9 +15,10 @@ use crate::error::Result;
 use crate::input::{Input, Next, Offer};
 use crate::ledger::{Report, State};
 use crate::list::Record;
+use crate::lookup::Stub;
 use crate::network::{Network, Ready};
-use crate::route::Server;
-use crate::schedule::Schedule;
+use crate::route::Routes;
+use crate::schedule::{NO_SITE, Schedule};
 use crate::stats::Stats;
 use connection::{Connection, End, Phase};
 use landau_wire::smtp::data::Transfer;
@@ -56,13 +58,12 @@ pub(crate) struct Engine<N, I> {
     /// When the input may have another recipient.
     input_ns: u64,
     record: Record,
-    server: Server,
+    routes: Routes,
     plan: Plan,
     schedule: Schedule,
-    /// The site of the fixed route.
-    site: u32,
-    /// Whether the site was given up for this run.
-    is_given_up: bool,
+    /// The number of sites that were given up for this run.
+    given_up_count: u32,
+    /// By the network's number; the first ones belong to the look-ups.
     connections: Vec<Option<Box<Connection>>>,
     free: Vec<u32>,
     /// Recipients of the transaction that is being put together.
@@ -76,8 +77,8 @@ pub(crate) struct Engine<N, I> {
 }
 
 impl<N: Network, I: Input> Engine<N, I> {
-    pub(crate) fn new(network: N, input: I, server: Server, plan: Plan, mut schedule: Schedule) -> Self {
-        let site = schedule.add_site();
+    pub(crate) fn new(network: N, input: I, routes: Routes, plan: Plan, mut schedule: Schedule) -> Self {
+        schedule.add_sites(routes.site_count());
         Self {
             now_ns: network.now_ns(),
             network,
@@ -85,12 +86,11 @@ impl<N: Network, I: Input> Engine<N, I> {
             is_input_at_end: false,
             input_ns: u64::MAX,
             record: Record::default(),
-            server,
+            routes,
             plan,
             schedule,
-            site,
-            is_given_up: false,
-            connections: Vec::new(),
+            given_up_count: 0,
+            connections: (0..Stub::NETWORK_IDS).map(|_| None).collect(),
             free: Vec::new(),
             batch: Vec::new(),
             buffer: vec![0; BUFFER_BYTES],
@@ -110,6 +110,9 @@ impl<N: Network, I: Input> Engine<N, I> {
             }
             self.schedule.advance(self.now_ns);
             self.fill()?;
+            if self.look_up() {
+                self.fill()?;
+            }
             self.connect();
             self.input.commit(self.now_ns)?;
             if self.is_finished() {
@@ -118,25 +121,21 @@ impl<N: Network, I: Input> Engine<N, I> {
             if let Some(progress) = ticker.due(self.now_ns, || self.progress()) {
                 observer.progress(&progress);
             }
-            self.network.wait(self.schedule.next_ns().min(ticker.next_ns()).min(self.input_ns))?;
+            let next_ns = self.schedule.next_ns().min(self.routes.next_ns()).min(self.input_ns);
+            self.network.wait(next_ns.min(ticker.next_ns()))?;
             self.now_ns = self.network.now_ns();
             while let Some(ready) = self.network.next() {
                 self.handle(ready);
             }
         }
         self.close_all();
+        self.note_given_up();
         self.input.finish(self.now_ns)
     }
 
     /// Returns how far the transactions go.
     pub(crate) fn mode(&self) -> Mode {
         self.plan.envelope.mode
-    }
-
-    /// Returns whether the server was given up for this run.
-    #[cfg(test)]
-    pub(crate) fn is_given_up(&self) -> bool {
-        self.is_given_up
     }
 
     fn progress(&self) -> Progress {
@@ -151,7 +150,7 @@ impl<N: Network, I: Input> Engine<N, I> {
         let is_idle = self.schedule.open_count() == 0;
         match self.stop_ns {
             Some(since_ns) => is_idle || self.now_ns.saturating_sub(since_ns) > GRACE_NS,
-            None => is_idle && (self.is_input_at_end || self.is_given_up) && self.schedule.recipients.len() == 0,
+            None => is_idle && (self.is_input_at_end || self.is_given_up()) && self.schedule.recipients.len() == 0,
         }
     }
 
@@ -160,7 +159,8 @@ impl<N: Network, I: Input> Engine<N, I> {
         self.input_ns = u64::MAX;
         while self.schedule.recipients.len() < self.plan.active
             && !self.is_input_at_end
-            && !self.is_given_up
+            && !self.is_given_up()
+            && !self.routes.is_full()
             && self.stop_ns.is_none()
         {
             match self.input.next(&mut self.record, self.now_ns)? {
@@ -190,10 +190,10 @@ impl<N: Network, I: Input> Engine<N, I> {
             return;
         }
         let reason = self.unusable(&offer);
-        let id = self.schedule.recipients.add(offer, &mut self.record, self.site, domain);
+        let id = self.schedule.recipients.add(offer, &mut self.record, NO_SITE, domain);
         match reason {
             Some(reason) => self.settle(id, State::Failed, None, reason.as_bytes()),
-            None => self.schedule.queue(id),
+            None => self.route(id),
         }
     }
 
@@ -206,37 +206,17 @@ impl<N: Network, I: Input> Engine<N, I> {
         has_control.then(|| "a field has a control character".to_owned())
     }
 
-    /// Opens connections for the recipients that wait.
-    fn connect(&mut self) {
-        while self.stop_ns.is_none()
-            && let Some(site) = self.schedule.next_connection()
-        {
-            let id = self.free.pop().unwrap_or_else(|| {
-                self.connections.push(None);
-                self.connections.len() as u32 - 1
-            });
-            let mut connection = Box::new(Connection::new(site, self.plan.envelope.mode, self.now_ns));
-            if let Err(error) = self.network.connect(id, self.server.address()) {
-                if is_own_limit(error) && self.schedule.open_count() > 1 {
-                    self.free.push(id);
-                    let limit = self.schedule.lose_connection(site);
-                    self.notes.push(format!("{error}: no more than {limit} connections at a time"));
-                    continue;
-                }
-                self.end(id, &mut connection, End::Failed(error));
-                continue;
-            }
-            self.network.set_deadline(id, self.plan.timeouts.connect());
-            self.connections[id as usize] = Some(connection);
-            self.stats.most_open = self.stats.most_open.max(self.schedule.open_count());
-        }
-    }
-
     /// Acts on an event of a connection.
     #[inline]
     fn handle(&mut self, ready: Ready) {
-        let Some(mut connection) = self.connections.get_mut(ready.id as usize).and_then(Option::take) else { return };
+        let Some(mut connection) = self.connections.get_mut(ready.id as usize).and_then(Option::take) else {
+            if ready.id < Stub::NETWORK_IDS {
+                self.routes.ready(&mut self.network, ready, &mut self.buffer);
+            }
+            return;
+        };
         let outcome = self.act(ready, &mut connection).and_then(|()| self.flush(ready.id, &mut connection));
+        let outcome = outcome.or_else(|end| self.attempt_next(ready.id, &mut connection, end));
         match outcome {
             Ok(()) => self.connections[ready.id as usize] = Some(connection),
             Err(end) => self.end(ready.id, &mut connection, end),
@@ -404,20 +384,8 @@ impl<N: Network, I: Input> Engine<N, I> {
         }
         self.stats.lost.count(&reason);
         let is_refusal = connection.phase < Phase::Greeted || (end == End::Closing && connection.session.ended() == 0);
-        if is_refusal {
-            self.server.turn();
-            if self.schedule.failed(site, self.now_ns) {
-                self.give_up(site, &reason);
-            }
-        }
-    }
-
-    /// Leaves the recipients of a site to a later run.
-    fn give_up(&mut self, site: u32, reason: &str) {
-        self.notes.push(format!("{} is not tried again in this run: {reason}", self.server.name()));
-        self.is_given_up = true;
-        for id in self.schedule.abandon(site) {
-            self.forget(id);
+        if is_refusal && self.schedule.failed(site, self.now_ns) {
+            self.give_up(site, &reason);
         }
     }
 

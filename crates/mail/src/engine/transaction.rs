@@ -4,13 +4,16 @@ use super::connection::{Connection, End, Phase};
 use super::{Content, Engine, Input, Mailbox, Mode, Network, Session, State, Transfer, Verdict};
 use crate::client::{Broken, Needs, Stage};
 use crate::input::Letter;
+use crate::route::Candidate;
 use landau_wire::smtp::{Code, Extension};
 use std::rc::Rc;
 
 impl Connection {
-    pub(super) fn new(site: u32, mode: Mode, now_ns: u64) -> Self {
+    pub(super) fn new(site: u32, mut candidates: Vec<Candidate>, mode: Mode, now_ns: u64) -> Self {
+        candidates.reverse();
         Self {
             site,
+            candidates,
             session: Session::new(mode, now_ns),
             letter: None,
             start_ns: now_ns,
@@ -177,17 +180,22 @@ impl<N: Network, I: Input> Engine<N, I> {
     /// Notes that a recipient could not be sent to for now.
     pub(super) fn defer(&mut self, recipient: u32, code: Option<Code>, text: &[u8]) {
         self.record(recipient, State::Deferred, code, text);
-        if self.is_given_up || !self.schedule.delay(recipient, self.now_ns) {
+        if self.is_left(recipient) || !self.schedule.delay(recipient, self.now_ns) {
             self.forget(recipient);
         }
     }
 
     /// Queues a recipient again at which no server has looked.
     pub(super) fn put_back(&mut self, recipient: u32) {
-        if self.is_given_up {
+        if self.is_left(recipient) {
             self.forget(recipient);
         } else {
             self.schedule.put_back(recipient);
         }
+    }
+
+    /// Returns whether a recipient is left to a later run, because its site was given up.
+    fn is_left(&self, recipient: u32) -> bool {
+        self.schedule.is_given_up(self.schedule.recipients.get(recipient).site)
     }
 }

@@ -18,6 +18,9 @@ use rand_chacha::rand_core::SeedableRng;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+/// The site of a recipient whose domain was not looked up successfully.
+pub(crate) const NO_SITE: u32 = u32::MAX;
+
 /// The limits of a schedule.
 #[derive(Debug, Clone)]
 pub struct Limits {
@@ -50,6 +53,8 @@ pub(crate) struct Schedule {
     blocked: BinaryHeap<Reverse<(u64, u32)>>,
     /// Sites that may be able to use another connection.
     hungry: VecDeque<u32>,
+    /// Recipients whose time has come and whose domain is to be looked up again.
+    unplaced: Vec<u32>,
     /// The connections in all.
     open: u32,
 }
@@ -64,14 +69,16 @@ impl Schedule {
             delayed: BinaryHeap::new(),
             blocked: BinaryHeap::new(),
             hungry: VecDeque::new(),
+            unplaced: Vec::new(),
             open: 0,
         }
     }
 
-    /// Adds a site and returns its index.
-    pub(crate) fn add_site(&mut self) -> u32 {
-        self.sites.push(Site::new(&self.limits));
-        self.sites.len() as u32 - 1
+    /// Adds sites until there are so many.
+    pub(crate) fn add_sites(&mut self, count: usize) {
+        while self.sites.len() < count {
+            self.sites.push(Site::new(&self.limits));
+        }
     }
 
     /// Puts a recipient at the end of the queue of its site.
@@ -108,12 +115,20 @@ impl Schedule {
     /// Queues the recipients and wakes the sites whose time has come.
     pub(crate) fn advance(&mut self, now_ns: u64) {
         while let Some(id) = pop_due(&mut self.delayed, now_ns) {
-            self.queue(id);
+            match self.recipients.get(id).site {
+                NO_SITE => self.unplaced.push(id),
+                _ => self.queue(id),
+            }
         }
         while let Some(site) = pop_due(&mut self.blocked, now_ns) {
             self.sites[site as usize].revive();
             self.note(site);
         }
+    }
+
+    /// Takes the recipients whose domain is to be looked up again.
+    pub(crate) fn take_unplaced(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.unplaced)
     }
 
     /// Returns when something changes without an event.
@@ -162,8 +177,9 @@ impl Schedule {
         self.open
     }
 
-    /// Takes the recipients of a site that wait, those that were deferred included.
-    pub(crate) fn abandon(&mut self, site: u32) -> Vec<u32> {
+    /// Gives a site up for this run. Returns its recipients that wait, those that were deferred included.
+    pub(crate) fn give_up(&mut self, site: u32) -> Vec<u32> {
+        self.sites[site as usize].is_given_up = true;
         let mut all: Vec<u32> = self.sites[site as usize].queue.drain(..).collect();
         let recipients = &self.recipients;
         self.delayed.retain(|Reverse((_, id))| {
@@ -174,6 +190,11 @@ impl Schedule {
             !is_of_site
         });
         all
+    }
+
+    /// Returns whether a site was given up for this run.
+    pub(crate) fn is_given_up(&self, site: u32) -> bool {
+        self.sites.get(site as usize).is_some_and(|site| site.is_given_up)
     }
 
     /// Notes that a server of a site answered a greeting or finished a transaction as it should.

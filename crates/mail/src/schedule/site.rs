@@ -18,6 +18,8 @@ pub(crate) struct Site {
     pub(super) failed_rounds: u32,
     /// Whether it waits after failures.
     pub(super) is_blocked: bool,
+    /// Whether it is not tried again in this run.
+    pub(super) is_given_up: bool,
     /// Whether it is in the list of sites that may want a connection.
     pub(super) is_hungry: bool,
 }
@@ -31,6 +33,7 @@ impl Site {
             window: Window::new(limits.initial.min(limits.per_site), limits.feedback),
             failed_rounds: 0,
             is_blocked: false,
+            is_given_up: false,
             is_hungry: false,
         }
     }

@@ -20,7 +20,7 @@ use crate::input::{Letter, Listed};
 use crate::ledger::{self, Sync};
 use crate::list::List;
 use crate::message::Message;
-use crate::route::Server;
+use crate::route::{Routes, Server};
 use crate::schedule::{Backoff, Feedback, Limits, Schedule};
 use network::Virtual;
 use rand::RngExt;
@@ -136,6 +136,10 @@ impl Scenario {
         }
     }
 
+    fn routes(&self) -> Routes {
+        Routes::to_server(&Server::resolve("127.0.0.1:25", &[]).unwrap(), self.seed)
+    }
+
     fn limits(&self) -> Limits {
         Limits {
             sessions: 6,
@@ -192,8 +196,8 @@ impl Scenario {
         let Ok(opened) = ledger::open_storage(storage, self.mode, &message, Sync::Never) else { return false };
         let plan = self.plan();
         let input = Listed::new(self.list(), Letter { envelope: plan.envelope.clone(), message }, opened);
-        let (network, server) = (Virtual::new(Rc::clone(world)), Server::resolve("127.0.0.1:25", &[]).unwrap());
-        let mut engine = Engine::new(network, input, server, plan, Schedule::new(self.limits()));
+        let network = Virtual::new(Rc::clone(world));
+        let mut engine = Engine::new(network, input, self.routes(), plan, Schedule::new(self.limits()));
         let outcome = engine.run(&mut Silent, &|| false);
         assert!(world.borrow().most_open <= 6, "seed {}: {} connections", self.seed, world.borrow().most_open);
         if outcome.is_ok() && !engine.is_given_up() {

@@ -1,9 +1,10 @@
-//! Tests of the sinks over real sockets.
+//! Tests over real sockets: the sinks, and the engine that delivers to them.
 #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
 
 mod conduct;
 #[path = "../../../wire/tests/it/escape.rs"]
 mod escape;
+mod route;
 mod smtp;
 #[path = "../../../wire/tests/it/smuggling.rs"]
 mod smuggling;

@@ -1,5 +1,6 @@
 //! A sink in a thread, and a client that talks to it.
 
+use landau_mail::sink::dns::{Datagrams, Dns, Service};
 use landau_mail::sink::smtp::Smtp;
 use landau_mail::sink::smtp::profile::Profiles;
 use landau_mail::sink::{Config, Remote, Sink};
@@ -23,11 +24,27 @@ pub(crate) struct Running {
 impl Running {
     /// Starts a sink for SMTP.
     pub(crate) fn smtp(smtp: Smtp) -> Self {
-        let clock = ManualClock::default();
-        let mut config = Config::new(vec!["127.0.0.1:0".parse().unwrap()]);
+        Self::smtp_at(smtp, "127.0.0.1:0")
+    }
+
+    /// Starts a sink for SMTP that listens at an address or a network.
+    pub(crate) fn smtp_at(smtp: Smtp, listen: &str) -> Self {
+        let (config, clock) = Self::config(listen);
+        Self::start(Sink::bind(smtp, config).unwrap(), clock)
+    }
+
+    /// Returns how a sink listens whose clock stands still.
+    fn config(listen: &str) -> (Config, ManualClock) {
+        let (mut config, clock) = (Config::new(vec![listen.parse().unwrap()]), ManualClock::default());
         config.clock = Some(clock.clone());
-        let sink = Sink::bind(smtp, config).unwrap();
-        let address = sink.addresses()[0].to_string().parse().unwrap();
+        (config, clock)
+    }
+
+    fn start(sink: Sink, clock: ManualClock) -> Self {
+        let listening = sink.addresses()[0].to_string();
+        let (network, port) = listening.rsplit_once(':').unwrap();
+        let ip = network.split('/').next().unwrap().parse().unwrap();
+        let address = SocketAddr::new(ip, port.parse().unwrap());
         let remote = sink.remote();
         let thread = Some(std::thread::spawn(|| sink.run().unwrap()));
         Self { address, remote, clock, thread }
@@ -54,6 +71,32 @@ impl Drop for Running {
         if !std::thread::panicking() {
             ended.unwrap();
         }
+    }
+}
+
+/// A name server, over TCP and UDP.
+pub(crate) struct Names {
+    pub(crate) streams: Running,
+    datagrams: Option<Datagrams>,
+}
+
+impl Names {
+    pub(crate) fn start(service: &Service) -> Self {
+        loop {
+            let dns = Dns::new("example", service.clone()).unwrap();
+            let (config, clock) = Running::config("127.0.0.1:0");
+            let sink = Sink::bind(dns.clone(), config).unwrap();
+            // Another program may have the port of the same number for UDP.
+            if let Ok(datagrams) = Datagrams::start(&dns, sink.addresses()[0]) {
+                return Self { streams: Running::start(sink, clock), datagrams: Some(datagrams) };
+            }
+        }
+    }
+}
+
+impl Drop for Names {
+    fn drop(&mut self) {
+        self.datagrams.take().into_iter().for_each(Datagrams::end);
     }
 }
 

@@ -1,6 +1,5 @@
-//! Where mail for a domain goes. So far there is one route: every domain's mail goes to one server, which is one site.
-//!
-//! A name is resolved once, here, and every address is checked. A later change of the name cannot lead to another host.
+//! The server that takes all mail. Its name is resolved once, here, and every address is checked. A later change of the
+//! name cannot lead to another host.
 
 use crate::error::{Error, Result};
 use landau_sys::socket::is_loopback_or_private;
@@ -14,9 +13,9 @@ const PORT: u16 = 25;
 pub struct Server {
     /// The host as the user wrote it.
     name: String,
+    /// The host without its port.
+    host: String,
     addresses: Vec<SocketAddr>,
-    /// The address that is used.
-    turn: usize,
 }
 
 impl Server {
@@ -42,17 +41,17 @@ impl Server {
         if addresses.is_empty() {
             return Err(unresolved("the name has no address".to_owned()));
         }
-        Ok(Self { name: text.to_owned(), addresses, turn: 0 })
+        Ok(Self { name: text.to_owned(), host: host.to_owned(), addresses })
     }
 
-    /// Returns the address for the next connection.
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.addresses[self.turn % self.addresses.len()]
+    /// Returns the addresses.
+    pub(super) fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
     }
 
-    /// Uses the next address of the name, after this one could not be reached.
-    pub(crate) fn turn(&mut self) {
-        self.turn += 1;
+    /// Returns the host without its port.
+    pub(super) fn host(&self) -> &str {
+        &self.host
     }
 
     /// Returns the server as the user wrote it.

@@ -1,0 +1,143 @@
+//! From a recipient to an address: the look-up of its domain, and the attempts to connect to the hosts of its site.
+
+use super::connection::{Connection, End, Phase};
+use super::{Engine, Input, Network, Session, State, is_own_limit};
+use crate::route::{Place, Refusal, RefusalKind, Released};
+use crate::schedule::NO_SITE;
+
+/// The sites whose end is noted by name; further ones are counted.
+const NAMED_SITES: u32 = 5;
+
+impl<N: Network, I: Input> Engine<N, I> {
+    /// Sends a recipient on its way, which may have to be looked up.
+    pub(super) fn route(&mut self, id: u32) {
+        let address = self.schedule.recipients.get(id).record.address();
+        let place = self.routes.place(address, id, self.now_ns);
+        self.arrive(id, &place);
+    }
+
+    /// Acts on the answers of the name server, and asks further questions. Returns whether a way was found.
+    pub(super) fn look_up(&mut self) -> bool {
+        for id in self.schedule.take_unplaced() {
+            self.route(id);
+        }
+        self.routes.advance(&mut self.network, self.now_ns);
+        let mut is_any = false;
+        while let Some(Released { recipients, place, took_ns }) = self.routes.next_released(self.now_ns) {
+            is_any = true;
+            self.stats.phases.looked_up(took_ns);
+            self.schedule.add_sites(self.routes.site_count());
+            for id in recipients {
+                self.arrive(id, &place);
+            }
+        }
+        is_any
+    }
+
+    /// Queues a recipient at its site, or records why there is none.
+    fn arrive(&mut self, id: u32, place: &Place) {
+        match place {
+            Place::Wait => {}
+            Place::Site(site) => {
+                self.schedule.recipients.get_mut(id).site = *site;
+                if self.schedule.is_given_up(*site) {
+                    self.forget(id);
+                } else {
+                    self.schedule.queue(id);
+                }
+            }
+            Place::Nowhere(Refusal { text, kind }) => {
+                self.schedule.recipients.get_mut(id).site = NO_SITE;
+                match kind {
+                    RefusalKind::Final => self.settle(id, State::Failed, None, text.as_bytes()),
+                    RefusalKind::Transient => self.defer(id, None, text.as_bytes()),
+                    RefusalKind::NotAllowed => self.settle(id, State::Deferred, None, text.as_bytes()),
+                }
+            }
+        }
+    }
+
+    /// Opens connections for the recipients that wait.
+    pub(super) fn connect(&mut self) {
+        while self.stop_ns.is_none()
+            && let Some(site) = self.schedule.next_connection()
+        {
+            let id = self.free.pop().unwrap_or_else(|| {
+                self.connections.push(None);
+                self.connections.len() as u32 - 1
+            });
+            let candidates = self.routes.candidates(site, self.now_ns);
+            let mut connection = Box::new(Connection::new(site, candidates, self.plan.envelope.mode, self.now_ns));
+            match self.attempt(id, &mut connection) {
+                Ok(()) => {
+                    self.connections[id as usize] = Some(connection);
+                    self.stats.most_open = self.stats.most_open.max(self.schedule.open_count());
+                }
+                Err(End::Failed(error)) if is_own_limit(error) && self.schedule.open_count() > 1 => {
+                    self.free.push(id);
+                    let limit = self.schedule.lose_connection(site);
+                    self.notes.push(format!("{error}: no more than {limit} connections at a time"));
+                }
+                Err(end) => self.end(id, &mut connection, end),
+            }
+        }
+    }
+
+    /// Begins to connect to the next address of a site.
+    fn attempt(&mut self, id: u32, connection: &mut Connection) -> Result<(), End> {
+        let Some(address) = connection.address() else { return Err(End::Closed) };
+        match self.network.connect(id, address) {
+            Ok(()) => {
+                self.network.set_deadline(id, self.plan.timeouts.connect());
+                Ok(())
+            }
+            Err(error) if is_own_limit(error) => Err(End::Failed(error)),
+            Err(error) => self.attempt_next(id, connection, End::Failed(error)),
+        }
+    }
+
+    /// After a host could not be reached or refused the connection, begins to connect to the next one. Returns `end` if
+    /// there is none.
+    pub(super) fn attempt_next(&mut self, id: u32, connection: &mut Connection, end: End) -> Result<(), End> {
+        if connection.phase >= Phase::Greeted || self.stop_ns.is_some() {
+            return Err(end);
+        }
+        // A host that refuses this connection may accept the next one: it is not avoided.
+        if let Some(address) = connection.address().filter(|_| end != End::Refused) {
+            self.routes.hosts_mut(connection.site).avoid(address, self.now_ns);
+        }
+        if connection.candidates.len() < 2 {
+            return Err(end);
+        }
+        self.stats.lost.count(&connection.describe(end));
+        self.network.close(id);
+        connection.candidates.pop();
+        (connection.phase, connection.start_ns) = (Phase::Connecting, self.now_ns);
+        connection.session = Session::new(self.plan.envelope.mode, self.now_ns);
+        connection.watches_writing = false;
+        self.attempt(id, connection)
+    }
+
+    /// Leaves the recipients of a site to a later run.
+    pub(super) fn give_up(&mut self, site: u32, reason: &str) {
+        self.given_up_count += 1;
+        if self.given_up_count <= NAMED_SITES {
+            self.notes.push(format!("{} is not tried again in this run: {reason}", self.routes.name(site)));
+        }
+        for id in self.schedule.give_up(site) {
+            self.forget(id);
+        }
+    }
+
+    /// Returns whether nothing can be sent any more because the only server was given up.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.routes.is_fixed() && self.given_up_count > 0
+    }
+
+    /// Adds the notes that are due at the end of a run.
+    pub(super) fn note_given_up(&mut self) {
+        if let Some(others) = self.given_up_count.checked_sub(NAMED_SITES + 1) {
+            self.notes.push(format!("{} more sites are not tried again in this run", others + 1));
+        }
+    }
+}

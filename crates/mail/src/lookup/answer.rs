@@ -1,0 +1,213 @@
+//! What a message of a name server says about a question.
+
+use super::{Answer, Kind, MOST_ALIASES, Problem, Records, TTL_S};
+use landau_wire::dns::{Data, Message, Name, NameBuf, Rcode};
+use std::net::IpAddr;
+
+/// How long a negative answer without SOA is kept, in seconds.
+const NEGATIVE_TTL_S: u32 = 60;
+
+/// What a message means.
+#[derive(Debug, PartialEq)]
+pub(super) enum Reading {
+    /// Records are missing: ask again over TCP.
+    Truncated,
+    /// The name is an alias, and the message does not say what for: ask for this name.
+    Alias(NameBuf),
+    /// The answer.
+    Answer(Answer),
+}
+
+/// Returns the text of a name in lower case.
+pub(super) fn text(name: &Name<'_>) -> Box<str> {
+    name.to_string().to_ascii_lowercase().into()
+}
+
+/// Reads the answer to a question about `asked`.
+pub(super) fn read(message: &Message<'_>, asked: &NameBuf, kind: Kind) -> Reading {
+    let (header, rcode) = (message.header(), message.rcode());
+    if header.is_truncated {
+        return Reading::Truncated;
+    }
+    let failure = match rcode {
+        Rcode::NO_ERROR | Rcode::NAME_ERROR => None,
+        Rcode::SERVER_FAILURE => Some(Problem::ServerFailure),
+        Rcode::REFUSED => Some(Problem::Refused),
+        other => Some(Problem::Code(other)),
+    };
+    if let Some(problem) = failure {
+        return Reading::Answer(Answer::problem(problem));
+    }
+    let (mut name, mut links, mut ttl_s) = (*asked, 0, *TTL_S.end());
+    while let Some((target, alias_ttl_s)) = alias(message, &name.as_name()) {
+        links += 1;
+        if links > MOST_ALIASES {
+            return Reading::Answer(Answer::problem(Problem::Aliases));
+        }
+        (name, ttl_s) = (target, ttl_s.min(alias_ttl_s));
+    }
+    let mut records = Records::default();
+    for record in message.answers().filter(|record| record.name == name.as_name() && record.kind() == kind.record()) {
+        ttl_s = ttl_s.min(record.ttl_s);
+        match record.data {
+            Data::Mx { preference, exchange } => records.mx.push((preference, text(&exchange))),
+            Data::A(address) => records.addresses.push(IpAddr::V4(address)),
+            Data::Aaaa(address) => records.addresses.push(IpAddr::V6(address)),
+            _ => {}
+        }
+    }
+    if records.mx.is_empty() && records.addresses.is_empty() {
+        return nothing(message, name, links, rcode);
+    }
+    for record in message.additionals().filter(|_| kind == Kind::Mx) {
+        let address = match record.data {
+            Data::A(address) => IpAddr::V4(address),
+            Data::Aaaa(address) => IpAddr::V6(address),
+            _ => continue,
+        };
+        ttl_s = ttl_s.min(record.ttl_s);
+        records.additional.push((text(&record.name), address));
+    }
+    Reading::Answer(Answer { records: Ok(records), ttl_s: ttl_s.clamp(*TTL_S.start(), *TTL_S.end()) })
+}
+
+/// Returns what a name is an alias for, and how long that is true.
+fn alias(message: &Message<'_>, name: &Name<'_>) -> Option<(NameBuf, u32)> {
+    message.answers().filter(|record| record.name == *name).find_map(|record| match record.data {
+        Data::Cname(target) => Some((NameBuf::from(target), record.ttl_s)),
+        _ => None,
+    })
+}
+
+/// Returns what a message without the wanted records means.
+fn nothing(message: &Message<'_>, name: NameBuf, links: u32, rcode: Rcode) -> Reading {
+    let header = message.header();
+    let soa = message.authorities().find_map(|record| match record.data {
+        Data::Soa(soa) => Some(record.ttl_s.min(soa.negative_ttl_s)),
+        _ => None,
+    });
+    let ttl_s = soa.unwrap_or(NEGATIVE_TTL_S).clamp(*TTL_S.start(), *TTL_S.end());
+    if rcode == Rcode::NAME_ERROR {
+        return Reading::Answer(Answer { records: Err(Problem::NoName), ttl_s });
+    }
+    if links > 0 && soa.is_none() {
+        return Reading::Alias(name);
+    }
+    if soa.is_none() && !header.is_authoritative && !header.offers_recursion {
+        return Reading::Answer(Answer::problem(Problem::Lame));
+    }
+    Reading::Answer(Answer { records: Ok(Records::default()), ttl_s })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use landau_wire::dns::{Builder, Class, Header, Question, Record, Section, Soa};
+
+    fn name(text: &str) -> NameBuf {
+        NameBuf::parse(text).unwrap()
+    }
+
+    /// The reading of an answer to a question for the MX of `a.test`.
+    fn reading(rcode: Rcode, change: impl Fn(&mut Header), write: impl Fn(&mut Builder<'_>)) -> Reading {
+        let asked = name("a.test");
+        let (mut out, mut header) = (Vec::new(), Header::query(1).response(rcode));
+        header.is_authoritative = true;
+        change(&mut header);
+        let mut builder = Builder::new(&mut out, header, None, 4096);
+        builder.question(&Question { name: asked.as_name(), kind: Kind::Mx.record(), class: Class::IN });
+        write(&mut builder);
+        builder.finish();
+        read(&Message::parse(&out).unwrap(), &asked, Kind::Mx)
+    }
+
+    fn problem(reading: Reading) -> Problem {
+        let Reading::Answer(answer) = reading else { panic!("{reading:?}") };
+        answer.records.unwrap_err()
+    }
+
+    fn add(builder: &mut Builder<'_>, owner: &str, ttl_s: u32, data: Data<'_>) {
+        assert!(builder.record(Section::Answer, &Record::new(name(owner).as_name(), ttl_s, data)));
+    }
+
+    #[test]
+    fn aliases_are_followed_within_an_answer_and_beyond_it() {
+        let found = reading(
+            Rcode::NO_ERROR,
+            |_| {},
+            |builder| {
+                add(builder, "A.test", 50, Data::Cname(name("b.test").as_name()));
+                add(builder, "b.test", 40, Data::Cname(name("c.test").as_name()));
+                add(builder, "c.test", 60, Data::Mx { preference: 5, exchange: name("MX.c.test").as_name() });
+                add(builder, "other.test", 60, Data::Mx { preference: 1, exchange: name("evil.test").as_name() });
+            },
+        );
+        let records = Records { mx: vec![(5, "mx.c.test".into())], ..Records::default() };
+        assert_eq!(found, Reading::Answer(Answer { records: Ok(records), ttl_s: 40 }));
+        let found = reading(
+            Rcode::NO_ERROR,
+            |_| {},
+            |builder| {
+                add(builder, "a.test", 50, Data::Cname(name("b.test").as_name()));
+            },
+        );
+        assert_eq!(found, Reading::Alias(name("b.test")));
+        let found = reading(
+            Rcode::NO_ERROR,
+            |_| {},
+            |builder| {
+                add(builder, "a.test", 50, Data::Cname(name("b.test").as_name()));
+                add(builder, "b.test", 50, Data::Cname(name("a.test").as_name()));
+            },
+        );
+        assert_eq!(problem(found), Problem::Aliases);
+        let found = reading(
+            Rcode::NAME_ERROR,
+            |_| {},
+            |builder| {
+                add(builder, "a.test", 50, Data::Cname(name("b.test").as_name()));
+            },
+        );
+        assert_eq!(problem(found), Problem::NoName);
+    }
+
+    #[test]
+    fn failures_are_distinguished() {
+        for (rcode, expected) in [
+            (Rcode::NAME_ERROR, Problem::NoName),
+            (Rcode::SERVER_FAILURE, Problem::ServerFailure),
+            (Rcode::REFUSED, Problem::Refused),
+            (Rcode::NOT_IMPLEMENTED, Problem::Code(Rcode::NOT_IMPLEMENTED)),
+        ] {
+            assert_eq!(problem(reading(rcode, |_| {}, |_| {})), expected);
+            assert_eq!(expected.is_final(), rcode == Rcode::NAME_ERROR);
+        }
+        assert_eq!(problem(reading(Rcode::NO_ERROR, |header| header.is_authoritative = false, |_| {})), Problem::Lame);
+        assert_eq!(reading(Rcode::NO_ERROR, |header| header.is_truncated = true, |_| {}), Reading::Truncated);
+    }
+
+    #[test]
+    fn a_negative_answer_is_kept_as_long_as_its_soa_says() {
+        let origin = name("test");
+        let soa = |negative_ttl_s| Soa {
+            server: origin.as_name(),
+            mailbox: origin.as_name(),
+            serial: 1,
+            refresh_s: 1,
+            retry_s: 1,
+            expire_s: 1,
+            negative_ttl_s,
+        };
+        for (record, negative, expected) in [(300, 70, 70), (20, 70, 20), (0, 70, 1)] {
+            let found = reading(
+                Rcode::NO_ERROR,
+                |_| {},
+                |builder| {
+                    let record = Record::new(origin.as_name(), record, Data::Soa(soa(negative)));
+                    assert!(builder.record(Section::Authority, &record));
+                },
+            );
+            assert_eq!(found, Reading::Answer(Answer { records: Ok(Records::default()), ttl_s: expected }));
+        }
+    }
+}

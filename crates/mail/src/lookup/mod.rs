@@ -1,0 +1,96 @@
+//! Questions to the domain name system: the MX hosts of a domain, and the addresses of a host.
+//!
+//! A [`Stub`] asks one name server, on the engine's own event loop: thousands of questions cost no thread and no wait.
+
+mod answer;
+mod stub;
+
+pub(crate) use stub::Stub;
+
+use landau_wire::dns::{Rcode, Type};
+use std::net::IpAddr;
+
+/// The most aliases (CNAME) that are followed from one name.
+const MOST_ALIASES: u32 = 8;
+
+/// The bounds of how long an answer is kept, in seconds: a time to live of 0 must not make every recipient of a domain
+/// ask again, and a mistake in a zone must not last for longer than a day.
+const TTL_S: std::ops::RangeInclusive<u32> = 1..=86_400;
+
+/// What is asked about a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The hosts that take mail for it.
+    Mx,
+    /// Its IPv4 addresses.
+    A,
+    /// Its IPv6 addresses.
+    Aaaa,
+}
+
+impl Kind {
+    fn record(self) -> Type {
+        match self {
+            Self::Mx => Type::MX,
+            Self::A => Type::A,
+            Self::Aaaa => Type::AAAA,
+        }
+    }
+}
+
+/// The records of an answer; none if the name has none of the kind. Names are in lower case, without a dot at the end.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Records {
+    /// Preferences and names of MX hosts; the name `.` belongs to a null MX (RFC 7505).
+    pub(crate) mx: Vec<(u16, Box<str>)>,
+    pub(crate) addresses: Vec<IpAddr>,
+    /// Addresses of MX hosts that came with the answer.
+    pub(crate) additional: Vec<(Box<str>, IpAddr)>,
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Problem {
+    #[error("the name does not exist (NXDOMAIN)")]
+    NoName,
+    #[error("the name server failed (SERVFAIL)")]
+    ServerFailure,
+    #[error("the name server refuses to answer (REFUSED)")]
+    Refused,
+    #[error("the name server answered with code {}", .0.0)]
+    Code(Rcode),
+    #[error("the name server is not responsible for the name (lame delegation)")]
+    Lame,
+    #[error("the name server did not answer")]
+    TimedOut,
+    #[error("cannot ask the name server: {0}")]
+    Unreachable(landau_sys::Error),
+    #[error("the answer of the name server is malformed")]
+    Malformed,
+    #[error("the name has more than 8 aliases (CNAME) in a row")]
+    Aliases,
+}
+
+impl Problem {
+    /// Returns whether it will be the same tomorrow. Everything else may be a failure of the servers on the way.
+    pub(crate) fn is_final(self) -> bool {
+        self == Self::NoName
+    }
+}
+
+/// An answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) records: Result<Records, Problem>,
+    /// How long it may be kept, in seconds.
+    pub(crate) ttl_s: u32,
+}
+
+impl Answer {
+    /// How long a failure of a name server is kept (RFC 2308 section 7 allows up to 5 minutes).
+    const FAILURE_TTL_S: u32 = 30;
+
+    fn problem(problem: Problem) -> Self {
+        Self { records: Err(problem), ttl_s: Self::FAILURE_TTL_S }
+    }
+}

@@ -1,0 +1,313 @@
+//! A client of one name server: UDP, with repetitions, and TCP for answers that are truncated.
+
+use super::answer::{Reading, read};
+use super::{Answer, Kind, MOST_ALIASES, Problem};
+use crate::network::{Network, Ready};
+use landau_wire::dns::{Builder, Class, Edns, Header, Message, NameBuf, Question, Rcode, frame};
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::io::IoSlice;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// The network's number of the UDP socket.
+const DATAGRAMS: u32 = 0;
+/// The TCP connections at a time, which have the following numbers.
+const STREAMS: usize = 4;
+
+/// The most questions that wait for an answer over UDP. A socket of Linux has room for 277 short messages by default;
+/// those beyond would be dropped, and answered after a repetition only.
+const MOST_AWAITED: usize = 200;
+
+/// How long the answer to the first, second and last repetition is awaited.
+const WAITS: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];
+
+/// How long an answer over TCP is awaited.
+const STREAM_WAIT: Duration = Duration::from_secs(7);
+
+/// The longest answer over UDP that is accepted (the value of the DNS flag day 2020).
+const UDP_BYTES: u16 = 1232;
+
+/// A question and how far it is.
+#[derive(Debug, Clone)]
+struct Query {
+    /// The caller's number of the question.
+    number: u32,
+    name: NameBuf,
+    kind: Kind,
+    /// How often it was sent.
+    sent: usize,
+    /// The aliases that were followed.
+    aliases: u32,
+}
+
+/// A question over TCP.
+#[derive(Debug)]
+struct Stream {
+    query: Query,
+    id: u16,
+    is_established: bool,
+    received: Vec<u8>,
+}
+
+/// A client of one name server.
+#[derive(Debug)]
+pub(crate) struct Stub {
+    server: SocketAddr,
+    rng: ChaCha8Rng,
+    is_open: bool,
+    /// Questions that were not sent.
+    waiting: VecDeque<Query>,
+    /// Questions whose answer is awaited, by the number in the header.
+    awaited: HashMap<u16, Query>,
+    /// When to repeat which question, and how often it had been sent.
+    timers: BinaryHeap<Reverse<(u64, u16, usize)>>,
+    /// Questions whose answer was truncated, and that wait for a TCP connection.
+    long: VecDeque<Query>,
+    streams: [Option<Stream>; STREAMS],
+    answers: VecDeque<(u32, Answer)>,
+    /// Why the server could not be asked.
+    error: Option<landau_sys::Error>,
+    buffer: Vec<u8>,
+}
+
+impl Stub {
+    /// The network's numbers that a stub uses: 0 and the following ones.
+    pub(crate) const NETWORK_IDS: u32 = 1 + STREAMS as u32;
+
+    pub(crate) fn new(server: SocketAddr, seed: u64) -> Self {
+        Self {
+            server,
+            rng: ChaCha8Rng::seed_from_u64(seed ^ 0x00d5),
+            is_open: false,
+            waiting: VecDeque::new(),
+            awaited: HashMap::new(),
+            timers: BinaryHeap::new(),
+            long: VecDeque::new(),
+            streams: [const { None }; STREAMS],
+            answers: VecDeque::new(),
+            error: None,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Asks a question. `number` comes back with the answer.
+    pub(crate) fn ask(&mut self, number: u32, name: NameBuf, kind: Kind) {
+        self.waiting.push_back(Query { number, name, kind, sent: 0, aliases: 0 });
+    }
+
+    /// Returns the next answer.
+    pub(crate) fn next_answer(&mut self) -> Option<(u32, Answer)> {
+        self.answers.pop_front()
+    }
+
+    /// Returns when something is to be done without an event.
+    pub(crate) fn next_ns(&self) -> u64 {
+        let can_send = !self.waiting.is_empty() && self.awaited.len() < MOST_AWAITED;
+        let timer = || self.timers.peek().map_or(u64::MAX, |Reverse((at_ns, ..))| *at_ns);
+        if can_send || !self.answers.is_empty() { 0 } else { timer() }
+    }
+
+    /// Sends what is to be sent now.
+    pub(crate) fn advance(&mut self, network: &mut impl Network, now_ns: u64) {
+        while let Some(&Reverse((at_ns, id, sent))) = self.timers.peek()
+            && at_ns <= now_ns
+        {
+            self.timers.pop();
+            if self.awaited.get(&id).is_none_or(|query| query.sent != sent) {
+                continue;
+            }
+            if sent < WAITS.len() {
+                self.send(network, id, now_ns);
+            } else if let Some(query) = self.awaited.remove(&id) {
+                let problem = self.error.map_or(Problem::TimedOut, Problem::Unreachable);
+                self.answers.push_back((query.number, Answer::problem(problem)));
+            }
+        }
+        while self.awaited.len() < MOST_AWAITED
+            && let Some(query) = self.waiting.pop_front()
+        {
+            let id = self.free_id();
+            self.awaited.insert(id, query);
+            self.send(network, id, now_ns);
+        }
+        for place in 0..STREAMS {
+            if self.streams[place].is_none()
+                && let Some(query) = self.long.pop_front()
+            {
+                self.connect(network, place, query);
+            }
+        }
+    }
+
+    fn free_id(&mut self) -> u16 {
+        loop {
+            let id = self.rng.random::<u16>();
+            if !self.awaited.contains_key(&id) {
+                return id;
+            }
+        }
+    }
+
+    /// Sends a question over UDP. One that the network does not take is repeated later, as one that is lost.
+    fn send(&mut self, network: &mut impl Network, id: u16, now_ns: u64) {
+        if !self.is_open {
+            match network.connect_datagrams(DATAGRAMS, self.server) {
+                Ok(()) => self.is_open = true,
+                Err(error) => self.error = Some(error),
+            }
+        }
+        let Some(query) = self.awaited.get_mut(&id) else { return };
+        let wait_ns = WAITS[query.sent].as_nanos() as u64;
+        query.sent += 1;
+        self.timers.push(Reverse((now_ns.saturating_add(wait_ns), id, query.sent)));
+        self.buffer.clear();
+        write(&mut self.buffer, id, query);
+        if self.is_open
+            && let Err(error) = network.send(DATAGRAMS, &[IoSlice::new(&self.buffer)])
+            && !error.is_would_block()
+        {
+            self.error = Some(error);
+        }
+    }
+
+    /// Acts on an event of one of the stub's sockets.
+    pub(crate) fn ready(&mut self, network: &mut impl Network, ready: Ready, buffer: &mut [u8]) {
+        if ready.id != DATAGRAMS {
+            self.stream_ready(network, ready, buffer);
+            return;
+        }
+        loop {
+            match network.receive(DATAGRAMS, buffer) {
+                Ok(count) => self.received(&buffer[..count]),
+                Err(error) if error.is_would_block() => break,
+                // The server's host said that nobody listens there. That may change until the last repetition.
+                Err(error) => self.error = Some(error),
+            }
+        }
+        network.drained(DATAGRAMS);
+    }
+
+    /// Acts on a datagram. What answers no question that was asked is not from the server.
+    fn received(&mut self, bytes: &[u8]) {
+        let Ok(message) = Message::parse(bytes) else {
+            let Some((header, _)) = Header::parse(bytes) else { return };
+            if let Some(query) = self.awaited.remove(&header.id) {
+                self.answers.push_back((query.number, Answer::problem(Problem::Malformed)));
+            }
+            return;
+        };
+        let id = message.header().id;
+        if self.awaited.get(&id).is_none_or(|query| !answers(&message, query)) {
+            return;
+        }
+        self.error = None;
+        if let Some(query) = self.awaited.remove(&id) {
+            self.act(read(&message, &query.name, query.kind), query);
+        }
+    }
+
+    fn act(&mut self, reading: Reading, mut query: Query) {
+        match reading {
+            Reading::Truncated => self.long.push_back(query),
+            Reading::Alias(_) if query.aliases >= MOST_ALIASES => {
+                self.answers.push_back((query.number, Answer::problem(Problem::Aliases)));
+            }
+            Reading::Alias(name) => {
+                (query.name, query.sent) = (name, 0);
+                query.aliases += 1;
+                self.waiting.push_back(query);
+            }
+            Reading::Answer(answer) => self.answers.push_back((query.number, answer)),
+        }
+    }
+
+    fn connect(&mut self, network: &mut impl Network, place: usize, query: Query) {
+        let id = place as u32 + 1;
+        match network.connect(id, self.server) {
+            Ok(()) => {
+                network.set_deadline(id, STREAM_WAIT);
+                let number = self.rng.random();
+                self.streams[place] = Some(Stream { query, id: number, is_established: false, received: Vec::new() });
+            }
+            Err(error) => self.answers.push_back((query.number, Answer::problem(Problem::Unreachable(error)))),
+        }
+    }
+
+    fn stream_ready(&mut self, network: &mut impl Network, ready: Ready, buffer: &mut [u8]) {
+        let place = ready.id as usize - 1;
+        let Some(mut stream) = self.streams[place].take() else { return };
+        match stream.step(network, ready, buffer) {
+            Ok(None) if !ready.is_deadline => {
+                self.streams[place] = Some(stream);
+                return;
+            }
+            Ok(None) => self.answers.push_back((stream.query.number, Answer::problem(Problem::TimedOut))),
+            // Over TCP nothing is truncated for want of room.
+            Ok(Some(Reading::Truncated)) => {
+                self.answers.push_back((stream.query.number, Answer::problem(Problem::Malformed)));
+            }
+            Ok(Some(reading)) => self.act(reading, stream.query),
+            Err(problem) => self.answers.push_back((stream.query.number, Answer::problem(problem))),
+        }
+        network.close(ready.id);
+    }
+}
+
+impl Stream {
+    /// Acts on an event. Returns what the answer means, if it has come.
+    fn step(
+        &mut self,
+        network: &mut impl Network,
+        ready: Ready,
+        buffer: &mut [u8],
+    ) -> Result<Option<Reading>, Problem> {
+        if !self.is_established && (ready.is_writable || ready.is_readable) {
+            network.established(ready.id).map_err(Problem::Unreachable)?;
+            self.is_established = true;
+            let mut out = Vec::new();
+            frame::write(&mut out, |out| write(out, self.id, &self.query)).map_err(|_| Problem::Malformed)?;
+            // A question is shorter than any buffer of a connection.
+            network.send(ready.id, &[IoSlice::new(&out)]).map_err(Problem::Unreachable)?;
+        }
+        if !ready.is_readable {
+            return Ok(None);
+        }
+        loop {
+            match network.receive(ready.id, buffer) {
+                Ok(0) => return Err(Problem::TimedOut),
+                Ok(count) => self.received.extend_from_slice(&buffer[..count]),
+                Err(error) if error.is_would_block() => {
+                    network.drained(ready.id);
+                    break;
+                }
+                Err(error) => return Err(Problem::Unreachable(error)),
+            }
+        }
+        let Some((bytes, _)) = frame::next(&self.received) else { return Ok(None) };
+        let message = Message::parse(bytes).map_err(|_| Problem::Malformed)?;
+        let is_ours = message.header().id == self.id && answers(&message, &self.query);
+        let reading = is_ours.then(|| read(&message, &self.query.name, self.query.kind));
+        reading.map(Some).ok_or(Problem::Malformed)
+    }
+}
+
+/// Returns whether a message answers a question: it repeats it (RFC 5452 section 9.1). A server that cannot read a
+/// question may leave it out.
+fn answers(message: &Message<'_>, query: &Query) -> bool {
+    let repeats = |question: Question<'_>| {
+        question.name == query.name.as_name() && question.kind == query.kind.record() && question.class == Class::IN
+    };
+    let is_error = message.rcode() != Rcode::NO_ERROR && message.questions().next().is_none();
+    message.header().is_response && (is_error || message.question().is_some_and(repeats))
+}
+
+/// Appends the message of a question.
+fn write(out: &mut Vec<u8>, id: u16, query: &Query) {
+    let mut builder = Builder::new(out, Header::query(id), Some(Edns::new(UDP_BYTES)), usize::from(UDP_BYTES));
+    builder.question(&Question { name: query.name.as_name(), kind: query.kind.record(), class: Class::IN });
+    builder.finish();
+}

@@ -1,0 +1,434 @@
+//! The way of each domain by its MX records (RFC 5321 section 5.1), and how long it is known.
+
+use super::{Hosts, Lookups};
+use crate::lookup::{Answer, Kind, Problem, Records, Stub};
+use landau_sys::socket::is_loopback_or_private;
+use landau_wire::dns::NameBuf;
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+
+/// The most MX hosts of a domain; those with the worst preferences are left out. Mail goes to five addresses at most.
+const MOST_EXCHANGES: usize = 20;
+
+/// The domains that are remembered. With more of them everything is forgotten when nothing is being looked up.
+const MOST_DOMAINS: usize = 200_000;
+
+/// A second in nanoseconds.
+const SECOND: u64 = 1_000_000_000;
+
+/// Where the mail for a domain goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// To this site.
+    Site(u32),
+    /// The domain is being looked up.
+    Wait,
+    /// Nowhere.
+    Nowhere(Refusal),
+}
+
+/// Why mail for a domain goes nowhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    /// The enhanced status code (RFC 3463) and the reason.
+    pub(crate) text: String,
+    pub(crate) kind: RefusalKind,
+}
+
+/// What a refusal means for a recipient.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RefusalKind {
+    /// It has failed.
+    Final,
+    /// It may be tried again.
+    Transient,
+    /// It waits for the user's permission, and is left to a later run.
+    NotAllowed,
+}
+
+/// Recipients whose way was looked up.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Released {
+    pub(crate) recipients: Vec<u32>,
+    pub(crate) place: Place,
+    /// How long the look-up took, in nanoseconds.
+    pub(crate) took_ns: u64,
+}
+
+/// What is known about a domain.
+#[derive(Debug)]
+struct Domain {
+    name: Box<str>,
+    place: Place,
+    /// Until when `place` holds; for one that is being looked up, when that began.
+    time_ns: u64,
+    /// Preferences and hosts.
+    exchanges: Vec<(u16, u32)>,
+    /// The hosts whose addresses are being looked up.
+    missing: u32,
+    /// The earliest time at which something that `place` follows from expires.
+    until_ns: u64,
+    /// The recipients that wait.
+    waiting: Vec<u32>,
+}
+
+/// What is known about a host.
+#[derive(Debug)]
+struct Host {
+    name: Box<str>,
+    addresses: Vec<IpAddr>,
+    problem: Option<Problem>,
+    until_ns: u64,
+    /// Questions without an answer.
+    missing: u32,
+    /// The domains that wait for it.
+    waiting: Vec<u32>,
+}
+
+/// What a question is about.
+#[derive(Debug, Clone, Copy)]
+enum About {
+    Domain(u32),
+    Host(u32),
+}
+
+/// The ways of domains.
+#[derive(Debug)]
+pub(crate) struct Domains {
+    lookups: Lookups,
+    domain_indices: HashMap<Box<str>, u32>,
+    domains: Vec<Domain>,
+    host_indices: HashMap<Box<str>, u32>,
+    hosts: Vec<Host>,
+    /// The sites by the names of their hosts.
+    site_indices: HashMap<Box<str>, u32>,
+    questions: HashMap<u32, About>,
+    next_question: u32,
+    /// Domains whose look-up has ended.
+    ended: VecDeque<u32>,
+}
+
+impl Domains {
+    pub(super) fn new(mut lookups: Lookups) -> Self {
+        lookups.own_name.make_ascii_lowercase();
+        lookups.allowed.iter_mut().for_each(|name| name.make_ascii_lowercase());
+        Self {
+            lookups,
+            domain_indices: HashMap::new(),
+            domains: Vec::new(),
+            host_indices: HashMap::new(),
+            hosts: Vec::new(),
+            site_indices: HashMap::new(),
+            questions: HashMap::new(),
+            next_question: 0,
+            ended: VecDeque::new(),
+        }
+    }
+
+    /// Returns whether so many domains are known that the next one has to wait until those in progress have ended.
+    pub(super) fn is_full(&self) -> bool {
+        self.domains.len() >= MOST_DOMAINS && !(self.questions.is_empty() && self.ended.is_empty())
+    }
+
+    /// Returns where mail for a domain goes, and begins to look it up if that is not known.
+    pub(super) fn place(
+        &mut self,
+        domain: &str,
+        recipient: u32,
+        now_ns: u64,
+        sites: &mut Vec<Hosts>,
+        stub: &mut Stub,
+    ) -> Place {
+        let known = self.domain_indices.get(domain).copied();
+        let index = known.unwrap_or_else(|| self.domain_index(&domain.to_ascii_lowercase()));
+        let entry = &mut self.domains[index as usize];
+        let is_waiting = !entry.waiting.is_empty();
+        if !is_waiting && entry.place != Place::Wait && now_ns < entry.time_ns {
+            return entry.place.clone();
+        }
+        entry.waiting.push(recipient);
+        if !is_waiting {
+            (entry.place, entry.time_ns, entry.until_ns) = (Place::Wait, now_ns, u64::MAX);
+            self.begin(index, now_ns, sites, stub);
+        }
+        Place::Wait
+    }
+
+    /// Returns the recipients of a domain whose look-up has ended.
+    pub(super) fn next_released(&mut self, now_ns: u64) -> Option<Released> {
+        let index = self.ended.pop_front()?;
+        let domain = &mut self.domains[index as usize];
+        let recipients = std::mem::take(&mut domain.waiting);
+        let took_ns = now_ns.saturating_sub(domain.time_ns);
+        domain.time_ns = domain.until_ns;
+        Some(Released { recipients, place: domain.place.clone(), took_ns })
+    }
+
+    /// Returns the index of a domain in lower case.
+    fn domain_index(&mut self, name: &str) -> u32 {
+        if let Some(&index) = self.domain_indices.get(name) {
+            return index;
+        }
+        if self.domains.len() >= MOST_DOMAINS && self.questions.is_empty() && self.ended.is_empty() {
+            self.domain_indices.clear();
+            self.domains.clear();
+            self.host_indices.clear();
+            self.hosts.clear();
+        }
+        let index = self.domains.len() as u32;
+        self.domain_indices.insert(name.into(), index);
+        self.domains.push(Domain {
+            name: name.into(),
+            place: Place::Wait,
+            time_ns: 0,
+            exchanges: Vec::new(),
+            missing: 0,
+            until_ns: 0,
+            waiting: Vec::new(),
+        });
+        index
+    }
+
+    fn begin(&mut self, index: u32, now_ns: u64, sites: &mut Vec<Hosts>, stub: &mut Stub) {
+        let name = &self.domains[index as usize].name;
+        if let Some(address) = literal(name) {
+            let host = self.host_index(&address.to_string());
+            let host_entry = &mut self.hosts[host as usize];
+            (host_entry.addresses, host_entry.until_ns) = (vec![address], u64::MAX);
+            self.domains[index as usize].exchanges = vec![(0, host)];
+            self.conclude(index, sites);
+            return;
+        }
+        match NameBuf::parse(name) {
+            Ok(name) => self.ask(About::Domain(index), name, Kind::Mx, stub),
+            Err(_) => self.refuse(index, "5.1.2 not the name of a domain", RefusalKind::Final, now_ns, 3600),
+        }
+    }
+
+    fn ask(&mut self, about: About, name: NameBuf, kind: Kind, stub: &mut Stub) {
+        self.next_question = self.next_question.wrapping_add(1);
+        self.questions.insert(self.next_question, about);
+        stub.ask(self.next_question, name, kind);
+    }
+
+    /// Ends the look-up of a domain.
+    fn end(&mut self, index: u32, place: Place) {
+        self.domains[index as usize].place = place;
+        self.ended.push_back(index);
+    }
+
+    fn refuse(&mut self, index: u32, text: &str, kind: RefusalKind, now_ns: u64, ttl_s: u32) {
+        let domain = &mut self.domains[index as usize];
+        domain.until_ns = domain.until_ns.min(now_ns.saturating_add(u64::from(ttl_s) * SECOND));
+        self.end(index, Place::Nowhere(Refusal { text: text.to_owned(), kind }));
+    }
+
+    /// Acts on an answer.
+    pub(super) fn answered(
+        &mut self,
+        number: u32,
+        answer: Answer,
+        now_ns: u64,
+        sites: &mut Vec<Hosts>,
+        stub: &mut Stub,
+    ) {
+        match self.questions.remove(&number) {
+            Some(About::Domain(index)) => self.exchanges_answered(index, answer, now_ns, sites, stub),
+            Some(About::Host(index)) => self.host_answered(index, answer, now_ns, sites),
+            None => {}
+        }
+    }
+
+    /// Acts on the MX records of a domain.
+    fn exchanges_answered(&mut self, index: u32, answer: Answer, now_ns: u64, sites: &mut Vec<Hosts>, stub: &mut Stub) {
+        let until_ns = now_ns.saturating_add(u64::from(answer.ttl_s) * SECOND);
+        let Records { mut mx, additional, .. } = match answer.records {
+            Ok(records) => records,
+            Err(problem) => {
+                let (status, kind) = meaning(problem);
+                return self.refuse(index, &format!("{status} {problem}"), kind, now_ns, answer.ttl_s);
+            }
+        };
+        let domain = &mut self.domains[index as usize];
+        domain.until_ns = until_ns;
+        if let [(_, only)] = &mx[..]
+            && **only == *"."
+        {
+            let text = "5.1.10 the domain accepts no mail (null MX)";
+            return self.refuse(index, text, RefusalKind::Final, now_ns, answer.ttl_s);
+        }
+        mx.retain(|(_, name)| **name != *".");
+        mx.sort();
+        mx.dedup_by(|a, b| a.1 == b.1);
+        let own = mx.iter().find(|(_, name)| **name == *self.lookups.own_name).map(|(preference, _)| *preference);
+        if let Some(own) = own {
+            mx.retain(|(preference, _)| *preference < own);
+            if mx.is_empty() {
+                let text = "5.4.6 this host is the domain's best MX host: mail would go in a circle";
+                return self.refuse(index, text, RefusalKind::Final, now_ns, answer.ttl_s);
+            }
+        }
+        mx.truncate(MOST_EXCHANGES);
+        if mx.is_empty() {
+            // Without MX records the domain is its own host (RFC 5321 section 5.1).
+            mx.push((0, domain.name.clone()));
+        }
+        for (name, address) in additional {
+            self.note_additional(&name, address, until_ns, now_ns);
+        }
+        let exchanges: Vec<(u16, u32)> =
+            mx.into_iter().map(|(preference, name)| (preference, self.host_index(&name))).collect();
+        let mut missing = 0;
+        for &(_, host) in &exchanges {
+            missing += u32::from(self.want_host(host, index, now_ns, stub));
+        }
+        let domain = &mut self.domains[index as usize];
+        (domain.exchanges, domain.missing) = (exchanges, missing);
+        if missing == 0 {
+            self.conclude(index, sites);
+        }
+    }
+
+    /// Returns the index of a host.
+    fn host_index(&mut self, name: &str) -> u32 {
+        if let Some(&index) = self.host_indices.get(name) {
+            return index;
+        }
+        let index = self.hosts.len() as u32;
+        self.host_indices.insert(name.into(), index);
+        self.hosts.push(Host {
+            name: name.into(),
+            addresses: Vec::new(),
+            problem: None,
+            until_ns: 0,
+            missing: 0,
+            waiting: Vec::new(),
+        });
+        index
+    }
+
+    /// Notes an address that came with the MX records, unless the host's addresses are known or being asked for.
+    fn note_additional(&mut self, name: &str, address: IpAddr, until_ns: u64, now_ns: u64) {
+        let index = self.host_index(name);
+        let host = &mut self.hosts[index as usize];
+        if host.missing > 0 || (host.until_ns > now_ns && host.until_ns != until_ns) {
+            return;
+        }
+        if host.until_ns <= now_ns {
+            host.addresses.clear();
+        }
+        (host.problem, host.until_ns) = (None, until_ns);
+        if !host.addresses.contains(&address) {
+            host.addresses.push(address);
+        }
+    }
+
+    /// Makes a domain wait for the addresses of a host, if they are not known. Returns whether it waits.
+    fn want_host(&mut self, index: u32, domain: u32, now_ns: u64, stub: &mut Stub) -> bool {
+        let host = &mut self.hosts[index as usize];
+        if host.missing == 0 && host.until_ns > now_ns {
+            return false;
+        }
+        host.waiting.push(domain);
+        if host.missing > 0 {
+            return true;
+        }
+        (host.addresses, host.problem, host.until_ns) = (Vec::new(), None, u64::MAX);
+        let Ok(name) = NameBuf::parse(&host.name) else {
+            (host.problem, host.until_ns) = (Some(Problem::NoName), now_ns + 3600 * SECOND);
+            host.waiting.pop();
+            return false;
+        };
+        host.missing = 2;
+        self.ask(About::Host(index), name, Kind::A, stub);
+        self.ask(About::Host(index), name, Kind::Aaaa, stub);
+        true
+    }
+
+    /// Acts on addresses of a host.
+    fn host_answered(&mut self, index: u32, answer: Answer, now_ns: u64, sites: &mut Vec<Hosts>) {
+        let host = &mut self.hosts[index as usize];
+        host.missing -= 1;
+        host.until_ns = host.until_ns.min(now_ns.saturating_add(u64::from(answer.ttl_s) * SECOND));
+        match answer.records {
+            Ok(records) => host.addresses.extend(records.addresses),
+            // A failure that may pass says more than a name that does not exist.
+            Err(problem) => host.problem = Some(host.problem.filter(|known| !known.is_final()).unwrap_or(problem)),
+        }
+        if host.missing > 0 {
+            return;
+        }
+        for domain in std::mem::take(&mut host.waiting) {
+            let entry = &mut self.domains[domain as usize];
+            entry.missing -= 1;
+            if entry.missing == 0 {
+                self.conclude(domain, sites);
+            }
+        }
+    }
+
+    /// Finds the site of a domain whose hosts are known.
+    fn conclude(&mut self, index: u32, sites: &mut Vec<Hosts>) {
+        let Self { domains, hosts, lookups, .. } = self;
+        let domain = &mut domains[index as usize];
+        let own_ns = domain.until_ns;
+        let all = || domain.exchanges.iter().map(|&(preference, host)| (preference, &hosts[host as usize]));
+        let until_ns = all().map(|(_, host)| host.until_ns).fold(own_ns, u64::min);
+        let problem = all().filter_map(|(_, host)| host.problem).find(|problem| !problem.is_final());
+        let has_address = all().any(|(_, host)| !host.addresses.is_empty());
+        let is_allowed = |name: &str| lookups.allowed.iter().any(|allowed| **allowed == *name);
+        let is_public = |host: &Host| {
+            !is_allowed(&host.name) && host.addresses.iter().any(|&address| !is_loopback_or_private(address))
+        };
+        let public = all().map(|(_, host)| host).find(|host| !is_allowed(&domain.name) && is_public(host));
+        let refusal = |text: String, kind| Place::Nowhere(Refusal { text, kind });
+        let place = match (has_address, problem, public) {
+            (false, Some(problem), _) => refusal(format!("4.4.3 {problem}"), RefusalKind::Transient),
+            (false, None, _) => {
+                refusal("5.4.4 no host that takes mail for the domain has an address".to_owned(), RefusalKind::Final)
+            }
+            (true, _, Some(host)) => {
+                let text = format!(
+                    "4.7.0 {} takes mail for {} and has a public address; if you are permitted to send mail there, \
+                     add --allow-host {} --yes-send-to-public",
+                    host.name, domain.name, domain.name
+                );
+                refusal(text, RefusalKind::NotAllowed)
+            }
+            (true, _, None) => {
+                let mut names: Vec<&str> = all().map(|(_, host)| &*host.name).collect();
+                names.sort_unstable();
+                let key = names.join(" ");
+                let site = *self.site_indices.entry(key.into()).or_insert_with(|| {
+                    sites.push(Hosts::default());
+                    sites.len() as u32 - 1
+                });
+                let port = lookups.port;
+                sites[site as usize].set(all().map(|(preference, host)| {
+                    let addresses = host.addresses.iter().map(|&address| SocketAddr::new(address, port));
+                    (preference, &*host.name, addresses.collect())
+                }));
+                Place::Site(site)
+            }
+        };
+        domain.until_ns = until_ns;
+        self.end(index, place);
+    }
+}
+
+/// Returns the address of an address literal (RFC 5321 section 4.1.3).
+fn literal(domain: &str) -> Option<IpAddr> {
+    let inside = domain.strip_prefix('[')?.strip_suffix(']')?;
+    match inside.strip_prefix("ipv6:") {
+        Some(address) => address.parse().ok().map(IpAddr::V6),
+        None => inside.parse().ok().map(IpAddr::V4),
+    }
+}
+
+/// Returns what a failed look-up of MX records means for a recipient.
+fn meaning(problem: Problem) -> (&'static str, RefusalKind) {
+    if problem.is_final() { ("5.1.2", RefusalKind::Final) } else { ("4.4.3", RefusalKind::Transient) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,169 @@
+//! Tests of the ways of domains, with answers that a name server could have given.
+
+#![allow(clippy::unnecessary_wraps, reason = "the helpers return what a name server could: an answer or a problem")]
+
+use super::*;
+
+/// The ways, and the questions that were asked.
+struct Asked {
+    domains: Domains,
+    sites: Vec<Hosts>,
+    stub: Stub,
+    /// The number of the last question that was answered.
+    answered: u32,
+    now_ns: u64,
+}
+
+impl Asked {
+    fn new(allowed: &[&str]) -> Self {
+        let server = SocketAddr::from(([127, 0, 0, 1], 53));
+        let allowed = allowed.iter().map(|&name| name.to_owned()).collect();
+        let lookups = Lookups { server, port: 25, allowed, own_name: "Relay.Example".to_owned() };
+        let stub = Stub::new(server, 1);
+        Self { domains: Domains::new(lookups), sites: Vec::new(), stub, answered: 0, now_ns: 1 }
+    }
+
+    fn place(&mut self, domain: &str, recipient: u32) -> Place {
+        self.domains.place(domain, recipient, self.now_ns, &mut self.sites, &mut self.stub)
+    }
+
+    /// Answers the next question.
+    fn answer(&mut self, records: Result<Records, Problem>) {
+        self.answered += 1;
+        let answer = Answer { records, ttl_s: 10 };
+        self.domains.answered(self.answered, answer, self.now_ns, &mut self.sites, &mut self.stub);
+    }
+
+    fn released(&mut self) -> Place {
+        self.domains.next_released(self.now_ns).expect("the look-up has ended").place
+    }
+
+    /// Looks a domain up whose MX records and addresses are these.
+    fn look_up(&mut self, domain: &str, answers: Vec<Result<Records, Problem>>) -> Place {
+        assert_eq!(self.place(domain, 0), Place::Wait);
+        for records in answers {
+            self.answer(records);
+        }
+        assert_eq!(self.domains.next_question, self.answered, "every question has its answer");
+        self.released()
+    }
+}
+
+fn mx(all: &[(u16, &str)]) -> Result<Records, Problem> {
+    let mx = all.iter().map(|&(preference, name)| (preference, name.into())).collect();
+    Ok(Records { mx, ..Records::default() })
+}
+
+fn address(last: u8) -> Result<Records, Problem> {
+    Ok(Records { addresses: vec![IpAddr::from([127, 0, 0, last])], ..Records::default() })
+}
+
+fn nothing() -> Result<Records, Problem> {
+    Ok(Records::default())
+}
+
+fn refusal(place: Place) -> (RefusalKind, String) {
+    let Place::Nowhere(Refusal { text, kind }) = place else { panic!("{place:?}") };
+    (kind, text)
+}
+
+#[test]
+fn domains_with_the_same_hosts_share_a_site() {
+    let mut asked = Asked::new(&[]);
+    let hosts = mx(&[(10, "a"), (20, "b")]);
+    let first = asked.look_up("one.test", vec![hosts.clone(), address(1), nothing(), address(2), nothing()]);
+    assert_eq!(first, Place::Site(0));
+    // The addresses are known; preferences are the domain's own.
+    assert_eq!(asked.look_up("two.test", vec![mx(&[(5, "b"), (10, "a")])]), Place::Site(0));
+    assert_eq!(asked.look_up("three.test", vec![mx(&[(10, "a")])]), Place::Site(1));
+    assert_eq!((asked.place("ONE.test", 7), asked.place("one.test", 8)), (Place::Site(0), Place::Site(0)));
+    // After their time to live the records are asked for again.
+    asked.now_ns += 10 * SECOND;
+    assert_eq!(asked.look_up("one.test", vec![hosts, address(1), nothing(), address(2), nothing()]), Place::Site(0));
+}
+
+#[test]
+fn recipients_wait_for_one_look_up() {
+    let mut asked = Asked::new(&[]);
+    for recipient in 1..4 {
+        assert_eq!(asked.place("one.test", recipient), Place::Wait);
+    }
+    asked.answer(mx(&[(10, "a")]));
+    asked.answer(address(1));
+    assert_eq!(asked.domains.next_released(asked.now_ns), None);
+    asked.answer(nothing());
+    // One that comes before the others are released goes with them.
+    assert_eq!(asked.place("one.test", 4), Place::Wait);
+    asked.now_ns = 5;
+    let released = asked.domains.next_released(5).unwrap();
+    assert_eq!(released, Released { recipients: vec![1, 2, 3, 4], place: Place::Site(0), took_ns: 4 });
+    assert_eq!(asked.place("one.test", 5), Place::Site(0));
+}
+
+#[test]
+fn a_domain_without_mx_is_its_own_host() {
+    let mut asked = Asked::new(&[]);
+    assert_eq!(asked.look_up("one.test", vec![nothing(), address(1), nothing()]), Place::Site(0));
+    assert_eq!(asked.sites[0].name(), "one.test");
+    let none = asked.look_up("two.test", vec![nothing(), nothing(), Err(Problem::NoName)]);
+    assert_eq!(refusal(none).0, RefusalKind::Final);
+    assert_eq!(asked.look_up("[127.0.0.9]", vec![]), Place::Site(1));
+    assert_eq!(asked.look_up("[IPv6:::1]", vec![]), Place::Site(2));
+    assert_eq!(refusal(asked.look_up("a..test", vec![])).0, RefusalKind::Final);
+}
+
+#[test]
+fn failures_are_final_or_not() {
+    let mut asked = Asked::new(&[]);
+    for (number, (answers, kind, status)) in [
+        (vec![Err(Problem::NoName)], RefusalKind::Final, "5.1.2 "),
+        (vec![mx(&[(0, ".")])], RefusalKind::Final, "5.1.10 "),
+        (vec![Err(Problem::ServerFailure)], RefusalKind::Transient, "4.4.3 "),
+        (vec![Err(Problem::Refused)], RefusalKind::Transient, "4.4.3 "),
+        (vec![Err(Problem::Lame)], RefusalKind::Transient, "4.4.3 "),
+        (vec![Err(Problem::TimedOut)], RefusalKind::Transient, "4.4.3 "),
+        (vec![mx(&[(1, "x")]), Err(Problem::NoName), Err(Problem::NoName)], RefusalKind::Final, "5.4.4 "),
+        (vec![mx(&[(1, "y")]), Err(Problem::NoName), Err(Problem::TimedOut)], RefusalKind::Transient, "4.4.3 "),
+        (vec![mx(&[(1, "z"), (2, "x")]), Err(Problem::TimedOut), nothing()], RefusalKind::Transient, "4.4.3 "),
+        (vec![mx(&[(1, "relay.example")])], RefusalKind::Final, "5.4.6 "),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (found, text) = refusal(asked.look_up(&format!("d{number}.test"), answers));
+        assert!(found == kind && text.starts_with(status), "{number}: {found:?} {text}");
+    }
+    // A host that cannot be found leaves the others.
+    let usable = vec![mx(&[(1, "u"), (2, "v")]), Err(Problem::TimedOut), Err(Problem::TimedOut), address(1), nothing()];
+    assert_eq!(asked.look_up("usable.test", usable), Place::Site(0));
+    // Mail for which this host is a backup goes to the better ones only.
+    let backup = vec![mx(&[(1, "u2"), (2, "relay.example"), (3, "w")]), address(1), nothing()];
+    assert_eq!(asked.look_up("backup.test", backup), Place::Site(1));
+}
+
+#[test]
+fn public_addresses_need_permission_for_the_domain_or_the_host() {
+    let public = || Ok(Records { addresses: vec![IpAddr::from([192, 0, 2, 1])], ..Records::default() });
+    let mut asked = Asked::new(&["Allowed.test", "mx.known"]);
+    let (kind, text) = refusal(asked.look_up("one.test", vec![mx(&[(1, "a")]), public(), nothing()]));
+    assert!(kind == RefusalKind::NotAllowed && text.contains("--allow-host one.test --yes-send-to-public"), "{text}");
+    assert_eq!(asked.look_up("allowed.test", vec![mx(&[(1, "a")])]), Place::Site(0));
+    // Its site is known now, and closed to other domains all the same.
+    assert_eq!(refusal(asked.look_up("two.test", vec![mx(&[(1, "a")])])).0, RefusalKind::NotAllowed);
+    assert_eq!(asked.look_up("three.test", vec![mx(&[(1, "mx.known")]), public(), nothing()]), Place::Site(1));
+    // One public address among private ones is enough.
+    let mixed = Ok(Records {
+        addresses: vec![IpAddr::from([10, 0, 0, 1]), IpAddr::from([192, 0, 2, 1])],
+        ..Records::default()
+    });
+    assert_eq!(refusal(asked.look_up("four.test", vec![mx(&[(1, "m")]), mixed, nothing()])).0, RefusalKind::NotAllowed);
+    assert_eq!(refusal(asked.look_up("[192.0.2.1]", vec![])).0, RefusalKind::NotAllowed);
+}
+
+#[test]
+fn addresses_that_come_with_the_mx_records_are_not_asked_for() {
+    let mut asked = Asked::new(&[]);
+    let mut records = mx(&[(1, "a"), (2, "b")]).unwrap();
+    records.additional = vec![("a".into(), IpAddr::from([127, 0, 0, 1])), ("b".into(), IpAddr::from([127, 0, 0, 2]))];
+    assert_eq!(asked.look_up("one.test", vec![Ok(records)]), Place::Site(0));
+}

@@ -1,0 +1,140 @@
+//! Where mail goes: to one server for all domains, or to the MX hosts of each domain.
+//!
+//! A site is a set of MX hosts. Domains with the same set share its connections, limits and back-off, so that a
+//! provider with ten thousand domains is not greeted ten thousand times.
+
+mod domains;
+mod host;
+mod server;
+
+pub(crate) use domains::{Domains, Place, Refusal, RefusalKind, Released};
+pub(crate) use host::{Candidate, Hosts};
+pub use server::Server;
+
+use crate::lookup::Stub;
+use crate::network::{Network, Ready};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use std::net::SocketAddr;
+
+/// The most addresses to which a connection is attempted before it counts as failed (Postfix's
+/// `smtp_mx_address_limit`).
+const MOST_CANDIDATES: usize = 5;
+
+/// What is needed to look up the way of each domain.
+#[derive(Debug, Clone)]
+pub(crate) struct Lookups {
+    /// The name server.
+    pub(crate) server: SocketAddr,
+    /// The port at which MX hosts take mail.
+    pub(crate) port: u16,
+    /// Domains and hosts on public addresses that the user permits.
+    pub(crate) allowed: Vec<String>,
+    /// The name by which this host introduces itself: mail whose best MX host has it goes in a circle.
+    pub(crate) own_name: String,
+}
+
+/// How the way of a domain is found.
+#[derive(Debug)]
+enum Way {
+    /// All mail goes to site 0.
+    Fixed,
+    /// By look-ups.
+    ByDomain(Box<(Domains, Stub)>),
+}
+
+/// The ways of all domains, and the servers of all sites.
+#[derive(Debug)]
+pub(crate) struct Routes {
+    way: Way,
+    sites: Vec<Hosts>,
+    rng: ChaCha8Rng,
+}
+
+impl Routes {
+    /// Returns the routes if one server takes all mail: it is the only site.
+    pub(crate) fn to_server(server: &Server, seed: u64) -> Self {
+        Self { way: Way::Fixed, sites: vec![Hosts::of_server(server)], rng: ChaCha8Rng::seed_from_u64(seed ^ 0x50f7) }
+    }
+
+    /// Returns the routes if each domain is looked up.
+    pub(crate) fn by_domain(lookups: Lookups, seed: u64) -> Self {
+        let stub = Stub::new(lookups.server, seed);
+        Self {
+            way: Way::ByDomain(Box::new((Domains::new(lookups), stub))),
+            sites: Vec::new(),
+            rng: ChaCha8Rng::seed_from_u64(seed ^ 0x50f7),
+        }
+    }
+
+    /// Returns whether all mail goes to one server.
+    pub(crate) fn is_fixed(&self) -> bool {
+        matches!(self.way, Way::Fixed)
+    }
+
+    /// Returns the number of sites; they are numbered in the order in which they were found.
+    pub(crate) fn site_count(&self) -> usize {
+        self.sites.len()
+    }
+
+    /// Returns the servers of a site.
+    pub(crate) fn hosts_mut(&mut self, site: u32) -> &mut Hosts {
+        &mut self.sites[site as usize]
+    }
+
+    /// Returns the name of a site.
+    pub(crate) fn name(&self, site: u32) -> &str {
+        self.sites[site as usize].name()
+    }
+
+    /// Returns the addresses for a connection to a site in the order in which they are tried.
+    pub(crate) fn candidates(&mut self, site: u32, now_ns: u64) -> Vec<Candidate> {
+        self.sites[site as usize].candidates(MOST_CANDIDATES, now_ns, &mut self.rng)
+    }
+
+    /// Returns where the mail for an address goes. [`Place::Wait`] notes that `recipient` waits for the look-up.
+    pub(crate) fn place(&mut self, address: &str, recipient: u32, now_ns: u64) -> Place {
+        match &mut self.way {
+            Way::Fixed => Place::Site(0),
+            Way::ByDomain(way) => {
+                let (domains, stub) = &mut **way;
+                let domain = address.rsplit_once('@').map_or("", |(_, domain)| domain);
+                domains.place(domain, recipient, now_ns, &mut self.sites, stub)
+            }
+        }
+    }
+
+    /// Returns whether so many domains are known that no further one is to be looked up for now.
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(&self.way, Way::ByDomain(way) if way.0.is_full())
+    }
+
+    /// Returns recipients whose way was found.
+    pub(crate) fn next_released(&mut self, now_ns: u64) -> Option<Released> {
+        let Way::ByDomain(way) = &mut self.way else { return None };
+        let (domains, stub) = &mut **way;
+        while let Some((number, answer)) = stub.next_answer() {
+            domains.answered(number, answer, now_ns, &mut self.sites, stub);
+        }
+        domains.next_released(now_ns)
+    }
+
+    /// Asks what is to be asked now.
+    pub(crate) fn advance(&mut self, network: &mut impl Network, now_ns: u64) {
+        if let Way::ByDomain(way) = &mut self.way {
+            way.1.advance(network, now_ns);
+        }
+    }
+
+    /// Returns when something is to be done without an event.
+    pub(crate) fn next_ns(&self) -> u64 {
+        if let Way::ByDomain(way) = &self.way { way.1.next_ns() } else { u64::MAX }
+    }
+
+    /// Acts on an event of a socket for look-ups.
+    pub(crate) fn ready(&mut self, network: &mut impl Network, ready: Ready, buffer: &mut [u8]) {
+        if let Way::ByDomain(way) = &mut self.way {
+            way.1.ready(network, ready, buffer);
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Deliveries by MX records: the engine, the name server and the receivers of this crate.
+
+use crate::support::{Names, Running};
+use landau_mail::sink::dns::{Layout, Service};
+use landau_mail::sink::smtp::Smtp;
+use landau_mail::sink::smtp::profile::Profiles;
+use landau_mail::synthetic::Shape;
+use landau_mail::{
+    Backoff, Delivery, Envelope, Feedback, Limits, Mode, Observer, Outcome, Progress, Source, Sync, deliver,
+};
+use std::path::Path;
+use std::time::Duration;
+
+struct Silent;
+
+impl Observer for Silent {
+    fn progress(&mut self, _: &Progress) {}
+}
+
+/// All of 127.0.0.0/8 at a free port.
+fn hosts(profile: &str) -> Running {
+    Running::smtp_at(Smtp::new("sink.example", profile.parse::<Profiles>().unwrap(), 1), "127.0.0.0/8:0")
+}
+
+fn names(layout: Layout, loss: f64) -> Names {
+    Names::start(&Service { layout, loss, ..Service::default() })
+}
+
+fn run(folder: &Path, names: &Names, hosts: &Running, shape: Shape) -> Outcome {
+    let delivery = Delivery {
+        source: Source::Synthetic(shape),
+        message: None,
+        via: None,
+        name_server: Some(names.streams.address),
+        smtp_port: hosts.address.port(),
+        allowed_hosts: Vec::new(),
+        ledger: folder.join("ledger"),
+        sync: Sync::Never,
+        envelope: Envelope::new("", Mode::Rset),
+        limits: Limits {
+            sessions: 50,
+            per_site: 20,
+            initial: 5,
+            feedback: Feedback::Inverse,
+            backoff: Backoff { first: Duration::from_millis(10), longest: Duration::from_millis(10) },
+            attempts: 2,
+            seed: 7,
+        },
+        active: 500,
+        per_connection: 1000,
+        reuse_for: Duration::from_secs(300),
+        batch: 1,
+        timeout: Duration::from_secs(60),
+    };
+    deliver(&delivery, &mut Silent, &|| false).unwrap()
+}
+
+#[test]
+fn each_domain_gets_its_mail_at_its_own_hosts_and_the_others_are_told_apart() {
+    let layout = Layout {
+        domains: 300,
+        sites: 40,
+        null_mx: 0.1,
+        no_mx: 0.1,
+        nonexistent: 0.1,
+        failing: 0.1,
+        truncated: 0.2,
+        ..Layout::default()
+    };
+    let (names, hosts) = (names(layout, 0.0), hosts(""));
+    let folder = tempfile::tempdir().unwrap();
+    let outcome = run(folder.path(), &names, &hosts, Shape { recipients: 3_000, domains: 300, zipf: 0.0, seed: 1 });
+    let count = |text: &str| -> u64 {
+        outcome.reasons.iter().filter(|(reason, _)| reason.starts_with(text)).map(|(_, count)| count).sum()
+    };
+    let (null, missing, failing) = (count("5.1.10 "), count("5.1.2 "), count("4.4.3 the name server failed"));
+    // Ten recipients a domain, and thirty domains of each kind on average.
+    for found in [null, missing, failing / 2] {
+        assert!((100..600).contains(&found), "{:?}", outcome.reasons);
+    }
+    let recipients = outcome.recipients;
+    assert_eq!((recipients.failed, recipients.deferred), (null + missing, failing / 2), "{:?}", outcome.reasons);
+    assert_eq!((recipients.sum(), recipients.left), (3_000, 0));
+    // A failure is not remembered for longer than the recipients wait.
+    assert!(outcome.lost.is_empty(), "{:?}", outcome.lost);
+    let lookups = outcome.phases.all().iter().find(|(name, _)| *name == "lookup").unwrap().1.count();
+    assert!(lookups >= 300, "{lookups}");
+}
+
+#[test]
+fn a_query_that_is_lost_is_repeated() {
+    let (names, hosts) = (names(Layout { domains: 40, sites: 40, ..Layout::default() }, 0.1), hosts(""));
+    let folder = tempfile::tempdir().unwrap();
+    let outcome = run(folder.path(), &names, &hosts, Shape { recipients: 200, domains: 40, zipf: 0.0, seed: 1 });
+    // What is lost follows from the seed of the name server: no query is lost three times.
+    assert!(names.streams.remote.total("udp_lost") > 0);
+    assert_eq!(outcome.recipients.done, 200, "{:?}", outcome.reasons);
+}
+
+#[test]
+fn mail_goes_to_the_next_host_if_the_first_one_refuses() {
+    // Addresses go up by three for each site: the first of each three is the best host or as good as the best.
+    let first_hosts = (0..40).map(|site| format!("[host.\"127.1.0.{}\"]\nconnections = 0\n", site * 3));
+    let names = names(Layout { domains: 40, sites: 40, ..Layout::default() }, 0.0);
+    let hosts = hosts(&first_hosts.collect::<String>());
+    let folder = tempfile::tempdir().unwrap();
+    let outcome = run(folder.path(), &names, &hosts, Shape { recipients: 400, domains: 40, zipf: 0.0, seed: 1 });
+    let recipients = outcome.recipients;
+    // About one site in three has one host only.
+    assert!((200..400).contains(&recipients.done) && recipients.failed == 0, "{recipients:?}");
+    assert!(outcome.lost.iter().any(|(reason, _)| reason.contains("421")), "{:?}", outcome.lost);
+    assert!(outcome.notes.iter().any(|note| note.contains("not tried again in this run")), "{:?}", outcome.notes);
+}
