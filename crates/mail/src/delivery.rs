@@ -5,7 +5,7 @@ use crate::engine::{Engine, Observer, Plan};
 use crate::envelope::{Envelope, Mode};
 use crate::error::{Error, Result};
 use crate::input::{Input, Letter, Listed};
-use crate::ledger::{self, Sync};
+use crate::ledger::{self, FileStorage, Sync};
 use crate::list::List;
 use crate::message::Message;
 use crate::network::{Network, Sockets};
@@ -114,6 +114,20 @@ pub struct Outcome {
 
 /// Delivers a message to a list. Returns when every recipient is done, failed, or left to a later run.
 pub fn deliver(delivery: &Delivery, observer: &mut dyn Observer, should_stop: &dyn Fn() -> bool) -> Result<Outcome> {
+    let mut engine = prepare(delivery)?;
+    let (begin_ns, cpu) = (monotonic_ns(), thread_time());
+    engine.run(observer, should_stop)?;
+    let outcome = engine.into_outcome();
+    Ok(Outcome {
+        elapsed_ns: monotonic_ns() - begin_ns,
+        cpu: thread_time().since(cpu),
+        is_interrupted: should_stop(),
+        ..outcome
+    })
+}
+
+/// Returns the engine of a delivery, with its ledger open.
+pub(crate) fn prepare(delivery: &Delivery) -> Result<Engine<Sockets, Listed<FileStorage>>> {
     delivery.check()?;
     let list = match &delivery.source {
         Source::File(path) => List::open(path)?,
@@ -143,16 +157,7 @@ pub fn deliver(delivery: &Delivery, observer: &mut dyn Observer, should_stop: &d
     let input = Listed::new(list, Letter { envelope: plan.envelope.clone(), message }, opened);
     let mut engine = Engine::new(network, input, routes, plan, Schedule::new(limits));
     engine.notes = notes;
-    let (begin_ns, cpu) = (monotonic_ns(), thread_time());
-    engine.run(observer, should_stop)?;
-    let outcome = engine.into_outcome();
-    Ok(Outcome {
-        mode,
-        elapsed_ns: monotonic_ns() - begin_ns,
-        cpu: thread_time().since(cpu),
-        is_interrupted: should_stop(),
-        ..outcome
-    })
+    Ok(engine)
 }
 
 impl Delivery {
@@ -198,7 +203,7 @@ impl Delivery {
 
 impl<N: Network, I: Input> Engine<N, I> {
     /// Returns what the run counted, without its times.
-    fn into_outcome(self) -> Outcome {
+    pub(crate) fn into_outcome(self) -> Outcome {
         let mode = self.mode();
         let Stats { recipients, earlier, phases, domains, reasons, lost, connections, attempts, .. } = self.stats;
         Outcome {

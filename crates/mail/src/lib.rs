@@ -18,6 +18,7 @@ mod lookup;
 pub mod message;
 mod network;
 mod route;
+mod run;
 mod schedule;
 #[cfg(test)]
 mod simulation;
@@ -33,5 +34,6 @@ pub use ledger::Sync;
 pub use list::List;
 pub use message::Message;
 pub use route::Server;
+pub use run::Run;
 pub use schedule::{Backoff, Feedback, Limits};
 pub use stats::{DomainRow, Histogram, Phases, Tally};

@@ -88,6 +88,14 @@ impl Sockets {
         self.sockets[index] = Some(socket);
     }
 
+    /// Makes the connections that are open reset when they are closed.
+    pub(crate) fn reset_on_close(&self) {
+        for socket in self.sockets.iter().flatten() {
+            // Without the option the connection is closed in order.
+            let _ = stream::set_reset_on_close(socket);
+        }
+    }
+
     fn socket(&self, id: u32) -> SystemResult<&OwnedFd> {
         self.sockets.get(id as usize).and_then(Option::as_ref).ok_or(Error::invalid("socket"))
     }

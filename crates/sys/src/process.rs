@@ -80,6 +80,15 @@ pub fn thread_time() -> ProcessorTime {
     ProcessorTime { user_ns: ns(usage.ru_utime), system_ns: ns(usage.ru_stime) }
 }
 
+/// Returns the processor time of this thread in nanoseconds. Unlike [`thread_time`] it is exact at any moment, and not
+/// split into user mode and kernel.
+pub fn thread_time_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is writable, and the clock exists on every supported system, so the call cannot fail.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
 /// Returns the identifier of the parent process. It is the cheapest call that enters the kernel, and used as the
 /// canary.
 #[inline(always)]
@@ -104,10 +113,19 @@ fn kill_group(leader: u32) -> Result<()> {
 
 /// Sends SIGKILL to one process.
 pub fn kill(pid: u32) -> Result<()> {
+    signal(pid, libc::SIGKILL)
+}
+
+/// Asks a process to end (SIGTERM).
+pub fn terminate(pid: u32) -> Result<()> {
+    signal(pid, libc::SIGTERM)
+}
+
+fn signal(pid: u32, signal: libc::c_int) -> Result<()> {
     let pid = libc::pid_t::try_from(pid).ok().filter(|&pid| pid > 1);
     let pid = pid.ok_or(Error { call: "kill", errno: libc::ESRCH })?;
     // SAFETY: the call takes two integers; the number is greater than 1, so it means neither a group nor everyone.
-    check("kill", unsafe { libc::kill(pid, libc::SIGKILL) }).map(drop)
+    check("kill", unsafe { libc::kill(pid, signal) }).map(drop)
 }
 
 /// Returns the path of the program that this process runs, for starting it again.

@@ -1,5 +1,6 @@
 //! A connection of the engine, and why it ended.
 
+use super::hold::Work;
 use crate::client::{Broken, Session, Stage};
 use crate::input::Letter;
 use crate::route::Candidate;
@@ -34,6 +35,7 @@ pub(super) struct Connection {
     pub(super) phase: Phase,
     /// The number of transactions that have begun.
     pub(super) begun: u64,
+    pub(super) work: Work,
     /// Whether the network reports when more can be sent.
     pub(super) watches_writing: bool,
 }

@@ -5,6 +5,7 @@
 //! recorded is written before the next wait.
 
 mod connection;
+mod hold;
 mod progress;
 mod routing;
 mod transaction;
@@ -21,6 +22,7 @@ use crate::route::Routes;
 use crate::schedule::{NO_SITE, Schedule};
 use crate::stats::Stats;
 use connection::{Connection, End, Phase};
+use hold::Hold;
 use landau_wire::smtp::data::Transfer;
 use landau_wire::smtp::{Code, Mailbox};
 use progress::Ticker;
@@ -52,7 +54,7 @@ pub(crate) struct Plan {
 
 /// The engine.
 pub(crate) struct Engine<N, I> {
-    network: N,
+    pub(crate) network: N,
     input: I,
     is_input_at_end: bool,
     /// When the input may have another recipient.
@@ -60,18 +62,21 @@ pub(crate) struct Engine<N, I> {
     record: Record,
     routes: Routes,
     plan: Plan,
-    schedule: Schedule,
+    pub(crate) schedule: Schedule,
     /// The number of sites that were given up for this run.
     given_up_count: u32,
     /// By the network's number; the first ones belong to the look-ups.
     connections: Vec<Option<Box<Connection>>>,
     free: Vec<u32>,
+    hold: Hold,
     /// Recipients of the transaction that is being put together.
     batch: Vec<u32>,
     buffer: Vec<u8>,
     now_ns: u64,
     /// When the run was asked to end.
     stop_ns: Option<u64>,
+    /// The error by which this host refused another connection.
+    pub(crate) own_limit: Option<landau_sys::Error>,
     pub(crate) notes: Vec<String>,
     pub(crate) stats: Stats,
 }
@@ -92,9 +97,11 @@ impl<N: Network, I: Input> Engine<N, I> {
             given_up_count: 0,
             connections: (0..Stub::NETWORK_IDS).map(|_| None).collect(),
             free: Vec::new(),
+            hold: Hold::default(),
             batch: Vec::new(),
             buffer: vec![0; BUFFER_BYTES],
             stop_ns: None,
+            own_limit: None,
             notes: Vec::new(),
             stats: Stats::default(),
         }
@@ -104,28 +111,14 @@ impl<N: Network, I: Input> Engine<N, I> {
     pub(crate) fn run(&mut self, observer: &mut dyn Observer, should_stop: &dyn Fn() -> bool) -> Result<()> {
         let mut ticker = Ticker::new(self.now_ns);
         loop {
-            self.now_ns = self.network.now_ns();
             if self.stop_ns.is_none() && should_stop() {
                 self.stop_ns = Some(self.now_ns);
             }
-            self.schedule.advance(self.now_ns);
-            self.fill()?;
-            if self.look_up() {
-                self.fill()?;
-            }
-            self.connect();
-            self.input.commit(self.now_ns)?;
-            if self.is_finished() {
+            if !self.turn(ticker.next_ns())? {
                 break;
             }
             if let Some(progress) = ticker.due(self.now_ns, || self.progress()) {
                 observer.progress(&progress);
-            }
-            let next_ns = self.schedule.next_ns().min(self.routes.next_ns()).min(self.input_ns);
-            self.network.wait(next_ns.min(ticker.next_ns()))?;
-            self.now_ns = self.network.now_ns();
-            while let Some(ready) = self.network.next() {
-                self.handle(ready);
             }
         }
         self.close_all();
@@ -133,15 +126,39 @@ impl<N: Network, I: Input> Engine<N, I> {
         self.input.finish(self.now_ns)
     }
 
+    /// Does what can be done now, waits for events until a time, and acts on them. Returns whether something is left to
+    /// do.
+    pub(crate) fn turn(&mut self, until_ns: u64) -> Result<bool> {
+        self.now_ns = self.network.now_ns();
+        self.schedule.advance(self.now_ns);
+        self.fill()?;
+        if self.look_up() {
+            self.fill()?;
+        }
+        self.connect();
+        self.input.commit(self.now_ns)?;
+        if self.is_finished() {
+            return Ok(false);
+        }
+        let next_ns = self.schedule.next_ns().min(self.routes.next_ns()).min(self.input_ns);
+        self.network.wait(next_ns.min(until_ns))?;
+        self.now_ns = self.network.now_ns();
+        while let Some(ready) = self.network.next() {
+            self.handle(ready);
+        }
+        Ok(true)
+    }
+
     /// Returns how far the transactions go.
     pub(crate) fn mode(&self) -> Mode {
         self.plan.envelope.mode
     }
 
-    fn progress(&self) -> Progress {
+    pub(crate) fn progress(&self) -> Progress {
         Progress {
             recipients: self.stats.recipients,
             open: self.schedule.open_count(),
+            greeted: self.schedule.greeted_count(),
             active: self.schedule.recipients.len() as u64,
         }
     }
@@ -218,7 +235,7 @@ impl<N: Network, I: Input> Engine<N, I> {
         let outcome = self.act(ready, &mut connection).and_then(|()| self.flush(ready.id, &mut connection));
         let outcome = outcome.or_else(|end| self.attempt_next(ready.id, &mut connection, end));
         match outcome {
-            Ok(()) => self.connections[ready.id as usize] = Some(connection),
+            Ok(()) => self.keep(ready.id, connection),
             Err(end) => self.end(ready.id, &mut connection, end),
         }
     }
@@ -369,6 +386,7 @@ impl<N: Network, I: Input> Engine<N, I> {
     fn end(&mut self, id: u32, connection: &mut Connection, end: End) {
         self.network.close(id);
         self.free.push(id);
+        self.hold.ended(connection.work);
         let (site, reason) = (connection.site, connection.describe(end));
         let is_worn_out = connection.is_worn_out();
         for (recipient, is_in_progress) in connection.session.unresolved() {

@@ -12,6 +12,8 @@ pub struct Progress {
     pub recipients: Tally,
     /// The number of connections.
     pub open: u32,
+    /// Of them, those that were greeted.
+    pub greeted: u32,
     /// The number of recipients in memory.
     pub active: u64,
 }

@@ -75,6 +75,7 @@ impl<N: Network, I: Input> Engine<N, I> {
                 }
                 Err(End::Failed(error)) if is_own_limit(error) && self.schedule.open_count() > 1 => {
                     self.free.push(id);
+                    self.own_limit = Some(error);
                     let limit = self.schedule.lose_connection(site);
                     self.notes.push(format!("{error}: no more than {limit} connections at a time"));
                 }

@@ -1,6 +1,7 @@
 //! Transactions: which recipients a session is given, and what its answers mean for them.
 
 use super::connection::{Connection, End, Phase};
+use super::hold::Work;
 use super::{Content, Engine, Input, Mailbox, Mode, Network, Session, State, Transfer, Verdict};
 use crate::client::{Broken, Needs, Stage};
 use crate::input::Letter;
@@ -19,6 +20,7 @@ impl Connection {
             start_ns: now_ns,
             phase: Phase::Connecting,
             begun: 0,
+            work: Work::default(),
             watches_writing: false,
         }
     }
@@ -42,6 +44,9 @@ impl<N: Network, I: Input> Engine<N, I> {
     /// Begins the next transaction of a session that accepts one, or ends the session.
     pub(super) fn next_transaction(&mut self, connection: &mut Connection) {
         if connection.phase == Phase::Quitting || !connection.session.accepts_transaction() {
+            return;
+        }
+        if self.stop_ns.is_none() && !self.hold.permits(&mut connection.work) {
             return;
         }
         let is_old = self.now_ns.saturating_sub(connection.start_ns) > self.plan.reuse_for_ns;

@@ -55,8 +55,9 @@ pub(crate) struct Schedule {
     hungry: VecDeque<u32>,
     /// Recipients whose time has come and whose domain is to be looked up again.
     unplaced: Vec<u32>,
-    /// The connections in all.
+    /// The connections in all, and those of them that were not greeted yet.
     open: u32,
+    opening: u32,
 }
 
 impl Schedule {
@@ -71,6 +72,7 @@ impl Schedule {
             hungry: VecDeque::new(),
             unplaced: Vec::new(),
             open: 0,
+            opening: 0,
         }
     }
 
@@ -146,6 +148,7 @@ impl Schedule {
                 one.open += 1;
                 one.opening += 1;
                 self.open += 1;
+                self.opening += 1;
                 // The next connection is that of another site, if there is one.
                 self.hungry.rotate_left(1);
                 return Some(site);
@@ -158,6 +161,7 @@ impl Schedule {
 
     /// Notes that a connection was greeted.
     pub(crate) fn greeted(&mut self, site: u32) {
+        self.opening -= 1;
         self.sites[site as usize].opening -= 1;
     }
 
@@ -167,7 +171,13 @@ impl Schedule {
         one.open -= 1;
         one.opening -= u32::from(!was_greeted);
         self.open -= 1;
+        self.opening -= u32::from(!was_greeted);
         self.note(site);
+    }
+
+    /// Changes the most connections in all.
+    pub(crate) fn set_sessions(&mut self, sessions: u32) {
+        self.limits.sessions = sessions;
     }
 
     /// Notes that this host cannot open a connection more than it has, and returns how many those are.
@@ -228,6 +238,11 @@ impl Schedule {
     /// Returns the number of connections.
     pub(crate) fn open_count(&self) -> u32 {
         self.open
+    }
+
+    /// Returns the number of connections that were greeted.
+    pub(crate) fn greeted_count(&self) -> u32 {
+        self.open - self.opening
     }
 
     fn note(&mut self, site: u32) {

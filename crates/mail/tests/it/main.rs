@@ -5,6 +5,7 @@ mod conduct;
 #[path = "../../../wire/tests/it/escape.rs"]
 mod escape;
 mod route;
+mod run;
 mod smtp;
 #[path = "../../../wire/tests/it/smuggling.rs"]
 mod smuggling;

@@ -1,0 +1,63 @@
+//! A delivery that is driven turn by turn.
+
+use crate::support::Running;
+use landau_mail::synthetic::Shape;
+use landau_mail::{Backoff, Delivery, Envelope, Feedback, Limits, Mode, Run, Source, Sync};
+use std::time::Duration;
+
+fn delivery(via: String, directory: &std::path::Path) -> Delivery {
+    let long = Duration::from_secs(60);
+    Delivery {
+        source: Source::Synthetic(Shape { recipients: u64::MAX, domains: 10, zipf: 0.0, seed: 1 }),
+        message: None,
+        via: Some(via),
+        name_server: None,
+        smtp_port: 25,
+        allowed_hosts: Vec::new(),
+        ledger: directory.join("ledger"),
+        sync: Sync::Never,
+        envelope: Envelope::new("a@b.test", Mode::Rset),
+        limits: Limits {
+            sessions: 3,
+            per_site: 10,
+            initial: 10,
+            feedback: Feedback::Inverse,
+            backoff: Backoff { first: long, longest: long },
+            attempts: 1,
+            seed: 1,
+        },
+        active: 100,
+        per_connection: u64::MAX,
+        reuse_for: Duration::MAX,
+        batch: 1,
+        timeout: long,
+    }
+}
+
+#[test]
+fn connections_that_are_held_send_nothing() {
+    let (sink, room) = (Running::profile(""), tempfile::tempdir().unwrap());
+    let mut run = Run::start(&delivery(sink.address.to_string(), room.path())).unwrap();
+    run.set_busy(0);
+    while run.progress().greeted < 3 {
+        assert!(run.turn().unwrap());
+    }
+    for _ in 0..3 {
+        run.turn().unwrap();
+    }
+    assert_eq!((run.progress().recipients.done, run.progress().open), (0, 3));
+    run.set_busy(2);
+    while run.progress().recipients.done < 50 {
+        run.turn().unwrap();
+    }
+    run.set_sessions(4);
+    while run.progress().greeted < 4 {
+        run.turn().unwrap();
+    }
+    let outcome = run.finish().unwrap();
+    assert_eq!((outcome.connections, outcome.lost.len(), outcome.recipients.failed), (4, 0, 0));
+    let accepted = sink.remote.totals().iter().find(|one| one.name == "recipients").unwrap().value;
+    assert_eq!(accepted, outcome.recipients.done, "every transaction in progress has ended");
+    let ledger = std::fs::read_to_string(room.path().join("ledger")).unwrap();
+    assert_eq!(ledger.lines().filter(|line| line.contains("\"accepted\"")).count() as u64, accepted);
+}
