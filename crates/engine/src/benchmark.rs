@@ -104,7 +104,7 @@ pub trait Benchmark: Sized + 'static {
     const NAME: &'static str;
     /// The question that it answers, in one line.
     const ABOUT: &'static str;
-    /// What n counts: `bound sockets`.
+    /// What n counts: `bound sockets`; with the default settings if it depends on them.
     const AXIS: &'static str;
     /// The phases, those of the creation first.
     const PHASES: &'static [Phase];
@@ -121,6 +121,11 @@ pub trait Benchmark: Sized + 'static {
     const CAVEATS: &'static [&'static str];
     /// Where the experiment comes from.
     const SOURCE: &'static str;
+
+    /// Returns what n counts, if that depends on the settings.
+    fn axis(_settings: &Settings) -> &'static str {
+        Self::AXIS
+    }
 
     /// Returns whether it can run here with these settings.
     fn support(_host: &Host, _settings: &Settings) -> Support {

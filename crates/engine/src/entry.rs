@@ -32,6 +32,7 @@ pub struct Entry {
     pub caveats: &'static [&'static str],
     /// [`Benchmark::SOURCE`].
     pub source: &'static str,
+    pub(crate) axis_of: fn(&Settings) -> &'static str,
     pub(crate) support: fn(&Host, &Settings) -> Support,
     pub(crate) auto_n: fn(&Host, &Settings, Study) -> u64,
     pub(crate) annotations: fn(&Host, &Settings) -> Vec<Annotation>,
@@ -55,6 +56,7 @@ impl Entry {
             timeline: B::TIMELINE,
             caveats: B::CAVEATS,
             source: B::SOURCE,
+            axis_of: B::axis,
             support: B::support,
             auto_n: B::auto_n,
             annotations: B::annotations,

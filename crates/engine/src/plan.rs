@@ -154,7 +154,7 @@ fn case(
         benchmark: entry.name.to_owned(),
         label,
         about: entry.about.to_owned(),
-        axis: entry.axis.to_owned(),
+        axis: (entry.axis_of)(&settings).to_owned(),
         caveats: entry.caveats.iter().map(|&one| one.to_owned()).collect(),
         source: entry.source.to_owned(),
         phases: entry.phases.iter().map(phase).collect(),

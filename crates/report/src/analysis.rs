@@ -151,6 +151,12 @@ impl<'r> Analysis<'r> {
 }
 
 impl<'r> CaseStudy<'r> {
+    /// Returns whether two cases are of the same benchmark and their n counts the same, so that their curves can be
+    /// compared.
+    pub(crate) fn is_alike(&self, other: &CaseStudy<'_>) -> bool {
+        self.case.benchmark == other.case.benchmark && self.case.axis == other.case.axis
+    }
+
     fn new(record: &'r Record, case: &'r Case) -> Self {
         let passes = record.passes_of(case.case);
         let sound: Vec<&Pass> = passes.iter().copied().filter(|pass| !has_failed(pass)).collect();

@@ -183,15 +183,15 @@ impl PhaseComparison {
 }
 
 impl VariantComparison {
-    /// Compares each variant of a record with the default case of its benchmark: the first case in the record. Passes
-    /// are paired by round, as the cases of a round run one after the other.
+    /// Compares each variant of a record with the default case of its benchmark: the first case in the record whose n
+    /// counts the same. Passes are paired by round, as the cases of a round run one after the other.
     pub fn all(analysis: &Analysis<'_>) -> Vec<Self> {
         let unit = unit_of(analysis.record);
         let mut places = Vec::new();
         let mut comparisons = Vec::new();
         for (index, study) in analysis.cases.iter().enumerate() {
             let before = &analysis.cases[..index];
-            let Some(base) = before.iter().find(|base| base.case.benchmark == study.case.benchmark) else { continue };
+            let Some(base) = before.iter().find(|base| base.is_alike(study)) else { continue };
             for phase in &study.phases {
                 let Some(counterpart) = base.phases.iter().find(|one| one.phase.name == phase.phase.name) else {
                     continue;

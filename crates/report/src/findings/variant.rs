@@ -10,7 +10,7 @@ use landau_stats::Outcome;
 pub(super) fn contrast(analysis: &Analysis<'_>, finding: &mut Finding) {
     let study = analysis.cases.iter().find(|study| Some(study.case.case) == finding.case);
     let Some(study) = study else { return };
-    let Some(base) = analysis.cases.iter().find(|one| one.case.benchmark == study.case.benchmark) else { return };
+    let Some(base) = analysis.cases.iter().find(|one| one.is_alike(study)) else { return };
     let phase = base.phases.iter().find(|phase| Some(&phase.phase.name) == finding.phase.as_ref());
     let Some(phase) = phase.filter(|_| base.case.case != study.case.case) else { return };
     let name = format!("{} (", subject(base, phase));
