@@ -10,6 +10,7 @@ pub mod idle_poll;
 pub mod list;
 mod pool;
 mod program;
+mod receiver;
 mod server;
 mod volume;
 

@@ -14,6 +14,7 @@ pub mod event_wait;
 pub mod eventfd;
 pub mod fd_reuse;
 pub mod fork;
+pub mod mail;
 pub mod map_files;
 pub mod mmap;
 pub mod nop;
@@ -38,6 +39,7 @@ pub static REGISTRY: &[Entry] = &[
     Entry::of::<eventfd::Eventfd>(),
     Entry::of::<fd_reuse::FdReuse>(),
     Entry::of::<fork::Fork>(),
+    Entry::of::<mail::Mail>(),
     Entry::of::<map_files::MapFiles>(),
     Entry::of::<mmap::Mmap>(),
     Entry::of::<nop::Nop>(),

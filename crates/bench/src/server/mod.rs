@@ -19,7 +19,8 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-pub(crate) use process::Server;
+pub(crate) use process::{Server, on_other_processor};
+pub(crate) use usage::Usage;
 
 /// How long a server keeps an idle connection, in seconds: longer than any pass, so that no connection is closed while
 /// n grows. lighttpd stores it in 15 bits.
@@ -191,7 +192,7 @@ fn is_set(settings: &Settings, name: &str) -> bool {
 }
 
 /// Connects to a listener of this process.
-fn loopback_works() -> std::io::Result<()> {
+pub(crate) fn loopback_works() -> std::io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let client = TcpStream::connect(listener.local_addr()?)?;
     // If the option is refused, one socket stays in TIME_WAIT.

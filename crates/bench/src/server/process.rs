@@ -186,7 +186,7 @@ impl Server {
             facts.text("server_processor", number(self.processor));
         }
         facts.text("client_processor", number(client));
-        self.baseline.report(self.usage(), steps, facts);
+        self.baseline.report(self.usage(), (steps, "step"), facts);
     }
 }
 
@@ -214,7 +214,7 @@ fn free_port() -> Result<u16, Stop> {
 
 /// Runs `call` with this process pinned to a different processor than `own`, so that a process which it starts inherits
 /// that; returns the processor.
-fn on_other_processor<T>(own: Option<u32>, call: impl FnOnce() -> T) -> (T, Option<u32>) {
+pub(crate) fn on_other_processor<T>(own: Option<u32>, call: impl FnOnce() -> T) -> (T, Option<u32>) {
     let Some(own) = own else { return (call(), None) };
     // The worker may run on one processor only; its parent, the controller, has the affinity that the user gave.
     let allowed = system::processors_of(landau_sys::process::parent_id().unsigned_abs()).unwrap_or_default();

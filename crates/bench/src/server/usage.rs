@@ -7,7 +7,7 @@ use landau_sys::system;
 
 /// Counters at one moment.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Usage {
+pub(crate) struct Usage {
     at_ns: u64,
     server_ns: Option<u64>,
     client_ns: Option<u64>,
@@ -17,7 +17,7 @@ pub(super) struct Usage {
 
 impl Usage {
     /// Reads the counters of the process tree of `server` and of this process.
-    pub(super) fn now(server: Option<u32>) -> Self {
+    pub(crate) fn now(server: Option<u32>) -> Self {
         Self {
             at_ns: monotonic_ns(),
             server_ns: server.and_then(|pid| system::process_tree(pid).into_iter().map(system::cpu_time_ns).sum()),
@@ -27,15 +27,15 @@ impl Usage {
         }
     }
 
-    /// Adds what was used from `self` to `end`, in which `steps` steps were taken, to the facts.
-    pub(super) fn report(self, end: Self, steps: u64, facts: &mut Facts) {
+    /// Adds what was used from `self` to `end`, in which there were `count` of `unit`, to the facts.
+    pub(crate) fn report(self, end: Self, (count, unit): (u64, &str), facts: &mut Facts) {
         let elapsed_ns = (end.at_ns - self.at_ns).max(1) as f64;
         let mut processor_time = |name: &str, from: Option<u64>, to: Option<u64>| {
             if let Some((from, to)) = from.zip(to) {
                 let used_ns = to.saturating_sub(from) as f64;
                 facts.number(&format!("{name}_processor_share"), used_ns / elapsed_ns, FactUnit::Share);
-                let per_step_ns = (used_ns / steps.max(1) as f64).round();
-                facts.number(&format!("{name}_processor_time_per_step"), per_step_ns, FactUnit::Ns);
+                let each_ns = (used_ns / count.max(1) as f64).round();
+                facts.number(&format!("{name}_processor_time_per_{unit}"), each_ns, FactUnit::Ns);
             }
         };
         processor_time("server", self.server_ns, end.server_ns);
@@ -71,7 +71,7 @@ mod tests {
             controller_switches: Some(9),
         };
         let mut facts = Facts::new();
-        start.report(end, 10, &mut facts);
+        start.report(end, (10, "step"), &mut facts);
         let fact = |name| facts.get(name).map(ToString::to_string).unwrap_or_default();
         assert_eq!(fact("server_processor_share"), "0.25 share");
         assert_eq!(fact("server_processor_time_per_step"), "25 ns");

@@ -14,7 +14,7 @@ const BELOW: &[(&str, &[&str])] = &[
     ("landau-wire", &[]),
     ("landau-serve", &["landau-reactor", "landau-sys", "landau-units", "landau-wire"]),
     ("landau-engine", &["landau-record", "landau-sys", "landau-units"]),
-    ("landau-bench", &["landau-engine", "landau-reactor", "landau-sys", "landau-units", "landau-wire"]),
+    ("landau-bench", &["landau-engine", "landau-mail", "landau-reactor", "landau-sys", "landau-units", "landau-wire"]),
     ("landau-lab", &["landau-engine", "landau-record", "landau-stats", "landau-sys", "landau-units"]),
     ("landau-load", &["landau-reactor", "landau-record", "landau-sys", "landau-units", "landau-wire"]),
     ("landau-mail", &["landau-reactor", "landau-sys", "landau-units", "landau-wire"]),

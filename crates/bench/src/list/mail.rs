@@ -1,0 +1,447 @@
+//! `mail`: the mail engine sends to recipients, over a growing number of connections or down a growing list.
+//!
+//! Measures what a recipient costs while all connections are busy: the time, and the processor time of the engine. The
+//! engine runs in the worker; the receiver is `landau sink smtp`, a process of its own. With `grows=connections` each
+//! step puts one more connection to work and times the next 50 recipients over all of them; connections are opened
+//! ahead of time, because opening one among thousands of busy ones takes several rounds of all of them. With
+//! `grows=recipients` the connections stay as they are and n is the place in the list. A batch of replies settles many
+//! recipients at once; each has the mean of its batch. At the end the engine's ledger and the sink's counters must
+//! agree on every recipient.
+//!
+//! Not a measure of the network, of name servers or of other receivers: the sink answers at once. `recipient` is the
+//! time of the slower of engine and sink, whose processor times are facts; `processor` is the engine's alone.
+//!
+//! Source: J. Rothman and J. Buckman, "Which OS is Fastest for High-Performance Network Applications?", Sys Admin, July
+//! 2001. Their `MailEngine` sent to 200,000 recipients in 9,113 domains up to RSET, over up to 3,000 connections, to
+//! the domains' own servers.
+
+use crate::idle_poll::IdlePoll;
+use crate::receiver::Receiver;
+use crate::server::loopback_works;
+use landau_engine::{
+    Annotation, AnnotationKind, Benchmark, Context, Cost, FactUnit, Facts, Host, Kind, Parameter, Phase, Settings,
+    Stop, Study, Support, Timer, Unit, Variant,
+};
+use landau_mail::synthetic::Shape;
+use landau_mail::{Backoff, Delivery, Envelope, Feedback, Limits, Mode, Run, Source, Sync};
+use landau_sys::clock::monotonic_ns;
+use landau_sys::process::thread_time_ns;
+use std::fs;
+use std::time::Duration;
+
+/// The recipients that a step with `grows=connections` sends to, at least.
+const RECIPIENTS_EACH: u64 = 50;
+
+/// How many connections are opened ahead of time: so many and an eighth of those at work.
+const AHEAD: u64 = 64;
+
+/// The most recipients in memory: the engine's default.
+const ACTIVE: usize = 20_000;
+
+/// The longest wait for a connection or a reply. The kernel repeats a dropped connection attempt after 1, 3 and 7 s.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The numbers of connections that the study of 2001 names.
+const OF_2001: [(u32, &str); 3] = [
+    (1_500, "2001: little gain beyond; FreeBSD falls"),
+    (2_500, "2001: untuned FreeBSD fails"),
+    (3_000, "2001: tuned FreeBSD, not always"),
+];
+
+/// The error that ends a curve when the sink has no descriptor left for another connection.
+const FULL: landau_sys::Error = landau_sys::Error { call: "accept", errno: libc::EMFILE };
+
+/// State of a pass.
+#[derive(Debug)]
+pub struct Mail {
+    /// Taken when the delivery is finished.
+    run: Option<Run>,
+    /// Taken when its counters are read.
+    receiver: Option<Receiver>,
+    mode: Mode,
+    grows_by_connections: bool,
+    /// The connections at the last step.
+    most: u64,
+    /// The recipients that were done before the first step.
+    done_before: u64,
+    /// The means of the last batch.
+    each: Each,
+    began_ns: u64,
+    processor: Option<u32>,
+    idle: IdlePoll,
+}
+
+/// What a recipient cost.
+#[derive(Debug, Clone, Copy, Default)]
+struct Each {
+    elapsed_ns: u64,
+    processor_ns: u64,
+}
+
+const RECIPIENT: usize = 0;
+const PROCESSOR: usize = 1;
+
+impl Benchmark for Mail {
+    const NAME: &'static str = "mail";
+    const ABOUT: &'static str = "What does a recipient cost a mail engine, by connections and by recipients?";
+    const AXIS: &'static str = "busy connections";
+    const PHASES: &'static [Phase] = &[
+        Phase::up("recipient", "time per recipient while all connections are busy: the slower of engine and sink"),
+        Phase::up("processor", "processor time of the engine per recipient"),
+    ];
+    const PARAMETERS: &'static [Parameter] = &[
+        Parameter::auto_steps(
+            "64",
+            "auto",
+            "auto",
+            "connections or recipients at the end; auto: connections: quick: 2,000; full: 19,000, or 95% of \
+             RLIMIT_NOFILE if that is less; recipients: quick: 20,000; full: 200,000",
+        ),
+        Parameter::fixed(
+            "grows",
+            Kind::Choice(&["connections", "recipients"]),
+            "connections",
+            "what n counts. connections: each step puts one more to work; recipients: n is the place in the list",
+        ),
+        Parameter::fixed(
+            "mode",
+            Kind::Choice(&["rset", "data"]),
+            "rset",
+            "rset: MAIL, RCPT, RSET, as in 2001; data: the message is delivered",
+        ),
+        Parameter::fixed(
+            "connections",
+            Kind::Count { min: 1, max: 100_000 },
+            "100",
+            "connections with grows=recipients",
+        ),
+        Parameter::fixed(
+            "domains",
+            Kind::Count { min: 1, max: 1_000_000 },
+            "9113",
+            "domains over which the recipients are distributed, all with the same share",
+        ),
+        Parameter::fixed(
+            "message",
+            Kind::Size { min: 128, max: 64 << 20 },
+            "2KiB",
+            "size of the message with mode=data, with its header",
+        ),
+        Parameter::fixed(
+            "pipelining",
+            Kind::Choice(&["on", "off"]),
+            "on",
+            "on: the commands for the next recipient leave with this one's message; off: each waits for its reply",
+        ),
+        Parameter::fixed("chunking", Kind::Choice(&["off", "on"]), "off", "on: mode=data sends with BDAT"),
+        Parameter::fixed(
+            "per_connection",
+            Kind::Count { min: 1, max: 1_000_000_000 },
+            "1000000000",
+            "recipients of a connection with grows=recipients; then it is closed and another opened",
+        ),
+        Parameter::fixed(
+            "sync",
+            Kind::Choice(&["never", "interval", "always"]),
+            "never",
+            "when the ledger is synced to the disk: interval: every second; always: before the engine waits again",
+        ),
+        Parameter::fixed(
+            "idle",
+            Kind::Choice(&["poll", "halt"]),
+            "poll",
+            "idle state of the CPUs of engine and sink. poll: busy SCHED_IDLE processes keep them from halting; halt: \
+             they halt when idle",
+        ),
+    ];
+    const VARIANTS: &'static [Variant] = &[
+        Variant::always(&[("mode", "data")]),
+        Variant::always(&[("grows", "recipients")]),
+        Variant::full(&[("grows", "recipients"), ("mode", "data")]),
+        Variant::full(&[("grows", "recipients"), ("mode", "data"), ("chunking", "on")]),
+        Variant::full(&[("grows", "recipients"), ("mode", "data"), ("pipelining", "off")]),
+        Variant::full(&[("grows", "recipients"), ("mode", "data"), ("per_connection", "1")]),
+        Variant::full(&[("grows", "recipients"), ("mode", "data"), ("sync", "always")]),
+    ];
+    const CAVEATS: &'static [&'static str] = &[
+        "Engine and sink run on two processors of one machine. There is no network between them, and the kernel \
+         receives each segment on the sender's processor.",
+        "The sink accepts everything at once. Servers on the Internet answer late, refuse and limit: then the time per \
+         recipient is theirs, and more connections hide it. That is what the study of 2001 measured.",
+        "recipient is the time of the slower of engine and sink: see the processor shares under Checks and facts.",
+        "A batch of replies settles many recipients at once, and each has the mean of its batch: neighbouring samples \
+         are not independent. Passes are.",
+        "The engine writes its ledger to the run's scratch directory; with sync=never the disk is not waited for.",
+    ];
+    const SOURCE: &'static str = "J. Rothman and J. Buckman, Which OS is Fastest for High-Performance Network \
+                                  Applications? (2001), MailEngine";
+
+    fn axis(settings: &Settings) -> &'static str {
+        if grows_by_connections(settings) { Self::AXIS } else { "recipients" }
+    }
+
+    fn support(host: &Host, _: &Settings) -> Support {
+        if host.clock.unit != Unit::Ns {
+            return Support::No("the sink needs real time and a separate processor".to_owned());
+        }
+        match loopback_works() {
+            Ok(()) => Support::Yes,
+            Err(error) => Support::No(format!("cannot connect over the loopback interface ({error})")),
+        }
+    }
+
+    fn auto_n(host: &Host, settings: &Settings, study: Study) -> u64 {
+        match (grows_by_connections(settings), study) {
+            (true, Study::Full) => {
+                host.limits.get("RLIMIT_NOFILE").map_or(19_000, |limit| (limit / 20 * 19).clamp(16, 19_000))
+            }
+            (true, _) => 2_000,
+            (false, Study::Full) => 200_000,
+            (false, _) => 20_000,
+        }
+    }
+
+    fn annotations(_: &Host, settings: &Settings) -> Vec<Annotation> {
+        let annotation = |(n, name): (u32, &str)| Annotation {
+            name: name.to_owned(),
+            n: f64::from(n),
+            kind: AnnotationKind::Event,
+            source: "Rothman and Buckman, 2001".to_owned(),
+        };
+        if grows_by_connections(settings) { OF_2001.map(annotation).to_vec() } else { Vec::new() }
+    }
+
+    fn cost(settings: &Settings) -> Cost {
+        let (memory_bytes_each, descriptors_each) = if grows_by_connections(settings) { (12_000, 1) } else { (0, 0) };
+        Cost {
+            memory_bytes_each,
+            descriptors_each,
+            memory_bytes: 96 << 20,
+            // A line of the ledger has about 110 bytes.
+            disk_bytes: (1 << 20) + 128 * settings.count("n") * if descriptors_each == 0 { 1 } else { RECIPIENTS_EACH },
+            ..Cost::default()
+        }
+    }
+
+    fn uses_other_processors(_: &Settings) -> bool {
+        true
+    }
+
+    fn setup(context: &Context) -> Result<Self, Stop> {
+        let (settings, own) = (context.settings, context.host.pinned_processor);
+        let mut receiver = Receiver::start(context)?;
+        let delivery = delivery(context, &receiver)?;
+        let mut run = Run::start(&delivery).map_err(stop)?;
+        let polls = settings.is("idle", "poll");
+        let processors = if polls { receiver.processor().into_iter().chain(own).collect() } else { Vec::new() };
+        let idle = IdlePoll::start(processors);
+        let grows_by_connections = grows_by_connections(settings);
+        if grows_by_connections {
+            run.set_busy(0);
+        } else {
+            work(&mut run, &receiver, settings.count("connections"), 0)?;
+        }
+        receiver.begin();
+        Ok(Self {
+            done_before: run.progress().recipients.done,
+            run: Some(run),
+            receiver: Some(receiver),
+            mode: delivery.envelope.mode,
+            grows_by_connections,
+            most: context.n,
+            each: Each::default(),
+            began_ns: monotonic_ns(),
+            processor: own,
+            idle,
+        })
+    }
+
+    fn measured_processes(&self) -> Vec<u32> {
+        self.receiver.as_ref().map(Receiver::processes).unwrap_or_default()
+    }
+
+    fn step(&mut self, n: u64, timer: &mut Timer) -> Result<(), Stop> {
+        let (Some(run), Some(receiver)) = (&mut self.run, &self.receiver) else { return Err(Stop::Enough) };
+        let until = if self.grows_by_connections {
+            work(run, receiver, n, (AHEAD + n / 8).min(self.most - n))?;
+            run.progress().recipients.done + RECIPIENTS_EACH
+        } else {
+            self.done_before + n
+        };
+        // The recipients of a batch are so many steps, and only the first of them waits.
+        if let Some(each) = send(run, until)? {
+            self.each = each;
+        }
+        timer.record_ns(RECIPIENT, self.each.elapsed_ns);
+        timer.record_ns(PROCESSOR, self.each.processor_ns);
+        Ok(())
+    }
+
+    fn check(&mut self, steps: u64, facts: &mut Facts) -> Result<(), Stop> {
+        let (Some(run), Some(receiver)) = (self.run.take(), self.receiver.take()) else {
+            return Err(Stop::Wrong("the pass was checked before".to_owned()));
+        };
+        let elapsed_ns = monotonic_ns() - self.began_ns;
+        let done = run.progress().recipients.done - self.done_before;
+        receiver.report(self.processor, done, facts);
+        facts.text("idle_processors", self.idle.describe());
+        facts.count("recipients_done", done);
+        let per_second = done as f64 * 1e9 / elapsed_ns.max(1) as f64;
+        facts.count("recipients_per_second", per_second.round() as u64);
+        let outcome = run.finish().map_err(stop)?;
+        facts.count("connections_greeted", outcome.connections);
+        facts.count("connections_most", u64::from(outcome.most_open));
+        facts.count("domains", outcome.domain_count);
+        facts.number("sends_per_recipient", share(outcome.calls.0, outcome.recipients.done), FactUnit::Share);
+        facts.number("receives_per_recipient", share(outcome.calls.1, outcome.recipients.done), FactUnit::Share);
+        let reason = outcome.reasons.first().or(outcome.lost.first());
+        Stop::unless(reason.is_none(), || format!("not everything was accepted: {reason:?}"))?;
+        let wanted = if self.grows_by_connections { steps * RECIPIENTS_EACH } else { steps };
+        Stop::unless(done >= wanted, || format!("{done} of {wanted} recipients are done"))?;
+        let counters = receiver.end()?;
+        let accepted = counters[if self.mode == Mode::Data { "messages" } else { "recipients" }].as_u64();
+        Stop::unless(accepted == Some(outcome.recipients.done), || {
+            format!("the engine counts {} recipients, and the sink {accepted:?}", outcome.recipients.done)
+        })
+    }
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    (part as f64 / whole.max(1) as f64 * 1e3).round() / 1e3
+}
+
+fn grows_by_connections(settings: &Settings) -> bool {
+    settings.is("grows", "connections")
+}
+
+/// Returns the delivery of a pass: a list without end, to the sink.
+fn delivery(context: &Context, receiver: &Receiver) -> Result<Delivery, Stop> {
+    let settings = context.settings;
+    let io = |error: std::io::Error| Stop::io("write", &error);
+    let message = context.scratch.join("message.eml");
+    fs::write(&message, text(settings.bytes("message"))).map_err(io)?;
+    let ledger = context.scratch.join("ledger");
+    match fs::remove_file(&ledger) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(io(error)),
+        _ => {}
+    }
+    let mode = if settings.is("mode", "data") { Mode::Data } else { Mode::Rset };
+    let sessions = u32::try_from(settings.count("connections")).unwrap_or(u32::MAX);
+    let by_connections = grows_by_connections(settings);
+    let most = if by_connections { u32::try_from(context.n).unwrap_or(u32::MAX) } else { sessions };
+    let domains = u32::try_from(settings.count("domains")).unwrap_or(u32::MAX);
+    Ok(Delivery {
+        source: Source::Synthetic(Shape { recipients: u64::MAX, domains, zipf: 0.0, seed: context.seed }),
+        message: Some(message),
+        via: Some(receiver.address.to_string()),
+        name_server: None,
+        smtp_port: receiver.address.port(),
+        allowed_hosts: Vec::new(),
+        ledger,
+        sync: match settings.text("sync") {
+            "always" => Sync::Always,
+            "interval" => Sync::Interval(Duration::from_secs(1)),
+            _ => Sync::Never,
+        },
+        envelope: Envelope {
+            pipelining: settings.is("pipelining", "on"),
+            chunking: settings.is("chunking", "on"),
+            ..Envelope::new("sender@landau.test", mode)
+        },
+        limits: Limits {
+            sessions: most,
+            per_site: most,
+            initial: most,
+            feedback: Feedback::Inverse,
+            backoff: Backoff { first: TIMEOUT, longest: TIMEOUT },
+            attempts: 1,
+            seed: context.seed,
+        },
+        active: ACTIVE,
+        per_connection: if by_connections { u64::MAX } else { settings.count("per_connection") },
+        reuse_for: Duration::MAX,
+        batch: 1,
+        timeout: TIMEOUT,
+    })
+}
+
+/// Returns a message of a size, with CR LF at its line ends.
+fn text(bytes: u64) -> Vec<u8> {
+    const LINE: &[u8] = b"the quick brown fox jumps over the lazy dog, and nobody knows why it does\r\n";
+    let mut text = b"From: sender@landau.test\r\nSubject: benchmark\r\n\r\n".to_vec();
+    let rest = (bytes as usize).saturating_sub(text.len() + 2);
+    text.extend(LINE.iter().cycle().take(rest / LINE.len() * LINE.len()));
+    text.resize(text.len() + rest % LINE.len(), b'.');
+    text.extend_from_slice(b"\r\n");
+    text
+}
+
+/// Puts so many connections to work, and opens some that later steps need. Goes on sending until enough were greeted.
+fn work(run: &mut Run, receiver: &Receiver, connections: u64, ahead: u64) -> Result<(), Stop> {
+    if run.own_limit().is_none() {
+        run.set_sessions(u32::try_from(connections + ahead).unwrap_or(u32::MAX));
+    }
+    let deadline_ns = monotonic_ns() + TIMEOUT.as_nanos() as u64;
+    while u64::from(run.progress().greeted) < connections {
+        let progress = run.progress();
+        if let Some(error) = run.own_limit().filter(|_| u64::from(progress.open) < connections) {
+            return Err(error.into());
+        }
+        if monotonic_ns() > deadline_ns {
+            let (greeted, s) = (progress.greeted, TIMEOUT.as_secs());
+            let reason = format!("{greeted} of {connections} connections were greeted within {s} s");
+            return Err(if receiver.is_full() { FULL.into() } else { Stop::Wrong(reason) });
+        }
+        turn(run)?;
+    }
+    run.set_busy(u32::try_from(connections).unwrap_or(u32::MAX));
+    Ok(())
+}
+
+/// Sends until so many recipients are done. Returns what each of this batch cost; nothing if they are done already.
+#[inline(always)]
+fn send(run: &mut Run, until: u64) -> Result<Option<Each>, Stop> {
+    let before = run.progress().recipients.done;
+    if before >= until {
+        return Ok(None);
+    }
+    let (began_ns, used_ns) = (monotonic_ns(), thread_time_ns());
+    let mut done = before;
+    while done < until {
+        turn(run)?;
+        done = run.progress().recipients.done;
+    }
+    let (elapsed_ns, processor_ns) = (monotonic_ns() - began_ns, thread_time_ns() - used_ns);
+    let count = done - before;
+    Ok(Some(Each { elapsed_ns: elapsed_ns / count, processor_ns: processor_ns / count }))
+}
+
+fn turn(run: &mut Run) -> Result<(), Stop> {
+    if run.turn().map_err(stop)? {
+        return Ok(());
+    }
+    Err(Stop::Wrong("the delivery ended: the sink refused a recipient or all connections".to_owned()))
+}
+
+/// Returns the reason to stop a pass.
+fn stop(error: landau_mail::Error) -> Stop {
+    match error {
+        landau_mail::Error::System(error) => Stop::Refused(error),
+        other => Stop::Wrong(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_has_its_size_and_whole_lines() {
+        for bytes in [128, 2_048, 2_049, 100_000] {
+            let text = text(bytes);
+            assert_eq!(text.len() as u64, bytes);
+            assert!(text.ends_with(b"\r\n"));
+            assert!(landau_mail::Message::parse(&text, &[]).is_ok());
+        }
+    }
+}
