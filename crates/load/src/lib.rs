@@ -36,7 +36,6 @@ pub mod target;
 mod tls;
 mod trend;
 mod validate;
-mod verifier;
 pub mod worker;
 mod workers;
 

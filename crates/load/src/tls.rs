@@ -2,8 +2,8 @@
 
 use crate::failure::{Failure, Reason};
 use crate::plan::Tls;
-use crate::verifier;
 use landau_sys::stream;
+use landau_trust as trust;
 use rustls::crypto::ring;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
@@ -26,7 +26,7 @@ impl TlsConfig {
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?;
-        let verifier = verifier::verifier(tls, &provider)?;
+        let verifier = trust::verifier(tls.ca_file.as_deref(), tls.insecure, &provider)?;
         let mut config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
         config.resumption = rustls::client::Resumption::disabled();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -134,7 +134,7 @@ impl TlsSession {
             if let Err(error) = self.0.process_new_packets() {
                 // Send the alert to the peer, which may have closed already.
                 let _ = self.0.write_tls(&mut Socket(fd));
-                return Err((Failure::Tls, verifier::describe(&error)));
+                return Err((Failure::Tls, trust::describe(&error)));
             }
             if self.0.is_handshaking() || self.0.wants_write() {
                 self.flush(fd)?;

@@ -1,6 +1,6 @@
 //! A delivery: what the user asks for, and what came of it.
 
-use crate::client::Timeouts;
+use crate::client::{Encryption, Timeouts, TlsConfig};
 use crate::engine::{Engine, Observer, Plan};
 use crate::envelope::{Envelope, Mode};
 use crate::error::{Error, Result};
@@ -10,7 +10,7 @@ use crate::list::List;
 use crate::message::Message;
 use crate::network::{Network, Sockets};
 use crate::route::{Lookups, Routes, Server};
-use crate::schedule::{Limits, Schedule};
+use crate::schedule::{Backoff, Feedback, Limits, Schedule};
 use crate::stats::{DomainRow, Phases, Stats, Tally};
 use crate::synthetic::{Shape, Synthetic};
 use landau_reactor::Backend;
@@ -49,6 +49,8 @@ pub struct Delivery {
     pub name_server: Option<SocketAddr>,
     /// The port at which MX hosts take mail.
     pub smtp_port: u16,
+    /// Whether connections are encrypted.
+    pub encryption: Encryption,
     /// Hosts on public addresses that the user permits.
     pub allowed_hosts: Vec<String>,
     /// The ledger.
@@ -88,6 +90,8 @@ pub struct Outcome {
     pub phases: Phases,
     /// The number of connections that were greeted.
     pub connections: u64,
+    /// Those of them that were encrypted.
+    pub encrypted: u64,
     /// The most connections at a time.
     pub most_open: u32,
     /// The most recipients in memory at a time.
@@ -149,6 +153,7 @@ pub(crate) fn prepare(delivery: &Delivery) -> Result<Engine<Sockets, Listed<File
         reuse_for_ns: u64::try_from(delivery.reuse_for.as_nanos()).unwrap_or(u64::MAX),
         batch: delivery.batch,
         timeouts: Timeouts::new(delivery.timeout),
+        tls: TlsConfig::new(&delivery.encryption).map_err(Error::Spec)?,
     };
     let (mode, mut notes) = (plan.envelope.mode, Vec::new());
     let limits = delivery.limits(&mut notes);
@@ -161,6 +166,37 @@ pub(crate) fn prepare(delivery: &Delivery) -> Result<Engine<Sockets, Listed<File
 }
 
 impl Delivery {
+    /// Returns the delivery of a message to a list with the defaults of `landau mail`: it lacks the message and the way
+    /// (`via` or `name_server`).
+    pub fn new(source: Source, ledger: PathBuf) -> Self {
+        Self {
+            source,
+            message: None,
+            via: None,
+            name_server: None,
+            smtp_port: 25,
+            encryption: Encryption::Never,
+            allowed_hosts: Vec::new(),
+            ledger,
+            sync: Sync::Interval(Duration::from_secs(1)),
+            envelope: Envelope::new("", Mode::Data),
+            limits: Limits {
+                sessions: 20,
+                per_site: 20,
+                initial: 5,
+                feedback: Feedback::Inverse,
+                backoff: Backoff { first: Duration::from_secs(300), longest: Duration::from_secs(3600) },
+                attempts: 3,
+                seed: 1,
+            },
+            active: 20_000,
+            per_connection: 1000,
+            reuse_for: Duration::from_secs(300),
+            batch: 1,
+            timeout: Duration::from_secs(600),
+        }
+    }
+
     fn check(&self) -> Result<()> {
         let needs_message = self.envelope.mode == Mode::Data;
         if needs_message && self.message.is_none() {
@@ -214,6 +250,7 @@ impl<N: Network, I: Input> Engine<N, I> {
             cpu: ProcessorTime::default(),
             phases,
             connections,
+            encrypted: self.stats.encrypted,
             most_open: self.stats.most_open,
             most_active: self.stats.most_active as u64,
             attempts,
@@ -276,6 +313,7 @@ impl Outcome {
             "per_second": self.per_second(),
             "cpu_ns_each": self.cpu_ns_each(),
             "connections": self.connections,
+            "encrypted_connections": self.encrypted,
             "most_open": self.most_open,
             "most_active": self.most_active,
             "attempts": self.attempts,

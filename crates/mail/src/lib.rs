@@ -26,6 +26,7 @@ pub mod sink;
 mod stats;
 pub mod synthetic;
 
+pub use client::Encryption;
 pub use delivery::{Delivery, Outcome, Source, deliver};
 pub use engine::{Observer, Progress};
 pub use envelope::{Envelope, Mode};

@@ -59,6 +59,7 @@ pub struct Phases {
     connect: Histogram,
     greeting: Histogram,
     hello: Histogram,
+    tls: Histogram,
     mail: Histogram,
     rcpt: Histogram,
     data: Histogram,
@@ -78,12 +79,19 @@ impl Phases {
         self.connect.record(ns);
     }
 
+    /// Notes that a connection was encrypted so many nanoseconds after STARTTLS was sent.
+    pub(crate) fn secured(&mut self, ns: u64) {
+        self.tls.record(ns);
+    }
+
     /// Notes a reply that came so many nanoseconds after its command was sent.
     #[inline]
     pub(crate) fn replied(&mut self, stage: Stage, ns: u64) {
         let phase = match stage {
             Stage::Greeting => &mut self.greeting,
             Stage::Ehlo | Stage::Helo => &mut self.hello,
+            // It ends with the handshake.
+            Stage::StartTls => return,
             Stage::Mail => &mut self.mail,
             Stage::Rcpt => &mut self.rcpt,
             Stage::Data => &mut self.data,
@@ -95,12 +103,13 @@ impl Phases {
     }
 
     /// Returns the phases with their names, in the order in which they happen.
-    pub fn all(&self) -> [(&'static str, &Histogram); 10] {
+    pub fn all(&self) -> [(&'static str, &Histogram); 11] {
         [
             ("lookup", &self.lookup),
             ("connect", &self.connect),
             ("greeting", &self.greeting),
             ("ehlo", &self.hello),
+            ("tls", &self.tls),
             ("mail", &self.mail),
             ("rcpt", &self.rcpt),
             ("data", &self.data),
@@ -233,6 +242,8 @@ pub(crate) struct Stats {
     /// Reasons of connections that were not established, or were lost.
     pub(crate) lost: Reasons,
     pub(crate) connections: u64,
+    /// Connections that were encrypted.
+    pub(crate) encrypted: u64,
     /// Messages, or transactions in mode `rset`, that went well.
     pub(crate) transactions: u64,
     pub(crate) attempts: u64,

@@ -330,14 +330,10 @@ fn delivery(context: &Context, receiver: &Receiver) -> Result<Delivery, Stop> {
     let by_connections = grows_by_connections(settings);
     let most = if by_connections { u32::try_from(context.n).unwrap_or(u32::MAX) } else { sessions };
     let domains = u32::try_from(settings.count("domains")).unwrap_or(u32::MAX);
+    let source = Source::Synthetic(Shape { recipients: u64::MAX, domains, zipf: 0.0, seed: context.seed });
     Ok(Delivery {
-        source: Source::Synthetic(Shape { recipients: u64::MAX, domains, zipf: 0.0, seed: context.seed }),
         message: Some(message),
         via: Some(receiver.address.to_string()),
-        name_server: None,
-        smtp_port: receiver.address.port(),
-        allowed_hosts: Vec::new(),
-        ledger,
         sync: match settings.text("sync") {
             "always" => Sync::Always,
             "interval" => Sync::Interval(Duration::from_secs(1)),
@@ -360,8 +356,8 @@ fn delivery(context: &Context, receiver: &Receiver) -> Result<Delivery, Stop> {
         active: ACTIVE,
         per_connection: if by_connections { u64::MAX } else { settings.count("per_connection") },
         reuse_for: Duration::MAX,
-        batch: 1,
         timeout: TIMEOUT,
+        ..Delivery::new(source, ledger)
     })
 }
 

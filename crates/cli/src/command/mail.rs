@@ -4,7 +4,7 @@ use crate::mail::{Live, text};
 use crate::status;
 use clap::ValueEnum;
 use landau_mail::synthetic::{MOST_DOMAINS, Shape};
-use landau_mail::{Backoff, Delivery, Envelope, Feedback, Limits, Mode, Source, Sync, deliver};
+use landau_mail::{Backoff, Delivery, Encryption, Envelope, Feedback, Limits, Mode, Source, Sync, deliver};
 use landau_sys::signal::{catch_interrupts, interrupted};
 use landau_units::duration_in;
 use landau_wire::smtp::parameter::{Notify, Ret};
@@ -26,6 +26,16 @@ enum ModeWord {
     Rset,
     /// Open a connection for each recipient, send EHLO and QUIT
     Quit,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum TlsWord {
+    /// Do not encrypt connections
+    Never,
+    /// Encrypt connections to servers that offer STARTTLS, whatever their certificates
+    Opportunistic,
+    /// Send nothing without encryption, and verify certificates
+    Required,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -113,6 +123,16 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PORT", default_value_t = 25, conflicts_with = "via")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     smtp_port: u16,
+    /// Encrypt connections (STARTTLS)
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "never")]
+    tls: TlsWord,
+    /// With --tls required, trust only the certificates in this PEM file: the authority that signed the server's, or
+    /// the server's own
+    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
+    ca: Option<PathBuf>,
+    /// With --tls required, accept any certificate
+    #[arg(long)]
+    insecure: bool,
     /// Record what becomes of each recipient in this file, and continue what it says
     #[arg(long, value_name = "FILE")]
     ledger: PathBuf,
@@ -228,6 +248,7 @@ fn delivery(args: &Args) -> anyhow::Result<Delivery> {
         via: args.via.clone(),
         name_server: args.name_server,
         smtp_port: args.smtp_port,
+        encryption: encryption(args)?,
         allowed_hosts: args.allow_host.clone(),
         ledger: args.ledger.clone(),
         sync: match args.sync {
@@ -264,6 +285,16 @@ fn name_server(text: &str) -> Result<SocketAddr, String> {
     text.parse()
         .or(bare)
         .map_err(|_| "write an address, with or without a port: 192.0.2.1 or [2001:db8::1]:53".to_owned())
+}
+
+fn encryption(args: &Args) -> anyhow::Result<Encryption> {
+    let has_no_effect = args.tls != TlsWord::Required && (args.insecure || args.ca.is_some());
+    anyhow::ensure!(!has_no_effect, "--ca and --insecure need --tls required: otherwise no certificate is verified");
+    Ok(match args.tls {
+        TlsWord::Never => Encryption::Never,
+        TlsWord::Opportunistic => Encryption::Opportunistic,
+        TlsWord::Required => Encryption::Required { ca_file: args.ca.clone(), is_insecure: args.insecure },
+    })
 }
 
 fn envelope(args: &Args) -> anyhow::Result<Envelope> {

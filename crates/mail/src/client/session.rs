@@ -21,6 +21,8 @@ pub(crate) enum Stage {
     Ehlo,
     /// HELO, after EHLO was refused.
     Helo,
+    /// STARTTLS.
+    StartTls,
     /// MAIL.
     Mail,
     /// RCPT.
@@ -53,6 +55,8 @@ pub(crate) enum Verdict {
 /// What became of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
+    /// STARTTLS was answered: the client begins the TLS handshake. [`Session::secured`] follows.
+    Secure,
     /// EHLO was answered: the server is willing to take mail.
     Greeted,
     /// The session has no transaction and accepts one, or QUIT.
@@ -81,6 +85,28 @@ pub(crate) enum Broken {
     /// A reply that the protocol does not allow.
     #[error("the server answered {0} to {1:?}")]
     Unexpected(Code, Stage),
+    /// Bytes after the answer to STARTTLS, which somebody between here and the server may have added (CVE-2011-0411).
+    #[error("the connection had unencrypted bytes after the answer to STARTTLS")]
+    Injected,
+    /// TLS is required and not offered.
+    #[error("the server does not offer STARTTLS, and TLS is required")]
+    NoTls,
+    /// TLS is required and was refused.
+    #[error("the server refused STARTTLS with {0}, and TLS is required")]
+    TlsRefused(Code),
+}
+
+/// Whether a connection is encrypted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Security {
+    /// It is not.
+    Plain,
+    /// It is if the server can.
+    Opportunistic,
+    /// It is, or nothing is sent.
+    Required,
+    /// The TLS handshake is done.
+    Encrypted,
 }
 
 /// What a transaction needs to know about its message.
@@ -111,6 +137,9 @@ enum Standing {
 #[derive(Debug)]
 pub(crate) struct Session {
     mode: Mode,
+    security: Security,
+    /// When STARTTLS was sent.
+    secure_ns: u64,
     capabilities: Capabilities,
     is_pipelined: bool,
     is_chunked: bool,
@@ -149,9 +178,11 @@ pub(crate) struct Session {
 
 impl Session {
     /// Returns the session of a connection that is being established at `now_ns`.
-    pub(crate) fn new(mode: Mode, now_ns: u64) -> Self {
+    pub(crate) fn new(mode: Mode, security: Security, now_ns: u64) -> Self {
         Self {
             mode,
+            security,
+            secure_ns: 0,
             capabilities: Capabilities::default(),
             is_pipelined: false,
             is_chunked: false,
@@ -180,6 +211,15 @@ impl Session {
         if let Some((Stage::Greeting, since_ns)) = self.awaited.front_mut() {
             *since_ns = now_ns;
         }
+    }
+
+    /// Notes that the TLS handshake is done, and introduces the client again: what the server offered before must be
+    /// forgotten (RFC 3207 section 4.2). Returns how long the handshake took since STARTTLS.
+    pub(crate) fn secured(&mut self, envelope: &Envelope, now_ns: u64) -> u64 {
+        self.security = Security::Encrypted;
+        self.capabilities = Capabilities::default();
+        self.hello(Stage::Ehlo, envelope, now_ns);
+        now_ns.saturating_sub(self.secure_ns)
     }
 
     /// Returns what the server offers.
@@ -247,6 +287,9 @@ impl Session {
             };
             phases.replied(stage, now_ns.saturating_sub(since_ns));
             self.answered(stage, envelope, now_ns)?;
+            if self.pending == Some(Event::Secure) && !input.is_empty() {
+                return Err(Broken::Injected);
+            }
         }
     }
 
@@ -303,10 +346,25 @@ impl Session {
                 self.hello(Stage::Helo, envelope, now_ns);
                 return Ok(());
             }
+            Stage::Ehlo if class == Class::Success && self.begin_tls(now_ns) => return Ok(()),
+            Stage::StartTls if class == Class::Success => {
+                self.pending = Some(Event::Secure);
+                return Ok(());
+            }
+            Stage::StartTls if self.security == Security::Required => return Err(Broken::TlsRefused(code)),
+            Stage::StartTls if is_closing => {
+                self.pending = Some(Event::Refused);
+                return Ok(());
+            }
+            Stage::Ehlo | Stage::Helo if class == Class::Success && self.security == Security::Required => {
+                return Err(Broken::NoTls);
+            }
+            Stage::StartTls => {
+                self.greeted(envelope, Class::Success);
+                return Ok(());
+            }
             Stage::Greeting | Stage::Ehlo | Stage::Helo => {
-                self.is_pipelined = envelope.pipelining && self.capabilities.extensions.has(Extension::Pipelining);
-                self.is_chunked = envelope.chunking && self.capabilities.extensions.has(Extension::Chunking);
-                self.pending = Some(if class == Class::Success { Event::Greeted } else { Event::Refused });
+                self.greeted(envelope, class);
                 return Ok(());
             }
             Stage::Quit => {
@@ -332,6 +390,25 @@ impl Session {
             self.issue(now_ns);
         }
         Ok(())
+    }
+
+    /// Notes the end of the introductions.
+    fn greeted(&mut self, envelope: &Envelope, class: Class) {
+        self.is_pipelined = envelope.pipelining && self.capabilities.extensions.has(Extension::Pipelining);
+        self.is_chunked = envelope.chunking && self.capabilities.extensions.has(Extension::Chunking);
+        self.pending = Some(if class == Class::Success { Event::Greeted } else { Event::Refused });
+    }
+
+    /// Sends STARTTLS if the connection is to be encrypted and the server offers it. Returns whether it did.
+    fn begin_tls(&mut self, now_ns: u64) -> bool {
+        let is_wanted = matches!(self.security, Security::Opportunistic | Security::Required);
+        let begins = is_wanted && self.capabilities.extensions.has(Extension::StartTls);
+        if begins {
+            Command::StartTls.write(self.outgoing.commands());
+            self.awaited.push_back((Stage::StartTls, now_ns));
+            self.secure_ns = now_ns;
+        }
+        begins
     }
 
     fn hello(&mut self, stage: Stage, envelope: &Envelope, now_ns: u64) {
@@ -544,3 +621,6 @@ fn verdict(class: Class) -> Verdict {
         Class::Permanent => Verdict::Permanent,
     }
 }
+
+#[cfg(test)]
+mod tests;

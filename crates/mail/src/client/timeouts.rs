@@ -37,7 +37,9 @@ impl Timeouts {
     /// Returns the limit for the reply to a command.
     pub(crate) fn reply(self, stage: Stage) -> Duration {
         let limit = match stage {
-            Stage::Greeting | Stage::Ehlo | Stage::Helo | Stage::Mail | Stage::Rcpt => Duration::from_secs(300),
+            Stage::Greeting | Stage::Ehlo | Stage::Helo | Stage::StartTls | Stage::Mail | Stage::Rcpt => {
+                Duration::from_secs(300)
+            }
             Stage::Data => Duration::from_secs(120),
             Stage::Content | Stage::Chunk => Duration::from_secs(600),
             Stage::Reset | Stage::Clear | Stage::Quit => COURTESY,

@@ -1,7 +1,7 @@
 //! A connection of the engine, and why it ended.
 
 use super::hold::Work;
-use crate::client::{Broken, Session, Stage};
+use crate::client::{Broken, Session, Stage, TlsSession};
 use crate::input::Letter;
 use crate::route::Candidate;
 use landau_wire::smtp::Code;
@@ -28,6 +28,10 @@ pub(super) struct Connection {
     /// The addresses to try; the last one is in use.
     pub(super) candidates: Vec<Candidate>,
     pub(super) session: Session,
+    /// The TLS session, if the connection is encrypted.
+    pub(super) tls: Option<Box<TlsSession>>,
+    /// Why TLS failed.
+    tls_failure: String,
     /// The letter whose content is being sent.
     pub(super) letter: Option<Rc<Letter>>,
     /// When `connect` was called.
@@ -57,12 +61,44 @@ pub(super) enum End {
     Broken(Broken),
     /// The server did not answer in time.
     TimedOut,
+    /// TLS failed.
+    Tls,
 }
 
 impl Connection {
+    /// Returns a connection that tries these addresses, the first one first.
+    pub(super) fn new(site: u32, mut candidates: Vec<Candidate>, session: Session, now_ns: u64) -> Self {
+        candidates.reverse();
+        Self {
+            site,
+            candidates,
+            session,
+            tls: None,
+            tls_failure: String::new(),
+            letter: None,
+            start_ns: now_ns,
+            phase: Phase::Connecting,
+            begun: 0,
+            work: Work::default(),
+            watches_writing: false,
+        }
+    }
+
     /// Returns the address that is in use.
     pub(super) fn address(&self) -> Option<SocketAddr> {
         self.candidates.last().map(|candidate| candidate.address)
+    }
+
+    /// Notes why TLS failed.
+    pub(super) fn fail_tls(&mut self, reason: String) -> End {
+        self.tls_failure = reason;
+        End::Tls
+    }
+
+    /// Begins again with another session.
+    pub(super) fn restart(&mut self, session: Session, now_ns: u64) {
+        (self.phase, self.start_ns, self.watches_writing) = (Phase::Connecting, now_ns, false);
+        (self.session, self.tls) = (session, None);
     }
 
     /// Describes the end of the connection.
@@ -71,6 +107,7 @@ impl Connection {
         let during = match stage {
             _ if self.phase == Phase::Connecting => "while connecting".to_owned(),
             Some(stage) => format!("waiting for the answer to {}", name(stage)),
+            None if self.tls.as_ref().is_some_and(|tls| tls.is_handshaking()) => "in the TLS handshake".to_owned(),
             None => "while idle".to_owned(),
         };
         let reply = || {
@@ -85,6 +122,7 @@ impl Connection {
             End::Failed(error) => format!("{error} {during}"),
             End::Broken(broken) => format!("{broken} {during}"),
             End::TimedOut => format!("timeout {during}"),
+            End::Tls => format!("TLS failed: {}", self.tls_failure),
         }
     }
 
@@ -102,6 +140,7 @@ fn name(stage: Stage) -> &'static str {
         Stage::Greeting => "the connection",
         Stage::Ehlo => "EHLO",
         Stage::Helo => "HELO",
+        Stage::StartTls => "STARTTLS",
         Stage::Mail => "MAIL",
         Stage::Rcpt => "RCPT",
         Stage::Data => "DATA",

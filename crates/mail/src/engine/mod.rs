@@ -5,15 +5,16 @@
 //! recorded is written before the next wait.
 
 mod connection;
+mod encryption;
 mod hold;
 mod progress;
 mod routing;
 mod transaction;
 
-use crate::client::{Content, Event, Session, Timeouts, Verdict};
+use crate::client::{Content, Event, Session, Timeouts, TlsConfig, Verdict};
 use crate::envelope::{Envelope, Mode};
 use crate::error::Result;
-use crate::input::{Input, Next, Offer};
+use crate::input::{Input, Letter, Next, Offer};
 use crate::ledger::{Report, State};
 use crate::list::Record;
 use crate::lookup::Stub;
@@ -50,6 +51,7 @@ pub(crate) struct Plan {
     /// The most recipients of a transaction.
     pub(crate) batch: usize,
     pub(crate) timeouts: Timeouts,
+    pub(crate) tls: TlsConfig,
 }
 
 /// The engine.
@@ -72,6 +74,8 @@ pub(crate) struct Engine<N, I> {
     /// Recipients of the transaction that is being put together.
     batch: Vec<u32>,
     buffer: Vec<u8>,
+    /// What was received encrypted, after its decryption.
+    plain: Vec<u8>,
     now_ns: u64,
     /// When the run was asked to end.
     stop_ns: Option<u64>,
@@ -100,6 +104,7 @@ impl<N: Network, I: Input> Engine<N, I> {
             hold: Hold::default(),
             batch: Vec::new(),
             buffer: vec![0; BUFFER_BYTES],
+            plain: vec![0; BUFFER_BYTES],
             stop_ns: None,
             own_limit: None,
             notes: Vec::new(),
@@ -265,7 +270,11 @@ impl<N: Network, I: Input> Engine<N, I> {
             match self.network.receive(id, &mut buffer) {
                 Ok(0) => break Err(End::Closed),
                 Ok(count) => {
-                    if let Err(end) = self.read(connection, &buffer[..count]) {
+                    let outcome = match connection.tls {
+                        None => self.read(connection, &buffer[..count]),
+                        Some(_) => self.read_encrypted(connection, &buffer[..count]),
+                    };
+                    if let Err(end) = outcome {
                         break Err(end);
                     }
                     if count < buffer.len() {
@@ -297,6 +306,7 @@ impl<N: Network, I: Input> Engine<N, I> {
             }
             let Some(event) = event.map_err(End::Broken)? else { return Ok(()) };
             match event {
+                Event::Secure => self.secure(connection)?,
                 Event::Greeted => {
                     self.greeted(connection);
                     self.next_transaction(connection);
@@ -314,35 +324,24 @@ impl<N: Network, I: Input> Engine<N, I> {
     /// Sends what the connection has to say, and sets its deadline.
     #[inline]
     fn flush(&mut self, id: u32, connection: &mut Connection) -> std::result::Result<(), End> {
-        let Connection { session, letter, .. } = connection;
-        while !session.outgoing.is_empty() {
-            let content: &[u8] = match session.outgoing.content() {
-                Some(Content::Shared(transfer)) => {
-                    letter.as_deref().map_or(&[], |letter| letter.message.encoded(transfer))
-                }
-                Some(Content::Own) => &session.own_content,
-                None => &[],
-            };
-            let buffers = session.outgoing.slices(content);
-            self.stats.sends += 1;
-            match self.network.send(id, &buffers) {
-                Ok(count) => {
-                    self.stats.sent_bytes += count as u64;
-                    session.outgoing.advance(count);
-                }
-                Err(error) if error.is_would_block() => {
-                    connection.watches_writing = true;
-                    self.network.watch_writing(id, true);
-                    self.network.set_deadline(id, self.plan.timeouts.block());
-                    return Ok(());
-                }
-                // What the server said before it closed explains more than the error: it is read first.
-                Err(error) if error.is_connection_gone() => {
-                    self.receive(id, connection)?;
-                    return Err(End::Failed(error));
-                }
-                Err(error) => return Err(End::Failed(error)),
+        let sent = match connection.tls {
+            None => self.send(id, connection),
+            Some(_) => self.send_encrypted(id, connection),
+        };
+        match sent {
+            Ok(true) => {}
+            Ok(false) => {
+                connection.watches_writing = true;
+                self.network.watch_writing(id, true);
+                self.network.set_deadline(id, self.plan.timeouts.block());
+                return Ok(());
             }
+            Err(End::Failed(error)) if error.is_connection_gone() => {
+                // What the server said before it closed explains more than the error: it is read first.
+                self.receive(id, connection)?;
+                return Err(End::Failed(error));
+            }
+            Err(end) => return Err(end),
         }
         if std::mem::take(&mut connection.watches_writing) {
             self.network.watch_writing(id, false);
@@ -351,6 +350,25 @@ impl<N: Network, I: Input> Engine<N, I> {
             self.network.set_deadline(id, self.plan.timeouts.reply(stage));
         }
         Ok(())
+    }
+
+    /// Sends what the connection has to say. Returns whether it could send all of it.
+    #[inline]
+    fn send(&mut self, id: u32, connection: &mut Connection) -> std::result::Result<bool, End> {
+        let Connection { session, letter, .. } = connection;
+        while !session.outgoing.is_empty() {
+            let buffers = session.outgoing.slices(content(session, letter.as_deref()));
+            self.stats.sends += 1;
+            match self.network.send(id, &buffers) {
+                Ok(count) => {
+                    self.stats.sent_bytes += count as u64;
+                    session.outgoing.advance(count);
+                }
+                Err(error) if error.is_would_block() => return Ok(false),
+                Err(error) => return Err(End::Failed(error)),
+            }
+        }
+        Ok(true)
     }
 
     /// Records what became of a recipient and forgets it.
@@ -384,6 +402,7 @@ impl<N: Network, I: Input> Engine<N, I> {
 
     /// Ends a connection. Recipients whose fate is open are tried again.
     fn end(&mut self, id: u32, connection: &mut Connection, end: End) {
+        self.send_alert(id, connection);
         self.network.close(id);
         self.free.push(id);
         self.hold.ended(connection.work);
@@ -414,6 +433,15 @@ impl<N: Network, I: Input> Engine<N, I> {
                 self.end(id as u32, &mut connection, End::TimedOut);
             }
         }
+    }
+}
+
+/// Returns the content that a session is sending.
+fn content<'a>(session: &'a Session, letter: Option<&'a Letter>) -> &'a [u8] {
+    match session.outgoing.content() {
+        Some(Content::Shared(transfer)) => letter.map_or(&[], |letter| letter.message.encoded(transfer)),
+        Some(Content::Own) => &session.own_content,
+        None => &[],
     }
 }
 

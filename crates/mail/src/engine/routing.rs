@@ -2,6 +2,7 @@
 
 use super::connection::{Connection, End, Phase};
 use super::{Engine, Input, Network, Session, State, is_own_limit};
+use crate::client::Security;
 use crate::route::{Place, Refusal, RefusalKind, Released};
 use crate::schedule::NO_SITE;
 
@@ -67,7 +68,8 @@ impl<N: Network, I: Input> Engine<N, I> {
                 self.connections.len() as u32 - 1
             });
             let candidates = self.routes.candidates(site, self.now_ns);
-            let mut connection = Box::new(Connection::new(site, candidates, self.plan.envelope.mode, self.now_ns));
+            let session = Session::new(self.plan.envelope.mode, self.plan.tls.security, self.now_ns);
+            let mut connection = Box::new(Connection::new(site, candidates, session, self.now_ns));
             match self.attempt(id, &mut connection) {
                 Ok(()) => {
                     self.connections[id as usize] = Some(connection);
@@ -103,19 +105,25 @@ impl<N: Network, I: Input> Engine<N, I> {
         if connection.phase >= Phase::Greeted || self.stop_ns.is_some() {
             return Err(end);
         }
-        // A host that refuses this connection may accept the next one: it is not avoided.
-        if let Some(address) = connection.address().filter(|_| end != End::Refused) {
-            self.routes.hosts_mut(connection.site).avoid(address, self.now_ns);
-        }
-        if connection.candidates.len() < 2 {
-            return Err(end);
+        // Where TLS is a courtesy, a server whose TLS does not work gets the mail without it.
+        let is_plain = end == End::Tls && self.plan.tls.security == Security::Opportunistic;
+        if !is_plain {
+            // A host that refuses this connection may accept the next one: it is not avoided.
+            if let Some(address) = connection.address().filter(|_| end != End::Refused) {
+                self.routes.hosts_mut(connection.site).avoid(address, self.now_ns);
+            }
+            if connection.candidates.len() < 2 {
+                return Err(end);
+            }
         }
         self.stats.lost.count(&connection.describe(end));
+        self.send_alert(id, connection);
         self.network.close(id);
-        connection.candidates.pop();
-        (connection.phase, connection.start_ns) = (Phase::Connecting, self.now_ns);
-        connection.session = Session::new(self.plan.envelope.mode, self.now_ns);
-        connection.watches_writing = false;
+        if !is_plain {
+            connection.candidates.pop();
+        }
+        let security = if is_plain { Security::Plain } else { self.plan.tls.security };
+        connection.restart(Session::new(self.plan.envelope.mode, security, self.now_ns), self.now_ns);
         self.attempt(id, connection)
     }
 

@@ -1,30 +1,11 @@
 //! Transactions: which recipients a session is given, and what its answers mean for them.
 
 use super::connection::{Connection, End, Phase};
-use super::hold::Work;
-use super::{Content, Engine, Input, Mailbox, Mode, Network, Session, State, Transfer, Verdict};
+use super::{Content, Engine, Input, Mailbox, Mode, Network, State, Transfer, Verdict};
 use crate::client::{Broken, Needs, Stage};
 use crate::input::Letter;
-use crate::route::Candidate;
 use landau_wire::smtp::{Code, Extension};
 use std::rc::Rc;
-
-impl Connection {
-    pub(super) fn new(site: u32, mut candidates: Vec<Candidate>, mode: Mode, now_ns: u64) -> Self {
-        candidates.reverse();
-        Self {
-            site,
-            candidates,
-            session: Session::new(mode, now_ns),
-            letter: None,
-            start_ns: now_ns,
-            phase: Phase::Connecting,
-            begun: 0,
-            work: Work::default(),
-            watches_writing: false,
-        }
-    }
-}
 
 impl<N: Network, I: Input> Engine<N, I> {
     /// Notes that a server is willing to take mail.

@@ -45,6 +45,11 @@ impl Hosts {
         self.hosts.first().map_or("", |host| &host.name)
     }
 
+    /// Returns the name of a host.
+    pub(crate) fn host_name(&self, host: u32) -> &str {
+        self.hosts.get(host as usize).map_or("", |host| &host.name)
+    }
+
     /// Sets preferences, names and addresses of the servers. What is known about an address stays.
     pub(super) fn set<'a>(&mut self, hosts: impl Iterator<Item = (u16, &'a str, Vec<SocketAddr>)>) {
         let old = std::mem::take(&mut self.hosts);

@@ -13,7 +13,7 @@ mod network;
 mod server;
 mod storage;
 
-use crate::client::Timeouts;
+use crate::client::{Encryption, Timeouts, TlsConfig};
 use crate::engine::{Engine, Observer, Plan, Progress};
 use crate::envelope::{Envelope, Mode};
 use crate::input::{Letter, Listed};
@@ -133,6 +133,7 @@ impl Scenario {
             reuse_for_ns: 300 * SECOND,
             batch: self.batch,
             timeouts: Timeouts::new(Duration::from_secs(600)),
+            tls: TlsConfig::new(&Encryption::Never).unwrap(),
         }
     }
 

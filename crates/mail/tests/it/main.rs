@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
 
 mod conduct;
+mod encryption;
 #[path = "../../../wire/tests/it/escape.rs"]
 mod escape;
 mod route;

@@ -1,21 +1,12 @@
 //! Deliveries by MX records: the engine, the name server and the receivers of this crate.
 
-use crate::support::{Names, Running};
+use crate::support::{Names, Running, Silent, delivery};
 use landau_mail::sink::dns::{Layout, Service};
 use landau_mail::sink::smtp::Smtp;
 use landau_mail::sink::smtp::profile::Profiles;
 use landau_mail::synthetic::Shape;
-use landau_mail::{
-    Backoff, Delivery, Envelope, Feedback, Limits, Mode, Observer, Outcome, Progress, Source, Sync, deliver,
-};
+use landau_mail::{Outcome, Source, deliver};
 use std::path::Path;
-use std::time::Duration;
-
-struct Silent;
-
-impl Observer for Silent {
-    fn progress(&mut self, _: &Progress) {}
-}
 
 /// All of 127.0.0.0/8 at a free port.
 fn hosts(profile: &str) -> Running {
@@ -27,31 +18,9 @@ fn names(layout: Layout, loss: f64) -> Names {
 }
 
 fn run(folder: &Path, names: &Names, hosts: &Running, shape: Shape) -> Outcome {
-    let delivery = Delivery {
-        source: Source::Synthetic(shape),
-        message: None,
-        via: None,
-        name_server: Some(names.streams.address),
-        smtp_port: hosts.address.port(),
-        allowed_hosts: Vec::new(),
-        ledger: folder.join("ledger"),
-        sync: Sync::Never,
-        envelope: Envelope::new("", Mode::Rset),
-        limits: Limits {
-            sessions: 50,
-            per_site: 20,
-            initial: 5,
-            feedback: Feedback::Inverse,
-            backoff: Backoff { first: Duration::from_millis(10), longest: Duration::from_millis(10) },
-            attempts: 2,
-            seed: 7,
-        },
-        active: 500,
-        per_connection: 1000,
-        reuse_for: Duration::from_secs(300),
-        batch: 1,
-        timeout: Duration::from_secs(60),
-    };
+    let mut delivery = delivery(folder, Source::Synthetic(shape));
+    delivery.name_server = Some(names.streams.address);
+    delivery.smtp_port = hosts.address.port();
     deliver(&delivery, &mut Silent, &|| false).unwrap()
 }
 

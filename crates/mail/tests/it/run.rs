@@ -7,14 +7,9 @@ use std::time::Duration;
 
 fn delivery(via: String, directory: &std::path::Path) -> Delivery {
     let long = Duration::from_secs(60);
+    let source = Source::Synthetic(Shape { recipients: u64::MAX, domains: 10, zipf: 0.0, seed: 1 });
     Delivery {
-        source: Source::Synthetic(Shape { recipients: u64::MAX, domains: 10, zipf: 0.0, seed: 1 }),
-        message: None,
         via: Some(via),
-        name_server: None,
-        smtp_port: 25,
-        allowed_hosts: Vec::new(),
-        ledger: directory.join("ledger"),
         sync: Sync::Never,
         envelope: Envelope::new("a@b.test", Mode::Rset),
         limits: Limits {
@@ -29,8 +24,8 @@ fn delivery(via: String, directory: &std::path::Path) -> Delivery {
         active: 100,
         per_connection: u64::MAX,
         reuse_for: Duration::MAX,
-        batch: 1,
         timeout: long,
+        ..Delivery::new(source, directory.join("ledger"))
     }
 }
 

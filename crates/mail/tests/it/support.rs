@@ -1,12 +1,14 @@
-//! A sink in a thread, and a client that talks to it.
+//! Sinks in threads, a client that talks to them, and deliveries to them.
 
 use landau_mail::sink::dns::{Datagrams, Dns, Service};
 use landau_mail::sink::smtp::Smtp;
 use landau_mail::sink::smtp::profile::Profiles;
 use landau_mail::sink::{Config, Remote, Sink};
+use landau_mail::{Backoff, Delivery, Envelope, Feedback, Limits, Mode, Observer, Progress, Source, Sync};
 use landau_reactor::ManualClock;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -97,6 +99,33 @@ impl Names {
 impl Drop for Names {
     fn drop(&mut self) {
         self.datagrams.take().into_iter().for_each(Datagrams::end);
+    }
+}
+
+/// Sees no progress.
+pub(crate) struct Silent;
+
+impl Observer for Silent {
+    fn progress(&mut self, _: &Progress) {}
+}
+
+/// Returns a delivery in mode `rset` that needs a route.
+pub(crate) fn delivery(folder: &Path, source: Source) -> Delivery {
+    Delivery {
+        sync: Sync::Never,
+        envelope: Envelope::new("", Mode::Rset),
+        limits: Limits {
+            sessions: 50,
+            per_site: 20,
+            initial: 5,
+            feedback: Feedback::Inverse,
+            backoff: Backoff { first: Duration::from_millis(10), longest: Duration::from_millis(10) },
+            attempts: 2,
+            seed: 7,
+        },
+        active: 500,
+        timeout: LONG,
+        ..Delivery::new(source, folder.join("ledger"))
     }
 }
 

@@ -1,7 +1,6 @@
-//! Verification of the server's certificate: against the authorities of the system or of a file, against a certificate
-//! in that file itself, or not at all.
+//! Verification of a TLS server's certificate: against the authorities of the system or of a file, against a
+//! certificate in that file itself, or not at all. The load generator and the mail engine share it.
 
-use crate::plan::Tls;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
@@ -10,16 +9,26 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use std::fmt::Display;
+use std::path::Path;
 use std::sync::Arc;
 
-/// Returns the verifier for connections to a server.
-pub(crate) fn verifier(tls: &Tls, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn ServerCertVerifier>, String> {
+/// Returns the verifier for connections to servers. Without `ca_file`, a PEM file, it trusts the authorities of the
+/// system; `is_insecure` accepts any certificate.
+///
+/// # Errors
+///
+/// The file cannot be used or there is no certificate to trust; the text names the options `--ca` and `--insecure`.
+pub fn verifier(
+    ca_file: Option<&Path>,
+    is_insecure: bool,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ServerCertVerifier>, String> {
     let verifier = |trust| Ok(Arc::new(Verifier { provider: Arc::clone(provider), trust }) as Arc<_>);
-    if tls.insecure {
+    if is_insecure {
         return verifier(Trust::Any);
     }
     let mut store = RootCertStore::empty();
-    let listed = match &tls.ca_file {
+    let listed = match ca_file {
         None => {
             store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             Vec::new()
@@ -53,7 +62,7 @@ fn cause(error: &Error) -> Option<&webpki::Error> {
 }
 
 /// Describes why a handshake failed, with advice if there is any.
-pub(crate) fn describe(error: &Error) -> String {
+pub fn describe(error: &Error) -> String {
     match cause(error) {
         Some(webpki::Error::CaUsedAsEndEntity) => {
             "the server's certificate is that of an authority (CA:TRUE, the default of openssl req -x509); trust it \
