@@ -1,5 +1,6 @@
 //! A delivery: what the user asks for, and what came of it.
 
+use crate::bounce::Bounces;
 use crate::client::{Encryption, Timeouts, TlsConfig};
 use crate::engine::{Engine, Observer, Plan};
 use crate::envelope::{Envelope, Mode};
@@ -19,6 +20,7 @@ use landau_sys::process::{ProcessorTime, thread_time};
 use serde_json::json;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// The domains of the table in the report.
@@ -53,6 +55,8 @@ pub struct Delivery {
     pub encryption: Encryption,
     /// Hosts on public addresses that the user permits.
     pub allowed_hosts: Vec<String>,
+    /// The Maildir for reports about failed recipients; none if they are not wanted.
+    pub bounces: Option<PathBuf>,
     /// The ledger.
     pub ledger: PathBuf,
     /// When the ledger is synced.
@@ -92,6 +96,8 @@ pub struct Outcome {
     pub connections: u64,
     /// Those of them that were encrypted.
     pub encrypted: u64,
+    /// The number of reports about failed recipients.
+    pub bounces: u64,
     /// The most connections at a time.
     pub most_open: u32,
     /// The most recipients in memory at a time.
@@ -154,6 +160,7 @@ pub(crate) fn prepare(delivery: &Delivery) -> Result<Engine<Sockets, Listed<File
         batch: delivery.batch,
         timeouts: Timeouts::new(delivery.timeout),
         tls: TlsConfig::new(&delivery.encryption).map_err(Error::Spec)?,
+        bounces: delivery.bounces.as_deref().map(Bounces::open).transpose()?.map(Rc::new),
     };
     let (mode, mut notes) = (plan.envelope.mode, Vec::new());
     let limits = delivery.limits(&mut notes);
@@ -177,6 +184,7 @@ impl Delivery {
             smtp_port: 25,
             encryption: Encryption::Never,
             allowed_hosts: Vec::new(),
+            bounces: None,
             ledger,
             sync: Sync::Interval(Duration::from_secs(1)),
             envelope: Envelope::new("", Mode::Data),
@@ -201,6 +209,10 @@ impl Delivery {
         let needs_message = self.envelope.mode == Mode::Data;
         if needs_message && self.message.is_none() {
             return Err(Error::Spec("--message FILE is missing; only the modes rset and quit do without".to_owned()));
+        }
+        if self.bounces.is_some() && (!needs_message || self.envelope.from.is_empty()) {
+            let reason = "--bounces needs --from and --mode data: only the sender of a message gets bounces";
+            return Err(Error::Spec(reason.to_owned()));
         }
         Ok(())
     }
@@ -251,6 +263,7 @@ impl<N: Network, I: Input> Engine<N, I> {
             phases,
             connections,
             encrypted: self.stats.encrypted,
+            bounces: self.stats.bounces,
             most_open: self.stats.most_open,
             most_active: self.stats.most_active as u64,
             attempts,
@@ -314,6 +327,7 @@ impl Outcome {
             "cpu_ns_each": self.cpu_ns_each(),
             "connections": self.connections,
             "encrypted_connections": self.encrypted,
+            "bounces": self.bounces,
             "most_open": self.most_open,
             "most_active": self.most_active,
             "attempts": self.attempts,

@@ -47,6 +47,9 @@ pub enum Error {
     /// The ledger cannot be written: what becomes of further recipients could not be recorded, so none is sent to.
     #[error("cannot write the ledger: {0}; the run has stopped, and the same command continues it")]
     Ledger(std::io::Error),
+    /// A report about a failed recipient cannot be written. The recipient is not recorded as failed.
+    #[error("cannot write a bounce: {0}; the run has stopped, and the same command continues it")]
+    Bounce(std::io::Error),
     /// A system call failed.
     #[error(transparent)]
     System(#[from] landau_sys::Error),

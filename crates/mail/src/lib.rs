@@ -6,6 +6,7 @@
 //!
 //! [`sink`] has receivers to test this and other senders against.
 
+mod bounce;
 mod client;
 mod delivery;
 mod engine;

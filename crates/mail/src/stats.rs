@@ -244,6 +244,8 @@ pub(crate) struct Stats {
     pub(crate) connections: u64,
     /// Connections that were encrypted.
     pub(crate) encrypted: u64,
+    /// Reports about failed recipients that were written.
+    pub(crate) bounces: u64,
     /// Messages, or transactions in mode `rset`, that went well.
     pub(crate) transactions: u64,
     pub(crate) attempts: u64,

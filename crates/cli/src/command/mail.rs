@@ -136,6 +136,9 @@ pub(crate) struct Args {
     /// Record what becomes of each recipient in this file, and continue what it says
     #[arg(long, value_name = "FILE")]
     ledger: PathBuf,
+    /// Write a report to this Maildir about each recipient that fails
+    #[arg(long, value_name = "FOLDER")]
+    bounces: Option<PathBuf>,
     /// Sync the ledger to the disk
     #[arg(long, value_enum, default_value = "interval")]
     sync: SyncWord,
@@ -250,6 +253,7 @@ fn delivery(args: &Args) -> anyhow::Result<Delivery> {
         smtp_port: args.smtp_port,
         encryption: encryption(args)?,
         allowed_hosts: args.allow_host.clone(),
+        bounces: args.bounces.clone(),
         ledger: args.ledger.clone(),
         sync: match args.sync {
             SyncWord::Always => Sync::Always,

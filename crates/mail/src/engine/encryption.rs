@@ -35,7 +35,7 @@ impl<N: Network, I: Input> Engine<N, I> {
     /// Begins the TLS handshake.
     pub(super) fn secure(&mut self, connection: &mut Connection) -> Result<(), End> {
         let Some(candidate) = connection.candidates.last() else { return Err(End::Closed) };
-        let name = self.routes.hosts_mut(connection.site).host_name(candidate.host);
+        let name = self.routes.host_name(connection.site, candidate.host);
         match TlsSession::new(&self.plan.tls, name, candidate.address.ip()) {
             Ok(tls) => connection.tls = Some(Box::new(tls)),
             Err(reason) => return Err(connection.fail_tls(reason)),

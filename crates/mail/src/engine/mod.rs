@@ -4,6 +4,7 @@
 //! A wait returns a batch of events. Each costs one receive and, if there is something to say, one send. What was
 //! recorded is written before the next wait.
 
+mod bouncing;
 mod connection;
 mod encryption;
 mod hold;
@@ -11,9 +12,10 @@ mod progress;
 mod routing;
 mod transaction;
 
+use crate::bounce::Bounces;
 use crate::client::{Content, Event, Session, Timeouts, TlsConfig, Verdict};
 use crate::envelope::{Envelope, Mode};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::input::{Input, Letter, Next, Offer};
 use crate::ledger::{Report, State};
 use crate::list::Record;
@@ -28,6 +30,7 @@ use landau_wire::smtp::data::Transfer;
 use landau_wire::smtp::{Code, Mailbox};
 use progress::Ticker;
 use std::io::ErrorKind;
+use std::rc::Rc;
 
 pub use progress::{Observer, Progress};
 
@@ -52,6 +55,8 @@ pub(crate) struct Plan {
     pub(crate) batch: usize,
     pub(crate) timeouts: Timeouts,
     pub(crate) tls: TlsConfig,
+    /// Where reports about failed recipients go.
+    pub(crate) bounces: Option<Rc<Bounces>>,
 }
 
 /// The engine.
@@ -81,6 +86,8 @@ pub(crate) struct Engine<N, I> {
     stop_ns: Option<u64>,
     /// The error by which this host refused another connection.
     pub(crate) own_limit: Option<landau_sys::Error>,
+    /// Why a report about a failed recipient could not be written.
+    bounce_error: Option<std::io::Error>,
     pub(crate) notes: Vec<String>,
     pub(crate) stats: Stats,
 }
@@ -107,6 +114,7 @@ impl<N: Network, I: Input> Engine<N, I> {
             plain: vec![0; BUFFER_BYTES],
             stop_ns: None,
             own_limit: None,
+            bounce_error: None,
             notes: Vec::new(),
             stats: Stats::default(),
         }
@@ -142,6 +150,9 @@ impl<N: Network, I: Input> Engine<N, I> {
         }
         self.connect();
         self.input.commit(self.now_ns)?;
+        if let Some(error) = self.bounce_error.take() {
+            return Err(Error::Bounce(error));
+        }
         if self.is_finished() {
             return Ok(false);
         }
@@ -214,7 +225,7 @@ impl<N: Network, I: Input> Engine<N, I> {
         let reason = self.unusable(&offer);
         let id = self.schedule.recipients.add(offer, &mut self.record, NO_SITE, domain);
         match reason {
-            Some(reason) => self.settle(id, State::Failed, None, reason.as_bytes()),
+            Some(reason) => self.fail(id, None, None, reason.as_bytes()),
             None => self.route(id),
         }
     }

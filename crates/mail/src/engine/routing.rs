@@ -50,7 +50,7 @@ impl<N: Network, I: Input> Engine<N, I> {
             Place::Nowhere(Refusal { text, kind }) => {
                 self.schedule.recipients.get_mut(id).site = NO_SITE;
                 match kind {
-                    RefusalKind::Final => self.settle(id, State::Failed, None, text.as_bytes()),
+                    RefusalKind::Final => self.fail(id, None, None, text.as_bytes()),
                     RefusalKind::Transient => self.defer(id, None, text.as_bytes()),
                     RefusalKind::NotAllowed => self.settle(id, State::Deferred, None, text.as_bytes()),
                 }

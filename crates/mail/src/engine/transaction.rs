@@ -83,7 +83,7 @@ impl<N: Network, I: Input> Engine<N, I> {
                 return;
             }
             match self.refusal(connection, id) {
-                Some(reason) => self.settle(id, State::Failed, None, reason.as_bytes()),
+                Some(reason) => self.fail(id, None, None, reason.as_bytes()),
                 None => self.batch.push(id),
             }
         }
@@ -154,7 +154,7 @@ impl<N: Network, I: Input> Engine<N, I> {
                 self.stats.transactions += 1;
                 self.settle(recipient, State::Done, code, reply);
             }
-            Verdict::Permanent => self.settle(recipient, State::Failed, code, reply),
+            Verdict::Permanent => self.fail(recipient, Some(connection), code, reply),
             // The server has had enough of the connection, and has not looked at the recipient.
             Verdict::Transient if code == Some(Code::UNAVAILABLE) && connection.session.ended() > 0 => {
                 self.put_back(recipient);

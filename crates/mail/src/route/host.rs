@@ -46,7 +46,7 @@ impl Hosts {
     }
 
     /// Returns the name of a host.
-    pub(crate) fn host_name(&self, host: u32) -> &str {
+    pub(super) fn host_name(&self, host: u32) -> &str {
         self.hosts.get(host as usize).map_or("", |host| &host.name)
     }
 

@@ -87,6 +87,11 @@ impl Routes {
         self.sites[site as usize].name()
     }
 
+    /// Returns the name of a host of a site.
+    pub(crate) fn host_name(&self, site: u32, host: u32) -> &str {
+        self.sites[site as usize].host_name(host)
+    }
+
     /// Returns the addresses for a connection to a site in the order in which they are tried.
     pub(crate) fn candidates(&mut self, site: u32, now_ns: u64) -> Vec<Candidate> {
         self.sites[site as usize].candidates(MOST_CANDIDATES, now_ns, &mut self.rng)

@@ -134,6 +134,7 @@ impl Scenario {
             batch: self.batch,
             timeouts: Timeouts::new(Duration::from_secs(600)),
             tls: TlsConfig::new(&Encryption::Never).unwrap(),
+            bounces: None,
         }
     }
 
