@@ -9,10 +9,12 @@ use crate::input::{Input, Letter, Listed};
 use crate::ledger::{self, FileStorage, Sync};
 use crate::list::List;
 use crate::message::Message;
+use crate::metrics::Exporter;
 use crate::network::{Network, Sockets};
 use crate::route::{Lookups, Routes, Server};
 use crate::schedule::{Backoff, Feedback, Limits, Schedule};
-use crate::stats::{DomainRow, Phases, Stats, Tally};
+use crate::sink::Listen;
+use crate::stats::{DomainRow, Phases, Stats, Tally, Timeline};
 use crate::synthetic::{Shape, Synthetic};
 use landau_reactor::Backend;
 use landau_sys::clock::monotonic_ns;
@@ -55,6 +57,8 @@ pub struct Delivery {
     pub encryption: Encryption,
     /// Hosts on public addresses that the user permits.
     pub allowed_hosts: Vec<String>,
+    /// Where `/metrics` is served; none if it is not wanted.
+    pub metrics: Option<Listen>,
     /// The Maildir for reports about failed recipients; none if they are not wanted.
     pub bounces: Option<PathBuf>,
     /// The ledger.
@@ -110,6 +114,8 @@ pub struct Outcome {
     pub calls: (u64, u64),
     /// The domains with the most recipients.
     pub domains: Vec<DomainRow>,
+    /// What was reached when.
+    pub timeline: Timeline,
     /// The number of domains.
     pub domain_count: u64,
     /// Why recipients were deferred or failed, and how often, the most frequent reason first.
@@ -169,6 +175,7 @@ pub(crate) fn prepare(delivery: &Delivery) -> Result<Engine<Sockets, Listed<File
     let input = Listed::new(list, Letter { envelope: plan.envelope.clone(), message }, opened);
     let mut engine = Engine::new(network, input, routes, plan, Schedule::new(limits));
     engine.notes = notes;
+    engine.exporter = delivery.metrics.map(Exporter::start).transpose()?;
     Ok(engine)
 }
 
@@ -184,6 +191,7 @@ impl Delivery {
             smtp_port: 25,
             encryption: Encryption::Never,
             allowed_hosts: Vec::new(),
+            metrics: None,
             bounces: None,
             ledger,
             sync: Sync::Interval(Duration::from_secs(1)),
@@ -270,7 +278,8 @@ impl<N: Network, I: Input> Engine<N, I> {
             sent_bytes: self.stats.sent_bytes,
             calls: (self.stats.sends, self.stats.receives),
             domain_count: domains.len() as u64,
-            domains: domains.largest(DOMAIN_ROWS),
+            domains: domains.largest(DOMAIN_ROWS, self.begin_ns),
+            timeline: self.stats.timeline,
             reasons: reasons.sorted(),
             lost: lost.sorted(),
             notes: self.notes,
@@ -337,6 +346,12 @@ impl Outcome {
             "phases": phases.collect::<serde_json::Map<_, _>>(),
             "domain_count": self.domain_count,
             "domains": self.domains,
+            "largest_domain": self.domains.first().map(|row| json!({
+                "domain": row.domain,
+                "own_ns": row.own_ns(),
+                "share_of_elapsed": row.own_ns() as f64 / self.elapsed_ns.max(1) as f64,
+            })),
+            "timeline": self.timeline,
             "reasons": pairs(&self.reasons),
             "lost_connections": pairs(&self.lost),
             "notes": self.notes,

@@ -50,6 +50,9 @@ pub enum Error {
     /// A report about a failed recipient cannot be written. The recipient is not recorded as failed.
     #[error("cannot write a bounce: {0}; the run has stopped, and the same command continues it")]
     Bounce(std::io::Error),
+    /// The metrics cannot be served.
+    #[error("--metrics: {0}")]
+    Metrics(crate::sink::Error),
     /// A system call failed.
     #[error(transparent)]
     System(#[from] landau_sys::Error),

@@ -153,7 +153,16 @@ impl Tally {
 #[derive(Debug, Default)]
 pub(crate) struct Domains {
     indices: HashMap<Box<str>, u32>,
-    rows: Vec<(Box<str>, Tally)>,
+    rows: Vec<Row>,
+}
+
+/// What is counted about a domain.
+#[derive(Debug)]
+struct Row {
+    name: Box<str>,
+    recipients: Tally,
+    /// When the first attempt began and when the last recipient was recorded.
+    span_ns: Option<(u64, u64)>,
 }
 
 impl Domains {
@@ -171,7 +180,7 @@ impl Domains {
             return MOST_DOMAINS as u32;
         }
         let name = if self.rows.len() == MOST_DOMAINS { "others" } else { &lower };
-        self.rows.push((name.into(), Tally::default()));
+        self.rows.push(Row { name: name.into(), recipients: Tally::default(), span_ns: None });
         let index = self.rows.len() as u32 - 1;
         if index < MOST_DOMAINS as u32 {
             self.indices.insert(lower.into(), index);
@@ -180,15 +189,27 @@ impl Domains {
     }
 
     pub(crate) fn get_mut(&mut self, index: u32) -> &mut Tally {
-        &mut self.rows[index as usize].1
+        &mut self.rows[index as usize].recipients
     }
 
-    /// Returns the domains with the most recipients.
-    pub(crate) fn largest(&self, count: usize) -> Vec<DomainRow> {
-        let mut rows: Vec<&(Box<str>, Tally)> = self.rows.iter().collect();
-        rows.sort_by(|a, b| b.1.sum().cmp(&a.1.sum()).then_with(|| a.0.cmp(&b.0)));
-        let rows = rows.into_iter().take(count);
-        rows.map(|(domain, recipients)| DomainRow { domain: domain.to_string(), recipients: *recipients }).collect()
+    /// Notes that a recipient of a domain is attempted, or was recorded.
+    #[inline]
+    pub(crate) fn note_time(&mut self, index: u32, now_ns: u64) {
+        let span_ns = &mut self.rows[index as usize].span_ns;
+        *span_ns = Some((span_ns.map_or(now_ns, |(begin_ns, _)| begin_ns), now_ns));
+    }
+
+    /// Returns the domains with the most recipients, their times from `begin_ns` on.
+    pub(crate) fn largest(&self, count: usize, begin_ns: u64) -> Vec<DomainRow> {
+        let mut rows: Vec<&Row> = self.rows.iter().collect();
+        rows.sort_by(|a, b| b.recipients.sum().cmp(&a.recipients.sum()).then_with(|| a.name.cmp(&b.name)));
+        let since_begin = |(from_ns, to_ns): (u64, u64)| [from_ns, to_ns].map(|ns| ns.saturating_sub(begin_ns));
+        let rows = rows.into_iter().take(count).map(|row| DomainRow {
+            domain: row.name.to_string(),
+            recipients: row.recipients,
+            span_ns: row.span_ns.map(since_begin),
+        });
+        rows.collect()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -204,6 +225,67 @@ pub struct DomainRow {
     /// Its recipients by state.
     #[serde(flatten)]
     pub recipients: Tally,
+    /// When the first attempt began and when the last recipient was recorded, in nanoseconds from the begin of the run;
+    /// none if this run attempted none.
+    pub span_ns: Option<[u64; 2]>,
+}
+
+impl DomainRow {
+    /// Returns the domain's own time, from its first attempt to its last recipient, in nanoseconds.
+    pub fn own_ns(&self) -> u64 {
+        self.span_ns.map_or(0, |[from_ns, to_ns]| to_ns - from_ns)
+    }
+}
+
+/// What a run had reached at equal distances of time.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Timeline {
+    /// The distance in nanoseconds.
+    pub interval_ns: u64,
+    /// Recipients with whom everything went well, at the end of each interval.
+    pub done: Vec<u64>,
+    /// Those that were deferred.
+    pub deferred: Vec<u64>,
+    /// Those that failed.
+    pub failed: Vec<u64>,
+    /// Connections.
+    pub open: Vec<u32>,
+    /// The samples that were taken since the last that is kept.
+    #[serde(skip)]
+    skipped: u32,
+    /// One in so many samples is kept.
+    #[serde(skip)]
+    stride: u32,
+}
+
+impl Timeline {
+    /// The most points; with more of them every second one is dropped.
+    const MOST: usize = 1200;
+
+    /// Adds a sample. They are taken `interval_ns` apart.
+    pub(crate) fn sample(&mut self, interval_ns: u64, recipients: &Tally, open: u32) {
+        self.stride = self.stride.max(1);
+        self.skipped += 1;
+        if self.skipped < self.stride {
+            return;
+        }
+        if self.done.len() >= Self::MOST {
+            // This sample is in the middle of the next interval.
+            self.stride *= 2;
+            self.interval_ns *= 2;
+            for all in [&mut self.done, &mut self.deferred, &mut self.failed] {
+                *all = all.iter().skip(1).step_by(2).copied().collect();
+            }
+            self.open = self.open.iter().skip(1).step_by(2).copied().collect();
+            return;
+        }
+        self.skipped = 0;
+        self.interval_ns = interval_ns * u64::from(self.stride);
+        self.done.push(recipients.done);
+        self.deferred.push(recipients.deferred);
+        self.failed.push(recipients.failed);
+        self.open.push(open);
+    }
 }
 
 /// Why recipients were deferred or failed, and connections lost.
@@ -237,6 +319,7 @@ pub(crate) struct Stats {
     pub(crate) earlier: Tally,
     pub(crate) phases: Phases,
     pub(crate) domains: Domains,
+    pub(crate) timeline: Timeline,
     /// Reasons of deferrals and failures.
     pub(crate) reasons: Reasons,
     /// Reasons of connections that were not established, or were lost.
@@ -268,9 +351,23 @@ mod tests {
             domains.get_mut(index).left += 1;
         }
         let found: Vec<(String, u64)> =
-            domains.largest(2).into_iter().map(|row| (row.domain, row.recipients.left)).collect();
+            domains.largest(2, 0).into_iter().map(|row| (row.domain, row.recipients.left)).collect();
         assert_eq!(found, [("a.org".to_owned(), 2), ("b.org".to_owned(), 1)]);
         assert_eq!(domains.len(), 3);
+    }
+
+    #[test]
+    fn a_timeline_of_any_length_has_points_at_equal_distances() {
+        for count in [1, 1200, 1201, 1203, 5000, 20_000] {
+            let mut timeline = Timeline::default();
+            for at in 1..=count {
+                timeline.sample(10, &Tally { done: at, ..Tally::default() }, 1);
+            }
+            let stride = timeline.interval_ns / 10;
+            let expected: Vec<u64> = (1..=count / stride).map(|point| point * stride).collect();
+            assert_eq!(timeline.done, expected, "{count}");
+            assert!(timeline.done.len() <= Timeline::MOST && timeline.open.len() == timeline.done.len());
+        }
     }
 
     #[test]

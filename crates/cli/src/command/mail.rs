@@ -3,6 +3,7 @@
 use crate::mail::{Live, text};
 use crate::status;
 use clap::ValueEnum;
+use landau_mail::sink::Listen;
 use landau_mail::synthetic::{MOST_DOMAINS, Shape};
 use landau_mail::{Backoff, Delivery, Encryption, Envelope, Feedback, Limits, Mode, Source, Sync, deliver};
 use landau_sys::signal::{catch_interrupts, interrupted};
@@ -212,6 +213,9 @@ pub(crate) struct Args {
     /// Seed the random choices [default: random]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// Serve /metrics for Prometheus at ADDRESS:PORT during the run
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<Listen>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -253,6 +257,7 @@ fn delivery(args: &Args) -> anyhow::Result<Delivery> {
         smtp_port: args.smtp_port,
         encryption: encryption(args)?,
         allowed_hosts: args.allow_host.clone(),
+        metrics: args.metrics,
         bounces: args.bounces.clone(),
         ledger: args.ledger.clone(),
         sync: match args.sync {

@@ -89,6 +89,17 @@ pub(crate) fn text(outcome: &Outcome) -> String {
             bytes(outcome.sent_bytes)
         );
     }
+    if let Some(row) = outcome.domains.first().filter(|_| outcome.domain_count > 1 && outcome.elapsed_ns > 0) {
+        let share = row.own_ns() as f64 / outcome.elapsed_ns as f64;
+        let _ = writeln!(
+            text,
+            "largest domain: {}, {} recipients, {} from its first attempt to its last recipient ({:.0}% of the run)",
+            row.domain,
+            count(row.recipients.sum() as f64),
+            duration(row.own_ns() as f64),
+            100.0 * share
+        );
+    }
     phases(&mut text, outcome);
     reasons(&mut text, "deferred or failed", &outcome.reasons);
     reasons(&mut text, "connections refused or lost", &outcome.lost);

@@ -20,6 +20,7 @@ use crate::input::{Input, Letter, Next, Offer};
 use crate::ledger::{Report, State};
 use crate::list::Record;
 use crate::lookup::Stub;
+use crate::metrics::{self, Exporter};
 use crate::network::{Network, Ready};
 use crate::route::Routes;
 use crate::schedule::{NO_SITE, Schedule};
@@ -28,7 +29,7 @@ use connection::{Connection, End, Phase};
 use hold::Hold;
 use landau_wire::smtp::data::Transfer;
 use landau_wire::smtp::{Code, Mailbox};
-use progress::Ticker;
+use progress::{INTERVAL_NS, Ticker};
 use std::io::ErrorKind;
 use std::rc::Rc;
 
@@ -88,6 +89,9 @@ pub(crate) struct Engine<N, I> {
     pub(crate) own_limit: Option<landau_sys::Error>,
     /// Why a report about a failed recipient could not be written.
     bounce_error: Option<std::io::Error>,
+    /// Serves what the run has reached.
+    pub(crate) exporter: Option<Exporter>,
+    pub(crate) begin_ns: u64,
     pub(crate) notes: Vec<String>,
     pub(crate) stats: Stats,
 }
@@ -115,6 +119,8 @@ impl<N: Network, I: Input> Engine<N, I> {
             stop_ns: None,
             own_limit: None,
             bounce_error: None,
+            exporter: None,
+            begin_ns: 0,
             notes: Vec::new(),
             stats: Stats::default(),
         }
@@ -123,6 +129,7 @@ impl<N: Network, I: Input> Engine<N, I> {
     /// Runs until every recipient is done, failed or left to a later run, or until `should_stop`.
     pub(crate) fn run(&mut self, observer: &mut dyn Observer, should_stop: &dyn Fn() -> bool) -> Result<()> {
         let mut ticker = Ticker::new(self.now_ns);
+        self.begin_ns = self.now_ns;
         loop {
             if self.stop_ns.is_none() && should_stop() {
                 self.stop_ns = Some(self.now_ns);
@@ -131,6 +138,10 @@ impl<N: Network, I: Input> Engine<N, I> {
                 break;
             }
             if let Some(progress) = ticker.due(self.now_ns, || self.progress()) {
+                self.stats.timeline.sample(INTERVAL_NS, &progress.recipients, progress.open);
+                if let Some(exporter) = &self.exporter {
+                    exporter.update(|| metrics::page(&progress, &self.stats));
+                }
                 observer.progress(&progress);
             }
         }
@@ -398,6 +409,7 @@ impl<N: Network, I: Input> Engine<N, I> {
     fn record(&mut self, id: u32, state: State, code: Option<Code>, text: &[u8]) {
         let entry = self.schedule.recipients.get_mut(id);
         let before = entry.state.replace(state);
+        self.stats.domains.note_time(entry.domain, self.now_ns);
         for tally in [&mut self.stats.recipients, self.stats.domains.get_mut(entry.domain)] {
             *tally.of(before) -= 1;
             *tally.of(Some(state)) += 1;

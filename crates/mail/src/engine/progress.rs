@@ -3,7 +3,7 @@
 use crate::stats::Tally;
 
 /// The time between two reports.
-const INTERVAL_NS: u64 = 100_000_000;
+pub(super) const INTERVAL_NS: u64 = 100_000_000;
 
 /// What a run has reached.
 #[derive(Debug, Clone, Copy, Default)]

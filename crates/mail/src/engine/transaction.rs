@@ -52,7 +52,9 @@ impl<N: Network, I: Input> Engine<N, I> {
             chunk: (Content::Shared(Transfer::Bdat), message.encoded(Transfer::Bdat).len()),
         };
         for &id in &self.batch {
-            let record = &self.schedule.recipients.get(id).record;
+            let entry = self.schedule.recipients.get(id);
+            self.stats.domains.note_time(entry.domain, self.now_ns);
+            let record = &entry.record;
             needs.is_utf8 |= !record.address().is_ascii();
             needs.is_8bit |= is_template && !record.is_ascii();
         }

@@ -6,7 +6,7 @@
 
 pub mod conduct;
 mod connection;
-mod counters;
+pub(crate) mod counters;
 pub mod dns;
 mod draw;
 mod error;
@@ -14,7 +14,7 @@ pub mod http;
 mod listener;
 pub mod mailbox;
 mod prefix;
-mod protocol;
+pub(crate) mod protocol;
 mod server;
 pub mod smtp;
 pub mod tcp;
