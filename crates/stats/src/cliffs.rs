@@ -7,6 +7,7 @@
 
 use crate::points::Series;
 use crate::quantile::median_of_costs;
+use crate::warm_up::cold_max;
 use crate::{Annotation, AnnotationKind, Estimate};
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +35,8 @@ pub struct Cliff {
 const FACTOR: f64 = 2.5;
 /// After a cliff at most this share of the calls costs as little as before it.
 const RETURN_MAX: f64 = 0.1;
+/// After an early jump, which cold calls surround, the cost stays this many times the cost before.
+const EARLY: f64 = 1.1;
 /// Calls on each side of a place, at least and at most.
 const WINDOW: (usize, usize) = (16, 256);
 
@@ -79,6 +82,9 @@ fn recurring(group: &[(usize, Jump)], first: f64, series: &[Series], annotations
     let mut places: Vec<f64> = group.iter().map(|(_, jump)| jump.n).collect();
     places.sort_by(f64::total_cmp);
     let place = places[(places.len() - 1) / 2];
+    if is_warm_up(group, series, place) {
+        return None;
+    }
     let of = series.iter().filter(|one| reaches(one, place)).count().max(passes.len());
     if passes.len() * 2 <= of {
         return None;
@@ -105,6 +111,32 @@ fn recurring(group: &[(usize, Jump)], first: f64, series: &[Series], annotations
             &[AnnotationKind::Capacity, AnnotationKind::Table, AnnotationKind::Cache],
         ),
     })
+}
+
+/// Passes meet a cliff at the same n. A warm-up of the way down ends at another n in each pass: if the mean distance of
+/// the places exceeds this many calls and this share of the calls beyond, it is one.
+const JITTER: (f64, f64) = (1.0, 0.01);
+
+/// Whether the jumps of a group are the ends of a warm-up: on the way down, the first calls are those at the largest n.
+fn is_warm_up(group: &[(usize, Jump)], series: &[Series], place: f64) -> bool {
+    let beyond = |(pass, jump): &(usize, Jump)| series[*pass].costs.len() - jump.index;
+    let is_early = |one: &(usize, Jump)| {
+        let series = &series[one.0];
+        series.is_down && beyond(one) <= cold_max(series.costs.len())
+    };
+    let count = group.len() as f64;
+    let distance = group.iter().map(|(_, jump)| (jump.n - place).abs()).sum::<f64>() / count;
+    let calls = group.iter().map(|one| beyond(one) as f64).sum::<f64>() / count;
+    group.iter().all(is_early) && distance > JITTER.0 + JITTER.1 * calls
+}
+
+/// Whether a cliff is among the calls on the way down that may be cold.
+pub(crate) fn is_among_first_calls(cliffs: &[Cliff], series: &[Series]) -> bool {
+    let is_early = |one: &Series, cliff: &Cliff| {
+        let before = one.n.partition_point(|n| f64::from(*n) < cliff.n.value);
+        one.is_down && before < one.n.len() && one.n.len() - before <= cold_max(one.n.len())
+    };
+    cliffs.iter().any(|cliff| series.iter().any(|one| is_early(one, cliff)))
 }
 
 /// Whether a pass has enough calls beyond an n to show a cliff there.
@@ -181,7 +213,9 @@ fn sharpen(one: &Series, range: (usize, usize), side: usize) -> Option<Jump> {
     let mut later: Vec<f64> = one.costs[range.1.min(to - 1)..to].iter().map(|ns| *ns as f64).collect();
     later.sort_by(f64::total_cmp);
     let floor = 0.9 * crate::quantile::quantile(&later, 0.05)?;
-    let threshold = (early * late).sqrt().max(floor);
+    // On the way down the last calls are the first of the pass, and cold ones exceed those at the cliff.
+    let may_be_cold = one.is_down && to == one.costs.len();
+    let threshold = if may_be_cold { early * FACTOR.sqrt() } else { (early * late).sqrt().max(floor) };
     let is_expensive = |i: usize| one.costs[i] as f64 > threshold;
     let mut wrong = LATE_WEIGHT * (range.0..range.1).filter(|i| !is_expensive(*i)).count();
     let (mut index, mut fewest) = (range.0, wrong);
@@ -191,9 +225,12 @@ fn sharpen(one: &Series, range: (usize, usize), side: usize) -> Option<Jump> {
             (index, fewest) = (i + 1, wrong);
         }
     }
-    let end = (index + side).min(one.costs.len());
+    let mut end = (index + side).min(one.costs.len());
     if end - index < WINDOW.0 || index < WINDOW.0 {
         return None;
+    }
+    if may_be_cold {
+        end = index + ((end - index) / 8).max(WINDOW.0);
     }
     let (before, after) = (level(index.saturating_sub(side), index)?, level(index, end)?);
     // A series measured at few n has gaps, across which a rise is not a jump.
@@ -207,7 +244,10 @@ fn lasting(one: &Series, found: &[Jump]) -> Vec<Jump> {
     for jump in found {
         let is_repeat = kept.last().is_some_and(|last| jump.index < last.index + WINDOW.0);
         // Blocks, so that single calls do not count.
-        let floor = (jump.before * jump.after.min(FACTOR * jump.before)).sqrt();
+        // Before an early jump the calls may be cold, and later ones cost less than them.
+        let is_early = !one.is_down && jump.index <= cold_max(one.costs.len());
+        let reach = if is_early { EARLY } else { FACTOR.sqrt() };
+        let floor = reach * jump.before;
         let blocks = one.costs[jump.index..].chunks_exact(WINDOW.0 / 2);
         let count = blocks.len();
         let low = blocks.filter(|block| median_of_costs(&mut block.to_vec()).unwrap_or(0.0) < floor).count();

@@ -13,8 +13,11 @@ pub struct Components {
     pub window: f64,
     /// Of a whole pass.
     pub pass: f64,
-    /// Of the change over a pass that the other passes do not show.
+    /// Of the change over a pass that the other passes do not show, as a line.
     pub drift: f64,
+    /// Of that change as a random walk.
+    #[serde(default)]
+    pub walk: f64,
     /// Share, 0 to 1, of the variance of the growth that comes from single calls: more calls in each pass reduce only
     /// this part, more passes all of it.
     #[serde(default)]

@@ -4,6 +4,7 @@
 //! growth of its own under the law, and the spread of these gives the interval (Student's t). Laws that fit almost as
 //! well widen it by their evidence.
 
+use crate::covariance::{dot, solve};
 use crate::law::{Place, by_name};
 use crate::polish::{HIDDEN, Level};
 use crate::random::Random;
@@ -134,85 +135,53 @@ impl Growth {
     }
 }
 
-/// A linear model of the log costs: columns over the points, beside the level and the drift of the machine.
+/// A linear model of the log costs: a level and columns over the points.
 struct Linear<'a> {
     target: &'a Target<'a>,
     columns: Vec<Vec<f64>>,
+    /// The columns with independent errors of one.
+    white: Vec<Vec<f64>>,
 }
 
-impl Linear<'_> {
-    /// The column `k` at point `j`: level, drift, then the model's own.
-    fn at(&self, k: usize, j: usize) -> f64 {
-        match k {
-            0 => 1.0,
-            1 => self.target.along[j],
-            _ => self.columns[k - 2][j],
-        }
+impl<'a> Linear<'a> {
+    fn new(target: &'a Target<'a>, columns: Vec<Vec<f64>>) -> Self {
+        let level = vec![1.0; target.n.len()];
+        let columns: Vec<Vec<f64>> = std::iter::once(level).chain(columns).collect();
+        let white = columns.iter().map(|column| target.whitener.whiten(column)).collect();
+        Self { target, columns, white }
     }
 
     fn normal_matrix(&self) -> Vec<Vec<f64>> {
-        let size = self.columns.len() + 2;
-        let points = 0..self.target.n.len();
-        let product = |a: usize, b: usize| {
-            points.clone().map(|j| self.target.weight[j] * self.at(a, j) * self.at(b, j)).sum::<f64>()
-        };
-        let mut matrix: Vec<Vec<f64>> = (0..size).map(|a| (0..size).map(|b| product(a, b)).collect()).collect();
-        matrix[1][1] += self.target.steadiness.min(1e18);
-        for (k, row) in matrix.iter_mut().enumerate().skip(2) {
+        let row = |a: &Vec<f64>| self.white.iter().map(|b| dot(a, b)).collect();
+        let mut matrix: Vec<Vec<f64>> = self.white.iter().map(row).collect();
+        for (k, row) in matrix.iter_mut().enumerate().skip(1) {
             // Two columns may be alike.
             row[k] *= 1.0 + 1e-9;
         }
         matrix
     }
 
+    /// The sum of the whitened columns, each times its coefficient.
+    fn sum(&self, coefficients: &[f64]) -> Vec<f64> {
+        let at = |j: usize| self.white.iter().zip(coefficients).map(|(column, x)| x * column[j]).sum();
+        (0..self.target.n.len()).map(at).collect()
+    }
+
     /// The weights of the points in the change of the model from the first to the last point.
     fn end_weights(&self) -> Vec<f64> {
         let last = self.target.n.len() - 1;
-        let change = (0..self.columns.len() + 2).map(|k| if k < 2 { 0.0 } else { self.at(k, last) - self.at(k, 0) });
-        let solution = solve(self.normal_matrix(), change.collect());
-        let weight = |j: usize| {
-            let along = solution.iter().enumerate().map(|(k, x)| x * self.at(k, j)).sum::<f64>();
-            self.target.weight[j] * along
-        };
-        (0..=last).map(weight).collect()
+        let change = self.columns.iter().map(|column| column[last] - column[0]).collect();
+        let solution = solve(self.normal_matrix(), change);
+        self.target.whitener.inverse_of(&self.sum(&solution))
     }
 
     /// The sum of the weighted squares that the model leaves.
     fn chi_square(&self) -> f64 {
-        let points = || 0..self.target.n.len();
-        let (weight, y) = (self.target.weight, self.target.y);
-        let right = |k: usize| points().map(|j| weight[j] * self.at(k, j) * y[j]).sum::<f64>();
-        let right: Vec<f64> = (0..self.columns.len() + 2).map(right).collect();
-        let solution = solve(self.normal_matrix(), right.clone());
-        let explained: f64 = solution.iter().zip(&right).map(|(x, b)| x * b).sum();
-        points().map(|j| weight[j] * y[j] * y[j]).sum::<f64>() - explained
+        let y = self.target.whitener.whiten(self.target.y);
+        let right: Vec<f64> = self.white.iter().map(|column| dot(column, &y)).collect();
+        let solution = solve(self.normal_matrix(), right);
+        self.sum(&solution).iter().zip(&y).map(|(fitted, y)| (y - fitted).powi(2)).sum()
     }
-}
-
-/// Solves a small system by elimination with pivots.
-pub(crate) fn solve(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Vec<f64> {
-    let size = right.len();
-    for k in 0..size {
-        let pivot = (k..size).max_by(|a, b| matrix[*a][k].abs().total_cmp(&matrix[*b][k].abs())).unwrap_or(k);
-        matrix.swap(k, pivot);
-        right.swap(k, pivot);
-        if matrix[k][k].abs() < f64::MIN_POSITIVE {
-            continue;
-        }
-        for i in k + 1..size {
-            let factor = matrix[i][k] / matrix[k][k];
-            let (above, below) = matrix.split_at_mut(i);
-            for (x, pivot) in below[0].iter_mut().zip(&above[k]).skip(k) {
-                *x -= factor * pivot;
-            }
-            right[i] -= factor * right[k];
-        }
-    }
-    for k in (0..size).rev() {
-        let rest: f64 = (k + 1..size).map(|j| matrix[k][j] * right[j]).sum();
-        right[k] = if matrix[k][k].abs() < f64::MIN_POSITIVE { 0.0 } else { (right[k] - rest) / matrix[k][k] };
-    }
-    right
 }
 
 /// Weight, in degrees of freedom, of the error that the errors of the points predict against that of the few passes.
@@ -237,7 +206,7 @@ fn lacking(level: &Level, weights: &[f64]) -> f64 {
 }
 
 /// The growth that these weights of the points give in each pass.
-fn weighed(level: &Level, target: &Target<'_>, weights: &[f64], value: Option<f64>) -> Growth {
+fn weighed(level: &Level, weights: &[f64], value: Option<f64>) -> Growth {
     let of_pass = |row: &Vec<Option<f64>>| {
         let cells = row.iter().zip(&level.mean).zip(weights);
         cells.map(|((cell, mean), weight)| weight * cell.unwrap_or(*mean)).sum::<f64>()
@@ -247,11 +216,9 @@ fn weighed(level: &Level, target: &Target<'_>, weights: &[f64], value: Option<f6
     let mean = all.iter().sum::<f64>() / count;
     let square = all.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / count * HIDDEN * HIDDEN;
     let square = square * lacking(level, weights);
-    let drift: f64 = weights.iter().zip(target.along).map(|(w, u)| w * u).sum();
-    let predicted =
-        weights.iter().zip(&level.error).map(|(w, e)| (w * e).powi(2)).sum::<f64>() + drift * drift / target.steadiness;
+    let predicted = level.covariance().of_sum(weights);
     let freedom = count - 1.0 + PREDICTED;
-    let value = value.unwrap_or_else(|| weights.iter().zip(&level.mean).map(|(w, y)| w * y).sum());
+    let value = value.unwrap_or_else(|| dot(weights, &level.mean));
     Growth { value, centre: value, error: ((square + PREDICTED * predicted) / freedom).sqrt(), freedom }
 }
 
@@ -261,16 +228,13 @@ pub(crate) fn by_law(level: &Level, solved: &Solved, frame: &Frame) -> Option<Gr
     let (first, last) = (*level.n.first()?, *level.n.last()?);
     let gradients: Vec<Vec<f64>> = level.n.iter().map(|n| solved.gradient(*n)).collect();
     let columns = (0..gradients[0].len()).map(|k| gradients.iter().map(|row| row[k]).collect()).collect();
-    let weights = Linear { target: &target, columns }.end_weights();
-    Some(weighed(level, &target, &weights, Some((solved.at(last) / solved.at(first)).ln())))
+    let weights = Linear::new(&target, columns).end_weights();
+    Some(weighed(level, &weights, Some((solved.at(last) / solved.at(first)).ln())))
 }
 
 /// The interval of a growth by laws is widened by this factor: law, location and episodes were chosen by the same
 /// points. Found by calibration.
-const CHOSEN: f64 = 1.2;
-/// The same for a slope, which is chosen from four.
-const CHOSEN_SLOPE: f64 = 1.1;
-
+const CHOSEN: f64 = 1.1;
 /// The growth under the laws of a selection, by their evidence.
 pub(crate) fn by_laws(level: &Level, laws: &[(Solved, f64)], options: &Options) -> Option<Growth> {
     let frame = Frame::of(level, options);
@@ -288,8 +252,8 @@ pub(crate) fn by_slope(level: &Level, options: &Options) -> Option<(Growth, f64)
     let fitted = shapes.map(|law| {
         let top = law.g(*level.n.last()?, Place::at(0.0));
         let column = level.n.iter().map(|n| law.g(*n, Place::at(0.0)) / top).collect();
-        let model = Linear { target: &target, columns: vec![column] };
-        Some((weighed(level, &target, &model.end_weights(), None), model.chi_square()))
+        let model = Linear::new(&target, vec![column]);
+        Some((weighed(level, &model.end_weights(), None), model.chi_square()))
     });
     let fitted: Option<Vec<(Growth, f64)>> = fitted.collect();
     let fitted = fitted?;
@@ -297,7 +261,7 @@ pub(crate) fn by_slope(level: &Level, options: &Options) -> Option<(Growth, f64)
     let all: Vec<(Growth, f64)> = fitted.iter().map(|(one, square)| (*one, (-0.5 * (square - least)).exp())).collect();
     let mean = Growth::averaged(&all)?;
     let spare = (level.n.len() as f64 - 2.0).max(1.0);
-    Some((Growth { value: mean.centre, error: CHOSEN_SLOPE * mean.error, ..mean }, least / spare))
+    Some((Growth { value: mean.centre, ..mean }, least / spare))
 }
 
 /// The growth of a curve that follows no law: from the first points to the last, each with their own slope.
@@ -311,21 +275,21 @@ pub(crate) fn by_ends(level: &Level, options: &Options) -> Growth {
 
 fn between_ends(level: &Level, side: usize, options: &Options) -> Growth {
     let frame = Frame::of(level, options);
-    let target = frame.target(&level.n, &level.mean);
     let points = level.n.len();
     let mut weights = vec![0.0; points];
+    let weight = |j: usize| frame.error(j).powi(-2);
     for (from, at, sign) in [(0, 0, -1.0), (points - side, points - 1, 1.0)] {
         // The value at the end of a line in log n through the points of that side.
         let (mut s, mut sx, mut sxx) = (0.0, 0.0, 0.0);
         let x = |j: usize| (level.n[j] / level.n[at]).ln();
         for j in from..from + side {
-            let w = target.weight[j];
+            let w = weight(j);
             (s, sx, sxx) = (s + w, sx + w * x(j), sxx + w * x(j) * x(j));
         }
         let determinant = (s * sxx - sx * sx).max(f64::MIN_POSITIVE);
-        for (j, weight) in weights.iter_mut().enumerate().skip(from).take(side) {
-            *weight += sign * target.weight[j] * (sxx - sx * x(j)) / determinant;
+        for (j, sum) in weights.iter_mut().enumerate().skip(from).take(side) {
+            *sum += sign * weight(j) * (sxx - sx * x(j)) / determinant;
         }
     }
-    weighed(level, &target, &weights, None)
+    weighed(level, &weights, None)
 }

@@ -295,20 +295,15 @@ fn reduce_curve(
         return None;
     }
     let capacities = capacities_of(curve);
-    let is_down = series.iter().any(|one| one.is_down);
-    // Cold calls may hide an early cliff on the way up, and look like one at the end on the way down.
-    let early = if is_down || known.is_some() { Vec::new() } else { cliffs::find(&series, &curve.annotations) };
-    if chosen_points(&series).is_none() {
-        let cold = options.judge().cold_calls(&series);
+    // Before cold calls are dropped, as they may hide a cliff.
+    let cliffs = known.unwrap_or_else(|| cliffs::find(&series, &curve.annotations));
+    let mut cold = 0;
+    if chosen_points(&series).is_none() && !cliffs::is_among_first_calls(&cliffs, &series) {
+        cold = options.judge().cold_calls(&series);
         for one in &mut series {
             one.drop_first(cold);
         }
     }
-    let cliffs = match known {
-        Some(known) => known,
-        None if is_down => cliffs::find(&series, &curve.annotations),
-        None => early,
-    };
     let cliff = cliffs.first().map(|cliff| cliff.n.low);
     let layout = Layout { series: &series, cliff, capacities: &capacities, first: None };
     let windows = windows(&layout, options);
@@ -326,7 +321,7 @@ fn reduce_curve(
         })
         .collect();
     let mut judged = judged;
-    judge.drop_warm_up(&grid, &mut judged, &series, &capacities, options);
+    judge.drop_warm_up(&grid, &mut judged, (&series, cold), &capacities, options);
     let drawn = grid.filtered(&present);
     let flags: Vec<bool> = judged.iter().zip(&present).filter(|p| *p.1).map(|p| *p.0).collect();
     let judged = judge.level(&grid.filtered(&judged));

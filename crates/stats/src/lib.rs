@@ -14,7 +14,7 @@
 
 /// The number of the method: raised by every change that can give other verdicts for the same samples. Results in
 /// records hold it; absent means 1, the method of November 2026 and before.
-pub const METHOD: u32 = 3;
+pub const METHOD: u32 = 4;
 
 mod bimodality;
 mod branches;
@@ -24,6 +24,7 @@ mod common;
 mod compare;
 mod components;
 pub mod confusion;
+mod covariance;
 mod crossing;
 mod curve;
 pub mod dense;
@@ -47,6 +48,7 @@ mod select;
 pub mod simulate;
 mod unit;
 mod verdict;
+mod walk;
 mod warm_up;
 
 pub use bimodality::{Bimodality, BimodalityKind, Mode, Shares};

@@ -5,8 +5,10 @@
 //! (Biometrika 61, 1974) then averages over passes.
 
 use crate::Components;
+use crate::covariance::Covariance;
 use crate::points::Grid;
 use crate::quantile::median_of;
+use crate::walk::{deviations, shared};
 
 /// The reduced curve in logarithms.
 #[derive(Clone, Debug)]
@@ -34,12 +36,20 @@ pub(crate) struct Level {
 }
 
 impl Level {
-    /// The position of each point along the pass, from −½ to ½: what a drift of the machine is proportional to.
-    pub(crate) fn along(&self) -> Vec<f64> {
-        along(&self.n)
+    /// The covariance of the points without the offsets of the passes.
+    pub(crate) fn covariance(&self) -> Covariance {
+        let along = along(&self.n);
+        let Components { drift, walk, .. } = self.components;
+        let passes = self.passes.max(1) as f64;
+        Covariance::of(self.n.len(), |i, j| {
+            let own = if i == j { self.error[i].powi(2) } else { 0.0 };
+            let (a, b) = (along[i], along[j]);
+            own + (drift * drift * a * b + walk * walk * shared(a, b)) / passes
+        })
     }
 }
 
+/// The position of each point along the pass, from −½ to ½.
 fn along(n: &[f64]) -> Vec<f64> {
     let (first, last) = (n.first().copied().unwrap_or(0.0), n.last().copied().unwrap_or(1.0));
     n.iter().map(|n| (n - first) / (last - first).max(1.0) - 0.5).collect()
@@ -191,6 +201,9 @@ fn residuals(cells: &[Vec<Option<f64>>]) -> Vec<Vec<Option<f64>>> {
 /// Prior of the drift of one pass, and its weight in degrees of freedom: few passes do not know theirs.
 const DRIFT: (f64, f64) = (0.01, 2.0);
 
+/// No machine is steadier.
+const DRIFT_MIN: f64 = 0.002;
+
 /// Slope of each pass along its length, relative to the other passes, and the standard deviation of the slopes beyond
 /// their errors.
 fn drifts(residuals: &[Vec<Option<f64>>], variance: &[Vec<f64>], window: f64, along: &[f64]) -> (Vec<f64>, f64) {
@@ -237,10 +250,16 @@ pub(crate) fn level(grid: &Grid) -> Level {
         }
     };
     cells.iter_mut().zip(&slopes).for_each(|(row, slope)| level_out(row, *slope, -1.0));
-    let window = window_deviation(&residuals(&cells), &variance);
+    let mut window = window_deviation(&residuals(&cells), &variance);
     // Of two passes, neither is the odd one.
     if passes >= 3 {
         winsorise(&mut cells, &variance, window);
+    }
+    let (mut drift, mut walk) = (drift, 0.0);
+    if let Some(found) = variance.first().and_then(|row| deviations(&cells, row, &along)) {
+        (window, walk) = found;
+        // The slope of a random walk of one over its length has a variance of 6/5.
+        drift = (drift * drift - 1.2 * walk * walk).max(DRIFT_MIN * DRIFT_MIN).sqrt();
     }
     let (mut own, mut error_absolute) = (Vec::new(), Vec::new());
     for j in 0..grid.n.len() {
@@ -279,6 +298,7 @@ pub(crate) fn level(grid: &Grid) -> Level {
             window,
             pass: pass.sqrt(),
             drift,
+            walk,
             share_of_calls: 0.0,
         },
         cells,

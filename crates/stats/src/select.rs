@@ -2,10 +2,11 @@
 //!
 //! The model is `log a + log(1 + r·g(n))`. Timing error is relative, and `a` follows by averaging, so the fit is a
 //! search over `r`. The errors of the points are known from the passes, so the misfit is a chi-square and BIC needs no
-//! estimate of variance. The mean drift of the machine along the passes is a further unknown with a known variance. If
+//! estimate of variance. Neighbouring points share the drift of the machine, so the errors have a covariance. If
 //! even the best law misses by more than the errors explain, the errors of all laws are scaled up, which admits more
 //! rivals.
 
+use crate::covariance::{Covariance, Whitener, dot};
 use crate::growth::interval;
 use crate::law::{Candidate, Fit, LAWS, Law, Place, Shape, by_name};
 use crate::polish::{Level, trimmed};
@@ -47,7 +48,12 @@ impl Solved {
     }
 
     fn bic(&self, scale: f64, points: usize) -> f64 {
-        self.chi_square / scale + self.parameters() * (points as f64).ln() + self.charge
+        // A place on the axis is searched among many: it explains more noise than another coefficient (Zhang and
+        // Siegmund, Biometrics 63, 2007).
+        let is_searched =
+            self.candidate.is_free && matches!(self.law.shape(), Shape::Step | Shape::Knee | Shape::Tiers);
+        let parameters = self.parameters() + f64::from(u8::from(is_searched));
+        self.chi_square / scale + parameters * (points as f64).ln() + self.charge
     }
 
     /// Gradient of the log cost at `n`, by the relative slope and by the location.
@@ -83,50 +89,68 @@ pub(crate) struct Target<'a> {
     pub(crate) n: &'a [f64],
     /// Log costs.
     pub(crate) y: &'a [f64],
-    /// The inverse variance of each.
+    /// The inverse of their covariance.
+    pub(crate) whitener: &'a Whitener,
+    /// The inverse variance of each, apart from what it shares with the others.
     pub(crate) weight: &'a [f64],
-    /// The position of each along the pass.
-    pub(crate) along: &'a [f64],
-    /// The inverse variance of the mean drift along the pass; infinite for none.
-    pub(crate) steadiness: f64,
 }
 
 /// Of this many points, the two that are farthest from a law may be left out if it then fits: bursts of stolen time
 /// sometimes hit one window in most of the passes.
 const MANY_POINTS: usize = 20;
 const LEFT_OUT: usize = 2;
+/// Points at either end that are never left out: nothing shows that the curve goes on as before.
+const ENDS: usize = 2;
 /// A point is left out if it is farther than this many standard errors.
 const FAR: f64 = 3.0;
 /// A law is questioned below this p value of the lack of fit.
 const REJECTED: f64 = 0.01;
 
-/// The parts of a target that do not depend on the costs.
+/// The errors of the points of a curve, including the tolerance.
 #[derive(Clone)]
 pub(crate) struct Frame {
+    covariance: Covariance,
+    pub(crate) whitener: Whitener,
     weight: Vec<f64>,
-    along: Vec<f64>,
-    steadiness: f64,
 }
 
 impl Frame {
     pub(crate) fn of(level: &Level, options: &Options) -> Self {
-        let drift = level.components.drift;
-        let steadiness = if drift > 0.0 { level.passes as f64 / (drift * drift) } else { f64::INFINITY };
-        Self { weight: weights(level, options), along: level.along(), steadiness }
+        let mut covariance = level.covariance();
+        let tolerance = options.law_tolerance.max(1e-6).powi(2);
+        (0..level.n.len()).for_each(|j| covariance.add(j, tolerance));
+        let weight = level.error.iter().map(|error| 1.0 / (error * error + tolerance)).collect();
+        Self { whitener: Whitener::new(&covariance), covariance, weight }
     }
 
-    /// Takes their weight from the points that are farthest from a law.
-    fn leave_out(&mut self, solved: &Solved, level: &Level) {
-        let distance = |j: usize| (level.mean[j] - solved.at(level.n[j]).ln()).abs() * self.weight[j].sqrt();
+    /// The same without the points that are farthest from a law.
+    fn without_far(&self, solved: &Solved, level: &Level) -> Self {
+        let distance = |j: usize| (level.mean[j] - solved.at(level.n[j]).ln()).abs() / self.error(j);
         let mut far: Vec<(f64, usize)> = (0..level.n.len()).map(|j| (distance(j), j)).collect();
         far.sort_by(|a, b| b.0.total_cmp(&a.0));
-        for (_, j) in far.into_iter().take(LEFT_OUT).filter(|(distance, _)| *distance > FAR) {
-            self.weight[j] *= 1e-3;
+        let (mut covariance, mut weight) = (self.covariance.clone(), self.weight.clone());
+        let is_inside = |j: usize| (ENDS..level.n.len() - ENDS).contains(&j);
+        for (_, j) in far.into_iter().take(LEFT_OUT).filter(|(distance, j)| *distance > FAR && is_inside(*j)) {
+            covariance.add(j, 1e3 * covariance.at(j, j));
+            weight[j] *= 1e-3;
         }
+        Self { whitener: Whitener::new(&covariance), covariance, weight }
+    }
+
+    /// The errors of the points for which `keep` is true.
+    fn filtered(&self, keep: &[bool]) -> Self {
+        let covariance = self.covariance.filtered(keep);
+        let weight = self.weight.iter().zip(keep).filter(|pair| *pair.1).map(|pair| *pair.0).collect();
+        Self { whitener: Whitener::new(&covariance), covariance, weight }
+    }
+
+    /// The standard error of a point.
+    pub(crate) fn error(&self, j: usize) -> f64 {
+        self.covariance.at(j, j).sqrt()
     }
 
     pub(crate) fn target<'a>(&'a self, n: &'a [f64], y: &'a [f64]) -> Target<'a> {
-        Target { n, y, weight: &self.weight, along: &self.along, steadiness: self.steadiness }
+        Target { n, y, whitener: &self.whitener, weight: &self.weight }
     }
 }
 
@@ -136,7 +160,7 @@ const LEAST_RATIO: f64 = 1.4;
 /// Range of the search for `ln r`: from a rise of a millionth to a fixed cost of a hundred-millionth.
 const LOG_R: (f64, f64) = (-14.0, 18.0);
 
-/// Golden section in `[low, high]`, to within 1e-6 of the width.
+/// Golden section in `[low, high]`: each round takes 38% off the width.
 fn golden(mut low: f64, mut high: f64, rounds: usize, f: impl Fn(f64) -> f64) -> f64 {
     let phi = 0.618_033_988_749_894_9;
     let (mut a, mut b) = (high - phi * (high - low), low + phi * (high - low));
@@ -159,72 +183,74 @@ fn golden(mut low: f64, mut high: f64, rounds: usize, f: impl Fn(f64) -> f64) ->
 struct Profile<'a> {
     target: &'a Target<'a>,
     g: &'a [f64],
-    /// Sums over the points of the weight, and of the weight times the position along the pass and its square.
-    sums: [f64; 3],
-    /// Weight times position of each point.
-    along: Vec<f64>,
 }
 
-impl<'a> Profile<'a> {
-    fn of(target: &'a Target<'a>, g: &'a [f64]) -> Self {
-        let mut sums = [0.0; 3];
-        for (w, u) in target.weight.iter().zip(target.along) {
-            sums = [sums[0] + w, sums[1] + w * u, sums[2] + w * u * u];
-        }
-        Self { target, g, sums, along: target.weight.iter().zip(target.along).map(|(w, u)| w * u).collect() }
-    }
-
+impl Profile<'_> {
     /// Level and chi-square for one `r`.
     fn at(&self, r: f64) -> (f64, f64) {
-        let (mut sx, mut sux, mut sxx) = (0.0, 0.0, 0.0);
+        self.target.whitener.level(&self.rest(r))
+    }
+
+    /// What the rise by `r` leaves of the log costs.
+    fn rest(&self, r: f64) -> Vec<f64> {
         // Steps and knees have the same rise at many points.
         let (mut last, mut log) = (0.0_f64.to_bits(), 0.0);
-        for (((y, w), g), wu) in self.target.y.iter().zip(self.target.weight).zip(self.g).zip(&self.along) {
+        let mut rise = |g: f64| {
             if g.to_bits() != last {
                 (last, log) = (g.to_bits(), (r * g).ln_1p());
             }
-            let x = y - log;
-            (sx, sux, sxx) = (sx + w * x, sux + wu * x, sxx + w * x * x);
-        }
-        self.solved([sx, sux, sxx])
+            log
+        };
+        self.target.y.iter().zip(self.g).map(|(y, g)| y - rise(*g)).collect()
     }
 
-    /// The chi-square to about eleven digits, which is enough to rank locations: four points at a time, and without the
-    /// library's logarithm.
+    /// The chi-square to about eleven digits: without the library's logarithm.
     fn about(&self, r: f64) -> f64 {
+        let rest: Vec<f64> = self.target.y.iter().zip(self.g).map(|(y, g)| y - about_ln(1.0 + r * g)).collect();
+        self.target.whitener.level(&rest).1
+    }
+
+    /// The chi-square if the points shared no error, four points at a time.
+    fn apart(&self, r: f64) -> f64 {
         let mut lanes = [[0.0; 4]; 3];
-        let mut add = |i: usize, [y, w, g, wu]: [f64; 4]| {
+        let mut add = |i: usize, [y, w, g]: [f64; 3]| {
             let x = y - about_ln(1.0 + r * g);
-            lanes[0][i] += w * x;
-            lanes[1][i] += wu * x;
+            lanes[0][i] += w;
+            lanes[1][i] += w * x;
             lanes[2][i] += w * x * x;
         };
         let (y, y_rest) = self.target.y.as_chunks::<4>();
         let (w, w_rest) = self.target.weight.as_chunks::<4>();
         let (g, g_rest) = self.g.as_chunks::<4>();
-        let (wu, wu_rest) = self.along.as_chunks::<4>();
-        for (((y, w), g), wu) in y.iter().zip(w).zip(g).zip(wu) {
+        for ((y, w), g) in y.iter().zip(w).zip(g) {
             for i in 0..4 {
-                add(i, [y[i], w[i], g[i], wu[i]]);
+                add(i, [y[i], w[i], g[i]]);
             }
         }
         for (i, y) in y_rest.iter().enumerate() {
-            add(i, [*y, w_rest[i], g_rest[i], wu_rest[i]]);
+            add(i, [*y, w_rest[i], g_rest[i]]);
         }
-        self.solved(lanes.map(|sums| sums.iter().sum())).1
+        let [s, sx, sxx] = lanes.map(|sums| sums.iter().sum::<f64>());
+        (sxx - sx * sx / s).max(0.0)
     }
 
-    /// Level and chi-square from the sums of the weighted distances, of these times the position, and of their squares.
-    fn solved(&self, [sx, sux, sxx]: [f64; 3]) -> (f64, f64) {
-        let [s, su, mut suu] = self.sums;
-        if self.target.steadiness.is_infinite() {
-            let mean = sx / s;
-            return (mean, (sxx - sx * mean).max(0.0));
+    /// Finds the minimum near `log_r` to the last digits, by the steps of Gauss and Newton: comparing chi-squares
+    /// cannot tell places apart that differ by less than a hundred-thousandth, so the unit of the costs would matter.
+    /// Stays within `reach` of the start, and ends once a step is shorter than `least`.
+    fn sharpen(&self, mut log_r: f64, reach: f64, least: f64) -> f64 {
+        let start = log_r;
+        for _ in 0..20 {
+            let r = log_r.exp();
+            let gradient: Vec<f64> = self.g.iter().map(|g| r * g / (1.0 + r * g)).collect();
+            let rest = self.target.whitener.without_level(&self.rest(r));
+            let gradient = self.target.whitener.without_level(&gradient);
+            let step = dot(&rest, &gradient) / dot(&gradient, &gradient).max(f64::MIN_POSITIVE);
+            log_r = (log_r + step).clamp(start - reach, start + reach);
+            if step.abs() < least {
+                break;
+            }
         }
-        suu += self.target.steadiness;
-        let determinant = s * suu - su * su;
-        let (mean, drift) = ((suu * sx - su * sux) / determinant, (s * sux - su * sx) / determinant);
-        (mean, (sxx - mean * sx - drift * sux).max(0.0))
+        log_r
     }
 }
 
@@ -251,6 +277,8 @@ fn about_ln(x: f64) -> f64 {
 enum Search {
     /// Everywhere, to a few percent, and only the chi-square is exact enough to be used: to rank locations.
     Coarse,
+    /// The same as if the points shared no error: to find the locations that are worth ranking.
+    Apart,
     /// Everywhere.
     Fine,
     /// Near a known value.
@@ -263,30 +291,41 @@ fn fit_at(target: &Target<'_>, law: &'static dyn Law, candidate: Candidate, sear
     let top = raw.iter().copied().fold(0.0, f64::max);
     let charge = 0.0;
     let solved = |fixed: f64, slope: f64, chi_square: f64| Solved { law, candidate, fixed, slope, chi_square, charge };
-    let (flat, flat_square) = Profile::of(target, &raw).at(0.0);
+    let (flat, flat_square) = Profile { target, g: &raw }.at(0.0);
     if top <= 0.0 || !top.is_finite() {
         return solved(flat.exp(), 0.0, flat_square);
     }
     let g: Vec<f64> = raw.iter().map(|x| x / top).collect();
-    let profile = Profile::of(target, &g);
+    let profile = Profile { target, g: &g };
     let exact = |log_r: f64| profile.at(log_r.exp()).1;
-    if let Search::Coarse = search {
-        let about = |log_r: f64| profile.about(log_r.exp());
+    if let Search::Coarse | Search::Apart = search {
+        let about = |log_r: f64| match search {
+            Search::Apart => profile.apart(log_r.exp()),
+            _ => profile.about(log_r.exp()),
+        };
         let (low, high) = bracket(about);
-        let r = golden(low, high, 9, about).exp();
+        let log_r = golden(low, high, 9, about);
+        let r = log_r.exp();
         // What cannot be told from no slope at all has none.
-        let chi_square = profile.about(r);
+        let chi_square = about(log_r);
+        let flat_square = if let Search::Apart = search { profile.apart(0.0) } else { flat_square };
         let is_better = chi_square < flat_square * (1.0 - 1e-9);
         let slope = if is_better { r / top } else { 0.0 };
         return solved(flat.exp(), slope, if is_better { chi_square } else { flat_square });
     }
-    let (low, high) = match search {
-        Search::Around(log_r) => (log_r - 2.0, log_r + 2.0),
-        Search::Coarse | Search::Fine => bracket(exact),
+    let found = if let Search::Around(log_r) = search {
+        let near = profile.sharpen(log_r, 2.0, 1e-6);
+        Some(near).filter(|near| exact(*near) <= exact(log_r))
+    } else {
+        None
     };
-    let r = golden(low, high, 26, exact).exp();
+    let r = found.unwrap_or_else(|| {
+        let (low, high) = bracket(exact);
+        profile.sharpen(golden(low, high, 9, exact), 0.1, 1e-12)
+    });
+    let r = r.exp();
     let (mean, chi_square) = profile.at(r);
-    if chi_square < flat_square {
+    if chi_square < flat_square - 1e-9 {
         solved(mean.exp(), mean.exp() * r / top, chi_square)
     } else {
         solved(flat.exp(), 0.0, flat_square)
@@ -301,17 +340,30 @@ fn bracket(square: impl Fn(f64) -> f64) -> (f64, f64) {
     best.map_or(LOG_R, |(log_r, _)| (log_r - 2.0, log_r + 2.0))
 }
 
+/// Of more locations, this many are ranked with the errors that the points share.
+const RANKED: usize = 12;
+
 /// Fits one law and its location, if it has one.
 pub(crate) fn fit_law(target: &Target<'_>, law: &'static dyn Law, capacities: &[f64]) -> Option<Solved> {
     let candidates = law.candidates(target.n, capacities);
     let held = candidates.iter().filter(|candidate| !candidate.is_free).count();
     let charge = |candidate: &Candidate| if candidate.is_free { 0.0 } else { 2.0 * (held.max(1) as f64).ln() };
-    let search = if candidates.len() > 4 { Search::Coarse } else { Search::Fine };
     let of = |c: &Candidate, search| Solved { charge: charge(c), ..fit_at(target, law, *c, search) };
-    let tries: Vec<Solved> = candidates.iter().map(|c| of(c, search)).collect();
-    let cost = |solved: &Solved| solved.bic(1.0, target.n.len());
-    let best = tries.iter().enumerate().min_by(|a, b| cost(a.1).total_cmp(&cost(b.1)));
-    let place = best.map(|(i, _)| i)?;
+    let cost = |i: &usize, search| of(&candidates[*i], search).bic(1.0, target.n.len());
+    let ranked = |places: Vec<usize>, search| {
+        let mut costs: Vec<(f64, usize)> = places.iter().map(|i| (cost(i, search), *i)).collect();
+        costs.sort_by(|a, b| a.0.total_cmp(&b.0));
+        costs.into_iter().map(|(_, i)| i).collect::<Vec<usize>>()
+    };
+    let mut places: Vec<usize> = (0..candidates.len()).collect();
+    if places.len() > RANKED {
+        places = ranked(places, Search::Apart);
+        places.truncate(RANKED);
+    }
+    if places.len() > 1 {
+        places = ranked(places, Search::Coarse);
+    }
+    let place = *places.first()?;
     let best = of(&candidates[place], Search::Fine);
     if !best.candidate.is_free {
         return Some(best);
@@ -330,6 +382,13 @@ pub(crate) fn fit_law(target: &Target<'_>, law: &'static dyn Law, capacities: &[
         Shape::Tiers => {
             let last = target.n.len().checked_sub(3)?;
             tiers(target, &best, &(target.n.get(2)?.ln()..=target.n[last].ln()))
+        }
+        Shape::Step if best.candidate.place.ratio > 1.0 => {
+            // A step inside a window: its median is anywhere between the levels.
+            let Place { n, ratio } = best.candidate.place;
+            let half = (ratio - 1.0) * n;
+            let at = |n: f64| fit_at(target, law, Candidate::tier(n, 1.0 + half / n), Search::Fine);
+            at(golden(n - half, n + half, 10, |n| at(n).chi_square))
         }
         Shape::Flat | Shape::Smooth | Shape::Step => return Some(best),
     };
@@ -350,12 +409,6 @@ fn tiers(target: &Target<'_>, best: &Solved, range: &RangeInclusive<f64>) -> Sol
         found.n = golden((log_n - 0.5).max(*range.start()), (log_n + 0.5).min(*range.end()), 10, square).exp();
     }
     at(found)
-}
-
-/// The inverse variance of each point, including the tolerance.
-pub(crate) fn weights(level: &Level, options: &Options) -> Vec<f64> {
-    let floor = options.law_tolerance.max(1e-6).powi(2);
-    level.error.iter().map(|e| 1.0 / (e * e + floor)).collect()
 }
 
 /// The laws that a curve in this unit can follow.
@@ -396,17 +449,21 @@ pub(crate) fn excess(level: &Level, is_kept: &[bool], capacities: &[f64], option
         let pairs = values.iter().zip(is_kept).filter(|pair| *pair.1);
         pairs.map(|pair| *pair.0).collect::<Vec<f64>>()
     };
-    let (n, y, along) = (kept(&level.n), kept(&level.mean), kept(&frame.along));
-    let weight = kept(&frame.weight);
-    let target = Target { n: &n, y: &y, weight: &weight, along: &along, steadiness: frame.steadiness };
-    let (fits, scale) = ranked(&target, capacities, options);
+    let (n, y) = (kept(&level.n), kept(&level.mean));
+    let (fits, scale) = ranked(&frame.filtered(is_kept).target(&n, &y), capacities, options);
     let Some(best) = fits.first() else { return vec![Excess::default(); level.n.len()] };
-    let points = level.n.iter().zip(&level.mean).zip(&frame.weight);
-    let of = |((n, y), weight): ((&f64, &f64), &f64)| {
-        let log = y - best.at(*n).ln();
-        Excess { log, errors: log * (weight / scale).sqrt() }
+    let of = |j: usize| {
+        let log = level.mean[j] - best.at(level.n[j]).ln();
+        Excess { log, errors: log / (frame.error(j) * scale.sqrt()) }
     };
-    points.map(of).collect()
+    (0..level.n.len()).map(of).collect()
+}
+
+/// Whether the best law of a reduced curve is questioned.
+pub(crate) fn questioned(level: &Level, capacities: &[f64], options: &Options) -> bool {
+    let frame = Frame::of(level, options);
+    let (fits, _) = ranked(&frame.target(&level.n, &level.mean), capacities, options);
+    fits.first().is_some_and(|best| lack_of_fit_p(best, &frame, level).is_some_and(|p| p < REJECTED))
 }
 
 /// Selects the law of a reduced curve. `None` without points.
@@ -414,12 +471,12 @@ pub(crate) fn select(level: &Level, capacities: &[f64], options: &Options) -> Op
     let mut frame = Frame::of(level, options);
     let points = level.n.len();
     let (mut fits, mut scale) = ranked(&frame.target(&level.n, &level.mean), capacities, options);
-    let is_rejected = |solved: &Solved| lack_of_fit_p(solved, level).is_some_and(|p| p < REJECTED);
-    if points >= MANY_POINTS && fits.first().is_some_and(is_rejected) {
-        let mut without = frame.clone();
-        without.leave_out(&fits[0], level);
+    let is_rejected =
+        |solved: &Solved, frame: &Frame| lack_of_fit_p(solved, frame, level).is_some_and(|p| p < REJECTED);
+    if points >= MANY_POINTS && fits.first().is_some_and(|solved| is_rejected(solved, &frame)) {
+        let without = frame.without_far(&fits[0], level);
         let (others, other_scale) = ranked(&without.target(&level.n, &level.mean), capacities, options);
-        if others.first().is_some_and(|solved| !is_rejected(solved)) {
+        if others.first().is_some_and(|solved| !is_rejected(solved, &without)) {
             (frame, fits, scale) = (without, others, other_scale);
         }
     }
@@ -441,7 +498,7 @@ pub(crate) fn select(level: &Level, capacities: &[f64], options: &Options) -> Op
     }
     let described = |solved: &Solved, draws: usize| {
         let (draws, fixed, slope) = resample(level, solved, &frame, draws, options.seed);
-        let p = lack_of_fit_p(solved, level);
+        let p = lack_of_fit_p(solved, &frame, level);
         (draws, describe(solved, fixed, slope, &target, p, solved.bic(scale, points) - lowest))
     };
     let (draws, best) = described(&weighed[0].0, options.draws / 2);
@@ -462,16 +519,63 @@ fn simplest(fits: &[Solved], bic: impl Fn(&Solved) -> f64) -> usize {
     best
 }
 
-/// p value of the misfit against the error between passes. `None` for a single pass.
-fn lack_of_fit_p(solved: &Solved, level: &Level) -> Option<f64> {
+/// p value of the misfit against the error between passes: of the misfit as a whole, and of the smooth part of it, which
+/// errors of single points do not hide. `None` for a single pass.
+fn lack_of_fit_p(solved: &Solved, frame: &Frame, level: &Level) -> Option<f64> {
     let points = level.n.len() as f64;
     let spare = points - solved.parameters();
     let freedom = (level.passes as f64 - 1.0) * (points - 1.0);
     if level.passes < 2 || spare < 1.0 {
         return None;
     }
-    let f = FisherSnedecor::new(spare, freedom).ok()?;
-    Some(f.sf((solved.chi_square / spare).min(1e12)))
+    let p = |square: f64, spare: f64| {
+        let f = FisherSnedecor::new(spare, freedom).ok()?;
+        Some(f.sf((square / spare).min(1e12)))
+    };
+    let whole = p(solved.chi_square, spare)?;
+    let (square, directions) = smooth_misfit(solved, frame, level);
+    let smooth = if directions == 0 { 1.0 } else { p(square, f64::from(directions))? };
+    Some((2.0 * whole.min(smooth)).min(1.0))
+}
+
+/// Degree of the polynomial in log n that a smooth misfit may be.
+const DEGREE: i32 = 4;
+
+/// The square of the part of the misfit that is a polynomial in log n, and the number of its directions.
+fn smooth_misfit(solved: &Solved, frame: &Frame, level: &Level) -> (f64, u32) {
+    let white = |column: &[f64]| frame.whitener.without_level(column);
+    let (first, last) = (level.n[0].ln(), level.n[level.n.len() - 1].ln());
+    let place = |n: &f64| 2.0 * (n.ln() - first) / (last - first).max(1e-9) - 1.0;
+    let gradients: Vec<Vec<f64>> = level.n.iter().map(|n| solved.gradient(*n)).collect();
+    let fitted = (0..gradients[0].len()).map(|k| gradients.iter().map(|row| row[k]).collect::<Vec<f64>>());
+    let smooth = (1..=DEGREE).map(|k| level.n.iter().map(|n| place(n).powi(k)).collect::<Vec<f64>>());
+    let count = gradients[0].len();
+    let rest = level.n.iter().zip(&level.mean).map(|(n, y)| y - solved.at(*n).ln());
+    let mut rest = white(&rest.collect::<Vec<f64>>());
+    let mut basis: Vec<Vec<f64>> = Vec::new();
+    let (mut square, mut directions) = (0.0, 0);
+    for (k, column) in fitted.chain(smooth).enumerate() {
+        let mut column = white(&column);
+        let length = dot(&column, &column);
+        for one in &basis {
+            let along = dot(&column, one);
+            column.iter_mut().zip(one).for_each(|(x, y)| *x -= along * y);
+        }
+        let left = dot(&column, &column);
+        if !(left > 1e-4 * length) {
+            continue;
+        }
+        column.iter_mut().for_each(|x| *x /= left.sqrt());
+        let along = dot(&rest, &column);
+        rest.iter_mut().zip(&column).for_each(|(x, y)| *x -= along * y);
+        // What the law's own coefficients could still explain is no misfit.
+        if k >= count {
+            square += along * along;
+            directions += 1;
+        }
+        basis.push(column);
+    }
+    (square, directions)
 }
 
 /// Fits the law to resampled passes at its location: draws of (fixed, slope), and the intervals of both.
@@ -551,7 +655,7 @@ pub(crate) fn constant(level: &Level, options: &Options) -> Option<Fit> {
     let target = frame.target(&level.n, &level.mean);
     let solved = fit_law(&target, by_name("constant")?, &[])?;
     let (_, fixed, slope) = resample(level, &solved, &frame, options.draws / 2, options.seed);
-    Some(describe(&solved, fixed, slope, &target, lack_of_fit_p(&solved, level), 0.0))
+    Some(describe(&solved, fixed, slope, &target, lack_of_fit_p(&solved, &frame, level), 0.0))
 }
 
 /// The law that fits two curves best, with separate coefficients.

@@ -8,7 +8,7 @@ use crate::Options;
 use crate::points::{Grid, Series};
 use crate::polish;
 use crate::quantile::{median_of, median_of_costs};
-use crate::select::excess;
+use crate::select::{excess, questioned};
 
 /// Calls in a block.
 const BLOCK: usize = 8;
@@ -18,13 +18,16 @@ const SHARE_MAX: f64 = 0.125;
 /// An excess below this (logarithm), or below this many standard errors, is not searched for.
 const EXCESS_MIN: f64 = 0.01;
 const ERRORS: f64 = 2.5;
-/// A larger excess is not warm-up but a cliff.
-const EXCESS_MAX: f64 = 0.9;
+
+/// The calls at the start of a pass of this length that may be cold.
+pub(crate) fn cold_max(calls: usize) -> usize {
+    ((calls as f64 * SHARE_MAX) as usize).min(CALLS_MAX)
+}
 
 /// Returns how many calls at the start of each pass are cold.
 pub(crate) fn cold_calls(series: &[Series]) -> usize {
     let shortest = series.iter().map(|one| one.n.len()).min().unwrap_or(0);
-    let most = ((shortest as f64 * SHARE_MAX) as usize).min(CALLS_MAX) / BLOCK;
+    let most = cold_max(shortest) / BLOCK;
     if most < 3 {
         return 0;
     }
@@ -41,16 +44,14 @@ pub(crate) fn cold_calls(series: &[Series]) -> usize {
         let errors = (error * error / (ahead(*b) - b) as f64).sqrt().hypot(base_error);
         smoothed[*b] - later(*b) > EXCESS_MIN + ERRORS * errors
     };
-    if is_down && smoothed[0] > EXCESS_MAX {
-        return 0;
-    }
     // A mean over the next blocks sees the end of an abrupt warm-up early.
     let end = (0..most).take_while(is_cold).count();
     if end == 0 { 0 } else { (BLOCK * ahead(end - 1)).min(BLOCK * most) }
 }
 
-/// Fewest points that must remain.
+/// Fewest points that must remain, and the smallest range of n as a factor.
 const POINTS_MIN: usize = 12;
+const RANGE_MIN: f64 = 7.0;
 /// Points that exceed the law of the rest by this many standard errors together are still cold.
 const TOGETHER: f64 = 2.5;
 /// Where the cost grows much, a law that fits within this share of the rise (in logarithms) fits; a smaller excess is
@@ -59,12 +60,20 @@ const SHARE_OF_RISE: f64 = 0.02;
 
 /// Drops the points of the first calls that exceed the law of the others. Growth hides a warm-up that is slower than
 /// it, and then only the law of the later calls shows it.
-pub(crate) fn drop_points(grid: &Grid, judged: &mut [bool], series: &[Series], capacities: &[f64], options: &Options) {
+///
+/// `cold` calls of each pass were dropped before; both together are at most the share that is dropped at all.
+pub(crate) fn drop_points(
+    grid: &Grid,
+    judged: &mut [bool],
+    (series, cold): (&[Series], usize),
+    capacities: &[f64],
+    options: &Options,
+) {
     let Some(longest) = series.iter().max_by_key(|one| one.n.len()) else { return };
     let (Some(first), Some(last)) = (longest.n.first(), longest.n.last()) else { return };
     let (first, last) = (f64::from(*first), f64::from(*last));
     let is_down = longest.is_down;
-    let most = ((last - first) * SHARE_MAX).min(CALLS_MAX as f64);
+    let most = ((last - first + cold as f64) * SHARE_MAX).min(CALLS_MAX as f64) - cold as f64;
     let when = |n: f64| if is_down { last - n } else { n - first };
     let kept: Vec<usize> = (0..grid.n.len()).filter(|j| judged[*j]).collect();
     let is_late: Vec<bool> = kept.iter().map(|j| when(grid.n[*j]) - grid.half[*j] > most).collect();
@@ -90,8 +99,43 @@ pub(crate) fn drop_points(grid: &Grid, judged: &mut [bool], series: &[Series], c
         let log = pair.iter().map(|one| one.log).sum::<f64>() / count;
         errors > TOGETHER && log > (SHARE_OF_RISE * rise).max(EXCESS_MIN)
     };
-    let Some(end) = (0..early).rev().find(|i| is_warm(*i)) else { return };
-    places[..=end].iter().for_each(|j| judged[*j] = false);
+    // A range is never dropped for which too little would remain to show a shape.
+    let is_enough = |i: usize| {
+        let rest = &places[i + 1..];
+        let ends = rest.first().zip(rest.last()).map(|(a, b)| (grid.n[*b] / grid.n[*a]).ln().abs());
+        ends.is_some_and(|range| range >= RANGE_MIN.ln())
+    };
+    let early = (0..early).take_while(|i| is_enough(*i)).count();
+    if let Some(end) = (0..early).rev().find(|i| is_warm(*i)) {
+        places[..=end].iter().for_each(|j| judged[*j] = false);
+    } else {
+        drop_if_questioned(grid, judged, &places[..early], capacities, options);
+    }
+}
+
+/// Drops the fewest early points without which the best law is no longer questioned, if they exceed it.
+fn drop_if_questioned(grid: &Grid, judged: &mut [bool], early: &[usize], capacities: &[f64], options: &Options) {
+    if early.is_empty() || !questioned(&polish::level(&grid.filtered(judged)), capacities, options) {
+        return;
+    }
+    let whole = polish::level(&grid.filtered(judged));
+    let kept: Vec<usize> = (0..grid.n.len()).filter(|j| judged[*j]).collect();
+    let mut rest = judged.to_vec();
+    for (count, place) in early.iter().enumerate() {
+        rest[*place] = false;
+        if questioned(&polish::level(&grid.filtered(&rest)), capacities, options) {
+            continue;
+        }
+        let is_kept: Vec<bool> = kept.iter().map(|j| rest[*j]).collect();
+        let found = excess(&whole, &is_kept, capacities, options);
+        let of_dropped = kept.iter().zip(&found).filter(|(j, _)| early[..=count].contains(j));
+        let errors: Vec<f64> = of_dropped.map(|(_, one)| one.errors).collect();
+        let together = errors.iter().sum::<f64>() / (errors.len() as f64).sqrt();
+        if together > TOGETHER {
+            judged.copy_from_slice(&rest);
+        }
+        return;
+    }
 }
 
 /// Log cost by block, in order of time, relative to the blocks from `base` on: the median over the passes.

@@ -80,7 +80,7 @@ impl Judge for Counted {
         0
     }
 
-    fn drop_warm_up(&self, _: &Grid, _: &mut [bool], _: &[Series], _: &[f64], _: &Options) {}
+    fn drop_warm_up(&self, _: &Grid, _: &mut [bool], _: (&[Series], usize), _: &[f64], _: &Options) {}
 
     /// No call is cold for want of a cache, only for first pages and slabs.
     fn first_share(&self) -> f64 {

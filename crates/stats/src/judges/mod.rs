@@ -46,8 +46,16 @@ pub(crate) trait Judge: Sync {
     /// Calls at the start of each pass that are too cold to be judged.
     fn cold_calls(&self, series: &[Series]) -> usize;
 
-    /// Removes the points of further calls at the start of each pass that exceed the law of the rest.
-    fn drop_warm_up(&self, grid: &Grid, judged: &mut [bool], series: &[Series], capacities: &[f64], options: &Options);
+    /// Removes the points of further calls at the start of each pass that exceed the law of the rest. The series come
+    /// with the number of calls that were dropped before.
+    fn drop_warm_up(
+        &self,
+        grid: &Grid,
+        judged: &mut [bool],
+        series: (&[Series], usize),
+        capacities: &[f64],
+        options: &Options,
+    );
 
     /// The first judged n of a series measured call by call, as a share of its length.
     fn first_share(&self) -> f64;

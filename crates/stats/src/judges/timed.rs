@@ -25,7 +25,7 @@ const CLEAN_MIN: f64 = 0.5;
 const LACK_MIN: f64 = 0.01;
 /// A law that misses by less than this share of the whole rise (in logarithms) is named even where the errors are so
 /// small that the test detects the misfit: bind rises ×300 and follows the probing law to within 7%.
-const LACK_MAX: f64 = 0.02;
+const LACK_MAX: f64 = 0.013;
 
 impl Judge for Timed {
     fn options(&self, options: &Options) -> Options {
@@ -76,7 +76,14 @@ impl Judge for Timed {
         warm_up::cold_calls(series)
     }
 
-    fn drop_warm_up(&self, grid: &Grid, judged: &mut [bool], series: &[Series], capacities: &[f64], options: &Options) {
+    fn drop_warm_up(
+        &self,
+        grid: &Grid,
+        judged: &mut [bool],
+        series: (&[Series], usize),
+        capacities: &[f64],
+        options: &Options,
+    ) {
         warm_up::drop_points(grid, judged, series, capacities, options);
     }
 
@@ -228,7 +235,7 @@ fn is_misfit(fit: &Fit, level: &Level, options: &Options) -> bool {
 
 /// Misfit beyond what the errors of the points explain.
 fn lack(fit: &Fit, level: &Level) -> f64 {
-    let noise = level.error.iter().map(|error| error * error).sum::<f64>() / level.error.len() as f64;
+    let noise = level.covariance().about_mean();
     (fit.rms_residual * fit.rms_residual - noise).max(0.0).sqrt()
 }
 
@@ -240,20 +247,21 @@ fn height(level: &Level) -> f64 {
 
 /// Compares the parts of the range with the mean of the curve.
 fn band(level: &Level, options: &Options) -> Band {
-    let mean_of = |points: std::ops::Range<usize>| {
-        let weights = points.clone().map(|j| 1.0 / (level.error[j].powi(2) + 1e-6));
-        let total: f64 = weights.clone().sum();
-        (weights.zip(&level.mean[points]).map(|(w, y)| w * y).sum::<f64>() / total, total)
-    };
     let points = level.n.len();
-    let (mean, _) = mean_of(0..points);
+    let precision: Vec<f64> = level.error.iter().map(|error| 1.0 / (error * error + 1e-6)).collect();
+    let covariance = level.covariance();
+    let share = |j: usize, part: &std::ops::Range<usize>| {
+        let total: f64 = precision[part.clone()].iter().sum();
+        if part.contains(&j) { precision[j] / total } else { 0.0 }
+    };
     let (lowest, highest) = ((1.0 - options.delta).ln(), options.delta.ln_1p());
     let count = PARTS.min(points);
     let mut found = Band::Inside;
     for part in 0..count {
-        let (from, to) = (part * points / count, (part + 1) * points / count);
-        let (level_of_part, total) = mean_of(from..to);
-        let (distance, error) = (level_of_part - mean, total.recip().sqrt());
+        let part = part * points / count..(part + 1) * points / count;
+        let weights: Vec<f64> = (0..points).map(|j| share(j, &part) - share(j, &(0..points))).collect();
+        let distance: f64 = weights.iter().zip(&level.mean).map(|(w, y)| w * y).sum();
+        let error = covariance.of_sum(&weights).sqrt();
         let is_beyond = |errors: f64| distance - errors * error > highest || distance + errors * error < lowest;
         if is_beyond(ERRORS) {
             return Band::Outside;

@@ -1,6 +1,6 @@
 //! Verdicts on dense series with the noise of real hosts: one test for each way in which they used to be wrong.
 
-use landau_stats::confusion::{Plan, Score, Tally, tally};
+use landau_stats::confusion::{Plan, Score, Tally, score, tally};
 use landau_stats::dense::{Noise, Truth, simulate, truths};
 use landau_stats::{Options, Outcome, judge};
 
@@ -129,4 +129,77 @@ fn more_passes_do_not_make_a_verdict_wrong() {
         assert_eq!(found.turned, 0, "{group}: {found:?}");
         assert!(found.share(Score::Wrong) < 0.01, "{group}: {found:?}");
     }
+}
+
+/// Asserts that the verdict on each series is true: its length, its noise, the truth, and its seed.
+fn assert_true(series: &[(u32, f64, &str, &str, u64)]) {
+    let options = Options::default();
+    for (calls, noise, group, detail, seed) in series {
+        let truth = truth(*calls, group, detail);
+        let judged = judge(&simulate(&truth, &Noise::of_call(*noise), *calls, 5, *seed), None, &options).all;
+        let (found, said) = score(&truth, &judged, &options);
+        assert!(matches!(found, Score::Right | Score::Named), "{group} {detail}, {calls}, {noise}, {seed}: {said}");
+    }
+}
+
+/// Guards against a warm-up on the way down told as a cliff: of the first calls, at the largest n.
+#[test]
+fn a_warm_up_on_the_way_down_is_not_a_cliff() {
+    assert_true(&[
+        (2_000, 0.15, "step", "×1.3 at 1800", 172_000_596),
+        (2_000, 0.15, "step", "×2 at 1800", 174_000_600),
+        (10_000, 0.05, "occupancy", "×2", 295_000_964),
+        (10_000, 0.05, "occupancy", "×7", 297_000_968),
+        (10_000, 0.15, "probing", "×2", 302_000_984),
+        (10_000, 0.05, "probing", "×50", 305_000_996),
+    ]);
+}
+
+/// Guards against cliffs among cold calls that are dropped with them, misplaced, or told with the factor of both.
+#[test]
+fn cliffs_are_found_among_cold_calls() {
+    assert_true(&[
+        (2_000, 0.05, "cliff", "×3 at 1800", 175_000_604),
+        (2_000, 0.15, "cliff", "×3 at 1800", 176_000_608),
+        (2_000, 0.05, "cliff", "×10 at 1800", 177_000_608),
+        (2_000, 0.15, "cliff", "×10 at 1800", 178_000_612),
+        (2_000, 0.15, "cliff", "×100 at 1800", 180_000_620),
+        (10_000, 0.05, "cliff", "×3 at 50", 319_001_034),
+        (10_000, 0.15, "cliff", "×3 at 50", 320_001_038),
+    ]);
+}
+
+/// Guards against cold calls dropped twice, by which a clear law was left with too few points.
+#[test]
+fn dropped_calls_leave_a_range_to_judge() {
+    assert_true(&[
+        (2_000, 0.05, "linear", "×2", 61_000_261),
+        (2_000, 0.15, "probing", "×7", 100_000_377),
+        (2_000, 0.05, "step", "×1.3 at 300", 121_000_442),
+        (2_000, 0.05, "outside", "hump", 181_000_625),
+    ]);
+}
+
+/// Guards against smooth misfits that hide in the noise of single points, and against a first step left out as a burst.
+#[test]
+fn smooth_misfits_refute_a_law() {
+    assert_true(&[
+        (2_000, 0.05, "outside", "power and pole", 189_000_648),
+        (2_000, 0.05, "outside", "two steps", 185_000_634),
+        (2_000, 0.15, "outside", "two steps", 186_000_635),
+        (2_000, 0.15, "outside", "two steps", 186_000_638),
+    ]);
+}
+
+/// Guards against drift of the machine taken for evidence: it made the true law none of the rivals.
+#[test]
+fn drift_is_no_evidence_against_a_law() {
+    assert_true(&[
+        (2_000, 0.05, "linearithmic", "×2", 69_000_289),
+        (2_000, 0.05, "linear", "×2", 61_000_264),
+        (2_000, 0.15, "occupancy", "×2", 92_000_356),
+        (10_000, 0.15, "power", "×1.3", 280_000_921),
+        (10_000, 0.05, "linear", "×1.3", 263_000_871),
+        (10_000, 0.05, "quadratic", "×1.3", 287_000_943),
+    ]);
 }
