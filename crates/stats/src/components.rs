@@ -1,6 +1,7 @@
 //! Where the variance of a curve comes from, and so where repetitions pay.
 
-use crate::polish::Level;
+use crate::polish::{Level, along};
+use crate::walk::shared;
 use serde::{Deserialize, Serialize};
 
 /// Where the variance of a curve comes from: standard deviations of the logarithm of the cost, and the share of each in
@@ -37,10 +38,16 @@ impl Components {
         let sum = |f: &dyn Fn(usize) -> f64| (0..weights.len()).map(f).sum::<f64>();
         let of_calls = sum(&|j| weights[j].powi(2) * level.within[j]);
         let of_windows = sum(&|j| (weights[j] * window).powi(2));
-        let along = level.along();
-        let of_drift = (sum(&|j| weights[j] * along[j]) * level.components.drift).powi(2);
+        let along = along(&level.n);
+        let drift = |i: usize, j: usize| level.components.drift_between(along[i], along[j]);
+        let of_drift = sum(&|i| weights[i] * sum(&|j| weights[j] * drift(i, j)));
         let all = of_calls + of_windows + of_drift;
         let share_of_calls = if all > 0.0 { of_calls / all } else { 0.0 };
         Some(Self { share_of_calls, ..level.components })
+    }
+
+    /// The covariance that the change over one pass gives to two points at these positions along it, from −½ to ½.
+    pub(crate) fn drift_between(&self, a: f64, b: f64) -> f64 {
+        self.drift.powi(2) * a * b + self.walk.powi(2) * shared(a, b)
     }
 }

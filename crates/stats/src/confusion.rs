@@ -1,7 +1,11 @@
 //! Measures how often a verdict on a dense series is right, and what is wrong with the others.
 
-use crate::dense::{Expected, Noise, Truth, simulate, truths};
+use crate::dense::{Expected, Noise, Truth, drawn, simulate, truths};
 use crate::{Class, Judgement, Options, Outcome, judge};
+use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What a calibration runs.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +63,8 @@ pub struct Tally {
     pub again: usize,
     /// See `again`.
     pub turned: usize,
+    /// Those that turned from wrong to not wrong.
+    pub mended: usize,
     /// Promises of at most the passes that were added, and those that came true.
     pub promised: usize,
     /// See `promised`.
@@ -83,6 +89,7 @@ impl Tally {
         self.false_changes += other.false_changes;
         self.again += other.again;
         self.turned += other.turned;
+        self.mended += other.mended;
         self.promised += other.promised;
         self.kept += other.kept;
         for (text, count) in &other.wrong {
@@ -126,73 +133,133 @@ pub struct Row {
     pub tally: Tally,
 }
 
-/// Judges series of every truth whose name contains `filter`, at every noise and length.
+/// A truth at one noise and length, and the numbers of its series.
+struct Job {
+    truth: Truth,
+    noise: f64,
+    calls: u32,
+    trials: Range<usize>,
+    /// Seed of series 0.
+    seed: u64,
+}
+
+/// Judges series of every truth of the published table whose name contains `filter`, at every noise and length, with
+/// as many threads as there are processors.
 pub fn calibrate(plan: &Plan, filter: &str) -> Vec<Row> {
-    let mut rows = Vec::new();
+    let mut jobs = Vec::new();
     let mut seed = plan.seed;
     for calls in LENGTHS {
-        for truth in truths(calls) {
+        for at in 0..truths(calls).len() {
             for noise in CALL_NOISES {
-                seed = seed.wrapping_add(1_000_003);
-                let name = format!("{} {} {calls} {noise}", truth.group, truth.detail);
-                if !name.contains(filter) {
-                    continue;
-                }
-                let tally = tally(&truth, &Noise::of_call(noise), calls, &Plan { seed, ..*plan });
-                let detail = truth.detail.clone();
-                rows.push(Row { group: truth.group, detail, noise, calls, tally });
+                seed = seed.wrapping_add(SEEDS_APART);
+                jobs.push(Job { truth: truths(calls).swap_remove(at), noise, calls, trials: 0..plan.trials, seed });
             }
         }
     }
-    rows
+    judge_all(jobs, plan, filter)
+}
+
+/// The same for truths with drawn parameters: one of each kind for each series.
+pub fn calibrate_drawn(plan: &Plan, filter: &str) -> Vec<Row> {
+    let mut jobs = Vec::new();
+    for calls in LENGTHS {
+        for trial in 0..plan.trials {
+            for noise in CALL_NOISES {
+                let seed = plan.seed.wrapping_add(SEEDS_APART * (jobs.len() as u64 + 1));
+                let job = |truth| Job { truth, noise, calls, trials: trial..trial + 1, seed };
+                jobs.extend(drawn(calls, seed).into_iter().map(job));
+            }
+        }
+    }
+    judge_all(jobs, plan, filter)
+}
+
+/// The seeds of the rows are far apart, so that no two rows share a series.
+const SEEDS_APART: u64 = 1_000_003;
+
+fn judge_all(mut jobs: Vec<Job>, plan: &Plan, filter: &str) -> Vec<Row> {
+    jobs.retain(|job| format!("{:?} {} {}", job.truth, job.calls, job.noise).contains(filter));
+    let row = |job: &Job| {
+        let mut tally = Tally::default();
+        for trial in job.trials.clone() {
+            series(
+                &mut tally,
+                &job.truth,
+                &Noise::of_call(job.noise),
+                job.calls,
+                trial,
+                &Plan { seed: job.seed, ..*plan },
+            );
+        }
+        Row { group: job.truth.group, detail: job.truth.detail.clone(), noise: job.noise, calls: job.calls, tally }
+    };
+    let (next, jobs) = (AtomicUsize::new(0), &jobs);
+    let work = || {
+        let numbers = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
+        numbers.map_while(|at| Some((at, row(jobs.get(at)?)))).collect::<Vec<(usize, Row)>>()
+    };
+    let mut rows: Vec<(usize, Row)> = std::thread::scope(|scope| {
+        let count = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let threads: Vec<_> = (0..count).map(|_| scope.spawn(work)).collect();
+        // A panic of a thread is one of this function.
+        threads.into_iter().flat_map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+    });
+    rows.sort_by_key(|(at, _)| *at);
+    rows.into_iter().map(|(_, row)| row).collect()
 }
 
 /// Judges the series of one truth.
 pub fn tally(truth: &Truth, noise: &Noise, calls: u32, plan: &Plan) -> Tally {
     let mut tally = Tally::default();
-    let options = Options::default();
-    for i in 0..plan.trials {
-        let is_again = plan.more_passes > 0 && i % AGAIN == 0;
-        let passes = plan.passes + if is_again { plan.more_passes } else { 0 };
-        let mut curve = simulate(truth, noise, calls, passes, plan.seed.wrapping_add(i as u64));
-        let later = is_again.then(|| judge(&curve, None, &options).all);
-        curve.passes.truncate(plan.passes);
-        let judged = judge(&curve, None, &options).all;
-        let (score, why) = score(truth, &judged, &options);
-        if score == Score::Wrong {
-            *tally.wrong.entry(why).or_default() += 1;
-        }
-        tally.trials += 1;
-        tally.scores[score as usize] += 1;
-        tally.classes[judged.class() as usize] += 1;
-        tally.false_cliffs += usize::from(has_false_cliff(truth, &judged));
-        let is_flat = matches!(truth.expected, Expected::Law("constant") | Expected::Branches);
-        tally.false_changes += usize::from(is_flat && judged.outcome.class() == Class::Material);
-        if let (Some(growth), Some(range), false) = (judged.growth, judged.range, truth.is_mixture()) {
-            tally.growths += 1;
-            // A thousandth for costs that are integers.
-            let is_covered =
-                growth.low <= 1.001 * true_growth(truth, range) && true_growth(truth, range) <= 1.001 * growth.high;
-            tally.covered += usize::from(is_covered);
-        }
-        if let Some(later) = later {
-            let (after, why) = self::score(truth, &later, &options);
-            tally.again += 1;
-            if score != Score::Wrong && after == Score::Wrong {
-                tally.turned += 1;
-                *tally.wrong.entry(format!("turned: {why}")).or_default() += 1;
-            }
-            let promise = match judged.outcome {
-                Outcome::Unresolved { more_passes, .. } => more_passes,
-                _ => None,
-            };
-            if promise.is_some_and(|more| more as usize <= plan.more_passes) {
-                tally.promised += 1;
-                tally.kept += usize::from(later.class() != Class::Unresolved);
-            }
-        }
-    }
+    (0..plan.trials).for_each(|trial| series(&mut tally, truth, noise, calls, trial, plan));
     tally
+}
+
+/// Judges the series of this number, and counts it.
+fn series(tally: &mut Tally, truth: &Truth, noise: &Noise, calls: u32, trial: usize, plan: &Plan) {
+    let options = Options::default();
+    let is_again = plan.more_passes > 0 && trial.is_multiple_of(AGAIN);
+    let passes = plan.passes + if is_again { plan.more_passes } else { 0 };
+    let mut curve = simulate(truth, noise, calls, passes, plan.seed.wrapping_add(trial as u64));
+    let later = is_again.then(|| judge(&curve, None, &options).all);
+    curve.passes.truncate(plan.passes);
+    let judged = judge(&curve, None, &options).all;
+    let (score, why) = score(truth, &judged, &options);
+    if score == Score::Wrong {
+        *tally.wrong.entry(why).or_default() += 1;
+    }
+    tally.trials += 1;
+    tally.scores[score as usize] += 1;
+    tally.classes[judged.class() as usize] += 1;
+    tally.false_cliffs += usize::from(has_false_cliff(truth, &judged));
+    let is_flat = matches!(truth.expected, Expected::Law("constant") | Expected::Branches);
+    tally.false_changes += usize::from(is_flat && judged.outcome.class() == Class::Material);
+    if let (Some(growth), Some(range), false) = (judged.growth, judged.range, truth.is_mixture()) {
+        tally.growths += 1;
+        // A thousandth for costs that are integers.
+        let is_covered =
+            growth.low <= 1.001 * true_growth(truth, range) && true_growth(truth, range) <= 1.001 * growth.high;
+        tally.covered += usize::from(is_covered);
+    }
+    let Some(later) = later else { return };
+    let (after, why) = self::score(truth, &later, &options);
+    tally.again += 1;
+    match (score == Score::Wrong, after == Score::Wrong) {
+        (false, true) => {
+            tally.turned += 1;
+            *tally.wrong.entry(format!("turned: {why}")).or_default() += 1;
+        }
+        (true, false) => tally.mended += 1,
+        _ => {}
+    }
+    let promise = match judged.outcome {
+        Outcome::Unresolved { more_passes, .. } => more_passes,
+        _ => None,
+    };
+    if promise.is_some_and(|more| more as usize <= plan.more_passes) {
+        tally.promised += 1;
+        tally.kept += usize::from(later.class() != Class::Unresolved);
+    }
 }
 
 fn true_growth(truth: &Truth, range: (f64, f64)) -> f64 {

@@ -5,9 +5,14 @@
 //! at the start of a pass, bursts of stolen time, drift within a pass and between passes, and errors that neighbouring
 //! calls share.
 
+mod drawn;
+
 use crate::law::{Place, by_name};
+use crate::points::start;
 use crate::random::Random;
-use crate::{Curve, Pass};
+use crate::{Curve, Options, Pass};
+
+pub use drawn::drawn;
 
 /// What a verdict on a truth must say.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -82,12 +87,22 @@ fn truth(
     Truth { group, detail, expected, cost: Box::new(move |n| BASE * shape(n)), branch: None }
 }
 
+/// A growth over the judged range within this distance of the margin of equivalence can hardly be resolved by five
+/// passes, whatever the law.
+const NEAR: f64 = 0.05;
+
 /// A law of the dictionary that grows by a factor from n = 1 to `last`.
 fn law(name: &'static str, last: f64, factor: f64, place: Place) -> Truth {
     let g = move |n: f64| by_name(name).map_or(0.0, |law| law.g(n, place));
     let (low, high) = (g(1.0), g(last));
-    let detail = format!("×{factor}");
-    truth(name, detail, Expected::Law(name), move |n| 1.0 + (factor - 1.0) * (g(n) - low) / (high - low))
+    let shape = move |n: f64| 1.0 + (factor - 1.0) * (g(n) - low) / (high - low);
+    let options = Options::default();
+    let growth = shape(last) / shape(start(last, &options));
+    let is_near = (growth - 1.0 - options.delta).abs() <= NEAR;
+    let rounded = (factor * 100.0).round() / 100.0;
+    let (group, detail) =
+        if is_near { ("near the margin", format!("{name} ×{rounded}")) } else { (name, format!("×{rounded}")) };
+    truth(group, detail, Expected::Law(name), shape)
 }
 
 fn jump(n: f64, factor: f64) -> impl Fn(f64) -> f64 {

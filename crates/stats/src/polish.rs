@@ -8,7 +8,7 @@ use crate::Components;
 use crate::covariance::Covariance;
 use crate::points::Grid;
 use crate::quantile::median_of;
-use crate::walk::{deviations, shared};
+use crate::walk::deviations;
 
 /// The reduced curve in logarithms.
 #[derive(Clone, Debug)]
@@ -39,18 +39,16 @@ impl Level {
     /// The covariance of the points without the offsets of the passes.
     pub(crate) fn covariance(&self) -> Covariance {
         let along = along(&self.n);
-        let Components { drift, walk, .. } = self.components;
         let passes = self.passes.max(1) as f64;
         Covariance::of(self.n.len(), |i, j| {
             let own = if i == j { self.error[i].powi(2) } else { 0.0 };
-            let (a, b) = (along[i], along[j]);
-            own + (drift * drift * a * b + walk * walk * shared(a, b)) / passes
+            own + self.components.drift_between(along[i], along[j]) / passes
         })
     }
 }
 
-/// The position of each point along the pass, from −½ to ½.
-fn along(n: &[f64]) -> Vec<f64> {
+/// The position of each n along the pass, from −½ to ½.
+pub(crate) fn along(n: &[f64]) -> Vec<f64> {
     let (first, last) = (n.first().copied().unwrap_or(0.0), n.last().copied().unwrap_or(1.0));
     n.iter().map(|n| (n - first) / (last - first).max(1.0) - 0.5).collect()
 }

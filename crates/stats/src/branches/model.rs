@@ -8,7 +8,7 @@
 use super::blocks::Blocks;
 use super::{DISTANCE_MIN, RATIO_MIN, UNSURE};
 use crate::bimodality::{DISTANCE_MIN_NS, otsu};
-use crate::growth::solve;
+use crate::covariance::solve;
 use crate::points::Series;
 use crate::quantile::median_of;
 use std::ops::Range;

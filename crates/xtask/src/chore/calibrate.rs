@@ -6,7 +6,7 @@
 use crate::program::Program;
 use crate::workspace;
 use anyhow::{Context, Result};
-use landau_stats::confusion::{Plan, Row, Score, Tally, calibrate, groups, markdown};
+use landau_stats::confusion::{Plan, Row, Score, Tally, calibrate, calibrate_drawn, groups, markdown};
 use landau_stats::promises::{Promises, promises};
 
 /// Series of each truth, noise and length of the published table.
@@ -17,12 +17,32 @@ const SEED: u64 = 2026;
 const PASSES: usize = 5;
 const MORE_PASSES: usize = 4;
 
-/// Largest share of wrong verdicts: in a row, and over all.
-const WRONG_MAX: [f64; 2] = [0.05, 0.02];
-/// Largest share of flat truths called growing, falling or varying.
-const FALSE_CHANGES_MAX: f64 = 0.01;
-/// Limits of the share of the intervals of the growth that hold the truth, over all.
-const COVERAGE: (f64, f64) = (0.87, 0.93);
+/// What a row must reach, in percent: the smallest share of right verdicts and rivals, the largest of wrong ones.
+#[derive(Clone, Copy)]
+struct Target {
+    good: f64,
+    wrong: f64,
+}
+
+/// The rows without a target of their own.
+const TARGET: Target = Target { good: 97.0, wrong: 1.0 };
+/// The rows whose share of right verdicts is not a target: within five passes a change so near the margin is often not
+/// resolved.
+const OPEN_ROWS: [&str; 5] = [
+    "rise within the margin",
+    "fall within the margin",
+    "rise beyond the margin",
+    "fall beyond the margin",
+    "near the margin",
+];
+/// The rows that do not reach their target, with the shares that they keep.
+const KNOWN: &[(&str, Target)] = &[];
+/// Shapes outside the dictionary that are flagged, in percent.
+const FLAGGED: f64 = 99.0;
+/// Largest share of flat truths called growing, falling or varying, in percent.
+const FALSE_CHANGES_MAX: f64 = 1.0;
+/// Limits of the share of the intervals of the growth that hold the truth, over all, in percent.
+const COVERAGE: (f64, f64) = (87.0, 93.0);
 
 /// Series of each truth near the margin, noise and length, whose promised passes are made.
 const PROMISE_TRIALS: usize = 20;
@@ -45,11 +65,14 @@ pub(crate) struct Args {
     /// Judge only truths whose name contains this, for example "step ×2" or "10000 0.05"; "promises": only those
     #[arg(long, default_value = "")]
     only: String,
+    /// Draw the parameters of the truths from the seed, instead of those of the published table
+    #[arg(long)]
+    drawn: bool,
     /// List every truth, noise and length, with what was wrong
     #[arg(long)]
     full: bool,
     /// Write the table into METHODOLOGY.md
-    #[arg(long)]
+    #[arg(long, conflicts_with = "drawn")]
     write: bool,
 }
 
@@ -59,14 +82,15 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
         return run_optimised(args);
     }
     let plan = Plan { trials: args.trials, seed: args.seed, passes: PASSES, more_passes: MORE_PASSES };
-    let rows = calibrate(&plan, &args.only);
+    let rows = if args.drawn { calibrate_drawn(&plan, &args.only) } else { calibrate(&plan, &args.only) };
     if args.full {
         for row in &rows {
             print_row(row);
         }
     }
     let table = groups(&rows);
-    let mut text = format!("{}\n\n{}", caption_of(args.trials, args.seed), markdown(&table).trim_end());
+    let drawn = if args.drawn { " --drawn" } else { "" };
+    let mut text = format!("{}\n\n{}", caption_of(args.trials, args.seed, drawn), markdown(&table).trim_end());
     let mut misses = misses(&table);
     if args.only.is_empty() || args.only == PROMISES {
         let promised = promises(PROMISE_TRIALS, args.seed);
@@ -112,11 +136,10 @@ fn run_optimised(args: &Args) -> Result<bool> {
     let mut cargo =
         Program::cargo().args(["run", "--quiet", "--profile", "ci", "--package", "xtask", "--", "calibrate"]);
     cargo = cargo.args(["--trials", &args.trials.to_string(), "--seed", &args.seed.to_string(), "--only", &args.only]);
-    if args.full {
-        cargo = cargo.arg("--full");
-    }
-    if args.write {
-        cargo = cargo.arg("--write");
+    for (is_given, flag) in [(args.drawn, "--drawn"), (args.full, "--full"), (args.write, "--write")] {
+        if is_given {
+            cargo = cargo.arg(flag);
+        }
     }
     Ok(cargo.status()?.success())
 }
@@ -128,15 +151,15 @@ pub(crate) fn command() -> String {
 
 /// Returns the first line of the published table.
 pub(crate) fn caption() -> String {
-    caption_of(TRIALS, SEED)
+    caption_of(TRIALS, SEED, "")
 }
 
 fn command_of(trials: usize, seed: u64) -> String {
     format!("cargo xtask calibrate --trials {trials} --seed {seed}")
 }
 
-fn caption_of(trials: usize, seed: u64) -> String {
-    format!("Made by `{}`; shares in percent.", command_of(trials, seed))
+fn caption_of(trials: usize, seed: u64, drawn: &str) -> String {
+    format!("Made by `{}{drawn}`; shares in percent.", command_of(trials, seed))
 }
 
 /// What `--only` calls the table of promises.
@@ -173,26 +196,41 @@ fn with_table(document: &str, table: &str) -> Option<String> {
     Some(format!("{head}{BEGIN}\n{table}\n{END}{tail}"))
 }
 
+/// Returns what a row must reach.
+fn target_of(row: &str) -> Target {
+    let of_issue = match row {
+        "outside" => Target { good: FLAGGED, ..TARGET },
+        row if OPEN_ROWS.contains(&row) => Target { good: 0.0, ..TARGET },
+        _ => TARGET,
+    };
+    KNOWN.iter().find(|(name, _)| *name == row).map_or(of_issue, |(_, target)| *target)
+}
+
 /// Returns the missed targets, a sentence each.
 fn misses(table: &[(&'static str, Tally)]) -> Vec<String> {
     let mut all = Tally::default();
-    for (_, tally) in table {
-        all.add(tally);
-    }
     let mut found = Vec::new();
-    let rows = table.iter().map(|(name, tally)| (*name, tally, WRONG_MAX[0])).chain([("all", &all, WRONG_MAX[1])]);
-    for (name, tally, most) in rows {
-        let wrong = tally.share(Score::Wrong);
-        if wrong > most {
-            found.push(format!("{name}: {:.1}% wrong, at most {:.0}%", 100.0 * wrong, 100.0 * most));
+    for (name, tally) in table {
+        all.add(tally);
+        let target = target_of(name);
+        let (good, wrong) = (100.0 * tally.good(), 100.0 * tally.share(Score::Wrong));
+        if good < target.good {
+            found.push(format!("{name}: {good:.1}% right or rival, at least {}%", target.good));
         }
-        let changes = tally.false_changes as f64 / tally.trials.max(1) as f64;
+        if wrong > target.wrong {
+            found.push(format!("{name}: {wrong:.1}% wrong, at most {}%", target.wrong));
+        }
+        let changes = 100.0 * tally.false_changes as f64 / tally.trials.max(1) as f64;
         if changes > FALSE_CHANGES_MAX {
-            found.push(format!("{name}: {:.1}% of flat truths change, at most 1%", 100.0 * changes));
+            found.push(format!("{name}: {changes:.1}% of flat truths change, at most {FALSE_CHANGES_MAX}%"));
         }
     }
-    if all.growths > 0 && !(COVERAGE.0..=COVERAGE.1).contains(&all.coverage()) {
-        found.push(format!("{:.1}% of the intervals hold the truth, not 90 ± 3%", 100.0 * all.coverage()));
+    if all.turned > all.mended {
+        found.push(format!("with more passes {} verdicts turn wrong, and {} turn right", all.turned, all.mended));
+    }
+    let coverage = 100.0 * all.coverage();
+    if all.growths > 0 && !(COVERAGE.0..=COVERAGE.1).contains(&coverage) {
+        found.push(format!("{coverage:.1}% of the intervals hold the truth, not 90 ± 3%"));
     }
     found
 }
@@ -203,12 +241,16 @@ mod tests {
 
     #[test]
     fn missed_targets_are_reported() {
-        let good = Tally { trials: 100, scores: [96, 0, 0, 3, 1], growths: 100, covered: 90, ..Tally::default() };
-        assert_eq!(misses(&[("constant", good.clone())]), Vec::<String>::new());
-        let wrong = Tally { scores: [94, 0, 0, 0, 6], ..good.clone() };
-        assert_eq!(misses(&[("constant", wrong)]).len(), 2);
-        assert_eq!(misses(&[("constant", Tally { false_changes: 2, ..good.clone() })]).len(), 2);
-        assert_eq!(misses(&[("constant", Tally { covered: 80, ..good })]).len(), 1);
+        let good = Tally { trials: 100, scores: [95, 4, 0, 0, 1], growths: 100, covered: 90, ..Tally::default() };
+        assert_eq!(misses(&[("linear", good.clone()), ("outside", good.clone())]), Vec::<String>::new());
+        let of = |name, tally| misses(&[(name, tally)]).len();
+        assert_eq!(of("linear", Tally { scores: [98, 0, 0, 0, 2], ..good.clone() }), 1);
+        assert_eq!(of("linear", Tally { scores: [90, 6, 3, 0, 1], ..good.clone() }), 1);
+        assert_eq!(of("outside", Tally { scores: [98, 0, 0, 1, 1], ..good.clone() }), 1);
+        assert_eq!(of("near the margin", Tally { scores: [50, 0, 0, 49, 1], ..good.clone() }), 0);
+        assert_eq!(of("linear", Tally { false_changes: 2, ..good.clone() }), 1);
+        assert_eq!(of("linear", Tally { turned: 2, mended: 1, ..good.clone() }), 1);
+        assert_eq!(of("linear", Tally { covered: 80, ..good }), 1);
     }
 
     #[test]
