@@ -485,15 +485,19 @@ pub(crate) fn select(level: &Level, capacities: &[f64], options: &Options) -> Op
     let evidence: Vec<f64> = fits.iter().map(|solved| (-0.5 * (solved.bic(scale, points) - lowest)).exp()).collect();
     let total: f64 = evidence.iter().sum();
     let best = simplest(&fits, |s| s.bic(scale, points));
-    // The rivals, the likeliest first, until enough of the evidence is named.
+    // The rivals, until enough of the evidence is named: those that differ in shape, then those that extend the best
+    // law by a place, each the likeliest first. A law that bends a little differs less from the best than its equals.
+    let extends = |solved: &Solved| solved.law.contains().contains(&fits[best].law.name());
+    let is_rival = |solved: &Solved| solved.bic(scale, points) < lowest + options.rival_bic;
+    let mut order: Vec<usize> = (0..fits.len()).filter(|i| *i != best && is_rival(&fits[*i])).collect();
+    order.sort_by_key(|i| extends(&fits[*i]));
     let mut weighed = vec![(fits[best].clone(), evidence[best] / total)];
     let mut named = weighed[0].1;
-    for (i, solved) in fits.iter().enumerate().filter(|(i, _)| *i != best) {
-        let is_rival = solved.bic(scale, points) < lowest + options.rival_bic;
-        if named >= EVIDENCE || weighed.len() > RIVALS_MAX || !is_rival {
+    for i in order {
+        if named >= EVIDENCE || weighed.len() > RIVALS_MAX {
             break;
         }
-        weighed.push((solved.clone(), evidence[i] / total));
+        weighed.push((fits[i].clone(), evidence[i] / total));
         named += evidence[i] / total;
     }
     let described = |solved: &Solved, draws: usize| {

@@ -109,32 +109,42 @@ pub(crate) fn drop_points(
     if let Some(end) = (0..early).rev().find(|i| is_warm(*i)) {
         places[..=end].iter().for_each(|j| judged[*j] = false);
     } else {
-        drop_if_questioned(grid, judged, &places[..early], capacities, options);
+        drop_if_questioned(grid, judged, &places, early, (capacities, options));
     }
 }
 
-/// Drops the fewest early points without which the best law is no longer questioned, if they exceed it.
-fn drop_if_questioned(grid: &Grid, judged: &mut [bool], early: &[usize], capacities: &[f64], options: &Options) {
-    if early.is_empty() || !questioned(&polish::level(&grid.filtered(judged)), capacities, options) {
+/// Drops the fewest early points without which the best law is no longer questioned, if they exceed it. Where no law
+/// describes the rest either, drops all of them if they cost more than what follows: a shape that begins with a fall
+/// cannot be told from a warm-up.
+fn drop_if_questioned(grid: &Grid, judged: &mut [bool], places: &[usize], early: usize, laws: (&[f64], &Options)) {
+    let (capacities, options) = laws;
+    let whole = polish::level(&grid.filtered(judged));
+    if early == 0 || !questioned(&whole, capacities, options) {
         return;
     }
-    let whole = polish::level(&grid.filtered(judged));
     let kept: Vec<usize> = (0..grid.n.len()).filter(|j| judged[*j]).collect();
     let mut rest = judged.to_vec();
-    for (count, place) in early.iter().enumerate() {
+    for (count, place) in places[..early].iter().enumerate() {
         rest[*place] = false;
         if questioned(&polish::level(&grid.filtered(&rest)), capacities, options) {
             continue;
         }
         let is_kept: Vec<bool> = kept.iter().map(|j| rest[*j]).collect();
         let found = excess(&whole, &is_kept, capacities, options);
-        let of_dropped = kept.iter().zip(&found).filter(|(j, _)| early[..=count].contains(j));
+        let of_dropped = kept.iter().zip(&found).filter(|(j, _)| places[..=count].contains(j));
         let errors: Vec<f64> = of_dropped.map(|(_, one)| one.errors).collect();
         let together = errors.iter().sum::<f64>() / (errors.len() as f64).sqrt();
         if together > TOGETHER {
             judged.copy_from_slice(&rest);
         }
         return;
+    }
+    let is_up = places[0] < places[early];
+    let at = |place: usize| kept.iter().position(|j| *j == place).map(|i| (whole.mean[i], whole.error[i]));
+    if let (true, Some(first), Some(next)) = (is_up, at(places[0]), at(places[early])) {
+        if first.0 - next.0 > EXCESS_MIN + TOGETHER * first.1.hypot(next.1) {
+            judged.copy_from_slice(&rest);
+        }
     }
 }
 

@@ -207,7 +207,12 @@ fn assess(level: &Level, selection: &Selection, options: &Options) -> Option<(Es
         return Some(unresolved(Reason::TooFewPasses, Some(4)));
     }
     let (lowest, highest) = (1.0 - options.delta, 1.0 + options.delta);
-    let outcome = match band(level, options) {
+    let mut band = self::band(level, PARTS, options);
+    if is_misfit && matches!(band, Band::Open) {
+        // Teeth and dips are narrower than an eighth of the range. A window alone may be hit by bursts.
+        band = self::band(level, level.n.len() / 2, options);
+    }
+    let outcome = match band {
         _ if interval.low > highest => Outcome::Grows { law: (!is_misfit).then(|| best.law.clone()) },
         _ if interval.high < lowest => Outcome::Falls,
         Band::Inside if interval.low >= lowest && interval.high <= highest => {
@@ -245,8 +250,8 @@ fn height(level: &Level) -> f64 {
     level.mean.iter().copied().fold(f64::MIN, f64::max) - low
 }
 
-/// Compares the parts of the range with the mean of the curve.
-fn band(level: &Level, options: &Options) -> Band {
+/// Compares so many parts of the range with the mean of the curve.
+fn band(level: &Level, parts: usize, options: &Options) -> Band {
     let points = level.n.len();
     let precision: Vec<f64> = level.error.iter().map(|error| 1.0 / (error * error + 1e-6)).collect();
     let covariance = level.covariance();
@@ -255,7 +260,7 @@ fn band(level: &Level, options: &Options) -> Band {
         if part.contains(&j) { precision[j] / total } else { 0.0 }
     };
     let (lowest, highest) = ((1.0 - options.delta).ln(), options.delta.ln_1p());
-    let count = PARTS.min(points);
+    let count = parts.min(points);
     let mut found = Band::Inside;
     for part in 0..count {
         let part = part * points / count..(part + 1) * points / count;
