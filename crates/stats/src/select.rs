@@ -566,10 +566,13 @@ fn smooth_misfit(solved: &Solved, frame: &Frame, level: &Level) -> (f64, u32) {
             column.iter_mut().zip(one).for_each(|(x, y)| *x -= along * y);
         }
         let left = dot(&column, &column);
-        if !(left > 1e-4 * length) {
+        // A column of zeros has no direction either.
+        if left <= (1e-4 * length).max(f64::MIN_POSITIVE) {
             continue;
         }
-        column.iter_mut().for_each(|x| *x /= left.sqrt());
+        for x in &mut column {
+            *x /= left.sqrt();
+        }
         let along = dot(&rest, &column);
         rest.iter_mut().zip(&column).for_each(|(x, y)| *x -= along * y);
         // What the law's own coefficients could still explain is no misfit.

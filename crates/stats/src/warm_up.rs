@@ -141,10 +141,10 @@ fn drop_if_questioned(grid: &Grid, judged: &mut [bool], places: &[usize], early:
     }
     let is_up = places[0] < places[early];
     let at = |place: usize| kept.iter().position(|j| *j == place).map(|i| (whole.mean[i], whole.error[i]));
-    if let (true, Some(first), Some(next)) = (is_up, at(places[0]), at(places[early])) {
-        if first.0 - next.0 > EXCESS_MIN + TOGETHER * first.1.hypot(next.1) {
-            judged.copy_from_slice(&rest);
-        }
+    if let (true, Some(first), Some(next)) = (is_up, at(places[0]), at(places[early]))
+        && first.0 - next.0 > EXCESS_MIN + TOGETHER * first.1.hypot(next.1)
+    {
+        judged.copy_from_slice(&rest);
     }
 }
 
