@@ -6,7 +6,7 @@
 //! old cost is one of two branches.
 
 use crate::points::Series;
-use crate::quantile::median_of_costs;
+use crate::quantile::{median_of_block, median_of_costs};
 use crate::warm_up::cold_max;
 use crate::{Annotation, AnnotationKind, Estimate};
 use serde::{Deserialize, Serialize};
@@ -166,6 +166,10 @@ fn jumps(one: &Series) -> Vec<Jump> {
     let calls = one.costs.len();
     let blocks: Vec<f64> = one.costs.chunks_exact(block).map(log_median).collect();
     let least = 0.5 * FACTOR.ln();
+    let (low, high) = blocks.iter().fold((f64::MAX, f64::MIN), |(low, high), b| (low.min(*b), high.max(*b)));
+    if high - low < least {
+        return Vec::new();
+    }
     let step = |i: usize| {
         let side = (i / 8).clamp(1, WINDOW.1 / block);
         let (before, after) = (&blocks[i - side.min(i)..i], &blocks[i..(i + side).min(blocks.len())]);
@@ -194,7 +198,7 @@ fn jumps(one: &Series) -> Vec<Jump> {
 fn log_median(calls: &[u64]) -> f64 {
     let mut copy: [u64; WINDOW.0] = [0; WINDOW.0];
     copy.copy_from_slice(calls);
-    median_of_costs(&mut copy).unwrap_or(1.0).max(0.5).ln()
+    median_of_block(copy).max(0.5).ln()
 }
 
 fn middle(blocks: &[f64]) -> f64 {

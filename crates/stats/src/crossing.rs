@@ -2,7 +2,7 @@
 
 use crate::common::Pair;
 use crate::compare::Crossing;
-use crate::polish::trimmed;
+use crate::polish::trimmed_mean;
 use crate::quantile::quantile;
 use crate::random::Random;
 use crate::{Estimate, Options};
@@ -36,7 +36,7 @@ pub(crate) fn find(pair: &Pair, options: &Options) -> Option<Crossing> {
 fn difference(pair: &Pair, a: &[usize], b: &[usize]) -> Vec<f64> {
     let mean = |rows: &[Vec<Option<f64>>], chosen: &[usize], j: usize| {
         let mut column: Vec<f64> = chosen.iter().filter_map(|p| rows[*p][j]).collect();
-        trimmed(&mut column).map(|found| found.0)
+        trimmed_mean(&mut column)
     };
     let at = |j: usize| mean(&pair.raw_b, b, j).zip(mean(&pair.raw_a, a, j)).map_or(0.0, |(b, a)| b - a);
     (0..pair.a.n.len()).map(at).collect()

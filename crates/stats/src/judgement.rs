@@ -321,10 +321,10 @@ fn reduce_curve(
         })
         .collect();
     let mut judged = judged;
-    judge.drop_warm_up(&grid, &mut judged, (&series, cold), &capacities, options);
+    let level = judge.drop_warm_up(&grid, &mut judged, (&series, cold), &capacities, options);
     let drawn = grid.filtered(&present);
     let flags: Vec<bool> = judged.iter().zip(&present).filter(|p| *p.1).map(|p| *p.0).collect();
-    let judged = judge.level(&grid.filtered(&judged));
+    let judged = level.unwrap_or_else(|| judge.level(&grid.filtered(&judged)));
     Some(Reduced { points: points_of(&drawn, &flags, options), judged, cliffs, capacities })
 }
 
@@ -339,9 +339,8 @@ fn first_judged(grid: &Grid, layout: &Layout<'_>, options: &Options) -> f64 {
 
 fn points_of(grid: &Grid, judged: &[bool], options: &Options) -> Vec<Point> {
     let judge = options.judge();
-    let level = judge.level(grid);
-    let point = |(j, cost)| Point { n: level.n[j], cost, passes: grid.passes_at(j), judged: judged[j] };
-    judge.points(&level).into_iter().enumerate().map(point).collect()
+    let point = |(j, cost)| Point { n: grid.n[j], cost, passes: grid.passes_at(j), judged: judged[j] };
+    judge.points(grid).into_iter().enumerate().map(point).collect()
 }
 
 /// Sets the members that need no law.

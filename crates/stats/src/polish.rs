@@ -57,6 +57,14 @@ pub(crate) fn along(n: &[f64]) -> Vec<f64> {
 /// a point, which is too few on its own; but small n are often noisier than large n, so full pooling is wrong too.
 const POOLING: f64 = 16.0;
 
+/// The mean of [`trimmed`].
+pub(crate) fn trimmed_mean(values: &mut [f64]) -> Option<f64> {
+    values.sort_unstable_by(f64::total_cmp);
+    let cut = values.len() / 5;
+    let kept = &values[cut..values.len() - cut];
+    (!kept.is_empty()).then(|| kept.iter().sum::<f64>() / kept.len() as f64)
+}
+
 /// Mean and standard error by 20% trimming; plain ones below five values. The error is absent for a single value.
 pub(crate) fn trimmed(values: &mut [f64]) -> Option<(f64, Option<f64>)> {
     let count = values.len();
@@ -234,6 +242,15 @@ fn drifts(residuals: &[Vec<Option<f64>>], variance: &[Vec<f64>], window: f64, al
 
 /// Reduces a grid whose every point has at least one cell.
 pub(crate) fn level(grid: &Grid) -> Level {
+    reduced(grid, true)
+}
+
+/// The same for the costs of the points: without the walk of the passes, which only their shape is compared with.
+pub(crate) fn costs(grid: &Grid) -> Level {
+    reduced(grid, false)
+}
+
+fn reduced(grid: &Grid, has_walk: bool) -> Level {
     let (mut cells, offsets) = polish(grid);
     let passes = cells.len();
     let variance = within(grid);
@@ -254,7 +271,8 @@ pub(crate) fn level(grid: &Grid) -> Level {
         winsorise(&mut cells, &variance, window);
     }
     let (mut drift, mut walk) = (drift, 0.0);
-    if let Some(found) = variance.first().and_then(|row| deviations(&cells, row, &along)) {
+    let found = variance.first().filter(|_| has_walk).and_then(|row| deviations(&cells, row, &along));
+    if let Some(found) = found {
         (window, walk) = found;
         // The slope of a random walk of one over its length has a variance of 6/5.
         drift = (drift * drift - 1.2 * walk * walk).max(DRIFT_MIN * DRIFT_MIN).sqrt();

@@ -9,7 +9,7 @@
 use crate::covariance::{Covariance, Whitener, dot};
 use crate::growth::interval;
 use crate::law::{Candidate, Fit, LAWS, Law, Place, Shape, by_name};
-use crate::polish::{Level, trimmed};
+use crate::polish::{Level, trimmed_mean};
 use crate::random::Random;
 use crate::{Estimate, Options};
 use statrs::distribution::{ContinuousCDF, FisherSnedecor};
@@ -37,6 +37,8 @@ pub(crate) struct Solved {
     chi_square: f64,
     /// The price of having tried several known capacities, in BIC.
     charge: f64,
+    /// Where the search found the rise: the logarithm of `r`. Absent if there is none.
+    log_r: Option<f64>,
 }
 
 impl Solved {
@@ -93,6 +95,8 @@ pub(crate) struct Target<'a> {
     pub(crate) whitener: &'a Whitener,
     /// The inverse variance of each, apart from what it shares with the others.
     pub(crate) weight: &'a [f64],
+    /// The level of the log costs, and the chi-square if they do not rise.
+    flat: (f64, f64),
 }
 
 /// Of this many points, the two that are farthest from a law may be left out if it then fits: bursts of stolen time
@@ -150,7 +154,7 @@ impl Frame {
     }
 
     pub(crate) fn target<'a>(&'a self, n: &'a [f64], y: &'a [f64]) -> Target<'a> {
-        Target { n, y, whitener: &self.whitener, weight: &self.weight }
+        Target { n, y, whitener: &self.whitener, weight: &self.weight, flat: self.whitener.level(y) }
     }
 }
 
@@ -193,21 +197,7 @@ impl Profile<'_> {
 
     /// What the rise by `r` leaves of the log costs.
     fn rest(&self, r: f64) -> Vec<f64> {
-        // Steps and knees have the same rise at many points.
-        let (mut last, mut log) = (0.0_f64.to_bits(), 0.0);
-        let mut rise = |g: f64| {
-            if g.to_bits() != last {
-                (last, log) = (g.to_bits(), (r * g).ln_1p());
-            }
-            log
-        };
-        self.target.y.iter().zip(self.g).map(|(y, g)| y - rise(*g)).collect()
-    }
-
-    /// The chi-square to about eleven digits: without the library's logarithm.
-    fn about(&self, r: f64) -> f64 {
-        let rest: Vec<f64> = self.target.y.iter().zip(self.g).map(|(y, g)| y - about_ln(1.0 + r * g)).collect();
-        self.target.whitener.level(&rest).1
+        self.target.y.iter().zip(self.g).map(|(y, g)| y - about_ln(1.0 + r * g)).collect()
     }
 
     /// The chi-square if the points shared no error, four points at a time.
@@ -277,31 +267,51 @@ fn about_ln(x: f64) -> f64 {
 enum Search {
     /// Everywhere, to a few percent, and only the chi-square is exact enough to be used: to rank locations.
     Coarse,
-    /// The same as if the points shared no error: to find the locations that are worth ranking.
+    /// The same, as if the points shared no error: to find the locations that are worth ranking.
     Apart,
     /// Everywhere.
     Fine,
     /// Near a known value.
     Around(f64),
+    /// The same, to the last digits.
+    From(f64),
+    /// The same, to a millionth: the last step is a thousandth, and steps shrink much faster than that.
+    Draw(f64),
+}
+
+impl Search {
+    /// Near the rise of another fit, if it has one.
+    fn around(solved: &Solved) -> Self {
+        solved.log_r.map_or(Self::Fine, Self::Around)
+    }
 }
 
 /// Fits one law at a fixed location.
 fn fit_at(target: &Target<'_>, law: &'static dyn Law, candidate: Candidate, search: Search) -> Solved {
-    let raw: Vec<f64> = target.n.iter().map(|n| law.g(*n, candidate.place)).collect();
-    let top = raw.iter().copied().fold(0.0, f64::max);
-    let charge = 0.0;
-    let solved = |fixed: f64, slope: f64, chi_square: f64| Solved { law, candidate, fixed, slope, chi_square, charge };
-    let (flat, flat_square) = Profile { target, g: &raw }.at(0.0);
+    let mut g: Vec<f64> = target.n.iter().map(|n| law.g(*n, candidate.place)).collect();
+    let top = g.iter().copied().fold(0.0, f64::max);
+    let solved = |fixed: f64, slope: f64, chi_square: f64, log_r: Option<f64>| Solved {
+        law,
+        candidate,
+        fixed,
+        slope,
+        chi_square,
+        charge: 0.0,
+        log_r,
+    };
+    let (flat, flat_square) = (target.flat.0, target.flat.1);
     if top <= 0.0 || !top.is_finite() {
-        return solved(flat.exp(), 0.0, flat_square);
+        return solved(flat.exp(), 0.0, flat_square, None);
     }
-    let g: Vec<f64> = raw.iter().map(|x| x / top).collect();
+    for x in &mut g {
+        *x /= top;
+    }
     let profile = Profile { target, g: &g };
     let exact = |log_r: f64| profile.at(log_r.exp()).1;
     if let Search::Coarse | Search::Apart = search {
         let about = |log_r: f64| match search {
             Search::Apart => profile.apart(log_r.exp()),
-            _ => profile.about(log_r.exp()),
+            _ => exact(log_r),
         };
         let (low, high) = bracket(about);
         let log_r = golden(low, high, 9, about);
@@ -310,25 +320,28 @@ fn fit_at(target: &Target<'_>, law: &'static dyn Law, candidate: Candidate, sear
         let chi_square = about(log_r);
         let flat_square = if let Search::Apart = search { profile.apart(0.0) } else { flat_square };
         let is_better = chi_square < flat_square * (1.0 - 1e-9);
-        let slope = if is_better { r / top } else { 0.0 };
-        return solved(flat.exp(), slope, if is_better { chi_square } else { flat_square });
+        if !is_better {
+            return solved(flat.exp(), 0.0, flat_square, None);
+        }
+        return solved(flat.exp(), r / top, chi_square, Some(log_r));
     }
-    let found = if let Search::Around(log_r) = search {
-        let near = profile.sharpen(log_r, 2.0, 1e-6);
-        Some(near).filter(|near| exact(*near) <= exact(log_r))
-    } else {
-        None
+    let near = match search {
+        Search::Around(log_r) => Some((log_r, profile.sharpen(log_r, 2.0, 1e-6))),
+        Search::Draw(log_r) => Some((log_r, profile.sharpen(log_r, 2.0, 1e-3))),
+        Search::From(log_r) => Some((log_r, profile.sharpen(log_r, 2.0, 1e-12))),
+        _ => None,
     };
-    let r = found.unwrap_or_else(|| {
+    let found = near.map(|(start, near)| (near, profile.at(near.exp()), exact(start)));
+    let found = found.filter(|(_, (_, square), at_start)| square <= at_start).map(|(near, at, _)| (near, at));
+    let (log_r, (mean, chi_square)) = found.unwrap_or_else(|| {
         let (low, high) = bracket(exact);
-        profile.sharpen(golden(low, high, 9, exact), 0.1, 1e-12)
+        let log_r = profile.sharpen(golden(low, high, 9, exact), 0.1, 1e-12);
+        (log_r, profile.at(log_r.exp()))
     });
-    let r = r.exp();
-    let (mean, chi_square) = profile.at(r);
     if chi_square < flat_square - 1e-9 {
-        solved(mean.exp(), mean.exp() * r / top, chi_square)
+        solved(mean.exp(), mean.exp() * log_r.exp() / top, chi_square, Some(log_r))
     } else {
-        solved(flat.exp(), 0.0, flat_square)
+        solved(flat.exp(), 0.0, flat_square, None)
     }
 }
 
@@ -349,22 +362,27 @@ pub(crate) fn fit_law(target: &Target<'_>, law: &'static dyn Law, capacities: &[
     let held = candidates.iter().filter(|candidate| !candidate.is_free).count();
     let charge = |candidate: &Candidate| if candidate.is_free { 0.0 } else { 2.0 * (held.max(1) as f64).ln() };
     let of = |c: &Candidate, search| Solved { charge: charge(c), ..fit_at(target, law, *c, search) };
-    let cost = |i: &usize, search| of(&candidates[*i], search).bic(1.0, target.n.len());
-    let ranked = |places: Vec<usize>, search| {
-        let mut costs: Vec<(f64, usize)> = places.iter().map(|i| (cost(i, search), *i)).collect();
+    // The places with the search that finds their rise, the best first.
+    let ranked = |places: Vec<(usize, Search)>, search: &dyn Fn(Search) -> Search, next: &dyn Fn(f64) -> Search| {
+        let cost = |(i, found): &(usize, Search)| {
+            let solved = of(&candidates[*i], search(*found));
+            (solved.bic(1.0, target.n.len()), (*i, solved.log_r.map_or(Search::Fine, next)))
+        };
+        let mut costs: Vec<(f64, (usize, Search))> = places.iter().map(cost).collect();
         costs.sort_by(|a, b| a.0.total_cmp(&b.0));
-        costs.into_iter().map(|(_, i)| i).collect::<Vec<usize>>()
+        costs.into_iter().map(|(_, place)| place).collect::<Vec<(usize, Search)>>()
     };
-    let mut places: Vec<usize> = (0..candidates.len()).collect();
+    let mut places: Vec<(usize, Search)> = (0..candidates.len()).map(|i| (i, Search::Fine)).collect();
     if places.len() > RANKED {
-        places = ranked(places, Search::Apart);
+        places = ranked(places, &|_| Search::Apart, &Search::Around);
         places.truncate(RANKED);
     }
     if places.len() > 1 {
-        places = ranked(places, Search::Coarse);
+        let search = |found| if let Search::Around(_) = found { found } else { Search::Coarse };
+        places = ranked(places, &search, &Search::From);
     }
-    let place = *places.first()?;
-    let best = of(&candidates[place], Search::Fine);
+    let (place, search) = *places.first()?;
+    let best = of(&candidates[place], search);
     if !best.candidate.is_free {
         return Some(best);
     }
@@ -376,7 +394,7 @@ pub(crate) fn fit_law(target: &Target<'_>, law: &'static dyn Law, capacities: &[
                 adjacent.map_or(best.candidate.place.n, |c| c.place.n)
             };
             let (low, high) = (free(place.checked_sub(1)), free(Some(place + 1)));
-            let at = |n: f64| fit_at(target, law, Candidate::free(n), Search::Fine);
+            let at = |n: f64| fit_at(target, law, Candidate::free(n), Search::around(&best));
             at(golden(low, high, 12, |n| at(n).chi_square))
         }
         Shape::Tiers => {
@@ -387,18 +405,23 @@ pub(crate) fn fit_law(target: &Target<'_>, law: &'static dyn Law, capacities: &[
             // A step inside a window: its median is anywhere between the levels.
             let Place { n, ratio } = best.candidate.place;
             let half = (ratio - 1.0) * n;
-            let at = |n: f64| fit_at(target, law, Candidate::tier(n, 1.0 + half / n), Search::Fine);
+            let at = |n: f64| fit_at(target, law, Candidate::tier(n, 1.0 + half / n), Search::around(&best));
             at(golden(n - half, n + half, 10, |n| at(n).chi_square))
         }
         Shape::Flat | Shape::Smooth | Shape::Step => return Some(best),
     };
-    Some(if refined.chi_square < best.chi_square { refined } else { best })
+    if refined.chi_square >= best.chi_square {
+        return Some(best);
+    }
+    let search = refined.log_r.map_or(Search::Fine, Search::From);
+    Some(fit_at(target, law, refined.candidate, search))
 }
 
 /// Location and ratio of the law of two slopes, searched in turn around the best of the grid. The logarithm of the
 /// location stays within `range`, as both slopes must be seen.
 fn tiers(target: &Target<'_>, best: &Solved, range: &RangeInclusive<f64>) -> Solved {
-    let at = |place: Place| fit_at(target, best.law, Candidate::tier(place.n, place.ratio), Search::Fine);
+    let search = Search::around(best);
+    let at = |place: Place| fit_at(target, best.law, Candidate::tier(place.n, place.ratio), search);
     let mut found = best.candidate.place;
     for _ in 0..3 {
         let square = |log_ratio: f64| at(Place { ratio: log_ratio.exp(), ..found }).chi_square;
@@ -462,8 +485,14 @@ pub(crate) fn excess(level: &Level, is_kept: &[bool], capacities: &[f64], option
 /// Whether the best law of a reduced curve is questioned.
 pub(crate) fn questioned(level: &Level, capacities: &[f64], options: &Options) -> bool {
     let frame = Frame::of(level, options);
-    let (fits, _) = ranked(&frame.target(&level.n, &level.mean), capacities, options);
-    fits.first().is_some_and(|best| lack_of_fit_p(best, &frame, level).is_some_and(|p| p < REJECTED))
+    let target = frame.target(&level.n, &level.mean);
+    let is_rejected = |solved: &Solved| lack_of_fit_p(solved, &frame, level).is_some_and(|p| p < REJECTED);
+    // Laws without a location are fitted in no time. If one of them fits, so does the best, which misses by less.
+    let smooth = dictionary(options).filter(|law| matches!(law.shape(), Shape::Flat | Shape::Smooth));
+    if smooth.filter_map(|law| fit_law(&target, law, capacities)).any(|solved| !is_rejected(&solved)) {
+        return false;
+    }
+    ranked(&target, capacities, options).0.first().is_some_and(is_rejected)
 }
 
 /// Selects the law of a reduced curve. `None` without points.
@@ -596,7 +625,7 @@ fn resample(
     let top = level.n.iter().map(|n| solved.law.g(*n, solved.candidate.place));
     let top = top.fold(0.0, f64::max);
     let is_rising = solved.slope > 0.0 && solved.fixed > 0.0;
-    let search = if is_rising { Search::Around((solved.slope * top / solved.fixed).ln()) } else { Search::Fine };
+    let search = if is_rising { Search::Draw((solved.slope * top / solved.fixed).ln()) } else { Search::Fine };
     let mut random = Random::new(seed);
     let mut pairs = Vec::with_capacity(draws);
     let draws = if level.passes < 2 { 0 } else { draws };
@@ -621,12 +650,12 @@ fn resample(
 pub(crate) fn resampled_means(level: &Level, random: &mut Random) -> Vec<f64> {
     let chosen: Vec<usize> = (0..level.passes).map(|_| random.below(level.passes)).collect();
     let mut shifts: Vec<f64> = chosen.iter().map(|p| level.offsets[*p]).collect();
-    let shift = trimmed(&mut shifts).map_or(0.0, |pair| pair.0);
+    let shift = trimmed_mean(&mut shifts).unwrap_or(0.0);
     let mut column = Vec::with_capacity(level.passes);
     let means = level.mean.iter().enumerate().map(|(j, whole)| {
         column.clear();
         column.extend(chosen.iter().filter_map(|p| level.cells[*p][j]));
-        shift + trimmed(&mut column).map_or(*whole, |pair| pair.0)
+        shift + trimmed_mean(&mut column).unwrap_or(*whole)
     });
     means.collect()
 }

@@ -6,7 +6,7 @@
 
 use crate::Options;
 use crate::points::{Grid, Series};
-use crate::polish;
+use crate::polish::{Level, level};
 use crate::quantile::{median_of, median_of_costs};
 use crate::select::{excess, questioned};
 
@@ -61,17 +61,17 @@ const SHARE_OF_RISE: f64 = 0.02;
 /// Drops the points of the first calls that exceed the law of the others. Growth hides a warm-up that is slower than
 /// it, and then only the law of the later calls shows it.
 ///
-/// `cold` calls of each pass were dropped before; both together are at most the share that is dropped at all.
+/// `cold` calls of each pass were dropped before; both together are at most the share that is dropped at all. Returns
+/// the reduced curve if no point was dropped and it is known.
 pub(crate) fn drop_points(
     grid: &Grid,
     judged: &mut [bool],
     (series, cold): (&[Series], usize),
     capacities: &[f64],
     options: &Options,
-) {
-    let Some(longest) = series.iter().max_by_key(|one| one.n.len()) else { return };
-    let (Some(first), Some(last)) = (longest.n.first(), longest.n.last()) else { return };
-    let (first, last) = (f64::from(*first), f64::from(*last));
+) -> Option<Level> {
+    let longest = series.iter().max_by_key(|one| one.n.len())?;
+    let (first, last) = (f64::from(*longest.n.first()?), f64::from(*longest.n.last()?));
     let is_down = longest.is_down;
     let most = ((last - first + cold as f64) * SHARE_MAX).min(CALLS_MAX as f64) - cold as f64;
     let when = |n: f64| if is_down { last - n } else { n - first };
@@ -79,9 +79,9 @@ pub(crate) fn drop_points(
     let is_late: Vec<bool> = kept.iter().map(|j| when(grid.n[*j]) - grid.half[*j] > most).collect();
     let late = is_late.iter().filter(|late| **late).count();
     if late < POINTS_MIN || late == kept.len() || grid.half.iter().all(|half| *half == 0.0) {
-        return;
+        return None;
     }
-    let level = polish::level(&grid.filtered(judged));
+    let level = level(&grid.filtered(judged));
     let mut found = excess(&level, &is_late, capacities, options);
     let mut places = kept;
     if is_down {
@@ -108,44 +108,47 @@ pub(crate) fn drop_points(
     let early = (0..early).take_while(|i| is_enough(*i)).count();
     if let Some(end) = (0..early).rev().find(|i| is_warm(*i)) {
         places[..=end].iter().for_each(|j| judged[*j] = false);
-    } else {
-        drop_if_questioned(grid, judged, &places, early, (capacities, options));
+        return None;
     }
+    let rest = questionable(grid, judged, &level, (&places, early), (capacities, options));
+    if let Some(rest) = rest {
+        judged.copy_from_slice(&rest);
+        return None;
+    }
+    Some(level)
 }
 
-/// Drops the fewest early points without which the best law is no longer questioned, if they exceed it. Where no law
-/// describes the rest either, drops all of them if they cost more than what follows: a shape that begins with a fall
-/// cannot be told from a warm-up.
-fn drop_if_questioned(grid: &Grid, judged: &mut [bool], places: &[usize], early: usize, laws: (&[f64], &Options)) {
-    let (capacities, options) = laws;
-    let whole = polish::level(&grid.filtered(judged));
-    if early == 0 || !questioned(&whole, capacities, options) {
-        return;
+/// Returns what is judged after the fewest early points without which the best law is no longer questioned, if they
+/// exceed it. Where no law describes the rest either, all of them are dropped if they cost more than what follows: a
+/// shape that begins with a fall cannot be told from a warm-up.
+fn questionable(
+    grid: &Grid,
+    judged: &[bool],
+    whole: &Level,
+    (places, early): (&[usize], usize),
+    (capacities, options): (&[f64], &Options),
+) -> Option<Vec<bool>> {
+    if early == 0 || !questioned(whole, capacities, options) {
+        return None;
     }
     let kept: Vec<usize> = (0..grid.n.len()).filter(|j| judged[*j]).collect();
     let mut rest = judged.to_vec();
     for (count, place) in places[..early].iter().enumerate() {
         rest[*place] = false;
-        if questioned(&polish::level(&grid.filtered(&rest)), capacities, options) {
+        if questioned(&level(&grid.filtered(&rest)), capacities, options) {
             continue;
         }
         let is_kept: Vec<bool> = kept.iter().map(|j| rest[*j]).collect();
-        let found = excess(&whole, &is_kept, capacities, options);
+        let found = excess(whole, &is_kept, capacities, options);
         let of_dropped = kept.iter().zip(&found).filter(|(j, _)| places[..=count].contains(j));
         let errors: Vec<f64> = of_dropped.map(|(_, one)| one.errors).collect();
         let together = errors.iter().sum::<f64>() / (errors.len() as f64).sqrt();
-        if together > TOGETHER {
-            judged.copy_from_slice(&rest);
-        }
-        return;
+        return (together > TOGETHER).then_some(rest);
     }
-    let is_up = places[0] < places[early];
     let at = |place: usize| kept.iter().position(|j| *j == place).map(|i| (whole.mean[i], whole.error[i]));
-    if let (true, Some(first), Some(next)) = (is_up, at(places[0]), at(places[early]))
-        && first.0 - next.0 > EXCESS_MIN + TOGETHER * first.1.hypot(next.1)
-    {
-        judged.copy_from_slice(&rest);
-    }
+    let (first, next) = (at(places[0])?, at(places[early])?);
+    let is_up = places[0] < places[early];
+    (is_up && first.0 - next.0 > EXCESS_MIN + TOGETHER * first.1.hypot(next.1)).then_some(rest)
 }
 
 /// Log cost by block, in order of time, relative to the blocks from `base` on: the median over the passes.

@@ -42,7 +42,7 @@ fn at_ten_times(judged: &Judgement) -> Option<String> {
 
 /// The components of variance, and where repetitions pay.
 fn variation(components: &Components, between_runs: f64) -> String {
-    let Components { call, window, pass, drift, share_of_calls } = *components;
+    let Components { call, window, pass, drift, walk, share_of_calls } = *components;
     let advice = if share_of_calls > 0.5 {
         "Most of the uncertainty of the growth comes from single calls: more passes help, and so do more calls in each."
     } else {
@@ -54,7 +54,7 @@ fn variation(components: &Components, between_runs: f64) -> String {
         rounded(call),
         rounded(window),
         rounded(pass),
-        rounded(drift),
+        rounded(drift.hypot(walk)),
         rounded(between_runs)
     )
 }
@@ -99,7 +99,8 @@ mod tests {
     #[test]
     fn the_components_say_where_repetitions_pay() {
         let of = |share_of_calls| {
-            let one = Components { call: 0.0512, window: 0.0093, pass: 0.031, drift: 0.0002, share_of_calls };
+            let one =
+                Components { call: 0.0512, window: 0.0093, pass: 0.031, drift: 0.0002, walk: 0.0, share_of_calls };
             let judged = judgement(Unit::Time, Outcome::Falls);
             details(&Judgement { components: Some(one), ..judged }, 0.05).join(" ")
         };

@@ -3,7 +3,7 @@
 
 use super::model::is_near;
 use crate::points::Series;
-use crate::quantile::median_of;
+use crate::quantile::{median_of, median_of_block, median_of_costs};
 
 /// Calls in a block.
 pub(super) const BLOCK: usize = 8;
@@ -18,13 +18,12 @@ pub(super) struct Blocks {
 
 impl Blocks {
     pub(super) fn of(one: &Series) -> Self {
-        let mut block = [0; BLOCK];
         let median = |costs: &[u64]| {
-            let block = &mut block[..costs.len()];
-            block.copy_from_slice(costs);
-            block.sort_unstable();
-            let (below, above) = (block[(block.len() - 1) / 2], block[block.len() / 2]);
-            f64::midpoint(below as f64, above as f64).max(0.5).ln()
+            let median = match <[u64; BLOCK]>::try_from(costs) {
+                Ok(block) => median_of_block(block),
+                Err(_) => median_of_costs(&mut costs.to_vec()).unwrap_or(0.0),
+            };
+            median.max(0.5).ln()
         };
         Self {
             n: one.n.chunks(BLOCK).map(|n| f64::from(n[n.len() / 2])).collect(),

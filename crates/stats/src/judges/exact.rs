@@ -80,7 +80,9 @@ impl Judge for Counted {
         0
     }
 
-    fn drop_warm_up(&self, _: &Grid, _: &mut [bool], _: (&[Series], usize), _: &[f64], _: &Options) {}
+    fn drop_warm_up(&self, _: &Grid, _: &mut [bool], _: (&[Series], usize), _: &[f64], _: &Options) -> Option<Level> {
+        None
+    }
 
     /// No call is cold for want of a cache, only for first pages and slabs.
     fn first_share(&self) -> f64 {
@@ -116,7 +118,8 @@ impl Judge for Counted {
     }
 
     /// The cost of each point with the range of its passes.
-    fn points(&self, level: &Level) -> Vec<Estimate> {
+    fn points(&self, grid: &Grid) -> Vec<Estimate> {
+        let level = self.level(grid);
         let point = |j: usize| {
             let cells = || level.cells.iter().filter_map(|row| row[j]);
             let value = whole(level.mean[j]);

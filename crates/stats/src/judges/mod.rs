@@ -47,7 +47,8 @@ pub(crate) trait Judge: Sync {
     fn cold_calls(&self, series: &[Series]) -> usize;
 
     /// Removes the points of further calls at the start of each pass that exceed the law of the rest. The series come
-    /// with the number of calls that were dropped before.
+    /// with the number of calls that were dropped before. Returns the reduced curve if no point was removed and it is
+    /// known.
     fn drop_warm_up(
         &self,
         grid: &Grid,
@@ -55,7 +56,7 @@ pub(crate) trait Judge: Sync {
         series: (&[Series], usize),
         capacities: &[f64],
         options: &Options,
-    );
+    ) -> Option<Level>;
 
     /// The first judged n of a series measured call by call, as a share of its length.
     fn first_share(&self) -> f64;
@@ -70,7 +71,7 @@ pub(crate) trait Judge: Sync {
     fn components(&self, level: &Level) -> Option<Components>;
 
     /// The cost of each point.
-    fn points(&self, level: &Level) -> Vec<Estimate>;
+    fn points(&self, grid: &Grid) -> Vec<Estimate>;
 
     /// A contrast of the log costs of the points.
     fn contrast(&self, level: &Level, weights: &[f64], confidence: f64, options: &Options) -> Option<Estimate>;

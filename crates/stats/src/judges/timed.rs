@@ -9,7 +9,7 @@ use crate::judgement::{Outcome, POINTS_MIN, Reason, Samples, judge_samples};
 use crate::law::{Fit, Law};
 use crate::mixture::Judged;
 use crate::points::{Cell, Grid, Series, Window};
-use crate::polish::{Level, level};
+use crate::polish::{Level, costs, level};
 use crate::quantile::median_with_variance;
 use crate::select::{Selection, constant};
 use crate::{Annotation, Cliff, Components, Curve, Estimate, Exact, Options, Outliers, outliers, warm_up};
@@ -83,8 +83,8 @@ impl Judge for Timed {
         series: (&[Series], usize),
         capacities: &[f64],
         options: &Options,
-    ) {
-        warm_up::drop_points(grid, judged, series, capacities, options);
+    ) -> Option<Level> {
+        warm_up::drop_points(grid, judged, series, capacities, options)
     }
 
     fn first_share(&self) -> f64 {
@@ -103,7 +103,8 @@ impl Judge for Timed {
         Components::of(level)
     }
 
-    fn points(&self, level: &Level) -> Vec<Estimate> {
+    fn points(&self, grid: &Grid) -> Vec<Estimate> {
+        let level = costs(grid);
         let t = student(0.975, level.freedom.min((level.passes.max(2) - 1) as f64));
         let around = |(log, error): (&f64, &f64)| {
             let half = t * error;
