@@ -1,7 +1,7 @@
 //! Where the variance of a curve comes from, and so where repetitions pay.
 
 use crate::polish::{Level, along};
-use crate::walk::shared;
+use crate::walk::{correlation, shared as walked};
 use serde::{Deserialize, Serialize};
 
 /// Where the variance of a curve comes from: standard deviations of the logarithm of the cost, and the share of each in
@@ -37,8 +37,9 @@ impl Components {
         let window = level.components.window;
         let sum = |f: &dyn Fn(usize) -> f64| (0..weights.len()).map(f).sum::<f64>();
         let of_calls = sum(&|j| weights[j].powi(2) * level.within[j]);
-        let of_windows = sum(&|j| (weights[j] * window).powi(2));
         let along = along(&level.n);
+        let shared = |i: usize, j: usize| window * window * correlation(along[i] - along[j], level.reach);
+        let of_windows = sum(&|i| weights[i] * sum(&|j| weights[j] * shared(i, j)));
         let drift = |i: usize, j: usize| level.components.drift_between(along[i], along[j]);
         let of_drift = sum(&|i| weights[i] * sum(&|j| weights[j] * drift(i, j)));
         let all = of_calls + of_windows + of_drift;
@@ -48,6 +49,6 @@ impl Components {
 
     /// The covariance that the change over one pass gives to two points at these positions along it, from −½ to ½.
     pub(crate) fn drift_between(&self, a: f64, b: f64) -> f64 {
-        self.drift.powi(2) * a * b + self.walk.powi(2) * shared(a, b)
+        self.drift.powi(2) * a * b + self.walk.powi(2) * walked(a, b)
     }
 }

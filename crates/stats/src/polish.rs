@@ -8,7 +8,7 @@ use crate::Components;
 use crate::covariance::Covariance;
 use crate::points::Grid;
 use crate::quantile::median_of;
-use crate::walk::deviations;
+use crate::walk::{correlation, deviations};
 
 /// The reduced curve in logarithms.
 #[derive(Clone, Debug)]
@@ -33,6 +33,8 @@ pub(crate) struct Level {
     pub(crate) within: Vec<f64>,
     /// Where the variance comes from; the shares in the growth are not known here.
     pub(crate) components: Components,
+    /// How far along a pass windows share their error, as a share of the pass.
+    pub(crate) reach: f64,
 }
 
 impl Level {
@@ -40,9 +42,15 @@ impl Level {
     pub(crate) fn covariance(&self) -> Covariance {
         let along = along(&self.n);
         let passes = self.passes.max(1) as f64;
+        // The share of its windows in the error of each point.
+        let square = self.components.window.powi(2);
+        let share: Vec<f64> = self.within.iter().map(|calls| (square / (calls + square).max(1e-12)).sqrt()).collect();
         Covariance::of(self.n.len(), |i, j| {
-            let own = if i == j { self.error[i].powi(2) } else { 0.0 };
-            own + self.components.drift_between(along[i], along[j]) / passes
+            let shared = match correlation(along[i] - along[j], self.reach) {
+                _ if i == j => 1.0,
+                shared => shared * share[i] * share[j],
+            };
+            shared * self.error[i] * self.error[j] + self.components.drift_between(along[i], along[j]) / passes
         })
     }
 }
@@ -270,10 +278,10 @@ fn reduced(grid: &Grid, has_walk: bool) -> Level {
     if passes >= 3 {
         winsorise(&mut cells, &variance, window);
     }
-    let (mut drift, mut walk) = (drift, 0.0);
+    let (mut drift, mut walk, mut reach) = (drift, 0.0, 0.0);
     let found = variance.first().filter(|_| has_walk).and_then(|row| deviations(&cells, row, &along));
     if let Some(found) = found {
-        (window, walk) = found;
+        (window, walk, reach) = (found.window, found.walk, found.reach);
         // The slope of a random walk of one over its length has a variance of 6/5.
         drift = (drift * drift - 1.2 * walk * walk).max(DRIFT_MIN * DRIFT_MIN).sqrt();
     }
@@ -317,6 +325,7 @@ fn reduced(grid: &Grid, has_walk: bool) -> Level {
             walk,
             share_of_calls: 0.0,
         },
+        reach,
         cells,
         offsets,
     }

@@ -15,9 +15,34 @@ const WALK: (f64, f64, i32) = (0.004, 1.8, 7);
 /// Fewer points show no walk.
 const POINTS_MIN: usize = 8;
 
-/// Returns the standard deviations of a window, beyond what its calls explain, and of the walk over a pass. `cells` are
-/// log costs by pass and point; `variance` is what the calls of each point explain, `along` its position in the pass.
-pub(crate) fn deviations(cells: &[Vec<Option<f64>>], variance: &[f64], along: &[f64]) -> Option<(f64, f64)> {
+/// A walk that is larger than this is none: spells in which all calls are slower or faster are taken for its steps.
+const WALK_MAX: f64 = 0.06;
+/// The lengths of such spells that are tried then, as shares of a pass.
+const REACHES: [f64; 4] = [0.01, 0.03, 0.09, 0.27];
+
+/// How passes deviate from each other.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Deviations {
+    /// Standard deviation of a window, beyond what its calls explain.
+    pub(crate) window: f64,
+    /// Of the random walk over a whole pass.
+    pub(crate) walk: f64,
+    /// How far along a pass windows share their error, as a share of the pass; 0 if they do not.
+    pub(crate) reach: f64,
+}
+
+/// The correlation of the errors of two windows that are so far apart along a pass.
+pub(crate) fn correlation(apart: f64, reach: f64) -> f64 {
+    match apart.abs() {
+        0.0 => 1.0,
+        apart if reach > 0.0 => (-apart / reach).exp(),
+        _ => 0.0,
+    }
+}
+
+/// Returns how passes deviate. `cells` are log costs by pass and point; `variance` is what the calls of each point
+/// explain, `along` its position in the pass.
+pub(crate) fn deviations(cells: &[Vec<Option<f64>>], variance: &[f64], along: &[f64]) -> Option<Deviations> {
     let (passes, points) = (cells.len(), variance.len());
     if passes < 2 || points < POINTS_MIN {
         return None;
@@ -32,24 +57,33 @@ pub(crate) fn deviations(cells: &[Vec<Option<f64>>], variance: &[f64], along: &[
     };
     let rows: Vec<Vec<f64>> = cells.iter().map(residual).collect();
     let grid = |(least, ratio, count): (f64, f64, i32)| (0..count).map(move |i| least * ratio.powi(i));
-    let mut all: Vec<(f64, f64, f64)> = Vec::new();
-    for window in std::iter::once(0.0).chain(grid(WINDOW)) {
-        for walk in grid(WALK) {
-            let likelihood = log_likelihood(&rows, variance, along, window, walk);
-            let prior = -(PRIOR.1 + 1.0) * walk.ln() - PRIOR.1 * PRIOR.0 * PRIOR.0 / (2.0 * walk * walk);
-            // A grid at a constant ratio has the density of 1 / walk.
-            all.push((window, walk, likelihood + prior + walk.ln()));
+    let of_reach = |reach: f64| {
+        let mut all: Vec<(f64, f64, f64)> = Vec::new();
+        for window in std::iter::once(0.0).chain(grid(WINDOW)) {
+            for walk in grid(WALK) {
+                let likelihood = log_likelihood(&rows, variance, along, Deviations { window, walk, reach });
+                let prior = -(PRIOR.1 + 1.0) * walk.ln() - PRIOR.1 * PRIOR.0 * PRIOR.0 / (2.0 * walk * walk);
+                // A grid at a constant ratio has the density of 1 / walk.
+                all.push((window, walk, likelihood + prior + walk.ln()));
+            }
         }
+        let best = all.iter().map(|one| one.2).fold(f64::MIN, f64::max);
+        let (mut total, mut of_window, mut of_walk) = (0.0, 0.0, 0.0);
+        for (window, walk, log) in all {
+            let weight = (log - best).exp();
+            total += weight;
+            of_window += weight * window * window;
+            of_walk += weight * walk * walk;
+        }
+        let found = Deviations { window: (of_window / total).sqrt(), walk: (of_walk / total).sqrt(), reach };
+        (best + total.ln(), found)
+    };
+    let alone = of_reach(0.0);
+    let mut found = vec![alone];
+    if alone.1.walk > WALK_MAX {
+        found.extend(REACHES.map(of_reach));
     }
-    let best = all.iter().map(|one| one.2).fold(f64::MIN, f64::max);
-    let (mut total, mut of_window, mut of_walk) = (0.0, 0.0, 0.0);
-    for (window, walk, log) in all {
-        let weight = (log - best).exp();
-        total += weight;
-        of_window += weight * window * window;
-        of_walk += weight * walk * walk;
-    }
-    Some(((of_window / total).sqrt(), (of_walk / total).sqrt()))
+    found.into_iter().max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, found)| found)
 }
 
 /// The covariance of two points of a pass that walks by a deviation of one over its length.
@@ -57,10 +91,11 @@ pub(crate) fn shared(a: f64, b: f64) -> f64 {
     a.min(b) + 0.5
 }
 
-fn log_likelihood(rows: &[Vec<f64>], variance: &[f64], along: &[f64], window: f64, walk: f64) -> f64 {
+fn log_likelihood(rows: &[Vec<f64>], variance: &[f64], along: &[f64], of: Deviations) -> f64 {
     let covariance = Covariance::of(variance.len(), |i, j| {
-        let own = if i == j { variance[i] + window * window + 1e-8 } else { 0.0 };
-        own + walk * walk * shared(along[i], along[j])
+        let own = if i == j { variance[i] + 1e-8 } else { 0.0 };
+        let of_window = of.window * of.window * correlation(along[i] - along[j], of.reach);
+        own + of_window + of.walk * of.walk * shared(along[i], along[j])
     });
     let factor = Factor::of(&covariance);
     let (ones, slope) = (factor.whiten(&vec![1.0; variance.len()]), factor.whiten(along));
@@ -100,7 +135,7 @@ mod tests {
                 };
                 let cells: Vec<Vec<Option<f64>>> = (0..5).map(pass).collect();
                 let found = deviations(&cells, &[0.0; 28], &along).unwrap();
-                sums = (sums.0 + found.0 / 40.0, sums.1 + found.1 / 40.0);
+                sums = (sums.0 + found.window / 40.0, sums.1 + found.walk / 40.0);
             }
             sums
         };
@@ -108,5 +143,25 @@ mod tests {
         assert!((0.008..0.012).contains(&window) && (0.035..0.065).contains(&walk), "{window} {walk}");
         let (window, walk) = mean_of(0.01, 0.0);
         assert!((0.008..0.012).contains(&window) && walk < 0.012, "{window} {walk}");
+    }
+
+    /// Guards against spells of many windows taken for a large walk, which would leave the growth unknown.
+    #[test]
+    fn spells_that_windows_share_are_no_walk() {
+        // Many points at small n are in one spell.
+        let along: Vec<f64> = (0..28).map(|j| 1.25_f64.powi(j - 27) - 0.5).collect();
+        let mut random = Random::new(11);
+        let mut walks = 0.0;
+        for _ in 0..20 {
+            let pass = |_| {
+                let spells: Vec<f64> = (0..20).map(|_| 0.04 * random.normal()).collect();
+                along.iter().map(|u| Some(spells[((u + 0.5) * 19.9) as usize])).collect::<Vec<Option<f64>>>()
+            };
+            let cells: Vec<Vec<Option<f64>>> = (0..9).map(pass).collect();
+            let found = deviations(&cells, &[1e-6; 28], &along).unwrap();
+            assert!(found.reach > 0.0, "{found:?}");
+            walks += found.walk / 20.0;
+        }
+        assert!(walks < 0.06, "{walks}");
     }
 }

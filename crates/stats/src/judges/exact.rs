@@ -102,6 +102,7 @@ impl Judge for Counted {
             n: grid.n.clone(),
             within: vec![0.0; points],
             components: Components::default(),
+            reach: 0.0,
             cells: grid.cells.clone(),
             offsets: vec![0.0; passes],
             mean: (0..points).map(|j| lower_median(&mut column(j)).unwrap_or(0.0)).collect(),
