@@ -16,6 +16,7 @@ use crate::bimodality::has_two_modes;
 use crate::cliffs;
 use crate::growth::student;
 use crate::points::Series;
+use crate::quantile::median_of;
 use crate::{Annotation, Cliff, Estimate};
 use blocks::{BLOCK, Blocks, common_jumps, varies_in_runs};
 use model::{BEND, Basis, KNOTS, Model, OBSERVATIONS_MAX, Track, is_near, of_single_calls, zone};
@@ -144,7 +145,11 @@ fn divided(series: &[Series], (model, leave): Found, annotations: &[Annotation])
     let tracks = Track::all_calls(series, model.basis());
     let states = model.smooth(&tracks);
     let is_clear = clear_zones(&tracks, &states)?;
-    if !is_mixed(&states) || disagreement(series, &states) < DISAGREEMENT_MIN {
+    if !is_mixed(&states)
+        || disagreement(series, &states) < DISAGREEMENT_MIN
+        || is_upper_part(&model, &tracks, &states)
+        || has_spells_of_all_sizes(&model, &tracks, &states)
+    {
         return None;
     }
     let warm: Vec<Range<usize>> = series.iter().map(warm).collect();
@@ -158,6 +163,56 @@ fn divided(series: &[Series], (model, leave): Found, annotations: &[Annotation])
     let passes = series.iter().zip(&tracks).zip(&states);
     let (low, high) = passes.map(|((one, track), states)| divide(one, track, states, &is_clear)).unzip();
     Some(Branches { low, high, leave, distances, cliffs, warm: warm_range })
+}
+
+/// Largest share of the calls in the expensive branch where the branches are nearer than the smallest ratio.
+const NEAR_MAX: f64 = 0.15;
+
+/// Whether the expensive branch is, over a part of the range, the upper part of the noise of the cheap one.
+fn is_upper_part(model: &Model, tracks: &[Track], states: &[Vec<f64>]) -> bool {
+    let (mut near, mut all) = (0, 0);
+    for (track, states) in tracks.iter().zip(states) {
+        model.each(track, |i, [low, high]| {
+            if states[i] > *UNSURE.end() {
+                all += 1;
+                near += i32::from(high - low < RATIO_MIN[0].ln());
+            }
+        });
+    }
+    f64::from(near) > NEAR_MAX * f64::from(all)
+}
+
+/// Fewest calls of a stay, and fewest stays, whose costs are compared.
+const STAY_MIN: usize = 16;
+const STAYS_MIN: usize = 4;
+/// Largest deviation of the stays in the expensive branch from its curve (logarithm): more than passes and walks make.
+const STAYS_DEVIATION_MAX: f64 = 0.07;
+
+/// Whether the stays in the expensive branch differ in cost by more than a path would: they are then slow spells of the
+/// machine, which have all sizes.
+fn has_spells_of_all_sizes(model: &Model, tracks: &[Track], states: &[Vec<f64>]) -> bool {
+    let mut means = Vec::new();
+    for (track, states) in tracks.iter().zip(states) {
+        let mut stay = Vec::new();
+        let mut end = |stay: &mut Vec<f64>| {
+            if stay.len() >= STAY_MIN {
+                means.extend(median_of(stay));
+            }
+            stay.clear();
+        };
+        model.each_distance(track, |i, distances, _| {
+            if states[i] > *UNSURE.end() {
+                stay.push(distances[1]);
+            } else if states[i] < *UNSURE.start() {
+                end(&mut stay);
+            }
+        });
+        end(&mut stay);
+    }
+    let count = means.len();
+    let middle = median_of(&mut means).unwrap_or(0.0);
+    let mut apart: Vec<f64> = means.iter().map(|mean| (mean - middle).abs()).collect();
+    count >= STAYS_MIN && 1.4826 * median_of(&mut apart).unwrap_or(0.0) > STAYS_DEVIATION_MAX
 }
 
 /// The calls of a pass, by index, without those that may be cold: they look like calls of the expensive branch.
@@ -333,6 +388,16 @@ mod tests {
                 let told = found.distances.unwrap().mean.exp();
                 assert!((told / ratio - 1.0).abs() < 0.1, "×{ratio}, dwell {dwell}: ×{told}");
             }
+        }
+    }
+
+    /// Guards against a machine's slow spells, which have all sizes, and the upper part of its noise taken for a branch.
+    #[test]
+    fn slow_spells_are_no_branch() {
+        use crate::simulate::{Noise, Truth, simulate};
+        for seed in [9_000_003, 9_000_006, 9_000_018, 9_000_026, 9_000_058, 9_000_059] {
+            let curve = simulate(Truth::Cliff, Noise::of_cell(0.04), 9, seed);
+            assert!(find(&series_of(&curve, false), &[]).is_none(), "{seed}");
         }
     }
 
