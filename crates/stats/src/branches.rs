@@ -391,7 +391,7 @@ mod tests {
         }
     }
 
-    /// Guards against a machine's slow spells, which have all sizes, and the upper part of its noise taken for a branch.
+    /// Guards against slow spells, which have all sizes, and the upper part of the noise taken for a branch.
     #[test]
     fn slow_spells_are_no_branch() {
         use crate::simulate::{Noise, Truth, simulate};

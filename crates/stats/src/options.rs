@@ -19,8 +19,8 @@ pub struct Options {
     pub rival_bic: f64,
     /// Relative misfit that does not count against a law: no kernel path is perfectly smooth. Default 0.005.
     pub law_tolerance: f64,
-    /// Error rate of the lack-of-fit test. Default 0.0001: bursts have a heavier tail than the test assumes, and at 0.001
-    /// it refutes 1% of true steps.
+    /// Error rate of the lack-of-fit test. Default 0.0001: bursts have a heavier tail than the test assumes, and at
+    /// 0.001 it refutes 1% of true steps.
     pub misfit_level: f64,
     /// Largest first judged n of a series measured call by call: earlier calls pay for first touches and cold caches.
     /// Shorter curves start at 1/32 of their length, but never below 8. Default 512.

@@ -36,8 +36,8 @@ pub(crate) fn median_of_costs(values: &mut [u64]) -> Option<f64> {
     Some(upper as f64)
 }
 
-/// The same for a small block of costs, by Batcher's network: comparisons that do not depend on the costs take a third of
-/// the time of a sort, which mispredicts most of its own. `N` is a power of two.
+/// The same for a small block of costs, by Batcher's network: comparisons that do not depend on the costs take a third
+/// of the time of a sort, which mispredicts most of its own. `N` is a power of two.
 pub(crate) fn median_of_block<const N: usize>(mut costs: [u64; N]) -> f64 {
     let mut merged = 1;
     while merged < N {

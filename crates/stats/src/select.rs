@@ -552,8 +552,8 @@ fn simplest(fits: &[Solved], bic: impl Fn(&Solved) -> f64) -> usize {
     best
 }
 
-/// p value of the misfit against the error between passes: of the misfit as a whole, and of the smooth part of it, which
-/// errors of single points do not hide. `None` for a single pass.
+/// p value of the misfit against the error between passes: of the misfit as a whole, and of the smooth part of it,
+/// which errors of single points do not hide. `None` for a single pass.
 fn lack_of_fit_p(solved: &Solved, frame: &Frame, level: &Level) -> Option<f64> {
     let points = level.n.len() as f64;
     let spare = points - solved.parameters();

@@ -1,7 +1,7 @@
 //! Truths with drawn parameters: what no table was tuned to.
 //!
-//! The published table has fixed factors and places. Here each seed draws its own: factors from ×1.5 to ×30, places from
-//! n = 50 to 0.9 of the length, and shapes outside the dictionary that the table does not contain.
+//! The published table has fixed factors and places. Here each seed draws its own: factors from ×1.5 to ×30, places
+//! from n = 50 to 0.9 of the length, and shapes outside the dictionary that the table does not contain.
 
 use super::{Cost, Expected, Truth, jump, law, truth};
 use crate::law::Place;
