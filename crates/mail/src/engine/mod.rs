@@ -68,6 +68,8 @@ pub(crate) struct Engine<N, I> {
     /// When the input may have another recipient.
     input_ns: u64,
     record: Record,
+    /// The recipients that the input has handed out, each counted once.
+    offered: u64,
     routes: Routes,
     plan: Plan,
     pub(crate) schedule: Schedule,
@@ -106,6 +108,7 @@ impl<N: Network, I: Input> Engine<N, I> {
             is_input_at_end: false,
             input_ns: u64::MAX,
             record: Record::default(),
+            offered: 0,
             routes,
             plan,
             schedule,
@@ -161,6 +164,7 @@ impl<N: Network, I: Input> Engine<N, I> {
         }
         self.connect();
         self.input.commit(self.now_ns)?;
+        debug_assert_eq!(self.stats.recipients.sum(), self.offered, "every recipient has one state");
         if let Some(error) = self.bounce_error.take() {
             return Err(Error::Bounce(error));
         }
@@ -226,6 +230,7 @@ impl<N: Network, I: Input> Engine<N, I> {
         let domain = self.record.address().rsplit_once('@').map_or("", |(_, domain)| domain);
         let domain = self.stats.domains.index(domain);
         if !offer.is_again {
+            self.offered += 1;
             *self.stats.recipients.of(known) += 1;
             *self.stats.domains.get_mut(domain).of(known) += 1;
         }

@@ -143,6 +143,12 @@ impl<N: Network, I: Input> Engine<N, I> {
         self.routes.is_fixed() && self.given_up_count > 0
     }
 
+    /// Returns whether recipients were left to a later run because their site was given up.
+    #[cfg(test)]
+    pub(crate) fn has_given_up(&self) -> bool {
+        self.given_up_count > 0
+    }
+
     /// Adds the notes that are due at the end of a run.
     pub(super) fn note_given_up(&mut self) {
         if let Some(others) = self.given_up_count.checked_sub(NAMED_SITES + 1) {

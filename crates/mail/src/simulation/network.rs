@@ -1,5 +1,6 @@
 //! The simulated network and its clock, which jumps to the next time at which something happens.
 
+use super::names::NameServer;
 use super::server::{Peer, Piece};
 use super::{SECOND, World};
 use crate::error::Result;
@@ -31,6 +32,8 @@ struct Link {
 #[derive(Debug)]
 pub(super) struct Virtual {
     world: Rc<RefCell<World>>,
+    /// The name server, and the number of the socket by which it is asked.
+    names: Option<(u32, NameServer)>,
     links: Vec<Option<Link>>,
     events: VecDeque<Ready>,
 }
@@ -47,12 +50,17 @@ fn error(call: &'static str, kind: std::io::ErrorKind) -> Error {
 
 impl Virtual {
     pub(super) fn new(world: Rc<RefCell<World>>) -> Self {
-        Self { world, links: Vec::new(), events: VecDeque::new() }
+        Self { world, names: None, links: Vec::new(), events: VecDeque::new() }
     }
 
     /// Collects what is ready now.
     fn collect(&mut self) {
         let now_ns = self.world.borrow().now_ns;
+        if let Some((id, names)) = &self.names
+            && names.arriving.front().is_some_and(|(at_ns, _)| *at_ns <= now_ns)
+        {
+            self.events.push_back(Ready { id: *id, is_readable: true, is_writable: false, is_deadline: false });
+        }
         for (id, link) in self.links.iter_mut().enumerate() {
             let Some(link) = link else { continue };
             let is_connected = link.is_established;
@@ -79,7 +87,8 @@ impl Virtual {
             let room = (link.is_established && link.watches_writing).then_some(link.writable_ns);
             [arrival, result, room, Some(link.deadline_ns)].into_iter().flatten()
         });
-        times.min().unwrap_or(u64::MAX)
+        let datagram_ns = self.names.iter().find_map(|(_, names)| names.arriving.front().map(|(at_ns, _)| *at_ns));
+        times.chain(datagram_ns).min().unwrap_or(u64::MAX)
     }
 
     fn link(&mut self, id: u32) -> &mut Link {
@@ -96,7 +105,7 @@ impl Network for Virtual {
         self.now_ns() / 1_000_000
     }
 
-    fn connect(&mut self, id: u32, _: SocketAddr) -> SystemResult<()> {
+    fn connect(&mut self, id: u32, server: SocketAddr) -> SystemResult<()> {
         let mut world = self.world.borrow_mut();
         let now_ns = world.now_ns;
         if world.chance(0.05) {
@@ -105,7 +114,7 @@ impl Network for Virtual {
         let delay_ns = if world.chance(0.05) { u64::MAX / 2 } else { world.below(SECOND / 10) };
         let is_up = !world.chance(0.1);
         let mut arriving = VecDeque::new();
-        let peer = Peer::new(&mut world, now_ns + delay_ns, &mut arriving);
+        let peer = Peer::new(server, &mut world, now_ns + delay_ns, &mut arriving);
         world.open += 1;
         world.most_open = world.most_open.max(world.open);
         drop(world);
@@ -126,8 +135,12 @@ impl Network for Virtual {
         Ok(())
     }
 
-    fn connect_datagrams(&mut self, _: u32, _: SocketAddr) -> SystemResult<()> {
-        unreachable!("all mail goes to one server")
+    fn connect_datagrams(&mut self, id: u32, _: SocketAddr) -> SystemResult<()> {
+        if self.world.borrow_mut().chance(0.1) {
+            return Err(error("socket", std::io::ErrorKind::ConnectionRefused));
+        }
+        self.names = Some((id, NameServer::default()));
+        Ok(())
     }
 
     fn established(&mut self, id: u32) -> SystemResult<()> {
@@ -138,6 +151,12 @@ impl Network for Virtual {
 
     fn receive(&mut self, id: u32, buffer: &mut [u8]) -> SystemResult<usize> {
         let now_ns = self.now_ns();
+        if let Some((_, names)) = self.names.as_mut().filter(|(own, _)| *own == id) {
+            let datagram = names.arriving.pop_front_if(|(at_ns, _)| *at_ns <= now_ns);
+            let (_, bytes) = datagram.ok_or_else(|| error("recv", std::io::ErrorKind::WouldBlock))?;
+            buffer[..bytes.len()].copy_from_slice(&bytes);
+            return Ok(bytes.len());
+        }
         let world = Rc::clone(&self.world);
         let link = self.link(id);
         let Some(piece) = link.arriving.pop_front_if(|piece| piece.at_ns <= now_ns) else {
@@ -162,6 +181,10 @@ impl Network for Virtual {
         let world = Rc::clone(&self.world);
         let mut world = world.borrow_mut();
         let now_ns = world.now_ns;
+        if let Some((_, names)) = self.names.as_mut().filter(|(own, _)| *own == id) {
+            names.receive(&buffers[0], &mut world);
+            return Ok(buffers[0].len());
+        }
         let link = self.link(id);
         if link.peer.is_gone {
             return Err(error("sendmsg", std::io::ErrorKind::ConnectionReset));

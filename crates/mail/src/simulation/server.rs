@@ -1,11 +1,12 @@
 //! The simulated server of a connection: strict, in its own words, and with faults.
 
-use super::{SECOND, World};
+use super::{SECOND, World, names};
 use crate::envelope::Mode;
 use landau_wire::smtp::bdat::Chunks;
 use landau_wire::smtp::command::{Command, parse};
 use landau_wire::smtp::{Capabilities, Extension, Extensions, Rcpt};
 use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
 
 /// Bytes on their way to the engine.
 #[derive(Debug)]
@@ -31,6 +32,7 @@ enum Reading {
 /// The state of the server.
 #[derive(Debug)]
 pub(super) struct Peer {
+    address: SocketAddr,
     capabilities: Capabilities,
     received: Vec<u8>,
     reading: Reading,
@@ -50,7 +52,7 @@ pub(super) struct Peer {
 
 impl Peer {
     /// Returns the server of a connection, and lets it greet the client.
-    pub(super) fn new(world: &mut World, at_ns: u64, arriving: &mut VecDeque<Piece>) -> Self {
+    pub(super) fn new(address: SocketAddr, world: &mut World, at_ns: u64, arriving: &mut VecDeque<Piece>) -> Self {
         let mut extensions = Extensions::of(&[Extension::EightBitMime]);
         for extension in [Extension::Pipelining, Extension::Size, Extension::Chunking, Extension::Dsn] {
             if world.below(4) > 0 {
@@ -62,6 +64,7 @@ impl Peer {
         let is_half_close = world.below(2) == 0;
         let silence = limit(world, 30);
         let mut peer = Self {
+            address,
             capabilities: Capabilities { extensions, size_limit: None },
             received: Vec::new(),
             reading: Reading::Commands,
@@ -151,7 +154,7 @@ impl Peer {
                 250
             }
             Command::Rcpt(_) if !self.has_sender => 503,
-            Command::Rcpt(rcpt) => self.rcpt(local(rcpt), world),
+            Command::Rcpt(rcpt) => self.rcpt(local(rcpt), domain(rcpt), world),
             Command::Data if self.recipients.is_empty() => [503, 354][world.below(2) as usize],
             Command::Data if fails(world, 0.1) => failure(world),
             Command::Data => 354,
@@ -180,9 +183,13 @@ impl Peer {
         self.answer(code, &finals, world, arriving);
     }
 
-    fn rcpt(&mut self, local: &str, world: &mut World) -> u16 {
+    fn rcpt(&mut self, local: &str, domain: &str, world: &mut World) -> u16 {
         let recipient = number(local);
         assert!(!world.is_final[recipient as usize], "{local} is sent to after its final reply");
+        if world.is_by_domain {
+            let IpAddr::V4(host) = self.address.ip() else { panic!("{}", self.address) };
+            assert!(names::takes(host, domain), "{local}@{domain} came to {host}");
+        }
         if fails(world, 0.1) {
             return failure(world);
         }
@@ -271,6 +278,11 @@ fn has_ended(arriving: &VecDeque<Piece>) -> bool {
 /// Returns the local part of a recipient.
 fn local<'a>(rcpt: &Rcpt<'a>) -> &'a str {
     rcpt.to.mailbox().expect("a mailbox").local()
+}
+
+/// Returns the domain of a recipient.
+fn domain<'a>(rcpt: &Rcpt<'a>) -> &'a str {
+    rcpt.to.mailbox().and_then(|mailbox| mailbox.host().domain()).expect("a domain")
 }
 
 fn fails(world: &mut World, share: f64) -> bool {
