@@ -12,6 +12,8 @@ pub(crate) enum State {
     Receiving,
     /// The time of a late reply, or of the next piece of one.
     Pausing,
+    /// The protocol's commit.
+    Committing,
     /// Room in the send buffer.
     Sending,
     /// The client's end: what it still sends is discarded.

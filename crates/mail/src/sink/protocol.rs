@@ -25,6 +25,8 @@ pub(crate) enum Then {
     Continue,
     /// Nothing until more bytes have come.
     Receive,
+    /// The next step, after the protocol's next commit.
+    Commit,
     /// The end of the connection, which the client expects.
     Close,
     /// The end of the connection, while the client may still be sending.
@@ -68,6 +70,16 @@ pub(crate) trait Protocol {
     /// Takes a step with the bytes that have come and were not consumed, and appends what to send. A step that consumed
     /// nothing waits for more.
     fn step(&mut self, session: &mut Self::Session, input: &[u8], now_ms: u32, out: &mut Vec<u8>) -> Step;
+
+    /// Makes durable what the steps since the last commit have to promise. Called after each batch of events.
+    #[inline]
+    fn commit(&mut self) {}
+
+    /// Returns after how long `commit` is to be called even if nothing happens.
+    #[inline]
+    fn commit_within(&self) -> Option<Duration> {
+        None
+    }
 
     /// Appends what an idle client is told before the connection is closed.
     fn expire(&mut self, session: &mut Self::Session, out: &mut Vec<u8>);

@@ -47,6 +47,8 @@ pub(crate) struct Worker<P: Protocol> {
     counters: Arc<Connections>,
     must_end: Arc<AtomicBool>,
     accepted: u64,
+    /// Connections that wait for the protocol's commit.
+    committing: Vec<u32>,
 }
 
 /// The result of the steps that some input allowed.
@@ -100,6 +102,7 @@ impl<P: Protocol> Worker<P> {
             counters,
             must_end,
             accepted: 0,
+            committing: Vec::new(),
         })
     }
 
@@ -107,7 +110,7 @@ impl<P: Protocol> Worker<P> {
     pub(crate) fn run(&mut self) {
         while !self.must_end.load(Ordering::Acquire) {
             // An error usually concerns the interest of one descriptor; the next wait makes the changes of the others.
-            if self.reactor.wait(None).is_err() {
+            if self.reactor.wait(self.protocol.commit_within()).is_err() {
                 continue;
             }
             while let Some(event) = self.reactor.next_event() {
@@ -116,6 +119,26 @@ impl<P: Protocol> Worker<P> {
                     token => self.accept((token - LISTENERS) as usize, event.ready),
                 }
             }
+            self.commit();
+        }
+    }
+
+    /// Commits what the batch of events has done, and lets the connections go on that wait for it. They may do more
+    /// that is to be committed.
+    #[inline]
+    fn commit(&mut self) {
+        self.protocol.commit();
+        while !self.committing.is_empty() {
+            let waiting = std::mem::take(&mut self.committing);
+            for &number in &waiting {
+                if let Some(connection) = self.table.get(number)
+                    && connection.state == State::Committing
+                {
+                    connection.then = Then::Continue;
+                    self.resume(number);
+                }
+            }
+            self.protocol.commit();
         }
     }
 
@@ -312,6 +335,11 @@ impl<P: Protocol> Worker<P> {
             Then::Close if connection.input.is_empty() => self.close(number),
             Then::Close | Then::HangUp => self.end_sending(number),
             Then::Receive => self.wait(number, State::Receiving, Interest::READABLE, limit),
+            Then::Commit => {
+                // The commit comes before the next wait, so the interest need not change.
+                connection.state = State::Committing;
+                self.committing.push(number);
+            }
             Then::Continue => return true,
         }
         false

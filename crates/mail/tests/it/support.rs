@@ -1,6 +1,6 @@
 //! Sinks in threads, a client that talks to them, and deliveries to them.
 
-use landau_mail::sink::dns::{Datagrams, Dns, Service};
+use landau_mail::sink::dns::{Datagrams, Dns, Service, bind};
 use landau_mail::sink::smtp::Smtp;
 use landau_mail::sink::smtp::profile::Profiles;
 use landau_mail::sink::{Config, Remote, Sink};
@@ -58,10 +58,7 @@ impl Running {
     }
 
     pub(crate) fn connect(&self) -> Client {
-        let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(LONG)).unwrap();
-        stream.set_nodelay(true).unwrap();
-        Client { stream: BufReader::new(stream) }
+        Client::connect(self.address)
     }
 }
 
@@ -79,26 +76,15 @@ impl Drop for Running {
 /// A name server, over TCP and UDP.
 pub(crate) struct Names {
     pub(crate) streams: Running,
-    datagrams: Option<Datagrams>,
+    _datagrams: Vec<Datagrams>,
 }
 
 impl Names {
     pub(crate) fn start(service: &Service) -> Self {
-        loop {
-            let dns = Dns::new("example", service.clone()).unwrap();
-            let (config, clock) = Running::config("127.0.0.1:0");
-            let sink = Sink::bind(dns.clone(), config).unwrap();
-            // Another program may have the port of the same number for UDP.
-            if let Ok(datagrams) = Datagrams::start(&dns, sink.addresses()[0]) {
-                return Self { streams: Running::start(sink, clock), datagrams: Some(datagrams) };
-            }
-        }
-    }
-}
-
-impl Drop for Names {
-    fn drop(&mut self) {
-        self.datagrams.take().into_iter().for_each(Datagrams::end);
+        let dns = Dns::new("example", service.clone()).unwrap();
+        let (config, clock) = Running::config("127.0.0.1:0");
+        let (sink, datagrams) = bind(&dns, &config).unwrap();
+        Self { streams: Running::start(sink, clock), _datagrams: datagrams }
     }
 }
 
@@ -135,6 +121,13 @@ pub(crate) struct Client {
 }
 
 impl Client {
+    pub(crate) fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self { stream: BufReader::new(stream) }
+    }
+
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.stream.get_mut().write_all(bytes).unwrap();
     }

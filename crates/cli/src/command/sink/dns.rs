@@ -2,10 +2,9 @@
 
 use super::connection::share;
 use super::serving::Common;
-use anyhow::Context;
+use landau_mail::sink::Listen;
 use landau_mail::sink::conduct::Latency;
-use landau_mail::sink::dns::{Datagrams, Dns, Layout, Service};
-use landau_mail::sink::{Listen, Sink};
+use landau_mail::sink::dns::{self, Dns, Layout, Service};
 use std::net::Ipv4Addr;
 
 #[derive(Debug, clap::Args)]
@@ -81,10 +80,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     );
     let service = Service { layout, latency: args.latency, loss: args.loss, seed: args.common.seed };
     let dns = Dns::new(&args.zone, service)?;
-    let sink = Sink::bind(dns.clone(), args.common.config(&args.listen, "127.0.0.1:5353")?)?;
-    let datagrams = sink.addresses().into_iter().map(|listen| Datagrams::start(&dns, listen));
-    let datagrams: Vec<Datagrams> = datagrams.collect::<Result<_, _>>().context("answer over UDP")?;
+    let (sink, datagrams) = dns::bind(&dns, &args.common.config(&args.listen, "127.0.0.1:5353")?)?;
     let ended = args.common.run(signals, "answering DNS queries", sink);
-    datagrams.into_iter().for_each(Datagrams::end);
+    drop(datagrams);
     ended
 }

@@ -2,7 +2,7 @@
 
 use crate::status;
 use anyhow::Context;
-use landau_mail::sink::{Config, Listen, Reading, Sink};
+use landau_mail::sink::{Config, Exporting, Listen, Reading, Sink, export};
 use landau_sys::signal::{ServiceSignal, ServiceSignals};
 
 /// The flags of every sink.
@@ -18,6 +18,9 @@ pub(crate) struct Common {
     /// kqueue [default: epoll on Linux, kqueue on BSD and macOS, poll on illumos]
     #[arg(long, value_name = "NAME")]
     backend: Option<landau_reactor::Backend>,
+    /// Serve the counters over HTTP at ADDRESS:PORT: /metrics for Prometheus, any other path as JSON
+    #[arg(long, value_name = "ADDRESS")]
+    counters: Option<Listen>,
     /// Print JSON, one object a line: the addresses when the sink is ready, the counters at SIGUSR1 and when it ends
     #[arg(long)]
     json: bool,
@@ -43,8 +46,10 @@ impl Common {
 
     /// Reports that the sink is ready, runs it until a signal ends it, and prints the counters.
     pub(crate) fn run(&self, signals: ServiceSignals, about: &str, sink: Sink) -> anyhow::Result<u8> {
-        self.print_ready(about, &sink)?;
         let remote = sink.remote();
+        let source = remote.clone();
+        let exporting = self.counters.map(|address| export(address, move || source.totals())).transpose()?;
+        self.print_ready(about, &sink, exporting.as_ref())?;
         let (watched, json) = (remote.clone(), self.json);
         let watch = move || {
             loop {
@@ -61,16 +66,24 @@ impl Common {
         Ok(status::DONE)
     }
 
-    fn print_ready(&self, about: &str, sink: &Sink) -> anyhow::Result<()> {
+    fn print_ready(&self, about: &str, sink: &Sink, exporting: Option<&Exporting>) -> anyhow::Result<()> {
         let (addresses, capacity) = (sink.addresses(), sink.capacity()?);
+        let counters = exporting.map(|exporting| exporting.address.to_string());
         if self.json {
             let listening: Vec<_> =
                 addresses.iter().map(|one| serde_json::json!({ "address": one.to_string() })).collect();
-            let ready = serde_json::json!({ "listening": listening, "capacity": capacity, "pid": std::process::id() });
+            let pid = std::process::id();
+            let mut ready = serde_json::json!({ "listening": listening, "capacity": capacity, "pid": pid });
+            if let Some(address) = counters {
+                ready["counters"] = address.into();
+            }
             return status::print(&ready.to_string());
         }
         for address in &addresses {
             status::print(&format!("{about} at {address}"))?;
+        }
+        if let Some(address) = counters {
+            status::print(&format!("counters at http://{address}/metrics"))?;
         }
         status::print(&format!("room for {capacity} connections (RLIMIT_NOFILE); further ones wait in the queue"))
     }

@@ -12,14 +12,14 @@ use crate::sink::counters::{Counted, Reading, counters};
 use crate::sink::draw::{Draws, Purpose, key};
 use crate::sink::error::Error;
 use crate::sink::protocol::{Opened, Origin, Protocol, Step, Then};
+use crate::sink::recent::Recent;
 use answer::{Answered, Responder, Transport};
 use landau_wire::dns::{NameBuf, Rcode, frame};
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use zone::Zone;
 
-pub use udp::Datagrams;
+pub use udp::{Datagrams, bind};
 pub use zone::{HOSTS, Layout};
 
 counters! {
@@ -30,6 +30,7 @@ counters! {
         udp_truncated "answers over UDP that were truncated",
         udp_failed "answers over UDP with an error: NXDOMAIN, SERVFAIL and others",
         udp_ignored "datagrams that are no queries",
+        udp_overflow "answers over UDP that were dropped because too many were late",
     }
 }
 
@@ -64,7 +65,7 @@ pub struct Dns {
     tcp: Arc<TcpCounters>,
     udp: Arc<UdpCounters>,
     /// How often each query came over UDP, by its key: a repeated query is another draw.
-    attempts: HashMap<u64, u64>,
+    attempts: Recent<u64>,
 }
 
 /// The longest name of a zone, in bytes: room for the labels of a host is left.
@@ -96,7 +97,7 @@ impl Dns {
             draws: Draws::new(service.seed),
             tcp: Arc::default(),
             udp: Arc::default(),
-            attempts: HashMap::new(),
+            attempts: Recent::default(),
         })
     }
 
@@ -106,7 +107,7 @@ impl Dns {
         counters.udp_queries.add(1);
         // The draw is about what follows the header's number, which differs in every query.
         let query = key(&[message.get(2..).unwrap_or_default()]);
-        let attempt = self.attempts.entry(query).or_insert(0);
+        let attempt = self.attempts.entry(query, 0);
         *attempt += 1;
         let attempt = *attempt;
         if self.loss > 0.0 && self.draws.uniform(Purpose::Loss, query, attempt) < self.loss {
@@ -180,3 +181,6 @@ impl Counted for Both {
         all
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,8 +3,10 @@
 use super::Dns;
 use crate::sink::error::Error;
 use crate::sink::listener::Listen;
+use crate::sink::server::{Config, Sink};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,20 +16,45 @@ use std::time::{Duration, Instant};
 /// How soon the thread notices that it must end.
 const ATTENTION: Duration = Duration::from_millis(100);
 
+/// The most answers that wait for their time. A client asks again, as after any loss.
+const MOST_LATE: usize = 1 << 16;
+
+/// How often a port is chosen that is free for TCP, in search of one that is free for UDP too.
+const PORT_ATTEMPTS: u32 = 100;
+
 /// A thread that answers the datagrams of one address.
 #[derive(Debug)]
 pub struct Datagrams {
     must_end: Arc<AtomicBool>,
-    thread: JoinHandle<()>,
+    thread: Option<JoinHandle<()>>,
 }
 
 /// An answer that leaves later: when, its number, to whom, and the bytes. The earliest is the greatest.
 type Late = Reverse<(Instant, u64, SocketAddr, Vec<u8>)>;
 
+/// Listens over TCP and answers over UDP at the same addresses. Where the system chooses the port, one is chosen that is
+/// free for both.
+pub fn bind(dns: &Dns, config: &Config) -> Result<(Sink, Vec<Datagrams>), Error> {
+    let is_chosen = config.listen.iter().any(|listen| listen.port == 0);
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        let sink = Sink::bind(dns.clone(), config.clone())?;
+        let datagrams: Result<Vec<Datagrams>, Error> =
+            sink.addresses().into_iter().map(|listen| Datagrams::start(dns, listen)).collect();
+        match datagrams {
+            Ok(datagrams) => return Ok((sink, datagrams)),
+            Err(Error::Listen { cause, .. })
+                if is_chosen && attempt < PORT_ATTEMPTS && cause.kind() == ErrorKind::AddrInUse => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 impl Datagrams {
     /// Answers at the address of a sink that listens over TCP: one address, since an answer must come from the address
     /// that was asked.
-    pub fn start(dns: &Dns, listen: Listen) -> Result<Self, Error> {
+    fn start(dns: &Dns, listen: Listen) -> Result<Self, Error> {
         let address = listen.bound();
         let failed = |cause: std::io::Error| Error::Listen {
             address: format!("{listen} over UDP"),
@@ -41,14 +68,18 @@ impl Datagrams {
         let must_end = Arc::new(AtomicBool::new(false));
         let (dns, end) = (dns.clone(), must_end.clone());
         let thread = std::thread::Builder::new().name("udp".to_owned()).spawn(move || answer(dns, &socket, &end));
-        Ok(Self { must_end, thread: thread.map_err(failed)? })
+        Ok(Self { must_end, thread: Some(thread.map_err(failed)?) })
     }
+}
 
+impl Drop for Datagrams {
     /// Ends the thread.
-    pub fn end(self) {
+    fn drop(&mut self) {
         self.must_end.store(true, Ordering::Release);
-        // A panic was printed already.
-        let _ = self.thread.join();
+        if let Some(thread) = self.thread.take() {
+            // A panic was printed already.
+            let _ = thread.join();
+        }
     }
 }
 
@@ -73,6 +104,7 @@ fn answer(mut dns: Dns, socket: &UdpSocket, must_end: &AtomicBool) {
         match dns.answer_datagram(&buffer[..len], &mut out) {
             None => {}
             Some(Duration::ZERO) => drop(socket.send_to(&out, client)),
+            Some(_) if late.len() >= MOST_LATE => dns.udp.udp_overflow.add(1),
             Some(delay) => {
                 count += 1;
                 late.push(Reverse((Instant::now() + delay, count, client, out.clone())));

@@ -127,7 +127,11 @@ impl Protocol for Smtp {
 
     fn close(&mut self, session: &mut Session) {
         if let Some(open) = self.open.get_mut(&session.local) {
-            *open = open.saturating_sub(1);
+            *open -= 1;
+            // A host without connections needs no entry: the table is no larger than that of the connections.
+            if *open == 0 {
+                self.open.remove(&session.local);
+            }
         }
     }
 

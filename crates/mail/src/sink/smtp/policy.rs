@@ -6,7 +6,7 @@
 use super::profile::Recipients;
 use super::texts::{self, Refusal};
 use crate::sink::draw::{Draws, Purpose, key};
-use std::collections::HashMap;
+use crate::sink::recent::Recent;
 use std::net::IpAddr;
 
 /// A verdict that refuses a recipient.
@@ -29,19 +29,19 @@ pub(super) struct Triplet<'a> {
     pub(super) domain: &'a str,
 }
 
-/// What was seen of recipients.
+/// What was seen of recipients, as far as it was seen recently.
 #[derive(Debug)]
 pub(super) struct Policy {
     draws: Draws,
     /// When a triplet was first seen, by its key.
-    triplets: HashMap<u64, u32>,
+    triplets: Recent<u32>,
     /// How often a recipient that is refused for now was tried, by its key.
-    attempts: HashMap<u64, u32>,
+    attempts: Recent<u32>,
 }
 
 impl Policy {
     pub(super) fn new(draws: Draws) -> Self {
-        Self { draws, triplets: HashMap::new(), attempts: HashMap::new() }
+        Self { draws, triplets: Recent::default(), attempts: Recent::default() }
     }
 
     /// Judges a recipient.
@@ -56,7 +56,7 @@ impl Policy {
         if let Some(temporary) = rules.temporary
             && self.draws.falls_in(temporary.share, Purpose::Temporary, recipient)
         {
-            let attempts = self.attempts.entry(recipient).or_insert(0);
+            let attempts = self.attempts.entry(recipient, 0);
             if *attempts < temporary.attempts {
                 *attempts += 1;
                 return Verdict::Temporary(texts::temporary(self.draws, recipient));
@@ -69,7 +69,7 @@ impl Policy {
         let Triplet { client, sender, local, domain } = triplet;
         let address = client.to_string();
         let all = key(&[address.as_bytes(), sender.as_bytes(), local.as_bytes(), domain.as_bytes()]);
-        let first_ms = *self.triplets.entry(all).or_insert(now_ms);
+        let first_ms = *self.triplets.entry(all, now_ms);
         u128::from(now_ms.wrapping_sub(first_ms)) < rules.greylist.as_millis()
     }
 }

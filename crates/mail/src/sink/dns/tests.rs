@@ -1,0 +1,87 @@
+//! The name server over real sockets: both transports at one port, latency, loss.
+
+use super::{Dns, Service, bind};
+use crate::sink::conduct::Latency;
+use crate::sink::protocol::Protocol;
+use crate::sink::server::Config;
+use std::net::{SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+fn dns(latency: Latency, loss: f64) -> Dns {
+    Dns::new("example", Service { latency, loss, seed: 1, ..Service::default() }).unwrap()
+}
+
+fn config() -> Config {
+    Config::new(vec!["127.0.0.1:0".parse().unwrap()])
+}
+
+fn total(dns: &Dns, name: &str) -> u64 {
+    dns.counters().readings().iter().find(|one| one.name == name).unwrap().value
+}
+
+/// Returns a query for the MX hosts of d0001.example.
+fn query(id: u16) -> Vec<u8> {
+    let mut bytes = id.to_be_bytes().to_vec();
+    bytes.extend_from_slice(b"\x01\0\0\x01\0\0\0\0\0\0\x05d0001\x07example\0\0\x0f\0\x01");
+    bytes
+}
+
+fn client(address: SocketAddr) -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(address).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    socket
+}
+
+#[test]
+fn a_port_is_chosen_that_is_free_for_both_transports() {
+    // Every second port is taken for UDP, so that the first choice is often wrong.
+    let taken: Vec<UdpSocket> = (0..3_000).map_while(|_| UdpSocket::bind("127.0.0.1:0").ok()).collect();
+    for _ in 0..50 {
+        let dns = dns(Latency::default(), 0.0);
+        let (sink, datagrams) = bind(&dns, &config()).unwrap();
+        assert_eq!((sink.addresses().len(), datagrams.len()), (1, 1));
+        assert_ne!(sink.addresses()[0].port, 0);
+    }
+    let mut fixed = config();
+    fixed.listen[0].port = taken[0].local_addr().unwrap().port();
+    let error = bind(&dns(Latency::default(), 0.0), &fixed).unwrap_err().to_string();
+    assert!(error.contains("over UDP"), "{error}");
+}
+
+#[test]
+fn answers_over_udp_are_late_and_queries_are_lost_by_the_seed() {
+    let late = dns(Latency::Fixed(Duration::from_millis(80)), 0.0);
+    let (sink, _datagrams) = bind(&late, &config()).unwrap();
+    let address: SocketAddr = sink.addresses()[0].to_string().parse().unwrap();
+    let socket = client(address);
+    let (begin, mut buffer) = (Instant::now(), [0; 512]);
+    for id in 1..=3 {
+        socket.send(&query(id)).unwrap();
+    }
+    for _ in 1..=3 {
+        let len = socket.recv(&mut buffer).unwrap();
+        assert!(len > 12 && buffer[2] & 0x80 != 0, "{:?}", &buffer[..len]);
+        assert!(begin.elapsed() >= Duration::from_millis(80), "{:?}", begin.elapsed());
+    }
+    let lossy = dns(Latency::default(), 0.5);
+    let (sink, _datagrams) = bind(&lossy, &config()).unwrap();
+    let address: SocketAddr = sink.addresses()[0].to_string().parse().unwrap();
+    let socket = client(address);
+    // A query that is lost is answered when it is repeated often enough; the same draws for the same seed.
+    let mut sent = 0;
+    for id in 1..=40_u16 {
+        socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        loop {
+            socket.send(&query(id)).unwrap();
+            sent += 1;
+            assert!(sent < 4_000, "nothing is answered");
+            let got = socket.recv(&mut buffer);
+            if got.is_ok_and(|len| len > 12 && buffer[..2] == id.to_be_bytes()) {
+                break;
+            }
+        }
+    }
+    assert!(total(&lossy, "udp_lost") > 0 && total(&lossy, "udp_queries") > 40);
+    assert_eq!(total(&late, "udp_lost"), 0);
+}
