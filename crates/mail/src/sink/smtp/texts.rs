@@ -1,7 +1,8 @@
-//! What real receivers write when they refuse a recipient. `{recipient}` stands for the address and `{client}` for the
+//! The texts with which the sink refuses a recipient. `{recipient}` stands for the address and `{client}` for the
 //! client's address.
 //!
-//! Collected from bounces and from the sources of the servers named beside each; addresses of web pages are shortened.
+//! They are like the texts that the systems named beside them use, of one or several lines, with and without the
+//! address. They were written for this program and are not quotations: what those systems write changes.
 
 use crate::sink::draw::{Draws, Purpose};
 use landau_wire::smtp::{Code, Enhanced};
@@ -19,56 +20,56 @@ const fn refusal(code: Code, enhanced: (u8, u16, u16), text: &'static str) -> Re
     Refusal { code, enhanced, text }
 }
 
-/// Greylisting: the text of Postgrey.
+/// Greylisting, as by Postgrey.
 pub(super) const GREYLISTED: Refusal =
     refusal(Code::MAILBOX_BUSY, (4, 2, 0), "<{recipient}>: Recipient address rejected: Greylisted, see help page");
 
-/// Too many recipients: the text of Postfix.
+/// Too many recipients, as by Postfix.
 pub(super) const TOO_MANY_RECIPIENTS: Refusal = refusal(Code::NO_STORAGE, (4, 5, 3), "Error: too many recipients");
 
 /// Refusals for now.
 const TEMPORARY: &[Refusal] = &[
-    // Gmail
+    // Like Gmail.
     refusal(
         Code::MAILBOX_BUSY,
         (4, 2, 1),
         "The user you are trying to contact is receiving mail at a rate that prevents additional messages from being \
          delivered. Please resend your message at a later time.",
     ),
-    // Gmail
+    // Like Gmail.
     refusal(Code::NO_STORAGE, (4, 2, 2), "The recipient's inbox is out of storage space."),
-    // Outlook.com
+    // Like Outlook.com.
     refusal(Code::LOCAL_ERROR, (4, 7, 500), "Server busy. Please try again later from [{client}]."),
-    // Postfix
+    // Like Postfix.
     refusal(
         Code::MAILBOX_BUSY,
         (4, 1, 1),
         "<{recipient}>: Recipient address rejected: unverified address: Address verification in progress",
     ),
-    // Exim
+    // Like Exim.
     refusal(Code::LOCAL_ERROR, (4, 3, 0), "Temporary local problem - please try later"),
 ];
 
 /// Refusals for good.
 const PERMANENT: &[Refusal] = &[
-    // Postfix
+    // Like Postfix.
     refusal(
         Code::MAILBOX_UNAVAILABLE,
         (5, 1, 1),
         "<{recipient}>: Recipient address rejected: User unknown in virtual mailbox table",
     ),
-    // Gmail
+    // Like Gmail.
     refusal(
         Code::MAILBOX_UNAVAILABLE,
         (5, 1, 1),
         "The email account that you tried to reach does not exist. Please try\ndouble-checking the recipient's email \
          address for typos or\nunnecessary spaces.",
     ),
-    // Outlook.com
+    // Like Outlook.com.
     refusal(Code::MAILBOX_UNAVAILABLE, (5, 5, 0), "Requested action not taken: mailbox unavailable."),
-    // Gmail
+    // Like Gmail.
     refusal(Code::TOO_LARGE, (5, 2, 2), "The email account that you tried to reach is over quota."),
-    // Postfix with a blocklist
+    // Like Postfix with a blocklist.
     refusal(Code::FAILED, (5, 7, 1), "Service unavailable; Client host [{client}] blocked using zen.spamhaus.org"),
 ];
 
