@@ -158,18 +158,9 @@ pub(crate) fn prepare(delivery: &Delivery) -> Result<Engine<Sockets, Listed<File
         return Err(Error::Spec("a message with fields has one recipient at a time; leave out --batch".to_owned()));
     }
     let routes = delivery.routes()?;
-    let plan = Plan {
-        envelope: delivery.envelope.clone().checked()?,
-        active: delivery.active,
-        per_connection: delivery.per_connection,
-        reuse_for_ns: u64::try_from(delivery.reuse_for.as_nanos()).unwrap_or(u64::MAX),
-        batch: delivery.batch,
-        timeouts: Timeouts::new(delivery.timeout),
-        tls: TlsConfig::new(&delivery.encryption).map_err(Error::Spec)?,
-        bounces: delivery.bounces.as_deref().map(Bounces::open).transpose()?.map(Rc::new),
-    };
+    let plan = delivery.plan()?;
     let (mode, mut notes) = (plan.envelope.mode, Vec::new());
-    let limits = delivery.limits(&mut notes);
+    let limits = limits(delivery.limits.clone(), 0, &mut notes);
     let opened = ledger::open(&delivery.ledger, mode, &message, delivery.sync)?;
     let network = Sockets::new(Backend::default())?;
     let input = Listed::new(list, Letter { envelope: plan.envelope.clone(), message }, opened);
@@ -225,8 +216,22 @@ impl Delivery {
         Ok(())
     }
 
+    /// Returns what an engine is told.
+    pub(crate) fn plan(&self) -> Result<Plan> {
+        Ok(Plan {
+            envelope: self.envelope.clone().checked()?,
+            active: self.active,
+            per_connection: self.per_connection,
+            reuse_for_ns: u64::try_from(self.reuse_for.as_nanos()).unwrap_or(u64::MAX),
+            batch: self.batch,
+            timeouts: Timeouts::new(self.timeout),
+            tls: TlsConfig::new(&self.encryption).map_err(Error::Spec)?,
+            bounces: self.bounces.as_deref().map(Bounces::open).transpose()?.map(Rc::new),
+        })
+    }
+
     /// Returns how the way of each domain is found.
-    fn routes(&self) -> Result<Routes> {
+    pub(crate) fn routes(&self) -> Result<Routes> {
         let seed = self.limits.seed;
         if let Some(via) = &self.via {
             return Ok(Routes::to_server(&Server::resolve(via, &self.allowed_hosts)?, seed));
@@ -238,23 +243,23 @@ impl Delivery {
         let own_name = self.envelope.helo.clone();
         Ok(Routes::by_domain(Lookups { server, port: self.smtp_port, allowed, own_name }, seed))
     }
+}
 
-    /// Returns the limits, with as many sessions as this process may have descriptors for.
-    fn limits(&self, notes: &mut Vec<String>) -> Limits {
-        /// Descriptors of the program besides sockets.
-        const OTHERS: u64 = 32;
-        let mut limits = self.limits.clone();
-        let descriptors = landau_sys::limits::raise(landau_sys::limits::Resource::Descriptors).unwrap_or(1024);
-        let most = u32::try_from(descriptors.saturating_sub(OTHERS)).unwrap_or(u32::MAX).max(1);
-        if limits.sessions > most {
-            notes.push(format!(
-                "{} sessions need more descriptors than this process may have; {most} are used (raise ulimit -n)",
-                limits.sessions
-            ));
-            limits.sessions = most;
-        }
-        limits
+/// Returns the limits, with as many sessions as this process may have descriptors for besides `others`.
+pub(crate) fn limits(mut limits: Limits, others: u32, notes: &mut Vec<String>) -> Limits {
+    /// Descriptors of the program besides sockets.
+    const OTHERS: u64 = 32;
+    let descriptors = landau_sys::limits::raise(landau_sys::limits::Resource::Descriptors).unwrap_or(1024);
+    let most = descriptors.saturating_sub(OTHERS + u64::from(others));
+    let most = u32::try_from(most).unwrap_or(u32::MAX).max(1);
+    if limits.sessions > most {
+        notes.push(format!(
+            "{} sessions need more descriptors than this process may have; {most} are used (raise ulimit -n)",
+            limits.sessions
+        ));
+        limits.sessions = most;
     }
+    limits
 }
 
 impl<N: Network, I: Input> Engine<N, I> {

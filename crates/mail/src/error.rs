@@ -53,6 +53,12 @@ pub enum Error {
     /// The metrics cannot be served.
     #[error("--metrics: {0}")]
     Metrics(crate::sink::Error),
+    /// The queue of a relay cannot be read or written.
+    #[error("cannot use the queue: {0}; the relay has stopped, and the same command continues it")]
+    Queue(std::io::Error),
+    /// The receiver of a relay cannot listen or wait.
+    #[error(transparent)]
+    Receiver(#[from] crate::sink::Error),
     /// A system call failed.
     #[error(transparent)]
     System(#[from] landau_sys::Error),

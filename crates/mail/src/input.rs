@@ -34,7 +34,6 @@ pub(crate) enum Next {
     /// A recipient.
     Recipient(Offer),
     /// Nothing before this time, unless more comes.
-    #[cfg_attr(not(test), expect(dead_code, reason = "a list has no later"))]
     Later(u64),
     /// Nothing any more.
     End,
@@ -42,6 +41,9 @@ pub(crate) enum Next {
 
 /// An input of the engine.
 pub(crate) trait Input {
+    /// Whether recipients that are released come back in this run.
+    const RETRIES: bool;
+
     /// Hands out the next recipient, whose address and fields are written to `record`.
     fn next(&mut self, record: &mut Record, now_ns: u64) -> Result<Next>;
 
@@ -76,6 +78,8 @@ impl<S: Storage> Listed<S> {
 }
 
 impl<S: Storage> Input for Listed<S> {
+    const RETRIES: bool = false;
+
     #[inline]
     fn next(&mut self, record: &mut Record, _now_ns: u64) -> Result<Next> {
         if !self.list.next(record)? {

@@ -19,6 +19,8 @@ mod lookup;
 pub mod message;
 mod metrics;
 mod network;
+mod queue;
+pub mod relay;
 mod route;
 mod run;
 mod schedule;

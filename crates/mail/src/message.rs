@@ -62,6 +62,22 @@ impl Message {
         Ok(Self { data, chunk, shape, has_8bit_header, parts: if is_template { parts } else { Vec::new() }, digest })
     }
 
+    /// Reads a message that was received: its lines end with CR LF, and braces are text. It is encoded for BDAT only if
+    /// `is_chunked`.
+    ///
+    /// # Errors
+    ///
+    /// A bare CR or a NUL.
+    pub(crate) fn received(content: &[u8], is_chunked: bool) -> Result<Self> {
+        let (mut data, mut chunk) = (Vec::with_capacity(content.len() + 64), Vec::new());
+        let shape = encode(Transfer::Data, [content].into_iter(), &mut data).map_err(|error| unsendable(&error))?;
+        if is_chunked {
+            encode(Transfer::Bdat, [content].into_iter(), &mut chunk).map_err(|error| unsendable(&error))?;
+        }
+        let has_8bit_header = shape.is_8bit && !header_of(content).is_ascii();
+        Ok(Self { data, chunk, shape, has_8bit_header, parts: Vec::new(), digest: String::new() })
+    }
+
     /// Returns whether each recipient has a text of its own.
     pub fn is_template(&self) -> bool {
         !self.parts.is_empty()

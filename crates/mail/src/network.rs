@@ -2,7 +2,7 @@
 //! when the seed says so.
 
 use crate::error::Result;
-use landau_reactor::{Backend, Event, Interest, Reactor, Token};
+use landau_reactor::{Backend, Event, Interest, Reactor, Token, Waker};
 use landau_sys::clock::monotonic_ns;
 use landau_sys::socket::{self, Address, Family, Transport};
 use landau_sys::{Error, Result as SystemResult, stream};
@@ -78,6 +78,11 @@ impl Sockets {
     /// Opens an event loop.
     pub(crate) fn new(backend: Backend) -> Result<Self> {
         Ok(Self { reactor: Reactor::new(backend)?, sockets: Vec::new() })
+    }
+
+    /// Returns a handle by which another thread ends a wait.
+    pub(crate) fn waker(&mut self) -> Result<Waker> {
+        Ok(self.reactor.waker()?)
     }
 
     fn keep(&mut self, id: u32, socket: OwnedFd) {

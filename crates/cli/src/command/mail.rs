@@ -1,6 +1,6 @@
 //! `landau mail`: delivers a message to a list of recipients over SMTP.
 
-use crate::mail::{Live, text};
+use crate::mail::{Live, relay, text};
 use crate::status;
 use clap::ValueEnum;
 use landau_mail::sink::Listen;
@@ -91,6 +91,7 @@ Examples:
   landau mail list.csv --message letter.eml --via localhost --ledger l --sessions 100 --initial 100
   landau mail --recipients 200000 --domains 9113 --mode rset --via 127.0.0.1:2525 --ledger l
   landau mail --recipients 200000 --domains 9113 --mode rset --name-server 127.0.0.1:5353 --smtp-port 2525 --ledger l
+  landau mail --relay --listen 127.0.0.1:2526 --queue /var/spool/landau --via 127.0.0.1:2525
 
 Exit status: 0 every recipient done, 1 recipients failed or are left, 2 could not run.";
 
@@ -99,10 +100,11 @@ Exit status: 0 every recipient done, 1 recipients failed or are left, 2 could no
 #[allow(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct Args {
     /// File with the recipients; - reads standard input
-    #[arg(value_name = "LIST", required_unless_present = "recipients", conflicts_with = "recipients")]
+    #[arg(value_name = "LIST", required_unless_present_any = ["recipients", "relay"])]
+    #[arg(conflicts_with_all = ["recipients", "relay"])]
     list: Option<PathBuf>,
     /// Send to N synthetic recipients instead of a list: u1@d0007.example and so on
-    #[arg(long, value_name = "N", requires = "domains")]
+    #[arg(long, value_name = "N", requires = "domains", conflicts_with = "relay")]
     recipients: Option<u64>,
     /// Distribute the synthetic recipients over N domains
     #[arg(long, value_name = "N", requires = "recipients")]
@@ -112,7 +114,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "S", default_value_t = 0.0, requires = "recipients")]
     zipf: f64,
     /// Send this message: header, empty line, body
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "relay")]
     message: Option<PathBuf>,
     /// Send all mail to this server (port 25 by default), and look no domain up
     #[arg(long, value_name = "HOST:PORT", required_unless_present = "name_server", conflicts_with = "name_server")]
@@ -134,15 +136,15 @@ pub(crate) struct Args {
     /// With --tls required, accept any certificate
     #[arg(long)]
     insecure: bool,
-    /// Record what becomes of each recipient in this file, and continue what it says
-    #[arg(long, value_name = "FILE")]
-    ledger: PathBuf,
+    /// Record what becomes of each recipient in this file, and continue what it says; a relay only appends to it
+    #[arg(long, value_name = "FILE", required_unless_present = "relay")]
+    ledger: Option<PathBuf>,
     /// Write a report to this Maildir about each recipient that fails
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "FOLDER", conflicts_with = "relay")]
     bounces: Option<PathBuf>,
-    /// Sync the ledger to the disk
-    #[arg(long, value_enum, default_value = "interval")]
-    sync: SyncWord,
+    /// Sync the ledger, or the queue of a relay, to the disk [default: interval, always for a relay]
+    #[arg(long, value_enum)]
+    sync: Option<SyncWord>,
     /// Say that this is the sender; empty for the null path
     #[arg(long, value_name = "ADDRESS", default_value = "")]
     from: String,
@@ -214,7 +216,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Serve /metrics for Prometheus at ADDRESS:PORT during the run
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "relay")]
     metrics: Option<Listen>,
     /// Print the result as JSON
     #[arg(long)]
@@ -222,9 +224,14 @@ pub(crate) struct Args {
     /// Show no progress
     #[arg(long, short)]
     quiet: bool,
+    #[command(flatten)]
+    relay: relay::RelayArgs,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
+    if args.relay.relay {
+        return relay::run(&args.relay, delivery(args)?, args.ledger.clone(), args.json);
+    }
     catch_interrupts();
     let mut live = Live::new(args.quiet || args.json, args.recipients);
     let outcome = deliver(&delivery(args)?, &mut live, &|| interrupted().is_some())?;
@@ -247,7 +254,8 @@ fn delivery(args: &Args) -> anyhow::Result<Delivery> {
             let seed = args.seed.unwrap_or(1);
             Source::Synthetic(Shape { recipients, domains, zipf: args.zipf, seed })
         }
-        _ => anyhow::bail!("--recipients requires --domains"),
+        // A relay gets its recipients by SMTP.
+        _ => Source::File(PathBuf::new()),
     };
     Ok(Delivery {
         source,
@@ -259,8 +267,8 @@ fn delivery(args: &Args) -> anyhow::Result<Delivery> {
         allowed_hosts: args.allow_host.clone(),
         metrics: args.metrics,
         bounces: args.bounces.clone(),
-        ledger: args.ledger.clone(),
-        sync: match args.sync {
+        ledger: args.ledger.clone().unwrap_or_default(),
+        sync: match args.sync.unwrap_or(if args.relay.relay { SyncWord::Always } else { SyncWord::Interval }) {
             SyncWord::Always => Sync::Always,
             SyncWord::Interval => Sync::Interval(Duration::from_secs(1)),
             SyncWord::Never => Sync::Never,

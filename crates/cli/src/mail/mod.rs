@@ -1,5 +1,7 @@
 //! The output of `landau mail`: progress while it runs, and the report at its end.
 
+pub(crate) mod relay;
+
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use landau_mail::{Observer, Outcome, Progress, Tally};
 use landau_report::quantity::{bytes, count, duration};

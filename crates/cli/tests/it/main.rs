@@ -13,6 +13,7 @@ mod mail;
 mod measured;
 mod misused;
 mod platforms;
+mod relay;
 mod serve;
 mod servers;
 mod sink;

@@ -127,8 +127,14 @@ impl<N: Network, I: Input> Engine<N, I> {
         self.attempt(id, connection)
     }
 
-    /// Leaves the recipients of a site to a later run.
+    /// Leaves the recipients of a site to a later run, or to the input if that hands them out again.
     pub(super) fn give_up(&mut self, site: u32, reason: &str) {
+        if I::RETRIES {
+            for id in self.schedule.abandon(site) {
+                self.settle(id, State::Deferred, None, reason.as_bytes());
+            }
+            return;
+        }
         self.given_up_count += 1;
         if self.given_up_count <= NAMED_SITES {
             self.notes.push(format!("{} is not tried again in this run: {reason}", self.routes.name(site)));

@@ -8,9 +8,11 @@
 //! again when it continues. SMTP cannot exclude that (RFC 1047).
 
 mod history;
+mod journal;
 mod storage;
 
 pub(crate) use history::History;
+pub(crate) use journal::Journal;
 pub(crate) use storage::FileStorage;
 pub(crate) use storage::Storage;
 pub use storage::Sync;
@@ -141,17 +143,8 @@ impl<S: Storage> Ledger<S> {
         if self.batch.is_empty() {
             self.stamp = now_ms().to_string();
         }
-        let out = &mut self.batch;
-        // Writing to memory cannot fail.
-        let _ = write!(out, "{{\"recipient\":{},\"to\":", report.number);
-        write_text(out, report.address.as_bytes());
-        let _ = write!(out, ",\"state\":\"{state}\",\"at_ms\":{}", self.stamp);
-        if let Some(code) = report.code {
-            let _ = write!(out, ",\"code\":{code}");
-        }
-        out.extend_from_slice(b",\"reply\":");
-        write_text(out, &report.text[..report.text.len().min(REPLY_BYTES)]);
-        out.extend_from_slice(b"}\n");
+        self.batch.push(b'{');
+        write_report(&mut self.batch, report, state, &self.stamp);
     }
 
     /// Writes the batch, and syncs it to the device if that is due.
@@ -178,6 +171,20 @@ impl<S: Storage> Ledger<S> {
         (self.is_dirty, self.synced_ns) = (false, now_ns);
         Ok(())
     }
+}
+
+/// Appends the members of a line about a recipient, and the end of the line.
+fn write_report(out: &mut Vec<u8>, report: &Report<'_>, state: &str, at_ms: &str) {
+    // Writing to memory cannot fail.
+    let _ = write!(out, "\"recipient\":{},\"to\":", report.number);
+    write_text(out, report.address.as_bytes());
+    let _ = write!(out, ",\"state\":\"{state}\",\"at_ms\":{at_ms}");
+    if let Some(code) = report.code {
+        let _ = write!(out, ",\"code\":{code}");
+    }
+    out.extend_from_slice(b",\"reply\":");
+    write_text(out, &report.text[..report.text.len().min(REPLY_BYTES)]);
+    out.extend_from_slice(b"}\n");
 }
 
 /// Appends a text in quotes. Bytes that are not UTF-8 become U+FFFD.

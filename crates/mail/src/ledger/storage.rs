@@ -17,7 +17,7 @@ pub enum Sync {
 }
 
 impl Sync {
-    pub(super) fn is_due(self, since_ns: u64) -> bool {
+    pub(crate) fn is_due(self, since_ns: u64) -> bool {
         match self {
             Self::Always => true,
             Self::Interval(interval) => u128::from(since_ns) >= interval.as_nanos(),
@@ -44,7 +44,7 @@ pub(crate) struct FileStorage(File);
 
 impl FileStorage {
     /// Opens or creates a file.
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         match file.try_lock() {
             Ok(()) => Ok(Self(file)),

@@ -190,6 +190,11 @@ impl Schedule {
     /// Gives a site up for this run. Returns its recipients that wait, those that were deferred included.
     pub(crate) fn give_up(&mut self, site: u32) -> Vec<u32> {
         self.sites[site as usize].is_given_up = true;
+        self.abandon(site)
+    }
+
+    /// Takes the recipients of a site that wait, those that were deferred included.
+    pub(crate) fn abandon(&mut self, site: u32) -> Vec<u32> {
         let mut all: Vec<u32> = self.sites[site as usize].queue.drain(..).collect();
         let recipients = &self.recipients;
         self.delayed.retain(|Reverse((_, id))| {

@@ -32,8 +32,8 @@ pub struct Datagrams {
 /// An answer that leaves later: when, its number, to whom, and the bytes. The earliest is the greatest.
 type Late = Reverse<(Instant, u64, SocketAddr, Vec<u8>)>;
 
-/// Listens over TCP and answers over UDP at the same addresses. Where the system chooses the port, one is chosen that is
-/// free for both.
+/// Listens over TCP and answers over UDP at the same addresses. Where the system chooses the port, one is chosen that
+/// is free for both.
 pub fn bind(dns: &Dns, config: &Config) -> Result<(Sink, Vec<Datagrams>), Error> {
     let is_chosen = config.listen.iter().any(|listen| listen.port == 0);
     let mut attempt = 0;

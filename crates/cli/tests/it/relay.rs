@@ -1,0 +1,376 @@
+//! `landau mail --relay` as an operator uses it: mail through it into mailboxes, refusals, and kill -9 under load.
+
+use crate::support::Room;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Longer than anything takes; a test that reaches it has failed.
+const LONG: Duration = Duration::from_secs(120);
+
+/// A sink or relay that is running.
+struct Running {
+    child: Child,
+    out: BufReader<ChildStdout>,
+    address: SocketAddr,
+}
+
+impl Running {
+    fn new(room: &Room, words: &[&str]) -> Self {
+        let mut child = room.command(words).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let ready = line(&mut out);
+        let address = ready["listening"][0]["address"].as_str().unwrap().parse().unwrap();
+        Self { child, out, address }
+    }
+
+    /// Starts a sink that stores what it gets in the directory `mail`.
+    fn sink(room: &Room) -> Self {
+        Self::new(room, &["sink", "smtp", "--maildir", "mail", "--listen", "127.0.0.1:0", "--json"])
+    }
+
+    /// Starts a relay that delivers to a server.
+    fn relay(room: &Room, via: SocketAddr, more: &[&str]) -> Self {
+        let via = via.to_string();
+        let words = ["mail", "--relay", "--queue", "queue", "--via", &via, "--listen", "127.0.0.1:0", "--json"];
+        Self::new(room, &[&words[..], &["--retry-after", "100ms"], more].concat())
+    }
+
+    fn signal(&self, name: &str) {
+        assert!(Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap().success());
+    }
+
+    fn totals(&mut self) -> serde_json::Value {
+        self.signal("-USR1");
+        line(&mut self.out)
+    }
+
+    /// Waits until the relay has nothing left to do.
+    fn drain(&mut self) -> serde_json::Value {
+        for _ in 0..12_000 {
+            let totals = self.totals();
+            check_sum(&totals);
+            if totals["recipients_left"] == 0 && totals["recipients_deferred"] == 0 {
+                return totals;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("the queue is not empty after two minutes");
+    }
+
+    /// Ends it and returns the counters.
+    fn end(mut self) -> serde_json::Value {
+        self.signal("-TERM");
+        let totals = line(&mut self.out);
+        assert_eq!(self.child.wait().unwrap().code(), Some(0));
+        totals
+    }
+}
+
+impl Drop for Running {
+    /// A test that fails leaves no process.
+    fn drop(&mut self) {
+        // It has ended if the test went well.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn line(out: &mut BufReader<ChildStdout>) -> serde_json::Value {
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line:?}: {error}"))
+}
+
+/// Checks that every recipient that was accepted has a state. Those that were in the queue at the start have one, too.
+fn check_sum(totals: &serde_json::Value) {
+    let count = |name: &str| totals[name].as_u64().unwrap();
+    let states = ["recipients_sent", "recipients_deferred", "recipients_failed", "recipients_left"].map(count);
+    assert!(states.iter().sum::<u64>() >= count("recipients_accepted"), "{totals}");
+}
+
+/// A client.
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    fn connect(address: SocketAddr) -> std::io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(LONG))?;
+        stream.set_nodelay(true)?;
+        Ok(Self(BufReader::new(stream)))
+    }
+
+    fn send(&mut self, text: &str) -> std::io::Result<()> {
+        self.0.get_mut().write_all(text.as_bytes())
+    }
+
+    /// Receives a reply; an error if the connection ends first.
+    fn reply(&mut self) -> std::io::Result<String> {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            if self.0.read_line(&mut line)? == 0 {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
+            if line.as_bytes().get(3) != Some(&b'-') {
+                return Ok(line);
+            }
+        }
+    }
+
+    fn command(&mut self, text: &str) -> std::io::Result<String> {
+        self.send(&format!("{text}\r\n"))?;
+        self.reply()
+    }
+
+    /// Sends a message, its commands pipelined. Returns the last reply.
+    fn deliver(&mut self, from: &str, to: &[&str], content: &str) -> std::io::Result<String> {
+        let rcpt = to.join(">\r\nRCPT TO:<");
+        self.send(&format!("MAIL FROM:<{from}>\r\nRCPT TO:<{rcpt}>\r\nDATA\r\n"))?;
+        for _ in 0..=to.len() {
+            let reply = self.reply()?;
+            assert!(reply.starts_with("250 "), "{reply}");
+        }
+        let reply = self.reply()?;
+        assert!(reply.starts_with("354 "), "{reply}");
+        self.send(&format!("{content}\r\n.\r\n"))?;
+        self.reply()
+    }
+}
+
+/// Returns the messages in the mailbox of an address.
+fn mailbox(room: &Room, address: &str) -> Vec<String> {
+    let Ok(files) = std::fs::read_dir(room.file("mail").join(address).join("new")) else { return Vec::new() };
+    files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect()
+}
+
+#[test]
+fn mail_passes_with_a_trace_and_the_queue_is_empty_after_it() {
+    let room = Room::new();
+    let sink = Running::sink(&room);
+    let mut relay = Running::relay(&room, sink.address, &["--helo", "relay.example", "--ledger", "ledger"]);
+    let mut client = Client::connect(relay.address).unwrap();
+    assert!(client.reply().unwrap().starts_with("220 relay.example "));
+    assert!(client.command("EHLO client.example").unwrap().starts_with("250 "));
+    let content = "Subject: {{a}}\r\n\r\n..dot\r\nb";
+    for number in 0..20 {
+        let reply = client.deliver("s@x.example", &["a@d.example", "b@d.example"], content).unwrap();
+        assert!(reply.starts_with("250 2.0.0 "), "{number}: {reply}");
+    }
+    // A chunk whose last line has no end, and the null sender.
+    let chunk = "Subject: b\r\n\r\nc";
+    client
+        .send(&format!("MAIL FROM:<> SIZE=20\r\nRCPT TO:<postmaster>\r\nBDAT {} LAST\r\n{chunk}", chunk.len()))
+        .unwrap();
+    let replies: Vec<String> = (0..3).map(|_| client.reply().unwrap()).collect();
+    assert!(replies.iter().all(|reply| reply.starts_with("250 ")), "{replies:?}");
+    let totals = relay.drain();
+    assert_eq!((&totals["recipients_sent"], &totals["messages_accepted"]), (&41.into(), &21.into()));
+    let files: Vec<_> = std::fs::read_dir(room.file("queue")).unwrap().map(|file| file.unwrap().file_name()).collect();
+    relay.end();
+    sink.end();
+    assert!(files.len() <= 3, "{files:?}");
+    let mail = mailbox(&room, "b@d.example");
+    assert_eq!(mail.len(), 20);
+    let (trace, rest) = mail[0].split_once("Subject:").unwrap();
+    assert!(
+        trace.starts_with("Received: from client.example ([127.0.0.1])\r\n\tby relay.example with ESMTP id "),
+        "{trace}"
+    );
+    assert_eq!(rest, " {{a}}\r\n\r\n.dot\r\nb\r\n");
+    let mail = mailbox(&room, "postmaster@relay.example");
+    assert!(mail.len() == 1 && mail[0].ends_with("\r\nSubject: b\r\n\r\nc\r\n"), "{mail:?}");
+    let ledger = std::fs::read_to_string(room.file("ledger")).unwrap();
+    assert_eq!(ledger.matches("\"state\":\"sent\"").count(), 41, "{ledger}");
+}
+
+#[test]
+fn a_relay_does_nothing_but_deliver() {
+    let room = Room::new();
+    let words =
+        ["mail", "--relay", "--listen", "127.0.0.1:0", "--queue", "q", "--via", "127.0.0.1:1", "--mode", "rset"];
+    let ran = room.landau(&words);
+    assert_eq!(ran.status, Some(2));
+    assert!(ran.err.contains("leave out --mode"), "{}", ran.err);
+}
+
+#[test]
+fn limits_are_answered_and_loops_refused() {
+    let room = Room::new();
+    let sink = Running::sink(&room);
+    let limits = ["--size-limit", "4KiB", "--clients", "2", "--recipients-limit", "100", "--queue-limit", "1MiB"];
+    let relay = Running::relay(&room, sink.address, &limits);
+    let mut client = Client::connect(relay.address).unwrap();
+    client.reply().unwrap();
+    assert!(client.command("MAIL FROM:<>").unwrap().starts_with("503 "));
+    client.command("EHLO c").unwrap();
+    assert!(client.command("MAIL FROM:<> SIZE=5000").unwrap().starts_with("552 5.3.4 "));
+    assert!(client.command("MAIL FROM:<> BODY=BINARYMIME").unwrap().starts_with('5'));
+    let large = "x".repeat(70) + "\r\n";
+    let reply = client.deliver("", &["a@b"], &large.repeat(60)).unwrap();
+    assert!(reply.starts_with("552 5.3.4 "), "{reply}");
+    let reply = client.deliver("", &["a@b"], &("Received: x\r\n".repeat(101) + "\r\nb")).unwrap();
+    assert!(reply.starts_with("554 5.4.6 "), "{reply}");
+    let reply = client.deliver("", &["a@b"], "a\0b").unwrap();
+    assert!(reply.starts_with("550 5.6.0 "), "{reply}");
+    client.command("MAIL FROM:<>").unwrap();
+    for _ in 0..100 {
+        assert!(client.command("RCPT TO:<a@b>").unwrap().starts_with("250 "));
+    }
+    assert!(client.command("RCPT TO:<a@b>").unwrap().starts_with("452 4.5.3 "));
+    let mut second = Client::connect(relay.address).unwrap();
+    assert!(second.reply().unwrap().starts_with("220 "));
+    let mut third = Client::connect(relay.address).unwrap();
+    assert!(third.reply().unwrap().starts_with("421 4.3.2 "));
+    let totals = relay.end();
+    assert_eq!((&totals["messages_accepted"], &totals["loops"], &totals["busy"]), (&0.into(), &1.into(), &1.into()));
+    sink.end();
+}
+
+#[test]
+fn a_full_queue_is_answered_with_452_and_empties_when_the_server_is_back() {
+    let room = Room::new();
+    let sink = Running::sink(&room);
+    let (address, via) = (sink.address, sink.address.to_string());
+    sink.end();
+    let mut relay = Running::relay(&room, address, &["--queue-limit", "1MiB"]);
+    let mut client = Client::connect(relay.address).unwrap();
+    client.reply().unwrap();
+    client.command("EHLO c").unwrap();
+    let content = format!("Subject: a\r\n\r\n{}", ("x".repeat(70) + "\r\n").repeat(500));
+    let mut accepted = 0_u64;
+    loop {
+        if client.command("MAIL FROM:<s@x>").unwrap().starts_with("452 4.3.1 ") {
+            break;
+        }
+        client.command("RSET").unwrap();
+        let reply = client.deliver("s@x", &["a@d"], &content).unwrap();
+        if reply.starts_with("452 4.3.1 ") {
+            break;
+        }
+        assert!(reply.starts_with("250 "), "{reply}");
+        accepted += 1;
+        assert!(accepted < 100);
+    }
+    assert!(accepted > 20, "{accepted}");
+    std::fs::remove_dir_all(room.file("mail")).unwrap();
+    let sink = Running::new(&room, &["sink", "smtp", "--maildir", "mail", "--listen", &via, "--json"]);
+    let totals = relay.drain();
+    assert_eq!(totals["recipients_sent"], accepted);
+    relay.end();
+    sink.end();
+    assert_eq!(mailbox(&room, "a@d").len() as u64, accepted);
+}
+
+/// The recipients of every message that is sent to a relay which is killed.
+const RECIPIENTS: [&str; 2] = ["a@d1.test", "b@d2.test"];
+
+/// The messages that a client sends at most to a relay before it is killed.
+const MOST_MESSAGES: usize = 300;
+
+/// What clients know about their messages.
+#[derive(Default)]
+struct Book {
+    /// Messages that were acknowledged.
+    acknowledged: BTreeSet<u64>,
+    /// How many messages were on their way when the relay was killed, over all kills.
+    in_flight: u64,
+}
+
+/// Sends messages on a connection until it is lost.
+fn send_until_lost(
+    address: SocketAddr,
+    next: &AtomicU64,
+    book: &Mutex<Book>,
+    must_end: &AtomicBool,
+) -> std::io::Result<()> {
+    let mut client = Client::connect(address)?;
+    client.reply()?;
+    client.command("EHLO c")?;
+    for _ in 0..MOST_MESSAGES {
+        if must_end.load(Ordering::Relaxed) {
+            break;
+        }
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        let reply = client.deliver("s@x.test", &RECIPIENTS, &format!("Subject: {number}\r\n\r\nx"))?;
+        assert!(reply.starts_with("250 "), "{reply}");
+        book.lock().unwrap().acknowledged.insert(number);
+    }
+    Ok(())
+}
+
+/// Kills a relay under load so many times, and checks what arrived. `LANDAU_RELAY_KILLS` chooses another number.
+#[test]
+fn a_killed_relay_loses_nothing_and_sends_nothing_again_that_it_has_recorded() {
+    const SENDERS: usize = 4;
+    const SESSIONS: u64 = 8;
+    let kills = std::env::var("LANDAU_RELAY_KILLS").ok().map_or(8, |text| text.parse().unwrap());
+    let room = Room::new();
+    let mut sink = Running::sink(&room);
+    let (next, book) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(Book::default())));
+    let more = ["--sessions", "8", "--initial", "8", "--ledger", "ledger", "--sync", "never"];
+    for kill in 0..kills {
+        let mut relay = Running::relay(&room, sink.address, &more);
+        let must_end = Arc::new(AtomicBool::new(false));
+        let senders: Vec<_> = (0..SENDERS)
+            .map(|_| {
+                let (next, book, must_end, address) =
+                    (Arc::clone(&next), Arc::clone(&book), Arc::clone(&must_end), relay.address);
+                // The connection is lost when the relay is killed.
+                std::thread::spawn(move || drop(send_until_lost(address, &next, &book, &must_end)))
+            })
+            .collect();
+        // Each kill comes after another number of messages in the sink.
+        let target = sink.totals()["messages"].as_u64().unwrap() + 20 + (kill * 37) % 150;
+        while sink.totals()["messages"].as_u64().unwrap() < target {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        relay.child.kill().unwrap();
+        relay.child.wait().unwrap();
+        must_end.store(true, Ordering::Relaxed);
+        for sender in senders {
+            sender.join().unwrap();
+        }
+        // In a batch of events a session reads the reply to a message and sends the next one, before both are recorded.
+        book.lock().unwrap().in_flight += 2 * SESSIONS;
+    }
+    let mut relay = Running::relay(&room, sink.address, &more);
+    relay.drain();
+    let last = relay.end();
+    sink.end();
+    let book = book.lock().unwrap();
+    let sent = std::fs::read_to_string(room.file("ledger")).unwrap();
+    let mut recorded: BTreeMap<String, u64> = BTreeMap::new();
+    for line in sent.split_inclusive('\n').filter(|line| line.ends_with("}\n")) {
+        // A kill can cut a line off; the next run's first line then follows it.
+        let Ok(line) = serde_json::from_str::<serde_json::Value>(line) else { continue };
+        assert_eq!(line["state"], "sent", "{line}");
+        *recorded.entry(format!("{} {}", line["message"], line["to"])).or_default() += 1;
+    }
+    let twice: Vec<_> = recorded.iter().filter(|(_, count)| **count > 1).collect();
+    assert!(twice.is_empty(), "recorded as sent and sent again: {} recipients", twice.len());
+    let (mut copies, mut lost) = (0, Vec::new());
+    for address in RECIPIENTS {
+        let mut arrived: BTreeMap<u64, u64> = BTreeMap::new();
+        for text in mailbox(&room, address) {
+            let number = text.split("\r\nSubject: ").nth(1).and_then(|rest| rest.split("\r\n").next()).unwrap();
+            *arrived.entry(number.parse().unwrap()).or_default() += 1;
+        }
+        for number in &book.acknowledged {
+            match arrived.get(number) {
+                None => lost.push((number, address)),
+                Some(count) => copies += count - 1,
+            }
+        }
+    }
+    let some = &lost[..lost.len().min(5)];
+    assert!(lost.is_empty(), "acknowledged and lost: {} recipients, such as {some:?}", lost.len());
+    // These were answered and not recorded at a kill.
+    assert!(copies <= book.in_flight, "{copies} copies after {kills} kills");
+    assert!(book.acknowledged.len() as u64 > kills * 10, "{} messages", book.acknowledged.len());
+    println!("{kills} kills, {} messages acknowledged, {copies} copies, last {last}", book.acknowledged.len());
+}

@@ -1,0 +1,46 @@
+//! The ledger of a relay: a line for each thing that happened to a recipient. It is for the user: the queue has what
+//! the relay needs. It can be renamed or truncated while the relay runs.
+
+use super::{Report, State, write_report};
+use crate::envelope::Mode;
+use crate::error::{Error, Result};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// The ledger of a relay.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    file: File,
+    batch: Vec<u8>,
+}
+
+impl Journal {
+    /// Opens a file, to whose end lines are appended.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let file = OpenOptions::new().append(true).create(true).open(path);
+        let file = file.map_err(|error| Error::file(path, error.to_string()))?;
+        Ok(Self { file, batch: Vec::new() })
+    }
+
+    /// Adds a line about a recipient of a message.
+    pub(crate) fn add(&mut self, message: u64, report: &Report<'_>, unix_ms: u64) {
+        let state = match report.state {
+            State::Done => Mode::Data.success(),
+            State::Deferred => "deferred",
+            State::Failed => "failed",
+        };
+        // Writing to memory cannot fail.
+        let _ = write!(self.batch, "{{\"message\":\"{message:X}\",");
+        write_report(&mut self.batch, report, state, &unix_ms.to_string());
+    }
+
+    /// Writes the lines.
+    pub(crate) fn commit(&mut self) -> io::Result<()> {
+        while !self.batch.is_empty() {
+            let count = self.file.write(&self.batch)?;
+            self.batch.drain(..count);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,117 @@
+//! The queue of a relay: messages that were accepted and are not delivered, in files that are only appended to.
+//!
+//! A segment `00000001.mail` has messages one after another; `00000001.states` has a record for each recipient of them
+//! with whom the relay is done. The receiver appends messages and the engine appends states, so neither waits for the
+//! other. A segment without a recipient that is left is deleted; what is left in a mostly empty segment is moved to
+//! another one.
+//!
+//! A crash may cut off the last records of a file. What is cut off was not acknowledged: a message counts as accepted,
+//! and a recipient as done, only when its record was written, and with [`Sync::Always`](crate::Sync) synced. A record
+//! has a checksum, so a cut is recognised at any byte.
+
+mod feed;
+mod loaded;
+mod record;
+mod recover;
+mod segments;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+pub(crate) use feed::{Feed, Patience, Published};
+pub(crate) use record::Meta;
+pub(crate) use recover::open;
+pub(crate) use writer::{Commit, Writer};
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+/// A segment that has reached this length is closed; the next message begins another one.
+const SEGMENT_BYTES: u64 = 16 << 20;
+
+/// Where a message is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) id: u64,
+    pub(crate) segment: u32,
+    /// Where its record begins.
+    pub(crate) offset: u64,
+    /// The length of its record.
+    pub(crate) bytes: u64,
+    /// The number of its recipients.
+    pub(crate) recipients: u32,
+    /// When it was accepted, in milliseconds since 1970.
+    pub(crate) at_ms: u64,
+}
+
+/// What the receiver tells the engine.
+#[derive(Debug)]
+pub(crate) enum Notice {
+    /// A message was accepted.
+    Accepted(Entry),
+    /// Nothing more is appended to this segment.
+    Closed(u32),
+}
+
+/// What the receiver and the engine share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    directory: PathBuf,
+    /// The most bytes of all files.
+    limit: u64,
+    bytes: AtomicU64,
+    next_id: AtomicU64,
+    next_segment: AtomicU32,
+    /// Whether states cannot be written: the disk is full.
+    is_blocked: AtomicBool,
+}
+
+impl Shared {
+    fn new(directory: &Path, limit: u64, next_id: u64, next_segment: u32) -> Self {
+        Self {
+            directory: directory.to_owned(),
+            limit,
+            bytes: AtomicU64::new(0),
+            next_id: AtomicU64::new(next_id),
+            next_segment: AtomicU32::new(next_segment),
+            is_blocked: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns the bytes of all files.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether a message of this length may be added.
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+        !self.is_blocked.load(Ordering::Relaxed) && self.bytes().saturating_add(bytes) <= self.limit
+    }
+
+    /// Returns an identifier that no other message has.
+    pub(crate) fn next_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn next_segment(&self) -> u32 {
+        self.next_segment.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn grow(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn shrink(&self, bytes: u64) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns the file of a segment's messages.
+    fn mail(&self, segment: u32) -> PathBuf {
+        self.directory.join(format!("{segment:08}.mail"))
+    }
+
+    /// Returns the file of a segment's states.
+    fn states(&self, segment: u32) -> PathBuf {
+        self.directory.join(format!("{segment:08}.states"))
+    }
+}

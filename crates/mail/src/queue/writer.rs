@@ -1,0 +1,183 @@
+//! Appends messages to the queue: those of a batch in one write, with one sync.
+
+use super::record::{self, Meta};
+use super::{Entry, SEGMENT_BYTES, Shared};
+use crate::ledger::Sync;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The segment that is appended to.
+#[derive(Debug)]
+struct Open {
+    number: u32,
+    file: File,
+    bytes: u64,
+}
+
+/// The messages of a batch that were written.
+#[derive(Debug, Default)]
+pub(crate) struct Commit {
+    pub(crate) entries: Vec<Entry>,
+    /// Segments to which nothing more is appended.
+    pub(crate) closed: Vec<u32>,
+}
+
+/// Appends messages.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    shared: Arc<Shared>,
+    sync: Sync,
+    open: Option<Open>,
+    batch: Vec<u8>,
+    entries: Vec<Entry>,
+    closed: Vec<u32>,
+    /// Whether messages were written and not synced.
+    is_dirty: bool,
+    synced_ns: u64,
+}
+
+impl Writer {
+    pub(crate) fn new(shared: Arc<Shared>, sync: Sync) -> Self {
+        Self {
+            shared,
+            sync,
+            open: None,
+            batch: Vec::new(),
+            entries: Vec::new(),
+            closed: Vec::new(),
+            is_dirty: false,
+            synced_ns: 0,
+        }
+    }
+
+    /// Adds a message to the batch. Its content is the sum of the parts.
+    pub(crate) fn add(&mut self, meta: &Meta<'_>, parts: &[&[u8]]) -> io::Result<()> {
+        let offset = self.batch.len() as u64;
+        let bytes = match record::append(&mut self.batch, meta, parts) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                self.batch.truncate(offset as usize);
+                return Err(error);
+            }
+        };
+        let recipients = meta.to.len() as u32;
+        self.entries.push(Entry { id: meta.id, segment: 0, offset, bytes, recipients, at_ms: meta.at_ms });
+        Ok(())
+    }
+
+    /// Adds a message that is in another segment to the batch, by its record.
+    pub(crate) fn add_record(&mut self, entry: &Entry, record: &[u8]) {
+        self.entries.push(Entry { offset: self.batch.len() as u64, ..entry.clone() });
+        self.batch.extend_from_slice(record);
+    }
+
+    /// Returns whether something is to be synced later.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.is_dirty
+    }
+
+    /// Writes the batch, and syncs it if that is due.
+    ///
+    /// # Errors
+    ///
+    /// Nothing of the batch is in the queue; the disk may be full.
+    pub(crate) fn commit(&mut self, now_ns: u64) -> io::Result<Commit> {
+        let mut entries = std::mem::take(&mut self.entries);
+        let result = self.write(&mut entries).and_then(|()| self.sync_if_due(now_ns));
+        self.batch.clear();
+        // One large message must not keep its memory.
+        self.batch.shrink_to(1 << 20);
+        match result {
+            Ok(()) => {
+                if let Some(open) = &mut self.open {
+                    let added: u64 = entries.iter().map(|entry| entry.bytes).sum();
+                    open.bytes += added;
+                    self.shared.grow(added);
+                    if open.bytes >= SEGMENT_BYTES {
+                        // If this fails, the messages are where the policy leaves them to the system.
+                        let _ = self.sync_now(now_ns);
+                        self.close();
+                    }
+                }
+                Ok(Commit { entries, closed: std::mem::take(&mut self.closed) })
+            }
+            Err(error) => {
+                // The segment may hold a part of the batch. It is cut off, and another segment is begun: after an
+                // error of a sync, the kernel does not say what of the file is on the device.
+                if let Some(open) = &self.open {
+                    // If this fails too, the next start may find messages that no client was told of.
+                    let _ = open.file.set_len(open.bytes);
+                }
+                self.close();
+                Err(error)
+            }
+        }
+    }
+
+    /// Closes the segment, if one is open.
+    pub(crate) fn close(&mut self) {
+        if let Some(open) = self.open.take() {
+            self.closed.push(open.number);
+        }
+    }
+
+    /// Returns the segments that were closed since the last commit.
+    pub(crate) fn take_closed(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.closed)
+    }
+
+    fn write(&mut self, entries: &mut [Entry]) -> io::Result<()> {
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let open = match &mut self.open {
+            Some(open) => open,
+            none => none.insert(begin(&self.shared, self.sync)?),
+        };
+        for entry in entries {
+            entry.segment = open.number;
+            entry.offset += open.bytes;
+        }
+        open.file.write_all_at(&self.batch, open.bytes)?;
+        self.is_dirty = true;
+        Ok(())
+    }
+
+    fn sync_if_due(&mut self, now_ns: u64) -> io::Result<()> {
+        let is_due = self.sync.is_due(now_ns.saturating_sub(self.synced_ns));
+        if self.is_dirty && is_due { self.sync_now(now_ns) } else { Ok(()) }
+    }
+
+    /// Waits until everything is on the device, unless the user leaves that to the system.
+    pub(crate) fn sync_now(&mut self, now_ns: u64) -> io::Result<()> {
+        if !self.is_dirty || self.sync == Sync::Never {
+            return Ok(());
+        }
+        if let Some(open) = &self.open {
+            open.file.sync_data()?;
+        }
+        (self.is_dirty, self.synced_ns) = (false, now_ns);
+        Ok(())
+    }
+}
+
+/// Begins a segment.
+fn begin(shared: &Shared, sync: Sync) -> io::Result<Open> {
+    let number = shared.next_segment();
+    let file = OpenOptions::new().write(true).create_new(true).open(shared.mail(number))?;
+    if sync != Sync::Never {
+        // The name must survive a crash of the system, too.
+        File::open(&shared.directory)?.sync_all()?;
+    }
+    Ok(Open { number, file, bytes: 0 })
+}
+
+impl Shared {
+    /// Notes whether states can be written. Nothing is accepted while they cannot.
+    pub(super) fn block(&self, is_blocked: bool) {
+        self.is_blocked.store(is_blocked, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,160 @@
+//! A relay: takes messages by SMTP, keeps them in a queue on the disk, and delivers them with the engine.
+//!
+//! One thread receives, another delivers. A message is acknowledged after the queue has it; all messages that arrive
+//! while the disk is busy are written together.
+
+mod receiver;
+mod session;
+#[cfg(test)]
+mod tests;
+mod trace;
+
+pub use receiver::Reception;
+
+use crate::delivery::{self, Delivery, Outcome};
+use crate::engine::{Engine, Observer};
+use crate::envelope::Mode;
+use crate::error::{Error, Result};
+use crate::ledger::Journal;
+use crate::network::Sockets;
+use crate::queue::{self, Feed, Patience, Published, Writer};
+use crate::schedule::{Limits, Schedule};
+use crate::sink::counters::Reading;
+use crate::sink::{Config, Listen, Remote, Sink};
+use crate::stats::Tally;
+use landau_reactor::Backend;
+use landau_sys::clock::monotonic_ns;
+use landau_sys::process::thread_time;
+use receiver::Receiver;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::Duration;
+
+/// What the user asks for.
+#[derive(Debug, Clone)]
+pub struct Relay {
+    /// Where it listens.
+    pub listen: Vec<Listen>,
+    /// Limits of what it receives.
+    pub reception: Reception,
+    /// The directory of the queue.
+    pub queue: PathBuf,
+    /// The most bytes of the queue.
+    pub queue_limit: u64,
+    /// A file to which a line is appended for each thing that happens to a recipient.
+    pub ledger: Option<PathBuf>,
+    /// The age at which an undelivered message is given up.
+    pub lifetime: Duration,
+    /// How messages are delivered. The list, the message and the ledger of it are not used.
+    pub delivery: Delivery,
+}
+
+/// A relay that listens and does not answer yet.
+pub struct Listening {
+    sink: Sink,
+    engine: Engine<Sockets, Feed>,
+    /// What the user should know.
+    pub notes: Vec<String>,
+    tally: Arc<Mutex<Published>>,
+}
+
+impl std::fmt::Debug for Listening {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Listening").field("sink", &self.sink).finish_non_exhaustive()
+    }
+}
+
+/// Sees a relay from any thread.
+#[derive(Debug, Clone)]
+pub struct Monitor {
+    remote: Remote,
+    tally: Arc<Mutex<Published>>,
+}
+
+impl Monitor {
+    /// Returns the recipients that this run knows, by state: those that were in the queue, and those it accepted.
+    pub fn tally(&self) -> Tally {
+        let Published { mut tally, announced } = *self.tally.lock().unwrap_or_else(PoisonError::into_inner);
+        // Read after the tally, so that no recipient is missing that was accepted before.
+        tally.left += self.remote.total("recipients_accepted").saturating_sub(announced);
+        tally
+    }
+
+    /// Returns all counters.
+    pub fn totals(&self) -> Vec<Reading> {
+        let Tally { done, deferred, failed, left } = self.tally();
+        let reading = |name, about, value| Reading { name, about, value };
+        let mut all = self.remote.totals();
+        all.extend([
+            reading("recipients_sent", "recipients to whom mail was delivered", done),
+            reading("recipients_failed", "recipients to whom mail could not be delivered", failed),
+            reading("recipients_deferred", "recipients who are tried again later", deferred),
+            reading("recipients_left", "recipients who have not been tried", left),
+        ]);
+        all
+    }
+}
+
+impl Relay {
+    /// Opens the queue and listens. Clients can connect from here on; they are answered by [`Listening::run`].
+    pub fn bind(self) -> Result<Listening> {
+        if self.delivery.envelope.mode != Mode::Data {
+            return Err(Error::Spec("a relay delivers messages; leave out --mode".to_owned()));
+        }
+        let Delivery { limits, sync, .. } = self.delivery.clone();
+        let (routes, plan) = (self.delivery.routes()?, self.delivery.plan()?);
+        let mut found = queue::open(&self.queue, self.queue_limit)?;
+        let mut notes = std::mem::take(&mut found.notes);
+        let limits = delivery::limits(limits, self.reception.sessions, &mut notes);
+        let journal = self.ledger.as_deref().map(Journal::open).transpose()?;
+        let mut network = Sockets::new(Backend::default())?;
+        let (sender, notices) = mpsc::channel();
+        let writer = Writer::new(Arc::clone(&found.shared), sync);
+        let receiver = Receiver::new(self.reception, Arc::clone(&found.shared), writer, sender, network.waker()?);
+        let sink = Sink::bind(receiver, Config::new(self.listen))?;
+        let patience = Patience { backoff: limits.backoff, lifetime: self.lifetime };
+        let envelope = plan.envelope.clone();
+        let feed = Feed::new(found, notices, sync, envelope, patience, journal, monotonic_ns());
+        let tally = feed.published();
+        // The queue knows when a message is tried again; the engine has a recipient for one attempt.
+        let schedule = Schedule::new(Limits { attempts: 1, ..limits });
+        Ok(Listening { sink, engine: Engine::new(network, feed, routes, plan, schedule), notes, tally })
+    }
+}
+
+impl Listening {
+    /// Returns the addresses, with the port that the system chose for port 0.
+    pub fn addresses(&self) -> Vec<Listen> {
+        self.sink.addresses()
+    }
+
+    /// Returns a handle for other threads.
+    pub fn monitor(&self) -> Monitor {
+        Monitor { remote: self.sink.remote(), tally: Arc::clone(&self.tally) }
+    }
+
+    /// Receives and delivers until `should_stop`. Then the transactions in progress end.
+    pub fn run(self, observer: &mut dyn Observer, should_stop: &dyn Fn() -> bool) -> Result<Outcome> {
+        let Self { sink, mut engine, .. } = self;
+        let remote = sink.remote();
+        let receiving = std::thread::Builder::new().name("receiver".to_owned()).spawn(move || sink.run());
+        let receiving = receiving.map_err(Error::Queue)?;
+        let (begin_ns, cpu) = (monotonic_ns(), thread_time());
+        let outcome = engine.run(observer, &|| {
+            let is_end = should_stop() || receiving.is_finished();
+            if is_end {
+                remote.end();
+            }
+            is_end
+        });
+        remote.end();
+        let received = receiving.join();
+        outcome?;
+        match received {
+            Ok(result) => result?,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+        let outcome = engine.into_outcome();
+        Ok(Outcome { elapsed_ns: monotonic_ns() - begin_ns, cpu: thread_time().since(cpu), ..outcome })
+    }
+}

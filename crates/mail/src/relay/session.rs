@@ -1,0 +1,420 @@
+//! A session of the relay's receiver: bytes in, replies out, no I/O. A message is acknowledged after the queue has it.
+
+use super::receiver::{EXTENSIONS, Receiver};
+use super::trace::{MOST_HOPS, Trace, hops};
+use crate::queue::Meta;
+use crate::sink::protocol::{Step, Then};
+use landau_wire::smtp::bdat::Chunks;
+use landau_wire::smtp::data::{Decoder, Inspector, Shape};
+use landau_wire::smtp::line::{self, Scan};
+use landau_wire::smtp::{Capabilities, Command, Extensions, Host, Mail, Rcpt, Recovery, Reject, command};
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// After so many errors without a message between them, the session ends.
+const MOST_ERRORS: u32 = 20;
+
+/// The bytes that a message needs in the queue besides its content, at most: envelope, `Received:`, head of the record.
+const RECORD_BYTES: u64 = 4096;
+
+/// What the next bytes are.
+#[derive(Debug)]
+enum Stage {
+    /// A command line.
+    Command,
+    /// Content after DATA.
+    Content(Box<Decoder>),
+    /// A chunk after BDAT. It is taken and dropped if the BDAT was refused.
+    Chunk { chunks: Chunks, refusal: Option<Reject> },
+    /// Nothing until the queue has the message of this identifier.
+    Committing(u64),
+}
+
+/// What became of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// The queue has it.
+    Done,
+    /// There is no room for it.
+    Full,
+    /// The queue could not be written.
+    Broken,
+}
+
+impl Outcome {
+    pub(super) fn of_error(error: &std::io::Error) -> Self {
+        match error.kind() {
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Self::Full,
+            _ => Self::Broken,
+        }
+    }
+}
+
+/// What a reply does to the session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Effect {
+    Succeeded,
+    Failed,
+    Commit,
+    Quit,
+    Fatal,
+}
+
+/// A message that is being received.
+#[derive(Debug, Default)]
+struct Transaction {
+    is_open: bool,
+    is_utf8: bool,
+    sender: String,
+    recipients: Vec<String>,
+    content: Vec<u8>,
+    chunks: Option<(Chunks, Inspector)>,
+    /// Whether the content did not fit in the memory for such, and was dropped.
+    is_dropped: bool,
+}
+
+/// A session.
+#[derive(Debug)]
+pub(super) struct Session {
+    peer: IpAddr,
+    scan: Scan,
+    stage: Stage,
+    /// The name in EHLO or HELO; empty before that.
+    hello: String,
+    offered: Extensions,
+    is_extended: bool,
+    transaction: Transaction,
+    errors: u32,
+}
+
+impl Session {
+    pub(super) fn new(peer: IpAddr) -> Self {
+        Self {
+            peer,
+            scan: Scan::default(),
+            stage: Stage::Command,
+            hello: String::new(),
+            offered: Extensions::NONE,
+            is_extended: false,
+            transaction: Transaction::default(),
+            errors: 0,
+        }
+    }
+
+    /// Gives up the content. Returns how many bytes it had.
+    pub(super) fn take_held(&mut self) -> u64 {
+        std::mem::take(&mut self.transaction.content).len() as u64
+    }
+
+    /// Returns the message that waits for the queue.
+    pub(super) fn committing(&self) -> Option<u64> {
+        if let Stage::Committing(id) = self.stage { Some(id) } else { None }
+    }
+
+    /// Takes a step.
+    #[inline]
+    pub(super) fn step(&mut self, relay: &mut Receiver, input: &[u8], out: &mut Vec<u8>) -> Step {
+        match &mut self.stage {
+            Stage::Command => self.take_line(relay, input, out),
+            Stage::Content(decoder) => {
+                let transaction = &mut self.transaction;
+                let (consumed, is_end) = decoder.decode(input, |run| transaction.keep(relay, run));
+                if !is_end {
+                    return Step::receive(consumed);
+                }
+                let shape = decoder.shape();
+                self.stage = Stage::Command;
+                let effect = self.finish(relay, &shape, out);
+                self.settle(relay, consumed, effect, out)
+            }
+            Stage::Chunk { .. } => self.take_chunk(relay, input, out),
+            Stage::Committing(id) => {
+                let id = *id;
+                self.stage = Stage::Command;
+                let effect = match relay.take_outcome(id) {
+                    Outcome::Done => {
+                        self.errors = 0;
+                        out.extend_from_slice(format!("250 2.0.0 Ok: queued as {id:X}\r\n").as_bytes());
+                        Effect::Succeeded
+                    }
+                    Outcome::Full => say(out, b"452 4.3.1 insufficient storage\r\n", Effect::Failed),
+                    Outcome::Broken => say(out, b"451 4.3.0 the queue cannot be written\r\n", Effect::Failed),
+                };
+                self.settle(relay, 0, effect, out)
+            }
+        }
+    }
+
+    /// Takes a command line.
+    fn take_line(&mut self, relay: &mut Receiver, input: &[u8], out: &mut Vec<u8>) -> Step {
+        let (line, consumed) = match self.scan.next(input) {
+            line::Step::Line { line, consumed } => (line, consumed),
+            line::Step::Incomplete => return Step::receive(0),
+            line::Step::Skip { consumed } => return Step { then: Then::Continue, ..Step::receive(consumed) },
+            line::Step::Reject { reject, consumed } => {
+                if reject.recovery == Recovery::Close {
+                    relay.counters.bare_line_ends.add(1);
+                }
+                let effect = refuse(&reject, out);
+                return self.settle(relay, consumed, effect, out);
+            }
+        };
+        relay.counters.commands.add(1);
+        let effect = match command::parse(line, self.offered) {
+            Ok(command) => self.run(relay, &command, out),
+            Err(reject) => refuse(&reject, out),
+        };
+        self.settle(relay, consumed, effect, out)
+    }
+
+    fn run(&mut self, relay: &mut Receiver, command: &Command<'_>, out: &mut Vec<u8>) -> Effect {
+        match command {
+            Command::Mail(mail) => self.mail(relay, mail, out),
+            Command::Rcpt(rcpt) => self.rcpt(relay, rcpt, out),
+            Command::Data => self.data(out),
+            Command::Bdat { size, is_last } => self.bdat(relay, *size, *is_last),
+            Command::Rset => {
+                self.clear(relay);
+                say(out, b"250 2.0.0 Ok\r\n", Effect::Succeeded)
+            }
+            Command::Ehlo(host) => {
+                let limit = Some(relay.limits.size_limit);
+                Capabilities { extensions: EXTENSIONS, size_limit: limit }.write(&relay.limits.name, "", out);
+                self.greet(relay, host, EXTENSIONS, true)
+            }
+            Command::Helo(host) => {
+                out.extend_from_slice(format!("250 {}\r\n", relay.limits.name).as_bytes());
+                self.greet(relay, host, Extensions::NONE, false)
+            }
+            Command::Quit => say(out, b"221 2.0.0 Bye\r\n", Effect::Quit),
+            Command::Noop(_) => say(out, b"250 2.0.0 Ok\r\n", Effect::Succeeded),
+            Command::Help(_) => say(out, b"214 2.0.0 See RFC 5321\r\n", Effect::Succeeded),
+            Command::Vrfy(_) => say(out, b"252 2.5.0 Send some mail\r\n", Effect::Succeeded),
+            Command::Expn(_) => say(out, b"502 5.5.1 Not implemented\r\n", Effect::Failed),
+            // LMTP is another protocol, and the parser refuses STARTTLS where it is not offered.
+            Command::Lhlo(_) | Command::StartTls => refuse(&Reject::UNKNOWN_COMMAND, out),
+        }
+    }
+
+    fn greet(&mut self, relay: &mut Receiver, host: &Host<'_>, offered: Extensions, is_extended: bool) -> Effect {
+        self.clear(relay);
+        host.as_str().clone_into(&mut self.hello);
+        (self.offered, self.is_extended) = (offered, is_extended);
+        Effect::Succeeded
+    }
+
+    /// Ends the transaction, if there is one.
+    fn clear(&mut self, relay: &mut Receiver) {
+        relay.held -= self.transaction.content.len() as u64;
+        self.transaction = Transaction::default();
+    }
+
+    fn mail(&mut self, relay: &mut Receiver, mail: &Mail<'_>, out: &mut Vec<u8>) -> Effect {
+        if self.hello.is_empty() || self.transaction.is_open {
+            return refuse(&Reject::BAD_SEQUENCE, out);
+        }
+        if mail.size.is_some_and(|size| size > relay.limits.size_limit) {
+            return refuse(&Reject::TOO_LARGE, out);
+        }
+        if !relay.shared.has_room(mail.size.unwrap_or(0).saturating_add(RECORD_BYTES)) {
+            relay.counters.queue_full.add(1);
+            return say(out, b"452 4.3.1 the queue is full\r\n", Effect::Failed);
+        }
+        let sender = mail.from.mailbox().map_or(String::new(), |mailbox| mailbox.as_str().to_owned());
+        self.transaction = Transaction { is_open: true, is_utf8: mail.is_utf8, sender, ..Transaction::default() };
+        say(out, b"250 2.1.0 Ok\r\n", Effect::Succeeded)
+    }
+
+    fn rcpt(&mut self, relay: &mut Receiver, rcpt: &Rcpt<'_>, out: &mut Vec<u8>) -> Effect {
+        if !self.transaction.is_open || self.transaction.chunks.is_some() {
+            return refuse(&Reject::BAD_SEQUENCE, out);
+        }
+        if self.transaction.recipients.len() >= relay.limits.recipients {
+            return say(out, b"452 4.5.3 too many recipients\r\n", Effect::Failed);
+        }
+        let address = rcpt
+            .to
+            .mailbox()
+            .map_or_else(|| format!("postmaster@{}", relay.limits.name), |mailbox| mailbox.as_str().to_owned());
+        self.transaction.recipients.push(address);
+        say(out, b"250 2.1.5 Ok\r\n", Effect::Succeeded)
+    }
+
+    fn data(&mut self, out: &mut Vec<u8>) -> Effect {
+        if !self.transaction.is_open || self.transaction.chunks.is_some() {
+            return refuse(&Reject::BAD_SEQUENCE, out);
+        }
+        if self.transaction.recipients.is_empty() {
+            return say(out, b"554 5.5.1 no valid recipients\r\n", Effect::Failed);
+        }
+        self.stage = Stage::Content(Box::default());
+        say(out, b"354 End data with <CR><LF>.<CR><LF>\r\n", Effect::Succeeded)
+    }
+
+    /// Begins a chunk. The reply follows it, and it is taken even if the command is refused (RFC 3030 section 2).
+    fn bdat(&mut self, relay: &Receiver, size: u64, is_last: bool) -> Effect {
+        let has_recipients = self.transaction.is_open && !self.transaction.recipients.is_empty();
+        let (mut chunks, inspector) = self.transaction.chunks.take().unwrap_or_default();
+        let begun = chunks.begin(size, is_last);
+        let refusal = match begun {
+            Err(reject) => Some(reject),
+            Ok(()) if !has_recipients => Some(Reject::BAD_SEQUENCE),
+            Ok(()) if chunks.total() > relay.limits.size_limit => Some(Reject::TOO_LARGE),
+            Ok(()) => None,
+        };
+        if refusal.is_none() {
+            self.transaction.chunks = Some((chunks, inspector));
+        }
+        self.stage = Stage::Chunk { chunks, refusal };
+        Effect::Succeeded
+    }
+
+    /// Takes content of a chunk.
+    fn take_chunk(&mut self, relay: &mut Receiver, input: &[u8], out: &mut Vec<u8>) -> Step {
+        let Stage::Chunk { chunks, refusal } = &mut self.stage else { return Step::receive(0) };
+        let content = chunks.take(input);
+        let (chunks, refusal) = (*chunks, *refusal);
+        if refusal.is_none() {
+            if let Some((kept, inspector)) = &mut self.transaction.chunks {
+                *kept = chunks;
+                inspector.push(content);
+            }
+            self.transaction.keep(relay, content);
+        }
+        if chunks.left() > 0 {
+            return Step::receive(content.len());
+        }
+        self.stage = Stage::Command;
+        let effect = match refusal {
+            Some(reject) => {
+                // What is left of the transaction would be a message with a hole.
+                self.clear(relay);
+                refuse(&reject, out)
+            }
+            None if chunks.is_end() => {
+                let shape = self.transaction.chunks.map(|(_, inspector)| inspector.shape()).unwrap_or_default();
+                self.finish(relay, &shape, out)
+            }
+            None => say(out, b"250 2.0.0 Ok: chunk received\r\n", Effect::Succeeded),
+        };
+        self.settle(relay, content.len(), effect, out)
+    }
+
+    /// Gives a message whose content has ended to the queue, or refuses it.
+    fn finish(&mut self, relay: &mut Receiver, shape: &Shape, out: &mut Vec<u8>) -> Effect {
+        let effect = match self.refusal(relay, shape) {
+            Some(reply) => say(out, &reply, Effect::Failed),
+            None => self.queue(relay, out),
+        };
+        if effect == Effect::Failed {
+            relay.counters.messages_refused.add(1);
+        }
+        self.clear(relay);
+        effect
+    }
+
+    /// Returns the reply to a message that the relay does not take.
+    fn refusal(&self, relay: &Receiver, shape: &Shape) -> Option<Vec<u8>> {
+        let reply = |reject: &Reject| {
+            let mut out = Vec::new();
+            reject.write(&mut out);
+            Some(out)
+        };
+        if let Some(reject) = shape.refusal() {
+            relay.counters.bare_line_ends.add(1);
+            return reply(&reject);
+        }
+        if shape.nuls > 0 {
+            return Some(b"550 5.6.0 message has a NUL byte\r\n".to_vec());
+        }
+        if shape.bytes > relay.limits.size_limit {
+            return reply(&Reject::TOO_LARGE);
+        }
+        let is_full = !relay.shared.has_room(shape.bytes.saturating_add(RECORD_BYTES));
+        if self.transaction.is_dropped || is_full {
+            relay.counters.queue_full.add(1);
+            return Some(b"452 4.3.1 insufficient storage\r\n".to_vec());
+        }
+        if hops(&self.transaction.content) > MOST_HOPS {
+            relay.counters.loops.add(1);
+            return Some(b"554 5.4.6 mail loop: too many hops\r\n".to_vec());
+        }
+        None
+    }
+
+    /// Adds the message to the batch of the queue.
+    fn queue(&mut self, relay: &mut Receiver, out: &mut Vec<u8>) -> Effect {
+        let id = relay.shared.next_id();
+        let now = jiff::Timestamp::now();
+        let date = jiff::fmt::rfc2822::to_string(&now.to_zoned(jiff::tz::TimeZone::UTC)).unwrap_or_default();
+        let with = match (self.transaction.is_utf8, self.is_extended) {
+            (true, _) => "UTF8SMTP",
+            (false, true) => "ESMTP",
+            (false, false) => "SMTP",
+        };
+        let Transaction { sender, recipients, content, .. } = &self.transaction;
+        let trace = Trace { hello: &self.hello, peer: self.peer, by: &relay.limits.name, with, id, date: &date };
+        let meta = Meta {
+            id,
+            at_ms: u64::try_from(now.as_millisecond()).unwrap_or_default(),
+            from: Cow::Borrowed(sender),
+            to: recipients.iter().map(|address| Cow::Borrowed(address.as_str())).collect(),
+        };
+        let end: &[u8] = if content.is_empty() || content.ends_with(b"\r\n") { b"" } else { b"\r\n" };
+        if relay.add(&meta, &[trace.field().as_bytes(), content, end]).is_err() {
+            relay.counters.queue_errors.add(1);
+            return say(out, b"451 4.3.0 the queue cannot be written\r\n", Effect::Failed);
+        }
+        self.stage = Stage::Committing(id);
+        Effect::Commit
+    }
+
+    /// Ends a step: counts errors, and says what follows.
+    fn settle(&mut self, relay: &Receiver, consumed: usize, effect: Effect, out: &mut Vec<u8>) -> Step {
+        let then = match effect {
+            Effect::Succeeded => Then::Continue,
+            Effect::Commit => Then::Commit,
+            Effect::Quit => Then::Close,
+            Effect::Fatal => Then::HangUp,
+            Effect::Failed => {
+                relay.counters.errors.add(1);
+                self.errors += 1;
+                if self.errors < MOST_ERRORS {
+                    Then::Continue
+                } else {
+                    out.extend_from_slice(format!("421 4.7.0 {} too many errors\r\n", relay.limits.name).as_bytes());
+                    Then::HangUp
+                }
+            }
+        };
+        Step { consumed, delay: Duration::ZERO, then }
+    }
+}
+
+impl Transaction {
+    /// Keeps content, as far as the size and the memory allow.
+    fn keep(&mut self, relay: &mut Receiver, run: &[u8]) {
+        // One message beyond the limit is enough to know that it is too large.
+        if self.is_dropped || self.content.len() as u64 > relay.limits.size_limit {
+            return;
+        }
+        if relay.held + run.len() as u64 > relay.limits.memory {
+            relay.held -= self.content.len() as u64;
+            (self.content, self.is_dropped) = (Vec::new(), true);
+            return;
+        }
+        relay.held += run.len() as u64;
+        self.content.extend_from_slice(run);
+    }
+}
+
+fn say(out: &mut Vec<u8>, reply: &[u8], effect: Effect) -> Effect {
+    out.extend_from_slice(reply);
+    effect
+}
+
+fn refuse(reject: &Reject, out: &mut Vec<u8>) -> Effect {
+    reject.write(out);
+    if reject.recovery == Recovery::Close { Effect::Fatal } else { Effect::Failed }
+}

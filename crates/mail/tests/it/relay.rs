@@ -1,0 +1,135 @@
+//! The relay over real sockets: the table of smuggling attempts, and refused clients.
+
+use crate::smuggling::{self, Answer, Attempt, PROLOGUE};
+use crate::support::{Client, Running};
+use landau_mail::relay::{Monitor, Reception, Relay};
+use landau_mail::sink::mailbox::Mailboxes;
+use landau_mail::sink::smtp::Smtp;
+use landau_mail::sink::smtp::profile::Profiles;
+use landau_mail::{Delivery, Observer, Progress, Source};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+struct Silent;
+
+impl Observer for Silent {
+    fn progress(&mut self, _: &Progress) {}
+}
+
+/// A relay in a thread.
+struct Relaying {
+    address: SocketAddr,
+    monitor: Monitor,
+    must_end: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Relaying {
+    fn start(queue: &Path, via: SocketAddr) -> Self {
+        let mut delivery = Delivery::new(Source::File(PathBuf::new()), PathBuf::new());
+        delivery.via = Some(via.to_string());
+        let reception = Reception {
+            name: "relay.example".to_owned(),
+            size_limit: 1 << 20,
+            recipients: 100,
+            sessions: 100,
+            memory: 1 << 24,
+            accept_from: Vec::new(),
+        };
+        let relay = Relay {
+            listen: vec!["127.0.0.1:0".parse().unwrap()],
+            reception,
+            queue: queue.to_owned(),
+            queue_limit: 1 << 30,
+            ledger: None,
+            lifetime: std::time::Duration::from_secs(1000),
+            delivery,
+        };
+        let (address, monitor) = (std::sync::mpsc::channel(), Arc::new(AtomicBool::new(false)));
+        let (told, must_end) = (address.0, Arc::clone(&monitor));
+        let thread = std::thread::spawn(move || {
+            let listening = relay.bind().unwrap();
+            told.send((listening.addresses()[0].to_string(), listening.monitor())).unwrap();
+            listening.run(&mut Silent, &|| must_end.load(Ordering::Relaxed)).unwrap();
+        });
+        let (bound, seen) = address.1.recv().unwrap();
+        Self { address: bound.parse().unwrap(), monitor: seen, must_end: monitor, thread: Some(thread) }
+    }
+
+    fn total(&self, name: &str) -> u64 {
+        self.monitor.totals().iter().find(|one| one.name == name).unwrap().value
+    }
+}
+
+impl Drop for Relaying {
+    fn drop(&mut self) {
+        self.must_end.store(true, Ordering::Relaxed);
+        let ended = self.thread.take().unwrap().join();
+        // A second panic would hide the first.
+        if !std::thread::panicking() {
+            ended.unwrap();
+        }
+    }
+}
+
+/// Returns what the table says, but that the relay refuses a message with a NUL byte, which it could not send on.
+fn expected(attempt: &Attempt) -> Answer {
+    let mut answer = attempt.answer.clone();
+    if attempt.bytes.contains(&0) && answer.messages == 1 {
+        let accepted = answer.codes.iter().skip_while(|code| **code != 354).position(|code| *code == 250).unwrap();
+        let before = answer.codes.iter().position(|code| *code == 354).unwrap();
+        answer.codes[before + accepted] = 550;
+        answer.messages = 0;
+    }
+    answer
+}
+
+/// The relay does what the table says, however the bytes are split, and passes the attacker's message on only where the
+/// table has it as a message of its own.
+#[test]
+fn no_message_is_smuggled_through_the_relay() {
+    let attempts = smuggling::attempts();
+    assert!(attempts.len() >= 40);
+    let room = tempfile::tempdir().unwrap();
+    let mail = room.path().join("mail");
+    let smtp = Smtp::new("sink.example", Profiles::default(), 1).with_mailboxes(Mailboxes::create(&mail).unwrap());
+    let sink = Running::smtp(smtp);
+    let relay = Relaying::start(&room.path().join("queue"), sink.address);
+    let (mut accepted, mut own) = (0, 0);
+    for attempt in &attempts {
+        for size in [1, 7, usize::MAX] {
+            let mut client = Client::connect(relay.address);
+            client.send(PROLOGUE);
+            assert_eq!([client.reply(), client.reply(), client.reply(), client.reply()], [220, 250, 250, 250]);
+            client.send_in_pieces(&attempt.bytes, size);
+            // Where the relay must end the connection, the client does not help.
+            let ends = attempt.answer.closes || attempt.answer.codes.last() == Some(&221);
+            if !ends {
+                client.end();
+            }
+            let mut codes = Vec::new();
+            loop {
+                match client.reply() {
+                    0 | -1 => break,
+                    code => codes.push(code as u16),
+                }
+            }
+            let before = std::mem::replace(&mut accepted, relay.total("messages_accepted"));
+            let messages = (accepted - before) as usize;
+            own += messages.saturating_sub(1);
+            let closes = ends && codes.last() != Some(&221);
+            assert_eq!(Answer { codes, closes, messages }, expected(attempt), "{} by {size}", attempt.name);
+        }
+    }
+    while relay.total("recipients_left") + relay.total("recipients_deferred") > 0
+        || sink.remote.total("messages") < accepted
+    {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert_eq!(sink.remote.total("messages"), accepted);
+    let smuggled = std::fs::read_dir(mail.join("v@y/new")).unwrap().count();
+    assert_eq!(smuggled, own);
+}
