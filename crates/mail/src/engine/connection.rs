@@ -95,6 +95,11 @@ impl Connection {
         End::Tls
     }
 
+    /// Returns whether the TLS handshake is in progress.
+    pub(super) fn is_in_handshake(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
+    }
+
     /// Begins again with another session.
     pub(super) fn restart(&mut self, session: Session, now_ns: u64) {
         (self.phase, self.start_ns, self.watches_writing) = (Phase::Connecting, now_ns, false);
@@ -107,7 +112,7 @@ impl Connection {
         let during = match stage {
             _ if self.phase == Phase::Connecting => "while connecting".to_owned(),
             Some(stage) => format!("waiting for the answer to {}", name(stage)),
-            None if self.tls.as_ref().is_some_and(|tls| tls.is_handshaking()) => "in the TLS handshake".to_owned(),
+            None if self.is_in_handshake() => "in the TLS handshake".to_owned(),
             None => "while idle".to_owned(),
         };
         let reply = || {

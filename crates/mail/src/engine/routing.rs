@@ -106,7 +106,8 @@ impl<N: Network, I: Input> Engine<N, I> {
             return Err(end);
         }
         // Where TLS is a courtesy, a server whose TLS does not work gets the mail without it.
-        let is_plain = end == End::Tls && self.plan.tls.security == Security::Opportunistic;
+        let has_failed = end == End::Tls || connection.is_in_handshake();
+        let is_plain = has_failed && self.plan.tls.security == Security::Opportunistic;
         if !is_plain {
             // A host that refuses this connection may accept the next one: it is not avoided.
             if let Some(address) = connection.address().filter(|_| end != End::Refused) {

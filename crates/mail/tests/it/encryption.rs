@@ -22,6 +22,8 @@ enum Conduct {
     Refused,
     /// The handshake fails.
     Broken,
+    /// The server closes the connection in the handshake.
+    HangsUp,
 }
 
 /// The content of each message, and whether it came encrypted.
@@ -88,9 +90,12 @@ fn serve(
     if !talk(&mut stream, conduct, false, messages)? {
         return Ok(());
     }
-    if conduct == Conduct::Broken {
+    if matches!(conduct, Conduct::Broken | Conduct::HangsUp) {
         let mut hello = [0; 5];
         stream.read_exact(&mut hello)?;
+        if conduct == Conduct::HangsUp {
+            return Ok(());
+        }
         return stream.write_all(b"this is no TLS record");
     }
     let session = ServerConnection::new(Arc::clone(config)).unwrap();
@@ -158,6 +163,7 @@ fn mail_goes_without_tls_only_where_tls_is_not_required() {
         (Conduct::NotOffered, "does not offer STARTTLS"),
         (Conduct::Refused, "refused STARTTLS with 454"),
         (Conduct::Broken, "TLS failed: "),
+        (Conduct::HangsUp, "in the TLS handshake"),
     ] {
         let (port, messages) = start(conduct);
         let (outcome, content) = run(port, Encryption::Opportunistic);
