@@ -184,7 +184,7 @@ mod tests {
     }
 
     fn text(envelope: &Envelope, failure: &Failure<'_>) -> String {
-        let message = Message::parse(b"Subject: caf\n\nthe body\n", &[]).unwrap();
+        let message = Message::parse(b"Subject: caf\n\nthe body\n", &[], None).unwrap();
         String::from_utf8(report(envelope, &message, failure)).unwrap()
     }
 
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn a_report_that_is_written_again_replaces_the_first() {
         let folder = tempfile::tempdir().unwrap();
-        let message = Message::parse(b"Subject: a\n\nb\n", &[]).unwrap();
+        let message = Message::parse(b"Subject: a\n\nb\n", &[], None).unwrap();
         let (envelope, to) = (Envelope::new("s@a.test", Mode::Data), record("u@b.test"));
         for _ in 0..2 {
             let bounces = Bounces::open(folder.path()).unwrap();

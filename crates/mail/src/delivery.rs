@@ -2,6 +2,7 @@
 
 use crate::bounce::Bounces;
 use crate::client::{Encryption, Timeouts, TlsConfig};
+use crate::dkim::Signer;
 use crate::engine::{Engine, Observer, Plan};
 use crate::envelope::{Envelope, Mode};
 use crate::error::{Error, Result};
@@ -23,6 +24,7 @@ use serde_json::json;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The domains of the table in the report.
@@ -47,6 +49,8 @@ pub struct Delivery {
     pub source: Source,
     /// The file of the message; none in a mode that sends no message.
     pub message: Option<PathBuf>,
+    /// Who signs the message.
+    pub signer: Option<Arc<Signer>>,
     /// The server that takes all mail: `HOST:PORT`; none if each domain is looked up.
     pub via: Option<String>,
     /// The name server that is asked.
@@ -153,7 +157,7 @@ pub(crate) fn prepare(delivery: &Delivery) -> Result<Engine<Sockets, Listed<File
         Some(path) => std::fs::read(path).map_err(|error| Error::file(path, error.to_string()))?,
         None => NO_MESSAGE.to_vec(),
     };
-    let message = Message::parse(&text, list.columns())?;
+    let message = Message::parse(&text, list.columns(), delivery.signer.clone())?;
     if message.is_template() && delivery.batch > 1 {
         return Err(Error::Spec("a message with fields has one recipient at a time; leave out --batch".to_owned()));
     }

@@ -9,6 +9,7 @@
 mod bounce;
 mod client;
 mod delivery;
+mod dkim;
 mod engine;
 mod envelope;
 mod error;
@@ -32,6 +33,7 @@ pub mod synthetic;
 
 pub use client::Encryption;
 pub use delivery::{Delivery, Outcome, Source, deliver};
+pub use dkim::Signer;
 pub use engine::{Observer, Progress};
 pub use envelope::{Envelope, Mode};
 pub use error::{Error, Result};

@@ -2,12 +2,16 @@
 //!
 //! A field is written `{{name}}` and stands for the value of that column of the list. A message without fields is
 //! encoded for DATA and for BDAT when it is read; sending it copies nothing.
+//!
+//! A signature (DKIM) is put before the header. A message without fields is signed once, a template for each recipient.
 
+use crate::dkim::Signer;
 use crate::error::{Error, Result};
 use crate::list::Record;
 use landau_wire::smtp::data::{Encoder, Shape, Transfer, Unsendable};
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
+use std::sync::Arc;
 
 /// A part of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,27 +35,35 @@ pub struct Message {
     has_8bit_header: bool,
     /// The parts of a template; empty for a message without fields.
     parts: Vec<Part>,
+    /// Who signs what is rendered; a message without fields is signed already.
+    signer: Option<Arc<Signer>>,
     digest: String,
 }
 
 impl Message {
     /// Reads a message: lines that end with LF or CR LF, header, empty line, body. `columns` are the names of the
-    /// list's columns.
+    /// list's columns. `signer` signs it.
     ///
     /// # Errors
     ///
-    /// A bare CR, a NUL, or a field that is not a column.
-    pub fn parse(text: &[u8], columns: &[String]) -> Result<Self> {
+    /// A bare CR, a NUL, a field that is not a column, or a message that cannot be signed.
+    pub fn parse(text: &[u8], columns: &[String], signer: Option<Arc<Signer>>) -> Result<Self> {
         let digest = Sha256::digest(text).iter().fold(String::new(), |mut digest, byte| {
             // Writing to a string cannot fail.
             let _ = write!(digest, "{byte:02x}");
             digest
         });
-        let parts = parts_of(text, columns)?;
+        let mut parts = parts_of(text, columns)?;
+        let is_template = parts.len() > 1;
+        // A template is signed here as well, without its fields: so a message that cannot be signed is found at once.
+        if let Some(field) = signer.as_deref().map(|signer| signer.field(text)).transpose()?
+            && !is_template
+        {
+            parts.insert(0, Part::Literal(field.into_bytes()));
+        }
         let (mut data, mut chunk) = (Vec::new(), Vec::new());
         let literal: Vec<&[u8]> = parts.iter().filter_map(Part::literal).collect();
         let shape = encode(Transfer::Data, literal.iter().copied(), &mut data).map_err(|error| unsendable(&error))?;
-        let is_template = parts.len() > literal.len();
         if is_template {
             data.clear();
         } else {
@@ -59,7 +71,8 @@ impl Message {
             encode(Transfer::Bdat, literal.iter().copied(), &mut chunk).map_err(|error| unsendable(&error))?;
         }
         let has_8bit_header = !header_of(text).is_ascii();
-        Ok(Self { data, chunk, shape, has_8bit_header, parts: if is_template { parts } else { Vec::new() }, digest })
+        let (parts, signer) = if is_template { (parts, signer) } else { (Vec::new(), None) };
+        Ok(Self { data, chunk, shape, has_8bit_header, parts, signer, digest })
     }
 
     /// Reads a message that was received: its lines end with CR LF, and braces are text. It is encoded for BDAT only if
@@ -112,18 +125,25 @@ impl Message {
     }
 
     /// Writes what to send to the recipient of a record into `out`, whose memory is reused.
-    pub fn render(
-        &self,
-        transfer: Transfer,
-        record: &Record,
-        out: &mut Vec<u8>,
-    ) -> std::result::Result<(), Unsendable> {
+    ///
+    /// # Errors
+    ///
+    /// A field with a bare CR or a NUL, or a key that fails.
+    pub fn render(&self, transfer: Transfer, record: &Record, out: &mut Vec<u8>) -> Result<()> {
         out.clear();
-        let parts = self.parts.iter().map(|part| match part {
-            Part::Literal(text) => text.as_slice(),
-            Part::Field(column) => record.field(*column).as_bytes(),
-        });
-        encode(transfer, parts, out).map(drop)
+        let parts = || {
+            self.parts.iter().map(|part| match part {
+                Part::Literal(text) => text.as_slice(),
+                Part::Field(column) => record.field(*column).as_bytes(),
+            })
+        };
+        let signature = match &self.signer {
+            Some(signer) => signer.field(&parts().collect::<Vec<_>>().concat())?,
+            None => String::new(),
+        };
+        encode(transfer, std::iter::once(signature.as_bytes()).chain(parts()), out)
+            .map_err(|error| unsendable(&error))?;
+        Ok(())
     }
 }
 
@@ -209,30 +229,30 @@ mod tests {
 
     #[test]
     fn a_message_is_encoded_for_both_transfers() {
-        let message = Message::parse(b"Subject: a\n\n.b\n", &[]).unwrap();
+        let message = Message::parse(b"Subject: a\n\n.b\n", &[], None).unwrap();
         assert_eq!(message.encoded(Transfer::Data), b"Subject: a\r\n\r\n..b\r\n.\r\n");
         assert_eq!(message.encoded(Transfer::Bdat), b"Subject: a\r\n\r\n.b\r\n");
         assert_eq!((message.bytes(), message.is_8bit(), message.is_template()), (Some(18), false, false));
-        assert!(Message::parse(b"a\rb", &[]).is_err());
+        assert!(Message::parse(b"a\rb", &[], None).is_err());
     }
 
     #[test]
     fn fields_are_replaced_and_dots_doubled_after_that() {
         let columns = columns(&["email", "name"]);
-        let message = Message::parse(b"To: {{ email }}\n\n{{name}}{{x\n{{ }}\n", &columns).unwrap();
+        let message = Message::parse(b"To: {{ email }}\n\n{{name}}{{x\n{{ }}\n", &columns, None).unwrap();
         assert_eq!((message.is_template(), message.bytes()), (true, None));
         let mut record = Record::default();
         record.set(["a@b", ".dot"]);
         let mut out = b"old".to_vec();
         message.render(Transfer::Data, &record, &mut out).unwrap();
         assert_eq!(out, b"To: a@b\r\n\r\n..dot{{x\r\n{{ }}\r\n.\r\n");
-        let error = Message::parse(b"{{nme}}", &columns).unwrap_err().to_string();
+        let error = Message::parse(b"{{nme}}", &columns, None).unwrap_err().to_string();
         assert!(error.contains("{{nme}}") && error.contains("email, name"), "{error}");
     }
 
     #[test]
     fn only_bytes_of_the_header_need_smtputf8() {
-        let parsed = |text: &str| Message::parse(text.as_bytes(), &[]).unwrap();
+        let parsed = |text: &str| Message::parse(text.as_bytes(), &[], None).unwrap();
         let header = parsed("Subject: \u{e9}\r\n\r\na\n");
         assert!(header.has_8bit_header() && header.is_8bit());
         let body = parsed("Subject: e\n\n\u{e9}\n");

@@ -5,12 +5,13 @@ use crate::status;
 use clap::ValueEnum;
 use landau_mail::sink::Listen;
 use landau_mail::synthetic::{MOST_DOMAINS, Shape};
-use landau_mail::{Backoff, Delivery, Encryption, Envelope, Feedback, Limits, Mode, Source, Sync, deliver};
+use landau_mail::{Backoff, Delivery, Encryption, Envelope, Feedback, Limits, Mode, Signer, Source, Sync, deliver};
 use landau_sys::signal::{catch_interrupts, interrupted};
 use landau_units::duration_in;
 use landau_wire::smtp::parameter::{Notify, Ret};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The longest wait: thirty days.
@@ -116,6 +117,15 @@ pub(crate) struct Args {
     /// Send this message: header, empty line, body
     #[arg(long, value_name = "FILE", conflicts_with = "relay")]
     message: Option<PathBuf>,
+    /// Sign the message (DKIM) with this private key in PEM: RSA or Ed25519
+    #[arg(long, value_name = "FILE", requires_all = ["dkim_domain", "dkim_selector"])]
+    dkim_key: Option<PathBuf>,
+    /// Sign for this domain
+    #[arg(long, value_name = "DOMAIN", requires = "dkim_key")]
+    dkim_domain: Option<String>,
+    /// Say that the public key is in the TXT record at NAME._domainkey.DOMAIN
+    #[arg(long, value_name = "NAME", requires = "dkim_key")]
+    dkim_selector: Option<String>,
     /// Send all mail to this server (port 25 by default), and look no domain up
     #[arg(long, value_name = "HOST:PORT", required_unless_present = "name_server", conflicts_with = "name_server")]
     via: Option<String>,
@@ -260,6 +270,7 @@ fn delivery(args: &Args) -> anyhow::Result<Delivery> {
     Ok(Delivery {
         source,
         message: args.message.clone(),
+        signer: signer(args)?,
         via: args.via.clone(),
         name_server: args.name_server,
         smtp_port: args.smtp_port,
@@ -312,6 +323,13 @@ fn encryption(args: &Args) -> anyhow::Result<Encryption> {
         TlsWord::Opportunistic => Encryption::Opportunistic,
         TlsWord::Required => Encryption::Required { ca_file: args.ca.clone(), is_insecure: args.insecure },
     })
+}
+
+fn signer(args: &Args) -> anyhow::Result<Option<Arc<Signer>>> {
+    match (&args.dkim_key, &args.dkim_domain, &args.dkim_selector) {
+        (Some(key), Some(domain), Some(selector)) => Ok(Some(Arc::new(Signer::read(key, domain, selector)?))),
+        _ => Ok(None),
+    }
 }
 
 fn envelope(args: &Args) -> anyhow::Result<Envelope> {

@@ -78,6 +78,53 @@ fn mail_is_counted_and_stored() {
     assert_eq!(std::fs::read(files[0].as_ref().unwrap().path()).unwrap(), b"x\r\n");
 }
 
+/// An independent verifier accepts the signatures of messages as they arrive, merged fields, doubled dots and all, and
+/// rejects them once the body is altered.
+#[test]
+fn signatures_are_accepted_by_an_independent_verifier() {
+    let python = "/usr/bin/python3";
+    if !Command::new(python).args(["-c", "import dkim, nacl"]).output().is_ok_and(|ran| ran.status.success()) {
+        eprintln!("skipped: python3-dkim and python3-nacl are not installed");
+        return;
+    }
+    let room = Room::new();
+    let keys = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../mail/tests/keys");
+    let verify = "import dkim, sys\n\
+        key = open(sys.argv[1], 'rb').read()\n\
+        message = sys.stdin.buffer.read()\n\
+        asked = []\n\
+        def lookup(name, timeout=5):\n    asked.append(name)\n    return key\n\
+        print(dkim.verify(message, dnsfunc=lookup), dkim.verify(message + b'more', dnsfunc=lookup), asked[0].decode())";
+    std::fs::write(room.file("list.csv"), "email,name\na@b.example,\"Ann, of B\"\n").unwrap();
+    for (key, letter) in [
+        (
+            "rsa",
+            "From: N <n@e.example>\nSubject:  Two  spaces\n folded\nTo: {{email}}\n\nDear {{name}} \n.\n..dots\n\n\n",
+        ),
+        ("ed25519", "Subject: plain\nFrom: n@e.example\n\n.\tText\n"),
+    ] {
+        let folder = format!("mail-{key}");
+        let sink = Serving::new(&room, &["smtp", "--maildir", &folder]);
+        std::fs::write(room.file("letter.eml"), letter).unwrap();
+        let (via, ledger) = (sink.address.to_string(), format!("ledger-{key}"));
+        let pem = keys.join(format!("{key}.pem"));
+        let pem = pem.to_str().unwrap();
+        let mut words =
+            vec!["mail", "list.csv", "--message", "letter.eml", "--via", &via, "--ledger", &ledger, "--quiet"];
+        words.extend(["--dkim-key", pem, "--dkim-domain", "e.example", "--dkim-selector", "s1"]);
+        let ran = room.landau(&words);
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        sink.end();
+        let stored =
+            std::fs::read_dir(room.file(&format!("{folder}/a@b.example/new"))).unwrap().next().unwrap().unwrap();
+        let mut command = Command::new(python);
+        command.args(["-c", verify]).arg(keys.join(format!("{key}.txt")));
+        command.stdin(std::fs::File::open(stored.path()).unwrap());
+        let ran = Ran::of(command.output().unwrap());
+        assert_eq!(ran.out.trim(), "True False s1._domainkey.e.example.", "{key}: {ran:?}");
+    }
+}
+
 #[test]
 fn a_profile_decides_what_hosts_do() {
     let room = Room::new();

@@ -63,6 +63,8 @@ pub(super) enum End {
     TimedOut,
     /// TLS failed.
     Tls,
+    /// The message could not be signed; the server awaits it.
+    Unrendered,
 }
 
 impl Connection {
@@ -128,6 +130,7 @@ impl Connection {
             End::Broken(broken) => format!("{broken} {during}"),
             End::TimedOut => format!("timeout {during}"),
             End::Tls => format!("TLS failed: {}", self.tls_failure),
+            End::Unrendered => "the message could not be signed".to_owned(),
         }
     }
 

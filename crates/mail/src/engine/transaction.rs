@@ -3,6 +3,7 @@
 use super::connection::{Connection, End, Phase};
 use super::{Content, Engine, Input, Mailbox, Mode, Network, State, Transfer, Verdict};
 use crate::client::{Broken, Needs, Stage};
+use crate::error::Result;
 use crate::input::Letter;
 use landau_wire::smtp::{Code, Extension};
 use std::rc::Rc;
@@ -60,7 +61,11 @@ impl<N: Network, I: Input> Engine<N, I> {
         }
         if connection.session.is_chunked() {
             if is_template {
-                self.render(connection, Transfer::Bdat, self.batch[0]);
+                let recipient = self.batch[0];
+                if let Err(error) = self.render(connection, Transfer::Bdat, recipient) {
+                    self.settle(recipient, State::Failed, None, error.to_string().as_bytes());
+                    return self.next_transaction(connection);
+                }
                 needs.chunk = (Content::Own, connection.session.own_content.len());
             }
             connection.letter = Some(Rc::clone(&letter));
@@ -119,7 +124,7 @@ impl<N: Network, I: Input> Engine<N, I> {
     }
 
     /// Sends the content that a server awaits, and with it the commands of the next transaction.
-    pub(super) fn send_content(&mut self, connection: &mut Connection) -> Result<(), End> {
+    pub(super) fn send_content(&mut self, connection: &mut Connection) -> std::result::Result<(), End> {
         if connection.session.outgoing.content().is_some() {
             let code = connection.session.code().unwrap_or(Code::START_DATA);
             return Err(End::Broken(Broken::Unexpected(code, Stage::Data)));
@@ -129,7 +134,7 @@ impl<N: Network, I: Input> Engine<N, I> {
         let mut content = Content::Shared(Transfer::Data);
         let mut len = letter.message.encoded(Transfer::Data).len();
         if letter.message.is_template() {
-            self.render(connection, Transfer::Data, recipient);
+            self.render(connection, Transfer::Data, recipient).map_err(|_| End::Unrendered)?;
             (content, len) = (Content::Own, connection.session.own_content.len());
         }
         connection.letter = Some(letter);
@@ -140,12 +145,12 @@ impl<N: Network, I: Input> Engine<N, I> {
         Ok(())
     }
 
-    /// Renders the message for a recipient.
-    fn render(&self, connection: &mut Connection, transfer: Transfer, recipient: u32) {
+    /// Renders the message for a recipient. Its text was checked when it was read, and the fields with the record: only
+    /// a key can fail.
+    fn render(&self, connection: &mut Connection, transfer: Transfer, recipient: u32) -> Result<()> {
         let record = &self.schedule.recipients.get(recipient).record;
         let letter: Rc<Letter> = self.schedule.recipients.letter(recipient);
-        // The text of the message was checked when it was read, and the fields with the record.
-        let _ = letter.message.render(transfer, record, &mut connection.session.own_content);
+        letter.message.render(transfer, record, &mut connection.session.own_content)
     }
 
     /// Acts on a reply that is about a recipient.

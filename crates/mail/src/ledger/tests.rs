@@ -3,7 +3,7 @@
 use super::*;
 
 fn message(text: &str) -> Message {
-    Message::parse(text.as_bytes(), &[]).unwrap()
+    Message::parse(text.as_bytes(), &[], None).unwrap()
 }
 
 fn report(number: u64, address: &str, state: State) -> Report<'_> {

@@ -131,7 +131,7 @@ impl Scenario {
     fn message(&self) -> Message {
         let field = if self.is_template { "{{name}}" } else { "" };
         let text = format!("Subject: a\n\n{field}\n.\n..b{}\n", "x".repeat(300));
-        Message::parse(text.as_bytes(), self.list().columns()).unwrap()
+        Message::parse(text.as_bytes(), self.list().columns(), None).unwrap()
     }
 
     fn plan(&self) -> Plan {

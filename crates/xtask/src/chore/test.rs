@@ -16,7 +16,7 @@ struct Need {
     is_installed: fn() -> bool,
 }
 
-const NEEDS: [Need; 10] = [
+const NEEDS: [Need; 12] = [
     Need { package: "gcc", purpose: "linking, and the fork helper", is_installed: || program::find("cc").is_some() },
     Need { package: "libc6-dev", purpose: "the fork helper in static glibc", is_installed: has_static_libc },
     Need {
@@ -36,6 +36,8 @@ const NEEDS: [Need; 10] = [
         purpose: "counting the event library's calls",
         is_installed: || program::find("strace").is_some(),
     },
+    Need { package: "python3-dkim", purpose: "verifying signatures of mail", is_installed: || has_module("dkim") },
+    Need { package: "python3-nacl", purpose: "verifying Ed25519 signatures", is_installed: || has_module("nacl") },
     Need { package: "nodejs", purpose: "browser tests", is_installed: || program::find("node").is_some() },
     Need { package: "npm", purpose: "browser tests", is_installed: || program::find("npm").is_some() },
     Need { package: "chromium", purpose: "browser tests", is_installed: || program::find("chromium").is_some() },
@@ -61,6 +63,12 @@ pub(crate) fn everything() -> Result<Counts> {
 fn has_static_libc() -> bool {
     let folder = format!("/usr/lib/{}-linux-gnu/libc.a", std::env::consts::ARCH);
     Path::new(&folder).exists()
+}
+
+/// Returns whether Debian's Python has a module.
+fn has_module(name: &str) -> bool {
+    let ran = std::process::Command::new("/usr/bin/python3").args(["-c", &format!("import {name}")]).output();
+    ran.is_ok_and(|ran| ran.status.success())
 }
 
 /// Installs missing packages if this user can, after saying which and why; tests that need the others are skipped.

@@ -1,0 +1,131 @@
+//! DKIM signatures (RFC 6376): the key of a domain, and the header field that it puts before a message.
+//!
+//! Header and body are canonicalised as `relaxed`, the form that survives relays which fold header lines or drop spaces
+//! at the end of a line. The fields in [`SIGNED`] are signed, those that a message lacks included, so that none can be
+//! added on the way.
+
+use crate::error::{Error, Result};
+use mail_auth::common::crypto::{DkimKey, Ed25519Key, RsaKey};
+use mail_auth::common::headers::HeaderWriter;
+use mail_auth::dkim::{Canonicalization, DkimSigner, Done};
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject;
+use std::path::Path;
+
+/// The header fields that are signed: those that RFC 6376, section 5.4.1, names, and those by which a list can be left
+/// (RFC 8058 demands that they are signed).
+const SIGNED: [&str; 19] = [
+    "From",
+    "Reply-To",
+    "Subject",
+    "Date",
+    "To",
+    "Cc",
+    "Message-ID",
+    "In-Reply-To",
+    "References",
+    "MIME-Version",
+    "Content-Type",
+    "Content-Transfer-Encoding",
+    "List-Id",
+    "List-Help",
+    "List-Subscribe",
+    "List-Post",
+    "List-Archive",
+    "List-Unsubscribe",
+    "List-Unsubscribe-Post",
+];
+
+/// Signs messages for a domain.
+pub struct Signer {
+    signer: DkimSigner<DkimKey, Done>,
+    domain: String,
+    selector: String,
+}
+
+impl std::fmt::Debug for Signer {
+    /// Leaves the key out.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Signer({}._domainkey.{})", self.selector, self.domain)
+    }
+}
+
+impl Signer {
+    /// Reads a private key in PEM: RSA (PKCS #1 or #8) or Ed25519 (PKCS #8, RFC 8463). Its public key is expected in a
+    /// TXT record at `SELECTOR._domainkey.DOMAIN`.
+    ///
+    /// # Errors
+    ///
+    /// A file without such a key, an RSA key of less than 2,048 bits, or a domain or selector that is no host name.
+    pub fn read(path: &Path, domain: &str, selector: &str) -> Result<Self> {
+        let wrong = |reason: String| Error::file(path, reason);
+        let pem = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
+        let der = PrivateKeyDer::from_pem_slice(&pem).map_err(|error| match error {
+            rustls::pki_types::pem::Error::NoItemsFound => {
+                wrong("no private key in this file; it must be PEM without a password".to_owned())
+            }
+            error => wrong(error.to_string()),
+        })?;
+        let key = key_of(&der).map_err(|reason| wrong(format!("the key cannot be used: {reason}")))?;
+        for (option, name) in [("--dkim-domain", domain), ("--dkim-selector", selector)] {
+            if !is_name(name) {
+                return Err(Error::Spec(format!("{option} {name}: write a name of letters, digits, - and dots")));
+            }
+        }
+        let signer = DkimSigner::from_key(key).domain(domain).selector(selector).headers(SIGNED);
+        let signer = signer.header_canonicalization(Canonicalization::Relaxed);
+        let signer = signer.body_canonicalization(Canonicalization::Relaxed);
+        Ok(Self { signer, domain: domain.to_owned(), selector: selector.to_owned() })
+    }
+
+    /// Returns the header field that signs a message, with the CR LF at its end. Lines of the message may end with LF
+    /// or CR LF, which makes no difference to the signature; the time of signing is that of the call.
+    ///
+    /// # Errors
+    ///
+    /// The message has no From, which every message must have and every signature covers; or the key fails.
+    pub fn field(&self, message: &[u8]) -> Result<String> {
+        if !has_from(message) {
+            return Err(Error::Spec("a message to be signed needs the header field From".to_owned()));
+        }
+        let signature = self.signer.sign(message);
+        let signature = signature.map_err(|error| Error::Spec(format!("the message cannot be signed: {error}")))?;
+        Ok(signature.to_header())
+    }
+}
+
+/// Returns the key, or why it cannot be used.
+fn key_of(der: &PrivateKeyDer<'_>) -> std::result::Result<DkimKey, String> {
+    let rsa = match RsaKey::from_key_der(der.clone_key()) {
+        Ok(key) => return Ok(DkimKey::Rsa(key)),
+        Err(error) => error.to_string(),
+    };
+    match der {
+        // The public key is part of the second version of PKCS #8 only, and OpenSSL writes the first.
+        PrivateKeyDer::Pkcs8(pkcs8) => match Ed25519Key::from_pkcs8_maybe_unchecked_der(pkcs8.secret_pkcs8_der()) {
+            Ok(key) => Ok(DkimKey::Ed25519(key)),
+            Err(_) => Err(format!("{rsa}; RSA keys of 2,048 to 8,192 bits and Ed25519 keys can")),
+        },
+        _ => Err(format!("{rsa}; RSA keys of 2,048 to 8,192 bits and Ed25519 keys can")),
+    }
+}
+
+/// Returns whether a text can be a domain or a selector.
+fn is_name(text: &str) -> bool {
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    };
+    text.len() <= 253 && text.split('.').all(is_label)
+}
+
+/// Returns whether the header has the field From.
+fn has_from(message: &[u8]) -> bool {
+    message
+        .split(|&byte| byte == b'\n')
+        .take_while(|line| !line.trim_ascii_end().is_empty())
+        .any(|line| line.get(..5).is_some_and(|name| name.eq_ignore_ascii_case(b"from:")))
+}
+
+#[cfg(test)]
+mod tests;
