@@ -53,7 +53,7 @@ pub struct Delivery {
     pub signer: Option<Arc<Signer>>,
     /// The server that takes all mail: `HOST:PORT`; none if each domain is looked up.
     pub via: Option<String>,
-    /// The name server that is asked.
+    /// The name server that is asked; none to ask as this system is configured to.
     pub name_server: Option<SocketAddr>,
     /// The port at which MX hosts take mail.
     pub smtp_port: u16,
@@ -175,12 +175,12 @@ pub(crate) fn prepare(delivery: &Delivery) -> Result<Engine<Sockets, Listed<File
 }
 
 impl Delivery {
-    /// Returns the delivery of a message to a list with the defaults of `landau mail`: it lacks the message and the way
-    /// (`via` or `name_server`).
+    /// Returns the delivery of a message to a list with the defaults of `landau mail`, without a message.
     pub fn new(source: Source, ledger: PathBuf) -> Self {
         Self {
             source,
             message: None,
+            signer: None,
             via: None,
             name_server: None,
             smtp_port: 25,
@@ -240,12 +240,10 @@ impl Delivery {
         if let Some(via) = &self.via {
             return Ok(Routes::to_server(&Server::resolve(via, &self.allowed_hosts)?, seed));
         }
-        let Some(server) = self.name_server else {
-            return Err(Error::Spec("name the server with --via, or a name server with --name-server".to_owned()));
-        };
         let allowed = self.allowed_hosts.clone();
         let own_name = self.envelope.helo.clone();
-        Ok(Routes::by_domain(Lookups { server, port: self.smtp_port, allowed, own_name }, seed))
+        let lookups = Lookups { server: self.name_server, port: self.smtp_port, allowed, own_name };
+        Routes::by_domain(lookups, seed)
     }
 }
 

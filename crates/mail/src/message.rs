@@ -88,7 +88,7 @@ impl Message {
             encode(Transfer::Bdat, [content].into_iter(), &mut chunk).map_err(|error| unsendable(&error))?;
         }
         let has_8bit_header = shape.is_8bit && !header_of(content).is_ascii();
-        Ok(Self { data, chunk, shape, has_8bit_header, parts: Vec::new(), digest: String::new() })
+        Ok(Self { data, chunk, shape, has_8bit_header, parts: Vec::new(), signer: None, digest: String::new() })
     }
 
     /// Returns whether each recipient has a text of its own.

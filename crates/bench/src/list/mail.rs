@@ -437,7 +437,7 @@ mod tests {
             let text = text(bytes);
             assert_eq!(text.len() as u64, bytes);
             assert!(text.ends_with(b"\r\n"));
-            assert!(landau_mail::Message::parse(&text, &[]).is_ok());
+            assert!(landau_mail::Message::parse(&text, &[], None).is_ok());
         }
     }
 }

@@ -127,9 +127,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", requires = "dkim_key")]
     dkim_selector: Option<String>,
     /// Send all mail to this server (port 25 by default), and look no domain up
-    #[arg(long, value_name = "HOST:PORT", required_unless_present = "name_server", conflicts_with = "name_server")]
+    #[arg(long, value_name = "HOST:PORT", conflicts_with = "name_server")]
     via: Option<String>,
-    /// Look up the MX hosts of each domain at this name server (port 53 by default)
+    /// Look up the MX hosts of each domain at this name server (port 53 by default), not at the system's
     #[arg(long, value_name = "ADDRESS", value_parser = name_server)]
     name_server: Option<SocketAddr>,
     /// Connect to this port of MX hosts

@@ -1,9 +1,10 @@
 //! `landau mail` as a user types it: refused options, and runs that are killed and continued.
 
-use crate::support::{Room, eventually};
+use crate::support::{LANDAU, Ran, Room, eventually};
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -162,4 +163,42 @@ fn public_servers_and_missing_messages_are_refused() {
     refused(&["--via", "127.0.0.1:9"], "--message FILE is missing");
     refused(&["--via", "127.0.0.1:x", "--message", "letter"], "write HOST:PORT");
     refused(&["--via", "127.0.0.1:9", "--message", "letter", "--from", "a b@c"], "--from a b@c: malformed address");
+}
+
+/// In a network of its own, whose `/etc/resolv.conf` names a sink: the system's resolver finds the same servers as one
+/// that is named, also for domains with truncated answers, without MX, with a null MX, or that do not exist.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_systems_resolver_finds_what_a_named_server_does() {
+    const SCRIPT: &str = r#"
+        printf 'nameserver 127.0.0.1\n' > resolv.conf
+        ip link set lo up && mount --bind resolv.conf /etc/resolv.conf || { echo cannot; exit 0; }
+        odd="--null-mx 0.1 --no-mx 0.1 --nonexistent 0.1 --truncated 0.2"
+        "$0" sink dns --listen 127.0.0.1:53 $odd --json > dns & d=$!
+        "$0" sink smtp --listen 0.0.0.0:25 --json > smtp & s=$!
+        trap 'kill $d $s; wait' EXIT
+        for i in $(seq 600); do [ -s dns ] && [ -s smtp ] && break; sleep 0.05; done
+        "$0" mail list --mode rset --ledger named --name-server 127.0.0.1 --json
+        "$0" mail list --mode rset --ledger configured --json
+    "#;
+    let is_root = std::fs::metadata("/proc/self").is_ok_and(|facts| std::os::unix::fs::MetadataExt::uid(&facts) == 0);
+    if !is_root {
+        eprintln!("skipped: namespaces of its own need root");
+        return;
+    }
+    let room = Room::new();
+    let list: Vec<String> = (1..=80).map(|number| format!("u@d{number:04}.example")).collect();
+    std::fs::write(room.file("list"), list.join("\n")).unwrap();
+    let mut command = Command::new("unshare");
+    command.args(["--net", "--mount", "bash", "-c", SCRIPT, LANDAU]).current_dir(room.path());
+    let ran = Ran::of(command.output().unwrap());
+    if ran.out.trim() == "cannot" {
+        eprintln!("skipped: this system permits no network of its own: {ran:?}");
+        return;
+    }
+    let outcomes: Vec<serde_json::Value> = ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let [named, configured] = &outcomes[..] else { panic!("{ran:?}") };
+    assert_eq!(configured["recipients"], named["recipients"], "{ran:?}");
+    let count = |state: &str| named["recipients"][state].as_u64().unwrap();
+    assert!(count("done") > 40 && count("failed") > 4 && count("done") + count("failed") == 80, "{named}");
 }

@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::input::{Input, Letter, Next, Offer};
 use crate::ledger::{Report, State};
 use crate::list::Record;
-use crate::lookup::Stub;
+use crate::lookup::Resolver;
 use crate::metrics::{self, Exporter};
 use crate::network::{Network, Ready};
 use crate::route::Routes;
@@ -113,7 +113,7 @@ impl<N: Network, I: Input> Engine<N, I> {
             plan,
             schedule,
             given_up_count: 0,
-            connections: (0..Stub::NETWORK_IDS).map(|_| None).collect(),
+            connections: (0..Resolver::NETWORK_IDS).map(|_| None).collect(),
             free: Vec::new(),
             hold: Hold::default(),
             batch: Vec::new(),
@@ -259,7 +259,7 @@ impl<N: Network, I: Input> Engine<N, I> {
     #[inline]
     fn handle(&mut self, ready: Ready) {
         let Some(mut connection) = self.connections.get_mut(ready.id as usize).and_then(Option::take) else {
-            if ready.id < Stub::NETWORK_IDS {
+            if ready.id < Resolver::NETWORK_IDS {
                 self.routes.ready(&mut self.network, ready, &mut self.buffer);
             }
             return;

@@ -1,14 +1,19 @@
 //! Questions to the domain name system: the MX hosts of a domain, and the addresses of a host.
 //!
 //! A [`Stub`] asks one name server, on the engine's own event loop: thousands of questions cost no thread and no wait.
+//! A [`System`] asks the name servers that this system is configured to use.
 
 mod answer;
 mod stub;
+mod system;
 
-pub(crate) use stub::Stub;
+use stub::Stub;
+use system::System;
 
-use landau_wire::dns::{Rcode, Type};
-use std::net::IpAddr;
+use crate::error;
+use crate::network::{Network, Ready};
+use landau_wire::dns::{NameBuf, Rcode, Type};
+use std::net::{IpAddr, SocketAddr};
 
 /// The most aliases (CNAME) that are followed from one name.
 const MOST_ALIASES: u32 = 8;
@@ -92,5 +97,70 @@ impl Answer {
 
     fn problem(problem: Problem) -> Self {
         Self { records: Err(problem), ttl_s: Self::FAILURE_TTL_S }
+    }
+}
+
+/// Who is asked.
+#[derive(Debug)]
+pub(crate) enum Resolver {
+    /// One name server.
+    Stub(Box<Stub>),
+    /// The resolver of this system.
+    System(System),
+}
+
+impl Resolver {
+    /// The network's numbers that look-ups use: 0 and the following ones.
+    pub(crate) const NETWORK_IDS: u32 = Stub::NETWORK_IDS;
+
+    /// Returns the resolver that asks a name server, or as this system is configured to.
+    ///
+    /// # Errors
+    ///
+    /// The configuration of the system cannot be read.
+    pub(crate) fn new(server: Option<SocketAddr>, seed: u64) -> error::Result<Self> {
+        Ok(match server {
+            Some(server) => Self::Stub(Box::new(Stub::new(server, seed))),
+            None => Self::System(System::start()?),
+        })
+    }
+
+    /// Asks a question. `number` comes back with the answer.
+    pub(crate) fn ask(&mut self, number: u32, name: NameBuf, kind: Kind) {
+        match self {
+            Self::Stub(stub) => stub.ask(number, name, kind),
+            Self::System(system) => system.ask(number, name, kind),
+        }
+    }
+
+    /// Returns the next answer.
+    pub(crate) fn next_answer(&mut self) -> Option<(u32, Answer)> {
+        match self {
+            Self::Stub(stub) => stub.next_answer(),
+            Self::System(system) => system.next_answer(),
+        }
+    }
+
+    /// Returns when something is to be done without an event.
+    pub(crate) fn next_ns(&self) -> u64 {
+        match self {
+            Self::Stub(stub) => stub.next_ns(),
+            Self::System(system) => system.next_ns(),
+        }
+    }
+
+    /// Does what is to be done now.
+    pub(crate) fn advance(&mut self, network: &mut impl Network, now_ns: u64) {
+        match self {
+            Self::Stub(stub) => stub.advance(network, now_ns),
+            Self::System(system) => system.advance(now_ns),
+        }
+    }
+
+    /// Acts on an event of a socket for look-ups.
+    pub(crate) fn ready(&mut self, network: &mut impl Network, ready: Ready, buffer: &mut [u8]) {
+        if let Self::Stub(stub) = self {
+            stub.ready(network, ready, buffer);
+        }
     }
 }

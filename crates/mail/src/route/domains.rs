@@ -1,7 +1,7 @@
 //! The way of each domain by its MX records (RFC 5321 section 5.1), and how long it is known.
 
 use super::{Hosts, Lookups};
-use crate::lookup::{Answer, Kind, Problem, Records, Stub};
+use crate::lookup::{Answer, Kind, Problem, Records, Resolver};
 use landau_sys::socket::is_loopback_or_private;
 use landau_wire::dns::NameBuf;
 use std::collections::{HashMap, VecDeque};
@@ -137,7 +137,7 @@ impl Domains {
         recipient: u32,
         now_ns: u64,
         sites: &mut Vec<Hosts>,
-        stub: &mut Stub,
+        resolver: &mut Resolver,
     ) -> Place {
         let known = self.domain_indices.get(domain).copied();
         let index = known.unwrap_or_else(|| self.domain_index(&domain.to_ascii_lowercase()));
@@ -149,7 +149,7 @@ impl Domains {
         entry.waiting.push(recipient);
         if !is_waiting {
             (entry.place, entry.time_ns, entry.until_ns) = (Place::Wait, now_ns, u64::MAX);
-            self.begin(index, now_ns, sites, stub);
+            self.begin(index, now_ns, sites, resolver);
         }
         Place::Wait
     }
@@ -189,7 +189,7 @@ impl Domains {
         index
     }
 
-    fn begin(&mut self, index: u32, now_ns: u64, sites: &mut Vec<Hosts>, stub: &mut Stub) {
+    fn begin(&mut self, index: u32, now_ns: u64, sites: &mut Vec<Hosts>, resolver: &mut Resolver) {
         let name = &self.domains[index as usize].name;
         if let Some(address) = literal(name) {
             let host = self.host_index(&address.to_string());
@@ -200,15 +200,15 @@ impl Domains {
             return;
         }
         match NameBuf::parse(name) {
-            Ok(name) => self.ask(About::Domain(index), name, Kind::Mx, stub),
+            Ok(name) => self.ask(About::Domain(index), name, Kind::Mx, resolver),
             Err(_) => self.refuse(index, "5.1.2 not the name of a domain", RefusalKind::Final, now_ns, 3600),
         }
     }
 
-    fn ask(&mut self, about: About, name: NameBuf, kind: Kind, stub: &mut Stub) {
+    fn ask(&mut self, about: About, name: NameBuf, kind: Kind, resolver: &mut Resolver) {
         self.next_question = self.next_question.wrapping_add(1);
         self.questions.insert(self.next_question, about);
-        stub.ask(self.next_question, name, kind);
+        resolver.ask(self.next_question, name, kind);
     }
 
     /// Ends the look-up of a domain.
@@ -230,17 +230,24 @@ impl Domains {
         answer: Answer,
         now_ns: u64,
         sites: &mut Vec<Hosts>,
-        stub: &mut Stub,
+        resolver: &mut Resolver,
     ) {
         match self.questions.remove(&number) {
-            Some(About::Domain(index)) => self.exchanges_answered(index, answer, now_ns, sites, stub),
+            Some(About::Domain(index)) => self.exchanges_answered(index, answer, now_ns, sites, resolver),
             Some(About::Host(index)) => self.host_answered(index, answer, now_ns, sites),
             None => {}
         }
     }
 
     /// Acts on the MX records of a domain.
-    fn exchanges_answered(&mut self, index: u32, answer: Answer, now_ns: u64, sites: &mut Vec<Hosts>, stub: &mut Stub) {
+    fn exchanges_answered(
+        &mut self,
+        index: u32,
+        answer: Answer,
+        now_ns: u64,
+        sites: &mut Vec<Hosts>,
+        resolver: &mut Resolver,
+    ) {
         let until_ns = now_ns.saturating_add(u64::from(answer.ttl_s) * SECOND);
         let Records { mut mx, additional, .. } = match answer.records {
             Ok(records) => records,
@@ -280,7 +287,7 @@ impl Domains {
             mx.into_iter().map(|(preference, name)| (preference, self.host_index(&name))).collect();
         let mut missing = 0;
         for &(_, host) in &exchanges {
-            missing += u32::from(self.want_host(host, index, now_ns, stub));
+            missing += u32::from(self.want_host(host, index, now_ns, resolver));
         }
         let domain = &mut self.domains[index as usize];
         (domain.exchanges, domain.missing) = (exchanges, missing);
@@ -324,7 +331,7 @@ impl Domains {
     }
 
     /// Makes a domain wait for the addresses of a host, if they are not known. Returns whether it waits.
-    fn want_host(&mut self, index: u32, domain: u32, now_ns: u64, stub: &mut Stub) -> bool {
+    fn want_host(&mut self, index: u32, domain: u32, now_ns: u64, resolver: &mut Resolver) -> bool {
         let host = &mut self.hosts[index as usize];
         if host.missing == 0 && host.until_ns > now_ns {
             return false;
@@ -340,8 +347,8 @@ impl Domains {
             return false;
         };
         host.missing = 2;
-        self.ask(About::Host(index), name, Kind::A, stub);
-        self.ask(About::Host(index), name, Kind::Aaaa, stub);
+        self.ask(About::Host(index), name, Kind::A, resolver);
+        self.ask(About::Host(index), name, Kind::Aaaa, resolver);
         true
     }
 

@@ -11,7 +11,8 @@ pub(crate) use domains::{Domains, Place, Refusal, RefusalKind, Released};
 pub(crate) use host::{Candidate, Hosts};
 pub use server::Server;
 
-use crate::lookup::Stub;
+use crate::error::Result;
+use crate::lookup::Resolver;
 use crate::network::{Network, Ready};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -24,8 +25,8 @@ const MOST_CANDIDATES: usize = 5;
 /// What is needed to look up the way of each domain.
 #[derive(Debug, Clone)]
 pub(crate) struct Lookups {
-    /// The name server.
-    pub(crate) server: SocketAddr,
+    /// The name server; none to ask as this system is configured to.
+    pub(crate) server: Option<SocketAddr>,
     /// The port at which MX hosts take mail.
     pub(crate) port: u16,
     /// Domains and hosts on public addresses that the user permits.
@@ -40,7 +41,7 @@ enum Way {
     /// All mail goes to site 0.
     Fixed,
     /// By look-ups.
-    ByDomain(Box<(Domains, Stub)>),
+    ByDomain(Box<(Domains, Resolver)>),
 }
 
 /// The ways of all domains, and the servers of all sites.
@@ -58,13 +59,17 @@ impl Routes {
     }
 
     /// Returns the routes if each domain is looked up.
-    pub(crate) fn by_domain(lookups: Lookups, seed: u64) -> Self {
-        let stub = Stub::new(lookups.server, seed);
-        Self {
-            way: Way::ByDomain(Box::new((Domains::new(lookups), stub))),
+    ///
+    /// # Errors
+    ///
+    /// The system's configuration is needed and cannot be read.
+    pub(crate) fn by_domain(lookups: Lookups, seed: u64) -> Result<Self> {
+        let resolver = Resolver::new(lookups.server, seed)?;
+        Ok(Self {
+            way: Way::ByDomain(Box::new((Domains::new(lookups), resolver))),
             sites: Vec::new(),
             rng: ChaCha8Rng::seed_from_u64(seed ^ 0x50f7),
-        }
+        })
     }
 
     /// Returns whether all mail goes to one server.
@@ -102,9 +107,9 @@ impl Routes {
         match &mut self.way {
             Way::Fixed => Place::Site(0),
             Way::ByDomain(way) => {
-                let (domains, stub) = &mut **way;
+                let (domains, resolver) = &mut **way;
                 let domain = address.rsplit_once('@').map_or("", |(_, domain)| domain);
-                domains.place(domain, recipient, now_ns, &mut self.sites, stub)
+                domains.place(domain, recipient, now_ns, &mut self.sites, resolver)
             }
         }
     }
@@ -117,9 +122,9 @@ impl Routes {
     /// Returns recipients whose way was found.
     pub(crate) fn next_released(&mut self, now_ns: u64) -> Option<Released> {
         let Way::ByDomain(way) = &mut self.way else { return None };
-        let (domains, stub) = &mut **way;
-        while let Some((number, answer)) = stub.next_answer() {
-            domains.answered(number, answer, now_ns, &mut self.sites, stub);
+        let (domains, resolver) = &mut **way;
+        while let Some((number, answer)) = resolver.next_answer() {
+            domains.answered(number, answer, now_ns, &mut self.sites, resolver);
         }
         domains.next_released(now_ns)
     }

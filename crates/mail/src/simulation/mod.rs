@@ -151,9 +151,9 @@ impl Scenario {
         if !self.is_by_domain {
             return Routes::to_server(&Server::resolve("127.0.0.1:25", &[]).unwrap(), self.seed);
         }
-        let server = std::net::SocketAddr::from(([127, 0, 0, 53], 53));
+        let server = Some(std::net::SocketAddr::from(([127, 0, 0, 53], 53)));
         let lookups = Lookups { server, port: 25, allowed: Vec::new(), own_name: "localhost".to_owned() };
-        Routes::by_domain(lookups, self.seed)
+        Routes::by_domain(lookups, self.seed).unwrap()
     }
 
     fn limits(&self) -> Limits {

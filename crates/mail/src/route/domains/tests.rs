@@ -8,7 +8,7 @@ use super::*;
 struct Asked {
     domains: Domains,
     sites: Vec<Hosts>,
-    stub: Stub,
+    resolver: Resolver,
     /// The number of the last question that was answered.
     answered: u32,
     now_ns: u64,
@@ -18,20 +18,20 @@ impl Asked {
     fn new(allowed: &[&str]) -> Self {
         let server = SocketAddr::from(([127, 0, 0, 1], 53));
         let allowed = allowed.iter().map(|&name| name.to_owned()).collect();
-        let lookups = Lookups { server, port: 25, allowed, own_name: "Relay.Example".to_owned() };
-        let stub = Stub::new(server, 1);
-        Self { domains: Domains::new(lookups), sites: Vec::new(), stub, answered: 0, now_ns: 1 }
+        let lookups = Lookups { server: Some(server), port: 25, allowed, own_name: "Relay.Example".to_owned() };
+        let resolver = Resolver::new(Some(server), 1).unwrap();
+        Self { domains: Domains::new(lookups), sites: Vec::new(), resolver, answered: 0, now_ns: 1 }
     }
 
     fn place(&mut self, domain: &str, recipient: u32) -> Place {
-        self.domains.place(domain, recipient, self.now_ns, &mut self.sites, &mut self.stub)
+        self.domains.place(domain, recipient, self.now_ns, &mut self.sites, &mut self.resolver)
     }
 
     /// Answers the next question.
     fn answer(&mut self, records: Result<Records, Problem>) {
         self.answered += 1;
         let answer = Answer { records, ttl_s: 10 };
-        self.domains.answered(self.answered, answer, self.now_ns, &mut self.sites, &mut self.stub);
+        self.domains.answered(self.answered, answer, self.now_ns, &mut self.sites, &mut self.resolver);
     }
 
     fn released(&mut self) -> Place {
