@@ -297,8 +297,9 @@ impl Feed {
         if !is_end && self.blocked_ns.is_some_and(|at_ns| now_ns < at_ns) {
             return Ok(());
         }
-        let journal = self.journal.as_mut().map_or(Ok(()), Journal::commit);
-        let written = self.segments.commit(now_ns, is_end).and(journal);
+        // The ledger follows the states: what it has as sent is not sent again.
+        let written = self.segments.commit(now_ns, is_end);
+        let written = written.and_then(|()| self.journal.as_mut().map_or(Ok(()), Journal::commit));
         self.publish();
         match written {
             Ok(()) => {
