@@ -12,7 +12,7 @@
 //! time of the slower of engine and sink, whose processor times are facts; `processor` is the engine's alone.
 //!
 //! Source: J. Rothman and J. Buckman, "Which OS is Fastest for High-Performance Network Applications?", Sys Admin, July
-//! 2001. Their `MailEngine` sent to 200,000 recipients in 9,113 domains up to RSET, over up to 3,000 connections, to
+//! 2001. Their MailEngine sent to 200,000 recipients in 9,113 domains up to RSET, over up to 3,000 connections, to
 //! the domains' own servers.
 
 use crate::idle_poll::IdlePoll;

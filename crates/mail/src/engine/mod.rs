@@ -195,11 +195,16 @@ impl<N: Network, I: Input> Engine<N, I> {
     }
 
     fn is_finished(&self) -> bool {
-        let is_idle = self.schedule.open_count() == 0;
         match self.stop_ns {
-            Some(since_ns) => is_idle || self.now_ns.saturating_sub(since_ns) > GRACE_NS,
-            None => is_idle && (self.is_input_at_end || self.is_given_up()) && self.schedule.recipients.len() == 0,
+            Some(since_ns) => self.schedule.open_count() == 0 || self.now_ns.saturating_sub(since_ns) > GRACE_NS,
+            // A connection that was not greeted yet is not needed any more.
+            None => self.schedule.greeted_count() == 0 && self.has_nothing_left(),
         }
+    }
+
+    /// Returns whether no recipient is left, and none can come.
+    fn has_nothing_left(&self) -> bool {
+        (self.is_input_at_end || self.is_given_up()) && self.schedule.recipients.len() == 0
     }
 
     /// Takes recipients from the input until as many are in memory as may be.
@@ -454,11 +459,12 @@ impl<N: Network, I: Input> Engine<N, I> {
         }
     }
 
-    /// Closes what is open when the run ends before its time.
+    /// Closes what is open at the end of the run: nothing that is needed, unless the run ends before its time.
     fn close_all(&mut self) {
+        let end = if self.has_nothing_left() { End::Quit } else { End::TimedOut };
         for id in 0..self.connections.len() {
             if let Some(mut connection) = self.connections[id].take() {
-                self.end(id as u32, &mut connection, End::TimedOut);
+                self.end(id as u32, &mut connection, end);
             }
         }
     }

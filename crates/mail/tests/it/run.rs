@@ -2,7 +2,9 @@
 
 use crate::support::Running;
 use landau_mail::synthetic::Shape;
-use landau_mail::{Backoff, Delivery, Envelope, Feedback, Limits, Mode, Run, Source, Sync};
+use landau_mail::{
+    Backoff, Delivery, Envelope, Feedback, Limits, Mode, Observer, Progress, Run, Source, Sync, deliver,
+};
 use std::time::Duration;
 
 fn delivery(via: String, directory: &std::path::Path) -> Delivery {
@@ -55,4 +57,23 @@ fn connections_that_are_held_send_nothing() {
     assert_eq!(accepted, outcome.recipients.done, "every transaction in progress has ended");
     let ledger = std::fs::read_to_string(room.path().join("ledger")).unwrap();
     assert_eq!(ledger.lines().filter(|line| line.contains("\"accepted\"")).count() as u64, accepted);
+}
+
+struct Silent;
+
+impl Observer for Silent {
+    fn progress(&mut self, _: &Progress) {}
+}
+
+/// Servers with a full accept queue leave connections without a greeting; the run waited minutes for it although every
+/// message was sent.
+#[test]
+fn a_connection_that_nobody_needs_is_not_waited_for() {
+    let (sink, room) = (Running::profile("[default]\nsilent = 0.5\n"), tempfile::tempdir().unwrap());
+    let mut delivery = delivery(sink.address.to_string(), room.path());
+    delivery.source = Source::Synthetic(Shape { recipients: 50, domains: 10, zipf: 0.0, seed: 1 });
+    delivery.limits.sessions = 8;
+    let outcome = deliver(&delivery, &mut Silent, &|| false).unwrap();
+    assert!((1..8).contains(&outcome.connections), "some were greeted: {}", outcome.connections);
+    assert_eq!((outcome.recipients.done, outcome.lost), (50, Vec::new()));
 }
