@@ -1,6 +1,6 @@
 //! One benchmark: its question, its cases side by side, and each case with its verdicts, curves and single calls.
 
-use super::{explanation, histogram, scrolling, timeline, variants};
+use super::{explanation, histogram, scrolling, study_2001, timeline, variants};
 use crate::facts;
 use crate::findings;
 use crate::loops;
@@ -85,9 +85,10 @@ fn benchmark(view: &View<'_>, name: &str, cases: &[&CaseStudy<'_>], charts: &mut
                 @if cases.len() > 1 { span.number { (cases.len()) " cases" } }
             }
             @if cases.len() > 1 && view.comparisons.is_none() {
-                (charts_of_variants(name, cases))
+                (charts_by_axis(name, cases))
                 (variants::render(view, name))
             }
+            (study_2001::render(view, name))
             @for study in cases { (case(view, study, cases.len() == 1, charts)) }
             @if !caveats.is_empty() {
                 aside.caveats aria-label={ "Caveats of " (name) } {
@@ -100,8 +101,25 @@ fn benchmark(view: &View<'_>, name: &str, cases: &[&CaseStudy<'_>], charts: &mut
     }
 }
 
+/// The charts of the variants: cases whose n counts the same share them.
+fn charts_by_axis(benchmark: &str, cases: &[&CaseStudy<'_>]) -> Markup {
+    let mut axes: Vec<&str> = Vec::new();
+    for study in cases {
+        if !axes.contains(&study.case.axis.as_str()) {
+            axes.push(&study.case.axis);
+        }
+    }
+    let group = |axis: &str| cases.iter().copied().filter(|study| study.case.axis == axis).collect::<Vec<_>>();
+    html! {
+        @for axis in &axes {
+            @let by = if axes.len() > 1 { format!(", by {axis}") } else { String::new() };
+            (charts_of_variants(benchmark, &by, &group(axis)))
+        }
+    }
+}
+
 /// One small chart for each phase that the cases share, a line per case, drawn from the data of the cases.
-fn charts_of_variants(benchmark: &str, cases: &[&CaseStudy<'_>]) -> Markup {
+fn charts_of_variants(benchmark: &str, by: &str, cases: &[&CaseStudy<'_>]) -> Markup {
     let Some(first) = cases.first() else { return html! {} };
     let shown = &cases[..cases.len().min(OVERVIEW_CASES_MAX)];
     let mut figures: Vec<Markup> = Vec::new();
@@ -117,7 +135,7 @@ fn charts_of_variants(benchmark: &str, cases: &[&CaseStudy<'_>]) -> Markup {
                 source: &sources.join(" "),
                 names: &names,
                 kind: "curve",
-                title: &format!("{benchmark}: {name}, all variants"),
+                title: &format!("{benchmark}: {name}, all variants{by}"),
                 text: "",
                 is_small: true,
             }));
@@ -126,7 +144,7 @@ fn charts_of_variants(benchmark: &str, cases: &[&CaseStudy<'_>]) -> Markup {
     let unshown: Vec<&str> = cases.iter().skip(OVERVIEW_CASES_MAX).map(|study| settings(study)).collect();
     html! {
         @if !figures.is_empty() {
-            h4 { "Variants" }
+            h4 { "Variants" (by) }
             div.multiples { @for figure in &figures { (figure) } }
             @if !unshown.is_empty() { p.note { "Not in these charts: " (unshown.join("; ")) "." } }
         }

@@ -11,6 +11,7 @@ pub(crate) mod histogram;
 pub(crate) mod host;
 pub(crate) mod matrix;
 pub(crate) mod overview;
+pub(crate) mod study_2001;
 pub(crate) mod summary;
 pub(crate) mod thumbnail;
 pub(crate) mod timeline;
