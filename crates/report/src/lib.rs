@@ -8,6 +8,7 @@
 mod analysis;
 mod between_runs;
 mod comparisons;
+pub mod delivery;
 mod ends;
 pub mod explained;
 pub mod facts;

@@ -1,6 +1,6 @@
 //! `landau mail`: delivers a message to a list of recipients over SMTP.
 
-use crate::mail::{Live, relay, text};
+use crate::mail::{Live, page, relay, text};
 use crate::status;
 use clap::ValueEnum;
 use landau_mail::sink::Listen;
@@ -231,6 +231,9 @@ pub(crate) struct Args {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
+    /// Write a page with throughput over time, domains, latencies and reasons of deferrals; an old page is replaced
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
     /// Show no progress
     #[arg(long, short)]
     quiet: bool,
@@ -243,9 +246,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
         return relay::run(&args.relay, delivery(args)?, args.ledger.clone(), args.json);
     }
     catch_interrupts();
+    if let Some(path) = &args.report {
+        super::report::check_place(path)?;
+    }
     let mut live = Live::new(args.quiet || args.json, args.recipients);
     let outcome = deliver(&delivery(args)?, &mut live, &|| interrupted().is_some())?;
     drop(live);
+    if let Some(path) = &args.report {
+        super::report::put_page(path, &page::page(&outcome))?;
+    }
     let result = if args.json { outcome.json().to_string() } else { text(&outcome) };
     status::print(&result)?;
     if outcome.is_interrupted {

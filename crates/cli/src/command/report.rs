@@ -100,7 +100,7 @@ fn write_page(paths: &[PathBuf], bytes: &[Vec<u8>], records: &[Record], output: 
 }
 
 /// Writes a page atomically. Only a page is ever replaced, so that a typing error cannot destroy a record.
-fn put_page(output: &Path, html: &str) -> anyhow::Result<()> {
+pub(crate) fn put_page(output: &Path, html: &str) -> anyhow::Result<()> {
     check_place(output)?;
     let beside = output.with_extension(format!("{}.html.part", std::process::id()));
     let write = || {

@@ -1,5 +1,6 @@
 //! The output of `landau mail`: progress while it runs, and the report at its end.
 
+pub(crate) mod page;
 pub(crate) mod relay;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};

@@ -202,3 +202,21 @@ fn the_systems_resolver_finds_what_a_named_server_does() {
     let count = |state: &str| named["recipients"][state].as_u64().unwrap();
     assert!(count("done") > 40 && count("failed") > 4 && count("done") + count("failed") == 80, "{named}");
 }
+
+#[test]
+fn a_report_is_a_page_that_loads_nothing() {
+    let (room, sink) = (Room::new(), Sink::start());
+    std::fs::write(room.file("m.eml"), "Subject: x\n\ny\n").unwrap();
+    let via = format!("127.0.0.1:{}", sink.port);
+    let words = ["mail", "--recipients", "50", "--domains", "5", "--message", "m.eml", "--via", &via];
+    let ran = room.landau(&[&words[..], &["--ledger", "l", "--report", "page.html", "--quiet"]].concat());
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let page = std::fs::read_to_string(room.file("page.html")).unwrap();
+    assert!(page.contains("<h1>50 of 50 recipients sent</h1>") && page.contains("d5.example"), "{page}");
+    assert!(!page.contains("<script") && !page.contains("://"), "nothing is loaded or executed");
+    // The message is no page, and the delivery must not begin before that is found.
+    let other = ["--ledger", "l2", "--report", "m.eml"];
+    let ran = room.landau(&[&words[..], &other].concat());
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert!(!room.file("l2").exists());
+}

@@ -1,0 +1,340 @@
+//! The page of one delivery of `landau mail`: throughput over time, domains, the latency of each phase, and why
+//! recipients were deferred. Static, without scripts.
+
+use crate::quantity::{bytes, count, digits, duration};
+use crate::section::scrolling;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+/// Nothing may be loaded from anywhere, and nothing is executed.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+
+const STYLE: &str = include_str!("page/page.css");
+
+/// Size of the drawing, and its room: left, right, top, bottom.
+const SIZE: (f64, f64) = (600.0, 220.0);
+const ROOM: [f64; 4] = [64.0, 64.0, 24.0, 36.0];
+/// The most points of a drawing.
+const POINTS_MAX: usize = 200;
+
+/// What a delivery had reached at a time.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Sample {
+    /// Nanoseconds since the delivery began.
+    pub at_ns: u64,
+    /// Recipients that are done.
+    pub done: u64,
+    /// Connections that are open.
+    pub open: u64,
+}
+
+/// The latencies of a phase.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Phase {
+    /// The name: `connect`, `rcpt` …
+    pub name: String,
+    /// The number of latencies.
+    pub count: u64,
+    /// The quantiles 0.5, 0.9 and 0.99, and the largest, in nanoseconds.
+    pub quantiles_ns: [u64; 4],
+}
+
+/// The recipients of a domain.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Domain {
+    /// The name.
+    pub name: String,
+    /// Recipients done, deferred, failed and left.
+    pub recipients: [u64; 4],
+    /// The time from the first attempt to the last recipient, in nanoseconds.
+    pub own_ns: u64,
+}
+
+/// A delivery.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Delivery {
+    /// The word for a recipient with whom everything went well: `sent`.
+    pub success: String,
+    /// Recipients done, deferred, failed and left.
+    pub recipients: [u64; 4],
+    /// Of those done, how many this run did.
+    pub done_now: u64,
+    /// The duration in nanoseconds.
+    pub elapsed_ns: u64,
+    /// Processor time for each recipient done, in nanoseconds; none if there is none.
+    pub cpu_ns_each: Option<f64>,
+    /// Connections in all, and the most at a time.
+    pub connections: (u64, u64),
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// What was reached, in order of time.
+    pub samples: Vec<Sample>,
+    /// The phases, in the order in which they happen.
+    pub phases: Vec<Phase>,
+    /// The domains with the most recipients.
+    pub domains: Vec<Domain>,
+    /// The number of domains.
+    pub domain_count: u64,
+    /// Why recipients were deferred or failed, and how often.
+    pub reasons: Vec<(String, u64)>,
+    /// Why connections were refused or lost, and how often.
+    pub lost: Vec<(String, u64)>,
+    /// What the user should know.
+    pub notes: Vec<String>,
+}
+
+/// Recipients a second and open connections in an interval.
+struct Point {
+    /// The end of the interval, in seconds.
+    at_s: f64,
+    per_second: f64,
+    open: f64,
+}
+
+impl Delivery {
+    /// Returns the page.
+    pub fn page(&self) -> String {
+        let title = format!("{} of {} recipients {}", count(self.recipients[0] as f64), self.total(), self.success);
+        let page = html! {
+            (DOCTYPE) "\n"
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    meta http-equiv="Content-Security-Policy" content=(POLICY);
+                    meta name="generator" content={ "landau " (env!("CARGO_PKG_VERSION")) };
+                    meta name="color-scheme" content="light dark";
+                    title { (title) } "\n"
+                    style { (PreEscaped(STYLE)) }
+                } "\n"
+                body {
+                    header.head {
+                        span.brand { span.mark aria-hidden="true" { "L" } " Landau" }
+                        h1 { (title) }
+                        p.lead { (self.lead()) }
+                        @for note in &self.notes { p.lead { "Note: " (note) } }
+                    }
+                    main {
+                        (section("throughput", "Throughput over time", &self.throughput()))
+                        (section("phases", "Latency by phase", &self.phase_table()))
+                        (section("domains", "Domains", &self.domain_table()))
+                        (section("reasons", "Deferred and failed", &reasons(&self.reasons, "No recipient was.")))
+                        (section("lost", "Connections refused or lost", &reasons(&self.lost, "None was.")))
+                    } "\n"
+                }
+            } "\n"
+        };
+        page.into_string()
+    }
+
+    fn total(&self) -> String {
+        count(self.recipients.iter().sum::<u64>() as f64)
+    }
+
+    fn lead(&self) -> String {
+        let [_, deferred, failed, left] = self.recipients.map(|number| count(number as f64));
+        let seconds = (self.elapsed_ns as f64 / 1e9).max(1e-9);
+        let cpu = self.cpu_ns_each.map_or(String::new(), |each| format!(", {} of processor time each", duration(each)));
+        format!(
+            "{deferred} deferred, {failed} failed, {left} left. This run: {} {} in {}, {} a second{cpu}; {} connections, up \
+             to {} at a time; {} sent.",
+            count(self.done_now as f64),
+            self.success,
+            duration(self.elapsed_ns as f64),
+            count((self.done_now as f64 / seconds).round()),
+            count(self.connections.0 as f64),
+            count(self.connections.1 as f64),
+            bytes(self.sent_bytes)
+        )
+    }
+
+    /// The intervals between samples, joined where there are more than fit in a drawing.
+    fn points(&self) -> Vec<Point> {
+        let stride = self.samples.len().div_ceil(POINTS_MAX).max(1);
+        let mut last = Sample::default();
+        let mut points = Vec::new();
+        for sample in self.samples.chunks(stride).filter_map(|chunk| chunk.last()) {
+            let seconds = sample.at_ns.saturating_sub(last.at_ns) as f64 / 1e9;
+            if seconds > 0.0 {
+                let per_second = sample.done.saturating_sub(last.done) as f64 / seconds;
+                points.push(Point { at_s: sample.at_ns as f64 / 1e9, per_second, open: sample.open as f64 });
+            }
+            last = *sample;
+        }
+        points
+    }
+
+    fn throughput(&self) -> Markup {
+        let points = self.points();
+        if points.len() < 2 {
+            return html! { p.note { "The delivery was too short for a curve: there is a sample every 100 ms or more." } };
+        }
+        let rate: Vec<(f64, f64)> = points.iter().map(|point| (point.at_s, point.per_second)).collect();
+        let open: Vec<(f64, f64)> = points.iter().map(|point| (point.at_s, point.open)).collect();
+        html! {
+            div.pair.even {
+                (drawing("recipients a second", &rate, 0))
+                (drawing("open connections", &open, 1))
+            }
+            details.points {
+                summary { "Throughput as a table" }
+                (scrolling("Throughput over time", &html! {
+                    table {
+                        thead { tr {
+                            @for name in ["Until, s", "Recipients a second", "Open connections"] {
+                                th scope="col" { (name) }
+                            }
+                        } }
+                        tbody {
+                            @for point in &points {
+                                tr {
+                                    td { (digits(point.at_s)) }
+                                    td { (count(point.per_second.round())) }
+                                    td { (count(point.open)) }
+                                }
+                            }
+                        }
+                    }
+                }))
+            }
+        }
+    }
+
+    fn phase_table(&self) -> Markup {
+        let rows = self.phases.iter().filter(|phase| phase.count > 0);
+        scrolling(
+            "Latency by phase",
+            &html! {
+                table {
+                    thead { tr {
+                        @for name in ["Time to", "Count", "p50", "p90", "p99", "Maximum"] { th scope="col" { (name) } }
+                    } }
+                    tbody {
+                        @for phase in rows {
+                            tr {
+                                th scope="row" { (phase.name) }
+                                td { (count(phase.count as f64)) }
+                                @for ns in phase.quantiles_ns { td { (duration(ns as f64)) } }
+                            }
+                        }
+                    }
+                }
+                p.note { "From the command to its reply. Pipelined commands wait for each other." }
+            },
+        )
+    }
+
+    fn domain_table(&self) -> Markup {
+        let shown = self.domains.len() as u64;
+        scrolling(
+            "Domains",
+            &html! {
+                table {
+                    thead { tr {
+                        @for name in ["Domain", &self.success, "Deferred", "Failed", "Left", "Own time"] { th scope="col" { (name) } }
+                    } }
+                    tbody {
+                        @for domain in &self.domains {
+                            tr {
+                                th scope="row" { (domain.name) }
+                                @for number in domain.recipients { td { (count(number as f64)) } }
+                                td { (duration(domain.own_ns as f64)) }
+                            }
+                        }
+                    }
+                }
+                p.note {
+                    "Own time: from a domain's first attempt to its last recipient. No delivery can be shorter than \
+                     the longest of them."
+                }
+                @if self.domain_count > shown {
+                    p.note {
+                        "The " (shown) " domains with the most recipients, of " (count(self.domain_count as f64)) "."
+                    }
+                }
+            },
+        )
+    }
+}
+
+fn section(id: &str, heading: &str, content: &Markup) -> Markup {
+    html! {
+        section id=(id) aria-labelledby={ (id) "-heading" } {
+            h2 id={ (id) "-heading" } { (heading) }
+            (content)
+        } "\n"
+    }
+}
+
+fn reasons(all: &[(String, u64)], none: &str) -> Markup {
+    if all.is_empty() {
+        return html! { p.note { (none) } };
+    }
+    scrolling(
+        "Reasons",
+        &html! {
+            table {
+                thead { tr { th scope="col" { "Times" } th scope="col" { "Reason" } } }
+                tbody { @for (reason, times) in all { tr { td { (count(*times as f64)) } td { (reason) } } } }
+            }
+        },
+    )
+}
+
+/// A value over the seconds of the delivery.
+fn drawing(name: &str, points: &[(f64, f64)], tone: usize) -> Markup {
+    let [left, right, above, below] = ROOM;
+    let (width, height) = (SIZE.0 - left - right, SIZE.1 - above - below);
+    let last = points.iter().map(|point| point.0).fold(1e-9, f64::max);
+    let top = points.iter().map(|point| point.1).fold(0.0, f64::max).max(1e-9) * 1.08;
+    let at = |(seconds, value): &(f64, f64)| {
+        format!("{:.1},{:.1}", left + seconds / last * width, above + height * (1.0 - value / top))
+    };
+    html! {
+        svg.drawing viewBox={ "0 0 " (SIZE.0) " " (SIZE.1) } role="img" aria-label={ (name) " over time" } {
+            text x="0" y="12" { (name) }
+            @for share in [0.0, 0.5, 1.0] {
+                @let y = format!("{:.1}", above + height * (1.0 - share / 1.08));
+                line.axis x1=(left) x2=(left + width) y1=(y) y2=(y) {}
+                text x=(left - 6.0) y=(y) text-anchor="end" dominant-baseline="middle" {
+                    (count((top / 1.08 * share).round()))
+                }
+            }
+            @for share in [0.0, 0.5, 1.0] {
+                text.n x=(format!("{:.1}", left + width * share)) y=(SIZE.1 - 16.0) text-anchor="middle" {
+                    (duration(last * share * 1e9))
+                }
+            }
+            polyline.{ "tone-" (tone) } points=(points.iter().map(at).collect::<Vec<_>>().join(" ")) {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(at_ms: u64, done: u64) -> Sample {
+        Sample { at_ns: at_ms * 1_000_000, done, open: 3 }
+    }
+
+    #[test]
+    fn throughput_is_that_of_the_interval() {
+        let samples = vec![sample(100, 50), sample(200, 250), sample(400, 250)];
+        let delivery = Delivery { samples, ..Delivery::default() };
+        let rates: Vec<f64> = delivery.points().iter().map(|point| point.per_second.round()).collect();
+        assert_eq!(rates, [500.0, 2_000.0, 0.0]);
+        let many: Vec<Sample> = (1..=1_001).map(|number| sample(number * 100, number * 7)).collect();
+        let delivery = Delivery { samples: many, ..Delivery::default() };
+        let points = delivery.points();
+        assert!(points.len() <= POINTS_MAX && points.iter().all(|point| (point.per_second - 70.0).abs() < 0.5));
+        assert!((points.last().unwrap().at_s - 100.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_servers_say_is_escaped_and_nothing_is_loaded() {
+        let reasons = vec![("550 <script>alert(1)</script>".to_owned(), 2)];
+        let page = Delivery { reasons, success: "sent".to_owned(), ..Delivery::default() }.page();
+        assert!(page.contains("550 &lt;script&gt;") && !page.contains("<script"), "{page}");
+        assert!(!page.contains("http://") && !page.contains("https://"));
+    }
+}
