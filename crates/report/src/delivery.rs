@@ -135,8 +135,8 @@ impl Delivery {
         let seconds = (self.elapsed_ns as f64 / 1e9).max(1e-9);
         let cpu = self.cpu_ns_each.map_or(String::new(), |each| format!(", {} of processor time each", duration(each)));
         format!(
-            "{deferred} deferred, {failed} failed, {left} left. This run: {} {} in {}, {} a second{cpu}; {} connections, up \
-             to {} at a time; {} sent.",
+            "{deferred} deferred, {failed} failed, {left} left. This run: {} {} in {}, {} a second{cpu}; \
+             {} connections, up to {} at a time; {} sent.",
             count(self.done_now as f64),
             self.success,
             duration(self.elapsed_ns as f64),
@@ -166,7 +166,7 @@ impl Delivery {
     fn throughput(&self) -> Markup {
         let points = self.points();
         if points.len() < 2 {
-            return html! { p.note { "The delivery was too short for a curve: there is a sample every 100 ms or more." } };
+            return html! { p.note { "Too short for a curve: there is a sample every 100 ms or more." } };
         }
         let rate: Vec<(f64, f64)> = points.iter().map(|point| (point.at_s, point.per_second)).collect();
         let open: Vec<(f64, f64)> = points.iter().map(|point| (point.at_s, point.open)).collect();
@@ -230,7 +230,9 @@ impl Delivery {
             &html! {
                 table {
                     thead { tr {
-                        @for name in ["Domain", &self.success, "Deferred", "Failed", "Left", "Own time"] { th scope="col" { (name) } }
+                        @for name in ["Domain", &self.success, "Deferred", "Failed", "Left", "Own time"] {
+                            th scope="col" { (name) }
+                        }
                     } }
                     tbody {
                         @for domain in &self.domains {

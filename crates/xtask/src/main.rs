@@ -5,6 +5,8 @@
 
 mod chore;
 mod counts;
+mod debian;
+mod mail_servers;
 mod program;
 mod workspace;
 

@@ -53,7 +53,7 @@ enum Command {
     /// Send HTTP requests to a server and measure their latency, also while many idle connections are open
     Load(load::Args),
     /// Deliver a message to a list of recipients over SMTP, and record what became of each
-    Mail(mail::Args),
+    Mail(Box<mail::Args>),
     /// Print the verdicts of a record as a table, or compare several records
     Show(show::Args),
     /// Write an HTML report of one record, or of several for comparison

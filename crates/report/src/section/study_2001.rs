@@ -71,19 +71,20 @@ const LETTERS: [&str; 3] = ["a", "b", "c"];
 const DOUBTS: [&str; 5] = [
     "The article and its follow-up print no values of this chart. The throughput of Windows 2000 is only said to be \
      between that of Solaris and of FreeBSD, so it has no bar.",
-    "\"75%\" can also mean that the worst had 25% of the best's throughput. The summary says \"a 75% performance gap\".",
-    "Tuned FreeBSD is 0.73 of Linux by its 27% and the 75%, but \"as fast as an untuned version of Linux, for connection \
-     levels of 1500 sends or fewer\" by the words of the follow-up.",
+    "\"75%\" can also mean that the worst had 25% of the best's throughput. The summary says \"a 75% \
+     performance gap\".",
+    "Tuned FreeBSD is 0.73 of Linux by its 27% and the 75%, but \"as fast as an untuned version of Linux, for \
+     connection levels of 1500 sends or fewer\" by the words of the follow-up.",
     "The servers of 2001 were those of the recipients' domains on the Internet; today's is a sink on the same machine. \
      There more connections hid the servers' delays; here there are none to hide.",
-    "The other two tests of the article contradict themselves: a process for each connection handled \"about 5 percent\" \
-     of the asynchronous load, which is 20 times less, and is said to be 12 times slower; the file test's 542 s, 2,398 s \
-     and 3,990 s are 4.4 and 7.4 times, not \"6x\" and \"10x\".",
+    "The other two tests of the article contradict themselves: a process for each connection handled \"about 5 \
+     percent\" of the asynchronous load, which is 20 times less, and is said to be 12 times slower; the file test's \
+     542 s, 2,398 s and 3,990 s are 4.4 and 7.4 times, not \"6x\" and \"10x\".",
 ];
 
-const SOURCE: &str = "J. Rothman and J. Buckman, \"Which OS is Fastest for High-Performance Network Applications?\", Sys \
-                      Admin 10 (7), July 2001, and the follow-up in 10 (8), August 2001. Published by others; not measured by \
-                      Landau.";
+const SOURCE: &str = "J. Rothman and J. Buckman, \"Which OS is Fastest for High-Performance Network Applications?\", \
+                      Sys Admin 10 (7), July 2001, and the follow-up in 10 (8), August 2001. Published by others; not \
+                      measured by Landau.";
 
 /// Today's throughput in a record: connections, recipients a second.
 struct Curve {
@@ -186,9 +187,12 @@ fn bars() -> Markup {
                 @let middle = format!("{:.1}", at + slot / 2.0);
                 rect.published x=(format!("{:.1}", at + 6.0)) y=(format!("{:.1}", base - tall))
                     width=(format!("{:.1}", slot - 12.0)) height=(format!("{tall:.1}")) {}
-                text x=(middle) y=(format!("{:.1}", base - tall - 4.0)) text-anchor="middle" { (digits(system.relative)) }
+                text x=(middle) y=(format!("{:.1}", base - tall - 4.0)) text-anchor="middle" {
+                    (digits(system.relative))
+                }
                 @for (row, word) in rows(system.name).iter().enumerate() {
-                    text x=(middle) y=(format!("{:.1}", base + 14.0 + 13.0 * row as f64)) text-anchor="middle" { (word) }
+                    @let below = format!("{:.1}", base + 14.0 + 13.0 * row as f64);
+                    text x=(middle) y=(below) text-anchor="middle" { (word) }
                 }
             }
         }

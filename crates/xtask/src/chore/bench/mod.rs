@@ -6,6 +6,7 @@ mod crash;
 mod instrument;
 mod judge;
 mod load;
+mod mail;
 mod median;
 pub(crate) mod rivals;
 mod serve;
@@ -28,6 +29,9 @@ pub(crate) enum Bench {
     Serve(serve::Words),
     /// Compare the CPU time per request of `landau load` and wrk, with each of those servers
     Load(load::Words),
+    /// Compare the CPU time of a message of `landau mail` and smtp-source, deliver through the queues of Postfix, Exim
+    /// and OpenSMTPD, and repeat the run of the 2001 study
+    Mail(mail::Words),
     /// Test `landau serve` with too many clients, slow clients, and more clients than descriptors
     Stampede(stampede::Words),
     /// Measure the processor time of judging 18 million samples on one thread
@@ -45,6 +49,7 @@ impl Bench {
             Self::Crash(words) => crash::run(words),
             Self::Serve(words) => serve::run(words),
             Self::Load(words) => load::run(words),
+            Self::Mail(words) => mail::run(words),
             Self::Stampede(words) => stampede::run(words),
             Self::Judge(words) => judge::run(words),
             Self::Speed(words) => speed::run(words),

@@ -4,7 +4,6 @@
 //! and pip into `target/targets/` (several hundred MB); nothing is installed. `ci` leaves this out because of the
 //! download.
 
-mod debian;
 mod elf;
 pub(crate) mod linker;
 mod toolchain;

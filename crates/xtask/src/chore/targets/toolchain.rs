@@ -1,7 +1,7 @@
 //! A Rust toolchain with the standard library's source, from which that library is built for systems that no
 //! toolchain here has it for.
 
-use super::debian::{Client, closure, installed};
+use crate::debian::{Client, closure, installed};
 use crate::program::Program;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
@@ -87,7 +87,10 @@ fn libraries(folder: &Path) -> Result<OsString> {
 fn fetch(folder: &Path, home: &Path) -> Result<()> {
     let apt = folder.join("apt");
     println!("fetching a Rust toolchain with its source by apt-get into {}", folder.display());
-    let client = Client::new(&apt)?;
+    let client = Client::new(&apt).context(
+        "no Debian packages; give the toolchain in use the standard library's source instead (rustup component add \
+         rust-src), and this chore will use it",
+    )?;
     let mut families: Vec<_> = FAMILIES
         .iter()
         .filter_map(|family| {

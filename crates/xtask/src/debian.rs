@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 
 /// A package as the client describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Package {
-    pub(super) name: String,
+pub(crate) struct Package {
+    pub(crate) name: String,
     /// As Debian writes it.
-    pub(super) version: String,
+    pub(crate) version: String,
     /// What it cannot run without: groups of names of which one will do.
     depends: Vec<Vec<String>>,
 }
@@ -35,7 +35,7 @@ impl Package {
     }
 
     /// Major and minor number of what was packaged.
-    pub(super) fn release(&self) -> Option<(u32, u32)> {
+    pub(crate) fn release(&self) -> Option<(u32, u32)> {
         let mut numbers = self.version.split(['.', '+', '-', '~']).map(str::parse);
         Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
     }
@@ -48,18 +48,15 @@ fn bare(dependency: &str) -> Option<String> {
 }
 
 /// Debian's client with a state of its own.
-pub(super) struct Client {
+pub(crate) struct Client {
     folder: PathBuf,
 }
 
 impl Client {
     /// A client that keeps its lists in the folder, which are brought up to date; an error if this is no Debian.
-    pub(super) fn new(folder: &Path) -> Result<Self> {
+    pub(crate) fn new(folder: &Path) -> Result<Self> {
         if let Some(name) = ["apt-get", "apt-cache", "dpkg-deb"].iter().find(|name| program::find(name).is_none()) {
-            bail!(
-                "there is no `{name}`: this is no Debian. Give the toolchain in use the standard library's source \
-                 instead (rustup component add rust-src), and this chore will use it"
-            );
+            bail!("there is no `{name}`: this is no Debian");
         }
         for part in ["state/lists/partial", "cache/archives/partial", "packages"] {
             fs::create_dir_all(folder.join(part)).with_context(|| format!("make {}", folder.join(part).display()))?;
@@ -80,13 +77,13 @@ impl Client {
     }
 
     /// What there is to know of a package; nothing if there is none of this name.
-    pub(super) fn show(&self, name: &str) -> Option<Package> {
+    pub(crate) fn show(&self, name: &str) -> Option<Package> {
         let text = self.apt("apt-cache").args(["show", "--no-all-versions", name]).text().ok()?;
         Package::parse(&text).filter(|package| package.name == name)
     }
 
     /// Fetches packages and unpacks them over one another into a folder.
-    pub(super) fn unpack(&self, names: &BTreeSet<String>, into: &Path) -> Result<()> {
+    pub(crate) fn unpack(&self, names: &BTreeSet<String>, into: &Path) -> Result<()> {
         let packages = self.folder.join("packages");
         let download = self.apt("apt-get").args(["--quiet=2", "download"]).args(names);
         download.within(&packages).run().context("fetch Debian packages")?;
@@ -100,14 +97,14 @@ impl Client {
 }
 
 /// The packages that the host has.
-pub(super) fn installed() -> Result<BTreeSet<String>> {
+pub(crate) fn installed() -> Result<BTreeSet<String>> {
     let text = Program::new("dpkg-query").args(["-W", "-f", "${db:Status-Status} ${Package}\\n"]).text()?;
     Ok(text.lines().filter_map(|line| line.strip_prefix("installed ")).map(str::to_owned).collect())
 }
 
 /// The packages with all that they need to run: parts of the toolchain in any case, else libraries that the host
 /// lacks. What builds need beside them (a C compiler, headers) was needed to build this program.
-pub(super) fn closure(
+pub(crate) fn closure(
     roots: &[&str],
     installed: &BTreeSet<String>,
     show: impl Fn(&str) -> Option<Package>,

@@ -1,0 +1,50 @@
+//! `landau sink` as a process, with its counters.
+
+use anyhow::{Context, Result, ensure};
+use landau_sys::process::terminate;
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+/// A running sink.
+pub(super) struct Sink {
+    child: Child,
+    output: BufReader<ChildStdout>,
+    /// The port on 127.0.0.1.
+    pub(super) port: u16,
+}
+
+impl Sink {
+    /// Starts a sink with `arguments`, of which the first says which; returns when it listens.
+    pub(super) fn start(landau: &mut Command, arguments: &[&str]) -> Result<Self> {
+        let child = landau.arg("sink").args(arguments).arg("--json").stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = child.spawn().context("start the sink")?;
+        let mut output = BufReader::new(child.stdout.take().context("the sink has no standard output")?);
+        let ready = line(&mut output)?;
+        let address = ready["listening"][0]["address"].as_str().unwrap_or_default();
+        let port = address.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+        Ok(Self { child, output, port: port.with_context(|| format!("the sink printed no address: {ready}"))? })
+    }
+
+    /// Returns a counter as it is now.
+    pub(super) fn count(&mut self, name: &str) -> Result<u64> {
+        let pid = self.child.id().to_string();
+        let status = Command::new("kill").args(["-USR1", &pid]).status().context("start kill")?;
+        ensure!(status.success(), "the sink has ended");
+        line(&mut self.output)?[name].as_u64().with_context(|| format!("the sink has no counter {name}"))
+    }
+}
+
+fn line(output: &mut BufReader<ChildStdout>) -> Result<Value> {
+    let mut line = String::new();
+    output.read_line(&mut line).context("read from the sink")?;
+    serde_json::from_str(&line).with_context(|| format!("the sink printed {line:?}"))
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = terminate(self.child.id());
+        let _ = self.child.wait();
+    }
+}
