@@ -9,7 +9,8 @@
 set -eu
 packages=$1 script=$2 shared=$3
 mount --make-rprivate /
-work=$(mktemp -d)
+work=$shared/root
+mkdir -p "$work"
 mount -t tmpfs -o size=1g tmpfs "$work"
 mkdir "$work/upper" "$work/work" "$work/root"
 # A layer of an overlay must not be below another one.

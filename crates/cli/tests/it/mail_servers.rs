@@ -42,12 +42,14 @@ impl Server {
             return None;
         }
         std::fs::create_dir_all(shared).unwrap();
+        if let Err(reason) = try_private(&packages, shared) {
+            eprintln!("skipped: this system permits no root of its own to {name}: {reason}");
+            return None;
+        }
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let scripts = Path::new(SCRIPTS).canonicalize().unwrap();
+        let script = Path::new(SCRIPTS).canonicalize().unwrap().join(format!("{name}.sh"));
         let log = std::fs::File::create(shared.join("log")).unwrap();
-        let mut command = Command::new("unshare");
-        command.args(["--mount", "--pid", "--fork", "--kill-child", "sh"]).arg(scripts.join("private.sh"));
-        command.arg(packages).arg(scripts.join(format!("{name}.sh"))).arg(shared);
+        let mut command = private(&packages, &script, shared);
         command.env("PORT", port.to_string()).stdin(Stdio::null());
         let child = OwnedChild::spawn(command.stdout(log.try_clone().unwrap()).stderr(log)).unwrap();
         let mut server = Self { child, port, shared: shared.to_owned() };
@@ -78,6 +80,22 @@ impl Server {
         }
         files().iter().map(|path| std::fs::read_to_string(path).unwrap()).collect()
     }
+}
+
+/// Returns the command that runs a script in a root of its own.
+fn private(packages: &Path, script: &Path, shared: &Path) -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--pid", "--fork", "--kill-child", "sh"]).arg(Path::new(SCRIPTS).join("private.sh"));
+    command.arg(packages).arg(script).arg(shared);
+    command
+}
+
+/// Runs an empty script in a root of its own; the error says why that is not possible here.
+fn try_private(packages: &Path, shared: &Path) -> Result<(), String> {
+    let script = shared.join("empty.sh");
+    std::fs::write(&script, ":\n").unwrap();
+    let ran = private(packages, &script, shared).output().map_err(|error| error.to_string())?;
+    if ran.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&ran.stderr).trim().to_owned()) }
 }
 
 /// The message to a recipient, as it is stored. Its lines test what transfers change: dots, empty lines, a long line.
