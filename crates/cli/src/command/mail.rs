@@ -232,7 +232,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     /// Write a page with throughput over time, domains, latencies and reasons of deferrals; an old page is replaced
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "relay")]
     report: Option<PathBuf>,
     /// Show no progress
     #[arg(long, short)]
