@@ -276,9 +276,13 @@ impl Stream {
         if !ready.is_readable {
             return Ok(None);
         }
+        let mut is_at_end = false;
         loop {
             match network.receive(ready.id, buffer) {
-                Ok(0) => return Err(Problem::TimedOut),
+                Ok(0) => {
+                    is_at_end = true;
+                    break;
+                }
                 Ok(count) => self.received.extend_from_slice(&buffer[..count]),
                 Err(error) if error.is_would_block() => {
                     network.drained(ready.id);
@@ -287,7 +291,9 @@ impl Stream {
                 Err(error) => return Err(Problem::Unreachable(error)),
             }
         }
-        let Some((bytes, _)) = frame::next(&self.received) else { return Ok(None) };
+        let Some((bytes, _)) = frame::next(&self.received) else {
+            return if is_at_end { Err(Problem::TimedOut) } else { Ok(None) };
+        };
         let message = Message::parse(bytes).map_err(|_| Problem::Malformed)?;
         let is_ours = message.header().id == self.id && answers(&message, &self.query);
         let reading = is_ours.then(|| read(&message, &self.query.name, self.query.kind));
