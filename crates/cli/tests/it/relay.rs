@@ -234,7 +234,8 @@ fn limits_are_answered_and_loops_refused() {
 #[test]
 fn a_full_queue_is_answered_with_452_and_empties_when_the_server_is_back() {
     let room = Room::new();
-    let sink = Running::sink(&room);
+    // The second sink takes the address of the first. Only here is 127.0.0.2 used, so nobody takes it in between.
+    let sink = Running::new(&room, &["sink", "smtp", "--maildir", "mail", "--listen", "127.0.0.2:0", "--json"]);
     let (address, via) = (sink.address, sink.address.to_string());
     sink.end();
     let mut relay = Running::relay(&room, address, &["--queue-limit", "1MiB"]);
@@ -261,9 +262,11 @@ fn a_full_queue_is_answered_with_452_and_empties_when_the_server_is_back() {
     let sink = Running::new(&room, &["sink", "smtp", "--maildir", "mail", "--listen", &via, "--json"]);
     let totals = relay.drain();
     assert_eq!(totals["recipients_sent"], accepted);
+    assert!(client.deliver("s@x", &["a@d"], &content).unwrap().starts_with("250 "), "there is room again");
+    relay.drain();
     relay.end();
     sink.end();
-    assert_eq!(mailbox(&room, "a@d").len() as u64, accepted);
+    assert_eq!(mailbox(&room, "a@d").len() as u64, accepted + 1);
 }
 
 /// The recipients of every message that is sent to a relay which is killed.
@@ -327,6 +330,8 @@ fn a_killed_relay_loses_nothing_and_sends_nothing_again_that_it_has_recorded() {
         // Each kill comes after another number of messages in the sink.
         let target = sink.totals()["messages"].as_u64().unwrap() + 20 + (kill * 37) % 150;
         while sink.totals()["messages"].as_u64().unwrap() < target {
+            assert!(relay.child.try_wait().unwrap().is_none(), "the relay has ended");
+            assert!(!senders.iter().all(std::thread::JoinHandle::is_finished), "the senders have ended");
             std::thread::sleep(Duration::from_millis(1));
         }
         relay.child.kill().unwrap();

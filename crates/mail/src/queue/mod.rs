@@ -83,6 +83,11 @@ impl Shared {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    /// Returns the size at which a segment is closed. Only closed ones are deleted: a small queue has small segments.
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        SEGMENT_BYTES.min(self.limit / 8)
+    }
+
     /// Returns whether a message of this length may be added.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         !self.is_blocked.load(Ordering::Relaxed) && self.bytes().saturating_add(bytes) <= self.limit

@@ -1,7 +1,7 @@
 //! Appends messages to the queue: those of a batch in one write, with one sync.
 
 use super::record::{self, Meta};
-use super::{Entry, SEGMENT_BYTES, Shared};
+use super::{Entry, Shared};
 use crate::ledger::Sync;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -96,7 +96,7 @@ impl Writer {
                     let added: u64 = entries.iter().map(|entry| entry.bytes).sum();
                     open.bytes += added;
                     self.shared.grow(added);
-                    if open.bytes >= SEGMENT_BYTES {
+                    if open.bytes >= self.shared.segment_bytes() {
                         // If this fails, the messages are where the policy leaves them to the system.
                         let _ = self.sync_now(now_ns);
                         self.close();
