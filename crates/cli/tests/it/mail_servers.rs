@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 /// Longer than anything takes; a test that reaches it has failed.
@@ -46,7 +47,7 @@ impl Server {
             eprintln!("skipped: this system permits no root of its own to {name}: {reason}");
             return None;
         }
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let script = Path::new(SCRIPTS).canonicalize().unwrap().join(format!("{name}.sh"));
         let log = std::fs::File::create(shared.join("log")).unwrap();
         let mut command = private(&packages, &script, shared);
@@ -80,6 +81,14 @@ impl Server {
         }
         files().iter().map(|path| std::fs::read_to_string(path).unwrap()).collect()
     }
+}
+
+/// Returns a port that nobody listens at, and that the system gives to nobody who asks for any: the server binds it
+/// seconds later.
+fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(20_000);
+    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    std::iter::repeat_with(|| NEXT.fetch_add(1, Ordering::Relaxed)).take(9_000).find(is_free).expect("a free port")
 }
 
 /// Returns the command that runs a script in a root of its own.

@@ -148,12 +148,14 @@ fn messages_come_encrypted_and_whole() {
     let (port, messages) = start(Conduct::Works);
     for encryption in [Encryption::Opportunistic, required(Some("localhost.pem"), false), required(None, true)] {
         let (outcome, content) = run(port, encryption);
-        assert_eq!((outcome.recipients.done, outcome.encrypted), (8, outcome.connections), "{:?}", outcome.lost);
+        // A connection that was not needed any more may be closed between its handshake and the second EHLO.
+        let is_whole = outcome.recipients.done == 8 && outcome.encrypted >= outcome.connections;
+        assert!(is_whole && outcome.connections > 0, "{} {:?}", outcome.encrypted, outcome.lost);
         let received = std::mem::take(&mut *messages.lock().unwrap());
         assert_eq!(received.len(), 8);
         assert!(received.iter().all(|(text, is_encrypted)| *is_encrypted && *text == content));
         let tls = outcome.phases.all().iter().find(|(name, _)| *name == "tls").unwrap().1.count();
-        assert_eq!(tls, outcome.connections);
+        assert_eq!(tls, outcome.encrypted);
     }
 }
 
