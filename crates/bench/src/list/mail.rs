@@ -48,6 +48,9 @@ const OF_2001: [(u32, &str); 3] = [
     (3_000, "2001: tuned FreeBSD, not always"),
 ];
 
+/// What an engine and a sink need besides connections: event loops, the ledger, standard streams.
+const OTHER_DESCRIPTORS: u64 = 32;
+
 /// The error that ends a curve when the sink has no descriptor left for another connection.
 const FULL: landau_sys::Error = landau_sys::Error { call: "accept", errno: libc::EMFILE };
 
@@ -180,9 +183,16 @@ impl Benchmark for Mail {
         if grows_by_connections(settings) { Self::AXIS } else { "recipients" }
     }
 
-    fn support(host: &Host, _: &Settings) -> Support {
+    fn support(host: &Host, settings: &Settings) -> Support {
         if host.clock.unit != Unit::Ns {
             return Support::No("the sink needs real time and a separate processor".to_owned());
+        }
+        let limit = host.limits.get("RLIMIT_NOFILE").copied().unwrap_or(u64::MAX);
+        let connections = if grows_by_connections(settings) { 0 } else { settings.count("connections") };
+        if connections.saturating_add(OTHER_DESCRIPTORS) > limit {
+            return Support::No(format!(
+                "{connections} connections are more than RLIMIT_NOFILE permits, which is {limit}"
+            ));
         }
         match loopback_works() {
             Ok(()) => Support::Yes,
