@@ -259,15 +259,17 @@ mod tests {
     #[test]
     fn missed_targets_are_reported() {
         let good = Tally { trials: 100, scores: [95, 4, 0, 0, 1], growths: 100, covered: 90, ..Tally::default() };
-        assert_eq!(misses(&[("linear", good.clone()), ("outside", good.clone())]), Vec::<String>::new());
+        assert_eq!(misses(&[("step", good.clone()), ("outside", good.clone())]), Vec::<String>::new());
         let of = |name, tally| misses(&[(name, tally)]).len();
-        assert_eq!(of("linear", Tally { scores: [98, 0, 0, 0, 2], ..good.clone() }), 1);
-        assert_eq!(of("linear", Tally { scores: [90, 6, 3, 0, 1], ..good.clone() }), 1);
-        assert_eq!(of("outside", Tally { scores: [98, 0, 0, 1, 1], ..good.clone() }), 1);
+        assert_eq!(of("step", Tally { scores: [98, 0, 0, 0, 2], ..good.clone() }), 1);
+        assert_eq!(of("step", Tally { scores: [90, 6, 3, 0, 1], ..good.clone() }), 1);
+        // A known miss has a limit of its own.
+        assert_eq!(of("outside", Tally { scores: [92, 0, 0, 4, 4], ..good.clone() }), 0);
+        assert_eq!(of("outside", Tally { scores: [90, 0, 0, 5, 5], ..good.clone() }), 2);
         assert_eq!(of("near the margin", Tally { scores: [50, 0, 0, 49, 1], ..good.clone() }), 0);
-        assert_eq!(of("linear", Tally { false_changes: 2, ..good.clone() }), 1);
-        assert_eq!(of("linear", Tally { turned: 2, mended: 1, ..good.clone() }), 1);
-        assert_eq!(of("linear", Tally { covered: 80, ..good }), 1);
+        assert_eq!(of("step", Tally { false_changes: 2, ..good.clone() }), 1);
+        assert_eq!(of("step", Tally { turned: 2, mended: 1, ..good.clone() }), 1);
+        assert_eq!(of("step", Tally { covered: 80, ..good }), 1);
     }
 
     #[test]
