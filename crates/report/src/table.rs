@@ -12,7 +12,7 @@ use crate::quantity::{FormatCost, Unit, count, digits, factor};
 use crate::{Analysis, CaseStudy, Comparisons, PhaseComparison, PhaseStudy, Shown, ends, text};
 use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table};
 use landau_record::schema::Direction;
-use landau_stats::{Class, Components, Estimate, Judgement, Nature, Outcome, Pattern, PatternRule};
+use landau_stats::{Class, Components, Estimate, Judgement, Nature, Outcome, Pattern, PatternRule, Reason};
 use serde::Serialize;
 
 pub use crate::ends::CostAt;
@@ -297,7 +297,20 @@ fn without_cliff(judged: &Judgement) -> String {
         Outcome::Varies => "varies".to_owned(),
         // What helps says more than the reason, and a cell is short.
         Outcome::Unresolved { more_passes: more @ Some(_), .. } => text::unresolved(*more),
-        Outcome::Unresolved { reason, .. } => format!("{}: {}", text::unresolved(None), text::reason_text(*reason)),
+        Outcome::Unresolved { reason, .. } => format!("{}: {}", text::unresolved(None), reason_short(*reason)),
+    }
+}
+
+/// The reason for an unresolved outcome, short enough for the widest cell.
+fn reason_short(reason: Reason) -> &'static str {
+    match reason {
+        Reason::TooFewPoints => "too few points",
+        Reason::TooFewPasses => "a single pass",
+        Reason::TooNoisy => "passes differ",
+        Reason::PointDeviates => "a point deviates",
+        Reason::CanaryMoved => "canary changed",
+        Reason::BranchShare => "share of slow calls",
+        Reason::BranchCost => "cost of rarer calls",
     }
 }
 
@@ -420,10 +433,31 @@ fn plain(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::plain;
+    use super::*;
+    use text::fixture::judgement;
 
     #[test]
     fn a_label_cannot_control_the_terminal() {
         assert_eq!(plain("a\u{1b}[31mb\n"), "a\u{fffd}[31mb\u{fffd}");
+    }
+
+    #[test]
+    fn an_unresolved_outcome_fits_its_cell() {
+        let reasons = [
+            Reason::TooFewPoints,
+            Reason::TooFewPasses,
+            Reason::TooNoisy,
+            Reason::PointDeviates,
+            Reason::CanaryMoved,
+            Reason::BranchShare,
+            Reason::BranchCost,
+        ];
+        for reason in reasons {
+            for more_passes in [None, Some(1), Some(999)] {
+                let text = without_cliff(&judgement(Unit::Time, Outcome::Unresolved { reason, more_passes }));
+                assert!(text.starts_with("not resolved"), "{text}");
+                assert!(text.chars().count() <= lines::OUTCOME_MAX, "{text} is cut");
+            }
+        }
     }
 }

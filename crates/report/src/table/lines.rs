@@ -59,7 +59,7 @@ pub fn arranged(mut rows: Vec<Row>, only: &[Only], sort: Sort) -> Vec<Row> {
 }
 
 /// The widest column of outcomes and the narrowest of names.
-const OUTCOME_MAX: usize = 36;
+pub(super) const OUTCOME_MAX: usize = 36;
 const NAME_MIN: usize = 14;
 
 /// Explains the columns, after the legend.

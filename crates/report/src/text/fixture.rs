@@ -21,7 +21,7 @@ pub(super) fn fit(law: &str, fixed: f64, slope: Option<f64>) -> Fit {
 }
 
 /// A judgement for n from 16 to 4,096 whose points all cost 4,122.
-pub(super) fn judgement(unit: Unit, outcome: Outcome) -> Judgement {
+pub(crate) fn judgement(unit: Unit, outcome: Outcome) -> Judgement {
     let growth = if unit == Unit::Instructions { Estimate::bare(1.3) } else { interval(1.2, 1.3, 1.4) };
     let cost = Estimate::bare(4122.0);
     Judgement {

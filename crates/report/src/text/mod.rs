@@ -8,7 +8,7 @@ mod comparison;
 mod consequence;
 mod details;
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 mod law;
 mod limit;
 mod outliers;
