@@ -97,7 +97,7 @@ impl Benchmark for Mail {
             "64",
             "auto",
             "auto",
-            "connections or recipients at the end; auto: connections: quick: 2,000; full: 19,000, or 95% of \
+            "connections or recipients at the end; auto: connections: quick: 1,000; full: 19,000, or 95% of \
              RLIMIT_NOFILE if that is less; recipients: quick: 20,000; full: 200,000",
         ),
         Parameter::fixed(
@@ -205,7 +205,7 @@ impl Benchmark for Mail {
             (true, Study::Full) => {
                 host.limits.get("RLIMIT_NOFILE").map_or(19_000, |limit| (limit / 20 * 19).clamp(16, 19_000))
             }
-            (true, _) => 2_000,
+            (true, _) => 1_000,
             (false, Study::Full) => 200_000,
             (false, _) => 20_000,
         }
