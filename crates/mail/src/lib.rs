@@ -1,8 +1,8 @@
 //! The mail engine: delivers a message to a list of recipients over SMTP, and records what became of each.
 //!
 //! [`deliver`] reads a [`List`] one record at a time, encodes the [`Message`] once, and drives SMTP sessions over the
-//! event library. A ledger has the fate of every recipient, so that a run that was killed is continued and nobody is
-//! sent to twice.
+//! event library. A ledger records what became of every recipient, so that a run that was killed is continued and
+//! nobody is sent to twice.
 //!
 //! [`sink`] has receivers to test this and other senders against.
 

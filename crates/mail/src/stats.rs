@@ -2,6 +2,7 @@
 
 use crate::client::Stage;
 use crate::ledger::State;
+use landau_wire::smtp::Extension;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 
@@ -293,10 +294,10 @@ impl Timeline {
 pub(crate) struct Reasons(BTreeMap<String, u64>);
 
 impl Reasons {
-    /// Counts a reason. Digits within a word are the identifiers of servers, which would make each reason unique.
+    /// Counts a reason. Replies that differ in addresses and identifiers only are one reason.
     #[cold]
     pub(crate) fn count(&mut self, reason: &str) {
-        let mut key: String = reason.chars().take(160).collect();
+        let mut key = without_identifiers(reason);
         if !self.0.contains_key(&key) && self.0.len() >= MOST_REASONS {
             "other reasons".clone_into(&mut key);
         }
@@ -309,6 +310,37 @@ impl Reasons {
         all.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         all
     }
+}
+
+/// The characters of a reason that are kept.
+const REASON_CHARS: usize = 160;
+
+/// Returns a text with `#` in place of addresses and of words that have digits: servers put the identifier of the
+/// message, the recipient and the client's address into their replies. Codes of replies and names of extensions stay.
+fn without_identifiers(text: &str) -> String {
+    let mut out = String::new();
+    let is_part = |one: char| one.is_alphanumeric() || "@._-+=".contains(one);
+    let mut rest = text;
+    while let Some(start) = rest.find(is_part) {
+        let len = rest[start..].find(|one| !is_part(one)).unwrap_or(rest.len() - start);
+        let (part, after) = rest[start..].split_at(len);
+        out.push_str(&rest[..start]);
+        let has_digit = part.contains(|one: char| one.is_ascii_digit());
+        let is_identifier = part.contains('@') || (has_digit && !is_code(part) && Extension::of(part.as_bytes()).is_none());
+        out.push_str(if is_identifier { "#" } else { part });
+        rest = after;
+    }
+    out.push_str(rest);
+    out.chars().take(REASON_CHARS).collect()
+}
+
+/// Returns whether a word is the code of a reply, or an enhanced status code.
+fn is_code(word: &str) -> bool {
+    let word = word.trim_end_matches('.');
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let count = word.split('.').count();
+    let is_code = (count == 1 && word.len() == 3) || (count == 3 && word.find('.') == Some(1));
+    is_code && word.starts_with(['2', '3', '4', '5']) && word.split('.').all(is_number)
 }
 
 /// What a run counted.
@@ -354,6 +386,38 @@ mod tests {
             domains.largest(2, 0).into_iter().map(|row| (row.domain, row.recipients.left)).collect();
         assert_eq!(found, [("a.org".to_owned(), 2), ("b.org".to_owned(), 1)]);
         assert_eq!(domains.len(), 3);
+    }
+
+    #[test]
+    fn replies_that_differ_in_identifiers_are_one_reason() {
+        let mut reasons = Reasons::default();
+        for number in 0..1000 {
+            for text in [
+                format!("550 5.1.1 <u{number}@d{}.example>: Recipient address rejected: User unknown", number % 7),
+                format!("451 4.3.0 try again later [{number:X}AF.mx-{number}] (in {number} s)"),
+                format!("450 4.7.1 Client host [192.0.2.{}] blocked, see 4{number:06}", number % 256),
+            ] {
+                reasons.count(&text);
+            }
+        }
+        reasons.count("the server refused STARTTLS with 454, and TLS is required");
+        reasons.count("553 5.1.3 no");
+        reasons.count("553 5.1.7 no");
+        reasons.count("the server does not offer 8BITMIME");
+        let found: Vec<String> =
+            reasons.sorted().into_iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+        assert_eq!(
+            found,
+            [
+                "1000 450 4.7.1 Client host [#] blocked, see #",
+                "1000 451 4.3.0 try again later [#] (in # s)",
+                "1000 550 5.1.1 <#>: Recipient address rejected: User unknown",
+                "1 553 5.1.3 no",
+                "1 553 5.1.7 no",
+                "1 the server does not offer 8BITMIME",
+                "1 the server refused STARTTLS with 454, and TLS is required",
+            ]
+        );
     }
 
     #[test]

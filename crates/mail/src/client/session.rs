@@ -63,7 +63,7 @@ pub(crate) enum Event {
     Ready,
     /// The server awaits the content of the message: call [`Session::send_content`].
     ContentWanted,
-    /// The fate of a recipient is known; [`Session::reply`] is the reason.
+    /// A recipient has an outcome; [`Session::reply`] is the reason.
     Resolved(u32, Verdict),
     /// The server refused the connection, by its greeting or in answer to EHLO or HELO.
     Refused,
@@ -161,7 +161,7 @@ pub(crate) struct Session {
     needs_clear: bool,
     /// The number of transactions that have ended.
     ended: u64,
-    /// Recipients whose fate is known, and that were not reported.
+    /// Recipients that have an outcome, and were not reported.
     resolved: VecDeque<(u32, Verdict)>,
     /// An event that follows those of `resolved`.
     pending: Option<Event>,
@@ -604,7 +604,7 @@ impl Session {
         first.find(|(_, standing)| *standing == Standing::Accepted).map(|(id, _)| *id)
     }
 
-    /// Returns the recipients whose fate is not known, after the connection was lost, and whether each belongs to the
+    /// Returns the recipients without an outcome, after the connection was lost, and whether each belongs to the
     /// transaction that was in progress; the other one was not answered at all.
     pub(crate) fn unresolved(&mut self) -> impl Iterator<Item = (u32, bool)> + use<'_> {
         let size = self.front_size();

@@ -433,7 +433,7 @@ impl<N: Network, I: Input> Engine<N, I> {
         }
     }
 
-    /// Ends a connection. Recipients whose fate is open are tried again.
+    /// Ends a connection. Recipients without an outcome are tried again.
     fn end(&mut self, id: u32, connection: &mut Connection, end: End) {
         self.send_alert(id, connection);
         self.network.close(id);

@@ -4,8 +4,8 @@
 use super::loaded::{Loaded, Waiting, load, read};
 use super::recover::Found;
 use super::segments::Segments;
-use super::writer::{Commit, Writer};
-use super::{Entry, Notice, Shared};
+use super::writer::Writer;
+use super::{Entry, Notice, Shared, is_full};
 use crate::envelope::Envelope;
 use crate::error::{Error, Result};
 use crate::input::{Input, Next, Offer};
@@ -18,7 +18,6 @@ use rand_chacha::rand_core::SeedableRng;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::fs::File;
-use std::io::ErrorKind;
 use std::rc::Rc;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,6 +28,9 @@ const LOADED_BYTES: u64 = 128 << 20;
 
 /// The time between attempts to write to a full disk.
 const FULL_DISK_NS: u64 = 1_000_000_000;
+
+/// The shortest wait for a message that could not be read.
+const UNREADABLE_NS: u64 = 1_000_000_000;
 
 /// The time between looks for segments that are mostly empty.
 const COMPACT_NS: u64 = 1_000_000_000;
@@ -49,6 +51,8 @@ pub(crate) struct Published {
     pub(crate) tally: Tally,
     /// The recipients of messages that the receiver has announced: those that it accepted besides are left, too.
     pub(crate) announced: u64,
+    /// The attempts to read a message that failed.
+    pub(crate) unreadable: u64,
 }
 
 /// The messages that wait for their next attempt, by its time.
@@ -57,25 +61,25 @@ type Deferred = BinaryHeap<Reverse<(u64, u64)>>;
 /// The engine's side of the queue.
 #[derive(Debug)]
 pub(crate) struct Feed {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     notices: Receiver<Notice>,
-    segments: Segments,
+    pub(super) segments: Segments,
     /// Appends the messages that the relay itself writes: those that are moved, and notifications of failures.
-    writer: Writer,
+    pub(super) writer: Writer,
     envelope: Envelope,
     patience: Patience,
     rng: ChaCha8Rng,
-    fresh: VecDeque<Waiting>,
+    pub(super) fresh: VecDeque<Waiting>,
     /// Times of the next attempts, with the places in `parked`.
     deferred: Deferred,
-    parked: Vec<Option<Waiting>>,
+    pub(super) parked: Vec<Option<Waiting>>,
     free: Vec<u64>,
-    slots: Vec<Option<Loaded>>,
+    pub(super) slots: Vec<Option<Loaded>>,
     free_slots: Vec<u32>,
     /// The slot whose recipients are handed out.
     current: Option<u32>,
     loaded_bytes: u64,
-    buffer: Vec<u8>,
+    pub(super) buffer: Vec<u8>,
     journal: Option<Journal>,
     /// The recipients of this run, by state.
     tally: Tally,
@@ -83,6 +87,8 @@ pub(crate) struct Feed {
     published: Arc<Mutex<Published>>,
     /// The recipients of messages that the receiver has announced.
     announced: u64,
+    /// The attempts to read a message that failed.
+    unreadable: u64,
     /// When writing is tried again after it failed.
     blocked_ns: Option<u64>,
     /// When segments are looked at again that are mostly empty.
@@ -123,6 +129,7 @@ impl Feed {
             tally: Tally::default(),
             published: Arc::default(),
             announced: 0,
+            unreadable: 0,
             blocked_ns: None,
             compact_ns: 0,
             _lock: lock,
@@ -143,7 +150,8 @@ impl Feed {
     }
 
     fn publish(&self) {
-        let published = Published { tally: self.tally, announced: self.announced };
+        let Self { tally, announced, unreadable, .. } = *self;
+        let published = Published { tally, announced, unreadable };
         *self.published.lock().unwrap_or_else(PoisonError::into_inner) = published;
     }
 
@@ -151,7 +159,7 @@ impl Feed {
         let age_ms = unix_ms().saturating_sub(entry.at_ms);
         let left = self.patience.lifetime.saturating_sub(Duration::from_millis(age_ms));
         let expires_ns = now_ns.saturating_add(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX));
-        Waiting { entry, recipients, attempts: 0, expires_ns }
+        Waiting { entry, recipients, attempts: 0, failed_reads: 0, expires_ns }
     }
 
     /// Takes what the receiver has accepted.
@@ -184,18 +192,22 @@ impl Feed {
     }
 
     /// Loads the next message. Returns whether there was one.
-    fn load_next(&mut self, now_ns: u64) -> Result<bool> {
-        let Some(waiting) = self.next_waiting(now_ns) else { return Ok(false) };
-        read(&self.shared, &waiting.entry, &mut self.buffer).map_err(Error::Queue)?;
-        let loaded = load(waiting, &self.buffer, &self.envelope);
+    fn load_next(&mut self, now_ns: u64) -> bool {
+        let Some(waiting) = self.next_waiting(now_ns) else { return false };
+        let loaded = match read(&self.shared, &waiting.entry, &mut self.buffer) {
+            Ok(()) => load(waiting, &self.buffer, &self.envelope),
+            Err(_) => Err(waiting),
+        };
         if self.buffer.len() > 1 << 20 {
             self.buffer = Vec::new();
         }
-        let loaded = loaded.map_err(|(waiting, reason)| {
-            let Entry { segment, offset, .. } = waiting.entry;
-            let path = self.shared.mail(segment);
-            Error::file(&path, format!("the message at byte {offset} cannot be read: {reason}"))
-        })?;
+        let loaded = match loaded {
+            Ok(loaded) => loaded,
+            Err(waiting) => {
+                self.put_off(waiting, now_ns);
+                return true;
+            }
+        };
         self.loaded_bytes += loaded.memory();
         let slot = self.free_slots.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -203,7 +215,16 @@ impl Feed {
         });
         self.slots[slot as usize] = Some(loaded);
         self.current = Some(slot);
-        Ok(true)
+        true
+    }
+
+    /// Notes that a message could not be read: no descriptor was free, or the device failed. It is tried again later,
+    /// also after its lifetime, because a message that cannot be read cannot be returned either.
+    fn put_off(&mut self, mut waiting: Waiting, now_ns: u64) {
+        self.unreadable += 1;
+        waiting.failed_reads += 1;
+        let delay_ns = self.patience.backoff.delay_ns(waiting.failed_reads, &mut self.rng).max(UNREADABLE_NS);
+        self.park(waiting, now_ns.saturating_add(delay_ns));
     }
 
     /// Ends an attempt to deliver a message, of which the engine has no recipient any more.
@@ -254,69 +275,40 @@ impl Feed {
         }
     }
 
-    /// Moves what is left in a mostly empty segment to another one, so that its space is free again.
-    fn compact(&mut self, now_ns: u64) -> Result<()> {
-        let Some(segment) = self.segments.sparse() else { return Ok(()) };
-        let is_loaded = |loaded: &Loaded| loaded.waiting.entry.segment == segment;
-        if self.slots.iter().flatten().any(is_loaded) {
-            return Ok(());
-        }
-        let waiting = self.fresh.iter_mut().chain(self.parked.iter_mut().flatten());
-        let mut moved: Vec<&mut Waiting> = waiting.filter(|one| one.entry.segment == segment).collect();
-        for one in &moved {
-            read(&self.shared, &one.entry, &mut self.buffer).map_err(Error::Queue)?;
-            self.writer.add_record(&one.entry, &self.buffer);
-        }
-        let Commit { entries, closed } = match self.writer.commit(now_ns) {
-            Ok(commit) => commit,
-            // There is no room to make room; deliveries will make some.
-            Err(error) if error.kind() == ErrorKind::StorageFull => return Ok(()),
-            Err(error) => return Err(Error::Queue(error)),
-        };
-        for (one, entry) in moved.iter().zip(&entries) {
-            self.segments.add(entry, true);
-            let left = one.left();
-            let is_left = |index: u32| left.iter().any(|(one, _)| *one == index);
-            (0..entry.recipients).filter(|&index| !is_left(index)).for_each(|index| self.segments.settle(entry, index));
-        }
-        // Only when the new segment has the states, too, may the old one be deleted.
-        self.segments.write_all(now_ns).map_err(Error::Queue)?;
-        for (one, entry) in moved.iter_mut().zip(entries) {
-            let before = std::mem::replace(&mut one.entry, entry);
-            self.segments.remove(&before);
-        }
-        for segment in closed {
-            self.segments.close(segment);
-        }
-        Ok(())
-    }
-
     /// Writes the states. On a full disk they stay in memory, and nothing is accepted or handed out until they are
     /// written.
     fn write(&mut self, now_ns: u64, is_end: bool) -> Result<()> {
         if !is_end && self.blocked_ns.is_some_and(|at_ns| now_ns < at_ns) {
             return Ok(());
         }
-        // The ledger follows the states: what it has as sent is not sent again.
-        let written = self.segments.commit(now_ns, is_end);
-        let written = written.and_then(|()| self.journal.as_mut().map_or(Ok(()), Journal::commit));
+        let written = self.try_write(now_ns, is_end);
         self.publish();
         match written {
             Ok(()) => {
-                if is_end {
-                    self.writer.sync_now(now_ns).map_err(Error::Queue)?;
-                }
                 self.blocked_ns = None;
                 self.shared.block(false);
                 Ok(())
             }
-            Err(error) if !is_end && error.kind() == ErrorKind::StorageFull => {
+            Err(error) if !is_end && is_full(&error) => {
                 self.blocked_ns = Some(now_ns + FULL_DISK_NS);
                 self.shared.block(true);
                 Ok(())
             }
             Err(error) => Err(Error::Queue(error)),
         }
+    }
+
+    fn try_write(&mut self, now_ns: u64, is_end: bool) -> std::io::Result<()> {
+        // On a full disk, deleting makes the room for what is written after it.
+        self.segments.delete_done()?;
+        self.segments.write_all(now_ns)?;
+        // The ledger follows the states: what it has as sent is not sent again.
+        self.journal.as_mut().map_or(Ok(()), Journal::commit)?;
+        if is_end {
+            self.segments.sync_now(now_ns)?;
+            return self.writer.sync_now(now_ns);
+        }
+        self.writer.sync_if_due(now_ns)
     }
 }
 
@@ -343,9 +335,13 @@ impl Input for Feed {
                 return Ok(Next::Recipient(Offer { number, letter, state: recipient.state, is_again }));
             }
             self.current = None;
-            if self.loaded_bytes >= LOADED_BYTES || !self.load_next(now_ns)? {
+            if self.loaded_bytes >= LOADED_BYTES {
+                // A message that the engine gives back makes room, and the engine asks after each event.
+                return Ok(Next::Later(u64::MAX));
+            }
+            if !self.load_next(now_ns) {
                 let next_ns = self.deferred.peek().map_or(u64::MAX, |Reverse((at_ns, _))| *at_ns);
-                return Ok(Next::Later(next_ns.max(now_ns + 1)));
+                return Ok(Next::Later(next_ns));
             }
         }
     }
@@ -371,7 +367,7 @@ impl Input for Feed {
     }
 
     fn commit(&mut self, now_ns: u64) -> Result<()> {
-        if now_ns >= self.compact_ns {
+        if now_ns >= self.compact_ns && self.blocked_ns.is_none() {
             self.compact_ns = now_ns + COMPACT_NS;
             self.compact(now_ns)?;
         }

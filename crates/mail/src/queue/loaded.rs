@@ -20,6 +20,8 @@ pub(super) struct Waiting {
     pub(super) recipients: Option<Vec<(u32, bool)>>,
     /// How often it was tried in this run.
     pub(super) attempts: u32,
+    /// How often it could not be read.
+    pub(super) failed_reads: u32,
     /// When it is given up.
     pub(super) expires_ns: u64,
 }
@@ -73,15 +75,10 @@ pub(super) fn read(shared: &Shared, entry: &Entry, buffer: &mut Vec<u8>) -> io::
     file.read_exact_at(buffer, entry.offset)
 }
 
-/// Makes a message ready for the engine from its record.
-pub(super) fn load(waiting: Waiting, bytes: &[u8], envelope: &Envelope) -> Result<Loaded, (Waiting, String)> {
-    let Some(record::Message { meta, content }) = record::parse(bytes) else {
-        return Err((waiting, "its checksum is wrong".to_owned()));
-    };
-    let message = match Message::received(content, envelope.chunking) {
-        Ok(message) => message,
-        Err(error) => return Err((waiting, error.to_string())),
-    };
+/// Makes a message ready for the engine from its record; gives it back if the record is damaged.
+pub(super) fn load(waiting: Waiting, bytes: &[u8], envelope: &Envelope) -> Result<Loaded, Waiting> {
+    let Some(record::Message { meta, content }) = record::parse(bytes) else { return Err(waiting) };
+    let Ok(message) = Message::received(content, envelope.chunking) else { return Err(waiting) };
     let Meta { from, to, .. } = meta;
     let envelope = Envelope { from: from.into_owned(), ..envelope.clone() };
     let mut recipients: Vec<Recipient> =

@@ -7,8 +7,10 @@
 //!
 //! A crash may cut off the last records of a file. What is cut off was not acknowledged: a message counts as accepted,
 //! and a recipient as done, only when its record was written, and with [`Sync::Always`](crate::Sync) synced. A record
-//! has a checksum, so a cut is recognised at any byte.
+//! has a checksum, so a cut is recognised at any byte. A record that the device has damaged is skipped and noted; those
+//! after it are kept.
 
+mod compaction;
 mod feed;
 mod loaded;
 mod record;
@@ -23,11 +25,21 @@ pub(crate) use record::Meta;
 pub(crate) use recover::open;
 pub(crate) use writer::{Commit, Writer};
 
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// A segment that has reached this length is closed; the next message begins another one.
 const SEGMENT_BYTES: u64 = 16 << 20;
+
+/// The descriptors that a queue has open at most: the lock, the segment of each writer, the states of some segments,
+/// and the message that is being read.
+pub(crate) const DESCRIPTORS: u32 = segments::MOST_OPEN as u32 + 8;
+
+/// Returns whether an error says that there is no room: a full device, a quota, or the limit of a file's size.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
+}
 
 /// Where a message is.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -54,7 +54,16 @@ pub(super) fn append(out: &mut Vec<u8>, meta: &Meta<'_>, parts: &[&[u8]]) -> io:
     Ok((out.len() - start) as u64)
 }
 
-/// Parses a record; `None` if it is not whole or damaged.
+/// The longest envelope that a record is searched for with: its length has a NUL byte.
+const MOST_META_BYTES: usize = 1 << 24;
+
+/// Returns whether bytes begin as the head of a record does that a relay may have written.
+pub(super) fn is_head(bytes: &[u8]) -> bool {
+    let meta_bytes = bytes.get(8..12).and_then(|four| four.try_into().ok()).map(u32::from_le_bytes);
+    bytes.starts_with(&MAGIC) && meta_bytes.is_some_and(|count| (count as usize) < MOST_META_BYTES)
+}
+
+/// Parses the record at the start of bytes; `None` if it is not whole or damaged.
 pub(super) fn parse(bytes: &[u8]) -> Option<Message<'_>> {
     let (head, body) = bytes.split_at_checked(HEAD_BYTES)?;
     let number = |at: usize| Some(u32::from_le_bytes(head.get(at..at + 4)?.try_into().ok()?));

@@ -1,4 +1,4 @@
-//! Opens a queue: reads what is there, and cuts off what a crash has left unfinished.
+//! Opens a queue: reads what is there, skips what the device has damaged, and cuts off what a crash has left unfinished.
 
 use super::record::{self, Final, STATE_BYTES};
 use super::{Entry, Shared};
@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -53,12 +54,15 @@ pub(crate) fn open(directory: &Path, limit: u64) -> Result<Found> {
             std::fs::remove_file(path).map_err(|error| wrong(path, error))?;
             continue;
         };
-        *bytes += read_states(path, &mut finals).map_err(|error| wrong(path, error))?;
+        *bytes += read_states(path, &mut notes, &mut finals).map_err(|error| wrong(path, error))?;
     }
     let (mut entries, mut next_id) = (BTreeMap::new(), 1);
     for (&number, path) in &mails {
-        let bytes = read_mail(number, path, &mut notes, |entry| {
-            next_id = next_id.max(entry.id + 1);
+        let bytes = read_mail(path, &mut notes, |offset, bytes, message| {
+            let record::Message { meta, .. } = message;
+            next_id = next_id.max(meta.id + 1);
+            let (bytes, recipients) = (bytes.len() as u64, meta.to.len() as u32);
+            let entry = Entry { id: meta.id, segment: number, offset, bytes, recipients, at_ms: meta.at_ms };
             // A message that was moved may still be in the segment it came from; the later one is complete.
             entries.insert(entry.id, entry);
         });
@@ -99,54 +103,109 @@ fn lock(directory: &Path) -> Result<File> {
 }
 
 /// Reads states, and cuts off one that is not whole. Returns the length of the file.
-fn read_states(path: &Path, finals: &mut HashMap<u64, HashSet<u32>>) -> std::io::Result<u64> {
+fn read_states(
+    path: &Path,
+    notes: &mut Vec<String>,
+    finals: &mut HashMap<u64, HashSet<u32>>,
+) -> std::io::Result<u64> {
     let file = OpenOptions::new().read(true).write(true).open(path)?;
     let mut input = BufReader::with_capacity(64 << 10, &file);
-    let (mut bytes, mut record) = (0, [0; STATE_BYTES]);
+    let (mut bytes, mut damaged, mut record) = (0, 0, [0; STATE_BYTES]);
     loop {
         match input.read_exact(&mut record) {
-            Ok(()) => {}
+            Ok(()) => bytes += STATE_BYTES as u64,
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => break,
             Err(error) => return Err(error),
         }
-        // One that is damaged says nothing: its recipient is sent to again rather than forgotten.
-        let Some(state) = Final::parse(&record) else { break };
-        finals.entry(state.id).or_default().insert(state.recipient);
-        bytes += STATE_BYTES as u64;
+        match Final::parse(&record) {
+            Some(state) => drop(finals.entry(state.id).or_default().insert(state.recipient)),
+            // It says nothing: its recipient is sent to again rather than forgotten.
+            None => damaged += 1,
+        }
+    }
+    if damaged > 0 {
+        notes.push(format!(
+            "{}: {damaged} records are damaged; their recipients may be sent to again",
+            path.display()
+        ));
     }
     file.set_len(bytes)?;
     Ok(bytes)
 }
 
-/// Reads the messages of a segment, and cuts off what follows the last whole one. Returns the length of the file.
+/// Reads the messages of a segment. A damaged record is skipped; what follows the last whole one is moved to another
+/// file. Returns the length of the segment.
 fn read_mail(
-    number: u32,
-    path: &PathBuf,
+    path: &Path,
     notes: &mut Vec<String>,
-    mut found: impl FnMut(Entry),
+    mut found: impl FnMut(u64, &[u8], record::Message<'_>),
 ) -> std::io::Result<u64> {
-    let mut file = OpenOptions::new().read(true).write(true).open(path)?;
+    let file = OpenOptions::new().read(true).write(true).open(path)?;
     let length = file.metadata()?.len();
-    let mut input = BufReader::with_capacity(256 << 10, &file);
     let (mut offset, mut bytes) = (0, Vec::new());
-    while record::read(&mut input, &mut bytes)? {
-        let Some(message) = record::parse(&bytes) else { break };
-        let (id, at_ms, recipients) = (message.meta.id, message.meta.at_ms, message.meta.to.len() as u32);
-        found(Entry { id, segment: number, offset, bytes: bytes.len() as u64, recipients, at_ms });
-        offset += bytes.len() as u64;
+    let mut input = BufReader::with_capacity(256 << 10, &file);
+    while offset < length {
+        if record::read(&mut input, &mut bytes)?
+            && let Some(message) = record::parse(&bytes)
+        {
+            found(offset, &bytes, message);
+            offset += bytes.len() as u64;
+            continue;
+        }
+        let Some(next) = next_record(&file, offset, length)? else { break };
+        notes.push(format!(
+            "{}: {} bytes from byte {offset} on are damaged; they are not delivered, and the messages after them are",
+            path.display(),
+            next - offset
+        ));
+        offset = next;
+        input.seek(SeekFrom::Start(offset))?;
     }
     drop(input);
     if offset < length {
-        let aside = path.with_extension("cut");
+        let aside = set_aside(&file, path, offset)?;
+        file.set_len(offset)?;
+        file.sync_all()?;
         notes.push(format!(
             "{}: the last {} bytes are not a whole message; they were moved to {}",
             path.display(),
             length - offset,
             aside.display()
         ));
-        file.seek(SeekFrom::Start(offset))?;
-        std::io::copy(&mut file, &mut File::create(&aside)?)?;
-        file.set_len(offset)?;
     }
     Ok(offset)
+}
+
+/// Returns where the first whole record after a damaged one begins.
+///
+/// Its head is searched for byte by byte, because the length in the head of the damaged record may be what is damaged.
+/// No message can pretend to be a record: heads have NUL bytes, and the relay accepts no message that has one.
+fn next_record(file: &File, damaged: u64, length: u64) -> std::io::Result<Option<u64>> {
+    let rest = usize::try_from(length - damaged).map_err(|_| std::io::Error::other("a segment beyond memory"))?;
+    let mut bytes = vec![0; rest];
+    file.read_exact_at(&mut bytes, damaged)?;
+    let next = (1..rest).find(|&at| record::is_head(&bytes[at..]) && record::parse(&bytes[at..]).is_some());
+    Ok(next.map(|at| damaged + at as u64))
+}
+
+/// Copies the end of a segment to a file of its own, and syncs it. Returns its path.
+fn set_aside(mut file: &File, path: &Path, offset: u64) -> std::io::Result<PathBuf> {
+    let mut number = 0;
+    let (aside, mut copy) = loop {
+        let extension = if number == 0 { "cut".to_owned() } else { format!("cut{number}") };
+        let aside = path.with_extension(extension);
+        match OpenOptions::new().write(true).create_new(true).open(&aside) {
+            Ok(copy) => break (aside, copy),
+            // An earlier crash has left one.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
+            Err(error) => return Err(error),
+        }
+    };
+    file.seek(SeekFrom::Start(offset))?;
+    std::io::copy(&mut file, &mut copy)?;
+    copy.sync_all()?;
+    if let Some(directory) = path.parent() {
+        File::open(directory)?.sync_all()?;
+    }
+    Ok(aside)
 }

@@ -4,11 +4,14 @@
 use super::record::{Final, STATE_BYTES};
 use super::{Entry, Shared};
 use crate::ledger::Sync;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+
+/// The files of states that are open at most. A queue may have more segments than a process may have descriptors.
+pub(super) const MOST_OPEN: usize = 16;
 
 #[derive(Debug, Default)]
 struct Segment {
@@ -19,9 +22,10 @@ struct Segment {
     /// The bytes of all records.
     bytes: u64,
     is_closed: bool,
-    /// The file of the states, when one was written.
+    /// The file of the states, if it is open.
     states: Option<File>,
-    states_bytes: u64,
+    /// The length of the states that were written, once the file was opened.
+    states_bytes: Option<u64>,
     /// States that were not written.
     batch: Vec<u8>,
 }
@@ -37,6 +41,8 @@ pub(super) struct Segments {
     /// Segments with states that were not written, and with states that were not synced.
     unwritten: BTreeSet<u32>,
     unsynced: BTreeSet<u32>,
+    /// Segments whose files of states are open, the one that was opened first at the front.
+    open: VecDeque<u32>,
     synced_ns: u64,
 }
 
@@ -51,6 +57,7 @@ impl Segments {
             done: found.keys().copied().collect(),
             unwritten: BTreeSet::new(),
             unsynced: BTreeSet::new(),
+            open: VecDeque::new(),
             synced_ns: 0,
         }
     }
@@ -90,15 +97,18 @@ impl Segments {
         }
     }
 
-    /// Writes the states, and syncs them if that is due. Deletes segments in which nothing is left.
-    pub(super) fn commit(&mut self, now_ns: u64, is_end: bool) -> io::Result<()> {
-        // On a full disk, deleting makes the room for what is written after it.
+    /// Deletes segments in which nothing is left. On a full disk this makes the room for what is written after it.
+    pub(super) fn delete_done(&mut self) -> io::Result<()> {
         while let Some(&number) = self.done.first() {
             self.delete_if_done(number)?;
             self.done.remove(&number);
         }
-        self.write_all(now_ns)?;
-        if is_end && self.sync != Sync::Never { self.sync_all(now_ns) } else { Ok(()) }
+        Ok(())
+    }
+
+    /// Syncs what was written, whatever is due, unless the user leaves that to the system.
+    pub(super) fn sync_now(&mut self, now_ns: u64) -> io::Result<()> {
+        if self.sync == Sync::Never { Ok(()) } else { self.sync_all(now_ns) }
     }
 
     /// Writes the states, and syncs them if that is due.
@@ -121,35 +131,64 @@ impl Segments {
         Ok(())
     }
 
-    /// Returns a closed segment that is mostly empty.
-    pub(super) fn sparse(&self) -> Option<u32> {
+    /// Returns the closed segments that are mostly empty.
+    pub(super) fn sparse(&self) -> impl Iterator<Item = u32> {
         let is_sparse =
             |segment: &Segment| segment.is_closed && segment.live > 0 && segment.live_bytes < segment.bytes / 4;
-        self.all.iter().find(|(_, segment)| is_sparse(segment)).map(|(&number, _)| number)
+        self.all.iter().filter(move |(_, segment)| is_sparse(segment)).map(|(&number, _)| number)
     }
 
     fn write(&mut self, number: u32) -> io::Result<()> {
-        let Some(segment) = self.all.get_mut(&number) else { return Ok(()) };
-        if segment.batch.is_empty() {
+        if self.all.get(&number).is_none_or(|segment| segment.batch.is_empty()) {
             return Ok(());
         }
-        let file = if let Some(file) = &segment.states {
-            file
-        } else {
-            let path = self.shared.states(number);
-            let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
-            segment.states_bytes = file.metadata()?.len();
-            segment.states.insert(file)
+        self.open_states(number)?;
+        let Some(Segment { states: Some(file), states_bytes: Some(end), bytes, batch, .. }) = self.all.get_mut(&number)
+        else {
+            return Ok(());
         };
         // A record that an error cut off is overwritten by the next attempt.
-        file.write_all_at(&segment.batch, segment.states_bytes)?;
-        debug_assert_eq!(segment.batch.len() % STATE_BYTES, 0);
-        let bytes = segment.batch.len() as u64;
-        segment.states_bytes += bytes;
-        segment.bytes += bytes;
-        segment.batch.clear();
-        self.shared.grow(bytes);
+        file.write_all_at(batch, *end)?;
+        debug_assert_eq!(batch.len() % STATE_BYTES, 0);
+        let written = batch.len() as u64;
+        *end += written;
+        *bytes += written;
+        batch.clear();
+        self.shared.grow(written);
         self.unsynced.insert(number);
+        Ok(())
+    }
+
+    /// Opens the file of a segment's states, and closes another one if too many are open.
+    fn open_states(&mut self, number: u32) -> io::Result<()> {
+        if self.all.get(&number).is_none_or(|segment| segment.states.is_some()) {
+            return Ok(());
+        }
+        while self.open.len() >= MOST_OPEN
+            && let Some(&oldest) = self.open.front()
+        {
+            if let Some(segment) = self.all.get_mut(&oldest) {
+                if let Some(file) = segment.states.as_ref().filter(|_| self.sync != Sync::Never)
+                    && self.unsynced.contains(&oldest)
+                {
+                    file.sync_data()?;
+                }
+                segment.states = None;
+            }
+            self.unsynced.remove(&oldest);
+            self.open.pop_front();
+        }
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(self.shared.states(number))?;
+        let length = file.metadata()?.len();
+        if length == 0 && self.sync != Sync::Never {
+            // The name must survive a crash of the system, too.
+            File::open(&self.shared.directory)?.sync_all()?;
+        }
+        if let Some(segment) = self.all.get_mut(&number) {
+            segment.states_bytes.get_or_insert(length);
+            segment.states = Some(file);
+            self.open.push_back(number);
+        }
         Ok(())
     }
 
@@ -165,6 +204,7 @@ impl Segments {
         self.shared.shrink(segment.bytes);
         self.all.remove(&number);
         self.unsynced.remove(&number);
+        self.open.retain(|&open| open != number);
         Ok(())
     }
 }

@@ -68,6 +68,12 @@ impl Writer {
         Ok(())
     }
 
+    /// Drops the batch.
+    pub(super) fn discard(&mut self) {
+        self.entries.clear();
+        self.batch.clear();
+    }
+
     /// Adds a message that is in another segment to the batch, by its record.
     pub(crate) fn add_record(&mut self, entry: &Entry, record: &[u8]) {
         self.entries.push(Entry { offset: self.batch.len() as u64, ..entry.clone() });
@@ -146,7 +152,8 @@ impl Writer {
         Ok(())
     }
 
-    fn sync_if_due(&mut self, now_ns: u64) -> io::Result<()> {
+    /// Waits until everything is on the device, if that is due.
+    pub(super) fn sync_if_due(&mut self, now_ns: u64) -> io::Result<()> {
         let is_due = self.sync.is_due(now_ns.saturating_sub(self.synced_ns));
         if self.is_dirty && is_due { self.sync_now(now_ns) } else { Ok(()) }
     }
@@ -167,10 +174,16 @@ impl Writer {
 /// Begins a segment.
 fn begin(shared: &Shared, sync: Sync) -> io::Result<Open> {
     let number = shared.next_segment();
-    let file = OpenOptions::new().write(true).create_new(true).open(shared.mail(number))?;
+    let path = shared.mail(number);
+    let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
     if sync != Sync::Never {
         // The name must survive a crash of the system, too.
-        File::open(&shared.directory)?.sync_all()?;
+        let synced = File::open(&shared.directory).and_then(|directory| directory.sync_all());
+        if let Err(error) = synced {
+            // If this fails too, the next start finds a file without messages.
+            let _ = std::fs::remove_file(&path);
+            return Err(error);
+        }
     }
     Ok(Open { number, file, bytes: 0 })
 }

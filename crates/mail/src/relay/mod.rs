@@ -74,7 +74,7 @@ pub struct Monitor {
 impl Monitor {
     /// Returns the recipients that this run knows, by state: those that were in the queue, and those it accepted.
     pub fn tally(&self) -> Tally {
-        let Published { mut tally, announced } = *self.tally.lock().unwrap_or_else(PoisonError::into_inner);
+        let Published { mut tally, announced, .. } = *self.tally.lock().unwrap_or_else(PoisonError::into_inner);
         // Read after the tally, so that no recipient is missing that was accepted before.
         tally.left += self.remote.total("recipients_accepted").saturating_sub(announced);
         tally
@@ -83,6 +83,7 @@ impl Monitor {
     /// Returns all counters.
     pub fn totals(&self) -> Vec<Reading> {
         let Tally { done, deferred, failed, left } = self.tally();
+        let unreadable = self.tally.lock().unwrap_or_else(PoisonError::into_inner).unreadable;
         let reading = |name, about, value| Reading { name, about, value };
         let mut all = self.remote.totals();
         all.extend([
@@ -90,6 +91,7 @@ impl Monitor {
             reading("recipients_failed", "recipients to whom mail could not be delivered", failed),
             reading("recipients_deferred", "recipients who are tried again later", deferred),
             reading("recipients_left", "recipients who have not been tried", left),
+            reading("reads_failed", "attempts to read a message of the queue that failed", unreadable),
         ]);
         all
     }
@@ -105,7 +107,8 @@ impl Relay {
         let (routes, plan) = (self.delivery.routes()?, self.delivery.plan()?);
         let mut found = queue::open(&self.queue, self.queue_limit)?;
         let mut notes = std::mem::take(&mut found.notes);
-        let limits = delivery::limits(limits, self.reception.sessions, &mut notes);
+        let others = self.reception.sessions.saturating_add(queue::DESCRIPTORS);
+        let limits = delivery::limits(limits, others, &mut notes);
         let journal = self.ledger.as_deref().map(Journal::open).transpose()?;
         let mut network = Sockets::new(Backend::default())?;
         let (sender, notices) = mpsc::channel();

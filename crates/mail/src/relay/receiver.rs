@@ -62,7 +62,7 @@ pub struct Reception {
     pub recipients: usize,
     /// The most sessions at a time.
     pub sessions: u32,
-    /// The most bytes of messages that are being received.
+    /// The most bytes of messages that are being received, addresses of recipients included.
     pub memory: u64,
     /// Clients that may send besides this host and private networks.
     pub accept_from: Vec<Prefix>,
@@ -79,7 +79,7 @@ pub(super) struct Receiver {
     /// Wakes the engine.
     waker: Waker,
     open: u32,
-    /// The bytes of messages that are being received.
+    /// The bytes of messages that are being received, addresses of recipients included.
     pub(super) held: u64,
     /// The messages of the batch.
     batch: Vec<u64>,

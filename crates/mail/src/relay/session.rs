@@ -2,7 +2,7 @@
 
 use super::receiver::{EXTENSIONS, Receiver};
 use super::trace::{MOST_HOPS, Trace, hops};
-use crate::queue::Meta;
+use crate::queue::{self, Meta};
 use crate::sink::protocol::{Step, Then};
 use landau_wire::smtp::bdat::Chunks;
 use landau_wire::smtp::data::{Decoder, Inspector, Shape};
@@ -44,10 +44,7 @@ pub(super) enum Outcome {
 
 impl Outcome {
     pub(super) fn of_error(error: &std::io::Error) -> Self {
-        match error.kind() {
-            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Self::Full,
-            _ => Self::Broken,
-        }
+        if queue::is_full(error) { Self::Full } else { Self::Broken }
     }
 }
 
@@ -70,6 +67,8 @@ struct Transaction {
     recipients: Vec<String>,
     content: Vec<u8>,
     chunks: Option<(Chunks, Inspector)>,
+    /// The bytes that its addresses and content take of the memory for messages.
+    held: u64,
     /// Whether the content did not fit in the memory for such, and was dropped.
     is_dropped: bool,
 }
@@ -102,9 +101,9 @@ impl Session {
         }
     }
 
-    /// Gives up the content. Returns how many bytes it had.
+    /// Gives up the transaction. Returns how many bytes it held.
     pub(super) fn take_held(&mut self) -> u64 {
-        std::mem::take(&mut self.transaction.content).len() as u64
+        std::mem::take(&mut self.transaction).held
     }
 
     /// Returns the message that waits for the queue.
@@ -206,8 +205,7 @@ impl Session {
 
     /// Ends the transaction, if there is one.
     fn clear(&mut self, relay: &mut Receiver) {
-        relay.held -= self.transaction.content.len() as u64;
-        self.transaction = Transaction::default();
+        relay.held -= std::mem::take(&mut self.transaction).held;
     }
 
     fn mail(&mut self, relay: &mut Receiver, mail: &Mail<'_>, out: &mut Vec<u8>) -> Effect {
@@ -237,6 +235,10 @@ impl Session {
             .to
             .mailbox()
             .map_or_else(|| format!("postmaster@{}", relay.limits.name), |mailbox| mailbox.as_str().to_owned());
+        if !self.transaction.hold(relay, (size_of::<String>() + address.len()) as u64) {
+            relay.counters.queue_full.add(1);
+            return say(out, b"452 4.3.1 insufficient storage\r\n", Effect::Failed);
+        }
         self.transaction.recipients.push(address);
         say(out, b"250 2.1.5 Ok\r\n", Effect::Succeeded)
     }
@@ -399,13 +401,23 @@ impl Transaction {
         if self.is_dropped || self.content.len() as u64 > relay.limits.size_limit {
             return;
         }
-        if relay.held + run.len() as u64 > relay.limits.memory {
-            relay.held -= self.content.len() as u64;
-            (self.content, self.is_dropped) = (Vec::new(), true);
+        if !self.hold(relay, run.len() as u64) {
+            let freed = std::mem::take(&mut self.content).len() as u64;
+            relay.held -= freed;
+            (self.held, self.is_dropped) = (self.held - freed, true);
             return;
         }
-        relay.held += run.len() as u64;
         self.content.extend_from_slice(run);
+    }
+
+    /// Takes a part of the memory for messages that are being received. Returns whether it was free.
+    fn hold(&mut self, relay: &mut Receiver, bytes: u64) -> bool {
+        if relay.held + bytes > relay.limits.memory {
+            return false;
+        }
+        relay.held += bytes;
+        self.held += bytes;
+        true
     }
 }
 

@@ -51,8 +51,8 @@ pub(crate) struct Schedule {
     delayed: BinaryHeap<Reverse<(u64, u32)>>,
     /// Sites that wait, by the time at which they are tried again.
     blocked: BinaryHeap<Reverse<(u64, u32)>>,
-    /// Sites that may be able to use another connection.
-    hungry: VecDeque<u32>,
+    /// Sites that may be able to use another connection: starved ones.
+    starved: VecDeque<u32>,
     /// Recipients whose time has come and whose domain is to be looked up again.
     unplaced: Vec<u32>,
     /// The connections in all, and those of them that were not greeted yet.
@@ -69,7 +69,7 @@ impl Schedule {
             limits,
             delayed: BinaryHeap::new(),
             blocked: BinaryHeap::new(),
-            hungry: VecDeque::new(),
+            starved: VecDeque::new(),
             unplaced: Vec::new(),
             open: 0,
             opening: 0,
@@ -142,7 +142,7 @@ impl Schedule {
     /// Returns a site that can use another connection, and counts the connection.
     pub(crate) fn next_connection(&mut self) -> Option<u32> {
         while self.open < self.limits.sessions {
-            let site = *self.hungry.front()?;
+            let site = *self.starved.front()?;
             let one = &mut self.sites[site as usize];
             if one.wants_connection() {
                 one.open += 1;
@@ -150,11 +150,11 @@ impl Schedule {
                 self.open += 1;
                 self.opening += 1;
                 // The next connection is that of another site, if there is one.
-                self.hungry.rotate_left(1);
+                self.starved.rotate_left(1);
                 return Some(site);
             }
-            one.is_hungry = false;
-            self.hungry.pop_front();
+            one.is_starved = false;
+            self.starved.pop_front();
         }
         None
     }
@@ -252,9 +252,9 @@ impl Schedule {
 
     fn note(&mut self, site: u32) {
         let one = &mut self.sites[site as usize];
-        if !one.is_hungry {
-            one.is_hungry = true;
-            self.hungry.push_back(site);
+        if !one.is_starved {
+            one.is_starved = true;
+            self.starved.push_back(site);
         }
     }
 }

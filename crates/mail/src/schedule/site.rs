@@ -20,8 +20,8 @@ pub(crate) struct Site {
     pub(super) is_blocked: bool,
     /// Whether it is not tried again in this run.
     pub(super) is_given_up: bool,
-    /// Whether it is in the list of sites that may want a connection.
-    pub(super) is_hungry: bool,
+    /// Whether it is in the list of starved sites.
+    pub(super) is_starved: bool,
 }
 
 impl Site {
@@ -34,7 +34,7 @@ impl Site {
             failed_rounds: 0,
             is_blocked: false,
             is_given_up: false,
-            is_hungry: false,
+            is_starved: false,
         }
     }
 
