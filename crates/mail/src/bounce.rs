@@ -1,16 +1,18 @@
-//! Bounces: reports to the sender about recipients that failed (RFC 3464), in a Maildir.
+//! Bounces: reports to the sender about recipients that failed (RFC 3464).
 //!
-//! A report is written before the ledger has its recipient as failed, under a name that follows from message and
-//! recipient. So a run that is killed between the two and continued replaces the report instead of adding another one.
+//! Those of a list are written to a Maildir, before the ledger has the recipient as failed, under a name that follows
+//! from message and recipient. So a run that is killed between the two and continued replaces the report instead of
+//! adding another one. Those of a relay are messages of its queue.
 
 use crate::envelope::Envelope;
 use crate::error::{Error, Result};
+use crate::input::Letter;
 use crate::list::Record;
 use crate::message::Message;
 use jiff::Timestamp;
 use landau_wire::smtp::code::Enhanced;
 use landau_wire::smtp::data::Transfer;
-use landau_wire::smtp::parameter::Ret;
+use landau_wire::smtp::parameter::{OriginalRecipient, Ret, Xtext};
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::fs;
@@ -18,20 +20,41 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// The bytes of a reply that are reported.
-const REPLY_BYTES: usize = 512;
+pub(crate) const REPLY_BYTES: usize = 512;
 
-/// What failed, and why.
+/// What is reported about a recipient.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// It failed for good.
+    Failed,
+    /// A server took the message that makes no reports, although the sender asked for one on success (RFC 3461 section
+    /// 6.2.2).
+    Relayed,
+}
+
+/// What became of a recipient, and why.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Failure<'a> {
-    /// The recipient's number.
-    pub(crate) number: u64,
-    pub(crate) record: &'a Record,
-    /// The host that refused it; none if no host was asked.
-    pub(crate) remote: Option<&'a str>,
+    pub(crate) address: &'a str,
+    /// The recipient that the sender gave, encoded.
+    pub(crate) orcpt: Option<&'a str>,
+    pub(crate) action: Action,
+    /// The host that answered; none if no host was asked.
+    pub(crate) host: Option<&'a str>,
     /// The code of its reply.
     pub(crate) code: Option<u16>,
     /// The text of its reply, or why no host was asked.
     pub(crate) text: &'a [u8],
+}
+
+/// What a report is about besides its recipients.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Subject<'a> {
+    pub(crate) envelope: &'a Envelope,
+    /// The content of the message.
+    pub(crate) content: &'a [u8],
+    /// A name that no other report has.
+    pub(crate) name: &'a str,
     /// Milliseconds since 1970.
     pub(crate) at_ms: u64,
 }
@@ -52,78 +75,123 @@ impl Bounces {
         Ok(Self { folder: folder.to_owned() })
     }
 
-    /// Writes the report about a failure.
-    pub(crate) fn write(&self, envelope: &Envelope, message: &Message, failure: &Failure<'_>) -> io::Result<()> {
-        let report = report(envelope, message, failure);
-        let digest: String = message.digest().chars().take(16).collect();
-        let name = format!("{digest}.R{}.landau", failure.number);
+    /// Writes the report about the failure of the recipient of a number, to whom `record` was to be sent.
+    pub(crate) fn write(
+        &self,
+        letter: &Letter,
+        number: u64,
+        record: &Record,
+        failure: &Failure<'_>,
+        at_ms: u64,
+    ) -> io::Result<()> {
+        let Letter { envelope, message, .. } = letter;
+        let digest = message.digest();
+        let content = rendered(message, record);
+        let report = report(&Subject { envelope, content: &content, name: &format!("{digest}.{number}"), at_ms }, &[*failure]);
+        let name = format!("{digest:.16}.R{number}.landau");
         let (written, delivered) = (self.folder.join("tmp").join(&name), self.folder.join("new").join(&name));
         fs::write(&written, report)?;
         fs::rename(&written, &delivered)
     }
 }
 
-/// Returns the report about a failure, with CR LF at its line ends.
-pub(crate) fn report(envelope: &Envelope, message: &Message, failure: &Failure<'_>) -> Vec<u8> {
-    let address = one_line(failure.record.address().as_bytes());
-    let reply = one_line(&failure.text[..failure.text.len().min(REPLY_BYTES)]);
-    let is_utf8 = !address.is_ascii() || !envelope.from.is_ascii();
-    let date = date(failure.at_ms);
-    let number = failure.number;
-    let boundary = format!("=_{}_{number}", message.digest());
-    let returned = returned(envelope, message, failure.record);
-    let mut out = String::new();
+/// Returns the message as it was to be sent to a record.
+fn rendered<'a>(message: &'a Message, record: &Record) -> Cow<'a, [u8]> {
+    let mut rendered = Vec::new();
+    if message.is_template() && message.render(Transfer::Bdat, record, &mut rendered).is_ok() {
+        return Cow::Owned(rendered);
+    }
+    message.content()
+}
+
+/// Returns the report about some recipients of a message, with CR LF at its line ends.
+pub(crate) fn report(subject: &Subject<'_>, failures: &[Failure<'_>]) -> Vec<u8> {
+    let Subject { envelope, content, name, at_ms } = *subject;
+    let Envelope { helo, from, .. } = envelope;
+    let is_utf8 = !from.is_ascii() || failures.iter().any(|one| !one.address.is_ascii());
+    let (date, boundary) = (date(at_ms), format!("=_{name}"));
+    let has_failed = failures.iter().any(|one| one.action == Action::Failed);
+    let (title, explained) = if has_failed {
+        ("Undelivered mail", "The message could not be delivered to these recipients. It will not be tried again.")
+    } else {
+        ("Relayed mail", "The message was passed on to servers that do not report on its delivery.")
+    };
+    // An address beyond ASCII would make the header need SMTPUTF8, which the sender's server may not offer.
+    let about = match failures {
+        [one] if one.address.is_ascii() => format!(": {}", one_line(one.address.as_bytes())),
+        _ => String::new(),
+    };
+    let mut body = String::new();
     // Writing to a string cannot fail.
     let _ = write!(
-        out,
-        "From: Mail Delivery System <MAILER-DAEMON@{helo}>\r\nTo: <{from}>\r\nSubject: Undelivered mail: {address}\r\n\
-         Date: {date}\r\nMessage-ID: <{number}.{at_ms}.{digest:.16}@{helo}>\r\nAuto-Submitted: auto-replied\r\n\
-         MIME-Version: 1.0\r\nContent-Type: multipart/report; report-type=delivery-status;\r\n \
-         boundary=\"{boundary}\"\r\n\
-         \r\n--{boundary}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: 8bit\r\n\r\n\
-         The message to <{address}> could not be delivered:\r\n\r\n    {reason}\r\n\r\nIt will not be tried again.\r\n",
-        helo = envelope.helo,
-        from = envelope.from,
-        at_ms = failure.at_ms,
-        digest = message.digest(),
-        reason = reason(failure, &reply),
+        body,
+        "--{boundary}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: 8bit\r\n\r\n\
+         {explained}\r\n"
     );
+    for failure in failures {
+        let _ = write!(body, "\r\n<{}>:\r\n    {}\r\n", one_line(failure.address.as_bytes()), reason(failure));
+    }
     let status_type = if is_utf8 { "message/global-delivery-status" } else { "message/delivery-status" };
-    let _ = write!(out, "\r\n--{boundary}\r\nContent-Type: {status_type}\r\n");
+    let _ = write!(body, "\r\n--{boundary}\r\nContent-Type: {status_type}\r\n");
     if is_utf8 {
-        out.push_str("Content-Transfer-Encoding: 8bit\r\n");
+        body.push_str("Content-Transfer-Encoding: 8bit\r\n");
     }
-    let _ = write!(out, "\r\nReporting-MTA: dns; {}\r\n", envelope.helo);
-    if let Some(envid) = &envelope.envid {
-        let _ = write!(out, "Original-Envelope-Id: {envid}\r\n");
+    let _ = write!(body, "\r\nReporting-MTA: dns; {helo}\r\n");
+    if let Some(envid) = envelope.envid.as_deref().and_then(Xtext::new) {
+        let _ = write!(body, "Original-Envelope-Id: {}\r\n", one_line(&envid.decode().collect::<Vec<_>>()));
     }
-    let _ = write!(
-        out,
-        "\r\nFinal-Recipient: {}; {address}\r\nAction: failed\r\nStatus: {}\r\n",
-        if is_utf8 { "utf-8" } else { "rfc822" },
-        status(failure.text)
-    );
-    if let (Some(remote), Some(code)) = (failure.remote, failure.code) {
-        let text: String = reply.chars().map(|one| if one.is_ascii() { one } else { '?' }).collect();
-        let _ = write!(out, "Remote-MTA: dns; {remote}\r\nDiagnostic-Code: smtp; {code} {text}\r\n");
+    for failure in failures {
+        write_status(&mut body, failure, is_utf8, &date);
     }
-    let _ = write!(out, "Last-Attempt-Date: {date}\r\n\r\n--{boundary}\r\n");
-    let mut out = out.into_bytes();
-    out.extend_from_slice(&returned);
-    out.extend_from_slice(format!("\r\n--{boundary}--\r\n").as_bytes());
+    let _ = write!(body, "\r\n--{boundary}\r\n");
+    let mut body = body.into_bytes();
+    body.extend_from_slice(&returned(envelope, content, has_failed));
+    body.extend_from_slice(format!("\r\n--{boundary}--\r\n").as_bytes());
+    let encoding = if body.is_ascii() { "" } else { "Content-Transfer-Encoding: 8bit\r\n" };
+    let mut out = format!(
+        "From: Mail Delivery System <MAILER-DAEMON@{helo}>\r\nTo: <{from}>\r\nSubject: {title}{about}\r\n\
+         Date: {date}\r\nMessage-ID: <{name}.{at_ms}@{helo}>\r\nAuto-Submitted: auto-replied\r\n\
+         MIME-Version: 1.0\r\nContent-Type: multipart/report; report-type=delivery-status;\r\n \
+         boundary=\"{boundary}\"\r\n{encoding}\r\n"
+    )
+    .into_bytes();
+    out.extend_from_slice(&body);
     out
 }
 
-/// Returns the part with the message, or with its header unless the sender asked for all of it.
-fn returned(envelope: &Envelope, message: &Message, record: &Record) -> Vec<u8> {
-    let mut rendered = Vec::new();
-    let content: &[u8] = if message.is_template() && message.render(Transfer::Bdat, record, &mut rendered).is_ok() {
-        &rendered
-    } else {
-        message.encoded(Transfer::Bdat)
+/// Appends the fields about a recipient.
+fn write_status(out: &mut String, failure: &Failure<'_>, is_utf8: bool, date: &str) {
+    // Writing to a string cannot fail.
+    out.push_str("\r\n");
+    if let Some(orcpt) = failure.orcpt.and_then(OriginalRecipient::new) {
+        let decoded: Cow<'_, [u8]> = match Xtext::new(orcpt.address()) {
+            Some(address) => Cow::Owned(address.decode().collect()),
+            None => Cow::Borrowed(orcpt.address().as_bytes()),
+        };
+        let _ = write!(out, "Original-Recipient: {}; {}\r\n", orcpt.kind(), one_line(&decoded));
+    }
+    let (action, class) = match failure.action {
+        Action::Failed => ("failed", 5),
+        Action::Relayed => ("relayed", 2),
     };
+    let _ = write!(
+        out,
+        "Final-Recipient: {}; {}\r\nAction: {action}\r\nStatus: {}\r\n",
+        if is_utf8 { "utf-8" } else { "rfc822" },
+        one_line(failure.address.as_bytes()),
+        status(failure.text, class)
+    );
+    if let (Some(host), Some(code)) = (failure.host, failure.code) {
+        let text: String = reply(failure).chars().map(|one| if one.is_ascii() { one } else { '?' }).collect();
+        let _ = write!(out, "Remote-MTA: dns; {host}\r\nDiagnostic-Code: smtp; {code} {text}\r\n");
+    }
+    let _ = write!(out, "Last-Attempt-Date: {date}\r\n");
+}
+
+/// Returns the part with the message, or with its header unless it failed and the sender asked for all of it.
+fn returned(envelope: &Envelope, content: &[u8], has_failed: bool) -> Vec<u8> {
     let header_end = content.windows(4).position(|four| four == b"\r\n\r\n").map_or(content.len(), |at| at + 2);
-    let (header, is_full) = (&content[..header_end], envelope.ret == Some(Ret::Full));
+    let (header, is_full) = (&content[..header_end], has_failed && envelope.ret == Some(Ret::Full));
     let shown = if is_full { content } else { header };
     let kind = match (is_full, header.is_ascii()) {
         (true, true) => "message/rfc822",
@@ -135,20 +203,25 @@ fn returned(envelope: &Envelope, message: &Message, record: &Record) -> Vec<u8> 
     [format!("Content-Type: {kind}\r\n{encoding}\r\n").as_bytes(), shown].concat()
 }
 
-/// Returns why a recipient failed, as a sentence.
-fn reason(failure: &Failure<'_>, reply: &str) -> String {
-    match (failure.remote, failure.code) {
-        (Some(remote), Some(code)) => format!("{remote} said: {code} {reply}"),
-        _ => reply.to_owned(),
+/// Returns the reply as one line.
+fn reply<'a>(failure: &Failure<'a>) -> Cow<'a, str> {
+    one_line(&failure.text[..failure.text.len().min(REPLY_BYTES)])
+}
+
+/// Returns what became of a recipient and why, as a sentence.
+fn reason(failure: &Failure<'_>) -> String {
+    match (failure.host, failure.code) {
+        (Some(host), Some(code)) => format!("{host} said: {code} {}", reply(failure)),
+        _ => reply(failure).into_owned(),
     }
 }
 
-/// Returns the status of a failure: the enhanced code of the reply, or 5.0.0 if it has none.
-fn status(text: &[u8]) -> String {
+/// Returns the status: the enhanced code of the reply, or one that says nothing but the class.
+fn status(text: &[u8], class: u8) -> String {
     let mut out = Vec::new();
-    match Enhanced::parse(text).filter(|(code, _)| code.parts().0 == 5) {
+    match Enhanced::parse(text).filter(|(code, _)| code.parts().0 == class) {
         Some((code, _)) => code.write(&mut out),
-        None => out.extend_from_slice(b"5.0.0"),
+        None => out.extend_from_slice(format!("{class}.0.0").as_bytes()),
     }
     String::from_utf8_lossy(&out).into_owned()
 }
@@ -173,26 +246,21 @@ mod tests {
     use super::*;
     use crate::envelope::Mode;
 
-    fn record(address: &str) -> Record {
-        let mut record = Record::default();
-        record.set_address(address);
-        record
+    fn failure<'a>(address: &'a str, code: Option<u16>, text: &'a [u8]) -> Failure<'a> {
+        let (orcpt, host) = (None, code.and(Some("mx.b.test")));
+        Failure { address, orcpt, action: Action::Failed, host, code, text }
     }
 
-    fn failure<'a>(record: &'a Record, code: Option<u16>, text: &'a [u8]) -> Failure<'a> {
-        Failure { number: 7, record, remote: code.and(Some("mx.b.test")), code, text, at_ms: 1_000_000_000_000 }
-    }
-
-    fn text(envelope: &Envelope, failure: &Failure<'_>) -> String {
-        let message = Message::parse(b"Subject: caf\n\nthe body\n", &[], None).unwrap();
-        String::from_utf8(report(envelope, &message, failure)).unwrap()
+    fn text(envelope: &Envelope, failures: &[Failure<'_>]) -> String {
+        let content = b"Subject: caf\r\n\r\nthe body\r\n";
+        let subject = Subject { envelope, content, name: "n", at_ms: 1_000_000_000_000 };
+        String::from_utf8(report(&subject, failures)).unwrap()
     }
 
     #[test]
     fn a_report_has_the_fields_of_rfc_3464() {
         let envelope = Envelope { helo: "out.a.test".to_owned(), ..Envelope::new("s@a.test", Mode::Data) };
-        let to = record("u@b.test");
-        let text = text(&envelope, &failure(&to, Some(550), b"5.1.1 no such user"));
+        let text = text(&envelope, &[failure("u@b.test", Some(550), b"5.1.1 no such user")]);
         for line in [
             "To: <s@a.test>\r\n",
             "Date: Sun, 9 Sep 2001 01:46:40 +0000\r\n",
@@ -218,22 +286,39 @@ mod tests {
             envid: Some("id+2B1".to_owned()),
             ..Envelope::new("s@a.test", Mode::Data)
         };
-        let to = record("u@b.test");
-        let text = text(&envelope, &failure(&to, None, b"5.1.2 the name does not exist (NXDOMAIN)"));
+        let text = text(&envelope, &[failure("u@b.test", None, b"5.1.2 the name does not exist (NXDOMAIN)")]);
         assert!(text.contains("Content-Type: message/rfc822\r\n\r\nSubject: caf\r\n\r\nthe body\r\n\r\n--"), "{text}");
-        assert!(text.contains("Original-Envelope-Id: id+2B1\r\n") && text.contains("Status: 5.1.2\r\n"), "{text}");
+        assert!(text.contains("Original-Envelope-Id: id+1\r\n") && text.contains("Status: 5.1.2\r\n"), "{text}");
         assert!(!text.contains("Remote-MTA") && !text.contains("Diagnostic-Code"));
+    }
+
+    #[test]
+    fn a_report_about_several_recipients_has_fields_for_each() {
+        let envelope = Envelope::new("s@a.test", Mode::Data);
+        let one = Failure { orcpt: Some("rfc822;U+2B1@a.test"), ..failure("u@b.test", Some(550), b"5.1.1 no") };
+        let text = text(&envelope, &[one, failure("v@b.test", None, b"5.4.7 too late")]);
+        let fields = "\r\n\r\nOriginal-Recipient: rfc822; U+1@a.test\r\nFinal-Recipient: rfc822; u@b.test\r\n";
+        assert!(text.contains(fields) && text.contains("\r\n\r\nFinal-Recipient: rfc822; v@b.test\r\n"), "{text}");
+        assert_eq!(text.matches("Action: failed\r\n").count(), 2);
+    }
+
+    #[test]
+    fn a_server_that_makes_no_reports_is_reported() {
+        let envelope = Envelope { ret: Some(Ret::Full), ..Envelope::new("s@a.test", Mode::Data) };
+        let relayed = Failure { action: Action::Relayed, ..failure("u@b.test", Some(250), b"2.0.0 Ok") };
+        let text = text(&envelope, &[relayed]);
+        assert!(text.contains("Action: relayed\r\nStatus: 2.0.0\r\n") && !text.contains("the body"), "{text}");
     }
 
     #[test]
     fn replies_and_addresses_cannot_add_fields() {
         let envelope = Envelope::new("s@a.test", Mode::Data);
-        let to = record("u\r\nBcc: x@y@b.test");
-        let reply = text(&envelope, &failure(&to, Some(550), b"no\r\nAction: delivered\x00\xff"));
+        let address = "u\r\nBcc: x@y@b.test";
+        let reply = text(&envelope, &[failure(address, Some(550), b"no\r\nAction: delivered\x00\xff")]);
         assert!(!reply.contains("\nBcc") && !reply.contains("\nAction: delivered"), "{reply}");
         assert!(reply.contains("Status: 5.0.0\r\n"));
-        let to = record("\u{e9}@b.test");
-        let utf8 = text(&envelope, &failure(&to, Some(550), b"4.1.1 no"));
+        let utf8 = text(&envelope, &[failure("\u{e9}@b.test", Some(550), b"4.1.1 no")]);
+        assert!(utf8.split_once("\r\n\r\n").unwrap().0.is_ascii(), "the header needs no SMTPUTF8: {utf8}");
         assert!(
             utf8.contains("Final-Recipient: utf-8; \u{e9}@b.test\r\n")
                 && utf8.contains("message/global-delivery-status")
@@ -244,10 +329,10 @@ mod tests {
     fn a_report_that_is_written_again_replaces_the_first() {
         let folder = tempfile::tempdir().unwrap();
         let message = Message::parse(b"Subject: a\n\nb\n", &[], None).unwrap();
-        let (envelope, to) = (Envelope::new("s@a.test", Mode::Data), record("u@b.test"));
+        let letter = Letter::new(Envelope::new("s@a.test", Mode::Data), message);
         for _ in 0..2 {
             let bounces = Bounces::open(folder.path()).unwrap();
-            bounces.write(&envelope, &message, &failure(&to, Some(550), b"no")).unwrap();
+            bounces.write(&letter, 7, &Record::default(), &failure("u@b.test", Some(550), b"no"), 1).unwrap();
         }
         assert_eq!(fs::read_dir(folder.path().join("new")).unwrap().count(), 1);
         assert_eq!(fs::read_dir(folder.path().join("tmp")).unwrap().count(), 0);

@@ -167,7 +167,7 @@ pub(crate) fn prepare(delivery: &Delivery) -> Result<Engine<Sockets, Listed<File
     let limits = limits(delivery.limits.clone(), 0, &mut notes);
     let opened = ledger::open(&delivery.ledger, mode, &message, delivery.sync)?;
     let network = Sockets::new(Backend::default())?;
-    let input = Listed::new(list, Letter { envelope: plan.envelope.clone(), message }, opened);
+    let input = Listed::new(list, Letter::new(plan.envelope.clone(), message), opened);
     let mut engine = Engine::new(network, input, routes, plan, Schedule::new(limits));
     engine.notes = notes;
     engine.exporter = delivery.metrics.map(Exporter::start).transpose()?;

@@ -78,6 +78,20 @@ impl Signer {
         Ok(Self { signer, domain: domain.to_owned(), selector: selector.to_owned() })
     }
 
+    /// Returns whether the first address of the header field From is in the domain or in one below it. A relay signs
+    /// for nobody else.
+    pub(crate) fn covers(&self, message: &[u8]) -> bool {
+        let Some(from) = from_field(message) else { return false };
+        let text = without_quotes(&String::from_utf8_lossy(&from));
+        let address = match text.split_once('<') {
+            Some((_, rest)) => rest.split('>').next().unwrap_or_default(),
+            None => text.split(',').next().unwrap_or_default(),
+        };
+        let host = address.trim().rsplit_once('@').map_or("", |(_, host)| host).to_ascii_lowercase();
+        let domain = self.domain.to_ascii_lowercase();
+        host == domain || host.strip_suffix(domain.as_str()).is_some_and(|rest| rest.ends_with('.'))
+    }
+
     /// Returns the header field that signs a message, with the CR LF at its end. Lines of the message may end with LF
     /// or CR LF, which makes no difference to the signature; the time of signing is that of the call.
     ///
@@ -85,7 +99,7 @@ impl Signer {
     ///
     /// The message has no From, which every message must have and every signature covers; or the key fails.
     pub fn field(&self, message: &[u8]) -> Result<String> {
-        if !has_from(message) {
+        if from_field(message).is_none() {
             return Err(Error::Spec("a message to be signed needs the header field From".to_owned()));
         }
         let signature = self.signer.sign(message);
@@ -119,12 +133,30 @@ fn is_name(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_label)
 }
 
-/// Returns whether the header has the field From.
-fn has_from(message: &[u8]) -> bool {
-    message
-        .split(|&byte| byte == b'\n')
-        .take_while(|line| !line.trim_ascii_end().is_empty())
-        .any(|line| line.get(..5).is_some_and(|name| name.eq_ignore_ascii_case(b"from:")))
+/// Returns a text without its quoted strings: a display name may look like an address.
+fn without_quotes(text: &str) -> String {
+    let (mut out, mut is_quoted, mut is_escaped) = (String::new(), false, false);
+    for one in text.chars() {
+        match one {
+            _ if is_escaped => is_escaped = false,
+            '\\' if is_quoted => is_escaped = true,
+            '"' => is_quoted = !is_quoted,
+            _ if is_quoted => {}
+            _ => out.push(one),
+        }
+    }
+    out
+}
+
+/// Returns the value of the header field From, its lines joined; `None` if the header has no such field.
+fn from_field(message: &[u8]) -> Option<Vec<u8>> {
+    let lines = message.split(|&byte| byte == b'\n').take_while(|line| !line.trim_ascii_end().is_empty());
+    let mut lines = lines.skip_while(|line| !line.get(..5).is_some_and(|name| name.eq_ignore_ascii_case(b"from:")));
+    let mut value = lines.next()?[5..].trim_ascii_end().to_vec();
+    for line in lines.take_while(|line| line.starts_with(b" ") || line.starts_with(b"\t")) {
+        value.extend_from_slice(line.trim_ascii_end());
+    }
+    Some(value)
 }
 
 #[cfg(test)]

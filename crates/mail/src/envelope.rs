@@ -1,8 +1,8 @@
 //! What a delivery says about every message: the sender, the mode, and the parameters of MAIL and RCPT.
 
 use crate::error::{Error, Result};
-use landau_wire::smtp::parameter::{Notify, Ret, Xtext};
-use landau_wire::smtp::{Mailbox, ReversePath};
+use landau_wire::smtp::parameter::{Notify, OriginalRecipient, Ret, Xtext};
+use landau_wire::smtp::{Mailbox, Rcpt, Recipient, ReversePath};
 use serde::{Deserialize, Serialize};
 
 /// How far a transaction goes.
@@ -48,6 +48,53 @@ pub struct Envelope {
     pub ret: Option<Ret>,
     /// `ENVID`, where the server offers DSN; not encoded yet.
     pub envid: Option<String>,
+}
+
+/// What the sender asks for about one recipient: the parameters of RCPT (RFC 3461).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct Request {
+    /// When the sender wants to be notified.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "notify_text")]
+    pub(crate) notify: Option<Notify>,
+    /// The recipient that the sender gave, with its type, as it is encoded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) orcpt: Option<Box<str>>,
+}
+
+impl Request {
+    /// Returns what a command asks for.
+    pub(crate) fn of(rcpt: &Rcpt<'_>) -> Self {
+        Self { notify: rcpt.notify, orcpt: rcpt.orcpt.map(|orcpt| orcpt.as_str().into()) }
+    }
+
+    /// Returns the command for a recipient.
+    pub(crate) fn rcpt<'a>(&'a self, mailbox: Mailbox<'a>) -> Rcpt<'a> {
+        let mut rcpt = Rcpt::new(Recipient::Mailbox(mailbox));
+        rcpt.notify = self.notify;
+        rcpt.orcpt = self.orcpt.as_deref().and_then(OriginalRecipient::new);
+        rcpt
+    }
+}
+
+/// `NOTIFY` in the queue: as in the command.
+mod notify_text {
+    use landau_wire::smtp::parameter::Notify;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    #[expect(clippy::ref_option, reason = "serde calls it with a reference to the field")]
+    pub(super) fn serialize<S: Serializer>(notify: &Option<Notify>, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut text = Vec::new();
+        if let Some(notify) = notify {
+            notify.write(&mut text);
+        }
+        serializer.serialize_str(&String::from_utf8_lossy(&text))
+    }
+
+    pub(super) fn deserialize<'a, D: Deserializer<'a>>(deserializer: D) -> Result<Option<Notify>, D::Error> {
+        let text = <std::borrow::Cow<'a, str>>::deserialize(deserializer)?;
+        Notify::parse(text.as_bytes()).map(Some).ok_or_else(|| D::Error::custom("unknown value of NOTIFY"))
+    }
 }
 
 impl Envelope {

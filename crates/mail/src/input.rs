@@ -1,11 +1,12 @@
 //! Where the engine's recipients come from, and where it is recorded what became of each: a list with its ledger, or a
 //! queue that receives more while the engine runs.
 
-use crate::envelope::Envelope;
+use crate::envelope::{Envelope, Request};
 use crate::error::{Error, Result};
 use crate::ledger::{History, Ledger, Report, State, Storage};
 use crate::list::{List, Record};
 use crate::message::Message;
+use landau_wire::smtp::{Mailbox, Rcpt, Recipient};
 use std::rc::Rc;
 
 /// What is sent to some recipients: a message, and what is said about it. The recipients in memory share one.
@@ -14,6 +15,26 @@ pub(crate) struct Letter {
     /// The sender and the parameters of MAIL and RCPT; how connections are used is said by the engine's plan.
     pub(crate) envelope: Envelope,
     pub(crate) message: Message,
+    /// What the sender asks for about each recipient, by the low half of its number; if it is empty, the same for all.
+    pub(crate) requests: Vec<Request>,
+}
+
+impl Letter {
+    /// Returns a letter to recipients for whom the envelope says what the sender asks for.
+    pub(crate) fn new(envelope: Envelope, message: Message) -> Self {
+        let requests = Vec::new();
+        Self { envelope, message, requests }
+    }
+
+    /// Returns the command for the recipient of a number.
+    pub(crate) fn rcpt<'a>(&'a self, number: u64, mailbox: Mailbox<'a>) -> Rcpt<'a> {
+        if let Some(request) = self.requests.get(number as u32 as usize) {
+            return request.rcpt(mailbox);
+        }
+        let mut rcpt = Rcpt::new(Recipient::Mailbox(mailbox));
+        rcpt.notify = self.envelope.notify;
+        rcpt
+    }
 }
 
 /// A recipient that is handed to the engine; its address is in the record.

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::list::Record;
 use landau_wire::smtp::data::{Encoder, Shape, Transfer, Unsendable};
 use sha2::{Digest, Sha256};
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -76,16 +77,19 @@ impl Message {
     }
 
     /// Reads a message that was received: its lines end with CR LF, and braces are text. It is encoded for BDAT only if
-    /// `is_chunked`.
+    /// `is_chunked`. `signer` signs it if the message is from its domain.
     ///
     /// # Errors
     ///
-    /// A bare CR or a NUL.
-    pub(crate) fn received(content: &[u8], is_chunked: bool) -> Result<Self> {
-        let (mut data, mut chunk) = (Vec::with_capacity(content.len() + 64), Vec::new());
-        let shape = encode(Transfer::Data, [content].into_iter(), &mut data).map_err(|error| unsendable(&error))?;
+    /// A bare CR or a NUL, or a key that fails.
+    pub(crate) fn received(content: &[u8], is_chunked: bool, signer: Option<&Signer>) -> Result<Self> {
+        let signer = signer.filter(|signer| signer.covers(content));
+        let signature = signer.map(|signer| signer.field(content)).transpose()?.unwrap_or_default();
+        let parts = || [signature.as_bytes(), content].into_iter();
+        let (mut data, mut chunk) = (Vec::with_capacity(content.len() + signature.len() + 64), Vec::new());
+        let shape = encode(Transfer::Data, parts(), &mut data).map_err(|error| unsendable(&error))?;
         if is_chunked {
-            encode(Transfer::Bdat, [content].into_iter(), &mut chunk).map_err(|error| unsendable(&error))?;
+            encode(Transfer::Bdat, parts(), &mut chunk).map_err(|error| unsendable(&error))?;
         }
         let has_8bit_header = shape.is_8bit && !header_of(content).is_ascii();
         Ok(Self { data, chunk, shape, has_8bit_header, parts: Vec::new(), signer: None, digest: String::new() })
@@ -122,6 +126,16 @@ impl Message {
             Transfer::Data => &self.data,
             Transfer::Bdat => &self.chunk,
         }
+    }
+
+    /// Returns the content as it is written to a mailbox, with CR LF at its line ends; that of a template is empty.
+    pub(crate) fn content(&self) -> Cow<'_, [u8]> {
+        if !self.chunk.is_empty() || self.data.is_empty() {
+            return Cow::Borrowed(&self.chunk);
+        }
+        let text = self.data.strip_suffix(b".\r\n").unwrap_or(&self.data);
+        let lines = text.split_inclusive(|&byte| byte == b'\n');
+        Cow::Owned(lines.flat_map(|line| line.strip_prefix(b".").unwrap_or(line)).copied().collect())
     }
 
     /// Writes what to send to the recipient of a record into `out`, whose memory is reused.
@@ -234,6 +248,15 @@ mod tests {
         assert_eq!(message.encoded(Transfer::Bdat), b"Subject: a\r\n\r\n.b\r\n");
         assert_eq!((message.bytes(), message.is_8bit(), message.is_template()), (Some(18), false, false));
         assert!(Message::parse(b"a\rb", &[], None).is_err());
+    }
+
+    #[test]
+    fn the_content_of_a_received_message_has_no_dots_of_the_transfer() {
+        let text = b"Subject: a\r\n\r\n.\r\n..b\r\n.c.\r\n\r\n";
+        for is_chunked in [false, true] {
+            let message = Message::received(text, is_chunked, None).unwrap();
+            assert_eq!(message.content().escape_ascii().to_string(), text.escape_ascii().to_string());
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::envelope::{Envelope, Mode};
 use crate::stats::Phases;
 use landau_wire::smtp::data::Transfer;
 use landau_wire::smtp::reply::{Malformed, Parsed, Scan};
-use landau_wire::smtp::{Capabilities, Class, Code, Command, Extension, Host, Mail, Mailbox, Rcpt, Recipient};
+use landau_wire::smtp::{Capabilities, Class, Code, Command, Extension, Host, Mail, Rcpt};
 use std::collections::VecDeque;
 
 /// What a reply answers.
@@ -521,7 +521,7 @@ impl Session {
         &mut self,
         envelope: &Envelope,
         needs: Needs,
-        recipients: impl Iterator<Item = (u32, Mailbox<'a>)>,
+        recipients: impl Iterator<Item = (u32, Rcpt<'a>)>,
         now_ns: u64,
     ) {
         let extensions = self.capabilities.extensions;
@@ -541,9 +541,10 @@ impl Session {
         self.chunk = needs.chunk;
         self.plan(&Command::Mail(mail), Stage::Mail);
         let mut size = 0;
-        for (id, mailbox) in recipients {
-            let mut rcpt = Rcpt::new(Recipient::Mailbox(mailbox));
-            rcpt.notify = envelope.notify.filter(|_| has_dsn);
+        for (id, mut rcpt) in recipients {
+            if !has_dsn {
+                (rcpt.notify, rcpt.orcpt) = (None, None);
+            }
             self.plan(&Command::Rcpt(rcpt), Stage::Rcpt);
             self.recipients.push_back((id, Standing::Open));
             size += 1;

@@ -66,3 +66,21 @@ fn keys_and_names_that_cannot_be_used_are_refused() {
         assert!(error.contains("--dkim-"), "{error}");
     }
 }
+
+#[test]
+fn a_relay_signs_for_its_domain_and_those_below_it() {
+    let signer = signer("ed25519.pem").unwrap();
+    for (from, covers) in [
+        ("a@example.org", true),
+        ("A <a@Mail.EXAMPLE.org>", true),
+        ("\"b@other.test\"\r\n <a@example.org>", true),
+        ("\"<a@example.org> \\\" b\" <c@other.test>", false),
+        ("a@notexample.org", false),
+        ("a@example.org.test", false),
+        ("a@other.test, b@example.org", false),
+        ("", false),
+    ] {
+        assert_eq!(signer.covers(format!("X: y\r\nFrom: {from}\r\n\r\nb\r\n").as_bytes()), covers, "{from}");
+    }
+    assert!(!signer.covers(b"X: y\r\n\r\nFrom: a@example.org\r\n"));
+}

@@ -2,7 +2,7 @@
 
 use super::connection::Connection;
 use super::{Engine, Input, Network, State};
-use crate::bounce::Failure;
+use crate::bounce::{Action, Failure};
 use landau_wire::smtp::Code;
 
 impl<N: Network, I: Input> Engine<N, I> {
@@ -16,14 +16,14 @@ impl<N: Network, I: Input> Engine<N, I> {
             let entry = self.schedule.recipients.get(id);
             let candidate = connection.and_then(|one| Some((one.site, one.candidates.last()?.host)));
             let failure = Failure {
-                number: entry.number,
-                record: &entry.record,
-                remote: candidate.map(|(site, host)| self.routes.host_name(site, host)),
+                address: entry.record.address(),
+                orcpt: None,
+                action: Action::Failed,
+                host: candidate.map(|(site, host)| self.routes.host_name(site, host)),
                 code: code.map(Code::number),
                 text,
-                at_ms: self.network.unix_ms(),
             };
-            match bounces.write(&letter.envelope, &letter.message, &failure) {
+            match bounces.write(&letter, entry.number, &entry.record, &failure, self.network.unix_ms()) {
                 Ok(()) => self.stats.bounces += 1,
                 Err(error) => {
                     // The run ends, and the recipient keeps its state.
@@ -32,6 +32,6 @@ impl<N: Network, I: Input> Engine<N, I> {
                 }
             }
         }
-        self.settle(id, State::Failed, code, text);
+        self.settle(id, State::Failed, connection, code, text);
     }
 }

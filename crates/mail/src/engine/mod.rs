@@ -17,7 +17,7 @@ use crate::client::{Content, Event, Session, Timeouts, TlsConfig, Verdict};
 use crate::envelope::{Envelope, Mode};
 use crate::error::{Error, Result};
 use crate::input::{Input, Letter, Next, Offer};
-use crate::ledger::{Report, State};
+use crate::ledger::{Host, Report, State};
 use crate::list::Record;
 use crate::lookup::Resolver;
 use crate::metrics::{self, Exporter};
@@ -28,7 +28,7 @@ use crate::stats::Stats;
 use connection::{Connection, End, Phase};
 use hold::Hold;
 use landau_wire::smtp::data::Transfer;
-use landau_wire::smtp::{Code, Mailbox};
+use landau_wire::smtp::{Code, Extension, Mailbox};
 use progress::{INTERVAL_NS, Ticker};
 use std::io::ErrorKind;
 use std::rc::Rc;
@@ -403,9 +403,9 @@ impl<N: Network, I: Input> Engine<N, I> {
         Ok(true)
     }
 
-    /// Records what became of a recipient and forgets it.
-    fn settle(&mut self, id: u32, state: State, code: Option<Code>, text: &[u8]) {
-        self.record(id, state, code, text);
+    /// Records what became of a recipient and forgets it. `from` is the connection over which a server answered.
+    fn settle(&mut self, id: u32, state: State, from: Option<&Connection>, code: Option<Code>, text: &[u8]) {
+        self.record(id, state, from, code, text);
         self.forget(id);
     }
 
@@ -416,7 +416,11 @@ impl<N: Network, I: Input> Engine<N, I> {
     }
 
     /// Records what became of a recipient.
-    fn record(&mut self, id: u32, state: State, code: Option<Code>, text: &[u8]) {
+    fn record(&mut self, id: u32, state: State, from: Option<&Connection>, code: Option<Code>, text: &[u8]) {
+        let host = from.and_then(|one| {
+            let name = self.routes.host_name(one.site, one.candidates.last()?.host);
+            Some(Host { name, has_dsn: one.session.capabilities().extensions.has(Extension::Dsn) })
+        });
         let entry = self.schedule.recipients.get_mut(id);
         let before = entry.state.replace(state);
         self.stats.domains.note_time(entry.domain, self.now_ns);
@@ -425,7 +429,7 @@ impl<N: Network, I: Input> Engine<N, I> {
             *tally.of(Some(state)) += 1;
         }
         let code = code.map(Code::number);
-        let report = Report { number: entry.number, address: entry.record.address(), state, code, text };
+        let report = Report { number: entry.number, address: entry.record.address(), state, code, text, host };
         self.input.record(&report, || self.network.unix_ms());
         if state != State::Done {
             let code = code.map_or(String::new(), |code| format!("{code} "));
@@ -443,7 +447,7 @@ impl<N: Network, I: Input> Engine<N, I> {
         let is_worn_out = connection.is_worn_out();
         for (recipient, is_in_progress) in connection.session.unresolved() {
             if is_in_progress && !is_worn_out {
-                self.defer(recipient, None, reason.as_bytes());
+                self.defer(recipient, None, None, reason.as_bytes());
             } else {
                 self.put_back(recipient);
             }

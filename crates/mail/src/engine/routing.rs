@@ -51,8 +51,8 @@ impl<N: Network, I: Input> Engine<N, I> {
                 self.schedule.recipients.get_mut(id).site = NO_SITE;
                 match kind {
                     RefusalKind::Final => self.fail(id, None, None, text.as_bytes()),
-                    RefusalKind::Transient => self.defer(id, None, text.as_bytes()),
-                    RefusalKind::NotAllowed => self.settle(id, State::Deferred, None, text.as_bytes()),
+                    RefusalKind::Transient => self.defer(id, None, None, text.as_bytes()),
+                    RefusalKind::NotAllowed => self.settle(id, State::Deferred, None, None, text.as_bytes()),
                 }
             }
         }
@@ -132,7 +132,7 @@ impl<N: Network, I: Input> Engine<N, I> {
     pub(super) fn give_up(&mut self, site: u32, reason: &str) {
         if I::RETRIES {
             for id in self.schedule.abandon(site) {
-                self.settle(id, State::Deferred, None, reason.as_bytes());
+                self.settle(id, State::Deferred, None, None, reason.as_bytes());
             }
             return;
         }

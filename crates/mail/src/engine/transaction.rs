@@ -18,7 +18,7 @@ impl<N: Network, I: Input> Engine<N, I> {
             && let Some(id) = self.schedule.next_of(connection.site)
         {
             self.stats.attempts += 1;
-            self.settle(id, State::Done, connection.session.code(), connection.session.reply());
+            self.settle(id, State::Done, Some(connection), connection.session.code(), connection.session.reply());
             self.schedule.succeeded(connection.site);
         }
     }
@@ -63,7 +63,7 @@ impl<N: Network, I: Input> Engine<N, I> {
             if is_template {
                 let recipient = self.batch[0];
                 if let Err(error) = self.render(connection, Transfer::Bdat, recipient) {
-                    self.settle(recipient, State::Failed, None, error.to_string().as_bytes());
+                    self.settle(recipient, State::Failed, None, None, error.to_string().as_bytes());
                     return self.next_transaction(connection);
                 }
                 needs.chunk = (Content::Own, connection.session.own_content.len());
@@ -71,11 +71,13 @@ impl<N: Network, I: Input> Engine<N, I> {
             connection.letter = Some(Rc::clone(&letter));
         }
         let recipients = &self.schedule.recipients;
-        let mailboxes = self.batch.iter().filter_map(|&id| {
+        let commands = self.batch.iter().filter_map(|&id| {
+            let entry = recipients.get(id);
             // Addresses are checked when they are read.
-            Mailbox::parse(recipients.get(id).record.address().as_bytes()).ok().map(|mailbox| (id, mailbox))
+            let mailbox = Mailbox::parse(entry.record.address().as_bytes()).ok()?;
+            Some((id, letter.rcpt(entry.number, mailbox)))
         });
-        connection.session.begin(&letter.envelope, needs, mailboxes, self.now_ns);
+        connection.session.begin(&letter.envelope, needs, commands, self.now_ns);
     }
 
     /// Chooses the recipients of the next transaction, who share a letter. Those to whom this server cannot take the
@@ -102,22 +104,28 @@ impl<N: Network, I: Input> Engine<N, I> {
         let record = &self.schedule.recipients.get(id).record;
         let letter = self.schedule.recipients.letter(id);
         let message = &letter.message;
-        if !record.address().is_ascii() && !capabilities.extensions.has(Extension::SmtpUtf8) {
-            return Some("the address has characters beyond ASCII, and the server does not offer SMTPUTF8".to_owned());
+        let has_utf8 = capabilities.extensions.has(Extension::SmtpUtf8);
+        for (what, address) in [("address", record.address()), ("sender", &letter.envelope.from)] {
+            if !address.is_ascii() && !has_utf8 {
+                return Some(format!(
+                    "5.6.7 the {what} has characters beyond ASCII, and the server does not offer SMTPUTF8"
+                ));
+            }
         }
         if self.plan.envelope.mode != Mode::Data {
             return None;
         }
-        if message.has_8bit_header() && !capabilities.extensions.has(Extension::SmtpUtf8) {
-            return Some("the header has bytes beyond ASCII, and the server does not offer SMTPUTF8".to_owned());
+        if message.has_8bit_header() && !has_utf8 {
+            let reason = "5.6.9 the header has bytes beyond ASCII, and the server does not offer SMTPUTF8";
+            return Some(reason.to_owned());
         }
         let is_8bit = message.is_8bit() || (message.is_template() && !record.is_ascii());
         if is_8bit && !capabilities.extensions.has(Extension::EightBitMime) {
-            return Some("the message has bytes beyond ASCII, and the server does not offer 8BITMIME".to_owned());
+            return Some("5.6.3 the message has bytes beyond ASCII, and the server does not offer 8BITMIME".to_owned());
         }
         match (message.bytes(), capabilities.size_limit) {
             (Some(bytes), Some(limit)) if bytes > limit => {
-                Some(format!("the message has {bytes} bytes, and the server accepts at most {limit}"))
+                Some(format!("5.3.4 the message has {bytes} bytes, and the server accepts at most {limit}"))
             }
             _ => None,
         }
@@ -159,20 +167,20 @@ impl<N: Network, I: Input> Engine<N, I> {
         match verdict {
             Verdict::Success => {
                 self.stats.transactions += 1;
-                self.settle(recipient, State::Done, code, reply);
+                self.settle(recipient, State::Done, Some(connection), code, reply);
             }
             Verdict::Permanent => self.fail(recipient, Some(connection), code, reply),
             // The server has had enough of the connection, and has not looked at the recipient.
             Verdict::Transient if code == Some(Code::UNAVAILABLE) && connection.session.ended() > 0 => {
                 self.put_back(recipient);
             }
-            Verdict::Transient => self.defer(recipient, code, reply),
+            Verdict::Transient => self.defer(recipient, Some(connection), code, reply),
         }
     }
 
     /// Notes that a recipient could not be sent to for now.
-    pub(super) fn defer(&mut self, recipient: u32, code: Option<Code>, text: &[u8]) {
-        self.record(recipient, State::Deferred, code, text);
+    pub(super) fn defer(&mut self, recipient: u32, from: Option<&Connection>, code: Option<Code>, text: &[u8]) {
+        self.record(recipient, State::Deferred, from, code, text);
         if self.is_left(recipient) || !self.schedule.delay(recipient, self.now_ns) {
             self.forget(recipient);
         }

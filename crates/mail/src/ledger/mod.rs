@@ -60,6 +60,14 @@ struct Line<'a> {
     state: &'a str,
 }
 
+/// The host that answered about a recipient.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Host<'a> {
+    pub(crate) name: &'a str,
+    /// Whether it was told what notifications the sender wants, and makes them.
+    pub(crate) has_dsn: bool,
+}
+
 /// What is recorded about a recipient.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Report<'a> {
@@ -73,6 +81,8 @@ pub(crate) struct Report<'a> {
     pub(crate) code: Option<u16>,
     /// The text of the reply, or why there was none.
     pub(crate) text: &'a [u8],
+    /// The host that answered; none if no host was asked.
+    pub(crate) host: Option<Host<'a>>,
 }
 
 /// The ledger of a run.

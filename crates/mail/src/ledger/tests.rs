@@ -7,7 +7,7 @@ fn message(text: &str) -> Message {
 }
 
 fn report(number: u64, address: &str, state: State) -> Report<'_> {
-    Report { number, address, state, code: Some(250), text: b"2.0.0 \"Ok\" \xff" }
+    Report { number, address, state, code: Some(250), text: b"2.0.0 \"Ok\" \xff", host: None }
 }
 
 #[test]

@@ -3,9 +3,11 @@
 
 use super::loaded::{Loaded, Waiting, load, read};
 use super::recover::Found;
+use super::reports::Unreported;
 use super::segments::Segments;
 use super::writer::Writer;
 use super::{Entry, Notice, Shared, is_full};
+use crate::dkim::Signer;
 use crate::envelope::Envelope;
 use crate::error::{Error, Result};
 use crate::input::{Input, Next, Offer};
@@ -16,7 +18,7 @@ use crate::stats::Tally;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::fs::File;
 use std::rc::Rc;
 use std::sync::mpsc::Receiver;
@@ -44,6 +46,18 @@ pub(crate) struct Patience {
     pub(crate) lifetime: Duration,
 }
 
+/// How messages of the queue are handled.
+#[derive(Debug, Clone)]
+pub(crate) struct Handling {
+    /// When the queue is synced.
+    pub(crate) sync: Sync,
+    /// How connections are used.
+    pub(crate) envelope: Envelope,
+    /// Who signs messages of its domain.
+    pub(crate) signer: Option<Arc<Signer>>,
+    pub(crate) patience: Patience,
+}
+
 /// What the feed knows about recipients, for other threads.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Published {
@@ -53,6 +67,8 @@ pub(crate) struct Published {
     pub(crate) announced: u64,
     /// The attempts to read a message that failed.
     pub(crate) unreadable: u64,
+    /// The reports to senders that were added to the queue.
+    pub(crate) reports: u64,
 }
 
 /// The messages that wait for their next attempt, by its time.
@@ -66,8 +82,7 @@ pub(crate) struct Feed {
     pub(super) segments: Segments,
     /// Appends the messages that the relay itself writes: those that are moved, and notifications of failures.
     pub(super) writer: Writer,
-    envelope: Envelope,
-    patience: Patience,
+    handling: Handling,
     rng: ChaCha8Rng,
     pub(super) fresh: VecDeque<Waiting>,
     /// Times of the next attempts, with the places in `parked`.
@@ -82,13 +97,17 @@ pub(crate) struct Feed {
     pub(super) buffer: Vec<u8>,
     journal: Option<Journal>,
     /// The recipients of this run, by state.
-    tally: Tally,
+    pub(super) tally: Tally,
     /// A copy of it for other threads.
     published: Arc<Mutex<Published>>,
     /// The recipients of messages that the receiver has announced.
     announced: u64,
     /// The attempts to read a message that failed.
     unreadable: u64,
+    /// Failures that were not reported, by message.
+    pub(super) unreported: BTreeMap<u64, Unreported>,
+    /// The reports that were written.
+    pub(super) reports: u64,
     /// When writing is tried again after it failed.
     blocked_ns: Option<u64>,
     /// When segments are looked at again that are mostly empty.
@@ -101,20 +120,18 @@ impl Feed {
     pub(crate) fn new(
         found: Found,
         notices: Receiver<Notice>,
-        sync: Sync,
-        envelope: Envelope,
-        patience: Patience,
+        handling: Handling,
         journal: Option<Journal>,
         now_ns: u64,
     ) -> Self {
-        let Found { shared, left, segments, lock, .. } = found;
+        let Found { shared, left, unrecorded, segments, lock, .. } = found;
+        let sync = handling.sync;
         let mut feed = Self {
             segments: Segments::new(Arc::clone(&shared), sync, &segments),
             writer: Writer::new(Arc::clone(&shared), sync),
             shared,
             notices,
-            envelope,
-            patience,
+            handling,
             rng: ChaCha8Rng::seed_from_u64(0),
             fresh: VecDeque::new(),
             deferred: BinaryHeap::new(),
@@ -130,6 +147,8 @@ impl Feed {
             published: Arc::default(),
             announced: 0,
             unreadable: 0,
+            unreported: BTreeMap::new(),
+            reports: 0,
             blocked_ns: None,
             compact_ns: 0,
             _lock: lock,
@@ -139,6 +158,13 @@ impl Feed {
             feed.tally.left += one.recipients.len() as u64;
             let recipients = Some(one.recipients.into_iter().map(|index| (index, false)).collect());
             feed.fresh.push_back(feed.waiting(one.entry, recipients, now_ns));
+        }
+        for (entry, recipient) in unrecorded {
+            feed.segments.settle(&entry, recipient);
+        }
+        if feed.segments.write_all(now_ns).is_err() {
+            // A report must not be gone before what it reports is recorded.
+            feed.block(now_ns);
         }
         feed.publish();
         feed
@@ -150,14 +176,14 @@ impl Feed {
     }
 
     fn publish(&self) {
-        let Self { tally, announced, unreadable, .. } = *self;
-        let published = Published { tally, announced, unreadable };
+        let Self { tally, announced, unreadable, reports, .. } = *self;
+        let published = Published { tally, announced, unreadable, reports };
         *self.published.lock().unwrap_or_else(PoisonError::into_inner) = published;
     }
 
-    fn waiting(&self, entry: Entry, recipients: Option<Vec<(u32, bool)>>, now_ns: u64) -> Waiting {
+    pub(super) fn waiting(&self, entry: Entry, recipients: Option<Vec<(u32, bool)>>, now_ns: u64) -> Waiting {
         let age_ms = unix_ms().saturating_sub(entry.at_ms);
-        let left = self.patience.lifetime.saturating_sub(Duration::from_millis(age_ms));
+        let left = self.handling.patience.lifetime.saturating_sub(Duration::from_millis(age_ms));
         let expires_ns = now_ns.saturating_add(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX));
         Waiting { entry, recipients, attempts: 0, failed_reads: 0, expires_ns }
     }
@@ -195,7 +221,7 @@ impl Feed {
     fn load_next(&mut self, now_ns: u64) -> bool {
         let Some(waiting) = self.next_waiting(now_ns) else { return false };
         let loaded = match read(&self.shared, &waiting.entry, &mut self.buffer) {
-            Ok(()) => load(waiting, &self.buffer, &self.envelope),
+            Ok(()) => load(waiting, &self.buffer, &self.handling),
             Err(_) => Err(waiting),
         };
         if self.buffer.len() > 1 << 20 {
@@ -223,7 +249,7 @@ impl Feed {
     fn put_off(&mut self, mut waiting: Waiting, now_ns: u64) {
         self.unreadable += 1;
         waiting.failed_reads += 1;
-        let delay_ns = self.patience.backoff.delay_ns(waiting.failed_reads, &mut self.rng).max(UNREADABLE_NS);
+        let delay_ns = self.handling.patience.backoff.delay_ns(waiting.failed_reads, &mut self.rng).max(UNREADABLE_NS);
         self.park(waiting, now_ns.saturating_add(delay_ns));
     }
 
@@ -235,18 +261,27 @@ impl Feed {
         let is_expired = loaded.waiting.expires_ns <= now_ns;
         if is_expired {
             for (index, _) in std::mem::take(&mut loaded.kept) {
-                let text = b"4.4.7 the message could not be delivered in time";
-                self.settle(&mut loaded, index, State::Failed, None, text);
+                let recipient = &mut loaded.recipients[index as usize];
+                let mut text = "5.4.7 the message could not be delivered in time".to_owned();
+                if let Some(reason) = recipient.reason.take() {
+                    text = format!("{text}; the last attempt: {reason}");
+                }
+                let (address, number, host) = (recipient.address.clone(), u64::from(index), None);
+                let (state, text) = (State::Failed, text.as_bytes());
+                self.settle(&mut loaded, &Report { number, address: &address, state, code: None, text, host });
             }
         }
         let mut waiting = loaded.waiting;
         if loaded.kept.is_empty() {
-            self.segments.remove(&waiting.entry);
+            match self.unreported.get_mut(&waiting.entry.id) {
+                Some(unreported) => unreported.is_over = true,
+                None => self.segments.remove(&waiting.entry),
+            }
             return;
         }
         waiting.recipients = Some(loaded.kept);
         waiting.attempts += 1;
-        let delay_ns = self.patience.backoff.delay_ns(waiting.attempts, &mut self.rng);
+        let delay_ns = self.handling.patience.backoff.delay_ns(waiting.attempts, &mut self.rng);
         let at_ns = now_ns.saturating_add(delay_ns).min(waiting.expires_ns);
         self.park(waiting, at_ns);
     }
@@ -261,17 +296,21 @@ impl Feed {
     }
 
     /// Records what became of a recipient of a loaded message.
-    fn settle(&mut self, loaded: &mut Loaded, index: u32, state: State, code: Option<u16>, text: &[u8]) {
+    fn settle(&mut self, loaded: &mut Loaded, report: &Report<'_>) {
+        let index = report.number as u32;
         let recipient = &mut loaded.recipients[index as usize];
         *self.tally.of(recipient.state) -= 1;
-        *self.tally.of(Some(state)) += 1;
-        recipient.state = Some(state);
-        if state != State::Deferred {
+        *self.tally.of(Some(report.state)) += 1;
+        recipient.state = Some(report.state);
+        if report.state == State::Deferred {
+            let code = report.code.map_or(String::new(), |code| format!("{code} "));
+            recipient.reason = Some(format!("{code}{}", String::from_utf8_lossy(report.text)).into());
+        } else if !self.note_report(loaded, report) {
             self.segments.settle(&loaded.waiting.entry, index);
         }
         if let Some(journal) = &mut self.journal {
-            let report = Report { number: u64::from(index), address: &recipient.address, state, code, text };
-            journal.add(loaded.waiting.entry.id, &report, unix_ms());
+            let number = u64::from(index);
+            journal.add(loaded.waiting.entry.id, &Report { number, ..*report }, unix_ms());
         }
     }
 
@@ -290,17 +329,23 @@ impl Feed {
                 Ok(())
             }
             Err(error) if !is_end && is_full(&error) => {
-                self.blocked_ns = Some(now_ns + FULL_DISK_NS);
-                self.shared.block(true);
+                self.block(now_ns);
                 Ok(())
             }
             Err(error) => Err(Error::Queue(error)),
         }
     }
 
+    /// Accepts and hands out nothing until the states are written.
+    fn block(&mut self, now_ns: u64) {
+        self.blocked_ns = Some(now_ns + FULL_DISK_NS);
+        self.shared.block(true);
+    }
+
     fn try_write(&mut self, now_ns: u64, is_end: bool) -> std::io::Result<()> {
         // On a full disk, deleting makes the room for what is written after it.
         self.segments.delete_done()?;
+        self.write_reports(now_ns)?;
         self.segments.write_all(now_ns)?;
         // The ledger follows the states: what it has as sent is not sent again.
         self.journal.as_mut().map_or(Ok(()), Journal::commit)?;
@@ -349,7 +394,7 @@ impl Input for Feed {
     fn record(&mut self, report: &Report<'_>, _: impl FnOnce() -> u64) {
         let slot = (report.number >> 32) as usize;
         let Some(mut loaded) = self.slots[slot].take() else { return };
-        self.settle(&mut loaded, report.number as u32, report.state, report.code, report.text);
+        self.settle(&mut loaded, report);
         self.slots[slot] = Some(loaded);
     }
 
@@ -367,7 +412,7 @@ impl Input for Feed {
     }
 
     fn commit(&mut self, now_ns: u64) -> Result<()> {
-        if now_ns >= self.compact_ns && self.blocked_ns.is_none() {
+        if now_ns >= self.compact_ns && self.blocked_ns.is_none() && self.unreported.is_empty() {
             self.compact_ns = now_ns + COMPACT_NS;
             self.compact(now_ns)?;
         }

@@ -1,11 +1,13 @@
 //! A message of the queue while the engine has recipients of it.
 
 use super::record::{self, Meta};
-use super::{Entry, Shared};
+use super::{Entry, Handling, Shared};
 use crate::envelope::Envelope;
 use crate::input::Letter;
 use crate::ledger::State;
 use crate::message::Message;
+use landau_wire::smtp::parameter::Ret;
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
@@ -38,6 +40,8 @@ impl Waiting {
 pub(super) struct Recipient {
     pub(super) address: Box<str>,
     pub(super) state: Option<State>,
+    /// Why this attempt deferred it.
+    pub(super) reason: Option<Box<str>>,
 }
 
 /// A message that was read.
@@ -76,19 +80,23 @@ pub(super) fn read(shared: &Shared, entry: &Entry, buffer: &mut Vec<u8>) -> io::
 }
 
 /// Makes a message ready for the engine from its record; gives it back if the record is damaged.
-pub(super) fn load(waiting: Waiting, bytes: &[u8], envelope: &Envelope) -> Result<Loaded, Waiting> {
+pub(super) fn load(waiting: Waiting, bytes: &[u8], handling: &Handling) -> Result<Loaded, Waiting> {
+    let Handling { envelope, signer, .. } = handling;
     let Some(record::Message { meta, content }) = record::parse(bytes) else { return Err(waiting) };
-    let Ok(message) = Message::received(content, envelope.chunking) else { return Err(waiting) };
-    let Meta { from, to, .. } = meta;
-    let envelope = Envelope { from: from.into_owned(), ..envelope.clone() };
+    let Ok(message) = Message::received(content, envelope.chunking, signer.as_deref()) else { return Err(waiting) };
+    let Meta { from, to, ret, envid, requests, .. } = meta;
+    let ret = ret.and_then(|ret| Ret::parse(&ret));
+    let envid = envid.map(Cow::into_owned);
+    // What the sender asks for comes with the message, and is not what the user of the relay says.
+    let envelope = Envelope { from: from.into_owned(), notify: None, ret, envid, ..envelope.clone() };
     let mut recipients: Vec<Recipient> =
-        to.into_iter().map(|address| Recipient { address: address.into(), state: Some(State::Done) }).collect();
+        to.into_iter().map(|address| Recipient { address: address.into(), state: Some(State::Done), reason: None }).collect();
     let left = waiting.left();
     for &(index, is_deferred) in &left {
         recipients[index as usize].state = is_deferred.then_some(State::Deferred);
     }
     Ok(Loaded {
-        letter: Rc::new(Letter { envelope, message }),
+        letter: Rc::new(Letter { envelope, message, requests }),
         recipients,
         next: left.iter().map(|(index, _)| *index).collect(),
         out: 0,

@@ -15,12 +15,13 @@ mod feed;
 mod loaded;
 mod record;
 mod recover;
+mod reports;
 mod segments;
 #[cfg(test)]
 mod tests;
 mod writer;
 
-pub(crate) use feed::{Feed, Patience, Published};
+pub(crate) use feed::{Feed, Handling, Patience, Published};
 pub(crate) use record::Meta;
 pub(crate) use recover::open;
 pub(crate) use writer::{Commit, Writer};

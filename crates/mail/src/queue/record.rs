@@ -1,5 +1,6 @@
 //! The records of the files: a message with its envelope, and the final state of a recipient.
 
+use crate::envelope::Request;
 use crc32fast::Hasher;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -25,6 +26,34 @@ pub(crate) struct Meta<'a> {
     pub(crate) from: Cow<'a, str>,
     #[serde(borrow)]
     pub(crate) to: Vec<Cow<'a, str>>,
+    /// `RET`, as in the command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ret: Option<Cow<'a, str>>,
+    /// `ENVID`, as it is encoded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) envid: Option<Cow<'a, str>>,
+    /// What the sender asks for about each recipient; empty if it asks for nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) requests: Vec<Request>,
+    /// What the message reports, if it is a report of the relay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) about: Option<About>,
+}
+
+/// The recipients whose outcome a message reports: the relay is done with them once it is written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct About {
+    /// Their message.
+    pub(crate) id: u64,
+    pub(crate) recipients: Vec<u32>,
+}
+
+impl<'a> Meta<'a> {
+    /// Returns an envelope without parameters.
+    pub(crate) fn new(id: u64, at_ms: u64, from: &'a str, to: Vec<Cow<'a, str>>) -> Self {
+        let from = Cow::Borrowed(from);
+        Self { id, at_ms, from, to, ret: None, envid: None, requests: Vec::new(), about: None }
+    }
 }
 
 /// A message's record, as it is read.

@@ -1,6 +1,6 @@
 //! Opens a queue: reads what is there, skips what the device has damaged, and cuts off what a crash has left unfinished.
 
-use super::record::{self, Final, STATE_BYTES};
+use super::record::{self, About, Final, STATE_BYTES};
 use super::{Entry, Shared};
 use crate::error::{Error, Result};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -22,6 +22,8 @@ pub(super) struct Left {
 pub(crate) struct Found {
     pub(crate) shared: Arc<Shared>,
     pub(super) left: Vec<Left>,
+    /// The recipients whose state only a report has.
+    pub(super) unrecorded: Vec<(Entry, u32)>,
     /// The lengths of the segments' files.
     pub(super) segments: BTreeMap<u32, u64>,
     /// What the user should know.
@@ -56,10 +58,11 @@ pub(crate) fn open(directory: &Path, limit: u64) -> Result<Found> {
         };
         *bytes += read_states(path, &mut notes, &mut finals).map_err(|error| wrong(path, error))?;
     }
-    let (mut entries, mut next_id) = (BTreeMap::new(), 1);
+    let (mut entries, mut reported, mut next_id) = (BTreeMap::<u64, Entry>::new(), Vec::new(), 1);
     for (&number, path) in &mails {
         let bytes = read_mail(path, &mut notes, |offset, bytes, message| {
             let record::Message { meta, .. } = message;
+            reported.extend(meta.about);
             next_id = next_id.max(meta.id + 1);
             let (bytes, recipients) = (bytes.len() as u64, meta.to.len() as u32);
             let entry = Entry { id: meta.id, segment: number, offset, bytes, recipients, at_ms: meta.at_ms };
@@ -68,7 +71,8 @@ pub(crate) fn open(directory: &Path, limit: u64) -> Result<Found> {
         });
         *segments.entry(number).or_default() += bytes.map_err(|error| wrong(path, error))?;
     }
-    let left = entries.into_values().filter_map(|entry: Entry| {
+    let unrecorded = record_reported(reported, &entries, &mut finals);
+    let left = entries.into_values().filter_map(|entry| {
         let done = finals.get(&entry.id);
         let is_left = |recipient: &u32| !done.is_some_and(|done| done.contains(recipient));
         let recipients: Vec<u32> = (0..entry.recipients).filter(is_left).collect();
@@ -80,7 +84,23 @@ pub(crate) fn open(directory: &Path, limit: u64) -> Result<Found> {
     let next_segment = segments.last_key_value().map_or(1, |(&last, _)| last + 1);
     let shared = Shared::new(directory, limit, next_id, next_segment);
     shared.grow(segments.values().sum());
-    Ok(Found { shared: Arc::new(shared), left, segments, notes, lock })
+    Ok(Found { shared: Arc::new(shared), left, unrecorded, segments, notes, lock })
+}
+
+/// Adds what reports say to the states. Returns the recipients whose state no file of states has: a crash came between
+/// the two.
+fn record_reported(
+    reported: Vec<About>,
+    entries: &BTreeMap<u64, Entry>,
+    finals: &mut HashMap<u64, HashSet<u32>>,
+) -> Vec<(Entry, u32)> {
+    let mut unrecorded = Vec::new();
+    for About { id, recipients } in reported {
+        let Some(entry) = entries.get(&id) else { continue };
+        let known = finals.entry(id).or_default();
+        unrecorded.extend(recipients.into_iter().filter(|index| known.insert(*index)).map(|at| (entry.clone(), at)));
+    }
+    unrecorded
 }
 
 /// Returns the first identifier of a run: one that grows with time, so that no log has the same twice.

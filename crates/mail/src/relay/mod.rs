@@ -17,7 +17,7 @@ use crate::envelope::Mode;
 use crate::error::{Error, Result};
 use crate::ledger::Journal;
 use crate::network::Sockets;
-use crate::queue::{self, Feed, Patience, Published, Writer};
+use crate::queue::{self, Feed, Handling, Patience, Published, Writer};
 use crate::schedule::{Limits, Schedule};
 use crate::sink::counters::Reading;
 use crate::sink::{Config, Listen, Remote, Sink};
@@ -83,7 +83,7 @@ impl Monitor {
     /// Returns all counters.
     pub fn totals(&self) -> Vec<Reading> {
         let Tally { done, deferred, failed, left } = self.tally();
-        let unreadable = self.tally.lock().unwrap_or_else(PoisonError::into_inner).unreadable;
+        let Published { unreadable, reports, .. } = *self.tally.lock().unwrap_or_else(PoisonError::into_inner);
         let reading = |name, about, value| Reading { name, about, value };
         let mut all = self.remote.totals();
         all.extend([
@@ -91,6 +91,7 @@ impl Monitor {
             reading("recipients_failed", "recipients to whom mail could not be delivered", failed),
             reading("recipients_deferred", "recipients who are tried again later", deferred),
             reading("recipients_left", "recipients who have not been tried", left),
+            reading("reports", "reports to senders about recipients that failed, added to the queue", reports),
             reading("reads_failed", "attempts to read a message of the queue that failed", unreadable),
         ]);
         all
@@ -117,7 +118,8 @@ impl Relay {
         let sink = Sink::bind(receiver, Config::new(self.listen))?;
         let patience = Patience { backoff: limits.backoff, lifetime: self.lifetime };
         let envelope = plan.envelope.clone();
-        let feed = Feed::new(found, notices, sync, envelope, patience, journal, monotonic_ns());
+        let handling = Handling { sync, envelope, signer: self.delivery.signer.clone(), patience };
+        let feed = Feed::new(found, notices, handling, journal, monotonic_ns());
         let tally = feed.published();
         // The queue knows when a message is tried again; the engine has a recipient for one attempt.
         let schedule = Schedule::new(Limits { attempts: 1, ..limits });

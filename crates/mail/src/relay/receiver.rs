@@ -30,6 +30,7 @@ pub(super) const EXTENSIONS: Extensions = Extensions::of(&[
     Extension::EightBitMime,
     Extension::SmtpUtf8,
     Extension::Chunking,
+    Extension::Dsn,
 ]);
 
 counters! {

@@ -2,11 +2,13 @@
 
 use super::receiver::{EXTENSIONS, Receiver};
 use super::trace::{MOST_HOPS, Trace, hops};
+use crate::envelope::Request;
 use crate::queue::{self, Meta};
 use crate::sink::protocol::{Step, Then};
 use landau_wire::smtp::bdat::Chunks;
 use landau_wire::smtp::data::{Decoder, Inspector, Shape};
 use landau_wire::smtp::line::{self, Scan};
+use landau_wire::smtp::parameter::Ret;
 use landau_wire::smtp::{Capabilities, Command, Extensions, Host, Mail, Rcpt, Recovery, Reject, command};
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -65,6 +67,10 @@ struct Transaction {
     is_utf8: bool,
     sender: String,
     recipients: Vec<String>,
+    ret: Option<Ret>,
+    envid: Option<String>,
+    /// What the sender asks for about each recipient.
+    requests: Vec<Request>,
     content: Vec<u8>,
     chunks: Option<(Chunks, Inspector)>,
     /// The bytes that its addresses and content take of the memory for messages.
@@ -220,7 +226,9 @@ impl Session {
             return say(out, b"452 4.3.1 the queue is full\r\n", Effect::Failed);
         }
         let sender = mail.from.mailbox().map_or(String::new(), |mailbox| mailbox.as_str().to_owned());
-        self.transaction = Transaction { is_open: true, is_utf8: mail.is_utf8, sender, ..Transaction::default() };
+        let envid = mail.envid.map(|envid| envid.as_str().to_owned());
+        let (is_utf8, ret) = (mail.is_utf8, mail.ret);
+        self.transaction = Transaction { is_open: true, is_utf8, sender, ret, envid, ..Transaction::default() };
         say(out, b"250 2.1.0 Ok\r\n", Effect::Succeeded)
     }
 
@@ -231,15 +239,21 @@ impl Session {
         if self.transaction.recipients.len() >= relay.limits.recipients {
             return say(out, b"452 4.5.3 too many recipients\r\n", Effect::Failed);
         }
+        if rcpt.to.needs_utf8() && !self.transaction.is_utf8 {
+            return refuse(&Reject::RECIPIENT_NEEDS_UTF8, out);
+        }
         let address = rcpt
             .to
             .mailbox()
             .map_or_else(|| format!("postmaster@{}", relay.limits.name), |mailbox| mailbox.as_str().to_owned());
-        if !self.transaction.hold(relay, (size_of::<String>() + address.len()) as u64) {
+        let orcpt_bytes = rcpt.orcpt.map_or(0, |orcpt| orcpt.as_str().len());
+        let bytes = size_of::<String>() + size_of::<Request>() + address.len() + orcpt_bytes;
+        if !self.transaction.hold(relay, bytes as u64) {
             relay.counters.queue_full.add(1);
             return say(out, b"452 4.3.1 insufficient storage\r\n", Effect::Failed);
         }
         self.transaction.recipients.push(address);
+        self.transaction.requests.push(Request::of(rcpt));
         say(out, b"250 2.1.5 Ok\r\n", Effect::Succeeded)
     }
 
@@ -355,13 +369,16 @@ impl Session {
             (false, true) => "ESMTP",
             (false, false) => "SMTP",
         };
-        let Transaction { sender, recipients, content, .. } = &self.transaction;
+        let Transaction { sender, recipients, content, ret, envid, requests, .. } = &self.transaction;
         let trace = Trace { hello: &self.hello, peer: self.peer, by: &relay.limits.name, with, id, date: &date };
+        let asks_nothing = requests.iter().all(|request| *request == Request::default());
+        let at_ms = u64::try_from(now.as_millisecond()).unwrap_or_default();
+        let to = recipients.iter().map(|address| Cow::Borrowed(address.as_str())).collect();
         let meta = Meta {
-            id,
-            at_ms: u64::try_from(now.as_millisecond()).unwrap_or_default(),
-            from: Cow::Borrowed(sender),
-            to: recipients.iter().map(|address| Cow::Borrowed(address.as_str())).collect(),
+            ret: ret.map(|ret| Cow::Borrowed(ret.as_str())),
+            envid: envid.as_deref().map(Cow::Borrowed),
+            requests: if asks_nothing { Vec::new() } else { requests.clone() },
+            ..Meta::new(id, at_ms, sender, to)
         };
         let end: &[u8] = if content.is_empty() || content.ends_with(b"\r\n") { b"" } else { b"\r\n" };
         if relay.add(&meta, &[trace.field().as_bytes(), content, end]).is_err() {

@@ -38,7 +38,7 @@ impl Feed {
             let text = format!("Letter: {number}\n\n..b{}\n", "x".repeat(300 * number));
             let mut envelope = scenario.envelope.clone();
             envelope.from = format!("s{number}@example.org");
-            Rc::new(Letter { envelope, message: Message::parse(text.as_bytes(), &[], None).unwrap() })
+            Rc::new(Letter::new(envelope, Message::parse(text.as_bytes(), &[], None).unwrap()))
         };
         let count = scenario.recipients;
         Self {

@@ -212,7 +212,7 @@ impl Scenario {
         let storage = Memory::new(Rc::clone(bytes), kill, self.seed.wrapping_mul(1_000).wrapping_add(u64::from(run)));
         let Ok(opened) = ledger::open_storage(storage, self.mode, &message, Sync::Never) else { return false };
         let plan = self.plan();
-        let input = Listed::new(self.list(), Letter { envelope: plan.envelope.clone(), message }, opened);
+        let input = Listed::new(self.list(), Letter::new(plan.envelope.clone(), message), opened);
         let network = Virtual::new(Rc::clone(world));
         let mut engine = Engine::new(network, input, self.routes(), plan, Schedule::new(self.limits()));
         let outcome = engine.run(&mut Silent, &|| false);

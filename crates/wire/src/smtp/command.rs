@@ -258,10 +258,7 @@ impl<'a> Mail<'a> {
             self.is_utf8 = true;
             Ok(())
         } else if is("RET", Extension::Dsn) {
-            let values = [Ret::Full, Ret::Headers].into_iter();
-            let ret =
-                values.into_iter().find(|ret| value.is_some_and(|value| value.eq_ignore_ascii_case(ret.as_str())));
-            once(&mut self.ret, ret.ok_or(Reject::argument("malformed RET"))?)
+            once(&mut self.ret, value.and_then(Ret::parse).ok_or(Reject::argument("malformed RET"))?)
         } else if is("ENVID", Extension::Dsn) {
             let envid = value.filter(|value| value.len() <= ENVID_BYTES).and_then(Xtext::new);
             once(&mut self.envid, envid.ok_or(Reject::argument("malformed ENVID"))?)

@@ -50,6 +50,11 @@ impl Ret {
             Ret::Headers => "HDRS",
         }
     }
+
+    /// Parses a value.
+    pub fn parse(value: &str) -> Option<Ret> {
+        [Ret::Full, Ret::Headers].into_iter().find(|ret| value.eq_ignore_ascii_case(ret.as_str()))
+    }
 }
 
 /// When the sender wants a delivery status notification: `NOTIFY=` (RFC 3461 section 4.1). All false means never.
@@ -68,7 +73,7 @@ impl Notify {
     pub const NEVER: Notify = Notify { success: false, failure: false, delay: false };
 
     /// Parses a value: `NEVER`, or a list without repetitions.
-    pub(super) fn parse(value: &[u8]) -> Option<Notify> {
+    pub fn parse(value: &[u8]) -> Option<Notify> {
         let mut notify = Notify::NEVER;
         if value.eq_ignore_ascii_case(b"NEVER") {
             return Some(notify);
@@ -88,7 +93,7 @@ impl Notify {
     }
 
     /// Appends the value.
-    pub(super) fn write(self, out: &mut Vec<u8>) {
+    pub fn write(self, out: &mut Vec<u8>) {
         let items = [(self.success, "SUCCESS"), (self.failure, "FAILURE"), (self.delay, "DELAY")];
         let start = out.len();
         for (_, name) in items.iter().filter(|(is_set, _)| *is_set) {
