@@ -75,6 +75,11 @@ pub(crate) trait Input {
     /// call of `next` may hand it out again.
     fn release(&mut self, number: u64, now_ns: u64);
 
+    /// Takes a recipient back that was not tried because its site has too many recipients in memory.
+    fn postpone(&mut self, number: u64, now_ns: u64) {
+        self.release(number, now_ns);
+    }
+
     /// Writes what was recorded. Called once for each batch of events.
     fn commit(&mut self, now_ns: u64) -> Result<()>;
 

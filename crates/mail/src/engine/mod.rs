@@ -41,6 +41,9 @@ const BUFFER_BYTES: usize = 64 << 10;
 /// How long transactions in progress may go on after an interrupt.
 const GRACE_NS: u64 = 30_000_000_000;
 
+/// The recipients that are given back to the input before events are handled.
+const MOST_POSTPONED: u32 = 256;
+
 /// What an engine is told.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
@@ -67,6 +70,8 @@ pub(crate) struct Engine<N, I> {
     is_input_at_end: bool,
     /// When the input may have another recipient.
     input_ns: u64,
+    /// The recipients that were given back to the input since it was last asked, because of their sites.
+    postponed: u32,
     record: Record,
     /// The recipients that the input has handed out, each counted once.
     offered: u64,
@@ -107,6 +112,7 @@ impl<N: Network, I: Input> Engine<N, I> {
             input,
             is_input_at_end: false,
             input_ns: u64::MAX,
+            postponed: 0,
             record: Record::default(),
             offered: 0,
             routes,
@@ -210,12 +216,18 @@ impl<N: Network, I: Input> Engine<N, I> {
     /// Takes recipients from the input until as many are in memory as may be.
     fn fill(&mut self) -> Result<()> {
         self.input_ns = u64::MAX;
+        self.postponed = 0;
         while self.schedule.recipients.len() < self.plan.active
             && !self.is_input_at_end
             && !self.is_given_up()
             && !self.routes.is_full()
             && self.stop_ns.is_none()
         {
+            if self.postponed >= MOST_POSTPONED {
+                // Connections must not wait until the whole input was looked at.
+                self.input_ns = self.now_ns;
+                break;
+            }
             match self.input.next(&mut self.record, self.now_ns)? {
                 Next::Recipient(offer) => self.admit(offer),
                 Next::Later(at_ns) => {

@@ -43,6 +43,10 @@ impl<N: Network, I: Input> Engine<N, I> {
                 self.schedule.recipients.get_mut(id).site = *site;
                 if self.schedule.is_given_up(*site) {
                     self.forget(id);
+                } else if self.is_crowded(*site) {
+                    self.postponed += 1;
+                    let number = self.schedule.recipients.remove(id);
+                    self.input.postpone(number, self.now_ns);
                 } else {
                     self.schedule.queue(id);
                 }
@@ -56,6 +60,16 @@ impl<N: Network, I: Input> Engine<N, I> {
                 }
             }
         }
+    }
+
+    /// Returns whether a site has its share of the recipients in memory: as many as others may still have. So a site
+    /// that is slow leaves room to the others. Only an input that hands recipients out again can take them back.
+    fn is_crowded(&self, site: u32) -> bool {
+        if !I::RETRIES || self.routes.is_fixed() {
+            return false;
+        }
+        let free = self.plan.active.saturating_sub(self.schedule.recipients.len());
+        self.schedule.waiting_at(site) >= free.max(self.plan.active / 100)
     }
 
     /// Opens connections for the recipients that wait.

@@ -34,6 +34,11 @@ const FULL_DISK_NS: u64 = 1_000_000_000;
 /// The shortest wait for a message that could not be read.
 const UNREADABLE_NS: u64 = 1_000_000_000;
 
+/// How long a message waits whose site has too many recipients in memory: at least this, and so much longer for each
+/// such message, because each look at one reads it.
+const POSTPONED_NS: u64 = 1_000_000_000;
+const POSTPONED_EACH_NS: u64 = 1_000_000;
+
 /// The time between looks for segments that are mostly empty.
 const COMPACT_NS: u64 = 1_000_000_000;
 
@@ -108,6 +113,8 @@ pub(crate) struct Feed {
     pub(super) unreported: BTreeMap<u64, Unreported>,
     /// The reports that were written.
     pub(super) reports: u64,
+    /// The messages that wait because their sites have too many recipients in memory.
+    postponed: u64,
     /// When writing is tried again after it failed.
     blocked_ns: Option<u64>,
     /// When segments are looked at again that are mostly empty.
@@ -149,6 +156,7 @@ impl Feed {
             unreadable: 0,
             unreported: BTreeMap::new(),
             reports: 0,
+            postponed: 0,
             blocked_ns: None,
             compact_ns: 0,
             _lock: lock,
@@ -185,7 +193,7 @@ impl Feed {
         let age_ms = unix_ms().saturating_sub(entry.at_ms);
         let left = self.handling.patience.lifetime.saturating_sub(Duration::from_millis(age_ms));
         let expires_ns = now_ns.saturating_add(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX));
-        Waiting { entry, recipients, attempts: 0, failed_reads: 0, expires_ns }
+        Waiting { entry, recipients, attempts: 0, failed_reads: 0, is_again: false, is_postponed: false, expires_ns }
     }
 
     /// Takes what the receiver has accepted.
@@ -212,7 +220,9 @@ impl Feed {
         {
             self.deferred.pop();
             self.free.push(place);
-            return self.parked[place as usize].take();
+            let waiting = self.parked[place as usize].take();
+            self.postponed -= u64::from(waiting.as_ref().is_some_and(|waiting| waiting.is_postponed));
+            return waiting;
         }
         self.fresh.pop_front()
     }
@@ -279,10 +289,18 @@ impl Feed {
             }
             return;
         }
+        let was_tried = loaded.kept.iter().any(|(index, _)| loaded.recipients[*index as usize].reason.is_some());
+        waiting.is_postponed = loaded.is_postponed && !was_tried;
         waiting.recipients = Some(loaded.kept);
-        waiting.attempts += 1;
-        let delay_ns = self.handling.patience.backoff.delay_ns(waiting.attempts, &mut self.rng);
-        let at_ns = now_ns.saturating_add(delay_ns).min(waiting.expires_ns);
+        waiting.is_again = true;
+        let delay_ns = if waiting.is_postponed {
+            self.postponed += 1;
+            POSTPONED_NS + self.postponed * POSTPONED_EACH_NS
+        } else {
+            waiting.attempts += 1;
+            self.handling.patience.backoff.delay_ns(waiting.attempts, &mut self.rng)
+        };
+        let at_ns = now_ns.saturating_add(delay_ns).min(waiting.expires_ns.max(now_ns + POSTPONED_NS));
         self.park(waiting, at_ns);
     }
 
@@ -345,6 +363,7 @@ impl Feed {
     fn try_write(&mut self, now_ns: u64, is_end: bool) -> std::io::Result<()> {
         // On a full disk, deleting makes the room for what is written after it.
         self.segments.delete_done()?;
+        self.segments.write_all(now_ns)?;
         self.write_reports(now_ns)?;
         self.segments.write_all(now_ns)?;
         // The ledger follows the states: what it has as sent is not sent again.
@@ -375,7 +394,7 @@ impl Input for Feed {
                 let recipient = &recipients[index as usize];
                 record.set_address(&recipient.address);
                 let number = u64::from(slot) << 32 | u64::from(index);
-                let is_again = waiting.attempts > 0;
+                let is_again = waiting.is_again;
                 let letter = Rc::clone(letter);
                 return Ok(Next::Recipient(Offer { number, letter, state: recipient.state, is_again }));
             }
@@ -409,6 +428,13 @@ impl Input for Feed {
         if loaded.is_over() {
             self.end(slot, now_ns);
         }
+    }
+
+    fn postpone(&mut self, number: u64, now_ns: u64) {
+        if let Some(loaded) = &mut self.slots[(number >> 32) as usize] {
+            loaded.is_postponed = true;
+        }
+        self.release(number, now_ns);
     }
 
     fn commit(&mut self, now_ns: u64) -> Result<()> {

@@ -24,6 +24,10 @@ pub(super) struct Waiting {
     pub(super) attempts: u32,
     /// How often it could not be read.
     pub(super) failed_reads: u32,
+    /// Whether the engine had it before in this run.
+    pub(super) is_again: bool,
+    /// Whether it waits because its site has too many recipients in memory.
+    pub(super) is_postponed: bool,
     /// When it is given up.
     pub(super) expires_ns: u64,
 }
@@ -54,6 +58,8 @@ pub(super) struct Loaded {
     pub(super) next: VecDeque<u32>,
     /// The number of recipients that the engine has.
     pub(super) out: u32,
+    /// Whether the engine gave a recipient back because its site has too many.
+    pub(super) is_postponed: bool,
     /// Recipients that came back and are left.
     pub(super) kept: Vec<(u32, bool)>,
 }
@@ -100,6 +106,7 @@ pub(super) fn load(waiting: Waiting, bytes: &[u8], handling: &Handling) -> Resul
         recipients,
         next: left.iter().map(|(index, _)| *index).collect(),
         out: 0,
+        is_postponed: false,
         kept: Vec::new(),
         waiting,
     })

@@ -97,6 +97,11 @@ impl Schedule {
         self.note(site);
     }
 
+    /// Returns how many recipients wait at a site.
+    pub(crate) fn waiting_at(&self, site: u32) -> usize {
+        self.sites[site as usize].queue.len()
+    }
+
     /// Takes the next recipient of a site.
     pub(crate) fn next_of(&mut self, site: u32) -> Option<u32> {
         self.sites[site as usize].queue.pop_front()
