@@ -87,7 +87,8 @@ impl Bounces {
         let Letter { envelope, message, .. } = letter;
         let digest = message.digest();
         let content = rendered(message, record);
-        let report = report(&Subject { envelope, content: &content, name: &format!("{digest}.{number}"), at_ms }, &[*failure]);
+        let report =
+            report(&Subject { envelope, content: &content, name: &format!("{digest}.{number}"), at_ms }, &[*failure]);
         let name = format!("{digest:.16}.R{number}.landau");
         let (written, delivered) = (self.folder.join("tmp").join(&name), self.folder.join("new").join(&name));
         fs::write(&written, report)?;

@@ -1,7 +1,7 @@
 //! A delivery: what the user asks for, and what came of it.
 
 use crate::bounce::Bounces;
-use crate::client::{Encryption, Timeouts, TlsConfig};
+use crate::client::Timeouts;
 use crate::dkim::Signer;
 use crate::engine::{Engine, Observer, Plan};
 use crate::envelope::{Envelope, Mode};
@@ -17,6 +17,7 @@ use crate::schedule::{Backoff, Feedback, Limits, Schedule};
 use crate::sink::Listen;
 use crate::stats::{DomainRow, Phases, Stats, Tally, Timeline};
 use crate::synthetic::{Shape, Synthetic};
+use crate::tls::{Encryption, TlsConfig};
 use landau_reactor::Backend;
 use landau_sys::clock::monotonic_ns;
 use landau_sys::process::{ProcessorTime, thread_time};

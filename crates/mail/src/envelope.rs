@@ -82,7 +82,11 @@ mod notify_text {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    #[expect(clippy::ref_option, reason = "serde calls it with a reference to the field")]
+    #[expect(
+        clippy::ref_option,
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde calls it with a reference to the field"
+    )]
     pub(super) fn serialize<S: Serializer>(notify: &Option<Notify>, serializer: S) -> Result<S::Ok, S::Error> {
         let mut text = Vec::new();
         if let Some(notify) = notify {

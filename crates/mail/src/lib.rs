@@ -30,8 +30,8 @@ mod simulation;
 pub mod sink;
 mod stats;
 pub mod synthetic;
+mod tls;
 
-pub use client::Encryption;
 pub use delivery::{Delivery, Outcome, Source, deliver};
 pub use dkim::Signer;
 pub use engine::{Observer, Progress};
@@ -44,3 +44,4 @@ pub use route::Server;
 pub use run::Run;
 pub use schedule::{Backoff, Feedback, Limits};
 pub use stats::{DomainRow, Histogram, Phases, Tally, Timeline};
+pub use tls::{Certificate, Encryption};

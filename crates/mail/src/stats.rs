@@ -326,7 +326,11 @@ fn without_identifiers(text: &str) -> String {
         let (part, after) = rest[start..].split_at(len);
         out.push_str(&rest[..start]);
         let has_digit = part.contains(|one: char| one.is_ascii_digit());
-        let is_identifier = part.contains('@') || (has_digit && !is_code(part) && Extension::of(part.as_bytes()).is_none());
+        let may_be_reply = out.is_empty() || out.ends_with(": ") || out.ends_with("with ");
+        let is_known = is_enhanced_code(part)
+            || (may_be_reply && part.len() == 3 && part.parse::<u16>().is_ok())
+            || Extension::of(part.as_bytes()).is_some();
+        let is_identifier = part.contains('@') || (has_digit && !is_known);
         out.push_str(if is_identifier { "#" } else { part });
         rest = after;
     }
@@ -334,13 +338,10 @@ fn without_identifiers(text: &str) -> String {
     out.chars().take(REASON_CHARS).collect()
 }
 
-/// Returns whether a word is the code of a reply, or an enhanced status code.
-fn is_code(word: &str) -> bool {
-    let word = word.trim_end_matches('.');
-    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    let count = word.split('.').count();
-    let is_code = (count == 1 && word.len() == 3) || (count == 3 && word.find('.') == Some(1));
-    is_code && word.starts_with(['2', '3', '4', '5']) && word.split('.').all(is_number)
+/// Returns whether a word is an enhanced status code.
+fn is_enhanced_code(word: &str) -> bool {
+    let is_number = |part: &str| (1..=3).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
+    word.starts_with(['2', '4', '5']) && word.split('.').count() == 3 && word.split('.').all(is_number)
 }
 
 /// What a run counted.

@@ -245,6 +245,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     if args.relay.relay {
         return relay::run(&args.relay, delivery(args)?, args.ledger.clone(), args.json);
     }
+    anyhow::ensure!(!args.relay.offers_starttls(), "--starttls, --certificate and --key need --relay");
     catch_interrupts();
     if let Some(path) = &args.report {
         super::report::check_place(path)?;

@@ -2,6 +2,7 @@
 
 pub(crate) mod page;
 pub(crate) mod relay;
+pub(crate) mod starttls;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use landau_mail::{Observer, Outcome, Progress, Tally};

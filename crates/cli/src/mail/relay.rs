@@ -1,5 +1,6 @@
 //! `landau mail --listen ADDRESS --relay`: takes messages by SMTP and delivers them.
 
+use super::starttls::StartTlsArgs;
 use crate::status;
 use anyhow::Context;
 use landau_mail::relay::{Listening, Monitor, Reception, Relay};
@@ -54,6 +55,15 @@ pub(crate) struct RelayArgs {
     /// Serve the counters over HTTP at ADDRESS:PORT: /metrics for Prometheus, any other path as JSON
     #[arg(long, value_name = "ADDRESS", requires = "relay")]
     counters: Option<Listen>,
+    #[command(flatten)]
+    starttls: StartTlsArgs,
+}
+
+impl RelayArgs {
+    /// Returns whether a flag is given that only a relay has, and clap cannot tell.
+    pub(crate) fn offers_starttls(&self) -> bool {
+        self.starttls.certificate().is_some()
+    }
 }
 
 /// What ends a relay, and what makes it report.
@@ -78,6 +88,7 @@ pub(crate) fn run(args: &RelayArgs, delivery: Delivery, ledger: Option<PathBuf>,
             sessions: args.clients,
             memory: args.size_limit.saturating_mul(4).max(256 << 20),
             accept_from: args.accept_from.clone(),
+            certificate: args.starttls.certificate(),
         },
         queue,
         queue_limit: args.queue_limit,

@@ -4,10 +4,7 @@
 mod outgoing;
 mod session;
 mod timeouts;
-mod tls;
 
 pub(crate) use outgoing::{Content, Outgoing};
 pub(crate) use session::{Broken, Event, Needs, Security, Session, Stage, Verdict};
 pub(crate) use timeouts::Timeouts;
-pub use tls::Encryption;
-pub(crate) use tls::{Decrypted, TlsConfig, TlsSession};

@@ -1,9 +1,10 @@
 //! A connection of the engine, and why it ended.
 
 use super::hold::Work;
-use crate::client::{Broken, Session, Stage, TlsSession};
+use crate::client::{Broken, Session, Stage};
 use crate::input::Letter;
 use crate::route::Candidate;
+use crate::tls::TlsSession;
 use landau_wire::smtp::Code;
 use std::net::SocketAddr;
 use std::rc::Rc;

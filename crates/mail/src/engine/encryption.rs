@@ -2,7 +2,7 @@
 
 use super::connection::{Connection, End};
 use super::{Engine, Input, Network};
-use crate::client::{Decrypted, TlsSession};
+use crate::tls::{Decrypted, TlsSession};
 use std::io::{IoSlice, Write};
 
 /// A connection as rustls writes to it.
@@ -36,7 +36,7 @@ impl<N: Network, I: Input> Engine<N, I> {
     pub(super) fn secure(&mut self, connection: &mut Connection) -> Result<(), End> {
         let Some(candidate) = connection.candidates.last() else { return Err(End::Closed) };
         let name = self.routes.host_name(connection.site, candidate.host);
-        match TlsSession::new(&self.plan.tls, name, candidate.address.ip()) {
+        match TlsSession::connect(&self.plan.tls, name, candidate.address.ip()) {
             Ok(tls) => connection.tls = Some(Box::new(tls)),
             Err(reason) => return Err(connection.fail_tls(reason)),
         }

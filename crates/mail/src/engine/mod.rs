@@ -13,7 +13,7 @@ mod routing;
 mod transaction;
 
 use crate::bounce::Bounces;
-use crate::client::{Content, Event, Session, Timeouts, TlsConfig, Verdict};
+use crate::client::{Content, Event, Session, Timeouts, Verdict};
 use crate::envelope::{Envelope, Mode};
 use crate::error::{Error, Result};
 use crate::input::{Input, Letter, Next, Offer};
@@ -25,6 +25,7 @@ use crate::network::{Network, Ready};
 use crate::route::Routes;
 use crate::schedule::{NO_SITE, Schedule};
 use crate::stats::Stats;
+use crate::tls::TlsConfig;
 use connection::{Connection, End, Phase};
 use hold::Hold;
 use landau_wire::smtp::data::Transfer;

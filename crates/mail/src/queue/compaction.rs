@@ -27,7 +27,9 @@ impl Feed {
         }
         let entries = match committed {
             Ok(Commit { entries, closed }) => {
-                closed.into_iter().for_each(|closed| self.segments.close(closed));
+                for closed in closed {
+                    self.segments.close(closed);
+                }
                 entries
             }
             Err(error) if is_full(&error) => return Ok(()),
@@ -50,7 +52,9 @@ impl Feed {
                 Ok(())
             }
             Err(error) if is_full(&error) => {
-                entries.iter().for_each(|entry| self.segments.remove(entry));
+                for entry in &entries {
+                    self.segments.remove(entry);
+                }
                 Ok(())
             }
             Err(error) => Err(Error::Queue(error)),

@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The memory that the contents of loaded messages may take; one message may take more.
-const LOADED_BYTES: u64 = 128 << 20;
+pub(super) const LOADED_BYTES: u64 = 128 << 20;
 
 /// The time between attempts to write to a full disk.
 const FULL_DISK_NS: u64 = 1_000_000_000;
@@ -98,7 +98,7 @@ pub(crate) struct Feed {
     free_slots: Vec<u32>,
     /// The slot whose recipients are handed out.
     current: Option<u32>,
-    loaded_bytes: u64,
+    pub(super) loaded_bytes: u64,
     pub(super) buffer: Vec<u8>,
     journal: Option<Journal>,
     /// The recipients of this run, by state.

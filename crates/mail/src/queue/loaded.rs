@@ -95,8 +95,10 @@ pub(super) fn load(waiting: Waiting, bytes: &[u8], handling: &Handling) -> Resul
     let envid = envid.map(Cow::into_owned);
     // What the sender asks for comes with the message, and is not what the user of the relay says.
     let envelope = Envelope { from: from.into_owned(), notify: None, ret, envid, ..envelope.clone() };
-    let mut recipients: Vec<Recipient> =
-        to.into_iter().map(|address| Recipient { address: address.into(), state: Some(State::Done), reason: None }).collect();
+    let mut recipients: Vec<Recipient> = to
+        .into_iter()
+        .map(|address| Recipient { address: address.into(), state: Some(State::Done), reason: None })
+        .collect();
     let left = waiting.left();
     for &(index, is_deferred) in &left {
         recipients[index as usize].state = is_deferred.then_some(State::Deferred);

@@ -123,11 +123,7 @@ fn lock(directory: &Path) -> Result<File> {
 }
 
 /// Reads states, and cuts off one that is not whole. Returns the length of the file.
-fn read_states(
-    path: &Path,
-    notes: &mut Vec<String>,
-    finals: &mut HashMap<u64, HashSet<u32>>,
-) -> std::io::Result<u64> {
+fn read_states(path: &Path, notes: &mut Vec<String>, finals: &mut HashMap<u64, HashSet<u32>>) -> std::io::Result<u64> {
     let file = OpenOptions::new().read(true).write(true).open(path)?;
     let mut input = BufReader::with_capacity(64 << 10, &file);
     let (mut bytes, mut damaged, mut record) = (0, 0, [0; STATE_BYTES]);
@@ -144,10 +140,7 @@ fn read_states(
         }
     }
     if damaged > 0 {
-        notes.push(format!(
-            "{}: {damaged} records are damaged; their recipients may be sent to again",
-            path.display()
-        ));
+        notes.push(format!("{}: {damaged} records are damaged; their recipients may be sent to again", path.display()));
     }
     file.set_len(bytes)?;
     Ok(bytes)

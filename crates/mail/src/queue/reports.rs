@@ -4,11 +4,11 @@
 //! crash between the two, a start takes the failures from the report: it is neither lost nor written again. The failures
 //! of a message that come in one batch of events have one report.
 
+use super::Entry;
 use super::feed::{Feed, unix_ms};
 use super::loaded::Loaded;
 use super::record::{About, Meta};
 use super::writer::Commit;
-use super::Entry;
 use crate::bounce::{self, Action, Failure, REPLY_BYTES, Subject};
 use crate::input::Letter;
 use crate::ledger::{Report, State};
@@ -130,7 +130,9 @@ impl Feed {
                 self.segments.remove(&one.entry);
             }
         }
-        closed.into_iter().for_each(|closed| self.segments.close(closed));
+        for closed in closed {
+            self.segments.close(closed);
+        }
         Ok(())
     }
 }

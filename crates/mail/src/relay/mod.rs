@@ -22,6 +22,7 @@ use crate::schedule::{Limits, Schedule};
 use crate::sink::counters::Reading;
 use crate::sink::{Config, Listen, Remote, Sink};
 use crate::stats::Tally;
+use crate::tls::ServerTls;
 use landau_reactor::Backend;
 use landau_sys::clock::monotonic_ns;
 use landau_sys::process::thread_time;
@@ -114,7 +115,9 @@ impl Relay {
         let mut network = Sockets::new(Backend::default())?;
         let (sender, notices) = mpsc::channel();
         let writer = Writer::new(Arc::clone(&found.shared), sync);
-        let receiver = Receiver::new(self.reception, Arc::clone(&found.shared), writer, sender, network.waker()?);
+        let tls = self.reception.certificate.as_ref().map(|one| ServerTls::new(one, &self.reception.name));
+        let tls = tls.transpose().map_err(|reason| Error::Spec(format!("cannot offer STARTTLS: {reason}")))?;
+        let receiver = Receiver::new(self.reception, tls, Arc::clone(&found.shared), writer, sender, network.waker()?);
         let sink = Sink::bind(receiver, Config::new(self.listen))?;
         let patience = Patience { backoff: limits.backoff, lifetime: self.lifetime };
         let envelope = plan.envelope.clone();

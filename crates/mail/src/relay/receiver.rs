@@ -6,6 +6,7 @@ use crate::sink::Prefix;
 use crate::sink::conduct::Plan;
 use crate::sink::counters::{Counted, counters};
 use crate::sink::protocol::{Opened, Origin, Protocol, Step, Then};
+use crate::tls::{Certificate, ServerTls};
 use landau_reactor::Waker;
 use landau_sys::clock::monotonic_ns;
 use landau_sys::socket::is_loopback_or_private;
@@ -67,6 +68,8 @@ pub struct Reception {
     pub memory: u64,
     /// Clients that may send besides this host and private networks.
     pub accept_from: Vec<Prefix>,
+    /// The certificate for STARTTLS; none if it is not offered.
+    pub certificate: Option<Certificate>,
 }
 
 /// The receiver of a relay.
@@ -75,6 +78,7 @@ pub(super) struct Receiver {
     pub(super) limits: Reception,
     pub(super) counters: Arc<Counters>,
     pub(super) shared: Arc<Shared>,
+    pub(super) tls: Option<ServerTls>,
     writer: Writer,
     notices: Sender<Notice>,
     /// Wakes the engine.
@@ -91,6 +95,7 @@ pub(super) struct Receiver {
 impl Receiver {
     pub(super) fn new(
         limits: Reception,
+        tls: Option<ServerTls>,
         shared: Arc<Shared>,
         writer: Writer,
         notices: Sender<Notice>,
@@ -100,6 +105,7 @@ impl Receiver {
             limits,
             counters: Arc::default(),
             shared,
+            tls,
             writer,
             notices,
             waker,
@@ -193,6 +199,14 @@ impl Protocol for Receiver {
 
     fn commit_within(&self) -> Option<Duration> {
         self.writer.is_dirty().then_some(SYNC)
+    }
+
+    fn tls(&self) -> Option<ServerTls> {
+        self.tls.clone()
+    }
+
+    fn secured(&mut self, session: &mut Session) {
+        session.secured(self);
     }
 
     fn expire(&mut self, _: &mut Session, out: &mut Vec<u8>) {

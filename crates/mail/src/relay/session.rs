@@ -9,7 +9,7 @@ use landau_wire::smtp::bdat::Chunks;
 use landau_wire::smtp::data::{Decoder, Inspector, Shape};
 use landau_wire::smtp::line::{self, Scan};
 use landau_wire::smtp::parameter::Ret;
-use landau_wire::smtp::{Capabilities, Command, Extensions, Host, Mail, Rcpt, Recovery, Reject, command};
+use landau_wire::smtp::{Capabilities, Command, Extension, Extensions, Host, Mail, Rcpt, Recovery, Reject, command};
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -57,6 +57,8 @@ enum Effect {
     Failed,
     Commit,
     Quit,
+    /// The TLS handshake follows.
+    Secure,
     Fatal,
 }
 
@@ -89,6 +91,7 @@ pub(super) struct Session {
     hello: String,
     offered: Extensions,
     is_extended: bool,
+    is_encrypted: bool,
     transaction: Transaction,
     errors: u32,
 }
@@ -102,6 +105,7 @@ impl Session {
             hello: String::new(),
             offered: Extensions::NONE,
             is_extended: false,
+            is_encrypted: false,
             transaction: Transaction::default(),
             errors: 0,
         }
@@ -115,6 +119,13 @@ impl Session {
     /// Returns the message that waits for the queue.
     pub(super) fn committing(&self) -> Option<u64> {
         if let Stage::Committing(id) = self.stage { Some(id) } else { None }
+    }
+
+    /// The connection is encrypted from here on: what was said before is forgotten (RFC 3207 section 4.2).
+    pub(super) fn secured(&mut self, relay: &mut Receiver) {
+        self.clear(relay);
+        self.hello.clear();
+        (self.offered, self.is_extended, self.is_encrypted) = (Extensions::NONE, false, true);
     }
 
     /// Takes a step.
@@ -185,8 +196,10 @@ impl Session {
             }
             Command::Ehlo(host) => {
                 let limit = Some(relay.limits.size_limit);
-                Capabilities { extensions: EXTENSIONS, size_limit: limit }.write(&relay.limits.name, "", out);
-                self.greet(relay, host, EXTENSIONS, true)
+                let offers_tls = relay.tls.is_some() && !self.is_encrypted;
+                let extensions = if offers_tls { EXTENSIONS.with(Extension::StartTls) } else { EXTENSIONS };
+                Capabilities { extensions, size_limit: limit }.write(&relay.limits.name, "", out);
+                self.greet(relay, host, extensions, true)
             }
             Command::Helo(host) => {
                 out.extend_from_slice(format!("250 {}\r\n", relay.limits.name).as_bytes());
@@ -197,8 +210,10 @@ impl Session {
             Command::Help(_) => say(out, b"214 2.0.0 See RFC 5321\r\n", Effect::Succeeded),
             Command::Vrfy(_) => say(out, b"252 2.5.0 Send some mail\r\n", Effect::Succeeded),
             Command::Expn(_) => say(out, b"502 5.5.1 Not implemented\r\n", Effect::Failed),
-            // LMTP is another protocol, and the parser refuses STARTTLS where it is not offered.
-            Command::Lhlo(_) | Command::StartTls => refuse(&Reject::UNKNOWN_COMMAND, out),
+            // The parser refuses it where it is not offered.
+            Command::StartTls => say(out, b"220 2.0.0 Ready to start TLS\r\n", Effect::Secure),
+            // LMTP is another protocol.
+            Command::Lhlo(_) => refuse(&Reject::UNKNOWN_COMMAND, out),
         }
     }
 
@@ -364,10 +379,12 @@ impl Session {
         let id = relay.shared.next_id();
         let now = jiff::Timestamp::now();
         let date = jiff::fmt::rfc2822::to_string(&now.to_zoned(jiff::tz::TimeZone::UTC)).unwrap_or_default();
-        let with = match (self.transaction.is_utf8, self.is_extended) {
-            (true, _) => "UTF8SMTP",
-            (false, true) => "ESMTP",
-            (false, false) => "SMTP",
+        let with = match (self.transaction.is_utf8, self.is_extended, self.is_encrypted) {
+            (true, _, true) => "UTF8SMTPS",
+            (true, _, false) => "UTF8SMTP",
+            (false, _, true) => "ESMTPS",
+            (false, true, false) => "ESMTP",
+            (false, false, false) => "SMTP",
         };
         let Transaction { sender, recipients, content, ret, envid, requests, .. } = &self.transaction;
         let trace = Trace { hello: &self.hello, peer: self.peer, by: &relay.limits.name, with, id, date: &date };
@@ -395,6 +412,7 @@ impl Session {
             Effect::Succeeded => Then::Continue,
             Effect::Commit => Then::Commit,
             Effect::Quit => Then::Close,
+            Effect::Secure => Then::Secure,
             Effect::Fatal => Then::HangUp,
             Effect::Failed => {
                 relay.counters.errors.add(1);

@@ -17,7 +17,7 @@ mod network;
 mod server;
 mod storage;
 
-use crate::client::{Encryption, Timeouts, TlsConfig};
+use crate::client::Timeouts;
 use crate::engine::{Engine, Observer, Plan, Progress};
 use crate::envelope::{Envelope, Mode};
 use crate::input::{Letter, Listed};
@@ -26,6 +26,7 @@ use crate::list::List;
 use crate::message::Message;
 use crate::route::{Lookups, Routes, Server};
 use crate::schedule::{Backoff, Feedback, Limits, Schedule};
+use crate::tls::{Encryption, TlsConfig};
 use network::Virtual;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;

@@ -2,6 +2,7 @@
 
 use super::conduct::{Pieces, Plan};
 use super::protocol::{Step, Then};
+use crate::tls::TlsSession;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -24,6 +25,8 @@ pub(crate) enum State {
 #[derive(Debug)]
 pub(crate) struct Connection<S> {
     pub(crate) fd: OwnedFd,
+    /// The TLS session, if the connection is encrypted.
+    pub(crate) tls: Option<Box<TlsSession>>,
     pub(crate) session: S,
     pub(crate) state: State,
     pub(crate) plan: Plan,
@@ -39,6 +42,7 @@ impl<S> Connection<S> {
     pub(crate) fn new(fd: OwnedFd, session: S, plan: Plan) -> Self {
         Self {
             fd,
+            tls: None,
             session,
             state: State::Receiving,
             plan,

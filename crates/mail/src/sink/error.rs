@@ -61,6 +61,12 @@ pub enum Error {
         /// Why.
         cause: std::io::Error,
     },
+    /// The certificate for STARTTLS cannot be used.
+    #[error("cannot offer STARTTLS: {reason}")]
+    Tls {
+        /// Why.
+        reason: String,
+    },
     /// The event loop failed.
     #[error(transparent)]
     Reactor(#[from] landau_reactor::Error),

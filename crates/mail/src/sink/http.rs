@@ -204,7 +204,9 @@ mod tests {
                 match step.then {
                     Then::Receive => break,
                     Then::Continue => {}
-                    Then::Commit | Then::Close | Then::HangUp => return (String::from_utf8(out).unwrap(), delays),
+                    Then::Commit | Then::Secure | Then::Close | Then::HangUp => {
+                        return (String::from_utf8(out).unwrap(), delays);
+                    }
                 }
             }
         }

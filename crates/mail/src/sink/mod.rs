@@ -9,6 +9,7 @@ mod connection;
 pub(crate) mod counters;
 pub mod dns;
 mod draw;
+mod encryption;
 mod error;
 mod exporter;
 pub mod http;

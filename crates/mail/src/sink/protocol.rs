@@ -2,6 +2,7 @@
 
 use super::conduct::Plan;
 use super::counters::Counted;
+use crate::tls::ServerTls;
 use std::fmt::Debug;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -27,6 +28,9 @@ pub(crate) enum Then {
     Receive,
     /// The next step, after the protocol's next commit.
     Commit,
+    /// The TLS handshake. What was received before it and not taken is discarded, because it was not encrypted
+    /// (CVE-2011-0411); [`Protocol::secured`] follows.
+    Secure,
     /// The end of the connection, which the client expects.
     Close,
     /// The end of the connection, while the client may still be sending.
@@ -80,6 +84,14 @@ pub(crate) trait Protocol {
     fn commit_within(&self) -> Option<Duration> {
         None
     }
+
+    /// Returns how connections are encrypted, if the protocol asks for that.
+    fn tls(&self) -> Option<ServerTls> {
+        None
+    }
+
+    /// The TLS handshake of a session has ended.
+    fn secured(&mut self, _session: &mut Self::Session) {}
 
     /// Appends what an idle client is told before the connection is closed.
     fn expire(&mut self, session: &mut Self::Session, out: &mut Vec<u8>);

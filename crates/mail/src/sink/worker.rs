@@ -5,6 +5,7 @@
 
 use super::connection::{Connection, Next, State, Table};
 use super::counters::Connections;
+use super::encryption;
 use super::listener::Listener;
 use super::protocol::{Origin, Protocol, Step, Then};
 use landau_reactor::{Interest, Reactor, Ready, Token};
@@ -28,6 +29,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The most bytes received at once. All connections share one buffer.
 const SCRATCH_BYTES: usize = 64 << 10;
 
+/// The most plain bytes of a TLS record.
+const RECORD_BYTES: usize = 16 << 10;
+
 /// After so many bytes of replies, these are sent before further input is answered.
 const OUT_BYTES: usize = 256 << 10;
 
@@ -38,13 +42,15 @@ const LINGER: Duration = Duration::from_secs(2);
 /// The event loop.
 #[derive(Debug)]
 pub(crate) struct Worker<P: Protocol> {
-    protocol: P,
+    pub(super) protocol: P,
     reactor: Reactor,
     listeners: Vec<Listener>,
-    table: Table<P::Session>,
-    scratch: Box<[u8]>,
+    pub(super) table: Table<P::Session>,
+    pub(super) scratch: Box<[u8]>,
+    /// What was received encrypted, after its decryption.
+    pub(super) plain: Box<[u8]>,
     out: Vec<u8>,
-    counters: Arc<Connections>,
+    pub(super) counters: Arc<Connections>,
     must_end: Arc<AtomicBool>,
     accepted: u64,
     /// Connections that wait for the protocol's commit.
@@ -98,6 +104,7 @@ impl<P: Protocol> Worker<P> {
             listeners,
             table: Table::new(),
             scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
+            plain: vec![0; RECORD_BYTES].into_boxed_slice(),
             out: Vec::new(),
             counters,
             must_end,
@@ -248,6 +255,9 @@ impl<P: Protocol> Worker<P> {
             self.counters.half_closes.add(1);
             return self.end_sending(number);
         }
+        if connection.tls.is_some() {
+            return self.receive_encrypted(number, count);
+        }
         self.out.clear();
         if !connection.input.is_empty() {
             connection.input.extend_from_slice(&self.scratch[..count]);
@@ -266,7 +276,8 @@ impl<P: Protocol> Worker<P> {
     fn deliver(&mut self, number: u32, answered: &Answered) {
         let Some(connection) = self.table.get(number) else { return };
         let mut sent = 0;
-        if answered.last.delay.is_zero() && connection.plan.pieces.is_none() && !self.out.is_empty() {
+        let is_direct = connection.plan.pieces.is_none() && connection.tls.is_none();
+        if answered.last.delay.is_zero() && is_direct && !self.out.is_empty() {
             match stream::send(&connection.fd, &self.out, false) {
                 Ok(count) => sent = count,
                 Err(error) if error.is_would_block() => {}
@@ -284,7 +295,7 @@ impl<P: Protocol> Worker<P> {
     }
 
     /// Sends what is kept and answers the input that is kept, until the connection must wait.
-    fn resume(&mut self, number: u32) {
+    pub(super) fn resume(&mut self, number: u32) {
         while self.flush(number) {
             let now_ms = self.reactor.now_ms();
             let Some(connection) = self.table.get(number) else { return };
@@ -303,7 +314,7 @@ impl<P: Protocol> Worker<P> {
         let Some(connection) = self.table.get(number) else { return false };
         loop {
             match connection.output.next(connection.plan.pieces) {
-                Next::Send(bytes) => match stream::send(&connection.fd, bytes, false) {
+                Next::Send(bytes) => match encryption::send(&connection.fd, connection.tls.as_deref_mut(), bytes) {
                     Ok(count) => {
                         self.counters.bytes_sent.add(count as u64);
                         connection.output.advance(count);
@@ -331,6 +342,18 @@ impl<P: Protocol> Worker<P> {
             }
         }
         let limit = self.protocol.idle_timeout(&connection.session);
+        match connection.tls.as_deref_mut().map_or(Ok(()), |tls| encryption::flush(&connection.fd, tls)) {
+            Ok(()) => {}
+            Err(error) if error.is_would_block() => {
+                self.reactor.clear_readiness(&connection.fd, Interest::WRITABLE);
+                self.wait(number, State::Sending, Interest::WRITABLE, limit);
+                return false;
+            }
+            Err(_) => {
+                self.close(number);
+                return false;
+            }
+        }
         match connection.then {
             Then::Close if connection.input.is_empty() => self.close(number),
             Then::Close | Then::HangUp => self.end_sending(number),
@@ -340,13 +363,14 @@ impl<P: Protocol> Worker<P> {
                 connection.state = State::Committing;
                 self.committing.push(number);
             }
+            Then::Secure => self.secure(number),
             Then::Continue => return true,
         }
         false
     }
 
     /// Waits for readiness or the end of a time.
-    fn wait(&mut self, number: u32, state: State, interest: Interest, limit: Duration) {
+    pub(super) fn wait(&mut self, number: u32, state: State, interest: Interest, limit: Duration) {
         let Some(connection) = self.table.get(number) else { return };
         connection.state = state;
         self.reactor.set_deadline(&connection.fd, limit);
@@ -358,6 +382,9 @@ impl<P: Protocol> Worker<P> {
     /// Shuts the writing half down, and discards what the client still sends.
     fn end_sending(&mut self, number: u32) {
         let Some(connection) = self.table.get(number) else { return };
+        if let Some(tls) = &mut connection.tls {
+            encryption::end(&connection.fd, tls);
+        }
         if stream::shutdown_write(&connection.fd).is_err() {
             return self.close(number);
         }
@@ -396,8 +423,11 @@ impl<P: Protocol> Worker<P> {
         self.close(number);
     }
 
-    fn close(&mut self, number: u32) {
+    pub(super) fn close(&mut self, number: u32) {
         let Some(mut connection) = self.table.remove(number) else { return };
+        if let Some(tls) = &mut connection.tls {
+            encryption::end(&connection.fd, tls);
+        }
         self.protocol.close(&mut connection.session);
         self.counters.closed.add(1);
         // Every descriptor in the table is registered, and `Reactor::close` closes it even after an error.

@@ -12,4 +12,5 @@ mod run;
 mod smtp;
 #[path = "../../../wire/tests/it/smuggling.rs"]
 mod smuggling;
+mod starttls;
 mod support;

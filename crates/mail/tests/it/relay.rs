@@ -20,17 +20,17 @@ impl Observer for Silent {
 }
 
 /// A relay in a thread.
-struct Relaying {
-    address: SocketAddr,
+pub(crate) struct Relaying {
+    pub(crate) address: SocketAddr,
     monitor: Monitor,
     must_end: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Relaying {
-    fn start(queue: &Path, via: SocketAddr) -> Self {
-        let mut delivery = Delivery::new(Source::File(PathBuf::new()), PathBuf::new());
-        delivery.via = Some(via.to_string());
+    /// Starts a relay that `change` says more about.
+    pub(crate) fn start(queue: &Path, change: impl FnOnce(&mut Relay)) -> Self {
+        let delivery = Delivery::new(Source::File(PathBuf::new()), PathBuf::new());
         let reception = Reception {
             name: "relay.example".to_owned(),
             size_limit: 1 << 20,
@@ -38,8 +38,9 @@ impl Relaying {
             sessions: 100,
             memory: 1 << 24,
             accept_from: Vec::new(),
+            certificate: None,
         };
-        let relay = Relay {
+        let mut relay = Relay {
             listen: vec!["127.0.0.1:0".parse().unwrap()],
             reception,
             queue: queue.to_owned(),
@@ -48,6 +49,7 @@ impl Relaying {
             lifetime: std::time::Duration::from_secs(1000),
             delivery,
         };
+        change(&mut relay);
         let (address, monitor) = (std::sync::mpsc::channel(), Arc::new(AtomicBool::new(false)));
         let (told, must_end) = (address.0, Arc::clone(&monitor));
         let thread = std::thread::spawn(move || {
@@ -59,7 +61,7 @@ impl Relaying {
         Self { address: bound.parse().unwrap(), monitor: seen, must_end: monitor, thread: Some(thread) }
     }
 
-    fn total(&self, name: &str) -> u64 {
+    pub(crate) fn total(&self, name: &str) -> u64 {
         self.monitor.totals().iter().find(|one| one.name == name).unwrap().value
     }
 }
@@ -97,7 +99,8 @@ fn no_message_is_smuggled_through_the_relay() {
     let mail = room.path().join("mail");
     let smtp = Smtp::new("sink.example", Profiles::default(), 1).with_mailboxes(Mailboxes::create(&mail).unwrap());
     let sink = Running::smtp(smtp);
-    let relay = Relaying::start(&room.path().join("queue"), sink.address);
+    let relay =
+        Relaying::start(&room.path().join("queue"), |relay| relay.delivery.via = Some(sink.address.to_string()));
     let (mut accepted, mut own) = (0, 0);
     for attempt in &attempts {
         for size in [1, 7, usize::MAX] {

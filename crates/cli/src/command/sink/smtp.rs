@@ -1,6 +1,7 @@
 //! `landau sink smtp`: a receiver of mail.
 
 use super::serving::Common;
+use crate::mail::starttls::StartTlsArgs;
 use landau_mail::sink::mailbox::Mailboxes;
 use landau_mail::sink::smtp::Smtp;
 use landau_mail::sink::smtp::profile::Profiles;
@@ -39,6 +40,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "HOST", default_value = "sink.example", value_parser = host_name)]
     name: String,
     #[command(flatten)]
+    starttls: StartTlsArgs,
+    #[command(flatten)]
     common: Common,
 }
 
@@ -57,6 +60,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     let mut smtp = Smtp::new(&args.name, profiles, args.common.seed);
     if let Some(directory) = &args.maildir {
         smtp = smtp.with_mailboxes(Mailboxes::create(directory)?);
+    }
+    if let Some(certificate) = args.starttls.certificate() {
+        smtp = smtp.with_tls(&certificate)?;
     }
     let sink = Sink::bind(smtp, args.common.config(&args.listen, "127.0.0.1:2525")?)?;
     args.common.run(signals, "receiving mail", sink)

@@ -15,8 +15,10 @@ mod transaction;
 use crate::sink::conduct::Plan;
 use crate::sink::counters::{Counted, counters};
 use crate::sink::draw::Draws;
+use crate::sink::error::Error;
 use crate::sink::mailbox::Mailboxes;
 use crate::sink::protocol::{Opened, Origin, Protocol, Step, Then};
+use crate::tls::{Certificate, ServerTls};
 use policy::Policy;
 use profile::Profiles;
 use session::Session;
@@ -56,6 +58,7 @@ pub struct Smtp {
     draws: Draws,
     policy: Policy,
     mailboxes: Option<Mailboxes>,
+    tls: Option<ServerTls>,
     counters: Arc<Counters>,
     /// The open connections of each host that limits them.
     open: HashMap<IpAddr, u32>,
@@ -73,6 +76,7 @@ impl Smtp {
             draws,
             policy: Policy::new(draws),
             mailboxes: None,
+            tls: None,
             counters: Arc::default(),
             open: HashMap::new(),
             accepted: 0,
@@ -84,6 +88,16 @@ impl Smtp {
     pub fn with_mailboxes(mut self, mailboxes: Mailboxes) -> Self {
         self.mailboxes = Some(mailboxes);
         self
+    }
+
+    /// Offers STARTTLS.
+    ///
+    /// # Errors
+    ///
+    /// A certificate that cannot be used.
+    pub fn with_tls(mut self, certificate: &Certificate) -> Result<Self, Error> {
+        self.tls = Some(ServerTls::new(certificate, &self.name).map_err(|reason| Error::Tls { reason })?);
+        Ok(self)
     }
 
     /// Counts a connection to a host; returns whether it is over the host's limit.
@@ -119,6 +133,14 @@ impl Protocol for Smtp {
     #[inline]
     fn step(&mut self, session: &mut Session, input: &[u8], now_ms: u32, out: &mut Vec<u8>) -> Step {
         session.step(self, input, now_ms, out)
+    }
+
+    fn tls(&self) -> Option<ServerTls> {
+        self.tls.clone()
+    }
+
+    fn secured(&mut self, session: &mut Session) {
+        session.secured();
     }
 
     fn expire(&mut self, _session: &mut Session, out: &mut Vec<u8>) {

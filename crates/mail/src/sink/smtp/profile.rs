@@ -22,6 +22,7 @@ const IMPLEMENTED: &[Extension] = &[
     Extension::SmtpUtf8,
     Extension::Chunking,
     Extension::BinaryMime,
+    Extension::StartTls,
 ];
 
 /// The latency of each kind of command.
@@ -471,7 +472,7 @@ mod tests {
             ("[default]\nlatenzy = \"1s\"", "unknown field `latenzy`"),
             ("[default]\ntarpit = \"5\"", "the unit is missing"),
             ("[default]\nsilent = 2.0", "must be from 0 to 1"),
-            ("[default]\nextensions = [\"STARTTLS\"]", "not an extension of the sink"),
+            ("[default]\nextensions = [\"AUTH\"]", "not an extension of the sink"),
             ("[default]\npieces = { bytes = 0, every = \"1s\" }", "nonzero"),
             ("[domain.\"a.example\"]\ntarpit = \"1s\"", "unknown field `tarpit`"),
             ("[host.\"127.0.0.1/8\"]", "try 127.0.0.1"),

@@ -10,7 +10,7 @@ use crate::sink::protocol::{Origin, Step, Then};
 use landau_wire::smtp::bdat::Chunks;
 use landau_wire::smtp::data::{Decoder, Shape};
 use landau_wire::smtp::line::{self, Scan};
-use landau_wire::smtp::{Capabilities, Command, Extensions, Mail, Rcpt, Recovery, Reject, command};
+use landau_wire::smtp::{Capabilities, Command, Extension, Extensions, Mail, Rcpt, Recovery, Reject, command};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,6 +48,8 @@ enum Outcome {
     Failed,
     /// The session ends as the client wants.
     Quit,
+    /// The TLS handshake follows.
+    Secure,
     /// The session ends.
     Fatal,
 }
@@ -62,6 +64,7 @@ pub(crate) struct Session {
     scan: Scan,
     stage: Stage,
     is_greeted: bool,
+    is_encrypted: bool,
     offered: Extensions,
     transaction: Transaction,
     /// Commands so far, which number the draws of latencies.
@@ -81,6 +84,7 @@ impl Session {
             scan: Scan::default(),
             stage: Stage::Command,
             is_greeted: false,
+            is_encrypted: false,
             offered: Extensions::NONE,
             transaction: Transaction::default(),
             commands: 0,
@@ -88,6 +92,12 @@ impl Session {
             errors: 0,
             junk: 0,
         }
+    }
+
+    /// The connection is encrypted from here on: what was said before is forgotten (RFC 3207 section 4.2).
+    pub(super) fn secured(&mut self) {
+        self.transaction.clear();
+        (self.is_greeted, self.is_encrypted, self.offered) = (false, true, Extensions::NONE);
     }
 
     /// Takes a step.
@@ -155,7 +165,10 @@ impl Session {
             Command::Ehlo(_) => {
                 let capabilities = {
                     let host = sink.profiles.host(self.host);
-                    Capabilities { extensions: host.extensions, size_limit: Some(host.size_limit) }
+                    let offers_tls = sink.tls.is_some() && !self.is_encrypted;
+                    let hidden =
+                        if offers_tls { host.extensions } else { host.extensions.without(Extension::StartTls) };
+                    Capabilities { extensions: hidden, size_limit: Some(host.size_limit) }
                 };
                 capabilities.write(&sink.name, "", out);
                 (Kind::Hello, self.greet(capabilities.extensions))
@@ -169,8 +182,10 @@ impl Session {
             Command::Help(_) => (Kind::Other, say(out, b"214 2.0.0 See RFC 5321\r\n", Outcome::Junk)),
             Command::Vrfy(_) => (Kind::Other, say(out, b"252 2.0.0 Send some mail\r\n", Outcome::Junk)),
             Command::Expn(_) => (Kind::Other, say(out, b"502 5.5.1 Not implemented\r\n", Outcome::Failed)),
-            // LMTP is another protocol, and the sink offers no STARTTLS, so the parser refuses that itself.
-            Command::Lhlo(_) | Command::StartTls => (Kind::Other, refuse(&Reject::UNKNOWN_COMMAND, out)),
+            // The parser refuses it where it is not offered.
+            Command::StartTls => (Kind::Other, say(out, b"220 2.0.0 Ready to start TLS\r\n", Outcome::Secure)),
+            // LMTP is another protocol.
+            Command::Lhlo(_) => (Kind::Other, refuse(&Reject::UNKNOWN_COMMAND, out)),
         }
     }
 
@@ -354,6 +369,7 @@ impl Session {
         let then = match outcome {
             Outcome::Quit => Then::Close,
             Outcome::Fatal => Then::HangUp,
+            Outcome::Secure => Then::Secure,
             _ => Then::Continue,
         };
         Step { consumed, delay, then }
