@@ -25,7 +25,11 @@ smtpd_recipient_restrictions = permit_mynetworks, reject
 smtpd_client_connection_count_limit = 0
 END
 if [ -n "${RELAY:-}" ]; then
-    echo "relayhost = [127.0.0.1]:$RELAY" >> /etc/postfix/main.cf
+    cat >> /etc/postfix/main.cf <<END
+relayhost = [127.0.0.1]:$RELAY
+smtp_tls_security_level = may
+smtp_tls_loglevel = 1
+END
 else
     cat >> /etc/postfix/main.cf <<END
 virtual_mailbox_domains = static:all

@@ -10,6 +10,7 @@ mod lab;
 mod lab_misused;
 mod load;
 mod mail;
+mod mail_clients;
 mod mail_servers;
 mod measured;
 mod misused;

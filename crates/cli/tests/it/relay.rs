@@ -1,10 +1,11 @@
 //! `landau mail --relay` as an operator uses it: mail through it into mailboxes, refusals, and kill -9 under load.
 
 use crate::support::Room;
+use landau_sys::process::OwnedChild;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -13,15 +14,16 @@ use std::time::{Duration, Instant};
 const LONG: Duration = Duration::from_secs(120);
 
 /// A sink or relay that is running.
-struct Running {
-    child: Child,
+pub(crate) struct Running {
+    child: OwnedChild,
     out: BufReader<ChildStdout>,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 impl Running {
     fn new(room: &Room, words: &[&str]) -> Self {
-        let mut child = room.command(words).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+        let mut command = room.command(words);
+        let mut child = OwnedChild::spawn(command.stdout(Stdio::piped()).stderr(Stdio::inherit())).unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let ready = line(&mut out);
         let address = ready["listening"][0]["address"].as_str().unwrap().parse().unwrap();
@@ -29,12 +31,13 @@ impl Running {
     }
 
     /// Starts a sink that stores what it gets in the directory `mail`.
-    fn sink(room: &Room) -> Self {
-        Self::new(room, &["sink", "smtp", "--maildir", "mail", "--listen", "127.0.0.1:0", "--json"])
+    pub(crate) fn sink(room: &Room, more: &[&str]) -> Self {
+        let words = ["sink", "smtp", "--maildir", "mail", "--listen", "127.0.0.1:0", "--json"];
+        Self::new(room, &[&words[..], more].concat())
     }
 
     /// Starts a relay that delivers to a server.
-    fn relay(room: &Room, via: SocketAddr, more: &[&str]) -> Self {
+    pub(crate) fn relay(room: &Room, via: SocketAddr, more: &[&str]) -> Self {
         let via = via.to_string();
         let words = ["mail", "--relay", "--queue", "queue", "--via", &via, "--listen", "127.0.0.1:0", "--json"];
         Self::new(room, &[&words[..], &["--retry-after", "100ms"], more].concat())
@@ -44,13 +47,13 @@ impl Running {
         assert!(Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap().success());
     }
 
-    fn totals(&mut self) -> serde_json::Value {
+    pub(crate) fn totals(&mut self) -> serde_json::Value {
         self.signal("-USR1");
         line(&mut self.out)
     }
 
     /// Waits until the relay has nothing left to do.
-    fn drain(&mut self) -> serde_json::Value {
+    pub(crate) fn drain(&mut self) -> serde_json::Value {
         for _ in 0..12_000 {
             let totals = self.totals();
             check_sum(&totals);
@@ -63,20 +66,11 @@ impl Running {
     }
 
     /// Ends it and returns the counters.
-    fn end(mut self) -> serde_json::Value {
+    pub(crate) fn end(mut self) -> serde_json::Value {
         self.signal("-TERM");
         let totals = line(&mut self.out);
         assert_eq!(self.child.wait().unwrap().code(), Some(0));
         totals
-    }
-}
-
-impl Drop for Running {
-    /// A test that fails leaves no process.
-    fn drop(&mut self) {
-        // It has ended if the test went well.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -143,7 +137,7 @@ impl Client {
 }
 
 /// Returns the messages in the mailbox of an address.
-fn mailbox(room: &Room, address: &str) -> Vec<String> {
+pub(crate) fn mailbox(room: &Room, address: &str) -> Vec<String> {
     let Ok(files) = std::fs::read_dir(room.file("mail").join(address).join("new")) else { return Vec::new() };
     files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect()
 }
@@ -151,7 +145,7 @@ fn mailbox(room: &Room, address: &str) -> Vec<String> {
 #[test]
 fn mail_passes_with_a_trace_and_the_queue_is_empty_after_it() {
     let room = Room::new();
-    let sink = Running::sink(&room);
+    let sink = Running::sink(&room, &[]);
     let mut relay = Running::relay(&room, sink.address, &["--helo", "relay.example", "--ledger", "ledger"]);
     let mut client = Client::connect(relay.address).unwrap();
     assert!(client.reply().unwrap().starts_with("220 relay.example "));
@@ -201,7 +195,7 @@ fn a_relay_does_nothing_but_deliver() {
 #[test]
 fn limits_are_answered_and_loops_refused() {
     let room = Room::new();
-    let sink = Running::sink(&room);
+    let sink = Running::sink(&room, &[]);
     let limits = ["--size-limit", "4KiB", "--clients", "2", "--recipients-limit", "100", "--queue-limit", "1MiB"];
     let relay = Running::relay(&room, sink.address, &limits);
     let mut client = Client::connect(relay.address).unwrap();
@@ -313,7 +307,7 @@ fn a_killed_relay_loses_nothing_and_sends_nothing_again_that_it_has_recorded() {
     const SESSIONS: u64 = 8;
     let kills = std::env::var("LANDAU_RELAY_KILLS").ok().map_or(8, |text| text.parse().unwrap());
     let room = Room::new();
-    let mut sink = Running::sink(&room);
+    let mut sink = Running::sink(&room, &[]);
     let (next, book) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(Book::default())));
     let more = ["--sessions", "8", "--initial", "8", "--ledger", "ledger", "--sync", "never"];
     for kill in 0..kills {
@@ -379,4 +373,39 @@ fn a_killed_relay_loses_nothing_and_sends_nothing_again_that_it_has_recorded() {
     assert!(copies <= book.in_flight, "{copies} copies after {kills} kills");
     assert!(book.acknowledged.len() as u64 > kills * 10, "{} messages", book.acknowledged.len());
     println!("{kills} kills, {} messages acknowledged, {copies} copies, last {last}", book.acknowledged.len());
+}
+
+/// The sender of a message that the next server refuses gets a report, through the relay's own queue.
+#[test]
+fn a_failure_comes_back_to_the_sender() {
+    let room = Room::new();
+    std::fs::write(room.file("profile.toml"), "[domain.\"bad.example\"]\npermanent = 1.0\n").unwrap();
+    let sink = Running::sink(&room, &["--profile", "profile.toml"]);
+    let mut relay = Running::relay(&room, sink.address, &["--helo", "relay.example"]);
+    let mut client = Client::connect(relay.address).unwrap();
+    client.reply().unwrap();
+    client.command("EHLO c").unwrap();
+    let mut say = |text: &str| client.command(text).unwrap();
+    assert!(say("MAIL FROM:<s@x.example> RET=HDRS ENVID=QQ").starts_with("250 "));
+    assert!(say("RCPT TO:<a@good.example> NOTIFY=SUCCESS,FAILURE").starts_with("250 "));
+    assert!(say("RCPT TO:<b@bad.example> ORCPT=rfc822;first@x.example").starts_with("250 "));
+    assert!(say("RCPT TO:<c@bad.example> NOTIFY=NEVER").starts_with("250 "));
+    assert!(say("DATA").starts_with("354 "));
+    assert!(say("Subject: lost\r\n\r\nbody\r\n.").starts_with("250 "));
+    let totals = relay.drain();
+    assert_eq!((&totals["recipients_failed"], &totals["reports"]), (&2.into(), &1.into()), "{totals}");
+    relay.end();
+    sink.end();
+    let reports = mailbox(&room, "s@x.example");
+    assert_eq!(reports.len(), 1, "{reports:?}");
+    for text in [
+        "From: Mail Delivery System <MAILER-DAEMON@relay.example>\r\nTo: <s@x.example>\r\n",
+        "Reporting-MTA: dns; relay.example\r\nOriginal-Envelope-Id: QQ\r\n",
+        "Original-Recipient: rfc822; first@x.example\r\nFinal-Recipient: rfc822; b@bad.example\r\nAction: failed\r\n",
+        "Subject: lost\r\n",
+    ] {
+        assert!(reports[0].contains(text), "{text} in {}", reports[0]);
+    }
+    assert!(!reports[0].contains("c@bad.example") && !reports[0].contains("body"), "{}", reports[0]);
+    assert_eq!(mailbox(&room, "a@good.example").len(), 1);
 }

@@ -11,6 +11,8 @@
 //! after it are kept.
 
 mod compaction;
+#[cfg(test)]
+mod database;
 mod feed;
 mod loaded;
 mod record;

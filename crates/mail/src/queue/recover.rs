@@ -1,4 +1,4 @@
-//! Opens a queue: reads what is there, skips what the device has damaged, and cuts off what a crash has left unfinished.
+//! Opens a queue: reads what is there, skips what the device has damaged, and cuts off what a crash left unfinished.
 
 use super::record::{self, About, Final, STATE_BYTES};
 use super::{Entry, Shared};

@@ -1,8 +1,8 @@
 //! Reports to senders about recipients that failed: messages of the queue that the relay itself writes.
 //!
-//! A report enters the queue before the failures are recorded, and its record says which failures it reports. So after a
-//! crash between the two, a start takes the failures from the report: it is neither lost nor written again. The failures
-//! of a message that come in one batch of events have one report.
+//! A report enters the queue before the failures are recorded, and its record says which failures it reports. So after
+//! a crash between the two, a start takes the failures from the report: it is neither lost nor written again. The
+//! failures of a message that come in one batch of events have one report.
 
 use super::Entry;
 use super::feed::{Feed, unix_ms};

@@ -17,7 +17,7 @@ struct Need {
     is_installed: fn() -> bool,
 }
 
-const NEEDS: [Need; 12] = [
+const NEEDS: [Need; 15] = [
     Need { package: "gcc", purpose: "linking, and the fork helper", is_installed: || program::find("cc").is_some() },
     Need { package: "libc6-dev", purpose: "the fork helper in static glibc", is_installed: has_static_libc },
     Need {
@@ -39,6 +39,17 @@ const NEEDS: [Need; 12] = [
     },
     Need { package: "python3-dkim", purpose: "verifying signatures of mail", is_installed: || has_module("dkim") },
     Need { package: "python3-nacl", purpose: "verifying Ed25519 signatures", is_installed: || has_module("nacl") },
+    Need { package: "swaks", purpose: "a client of sink and relay", is_installed: || program::find("swaks").is_some() },
+    Need {
+        package: "libnet-ssleay-perl",
+        purpose: "STARTTLS in swaks",
+        is_installed: || Path::new("/usr/share/doc/libnet-ssleay-perl").exists(),
+    },
+    Need {
+        package: "openssl",
+        purpose: "a client of STARTTLS in sink and relay",
+        is_installed: || program::find("openssl").is_some(),
+    },
     Need { package: "nodejs", purpose: "browser tests", is_installed: || program::find("node").is_some() },
     Need { package: "npm", purpose: "browser tests", is_installed: || program::find("npm").is_some() },
     Need { package: "chromium", purpose: "browser tests", is_installed: || program::find("chromium").is_some() },

@@ -1,0 +1,193 @@
+//! Other programs send mail to `landau sink smtp` and to a relay: swaks, `openssl s_client`, Postfix's smtp-source,
+//! and Postfix itself. `cargo xtask test` installs Debian's packages of swaks and openssl, and fetches Postfix.
+
+use crate::relay::{Running, mailbox};
+use crate::support::{LANDAU, Room, eventually};
+use landau_sys::process::OwnedChild;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// Returns whether a program is there; says that the test is skipped if not.
+fn has(program: &str) -> bool {
+    let is_there = Command::new(program).arg("--help").output().is_ok();
+    if !is_there {
+        eprintln!("skipped: {program} is missing; cargo xtask test installs it");
+    }
+    is_there
+}
+
+/// Returns the directory with Postfix's packages, if there is one; says that the test is skipped if not.
+fn postfix() -> Option<PathBuf> {
+    let packages = Path::new(LANDAU).ancestors().nth(2)?.join("mail-servers/postfix");
+    if packages.exists() {
+        return Some(packages);
+    }
+    eprintln!("skipped: {} is missing; cargo xtask test fetches it", packages.display());
+    None
+}
+
+/// A sink that stores mail, and a relay that delivers to it; both offer STARTTLS.
+fn receivers(room: &Room) -> (Running, Running) {
+    let sink = Running::sink(room, &["--starttls"]);
+    let relay = Running::relay(room, sink.address, &["--starttls", "--tls", "required", "--insecure"]);
+    (sink, relay)
+}
+
+fn said(output: &Output) -> String {
+    format!("{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+#[test]
+fn swaks_delivers_plain_pipelined_and_encrypted() {
+    if !has("swaks") {
+        return;
+    }
+    let room = Room::new();
+    let (mut sink, mut relay) = receivers(&room);
+    let mut sent = 0;
+    for address in [sink.address, relay.address] {
+        for how in [&[][..], &["--pipeline"], &["--tls"], &["--tls", "--pipeline"], &["--protocol", "SMTP"]] {
+            let mut command = Command::new("swaks");
+            command.args(["--server", &address.ip().to_string(), "--port", &address.port().to_string()]);
+            command.args(["--from", "s@client.test", "--to", "a@d.example", "--helo", "client.test"]).args(how);
+            let output = command.args(["--body", "line\n.dot\n"]).output().unwrap();
+            assert!(output.status.success(), "{how:?}: {}", said(&output));
+            sent += 1;
+        }
+    }
+    relay.drain();
+    assert_eq!(sink.totals()["messages"], sent);
+    let mail = mailbox(&room, "a@d.example");
+    assert!(mail.len() == sent && mail.iter().all(|text| text.contains("\r\n.dot\r\n")), "{mail:?}");
+    assert!(mail.iter().filter(|text| text.contains("with ESMTPS id")).count() == 2, "{mail:?}");
+    relay.end();
+    sink.end();
+}
+
+#[test]
+fn openssl_does_the_handshake() {
+    if !has("openssl") {
+        return;
+    }
+    let room = Room::new();
+    let (sink, relay) = receivers(&room);
+    for address in [sink.address, relay.address] {
+        for version in ["-tls1_2", "-tls1_3"] {
+            let mut command = Command::new("openssl");
+            command.args([
+                "s_client",
+                "-starttls",
+                "smtp",
+                "-quiet",
+                "-crlf",
+                "-connect",
+                &address.to_string(),
+                version,
+            ]);
+            let mut child =
+                command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            // With standard input open, it reads until the server ends the connection.
+            let mut input = child.stdin.take().unwrap();
+            std::io::Write::write_all(&mut input, b"EHLO c\nMAIL FROM:<a@b>\nQUIT\n").unwrap();
+            let output = child.wait_with_output().unwrap();
+            drop(input);
+            let text = said(&output);
+            assert!(text.contains("250 2.1.0 Ok") && text.contains("221 2.0.0 Bye"), "{version}: {text}");
+        }
+    }
+    relay.end();
+    sink.end();
+}
+
+#[test]
+fn smtp_source_is_satisfied() {
+    let Some(packages) = postfix() else { return };
+    let root = packages.join("usr");
+    let libraries = [root.join("lib/postfix"), root.join(format!("lib/{}-linux-gnu", std::env::consts::ARCH))];
+    let room = Room::new();
+    let (mut sink, mut relay) = receivers(&room);
+    let mut sent = 0_u64;
+    for address in [sink.address, relay.address] {
+        for how in [&[][..], &["-d"], &["-r", "3"]] {
+            let mut command = Command::new(root.join("sbin/smtp-source"));
+            command.env("LD_LIBRARY_PATH", std::env::join_paths(&libraries).unwrap());
+            command.args(["-s", "10", "-m", "300", "-l", "3000", "-f", "s@client.test", "-t", "a@d.example"]).args(how);
+            let output = command.arg(format!("{}:{}", address.ip(), address.port())).output().unwrap();
+            assert!(output.status.success() && output.stderr.is_empty(), "{how:?}: {}", said(&output));
+            sent += 300;
+        }
+    }
+    let totals = relay.drain();
+    assert_eq!((&totals["messages_accepted"], &totals["errors"]), (&(sent / 2).into(), &0.into()), "{totals}");
+    let totals = sink.totals();
+    assert_eq!((&totals["messages"], &totals["errors"]), (&sent.into(), &0.into()), "{totals}");
+    relay.end();
+    sink.end();
+}
+
+/// Starts Postfix, which sends all mail on to a port; `None` if that is not possible here, which is said.
+fn start_postfix(packages: &Path, shared: &Path, to: SocketAddr) -> Option<(OwnedChild, u16)> {
+    if landau_sys::process::effective_user() != 0 {
+        eprintln!("skipped: postfix needs root for a mount namespace");
+        return None;
+    }
+    let scripts = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/mail")).canonicalize().unwrap();
+    std::fs::create_dir_all(shared).unwrap();
+    // Below the ports that the system gives to those who ask for any, and apart from those of other tests.
+    let port = (30_000..32_000).find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap();
+    let log = std::fs::File::create(shared.join("log")).unwrap();
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--pid", "--fork", "--kill-child", "sh"]).arg(scripts.join("private.sh"));
+    command.arg(packages).arg(scripts.join("postfix.sh")).arg(shared);
+    command.env("PORT", port.to_string()).env("RELAY", to.port().to_string()).stdin(Stdio::null());
+    let mut child = OwnedChild::spawn(command.stdout(log.try_clone().unwrap()).stderr(log)).unwrap();
+    let listens = || TcpStream::connect(("127.0.0.1", port)).is_ok() || child.try_wait().unwrap().is_some();
+    assert!(eventually(listens), "postfix neither starts nor ends");
+    let text = std::fs::read_to_string(shared.join("log")).unwrap();
+    if text.contains("unshare failed") {
+        eprintln!("skipped: this system permits no root of its own to postfix: {text}");
+        return None;
+    }
+    assert!(child.try_wait().unwrap().is_none(), "{text}");
+    Some((child, port))
+}
+
+/// Mail for 200 recipients goes through Postfix to the sink or the relay, encrypted, and arrives once and whole.
+#[test]
+fn postfix_is_satisfied() {
+    const MESSAGES: usize = 200;
+    let Some(packages) = postfix() else { return };
+    for to_relay in [false, true] {
+        let room = Room::new();
+        let (mut sink, mut relay) = receivers(&room);
+        let to = if to_relay { relay.address } else { sink.address };
+        let shared = room.file("shared");
+        let Some((_postfix, port)) = start_postfix(&packages, &shared, to) else { return };
+        let list: Vec<String> = (0..MESSAGES).map(|number| format!("a@d.example,{number}")).collect();
+        std::fs::write(room.file("list.csv"), format!("email,number\n{}\n", list.join("\n"))).unwrap();
+        std::fs::write(room.file("letter.eml"), "From: s@client.test\nSubject: {{number}}\n\n.dot\n\u{e9}\n").unwrap();
+        let via = format!("127.0.0.1:{port}");
+        let words = ["mail", "list.csv", "--message", "letter.eml", "--from", "s@client.test", "--via", &via];
+        let ran = room.landau(&[&words[..], &["--ledger", "ledger", "--quiet", "--retry-after", "1s"]].concat());
+        let log = || std::fs::read_to_string(shared.join("log")).unwrap_or_default();
+        assert_eq!(ran.status, Some(0), "{ran:?}\n{}", log());
+        assert!(eventually(|| sink.totals()["messages"] == MESSAGES), "{}\n{}", sink.totals(), log());
+        let mut subjects: Vec<String> = mailbox(&room, "a@d.example")
+            .iter()
+            .map(|text| {
+                assert!(text.ends_with("\r\n\r\n.dot\r\n\u{e9}\r\n"), "{text}");
+                text.split("\r\nSubject: ").nth(1).unwrap().split("\r\n").next().unwrap().to_owned()
+            })
+            .collect();
+        subjects.sort();
+        let mut expected: Vec<String> = (0..MESSAGES).map(|number| number.to_string()).collect();
+        expected.sort();
+        assert_eq!(subjects, expected);
+        let encrypted = if to_relay { relay.totals() } else { sink.totals() }["encrypted"].as_u64().unwrap();
+        assert!(encrypted > 0, "{}", log());
+        relay.drain();
+        relay.end();
+        sink.end();
+    }
+}
