@@ -106,7 +106,7 @@ pub trait Benchmark: Sized + 'static {
     const ABOUT: &'static str;
     /// What n counts: `bound sockets`; with the default settings if it depends on them.
     const AXIS: &'static str;
-    /// The phases, those of the creation first.
+    /// The phases, those of the creation first. If they depend on the settings ([`Benchmark::phases`]), all of them.
     const PHASES: &'static [Phase];
     /// The parameters; `n` first.
     const PARAMETERS: &'static [Parameter];
@@ -117,6 +117,9 @@ pub trait Benchmark: Sized + 'static {
     const EMULATED: &'static [(&'static str, &'static str)] = &[];
     /// What a step moves, if the steps are a timeline: they follow one another in time, and no object accumulates.
     const TIMELINE: Option<Timeline> = None;
+    /// Whether the quick study has it when no benchmark is named. One that takes long is measured when it is named, and
+    /// in the other studies.
+    const IN_QUICK: bool = true;
     /// How the result can mislead, a sentence each.
     const CAVEATS: &'static [&'static str];
     /// Where the experiment comes from.
@@ -125,6 +128,12 @@ pub trait Benchmark: Sized + 'static {
     /// Returns what n counts, if that depends on the settings.
     fn axis(_settings: &Settings) -> &'static str {
         Self::AXIS
+    }
+
+    /// Returns the phases of a case, those of the creation first, if they depend on the settings. [`Timer`] counts them
+    /// from 0 in this order.
+    fn phases(_settings: &Settings) -> Vec<Phase> {
+        Self::PHASES.to_vec()
     }
 
     /// Returns whether it can run here with these settings.

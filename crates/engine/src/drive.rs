@@ -22,7 +22,7 @@ pub(crate) fn pass<B: Benchmark>(context: &Context, timer: &mut Timer) -> Report
         let steps = report.steps;
         fail(&mut report, &stop, steps);
     }
-    if report.wrong.is_none() && B::PHASES.iter().any(|phase| phase.direction == Direction::Down) {
+    if report.wrong.is_none() && B::phases(context.settings).iter().any(|phase| phase.direction == Direction::Down) {
         destroy(&mut benchmark, timer, &mut report);
     }
     report

@@ -28,11 +28,14 @@ pub struct Entry {
     pub emulated: &'static [(&'static str, &'static str)],
     /// [`Benchmark::TIMELINE`].
     pub timeline: Option<Timeline>,
+    /// [`Benchmark::IN_QUICK`].
+    pub in_quick: bool,
     /// [`Benchmark::CAVEATS`].
     pub caveats: &'static [&'static str],
     /// [`Benchmark::SOURCE`].
     pub source: &'static str,
     pub(crate) axis_of: fn(&Settings) -> &'static str,
+    pub(crate) phases_of: fn(&Settings) -> Vec<Phase>,
     pub(crate) support: fn(&Host, &Settings) -> Support,
     pub(crate) auto_n: fn(&Host, &Settings, Study) -> u64,
     pub(crate) annotations: fn(&Host, &Settings) -> Vec<Annotation>,
@@ -54,9 +57,11 @@ impl Entry {
             variants: B::VARIANTS,
             emulated: B::EMULATED,
             timeline: B::TIMELINE,
+            in_quick: B::IN_QUICK,
             caveats: B::CAVEATS,
             source: B::SOURCE,
             axis_of: B::axis,
+            phases_of: B::phases,
             support: B::support,
             auto_n: B::auto_n,
             annotations: B::annotations,

@@ -66,6 +66,12 @@ impl Plan {
         let (mut cases, mut skips) = (Vec::new(), Vec::new());
         for entry in chosen {
             let own: Vec<Override> = overrides.iter().copied().filter(|one| one.benchmark == entry.name).collect();
+            if request.study == Study::Quick && !entry.in_quick && request.names.is_empty() && own.is_empty() {
+                let reason =
+                    format!("takes too long for the quick study of everything; run `landau run {}`", entry.name);
+                skips.push(Skip { label: entry.name.to_owned(), reason });
+                continue;
+            }
             for settings in variants(entry, request.study, host.clock.unit, &own) {
                 let label = label(entry, &settings, request.study);
                 let size = match (entry.support)(&host, &settings) {
@@ -157,7 +163,7 @@ fn case(
         axis: (entry.axis_of)(&settings).to_owned(),
         caveats: entry.caveats.iter().map(|&one| one.to_owned()).collect(),
         source: entry.source.to_owned(),
-        phases: entry.phases.iter().map(phase).collect(),
+        phases: (entry.phases_of)(&settings).iter().map(phase).collect(),
         settings: settings.as_map().clone(),
         settings_about: entry.parameters.iter().map(|one| (one.name.to_owned(), one.help.to_owned())).collect(),
         n,

@@ -35,7 +35,8 @@ pub(crate) fn fit(
             bytes >> 20
         ));
     }
-    let tightest = bounds(entry, &cost, requested, &free.headroom).into_iter().min_by_key(|(n, _)| *n);
+    let phase_count = (entry.phases_of)(settings).len();
+    let tightest = bounds(phase_count, &cost, requested, &free.headroom).into_iter().min_by_key(|(n, _)| *n);
     let (n, reason) = tightest.unwrap_or_else(|| {
         (0, "the free resources cannot be read (on Linux they are in /proc: is it mounted?)".to_owned())
     });
@@ -49,10 +50,10 @@ pub(crate) fn fit(
 }
 
 /// Returns the largest n that each resource of the host allows, and why.
-fn bounds(entry: &Entry, cost: &Cost, requested: u64, headroom: &Headroom) -> Vec<(u64, String)> {
+fn bounds(phase_count: usize, cost: &Cost, requested: u64, headroom: &Headroom) -> Vec<(u64, String)> {
     let mut found = Vec::new();
     if let Some(free) = headroom.memory_bytes {
-        let samples = 8 * lanes::capacities(entry.phases.len(), requested).iter().sum::<usize>() as u64;
+        let samples = 8 * lanes::capacities(phase_count, requested).iter().sum::<usize>() as u64;
         let each = cost.memory_bytes_each + samples.div_ceil(requested.max(1));
         let usable = (free / 10 * 7).saturating_sub(cost.memory_bytes);
         found.push((

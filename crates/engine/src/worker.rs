@@ -31,7 +31,7 @@ pub fn main(registry: &[Entry]) -> Option<u8> {
 fn work(registry: &[Entry]) -> Result<(), String> {
     let mut line = String::new();
     std::io::stdin().lock().read_line(&mut line).map_err(|error| format!("cannot read the order: {error}"))?;
-    let order: Order = serde_json::from_str(&line)
+    let mut order: Order = serde_json::from_str(&line)
         .map_err(|error| format!("the order is not valid: {error}; only landau itself starts a worker"))?;
     descriptor::close_inherited(order.lanes_fd);
     let entry = registry
@@ -45,16 +45,17 @@ fn work(registry: &[Entry]) -> Result<(), String> {
     for resource in [Resource::Descriptors, Resource::Processes] {
         raise(resource).map_err(|error| error.to_string())?;
     }
-    let capacities = lanes::capacities(entry.phases.len(), order.n);
+    let settings = Settings::from_map(std::mem::take(&mut order.settings));
+    let phase_count = (entry.phases_of)(&settings).len();
+    let capacities = lanes::capacities(phase_count, order.n);
     let mut lanes = {
         let fd = descriptor::inherited(order.lanes_fd).map_err(|error| error.to_string())?;
         Lanes::attach(&fd, &capacities).map_err(|error| error.to_string())?
     };
     let locked = lanes.prepare();
     let clock = Clock::named(&order.clock, order.ns_per_tick);
-    let mut timer = Timer::new(&lanes, clock, entry.phases.len(), order.processor, order.seed);
+    let mut timer = Timer::new(&lanes, clock, phase_count, order.processor, order.seed);
     prepare(&mut timer, &order);
-    let settings = Settings::from_map(order.settings);
     let context =
         Context { settings: &settings, n: order.n, seed: order.seed, scratch: &order.scratch, host: &order.host };
     let report = (entry.drive)(&context, &mut timer);
