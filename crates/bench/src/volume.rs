@@ -1,6 +1,6 @@
-//! An ext4 file system of a benchmark's own, in an image file: its files' placement is known, and none is cached.
+//! A file system of a benchmark's own, in an image file or in memory: nobody else uses it, and its kind is chosen.
 //!
-//! The image is a file in the run's scratch directory, attached to a loop device with direct I/O and mounted in a
+//! An image is a file in the run's scratch directory, attached to a loop device with direct I/O and mounted in a
 //! private mount namespace. When the worker and its children end, for any reason, the kernel unmounts it and releases
 //! the device. Before anything is written, read or unmounted, the mount is verified by its device number and by a
 //! marker file inside.
@@ -9,7 +9,7 @@ use crate::files::c_path;
 use crate::program::{find, require};
 use landau_engine::Stop;
 use landau_sys::disk::{attach_loop_device, mount, unmount, unshare_mounts};
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -20,17 +20,92 @@ use std::process::{Command, Stdio};
 /// Name of the marker file.
 const MARKER: &str = "landau-volume";
 
-/// The program that makes the file system.
-const MKFS: &str = "mkfs.ext4";
+/// A kind of file system, and how to make one in an image.
+#[derive(Debug, Clone)]
+pub(crate) struct FileSystem {
+    /// The kernel's name of the kind.
+    kind: &'static CStr,
+    /// The program that makes it, and the Debian package that has the program.
+    program: &'static str,
+    package: &'static str,
+    arguments: Vec<String>,
+    /// The smallest image that the program accepts, in bytes.
+    smallest_bytes: u64,
+}
+
+impl FileSystem {
+    /// ext4 with nothing that writes by itself: for files whose placement matters. Blocks of the device's size, which
+    /// accepts no smaller ones. No journal, whose writes would interfere. Inode tables are written now instead of by
+    /// the kernel during the measurement, and are as small as they can be.
+    pub(crate) fn bare_ext4() -> Self {
+        let features = ["-O", "^has_journal,^resize_inode", "-N", "64", "-m", "0"];
+        Self::ext4(&features)
+    }
+
+    /// ext4 with its defaults and room for so many files.
+    pub(crate) fn ext4_for(files: u64) -> Self {
+        Self::ext4(&["-N", &(files + files / 16 + 1_024).to_string(), "-m", "0"])
+    }
+
+    fn ext4(more: &[&str]) -> Self {
+        let arguments = ["-q", "-F", "-b", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard"];
+        Self {
+            kind: c"ext4",
+            program: "mkfs.ext4",
+            package: "e2fsprogs",
+            arguments: arguments.iter().chain(more).map(|&word| word.to_owned()).collect(),
+            smallest_bytes: 1 << 20,
+        }
+    }
+
+    /// xfs with its defaults.
+    pub(crate) fn xfs() -> Self {
+        let arguments = ["-q", "-f", "-K"].map(str::to_owned).to_vec();
+        Self { kind: c"xfs", program: "mkfs.xfs", package: "xfsprogs", arguments, smallest_bytes: 320 << 20 }
+    }
+
+    /// btrfs with its defaults.
+    pub(crate) fn btrfs() -> Self {
+        let arguments = ["-q", "-f", "-K"].map(str::to_owned).to_vec();
+        Self { kind: c"btrfs", program: "mkfs.btrfs", package: "btrfs-progs", arguments, smallest_bytes: 256 << 20 }
+    }
+
+    /// Returns why no image with it can be mounted here, if so.
+    pub(crate) fn unsupported(&self) -> Option<String> {
+        let program = self.program;
+        unmountable().or_else(|| {
+            if find(program).is_none() {
+                return Some(format!("{program} is not installed (apt-get install {})", self.package));
+            }
+            (!Path::new("/dev/loop-control").exists()).then(|| "this system has no loop devices".to_owned())
+        })
+    }
+
+    /// Makes an image with an empty file system of this kind.
+    fn make(&self, path: &Path, bytes: u64) -> Result<(), Stop> {
+        preallocate(path, bytes)?;
+        let mut command = Command::new(require(self.program)?);
+        command.args(&self.arguments).arg(path);
+        let output = command.stdin(Stdio::null()).output().map_err(|error| Stop::io("exec", &error))?;
+        Stop::unless(output.status.success(), || {
+            format!("{} failed: {}", self.program, String::from_utf8_lossy(&output.stderr).trim())
+        })
+    }
+}
+
+/// Returns why this user cannot mount anything, if so.
+pub(crate) fn unmountable() -> Option<String> {
+    (landau_sys::process::effective_user() != 0).then(|| "only root can mount a file system".to_owned())
+}
 
 /// A mounted file system.
 #[derive(Debug)]
 pub(crate) struct Volume {
     identity: Identity,
     target: CString,
-    /// `loop0`, for example.
+    /// `loop0`, for example; `tmpfs` in memory.
     device: String,
-    _attached: OwnedFd,
+    _attached: Option<OwnedFd>,
 }
 
 /// What identifies a mount as one that this module made.
@@ -56,26 +131,15 @@ impl Identity {
     }
 }
 
-/// Returns why no image can be mounted here, if so.
-pub(crate) fn unsupported() -> Option<String> {
-    if landau_sys::process::effective_user() != 0 {
-        return Some("only root can mount an image".to_owned());
-    }
-    if find(MKFS).is_none() {
-        return Some(format!("{MKFS} is not installed (apt-get install e2fsprogs)"));
-    }
-    (!Path::new("/dev/loop-control").exists()).then(|| "this system has no loop devices".to_owned())
-}
-
 impl Volume {
-    /// Mounts the image `name`, and makes it with `bytes` bytes if it does not exist. The second value is true if it
-    /// was made.
-    pub(crate) fn open(scratch: &Path, name: &str, bytes: u64) -> Result<(Self, bool), Stop> {
+    /// Mounts the image `name`, and makes it with a file system and at least `bytes` bytes if it does not exist. The
+    /// second value is true if it was made.
+    pub(crate) fn open(scratch: &Path, name: &str, bytes: u64, file_system: &FileSystem) -> Result<(Self, bool), Stop> {
         let (path, ready) = (scratch.join(format!("{name}.image")), scratch.join(format!("{name}.ready")));
         let io = |call| move |error: std::io::Error| Stop::io(call, &error);
         let is_new = !ready.exists();
         if is_new {
-            make(&path, bytes)?;
+            file_system.make(&path, bytes.max(file_system.smallest_bytes))?;
         }
         unshare_mounts()?;
         let image = File::options().read(true).write(true).open(&path).map_err(io("open"))?;
@@ -83,24 +147,46 @@ impl Volume {
         let directory = scratch.join(format!("{name}.mount"));
         fs::create_dir_all(&directory).map_err(io("mkdir"))?;
         let target = c_path(&directory)?;
-        mount(&device_path, &target, c"ext4")?;
+        mount(&device_path, &target, file_system.kind)?;
         let device = device_path.to_string_lossy().into_owned();
+        let mounted = fs::metadata(&directory).map_err(io("stat"))?.dev();
         let number = fs::metadata(&device).map_err(io("stat"))?.rdev();
         let marker = format!("{} {}", path.display(), image.metadata().map_err(io("stat"))?.ino());
+        // A btrfs has a device number of its own.
+        let expected = if file_system.kind == c"btrfs" { mounted } else { number };
         if is_new {
             // There is no marker yet, so the device number alone has to suffice.
-            Stop::unless(fs::metadata(&directory).map_err(io("stat"))?.dev() == number, || {
+            let below = fs::metadata(scratch).map_err(io("stat"))?.dev();
+            Stop::unless(mounted == expected && mounted != below, || {
                 format!("{} is not mounted on {device}", directory.display())
             })?;
             fs::write(directory.join(MARKER), &marker).map_err(io("write"))?;
         }
-        let identity = Identity { directory, device: number, marker };
+        let identity = Identity { directory, device: expected, marker };
         identity.verify()?;
         if is_new {
             fs::write(&ready, b"").map_err(io("write"))?;
         }
         let device = device.trim_start_matches("/dev/").to_owned();
-        Ok((Self { identity, target, device, _attached: attached }, is_new))
+        Ok((Self { identity, target, device, _attached: Some(attached) }, is_new))
+    }
+
+    /// Mounts an empty tmpfs, which is lost with the mount.
+    pub(crate) fn in_memory(scratch: &Path, name: &str) -> Result<Self, Stop> {
+        let io = |call| move |error: std::io::Error| Stop::io(call, &error);
+        unshare_mounts()?;
+        let directory = scratch.join(format!("{name}.mount"));
+        fs::create_dir_all(&directory).map_err(io("mkdir"))?;
+        let below = fs::metadata(&directory).map_err(io("stat"))?.dev();
+        let target = c_path(&directory)?;
+        mount(c"landau", &target, c"tmpfs")?;
+        let device = fs::metadata(&directory).map_err(io("stat"))?.dev();
+        Stop::unless(device != below, || format!("{} is not mounted", directory.display()))?;
+        let marker = directory.display().to_string();
+        fs::write(directory.join(MARKER), &marker).map_err(io("write"))?;
+        let identity = Identity { directory, device, marker };
+        identity.verify()?;
+        Ok(Self { identity, target, device: "tmpfs".to_owned(), _attached: None })
     }
 
     /// Returns the mount point, after verifying the mount again.
@@ -124,8 +210,8 @@ impl Drop for Volume {
     }
 }
 
-/// Makes an image with an empty file system.
-fn make(path: &Path, bytes: u64) -> Result<(), Stop> {
+/// Makes a file of that size without holes.
+fn preallocate(path: &Path, bytes: u64) -> Result<(), Stop> {
     let io = |error: std::io::Error| Stop::io("write", &error);
     let mut image = File::create(path).map_err(io)?;
     // Contiguous on the device below, if its file system can do that; otherwise writing allocates the space.
@@ -139,18 +225,7 @@ fn make(path: &Path, bytes: u64) -> Result<(), Stop> {
         image.write_all(&block[..count]).map_err(io)?;
         left -= count;
     }
-    image.sync_all().map_err(io)?;
-    let mut command = Command::new(require(MKFS)?);
-    // Blocks of the device's size, which accepts no smaller ones. No journal, whose writes would interfere. Inode
-    // tables are written now instead of by the kernel during the measurement, and are as small as they can be.
-    command
-        .args(["-q", "-F", "-b", "4096", "-O", "^has_journal,^resize_inode", "-N", "64", "-m", "0"])
-        .args(["-E", "lazy_itable_init=0,nodiscard"])
-        .arg(path);
-    let output = command.stdin(Stdio::null()).output().map_err(|error| Stop::io("exec", &error))?;
-    Stop::unless(output.status.success(), || {
-        format!("{MKFS} failed: {}", String::from_utf8_lossy(&output.stderr).trim())
-    })
+    image.sync_all().map_err(io)
 }
 
 #[cfg(test)]
@@ -192,14 +267,14 @@ mod tests {
 
     #[test]
     fn a_volume_keeps_its_files_and_leaves_no_mount_or_device() {
-        if let Some(reason) = unsupported() {
+        if let Some(reason) = FileSystem::bare_ext4().unsupported() {
             eprintln!("skipped: {reason}");
             return;
         }
         let room = tempfile::tempdir().unwrap();
         let path = room.path().to_owned();
         let device = std::thread::spawn(move || {
-            let (volume, is_new) = Volume::open(&path, "test", 8 << 20).unwrap();
+            let (volume, is_new) = Volume::open(&path, "test", 8 << 20, &FileSystem::bare_ext4()).unwrap();
             assert!(is_new);
             let image = File::open(path.join("test.image")).unwrap();
             let block_count = image.metadata().unwrap().blocks();
@@ -208,7 +283,7 @@ mod tests {
             assert!(landau_sys::disk::extents(&image).map_or(0, |found| found.len()) < 64);
             fs::write(volume.directory().unwrap().join("file"), "kept").unwrap();
             drop(volume);
-            let (volume, is_new) = Volume::open(&path, "test", 8 << 20).unwrap();
+            let (volume, is_new) = Volume::open(&path, "test", 8 << 20, &FileSystem::bare_ext4()).unwrap();
             assert!(!is_new);
             assert_eq!(fs::read_to_string(volume.directory().unwrap().join("file")).unwrap(), "kept");
             volume.device().to_owned()

@@ -164,7 +164,7 @@ mod imp {
     /// `cachestat(2)`, since Linux 6.5; the same number on every architecture.
     const CACHESTAT: libc::c_long = 451;
 
-    pub(super) fn dirty_pages(file: &File) -> Option<u64> {
+    pub(super) fn cache_state(file: &File) -> Option<[u64; 2]> {
         // From offset 0 to the end of the file.
         let range = [0_u64; 2];
         // Pages that are cached, dirty, being written, evicted and recently evicted.
@@ -173,7 +173,7 @@ mod imp {
         // SAFETY: the arrays have the layouts of `struct cachestat_range` and `struct cachestat`; the second may be
         // written.
         let result = unsafe { libc::syscall(CACHESTAT, file.as_raw_fd(), range, found, 0_u32) };
-        (result == 0).then(|| counts[1] + counts[2])
+        (result == 0).then(|| [counts[0], counts[1] + counts[2]])
     }
 
     pub(super) fn unshare_mounts() -> Result<()> {
@@ -283,7 +283,7 @@ mod imp {
         file.sync_all().map(|()| true).map_err(|error| Error::from_io("fsync", &error))
     }
 
-    pub(super) fn dirty_pages(_: &File) -> Option<u64> {
+    pub(super) fn cache_state(_: &File) -> Option<[u64; 2]> {
         None
     }
 
@@ -335,7 +335,12 @@ pub fn write_back(file: &File, timeout: Duration) -> Result<bool> {
 
 /// Returns how many cached pages of a file the device does not have yet, if the system reports it (Linux 6.5).
 pub fn dirty_pages(file: &File) -> Option<u64> {
-    imp::dirty_pages(file)
+    imp::cache_state(file).map(|[_, dirty]| dirty)
+}
+
+/// Returns how many pages of a file are in the page cache, if the system reports it (Linux 6.5).
+pub fn cached_pages(file: &File) -> Option<u64> {
+    imp::cache_state(file).map(|[cached, _]| cached)
 }
 
 /// Moves this thread, and what it starts, to a mount namespace of its own: nobody else sees what is mounted there, and

@@ -19,6 +19,7 @@ pub mod disk;
 pub mod epoll;
 mod error;
 pub mod event;
+pub mod file;
 pub mod fork_helper;
 #[cfg(any(
     target_os = "freebsd",

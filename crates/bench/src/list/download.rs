@@ -13,7 +13,7 @@
 
 use crate::extents::{self, Layout, Placement, byte_at};
 use crate::server::{self, Server};
-use crate::volume::{self, Volume};
+use crate::volume::{FileSystem, Volume};
 use landau_engine::{
     Annotation, AnnotationKind, Benchmark, Context, Cost, FactUnit, Facts, Host, Kind, Parameter, Phase, Settings,
     Stop, Study, Support, Timeline, Timer, Variant,
@@ -137,7 +137,7 @@ impl Benchmark for Download {
         if !cfg!(target_os = "linux") {
             return Support::No("only Linux reports where a file is on the device (FIEMAP)".to_owned());
         }
-        match volume::unsupported().filter(|_| settings.is("location", "image")) {
+        match FileSystem::bare_ext4().unsupported().filter(|_| settings.is("location", "image")) {
             Some(reason) => Support::No(reason),
             None => server::support(host, settings),
         }
@@ -369,7 +369,7 @@ fn read_head(connection: &TcpStream, buffer: &mut [u8]) -> Result<((usize, Optio
 impl Location {
     fn new(context: &Context, bytes: u64) -> Result<Self, Stop> {
         let settings = context.settings;
-        let (extent, reason) = (settings.text("extent"), volume::unsupported());
+        let (extent, reason) = (settings.text("extent"), FileSystem::bare_ext4().unsupported());
         // Extents are placed once in a run, so all passes of a case read the same file.
         let layout = if extent == "whole" { extent.to_owned() } else { format!("{extent}-{}", settings.text("order")) };
         if settings.is("location", "directory") || reason.is_some() {
@@ -379,7 +379,7 @@ impl Location {
         }
         let files = file_count(settings);
         let name = format!("download-{layout}-{files}-{}", bytes / MIB);
-        let (volume, _) = Volume::open(context.scratch, &name, image_bytes(files, bytes))?;
+        let (volume, _) = Volume::open(context.scratch, &name, image_bytes(files, bytes), &FileSystem::bare_ext4())?;
         Ok(Location::Image(volume))
     }
 
@@ -509,7 +509,7 @@ mod tests {
     /// The full study's image was a few mebibytes too small for two files, so no fragmented file was ever measured.
     #[test]
     fn an_image_has_room_for_its_files() {
-        if let Some(reason) = volume::unsupported() {
+        if let Some(reason) = FileSystem::bare_ext4().unsupported() {
             eprintln!("skipped: {reason}");
             return;
         }
@@ -519,7 +519,9 @@ mod tests {
         let made = std::thread::spawn(move || {
             for (files, mebibytes) in [(1, 256), (2, 256)] {
                 let bytes = mebibytes * MIB;
-                let (volume, _) = Volume::open(&path, &format!("test-{files}"), image_bytes(files, bytes)).unwrap();
+                let (volume, _) =
+                    Volume::open(&path, &format!("test-{files}"), image_bytes(files, bytes), &FileSystem::bare_ext4())
+                        .unwrap();
                 let directory = volume.directory().unwrap();
                 let open = |number| fs::File::create(directory.join(format!("file-{number}"))).unwrap();
                 let all: Vec<fs::File> = (0..files).map(open).collect();

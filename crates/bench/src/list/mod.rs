@@ -13,6 +13,7 @@ pub mod event_loop;
 pub mod event_wait;
 pub mod eventfd;
 pub mod fd_reuse;
+pub mod files;
 pub mod fork;
 pub mod mail;
 pub mod map_files;
@@ -38,6 +39,7 @@ pub static REGISTRY: &[Entry] = &[
     Entry::of::<event_wait::EventWait>(),
     Entry::of::<eventfd::Eventfd>(),
     Entry::of::<fd_reuse::FdReuse>(),
+    Entry::of::<files::Files>(),
     Entry::of::<fork::Fork>(),
     Entry::of::<mail::Mail>(),
     Entry::of::<map_files::MapFiles>(),

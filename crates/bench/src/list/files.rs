@@ -1,0 +1,598 @@
+//! `files`: a directory fills with files that are created, written and closed, looked up, opened, read back and
+//! removed.
+//!
+//! Measures each call by itself, as the number of names in the directory grows. With `order=file` each file is read
+//! back right after it was written, and the files are removed one by one on the way down. With `order=phase` all files
+//! are written before the first is read back, in the order of their creation; `cache=cold` then drops their pages
+//! before, and fails unless the kernel confirms that none is left. Each file has its own content, which is compared
+//! when it is read back. With `size=0B` the names alone are created, looked up and removed.
+//!
+//! Not a measure of a disk, unless `durability` asks for one: with `durability=none` the data is in memory when a call
+//! returns, and is written later or never. Classes of durability promise different things, so a faster one is not a
+//! better file system. A shared disk varies by a factor of thirty from one pass to the next; look at every pass.
+//!
+//! Source: J. Rothman and J. Buckman, "Which OS is Fastest for High-Performance Network Applications?", Sys Admin, July
+//! 2001: a program that creates, writes and reads back 10,000 files of 4 to 128 KB in one directory, one at a time. It
+//! compared file systems whose defaults promised different things.
+
+use crate::volume::{FileSystem, Volume, unmountable};
+use landau_engine::{
+    Benchmark, Context, Cost, FactUnit, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Study, Support, Timer,
+    Variant,
+};
+use landau_sys::clock::monotonic_ns;
+use landau_sys::descriptor::close;
+use landau_sys::disk::{cached_pages, drop_cached_pages, write_back};
+use landau_sys::file::{self, Listing};
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Bytes of a page of the page cache on most systems. A stamp at this distance makes every page of every file differ.
+const PAGE: usize = 4096;
+
+/// Timeout for the device to receive what earlier passes left in memory.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Timeout for the device to receive the files that are to be dropped from memory.
+const WRITE_BACK_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The most files whose residency a warm pass asks for.
+const ASKED: u64 = 256;
+
+/// The error that ends a cold pass on a file system that keeps files in memory only.
+const NEVER_COLD: landau_sys::Error = landau_sys::Error { call: "posix_fadvise", errno: libc::EOPNOTSUPP };
+
+/// What a pass does before a file counts as stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Durability {
+    None,
+    Fsync,
+    FsyncDirectory,
+    SyncfsAtEnd,
+    Dsync,
+    Rename,
+}
+
+const DURABILITIES: &[&str] = &["none", "fsync", "fsync-directory", "syncfs-at-end", "dsync", "rename"];
+
+impl Durability {
+    fn of(settings: &Settings) -> Self {
+        match settings.text("durability") {
+            "fsync" => Self::Fsync,
+            "fsync-directory" => Self::FsyncDirectory,
+            "syncfs-at-end" => Self::SyncfsAtEnd,
+            "dsync" => Self::Dsync,
+            "rename" => Self::Rename,
+            _ => Self::None,
+        }
+    }
+
+    /// Returns whether each file is synced before it is closed.
+    fn syncs_each(self) -> bool {
+        matches!(self, Self::Fsync | Self::FsyncDirectory | Self::Rename)
+    }
+}
+
+/// The phases, in the order in which a pass has them. Which of them a case has depends on its settings.
+const CREATE: Phase = Phase::up("create", "open(O_CREAT|O_EXCL): a new name in the directory");
+const WRITE: Phase = Phase::up("write", "write() of the whole content");
+const SYNC: Phase =
+    Phase::up("sync", "fsync() of the file; with durability=fsync-directory of the directory after it, too");
+const CLOSE: Phase = Phase::up("close", "close() of the written file");
+const RENAME: Phase = Phase::up("rename", "rename() from the temporary name");
+const STAT: Phase = Phase::up("stat", "stat() by name");
+const OPEN: Phase = Phase::up("open", "open() for reading");
+const READ: Phase = Phase::up("read", "read() of the whole content");
+const READDIR: Phase = Phase::down("readdir", "a name's share of the getdents64() that returned it");
+const STAT_ALL: Phase = Phase::down("stat_back", "stat() by name, after all files were created");
+const OPEN_ALL: Phase = Phase::down("open_back", "open() for reading, after all files were created");
+const READ_ALL: Phase = Phase::down("read_back", "read() of the whole content, after all files were created");
+const UNLINK: Phase = Phase::down("unlink", "unlink() of the newest file");
+
+/// Returns the phases of a case.
+fn phases(settings: &Settings) -> Vec<Phase> {
+    let (has_content, durability) = (settings.bytes("size") > 0, Durability::of(settings));
+    let is_by_file = settings.is("order", "file");
+    let optional = [
+        (CREATE, true),
+        (WRITE, has_content),
+        (SYNC, durability.syncs_each()),
+        (CLOSE, true),
+        (RENAME, durability == Durability::Rename),
+        (STAT, is_by_file),
+        (OPEN, is_by_file && has_content),
+        (READ, is_by_file && has_content),
+        (READDIR, !is_by_file),
+        (STAT_ALL, !is_by_file),
+        (OPEN_ALL, !is_by_file && has_content),
+        (READ_ALL, !is_by_file && has_content),
+        (UNLINK, is_by_file),
+    ];
+    optional.into_iter().filter(|(_, is_present)| *is_present).map(|(phase, _)| phase).collect()
+}
+
+/// Where a case has each phase; a phase that it lacks is never timed.
+#[derive(Debug, Default)]
+struct Places {
+    create: usize,
+    write: usize,
+    sync: usize,
+    close: usize,
+    rename: usize,
+    stat: usize,
+    open: usize,
+    read: usize,
+    readdir: usize,
+    unlink: usize,
+}
+
+impl Places {
+    fn of(phases: &[Phase]) -> Self {
+        let place = |names: &[&str]| phases.iter().position(|phase| names.contains(&phase.name)).unwrap_or(usize::MAX);
+        Self {
+            create: place(&["create"]),
+            write: place(&["write"]),
+            sync: place(&["sync"]),
+            close: place(&["close"]),
+            rename: place(&["rename"]),
+            stat: place(&["stat", "stat_back"]),
+            open: place(&["open", "open_back"]),
+            read: place(&["read", "read_back"]),
+            readdir: place(&["readdir"]),
+            unlink: place(&["unlink"]),
+        }
+    }
+}
+
+/// State of a pass. The fields' order matters: descriptors are closed before the file system is unmounted.
+#[derive(Debug)]
+pub struct Files {
+    listing: Option<Listing>,
+    directory: OwnedFd,
+    path: Removed,
+    _volume: Option<Volume>,
+    places: Places,
+    durability: Durability,
+    is_by_file: bool,
+    is_cold: bool,
+    /// The file system keeps files in memory only, and the case wants them to be read from a device.
+    is_never_cold: bool,
+    file_system: String,
+    /// The content of the file of this step.
+    content: Vec<u8>,
+    buffer: Vec<u8>,
+    /// Names of the last part of the directory that steps have not had yet, and each one's share of its time.
+    listed: u64,
+    listed_in_all: u64,
+    readdir_ns: u64,
+    /// Time of the creation half, without what is not the benchmark's.
+    elapsed_ns: u64,
+    /// Whether the device had received what earlier passes wrote.
+    written_back: &'static str,
+}
+
+/// A directory that is removed with everything in it.
+#[derive(Debug)]
+struct Removed(PathBuf);
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        // What cannot be removed now is removed with the run's folder, of which it is a part.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Benchmark for Files {
+    const NAME: &'static str = "files";
+    const ABOUT: &'static str = "What do creating, writing, reading and removing a file cost as a directory fills?";
+    const AXIS: &'static str = "files in the directory";
+    const PHASES: &'static [Phase] =
+        &[CREATE, WRITE, SYNC, CLOSE, RENAME, STAT, OPEN, READ, READDIR, STAT_ALL, OPEN_ALL, READ_ALL, UNLINK];
+    const PARAMETERS: &'static [Parameter] = &[
+        Parameter::steps("64", "2000", "10000", "files in the directory at the end"),
+        Parameter::fixed(
+            "size",
+            Kind::Size { min: 0, max: 1 << 30 },
+            "4KiB",
+            "size of each file; 0B: names alone are created, looked up and removed",
+        ),
+        Parameter::fixed(
+            "order",
+            Kind::Choice(&["file", "phase"]),
+            "file",
+            "file: each file is read back right after it was written; phase: all are written before the first is read",
+        ),
+        Parameter::fixed(
+            "cache",
+            Kind::Choice(&["warm", "cold"]),
+            "warm",
+            "where files are read from, with order=phase. warm: the page cache; cold: the device, their pages are \
+             dropped before (their names and inodes stay in memory)",
+        ),
+        Parameter::fixed(
+            "durability",
+            Kind::Choice(DURABILITIES),
+            "none",
+            "none: written to memory; fsync: each file; fsync-directory: each file, then the directory; syncfs-at-end: \
+             all at the end; dsync: O_DSYNC; rename: written under a temporary name, fsync, rename",
+        ),
+        Parameter::fixed(
+            "filesystem",
+            Kind::Choice(&["folder", "ext4", "xfs", "btrfs", "tmpfs"]),
+            "folder",
+            "folder: that of the folder of --dir; ext4, xfs, btrfs: in an image on a loop device; tmpfs: in memory \
+             (all but folder need root)",
+        ),
+    ];
+    const VARIANTS: &'static [Variant] = &[
+        Variant::always(&[("order", "phase")]),
+        Variant { from: Study::Quick, settings: &[("order", "phase"), ("cache", "cold")] },
+        Variant::full(&[("size", "8KiB")]),
+        Variant::full(&[("size", "16KiB")]),
+        Variant::full(&[("size", "32KiB")]),
+        Variant::full(&[("size", "64KiB")]),
+        Variant::full(&[("size", "128KiB")]),
+        Variant::full(&[("durability", "fsync"), ("n", "1000")]),
+        Variant::full(&[("durability", "fsync-directory"), ("n", "1000")]),
+        Variant::full(&[("durability", "syncfs-at-end")]),
+        Variant::full(&[("durability", "dsync"), ("n", "1000")]),
+        Variant::full(&[("durability", "rename"), ("n", "1000")]),
+        Variant::full(&[("filesystem", "ext4")]),
+        Variant::full(&[("filesystem", "xfs")]),
+        Variant::full(&[("filesystem", "btrfs")]),
+        Variant::full(&[("filesystem", "tmpfs")]),
+        Variant::full(&[("size", "0B"), ("n", "1000000")]),
+    ];
+    const IN_QUICK: bool = false;
+    const EMULATED: &'static [(&'static str, &'static str)] = &[("n", "300")];
+    const CAVEATS: &'static [&'static str] = &[
+        "Cases with another durability make another promise about a power failure: their costs do not say which file \
+         system is faster. The study of 2001 compared defaults that differed in just this.",
+        "With durability=none the device is not waited for. The kernel writes the data later, during a later call or \
+         pass, or not at all if the file is removed first.",
+        "A shared or virtual disk varies by a factor of thirty between passes. The curves show the middle; look at \
+         every pass.",
+        "cache=cold drops the files' pages, not their names and inodes: open and stat stay warm. A device, or the host \
+         of a virtual machine, may have the data in a memory of its own.",
+        "Loop images have the costs of two file systems, one in the other. Later passes use an image in which files \
+         were created before.",
+    ];
+    const SOURCE: &'static str = "J. Rothman and J. Buckman, Which OS is Fastest for High-Performance Network \
+                                  Applications? (2001), file system test";
+
+    fn phases(settings: &Settings) -> Vec<Phase> {
+        phases(settings)
+    }
+
+    fn support(_: &Host, settings: &Settings) -> Support {
+        if settings.is("cache", "cold") && (settings.is("order", "file") || settings.bytes("size") == 0) {
+            return Support::No(
+                "cache=cold needs order=phase and content: with order=file each file was just written".to_owned(),
+            );
+        }
+        if settings.is("cache", "cold") && settings.is("filesystem", "tmpfs") {
+            return Support::No("tmpfs keeps files in memory only; they are never cold".to_owned());
+        }
+        let reason = match settings.text("filesystem") {
+            "folder" => None,
+            "tmpfs" => unmountable(),
+            kind => file_system(kind, 0).unsupported(),
+        };
+        reason.map_or(Support::Yes, Support::No)
+    }
+
+    fn cost(settings: &Settings) -> Cost {
+        let disk_bytes = space(settings);
+        // The page cache holds the content, and the kernel keeps about 1.2 KiB for a name and an inode.
+        let memory_bytes_each = 1_200 + settings.bytes("size");
+        let memory_bytes = 16 << 20;
+        let in_memory = settings.is("filesystem", "tmpfs");
+        Cost { memory_bytes_each, memory_bytes, disk_bytes: if in_memory { 0 } else { disk_bytes }, ..Cost::default() }
+    }
+
+    fn setup(context: &Context) -> Result<Self, Stop> {
+        let settings = context.settings;
+        let volume = volume(context)?;
+        let parent = volume.as_ref().map_or(Ok(context.scratch), Volume::directory)?;
+        let path = Removed(parent.join("files"));
+        // A pass that was killed leaves its directory to the next.
+        match fs::remove_dir_all(&path.0) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(Stop::io("unlink", &error)),
+            _ => {}
+        }
+        fs::create_dir(&path.0).map_err(|error| Stop::io("mkdir", &error))?;
+        let directory = File::open(&path.0).map_err(|error| Stop::io("open", &error))?;
+        let settled = write_back(&directory, SETTLE_TIMEOUT)?;
+        let directory = OwnedFd::from(directory);
+        let (file_system, in_memory) = file::file_system(&directory).unwrap_or_default();
+        let is_cold = settings.is("cache", "cold");
+        let size = settings.bytes("size") as usize;
+        let mut content = vec![0; size];
+        ChaCha8Rng::seed_from_u64(context.seed).fill_bytes(&mut content);
+        Ok(Self {
+            listing: None,
+            directory,
+            path,
+            _volume: volume,
+            places: Places::of(&phases(settings)),
+            durability: Durability::of(settings),
+            is_by_file: settings.is("order", "file"),
+            is_cold,
+            is_never_cold: is_cold && in_memory,
+            file_system,
+            content,
+            buffer: vec![0; size],
+            listed: 0,
+            listed_in_all: 0,
+            readdir_ns: 0,
+            elapsed_ns: 0,
+            written_back: if settled { "yes" } else { "not within 10 s" },
+        })
+    }
+
+    fn step(&mut self, n: u64, timer: &mut Timer) -> Result<(), Stop> {
+        if self.is_never_cold {
+            return Err(NEVER_COLD.into());
+        }
+        let name = name(n)?;
+        stamp(&mut self.content, n);
+        let began_ns = monotonic_ns();
+        self.create(n, &name, timer)?;
+        if self.is_by_file {
+            self.read(&name, timer)?;
+        }
+        self.elapsed_ns += monotonic_ns() - began_ns;
+        self.compare(n, self.is_by_file)
+    }
+
+    fn undo(&mut self, n: u64, timer: &mut Timer) -> Result<(), Stop> {
+        if self.is_by_file {
+            let name = name(n)?;
+            return timer.time(self.places.unlink, || file::remove(&self.directory, &name));
+        }
+        let share_ns = self.list()?;
+        timer.record_ns(self.places.readdir, share_ns);
+        // In the order of their creation: `check` has counted them, and n falls from their number to 1.
+        let index = self.listed_in_all + 1 - n;
+        let name = name(index)?;
+        stamp(&mut self.content, index);
+        self.read(&name, timer)?;
+        self.compare(index, true)
+    }
+
+    fn check(&mut self, steps: u64, facts: &mut Facts) -> Result<(), Stop> {
+        facts.text("file_system", self.file_system.clone());
+        facts.text("earlier_data_written_back", self.written_back);
+        if self.is_never_cold {
+            return Ok(());
+        }
+        if self.durability == Durability::SyncfsAtEnd {
+            let began_ns = monotonic_ns();
+            file::sync_file_system(&self.directory)?;
+            let syncfs_ns = monotonic_ns() - began_ns;
+            facts.number("syncfs_time", syncfs_ns as f64, FactUnit::Ns);
+            self.elapsed_ns += syncfs_ns;
+        }
+        facts.number("time_per_file", (self.elapsed_ns / steps.max(1)) as f64, FactUnit::Ns);
+        // A call that met a limit may have left one more.
+        let names = count_names(&self.directory)?;
+        Stop::unless((steps..=steps + 1).contains(&names), || {
+            format!("the directory lists {names} names after {steps} files were created")
+        })?;
+        self.listed_in_all = steps;
+        self.report_cache(steps, facts)?;
+        if !self.is_by_file {
+            self.listing = Some(Listing::new(&self.directory)?);
+        }
+        Ok(())
+    }
+}
+
+impl Files {
+    /// Creates a file with the content of this step.
+    #[inline(always)]
+    fn create(&mut self, n: u64, name: &CString, timer: &mut Timer) -> Result<(), Stop> {
+        let (directory, places, durability) = (&self.directory, &self.places, self.durability);
+        let is_renamed = durability == Durability::Rename;
+        let temporary = if is_renamed { temporary_name(n)? } else { CString::default() };
+        let first = if is_renamed { &temporary } else { name };
+        let file = timer.time(places.create, || file::create(directory, first, durability == Durability::Dsync))?;
+        if !self.content.is_empty() {
+            timer.time(places.write, || file::write_all(&file, &self.content))?;
+        }
+        if durability.syncs_each() {
+            timer.time(places.sync, || {
+                file::sync(&file)?;
+                if durability == Durability::FsyncDirectory { file::sync(directory) } else { Ok(()) }
+            })?;
+        }
+        timer.time(places.close, || close(file))?;
+        if is_renamed {
+            timer.time(places.rename, || file::rename(directory, &temporary, name))?;
+        }
+        Ok(())
+    }
+
+    /// Looks a file up, and reads it if it has content.
+    #[inline(always)]
+    fn read(&mut self, name: &CString, timer: &mut Timer) -> Result<(), Stop> {
+        let (directory, places, size) = (&self.directory, &self.places, self.content.len());
+        let found = timer.time(places.stat, || file::size(directory, name))?;
+        Stop::unless(found == size as u64, || format!("{name:?} has {found} bytes instead of {size}"))?;
+        if size == 0 {
+            return Ok(());
+        }
+        let file = timer.time(places.open, || file::open(directory, name))?;
+        let got = timer.time(places.read, || file::read_all(&file, &mut self.buffer))?;
+        Stop::unless(got == size, || format!("{name:?} ends after {got} of {size} bytes"))
+    }
+
+    /// Compares what was read with what was written, if the step read anything.
+    fn compare(&mut self, n: u64, has_read: bool) -> Result<(), Stop> {
+        let is_equal = !has_read || self.buffer == self.content;
+        // What the next file leaves in the buffer must not pass for its content.
+        if let Some(first) = self.buffer.first_mut() {
+            *first = !*first;
+        }
+        Stop::unless(is_equal, || format!("file {n} does not have the content that was written"))
+    }
+
+    /// Returns the share of the next name in the time of the call that returned it.
+    fn list(&mut self) -> Result<u64, Stop> {
+        while self.listed == 0 {
+            let Some(listing) = &mut self.listing else { return Err(Stop::Enough) };
+            let began_ns = monotonic_ns();
+            let count = listing.next_count()?;
+            let elapsed_ns = monotonic_ns() - began_ns;
+            let ended = || Stop::Wrong("the directory ends before its last name".to_owned());
+            self.listed = count.ok_or_else(ended)?;
+            self.readdir_ns = elapsed_ns / self.listed.max(1);
+        }
+        self.listed -= 1;
+        Ok(self.readdir_ns)
+    }
+
+    /// Drops the files from the page cache if the case is cold, and reports what it holds.
+    fn report_cache(&self, steps: u64, facts: &mut Facts) -> Result<(), Stop> {
+        if self.content.is_empty() || steps == 0 {
+            return Ok(());
+        }
+        if self.is_cold {
+            let handle = File::open(&self.path.0).map_err(|error| Stop::io("open", &error))?;
+            Stop::unless(write_back(&handle, WRITE_BACK_TIMEOUT)?, || {
+                format!("the device did not take the files within {} s", WRITE_BACK_TIMEOUT.as_secs())
+            })?;
+            self.each(steps, 1, &mut |file| Ok(drop_cached_pages(file)?))?;
+        }
+        let (mut cached, mut is_known) = (0, true);
+        let stride = if self.is_cold { 1 } else { steps.div_ceil(ASKED) };
+        let asked = self.each(steps, stride, &mut |file| {
+            is_known &= cached_pages(file).map(|pages| cached += pages).is_some();
+            Ok(())
+        })?;
+        if !is_known {
+            facts.text("cached_before_reading", "not reported by this kernel (Linux 6.5 does)");
+            return Ok(());
+        }
+        let pages = asked * self.content.len().div_ceil(PAGE) as u64;
+        let share = cached as f64 / pages as f64;
+        facts.number("cached_before_reading", share, FactUnit::Share);
+        Stop::unless(!self.is_cold || cached == 0, || {
+            format!("{cached} of {pages} pages are still in the page cache after they were dropped")
+        })
+    }
+
+    /// Calls `of` with every so-manyth of the first `steps` files. Returns the number of files.
+    fn each(&self, steps: u64, stride: u64, of: &mut dyn FnMut(&File) -> Result<(), Stop>) -> Result<u64, Stop> {
+        let mut count = 0;
+        for n in (1..=steps).step_by(stride as usize) {
+            of(&File::from(file::open(&self.directory, &name(n)?)?))?;
+            count += 1;
+        }
+        Ok(count)
+    }
+}
+
+/// Returns the name of file n.
+fn name(n: u64) -> Result<CString, Stop> {
+    c_name(format!("file-{n:08}"))
+}
+
+/// Returns the name that file n has before it is renamed.
+fn temporary_name(n: u64) -> Result<CString, Stop> {
+    c_name(format!("temporary-{n:08}"))
+}
+
+fn c_name(name: String) -> Result<CString, Stop> {
+    CString::new(name).map_err(|error| Stop::Wrong(error.to_string()))
+}
+
+/// Writes the number of a file into each page of its content.
+fn stamp(content: &mut [u8], n: u64) {
+    for page in content.chunks_mut(PAGE) {
+        let number = n.to_le_bytes();
+        let room = page.len().min(number.len());
+        page[..room].copy_from_slice(&number[..room]);
+    }
+}
+
+/// Returns the number of names in a directory.
+fn count_names(directory: &OwnedFd) -> Result<u64, Stop> {
+    let mut listing = Listing::new(directory)?;
+    let mut names = 0;
+    while let Some(count) = listing.next_count()? {
+        names += count;
+    }
+    Ok(names)
+}
+
+/// Returns the space that the files take on a device: whole blocks, an inode and a name each, and a journal.
+fn space(settings: &Settings) -> u64 {
+    settings.count("n") * (settings.bytes("size").next_multiple_of(PAGE as u64) + 1_024) + (96 << 20)
+}
+
+/// Returns a kind of file system with room for so many files.
+fn file_system(kind: &str, files: u64) -> FileSystem {
+    match kind {
+        "xfs" => FileSystem::xfs(),
+        "btrfs" => FileSystem::btrfs(),
+        _ => FileSystem::ext4_for(files),
+    }
+}
+
+/// Returns the file system that the case asks for, mounted; none for that of the run's folder.
+fn volume(context: &Context) -> Result<Option<Volume>, Stop> {
+    let settings = context.settings;
+    match settings.text("filesystem") {
+        "folder" => Ok(None),
+        "tmpfs" => Volume::in_memory(context.scratch, "files-tmpfs").map(Some),
+        kind => {
+            let name = format!("files-{kind}-{}-{}", settings.text("size"), context.n);
+            let image = space(settings);
+            Volume::open(context.scratch, &name, image, &file_system(kind, context.n)).map(|(volume, _)| Some(volume))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(changes: &[(&str, &str)]) -> Vec<&'static str> {
+        let mut settings = Settings::of_study(Files::PARAMETERS, Study::Quick);
+        for (name, value) in changes {
+            settings.set(name, value);
+        }
+        phases(&settings).iter().map(|phase| phase.name).collect()
+    }
+
+    #[test]
+    fn a_case_has_the_phases_of_its_settings() {
+        assert_eq!(names(&[]), ["create", "write", "close", "stat", "open", "read", "unlink"]);
+        assert_eq!(names(&[("size", "0B")]), ["create", "close", "stat", "unlink"]);
+        assert_eq!(
+            names(&[("order", "phase"), ("durability", "rename")]),
+            ["create", "write", "sync", "close", "rename", "readdir", "stat_back", "open_back", "read_back"]
+        );
+        for changes in [&[][..], &[("order", "phase")], &[("durability", "fsync-directory")]] {
+            assert!(names(changes).iter().all(|name| Files::PHASES.iter().any(|phase| phase.name == *name)));
+        }
+    }
+
+    /// Every page of every file differs from that page of every other file.
+    #[test]
+    fn pages_of_two_files_differ() {
+        let mut content = vec![7; 2 * PAGE + 3];
+        stamp(&mut content, 1);
+        let first = content.clone();
+        stamp(&mut content, 2);
+        let pages = || first.chunks(PAGE).zip(content.chunks(PAGE));
+        assert_eq!(pages().filter(|(a, b)| a != b).count(), 3);
+    }
+}
