@@ -20,6 +20,9 @@ fn main() -> ExitCode {
     if let Some(status) = landau_engine::worker_main(landau_bench::REGISTRY) {
         return ExitCode::from(status);
     }
+    if let Some(status) = landau_architectures::main() {
+        return ExitCode::from(status);
+    }
     if let Some(status) = landau_bench::idle_poll::main() {
         return ExitCode::from(status);
     }

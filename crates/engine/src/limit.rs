@@ -39,6 +39,9 @@ pub(crate) fn explain(error: Error, n: u64) -> Option<Limit> {
             "--dir FOLDER on ext4, or --set download.order=rising, or run as root for a file system in an image"
                 .to_owned(),
         ),
+        libc::ETIMEDOUT if error.call == "reply" => {
+            ("the server sent no reply for 10 s: it is overloaded".to_owned(), String::new())
+        }
         libc::ENOSPC if error.call == "epoll_ctl" => {
             sysctl("fs.epoll.max_user_watches", "the user has the largest number of epoll watches")
         }

@@ -10,8 +10,8 @@
 //! the parent waits on, so its death is an error and never a hang.
 
 use super::protocol::{
-    ANSWER_WORDS, DIED_EARLY, METHOD_CLONE3, METHOD_FORK, METHOD_POSIX_SPAWN, METHOD_VFORK_EXEC, OP_ALIVE, OP_MAPPINGS,
-    OP_REAP, OP_RESIDENT, OP_SPAWN, ORDER_WORDS,
+    ANSWER_WORDS, BUSY, DIED_EARLY, METHOD_CLONE3, METHOD_FORK, METHOD_POSIX_SPAWN, METHOD_VFORK_EXEC, OP_ALIVE,
+    OP_MAPPINGS, OP_REAP, OP_RESIDENT, OP_SPAWN, ORDER_WORDS, REPLY, WORK, WORK_NS,
 };
 use core::ffi::{c_char, c_int, c_long, c_void};
 use core::ptr;
@@ -116,6 +116,12 @@ pub(super) fn main(count: c_int, argv: *const *const c_char, env: *const *const 
     let second = unsafe { argv.add(1) };
     // SAFETY: as above, and entries are readable.
     let argument = unsafe { *second };
+    if is(argument, BUSY) {
+        return reply();
+    }
+    if is(argument, WORK) {
+        return work();
+    }
     let Some(life) = number(argument) else { child() };
     if !open_pipes(life) {
         return 72;
@@ -140,6 +146,40 @@ pub(super) fn main(count: c_int, argv: *const *const c_char, env: *const *const 
             return 73;
         }
     }
+}
+
+/// Returns whether an argument is that word.
+fn is(text: *const c_char, word: &str) -> bool {
+    let bytes = word.bytes().chain([0]).enumerate();
+    bytes.into_iter().all(|(index, expected)| {
+        // SAFETY: the text is an argument of this program, a C string, and no byte before this one is its end.
+        let place = unsafe { text.add(index) };
+        // SAFETY: as above, and its bytes are readable.
+        let byte = unsafe { *place } as u8;
+        byte == expected
+    })
+}
+
+/// Answers the connection that is standard input and output; the exit status.
+fn reply() -> c_int {
+    // SAFETY: the slice is readable for its whole length.
+    let written = unsafe { write(1, REPLY.as_ptr().cast(), REPLY.len()) };
+    c_int::from(written != REPLY.len() as isize)
+}
+
+/// Works and answers for each request of the connection that is standard input and output; the exit status.
+fn work() -> c_int {
+    let mut request = [0_u64; 8];
+    while read_words(0, &mut request) > 0 {
+        let end_ns = now_ns() + WORK_NS;
+        while now_ns() < end_ns {
+            core::hint::spin_loop();
+        }
+        if reply() != 0 {
+            return 1;
+        }
+    }
+    0
 }
 
 /// Parses a decimal number; `None` if the text is none.

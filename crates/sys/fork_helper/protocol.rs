@@ -32,3 +32,12 @@ pub(crate) const ANSWER_WORDS: usize = 6;
 
 /// A status that is no error number: a child died before it reported, or before it was killed.
 pub(crate) const DIED_EARLY: u64 = 1 << 32;
+
+/// The argument by which the program answers the connection that is its standard input and output, and ends.
+pub(crate) const BUSY: &str = "busy";
+/// The argument by which the program works for each request of that connection, and ends with it.
+pub(crate) const WORK: &str = "work";
+/// The answer to a connection or request.
+pub const REPLY: &[u8] = b"450 too busy\r\n";
+/// The work for a request.
+pub const WORK_NS: u64 = 1_000_000;

@@ -1,4 +1,4 @@
-//! Children that do nothing, for benchmarks of waiting for children.
+//! Children: those that do nothing, for benchmarks of waiting for children, and those that run a function.
 
 use crate::descriptor::{pipe, wait_readable};
 use crate::error::{Error, Result, check};
@@ -50,6 +50,36 @@ impl ChildPool {
         // The child has written its byte but may not sleep yet: let it run.
         std::thread::yield_now();
         Ok(pid)
+    }
+}
+
+/// Creates a child that runs a function and exits. Returns its process identifier.
+///
+/// The process must have a single thread: the child continues with a copy of its memory.
+pub fn fork(run: impl FnOnce()) -> Result<i32> {
+    // SAFETY: the process has one thread (the caller's promise), so the child's copy of it is whole.
+    let pid = check("fork", unsafe { libc::fork() })?;
+    if pid == 0 {
+        // A panic must not unwind into what the parent was doing.
+        let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+        // SAFETY: the call takes an integer; it exits at once, without running the parent's destructors.
+        unsafe { libc::_exit(i32::from(ran.is_err())) };
+    }
+    Ok(pid)
+}
+
+/// Reaps one child that has ended, and returns whether there was one; with `waits` it waits for one. Fails with ECHILD
+/// if there are no children.
+pub fn reap_any(waits: bool) -> Result<bool> {
+    loop {
+        let mut status = 0;
+        let options = if waits { 0 } else { libc::WNOHANG };
+        // SAFETY: `status` may be written.
+        match check("waitpid", unsafe { libc::waitpid(-1, &raw mut status, options) }) {
+            Ok(pid) => return Ok(pid > 0),
+            Err(error) if error.is_interrupted() => {}
+            Err(error) => return Err(error),
+        }
     }
 }
 

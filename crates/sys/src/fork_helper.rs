@@ -15,6 +15,8 @@ use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 #[allow(dead_code, reason = "the numbers of the methods are for the other side")]
 mod protocol;
 
+pub use protocol::{REPLY, WORK_NS};
+
 // The program is compiled without Cargo, so that Clippy sees its code only here.
 #[cfg(test)]
 #[path = "../fork_helper/helper.rs"]
@@ -174,6 +176,31 @@ impl ForkHelper {
             DIED_EARLY => Err(Failure::DiedEarly { pid: words[1] }),
             errno => Err(Error { call, errno: errno as i32 }.into()),
         }
+    }
+}
+
+/// A small program that serves one connection and ends: the fork helper with another argument.
+#[derive(Debug)]
+pub struct Responder {
+    path: String,
+    _program: std::fs::File,
+}
+
+impl Responder {
+    /// Makes the program of a linkage executable. The error says why there is none.
+    pub fn new(linkage: &str) -> Result<Self, String> {
+        let program = image(linkage).map_err(str::to_owned)?;
+        let (path, file) = executable(program).map_err(|error| Error::from_io("memfd_create", &error).to_string())?;
+        Ok(Self { path, _program: file })
+    }
+
+    /// Executes the program with a connection as its standard input and output. It answers at once; or with `works` it
+    /// works for each request, and ends with the connection. The caller reaps it.
+    pub fn start(&self, connection: OwnedFd, works: bool) -> crate::Result<u32> {
+        let copy = connection.try_clone().map_err(|error| Error::from_io("dup", &error))?;
+        let mut command = Command::new(&self.path);
+        command.arg(if works { protocol::WORK } else { protocol::BUSY }).stdin(connection).stdout(copy);
+        command.spawn().map(|child| child.id()).map_err(|error| Error::from_io("posix_spawn", &error))
     }
 }
 

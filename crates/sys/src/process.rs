@@ -89,6 +89,27 @@ pub fn thread_time_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// Returns the processor time of another process in nanoseconds, with that of its threads that have ended, but not of
+/// its children; none if it does not exist or the system has no clock of other processes.
+#[cfg(target_os = "linux")]
+pub fn time_of_ns(pid: u32) -> Option<u64> {
+    let mut clock: libc::clockid_t = 0;
+    // SAFETY: `clock` is writable.
+    if unsafe { libc::clock_getcpuclockid(libc::pid_t::try_from(pid).ok()?, &raw mut clock) } != 0 {
+        return None;
+    }
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is writable.
+    let read = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    (read == 0).then_some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// Returns the processor time of another process: not supported here.
+#[cfg(not(target_os = "linux"))]
+pub fn time_of_ns(_: u32) -> Option<u64> {
+    None
+}
+
 /// Returns the identifier of the parent process. It is the cheapest call that enters the kernel, and used as the
 /// canary.
 #[inline(always)]

@@ -4,6 +4,7 @@ use landau_engine::{Entry, Stop};
 use std::os::fd::{AsRawFd, OwnedFd};
 
 // registry:begin
+pub mod architecture;
 pub mod bind;
 pub mod connect;
 pub mod download;
@@ -30,6 +31,7 @@ pub mod waitpid;
 
 /// Every benchmark, by name.
 pub static REGISTRY: &[Entry] = &[
+    Entry::of::<architecture::Architecture>(),
     Entry::of::<bind::Bind>(),
     Entry::of::<connect::Connect>(),
     Entry::of::<download::Download>(),

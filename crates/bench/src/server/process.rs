@@ -212,6 +212,19 @@ fn free_port() -> Result<u16, Stop> {
     Ok(listener.local_addr().map_err(|error| Stop::io("getsockname", &error))?.port())
 }
 
+/// Runs `call` with this process pinned to all processors but `own`, so that a process which it starts inherits that;
+/// returns the processors; none if there is no choice.
+pub(crate) fn on_other_processors<T>(own: Option<u32>, call: impl FnOnce() -> T) -> (T, Vec<u32>) {
+    let Some(own) = own else { return (call(), Vec::new()) };
+    let allowed = system::processors_of(landau_sys::process::parent_id().unsigned_abs()).unwrap_or_default();
+    let others: Vec<u32> = allowed.into_iter().filter(|&processor| processor != own).collect();
+    let moved = !others.is_empty() && system::pin(&others).is_ok();
+    let value = call();
+    // This process was allowed on that processor before, so the call does not fail.
+    let _ = system::pin(&[own]);
+    (value, if moved { others } else { vec![own] })
+}
+
 /// Runs `call` with this process pinned to a different processor than `own`, so that a process which it starts inherits
 /// that; returns the processor.
 pub(crate) fn on_other_processor<T>(own: Option<u32>, call: impl FnOnce() -> T) -> (T, Option<u32>) {

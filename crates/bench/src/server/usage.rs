@@ -18,9 +18,14 @@ pub(crate) struct Usage {
 impl Usage {
     /// Reads the counters of the process tree of `server` and of this process.
     pub(crate) fn now(server: Option<u32>) -> Self {
+        Self::with_server(server.and_then(|pid| system::process_tree(pid).into_iter().map(system::cpu_time_ns).sum()))
+    }
+
+    /// Reads the counters of this process, beside the processor time of a server that was read otherwise.
+    pub(crate) fn with_server(server_ns: Option<u64>) -> Self {
         Self {
             at_ns: monotonic_ns(),
-            server_ns: server.and_then(|pid| system::process_tree(pid).into_iter().map(system::cpu_time_ns).sum()),
+            server_ns,
             client_ns: system::cpu_time_ns(std::process::id()),
             drops: system::listen_drops(),
             controller_switches: system::context_switches(landau_sys::process::parent_id().unsigned_abs()),

@@ -81,6 +81,11 @@ pub fn cpu_time_ns(_pid: u32) -> Option<u64> {
     None
 }
 
+/// Returns the processor time of the children that a process has reaped: not reported here.
+pub fn reaped_time_ns(_pid: u32) -> Option<u64> {
+    None
+}
+
 /// Returns how often the threads of a process have stopped running: not reported here.
 pub fn context_switches(_pid: u32) -> Option<u64> {
     None

@@ -30,7 +30,8 @@ struct List {
     render: fn(&[Module]) -> Result<String>,
 }
 
-const LISTS: [List; 6] = [
+const LISTS: [List; 7] = [
+    List { file: "crates/architectures/src/list/mod.rs", render: architectures },
     List { file: "crates/bench/src/list/mod.rs", render: benchmarks },
     List { file: "crates/bench/src/server/list/mod.rs", render: servers },
     List { file: "crates/cli/src/command/mod.rs", render: commands },
@@ -132,6 +133,22 @@ fn commands(modules: &[Module]) -> Result<String> {
     for module in modules {
         writeln!(text, "mod {};", module.name)?;
     }
+    Ok(text)
+}
+
+fn architectures(modules: &[Module]) -> Result<String> {
+    let mut text = String::new();
+    for module in modules {
+        writeln!(text, "mod {};", module.name)?;
+    }
+    text.push_str("\n/// Every architecture, by name.\npub const ALL: &[&Architecture] = &[\n");
+    for module in modules {
+        if !module.text.contains("const ARCHITECTURE: Architecture") {
+            bail!("{}.rs does not define `const ARCHITECTURE: Architecture`", module.name);
+        }
+        writeln!(text, "    &{}::ARCHITECTURE,", module.name)?;
+    }
+    text.push_str("];\n");
     Ok(text)
 }
 

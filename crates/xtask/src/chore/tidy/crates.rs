@@ -10,12 +10,24 @@ const BELOW: &[(&str, &[&str])] = &[
     ("landau-stats", &[]),
     ("landau-record", &[]),
     ("landau-reactor", &["landau-sys"]),
+    ("landau-architectures", &["landau-reactor", "landau-sys"]),
     ("landau-trust", &[]),
     ("landau-units", &[]),
     ("landau-wire", &[]),
     ("landau-serve", &["landau-reactor", "landau-sys", "landau-units", "landau-wire"]),
     ("landau-engine", &["landau-record", "landau-sys", "landau-units"]),
-    ("landau-bench", &["landau-engine", "landau-mail", "landau-reactor", "landau-sys", "landau-units", "landau-wire"]),
+    (
+        "landau-bench",
+        &[
+            "landau-architectures",
+            "landau-engine",
+            "landau-mail",
+            "landau-reactor",
+            "landau-sys",
+            "landau-units",
+            "landau-wire",
+        ],
+    ),
     ("landau-lab", &["landau-engine", "landau-record", "landau-stats", "landau-sys", "landau-units"]),
     ("landau-load", &["landau-reactor", "landau-record", "landau-sys", "landau-trust", "landau-units", "landau-wire"]),
     ("landau-mail", &["landau-reactor", "landau-sys", "landau-trust", "landau-units", "landau-wire"]),
@@ -23,6 +35,7 @@ const BELOW: &[(&str, &[&str])] = &[
     (
         "landau",
         &[
+            "landau-architectures",
             "landau-bench",
             "landau-engine",
             "landau-lab",

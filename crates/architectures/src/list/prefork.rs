@@ -1,0 +1,32 @@
+//! `prefork`: a fixed pool of processes, each of which accepts a connection, serves it and accepts the next.
+
+use super::{Architecture, Result, Start};
+use landau_sys::child;
+use landau_sys::system::set_parent_death_signal;
+
+pub(super) const ARCHITECTURE: Architecture = Architecture {
+    name: "prefork",
+    about: "a pool of processes, each of which accepts and serves one connection after the other",
+    has_pool: true,
+    has_backends: false,
+    serve,
+};
+
+fn serve(start: &Start) -> Result<()> {
+    let listener = start.blocking_listener()?;
+    let parent = std::process::id().cast_signed();
+    for _ in 0..start.pool {
+        child::fork(|| {
+            // Without that signal, on other systems, a member of the pool outlives the server.
+            let _ = set_parent_death_signal(parent);
+            loop {
+                if let Ok((connection, _)) = listener.accept() {
+                    start.workload.serve(connection);
+                }
+            }
+        })?;
+    }
+    // A member that ends, killed from outside, leaves the pool smaller. The server ends with the last one.
+    while child::reap_any(true)? {}
+    Ok(())
+}

@@ -1,0 +1,124 @@
+//! The server that `architecture` measures: one of `landau-architectures`, a process of its own on other processors
+//! than the worker's.
+//!
+//! It belongs to the worker's process group, and the kernel kills it when the worker ends for any reason; what it has
+//! started ends with it.
+
+mod client;
+
+use crate::backend;
+use crate::server::{Usage, on_other_processors};
+use landau_architectures::{Architecture, Arguments, Workload};
+use landau_engine::{Context, Facts, Settings, Stop};
+use landau_sys::process::{OwnedChild, time_of_ns};
+use landau_sys::system;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::Stdio;
+
+pub(crate) use client::Client;
+
+/// A server.
+#[derive(Debug)]
+pub(crate) struct Server {
+    child: OwnedChild,
+    /// The address that it listens on.
+    pub(crate) address: SocketAddr,
+    /// The processors on which it may run.
+    pub(crate) processors: Vec<u32>,
+    baseline: Usage,
+    memory_before: Option<u64>,
+}
+
+/// Returns the architecture that the settings name.
+pub(crate) fn of(settings: &Settings) -> Result<&'static Architecture, Stop> {
+    let name = settings.text("architecture");
+    landau_architectures::named(name).ok_or_else(|| Stop::Wrong(format!("there is no architecture `{name}`")))
+}
+
+/// Returns the workload that the settings name.
+pub(crate) fn workload(settings: &Settings) -> Workload {
+    Workload::named(settings.text("workload")).unwrap_or(Workload::Busy)
+}
+
+impl Server {
+    /// Starts the server that the settings select. Returns when it listens.
+    pub(crate) fn start(context: &Context) -> Result<Self, Stop> {
+        let (settings, own) = (context.settings, context.host.pinned_processor);
+        let arguments = Arguments {
+            architecture: of(settings)?,
+            workload: workload(settings),
+            pool: u32::try_from(settings.count("pool")).unwrap_or(u32::MAX),
+            // A thread or process may still be ending when its connection is replaced.
+            most: u32::try_from(2 * context.n + 16).unwrap_or(u32::MAX),
+            backend: backend::named(settings, "backend"),
+        };
+        let failed = |reason: String| Stop::Wrong(format!("cannot start the server: {reason}"));
+        let log = context.scratch.join("architecture.log");
+        let mut command = landau_architectures::command(&arguments).map_err(|error| failed(error.to_string()))?;
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        command.stderr(File::create(&log).map_err(|error| Stop::io("open", &error))?);
+        let spawn = || OwnedChild::spawn(&mut command);
+        let (spawned, processors) = if settings.is("processors", "all") {
+            on_all_processors(own, spawn)
+        } else {
+            on_other_processors(own, spawn)
+        };
+        let mut child = spawned.map_err(|error| failed(error.to_string()))?;
+        let output = child.stdout.take().ok_or_else(|| failed("no standard output".to_owned()))?;
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line).map_err(|error| failed(error.to_string()))?;
+        let port = line.trim().parse::<u16>().map_err(|_| {
+            let errors = fs::read_to_string(&log).unwrap_or_default();
+            failed(errors.lines().last().unwrap_or("it printed no port").to_owned())
+        })?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        Ok(Self { child, address, processors, baseline: Usage::default(), memory_before: None })
+    }
+
+    /// Begins to count processor time, memory and dropped connections.
+    pub(crate) fn begin(&mut self) {
+        self.memory_before = system::private_bytes(self.child.id());
+        self.baseline = Usage::with_server(self.time_ns());
+    }
+
+    /// Returns the processor time of the server, its threads and its children, those that have ended too.
+    fn time_ns(&self) -> Option<u64> {
+        let pid = self.child.id();
+        let living: u64 = system::process_tree(pid).into_iter().filter_map(time_of_ns).sum();
+        Some(living + system::reaped_time_ns(pid)?)
+    }
+
+    /// Returns the processes of the server.
+    pub(crate) fn processes(&self) -> Vec<u32> {
+        vec![self.child.id()]
+    }
+
+    /// Adds what was used since [`Server::begin`], for so many replies and so many connections that the server keeps
+    /// now, to the facts.
+    pub(crate) fn report(&self, client: Option<u32>, replies: u64, kept: u64, facts: &mut Facts) {
+        let end = Usage::with_server(self.time_ns());
+        let numbers: Vec<String> = self.processors.iter().map(u32::to_string).collect();
+        facts.text("server_processor", if numbers.is_empty() { "any".to_owned() } else { numbers.join(", ") });
+        facts.text("client_processor", client.map_or("any".to_owned(), |number| number.to_string()));
+        self.baseline.report(end, (replies, "reply"), facts);
+        facts.count("server_processes", system::process_tree(self.child.id()).len() as u64);
+        if let (Some(before), Some(now), 1..) = (self.memory_before, system::private_bytes(self.child.id()), kept) {
+            let each = now.saturating_sub(before) / kept;
+            facts.number("server_memory_per_connection", each as f64, landau_engine::FactUnit::Bytes);
+        }
+    }
+}
+
+/// Runs `call` with this process allowed on every processor, so that a process which it starts inherits that; returns
+/// the processors.
+fn on_all_processors<T>(own: Option<u32>, call: impl FnOnce() -> T) -> (T, Vec<u32>) {
+    let Some(own) = own else { return (call(), Vec::new()) };
+    let all = system::processors_of(landau_sys::process::parent_id().unsigned_abs()).unwrap_or_default();
+    let moved = system::pin(&all).is_ok();
+    let value = call();
+    // This process was allowed on that processor before, so the call does not fail.
+    let _ = system::pin(&[own]);
+    (value, if moved { all } else { vec![own] })
+}

@@ -1,0 +1,251 @@
+//! `architecture`: a small server answers a growing number of simultaneous connections, in one of eight architectures.
+//!
+//! Measures the time and the processor time of a reply while n connections are open. The server sends "450 too busy" to
+//! each connection and closes it; the client opens another in its place and counts the replies that it received whole.
+//! Each architecture handles a connection by something else: a program that is executed, a process that is forked, a
+//! thread, a place in the table of an event loop. With `workload=work` the connections stay, and each request costs the
+//! server a millisecond of work.
+//!
+//! Not a measure of a network or of a real server: the reply is 14 bytes long and nothing is read before it. Client and
+//! server share the machine. A server that needs little is waited for by nobody: `reply` then is the time of the
+//! client, and the processor time of the server, under Checks and facts, is what to compare.
+//!
+//! Source: J. Rothman and J. Buckman, "Which OS is Fastest for High-Performance Network Applications?", Sys Admin, July
+//! 2001: a C++ server in three architectures (a program executed, a thread, nonblocking calls), connected to from
+//! another machine by up to 1,000 connections at a time.
+
+use crate::architecture::{Client, Server, of, workload};
+use crate::backend;
+use crate::idle_poll::IdlePoll;
+use crate::server::loopback_works;
+use landau_architectures::{Workload, list};
+use landau_engine::{
+    Annotation, AnnotationKind, Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Study,
+    Support, Timer, Unit, Variant,
+};
+use landau_sys::clock::monotonic_ns;
+use landau_sys::fork_helper::image;
+use landau_sys::system::setting;
+
+/// Replies of a step.
+const REPLIES_EACH: u64 = 2;
+
+/// State of a pass. The fields' order matters: connections are closed before the server ends.
+#[derive(Debug)]
+pub struct Architecture {
+    client: Client,
+    server: Server,
+    began_ns: u64,
+    processor: Option<u32>,
+    idle: IdlePoll,
+    /// The server keeps connections.
+    is_kept: bool,
+}
+
+const REPLY: usize = 0;
+const LATENCY: usize = 1;
+
+impl Benchmark for Architecture {
+    const NAME: &'static str = "architecture";
+    const ABOUT: &'static str =
+        "What does a connection cost a server, by its architecture and by simultaneous connections?";
+    const AXIS: &'static str = "simultaneous connections";
+    const PHASES: &'static [Phase] = &[
+        Phase::up("reply", "time per reply while all connections are open: the slower of client and server"),
+        Phase::up("latency", "from connect(), or the request, to the end of its reply, of one connection in each step"),
+    ];
+    const PARAMETERS: &'static [Parameter] = &[
+        Parameter::auto_steps(
+            "32",
+            "1000",
+            "auto",
+            "simultaneous connections at the end; auto: 4,500, which is more than Linux lets wait for accept(), or 95% \
+             of RLIMIT_NOFILE if that is less",
+        ),
+        Parameter::fixed(
+            "architecture",
+            Kind::Choice(list::NAMES),
+            "event-loop",
+            "what handles a connection. exec: a program that is executed; fork: a forked process; prefork, \
+             thread-pool: a member of a pool; thread: a new thread; event-loop: one thread for all; event-loops: one \
+             for each processor; io_uring: one thread with a completion ring",
+        ),
+        Parameter::fixed(
+            "workload",
+            Kind::Choice(Workload::NAMES),
+            "busy",
+            "busy: reply \"450 too busy\" and close, as in 2001; work: keep the connection, 1 ms of work for a request",
+        ),
+        Parameter::fixed(
+            "backend",
+            Kind::Choice(backend::WAITING),
+            "epoll",
+            "event backend of architecture=event-loop and event-loops",
+        ),
+        Parameter::fixed(
+            "pool",
+            Kind::Count { min: 1, max: 10_000 },
+            "16",
+            "processes of prefork and threads of thread-pool; they serve as many connections at a time",
+        ),
+        Parameter::fixed(
+            "processors",
+            Kind::Choice(&["others", "all"]),
+            "others",
+            "processors of the server. others: all but the client's; all: the client's, too",
+        ),
+        Parameter::fixed(
+            "idle",
+            Kind::Choice(&["poll", "halt"]),
+            "poll",
+            "idle state of the CPUs of client and server. poll: busy SCHED_IDLE processes keep them from halting; \
+             halt: they halt when idle",
+        ),
+    ];
+    const VARIANTS: &'static [Variant] = &[
+        Variant::always(&[("architecture", "exec")]),
+        Variant::always(&[("architecture", "fork")]),
+        Variant::always(&[("architecture", "prefork")]),
+        Variant::always(&[("architecture", "thread")]),
+        Variant::always(&[("architecture", "thread-pool")]),
+        Variant::always(&[("architecture", "event-loops")]),
+        Variant::always(&[("architecture", "io_uring")]),
+        Variant::full(&[("backend", "poll")]),
+        Variant::full(&[("backend", "select"), ("n", "400")]),
+        Variant::full(&[("architecture", "event-loops"), ("processors", "all")]),
+        Variant::full(&[("workload", "work"), ("n", "1000")]),
+        Variant::full(&[("workload", "work"), ("architecture", "thread"), ("n", "1000")]),
+        Variant::full(&[("workload", "work"), ("architecture", "fork"), ("n", "1000")]),
+        Variant::full(&[("workload", "work"), ("architecture", "io_uring"), ("n", "1000")]),
+    ];
+    const IN_QUICK: bool = false;
+    const CAVEATS: &'static [&'static str] = &[
+        "Client and server run on two processors of one machine. There is no network between them, and the kernel \
+         completes the server's handshakes on the client's processor.",
+        "reply is the time of the slower of client and server. Compare architectures by the server's processor time \
+         per reply, under Checks and facts; there the times of processes that have ended are known to 10 ms a pass.",
+        "With workload=busy most of n connections wait to be accepted: a server has few of them in hand at a time. \
+         With workload=work it has all of them.",
+        "exec executes a small program from memory. A larger one, or one from a disk, costs more.",
+        "event-loops has as many loops as the server has processors: with two processors and processors=others, one.",
+    ];
+    const SOURCE: &'static str = "J. Rothman and J. Buckman, Which OS is Fastest for High-Performance Network \
+                                  Applications? (2001), architecture test";
+
+    fn support(host: &Host, settings: &Settings) -> Support {
+        if host.clock.unit != Unit::Ns {
+            return Support::No("the server needs real time and a separate processor".to_owned());
+        }
+        let Ok(architecture) = of(settings) else { return Support::No("there is no such architecture".to_owned()) };
+        if architecture.has_pool && workload(settings) == Workload::Work && settings.count("pool") < settings.count("n")
+        {
+            let (pool, n) = (settings.count("pool"), settings.count("n"));
+            return Support::No(format!("a pool of {pool} serves {pool} of {n} connections that stay; set pool={n}"));
+        }
+        if architecture.name == "exec"
+            && let Err(reason) = image("dynamic")
+        {
+            return Support::No(reason.to_owned());
+        }
+        let is_ring = architecture.name == "io_uring";
+        if let (true, Support::No(reason)) =
+            (architecture.has_backends || is_ring, backend::support(used_backend(settings, is_ring)))
+        {
+            return Support::No(reason);
+        }
+        match loopback_works() {
+            Ok(()) => Support::Yes,
+            Err(error) => Support::No(format!("cannot connect over the loopback interface ({error})")),
+        }
+    }
+
+    fn auto_n(host: &Host, _: &Settings, _: Study) -> u64 {
+        host.limits.get("RLIMIT_NOFILE").map_or(4_500, |limit| (limit / 20 * 19).clamp(16, 4_500))
+    }
+
+    fn annotations(_: &Host, _: &Settings) -> Vec<Annotation> {
+        let queue = setting("net.core.somaxconn").and_then(|value| value.parse::<f64>().ok());
+        let capacity = queue.map(|n| Annotation {
+            name: "longest accept queue".to_owned(),
+            n,
+            kind: AnnotationKind::Capacity,
+            source: "net.core.somaxconn".to_owned(),
+        });
+        let of_2001 = Annotation {
+            name: "2001: up to here".to_owned(),
+            n: 1_000.0,
+            kind: AnnotationKind::Event,
+            source: "Rothman and Buckman, 2001".to_owned(),
+        };
+        capacity.into_iter().chain([of_2001]).collect()
+    }
+
+    fn cost(settings: &Settings) -> Cost {
+        let is_process = settings.is("architecture", "fork") || settings.is("architecture", "exec");
+        let is_each = is_process || settings.is("architecture", "thread");
+        Cost {
+            // Both ends of a connection; a process has a stack, page tables and pages that it writes to.
+            memory_bytes_each: 8_000
+                + if is_process {
+                    300 << 10
+                } else if is_each {
+                    32 << 10
+                } else {
+                    0
+                },
+            memory_bytes: 64 << 20,
+            descriptors_each: 1,
+            processes_each: u64::from(is_each),
+            disk_bytes: 1 << 20,
+        }
+    }
+
+    fn uses_other_processors(_: &Settings) -> bool {
+        true
+    }
+
+    fn setup(context: &Context) -> Result<Self, Stop> {
+        let (settings, own) = (context.settings, context.host.pinned_processor);
+        let is_kept = workload(settings) == Workload::Work;
+        let mut server = Server::start(context)?;
+        let mut client = Client::new(server.address, workload(settings))?;
+        // The first connections load code and create what the server keeps.
+        client.round(1, 4)?;
+        let polls = settings.is("idle", "poll");
+        let processors = if polls { server.processors.iter().copied().chain(own).collect() } else { Vec::new() };
+        let idle = IdlePoll::start(processors);
+        server.begin();
+        client.replies = 0;
+        Ok(Self { client, server, began_ns: monotonic_ns(), processor: own, idle, is_kept })
+    }
+
+    fn measured_processes(&self) -> Vec<u32> {
+        self.server.processes()
+    }
+
+    fn step(&mut self, n: u64, timer: &mut Timer) -> Result<(), Stop> {
+        let round = self.client.round(n, REPLIES_EACH)?;
+        timer.record_ns(REPLY, round.each_ns);
+        timer.record_ns(LATENCY, round.latency_ns);
+        Ok(())
+    }
+
+    fn check(&mut self, steps: u64, facts: &mut Facts) -> Result<(), Stop> {
+        let (elapsed_ns, replies) = (monotonic_ns() - self.began_ns, self.client.replies);
+        // A connection that the server closes at once is in the accept queue, not in its memory.
+        let kept = if self.is_kept { self.client.open() } else { 0 };
+        self.server.report(self.processor, replies, kept, facts);
+        facts.text("idle_processors", self.idle.describe());
+        self.client.report(facts);
+        let per_second = replies as f64 * 1e9 / elapsed_ns.max(1) as f64;
+        facts.count("replies_per_second", per_second.round() as u64);
+        Stop::unless(replies >= steps * REPLIES_EACH, || {
+            format!("{replies} whole replies in {steps} steps of {REPLIES_EACH}")
+        })
+    }
+}
+
+/// Returns the backend that a server needs.
+fn used_backend(settings: &Settings, is_ring: bool) -> landau_reactor::Backend {
+    if is_ring { "io_uring".parse().unwrap_or_default() } else { backend::named(settings, "backend") }
+}
