@@ -19,4 +19,5 @@ mod relay;
 mod serve;
 mod servers;
 mod sink;
+mod study_2001;
 mod support;
