@@ -1,0 +1,176 @@
+//! The drawings of the study of 2001: published figures as bars, today's as curves or as a dot for each pass.
+
+use crate::quantity::{count, digits, duration};
+use maud::{Markup, html};
+
+/// Height of the bars and curves, and their widths.
+const HEIGHT: f64 = 260.0;
+const BARS_WIDTH: f64 = 320.0;
+const CURVES_WIDTH: f64 = 500.0;
+/// Their room above and below, and that of the curves at the left and right.
+const ABOVE: f64 = 40.0;
+const BELOW: f64 = 40.0;
+const LEFT: f64 = 64.0;
+const RIGHT: f64 = 16.0;
+
+/// Height of a row of dots, and the room for its name.
+const ROW: f64 = 20.0;
+const NAMES: f64 = 210.0;
+
+/// Colours of the palette; further curves are dashed.
+const TONES: usize = super::TONES;
+
+/// A published figure: name, value, and how the value follows from what was published.
+pub(super) struct Bar {
+    pub(super) name: &'static str,
+    pub(super) value: f64,
+    pub(super) basis: &'static str,
+}
+
+/// A published remark about a number of connections: the number, a few words, the words of the source.
+pub(super) type Mark = (f64, &'static str, &'static str);
+
+/// What the marks are called in the drawing.
+pub(super) const LETTERS: [&str; 3] = ["a", "b", "c"];
+
+/// Today's figures: n, value.
+pub(super) struct Curve {
+    pub(super) name: String,
+    pub(super) points: Vec<(f64, f64)>,
+}
+
+/// Returns the curves' names with their colours.
+pub(super) fn legend(curves: &[Curve]) -> Markup {
+    html! {
+        @for (index, curve) in curves.iter().enumerate() {
+            span.swatch.{ "tone-" (index % TONES) } aria-hidden="true" {} (curve.name)
+            @if index >= TONES { " (dashed)" } ". "
+        }
+    }
+}
+
+/// The published figures; the names in two rows.
+pub(super) fn bars(title: &str, bars: &[Bar]) -> Markup {
+    let (height, base) = (HEIGHT - ABOVE - BELOW, HEIGHT - BELOW);
+    let slot = BARS_WIDTH / bars.len() as f64;
+    let top = bars.iter().map(|bar| bar.value).fold(1e-9, f64::max);
+    html! {
+        svg.drawing viewBox={ "0 0 " (BARS_WIDTH) " " (HEIGHT) } role="img"
+            aria-label="bars of 2001; the table below has every figure"
+        {
+            text x="0" y="14" { (title) }
+            line.axis x1="0" x2=(BARS_WIDTH) y1=(base) y2=(base) {}
+            @for (index, bar) in bars.iter().enumerate() {
+                @let (at, tall) = (index as f64 * slot, bar.value / top * (height - 10.0));
+                @let middle = format!("{:.1}", at + slot / 2.0);
+                rect.published x=(format!("{:.1}", at + 6.0)) y=(format!("{:.1}", base - tall))
+                    width=(format!("{:.1}", slot - 12.0)) height=(format!("{tall:.1}")) {}
+                text x=(middle) y=(format!("{:.1}", base - tall - 4.0)) text-anchor="middle" {
+                    @if bar.value < 100.0 { (digits(bar.value)) } @else { (count(bar.value)) }
+                }
+                @for (row, word) in rows(bar.name).iter().enumerate() {
+                    @let below = format!("{:.1}", base + 14.0 + 13.0 * row as f64);
+                    text x=(middle) y=(below) text-anchor="middle" { (word) }
+                }
+            }
+        }
+    }
+}
+
+/// What was measured, over n, with the numbers that were published marked.
+pub(super) fn lines(title: &str, axis: &str, curves: &[Curve], marks: &[Mark]) -> Markup {
+    let (height, base, width) = (HEIGHT - ABOVE - BELOW, HEIGHT - BELOW, CURVES_WIDTH - LEFT - RIGHT);
+    let every = || curves.iter().flat_map(|curve| &curve.points);
+    let low = every().map(|point| point.0).fold(f64::INFINITY, f64::min).max(1.0);
+    let marked = marks.iter().map(|mark| mark.0).fold(low * 2.0, f64::max);
+    let high = every().map(|point| point.0).fold(marked, f64::max) * 1.1;
+    let top = every().map(|point| point.1).fold(0.0, f64::max).max(1e-9) * 1.1;
+    let x = |n: f64| LEFT + (n.max(low) / low).ln() / (high / low).ln() * width;
+    let y = |value: f64| ABOVE + height * (1.0 - value / top);
+    html! {
+        svg.drawing viewBox={ "0 0 " (CURVES_WIDTH) " " (HEIGHT) } role="img"
+            aria-label="curves of today; the table below has every figure"
+        {
+            text x="0" y="14" { (title) }
+            @for tick in ticks(top) {
+                @let at = format!("{:.1}", y(tick));
+                line.axis x1=(LEFT) x2=(LEFT + width) y1=(at) y2=(at) {}
+                text x=(LEFT - 6.0) y=(format!("{:.1}", y(tick) + 4.0)) text-anchor="end" { (count(tick)) }
+            }
+            @for n in decades(low, high) {
+                text.n x=(format!("{:.1}", x(n))) y=(base + 14.0) text-anchor="middle" { (count(n)) }
+            }
+            text.n x=(format!("{:.1}", LEFT + width / 2.0)) y=(HEIGHT - 4.0) text-anchor="middle" { (axis) }
+            @for (index, (n, _, _)) in marks.iter().enumerate() {
+                @let at = format!("{:.1}", x(*n));
+                line.edge x1=(at) x2=(at) y1=(ABOVE) y2=(base) {}
+                text x=(at) y=(ABOVE - 4.0) text-anchor="middle" { (LETTERS[index % LETTERS.len()]) }
+            }
+            @for (index, curve) in curves.iter().enumerate() {
+                @let points = curve.points.iter().map(|(n, value)| format!("{:.1},{:.1}", x(*n), y(*value)));
+                polyline.{ "tone-" (index % TONES) } stroke-dasharray=[(index >= TONES).then_some("5 3")]
+                    points=(points.collect::<Vec<_>>().join(" "))
+                {
+                    title { (curve.name) }
+                }
+            }
+        }
+    }
+}
+
+/// A row of dots for each name, a dot for each pass, over a logarithmic axis of nanoseconds.
+pub(super) fn dots(title: &str, rows: &[(String, Vec<f64>)]) -> Markup {
+    let every = || rows.iter().flat_map(|(_, values)| values).copied().filter(|value| *value > 0.0);
+    let low = every().fold(f64::INFINITY, f64::min) / 1.3;
+    let high = every().fold(0.0, f64::max) * 1.3;
+    let (width, tall) = (CURVES_WIDTH - RIGHT - NAMES, ROW * rows.len() as f64);
+    let x = |value: f64| NAMES + (value / low).ln() / (high / low).ln() * width;
+    html! {
+        svg.drawing viewBox={ "0 0 " (CURVES_WIDTH) " " (ABOVE + tall + BELOW) } role="img"
+            aria-label="a dot for each pass; the table below has every figure"
+        {
+            text x="0" y="14" { (title) }
+            @for tick in (0..=13).map(|power| 10f64.powi(power)).filter(|tick| (low..=high).contains(tick)) {
+                @let at = format!("{:.1}", x(tick));
+                line.axis x1=(at) x2=(at) y1=(ABOVE - 8.0) y2=(ABOVE + tall) {}
+                text.n x=(at) y=(ABOVE + tall + 14.0) text-anchor="middle" { (duration(tick)) }
+            }
+            @for (index, (name, values)) in rows.iter().enumerate() {
+                @let middle = ABOVE + ROW * (index as f64 + 0.5);
+                text x=(NAMES - 8.0) y=(format!("{:.1}", middle + 4.0)) text-anchor="end" { (name) }
+                @for value in values.iter().filter(|value| **value > 0.0) {
+                    circle.published cx=(format!("{:.1}", x(*value))) cy=(format!("{middle:.1}")) r="4" {}
+                }
+            }
+        }
+    }
+}
+
+/// Returns a name in two rows.
+fn rows(name: &str) -> Vec<&str> {
+    name.split_once(' ').map_or(vec![name], |(first, rest)| vec![first, rest])
+}
+
+/// At most six round values from zero to `top`.
+fn ticks(top: f64) -> Vec<f64> {
+    let power = 10f64.powf((top / 5.0).log10().floor());
+    let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|one| one * power).find(|step| *step >= top / 5.0);
+    let step = step.unwrap_or(top);
+    (0..=5).map(|index| f64::from(index) * step).take_while(|tick| *tick <= top).collect()
+}
+
+/// The powers of ten in a range.
+fn decades(low: f64, high: f64) -> Vec<f64> {
+    (0..=7).map(|power| 10f64.powi(power)).filter(|n| (low..=high).contains(n)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_and_few() {
+        assert_eq!(ticks(110_000.0), [0.0, 50_000.0, 100_000.0]);
+        assert!(ticks(1e-9).len() <= 6 && decades(2.0, 2_000.0) == [10.0, 100.0, 1_000.0]);
+    }
+}
