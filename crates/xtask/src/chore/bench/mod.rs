@@ -8,6 +8,7 @@ mod judge;
 mod load;
 mod mail;
 mod median;
+mod relay;
 pub(crate) mod rivals;
 mod serve;
 mod speed;
@@ -32,6 +33,8 @@ pub(crate) enum Bench {
     /// Compare the CPU time of a message of `landau mail` and smtp-source, deliver through the queues of Postfix, Exim
     /// and OpenSMTPD, and repeat the run of the 2001 study
     Mail(mail::Words),
+    /// Measure the messages a second through `landau mail --relay`, with and without a sync before each acknowledgement
+    Relay(relay::Words),
     /// Test `landau serve` with too many clients, slow clients, and more clients than descriptors
     Stampede(stampede::Words),
     /// Measure the processor time of judging 18 million samples on one thread
@@ -50,6 +53,7 @@ impl Bench {
             Self::Serve(words) => serve::run(words),
             Self::Load(words) => load::run(words),
             Self::Mail(words) => mail::run(words),
+            Self::Relay(words) => relay::run(words),
             Self::Stampede(words) => stampede::run(words),
             Self::Judge(words) => judge::run(words),
             Self::Speed(words) => speed::run(words),
