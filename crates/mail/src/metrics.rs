@@ -3,48 +3,33 @@
 
 use crate::engine::Progress;
 use crate::error::{Error, Result};
-use crate::sink::conduct::Plan;
-use crate::sink::counters::{Counted, counters};
-use crate::sink::protocol::{Opened, Origin, Protocol, Step, Then};
-use crate::sink::{Config, Listen, Remote, Sink};
+use crate::sink::Listen;
+use crate::sink::page::{self, PROMETHEUS, Page, Serving};
 use crate::stats::Stats;
-use landau_wire::http::head::Head;
-use landau_wire::http::{Limits, Method, Parsed, Scan, Status};
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
-
-/// How long a client may be idle.
-const IDLE: Duration = Duration::from_secs(60);
 
 /// The reasons that are on the page.
 const REASONS: usize = 20;
-
-counters! {
-    /// What the endpoint itself counts.
-    Counters {
-        requests "requests for metrics",
-    }
-}
 
 /// The endpoint. It ends when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Exporter {
     page: Arc<Mutex<String>>,
-    remote: Remote,
+    #[cfg_attr(not(test), expect(dead_code, reason = "it serves until it is dropped"))]
+    serving: Serving,
 }
 
 impl Exporter {
     /// Serves the page at an address.
     pub(crate) fn start(listen: Listen) -> Result<Self> {
         let page = Arc::<Mutex<String>>::default();
-        let protocol = Pages { page: Arc::clone(&page), limits: Limits::default(), counters: Arc::default() };
-        let sink = Sink::bind(protocol, Config::new(vec![listen])).map_err(Error::Metrics)?;
-        let remote = sink.remote();
-        // The thread ends with an error only if it cannot begin, and then nothing answers.
-        let spawned = std::thread::Builder::new().name("metrics".to_owned()).spawn(move || sink.run());
-        spawned.map_err(|error| landau_sys::Error::from_io("clone", &error))?;
-        Ok(Self { page, remote })
+        let served = Arc::clone(&page);
+        let serving = page::serve(listen, "metrics", move |path| {
+            let text = || served.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            (path == b"/metrics").then(|| Page { kind: PROMETHEUS, text: text() })
+        });
+        Ok(Self { page, serving: serving.map_err(Error::Metrics)? })
     }
 
     /// Replaces the page, if no client is being answered.
@@ -52,67 +37,6 @@ impl Exporter {
         if let Ok(mut held) = self.page.try_lock() {
             *held = page();
         }
-    }
-}
-
-impl Drop for Exporter {
-    fn drop(&mut self) {
-        self.remote.end();
-    }
-}
-
-/// Answers requests for the page.
-struct Pages {
-    page: Arc<Mutex<String>>,
-    limits: Limits,
-    counters: Arc<Counters>,
-}
-
-impl Protocol for Pages {
-    type Session = Scan;
-
-    fn open(&mut self, _: &Origin, _: u32, _: &mut Vec<u8>) -> Opened<Scan> {
-        Opened { session: Scan::default(), plan: Plan::default(), step: Step::receive(0) }
-    }
-
-    fn step(&mut self, scan: &mut Scan, input: &[u8], _: u32, out: &mut Vec<u8>) -> Step {
-        let (status, consumed, is_head) = match scan.parse(input, &self.limits) {
-            Ok(Parsed::Partial) => return Step::receive(0),
-            Err(reject) => (reject.status, input.len(), false),
-            Ok(Parsed::Complete { request, consumed }) => {
-                let path = request.path().split(|&byte| byte == b'?').next().unwrap_or_default();
-                let status = match request.method() {
-                    Method::Get | Method::Head if path == b"/metrics" => Status::OK,
-                    Method::Get | Method::Head => Status::NOT_FOUND,
-                    _ => Status::METHOD_NOT_ALLOWED,
-                };
-                (status, consumed, request.method() == Method::Head)
-            }
-        };
-        self.counters.requests.add(1);
-        let page = if status == Status::OK {
-            self.page.lock().unwrap_or_else(PoisonError::into_inner).clone()
-        } else {
-            String::new()
-        };
-        let head = Head::new(out, status).field("Content-Type", b"text/plain; version=0.0.4; charset=utf-8");
-        head.number("Content-Length", page.len() as u64).field("Connection", b"close").end();
-        if !is_head {
-            out.extend_from_slice(page.as_bytes());
-        }
-        Step { consumed, delay: Duration::ZERO, then: Then::HangUp }
-    }
-
-    fn expire(&mut self, _: &mut Scan, _: &mut Vec<u8>) {}
-
-    fn close(&mut self, _: &mut Scan) {}
-
-    fn idle_timeout(&self, _: &Scan) -> Duration {
-        IDLE
-    }
-
-    fn counters(&self) -> Arc<dyn Counted> {
-        self.counters.clone()
     }
 }
 
@@ -198,18 +122,9 @@ mod tests {
 
     #[test]
     fn the_page_is_served_until_the_end() {
-        let exporter = Exporter::start("127.0.0.1:0".parse().unwrap());
-        // The address is chosen by the system, and known to the sink only.
-        assert!(exporter.is_ok());
-        drop(exporter);
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let taken: Listen = listener.local_addr().unwrap().to_string().parse().unwrap();
-        assert!(matches!(Exporter::start(taken), Err(Error::Metrics(_))));
-        let page = Arc::new(Mutex::new("a 1\n".to_owned()));
-        let protocol = Pages { page, limits: Limits::default(), counters: Arc::default() };
-        let sink = Sink::bind(protocol, Config::new(vec!["127.0.0.1:0".parse().unwrap()])).unwrap();
-        let (address, remote) = (sink.addresses()[0].to_string(), sink.remote());
-        let thread = std::thread::spawn(move || sink.run());
+        let exporter = Exporter::start("127.0.0.1:0".parse().unwrap()).unwrap();
+        exporter.update(|| "a 1\n".to_owned());
+        let address = exporter.serving.address.to_string();
         let get = |request: &str| {
             let mut stream = TcpStream::connect(&address).unwrap();
             std::io::Write::write_all(&mut stream, format!("{request} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())
@@ -218,10 +133,9 @@ mod tests {
             stream.read_to_string(&mut answer).unwrap();
             answer
         };
-        assert!(get("GET /metrics").ends_with("\r\n\r\na 1\n"));
+        assert!(get("GET /metrics").ends_with("\r\n\r\na 1\n") && get("GET /metrics?x").ends_with("a 1\n"));
         assert!(get("HEAD /metrics").ends_with("\r\n\r\n"));
         assert!(get("GET /").starts_with("HTTP/1.1 404 ") && get("DELETE /metrics").starts_with("HTTP/1.1 405 "));
-        remote.end();
-        thread.join().unwrap().unwrap();
+        assert!(matches!(Exporter::start(address.parse().unwrap()), Err(Error::Metrics(_))), "the address is taken");
     }
 }

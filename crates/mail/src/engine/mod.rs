@@ -203,8 +203,8 @@ impl<N: Network, I: Input> Engine<N, I> {
 
     fn is_finished(&self) -> bool {
         match self.stop_ns {
-            Some(since_ns) => self.schedule.open_count() == 0 || self.now_ns.saturating_sub(since_ns) > GRACE_NS,
-            // A connection that was not greeted yet is not needed any more.
+            // A connection that was not greeted yet has no transaction, and is not needed any more.
+            Some(since_ns) => self.schedule.greeted_count() == 0 || self.now_ns.saturating_sub(since_ns) > GRACE_NS,
             None => self.schedule.greeted_count() == 0 && self.has_nothing_left(),
         }
     }

@@ -4,9 +4,9 @@ use super::receiver::{EXTENSIONS, Receiver};
 use super::trace::{MOST_HOPS, Trace, hops};
 use crate::envelope::Request;
 use crate::queue::{self, Meta};
+use crate::sink::chunks::{Chunk, End, Received};
 use crate::sink::protocol::{Step, Then};
-use landau_wire::smtp::bdat::Chunks;
-use landau_wire::smtp::data::{Decoder, Inspector, Shape};
+use landau_wire::smtp::data::{Decoder, Shape};
 use landau_wire::smtp::line::{self, Scan};
 use landau_wire::smtp::parameter::Ret;
 use landau_wire::smtp::{Capabilities, Command, Extension, Extensions, Host, Mail, Rcpt, Recovery, Reject, command};
@@ -27,8 +27,8 @@ enum Stage {
     Command,
     /// Content after DATA.
     Content(Box<Decoder>),
-    /// A chunk after BDAT. It is taken and dropped if the BDAT was refused.
-    Chunk { chunks: Chunks, refusal: Option<Reject> },
+    /// A chunk after BDAT.
+    Chunk(Chunk),
     /// Nothing until the queue has the message of this identifier.
     Committing(u64),
 }
@@ -74,7 +74,7 @@ struct Transaction {
     /// What the sender asks for about each recipient.
     requests: Vec<Request>,
     content: Vec<u8>,
-    chunks: Option<(Chunks, Inspector)>,
+    chunks: Option<Received>,
     /// The bytes that its addresses and content take of the memory for messages.
     held: u64,
     /// Whether the content did not fit in the memory for such, and was dropped.
@@ -144,7 +144,7 @@ impl Session {
                 let effect = self.finish(relay, &shape, out);
                 self.settle(relay, consumed, effect, out)
             }
-            Stage::Chunk { .. } => self.take_chunk(relay, input, out),
+            Stage::Chunk(_) => self.take_chunk(relay, input, out),
             Stage::Committing(id) => {
                 let id = *id;
                 self.stage = Stage::Command;
@@ -283,51 +283,30 @@ impl Session {
         say(out, b"354 End data with <CR><LF>.<CR><LF>\r\n", Effect::Succeeded)
     }
 
-    /// Begins a chunk. The reply follows it, and it is taken even if the command is refused (RFC 3030 section 2).
+    /// Begins a chunk, which the reply follows.
     fn bdat(&mut self, relay: &Receiver, size: u64, is_last: bool) -> Effect {
         let has_recipients = self.transaction.is_open && !self.transaction.recipients.is_empty();
-        let (mut chunks, inspector) = self.transaction.chunks.take().unwrap_or_default();
-        let begun = chunks.begin(size, is_last);
-        let refusal = match begun {
-            Err(reject) => Some(reject),
-            Ok(()) if !has_recipients => Some(Reject::BAD_SEQUENCE),
-            Ok(()) if chunks.total() > relay.limits.size_limit => Some(Reject::TOO_LARGE),
-            Ok(()) => None,
-        };
-        if refusal.is_none() {
-            self.transaction.chunks = Some((chunks, inspector));
-        }
-        self.stage = Stage::Chunk { chunks, refusal };
+        let (received, limit) = (&mut self.transaction.chunks, relay.limits.size_limit);
+        self.stage = Stage::Chunk(Chunk::begin(received, size, is_last, has_recipients, limit));
         Effect::Succeeded
     }
 
     /// Takes content of a chunk.
     fn take_chunk(&mut self, relay: &mut Receiver, input: &[u8], out: &mut Vec<u8>) -> Step {
-        let Stage::Chunk { chunks, refusal } = &mut self.stage else { return Step::receive(0) };
-        let content = chunks.take(input);
-        let (chunks, refusal) = (*chunks, *refusal);
-        if refusal.is_none() {
-            if let Some((kept, inspector)) = &mut self.transaction.chunks {
-                *kept = chunks;
-                inspector.push(content);
-            }
+        let Stage::Chunk(chunk) = &mut self.stage else { return Step::receive(0) };
+        let (content, is_kept, end) = chunk.take(&mut self.transaction.chunks, input);
+        if is_kept {
             self.transaction.keep(relay, content);
         }
-        if chunks.left() > 0 {
-            return Step::receive(content.len());
-        }
+        let Some(end) = end else { return Step::receive(content.len()) };
         self.stage = Stage::Command;
-        let effect = match refusal {
-            Some(reject) => {
-                // What is left of the transaction would be a message with a hole.
+        let effect = match end {
+            End::Refused(reject) => {
                 self.clear(relay);
                 refuse(&reject, out)
             }
-            None if chunks.is_end() => {
-                let shape = self.transaction.chunks.map(|(_, inspector)| inspector.shape()).unwrap_or_default();
-                self.finish(relay, &shape, out)
-            }
-            None => say(out, b"250 2.0.0 Ok: chunk received\r\n", Effect::Succeeded),
+            End::Message(shape) => self.finish(relay, &shape, out),
+            End::Chunk => say(out, b"250 2.0.0 Ok: chunk received\r\n", Effect::Succeeded),
         };
         self.settle(relay, content.len(), effect, out)
     }

@@ -1,59 +1,28 @@
 //! The counters over HTTP: `/metrics` for Prometheus, every other path as JSON.
 
-use super::conduct::Plan;
-use super::counters::{Counted, Reading, counters};
-use super::protocol::{Opened, Origin, Protocol, Step, Then};
-use super::server::{Config, Remote, Sink};
+use super::counters::Reading;
+use super::page::{self, PROMETHEUS, Page, Serving};
 use super::{Error, Listen};
-use landau_wire::http::head::Head;
-use landau_wire::http::{Limits, Method, Parsed, Scan, Status};
 use std::fmt::Write;
-use std::sync::Arc;
-use std::time::Duration;
-
-/// How long a client may be idle.
-const IDLE: Duration = Duration::from_secs(60);
-
-/// Returns the counters at this moment.
-type Source = Box<dyn Fn() -> Vec<Reading> + Send>;
-
-counters! {
-    /// What the endpoint itself counts.
-    Counters {
-        exported "requests for counters",
-    }
-}
-
-/// The endpoint.
-struct Exporter {
-    source: Source,
-    limits: Limits,
-    counters: Arc<Counters>,
-}
 
 /// A running endpoint. It ends with the process, or when this is dropped.
 #[derive(Debug)]
 pub struct Exporting {
     /// Where it listens.
     pub address: Listen,
-    remote: Remote,
-}
-
-impl Drop for Exporting {
-    fn drop(&mut self) {
-        self.remote.end();
-    }
+    _serving: Serving,
 }
 
 /// Serves counters at an address, in a thread of its own.
 pub fn export(listen: Listen, source: impl Fn() -> Vec<Reading> + Send + 'static) -> Result<Exporting, Error> {
-    let exporter = Exporter { source: Box::new(source), limits: Limits::default(), counters: Arc::default() };
-    let sink = Sink::bind(exporter, Config::new(vec![listen]))?;
-    let (addresses, remote) = (sink.addresses(), sink.remote());
-    // The thread ends with an error only if it cannot begin, and then nothing answers.
-    let spawned = std::thread::Builder::new().name("counters".to_owned()).spawn(move || sink.run());
-    spawned.map_err(|error| landau_sys::Error::from_io("clone", &error))?;
-    Ok(Exporting { address: addresses.first().copied().unwrap_or(listen), remote })
+    let serving = page::serve(listen, "counters", move |path| {
+        let readings = source();
+        Some(match path {
+            b"/metrics" => Page { kind: PROMETHEUS, text: prometheus(&readings) },
+            _ => Page { kind: "application/json", text: json(&readings) },
+        })
+    })?;
+    Ok(Exporting { address: serving.address, _serving: serving })
 }
 
 /// Returns counters in the text format of Prometheus.
@@ -77,51 +46,6 @@ fn json(readings: &[Reading]) -> String {
     let mut text = serde_json::Value::Object(pairs.collect()).to_string();
     text.push('\n');
     text
-}
-
-impl Protocol for Exporter {
-    type Session = Scan;
-
-    fn open(&mut self, _: &Origin, _: u32, _: &mut Vec<u8>) -> Opened<Scan> {
-        Opened { session: Scan::default(), plan: Plan::default(), step: Step::receive(0) }
-    }
-
-    fn step(&mut self, scan: &mut Scan, input: &[u8], _: u32, out: &mut Vec<u8>) -> Step {
-        let (status, consumed, is_head, is_metrics) = match scan.parse(input, &self.limits) {
-            Ok(Parsed::Partial) => return Step::receive(0),
-            Ok(Parsed::Complete { request, consumed }) => {
-                let is_known = matches!(request.method(), Method::Get | Method::Head);
-                let status = if is_known { Status::OK } else { Status::METHOD_NOT_ALLOWED };
-                (status, consumed, request.method() == Method::Head, request.path() == b"/metrics")
-            }
-            Err(reject) => (reject.status, input.len(), false, false),
-        };
-        self.counters.exported.add(1);
-        let readings = if status == Status::OK { (self.source)() } else { Vec::new() };
-        let (kind, text): (&[u8], _) = match (status == Status::OK, is_metrics) {
-            (false, _) => (b"text/plain", String::new()),
-            (true, true) => (b"text/plain; version=0.0.4; charset=utf-8", prometheus(&readings)),
-            (true, false) => (b"application/json", json(&readings)),
-        };
-        let head = Head::new(out, status).field("Content-Type", kind).number("Content-Length", text.len() as u64);
-        head.field("Connection", b"close").end();
-        if !is_head {
-            out.extend_from_slice(text.as_bytes());
-        }
-        Step { consumed, delay: Duration::ZERO, then: Then::HangUp }
-    }
-
-    fn expire(&mut self, _: &mut Scan, _: &mut Vec<u8>) {}
-
-    fn close(&mut self, _: &mut Scan) {}
-
-    fn idle_timeout(&self, _: &Scan) -> Duration {
-        IDLE
-    }
-
-    fn counters(&self) -> Arc<dyn Counted> {
-        self.counters.clone()
-    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! connection whatever its protocol (late replies, replies in pieces, resets, half-closes, silence) is
 //! [`conduct`]. Every random decision follows from a seed and from what it is about, not from the order of events.
 
+pub(crate) mod chunks;
 pub mod conduct;
 mod connection;
 pub(crate) mod counters;
@@ -15,6 +16,7 @@ mod exporter;
 pub mod http;
 mod listener;
 pub mod mailbox;
+pub(crate) mod page;
 mod prefix;
 pub(crate) mod protocol;
 mod recent;

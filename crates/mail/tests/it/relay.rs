@@ -1,8 +1,9 @@
 //! The relay over real sockets: the table of smuggling attempts, and refused clients.
 
-use crate::smuggling::{self, Answer, Attempt, PROLOGUE};
-use crate::support::{Client, Running};
+use crate::smuggling::{self, Answer, Attempt};
+use crate::support::{Client, LONG, Names, Running};
 use landau_mail::relay::{Monitor, Reception, Relay};
+use landau_mail::sink::dns::{Layout, Service};
 use landau_mail::sink::mailbox::Mailboxes;
 use landau_mail::sink::smtp::Smtp;
 use landau_mail::sink::smtp::profile::Profiles;
@@ -105,25 +106,10 @@ fn no_message_is_smuggled_through_the_relay() {
     for attempt in &attempts {
         for size in [1, 7, usize::MAX] {
             let mut client = Client::connect(relay.address);
-            client.send(PROLOGUE);
-            assert_eq!([client.reply(), client.reply(), client.reply(), client.reply()], [220, 250, 250, 250]);
-            client.send_in_pieces(&attempt.bytes, size);
-            // Where the relay must end the connection, the client does not help.
-            let ends = attempt.answer.closes || attempt.answer.codes.last() == Some(&221);
-            if !ends {
-                client.end();
-            }
-            let mut codes = Vec::new();
-            loop {
-                match client.reply() {
-                    0 | -1 => break,
-                    code => codes.push(code as u16),
-                }
-            }
+            let (codes, closes) = client.attempt(attempt, size);
             let before = std::mem::replace(&mut accepted, relay.total("messages_accepted"));
             let messages = (accepted - before) as usize;
             own += messages.saturating_sub(1);
-            let closes = ends && codes.last() != Some(&221);
             assert_eq!(Answer { codes, closes, messages }, expected(attempt), "{} by {size}", attempt.name);
         }
     }
@@ -135,4 +121,46 @@ fn no_message_is_smuggled_through_the_relay() {
     assert_eq!(sink.remote.total("messages"), accepted);
     let smuggled = std::fs::read_dir(mail.join("v@y/new")).unwrap().count();
     assert_eq!(smuggled, own);
+}
+
+/// Hosts of one domain take no mail and say nothing. Its recipients would fill the memory for recipients; mail to other
+/// domains passes all the same.
+#[test]
+fn a_site_that_does_not_answer_leaves_room_to_others() {
+    let layout = Layout { domains: 2, sites: 2, ..Layout::default() };
+    let names = Names::start(&Service { layout, ..Service::default() });
+    // Three addresses for each site: those of the first one are dead.
+    let dead: Vec<String> = (0..3).map(|host| format!("[host.\"127.1.0.{host}\"]\nsilent = 1.0\n")).collect();
+    let hosts = Running::smtp_at(Smtp::new("sink.example", dead.concat().parse().unwrap(), 1), "127.0.0.0/8:0");
+    let room = tempfile::tempdir().unwrap();
+    let relay = Relaying::start(&room.path().join("queue"), |relay| {
+        relay.delivery.name_server = Some(names.streams.address);
+        relay.delivery.smtp_port = hosts.address.port();
+        relay.delivery.active = 30;
+    });
+    let mut client = Client::connect(relay.address);
+    assert_eq!([client.reply(), client.command("EHLO c")], [220, 250]);
+    let mut send = |domain: &str| {
+        client.send(format!("MAIL FROM:<a@x>\r\nRCPT TO:<u@{domain}>\r\nDATA\r\n").as_bytes());
+        assert_eq!([client.reply(), client.reply(), client.reply()], [250, 250, 354]);
+        assert_eq!(client.command("Subject: a\r\n\r\nb\r\n."), 250);
+    };
+    let mut messages = 0;
+    for domain in ["d1.example", "d2.example"] {
+        for _ in 0..100 {
+            send(domain);
+        }
+        for _ in 0..20 {
+            send(if domain == "d1.example" { "d2.example" } else { "d1.example" });
+        }
+        messages += 120;
+    }
+    assert_eq!(relay.total("messages_accepted"), messages);
+    // One of the two has all its hosts alive.
+    let began = std::time::Instant::now();
+    while hosts.remote.total("messages") < 120 {
+        assert!(began.elapsed() < LONG, "{} messages arrived", hosts.remote.total("messages"));
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert!(relay.total("recipients_left") > 0, "the other one does not answer");
 }

@@ -1,5 +1,6 @@
 //! Sinks in threads, a client that talks to them, and deliveries to them.
 
+use crate::smuggling::{Attempt, PROLOGUE};
 use landau_mail::sink::dns::{Datagrams, Dns, Service, bind};
 use landau_mail::sink::smtp::Smtp;
 use landau_mail::sink::smtp::profile::Profiles;
@@ -13,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Longer than anything takes; a test that reaches it has failed.
-const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// A running sink. Its clock stands still until a test advances it.
 pub(crate) struct Running {
@@ -159,6 +160,28 @@ impl Client {
                 Err(error) => panic!("{error}"),
             }
         }
+    }
+
+    /// Makes an attempt to smuggle a message, in pieces of a size. Returns the codes of the replies, and whether the
+    /// server ended the connection because of an error.
+    pub(crate) fn attempt(&mut self, attempt: &Attempt, size: usize) -> (Vec<u16>, bool) {
+        self.send(PROLOGUE);
+        assert_eq!([(); 4].map(|()| self.reply()), [220, 250, 250, 250]);
+        self.send_in_pieces(&attempt.bytes, size);
+        // Where the server must end the connection, the client does not help.
+        let ends = attempt.answer.closes || attempt.answer.codes.last() == Some(&221);
+        if !ends {
+            self.end();
+        }
+        let mut codes = Vec::new();
+        loop {
+            match self.reply() {
+                0 | -1 => break,
+                code => codes.push(code as u16),
+            }
+        }
+        let closes = ends && codes.last() != Some(&221);
+        (codes, closes)
     }
 
     /// Sends a command and receives the reply.

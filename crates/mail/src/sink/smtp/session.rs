@@ -5,9 +5,9 @@ use super::profile::{Host, Latencies};
 use super::texts::TOO_MANY_RECIPIENTS;
 use super::transaction::{Transaction, address};
 use super::{Counters, Smtp};
+use crate::sink::chunks::{Chunk, End};
 use crate::sink::conduct::Latency;
 use crate::sink::protocol::{Origin, Step, Then};
-use landau_wire::smtp::bdat::Chunks;
 use landau_wire::smtp::data::{Decoder, Shape};
 use landau_wire::smtp::line::{self, Scan};
 use landau_wire::smtp::{Capabilities, Command, Extension, Extensions, Mail, Rcpt, Recovery, Reject, command};
@@ -22,8 +22,8 @@ enum Stage {
     Command,
     /// Content after DATA.
     Content(Decoder),
-    /// A chunk after BDAT. It is taken and dropped if the BDAT was refused.
-    Chunk { chunks: Chunks, refusal: Option<Reject> },
+    /// A chunk after BDAT.
+    Chunk(Chunk),
 }
 
 /// The kind of a command, by which its latency is chosen.
@@ -122,7 +122,7 @@ impl Session {
                 let outcome = self.finish(sink, &shape, out);
                 self.settle(sink, consumed, Kind::Message, outcome, out)
             }
-            Stage::Chunk { .. } => self.take_chunk(sink, input, out),
+            Stage::Chunk(_) => self.take_chunk(sink, input, out),
         }
     }
 
@@ -262,57 +262,32 @@ impl Session {
         say(out, b"354 End data with <CR><LF>.<CR><LF>\r\n", Outcome::Done)
     }
 
-    /// Begins a chunk. The reply follows it, and it is taken even if the command is refused (RFC 3030 section 2).
+    /// Begins a chunk, which the reply follows.
     fn bdat(&mut self, sink: &Smtp, size: u64, is_last: bool) -> Outcome {
         let has_recipients = self.transaction.is_open && self.transaction.recipient_count > 0;
-        let (mut chunks, inspector) = self.transaction.chunks.take().unwrap_or_default();
-        let begun = chunks.begin(size, is_last);
-        let limit = sink.profiles.host(self.host).size_limit;
-        let refusal = match begun {
-            Err(reject) => Some(reject),
-            Ok(()) if !has_recipients => Some(Reject::BAD_SEQUENCE),
-            Ok(()) if chunks.total() > limit => Some(Reject::TOO_LARGE),
-            Ok(()) => None,
-        };
-        if refusal.is_none() {
-            self.transaction.chunks = Some((chunks, inspector));
-        }
-        self.stage = Stage::Chunk { chunks, refusal };
+        let (received, limit) = (&mut self.transaction.chunks, sink.profiles.host(self.host).size_limit);
+        self.stage = Stage::Chunk(Chunk::begin(received, size, is_last, has_recipients, limit));
         Outcome::Done
     }
 
     /// Takes content of a chunk.
     fn take_chunk(&mut self, sink: &mut Smtp, input: &[u8], out: &mut Vec<u8>) -> Step {
-        let Stage::Chunk { chunks, refusal } = &mut self.stage else { return Step::receive(0) };
-        let content = chunks.take(input);
-        let consumed = content.len();
-        let (chunks, refusal) = (*chunks, *refusal);
-        if refusal.is_none()
-            && let Some((kept, inspector)) = &mut self.transaction.chunks
-        {
-            *kept = chunks;
-            inspector.push(content);
-            if sink.mailboxes.is_some() {
-                self.transaction.content.extend_from_slice(content);
-            }
+        let Stage::Chunk(chunk) = &mut self.stage else { return Step::receive(0) };
+        let (content, is_kept, end) = chunk.take(&mut self.transaction.chunks, input);
+        if is_kept && sink.mailboxes.is_some() {
+            self.transaction.content.extend_from_slice(content);
         }
-        if chunks.left() > 0 {
-            return Step::receive(consumed);
-        }
+        let Some(end) = end else { return Step::receive(content.len()) };
         self.stage = Stage::Command;
-        let outcome = match refusal {
-            Some(reject) => {
-                // What is left of the transaction would be a message with a hole.
+        let outcome = match end {
+            End::Refused(reject) => {
                 self.transaction.clear();
                 refuse(&reject, out)
             }
-            None if chunks.is_end() => {
-                let shape = self.transaction.chunks.map(|(_, inspector)| inspector.shape()).unwrap_or_default();
-                self.finish(sink, &shape, out)
-            }
-            None => say(out, b"250 2.0.0 Ok: chunk received\r\n", Outcome::Done),
+            End::Message(shape) => self.finish(sink, &shape, out),
+            End::Chunk => say(out, b"250 2.0.0 Ok: chunk received\r\n", Outcome::Done),
         };
-        self.settle(sink, consumed, Kind::Message, outcome, out)
+        self.settle(sink, content.len(), Kind::Message, outcome, out)
     }
 
     /// Accepts or refuses a message whose content has ended.
@@ -360,7 +335,7 @@ impl Session {
         let index = self.commands + 1;
         self.commands = index;
         let mut delay = Duration::ZERO;
-        if host.latencies != Latencies::default() && !matches!(self.stage, Stage::Chunk { .. }) {
+        if host.latencies != Latencies::default() && !matches!(self.stage, Stage::Chunk(_)) {
             delay = latency(&host.latencies, kind).draw(sink.draws, self.number, index);
         }
         if outcome == Outcome::Failed {

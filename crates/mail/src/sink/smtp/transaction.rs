@@ -1,7 +1,6 @@
 //! The mail transaction that a session is in.
 
-use landau_wire::smtp::bdat::Chunks;
-use landau_wire::smtp::data::Inspector;
+use crate::sink::chunks::Received;
 use landau_wire::smtp::{Mail, Recipient};
 
 /// A mail transaction: from MAIL to the end of the content, or to RSET.
@@ -16,7 +15,7 @@ pub(super) struct Transaction {
     /// The content so far; empty unless messages are stored.
     pub(super) content: Vec<u8>,
     /// The chunks, if the content comes by BDAT.
-    pub(super) chunks: Option<(Chunks, Inspector)>,
+    pub(super) chunks: Option<Received>,
 }
 
 impl Transaction {
