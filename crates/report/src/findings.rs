@@ -71,6 +71,8 @@ pub enum Kind {
     Growth,
     /// The cost falls.
     Fall,
+    /// The 99th percentile grows, and the median does not.
+    Tail,
     /// The cost changes without growing or falling from end to end.
     Variation,
     /// The costs have two modes.
@@ -115,6 +117,7 @@ impl Kind {
             Self::Outlier => "outliers",
             Self::Growth => "grows",
             Self::Fall => "falls",
+            Self::Tail => "tail grows",
             Self::Variation => "varies",
             Self::Bimodal => "bimodal",
             Self::Change => "changed",
@@ -141,6 +144,7 @@ impl Kind {
             | Self::Outlier
             | Self::Growth
             | Self::Fall
+            | Self::Tail
             | Self::Variation
             | Self::Bimodal
             | Self::Change

@@ -12,7 +12,7 @@ use crate::quantity::{FormatCost, Unit, count, digits, factor};
 use crate::{Analysis, CaseStudy, Comparisons, PhaseComparison, PhaseStudy, Shown, ends, text};
 use comfy_table::{Attribute, Cell, Color, ContentArrangement, Table};
 use landau_record::schema::Direction;
-use landau_stats::{Class, Components, Estimate, Judgement, Nature, Outcome, Pattern, PatternRule, Reason};
+use landau_stats::{Class, Components, Estimate, Judgement, Nature, Outcome, Pattern, PatternRule, Reason, Tail};
 use serde::Serialize;
 
 pub use crate::ends::CostAt;
@@ -51,6 +51,8 @@ pub struct Row {
     /// Cost at ten times the largest judged n. Of a flat or small change, the upper end is the bound of a linear
     /// growth.
     pub at_ten_times: Option<Estimate>,
+    /// The growth of the 99th percentile; absent for counted costs and without a judged range.
+    pub p99: Option<Tail>,
     /// Where the variance comes from; absent for counted costs and for a single pass.
     pub components: Option<Components>,
     /// The usual standard deviation (log scale) of the level between runs of one machine; absent for counted costs.
@@ -79,7 +81,7 @@ pub struct RowText {
     /// Where a call failed or the kernel stopped; empty if neither.
     pub limit: String,
     /// What the verdict says beside its outcome, a sentence each: the factor of a doubling, the cost at ten times n,
-    /// and where the uncertainty comes from.
+    /// the growth of the 99th percentile, and where the uncertainty comes from.
     pub details: Vec<String>,
     /// Cliffs and recurring outliers; empty if there are none.
     pub events: String,
@@ -142,6 +144,7 @@ impl Row {
             growth: judged.growth,
             law: text::symbol_of(judged).map(str::to_owned),
             at_ten_times: judged.at_ten_times,
+            p99: phase.verdict.p99.clone(),
             components: judged.components,
             between_runs: (judged.unit != Unit::Instructions).then(|| between_runs(study, phase)),
             text: RowText::of(study, phase, [small, large]),
@@ -171,7 +174,7 @@ impl RowText {
                 _ => format!("{} ({}–{})", factor(growth.value), digits(growth.low), digits(growth.high)),
             }),
             limit: crashed(study, phase).or(limit).unwrap_or_default(),
-            details: text::details(judged, between_runs(study, phase)),
+            details: text::details(&phase.verdict, between_runs(study, phase)),
             events: events(phase),
             outliers: outliers(phase),
         }
@@ -306,6 +309,7 @@ fn reason_short(reason: Reason) -> &'static str {
     match reason {
         Reason::TooFewPoints => "too few points",
         Reason::TooFewPasses => "a single pass",
+        Reason::TooFewCalls => "too few calls",
         Reason::TooNoisy => "passes differ",
         Reason::PointDeviates => "a point deviates",
         Reason::CanaryMoved => "canary changed",
@@ -446,6 +450,7 @@ mod tests {
         let reasons = [
             Reason::TooFewPoints,
             Reason::TooFewPasses,
+            Reason::TooFewCalls,
             Reason::TooNoisy,
             Reason::PointDeviates,
             Reason::CanaryMoved,

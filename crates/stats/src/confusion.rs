@@ -193,19 +193,24 @@ fn judge_all(mut jobs: Vec<Job>, plan: &Plan, filter: &str) -> Vec<Row> {
         }
         Row { group: job.truth.group, detail: job.truth.detail.clone(), noise: job.noise, calls: job.calls, tally }
     };
-    let (next, jobs) = (AtomicUsize::new(0), &jobs);
+    in_parallel(&jobs, &row)
+}
+
+/// The results of all jobs, in their order, by as many threads as there are processors.
+pub(crate) fn in_parallel<J: Sync, R: Send>(jobs: &[J], result: &(impl Fn(&J) -> R + Sync)) -> Vec<R> {
+    let next = AtomicUsize::new(0);
     let work = || {
         let numbers = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
-        numbers.map_while(|at| Some((at, row(jobs.get(at)?)))).collect::<Vec<(usize, Row)>>()
+        numbers.map_while(|at| Some((at, result(jobs.get(at)?)))).collect::<Vec<(usize, R)>>()
     };
-    let mut rows: Vec<(usize, Row)> = std::thread::scope(|scope| {
+    let mut results: Vec<(usize, R)> = std::thread::scope(|scope| {
         let count = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let threads: Vec<_> = (0..count).map(|_| scope.spawn(work)).collect();
         // A panic of a thread is one of this function.
         threads.into_iter().flat_map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
     });
-    rows.sort_by_key(|(at, _)| *at);
-    rows.into_iter().map(|(_, row)| row).collect()
+    results.sort_by_key(|(at, _)| *at);
+    results.into_iter().map(|(_, result)| result).collect()
 }
 
 /// Judges the series of one truth.

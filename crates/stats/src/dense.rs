@@ -45,6 +45,7 @@ pub struct Truth {
     pub expected: Expected,
     cost: Cost,
     branch: Option<Branch>,
+    tail: Option<TailCalls>,
 }
 
 /// The expensive branch of a mixture.
@@ -57,10 +58,28 @@ struct Branch {
     dwell: f64,
 }
 
+/// Single expensive calls, which make the tail.
+struct TailCalls {
+    /// Their cost over that of the others, by n.
+    ratio: Cost,
+    /// Their share of the calls: well above a hundredth, so that they hold the 99th percentile.
+    share: f64,
+}
+
 impl Truth {
+    /// Returns a number that the true 99th percentile is proportional to. Mixtures have their own.
+    pub fn tail_at(&self, n: f64) -> f64 {
+        self.at(n) * self.tail.as_ref().map_or(1.0, |tail| (tail.ratio)(n))
+    }
+
     /// Returns the true cost: that of the cheap branch of a mixture.
     pub fn at(&self, n: f64) -> f64 {
         (self.cost)(n)
+    }
+
+    /// Whether calls take one of two flat branches.
+    fn is_flat_mixture(&self) -> bool {
+        self.is_mixture() && self.expected == Expected::Branches
     }
 
     /// Returns whether calls take one of two branches.
@@ -84,7 +103,7 @@ fn truth(
     expected: Expected,
     shape: impl Fn(f64) -> f64 + Send + Sync + 'static,
 ) -> Truth {
-    Truth { group, detail, expected, cost: Box::new(move |n| BASE * shape(n)), branch: None }
+    Truth { group, detail, expected, cost: Box::new(move |n| BASE * shape(n)), branch: None, tail: None }
 }
 
 /// A growth over the judged range within this distance of the margin of equivalence can hardly be resolved by five
@@ -217,6 +236,39 @@ fn mixtures(last: f64) -> Vec<Truth> {
     all
 }
 
+/// Truths whose tail is known: medians that are flat, grow or fall, each with a tail of its own. Factors are those
+/// between the middles of the first and of the last third.
+pub fn tails(calls: u32) -> Vec<Truth> {
+    let last = f64::from(calls);
+    // A line by this factor from a sixth of the range to five sixths.
+    let rise = move |factor: f64| {
+        let slope = (factor - 1.0) / (5.0 / 6.0 - factor / 6.0);
+        move |n: f64| 1.0 + slope * n / last
+    };
+    let jump_at = |at: f64, factor: f64| jump(at * last, factor);
+    let with = |detail: &str, median: f64, tail: Cost| {
+        let own = rise(median);
+        let calls = TailCalls { ratio: Box::new(move |n| 12.0 * tail(n) / own(n)), share: 0.02 };
+        Truth { tail: Some(calls), ..truth("tail", detail.to_owned(), Expected::Law("constant"), rise(median)) }
+    };
+    let mut all: Vec<Truth> =
+        truths(calls).into_iter().filter(|truth| truth.group == "constant" || truth.is_flat_mixture()).collect();
+    all.extend([
+        with("flat, tail flat", 1.0, Box::new(|_| 1.0)),
+        with("flat, tail ×1.1", 1.0, Box::new(rise(1.1))),
+        with("flat, tail ×1.25", 1.0, Box::new(rise(1.25))),
+        with("flat, tail ×1.5", 1.0, Box::new(rise(1.5))),
+        with("flat, tail ×2", 1.0, Box::new(rise(2.0))),
+        with("flat, tail ×3", 1.0, Box::new(rise(3.0))),
+        with("flat, tail ×2 by a step", 1.0, Box::new(jump_at(0.5, 2.0))),
+        with("flat, tail ×0.5", 1.0, Box::new(rise(0.5))),
+        with("×2, tail flat", 2.0, Box::new(|_| 1.0)),
+        with("×3, tail flat", 3.0, Box::new(|_| 1.0)),
+        with("×3, tail ×3", 3.0, Box::new(rise(3.0))),
+    ]);
+    all
+}
+
 /// Two branches that calls take in turns.
 pub struct Mixture {
     /// Cost of the cheap branch over [`BASE`], by n.
@@ -336,6 +388,9 @@ fn pass(truth: &Truth, noise: &Noise, cold: &Cold, calls: u32, is_down: bool, ra
             let rate = if is_expensive { 1.0 - share } else { share } * 2.0 / branch.dwell;
             is_expensive ^= random.uniform() < rate;
             cost *= if is_expensive { (branch.ratio)(size) } else { 1.0 };
+        }
+        if let Some(tail) = &truth.tail {
+            cost *= if random.uniform() < tail.share { (tail.ratio)(size) } else { 1.0 };
         }
         let mut log = offset + drift + cell + noise.call * random.normal();
         if random.uniform() < 0.01 {

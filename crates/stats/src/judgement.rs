@@ -10,6 +10,7 @@ use crate::points::{
 };
 use crate::polish::Level;
 use crate::select::{Selection, select};
+use crate::warm_up;
 use crate::{Annotation, AnnotationKind, Cliff, Components, Curve, Estimate, Fit, Options};
 use serde::{Deserialize, Serialize};
 
@@ -95,8 +96,10 @@ pub enum Outcome {
 pub enum Reason {
     /// The series is too short for points.
     TooFewPoints,
-    /// A single pass has no error estimate.
+    /// A single pass has no error estimate; a 99th percentile needs three.
     TooFewPasses,
+    /// The 99th percentile needs hundreds of calls in each pass.
+    TooFewCalls,
     /// The interval is too wide to tell a flat cost from one that changes.
     TooNoisy,
     /// The ends agree, but an intermediate point deviates by more than δ.
@@ -321,7 +324,8 @@ fn reduce_curve(
         })
         .collect();
     let mut judged = judged;
-    let level = judge.drop_warm_up(&grid, &mut judged, (&series, cold), &capacities, options);
+    let reduced = warm_up::Reduced { grid: &grid, series: &series, cold, capacities: &capacities };
+    let level = judge.drop_warm_up(&reduced, &mut judged, options);
     let drawn = grid.filtered(&present);
     let flags: Vec<bool> = judged.iter().zip(&present).filter(|p| *p.1).map(|p| *p.0).collect();
     let judged = level.unwrap_or_else(|| judge.level(&grid.filtered(&judged)));

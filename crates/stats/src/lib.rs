@@ -13,7 +13,7 @@
 
 /// The number of the method: raised by every change that can give other verdicts for the same samples. Results in
 /// records hold it; absent means 1, the method of November 2026 and before.
-pub const METHOD: u32 = 4;
+pub const METHOD: u32 = 5;
 
 mod bimodality;
 mod branches;
@@ -45,6 +45,8 @@ pub mod quantile;
 mod random;
 mod select;
 pub mod simulate;
+mod tail;
+pub mod tail_calibration;
 mod unit;
 mod verdict;
 mod walk;
@@ -61,5 +63,6 @@ pub use judgement::{Bend, BendKind, Class, Judgement, Outcome, Point, Reach, Rea
 pub use law::{Fit, law_names};
 pub use options::Options;
 pub use outliers::{Outliers, Pattern, PatternRule, RecurringOutlier};
+pub use tail::Tail;
 pub use unit::Unit;
 pub use verdict::{Canary, Flag, Verdict, judge};

@@ -1,7 +1,7 @@
 //! The verdict on a curve: its judgement, flags, canary, outliers and modes.
 
 use crate::judgement::{Class, Judgement, Outcome, Reach, Reason, Samples, growth_of, judge_samples};
-use crate::{Bimodality, Curve, Estimate, Exact, Options, Outliers, bimodality};
+use crate::{Bimodality, Curve, Estimate, Exact, Options, Outliers, Tail, bimodality};
 use serde::{Deserialize, Serialize};
 
 /// The verdict on one curve.
@@ -19,6 +19,10 @@ pub struct Verdict {
     pub outliers: Outliers,
     /// The two modes, if the costs are bimodal.
     pub bimodality: Option<Bimodality>,
+    /// The judgement of the 99th percentile; absent for counted costs, for few chosen n, and where the median has no
+    /// judged range.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99: Option<Tail>,
     /// Passes with at least one call.
     pub passes: usize,
     /// Calls of all passes.
@@ -85,6 +89,7 @@ pub fn judge(curve: &Curve, canary: Option<&Curve>, options: &Options) -> Verdic
         exact: judge.exact(curve, &all.cliffs),
         flags: flags(curve, &all, clean.as_ref(), canary, passes, options),
         outliers: judge.outliers(curve),
+        p99: judge.tail(curve, &all, branches.is_some(), options),
         bimodality: branches.or_else(|| bimodality::find(curve, &all.cliffs, options)),
         passes,
         calls: curve.passes.iter().map(|pass| pass.costs.len()).sum(),

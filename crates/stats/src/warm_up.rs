@@ -58,18 +58,23 @@ const TOGETHER: f64 = 2.5;
 /// a shape of the curve, and is not worth the range that it would cost.
 const SHARE_OF_RISE: f64 = 0.02;
 
+/// A reduced curve whose first calls may still be cold.
+pub(crate) struct Reduced<'a> {
+    pub(crate) grid: &'a Grid,
+    /// The series, without the calls that were dropped before.
+    pub(crate) series: &'a [Series],
+    /// The number of calls of each pass that were dropped before.
+    pub(crate) cold: usize,
+    pub(crate) capacities: &'a [f64],
+}
+
 /// Drops the points of the first calls that exceed the law of the others. Growth hides a warm-up that is slower than
 /// it, and then only the law of the later calls shows it.
 ///
-/// `cold` calls of each pass were dropped before; both together are at most the share that is dropped at all. Returns
-/// the reduced curve if no point was dropped and it is known.
-pub(crate) fn drop_points(
-    grid: &Grid,
-    judged: &mut [bool],
-    (series, cold): (&[Series], usize),
-    capacities: &[f64],
-    options: &Options,
-) -> Option<Level> {
+/// The calls that were dropped before and these are together at most the share that is dropped at all. Returns the
+/// level of the judged points if no point was dropped and it is known.
+pub(crate) fn drop_points(reduced: &Reduced<'_>, judged: &mut [bool], options: &Options) -> Option<Level> {
+    let Reduced { grid, series, cold, capacities } = *reduced;
     let longest = series.iter().max_by_key(|one| one.n.len())?;
     let (first, last) = (f64::from(*longest.n.first()?), f64::from(*longest.n.last()?));
     let is_down = longest.is_down;

@@ -26,8 +26,8 @@ pub(crate) struct Args {
     /// the proven differences of variants]
     #[arg(long, conflicts_with = "json")]
     all: bool,
-    /// Print for each curve of one record its growth per doubling, its cost at ten times n, and where the uncertainty
-    /// comes from
+    /// Print for each curve of one record its growth per doubling, its cost at ten times n, the growth of its 99th
+    /// percentile, and where the uncertainty comes from
     #[arg(long, conflicts_with = "json")]
     details: bool,
     /// Sort the curves [default: as measured, grouped by case]

@@ -5,7 +5,7 @@ use super::{Finding, Kind, subject, told, weight};
 use crate::quantity::{FormatCost, Unit, count, factor, percent};
 use crate::text;
 use crate::{CaseStudy, PhaseStudy, ends};
-use landau_stats::{BimodalityKind, Cliff, Judgement, Outcome, PatternRule};
+use landau_stats::{BimodalityKind, Class, Cliff, Judgement, Outcome, PatternRule};
 
 /// Benchmarks of the instrument: only what moved is a finding.
 const INSTRUMENT: [&str; 2] = ["nop", "syscall"];
@@ -44,6 +44,7 @@ pub(super) fn of_phase(
     found.extend(cliff(study, phase, &name).or(growth));
     found.extend(outlier(study, phase, &name).map(|one| beside_instrument(one, phase, instrument)));
     found.extend(bimodal(study, phase, &name));
+    found.extend(tail(study, phase, &name));
 }
 
 /// A finding about a phase, merged with those of the same kind about the benchmark.
@@ -179,6 +180,21 @@ fn growth(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<F
     let rank = weight::weight(weight::change(&phase.verdict), weight::of_phase(study, phase));
     let consequence = if kind == Kind::Growth { text::consequence(study, phase) } else { String::new() };
     Some(Finding { consequence, ..finding(kind, (study, phase), rank, text, &factor(growth.value)) })
+}
+
+/// A 99th percentile that grows where the median does not.
+fn tail(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<Finding> {
+    let (judged, tail) = (&phase.verdict.all, phase.verdict.p99.as_ref()?);
+    let (is_growing, growth) = (matches!(tail.outcome, Outcome::Grows { .. }), tail.growth?);
+    let median = match phase.verdict.class() {
+        Class::Flat => "is flat".to_owned(),
+        Class::Small => text::small(),
+        Class::Material | Class::Limit | Class::Unresolved => return None,
+    };
+    let change = text::tail_change(tail, judged).filter(|_| is_growing)?;
+    let text = format!("{name}: the 99th percentile {change}, while the median {median}.");
+    let share = weight::of_most_expensive(phase) * weight::of_phase(study, phase);
+    Some(finding(Kind::Tail, (study, phase), weight::weight(growth.low, share), text, &factor(growth.value)))
 }
 
 fn bimodal(study: &CaseStudy<'_>, phase: &PhaseStudy<'_>, name: &str) -> Option<Finding> {

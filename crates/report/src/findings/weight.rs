@@ -57,6 +57,18 @@ pub(super) fn of_outliers(phase: &PhaseStudy<'_>) -> (f64, usize) {
     (share, positions.len())
 }
 
+/// Returns the share of the phase's own cost that the most expensive hundredth of its calls makes up.
+pub(super) fn of_most_expensive(phase: &PhaseStudy<'_>) -> f64 {
+    let mut costs: Vec<u64> = phase.curve.passes.iter().flat_map(|pass| pass.costs.iter().copied()).collect();
+    let all = costs.iter().map(|cost| *cost as f64).sum::<f64>();
+    let rest = costs.len() - costs.len() / 100;
+    if rest == costs.len() || all == 0.0 {
+        return 0.0;
+    }
+    let (_, first, others) = costs.select_nth_unstable(rest);
+    (*first as f64 + others.iter().map(|cost| *cost as f64).sum::<f64>()) / all
+}
+
 /// The cost of the calls of all passes at some n.
 fn cost(phase: &PhaseStudy<'_>, is_meant: impl Fn(u32) -> bool) -> f64 {
     let calls = phase.curve.passes.iter().flat_map(|pass| pass.n.iter().zip(&pass.costs));

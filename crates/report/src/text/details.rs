@@ -1,16 +1,18 @@
-//! What a verdict says beside its outcome: the factor of a doubling, the cost at ten times n, and where the uncertainty
-//! comes from.
+//! What a verdict says beside its outcome: the factor of a doubling, the cost at ten times n, the growth of the 99th
+//! percentile, and where the uncertainty comes from.
 
-use super::verdict::growth_text;
+use super::class::word_of;
+use super::verdict::{growth_text, small};
 use crate::quantity::{FormatCost, Unit, count, percent};
-use landau_stats::{Components, Estimate, Judgement, Outcome};
+use landau_stats::{Class, Components, Estimate, Judgement, Outcome, Reason, Tail, Verdict};
 
-/// Returns the details of a judgement, a sentence each; none of a curve without points. `between_runs` is the usual
+/// Returns the details of a verdict, a sentence each; none of a curve without points. `between_runs` is the usual
 /// standard deviation (log scale) of the curve's level between runs of one machine.
-pub fn details(judged: &Judgement, between_runs: f64) -> Vec<String> {
-    let mut told = Vec::new();
+pub fn details(verdict: &Verdict, between_runs: f64) -> Vec<String> {
+    let (judged, mut told) = (&verdict.all, Vec::new());
     told.extend(judged.elasticity.map(|one| doubling(one, judged.unit == Unit::Instructions)));
     told.extend(at_ten_times(judged));
+    told.extend(verdict.p99.as_ref().map(|tail| tail_text(tail, judged)));
     told.extend(judged.components.map(|one| variation(&one, between_runs)));
     told
 }
@@ -38,6 +40,38 @@ fn at_ten_times(judged: &Judgement) -> Option<String> {
             judged.unit.costs(at.low, at.high)
         ),
     })
+}
+
+/// The growth of the 99th percentile beside that of the median.
+fn tail_text(tail: &Tail, judged: &Judgement) -> String {
+    let Some(change) = tail_change(tail, judged) else {
+        let few = match tail.outcome {
+            Outcome::Unresolved { reason: Reason::TooFewPasses, .. } => "passes",
+            _ => "calls",
+        };
+        return format!("The growth of the 99th percentile is not resolved: too few {few}.");
+    };
+    match (&tail.outcome, tail.growth) {
+        (Outcome::Unresolved { .. }, Some(growth)) => format!(
+            "The growth of the 99th percentile is not resolved: {} from the first third of n to the last.",
+            growth_text(growth, false)
+        ),
+        _ => format!("The 99th percentile {change}; the median: {}.", word_of(&judged.outcome)),
+    }
+}
+
+/// How the 99th percentile changes: "grows ×1.8 (90% CI 1.3–2.4) from the first third of n to the last, from 1.2 to
+/// 2.2 µs". `None` without a growth.
+pub(crate) fn tail_change(tail: &Tail, judged: &Judgement) -> Option<String> {
+    let (growth, (first, last)) = (tail.growth?, tail.costs?);
+    let verb = match tail.outcome.class() {
+        Class::Flat => "is flat,".to_owned(),
+        Class::Small => format!("{},", small()),
+        _ if growth.value < 1.0 => "falls".to_owned(),
+        _ => "grows".to_owned(),
+    };
+    let (growth, first, last) = (growth_text(growth, false), judged.unit.cost(first), judged.unit.cost(last));
+    Some(format!("{verb} {growth} from the first third of n to the last, from {first} to {last}"))
 }
 
 /// The components of variance, and where repetitions pay.
@@ -70,8 +104,12 @@ fn rounded(deviation: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{interval, judgement};
+    use super::super::fixture::{interval, judgement, verdict};
     use super::*;
+
+    fn told(judged: Judgement) -> Vec<String> {
+        details(&Verdict { all: judged, ..verdict(Unit::Time, &[]) }, 0.05)
+    }
 
     fn with(outcome: Outcome, at_ten_times: Estimate) -> Judgement {
         Judgement { at_ten_times: Some(at_ten_times), ..judgement(Unit::Time, outcome) }
@@ -82,18 +120,39 @@ mod tests {
     fn a_flat_cost_is_extrapolated_by_its_bound_only() {
         let flat = with(Outcome::Flat { within: 0.1 }, interval(1000.0, 4122.0, 7200.0));
         assert_eq!(
-            details(&flat, 0.05),
+            told(flat),
             ["At ten times n, 40,960: at most 7.2 µs, if the cost grows no faster than in proportion to n \
               (extrapolated)."]
         );
         let law = Outcome::Grows { law: Some("linear".to_owned()) };
         let grows = with(law.clone(), interval(38_000.0, 40_000.0, 42_000.0));
-        assert_eq!(
-            details(&grows, 0.05),
-            ["At ten times n, 40,960: 40 µs by the law (extrapolated, 95% CI 38–42 µs)."]
-        );
+        assert_eq!(told(grows), ["At ten times n, 40,960: 40 µs by the law (extrapolated, 95% CI 38–42 µs)."]);
         let counted = Judgement { unit: Unit::Instructions, ..with(law, Estimate::bare(40_000.0)) };
-        assert_eq!(details(&counted, 0.05), ["At ten times n, 40,960: 40,000 instructions by the law (extrapolated)."]);
+        assert_eq!(told(counted), ["At ten times n, 40,960: 40,000 instructions by the law (extrapolated)."]);
+    }
+
+    /// Guards against a number for a tail that too few calls show, and against one that is told as certain.
+    #[test]
+    fn the_99th_percentile_is_told_beside_the_median() {
+        let of = |outcome: Outcome, growth: Option<Estimate>| {
+            let tail = Tail { outcome, growth, costs: growth.map(|_| (1200.0, 2160.0)), calls: 250 };
+            let flat = verdict(Unit::Time, &[]);
+            details(&Verdict { p99: Some(tail), ..flat }, 0.05).join(" ")
+        };
+        let unresolved = |reason| Outcome::Unresolved { reason, more_passes: None };
+        let growth = Some(interval(1.3, 1.8, 2.4));
+        assert_eq!(
+            of(Outcome::Grows { law: None }, growth),
+            "The 99th percentile grows ×1.8 (90% CI 1.3–2.4) from the first third of n to the last, from 1.2 µs to \
+             2.16 µs; the median: flat."
+        );
+        assert_eq!(
+            of(unresolved(Reason::TooNoisy), growth),
+            "The growth of the 99th percentile is not resolved: ×1.8 (90% CI 1.3–2.4) from the first third of n to \
+             the last."
+        );
+        let few = "The growth of the 99th percentile is not resolved: too few calls.";
+        assert_eq!(of(unresolved(Reason::TooFewCalls), None), few);
     }
 
     #[test]
@@ -102,7 +161,7 @@ mod tests {
             let one =
                 Components { call: 0.0512, window: 0.0093, pass: 0.031, drift: 0.0002, walk: 0.0, share_of_calls };
             let judged = judgement(Unit::Time, Outcome::Falls);
-            details(&Judgement { components: Some(one), ..judged }, 0.05).join(" ")
+            told(Judgement { components: Some(one), ..judged }).join(" ")
         };
         assert_eq!(
             of(0.2),

@@ -58,6 +58,7 @@ pub(super) fn verdict(unit: Unit, recurring: &[(u32, u64)]) -> Verdict {
             ..Outliers::default()
         },
         bimodality: None,
+        p99: None,
         passes: 5,
         calls: 20_000,
         exact: None,

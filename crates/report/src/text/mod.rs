@@ -28,6 +28,7 @@ pub(crate) use comparison::{by, comparison, law_or_constant, law_or_constant_sho
 pub(crate) use consequence::consequence;
 pub use consequence::subjects;
 pub use details::details;
+pub(crate) use details::tail_change;
 pub(crate) use law::symbol_of;
 pub(crate) use limit::command_and_remark;
 pub(crate) use outliers::{highest_outlier, is_first_calls, pattern, without_first_calls};

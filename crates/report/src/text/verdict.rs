@@ -38,7 +38,9 @@ fn head(judged: &Judgement) -> String {
         Outcome::Unresolved { reason, more_passes } => {
             let growth = match reason {
                 Reason::TooNoisy | Reason::PointDeviates | Reason::BranchShare | Reason::BranchCost => growth(';'),
-                Reason::TooFewPoints | Reason::TooFewPasses | Reason::CanaryMoved => String::new(),
+                Reason::TooFewPoints | Reason::TooFewPasses | Reason::TooFewCalls | Reason::CanaryMoved => {
+                    String::new()
+                }
             };
             format!("{}: {}{growth}", unresolved(*more_passes), reason_text(*reason))
         }
@@ -113,6 +115,7 @@ pub(crate) fn reason_text(reason: Reason) -> String {
     match reason {
         Reason::TooFewPoints => "too few points".to_owned(),
         Reason::TooFewPasses => "a single pass has no error estimate".to_owned(),
+        Reason::TooFewCalls => "too few calls".to_owned(),
         Reason::TooNoisy => "passes differ too much to tell O(1) from a change".to_owned(),
         Reason::PointDeviates => {
             let delta = percent(Options::default().delta);

@@ -9,14 +9,15 @@ use super::Judge;
 use crate::branches::Branches;
 use crate::common::Pair;
 use crate::compare::Effect;
-use crate::judgement::Outcome;
+use crate::judgement::{Judgement, Outcome};
 use crate::law::{Fit, Law, Shape, by_name};
 use crate::mixture::Judged;
 use crate::points::{Cell, Grid, Series, Window};
 use crate::polish::Level;
 use crate::quantile::lower_median;
 use crate::select::Selection;
-use crate::{Annotation, Cliff, Components, Curve, Estimate, Exact, Options, Outliers, exact, outliers, periods};
+use crate::warm_up::Reduced;
+use crate::{Annotation, Cliff, Components, Curve, Estimate, Exact, Options, Outliers, Tail, exact, outliers, periods};
 
 /// The judge of counted costs.
 pub(super) struct Counted;
@@ -80,7 +81,7 @@ impl Judge for Counted {
         0
     }
 
-    fn drop_warm_up(&self, _: &Grid, _: &mut [bool], _: (&[Series], usize), _: &[f64], _: &Options) -> Option<Level> {
+    fn drop_warm_up(&self, _: &Reduced<'_>, _: &mut [bool], _: &Options) -> Option<Level> {
         None
     }
 
@@ -189,6 +190,11 @@ impl Judge for Counted {
 
     /// Nothing interferes with a count, so no call is cleaner than another.
     fn clean(&self, _curve: &Curve, _has_branches: bool, _options: &Options) -> Option<Judged> {
+        None
+    }
+
+    /// The costs that occurred are told with their shares.
+    fn tail(&self, _: &Curve, _: &Judgement, _: bool, _: &Options) -> Option<Tail> {
         None
     }
 

@@ -9,13 +9,14 @@ mod timed;
 use crate::branches::Branches;
 use crate::common::Pair;
 use crate::compare::Effect;
-use crate::judgement::Outcome;
+use crate::judgement::{Judgement, Outcome};
 use crate::law::{Fit, Law};
 use crate::mixture::Judged;
 use crate::points::{Cell, Grid, Series, Window};
 use crate::polish::Level;
 use crate::select::Selection;
-use crate::{Annotation, Cliff, Components, Curve, Estimate, Exact, Options, Outliers, Unit};
+use crate::warm_up::Reduced;
+use crate::{Annotation, Cliff, Components, Curve, Estimate, Exact, Options, Outliers, Tail, Unit};
 
 /// What differs between timed and counted costs.
 pub(crate) trait Judge: Sync {
@@ -46,17 +47,9 @@ pub(crate) trait Judge: Sync {
     /// Calls at the start of each pass that are too cold to be judged.
     fn cold_calls(&self, series: &[Series]) -> usize;
 
-    /// Removes the points of further calls at the start of each pass that exceed the law of the rest. The series come
-    /// with the number of calls that were dropped before. Returns the reduced curve if no point was removed and it is
-    /// known.
-    fn drop_warm_up(
-        &self,
-        grid: &Grid,
-        judged: &mut [bool],
-        series: (&[Series], usize),
-        capacities: &[f64],
-        options: &Options,
-    ) -> Option<Level>;
+    /// Removes the points of further calls at the start of each pass that exceed the law of the rest. Returns the level
+    /// of the judged points if none was removed and it is known.
+    fn drop_warm_up(&self, reduced: &Reduced<'_>, judged: &mut [bool], options: &Options) -> Option<Level>;
 
     /// The first judged n of a series measured call by call, as a share of its length.
     fn first_share(&self) -> f64;
@@ -90,6 +83,9 @@ pub(crate) trait Judge: Sync {
 
     /// The judgement of the calls without interference, where that differs from all calls.
     fn clean(&self, curve: &Curve, has_branches: bool, options: &Options) -> Option<Judged>;
+
+    /// The judgement of the 99th percentile beside that of the median.
+    fn tail(&self, curve: &Curve, median: &Judgement, has_branches: bool, options: &Options) -> Option<Tail>;
 
     /// The outliers of a curve.
     fn outliers(&self, curve: &Curve) -> Outliers;

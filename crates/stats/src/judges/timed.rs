@@ -5,14 +5,15 @@ use crate::branches::{self, Branches};
 use crate::common::Pair;
 use crate::compare::{Effect, paired, unpaired};
 use crate::growth::{Growth, by_ends, by_laws, by_slope, contrast, student};
-use crate::judgement::{Outcome, POINTS_MIN, Reason, Samples, judge_samples};
+use crate::judgement::{Judgement, Outcome, POINTS_MIN, Reason, Samples, judge_samples};
 use crate::law::{Fit, Law};
 use crate::mixture::Judged;
 use crate::points::{Cell, Grid, Series, Window};
 use crate::polish::{Level, costs, level};
 use crate::quantile::median_with_variance;
 use crate::select::{Selection, constant};
-use crate::{Annotation, Cliff, Components, Curve, Estimate, Exact, Options, Outliers, outliers, warm_up};
+use crate::warm_up::{self, Reduced};
+use crate::{Annotation, Cliff, Components, Curve, Estimate, Exact, Options, Outliers, Tail, outliers, tail};
 
 /// The judge of timed costs.
 pub(super) struct Timed;
@@ -76,15 +77,8 @@ impl Judge for Timed {
         warm_up::cold_calls(series)
     }
 
-    fn drop_warm_up(
-        &self,
-        grid: &Grid,
-        judged: &mut [bool],
-        series: (&[Series], usize),
-        capacities: &[f64],
-        options: &Options,
-    ) -> Option<Level> {
-        warm_up::drop_points(grid, judged, series, capacities, options)
+    fn drop_warm_up(&self, reduced: &Reduced<'_>, judged: &mut [bool], options: &Options) -> Option<Level> {
+        warm_up::drop_points(reduced, judged, options)
     }
 
     fn first_share(&self) -> f64 {
@@ -137,6 +131,10 @@ impl Judge for Timed {
             tags.fold((0_usize, 0_usize), |(count, clean), tag| (count + 1, clean + usize::from(*tag)));
         let is_useful = clean < count && clean as f64 >= CLEAN_MIN * count as f64;
         is_useful.then(|| judge_samples(curve, Samples::Clean { has_branches }, options)).flatten()
+    }
+
+    fn tail(&self, curve: &Curve, median: &Judgement, has_branches: bool, options: &Options) -> Option<Tail> {
+        tail::judge(curve, median, has_branches, options)
     }
 
     fn outliers(&self, curve: &Curve) -> Outliers {

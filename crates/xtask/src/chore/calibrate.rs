@@ -8,6 +8,7 @@ use crate::workspace;
 use anyhow::{Context, Result};
 use landau_stats::confusion::{Plan, Row, Score, Tally, calibrate, calibrate_drawn, groups, markdown};
 use landau_stats::promises::{Promises, promises};
+use landau_stats::tail_calibration::{self, TailTally};
 
 /// Series of each truth, noise and length of the published table.
 const TRIALS: usize = 6;
@@ -79,7 +80,8 @@ pub(crate) struct Args {
     /// Seed of the first series
     #[arg(long, default_value_t = SEED)]
     seed: u64,
-    /// Judge only truths whose name contains this, for example "step ×2" or "10000 0.05"; "promises": only those
+    /// Judge only truths whose name contains this, for example "step ×2" or "10000 0.05"; "promises", "tails": only
+    /// the promises of further passes, or only the 99th percentiles
     #[arg(long, default_value = "")]
     only: String,
     /// Draw the parameters of the truths from the seed, instead of those of the published table
@@ -113,6 +115,11 @@ pub(crate) fn run(args: &Args) -> Result<bool> {
         let promised = promises(PROMISE_TRIALS, args.seed);
         text.extend(["\n\n", &promises_markdown(&promised)]);
         misses.extend(broken(&promised));
+    }
+    if args.only.is_empty() || args.only == TAILS {
+        let tails = tail_calibration::tally(args.trials, args.seed);
+        text.extend(["\n\n", tail_calibration::markdown(&tails).trim_end()]);
+        misses.extend(misses_of_tails(&tails));
     }
     println!("{text}");
     for miss in &misses {
@@ -181,6 +188,31 @@ fn caption_of(trials: usize, seed: u64, drawn: &str) -> String {
 
 /// What `--only` calls the table of promises.
 const PROMISES: &str = "promises";
+
+/// What `--only` calls the table of 99th percentiles.
+const TAILS: &str = "tails";
+
+/// Returns the missed targets of the 99th percentiles.
+fn misses_of_tails(tallies: &[TailTally]) -> Vec<String> {
+    let mut found = Vec::new();
+    for one in tallies {
+        let changes = 100.0 * one.share(one.false_changes);
+        if changes > FALSE_CHANGES_MAX {
+            found.push(format!("{}: {changes:.1}% falsely change, at most {FALSE_CHANGES_MAX}%", one.truth));
+        }
+        let flat = 100.0 * one.share(one.false_flat);
+        if flat > FALSE_CHANGES_MAX {
+            found.push(format!("{}: {flat:.1}% are falsely flat, at most {FALSE_CHANGES_MAX}%", one.truth));
+        }
+    }
+    let sum = |f: &dyn Fn(&TailTally) -> usize| tallies.iter().map(f).sum::<usize>();
+    let (judged, covered) = (sum(&|one| one.judged), sum(&|one| one.covered));
+    let coverage = 100.0 * covered as f64 / judged.max(1) as f64;
+    if judged > 0 && !(COVERAGE.0..=COVERAGE.1).contains(&coverage) {
+        found.push(format!("{coverage:.1}% of the intervals of 99th percentiles hold the truth, not 90 ± 3%"));
+    }
+    found
+}
 
 /// Returns the table of promises as Markdown.
 fn promises_markdown(promised: &Promises) -> String {
@@ -270,6 +302,16 @@ mod tests {
         assert_eq!(of("step", Tally { false_changes: 2, ..good.clone() }), 1);
         assert_eq!(of("step", Tally { turned: 2, mended: 1, ..good.clone() }), 1);
         assert_eq!(of("step", Tally { covered: 80, ..good }), 1);
+    }
+
+    #[test]
+    fn missed_targets_of_tails_are_reported() {
+        let good = TailTally { series: 200, judged: 200, covered: 180, ..TailTally::default() };
+        let of = |one: TailTally| misses_of_tails(&[one]).len();
+        assert_eq!(of(good.clone()), 0);
+        assert_eq!(of(TailTally { false_changes: 3, ..good.clone() }), 1);
+        assert_eq!(of(TailTally { false_flat: 3, ..good.clone() }), 1);
+        assert_eq!(of(TailTally { covered: 160, ..good }), 1);
     }
 
     #[test]

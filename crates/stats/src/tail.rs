@@ -1,0 +1,297 @@
+//! The growth of the 99th percentile: from the first third of the judged range to the last.
+//!
+//! A tail is known much less well than a median, so no law is fitted to it and no point is told. The statistic of a
+//! pass is the 99th percentile of its calls in the last third over that in the first; passes are the replicates.
+//!
+//! What makes tails that are not the call's: interference that the tags show, which is left out with its windows; the
+//! warm-up, which is outside the judged range; and bursts that no tag shows. A burst raises the upper part of all calls
+//! of some neighbouring blocks in one pass. So blocks whose 90th percentile exceeds that of the other passes at the
+//! same n are left out, with their neighbours.
+
+use crate::growth::student;
+use crate::judgement::{Judgement, Outcome, Reason};
+use crate::points::{Grid, Series, chosen_points, series_of};
+use crate::polish::polish;
+use crate::quantile::median_of;
+use crate::{Curve, Estimate, Options};
+use serde::{Deserialize, Serialize};
+
+/// The judgement of the 99th percentile.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tail {
+    /// Flat, a small change, growth or fall beyond δ, each shown with 99% confidence; otherwise not resolved. It names
+    /// no law.
+    pub outcome: Outcome,
+    /// The 99th percentile in the last third of the judged range over that in the first, with a 90% confidence
+    /// interval. Absent if there are too few calls or passes.
+    pub growth: Option<Estimate>,
+    /// The 99th percentile in the first and in the last third, in the unit of the judgement: geometric means over the
+    /// passes.
+    pub costs: Option<(f64, f64)>,
+    /// The smallest number of calls of a pass that a 99th percentile rests on; 0 without a growth.
+    pub calls: usize,
+}
+
+/// The quantile.
+const QUANTILE: f64 = 0.99;
+/// Fewer calls in a third of a pass have no 99th percentile: it is their third largest cost.
+const CALLS_MIN: usize = 300;
+/// Fewer passes do not show which of them was disturbed.
+const PASSES_MIN: usize = 3;
+/// A smaller share of calls without interference is not judged by itself.
+const CLEAN_MIN: f64 = 0.5;
+
+/// Confidence of an outcome, and of the interval that is told.
+const CERTAIN: f64 = 0.99;
+const TOLD: f64 = 0.90;
+
+/// Judges the 99th percentile over the judged range of the median. `None` where the median has no such range; for few
+/// chosen n, each of which has its own percentiles; and for two branches, whose tail is the expensive one.
+pub(crate) fn judge(curve: &Curve, median: &Judgement, has_branches: bool, options: &Options) -> Option<Tail> {
+    let range = median.range?;
+    let series = undisturbed(curve);
+    if has_branches || chosen_points(&series).is_some() {
+        return None;
+    }
+    let unresolved = |reason| Tail {
+        outcome: Outcome::Unresolved { reason, more_passes: None },
+        growth: None,
+        costs: None,
+        calls: 0,
+    };
+    if series.len() < PASSES_MIN {
+        return Some(unresolved(Reason::TooFewPasses));
+    }
+    let Some(edges) = edges(&series, range) else { return Some(unresolved(Reason::TooFewCalls)) };
+    let passes = without_bursts(&series, &edges);
+    if passes.len() < PASSES_MIN {
+        return Some(unresolved(Reason::TooNoisy));
+    }
+    let found = Ratio::of(&passes);
+    Some(Tail {
+        outcome: outcome(&found.interval(CERTAIN).map(f64::exp), options),
+        growth: Some(found.interval(TOLD).map(f64::exp)),
+        costs: Some((found.first.exp(), (found.first + found.value).exp())),
+        calls: passes.iter().flatten().map(|one| one.calls).min().unwrap_or(0),
+    })
+}
+
+fn outcome(growth: &Estimate, options: &Options) -> Outcome {
+    let (lowest, highest, least) = (1.0 - options.delta, 1.0 + options.delta, options.small_change());
+    match () {
+        () if growth.low > highest => Outcome::Grows { law: None },
+        () if growth.high < lowest => Outcome::Falls,
+        () if growth.low < lowest || growth.high > highest => {
+            Outcome::Unresolved { reason: Reason::TooNoisy, more_passes: None }
+        }
+        () if growth.high < 1.0 - least || growth.low > 1.0 + least => Outcome::Small,
+        () => Outcome::Flat { within: options.delta },
+    }
+}
+
+/// The calls without interference, or all if fewer than half are.
+fn undisturbed(curve: &Curve) -> Vec<Series> {
+    let tags = || curve.passes.iter().flat_map(|pass| &pass.clean);
+    let clean = tags().filter(|is_clean| **is_clean).count();
+    series_of(curve, clean as f64 >= CLEAN_MIN * tags().count() as f64)
+}
+
+/// Calls in a block: enough for a 90th percentile, and few beside a burst of stolen time.
+const BLOCK: f64 = 125.0;
+
+/// The edges of the blocks, in objects: as many blocks in each third. `None` if a third has too few calls.
+fn edges(series: &[Series], (first, last): (f64, f64)) -> Option<Vec<f64>> {
+    let mut counts: Vec<f64> = series.iter().map(|one| calls_in(one, (first, last + 1.0)).len() as f64).collect();
+    let third = median_of(&mut counts)? / 3.0;
+    let count = 3 * (third / BLOCK) as usize;
+    let edge = |i: usize| first + (last + 1.0 - first) * i as f64 / count as f64;
+    (third >= CALLS_MIN as f64).then(|| (0..=count).map(edge).collect())
+}
+
+/// The calls of a pass from the first of two n up to, but without, the second.
+fn calls_in(one: &Series, (low, high): (f64, f64)) -> &[u64] {
+    let at = |n: f64| one.n.partition_point(|x| f64::from(*x) < n);
+    &one.costs[at(low)..at(high).max(at(low))]
+}
+
+/// A block is in a burst if its 90th percentile exceeds what its pass and its n explain by so many standard deviations
+/// and so much more (logarithm). The second number stands for the deviation that medians over few passes hide.
+const BURST: (f64, f64) = (4.0, 0.05);
+
+/// The 99th percentiles of the first and of the last third of each pass, without the blocks that a burst may have met.
+/// Passes with too few calls left are left out.
+fn without_bursts(series: &[Series], edges: &[f64]) -> Vec<[Percentile; 2]> {
+    let blocks: Vec<(f64, f64)> = edges.windows(2).map(|pair| (pair[0], pair[1])).collect();
+    let of_pass = |one: &Series| blocks.iter().map(|block| upper(calls_in(one, *block))).collect();
+    let residuals = residuals(series.iter().map(of_pass).collect());
+    let limit = BURST.0 * deviation(&residuals) + BURST.1;
+    let is_beyond = |row: &[Option<f64>], j: usize, sign: f64| {
+        let near = &row[j.saturating_sub(1)..(j + 2).min(row.len())];
+        near.iter().flatten().any(|x| sign * x > limit)
+    };
+    // Where most passes are in a burst, the others seem too fast.
+    let is_lost: Vec<bool> = (0..blocks.len()).map(|j| residuals.iter().any(|row| is_beyond(row, j, -1.0))).collect();
+    let third = blocks.len() / 3;
+    let of_third = |one: &Series, row: &[Option<f64>], from: usize| {
+        let kept = (from..from + third).filter(|j| !is_lost[*j] && !is_beyond(row, *j, 1.0));
+        Percentile::of(kept.flat_map(|j| calls_in(one, blocks[j])).copied().collect())
+    };
+    let of_pass = |(one, row): (&Series, &Vec<Option<f64>>)| {
+        Some([of_third(one, row, 0)?, of_third(one, row, blocks.len() - third)?])
+    };
+    series.iter().zip(&residuals).filter_map(of_pass).collect()
+}
+
+/// The logarithm of the 90th percentile of a block; `None` if it has lost most of its calls.
+fn upper(calls: &[u64]) -> Option<f64> {
+    let mut calls = calls.to_vec();
+    let place = (0.9 * calls.len() as f64) as usize;
+    (calls.len() as f64 >= BLOCK / 2.0).then(|| (*calls.select_nth_unstable(place).1 as f64).max(0.5).ln())
+}
+
+/// What the level of the pass and that of the block do not explain.
+fn residuals(cells: Vec<Vec<Option<f64>>>) -> Vec<Vec<Option<f64>>> {
+    let blocks = cells.first().map_or(0, Vec::len);
+    let (cells, _) = polish(&Grid { n: vec![0.0; blocks], half: Vec::new(), cells, variance: Vec::new() });
+    let column = |j: usize| cells.iter().filter_map(|row| row[j]).collect::<Vec<f64>>();
+    let middles: Vec<f64> = (0..blocks).map(|j| median_of(&mut column(j)).unwrap_or(0.0)).collect();
+    let of_row = |row: &Vec<Option<f64>>| row.iter().zip(&middles).map(|(x, m)| x.map(|x| x - m)).collect();
+    cells.iter().map(of_row).collect()
+}
+
+/// The standard deviation, by the median distance. Distances from the median of `k` passes are too short by about
+/// k / (k − 0.8).
+fn deviation(residuals: &[Vec<Option<f64>>]) -> f64 {
+    let passes = residuals.len() as f64;
+    let mut all: Vec<f64> = residuals.iter().flatten().flatten().map(|x| x.abs()).collect();
+    1.4826 * passes / (passes - 0.8) * median_of(&mut all).unwrap_or(0.0)
+}
+
+/// A 99th percentile, in logarithms.
+struct Percentile {
+    log: f64,
+    /// Its variance if the calls are independent.
+    variance: f64,
+    calls: usize,
+}
+
+impl Percentile {
+    /// By Hyndman and Fan's type 8, whose bias does not depend on the number of calls; the variance by the order
+    /// statistics one standard error below and above.
+    fn of(mut calls: Vec<u64>) -> Option<Self> {
+        if calls.len() < CALLS_MIN {
+            return None;
+        }
+        let count = calls.len() as f64;
+        let place = (count + 1.0 / 3.0) * QUANTILE + 1.0 / 3.0 - 1.0;
+        let reach = (count * QUANTILE * (1.0 - QUANTILE)).sqrt();
+        let lowest = (place - reach).floor() as usize;
+        calls.select_nth_unstable(lowest);
+        let top = &mut calls[lowest..];
+        top.sort_unstable();
+        let log = |place: f64| {
+            let at = place - lowest as f64;
+            let of = |i: f64| (top[i as usize] as f64).max(0.5).ln();
+            of(at.floor()) + at.fract() * (of(at.ceil()) - of(at.floor()))
+        };
+        let highest = (place + reach).min(count - 1.0);
+        let errors = (highest - (place - reach)) / reach;
+        let variance = ((log(highest) - log(place - reach)) / errors).powi(2);
+        Some(Self { log: log(place), variance, calls: count as usize })
+    }
+}
+
+/// The error that the percentiles predict has this weight, in degrees of freedom, against that of the few passes,
+/// unless the passes differ by more than so many times the predicted variance: then calls are not independent.
+const PREDICTED: (f64, f64) = (12.0, 3.0);
+/// The change over one pass that other passes do not show: few passes sometimes agree by chance.
+const DRIFT: f64 = 0.01;
+
+/// The last third over the first, in logarithms.
+struct Ratio {
+    /// The 99th percentile in the first third.
+    first: f64,
+    value: f64,
+    error: f64,
+    freedom: f64,
+}
+
+impl Ratio {
+    fn of(passes: &[[Percentile; 2]]) -> Self {
+        let count = passes.len() as f64;
+        let mean = |f: &dyn Fn(&[Percentile; 2]) -> f64| passes.iter().map(f).sum::<f64>() / count;
+        let value = mean(&|[first, last]| last.log - first.log);
+        let shown = mean(&|[first, last]| (last.log - first.log - value).powi(2)) * count / (count - 1.0);
+        let predicted = mean(&|[first, last]| first.variance + last.variance) + DRIFT * DRIFT;
+        let weight = if shown > PREDICTED.1 * predicted { 0.0 } else { PREDICTED.0 };
+        let freedom = count - 1.0 + weight;
+        let square = ((count - 1.0) * shown + weight * predicted) / freedom;
+        Self { first: mean(&|[first, _]| first.log), value, error: (square / count).sqrt(), freedom }
+    }
+
+    fn interval(&self, confidence: f64) -> Estimate {
+        let half = student(0.5 + confidence / 2.0, self.freedom) * self.error;
+        Estimate { value: self.value, low: self.value - half, high: self.value + half }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dense::{Noise, Truth, simulate, tails};
+    use crate::{Verdict, judge};
+
+    fn truth(detail: &str, calls: u32) -> Truth {
+        tails(calls).into_iter().find(|truth| truth.detail == detail).unwrap()
+    }
+
+    fn verdict(detail: &str, calls: u32, seed: u64) -> Verdict {
+        let curve = simulate(&truth(detail, calls), &Noise::of_call(0.05), calls, 5, seed);
+        judge(&curve, None, &Options::default())
+    }
+
+    fn count(detail: &str, is_counted: impl Fn(&Tail) -> bool) -> usize {
+        let tails = (0..20).filter_map(|seed| verdict(detail, 6_000, seed).p99);
+        tails.filter(|tail| is_counted(tail)).count()
+    }
+
+    /// Guards against bursts of one pass that are taken for a tail that grows, and against a rule that finds nothing.
+    #[test]
+    fn a_growing_tail_is_told_from_bursts() {
+        let grows = |tail: &Tail| matches!(tail.outcome, Outcome::Grows { .. });
+        assert_eq!(count("flat, tail flat", grows), 0);
+        assert_eq!(count("flat, tail flat", |tail| tail.outcome == Outcome::Falls), 0);
+        assert!(count("flat, tail ×2", grows) >= 18, "{}", count("flat, tail ×2", grows));
+        let falls = count("flat, tail ×0.5", |tail| tail.outcome == Outcome::Falls);
+        assert!(falls >= 18, "{falls}");
+    }
+
+    /// Guards against a number that rests on the maximum of a few calls.
+    #[test]
+    fn few_calls_or_passes_have_no_growth() {
+        let curve = |calls, passes| simulate(&tails(calls)[0], &Noise::of_call(0.05), calls, passes, 1);
+        let tail = |curve: &Curve| judge(curve, None, &Options::default()).p99;
+        let few = tail(&curve(900, 5)).unwrap();
+        assert_eq!(few.outcome, Outcome::Unresolved { reason: Reason::TooFewCalls, more_passes: None });
+        assert_eq!((few.growth, few.costs), (None, None));
+        let few = tail(&curve(6_000, 2)).unwrap();
+        assert_eq!(few.outcome, Outcome::Unresolved { reason: Reason::TooFewPasses, more_passes: None });
+        assert!(tail(&curve(6_000, 5)).unwrap().growth.is_some());
+    }
+
+    /// Guards against interference that the tags show: a preempted call in every fifty, only at large n.
+    #[test]
+    fn tagged_calls_are_left_out() {
+        let mut curve = simulate(&truth("flat, tail flat", 6_000), &Noise::of_call(0.05), 6_000, 5, 3);
+        for pass in &mut curve.passes {
+            for i in (0..pass.costs.len()).filter(|i| pass.n[*i] > 3_000 && i % 20 == 7) {
+                pass.costs[i] *= 100;
+                pass.clean[i] = false;
+            }
+        }
+        let of = |curve: &Curve| judge(curve, None, &Options::default()).p99.unwrap();
+        assert!(!matches!(of(&curve).outcome, Outcome::Grows { .. }), "{:?}", of(&curve));
+        curve.passes.iter_mut().for_each(|pass| pass.clean.fill(true));
+        assert!(matches!(of(&curve).outcome, Outcome::Grows { .. }), "{:?}", of(&curve));
+    }
+}

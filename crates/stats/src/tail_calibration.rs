@@ -1,0 +1,129 @@
+//! Measures how often the judgement of the 99th percentile is right, on series whose tail is known.
+
+use crate::confusion::{CALL_NOISES, LENGTHS, in_parallel};
+use crate::dense::{Noise, Truth, simulate, tails};
+use crate::{Class, Options, Outcome, judge};
+
+/// Passes of each series: those of a quick study.
+const PASSES: usize = 5;
+/// The mixtures in one row of the table.
+const MIXTURES: &str = "two flat branches";
+
+/// Counts over the series of one truth, or of several.
+#[derive(Clone, Debug, Default)]
+pub struct TailTally {
+    /// Median and tail: "flat, tail ×2".
+    pub truth: String,
+    /// Series.
+    pub series: usize,
+    /// Series with a growth of the tail.
+    pub judged: usize,
+    /// Tails by class: flat, small, material, limit, unresolved.
+    pub classes: [usize; 5],
+    /// Tails that are said to change by more than δ where they change by less, or in the wrong direction.
+    pub false_changes: usize,
+    /// Tails that are said to change by less than δ where they change by more.
+    pub false_flat: usize,
+    /// Intervals of the growth that hold the true one.
+    pub covered: usize,
+}
+
+impl TailTally {
+    /// Returns the share of the judged series with this count.
+    pub fn share(&self, count: usize) -> f64 {
+        count as f64 / self.judged.max(1) as f64
+    }
+
+    fn add(&mut self, other: &Self) {
+        for (mine, theirs) in self.classes.iter_mut().zip(other.classes) {
+            *mine += theirs;
+        }
+        self.series += other.series;
+        self.judged += other.judged;
+        self.false_changes += other.false_changes;
+        self.false_flat += other.false_flat;
+        self.covered += other.covered;
+    }
+}
+
+/// Judges `trials` series of every truth with a known tail, at each noise and length.
+pub fn tally(trials: usize, seed: u64) -> Vec<TailTally> {
+    let truths = LENGTHS.map(|calls| tails(calls).into_iter().map(move |truth| (truth, calls)));
+    let jobs: Vec<(usize, (Truth, u32))> = truths.into_iter().flatten().enumerate().collect();
+    let of_truth = |(number, (truth, calls)): &(usize, (Truth, u32))| {
+        let mut tally = TailTally { truth: name_of(truth), ..TailTally::default() };
+        for (noise, trial) in CALL_NOISES.iter().flat_map(|noise| (0..trials).map(move |trial| (noise, trial))) {
+            let seed = seed.wrapping_add(1_000_003 * *number as u64).wrapping_add(trial as u64);
+            one(truth, &Noise::of_call(*noise), *calls, seed, &mut tally);
+        }
+        tally
+    };
+    let mut all: Vec<TailTally> = Vec::new();
+    for tally in in_parallel(&jobs, &of_truth) {
+        match all.iter_mut().find(|one| one.truth == tally.truth) {
+            Some(held) => held.add(&tally),
+            None => all.push(tally),
+        }
+    }
+    all
+}
+
+fn name_of(truth: &Truth) -> String {
+    match truth.group {
+        "constant" => "flat, no tail of its own".to_owned(),
+        _ if truth.is_mixture() => MIXTURES.to_owned(),
+        _ => truth.detail.clone(),
+    }
+}
+
+fn one(truth: &Truth, noise: &Noise, calls: u32, seed: u64, tally: &mut TailTally) {
+    let options = Options::default();
+    let verdict = judge(&simulate(truth, noise, calls, PASSES, seed), None, &options);
+    tally.series += 1;
+    let (Some(tail), Some(range)) = (verdict.p99, verdict.all.range) else { return };
+    let Some(growth) = tail.growth else { return };
+    tally.judged += 1;
+    tally.classes[tail.outcome.class() as usize] += 1;
+    let truth = true_growth(truth, range);
+    let is_small = ((1.0 - options.delta)..=(1.0 + options.delta)).contains(&truth);
+    let is_opposite = match tail.outcome {
+        Outcome::Grows { .. } => truth < 1.0,
+        Outcome::Falls => truth > 1.0,
+        _ => false,
+    };
+    let class = tail.outcome.class();
+    tally.false_changes += usize::from(class == Class::Material && (is_small || is_opposite));
+    tally.false_flat += usize::from(matches!(class, Class::Flat | Class::Small) && !is_small);
+    tally.covered += usize::from(growth.holds(truth));
+}
+
+/// The true ratio of the last third of a range to the first: of the tails at their middles, as half of the expensive
+/// calls of a third are above its 99th percentile.
+fn true_growth(truth: &Truth, (first, last): (f64, f64)) -> f64 {
+    let sixth = (last - first) / 6.0;
+    truth.tail_at(last - sixth) / truth.tail_at(first + sixth)
+}
+
+/// Returns the table as Markdown, in percent of the judged series.
+pub fn markdown(tallies: &[TailTally]) -> String {
+    let mut text = "| median, 99th percentile | series | judged | flat or small | changes | not resolved | falsely \
+                    changes | falsely flat | interval holds |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|\n"
+        .to_owned();
+    for one in tallies {
+        let percent = |count: usize| format!("{:.1}", 100.0 * one.share(count));
+        let [flat, small, material, _, open] = one.classes;
+        let cells = [
+            one.truth.clone(),
+            one.series.to_string(),
+            one.judged.to_string(),
+            percent(flat + small),
+            percent(material),
+            percent(open),
+            percent(one.false_changes),
+            percent(one.false_flat),
+            percent(one.covered),
+        ];
+        text.extend(["| ", &cells.join(" | "), " |\n"]);
+    }
+    text
+}
