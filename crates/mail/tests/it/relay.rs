@@ -7,8 +7,9 @@ use landau_mail::sink::dns::{Layout, Service};
 use landau_mail::sink::mailbox::Mailboxes;
 use landau_mail::sink::smtp::Smtp;
 use landau_mail::sink::smtp::profile::Profiles;
-use landau_mail::{Delivery, Observer, Progress, Source};
-use std::net::SocketAddr;
+use landau_mail::{Delivery, Observer, Progress, Signer, Source};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -163,4 +164,143 @@ fn a_site_that_does_not_answer_leaves_room_to_others() {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     assert!(relay.total("recipients_left") > 0, "the other one does not answer");
+}
+
+fn mailbox(mail: &Path, address: &str) -> Vec<String> {
+    let Ok(files) = std::fs::read_dir(mail.join(address).join("new")) else { return Vec::new() };
+    files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect()
+}
+
+/// Addresses take memory as content does: a client cannot take all of it by recipients.
+#[test]
+fn recipients_count_as_memory_of_the_message() {
+    let room = tempfile::tempdir().unwrap();
+    let relay = Relaying::start(&room.path().join("queue"), |relay| {
+        relay.delivery.via = Some("127.0.0.1:1".to_owned());
+        relay.reception.memory = 4096;
+    });
+    let mut client = Client::connect(relay.address);
+    assert_eq!([client.reply(), client.command("EHLO c")], [220, 250]);
+    let long = "x".repeat(60);
+    // The memory is free again after each transaction.
+    for _ in 0..3 {
+        assert_eq!(client.command("MAIL FROM:<>"), 250);
+        let codes: Vec<i32> = (10..50).map(|number| client.command(&format!("RCPT TO:<{long}{number}@y>"))).collect();
+        let accepted = codes.iter().take_while(|code| **code == 250).count();
+        assert!((20..40).contains(&accepted) && codes[accepted..].iter().all(|code| *code == 452), "{codes:?}");
+        assert_eq!(client.command("RSET"), 250);
+    }
+}
+
+/// What the next server cannot take comes back, and says why.
+#[test]
+fn mail_beyond_ascii_fails_where_it_is_not_offered() {
+    let room = tempfile::tempdir().unwrap();
+    let mail = room.path().join("mail");
+    let profile = "[default]\nextensions = [\"PIPELINING\", \"SIZE\"]".parse::<Profiles>().unwrap();
+    let smtp = Smtp::new("sink.example", profile, 1).with_mailboxes(Mailboxes::create(&mail).unwrap());
+    let sink = Running::smtp(smtp);
+    let relay =
+        Relaying::start(&room.path().join("queue"), |relay| relay.delivery.via = Some(sink.address.to_string()));
+    let mut client = Client::connect(relay.address);
+    assert_eq!([client.reply(), client.command("EHLO c")], [220, 250]);
+    assert_eq!([client.command("MAIL FROM:<a@x>"), client.command("RCPT TO:<\u{e9}@y>")], [250, 553]);
+    for (from, to, header) in [
+        ("<a@x>", "<b1@y>", "Subject: a\r\n\r\n\u{e9}"),
+        ("<a@x> SMTPUTF8", "<b2@y>", "Subject: \u{e9}\r\n\r\nb"),
+        ("<a@x> SMTPUTF8", "<\u{e9}@y>", "Subject: a\r\n\r\nb"),
+        ("<\u{e9}@x> SMTPUTF8", "<b3@y>", "Subject: a\r\n\r\nb"),
+        ("<a@x> SMTPUTF8", "<b4@y>", "Subject: a\r\n\r\nb"),
+    ] {
+        assert_eq!(client.command("RSET"), 250);
+        let commands = [format!("MAIL FROM:{from}"), format!("RCPT TO:{to}"), "DATA".to_owned()];
+        assert_eq!(commands.map(|command| client.command(&command)), [250, 250, 354], "{from} {to}");
+        assert_eq!(client.command(&format!("{header}\r\n.")), 250);
+    }
+    // Reports with bytes beyond ASCII fail as well: two of the four, and that to a sender beyond ASCII.
+    while relay.total("recipients_failed") < 7 || relay.total("recipients_sent") < 2 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert_eq!((mailbox(&mail, "b4@y").len(), relay.total("reports")), (1, 4));
+    let reports = mailbox(&mail, "a@x");
+    assert!(reports.len() == 1 && reports[0].contains("\r\nStatus: 5.6.3\r\n"), "{reports:?}");
+}
+
+/// What a server hears, which offers DSN.
+fn heard(listener: TcpListener) -> std::sync::mpsc::Receiver<String> {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+        (&stream).write_all(b"220 a\r\n").unwrap();
+        while let Some(Ok(line)) = lines.next() {
+            let reply = match &line[..4] {
+                "EHLO" => "250-a\r\n250-SMTPUTF8\r\n250 DSN\r\n",
+                "DATA" => "354 go\r\n",
+                "MAIL" | "RCPT" | "RSET" | "QUIT" => "250 ok\r\n",
+                _ if line == "." => "250 ok\r\n",
+                _ => "",
+            };
+            (&stream).write_all(reply.as_bytes()).unwrap();
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+#[test]
+fn what_the_sender_asks_for_is_passed_on() {
+    let room = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = listener.local_addr().unwrap();
+    let lines = heard(listener);
+    let relay = Relaying::start(&room.path().join("queue"), |relay| {
+        relay.delivery.via = Some(server.to_string());
+        relay.delivery.limits.initial = 1;
+        relay.delivery.batch = 10;
+    });
+    let mut client = Client::connect(relay.address);
+    assert_eq!([client.reply(), client.command("EHLO c")], [220, 250]);
+    assert_eq!(client.command("MAIL FROM:<a@x> RET=FULL ENVID=id+2B1"), 250);
+    assert_eq!(client.command("RCPT TO:<b@y> NOTIFY=SUCCESS,DELAY ORCPT=rfc822;first@y"), 250);
+    assert_eq!([client.command("RCPT TO:<c@y> NOTIFY=NEVER"), client.command("RCPT TO:<d@y>")], [250, 250]);
+    assert_eq!([client.command("DATA"), client.command("Subject: a\r\n\r\nb\r\n.")], [354, 250]);
+    let found: Vec<String> = lines.iter().take_while(|line| line != "DATA").filter(|line| &line[4..5] == " ").collect();
+    let expected = [
+        "EHLO localhost",
+        "MAIL FROM:<a@x> RET=FULL ENVID=id+2B1",
+        "RCPT TO:<b@y> NOTIFY=SUCCESS,DELAY ORCPT=rfc822;first@y",
+        "RCPT TO:<c@y> NOTIFY=NEVER",
+        "RCPT TO:<d@y>",
+    ];
+    assert_eq!(found, expected);
+    drop(lines);
+}
+
+#[test]
+fn the_relay_signs_for_its_domain_only() {
+    let room = tempfile::tempdir().unwrap();
+    let mail = room.path().join("mail");
+    let smtp = Smtp::new("sink.example", Profiles::default(), 1).with_mailboxes(Mailboxes::create(&mail).unwrap());
+    let sink = Running::smtp(smtp);
+    let relay = Relaying::start(&room.path().join("queue"), |relay| {
+        relay.delivery.via = Some(sink.address.to_string());
+        let key = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/keys/ed25519.pem");
+        relay.delivery.signer = Some(Arc::new(Signer::read(&key, "own.example", "s1").unwrap()));
+    });
+    let mut client = Client::connect(relay.address);
+    assert_eq!([client.reply(), client.command("EHLO c")], [220, 250]);
+    for from in ["own.example", "other.example"] {
+        let commands = [format!("MAIL FROM:<a@{from}>"), format!("RCPT TO:<{from}@y>"), "DATA".to_owned()];
+        assert_eq!(commands.map(|command| client.command(&command)), [250, 250, 354]);
+        assert_eq!(client.command(&format!("From: a@{from}\r\n\r\n..b\r\n.")), 250);
+    }
+    while sink.remote.total("messages") < 2 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let [own, other] = ["own.example@y", "other.example@y"].map(|address| mailbox(&mail, address).remove(0));
+    assert!(own.starts_with("DKIM-Signature: v=1; a=ed25519-sha256; s=s1; d=own.example;"), "{own}");
+    assert!(other.starts_with("Received: ") && own.ends_with("\r\n\r\n.b\r\n"), "{other}{own}");
 }
