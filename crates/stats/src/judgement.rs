@@ -310,7 +310,8 @@ fn reduce_curve(
     let cliff = cliffs.first().map(|cliff| cliff.n.low);
     let layout = Layout { series: &series, cliff, capacities: &capacities, first: None };
     let windows = windows(&layout, options);
-    let grid = reduce(&series, &windows, options);
+    let mut grid = reduce(&series, &windows, options);
+    options.judge().drop_bursts(&mut grid, &series, &windows);
     let passes = series.len();
     let present: Vec<bool> = (0..windows.len()).map(|j| grid.passes_at(j) > 0).collect();
     let ends: Vec<f64> = windows.iter().map(|w| w.centre + w.half).collect();

@@ -17,6 +17,7 @@ pub const METHOD: u32 = 5;
 
 mod bimodality;
 mod branches;
+mod bursts;
 pub mod calibrate;
 mod cliffs;
 mod common;

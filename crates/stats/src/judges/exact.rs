@@ -81,6 +81,8 @@ impl Judge for Counted {
         0
     }
 
+    fn drop_bursts(&self, _: &mut Grid, _: &[Series], _: &[Window]) {}
+
     fn drop_warm_up(&self, _: &Reduced<'_>, _: &mut [bool], _: &Options) -> Option<Level> {
         None
     }

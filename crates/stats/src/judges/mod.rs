@@ -47,6 +47,9 @@ pub(crate) trait Judge: Sync {
     /// Calls at the start of each pass that are too cold to be judged.
     fn cold_calls(&self, series: &[Series]) -> usize;
 
+    /// Leaves out the cells of windows in which a pass was disturbed.
+    fn drop_bursts(&self, grid: &mut Grid, series: &[Series], windows: &[Window]);
+
     /// Removes the points of further calls at the start of each pass that exceed the law of the rest. Returns the level
     /// of the judged points if none was removed and it is known.
     fn drop_warm_up(&self, reduced: &Reduced<'_>, judged: &mut [bool], options: &Options) -> Option<Level>;

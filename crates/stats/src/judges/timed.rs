@@ -2,6 +2,7 @@
 
 use super::Judge;
 use crate::branches::{self, Branches};
+use crate::bursts;
 use crate::common::Pair;
 use crate::compare::{Effect, paired, unpaired};
 use crate::growth::{Growth, by_ends, by_laws, by_slope, contrast, student};
@@ -75,6 +76,10 @@ impl Judge for Timed {
 
     fn cold_calls(&self, series: &[Series]) -> usize {
         warm_up::cold_calls(series)
+    }
+
+    fn drop_bursts(&self, grid: &mut Grid, series: &[Series], windows: &[Window]) {
+        bursts::drop_cells(grid, series, windows);
     }
 
     fn drop_warm_up(&self, reduced: &Reduced<'_>, judged: &mut [bool], options: &Options) -> Option<Level> {

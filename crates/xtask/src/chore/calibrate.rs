@@ -36,24 +36,20 @@ const OPEN_ROWS: [&str; 5] = [
     "fall beyond the margin",
     "near the margin",
 ];
-/// The rows that do not reach their target, with the shares that they keep. With six trials one series is 1% of most
-/// rows.
+/// The rows that do not reach their target at seed 2026 or 77, with the shares that they keep. With six trials one
+/// series is 1% of most rows.
 const KNOWN: &[(&str, Target)] = &[
-    ("constant", Target { good: 95.0, wrong: 1.0 }),
-    ("near the margin", Target { good: 0.0, wrong: 9.0 }),
-    ("rise beyond the margin", Target { good: 0.0, wrong: 1.1 }),
-    ("logarithmic", Target { good: 94.0, wrong: 3.0 }),
-    ("root", Target { good: 96.0, wrong: 1.1 }),
-    ("linear", Target { good: 96.0, wrong: 2.1 }),
-    ("linearithmic", Target { good: 96.0, wrong: 1.1 }),
-    ("power", Target { good: 95.0, wrong: 1.6 }),
-    ("quadratic", Target { good: 97.0, wrong: 1.1 }),
-    ("probing", Target { good: 95.0, wrong: 1.5 }),
-    ("knee", Target { good: 96.0, wrong: 3.2 }),
-    ("cliff", Target { good: 98.0, wrong: 1.5 }),
-    ("outside", Target { good: 91.0, wrong: 4.0 }),
-    ("mixture", Target { good: 72.0, wrong: 1.0 }),
-    ("mixture, long stays", Target { good: 12.0, wrong: 1.0 }),
+    ("fall beyond the margin", Target { good: 0.0, wrong: 1.1 }),
+    ("logarithmic", Target { good: 97.0, wrong: 1.4 }),
+    ("root", Target { good: 97.0, wrong: 1.1 }),
+    ("linear", Target { good: 97.0, wrong: 1.1 }),
+    ("linearithmic", Target { good: 96.8, wrong: 1.1 }),
+    ("probing", Target { good: 97.0, wrong: 1.4 }),
+    ("tiers", Target { good: 97.0, wrong: 2.1 }),
+    ("cliff", Target { good: 98.0, wrong: 1.6 }),
+    ("outside", Target { good: 96.6, wrong: 1.7 }),
+    ("mixture", Target { good: 73.6, wrong: 1.0 }),
+    ("mixture, long stays", Target { good: 12.4, wrong: 1.0 }),
 ];
 /// Shapes outside the dictionary that are flagged, in percent.
 const FLAGGED: f64 = 99.0;
@@ -296,7 +292,7 @@ mod tests {
         assert_eq!(of("step", Tally { scores: [98, 0, 0, 0, 2], ..good.clone() }), 1);
         assert_eq!(of("step", Tally { scores: [90, 6, 3, 0, 1], ..good.clone() }), 1);
         // A known miss has a limit of its own.
-        assert_eq!(of("outside", Tally { scores: [92, 0, 0, 4, 4], ..good.clone() }), 0);
+        assert_eq!(of("outside", Tally { scores: [97, 0, 0, 2, 1], ..good.clone() }), 0);
         assert_eq!(of("outside", Tally { scores: [90, 0, 0, 5, 5], ..good.clone() }), 2);
         assert_eq!(of("near the margin", Tally { scores: [50, 0, 0, 49, 1], ..good.clone() }), 0);
         assert_eq!(of("step", Tally { false_changes: 2, ..good.clone() }), 1);
