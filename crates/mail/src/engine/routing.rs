@@ -69,7 +69,7 @@ impl<N: Network, I: Input> Engine<N, I> {
             return false;
         }
         let free = self.plan.active.saturating_sub(self.schedule.recipients.len());
-        self.schedule.waiting_at(site) >= free.max(self.plan.active / 100)
+        self.schedule.waiting_at(site) >= free.max(self.plan.active / 100).max(1)
     }
 
     /// Opens connections for the recipients that wait.

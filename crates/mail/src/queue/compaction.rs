@@ -6,17 +6,23 @@ use super::loaded::{Waiting, read};
 use super::writer::Commit;
 use crate::error::{Error, Result};
 
+/// How long a segment is left alone in which a message could not be read.
+const UNREADABLE_NS: u64 = 300_000_000_000;
+
 impl Feed {
     /// Moves what is left in a mostly empty segment, one of which no message is loaded. Nothing is moved if it cannot
     /// be read, or if there is no room to make room: deliveries make some.
     pub(super) fn compact(&mut self, now_ns: u64) -> Result<()> {
         let is_loaded = |segment| self.slots.iter().flatten().any(|loaded| loaded.waiting.entry.segment == segment);
-        let Some(segment) = self.segments.sparse().find(|&segment| !is_loaded(segment)) else { return Ok(()) };
+        self.unreadable_segments.retain(|_, until_ns| *until_ns > now_ns);
+        let may_move = |segment| !is_loaded(segment) && !self.unreadable_segments.contains_key(&segment);
+        let Some(segment) = self.segments.sparse().find(|&segment| may_move(segment)) else { return Ok(()) };
         let waiting = self.fresh.iter_mut().chain(self.parked.iter_mut().flatten());
         let mut moved: Vec<&mut Waiting> = waiting.filter(|one| one.entry.segment == segment).collect();
         for one in &moved {
             if read(&self.shared, &one.entry, &mut self.buffer).is_err() {
                 self.writer.discard();
+                self.unreadable_segments.insert(segment, now_ns + UNREADABLE_NS);
                 return Ok(());
             }
             self.writer.add_record(&one.entry, &self.buffer);
@@ -41,23 +47,13 @@ impl Feed {
             let is_left = |index: u32| left.iter().any(|(one, _)| *one == index);
             (0..entry.recipients).filter(|&index| !is_left(index)).for_each(|index| self.segments.settle(entry, index));
         }
-        // Only when the new segment has the states, too, may the old one be deleted. Until then the messages stay in
-        // the old one; a start would find both copies, and the states of either are those of the message.
-        match self.segments.write_all(now_ns) {
-            Ok(()) => {
-                for (one, entry) in moved.iter_mut().zip(entries) {
-                    let before = std::mem::replace(&mut one.entry, entry);
-                    self.segments.remove(&before);
-                }
-                Ok(())
-            }
-            Err(error) if is_full(&error) => {
-                for entry in &entries {
-                    self.segments.remove(entry);
-                }
-                Ok(())
-            }
-            Err(error) => Err(Error::Queue(error)),
+        for (one, entry) in moved.iter_mut().zip(entries) {
+            // The old segment is deleted when the new one has the states.
+            self.segments.note_move(segment, entry.segment);
+            let before = std::mem::replace(&mut one.entry, entry);
+            self.segments.remove(&before);
         }
+        // The originals may have been on the device for long.
+        self.writer.sync_now(now_ns).map_err(Error::Queue)
     }
 }

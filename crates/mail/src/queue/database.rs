@@ -12,7 +12,7 @@ use super::segments::Segments;
 use super::{Commit, Writer, open};
 use crate::ledger::Sync;
 use redb::{Database, Durability, ReadableTableMetadata, TableDefinition};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -39,7 +39,7 @@ fn meta(id: u64) -> Meta<'static> {
 fn files(folder: &Path, batch: usize, content: &[u8]) -> f64 {
     let found = open(folder, 1 << 30).unwrap();
     let mut writer = Writer::new(Arc::clone(&found.shared), Sync::Always);
-    let mut segments = Segments::new(Arc::clone(&found.shared), Sync::Always, &BTreeMap::new());
+    let mut segments = Segments::new(Arc::clone(&found.shared), Sync::Always, &BTreeMap::new(), BTreeSet::new());
     let began = Instant::now();
     for _ in 0..COUNT {
         for _ in 0..batch {
@@ -56,8 +56,8 @@ fn files(folder: &Path, batch: usize, content: &[u8]) -> f64 {
         for number in closed {
             segments.close(number);
         }
-        segments.delete_done().unwrap();
         segments.write_all(0).unwrap();
+        segments.delete_done().unwrap();
     }
     let per_second = (COUNT * batch) as f64 / began.elapsed().as_secs_f64();
     drop(found);

@@ -117,6 +117,10 @@ pub(crate) struct Feed {
     postponed: u64,
     /// When writing is tried again after it failed.
     blocked_ns: Option<u64>,
+    /// When messages are read again after no descriptor was free.
+    resume_ns: u64,
+    /// Segments in which a message could not be read, and until when they are not compacted.
+    pub(super) unreadable_segments: BTreeMap<u32, u64>,
     /// When segments are looked at again that are mostly empty.
     compact_ns: u64,
     _lock: File,
@@ -131,10 +135,10 @@ impl Feed {
         journal: Option<Journal>,
         now_ns: u64,
     ) -> Self {
-        let Found { shared, left, unrecorded, segments, lock, .. } = found;
+        let Found { shared, left, unrecorded, moved, segments, lock, .. } = found;
         let sync = handling.sync;
         let mut feed = Self {
-            segments: Segments::new(Arc::clone(&shared), sync, &segments),
+            segments: Segments::new(Arc::clone(&shared), sync, &segments, moved),
             writer: Writer::new(Arc::clone(&shared), sync),
             shared,
             notices,
@@ -158,6 +162,8 @@ impl Feed {
             reports: 0,
             postponed: 0,
             blocked_ns: None,
+            resume_ns: 0,
+            unreadable_segments: BTreeMap::new(),
             compact_ns: 0,
             _lock: lock,
         };
@@ -232,6 +238,13 @@ impl Feed {
         let Some(waiting) = self.next_waiting(now_ns) else { return false };
         let loaded = match read(&self.shared, &waiting.entry, &mut self.buffer) {
             Ok(()) => load(waiting, &self.buffer, &self.handling),
+            Err(error) if landau_sys::Error::from_io("open", &error).is_out_of_descriptors() => {
+                // It is not about this message: the others would fail as well.
+                self.unreadable += 1;
+                self.resume_ns = now_ns + UNREADABLE_NS;
+                self.fresh.push_front(Waiting { is_postponed: false, ..waiting });
+                return false;
+            }
             Err(_) => Err(waiting),
         };
         if self.buffer.len() > 1 << 20 {
@@ -258,6 +271,7 @@ impl Feed {
     /// also after its lifetime, because a message that cannot be read cannot be returned either.
     fn put_off(&mut self, mut waiting: Waiting, now_ns: u64) {
         self.unreadable += 1;
+        waiting.is_postponed = false;
         waiting.failed_reads += 1;
         let delay_ns = self.handling.patience.backoff.delay_ns(waiting.failed_reads, &mut self.rng).max(UNREADABLE_NS);
         self.park(waiting, now_ns.saturating_add(delay_ns));
@@ -361,11 +375,16 @@ impl Feed {
     }
 
     fn try_write(&mut self, now_ns: u64, is_end: bool) -> std::io::Result<()> {
-        // On a full disk, deleting makes the room for what is written after it.
+        if let Err(error) = self.write_states(now_ns) {
+            if !is_full(&error) {
+                return Err(error);
+            }
+            // Deleting makes room.
+            self.segments.delete_done()?;
+            self.write_states(now_ns)?;
+        }
+        // After the states: a crash of the system may undo what was deleted, and not what was synced.
         self.segments.delete_done()?;
-        self.segments.write_all(now_ns)?;
-        self.write_reports(now_ns)?;
-        self.segments.write_all(now_ns)?;
         // The ledger follows the states: what it has as sent is not sent again.
         self.journal.as_mut().map_or(Ok(()), Journal::commit)?;
         if is_end {
@@ -374,6 +393,12 @@ impl Feed {
         }
         self.writer.sync_if_due(now_ns)
     }
+
+    fn write_states(&mut self, now_ns: u64) -> std::io::Result<()> {
+        self.segments.write_all(now_ns)?;
+        self.write_reports(now_ns)?;
+        self.segments.write_all(now_ns)
+    }
 }
 
 impl Input for Feed {
@@ -381,7 +406,7 @@ impl Input for Feed {
 
     fn next(&mut self, record: &mut Record, now_ns: u64) -> Result<Next> {
         self.take_notices(now_ns);
-        if let Some(at_ns) = self.blocked_ns {
+        if let Some(at_ns) = self.blocked_ns.or((self.resume_ns > now_ns).then_some(self.resume_ns)) {
             return Ok(Next::Later(at_ns));
         }
         loop {
@@ -405,7 +430,8 @@ impl Input for Feed {
             }
             if !self.load_next(now_ns) {
                 let next_ns = self.deferred.peek().map_or(u64::MAX, |Reverse((at_ns, _))| *at_ns);
-                return Ok(Next::Later(next_ns));
+                let resume_ns = if self.resume_ns > now_ns { self.resume_ns } else { u64::MAX };
+                return Ok(Next::Later(next_ns.max(now_ns + 1).min(resume_ns)));
             }
         }
     }

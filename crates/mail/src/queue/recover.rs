@@ -3,7 +3,7 @@
 use super::record::{self, About, Final, STATE_BYTES};
 use super::{Entry, Shared};
 use crate::error::{Error, Result};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
@@ -22,8 +22,10 @@ pub(super) struct Left {
 pub(crate) struct Found {
     pub(crate) shared: Arc<Shared>,
     pub(super) left: Vec<Left>,
-    /// The recipients whose state only a report has.
+    /// The recipients whose state the file of their message's segment may lack.
     pub(super) unrecorded: Vec<(Entry, u32)>,
+    /// Pairs of a segment and one that has copies of its messages, which are used.
+    pub(super) moved: BTreeSet<(u32, u32)>,
     /// The lengths of the segments' files.
     pub(super) segments: BTreeMap<u32, u64>,
     /// What the user should know.
@@ -59,6 +61,7 @@ pub(crate) fn open(directory: &Path, limit: u64) -> Result<Found> {
         *bytes += read_states(path, &mut notes, &mut finals).map_err(|error| wrong(path, error))?;
     }
     let (mut entries, mut reported, mut next_id) = (BTreeMap::<u64, Entry>::new(), Vec::new(), 1);
+    let mut copies = Vec::new();
     for (&number, path) in &mails {
         let bytes = read_mail(path, &mut notes, |offset, bytes, message| {
             let record::Message { meta, .. } = message;
@@ -67,11 +70,18 @@ pub(crate) fn open(directory: &Path, limit: u64) -> Result<Found> {
             let (bytes, recipients) = (bytes.len() as u64, meta.to.len() as u32);
             let entry = Entry { id: meta.id, segment: number, offset, bytes, recipients, at_ms: meta.at_ms };
             // A message that was moved may still be in the segment it came from; the later one is complete.
-            entries.insert(entry.id, entry);
+            let (id, to) = (entry.id, entry.segment);
+            copies.extend(entries.insert(id, entry).map(|old| (id, old.segment, to)));
         });
         *segments.entry(number).or_default() += bytes.map_err(|error| wrong(path, error))?;
     }
-    let unrecorded = record_reported(reported, &entries, &mut finals);
+    let mut unrecorded = record_reported(reported, &entries, &mut finals);
+    for (id, ..) in &copies {
+        // The states may be beside the copy that is not used.
+        let (Some(entry), Some(known)) = (entries.get(id), finals.get(id)) else { continue };
+        unrecorded.extend(known.iter().map(|&recipient| (entry.clone(), recipient)));
+    }
+    let moved = copies.into_iter().filter(|(_, from, to)| from != to).map(|(_, from, to)| (from, to)).collect();
     let left = entries.into_values().filter_map(|entry| {
         let done = finals.get(&entry.id);
         let is_left = |recipient: &u32| !done.is_some_and(|done| done.contains(recipient));
@@ -84,7 +94,7 @@ pub(crate) fn open(directory: &Path, limit: u64) -> Result<Found> {
     let next_segment = segments.last_key_value().map_or(1, |(&last, _)| last + 1);
     let shared = Shared::new(directory, limit, next_id, next_segment);
     shared.grow(segments.values().sum());
-    Ok(Found { shared: Arc::new(shared), left, unrecorded, segments, notes, lock })
+    Ok(Found { shared: Arc::new(shared), left, unrecorded, moved, segments, notes, lock })
 }
 
 /// Adds what reports say to the states. Returns the recipients whose state no file of states has: a crash came between

@@ -41,6 +41,9 @@ pub(super) struct Segments {
     /// Segments with states that were not written, and with states that were not synced.
     unwritten: BTreeSet<u32>,
     unsynced: BTreeSet<u32>,
+    /// Pairs of a segment and one that has copies of its messages: the first is deleted when the second has their
+    /// states, and before the second is.
+    moved: BTreeSet<(u32, u32)>,
     /// Segments whose files of states are open, the one that was opened first at the front.
     open: VecDeque<u32>,
     synced_ns: u64,
@@ -48,7 +51,12 @@ pub(super) struct Segments {
 
 impl Segments {
     /// Returns the segments that were found, which are closed.
-    pub(super) fn new(shared: Arc<Shared>, sync: Sync, found: &BTreeMap<u32, u64>) -> Self {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        sync: Sync,
+        found: &BTreeMap<u32, u64>,
+        moved: BTreeSet<(u32, u32)>,
+    ) -> Self {
         let segment = |bytes| Segment { bytes, is_closed: true, ..Segment::default() };
         Self {
             shared,
@@ -57,6 +65,7 @@ impl Segments {
             done: found.keys().copied().collect(),
             unwritten: BTreeSet::new(),
             unsynced: BTreeSet::new(),
+            moved,
             open: VecDeque::new(),
             synced_ns: 0,
         }
@@ -97,13 +106,40 @@ impl Segments {
         }
     }
 
-    /// Deletes segments in which nothing is left. On a full disk this makes the room for what is written after it.
+    /// Deletes segments in which nothing is left.
     pub(super) fn delete_done(&mut self) -> io::Result<()> {
-        while let Some(&number) = self.done.first() {
-            self.delete_if_done(number)?;
-            self.done.remove(&number);
+        for number in self.done.clone() {
+            if !self.is_held(number)? {
+                self.delete_if_done(number)?;
+                self.done.remove(&number);
+            }
         }
         Ok(())
+    }
+
+    /// Notes that the messages of a segment were copied to another one.
+    pub(super) fn note_move(&mut self, from: u32, to: u32) {
+        self.moved.insert((from, to));
+    }
+
+    /// Returns whether a segment may not be deleted yet: a start would find one of two copies of a message without the
+    /// states that the other has, and send it again.
+    fn is_held(&mut self, number: u32) -> io::Result<bool> {
+        if self.moved.iter().any(|&(_, to)| to == number) {
+            return Ok(true);
+        }
+        for (_, to) in self.moved.range((number, 0)..=(number, u32::MAX)).copied().collect::<Vec<_>>() {
+            if self.unwritten.contains(&to) {
+                return Ok(true);
+            }
+            if self.sync != Sync::Never && self.unsynced.contains(&to) {
+                if let Some(file) = self.all.get(&to).and_then(|segment| segment.states.as_ref()) {
+                    file.sync_data()?;
+                }
+                self.unsynced.remove(&to);
+            }
+        }
+        Ok(false)
     }
 
     /// Syncs what was written, whatever is due, unless the user leaves that to the system.
@@ -204,6 +240,8 @@ impl Segments {
         self.shared.shrink(segment.bytes);
         self.all.remove(&number);
         self.unsynced.remove(&number);
+        self.unwritten.remove(&number);
+        self.moved.retain(|&(from, _)| from != number);
         self.open.retain(|&open| open != number);
         Ok(())
     }

@@ -427,7 +427,7 @@ fn the_sender_is_told_of_failures_once_whatever_is_lost_in_a_crash() {
     let mut queue = Queue::open(folder.path());
     let all = queue.take_all();
     assert_eq!(addresses(&all), ["r0@d", "r1@d", "r2@d"]);
-    for (one, state) in all.iter().zip([State::Failed, State::Done, State::Failed]) {
+    for (one, state) in all.iter().zip([State::Failed, State::Deferred, State::Failed]) {
         queue.settle(one, state);
     }
     queue.feed.commit(0).unwrap();
@@ -597,4 +597,26 @@ fn on_a_small_disk() {
     let all = queue.take_all();
     let (reports, left) = (reports(&all).len(), all.iter().filter(|one| one.1 == "r0@d").count());
     assert_eq!((reports, left, all.len()), (1, 5, 6));
+}
+
+/// A crash comes after a move has copied messages and before it has written their states. The first start uses the
+/// copies and deletes the originals, whose states must not go with them.
+#[test]
+fn a_move_that_a_crash_cut_off_sends_nothing_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut queue = Queue::open(folder.path());
+    queue.accept(3, "\r\na\r\n");
+    let all = queue.take_all();
+    queue.settle(&all[0], State::Done);
+    queue.settle(&all[1], State::Done);
+    queue.feed.commit(0).unwrap();
+    drop((queue.writer, queue.feed));
+    std::fs::copy(folder.path().join("00000001.mail"), folder.path().join("00000002.mail")).unwrap();
+    for _ in 0..2 {
+        let mut queue = Queue::open(folder.path());
+        assert_eq!(addresses(&queue.take_all()), ["r2@d"]);
+        queue.feed.commit(0).unwrap();
+        queue.feed.commit(SECOND).unwrap();
+        assert!(!queue.files().contains("00000001.mail"), "{:?}", queue.files());
+    }
 }

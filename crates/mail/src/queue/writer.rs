@@ -117,6 +117,8 @@ impl Writer {
                     // If this fails too, the next start may find messages that no client was told of.
                     let _ = open.file.set_len(open.bytes);
                 }
+                // Earlier batches may not be synced; if this fails, they are where the policy leaves them.
+                let _ = self.sync_now(now_ns);
                 self.close();
                 Err(error)
             }
