@@ -13,6 +13,8 @@ mod dkim;
 mod engine;
 mod envelope;
 mod error;
+#[doc(hidden)]
+pub mod hostile;
 mod input;
 mod ledger;
 pub mod list;

@@ -506,8 +506,12 @@ impl Session {
         self.recipients.iter().take(self.front_size()).any(|(_, standing)| *standing == Standing::Accepted)
     }
 
-    /// Returns whether a transaction may begin: there is none, or the content of the only one is on its way.
+    /// Returns whether a transaction may begin: there is none, or the content of the only one is on its way. A server
+    /// may refuse a chunk before it has all of it; the rest must be sent before another chunk.
     pub(crate) fn accepts_transaction(&self) -> bool {
+        if self.is_chunked && self.outgoing.content().is_some() {
+            return false;
+        }
         let is_content_sent = || matches!(self.awaited.back(), Some((Stage::Content, _)));
         match self.sizes.len() {
             0 => self.planned.is_empty() && self.pending.is_none(),

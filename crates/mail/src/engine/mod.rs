@@ -374,6 +374,13 @@ impl<N: Network, I: Input> Engine<N, I> {
             Some(_) => self.send_encrypted(id, connection),
         };
         match sent {
+            // The next transaction had to wait for the rest of a chunk that the server has refused already.
+            Ok(true) if connection.phase == Phase::Greeted && connection.session.stage().is_none() => {
+                self.next_transaction(connection);
+                if !connection.session.outgoing.is_empty() {
+                    return self.flush(id, connection);
+                }
+            }
             Ok(true) => {}
             Ok(false) => {
                 connection.watches_writing = true;

@@ -6,6 +6,7 @@ mod conduct;
 mod encryption;
 #[path = "../../../wire/tests/it/escape.rs"]
 mod escape;
+mod hostile;
 mod relay;
 mod route;
 mod run;

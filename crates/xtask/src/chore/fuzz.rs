@@ -1,4 +1,4 @@
-//! `fuzz`: fuzzes the parsers of `landau-wire`, for a given processor time each.
+//! `fuzz`: fuzzes the parsers of `landau-wire` and the sessions of `landau-mail`, for a given processor time each.
 //!
 //! A target that ends early has found a failing input: the input and the last lines of the target's output are shown.
 //! The corpus stays in `target/fuzz/`, so that the next run continues where this one stopped; a target begins with the
@@ -15,8 +15,10 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-/// The directory of the targets, relative to the root of the workspace.
-const FOLDER: &str = "crates/wire/fuzz";
+/// The directories of the targets, relative to the root of the workspace.
+const FOLDERS: [&str; 2] = ["crates/wire/fuzz", "crates/mail/fuzz"];
+/// The directory with the words of the protocols.
+const DICTIONARIES: &str = "crates/wire/fuzz";
 /// The compilation target, which names a directory of cargo-fuzz's build.
 const SYSTEM: &str = "x86_64-unknown-linux-gnu";
 /// Longer than the longest line and the longest head that the parsers take by default (4,096 and 8,192 bytes).
@@ -47,21 +49,25 @@ struct Running {
 pub(crate) fn run(words: &Words) -> Result<bool> {
     let known = known()?;
     for name in &words.targets {
-        ensure!(known.contains(name), "unknown target {name}; the targets are {}", known.join(", "));
+        let names: Vec<&str> = known.iter().map(|target| target.name.as_str()).collect();
+        ensure!(names.contains(&name.as_str()), "unknown target {name}; the targets are {}", names.join(", "));
     }
     ensure!(words.minutes > 0.0 && words.at_once > 0, "--minutes and --at-once must be more than 0");
     let folder = workspace::target()?.join("fuzz");
-    build(&folder)?;
-    let chosen = if words.targets.is_empty() { known } else { words.targets.clone() };
+    let is_chosen = |target: &Target| words.targets.is_empty() || words.targets.contains(&target.name);
+    let chosen: Vec<Target> = known.into_iter().filter(is_chosen).collect();
+    for sources in FOLDERS.into_iter().filter(|sources| chosen.iter().any(|target| target.sources == *sources)) {
+        build(&folder, sources)?;
+    }
     let limit_ns = (words.minutes * 60e9) as u64;
     let mut waiting = chosen.iter();
     let mut running: Vec<Running> = Vec::new();
     let mut is_good = true;
     loop {
         while running.len() < words.at_once
-            && let Some(name) = waiting.next()
+            && let Some(target) = waiting.next()
         {
-            running.push(start(&folder, name)?);
+            running.push(start(&folder, target)?);
         }
         if running.is_empty() {
             return Ok(is_good);
@@ -78,29 +84,39 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
     }
 }
 
-/// Returns the names of all targets, from the names of their files.
-fn known() -> Result<Vec<String>> {
-    let folder = workspace::root().join(FOLDER).join("fuzz_targets");
-    let mut names = Vec::new();
-    for entry in fs::read_dir(&folder).with_context(|| format!("list {}", folder.display()))? {
-        let path = entry?.path();
-        names.extend(path.file_stem().and_then(|stem| stem.to_str()).map(str::to_owned));
+/// A target.
+struct Target {
+    name: String,
+    /// Its directory.
+    sources: &'static str,
+}
+
+/// Returns all targets, from the names of their files.
+fn known() -> Result<Vec<Target>> {
+    let mut targets = Vec::new();
+    for sources in FOLDERS {
+        let folder = workspace::root().join(sources).join("fuzz_targets");
+        for entry in fs::read_dir(&folder).with_context(|| format!("list {}", folder.display()))? {
+            let path = entry?.path();
+            let name = path.file_stem().and_then(|stem| stem.to_str()).map(str::to_owned);
+            targets.extend(name.map(|name| Target { name, sources }));
+        }
     }
-    names.sort();
-    Ok(names)
+    targets.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(targets)
 }
 
 /// Returns the file with the words of a target's protocol, which its name starts with; without a name it is HTTP.
 fn dictionary_of(name: &str) -> &'static str {
     match name.split_once('_') {
-        Some(("smtp", _)) => "smtp.dict",
+        Some(("smtp" | "mail", _)) => "smtp.dict",
         Some(("dns", _)) => "dns.dict",
         _ => "http.dict",
     }
 }
 
-fn build(folder: &Path) -> Result<()> {
-    let words = ["+nightly", "fuzz", "build", "--fuzz-dir", FOLDER, "--target-dir"];
+fn build(folder: &Path, sources: &str) -> Result<()> {
+    let words = ["+nightly", "fuzz", "build", "--fuzz-dir", sources, "--target-dir"];
     // Found in PATH, so that it is rustup's: the cargo that started this program does not know `+nightly`.
     Program::new("cargo")
         .args(words)
@@ -109,15 +125,16 @@ fn build(folder: &Path) -> Result<()> {
         .context("build the fuzz targets: needs `rustup toolchain install nightly` and `cargo install cargo-fuzz`")
 }
 
-fn start(folder: &Path, name: &str) -> Result<Running> {
+fn start(folder: &Path, Target { name, sources }: &Target) -> Result<Running> {
     let (corpus, findings) = (folder.join("corpus").join(name), folder.join("findings").join(name));
     for folder in [&corpus, &findings] {
         fs::create_dir_all(folder).with_context(|| format!("make {}", folder.display()))?;
     }
     let log = folder.join(format!("{name}.log"));
     let said = File::create(&log).with_context(|| format!("write {}", log.display()))?;
-    let sources = workspace::root().join(FOLDER);
-    let (seeds, dictionary) = (sources.join("seeds").join(name), sources.join(dictionary_of(name)));
+    let root = workspace::root();
+    let (seeds, dictionary) =
+        (root.join(sources).join("seeds").join(name), root.join(DICTIONARIES).join(dictionary_of(name)));
     let target = folder.join("build").join(SYSTEM).join("release").join(name);
     let mut command = Program::new("nice")
         .args(["-n", "19"])

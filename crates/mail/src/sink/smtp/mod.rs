@@ -4,6 +4,7 @@
 //! mail. Command lines and content end with CR LF alone; a bare CR or LF is refused, so that no second message can be
 //! smuggled in (CVE-2023-51764 and kin).
 
+pub(crate) mod hostile;
 mod policy;
 pub mod profile;
 mod session;

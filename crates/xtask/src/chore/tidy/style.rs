@@ -12,6 +12,7 @@ const COLUMNS: usize = 120;
 /// Crates with lints of their own, and why.
 const OWN_LINTS: &[(&str, &str)] = &[
     ("crates/sys/Cargo.toml", "it is the crate for `unsafe`"),
+    ("crates/mail/fuzz/Cargo.toml", "it is a workspace of its own, built by cargo-fuzz"),
     ("crates/wire/fuzz/Cargo.toml", "it is a workspace of its own, built by cargo-fuzz"),
 ];
 
