@@ -1,9 +1,11 @@
 //! What a delivery says about every message: the sender, the mode, and the parameters of MAIL and RCPT.
 
+use crate::domain::{address_to_ascii, to_ascii};
 use crate::error::{Error, Result};
 use landau_wire::smtp::parameter::{Notify, OriginalRecipient, Ret, Xtext};
-use landau_wire::smtp::{Mailbox, Rcpt, Recipient, ReversePath};
+use landau_wire::smtp::{Mailbox, Rcpt, Recipient};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// How far a transaction goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -126,6 +128,10 @@ impl Envelope {
             Mailbox::parse(self.from.as_bytes())
                 .map_err(|error| Error::Spec(format!("--from {}: {error}", self.from)))?;
         }
+        // EHLO is sent before the server can offer SMTPUTF8.
+        if let (false, Some(ascii)) = (self.helo.is_ascii(), to_ascii(&self.helo)) {
+            self.helo = ascii.into_owned();
+        }
         landau_wire::smtp::Host::parse(self.helo.as_bytes())
             .map_err(|error| Error::Spec(format!("--helo {}: {error}", self.helo)))?;
         if let Some(envid) = &mut self.envid {
@@ -142,8 +148,9 @@ impl Envelope {
         Ok(self)
     }
 
-    /// Returns the sender as a path.
-    pub(crate) fn path(&self) -> ReversePath<'_> {
-        Mailbox::parse(self.from.as_bytes()).map_or(ReversePath::Null, ReversePath::Mailbox)
+    /// Returns the address of the sender: as it is if the transaction uses SMTPUTF8, otherwise in ASCII.
+    pub(crate) fn address(&self, is_utf8: bool) -> Cow<'_, str> {
+        let converted = if is_utf8 { None } else { address_to_ascii(&self.from) };
+        converted.unwrap_or(Cow::Borrowed(&self.from))
     }
 }

@@ -10,6 +10,7 @@ mod bounce;
 mod client;
 mod delivery;
 mod dkim;
+mod domain;
 mod engine;
 mod envelope;
 mod error;

@@ -9,7 +9,7 @@ use crate::envelope::{Envelope, Mode};
 use crate::stats::Phases;
 use landau_wire::smtp::data::Transfer;
 use landau_wire::smtp::reply::{Malformed, Parsed, Scan};
-use landau_wire::smtp::{Capabilities, Class, Code, Command, Extension, Host, Mail, Rcpt};
+use landau_wire::smtp::{Capabilities, Class, Code, Command, Extension, Host, Mail, Mailbox, Rcpt, ReversePath};
 use std::collections::VecDeque;
 
 /// What a reply answers.
@@ -532,11 +532,13 @@ impl Session {
         if std::mem::take(&mut self.needs_clear) {
             self.plan(&Command::Rset, Stage::Clear);
         }
-        let mut mail = Mail::new(envelope.path());
+        let is_utf8 = needs.is_utf8 && extensions.has(Extension::SmtpUtf8);
+        let from = envelope.address(is_utf8);
+        let mut mail = Mail::new(Mailbox::parse(from.as_bytes()).map_or(ReversePath::Null, ReversePath::Mailbox));
         mail.size = needs.size.filter(|_| extensions.has(Extension::Size));
         mail.body = (needs.is_8bit && extensions.has(Extension::EightBitMime))
             .then_some(landau_wire::smtp::parameter::Body::EightBitMime);
-        mail.is_utf8 = needs.is_utf8;
+        mail.is_utf8 = is_utf8;
         let has_dsn = extensions.has(Extension::Dsn);
         if has_dsn {
             mail.ret = envelope.ret;

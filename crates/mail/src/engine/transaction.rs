@@ -3,9 +3,11 @@
 use super::connection::{Connection, End, Phase};
 use super::{Content, Engine, Input, Mailbox, Mode, Network, State, Transfer, Verdict};
 use crate::client::{Broken, Needs, Stage};
+use crate::domain::address_to_ascii;
 use crate::error::Result;
 use crate::input::Letter;
 use landau_wire::smtp::{Code, Extension};
+use std::borrow::Cow;
 use std::rc::Rc;
 
 impl<N: Network, I: Input> Engine<N, I> {
@@ -70,14 +72,25 @@ impl<N: Network, I: Input> Engine<N, I> {
             }
             connection.letter = Some(Rc::clone(&letter));
         }
-        let recipients = &self.schedule.recipients;
-        let commands = self.batch.iter().filter_map(|&id| {
-            let entry = recipients.get(id);
+        let addresses = self.addresses(connection, needs.is_utf8);
+        let commands = addresses.iter().filter_map(|(id, address)| {
             // Addresses are checked when they are read.
-            let mailbox = Mailbox::parse(entry.record.address().as_bytes()).ok()?;
-            Some((id, letter.rcpt(entry.number, mailbox)))
+            let mailbox = Mailbox::parse(address.as_bytes()).ok()?;
+            Some((*id, letter.rcpt(self.schedule.recipients.get(*id).number, mailbox)))
         });
         connection.session.begin(&letter.envelope, needs, commands, self.now_ns);
+    }
+
+    /// Returns the addresses of the batch: in ASCII if the server takes no others. Those that cannot be converted were
+    /// refused.
+    fn addresses(&self, connection: &Connection, is_utf8: bool) -> Vec<(u32, Cow<'_, str>)> {
+        let must_convert = is_utf8 && !connection.session.capabilities().extensions.has(Extension::SmtpUtf8);
+        let address = |&id: &u32| {
+            let address = self.schedule.recipients.get(id).record.address();
+            let converted = if must_convert { address_to_ascii(address) } else { None };
+            (id, converted.unwrap_or(Cow::Borrowed(address)))
+        };
+        self.batch.iter().map(address).collect()
     }
 
     /// Chooses the recipients of the next transaction, who share a letter. Those to whom this server cannot take the
@@ -105,10 +118,11 @@ impl<N: Network, I: Input> Engine<N, I> {
         let letter = self.schedule.recipients.letter(id);
         let message = &letter.message;
         let has_utf8 = capabilities.extensions.has(Extension::SmtpUtf8);
-        for (what, address) in [("address", record.address()), ("sender", &letter.envelope.from)] {
-            if !address.is_ascii() && !has_utf8 {
+        for (whose, address) in [("recipient's", record.address()), ("sender's", &letter.envelope.from)] {
+            if !has_utf8 && address_to_ascii(address).is_none() {
                 return Some(format!(
-                    "5.6.7 the {what} has characters beyond ASCII, and the server does not offer SMTPUTF8"
+                    "5.6.7 the {whose} address has characters beyond ASCII that cannot be converted, and the server does \
+                     not offer SMTPUTF8"
                 ));
             }
         }

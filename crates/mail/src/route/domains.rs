@@ -1,9 +1,11 @@
 //! The way of each domain by its MX records (RFC 5321 section 5.1), and how long it is known.
 
 use super::{Hosts, Lookups};
+use crate::domain::to_ascii;
 use crate::lookup::{Answer, Kind, Problem, Records, Resolver};
 use landau_sys::socket::is_loopback_or_private;
 use landau_wire::dns::NameBuf;
+use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
@@ -110,8 +112,9 @@ pub(crate) struct Domains {
 
 impl Domains {
     pub(super) fn new(mut lookups: Lookups) -> Self {
-        lookups.own_name.make_ascii_lowercase();
-        lookups.allowed.iter_mut().for_each(|name| name.make_ascii_lowercase());
+        let as_looked_up = |name: &mut String| *name = to_ascii(name).map_or_else(String::new, Cow::into_owned);
+        as_looked_up(&mut lookups.own_name);
+        lookups.allowed.iter_mut().for_each(as_looked_up);
         Self {
             lookups,
             domain_indices: HashMap::new(),
@@ -140,7 +143,8 @@ impl Domains {
         resolver: &mut Resolver,
     ) -> Place {
         let known = self.domain_indices.get(domain).copied();
-        let index = known.unwrap_or_else(|| self.domain_index(&domain.to_ascii_lowercase()));
+        // A domain that cannot be converted stays as it is, and is refused.
+        let index = known.unwrap_or_else(|| self.domain_index(&to_ascii(domain).unwrap_or(Cow::Borrowed(domain))));
         let entry = &mut self.domains[index as usize];
         let is_waiting = !entry.waiting.is_empty();
         if !is_waiting && entry.place != Place::Wait && now_ns < entry.time_ns {
@@ -164,7 +168,7 @@ impl Domains {
         Some(Released { recipients, place: domain.place.clone(), took_ns })
     }
 
-    /// Returns the index of a domain in lower case.
+    /// Returns the index of a domain in lower case and in ASCII.
     fn domain_index(&mut self, name: &str) -> u32 {
         if let Some(&index) = self.domain_indices.get(name) {
             return index;
@@ -199,9 +203,10 @@ impl Domains {
             self.conclude(index, sites);
             return;
         }
-        match NameBuf::parse(name) {
-            Ok(name) => self.ask(About::Domain(index), name, Kind::Mx, resolver),
-            Err(_) => self.refuse(index, "5.1.2 not the name of a domain", RefusalKind::Final, now_ns, 3600),
+        // A name that IDNA does not permit is still as it was written.
+        match NameBuf::parse(name).ok().filter(|_| name.is_ascii()) {
+            Some(name) => self.ask(About::Domain(index), name, Kind::Mx, resolver),
+            None => self.refuse(index, "5.1.2 not the name of a domain", RefusalKind::Final, now_ns, 3600),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Tests over real sockets: the sinks, and the engine that delivers to them.
 #![allow(clippy::unwrap_used, reason = "a test ends where its premise fails")]
 
+mod addresses;
 mod bounces;
 mod conduct;
 mod encryption;

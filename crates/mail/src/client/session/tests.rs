@@ -79,3 +79,21 @@ fn a_server_without_tls_gets_mail_unless_tls_is_required() {
     let mut talk = Talk::at_starttls(Security::Opportunistic);
     assert_eq!(talk.hear("421 no\r\n").unwrap().0, [Event::Refused]);
 }
+
+#[test]
+fn a_sender_beyond_ascii_is_converted_where_smtputf8_is_not_offered() {
+    for (offered, expected) in [
+        ("250 a\r\n", "MAIL FROM:<s@xn--bcher-kva.test>\r\n"),
+        ("250-a\r\n250 SMTPUTF8\r\n", "MAIL FROM:<s@b\u{fc}cher.test> SMTPUTF8\r\n"),
+    ] {
+        let mut talk = Talk::new(Security::Plain);
+        talk.envelope.from = "s@b\u{fc}cher.test".to_owned();
+        talk.hear("220 a\r\n").unwrap();
+        talk.hear(offered).unwrap();
+        let chunk = (Content::Shared(Transfer::Bdat), 0);
+        let needs = Needs { size: None, is_8bit: false, is_utf8: true, chunk };
+        let recipient = Rcpt::new(landau_wire::smtp::Recipient::Mailbox(Mailbox::parse(b"a@b.test").unwrap()));
+        talk.session.begin(&talk.envelope, needs, std::iter::once((0, recipient)), 8);
+        assert_eq!(talk.hear("").unwrap().1, expected);
+    }
+}

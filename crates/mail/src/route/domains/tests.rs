@@ -161,6 +161,17 @@ fn public_addresses_need_permission_for_the_domain_or_the_host() {
 }
 
 #[test]
+fn a_domain_beyond_ascii_is_the_one_of_its_a_labels() {
+    let mut asked = Asked::new(&["b\u{fc}cher.test"]);
+    let public = Ok(Records { addresses: vec![IpAddr::from([192, 0, 2, 1])], ..Records::default() });
+    assert_eq!(asked.look_up("B\u{dc}CHER.test", vec![mx(&[(1, "a")]), public, nothing()]), Place::Site(0));
+    assert_eq!(asked.place("xn--bcher-kva.test", 1), Place::Site(0));
+    assert_eq!(asked.place("b\u{fc}cher.test", 1), Place::Site(0));
+    let (kind, text) = refusal(asked.look_up("b\u{fc} cher.test", vec![]));
+    assert!(kind == RefusalKind::Final && text.starts_with("5.1.2 "), "{text}");
+}
+
+#[test]
 fn addresses_that_come_with_the_mx_records_are_not_asked_for() {
     let mut asked = Asked::new(&[]);
     let mut records = mx(&[(1, "a"), (2, "b")]).unwrap();
