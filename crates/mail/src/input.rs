@@ -101,6 +101,11 @@ impl<S: Storage> Listed<S> {
     pub(crate) fn new(list: List, letter: Letter, (ledger, history): (Ledger<S>, History)) -> Self {
         Self { list, letter: Rc::new(letter), ledger, history, next_number: 0 }
     }
+
+    /// Returns the list.
+    pub(crate) fn list_mut(&mut self) -> &mut List {
+        &mut self.list
+    }
 }
 
 impl<S: Storage> Input for Listed<S> {

@@ -142,6 +142,13 @@ impl List {
         }
     }
 
+    /// Puts the following recipients of a synthetic list into so many domains; other lists are what they are.
+    pub(crate) fn use_domains(&mut self, count: u32) {
+        if let Source::Synthetic(synthetic) = &mut self.source {
+            synthetic.use_domains(count);
+        }
+    }
+
     /// Returns the names of the columns; none for a list of addresses.
     pub fn columns(&self) -> &[String] {
         &self.columns

@@ -72,12 +72,14 @@ const LONGEST: Duration = Duration::from_millis(100);
 pub(crate) struct Sockets {
     reactor: Reactor,
     sockets: Vec<Option<OwnedFd>>,
+    /// Whether connections are reset when they are closed.
+    resets: bool,
 }
 
 impl Sockets {
     /// Opens an event loop.
     pub(crate) fn new(backend: Backend) -> Result<Self> {
-        Ok(Self { reactor: Reactor::new(backend)?, sockets: Vec::new() })
+        Ok(Self { reactor: Reactor::new(backend)?, sockets: Vec::new(), resets: false })
     }
 
     /// Returns a handle by which another thread ends a wait.
@@ -93,8 +95,9 @@ impl Sockets {
         self.sockets[index] = Some(socket);
     }
 
-    /// Makes the connections that are open reset when they are closed.
-    pub(crate) fn reset_on_close(&self) {
+    /// Makes connections be reset when they are closed, those that are open included.
+    pub(crate) fn reset_on_close(&mut self) {
+        self.resets = true;
         for socket in self.sockets.iter().flatten() {
             // Without the option the connection is closed in order.
             let _ = stream::set_reset_on_close(socket);
@@ -119,6 +122,9 @@ impl Network for Sockets {
     fn connect(&mut self, id: u32, server: SocketAddr) -> SystemResult<()> {
         let socket = stream::stream(if server.is_ipv4() { Family::V4 } else { Family::V6 })?;
         stream::set_no_delay(&socket)?;
+        if self.resets {
+            stream::set_reset_on_close(&socket)?;
+        }
         match stream::connect(&socket, &Address::from(server)) {
             Err(error) if !error.is_in_progress() => return Err(error),
             _ => {}

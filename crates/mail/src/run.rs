@@ -59,20 +59,30 @@ impl Run {
         self.0.set_busy(most);
     }
 
+    /// Puts the recipients that are read from now on into so many domains, if the list is synthetic. Those in memory
+    /// stay where they are.
+    pub fn use_domains(&mut self, count: u32) {
+        self.0.input_mut().list_mut().use_domains(count);
+    }
+
+    /// Makes connections be reset when they are closed, so that none stays in `TIME_WAIT`.
+    pub fn reset_on_close(&mut self) {
+        self.0.network.reset_on_close();
+    }
+
     /// Returns the error by which this host refused another connection, if it did.
     pub fn own_limit(&self) -> Option<landau_sys::Error> {
         self.0.own_limit
     }
 
-    /// Begins no further transaction, waits until those in progress have ended, and closes the connections. They are
-    /// reset instead of closed in order, so that none stays in `TIME_WAIT`.
+    /// Begins no further transaction, waits until those in progress have ended, and resets the connections.
     ///
     /// # Errors
     ///
     /// Those of [`Run::turn`].
     pub fn finish(mut self) -> Result<Outcome> {
         self.0.set_busy(u32::MAX);
-        self.0.network.reset_on_close();
+        self.reset_on_close();
         self.0.run(&mut Blind, &|| true)?;
         Ok(self.0.into_outcome())
     }

@@ -28,8 +28,10 @@ pub struct Shape {
 pub struct Synthetic {
     shape: Shape,
     rng: ChaCha8Rng,
-    /// The shares of domains 1 to k, added up.
+    /// The shares of domains 1 to k, added up; empty if all have the same share.
     cumulated: Vec<f64>,
+    /// The recipients are in the domains from 1 to this one.
+    used: u32,
     made: u64,
     /// The digits of the number of a domain.
     digits: usize,
@@ -40,13 +42,28 @@ impl Synthetic {
     pub fn new(shape: Shape) -> Self {
         let mut sum = 0.0;
         let share = |k: u32| f64::from(k).powf(-shape.zipf);
-        let cumulated = (1..=shape.domains.max(1)).map(|k| {
+        let used = shape.domains.max(1);
+        let listed = if shape.zipf == 0.0 { 0 } else { used };
+        let cumulated = (1..=listed).map(|k| {
             sum += share(k);
             sum
         });
         let cumulated = cumulated.collect();
-        let digits = shape.domains.max(1).ilog10() as usize + 1;
-        Self { shape, rng: ChaCha8Rng::seed_from_u64(shape.seed), cumulated, made: 0, digits }
+        let digits = used.ilog10() as usize + 1;
+        Self { shape, rng: ChaCha8Rng::seed_from_u64(shape.seed), cumulated, used, made: 0, digits }
+    }
+
+    /// Puts the following recipients into the first so many domains of those that the shape has.
+    pub(crate) fn use_domains(&mut self, count: u32) {
+        self.used = count.clamp(1, self.shape.domains.max(1));
+    }
+
+    /// Draws the number of a domain.
+    fn draw(&mut self) -> usize {
+        let (drawn, used) = (self.rng.random::<f64>(), self.used as usize);
+        let Some(known) = self.cumulated.get(..used) else { return 1 + ((drawn * used as f64) as usize).min(used - 1) };
+        let whole = known.last().copied().unwrap_or(1.0);
+        1 + known.partition_point(|&sum| sum <= drawn * whole).min(used - 1)
     }
 
     /// Writes the next recipient. Returns whether there was one.
@@ -55,9 +72,7 @@ impl Synthetic {
             return false;
         }
         self.made += 1;
-        let whole = self.cumulated.last().copied().unwrap_or(1.0);
-        let drawn = self.rng.random::<f64>() * whole;
-        let domain = 1 + self.cumulated.partition_point(|&sum| sum <= drawn).min(self.cumulated.len() - 1);
+        let domain = self.draw();
         record.set_address("");
         // Writing to a string cannot fail.
         let _ = write!(record.text_mut(), "u{}@d{domain:0width$}.example", self.made, width = self.digits);
@@ -91,5 +106,23 @@ mod tests {
         assert!((9_100..10_200).contains(&zipf[1]) && (4_450..5_200).contains(&zipf[2]), "{:?}", &zipf[..3]);
         assert_eq!(counts(shape), uniform);
         assert_ne!(counts(Shape { seed: 8, ..shape }), uniform);
+    }
+
+    #[test]
+    fn recipients_come_from_the_domains_in_use() {
+        for zipf in [0.0, 1.0] {
+            let mut list = Synthetic::new(Shape { recipients: u64::MAX, domains: 100, zipf, seed: 7 });
+            let mut record = Record::default();
+            for (used, most) in [(1, 1), (3, 3), (100, 100), (1_000, 100)] {
+                list.use_domains(used);
+                let mut found = std::collections::BTreeSet::new();
+                for _ in 0..5_000 {
+                    assert!(list.next(&mut record));
+                    let domain = record.address().split_once("@d").unwrap().1.strip_suffix(".example").unwrap();
+                    found.insert(domain.parse::<u32>().unwrap());
+                }
+                assert_eq!((found.len() as u32, found.first(), found.last()), (most, Some(&1), Some(&most)));
+            }
+        }
     }
 }

@@ -1,12 +1,15 @@
-//! `mail`: the mail engine sends to recipients, over a growing number of connections or down a growing list.
+//! `mail`: the mail engine sends to recipients, over a growing number of connections, down a growing list, or in a
+//! growing number of domains.
 //!
 //! Measures what a recipient costs while all connections are busy: the time, and the processor time of the engine. The
 //! engine runs in the worker; the receiver is `landau sink smtp`, a process of its own. With `grows=connections` each
 //! step puts one more connection to work and times the next 50 recipients over all of them; connections are opened
 //! ahead of time, because opening one among thousands of busy ones takes several rounds of all of them. With
-//! `grows=recipients` the connections stay as they are and n is the place in the list. A batch of replies settles many
-//! recipients at once; each has the mean of its batch. At the end the engine's ledger and the sink's counters must
-//! agree on every recipient.
+//! `grows=recipients` the connections stay as they are and n is the place in the list. With `grows=domains` they do, too:
+//! each step adds a domain and times the next five recipients in the list, who are in all domains so far. With `names=on`
+//! each domain is looked up at `landau sink dns` and has a host of its own, so that connections carry a few messages
+//! each, as in 2001; otherwise one server takes everything. A batch of replies settles many recipients at once; each has
+//! the mean of its batch. At the end the engine's ledger and the sink's counters must agree on every recipient.
 //!
 //! Not a measure of the network, of name servers or of other receivers: the sink answers at once. `recipient` is the
 //! time of the slower of engine and sink, whose processor times are facts; `processor` is the engine's alone.
@@ -31,6 +34,16 @@ use std::time::Duration;
 
 /// The recipients that a step with `grows=connections` sends to, at least.
 const RECIPIENTS_EACH: u64 = 50;
+
+/// The recipients of a step with `grows=domains`.
+const RECIPIENTS_PER_DOMAIN: u64 = 5;
+
+/// The recipients in memory with `grows=domains`, besides one for each connection: those in a new domain are sent to so
+/// many recipients later.
+const AHEAD_IN_DOMAINS: u64 = 500;
+
+/// The domains of 2001.
+const DOMAINS_OF_2001: u32 = 9_113;
 
 /// How many connections are opened ahead of time: so many and an eighth of those at work.
 const AHEAD: u64 = 64;
@@ -62,7 +75,7 @@ pub struct Mail {
     /// Taken when its counters are read.
     receiver: Option<Receiver>,
     mode: Mode,
-    grows_by_connections: bool,
+    grows: Grows,
     /// The connections at the last step.
     most: u64,
     /// The recipients that were done before the first step.
@@ -72,6 +85,33 @@ pub struct Mail {
     began_ns: u64,
     processor: Option<u32>,
     idle: IdlePoll,
+}
+
+/// What n counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Grows {
+    Connections,
+    Recipients,
+    Domains,
+}
+
+impl Grows {
+    fn of(settings: &Settings) -> Self {
+        match settings.text("grows") {
+            "connections" => Self::Connections,
+            "domains" => Self::Domains,
+            _ => Self::Recipients,
+        }
+    }
+
+    /// Returns the recipients of a step, at least.
+    const fn recipients_each(self) -> u64 {
+        match self {
+            Self::Connections => RECIPIENTS_EACH,
+            Self::Recipients => 1,
+            Self::Domains => RECIPIENTS_PER_DOMAIN,
+        }
+    }
 }
 
 /// What a recipient cost.
@@ -86,7 +126,7 @@ const PROCESSOR: usize = 1;
 
 impl Benchmark for Mail {
     const NAME: &'static str = "mail";
-    const ABOUT: &'static str = "What does a recipient cost a mail engine, by connections and by recipients?";
+    const ABOUT: &'static str = "What does a recipient cost a mail engine, by connections, recipients and domains?";
     const AXIS: &'static str = "busy connections";
     const PHASES: &'static [Phase] = &[
         Phase::up("recipient", "time per recipient while all connections are busy: the slower of engine and sink"),
@@ -97,14 +137,16 @@ impl Benchmark for Mail {
             "64",
             "auto",
             "auto",
-            "connections or recipients at the end; auto: connections: quick: 1,000; full: 19,000, or 95% of \
-             RLIMIT_NOFILE if that is less; recipients: quick: 20,000; full: 200,000",
+            "connections, recipients or domains at the end; auto: connections: quick: 1,000; full: 19,000, or 95% of \
+             RLIMIT_NOFILE if that is less; recipients: quick: 20,000; full: 200,000; domains: quick: 9,113; full: \
+             20,000",
         ),
         Parameter::fixed(
             "grows",
-            Kind::Choice(&["connections", "recipients"]),
+            Kind::Choice(&["connections", "recipients", "domains"]),
             "connections",
-            "what n counts. connections: each step puts one more to work; recipients: n is the place in the list",
+            "what n counts. connections: each step puts one more to work; recipients: n is the place in the list; \
+             domains: each step adds one, and sends to 5 recipients in all domains so far",
         ),
         Parameter::fixed(
             "mode",
@@ -116,13 +158,20 @@ impl Benchmark for Mail {
             "connections",
             Kind::Count { min: 1, max: 100_000 },
             "100",
-            "connections with grows=recipients",
+            "connections with grows=recipients and grows=domains",
         ),
         Parameter::fixed(
             "domains",
             Kind::Count { min: 1, max: 1_000_000 },
             "9113",
-            "domains over which the recipients are distributed, all with the same share",
+            "domains over which the recipients are distributed, all with the same share; grows=domains: n",
+        ),
+        Parameter::fixed(
+            "names",
+            Kind::Choice(&["off", "on"]),
+            "off",
+            "on: each domain is looked up at a name server on loopback, and has a host of its own; off: one server \
+             takes all mail. Not with grows=connections",
         ),
         Parameter::fixed(
             "message",
@@ -160,6 +209,9 @@ impl Benchmark for Mail {
     const VARIANTS: &'static [Variant] = &[
         Variant::always(&[("mode", "data")]),
         Variant::always(&[("grows", "recipients")]),
+        Variant::always(&[("grows", "domains")]),
+        Variant::full(&[("grows", "domains"), ("names", "on")]),
+        Variant::full(&[("grows", "recipients"), ("names", "on")]),
         Variant::full(&[("grows", "recipients"), ("mode", "data")]),
         Variant::full(&[("grows", "recipients"), ("mode", "data"), ("chunking", "on")]),
         Variant::full(&[("grows", "recipients"), ("mode", "data"), ("pipelining", "off")]),
@@ -180,15 +232,25 @@ impl Benchmark for Mail {
                                   Applications? (2001), MailEngine";
 
     fn axis(settings: &Settings) -> &'static str {
-        if grows_by_connections(settings) { Self::AXIS } else { "recipients" }
+        match Grows::of(settings) {
+            Grows::Connections => Self::AXIS,
+            Grows::Recipients => "recipients",
+            Grows::Domains => "domains",
+        }
     }
 
     fn support(host: &Host, settings: &Settings) -> Support {
         if host.clock.unit != Unit::Ns {
             return Support::No("the sink needs real time and a separate processor".to_owned());
         }
+        let grows_by_connections = Grows::of(settings) == Grows::Connections;
+        if grows_by_connections && looks_up(settings) {
+            return Support::No(
+                "with names=on each domain has connections of its own; set grows=recipients".to_owned(),
+            );
+        }
         let limit = host.limits.get("RLIMIT_NOFILE").copied().unwrap_or(u64::MAX);
-        let connections = if grows_by_connections(settings) { 0 } else { settings.count("connections") };
+        let connections = if grows_by_connections { 0 } else { settings.count("connections") };
         if connections.saturating_add(OTHER_DESCRIPTORS) > limit {
             return Support::No(format!(
                 "{connections} connections are more than RLIMIT_NOFILE permits, which is {limit}"
@@ -201,13 +263,14 @@ impl Benchmark for Mail {
     }
 
     fn auto_n(host: &Host, settings: &Settings, study: Study) -> u64 {
-        match (grows_by_connections(settings), study) {
-            (true, Study::Full) => {
+        match (Grows::of(settings), study) {
+            (Grows::Connections, Study::Full) => {
                 host.limits.get("RLIMIT_NOFILE").map_or(19_000, |limit| (limit / 20 * 19).clamp(16, 19_000))
             }
-            (true, _) => 1_000,
-            (false, Study::Full) => 200_000,
-            (false, _) => 20_000,
+            (Grows::Connections, _) => 1_000,
+            (Grows::Recipients, Study::Full) => 200_000,
+            (Grows::Domains, Study::Full) | (Grows::Recipients, _) => 20_000,
+            (Grows::Domains, _) => u64::from(DOMAINS_OF_2001),
         }
     }
 
@@ -218,17 +281,22 @@ impl Benchmark for Mail {
             kind: AnnotationKind::Event,
             source: "Rothman and Buckman, 2001".to_owned(),
         };
-        if grows_by_connections(settings) { OF_2001.map(annotation).to_vec() } else { Vec::new() }
+        match Grows::of(settings) {
+            Grows::Connections => OF_2001.map(annotation).to_vec(),
+            Grows::Recipients => Vec::new(),
+            Grows::Domains => vec![annotation((DOMAINS_OF_2001, "2001: the domains of the list"))],
+        }
     }
 
     fn cost(settings: &Settings) -> Cost {
-        let (memory_bytes_each, descriptors_each) = if grows_by_connections(settings) { (12_000, 1) } else { (0, 0) };
+        let grows = Grows::of(settings);
+        let (memory_bytes_each, descriptors_each) = if grows == Grows::Connections { (12_000, 1) } else { (0, 0) };
         Cost {
             memory_bytes_each,
             descriptors_each,
             memory_bytes: 96 << 20,
             // A line of the ledger has about 110 bytes.
-            disk_bytes: (1 << 20) + 128 * settings.count("n") * if descriptors_each == 0 { 1 } else { RECIPIENTS_EACH },
+            disk_bytes: (1 << 20) + 128 * settings.count("n") * grows.recipients_each(),
             ..Cost::default()
         }
     }
@@ -239,17 +307,24 @@ impl Benchmark for Mail {
 
     fn setup(context: &Context) -> Result<Self, Stop> {
         let (settings, own) = (context.settings, context.host.pinned_processor);
-        let mut receiver = Receiver::start(context)?;
+        let grows = Grows::of(settings);
+        let mut receiver = Receiver::start(context, looks_up(settings).then(|| domains(context)))?;
         let delivery = delivery(context, &receiver)?;
         let mut run = Run::start(&delivery).map_err(stop)?;
         let polls = settings.is("idle", "poll");
         let processors = if polls { receiver.processor().into_iter().chain(own).collect() } else { Vec::new() };
         let idle = IdlePoll::start(processors);
-        let grows_by_connections = grows_by_connections(settings);
-        if grows_by_connections {
-            run.set_busy(0);
-        } else {
-            work(&mut run, &receiver, settings.count("connections"), 0)?;
+        run.reset_on_close();
+        if grows == Grows::Domains {
+            run.use_domains(1);
+        }
+        match (grows, looks_up(settings)) {
+            (Grows::Connections, _) => run.set_busy(0),
+            // Connections come and go with their domains.
+            (_, true) => {
+                send(&mut run, 1)?;
+            }
+            (_, false) => work(&mut run, &receiver, settings.count("connections"), 0)?,
         }
         receiver.begin();
         Ok(Self {
@@ -257,7 +332,7 @@ impl Benchmark for Mail {
             run: Some(run),
             receiver: Some(receiver),
             mode: delivery.envelope.mode,
-            grows_by_connections,
+            grows,
             most: context.n,
             each: Each::default(),
             began_ns: monotonic_ns(),
@@ -272,13 +347,18 @@ impl Benchmark for Mail {
 
     fn step(&mut self, n: u64, timer: &mut Timer) -> Result<(), Stop> {
         let (Some(run), Some(receiver)) = (&mut self.run, &self.receiver) else { return Err(Stop::Enough) };
-        let until = if self.grows_by_connections {
-            work(run, receiver, n, (AHEAD + n / 8).min(self.most - n))?;
-            run.progress().recipients.done + RECIPIENTS_EACH
-        } else {
-            self.done_before + n
+        let until = match self.grows {
+            Grows::Connections => {
+                work(run, receiver, n, (AHEAD + n / 8).min(self.most - n))?;
+                run.progress().recipients.done + RECIPIENTS_EACH
+            }
+            Grows::Recipients => self.done_before + n,
+            Grows::Domains => {
+                run.use_domains(u32::try_from(n).unwrap_or(u32::MAX));
+                self.done_before + n * RECIPIENTS_PER_DOMAIN
+            }
         };
-        // The recipients of a batch are so many steps, and only the first of them waits.
+        // A batch has the recipients of several steps, and only the first of them waits.
         if let Some(each) = send(run, until)? {
             self.each = each;
         }
@@ -306,7 +386,7 @@ impl Benchmark for Mail {
         facts.number("receives_per_recipient", share(outcome.calls.1, outcome.recipients.done), FactUnit::Share);
         let reason = outcome.reasons.first().or(outcome.lost.first());
         Stop::unless(reason.is_none(), || format!("not everything was accepted: {reason:?}"))?;
-        let wanted = if self.grows_by_connections { steps * RECIPIENTS_EACH } else { steps };
+        let wanted = steps * self.grows.recipients_each();
         Stop::unless(done >= wanted, || format!("{done} of {wanted} recipients are done"))?;
         let counters = receiver.end()?;
         let accepted = counters[if self.mode == Mode::Data { "messages" } else { "recipients" }].as_u64();
@@ -320,8 +400,16 @@ fn share(part: u64, whole: u64) -> f64 {
     (part as f64 / whole.max(1) as f64 * 1e3).round() / 1e3
 }
 
-fn grows_by_connections(settings: &Settings) -> bool {
-    settings.is("grows", "connections")
+fn looks_up(settings: &Settings) -> bool {
+    settings.is("names", "on")
+}
+
+/// Returns the number of domains at the end of a pass.
+fn domains(context: &Context) -> u64 {
+    match Grows::of(context.settings) {
+        Grows::Domains => context.n,
+        _ => context.settings.count("domains"),
+    }
 }
 
 /// Returns the delivery of a pass: a list without end, to the sink.
@@ -337,13 +425,16 @@ fn delivery(context: &Context, receiver: &Receiver) -> Result<Delivery, Stop> {
     }
     let mode = if settings.is("mode", "data") { Mode::Data } else { Mode::Rset };
     let sessions = u32::try_from(settings.count("connections")).unwrap_or(u32::MAX);
-    let by_connections = grows_by_connections(settings);
+    let grows = Grows::of(settings);
+    let by_connections = grows == Grows::Connections;
     let most = if by_connections { u32::try_from(context.n).unwrap_or(u32::MAX) } else { sessions };
-    let domains = u32::try_from(settings.count("domains")).unwrap_or(u32::MAX);
+    let domains = u32::try_from(domains(context)).unwrap_or(u32::MAX);
     let source = Source::Synthetic(Shape { recipients: u64::MAX, domains, zipf: 0.0, seed: context.seed });
     Ok(Delivery {
         message: Some(message),
-        via: Some(receiver.address.to_string()),
+        via: receiver.name_server().is_none().then(|| receiver.address().to_string()),
+        name_server: receiver.name_server(),
+        smtp_port: receiver.address().port(),
         sync: match settings.text("sync") {
             "always" => Sync::Always,
             "interval" => Sync::Interval(Duration::from_secs(1)),
@@ -363,7 +454,7 @@ fn delivery(context: &Context, receiver: &Receiver) -> Result<Delivery, Stop> {
             attempts: 1,
             seed: context.seed,
         },
-        active: ACTIVE,
+        active: if grows == Grows::Domains { (AHEAD_IN_DOMAINS + u64::from(most)) as usize } else { ACTIVE },
         per_connection: if by_connections { u64::MAX } else { settings.count("per_connection") },
         reuse_for: Duration::MAX,
         timeout: TIMEOUT,

@@ -187,6 +187,11 @@ impl<N: Network, I: Input> Engine<N, I> {
         Ok(true)
     }
 
+    /// Returns the input.
+    pub(crate) fn input_mut(&mut self) -> &mut I {
+        &mut self.input
+    }
+
     /// Returns how far the transactions go.
     pub(crate) fn mode(&self) -> Mode {
         self.plan.envelope.mode
