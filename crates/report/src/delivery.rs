@@ -1,18 +1,15 @@
 //! The page of one delivery of `landau mail`: throughput over time, domains, the latency of each phase, and why
 //! recipients were deferred. Static, without scripts.
 
+use crate::page::{STYLE, head};
 use crate::quantity::{bytes, count, digits, duration};
+use crate::section::over_time::{Line, drawing};
 use crate::section::scrolling;
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{DOCTYPE, Markup, html};
 
 /// Nothing may be loaded from anywhere, and nothing is executed.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
-const STYLE: &str = include_str!("page/page.css");
-
-/// Size of the drawing, and its room: left, right, top, bottom.
-const SIZE: (f64, f64) = (600.0, 220.0);
-const ROOM: [f64; 4] = [64.0, 64.0, 24.0, 36.0];
 /// The most points of a drawing.
 const POINTS_MAX: usize = 200;
 
@@ -97,18 +94,10 @@ impl Delivery {
         let page = html! {
             (DOCTYPE) "\n"
             html lang="en" {
-                head {
-                    meta charset="utf-8";
-                    meta name="viewport" content="width=device-width, initial-scale=1";
-                    meta http-equiv="Content-Security-Policy" content=(POLICY);
-                    meta name="generator" content={ "landau " (env!("CARGO_PKG_VERSION")) };
-                    meta name="color-scheme" content="light dark";
-                    title { (title) } "\n"
-                    style { (PreEscaped(STYLE)) }
-                } "\n"
+                (head(&title, POLICY, &[STYLE]))
                 body {
                     header.head {
-                        span.brand { span.mark aria-hidden="true" { "L" } " Landau" }
+                        div.brand { span.mark aria-hidden="true" { "O" } " Landau" }
                         h1 { (title) }
                         p.lead { (self.lead()) }
                         @for note in &self.notes { p.lead { "Note: " (note) } }
@@ -168,12 +157,14 @@ impl Delivery {
         if points.len() < 2 {
             return html! { p.note { "Too short for a curve: there is a sample every 100 ms or more." } };
         }
-        let rate: Vec<(f64, f64)> = points.iter().map(|point| (point.at_s, point.per_second)).collect();
-        let open: Vec<(f64, f64)> = points.iter().map(|point| (point.at_s, point.open)).collect();
+        let line = |name: &str, tone, value: fn(&Point) -> f64| {
+            let points = points.iter().map(|point| (point.at_s, value(point))).collect();
+            drawing(name, &[Line { name: name.to_owned(), tone, points }])
+        };
         html! {
             div.pair.even {
-                (drawing("recipients a second", &rate, 0))
-                (drawing("open connections", &open, 1))
+                (line("recipients a second", 0, |point| point.per_second))
+                (line("open connections", 1, |point| point.open))
             }
             details.points {
                 summary { "Throughput as a table" }
@@ -280,35 +271,6 @@ fn reasons(all: &[(String, u64)], none: &str) -> Markup {
             }
         },
     )
-}
-
-/// A value over the seconds of the delivery.
-fn drawing(name: &str, points: &[(f64, f64)], tone: usize) -> Markup {
-    let [left, right, above, below] = ROOM;
-    let (width, height) = (SIZE.0 - left - right, SIZE.1 - above - below);
-    let last = points.iter().map(|point| point.0).fold(1e-9, f64::max);
-    let top = points.iter().map(|point| point.1).fold(0.0, f64::max).max(1e-9) * 1.08;
-    let at = |(seconds, value): &(f64, f64)| {
-        format!("{:.1},{:.1}", left + seconds / last * width, above + height * (1.0 - value / top))
-    };
-    html! {
-        svg.drawing viewBox={ "0 0 " (SIZE.0) " " (SIZE.1) } role="img" aria-label={ (name) " over time" } {
-            text x="0" y="12" { (name) }
-            @for share in [0.0, 0.5, 1.0] {
-                @let y = format!("{:.1}", above + height * (1.0 - share / 1.08));
-                line.axis x1=(left) x2=(left + width) y1=(y) y2=(y) {}
-                text x=(left - 6.0) y=(y) text-anchor="end" dominant-baseline="middle" {
-                    (count((top / 1.08 * share).round()))
-                }
-            }
-            @for share in [0.0, 0.5, 1.0] {
-                text.n x=(format!("{:.1}", left + width * share)) y=(SIZE.1 - 16.0) text-anchor="middle" {
-                    (duration(last * share * 1e9))
-                }
-            }
-            polyline.{ "tone-" (tone) } points=(points.iter().map(at).collect::<Vec<_>>().join(" ")) {}
-        }
-    }
 }
 
 #[cfg(test)]

@@ -30,7 +30,8 @@ pub const SIZE_LIMIT_BYTES: usize = 6_000_000;
 
 const UPLOT_JS: &str = include_str!("../../vendor/uplot/uPlot.iife.min.js");
 const UPLOT_CSS: &str = include_str!("../../vendor/uplot/uPlot.min.css");
-const STYLE: &str = include_str!("page.css");
+/// The style of every page.
+pub(crate) const STYLE: &str = include_str!("page.css");
 const SCRIPTS: [&str; 9] = [
     include_str!("format.js"),
     include_str!("data.js"),
@@ -216,6 +217,21 @@ fn embed(sources: &[Source<'_>], room: usize) -> (Vec<EmbeddedRecord>, Vec<Besid
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:; \
                       base-uri 'none'; form-action 'none'";
 
+/// The head of a page, with what it may load and execute, and its styles.
+pub(crate) fn head(title: &str, policy: &str, styles: &[&str]) -> Markup {
+    html! {
+        head {
+            meta charset="utf-8";
+            meta name="viewport" content="width=device-width, initial-scale=1";
+            meta http-equiv="Content-Security-Policy" content=(policy);
+            meta name="generator" content={ "landau " (env!("CARGO_PKG_VERSION")) };
+            meta name="color-scheme" content="light dark";
+            title { (title) } "\n"
+            style { (PreEscaped(styles.join("\n"))) }
+        } "\n"
+    }
+}
+
 fn document(
     view: &View<'_>,
     options: &Options,
@@ -228,15 +244,7 @@ fn document(
     html! {
         (DOCTYPE) "\n"
         html lang="en" data-unit=[unit] {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta http-equiv="Content-Security-Policy" content=(POLICY);
-                meta name="generator" content={ "landau " (env!("CARGO_PKG_VERSION")) };
-                meta name="color-scheme" content="light dark";
-                title { (title) } "\n"
-                style { (PreEscaped(UPLOT_CSS)) "\n" (PreEscaped(STYLE)) }
-            } "\n"
+            (head(&title, POLICY, &[UPLOT_CSS, STYLE]))
             body {
                 a.skip href="#findings" { "Skip to the findings" }
                 (section::summary::render(view, &title))
