@@ -8,6 +8,7 @@ mod counts;
 mod debian;
 mod mail_servers;
 mod program;
+mod sink;
 mod workspace;
 
 use clap::Parser;

@@ -1,110 +1,55 @@
 //! `landau mail` delivers to real mail servers: every message is found in the mailboxes, byte for byte.
 //!
-//! The servers are Debian's, unpacked by `cargo xtask test` into `target/mail-servers` and run in a root of their own
-//! by `tests/mail/private.sh`, which needs root.
+//! The servers are Debian's, unpacked by `cargo xtask test` into `target/mail-servers`. Each test sends 1,000 messages,
+//! or `LANDAU_MAIL_MESSAGES`.
+
+#[path = "../../../../tests/mail/server.rs"]
+mod server;
 
 use crate::support::{LANDAU, Room};
 use landau_sys::process::OwnedChild;
+use server::{MailServer, SCRIPTS, refusal};
 use std::collections::BTreeMap;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 /// Longer than anything takes; a test that reaches it has failed.
 const LONG: Duration = Duration::from_secs(300);
 
-/// Scripts that start servers; a key and a certificate, which the client does not verify.
-const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/mail");
-
-/// The messages of a test.
-const MESSAGES: usize = 1_000;
-
-/// A running server, which stores all mail in one Maildir. Dropping it kills `unshare`, which kills the first process
-/// of the namespace, and with it all others.
-struct Server {
-    child: OwnedChild,
-    port: u16,
-    shared: PathBuf,
+/// Returns the number of messages of a test.
+fn message_count() -> usize {
+    std::env::var("LANDAU_MAIL_MESSAGES").map_or(1_000, |text| text.parse().expect("LANDAU_MAIL_MESSAGES: a number"))
 }
 
-impl Server {
-    /// Starts a server; nothing if it cannot be had here, which is said.
-    fn start(name: &str, shared: &Path) -> Option<Self> {
-        let target = Path::new(LANDAU).ancestors().nth(2).unwrap();
-        let packages = target.join("mail-servers").join(name);
-        if !packages.exists() {
-            eprintln!("skipped: {} is missing; cargo xtask test fetches it", packages.display());
-            return None;
-        }
-        if landau_sys::process::effective_user() != 0 {
-            eprintln!("skipped: {name} needs root for a mount namespace");
-            return None;
-        }
-        std::fs::create_dir_all(shared).unwrap();
-        if let Err(reason) = try_private(&packages, shared) {
-            eprintln!("skipped: this system permits no root of its own to {name}: {reason}");
-            return None;
-        }
-        let port = free_port();
-        let script = Path::new(SCRIPTS).canonicalize().unwrap().join(format!("{name}.sh"));
-        let log = std::fs::File::create(shared.join("log")).unwrap();
-        let mut command = private(&packages, &script, shared);
-        command.env("PORT", port.to_string()).stdin(Stdio::null());
-        let child = OwnedChild::spawn(command.stdout(log.try_clone().unwrap()).stderr(log)).unwrap();
-        let mut server = Self { child, port, shared: shared.to_owned() };
-        let began = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            let ended = server.child.try_wait().unwrap();
-            assert!(ended.is_none() && began.elapsed() < LONG, "{name} does not start: {}", server.log());
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        Some(server)
+/// Returns the directory with the package of a server; nothing if it cannot run here, which is said.
+fn packages(name: &str, room: &Room) -> Option<PathBuf> {
+    let target = Path::new(LANDAU).ancestors().nth(2).unwrap();
+    let packages = target.join("mail-servers").join(name);
+    if !packages.exists() {
+        eprintln!("skipped: {} is missing; cargo xtask test fetches it", packages.display());
+        return None;
     }
-
-    fn log(&self) -> String {
-        std::fs::read_to_string(self.shared.join("log")).unwrap_or_default()
+    if let Some(reason) = refusal(&packages, &room.file("private")).unwrap() {
+        eprintln!("skipped: this system permits no root of its own to {name}: {reason}");
+        return None;
     }
+    Some(packages)
+}
 
-    /// Waits until so many messages are in the mailbox, and returns them.
-    fn messages(&self, count: usize) -> Vec<String> {
-        let folder = self.shared.join("mailboxes/all/new");
-        let files = || -> Vec<PathBuf> {
-            let entries = std::fs::read_dir(&folder).into_iter().flatten();
-            entries.map(|entry| entry.unwrap().path()).collect()
-        };
-        let began = Instant::now();
-        while files().len() < count {
-            assert!(began.elapsed() < LONG, "{} of {count} messages: {}", files().len(), self.log());
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        files().iter().map(|path| std::fs::read_to_string(path).unwrap()).collect()
+/// Waits until a Maildir has so many messages, and returns them.
+fn stored(folder: &Path, count: usize, log: &dyn Fn() -> String) -> Vec<String> {
+    let files = || -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(folder).into_iter().flatten();
+        entries.map(|entry| entry.unwrap().path()).collect()
+    };
+    let began = Instant::now();
+    while files().len() < count {
+        assert!(began.elapsed() < LONG, "{} of {count} messages: {}", files().len(), log());
+        std::thread::sleep(Duration::from_millis(50));
     }
-}
-
-/// Returns a port that nobody listens at, and that the system gives to nobody who asks for any: the server binds it
-/// seconds later.
-fn free_port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(20_000);
-    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
-    std::iter::repeat_with(|| NEXT.fetch_add(1, Ordering::Relaxed)).take(9_000).find(is_free).expect("a free port")
-}
-
-/// Returns the command that runs a script in a root of its own.
-fn private(packages: &Path, script: &Path, shared: &Path) -> Command {
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "--pid", "--fork", "--kill-child", "sh"]).arg(Path::new(SCRIPTS).join("private.sh"));
-    command.arg(packages).arg(script).arg(shared);
-    command
-}
-
-/// Runs an empty script in a root of its own; the error says why that is not possible here.
-fn try_private(packages: &Path, shared: &Path) -> Result<(), String> {
-    let script = shared.join("empty.sh");
-    std::fs::write(&script, ":\n").unwrap();
-    let ran = private(packages, &script, shared).output().map_err(|error| error.to_string())?;
-    if ran.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&ran.stderr).trim().to_owned()) }
+    files().iter().map(|path| std::fs::read_to_string(path).unwrap()).collect()
 }
 
 /// The message to a recipient, as it is stored. Its lines test what transfers change: dots, empty lines, a long line.
@@ -117,9 +62,54 @@ fn message(number: &str) -> String {
     )
 }
 
-/// Sends the messages, and finds each of them exactly once.
+/// Sends a message to each recipient through a server. Returns whether it is done with all of them, and what was printed.
+fn send(room: &Room, port: u16, more: &[&str]) -> (bool, String) {
+    let list: Vec<String> = (0..message_count()).map(|number| format!("u{number}@d1.example,{number}")).collect();
+    std::fs::write(room.file("list.csv"), format!("email,number\n{}\n", list.join("\n"))).unwrap();
+    std::fs::write(room.file("letter.eml"), message("{{number}}")).unwrap();
+    let via = format!("127.0.0.1:{port}");
+    let words = ["mail", "list.csv", "--message", "letter.eml", "--from", "sender@client.test", "--via", &via];
+    // OpenSMTPD accepts five connections at a time from its queue, and repeats of the others take seconds.
+    let how = ["--helo", "client.test", "--sessions", "5", "--per-connection", "90", "--ledger", "ledger", "--quiet"];
+    let ran = room.landau(&[&words[..], &how, &["--retry-after", "1s", "--attempts", "20"], more].concat());
+    (ran.status == Some(0), format!("{ran:?}"))
+}
+
+/// Checks that what is stored is what was sent: each message once and byte for byte, below what servers write above it.
+fn check(stored: &[String]) {
+    let mut found: BTreeMap<&str, usize> = BTreeMap::new();
+    for text in stored {
+        let start = text.find("From: sender@client.test\n").expect("a stored message begins with its header");
+        let (trace, body) = text.split_at(start);
+        let is_trace = |line: &str| line.starts_with(['\t', ' ']) || TRACE.iter().any(|name| line.starts_with(name));
+        assert!(trace.lines().all(is_trace), "{trace}");
+        *found.entry(body).or_default() += 1;
+    }
+    let sent: Vec<String> = (0..message_count()).map(|number| message(&number.to_string())).collect();
+    assert_eq!(found.len(), sent.len());
+    let is_once = |message: &String| found.get(message.as_str()) == Some(&1);
+    assert!(sent.iter().all(is_once), "a message was changed, lost or delivered twice");
+}
+
+/// What servers write above a message.
+const TRACE: [&str; 11] = [
+    "Return-Path: ",
+    "X-Original-To: ",
+    "Delivered-To: ",
+    "Received: ",
+    "Envelope-to: ",
+    "Delivery-date: ",
+    "X-Client-Addr: ",
+    "X-Client-Proto: ",
+    "X-Helo-Args: ",
+    "X-Mail-Args: ",
+    "X-Rcpt-Args: ",
+];
+
+/// Sends the messages to a server, and finds each of them exactly once.
 fn deliver(name: &str, is_encrypted: bool, more: &[&str]) {
     let room = Room::new();
+    let Some(packages) = packages(name, &room) else { return };
     let shared = room.file("shared");
     if is_encrypted {
         std::fs::create_dir_all(&shared).unwrap();
@@ -127,36 +117,15 @@ fn deliver(name: &str, is_encrypted: bool, more: &[&str]) {
             std::fs::copy(Path::new(SCRIPTS).join(name), shared.join(name)).unwrap();
         }
     }
-    let Some(server) = Server::start(name, &shared) else { return };
-    let list: Vec<String> = (0..MESSAGES).map(|number| format!("u{number}@d1.example,{number}")).collect();
-    std::fs::write(room.file("list.csv"), format!("email,number\n{}\n", list.join("\n"))).unwrap();
-    std::fs::write(room.file("letter.eml"), message("{{number}}")).unwrap();
-    let via = format!("127.0.0.1:{}", server.port);
-    let words = ["mail", "list.csv", "--message", "letter.eml", "--from", "sender@client.test", "--via", &via];
-    // OpenSMTPD accepts five connections at a time from its queue, and repeats of the others take seconds.
-    let how = ["--helo", "client.test", "--sessions", "5", "--per-connection", "90", "--ledger", "ledger", "--quiet"];
-    let ran = room.landau(&[&words[..], &how, &["--retry-after", "1s", "--attempts", "20"], more].concat());
-    assert_eq!(ran.status, Some(0), "{ran:?}\n{}", server.log());
+    let server = MailServer::start(&packages, name, &shared, None).unwrap();
+    let (is_done, printed) = send(&room, server.port, more);
+    assert!(is_done, "{printed}\n{}", server.log());
     if is_encrypted {
         let is_said = |words: &str| server.log().contains(words);
         assert!(is_said("TLS connection established") || is_said("smtp tls "), "no word of TLS: {}", server.log());
     }
-    let mut found: BTreeMap<String, usize> = BTreeMap::new();
-    for text in server.messages(MESSAGES) {
-        let start = text.find("From: sender@client.test\n").unwrap();
-        let (trace, body) = text.split_at(start);
-        let is_trace = |line: &str| line.starts_with(['\t', ' ']) || TRACE.iter().any(|name| line.starts_with(name));
-        assert!(trace.lines().all(is_trace), "{trace}");
-        *found.entry(body.to_owned()).or_default() += 1;
-    }
-    let sent: BTreeMap<String, usize> = (0..MESSAGES).map(|number| (message(&number.to_string()), 1)).collect();
-    assert_eq!(found.len(), sent.len());
-    assert!(found == sent, "a message was changed, lost or delivered twice");
+    check(&stored(&shared.join("mailboxes/all/new"), message_count(), &|| server.log()));
 }
-
-/// What servers write above a message.
-const TRACE: [&str; 6] =
-    ["Return-Path: ", "X-Original-To: ", "Delivered-To: ", "Received: ", "Envelope-to: ", "Delivery-date: "];
 
 #[test]
 fn postfix_stores_every_message() {
@@ -179,4 +148,33 @@ fn exim_stores_every_message() {
 #[test]
 fn postfix_stores_every_message_over_tls() {
     deliver("postfix", true, &["--tls", "required", "--insecure"]);
+}
+
+/// Postfix's `smtp-sink` writes each message to a file of its own, and an empty line after it.
+#[test]
+fn smtp_sink_stores_every_message() {
+    let room = Room::new();
+    let Some(packages) = packages("postfix", &room) else { return };
+    let (log, dumps) = (room.file("log"), room.file("dumps"));
+    std::fs::create_dir(&dumps).unwrap();
+    let root = packages.join("usr");
+    let libraries = [root.join("lib/postfix"), root.join(format!("lib/{}-linux-gnu", std::env::consts::ARCH))];
+    let output = std::fs::File::create(&log).unwrap();
+    let port = server::free_port().unwrap();
+    let mut command = Command::new(root.join("sbin/smtp-sink"));
+    command.env("LD_LIBRARY_PATH", std::env::join_paths(libraries).unwrap());
+    command.args(["-u", "root", "-d"]).arg(dumps.join("%s.")).args([&format!("127.0.0.1:{port}"), "100"]);
+    command.stdin(Stdio::null()).stdout(output.try_clone().unwrap()).stderr(output);
+    let mut sink = OwnedChild::spawn(&mut command).unwrap();
+    let said = || std::fs::read_to_string(&log).unwrap();
+    let began = Instant::now();
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(sink.try_wait().unwrap().is_none() && began.elapsed() < LONG, "smtp-sink does not start: {}", said());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let (is_done, printed) = send(&room, port, &[]);
+    assert!(is_done, "{printed}\n{}", said());
+    let stored = stored(&dumps, message_count(), &said);
+    let without_end = |text: &String| text.strip_suffix('\n').expect("an empty line at the end").to_owned();
+    check(&stored.iter().map(without_end).collect::<Vec<_>>());
 }

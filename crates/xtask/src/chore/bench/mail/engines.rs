@@ -1,100 +1,107 @@
 //! The same messages through the queues of several mail servers to the same sink.
 //!
-//! `landau mail` hands each server the messages over 20 connections, and the server sends them on. Counted are the time
-//! from the first connection to the last message at the sink, and the processor time of all the server's processes, in
-//! hundredths of a second. Each server writes its queue to the same disk, with its own defaults for syncing: all of
-//! them sync a message before they acknowledge it.
+//! `landau mail` hands each server the messages over 20 connections, and the server sends them on. Measured are the
+//! time from the first connection to the last message at the sink, and the processor time of all the server's
+//! processes. Each server writes its queue to the same disk, with its own defaults for syncing: all of them sync a
+//! message before they acknowledge it. The servers alternate within a round, in an order that turns from round to
+//! round; each begins with an empty queue.
 
+use super::super::median::median;
 use super::Bench;
-use super::sink::Sink;
-use crate::mail_servers::{MailServer, SERVERS};
+use super::accounting::Accounting;
+use crate::mail_servers::{MailServer, SERVERS, refusal};
+use crate::sink::Sink;
 use anyhow::{Context, Result, bail, ensure};
-use landau_sys::process::{OwnedChild, terminate};
-use landau_sys::system::process_tree;
-use std::fs;
-use std::net::TcpStream;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
-
-/// The port of the first server; each has its own.
-const FIRST_PORT: u16 = 18_251;
 
 /// How long the messages may take to arrive.
 const LONGEST: Duration = Duration::from_secs(600);
 
+/// What ours is called.
+const OURS: &str = "landau";
+
 /// What the queue of a server cost.
+#[derive(Debug, Clone, Copy)]
 struct Spent {
     per_second: f64,
     cpu_us: f64,
 }
 
-impl Spent {
-    fn text(&self) -> String {
-        format!("{:8.0} messages/s {:10.1} µs of processor time per message", self.per_second, self.cpu_us)
+pub(super) fn run(bench: &Bench, rounds: usize, messages: u64) -> Result<bool> {
+    let Ok(packages) = &bench.servers else { return Ok(false) };
+    if let Some(reason) = refusal(&packages.join(SERVERS[0].0), &bench.path().join("private"))? {
+        println!("FAIL mail servers cannot run here: {reason}");
+        return Ok(false);
     }
-}
-
-pub(super) fn run(bench: &Bench, messages: u64) -> Result<bool> {
-    println!("{messages} messages of 2,000 bytes through a queue to the same sink");
-    let ours = relay(bench, messages);
-    match &ours {
-        Ok(ours) => println!("     {:10} {}", "landau", ours.text()),
-        Err(error) => println!("FAIL landau: {error:#}"),
+    println!("{messages} messages of 2,000 bytes through a queue to the same sink, median of {rounds} rounds");
+    let names: Vec<&str> = [OURS].into_iter().chain(SERVERS.iter().map(|(name, _)| *name)).collect();
+    let mut all: Vec<Vec<Spent>> = vec![Vec::new(); names.len()];
+    for round in 0..rounds {
+        for turn in 0..names.len() {
+            let which = (round + turn) % names.len();
+            match one(bench, names[which], round, messages) {
+                Ok(spent) => all[which].push(spent),
+                Err(error) => println!("FAIL {}: {error:#}", names[which]),
+            }
+        }
     }
-    let Ok(servers) = &bench.servers else { return Ok(false) };
-    let mut is_good = ours.is_ok();
-    for ((name, _), port) in SERVERS.iter().zip(FIRST_PORT..) {
-        let mut sink = Sink::start(&mut bench.command(), &["smtp", "--listen", "127.0.0.1:0"])?;
-        let server = MailServer::start(servers, name, port, sink.port, &bench.path().join(name))?;
-        let theirs = pass_on(bench, server.process(), port, &mut sink, messages)
-            .with_context(|| log(&bench.path().join(name).join("log")))?;
-        let Ok(ours) = &ours else {
-            println!("     {name:10} {}", theirs.text());
+    let middle = |of: &[Spent]| {
+        (of.len() == rounds).then(|| Spent {
+            per_second: median(of.iter().map(|spent| spent.per_second).collect()),
+            cpu_us: median(of.iter().map(|spent| spent.cpu_us).collect()),
+        })
+    };
+    let medians: Vec<Option<Spent>> = all.iter().map(|of| middle(of)).collect();
+    let mut is_good = true;
+    for (name, spent) in names.iter().zip(&medians) {
+        let (Some(ours), Some(spent)) = (medians[0], spent) else {
+            is_good = false;
             continue;
         };
-        let (rate, cpu) = (ours.per_second / theirs.per_second, ours.cpu_us / theirs.cpu_us);
-        println!("     {name:10} {}; landau ×{rate:.1} and ×{cpu:.3}", theirs.text());
+        let Spent { per_second, cpu_us } = *spent;
+        let (rate, cpu) = (ours.per_second / per_second, ours.cpu_us / cpu_us);
+        println!(
+            "     {name:10} {per_second:8.0} messages/s {cpu_us:10.1} µs of processor time per message; \
+             {OURS} ×{rate:.1} and ×{cpu:.3}"
+        );
         is_good &= rate >= 1.0 && cpu <= 1.0;
     }
     println!("{} landau is faster than each of them, with less processor time", if is_good { "ok  " } else { "FAIL" });
     Ok(is_good)
 }
 
-/// Returns the end of a log.
-fn log(path: &std::path::Path) -> String {
-    let text = fs::read_to_string(path).unwrap_or_default();
-    let lines: Vec<&str> = text.lines().rev().take(20).collect();
-    lines.into_iter().rev().collect::<Vec<_>>().join("\n")
+/// Sends the messages through a server.
+fn one(bench: &Bench, name: &str, round: usize, messages: u64) -> Result<Spent> {
+    let sink = Sink::start(&mut bench.command(), &["sink", "smtp", "--listen", "127.0.0.1:0"])?;
+    let shared = bench.path().join(format!("{name}-{round}"));
+    if name == OURS {
+        return relay(bench, &shared, sink, messages);
+    }
+    let Ok(packages) = &bench.servers else { bail!("there are no other mail servers") };
+    let server = MailServer::start(&packages.join(name), name, &shared, Some(sink.port))?;
+    pass_on(bench, server.child.id(), server.port, sink, messages).with_context(|| end_of(&server.log()))
 }
 
 /// Sends the messages through `landau mail --relay`.
-fn relay(bench: &Bench, messages: u64) -> Result<Spent> {
-    let mut sink = Sink::start(&mut bench.command(), &["smtp", "--listen", "127.0.0.1:0"])?;
-    let port = FIRST_PORT - 1;
-    let mut command = bench.command();
-    command.args(["mail", "--relay", "--listen", &format!("127.0.0.1:{port}"), "--queue"]);
-    command.arg(bench.path().join("queue")).args(["--via", &format!("127.0.0.1:{}", sink.port), "--sync", "always"]);
-    let log = fs::File::create(bench.path().join("relay.log")).context("create a log")?;
-    command.stdin(Stdio::null()).stdout(log.try_clone().context("copy a descriptor")?).stderr(log);
-    let mut child = OwnedChild::spawn(&mut command).context("start the relay")?;
-    let began = Instant::now();
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        ensure!(
-            child.try_wait()?.is_none() && began.elapsed() < LONGEST,
-            "{}",
-            self::log(&bench.path().join("relay.log"))
-        );
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let spent = pass_on(bench, child.id(), port, &mut sink, messages)?;
-    terminate(child.id())?;
-    child.wait().context("wait for the relay")?;
-    Ok(spent)
+fn relay(bench: &Bench, queue: &Path, sink: Sink, messages: u64) -> Result<Spent> {
+    let (queue, via) = (queue.display().to_string(), format!("127.0.0.1:{}", sink.port));
+    let words = ["mail", "--relay", "--listen", "127.0.0.1:0", "--sync", "always", "--queue", &queue, "--via", &via];
+    let relay = Sink::start(&mut bench.command(), &words)?;
+    pass_on(bench, relay.process(), relay.port, sink, messages)
+}
+
+/// Returns the end of a log.
+fn end_of(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().collect();
+    lines[lines.len().saturating_sub(20)..].join("\n")
 }
 
 /// Hands a server the messages, and waits until all of them are at the sink.
-fn pass_on(bench: &Bench, process: u32, port: u16, sink: &mut Sink, messages: u64) -> Result<Spent> {
-    let (began, before) = (Instant::now(), ticks(process)?);
+fn pass_on(bench: &Bench, process: u32, port: u16, mut sink: Sink, messages: u64) -> Result<Spent> {
+    let accounting = Accounting::of(process)?;
+    let (began, before) = (Instant::now(), accounting.nanoseconds()?);
     let mut command = bench.command();
     command.args(["mail", "--recipients", &messages.to_string(), "--domains", "100", "--sync", "never"]);
     command.args(["--from", "sender@client.test", "--helo", "client.test", "--sessions", "20", "--initial", "20"]);
@@ -105,27 +112,15 @@ fn pass_on(bench: &Bench, process: u32, port: u16, sink: &mut Sink, messages: u6
     if !output.status.success() {
         bail!("the server did not take all messages: {}", String::from_utf8_lossy(&output.stdout));
     }
-    while sink.count("messages")? < messages {
-        ensure!(began.elapsed() < LONGEST, "{} of {messages} messages arrived", sink.count("messages")?);
+    loop {
+        let arrived = sink.count("messages")?;
+        ensure!(arrived <= messages, "{arrived} messages arrived instead of {messages}");
+        if arrived == messages {
+            break;
+        }
+        ensure!(began.elapsed() < LONGEST, "{arrived} of {messages} messages arrived within {} s", LONGEST.as_secs());
         std::thread::sleep(Duration::from_millis(20));
     }
-    let (elapsed, ticks) = (began.elapsed(), ticks(process)? - before);
-    let arrived = sink.count("messages")?;
-    ensure!(arrived == messages, "{arrived} messages arrived instead of {messages}");
-    Ok(Spent { per_second: messages as f64 / elapsed.as_secs_f64(), cpu_us: ticks as f64 * 1e4 / messages as f64 })
-}
-
-/// Returns the processor time of a tree of processes, those that ended included, in hundredths of a second.
-fn ticks(process: u32) -> Result<u64> {
-    let mut sum = 0;
-    for pid in process_tree(process) {
-        // A process may end meanwhile; its parent has its time.
-        let Ok(text) = fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
-        // The name, in parentheses, may contain spaces.
-        let rest = text.rsplit_once(')').map_or("", |(_, rest)| rest);
-        // utime, stime, cutime, cstime: fields 14 to 17, counted from 1.
-        sum += rest.split_whitespace().skip(11).take(4).map(|field| field.parse().unwrap_or(0)).sum::<u64>();
-    }
-    ensure!(sum > 0 || process_tree(process).len() > 1, "the server has ended");
-    Ok(sum)
+    let (elapsed, spent_ns) = (began.elapsed(), accounting.nanoseconds()? - before);
+    Ok(Spent { per_second: messages as f64 / elapsed.as_secs_f64(), cpu_us: spent_ns as f64 / 1e3 / messages as f64 })
 }

@@ -4,9 +4,9 @@
 //! same messages through the queues of Postfix, Exim, OpenSMTPD and `landau mail --relay`; and the run of the 2001
 //! study, with the memory of a recipient and as many connections as the limit of descriptors allows.
 
+mod accounting;
 mod engines;
 mod senders;
-mod sink;
 mod study;
 
 use crate::{mail_servers, workspace};
@@ -20,6 +20,9 @@ pub(crate) struct Words {
     /// Measure this many rounds of the senders
     #[arg(long, default_value_t = 7)]
     rounds: usize,
+    /// Measure this many rounds of the queues
+    #[arg(long, default_value_t = 3)]
+    queue_rounds: usize,
     /// Send this many messages in a round, and through each queue
     #[arg(long, default_value_t = 10_000)]
     messages: u64,
@@ -70,7 +73,7 @@ pub(crate) fn run(words: &Words) -> Result<bool> {
     for part in &words.parts {
         is_good &= match part.as_str() {
             "senders" => senders::run(&bench, words.rounds, words.messages)?,
-            "engines" => engines::run(&bench, words.messages)?,
+            "engines" => engines::run(&bench, words.queue_rounds, words.messages)?,
             "study" => study::run(&bench)?,
             other => anyhow::bail!("--parts {other}: write senders, engines or study"),
         };

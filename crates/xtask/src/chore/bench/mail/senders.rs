@@ -5,9 +5,9 @@
 
 use super::super::median::median;
 use super::super::rivals::{CLIENT_PROCESSOR, SERVER_PROCESSOR};
-use super::sink::Sink;
 use super::{Bench, said};
 use crate::mail_servers::postfix_program;
+use crate::sink::Sink;
 use anyhow::{Context, Result, ensure};
 use landau_sys::process::children_time;
 use std::process::{Command, Stdio};
@@ -27,7 +27,7 @@ pub(super) fn run(bench: &Bench, rounds: usize, messages: u64) -> Result<bool> {
     let Ok(servers) = &bench.servers else { return Ok(false) };
     let mut landau = Command::new("taskset");
     landau.args(["-c", SERVER_PROCESSOR]).arg(&bench.landau);
-    let mut sink = Sink::start(&mut landau, &["smtp", "--listen", "127.0.0.1:0"])?;
+    let mut sink = Sink::start(&mut landau, &["sink", "smtp", "--listen", "127.0.0.1:0"])?;
     let target = format!("127.0.0.1:{}", sink.port);
     let count = messages.to_string();
     println!(

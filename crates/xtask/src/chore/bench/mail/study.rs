@@ -1,8 +1,8 @@
 //! The run of the 2001 study: 200,000 recipients in 9,113 domains, up to RSET, through an own name server and sinks;
 //! the memory of a recipient; and as many connections as the limit of descriptors allows.
 
-use super::sink::Sink;
 use super::{Bench, said};
+use crate::sink::Sink;
 use anyhow::{Context, Result, ensure};
 use landau_sys::limits::{Resource, get, raise};
 use serde_json::Value;
@@ -38,8 +38,8 @@ pub(super) fn run(bench: &Bench) -> Result<bool> {
 
 /// The run itself.
 fn seed(bench: &Bench) -> Result<bool> {
-    let dns = Sink::start(&mut bench.command(), &["dns", "--listen", "127.0.0.1:0"])?;
-    let smtp = Sink::start(&mut bench.command(), &["smtp", "--listen", "127.0.0.0/8:18250"])?;
+    let dns = Sink::start(&mut bench.command(), &["sink", "dns", "--listen", "127.0.0.1:0"])?;
+    let smtp = Sink::start(&mut bench.command(), &["sink", "smtp", "--listen", "127.0.0.0/8:0"])?;
     let mut command = bench.command();
     command.args(["mail", "--recipients", "200000", "--domains", "9113", "--mode", "rset", "--active", "200000"]);
     command.args(["--sessions", "1000", "--name-server", &format!("127.0.0.1:{}", dns.port)]);
@@ -60,7 +60,7 @@ fn seed(bench: &Bench) -> Result<bool> {
 
 /// How much memory 200,000 recipients need more than 1,000.
 fn memory(bench: &Bench) -> Result<bool> {
-    let sink = Sink::start(&mut bench.command(), &["smtp", "--listen", "127.0.0.1:0"])?;
+    let sink = Sink::start(&mut bench.command(), &["sink", "smtp", "--listen", "127.0.0.1:0"])?;
     let resident = |active: &str| -> Result<f64> {
         let mut command = bench.command();
         command.args(["mail", "--recipients", "200000", "--domains", "9113", "--mode", "rset", "--active", active]);
@@ -79,7 +79,8 @@ fn connections(bench: &Bench) -> Result<bool> {
     let profile = bench.path().join("late.toml");
     fs::write(&profile, "[default]\nlatency = { mail = \"3s\" }\n").context("write the profile")?;
     let profile = profile.display().to_string();
-    let mut sink = Sink::start(&mut bench.command(), &["smtp", "--listen", "127.0.0.1:0", "--profile", &profile])?;
+    let mut sink =
+        Sink::start(&mut bench.command(), &["sink", "smtp", "--listen", "127.0.0.1:0", "--profile", &profile])?;
     let sessions = limit.to_string();
     let mut command = bench.command();
     command.args(["mail", "--recipients", &(2 * limit).to_string(), "--domains", "9113", "--mode", "rset"]);

@@ -1,4 +1,4 @@
-//! `landau sink` as a process, with its counters.
+//! `landau sink` and `landau mail --relay` as processes, with their counters.
 
 use anyhow::{Context, Result, ensure};
 use landau_sys::process::terminate;
@@ -6,28 +6,33 @@ use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// A running sink.
-pub(super) struct Sink {
+/// A running sink or relay.
+pub(crate) struct Sink {
     child: Child,
     output: BufReader<ChildStdout>,
     /// The port on 127.0.0.1.
-    pub(super) port: u16,
+    pub(crate) port: u16,
 }
 
 impl Sink {
-    /// Starts a sink with `arguments`, of which the first says which; returns when it listens.
-    pub(super) fn start(landau: &mut Command, arguments: &[&str]) -> Result<Self> {
-        let child = landau.arg("sink").args(arguments).arg("--json").stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut child = child.spawn().context("start the sink")?;
-        let mut output = BufReader::new(child.stdout.take().context("the sink has no standard output")?);
+    /// Starts one with the arguments of `landau`; returns when it listens.
+    pub(crate) fn start(landau: &mut Command, arguments: &[&str]) -> Result<Self> {
+        let child = landau.args(arguments).arg("--json").stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = child.spawn().context("start landau")?;
+        let mut output = BufReader::new(child.stdout.take().context("it has no standard output")?);
         let ready = line(&mut output)?;
         let address = ready["listening"][0]["address"].as_str().unwrap_or_default();
         let port = address.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
         Ok(Self { child, output, port: port.with_context(|| format!("the sink printed no address: {ready}"))? })
     }
 
+    /// Returns its process.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Returns a counter as it is now.
-    pub(super) fn count(&mut self, name: &str) -> Result<u64> {
+    pub(crate) fn count(&mut self, name: &str) -> Result<u64> {
         let pid = self.child.id().to_string();
         let status = Command::new("kill").args(["-USR1", &pid]).status().context("start kill")?;
         ensure!(status.success(), "the sink has ended");
