@@ -1,43 +1,26 @@
 // Opens a page of Landau's in Chromium and uses it as a reader would: mouse, keyboard, telephone, dark, print, download.
 //
-// LANDAU_PAGE names the page, LANDAU_COMPARED one of two records, without which its tests are skipped. CHROMIUM names the browser, Debian's if unset. The page must be of one record that lies inside it for the
-// download to be checked; otherwise that part checks the link beside it.
+// LANDAU_PAGE names the page, LANDAU_COMPARED one of two records, without which its tests are skipped. The page must be
+// of one record that lies inside it for the download to be checked; otherwise that part checks the link beside it.
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
-import { resolve } from "node:path";
 import { after, before, test } from "node:test";
-import { pathToFileURL } from "node:url";
-import { chromium } from "playwright-core";
+import { addressOf, broken, complaints, launch, requests, visit as open, widths } from "./browser.mjs";
 
-const address = pathToFileURL(resolve(process.env.LANDAU_PAGE ?? "landau.html")).href;
-const compared = process.env.LANDAU_COMPARED && pathToFileURL(resolve(process.env.LANDAU_COMPARED)).href;
-const flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-  "--disable-background-networking", "--disable-component-update", "--disable-sync"];
+const address = addressOf(process.env.LANDAU_PAGE ?? "landau.html");
+const compared = process.env.LANDAU_COMPARED && addressOf(process.env.LANDAU_COMPARED);
 // A crowded machine is slow; what is reported is the time, what is asserted is that it is no hang.
 const GENEROUS_MS = 10_000;
 
 let browser;
-const complaints = [];
-const requests = [];
 
-before(async () => {
-  browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: flags });
-});
+before(async () => { browser = await launch(); });
 after(() => browser?.close());
 
-// A fresh reader in front of the page; whatever the console or the network says is held against the page.
+// A fresh reader in front of the page, once its scripts have run.
 async function visit(options = {}, where = address) {
-  const context = await browser.newContext({ viewport: { width: 1300, height: 900 }, ...options });
-  const page = await context.newPage();
-  page.on("console", (message) => {
-    if (["error", "warning"].includes(message.type())) complaints.push(message.text());
-  });
-  page.on("pageerror", (error) => complaints.push(error.stack));
-  page.on("request", (request) => {
-    if (request.url() !== where && !/^(blob|data):/.test(request.url())) requests.push(request.url());
-  });
-  await page.goto(where);
+  const page = await open(browser, where, options);
   await page.waitForFunction(() => document.documentElement.dataset.ready);
   return page;
 }
@@ -214,7 +197,7 @@ test("print has every chart and no controls", async () => {
 test("a telephone scrolls in one direction only", async () => {
   const page = await visit({ viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true, deviceScaleFactor: 2 });
   const figure = await curve(page);
-  const [needed, there] = await page.evaluate(() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]);
+  const [needed, there] = await widths(page);
   assert.ok(needed <= there, `${needed} px wide on ${there}`);
   const box = await figure.locator("canvas").boundingBox();
   assert.ok(box.x >= 0 && box.x + box.width <= 390.5);
@@ -366,9 +349,7 @@ test("two records share the drawing of each timeline", { skip: !compared }, asyn
     const tones = await drawings.nth(i).locator("polyline").evaluateAll((all) => all.map((one) => one.getAttribute("class")));
     assert.deepEqual([...new Set(tones)].sort(), ["tone-0", "tone-1"]);
   }
-  await page.evaluate(await readFile(new URL("node_modules/axe-core/axe.min.js", import.meta.url), "utf8"));
-  const broken = (await page.evaluate(() => globalThis.axe.run())).violations.map(({ id, nodes }) => `${id}: ${nodes[0].html.slice(0, 160)}`);
-  assert.deepEqual(broken, []);
+  assert.deepEqual(await broken(page), []);
   await page.context().close();
 });
 
@@ -381,21 +362,36 @@ test("the outcomes differ without colour", async () => {
   await page.context().close();
 });
 
-// axe-core comes from npm; its rules include contrast, so light and dark are both looked at.
+// The rules include contrast, so light and dark are both looked at.
 for (const colorScheme of ["light", "dark"]) {
   for (const width of [390, 1280, 2560]) {
     test(`no accessibility rule is broken, ${width} pixels wide, ${colorScheme}`, async () => {
       const page = await visit({ viewport: { width, height: 900 }, colorScheme });
-      await page.evaluate(await readFile(new URL("node_modules/axe-core/axe.min.js", import.meta.url), "utf8"));
-      const broken = async () => (await page.evaluate(() => globalThis.axe.run())).violations
-        .map(({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map((node) => node.html.slice(0, 160)).join(" | ")}`);
-      assert.deepEqual(await broken(), []);
+      assert.deepEqual(await broken(page), []);
       await page.locator("details.benchmark > summary").first().click();
       await page.evaluate(() => document.querySelectorAll("details.benchmark[open] details").forEach((one) => { one.open = true; }));
       const figure = page.locator("details.benchmark[open] figure.chart[data-kind]").first();
       await figure.evaluate((one) => one.scrollIntoView({ behavior: "instant", block: "center" }));
       await figure.locator("canvas").waitFor();
-      assert.deepEqual(await broken(), []);
+      assert.deepEqual(await broken(page), []);
+      await page.context().close();
+    });
+
+    test(`the study of 2001 breaks no accessibility rule, ${width} pixels wide, ${colorScheme}`, async (t) => {
+      const page = await visit({ viewport: { width, height: 900 }, colorScheme });
+      const study = page.locator("figure.study-2001");
+      if (await study.count() === 0) return t.skip("the record has no benchmark mail");
+      await page.evaluate(() => {
+        const one = document.querySelector("figure.study-2001").closest("details.benchmark");
+        for (const details of [one, ...one.querySelectorAll("details")]) details.open = true;
+      });
+      await study.evaluate((one) => one.scrollIntoView({ behavior: "instant" }));
+      assert.equal(await study.locator("rect.published").count(), 4);
+      assert.ok(await study.locator("polyline").count() >= 1);
+      assert.ok(await page.locator("figure.over-time polyline").count() >= 1, "no throughput over time");
+      const [needed, there] = await widths(page);
+      assert.ok(needed <= there, `${needed} px wide on ${there}`);
+      assert.deepEqual(await broken(page), []);
       await page.context().close();
     });
   }

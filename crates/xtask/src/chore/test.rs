@@ -6,8 +6,9 @@
 use crate::counts::Counts;
 use crate::mail_servers;
 use crate::program::{self, Program};
+use crate::sink::Sink;
 use crate::workspace;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 
 /// A Debian package that some tests need.
@@ -138,8 +139,9 @@ fn of_browser() -> Result<Counts> {
     }
 }
 
-/// Writes two reports with enough passes that every section has content: of one record, and of it beside a copy.
-fn pages(folder: &Path) -> Result<[PathBuf; 2]> {
+/// Writes two reports with enough passes that every section has content, of one record and of it beside a copy, and the
+/// page of a delivery.
+fn pages(folder: &Path) -> Result<[PathBuf; 3]> {
     let landau = workspace::tested_landau()?;
     let (record, page) = (folder.join("smoke.landau.ndjson"), folder.join("page.html"));
     let (copy, compared) = (folder.join("copy.landau.ndjson"), folder.join("compared.html"));
@@ -150,15 +152,32 @@ fn pages(folder: &Path) -> Result<[PathBuf; 2]> {
     Program::new(&landau).arg("report").arg(&record).arg("-o").arg(&page).run()?;
     std::fs::copy(&record, &copy).with_context(|| format!("copy {}", record.display()))?;
     Program::new(&landau).arg("report").args([&record, &copy]).arg("-o").arg(&compared).run()?;
-    Ok([page, compared])
+    let delivery = delivery_page(&landau, folder)?;
+    Ok([page, compared, delivery])
 }
 
-fn in_browser(folder: &Path, [page, compared]: &[PathBuf; 2]) -> Result<Counts> {
+/// Writes the page of a delivery to a server that is slow and refuses some recipients.
+fn delivery_page(landau: &Path, folder: &Path) -> Result<PathBuf> {
+    let (profile, page) = (folder.join("slow.toml"), folder.join("delivery.html"));
+    let text = "[default]\nlatency = \"20ms\"\nmessages = 300\npermanent = 0.05\ntemporary = { share = 0.05 }\n";
+    std::fs::write(&profile, text).context("write a profile")?;
+    let words = ["sink", "smtp", "--listen", "127.0.0.1:0", "--profile", &profile.display().to_string()];
+    let sink = Sink::start(&mut std::process::Command::new(landau), &words)?;
+    let mail = Program::new(landau).args(["mail", "--recipients", "3000", "--domains", "40", "--mode", "rset"]);
+    let mail = mail.args(["--retry-after", "1s", "--attempts", "2", "--quiet", "--via"]);
+    let mail = mail.arg(format!("127.0.0.1:{}", sink.port)).arg("--ledger").arg(folder.join("ledger"));
+    // It fails because recipients were refused.
+    let (_, _, errors) = mail.arg("--report").arg(&page).output()?;
+    ensure!(page.exists(), "landau mail wrote no page: {errors}");
+    Ok(page)
+}
+
+fn in_browser(folder: &Path, [page, compared, delivery]: &[PathBuf; 3]) -> Result<Counts> {
     if !folder.join("node_modules").exists() {
         Program::new("npm").args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"]).within(folder).run()?;
     }
     let node = Program::new("node").args(["--test", "--test-reporter=tap"]).within(folder);
-    let node = node.env("LANDAU_PAGE", page).env("LANDAU_COMPARED", compared);
+    let node = node.env("LANDAU_PAGE", page).env("LANDAU_COMPARED", compared).env("LANDAU_DELIVERY", delivery);
     let (status, lines) = node.watch()?;
     Ok(Counts::of_node(&lines, status.success()))
 }
