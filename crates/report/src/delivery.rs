@@ -106,8 +106,8 @@ impl Delivery {
                         (section("throughput", "Throughput over time", &self.throughput()))
                         (section("phases", "Latency by phase", &self.phase_table()))
                         (section("domains", "Domains", &self.domain_table()))
-                        (section("reasons", "Deferred and failed", &reasons(&self.reasons, "No recipient was.")))
-                        (section("lost", "Connections refused or lost", &reasons(&self.lost, "None was.")))
+                        (section("reasons", "Deferred and failed", &reasons("recipients", &self.reasons, "No recipient was.")))
+                        (section("lost", "Connections refused or lost", &reasons("connections", &self.lost, "None was.")))
                     } "\n"
                 }
             } "\n"
@@ -168,7 +168,7 @@ impl Delivery {
             }
             details.points {
                 summary { "Throughput as a table" }
-                (scrolling("Throughput over time", &html! {
+                (scrolling("Table of the throughput", &html! {
                     table {
                         thead { tr {
                             @for name in ["Until, s", "Recipients a second", "Open connections"] {
@@ -193,7 +193,7 @@ impl Delivery {
     fn phase_table(&self) -> Markup {
         let rows = self.phases.iter().filter(|phase| phase.count > 0);
         scrolling(
-            "Latency by phase",
+            "Table of latencies",
             &html! {
                 table {
                     thead { tr {
@@ -217,7 +217,7 @@ impl Delivery {
     fn domain_table(&self) -> Markup {
         let shown = self.domains.len() as u64;
         scrolling(
-            "Domains",
+            "Table of domains",
             &html! {
                 table {
                     thead { tr {
@@ -258,12 +258,12 @@ fn section(id: &str, heading: &str, content: &Markup) -> Markup {
     }
 }
 
-fn reasons(all: &[(String, u64)], none: &str) -> Markup {
+fn reasons(whose: &str, all: &[(String, u64)], none: &str) -> Markup {
     if all.is_empty() {
         return html! { p.note { (none) } };
     }
     scrolling(
-        "Reasons",
+        &format!("Reasons of {whose}"),
         &html! {
             table {
                 thead { tr { th scope="col" { "Times" } th scope="col" { "Reason" } } }

@@ -45,7 +45,7 @@ fn figure(id: &str, record: &str, study: &CaseStudy<'_>, lines: &[Line]) -> Mark
             details.points {
                 summary { "Throughput as a table" }
                 button.csv type="button" data-table=(id) { "CSV" }
-                (scrolling(&format!("Throughput of {}", study.case.label), &table(id, lines)))
+                (scrolling(&format!("Throughput of {record}{}", study.case.label), &table(id, lines)))
             }
         } "\n"
     }

@@ -88,7 +88,7 @@ fn published() -> Markup {
             }
         }
     };
-    scrolling("Published figures of 2001", &table)
+    scrolling("Published figures of 2001, architecture", &table)
 }
 
 /// A case's costs of a reply relative to those of the event loop.

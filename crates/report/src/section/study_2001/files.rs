@@ -101,7 +101,7 @@ fn published() -> Markup {
             }
         }
     };
-    scrolling("Published figures of 2001", &table)
+    scrolling("Published figures of 2001, files", &table)
 }
 
 #[cfg(test)]

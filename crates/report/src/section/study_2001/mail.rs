@@ -119,7 +119,7 @@ fn published() -> Markup {
             }
         }
     };
-    scrolling("Published figures of 2001", &table)
+    scrolling("Published figures of 2001, mail", &table)
 }
 
 #[cfg(test)]

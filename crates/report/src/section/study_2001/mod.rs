@@ -111,6 +111,6 @@ fn measured(benchmark: &str, curves: &[Curve], columns: [&str; 3]) -> Markup {
     };
     html! {
         button.csv type="button" data-table=(id) { "CSV" }
-        (scrolling("Measured in this run", &table))
+        (scrolling(&format!("Measured in this run, {benchmark}"), &table))
     }
 }
