@@ -106,8 +106,16 @@ impl Delivery {
                         (section("throughput", "Throughput over time", &self.throughput()))
                         (section("phases", "Latency by phase", &self.phase_table()))
                         (section("domains", "Domains", &self.domain_table()))
-                        (section("reasons", "Deferred and failed", &reasons("recipients", &self.reasons, "No recipient was.")))
-                        (section("lost", "Connections refused or lost", &reasons("connections", &self.lost, "None was.")))
+                        (section(
+                            "reasons",
+                            "Deferred and failed",
+                            &reasons("recipients", &self.reasons, "No recipient was."),
+                        ))
+                        (section(
+                            "lost",
+                            "Connections refused or lost",
+                            &reasons("connections", &self.lost, "None was."),
+                        ))
                     } "\n"
                 }
             } "\n"

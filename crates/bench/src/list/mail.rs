@@ -5,11 +5,12 @@
 //! engine runs in the worker; the receiver is `landau sink smtp`, a process of its own. With `grows=connections` each
 //! step puts one more connection to work and times the next 50 recipients over all of them; connections are opened
 //! ahead of time, because opening one among thousands of busy ones takes several rounds of all of them. With
-//! `grows=recipients` the connections stay as they are and n is the place in the list. With `grows=domains` they do, too:
-//! each step adds a domain and times the next five recipients in the list, who are in all domains so far. With `names=on`
-//! each domain is looked up at `landau sink dns` and has a host of its own, so that connections carry a few messages
-//! each, as in 2001; otherwise one server takes everything. A batch of replies settles many recipients at once; each has
-//! the mean of its batch. At the end the engine's ledger and the sink's counters must agree on every recipient.
+//! `grows=recipients` the connections stay as they are and n is the place in the list. With `grows=domains` they do,
+//! too: each step adds a domain and times the next five recipients in the list, who are in all domains so far. With
+//! `names=on` each domain is looked up at `landau sink dns` and has a host of its own, so that connections carry a few
+//! messages each, as in 2001; otherwise one server takes everything. A batch of replies settles many recipients at
+//! once; each has the mean of its batch. At the end the engine's ledger and the sink's counters must agree on every
+//! recipient.
 //!
 //! Not a measure of the network, of name servers or of other receivers: the sink answers at once. `recipient` is the
 //! time of the slower of engine and sink, whose processor times are facts; `processor` is the engine's alone.

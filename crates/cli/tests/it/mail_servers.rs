@@ -62,7 +62,7 @@ fn message(number: &str) -> String {
     )
 }
 
-/// Sends a message to each recipient through a server. Returns whether it is done with all of them, and what was printed.
+/// Sends a message to each recipient through a server. Returns whether all of them are done, and what was printed.
 fn send(room: &Room, port: u16, more: &[&str]) -> (bool, String) {
     let list: Vec<String> = (0..message_count()).map(|number| format!("u{number}@d1.example,{number}")).collect();
     std::fs::write(room.file("list.csv"), format!("email,number\n{}\n", list.join("\n"))).unwrap();

@@ -121,8 +121,8 @@ impl<N: Network, I: Input> Engine<N, I> {
         for (whose, address) in [("recipient's", record.address()), ("sender's", &letter.envelope.from)] {
             if !has_utf8 && address_to_ascii(address).is_none() {
                 return Some(format!(
-                    "5.6.7 the {whose} address has characters beyond ASCII that cannot be converted, and the server does \
-                     not offer SMTPUTF8"
+                    "5.6.7 the {whose} address has characters beyond ASCII that cannot be converted, and the server \
+                     does not offer SMTPUTF8"
                 ));
             }
         }
