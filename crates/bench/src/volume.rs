@@ -16,6 +16,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// How often, and at what distance, the lock of an image is tried: for 20 s.
+const LOCK_TRIES: u32 = 2_000;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// Name of the marker file.
 const MARKER: &str = "landau-volume";
@@ -30,7 +35,7 @@ pub(crate) struct FileSystem {
     package: &'static str,
     arguments: Vec<String>,
     /// The smallest image that the program accepts, in bytes.
-    smallest_bytes: u64,
+    pub(crate) smallest_bytes: u64,
 }
 
 impl FileSystem {
@@ -77,7 +82,11 @@ impl FileSystem {
             if find(program).is_none() {
                 return Some(format!("{program} is not installed (apt-get install {})", self.package));
             }
-            (!Path::new("/dev/loop-control").exists()).then(|| "this system has no loop devices".to_owned())
+            if !Path::new("/dev/loop-control").exists() {
+                return Some("this system has no loop devices".to_owned());
+            }
+            let kind = self.kind.to_string_lossy();
+            (!is_known(&kind)).then(|| format!("this kernel has no {kind}"))
         })
     }
 
@@ -93,9 +102,44 @@ impl FileSystem {
     }
 }
 
-/// Returns why this user cannot mount anything, if so.
+/// Returns why nothing can be mounted here, if so: root in a container may not.
 pub(crate) fn unmountable() -> Option<String> {
-    (landau_sys::process::effective_user() != 0).then(|| "only root can mount a file system".to_owned())
+    if landau_sys::process::effective_user() != 0 {
+        return Some("only root can mount a file system".to_owned());
+    }
+    let refused = landau_sys::disk::probe_mount().err()?;
+    Some(format!("root may not mount a file system here ({refused})"))
+}
+
+/// Returns whether the kernel has a kind of file system, or modules, of which one may be for it.
+fn is_known(kind: &str) -> bool {
+    let listed = fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    let has_modules = || {
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        Path::new("/lib/modules").join(release.trim()).exists()
+    };
+    listed.lines().any(|line| line.split_ascii_whitespace().next_back() == Some(kind)) || has_modules()
+}
+
+/// Locks an image, so that it is mounted once at a time. The loop device holds the same open file, so the lock lasts
+/// until the device is detached, even if the worker was killed and a child of it still has the mount.
+fn lock(image: &File) -> Result<(), Stop> {
+    let mut tries = LOCK_TRIES;
+    loop {
+        match image.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(fs::TryLockError::WouldBlock) if tries > 0 => {
+                tries -= 1;
+                std::thread::sleep(LOCK_PAUSE);
+            }
+            Err(fs::TryLockError::WouldBlock) => {
+                return Err(Stop::Wrong("the image is still mounted by an earlier pass".to_owned()));
+            }
+            // A file system without locks, such as some over the network.
+            Err(fs::TryLockError::Error(error)) if error.kind() == std::io::ErrorKind::Unsupported => return Ok(()),
+            Err(fs::TryLockError::Error(error)) => return Err(Stop::io("flock", &error)),
+        }
+    }
 }
 
 /// A mounted file system.
@@ -137,12 +181,15 @@ impl Volume {
     pub(crate) fn open(scratch: &Path, name: &str, bytes: u64, file_system: &FileSystem) -> Result<(Self, bool), Stop> {
         let (path, ready) = (scratch.join(format!("{name}.image")), scratch.join(format!("{name}.ready")));
         let io = |call| move |error: std::io::Error| Stop::io(call, &error);
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(false);
+        let image = options.open(&path).map_err(io("open"))?;
+        lock(&image)?;
         let is_new = !ready.exists();
         if is_new {
             file_system.make(&path, bytes.max(file_system.smallest_bytes))?;
         }
         unshare_mounts()?;
-        let image = File::options().read(true).write(true).open(&path).map_err(io("open"))?;
         let (attached, device_path) = attach_loop_device(&image)?;
         let directory = scratch.join(format!("{name}.mount"));
         fs::create_dir_all(&directory).map_err(io("mkdir"))?;

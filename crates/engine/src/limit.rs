@@ -30,6 +30,11 @@ pub(crate) fn explain(error: Error, n: u64) -> Option<Limit> {
             "the file system of the scratch folder cannot report or choose the extents of a file".to_owned(),
             "--dir FOLDER on ext4, xfs or btrfs, or run as root for a file system in an image".to_owned(),
         ),
+        libc::EOPNOTSUPP if error.call == "cachestat" => (
+            "the kernel does not report which pages of this file system are in memory, so no file is proven cold"
+                .to_owned(),
+            "--dir FOLDER on ext4, xfs or btrfs, with Linux 6.5 or later".to_owned(),
+        ),
         libc::EOPNOTSUPP if error.call == "posix_fadvise" => (
             "the file system of the scratch folder keeps files in memory only; they are never cold".to_owned(),
             "--dir FOLDER on a file system with a device".to_owned(),

@@ -184,6 +184,30 @@ mod imp {
         check("mount", unsafe { libc::mount(none, c"/".as_ptr(), none, flags, none.cast()) }).map(drop)
     }
 
+    pub(super) fn probe_mount() -> Result<()> {
+        // SAFETY: the child makes system calls with constants, which are async-signal-safe, and exits.
+        let child = check("fork", unsafe { libc::fork() })?;
+        if child == 0 {
+            let tried = unshare_mounts().and_then(|()| mount(c"landau", c"/", c"tmpfs"));
+            let code = tried.err().map_or(0, |error| error.errno);
+            // SAFETY: the call takes an integer and does not return.
+            unsafe { libc::_exit(code) };
+        }
+        let mut status = 0;
+        loop {
+            // SAFETY: `status` is a writable integer.
+            match check("waitpid", unsafe { libc::waitpid(child, &raw mut status, 0) }) {
+                Err(error) if error.is_interrupted() => {}
+                Err(error) => return Err(error),
+                Ok(_) => break,
+            }
+        }
+        match libc::WEXITSTATUS(status) {
+            0 if libc::WIFEXITED(status) => Ok(()),
+            errno => Err(Error { call: "mount", errno }),
+        }
+    }
+
     /// `struct loop_config`, with the flags of `struct loop_info64`.
     #[repr(C)]
     struct LoopConfig {
@@ -291,6 +315,10 @@ mod imp {
         none("unshare")
     }
 
+    pub(super) fn probe_mount() -> Result<()> {
+        none("mount")
+    }
+
     pub(super) fn attach_loop_device(_: &File) -> Result<(OwnedFd, CString)> {
         none("ioctl")
     }
@@ -347,6 +375,11 @@ pub fn cached_pages(file: &File) -> Option<u64> {
 /// it is unmounted when they have ended.
 pub fn unshare_mounts() -> Result<()> {
     imp::unshare_mounts()
+}
+
+/// Returns whether a file system can be mounted: a child tries, in a mount namespace of its own.
+pub fn probe_mount() -> Result<()> {
+    imp::probe_mount()
 }
 
 /// Attaches a disk image to a loop device with direct I/O; the device and its path. It is detached when it is neither

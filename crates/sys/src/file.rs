@@ -231,6 +231,18 @@ mod tests {
         assert_eq!(size(&open_directory, c"b").unwrap_err().errno, libc::ENOENT);
     }
 
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_synchronous_file_is_opened_with_o_dsync() {
+        let (_room, open_directory) = directory();
+        for (name, is_synchronous) in [(c"a", false), (c"b", true)] {
+            let file = create(&open_directory, name, is_synchronous).unwrap();
+            // SAFETY: the call takes integers; the descriptor is open.
+            let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
+            assert_eq!(flags & libc::O_DSYNC != 0, is_synchronous);
+        }
+    }
+
     /// Names with one and two dots in front are names; more of them than fit into one call.
     #[test]
     #[cfg(target_os = "linux")]
