@@ -1,6 +1,6 @@
 //! What a server does for a connection, the same in every architecture.
 
-use landau_sys::clock::monotonic_ns;
+use landau_sys::process::thread_time_ns;
 use landau_sys::stream;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -36,7 +36,7 @@ impl Workload {
         [Self::Busy, Self::Work].into_iter().find(|one| one.name() == name)
     }
 
-    /// Serves a blocking connection until it ends. A client that is gone ends it; nobody is left to be told.
+    /// Serves a blocking connection until it ends. A client that is gone ends it.
     pub(crate) fn serve(self, mut connection: TcpStream) {
         match self {
             Self::Busy => {
@@ -78,10 +78,10 @@ impl Workload {
     }
 }
 
-/// Keeps the processor busy.
+/// Uses the processor for [`WORK`], however long other threads keep it waiting.
 pub(crate) fn work() {
-    let end_ns = monotonic_ns() + WORK.as_nanos() as u64;
-    while monotonic_ns() < end_ns {
+    let end_ns = thread_time_ns() + WORK.as_nanos() as u64;
+    while thread_time_ns() < end_ns {
         std::hint::spin_loop();
     }
 }

@@ -171,8 +171,8 @@ fn reply() -> c_int {
 fn work() -> c_int {
     let mut request = [0_u64; 8];
     while read_words(0, &mut request) > 0 {
-        let end_ns = now_ns() + WORK_NS;
-        while now_ns() < end_ns {
+        let end_ns = used_ns() + WORK_NS;
+        while used_ns() < end_ns {
             core::hint::spin_loop();
         }
         if reply() != 0 {
@@ -203,6 +203,24 @@ fn now_ns() -> u64 {
     let mut time = Timespec { seconds: 0, nanoseconds: 0 };
     // SAFETY: `time` has the layout of `struct timespec` and is writable for the length of the call.
     unsafe { clock_gettime(CLOCK_MONOTONIC, &raw mut time) };
+    time.seconds as u64 * 1_000_000_000 + time.nanoseconds as u64
+}
+
+/// Returns the processor time of this thread.
+fn used_ns() -> u64 {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    const CLOCK: c_int = 3;
+    #[cfg(target_os = "freebsd")]
+    const CLOCK: c_int = 14;
+    #[cfg(target_os = "macos")]
+    const CLOCK: c_int = 16;
+    #[cfg(target_os = "netbsd")]
+    const CLOCK: c_int = 0x2000_0000;
+    #[cfg(target_os = "openbsd")]
+    const CLOCK: c_int = 4;
+    let mut time = Timespec { seconds: 0, nanoseconds: 0 };
+    // SAFETY: `time` has the layout of `struct timespec` and is writable for the length of the call.
+    unsafe { clock_gettime(CLOCK, &raw mut time) };
     time.seconds as u64 * 1_000_000_000 + time.nanoseconds as u64
 }
 

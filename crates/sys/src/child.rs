@@ -53,19 +53,30 @@ impl ChildPool {
     }
 }
 
-/// Creates a child that runs a function and exits. Returns its process identifier.
-///
-/// The process must have a single thread: the child continues with a copy of its memory.
-pub fn fork(run: impl FnOnce()) -> Result<i32> {
-    // SAFETY: the process has one thread (the caller's promise), so the child's copy of it is whole.
-    let pid = check("fork", unsafe { libc::fork() })?;
-    if pid == 0 {
-        // A panic must not unwind into what the parent was doing.
-        let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
-        // SAFETY: the call takes an integer; it exits at once, without running the parent's destructors.
-        unsafe { libc::_exit(i32::from(ran.is_err())) };
+/// Creates children that run a function, in a process that has one thread.
+#[derive(Debug)]
+pub struct Forker(());
+
+impl Forker {
+    /// Checks that the process has one thread, where the system tells. Fails with EINVAL if there are more: a child
+    /// would continue with a copy of locks that other threads hold. The process must not create a thread later.
+    pub fn new() -> Result<Self> {
+        let threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
+        if threads == 1 { Ok(Self(())) } else { Err(Error::invalid("fork")) }
     }
-    Ok(pid)
+
+    /// Creates a child that runs a function and exits. Returns its process identifier.
+    pub fn fork(&self, run: impl FnOnce()) -> Result<i32> {
+        // SAFETY: the process has one thread, as `new` has checked, so the child's copy of it is whole.
+        let pid = check("fork", unsafe { libc::fork() })?;
+        if pid == 0 {
+            // A panic must not unwind into what the parent was doing.
+            let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+            // SAFETY: the call takes an integer; it exits at once, without running the parent's destructors.
+            unsafe { libc::_exit(i32::from(ran.is_err())) };
+        }
+        Ok(pid)
+    }
 }
 
 /// Reaps one child that has ended, and returns whether there was one; with `waits` it waits for one. Fails with ECHILD

@@ -31,10 +31,20 @@ pub(super) fn run(listener: &OwnedFd, workload: Workload, backend: Backend) -> R
                 continue;
             }
             let Some(place) = connections.get_mut(event.token.0 as usize) else { continue };
-            if place.as_ref().is_some_and(|connection| !Workload::answer(connection))
-                && let Some(ended) = place.take()
-            {
-                reactor.close(ended)?;
+            match place.as_ref().map(Workload::answer) {
+                Some(true) => {
+                    // A request is shorter than the buffer, so everything was read: an edge-triggered backend would
+                    // report it for ever.
+                    if let Some(connection) = place {
+                        reactor.clear_readiness(connection, Interest::READABLE);
+                    }
+                }
+                Some(false) => {
+                    if let Some(ended) = place.take() {
+                        reactor.close(ended)?;
+                    }
+                }
+                None => {}
             }
         }
     }

@@ -1,6 +1,6 @@
 //! `exec`: a program is executed for each connection, as by inetd.
 //!
-//! The program is the fork helper with another argument: small and dynamically linked, like the C++ program of 2001.
+//! The program is the fork helper with another argument: small and dynamically linked.
 //! The connection is its standard input and output. It is executed with `posix_spawn`, which copies no memory of the
 //! server.
 

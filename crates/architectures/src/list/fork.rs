@@ -2,7 +2,7 @@
 
 use super::{Architecture, Result, Start};
 use crate::room::Children;
-use landau_sys::child;
+use landau_sys::child::Forker;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "fork",
@@ -14,11 +14,12 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 
 fn serve(start: &Start) -> Result<()> {
     let (listener, mut children) = (start.blocking_listener()?, Children::new(start.most));
+    let forker = Forker::new()?;
     loop {
         let Ok((connection, _)) = listener.accept() else { continue };
         children.make_room();
         // A child that cannot be forked closes its connection without a reply, which the client counts.
-        if child::fork(|| start.workload.serve(connection)).is_ok() {
+        if forker.fork(|| start.workload.serve(connection)).is_ok() {
             children.add();
         }
     }

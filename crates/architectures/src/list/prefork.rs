@@ -1,7 +1,7 @@
 //! `prefork`: a fixed pool of processes, each of which accepts a connection, serves it and accepts the next.
 
 use super::{Architecture, Result, Start};
-use landau_sys::child;
+use landau_sys::child::{Forker, reap_any};
 use landau_sys::system::set_parent_death_signal;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
@@ -13,10 +13,10 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
 };
 
 fn serve(start: &Start) -> Result<()> {
-    let listener = start.blocking_listener()?;
+    let (listener, forker) = (start.blocking_listener()?, Forker::new()?);
     let parent = std::process::id().cast_signed();
     for _ in 0..start.pool {
-        child::fork(|| {
+        forker.fork(|| {
             // Without that signal, on other systems, a member of the pool outlives the server.
             let _ = set_parent_death_signal(parent);
             loop {
@@ -27,6 +27,6 @@ fn serve(start: &Start) -> Result<()> {
         })?;
     }
     // A member that ends, killed from outside, leaves the pool smaller. The server ends with the last one.
-    while child::reap_any(true)? {}
+    while reap_any(true)? {}
     Ok(())
 }

@@ -6,7 +6,7 @@
 
 use crate::backend::stop;
 use landau_architectures::{REPLY, Workload};
-use landau_engine::{Facts, Stop};
+use landau_engine::{FactUnit, Facts, Stop};
 use landau_reactor::{Backend, Interest, Reactor, Token};
 use landau_sys::clock::monotonic_ns;
 use landau_sys::socket::{Address, Family};
@@ -41,7 +41,13 @@ pub(crate) struct Client {
     /// By token.
     connections: Vec<Option<Connection>>,
     free: Vec<u32>,
+    /// The number of connections to keep open. A connection that ends is replaced if fewer are open.
+    target: u64,
     open: u64,
+    /// Connections that were attempted.
+    opened: u64,
+    /// Open connections that wait for a reply.
+    waiting: u64,
     /// The replies that were received whole.
     pub(crate) replies: u64,
     /// Connections that ended without a whole reply, by the reason.
@@ -49,11 +55,14 @@ pub(crate) struct Client {
     failures_in_a_row: u64,
     last_reply_ns: u64,
     searched_ns: u64,
-    /// From the beginning of a connection, or of its request, to the end of its reply: of the replies that no round has
-    /// had yet.
-    latencies_ns: VecDeque<u64>,
-    /// The time of each reply of the last batch.
+    /// The end of the last batch of replies, or the beginning.
+    batch_ended_ns: u64,
+    /// The time of each reply of the last batch, and replies of that batch that no round has had yet: the time of each
+    /// from the beginning of its connection, or of its request, to its end.
     each_ns: u64,
+    latencies_ns: VecDeque<u64>,
+    /// Those of all replies.
+    all_latencies_ns: Vec<u64>,
 }
 
 #[derive(Debug)]
@@ -61,6 +70,7 @@ struct Connection {
     socket: OwnedFd,
     began_ns: u64,
     received: usize,
+    is_waiting: bool,
 }
 
 /// What the replies of a step cost.
@@ -70,6 +80,8 @@ pub(crate) struct Round {
     pub(crate) each_ns: u64,
     /// The latency of the last one.
     pub(crate) latency_ns: u64,
+    /// The replies of the batch, if this round received one.
+    pub(crate) batch: Option<u64>,
 }
 
 /// How a connection stands after an event.
@@ -89,36 +101,56 @@ impl Client {
             reactor: Reactor::new(Backend::default()).map_err(stop)?,
             connections: Vec::new(),
             free: Vec::new(),
+            target: 0,
             open: 0,
+            opened: 0,
+            waiting: 0,
             replies: 0,
             failures: BTreeMap::new(),
             failures_in_a_row: 0,
             last_reply_ns: now_ns,
             searched_ns: now_ns,
-            latencies_ns: VecDeque::new(),
+            batch_ended_ns: now_ns,
             each_ns: 0,
+            latencies_ns: VecDeque::new(),
+            all_latencies_ns: Vec::new(),
         })
     }
 
     /// Keeps so many connections open, and returns what so many further replies cost. A wait may bring many replies at
-    /// once: each has the mean of its batch, and those that are left over are the next rounds'.
+    /// once. They are a batch, which lasts from the end of the batch before, with the connections that were opened
+    /// meanwhile: each reply has the mean, and those that are left over are the next rounds'.
     pub(crate) fn round(&mut self, connections: u64, replies: u64) -> Result<Round, Stop> {
-        let (began_ns, before) = (monotonic_ns(), self.replies);
-        self.last_reply_ns = began_ns;
-        while self.open < connections {
-            self.connect()?;
-        }
-        if (self.latencies_ns.len() as u64) < replies {
+        self.target = connections;
+        self.last_reply_ns = monotonic_ns();
+        self.fill()?;
+        let (before, left_over) = (self.replies, self.latencies_ns.len() as u64);
+        let mut batch = None;
+        if left_over < replies {
             while (self.latencies_ns.len() as u64) < replies {
-                while self.open < connections {
-                    self.connect()?;
-                }
                 self.wait()?;
             }
-            self.each_ns = (monotonic_ns() - began_ns) / (self.replies - before);
+            let now_ns = monotonic_ns();
+            let count = self.replies - before;
+            self.each_ns = (now_ns - self.batch_ended_ns) / count;
+            self.batch_ended_ns = now_ns;
+            batch = Some(count);
         }
         let mut of_round = self.latencies_ns.drain(..replies as usize);
-        Ok(Round { each_ns: self.each_ns, latency_ns: of_round.next_back().unwrap_or(0) })
+        let latency_ns = of_round.next_back().unwrap_or(0);
+        drop(of_round);
+        Ok(Round { each_ns: self.each_ns, latency_ns, batch })
+    }
+
+    /// Receives the replies that open connections wait for, and sends nothing more: what the server has done for them
+    /// is then counted. Connections that the server keeps stay open.
+    pub(crate) fn drain(&mut self) -> Result<(), Stop> {
+        self.target = 0;
+        self.last_reply_ns = monotonic_ns();
+        while self.waiting > 0 {
+            self.wait()?;
+        }
+        Ok(())
     }
 
     /// Returns the number of open connections.
@@ -126,11 +158,20 @@ impl Client {
         self.open
     }
 
+    /// Opens connections until there are as many as there should be.
+    fn fill(&mut self) -> Result<(), Stop> {
+        while self.open < self.target {
+            self.connect()?;
+        }
+        Ok(())
+    }
+
     /// Opens a connection.
     fn connect(&mut self) -> Result<(), Stop> {
         let socket = stream::stream(Family::V4)?;
         stream::set_reset_on_close(&socket)?;
         let began_ns = monotonic_ns();
+        self.opened += 1;
         match stream::connect(&socket, &self.address) {
             Ok(()) => {}
             Err(error) if error.is_in_progress() => {}
@@ -141,12 +182,13 @@ impl Client {
         // A request has to wait until the connection is established; a reply without one only has to be read.
         let interest = if self.workload == Workload::Work { Interest::WRITABLE } else { Interest::READABLE };
         self.reactor.register_nonblocking(&socket, Token(place), interest).map_err(stop)?;
-        let connection = Some(Connection { socket, began_ns, received: 0 });
+        let connection = Some(Connection { socket, began_ns, received: 0, is_waiting: true });
         match self.connections.get_mut(place as usize) {
             Some(slot) => *slot = connection,
             None => self.connections.push(connection),
         }
         self.open += 1;
+        self.waiting += 1;
         Ok(())
     }
 
@@ -164,38 +206,56 @@ impl Client {
             self.searched_ns = now_ns;
             self.close_silent(now_ns)?;
         }
-        Ok(())
+        self.fill()
     }
 
     fn handle(&mut self, place: u32) -> Result<(), Stop> {
         let Some(Some(connection)) = self.connections.get_mut(place as usize) else { return Ok(()) };
-        let is_new = self.reactor.interest(&connection.socket) == Some(Interest::WRITABLE);
-        if is_new {
+        if self.reactor.interest(&connection.socket) == Some(Interest::WRITABLE) {
             self.reactor.set_interest(&connection.socket, Interest::READABLE).map_err(stop)?;
-            return match send(connection) {
-                None => Ok(()),
-                Some(reason) => self.close(place, reason),
-            };
+            return self.request(place);
         }
         match receive(connection, self.workload) {
             State::Waiting => Ok(()),
             State::Failed(reason) => self.close(place, reason),
             State::Replied => {
                 let now_ns = monotonic_ns();
+                let latency_ns = now_ns - connection.began_ns;
+                connection.began_ns = now_ns;
+                connection.received = 0;
+                connection.is_waiting = false;
+                self.waiting -= 1;
                 self.replies += 1;
                 self.failures_in_a_row = 0;
                 self.last_reply_ns = now_ns;
-                self.latencies_ns.push_back(now_ns - connection.began_ns);
-                if self.workload == Workload::Busy {
-                    return self.forget(place);
-                }
-                connection.began_ns = now_ns;
-                connection.received = 0;
-                match send(connection) {
-                    None => Ok(()),
-                    Some(reason) => self.close(place, reason),
+                self.latencies_ns.push_back(latency_ns);
+                self.all_latencies_ns.push(latency_ns);
+                match self.workload {
+                    // Its successor is opened at once: the others of this batch should not find fewer beside them.
+                    Workload::Busy => self.forget(place).and_then(|()| self.fill()),
+                    Workload::Work if self.target == 0 => Ok(()),
+                    Workload::Work => {
+                        self.await_reply(place);
+                        self.request(place)
+                    }
                 }
             }
+        }
+    }
+
+    fn await_reply(&mut self, place: u32) {
+        if let Some(Some(connection)) = self.connections.get_mut(place as usize) {
+            connection.is_waiting = true;
+            self.waiting += 1;
+        }
+    }
+
+    /// Sends a request.
+    fn request(&mut self, place: u32) -> Result<(), Stop> {
+        let Some(Some(connection)) = self.connections.get(place as usize) else { return Ok(()) };
+        match stream::send(&connection.socket, REQUEST, false) {
+            Ok(_) => Ok(()),
+            Err(error) => self.close(place, reason(error)),
         }
     }
 
@@ -207,6 +267,7 @@ impl Client {
 
     fn forget(&mut self, place: u32) -> Result<(), Stop> {
         if let Some(connection) = self.connections[place as usize].take() {
+            self.waiting -= u64::from(connection.is_waiting);
             self.reactor.close(connection.socket).map_err(stop)?;
             self.free.push(place);
             self.open -= 1;
@@ -224,28 +285,35 @@ impl Client {
 
     /// Closes connections that have waited too long.
     fn close_silent(&mut self, now_ns: u64) -> Result<(), Stop> {
-        let is_silent = |slot: &Option<Connection>| slot.as_ref().is_some_and(|one| now_ns > one.began_ns + SILENT_NS);
+        let is_silent = |slot: &Option<Connection>| {
+            slot.as_ref().is_some_and(|one| one.is_waiting && now_ns > one.began_ns + SILENT_NS)
+        };
         let silent: Vec<u32> =
             self.connections.iter().zip(0..).filter(|(slot, _)| is_silent(slot)).map(|(_, place)| place).collect();
         silent.into_iter().try_for_each(|place| self.close(place, "silent for 30 s"))
     }
 
-    /// Adds the numbers of replies and failures to the facts.
-    pub(crate) fn report(&self, facts: &mut Facts) {
+    /// Adds the numbers of replies and failures, and the latency of all replies, to the facts. Fails if a connection
+    /// is unaccounted for.
+    pub(crate) fn report(&mut self, facts: &mut Facts) -> Result<(), Stop> {
+        let failures = self.failures.values().sum::<u64>();
         facts.count("replies", self.replies);
-        facts.count("failures", self.failures.values().sum());
-        if !self.failures.is_empty() {
+        facts.count("failures", failures);
+        if failures > 0 {
             let kinds: Vec<String> = self.failures.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
             facts.text("failures_by_kind", kinds.join(", "));
         }
-    }
-}
-
-/// Sends a request. Returns why it failed, if so.
-fn send(connection: &Connection) -> Option<&'static str> {
-    match stream::send(&connection.socket, REQUEST, false) {
-        Ok(_) => None,
-        Err(error) => Some(reason(error)),
+        self.all_latencies_ns.sort_unstable();
+        for (name, share) in [("latency_p50", 0.5), ("latency_p90", 0.9), ("latency_p99", 0.99)] {
+            let at = (self.all_latencies_ns.len() as f64 * share) as usize;
+            if let Some(&latency_ns) = self.all_latencies_ns.get(at) {
+                facts.number(name, latency_ns as f64, FactUnit::Ns);
+            }
+        }
+        let ended = failures + if self.workload == Workload::Busy { self.replies } else { 0 };
+        Stop::unless(self.opened == ended + self.open, || {
+            format!("{} connections were opened, {ended} have ended and {} are open", self.opened, self.open)
+        })
     }
 }
 
@@ -288,26 +356,52 @@ mod tests {
     use std::io::Write;
     use std::net::TcpListener;
 
+    fn server(connections: usize, answer: impl Fn(usize) -> usize + Send + 'static) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for count in 0..connections {
+                let (mut connection, _) = listener.accept().unwrap();
+                connection.write_all(&REPLY[..answer(count)]).unwrap();
+            }
+        });
+        address
+    }
+
     /// A server that closes every second connection after half of the reply, and answers the others.
     #[test]
     fn only_whole_replies_are_counted() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let server = std::thread::spawn(move || {
-            for count in 0..20 {
-                let (mut connection, _) = listener.accept().unwrap();
-                let end = if count % 2 == 0 { REPLY.len() / 2 } else { REPLY.len() };
-                connection.write_all(&REPLY[..end]).unwrap();
-            }
-        });
+        let address = server(20, |count| if count % 2 == 0 { REPLY.len() / 2 } else { REPLY.len() });
         let mut client = Client::new(address, Workload::Busy).unwrap();
-        client.round(1, 10).unwrap();
-        server.join().unwrap();
+        for _ in 0..9 {
+            client.round(1, 1).unwrap();
+        }
+        client.drain().unwrap();
         let mut facts = Facts::new();
-        client.report(&mut facts);
+        client.report(&mut facts).unwrap();
         let fact = |name| facts.get(name).map(ToString::to_string).unwrap_or_default();
-        assert_eq!((fact("replies"), fact("failures")), ("10".to_owned(), "10".to_owned()));
-        assert_eq!(fact("failures_by_kind"), "10 closed within the reply");
+        assert_eq!(fact("failures_by_kind"), format!("{} closed within the reply", fact("failures")));
+        let (replies, failures) = (client.replies, client.failures.values().sum::<u64>());
+        assert!(replies >= 9 && (replies..=replies + 1).contains(&failures), "{replies} and {failures}");
+    }
+
+    /// The time of connecting is part of a reply's: the replies' times add up to the time of the whole.
+    #[test]
+    fn the_times_of_all_replies_add_up_to_the_elapsed_time() {
+        let address = server(4_000, |_| REPLY.len());
+        let mut client = Client::new(address, Workload::Busy).unwrap();
+        let (began_ns, mut sum_ns, mut replies) = (client.batch_ended_ns, 0, 0);
+        for n in 1..200 {
+            let round = client.round(n, 2).unwrap();
+            if let Some(count) = round.batch {
+                sum_ns += round.each_ns * count;
+                replies += count;
+            }
+        }
+        let elapsed_ns = client.batch_ended_ns - began_ns;
+        // A mean is rounded down to a nanosecond.
+        assert!(sum_ns <= elapsed_ns && sum_ns + replies >= elapsed_ns, "{sum_ns} of {elapsed_ns}");
+        assert_eq!(replies, client.replies);
     }
 
     #[test]

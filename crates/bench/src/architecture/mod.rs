@@ -10,14 +10,20 @@ use crate::backend;
 use crate::server::{Usage, on_other_processors};
 use landau_architectures::{Architecture, Arguments, Workload};
 use landau_engine::{Context, Facts, Settings, Stop};
+use landau_sys::clock::monotonic_ns;
 use landau_sys::process::{OwnedChild, time_of_ns};
 use landau_sys::system;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::process::Stdio;
+use std::time::Duration;
 
 pub(crate) use client::Client;
+
+/// The longest wait for a pool of processes.
+const POOL_NS: u64 = 20_000_000_000;
 
 /// A server.
 #[derive(Debug)]
@@ -29,6 +35,9 @@ pub(crate) struct Server {
     pub(crate) processors: Vec<u32>,
     baseline: Usage,
     memory_before: Option<u64>,
+    /// The processes that exist as long as the server.
+    lasting: Vec<u32>,
+    log: PathBuf,
 }
 
 /// Returns the architecture that the settings name.
@@ -74,12 +83,17 @@ impl Server {
             failed(errors.lines().last().unwrap_or("it printed no port").to_owned())
         })?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        Ok(Self { child, address, processors, baseline: Usage::default(), memory_before: None })
+        if arguments.architecture.name == "prefork" {
+            wait_for_pool(child.id(), arguments.pool).map_err(failed)?;
+        }
+        let lasting = Vec::new();
+        Ok(Self { child, address, processors, baseline: Usage::default(), memory_before: None, lasting, log })
     }
 
     /// Begins to count processor time, memory and dropped connections.
     pub(crate) fn begin(&mut self) {
         self.memory_before = system::private_bytes(self.child.id());
+        self.lasting = system::process_tree(self.child.id());
         self.baseline = Usage::with_server(self.time_ns());
     }
 
@@ -90,15 +104,29 @@ impl Server {
         Some(living + system::reaped_time_ns(pid)?)
     }
 
+    /// Returns the processor time of the server without that of the children that it has started since
+    /// [`Server::begin`]: exact, and cheap enough for each step.
+    pub(crate) fn lasting_time_ns(&self) -> u64 {
+        self.lasting.iter().filter_map(|&pid| time_of_ns(pid)).sum()
+    }
+
+    /// Returns why a pass ended: if the server has ended, that.
+    pub(crate) fn explain(&mut self, stop: Stop) -> Stop {
+        let Ok(Some(status)) = self.child.try_wait() else { return stop };
+        let errors = fs::read_to_string(&self.log).unwrap_or_default();
+        Stop::Wrong(format!("the server ended ({status}): {}", errors.lines().last().unwrap_or("it wrote no error")))
+    }
+
     /// Returns the processes of the server.
     pub(crate) fn processes(&self) -> Vec<u32> {
         vec![self.child.id()]
     }
 
     /// Adds what was used since [`Server::begin`], for so many replies and so many connections that the server keeps
-    /// now, to the facts.
-    pub(crate) fn report(&self, client: Option<u32>, replies: u64, kept: u64, facts: &mut Facts) {
-        let end = Usage::with_server(self.time_ns());
+    /// now, to the facts. Returns the processor time for each reply, in nanoseconds.
+    pub(crate) fn report(&self, client: Option<u32>, replies: u64, kept: u64, facts: &mut Facts) -> Option<u64> {
+        let time_ns = self.time_ns();
+        let end = Usage::with_server(time_ns);
         let numbers: Vec<String> = self.processors.iter().map(u32::to_string).collect();
         facts.text("server_processor", if numbers.is_empty() { "any".to_owned() } else { numbers.join(", ") });
         facts.text("client_processor", client.map_or("any".to_owned(), |number| number.to_string()));
@@ -108,7 +136,20 @@ impl Server {
             let each = now.saturating_sub(before) / kept;
             facts.number("server_memory_per_connection", each as f64, landau_engine::FactUnit::Bytes);
         }
+        Some((time_ns? - self.baseline.server_ns()?) / replies.max(1))
     }
+}
+
+/// Waits until a server has forked its pool, where the system lists processes.
+fn wait_for_pool(pid: u32, count: u32) -> Result<(), String> {
+    let deadline_ns = monotonic_ns() + POOL_NS;
+    while (system::children(pid).len() as u32) < count && cfg!(target_os = "linux") {
+        if monotonic_ns() > deadline_ns {
+            return Err(format!("it has not forked {count} processes within {} s", POOL_NS / 1_000_000_000));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
 }
 
 /// Runs `call` with this process allowed on every processor, so that a process which it starts inherits that; returns

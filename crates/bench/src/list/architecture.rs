@@ -7,8 +7,8 @@
 //! server a millisecond of work.
 //!
 //! Not a measure of a network or of a real server: the reply is 14 bytes long and nothing is read before it. Client and
-//! server share the machine. A server that needs little is waited for by nobody: `reply` then is the time of the
-//! client, and the processor time of the server, under Checks and facts, is what to compare.
+//! server share the machine, and where the server needs less, `reply` is the time of the client: compare the server's
+//! processor time, which is the phase `processor` where the kernel tells it exactly and a fact everywhere.
 //!
 //! Source: J. Rothman and J. Buckman, "Which OS is Fastest for High-Performance Network Applications?", Sys Admin, July
 //! 2001: a C++ server in three architectures (a program executed, a thread, nonblocking calls), connected to from
@@ -18,14 +18,14 @@ use crate::architecture::{Client, Server, of, workload};
 use crate::backend;
 use crate::idle_poll::IdlePoll;
 use crate::server::loopback_works;
-use landau_architectures::{Workload, list};
+use landau_architectures::{WORK, Workload, list};
 use landau_engine::{
     Annotation, AnnotationKind, Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Study,
     Support, Timer, Unit, Variant,
 };
 use landau_sys::clock::monotonic_ns;
 use landau_sys::fork_helper::image;
-use landau_sys::system::setting;
+use landau_sys::system::{headroom, setting};
 
 /// Replies of a step.
 const REPLIES_EACH: u64 = 2;
@@ -40,10 +40,14 @@ pub struct Architecture {
     idle: IdlePoll,
     /// The server keeps connections.
     is_kept: bool,
+    /// The server's processor time at the end of the last batch of replies, and for each of its replies; none where
+    /// processes that have ended did the work.
+    processor_ns: Option<(u64, u64)>,
 }
 
 const REPLY: usize = 0;
 const LATENCY: usize = 1;
+const PROCESSOR: usize = 2;
 
 impl Benchmark for Architecture {
     const NAME: &'static str = "architecture";
@@ -53,14 +57,18 @@ impl Benchmark for Architecture {
     const PHASES: &'static [Phase] = &[
         Phase::up("reply", "time per reply while all connections are open: the slower of client and server"),
         Phase::up("latency", "from connect(), or the request, to the end of its reply, of one connection in each step"),
+        Phase::up(
+            "processor",
+            "processor time of the server per reply; not for fork, exec and pools of more than 64 processes",
+        ),
     ];
     const PARAMETERS: &'static [Parameter] = &[
         Parameter::auto_steps(
             "32",
             "1000",
             "auto",
-            "simultaneous connections at the end; auto: 4,500, which is more than Linux lets wait for accept(), or 95% \
-             of RLIMIT_NOFILE if that is less",
+            "simultaneous connections at the end; auto: a tenth more than may wait for accept() \
+             (net.core.somaxconn), but not more than 20,000 or 95% of RLIMIT_NOFILE",
         ),
         Parameter::fixed(
             "architecture",
@@ -80,7 +88,8 @@ impl Benchmark for Architecture {
             "backend",
             Kind::Choice(backend::WAITING),
             "epoll",
-            "event backend of architecture=event-loop and event-loops",
+            "event backend of architecture=event-loop and event-loops; with workload=busy it watches only the \
+             listener, so backends hardly differ",
         ),
         Parameter::fixed(
             "pool",
@@ -110,13 +119,16 @@ impl Benchmark for Architecture {
         Variant::always(&[("architecture", "thread-pool")]),
         Variant::always(&[("architecture", "event-loops")]),
         Variant::always(&[("architecture", "io_uring")]),
-        Variant::full(&[("backend", "poll")]),
-        Variant::full(&[("backend", "select"), ("n", "400")]),
         Variant::full(&[("architecture", "event-loops"), ("processors", "all")]),
         Variant::full(&[("workload", "work"), ("n", "1000")]),
-        Variant::full(&[("workload", "work"), ("architecture", "thread"), ("n", "1000")]),
-        Variant::full(&[("workload", "work"), ("architecture", "fork"), ("n", "1000")]),
-        Variant::full(&[("workload", "work"), ("architecture", "io_uring"), ("n", "1000")]),
+        Variant::full(&[("workload", "work"), ("n", "1000"), ("backend", "poll")]),
+        Variant::full(&[("workload", "work"), ("n", "400"), ("backend", "select")]),
+        Variant::full(&[("workload", "work"), ("n", "1000"), ("architecture", "exec")]),
+        Variant::full(&[("workload", "work"), ("n", "1000"), ("architecture", "fork")]),
+        Variant::full(&[("workload", "work"), ("n", "1000"), ("architecture", "prefork"), ("pool", "1000")]),
+        Variant::full(&[("workload", "work"), ("n", "1000"), ("architecture", "thread")]),
+        Variant::full(&[("workload", "work"), ("n", "1000"), ("architecture", "thread-pool"), ("pool", "1000")]),
+        Variant::full(&[("workload", "work"), ("n", "1000"), ("architecture", "io_uring")]),
     ];
     const IN_QUICK: bool = false;
     const CAVEATS: &'static [&'static str] = &[
@@ -124,13 +136,18 @@ impl Benchmark for Architecture {
          completes the server's handshakes on the client's processor.",
         "reply is the time of the slower of client and server. Compare architectures by the server's processor time \
          per reply, under Checks and facts; there the times of processes that have ended are known to 10 ms a pass.",
-        "With workload=busy most of n connections wait to be accepted: a server has few of them in hand at a time. \
-         With workload=work it has all of them.",
+        "With workload=busy most of n connections wait to be accepted: the server has accepted few of them at a time. \
+         With workload=work it has accepted all of them.",
         "exec executes a small program from memory. A larger one, or one from a disk, costs more.",
         "event-loops has as many loops as the server has processors: with two processors and processors=others, one.",
     ];
     const SOURCE: &'static str = "J. Rothman and J. Buckman, Which OS is Fastest for High-Performance Network \
                                   Applications? (2001), architecture test";
+
+    fn phases(settings: &Settings) -> Vec<Phase> {
+        let count = if has_processor_time(settings) { PROCESSOR + 1 } else { PROCESSOR };
+        Self::PHASES[..count].to_vec()
+    }
 
     fn support(host: &Host, settings: &Settings) -> Support {
         if host.clock.unit != Unit::Ns {
@@ -141,6 +158,12 @@ impl Benchmark for Architecture {
         {
             let (pool, n) = (settings.count("pool"), settings.count("n"));
             return Support::No(format!("a pool of {pool} serves {pool} of {n} connections that stay; set pool={n}"));
+        }
+        if architecture.name == "prefork"
+            && let Some((room, why)) = headroom().processes
+            && settings.count("pool") > room / 2
+        {
+            return Support::No(format!("a pool of {} processes is too large: {why}", settings.count("pool")));
         }
         if architecture.name == "exec"
             && let Err(reason) = image("dynamic")
@@ -160,7 +183,9 @@ impl Benchmark for Architecture {
     }
 
     fn auto_n(host: &Host, _: &Settings, _: Study) -> u64 {
-        host.limits.get("RLIMIT_NOFILE").map_or(4_500, |limit| (limit / 20 * 19).clamp(16, 4_500))
+        let queue = setting("net.core.somaxconn").and_then(|value| value.parse::<u64>().ok()).unwrap_or(4_096);
+        let descriptors = host.limits.get("RLIMIT_NOFILE").map_or(20_000, |limit| limit / 20 * 19);
+        (queue / 10 * 11).min(descriptors).clamp(16, 20_000)
     }
 
     fn annotations(_: &Host, _: &Settings) -> Vec<Annotation> {
@@ -181,7 +206,7 @@ impl Benchmark for Architecture {
     }
 
     fn cost(settings: &Settings) -> Cost {
-        let is_process = settings.is("architecture", "fork") || settings.is("architecture", "exec");
+        let is_process = ends_processes(settings);
         let is_each = is_process || settings.is("architecture", "thread");
         Cost {
             // Both ends of a connection; a process has a stack, page tables and pages that it writes to.
@@ -195,7 +220,8 @@ impl Benchmark for Architecture {
                 },
             memory_bytes: 64 << 20,
             descriptors_each: 1,
-            processes_each: u64::from(is_each),
+            // One may still be ending when its connection is replaced.
+            processes_each: 2 * u64::from(is_each),
             disk_bytes: 1 << 20,
         }
     }
@@ -208,15 +234,17 @@ impl Benchmark for Architecture {
         let (settings, own) = (context.settings, context.host.pinned_processor);
         let is_kept = workload(settings) == Workload::Work;
         let mut server = Server::start(context)?;
-        let mut client = Client::new(server.address, workload(settings))?;
         // The first connections load code and create what the server keeps.
-        client.round(1, 4)?;
+        let mut first = Client::new(server.address, workload(settings))?;
+        first.round(1, 4).and_then(|_| first.drain()).map_err(|stop| server.explain(stop))?;
+        drop(first);
         let polls = settings.is("idle", "poll");
         let processors = if polls { server.processors.iter().copied().chain(own).collect() } else { Vec::new() };
         let idle = IdlePoll::start(processors);
         server.begin();
-        client.replies = 0;
-        Ok(Self { client, server, began_ns: monotonic_ns(), processor: own, idle, is_kept })
+        let processor_ns = has_processor_time(settings).then(|| (server.lasting_time_ns(), 0));
+        let client = Client::new(server.address, workload(settings))?;
+        Ok(Self { client, server, began_ns: monotonic_ns(), processor: own, idle, is_kept, processor_ns })
     }
 
     fn measured_processes(&self) -> Vec<u32> {
@@ -224,23 +252,41 @@ impl Benchmark for Architecture {
     }
 
     fn step(&mut self, n: u64, timer: &mut Timer) -> Result<(), Stop> {
-        let round = self.client.round(n, REPLIES_EACH)?;
+        let round = self.client.round(n, REPLIES_EACH).map_err(|stop| self.server.explain(stop))?;
         timer.record_ns(REPLY, round.each_ns);
         timer.record_ns(LATENCY, round.latency_ns);
+        if let Some((before_ns, each_ns)) = &mut self.processor_ns {
+            if let Some(count) = round.batch {
+                let now_ns = self.server.lasting_time_ns();
+                *each_ns = now_ns.saturating_sub(*before_ns) / count;
+                *before_ns = now_ns;
+            }
+            timer.record_ns(PROCESSOR, *each_ns);
+        }
         Ok(())
     }
 
     fn check(&mut self, steps: u64, facts: &mut Facts) -> Result<(), Stop> {
-        let (elapsed_ns, replies) = (monotonic_ns() - self.began_ns, self.client.replies);
+        let (elapsed_ns, in_time) = (monotonic_ns() - self.began_ns, self.client.replies);
+        // The server has worked for the connections that are open: their replies count, too.
+        self.client.drain().map_err(|stop| self.server.explain(stop))?;
         // A connection that the server closes at once is in the accept queue, not in its memory.
         let kept = if self.is_kept { self.client.open() } else { 0 };
-        self.server.report(self.processor, replies, kept, facts);
+        let processor_ns = self.server.report(self.processor, self.client.replies, kept, facts);
         facts.text("idle_processors", self.idle.describe());
-        self.client.report(facts);
-        let per_second = replies as f64 * 1e9 / elapsed_ns.max(1) as f64;
+        self.client.report(facts)?;
+        let per_second = in_time as f64 * 1e9 / elapsed_ns.max(1) as f64;
         facts.count("replies_per_second", per_second.round() as u64);
-        Stop::unless(replies >= steps * REPLIES_EACH, || {
-            format!("{replies} whole replies in {steps} steps of {REPLIES_EACH}")
+        let worked = processor_ns.filter(|_| self.is_kept);
+        Stop::unless(worked.is_none_or(|ns| ns >= WORK.as_nanos() as u64), || {
+            format!(
+                "the server used {} ns for a reply, and not the {} ns of its work",
+                worked.unwrap_or(0),
+                WORK.as_nanos()
+            )
+        })?;
+        Stop::unless(in_time >= steps * REPLIES_EACH, || {
+            format!("{in_time} whole replies in {steps} steps of {REPLIES_EACH}")
         })
     }
 }
@@ -248,4 +294,19 @@ impl Benchmark for Architecture {
 /// Returns the backend that a server needs.
 fn used_backend(settings: &Settings, is_ring: bool) -> landau_reactor::Backend {
     if is_ring { "io_uring".parse().unwrap_or_default() } else { backend::named(settings, "backend") }
+}
+
+/// Returns whether the processes that do the work end with their connections, so that their processor time is known
+/// roughly and late.
+fn ends_processes(settings: &Settings) -> bool {
+    settings.is("architecture", "fork") || settings.is("architecture", "exec")
+}
+
+/// The most processes whose processor time is read after each batch of replies.
+const CLOCKED_PROCESSES: u64 = 64;
+
+/// Returns whether the server's processor time can be read exactly, and cheaply enough for every step.
+fn has_processor_time(settings: &Settings) -> bool {
+    let is_large = settings.is("architecture", "prefork") && settings.count("pool") > CLOCKED_PROCESSES;
+    !ends_processes(settings) && !is_large
 }

@@ -32,6 +32,11 @@ impl Usage {
         }
     }
 
+    /// Returns the server's processor time.
+    pub(crate) fn server_ns(&self) -> Option<u64> {
+        self.server_ns
+    }
+
     /// Adds what was used from `self` to `end`, in which there were `count` of `unit`, to the facts.
     pub(crate) fn report(self, end: Self, (count, unit): (u64, &str), facts: &mut Facts) {
         let elapsed_ns = (end.at_ns - self.at_ns).max(1) as f64;

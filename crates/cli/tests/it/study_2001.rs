@@ -48,6 +48,47 @@ fn a_full_file_system_is_a_limit_of_files() {
     }
 }
 
+/// Every architecture serves connections that stay, too, and does the work of each request.
+#[test]
+#[cfg(target_os = "linux")]
+fn every_architecture_works_for_connections_that_stay() {
+    let room = Room::new();
+    let words = ["architecture", "--set", "architecture.workload=work", "--set", "architecture.pool=40"];
+    let (ran, record) = room.smoke(&words);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert!(record.cases.len() >= 7, "{:?}", record.skips);
+    for pass in &record.passes {
+        let (end, label) = (pass.end.as_ref().unwrap(), &record.case(pass.start.case).unwrap().label);
+        assert_eq!((end.outcome, end.steps), (Outcome::Done, 32), "{label}: {end:?}");
+        let fact = |name: &str| end.facts.get(name).map(ToString::to_string);
+        assert_eq!(fact("failures").as_deref(), Some("0"), "{label}");
+    }
+}
+
+/// An edge-triggered event loop that does not forget a readiness that it has used up would never sleep again.
+#[test]
+#[cfg(target_os = "linux")]
+fn an_idle_event_loop_sleeps() {
+    use landau_sys::process::{OwnedChild, time_of_ns};
+    use std::io::{BufRead, BufReader, Read, Write};
+    for backend in ["epoll", "epoll-edge", "poll"] {
+        let words = ["__architecture", "event-loop", "work", "1", "8", backend];
+        let mut command = Command::new(LANDAU);
+        let mut server = OwnedChild::spawn(command.args(words).stdout(Stdio::piped())).unwrap();
+        let mut line = String::new();
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let port = line.trim().parse::<u16>().unwrap();
+        let mut client = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        client.write_all(b"work\r\n").unwrap();
+        client.read_exact(&mut [0; 14]).unwrap();
+        let before_ns = time_of_ns(server.id()).unwrap();
+        // Long enough for a loop that spins to show; a busy machine only gives it less.
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        let used_ns = time_of_ns(server.id()).unwrap() - before_ns;
+        assert!(used_ns < 20_000_000, "{backend}: {used_ns} ns while there was nothing to do");
+    }
+}
+
 /// What a case times depends on its settings.
 #[test]
 #[cfg(target_os = "linux")]
