@@ -4,8 +4,9 @@ use super::drawing::{Bar, LETTERS, Mark, bars, legend, lines};
 use super::{Figure, curves, others, scrolling};
 use crate::CaseStudy;
 use crate::page::View;
-use crate::quantity::digits;
+use crate::quantity::{count, digits, duration};
 use landau_record::schema::Fact;
+use landau_stats::Estimate;
 use maud::{Markup, html};
 
 /// The phase and the axis of the curves.
@@ -37,12 +38,11 @@ const MARKS: [Mark; 1] = [(1_000.0, "the largest number named", "\"at 1000 simul
 const DOUBTS: [&str; 5] = [
     "The claims contradict one another: about 5 percent is 20 times less, not 12 times. Both have a bar.",
     "The article prints means over four operating systems, not the 12 runs behind them.",
-    "In 2001 the client was another machine. Here it shares this one, and the loopback interface needs about 30 µs of \
-     its processor for a connection: no architecture can be faster than that. The server's processor time per reply, \
-     in the table, has no such bound.",
-    "The program of 2001 was executed from a disk by a server in C++; ours is small and in memory. Threads of Linux \
-     2.2 were processes with shared memory.",
-    "More architectures than in 2001: a forked process, pools, an event loop on each processor, a completion ring.",
+    "In 2001 the client was another machine. Here it shares this one, and no architecture is faster than the client: \
+     its processor time per reply is in the table. The server's has no such bound.",
+    "The program of 2001 was executed from a disk; ours is small and in memory. A thread of Linux 2.2 was a process \
+     that shared memory.",
+    "The article names pools of processes and several event threads, too, but did not test them.",
 ];
 
 /// The figure, if the page has the architectures; otherwise nothing.
@@ -94,12 +94,16 @@ fn published() -> Markup {
 /// A case's costs of a reply relative to those of the event loop.
 struct Ratios {
     label: String,
-    /// Of the time, at the largest n.
-    time: Option<f64>,
+    /// Of the time at [`N`], with the ends of its interval; and the n.
+    time: Option<(f64, f64, f64, f64)>,
     /// Of the server's processor time: the lowest and the highest of all pairs of passes.
     processor: Option<(f64, f64)>,
+    client: Vec<f64>,
     failures: f64,
 }
+
+/// The number of connections at which times are compared: the one that the article names.
+const N: f64 = 1_000.0;
 
 /// The claims beside ours: each architecture against the event loop of the same record.
 fn beside(view: &View<'_>) -> Markup {
@@ -109,20 +113,26 @@ fn beside(view: &View<'_>) -> Markup {
             thead { tr {
                 @for name in [
                     "Today, relative to the event loop",
-                    "Time per reply at the largest n",
-                    "Server's processor time per reply, from pass to pass",
+                    "Time per reply, with its interval",
+                    "Server's processor time per reply, all pairs of passes",
+                    "Client's processor time per reply",
                     "Connections without a whole reply",
-                    "Of 2001",
+                    "As published",
                 ] { th scope="col" { (name) } }
             } }
             tbody {
                 @for one in &ratios {
                     tr {
                         td { (one.label) }
-                        td.number { @if let Some(time) = one.time { "×" (digits(time)) } }
+                        td.number {
+                            @if let Some((time, low, high, n)) = one.time {
+                                "×" (digits(time)) " (" (digits(low)) "–" (digits(high)) ") at " (count(n))
+                            }
+                        }
                         td.number {
                             @if let Some((low, high)) = one.processor { "×" (digits(low)) " to ×" (digits(high)) }
                         }
+                        td.number { @if let Some(client) = one.client.first() { (duration(*client)) } }
                         td.number { (digits(one.failures)) }
                         td { (of_2001(&one.label)) }
                     }
@@ -147,26 +157,35 @@ fn ratios(cases: &[CaseStudy<'_>]) -> Vec<Ratios> {
         study.case.benchmark == "architecture" && study.case.settings.get("workload").is_some_and(|name| name == "busy")
     };
     let busy: Vec<&CaseStudy<'_>> = cases.iter().filter(is_busy).collect();
-    let Some(base) = busy.iter().find(|study| study.case.label == "architecture") else { return Vec::new() };
+    // Of several event loops, the one with the fewest settings of its own.
+    let loops = busy.iter().filter(|study| architecture(study) == "event-loop");
+    let Some(base) = loops.min_by_key(|study| study.case.label.len()) else { return Vec::new() };
     let of_base = (time(base), processor_times(base));
     let ratio = |study: &CaseStudy<'_>| {
         let (own, based) = (processor_times(study), &of_base.1);
         let all: Vec<f64> = own.iter().flat_map(|one| based.iter().map(move |other| one / other)).collect();
         let extremes = (all.iter().copied().fold(f64::INFINITY, f64::min), all.iter().copied().fold(0.0, f64::max));
+        let time = time(study).zip(of_base.0).map(|((n, one), (_, other))| {
+            (one.value / other.value, one.low / other.high.max(1e-9), one.high / other.low.max(1e-9), n)
+        });
         Ratios {
             label: format!("{}{}", architecture(study), others(study, "architecture=")),
-            time: time(study).zip(of_base.0).map(|(one, other)| one / other),
+            time,
             processor: (!all.is_empty()).then_some(extremes),
+            client: numbers(study, "client_processor_time_per_reply"),
             failures: numbers(study, "failures").into_iter().sum(),
         }
     };
     busy.iter().filter(|study| study.case.case != base.case.case).map(|study| ratio(study)).collect()
 }
 
-/// Returns the time of a reply at the largest n, in nanoseconds.
-fn time(study: &CaseStudy<'_>) -> Option<f64> {
+/// Returns the time of a reply in nanoseconds at the point nearest to [`N`], and its n.
+fn time(study: &CaseStudy<'_>) -> Option<(f64, Estimate)> {
     let phase = study.phases.iter().find(|one| one.phase.name == PHASE)?;
-    phase.verdict.all.points.last().map(|point| point.cost.value).filter(|value| *value > 0.0)
+    let distance = |n: f64| (n / N).ln().abs();
+    let points = phase.verdict.all.points.iter().filter(|point| point.cost.value > 0.0 && point.n > 0.0);
+    let nearest = points.min_by(|a, b| distance(a.n).total_cmp(&distance(b.n)));
+    nearest.map(|point| (point.n, point.cost))
 }
 
 fn processor_times(study: &CaseStudy<'_>) -> Vec<f64> {
