@@ -35,8 +35,6 @@ pub(crate) struct Server {
     pub(crate) processors: Vec<u32>,
     baseline: Usage,
     memory_before: Option<u64>,
-    /// The processes that exist as long as the server.
-    lasting: Vec<u32>,
     log: PathBuf,
 }
 
@@ -86,14 +84,12 @@ impl Server {
         if arguments.architecture.name == "prefork" {
             wait_for_pool(child.id(), arguments.pool).map_err(failed)?;
         }
-        let lasting = Vec::new();
-        Ok(Self { child, address, processors, baseline: Usage::default(), memory_before: None, lasting, log })
+        Ok(Self { child, address, processors, baseline: Usage::default(), memory_before: None, log })
     }
 
     /// Begins to count processor time, memory and dropped connections.
     pub(crate) fn begin(&mut self) {
         self.memory_before = system::private_bytes(self.child.id());
-        self.lasting = system::process_tree(self.child.id());
         self.baseline = Usage::with_server(self.time_ns());
     }
 
@@ -102,12 +98,6 @@ impl Server {
         let pid = self.child.id();
         let living: u64 = system::process_tree(pid).into_iter().filter_map(time_of_ns).sum();
         Some(living + system::reaped_time_ns(pid)?)
-    }
-
-    /// Returns the processor time of the server without that of the children that it has started since
-    /// [`Server::begin`]: exact, and cheap enough for each step.
-    pub(crate) fn lasting_time_ns(&self) -> u64 {
-        self.lasting.iter().filter_map(|&pid| time_of_ns(pid)).sum()
     }
 
     /// Returns why a pass ended: if the server has ended, that.
