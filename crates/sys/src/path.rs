@@ -28,6 +28,9 @@ pub struct Status {
     pub modified_s: i64,
     /// The nanoseconds of the last modification.
     pub modified_ns: u32,
+    /// The last change of the content or of the metadata, in seconds since 1970 and nanoseconds. Programs can set the
+    /// time of the modification, but not this one.
+    pub changed: (i64, u32),
     /// The kind of file.
     pub kind: Kind,
 }
@@ -50,22 +53,77 @@ pub fn open_directory(path: &CStr) -> Result<OwnedFd> {
     check("open", unsafe { libc::open(path.as_ptr(), flags) }).map(own)
 }
 
+/// How often a path is resolved again if the kernel gave up.
+#[cfg(target_os = "linux")]
+const ATTEMPTS: u32 = 64;
+
 /// Opens a file or directory below a directory for reading, without waiting for the writer of a pipe. The kernel
-/// resolves the whole path at once, so that no part of it can be replaced meanwhile (`openat2`, Linux 5.6).
+/// resolves the whole path at once, so that no part of it can be replaced meanwhile (`openat2`, Linux 5.6). Fails with
+/// EXDEV if the path leads out of the directory, and with EAGAIN if other programs rename files so often that the kernel
+/// cannot tell.
 #[cfg(target_os = "linux")]
 pub fn open_below(folder: &impl AsFd, path: &CStr, links: Links) -> Result<OwnedFd> {
-    // SAFETY: `open_how` is plain data for which all zeroes is a value.
-    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
-    how.flags = (libc::O_RDONLY | libc::O_NONBLOCK | libc::O_CLOEXEC | libc::O_NOCTTY) as u64;
-    how.resolve = match links {
+    let opened = resolve(folder, path, libc::O_RDONLY, confinement(links));
+    match opened {
+        Err(error) if error.errno == libc::EXDEV && links == Links::Inside => {
+            resolve(folder, &inside(folder, path)?, libc::O_RDONLY, confinement(links))
+        }
+        opened => opened,
+    }
+}
+
+/// Returns the metadata of what is at a path below a directory, which need not be readable. Fails as [`open_below`].
+#[cfg(target_os = "linux")]
+pub fn status_below(folder: &impl AsFd, path: &CStr, links: Links) -> Result<Status> {
+    status(&resolve(folder, path, libc::O_PATH, confinement(links))?)
+}
+
+#[cfg(target_os = "linux")]
+fn confinement(links: Links) -> u64 {
+    match links {
         Links::Inside => libc::RESOLVE_BENEATH | libc::RESOLVE_NO_MAGICLINKS,
         Links::Never => libc::RESOLVE_BENEATH | libc::RESOLVE_NO_SYMLINKS,
         Links::Anywhere => libc::RESOLVE_NO_MAGICLINKS,
-    };
+    }
+}
+
+/// Opens a path. The kernel gives up with EAGAIN if anything on the machine is renamed while it resolves `..`.
+#[cfg(target_os = "linux")]
+fn resolve(folder: &impl AsFd, path: &CStr, flags: libc::c_int, resolve: u64) -> Result<OwnedFd> {
+    // SAFETY: `open_how` is plain data for which all zeroes is a value.
+    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
+    let beside = if flags == libc::O_PATH { 0 } else { libc::O_NONBLOCK | libc::O_NOCTTY };
+    how.flags = (flags | beside | libc::O_CLOEXEC) as u64;
+    how.resolve = resolve;
     let (fd, name, size) = (folder.as_fd().as_raw_fd(), path.as_ptr(), size_of::<libc::open_how>());
-    // SAFETY: the path is a C string and `how` is valid for its size.
-    let opened = unsafe { libc::syscall(libc::SYS_openat2, fd, name, &raw const how, size) };
-    check("openat2", opened as libc::c_int).map(own)
+    let mut attempt = 0;
+    loop {
+        // SAFETY: the path is a C string and `how` is valid for its size.
+        let opened = unsafe { libc::syscall(libc::SYS_openat2, fd, name, &raw const how, size) };
+        attempt += 1;
+        match check("openat2", opened as libc::c_int) {
+            Err(error) if error.errno == libc::EAGAIN && attempt < ATTEMPTS => {}
+            opened => return opened.map(own),
+        }
+    }
+}
+
+/// Returns the path, without links and relative to the directory, of what a path leads to over absolute links. Fails
+/// with EXDEV if that is outside. `RESOLVE_BENEATH` refuses every absolute link, also one that stays inside.
+#[cfg(target_os = "linux")]
+fn inside(folder: &impl AsFd, path: &CStr) -> Result<std::ffi::CString> {
+    use std::os::unix::ffi::OsStrExt;
+    let outside = Error { call: "openat2", errno: libc::EXDEV };
+    let found = resolve(folder, path, libc::O_PATH, libc::RESOLVE_NO_MAGICLINKS)?;
+    // Of this thread, which may have a descriptor table of its own.
+    let real = |fd: i32| {
+        let link = std::fs::read_link(format!("/proc/thread-self/fd/{fd}"));
+        link.map_err(|error| Error::from_io("readlink", &error))
+    };
+    let (base, real) = (real(folder.as_fd().as_raw_fd())?, real(found.as_raw_fd())?);
+    let below = real.strip_prefix(&base).map_err(|_| outside)?.as_os_str().as_bytes();
+    let below = if below.is_empty() { b"." } else { below };
+    std::ffi::CString::new(below).map_err(|_| outside)
 }
 
 /// Opens a file or directory below a directory for reading: component by component, without following any symbolic link
@@ -90,6 +148,12 @@ pub fn open_below(folder: &impl AsFd, path: &CStr, links: Links) -> Result<Owned
     opened.ok_or(Error { call: "openat", errno: libc::ENOENT })
 }
 
+/// Returns the metadata of what is at a path below a directory. Fails as [`open_below`].
+#[cfg(not(target_os = "linux"))]
+pub fn status_below(folder: &impl AsFd, path: &CStr, links: Links) -> Result<Status> {
+    status(&open_below(folder, path, links)?)
+}
+
 /// Returns the metadata of an open file.
 pub fn status(file: &impl AsFd) -> Result<Status> {
     // SAFETY: `stat` is plain data for which all zeroes is a value.
@@ -106,6 +170,7 @@ fn described(stat: &libc::stat) -> Status {
         size: stat.st_size as u64,
         modified_s: stat.st_mtime as i64,
         modified_ns: modified_ns(stat),
+        changed: (stat.st_ctime as i64, changed_ns(stat)),
         kind: match stat.st_mode & libc::S_IFMT {
             libc::S_IFREG => Kind::File,
             libc::S_IFDIR => Kind::Directory,
@@ -123,6 +188,17 @@ fn modified_ns(stat: &libc::stat) -> u32 {
 #[cfg(target_os = "netbsd")]
 fn modified_ns(stat: &libc::stat) -> u32 {
     stat.st_mtimensec as u32
+}
+
+#[cfg(not(target_os = "netbsd"))]
+#[allow(clippy::unnecessary_cast, reason = "the field's type differs between systems")]
+fn changed_ns(stat: &libc::stat) -> u32 {
+    stat.st_ctime_nsec as u32
+}
+
+#[cfg(target_os = "netbsd")]
+fn changed_ns(stat: &libc::stat) -> u32 {
+    stat.st_ctimensec as u32
 }
 
 /// Returns whether the byte at an offset can be read without waiting for the device (`preadv2` with `RWF_NOWAIT`, Linux
@@ -199,8 +275,60 @@ mod tests {
         let metadata = status(&file).unwrap();
         assert_eq!((metadata.size, metadata.kind), (5, Kind::File));
         assert_ne!(is_cached(&file, 0), Some(false));
+        assert_eq!(status_below(&folder, &c("sub/file"), Links::Inside), Ok(metadata));
         let mut buffer = [0; 9];
         assert_eq!((read_cached(&file, &mut buffer, 1), &buffer[..4]), (Ok(4), &b"ello"[..]));
         assert_eq!(read_cached(&file, &mut buffer, 5), Ok(0));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn absolute_links_are_followed_inside_only() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().join("root");
+        std::fs::create_dir_all(root.join("sub")).unwrap();
+        std::fs::create_dir(place.path().join("root2")).unwrap();
+        std::fs::write(place.path().join("root2/secret"), "s").unwrap();
+        std::fs::write(root.join("sub/file"), "hello").unwrap();
+        let link = |target: &std::path::Path, name: &str| std::os::unix::fs::symlink(target, root.join(name)).unwrap();
+        link(&root.join("sub/file"), "in");
+        link(&root.join("sub"), "folder");
+        link(&root, "whole");
+        link(&place.path().join("root2/secret"), "beside");
+        link(std::path::Path::new("/etc/passwd"), "out");
+        link(&root.join("sub/none"), "dangling");
+        let folder = open_directory(&CString::new(root.as_os_str().as_bytes()).unwrap()).unwrap();
+        let errno = |name: &str, links| open_below(&folder, &c(name), links).map_or_else(|error| error.errno, |_| 0);
+        for name in ["in", "folder/file", "whole/sub/file", "whole"] {
+            assert_eq!(errno(name, Links::Inside), 0, "{name}");
+            assert_eq!(errno(name, Links::Never), libc::ELOOP, "{name}");
+        }
+        assert_eq!(["beside", "out"].map(|name| errno(name, Links::Inside)), [libc::EXDEV; 2]);
+        assert_eq!(errno("dangling", Links::Inside), libc::ENOENT);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn renames_elsewhere_hide_no_file() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().join("root");
+        std::fs::create_dir_all(root.join("sub")).unwrap();
+        std::fs::write(root.join("file"), "hello").unwrap();
+        std::os::unix::fs::symlink("../file", root.join("sub/link")).unwrap();
+        let folder = open_directory(&CString::new(root.as_os_str().as_bytes()).unwrap()).unwrap();
+        let (is_over, renames) = (AtomicBool::new(false), place.path().join("renamed"));
+        std::fs::create_dir(&renames).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    std::fs::rename(&renames, place.path().join("other")).unwrap();
+                    std::fs::rename(place.path().join("other"), &renames).unwrap();
+                }
+            });
+            let failed = (0..20_000).filter(|_| open_below(&folder, &c("sub/link"), Links::Inside).is_err()).count();
+            is_over.store(true, Ordering::Relaxed);
+            assert_eq!(failed, 0);
+        });
     }
 }
