@@ -178,6 +178,8 @@ pub struct Config {
     pub sets_no_new_privileges: bool,
     /// Whether threads enter a sandbox in which they can open only the served directory and the log's.
     pub sandbox: SandboxMode,
+    /// Directories that may also be opened in the sandbox, so that a served directory which is replaced can be followed.
+    pub sandbox_read: Vec<PathBuf>,
     /// Receives messages for the operator while the server runs.
     pub report: fn(&str),
     /// The clock of the connections' timeouts and of the cache, for tests; `None` for the system's.
@@ -212,6 +214,7 @@ impl Config {
             metrics: None,
             sets_no_new_privileges: false,
             sandbox: SandboxMode::default(),
+            sandbox_read: Vec::new(),
             report: |_| {},
             clock: None,
         }

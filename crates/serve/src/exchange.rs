@@ -185,6 +185,7 @@ fn refuse(site: &mut Site, reject: Reject, input: &[u8], send_buffers: &mut Send
 mod tests {
     use super::*;
     use crate::send_buffers::FULL_BYTES;
+    use crate::site::Folder;
     use std::sync::Arc;
 
     /// Responses that a client does not read are buffered, so they must be limited.
@@ -194,7 +195,8 @@ mod tests {
         std::fs::write(folder.path().join("two"), [b'x'; 2048]).unwrap();
         let config = Config::new(folder.path());
         let waker = landau_reactor::Waker::new().unwrap();
-        let mut site = Site::new(&config, Arc::default(), None, waker).unwrap();
+        let folder = Folder::new(&config, Arc::default(), false).unwrap();
+        let mut site = Site::new(&config, folder, Arc::default(), None, waker);
         let request = b"GET /two HTTP/1.1\r\nHost: x\r\n\r\n";
         let input = request.repeat(2000);
         let (mut send_buffers, mut scan) = (SendBuffers::default(), Scan::default());

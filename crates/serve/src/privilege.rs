@@ -2,7 +2,7 @@
 //!
 //! Three measures, each useful without the others: the process switches to another user; `PR_SET_NO_NEW_PRIVS` keeps
 //! programs that a thread executes from regaining privileges; and a Landlock sandbox limits the files that can be
-//! opened to the served folder and the log's, whatever their modes. The first applies to the process. The other two
+//! opened to the served folder, what contains it and the log's, whatever their modes. The first applies to the process. The other two
 //! apply to a thread, so each thread enters the [`Sandbox`] itself after it has opened what it needs.
 
 use crate::config::{Config, Listen};
@@ -13,7 +13,7 @@ use landau_sys::privilege::{self, Access, Identity, SandboxRules};
 use std::ffi::CString;
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
 /// When the server uses a sandbox.
@@ -142,7 +142,9 @@ fn cleanup_rules(config: &Config) -> landau_sys::Result<SandboxRules> {
 
 fn worker_rules(config: &Config) -> landau_sys::Result<SandboxRules> {
     let mut rules = SandboxRules::new()?;
-    rules.allow(&config.root, Access::Read)?;
+    for folder in [config.root.clone()].into_iter().chain(containers(&config.root)).chain(config.sandbox_read.clone()) {
+        rules.allow(&folder, Access::Read)?;
+    }
     if let Some(LogTarget::File(path)) = config.log.as_ref().map(|log| &log.target) {
         rules.allow(&folder_of(path), Access::Write)?;
     }
@@ -154,6 +156,18 @@ fn worker_rules(config: &Config) -> landau_sys::Result<SandboxRules> {
         }
     }
     Ok(rules)
+}
+
+/// Returns the folders that contain the served directory, and what its path leads to if that is a link. Another
+/// directory that is moved to its place can then be opened. The root of the file system is none of them: permitting
+/// everything would be no sandbox. Neither is what contains the working directory, whose path always means the same one.
+fn containers(root: &Path) -> Vec<PathBuf> {
+    let is_named = root.components().next_back().is_some_and(|last| matches!(last, Component::Normal(_)));
+    let own = if is_named { Some(folder_of(root)) } else { None };
+    let is_link = root.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink());
+    let of_target = root.canonicalize().ok().filter(|_| is_link).map(|real| folder_of(&real));
+    let is_root = |folder: &PathBuf| folder.canonicalize().is_ok_and(|folder| folder == Path::new("/"));
+    own.into_iter().chain(of_target).filter(|folder| !is_root(folder)).collect()
 }
 
 /// Returns the folder that contains a file.

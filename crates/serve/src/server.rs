@@ -163,6 +163,7 @@ impl Server {
         let (ready, became_ready) = mpsc::channel::<Ready>();
         let limiter = Arc::new(ConnectionLimiter::new(&config));
         let lines = Arc::new(log::Shared::new(self.wakers.len()));
+        let notices = Arc::default();
         for ((number, counters), listeners) in self.counters.iter().enumerate().zip(listeners) {
             let start = Start {
                 number,
@@ -175,6 +176,7 @@ impl Server {
                 log: config.log.as_ref().map(|log| Feed::new(number, log.format, lines.clone(), counters.clone())),
                 sandbox: self.sandbox.clone(),
                 tls: self.tls.clone(),
+                notices: Arc::clone(&notices),
             };
             let (ready, name) = (ready.clone(), format!("worker-{number}"));
             let thread = std::thread::Builder::new().name(name).spawn(move || work(start, &ready));

@@ -38,9 +38,13 @@ pub(crate) struct Args {
     /// Switch to this user after binding, when started as root [default: nobody]
     #[arg(long, value_name = "NAME[:GROUP]")]
     user: Option<String>,
-    /// Allow the server to open only DIR and the log's directory (Landlock): if-possible, always or never
+    /// Allow the server to open only DIR, the directory that contains it (so that a replaced DIR is followed) and the
+    /// log's directory (Landlock): if-possible, always or never
     #[arg(long, value_name = "WHEN", default_value = "if-possible")]
     sandbox: SandboxMode,
+    /// Allow the server to open this directory in the sandbox, too: where a link at DIR may lead to later; repeatable
+    #[arg(long, value_name = "DIR")]
+    sandbox_read: Vec<PathBuf>,
     /// Serve metrics for Prometheus at /metrics of this address
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<Listen>,
@@ -311,6 +315,7 @@ fn config(args: &Args) -> anyhow::Result<Config> {
     config.metrics.clone_from(&args.metrics);
     config.sets_no_new_privileges = true;
     config.sandbox = args.sandbox;
+    config.sandbox_read.clone_from(&args.sandbox_read);
     config.workers = usize::from(args.workers);
     config.processors = processors(args)?;
     if let (Some(backend), Accepting::Multishot) = (args.backend, args.accept) {

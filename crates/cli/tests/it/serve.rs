@@ -105,6 +105,34 @@ fn every_thread_gives_up_root() {
     assert_eq!(ran.status, Some(0), "{ran:?}");
 }
 
+/// A directory of mode 711 may be entered, but not listed.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_directory_that_cannot_be_read_has_an_index() {
+    use std::os::unix::fs::PermissionsExt;
+    if !is_root() {
+        eprintln!("skipped: to root every directory is readable, and only root can become somebody else");
+        return;
+    }
+    let room = room();
+    for folder in ["www/with", "www/without"] {
+        std::fs::create_dir(room.file(folder)).unwrap();
+        std::fs::write(room.file(&format!("{folder}/file")), "hello").unwrap();
+        std::fs::set_permissions(room.file(folder), PermissionsExt::from_mode(0o711)).unwrap();
+    }
+    std::fs::write(room.file("www/with/index.html"), "index").unwrap();
+    let serving = Serving::new(&mut room.command(&["serve", "www", "--listen", "127.0.0.1:0"]));
+    assert_eq!(serving.ready["user"], "nobody");
+    assert!(serving.get("/with/").ends_with("\r\n\r\nindex"), "{}", serving.get("/with/"));
+    assert!(serving.get("/without/").starts_with("HTTP/1.1 403 "));
+    assert!(serving.get("/without/file").ends_with("hello"));
+    for folder in ["/with", "/without"] {
+        let redirect = serving.get(folder);
+        assert!(redirect.contains(&format!("\r\nLocation: {folder}/\r\n")), "{redirect}");
+    }
+    assert_eq!(serving.end().status, Some(0));
+}
+
 #[test]
 #[cfg(target_os = "linux")]
 fn an_unprivileged_user_needs_no_privileges() {

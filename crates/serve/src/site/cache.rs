@@ -99,6 +99,11 @@ impl Cache {
         }
     }
 
+    /// Drops all entries.
+    pub(crate) fn clear(&mut self) {
+        *self = Self { turned_ms: self.turned_ms, ..Self::new(self.most_bytes * 2) };
+    }
+
     /// Drops all entries that hold a descriptor; returns false if none does.
     #[cold]
     pub(crate) fn let_go_of_files(&mut self) -> bool {

@@ -115,6 +115,11 @@ impl Entry {
         matches!(self, Self::Failure(Status::SERVICE_UNAVAILABLE))
     }
 
+    /// Returns whether it is an error.
+    pub(crate) fn is_failure(&self) -> bool {
+        matches!(self, Self::Failure(_))
+    }
+
     /// Returns its size in bytes.
     pub(crate) fn cost(&self) -> usize {
         size_of::<Self>()

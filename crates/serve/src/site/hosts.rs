@@ -21,6 +21,11 @@ impl Hosts {
         (now_ms.wrapping_sub(looked_ms) < for_ms).then_some(has_folder)
     }
 
+    /// Forgets all hosts.
+    pub(super) fn clear(&mut self) {
+        self.known.clear();
+    }
+
     pub(super) fn put(&mut self, name: &str, has_folder: bool, now_ms: u32) {
         if self.known.len() >= MOST {
             // Hosts in use are looked up again.

@@ -2,6 +2,7 @@
 
 use super::entry::{Body, Entry, Form};
 use super::listing::{self, Listing};
+use super::root::{Notices, Root};
 use crate::config::Config;
 use crate::error::Error;
 use landau_sys::path::{self, Kind, Links, Status as FileStatus};
@@ -11,7 +12,6 @@ use landau_wire::http::{Status, target};
 use std::ffi::CString;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ const KEPT_BYTES: u64 = 64 << 10;
 /// The served directory.
 #[derive(Debug)]
 pub(crate) struct Folder {
-    root: OwnedFd,
+    root: Root,
     links: Links,
     index: Vec<String>,
     listings: bool,
@@ -31,24 +31,20 @@ pub(crate) struct Folder {
 type Opened = (OwnedFd, FileStatus);
 
 impl Folder {
-    pub(crate) fn new(config: &Config) -> Result<Self, Error> {
-        let failed = |errno| {
-            let hint = match std::io::Error::from_raw_os_error(errno).kind() {
-                ErrorKind::NotFound => "; pass an existing directory",
-                ErrorKind::NotADirectory => "; pass the directory that contains it",
-                ErrorKind::PermissionDenied => "; run chmod o+rx on the directory, or start the server as its owner",
-                _ => "",
-            };
-            Error::Root { path: config.root.clone(), hint, cause: landau_sys::Error { call: "open", errno } }
-        };
-        let name = CString::new(config.root.as_os_str().as_bytes()).map_err(|_| failed(22))?;
-        let root = path::open_directory(&name).map_err(|error| failed(error.errno))?;
+    /// See [`Root::new`] for the last two.
+    pub(crate) fn new(config: &Config, notices: Arc<Notices>, is_sandboxed: bool) -> Result<Self, Error> {
+        let root = Root::new(config, notices, is_sandboxed)?;
         Ok(Self { root, links: config.links, index: config.index.clone(), listings: config.listings })
+    }
+
+    /// Follows the root if it was replaced; returns whether it was.
+    pub(crate) fn follow_root(&self) -> bool {
+        self.root.follow()
     }
 
     /// Returns whether a host has a directory; if that cannot be found out, the status for the client.
     pub(crate) fn has_host(&self, name: &str) -> Result<bool, Status> {
-        self.open(name.as_bytes()).map(|(_, status)| status.kind == Kind::Directory).or_else(absent)
+        self.open(&self.root.get(), name.as_bytes()).map(|(_, status)| status.kind == Kind::Directory).or_else(absent)
     }
 
     /// Looks up a clean path that starts with a slash; `None` if it is a directory to be listed, which takes longer
@@ -63,18 +59,30 @@ impl Folder {
         path: &[u8],
         known: Option<Rc<Entry>>,
     ) -> Result<Option<Rc<Entry>>, landau_sys::Error> {
-        let name = name_of(site, path);
+        let (root, name) = (self.root.get(), name_of(site, path));
         let is_folder = name.ends_with(b"/");
-        let (fd, status) = self.open(&name)?;
-        match (status.kind, is_folder) {
-            (Kind::File, false) => self.file(&name, (fd, status), known).map(Some),
-            (Kind::Directory, true) => self.folder(name, known),
-            (Kind::Directory, false) => {
-                let mut location = Vec::new();
-                target::encode(path, &mut location);
-                location.push(b'/');
-                Ok(Some(Rc::new(Entry::Folder { location: location.into() })))
+        let opened = match self.open(&root, &name) {
+            // A directory that may be entered but not read has no listing, but it may have an index file.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                let kind = path::status_below(&root, &c_name(&name)?, self.links)?.kind;
+                return match (kind, is_folder) {
+                    (Kind::Directory, true) => {
+                        let found = self.index_file(&root, name, known)?;
+                        found.map_or(Err(error), |entry| Ok(Some(entry)))
+                    }
+                    (Kind::Directory, false) => Ok(Some(redirect(path))),
+                    _ => Err(error),
+                };
             }
+            opened => opened?,
+        };
+        match (opened.1.kind, is_folder) {
+            (Kind::File, false) => self.file(&root, &name, opened, known).map(Some),
+            (Kind::Directory, true) => match self.index_file(&root, name, known)? {
+                None if !self.listings => Ok(Some(Rc::new(Entry::Failure(Status::FORBIDDEN)))),
+                found => Ok(found),
+            },
+            (Kind::Directory, false) => Ok(Some(redirect(path))),
             (Kind::File, true) => Ok(Some(Rc::new(Entry::Failure(Status::NOT_FOUND)))),
             (Kind::Other, _) => Ok(Some(Rc::new(Entry::Failure(Status::FORBIDDEN)))),
         }
@@ -82,28 +90,32 @@ impl Folder {
 
     /// Lists a directory.
     pub(super) fn list(&self, site: Option<&str>, path: &[u8]) -> Result<Listing, landau_sys::Error> {
-        let name = name_of(site, path);
-        let (fd, _) = self.open(&name)?;
+        let (root, name) = (self.root.get(), name_of(site, path));
+        let (fd, _) = self.open(&root, &name)?;
         // Relative to the root, as a request for this name would be, because a link may lead up to it.
-        let follow = |link: &[u8]| self.open(&[&name, link].concat()).ok().map(|(_, status)| status);
+        let follow = |link: &[u8]| self.open(&root, &[&name, link].concat()).ok().map(|(_, status)| status);
         listing::list(&fd, path, listing::MOST, follow)
     }
 
-    fn open(&self, name: &[u8]) -> Result<Opened, landau_sys::Error> {
-        // Neither a clean path nor a host's name contains NUL.
-        let name = CString::new(name).map_err(|_| landau_sys::Error::invalid("openat2"))?;
-        let fd = path::open_below(&self.root, &name, self.links)?;
+    fn open(&self, root: &OwnedFd, name: &[u8]) -> Result<Opened, landau_sys::Error> {
+        let fd = path::open_below(root, &c_name(name)?, self.links)?;
         let status = path::status(&fd)?;
         Ok((fd, status))
     }
 
     /// Looks up a file with its compressed forms.
-    fn file(&self, name: &[u8], plain: Opened, known: Option<Rc<Entry>>) -> Result<Rc<Entry>, landau_sys::Error> {
+    fn file(
+        &self,
+        root: &OwnedFd,
+        name: &[u8],
+        plain: Opened,
+        known: Option<Rc<Entry>>,
+    ) -> Result<Rc<Entry>, landau_sys::Error> {
         let mut opened: [Option<Opened>; 4] = [None, None, None, None];
         let mut codings = Codings::NONE.with(Coding::Identity);
         for coding in Coding::ALL {
             let packed = [name, coding.suffix().as_bytes()].concat();
-            let form = if coding == Coding::Identity { None } else { self.open(&packed).ok() };
+            let form = if coding == Coding::Identity { None } else { self.open(root, &packed).ok() };
             if let Some((fd, status)) = form
                 && status.kind == Kind::File
                 // A form older than the plain file was made from another version.
@@ -128,20 +140,38 @@ impl Folder {
         Ok(Rc::new(Entry::File { forms: Box::new(forms), codings }))
     }
 
-    /// Looks up a directory: its index file if there is one, otherwise its listing if that is allowed.
-    fn folder(&self, mut name: Vec<u8>, known: Option<Rc<Entry>>) -> Result<Option<Rc<Entry>>, landau_sys::Error> {
+    /// Looks up the index file of a directory; `None` if it has none.
+    fn index_file(
+        &self,
+        root: &OwnedFd,
+        mut name: Vec<u8>,
+        known: Option<Rc<Entry>>,
+    ) -> Result<Option<Rc<Entry>>, landau_sys::Error> {
         let len = name.len();
         for index in &self.index {
             name.truncate(len);
             name.extend_from_slice(index.as_bytes());
-            match self.open(&name) {
-                Ok(opened) if opened.1.kind == Kind::File => return self.file(&name, opened, known).map(Some),
+            match self.open(root, &name) {
+                Ok(opened) if opened.1.kind == Kind::File => return self.file(root, &name, opened, known).map(Some),
                 Err(error) if status_of(error) != Status::NOT_FOUND => return Err(error),
                 _ => {}
             }
         }
-        Ok(if self.listings { None } else { Some(Rc::new(Entry::Failure(Status::FORBIDDEN))) })
+        Ok(None)
     }
+}
+
+/// Returns the redirect of a directory's path to the same with a slash.
+fn redirect(path: &[u8]) -> Rc<Entry> {
+    let mut location = Vec::new();
+    target::encode(path, &mut location);
+    location.push(b'/');
+    Rc::new(Entry::Folder { location: location.into() })
+}
+
+fn c_name(name: &[u8]) -> Result<CString, landau_sys::Error> {
+    // Neither a clean path nor a host's name contains NUL.
+    CString::new(name).map_err(|_| landau_sys::Error::invalid("openat2"))
 }
 
 /// Returns the name below the root of a host's path.
@@ -161,27 +191,37 @@ fn is_same(known: &Entry, opened: &[Option<Opened>; 4]) -> bool {
         .all(|(form, opened)| form.as_ref().map(|form| form.status) == opened.as_ref().map(|(_, status)| *status))
 }
 
-/// Returns a small file's content, or the descriptor of a large one. If the file changes while it is read, the metadata
-/// is what it was afterwards: the promised length must be the one that is sent.
-fn content(fd: OwnedFd, status: FileStatus) -> Result<(Body, FileStatus), landau_sys::Error> {
-    if status.size > KEPT_BYTES {
-        return Ok((Body::File(Arc::new(fd)), status));
-    }
-    let mut bytes = vec![0; KEPT_BYTES as usize + 1];
-    let mut len = 0;
-    while len < bytes.len() {
-        match stream::read_at(&fd, &mut bytes[len..], len as u64)? {
-            0 => break,
-            got => len += got,
+/// How often a small file is read again if it changed meanwhile.
+const READS: u32 = 4;
+
+/// Returns a small file's content, or the descriptor of a large one. A file that changes while it is read is read again;
+/// of one that never stops, the metadata is what it was afterwards: the promised length must be the one that is sent.
+fn content(fd: OwnedFd, mut status: FileStatus) -> Result<(Body, FileStatus), landau_sys::Error> {
+    for read in 1.. {
+        if status.size > KEPT_BYTES {
+            break;
         }
+        let mut bytes = vec![0; KEPT_BYTES as usize + 1];
+        let mut len = 0;
+        while len < bytes.len() {
+            match stream::read_at(&fd, &mut bytes[len..], len as u64)? {
+                0 => break,
+                got => len += got,
+            }
+        }
+        let after = path::status(&fd)?;
+        if (after != status || len as u64 != status.size) && read < READS {
+            status = after;
+            continue;
+        }
+        status = after;
+        if len as u64 <= KEPT_BYTES {
+            bytes.truncate(len);
+            return Ok((Body::Memory(bytes.into()), FileStatus { size: len as u64, ..status }));
+        }
+        break;
     }
-    let status = FileStatus { size: len as u64, ..path::status(&fd)? };
-    if len as u64 > KEPT_BYTES {
-        let status = path::status(&fd)?;
-        return Ok((Body::File(Arc::new(fd)), status));
-    }
-    bytes.truncate(len);
-    Ok((Body::Memory(bytes.into()), status))
+    Ok((Body::File(Arc::new(fd)), status))
 }
 
 /// A name that could not be opened does not exist, or the error says otherwise: when descriptors run out, no client may
@@ -203,9 +243,9 @@ pub(super) fn failure(error: landau_sys::Error) -> Entry {
 fn status_of(error: landau_sys::Error) -> Status {
     match error.kind() {
         ErrorKind::PermissionDenied => Status::FORBIDDEN,
-        // Descriptors or memory are short: the file may exist.
+        // Descriptors or memory are short, or the kernel could not resolve the path: the file may exist.
         ErrorKind::OutOfMemory | ErrorKind::StorageFull => Status::SERVICE_UNAVAILABLE,
-        _ if matches!(landau_sys::errno_name(error.errno).as_str(), "EMFILE" | "ENFILE" | "EIO") => {
+        _ if matches!(landau_sys::errno_name(error.errno).as_str(), "EMFILE" | "ENFILE" | "EIO" | "EAGAIN") => {
             Status::SERVICE_UNAVAILABLE
         }
         _ => Status::NOT_FOUND,
@@ -219,9 +259,9 @@ mod tests {
     #[test]
     fn only_missing_files_are_absent() {
         let of = |errno: i32| absent(landau_sys::Error { call: "openat2", errno });
-        // ENOENT and ENOTDIR; EMFILE, ENFILE and EIO; EACCES.
+        // ENOENT and ENOTDIR; EMFILE, ENFILE, EIO and EAGAIN; EACCES.
         assert_eq!([2, 20].map(of), [Ok(false); 2]);
-        assert_eq!([24, 23, 5].map(of), [Err(Status::SERVICE_UNAVAILABLE); 3]);
+        assert_eq!([24, 23, 5, 11].map(of), [Err(Status::SERVICE_UNAVAILABLE); 4]);
         assert_eq!(of(13), Err(Status::FORBIDDEN));
     }
 }

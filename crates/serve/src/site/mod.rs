@@ -6,14 +6,15 @@ mod hosts;
 mod lister;
 mod listing;
 mod lookup;
+mod root;
 
 pub(crate) use entry::{Body, DATE_AT, Entry, Form};
 pub(crate) use listing::Listing;
+pub(crate) use root::Notices;
 
 use crate::answer::Answer;
 use crate::config::Config;
 use crate::counters::Counters;
-use crate::error::Error;
 use crate::fetch::Ticket;
 use crate::limiter::Full;
 use crate::log::{Asked, Feed};
@@ -23,10 +24,13 @@ use hosts::Hosts;
 use landau_reactor::Waker;
 use landau_wire::http::{Expectation, Method, Reject, Request, Status, date, host, target};
 use lister::{Lister, Made};
-use lookup::Folder;
+pub(crate) use lookup::Folder;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// The deployments that one look-up follows.
+const DEPLOYMENTS: u32 = 16;
 
 /// The served directory, as one worker sees it.
 #[derive(Debug)]
@@ -37,6 +41,8 @@ pub(crate) struct Site {
     /// A listing that was just made: the clients that waited for it get it, whether or not the cache keeps it.
     fresh: Option<(Box<[u8]>, Rc<Entry>)>,
     cache_for_ms: u32,
+    /// When the served directory was followed last.
+    root_checked_ms: u32,
     /// The known hosts, with virtual hosts.
     hosts: Option<Hosts>,
     counters: Arc<Counters>,
@@ -59,17 +65,19 @@ impl Site {
     /// `waker` wakes the worker to take finished listings.
     pub(crate) fn new(
         config: &Config,
+        folder: Folder,
         counters: Arc<Counters>,
         log: Option<Feed>,
         waker: Waker,
-    ) -> Result<Self, Error> {
-        let folder = Arc::new(Folder::new(config)?);
+    ) -> Self {
+        let folder = Arc::new(folder);
         let mut site = Self {
             lister: Lister::new(folder.clone(), waker),
             folder,
             cache: Cache::new(config.cache_bytes),
             fresh: None,
             cache_for_ms: config.cache_for.as_millis() as u32,
+            root_checked_ms: 0,
             hosts: config.virtual_hosts.then(Hosts::default),
             counters,
             log,
@@ -83,7 +91,7 @@ impl Site {
             key: Vec::new(),
         };
         site.read_clock();
-        Ok(site)
+        site
     }
 
     /// Sets the time, once for everything that a wait found.
@@ -216,6 +224,10 @@ impl Site {
             self.counters.cache_misses.add(1);
             return Err(Status::NOT_FOUND);
         }
+        if self.now_ms.wrapping_sub(self.root_checked_ms) >= self.cache_for_ms {
+            follow_root(&self.folder, &mut self.cache, &mut self.hosts);
+            self.root_checked_ms = self.now_ms;
+        }
         let key = key_of(&mut self.key, site, target.path);
         let known = match self.cache.get(key, self.now_ms) {
             Some((entry, checked_ms)) if self.now_ms.wrapping_sub(checked_ms) < self.cache_for_ms => {
@@ -233,6 +245,14 @@ impl Site {
         }
         let mut found = self.folder.look_up(site, target.path, known);
         if found.as_ref().is_some_and(|entry| entry.is_passing()) && self.cache.let_go_of_files() {
+            found = self.folder.look_up(site, target.path, None);
+        }
+        // What is missing, also an index file, may be in a new directory: the previous one may be half removed by now.
+        for _ in 0..DEPLOYMENTS {
+            let is_missing = found.as_ref().is_none_or(|entry| entry.is_failure());
+            if !is_missing || !follow_root(&self.folder, &mut self.cache, &mut self.hosts) {
+                break;
+            }
             found = self.folder.look_up(site, target.path, None);
         }
         let Some(entry) = found else {
@@ -265,6 +285,17 @@ impl Site {
         };
         Ok(Some(if has_folder { name } else { "default" }.to_owned()))
     }
+}
+
+/// Follows the served directory if it was replaced, and then forgets what the cache says of the previous one; returns
+/// whether it was.
+fn follow_root(folder: &Folder, cache: &mut Cache, hosts: &mut Option<Hosts>) -> bool {
+    let is_replaced = folder.follow_root();
+    if is_replaced {
+        cache.clear();
+        hosts.iter_mut().for_each(Hosts::clear);
+    }
+    is_replaced
 }
 
 /// Returns the cache's key of a path with a host; a host's name contains no slash.

@@ -22,7 +22,7 @@ use crate::listener::ListenSocket;
 use crate::log::Feed;
 use crate::privilege::Sandbox;
 use crate::send_buffers::SendBuffers;
-use crate::site::Site;
+use crate::site::{Folder, Notices, Site};
 use crate::tls::{Sessions, Settings};
 use crate::transport::{Event, Transport};
 use accept::SpeculativeRead;
@@ -54,6 +54,8 @@ pub(crate) struct Start {
     /// Entered when the worker has opened what it needs.
     pub(crate) sandbox: Arc<Sandbox>,
     pub(crate) tls: Option<Arc<Settings>>,
+    /// Shared by all workers.
+    pub(crate) notices: Arc<Notices>,
 }
 
 /// A worker.
@@ -84,11 +86,13 @@ pub(crate) struct Worker<T> {
 
 impl<T: Transport> Worker<T> {
     pub(crate) fn new(start: Start) -> Result<Self, Error> {
-        let Start { number, config, listeners, control, counters, limiter, accept_queues, log, sandbox, tls } = start;
+        let Start { number, config, listeners, control, counters, limiter, accept_queues, log, sandbox, tls, notices } =
+            start;
         let waker = &accept_queues[number].waker;
         let transport = T::new(&config, listeners, waker)?;
         let admission = Admission::new(&config, limiter, &counters)?;
-        let site = Site::new(&config, counters.clone(), log, waker.clone())?;
+        let folder = Folder::new(&config, notices, sandbox.is_active())?;
+        let site = Site::new(&config, folder, counters.clone(), log, waker.clone());
         sandbox.enter()?;
         let fetcher = Fetcher::new(waker.clone());
         Ok(Self {

@@ -1,0 +1,126 @@
+//! The served directory, which is followed when it is replaced.
+//!
+//! A deployment often moves a new directory, or a link to one, to the served path. A descriptor stays with the directory
+//! that was there before, so the path is opened again now and then, and whenever a file is missing.
+
+use crate::config::Config;
+use crate::error::Error;
+use landau_sys::path;
+use std::ffi::CString;
+use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What the operator was told last about the served directory. All workers share it, so that each message comes once.
+#[derive(Debug, Default)]
+pub(crate) struct Notices(Mutex<Option<Notice>>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Notice {
+    /// The device and inode of the directory that is served now.
+    Replaced((u64, u64)),
+    /// The error number with which the path cannot be opened.
+    Failed(i32),
+}
+
+impl Notices {
+    /// Returns whether the notice is not yet known.
+    fn is_new(&self, notice: Notice) -> bool {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.replace(notice) != Some(notice)
+    }
+}
+
+/// The served directory.
+#[derive(Debug)]
+pub(super) struct Root {
+    path: PathBuf,
+    name: CString,
+    current: Mutex<Opened>,
+    notices: Arc<Notices>,
+    report: fn(&str),
+    is_sandboxed: bool,
+}
+
+/// A directory, and its device and inode, which no other can have while it is open.
+#[derive(Debug, Clone)]
+struct Opened {
+    folder: Arc<OwnedFd>,
+    identity: (u64, u64),
+}
+
+impl Opened {
+    fn of(name: &CString) -> landau_sys::Result<Self> {
+        let folder = path::open_directory(name)?;
+        let identity = path::status(&folder)?.identity;
+        Ok(Self { folder: Arc::new(folder), identity })
+    }
+}
+
+impl Root {
+    /// `is_sandboxed`: the calling thread will enter a sandbox, which may not permit another directory.
+    pub(super) fn new(config: &Config, notices: Arc<Notices>, is_sandboxed: bool) -> Result<Self, Error> {
+        let failed = |errno| {
+            let hint = match std::io::Error::from_raw_os_error(errno).kind() {
+                ErrorKind::NotFound => "; pass an existing directory",
+                ErrorKind::NotADirectory => "; pass the directory that contains it",
+                ErrorKind::PermissionDenied => "; run chmod o+rx on the directory, or start the server as its owner",
+                _ => "",
+            };
+            Error::Root { path: config.root.clone(), hint, cause: landau_sys::Error { call: "open", errno } }
+        };
+        let name = CString::new(config.root.as_os_str().as_bytes()).map_err(|_| failed(22))?;
+        let current = Mutex::new(Opened::of(&name).map_err(|error| failed(error.errno))?);
+        Ok(Self { path: config.root.clone(), name, current, notices, report: config.report, is_sandboxed })
+    }
+
+    /// Returns the directory for one look-up, all of whose files then come from the same one.
+    pub(super) fn get(&self) -> Arc<OwnedFd> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).folder.clone()
+    }
+
+    /// Opens the path again; returns whether there is another directory now. If it cannot be opened, the one that was
+    /// opened before stays.
+    pub(super) fn follow(&self) -> bool {
+        let path = self.path.display();
+        let opened = match Opened::of(&self.name) {
+            Ok(opened) => opened,
+            Err(error) => {
+                if !is_passing(error) && self.notices.is_new(Notice::Failed(error.errno)) {
+                    (self.report)(&format!(
+                        "{path}: {error}; the previous directory is still served{}",
+                        self.hint(error)
+                    ));
+                }
+                return false;
+            }
+        };
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.identity == opened.identity {
+            return false;
+        }
+        let identity = opened.identity;
+        *current = opened;
+        if self.notices.is_new(Notice::Replaced(identity)) {
+            (self.report)(&format!("{path} was replaced; the new directory is served"));
+        }
+        true
+    }
+
+    fn hint(&self, error: landau_sys::Error) -> &'static str {
+        match error.kind() {
+            ErrorKind::PermissionDenied if self.is_sandboxed => {
+                "; the sandbox permits only the directory that was there at the start: restart the server, or pass \
+                 --sandbox-read with the directory that contains the new ones"
+            }
+            _ => "",
+        }
+    }
+}
+
+/// Whether the error is a shortage that says nothing about the directory.
+fn is_passing(error: landau_sys::Error) -> bool {
+    ["EMFILE", "ENFILE", "ENOMEM"].contains(&landau_sys::errno_name(error.errno).as_str())
+}

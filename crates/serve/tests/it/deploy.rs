@@ -1,0 +1,209 @@
+//! Deployments: directories, links and files that are replaced while the server runs.
+
+use crate::support::{Site, kinds};
+use landau_serve::{Config, SandboxMode};
+use landau_sys::path::Links;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+/// A server of `name` in a folder of its own, where `make` has put it.
+fn site_of(name: &str, make: impl FnOnce(&Path), change: impl FnOnce(&mut Config)) -> Site {
+    Site::new(&[], |config| {
+        make(&config.root);
+        config.root.push(name);
+        config.cache_for = Duration::ZERO;
+        change(config);
+    })
+}
+
+fn release(folder: &Path, name: &str, content: &str) {
+    fs::create_dir_all(folder.join(name)).unwrap();
+    fs::write(folder.join(name).join("index.html"), content).unwrap();
+}
+
+/// The status and the body of the index.
+fn index(site: &Site) -> (u16, String) {
+    let got = site.get("/", "");
+    (got.status, String::from_utf8(got.body).unwrap())
+}
+
+#[test]
+fn a_replaced_directory_is_followed() {
+    for sandbox in [SandboxMode::Never, SandboxMode::IfPossible] {
+        let site = site_of("dist", |folder| release(folder, "dist", "v1"), |config| config.sandbox = sandbox);
+        assert_eq!(index(&site), (200, "v1".to_owned()), "{sandbox:?}");
+        fs::remove_dir_all(site.path().join("dist")).unwrap();
+        assert_eq!(site.get("/index.html", "").status, 404, "{sandbox:?}");
+        release(site.path(), "dist", "v2");
+        assert_eq!(index(&site), (200, "v2".to_owned()), "{sandbox:?}");
+        // Moved in place of the first.
+        release(site.path(), "next", "v3");
+        fs::rename(site.path().join("dist"), site.path().join("previous")).unwrap();
+        assert_eq!(index(&site), (200, "v2".to_owned()), "nothing is there meanwhile: {sandbox:?}");
+        fs::rename(site.path().join("next"), site.path().join("dist")).unwrap();
+        assert_eq!(index(&site), (200, "v3".to_owned()), "{sandbox:?}");
+    }
+}
+
+#[test]
+fn a_link_to_another_release_is_followed() {
+    for sandbox in [SandboxMode::Never, SandboxMode::IfPossible] {
+        let make = |folder: &Path| {
+            release(folder, "releases/1", "v1");
+            symlink("releases/1", folder.join("current")).unwrap();
+        };
+        let site = site_of("current", make, |config| config.sandbox = sandbox);
+        assert_eq!(index(&site), (200, "v1".to_owned()), "{sandbox:?}");
+        release(site.path(), "releases/2", "v2");
+        symlink("releases/2", site.path().join("new")).unwrap();
+        fs::rename(site.path().join("new"), site.path().join("current")).unwrap();
+        assert_eq!(index(&site), (200, "v2".to_owned()), "{sandbox:?}");
+    }
+}
+
+/// What the operator was told. The messages of other tests' servers come here as well.
+static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+#[test]
+fn the_operator_is_told_once() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    release(elsewhere.path(), "2", "v2");
+    let make = |folder: &Path| release(folder, "dist", "v1");
+    let site = site_of("dist", make, |config| {
+        config.workers = 2;
+        config.sandbox = SandboxMode::IfPossible;
+        config.report = |message| TOLD.lock().unwrap().push(message.to_owned());
+    });
+    let of_site = || {
+        let path = site.path().display().to_string();
+        TOLD.lock().unwrap().iter().filter(|message| message.contains(&path)).cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(index(&site).0, 200);
+    release(site.path(), "new", "v2");
+    fs::rename(site.path().join("dist"), site.path().join("old")).unwrap();
+    fs::rename(site.path().join("new"), site.path().join("dist")).unwrap();
+    for _ in 0..20 {
+        assert_eq!(index(&site), (200, "v2".to_owned()));
+    }
+    let told = of_site();
+    assert!(told.len() == 1 && told[0].ends_with("was replaced; the new directory is served"), "{told:?}");
+    // Where the sandbox permits nothing.
+    fs::rename(site.path().join("dist"), site.path().join("older")).unwrap();
+    symlink(elsewhere.path().join("2"), site.path().join("dist")).unwrap();
+    for _ in 0..20 {
+        assert_eq!(index(&site), (200, "v2".to_owned()));
+    }
+    let told = of_site();
+    if site.server().is_sandboxed() {
+        assert!(told.len() == 2 && told[1].contains("pass --sandbox-read with"), "{told:?}");
+    }
+}
+
+#[test]
+fn the_sandbox_permits_what_it_is_told() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    release(elsewhere.path(), "2", "v2");
+    let make = |folder: &Path| {
+        release(folder, "1", "v1");
+        symlink("1", folder.join("current")).unwrap();
+    };
+    let site = site_of("current", make, |config| {
+        config.sandbox = SandboxMode::IfPossible;
+        config.sandbox_read = vec![elsewhere.path().to_owned()];
+    });
+    assert_eq!(index(&site), (200, "v1".to_owned()));
+    symlink(elsewhere.path().join("2"), site.path().join("new")).unwrap();
+    fs::rename(site.path().join("new"), site.path().join("current")).unwrap();
+    assert_eq!(index(&site), (200, "v2".to_owned()));
+}
+
+/// Every answer is a whole version, the old one or the new one, although the old one is removed at once.
+#[test]
+fn deployments_under_load_lose_nothing() {
+    for kind in kinds() {
+        let make = |folder: &Path| {
+            release(folder, "0", &"0".repeat(20_000));
+            symlink("0", folder.join("current")).unwrap();
+        };
+        let site = site_of("current", make, |config| {
+            config.accepting = kind;
+            config.cache_for = Duration::from_millis(2);
+            config.sandbox = SandboxMode::IfPossible;
+        });
+        let (is_over, answers, deployed) = (AtomicBool::new(false), AtomicU32::new(0), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            let clients = ["/", "/index.html"].map(|path| {
+                let (is_over, answers, deployed) = (&is_over, &answers, &deployed);
+                let mut client = site.connect();
+                scope.spawn(move || {
+                    let mut latest = 0;
+                    while !is_over.load(Ordering::Relaxed) {
+                        client.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
+                        let got = client.answer().unwrap();
+                        let upper = deployed.load(Ordering::Relaxed) + 1;
+                        assert_eq!(got.status, 200, "{}", got.head);
+                        let body = String::from_utf8(got.body).unwrap();
+                        let version: u32 = body[body.len() - 6..].trim_start_matches('-').parse().unwrap();
+                        let padding = if version == 0 { "0".repeat(20_000) } else { page(version) };
+                        assert!(body == padding, "{version} is not whole");
+                        assert!((latest..=upper).contains(&version), "{version} after {latest}, before {upper}");
+                        latest = version;
+                        answers.fetch_add(1, Ordering::Relaxed);
+                    }
+                })
+            });
+            for version in 1..=200 {
+                release(site.path(), &version.to_string(), &page(version));
+                symlink(version.to_string(), site.path().join("new")).unwrap();
+                let before = answers.load(Ordering::Relaxed);
+                fs::rename(site.path().join("new"), site.path().join("current")).unwrap();
+                deployed.store(version, Ordering::Relaxed);
+                fs::remove_dir_all(site.path().join((version - 1).to_string())).unwrap();
+                // A client that has failed answers no more.
+                while answers.load(Ordering::Relaxed) < before + 2 && !clients.iter().any(|one| one.is_finished()) {
+                    std::thread::yield_now();
+                }
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        std::thread::sleep(Duration::from_millis(5));
+        assert_eq!(index(&site), (200, page(200)), "{kind:?}");
+    }
+}
+
+/// The page of a version, each of another length; its last six bytes say which.
+fn page(version: u32) -> String {
+    format!("{}{version:->6}", "x".repeat(version as usize * 10))
+}
+
+#[test]
+fn a_file_of_the_same_size_and_time_is_seen() {
+    let site = Site::new(&[("f", b"AAAA"), ("g", b"AAAA")], |config| config.cache_for = Duration::ZERO);
+    assert_eq!((site.get("/f", "").body, site.get("/g", "").body), (b"AAAA".to_vec(), b"AAAA".to_vec()));
+    for name in ["f", "g"] {
+        let path = site.path().join(name);
+        let time = fs::metadata(&path).unwrap().modified().unwrap();
+        // In place, and by a file that replaces it.
+        let written = if name == "f" { path.clone() } else { site.path().join("new") };
+        fs::write(&written, "BBBB").unwrap();
+        fs::File::options().append(true).open(&written).unwrap().set_modified(time).unwrap();
+        fs::rename(&written, &path).unwrap();
+        assert_eq!(site.get(&format!("/{name}"), "").body, b"BBBB", "{name}");
+    }
+}
+
+#[test]
+fn absolute_links_that_stay_inside_are_followed() {
+    let site = Site::new(&[("sub/f", b"inside")], |config| config.links = Links::Inside);
+    let link = |target: &Path, name: &str| symlink(target, site.path().join(name)).unwrap();
+    link(&site.path().join("sub/f"), "file");
+    link(&site.path().join("sub"), "folder");
+    link(Path::new("/etc/passwd"), "out");
+    assert_eq!(site.get("/file", "").body, b"inside");
+    assert_eq!(site.get("/folder/f", "").body, b"inside");
+    assert_eq!(site.get("/out", "").status, 404);
+}
