@@ -175,10 +175,9 @@ impl Index {
             return fault(window.get(method_end..).unwrap_or_default(), bad_line(window, target_end));
         };
         self.version = match tail {
-            b" HTTP/1.1\r\n" => Version::Http11,
             b" HTTP/1.0\r\n" => Version::Http10,
             // A later minor version is answered as the latest that is known (RFC 9110 section 2.5).
-            [b' ', b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9', b'\r', b'\n'] => Version::Http11,
+            [b' ', b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'1'..=b'9', b'\r', b'\n'] => Version::Http11,
             _ => return fault(&window[target_end..], bad_line(window, target_end)),
         };
         self.method_name = Span::new(start, method_end);
