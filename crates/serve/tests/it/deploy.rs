@@ -8,6 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 /// A server of `name` in a folder of its own, where `make` has put it.
@@ -164,7 +165,8 @@ fn deployments_under_load_lose_nothing() {
                 deployed.store(version, Ordering::Relaxed);
                 fs::remove_dir_all(site.path().join((version - 1).to_string())).unwrap();
                 // A client that has failed answers no more.
-                while answers.load(Ordering::Relaxed) < before + 2 && !clients.iter().any(|one| one.is_finished()) {
+                while answers.load(Ordering::Relaxed) < before + 2 && !clients.iter().any(ScopedJoinHandle::is_finished)
+                {
                     std::thread::yield_now();
                 }
             }

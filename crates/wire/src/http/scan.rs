@@ -175,9 +175,9 @@ impl Index {
             return fault(window.get(method_end..).unwrap_or_default(), bad_line(window, target_end));
         };
         self.version = match tail {
+            b" HTTP/1.1\r\n" => Version::Http11,
             b" HTTP/1.0\r\n" => Version::Http10,
-            // A later minor version is answered as the latest that is known (RFC 9110 section 2.5).
-            [b' ', b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'1'..=b'9', b'\r', b'\n'] => Version::Http11,
+            later if is_later_minor(later) => Version::Http11,
             _ => return fault(&window[target_end..], bad_line(window, target_end)),
         };
         self.method_name = Span::new(start, method_end);
@@ -241,6 +241,13 @@ fn method(window: &[u8]) -> Result<Option<(usize, usize)>, Reject> {
         Some(b'\r' | b'\n') if end == start => Err(Reject::bad("empty line where a request should start")),
         Some(_) => Err(Reject::bad("malformed method")),
     }
+}
+
+/// Whether a minor version is later than those that are known: it is answered as the latest of them (RFC 9110 section
+/// 2.5).
+#[cold]
+fn is_later_minor(tail: &[u8; 11]) -> bool {
+    matches!(tail, [b' ', b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'2'..=b'9', b'\r', b'\n'])
 }
 
 /// What is wrong with a request line whose target ends at `at`.
