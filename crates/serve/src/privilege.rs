@@ -2,8 +2,8 @@
 //!
 //! Three measures, each useful without the others: the process switches to another user; `PR_SET_NO_NEW_PRIVS` keeps
 //! programs that a thread executes from regaining privileges; and a Landlock sandbox limits the files that can be
-//! opened to the served folder, what contains it and the log's, whatever their modes. The first applies to the process. The other two
-//! apply to a thread, so each thread enters the [`Sandbox`] itself after it has opened what it needs.
+//! opened to the served folder, what contains it and the log's, whatever their modes. The first applies to the process.
+//! The other two apply to a thread, so each thread enters the [`Sandbox`] itself after it has opened what it needs.
 
 use crate::config::{Config, Listen};
 use crate::error::Error;
@@ -160,7 +160,7 @@ fn worker_rules(config: &Config) -> landau_sys::Result<SandboxRules> {
 
 /// Returns the folders that contain the served directory, and what its path leads to if that is a link. Another
 /// directory that is moved to its place can then be opened. The root of the file system is none of them: permitting
-/// everything would be no sandbox. Neither is what contains the working directory, whose path always means the same one.
+/// everything would be no sandbox. Neither is what contains the working directory: its path always means the same one.
 fn containers(root: &Path) -> Vec<PathBuf> {
     let is_named = root.components().next_back().is_some_and(|last| matches!(last, Component::Normal(_)));
     let own = if is_named { Some(folder_of(root)) } else { None };

@@ -59,7 +59,7 @@ const ATTEMPTS: u32 = 64;
 
 /// Opens a file or directory below a directory for reading, without waiting for the writer of a pipe. The kernel
 /// resolves the whole path at once, so that no part of it can be replaced meanwhile (`openat2`, Linux 5.6). Fails with
-/// EXDEV if the path leads out of the directory, and with EAGAIN if other programs rename files so often that the kernel
+/// EXDEV if the path leads out of the directory, and with EAGAIN if other programs rename so many files that the kernel
 /// cannot tell.
 #[cfg(target_os = "linux")]
 pub fn open_below(folder: &impl AsFd, path: &CStr, links: Links) -> Result<OwnedFd> {

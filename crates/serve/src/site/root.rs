@@ -1,7 +1,7 @@
 //! The served directory, which is followed when it is replaced.
 //!
-//! A deployment often moves a new directory, or a link to one, to the served path. A descriptor stays with the directory
-//! that was there before, so the path is opened again now and then, and whenever a file is missing.
+//! A deployment often moves a new directory, or a link to one, to the served path. A descriptor stays with the previous
+//! directory, so the path is opened again now and then, and whenever a file is missing.
 
 use crate::config::Config;
 use crate::error::Error;
