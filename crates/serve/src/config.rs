@@ -178,7 +178,7 @@ pub struct Config {
     pub sets_no_new_privileges: bool,
     /// Whether threads enter a sandbox in which they can open only the served directory and the log's.
     pub sandbox: SandboxMode,
-    /// Directories that may also be opened in the sandbox, so that a served directory which is replaced can be followed.
+    /// Directories that may also be opened in the sandbox, so that a replaced directory can be followed to them.
     pub sandbox_read: Vec<PathBuf>,
     /// Receives messages for the operator while the server runs.
     pub report: fn(&str),

@@ -194,8 +194,8 @@ fn is_same(known: &Entry, opened: &[Option<Opened>; 4]) -> bool {
 /// How often a small file is read again if it changed meanwhile.
 const READS: u32 = 4;
 
-/// Returns a small file's content, or the descriptor of a large one. A file that changes meanwhile is read again; of one
-/// that never stops, the metadata is what it was afterwards: the promised length must be the one that is sent.
+/// Returns a small file's content, or the descriptor of a large one. A file that changes meanwhile is read again; of
+/// one that never stops, the metadata is what it was afterwards: the promised length must be the one that is sent.
 fn content(fd: OwnedFd, mut status: FileStatus) -> Result<(Body, FileStatus), landau_sys::Error> {
     for read in 1.. {
         if status.size > KEPT_BYTES {
