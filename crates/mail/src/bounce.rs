@@ -28,7 +28,7 @@ pub(crate) enum Action {
     /// It failed for good.
     Failed,
     /// A server took the message that makes no reports, although the sender asked for one on success (RFC 3461 section
-    /// 6.2.2).
+    /// 5.2.2).
     Relayed,
 }
 

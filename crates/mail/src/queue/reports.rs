@@ -48,7 +48,7 @@ fn action(letter: &Letter, report: &Report<'_>) -> Option<Action> {
     match report.state {
         // Without NOTIFY, failures are reported (RFC 3461 section 4.1).
         State::Failed => notify.is_none_or(|notify| notify.failure).then_some(Action::Failed),
-        // The next server reports, if it can (RFC 3461 section 6.2.2).
+        // The next server reports, if it can (RFC 3461 section 5.2.2).
         State::Done => (notify.is_some_and(|notify| notify.success) && !has_dsn).then_some(Action::Relayed),
         State::Deferred => None,
     }
