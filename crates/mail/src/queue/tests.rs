@@ -90,6 +90,14 @@ impl Queue {
         self.answer(one, state, false);
     }
 
+    /// Settles recipients as done, and commits that.
+    fn settle_all<'a>(&mut self, all: impl IntoIterator<Item = &'a (Offer, String)>, now_ns: u64) {
+        for one in all {
+            self.settle(one, State::Done);
+        }
+        self.feed.commit(now_ns).unwrap();
+    }
+
     /// Settles a recipient after the answer of a server.
     fn answer(&mut self, (offer, address): &(Offer, String), state: State, has_dsn: bool) {
         let host = Some(Host { name: "mx.d", has_dsn });
@@ -138,10 +146,7 @@ fn what_is_left_is_handed_out_after_a_restart() {
     let mut queue = Queue::open(folder.path());
     let all = queue.take_all();
     assert_eq!(addresses(&all), ["r0@d", "r2@d", "r0@d"]);
-    for one in &all {
-        queue.settle(one, State::Done);
-    }
-    queue.feed.commit(0).unwrap();
+    queue.settle_all(&all, 0);
     assert_eq!(queue.files(), BTreeSet::new());
     assert_eq!(queue.shared.bytes(), 0);
 }
@@ -156,10 +161,7 @@ fn a_queue_cut_at_any_byte_has_every_message_before_the_cut() {
         ends.push(queue.shared.bytes());
     }
     let all = queue.take_all();
-    for one in &all[..3] {
-        queue.settle(one, State::Done);
-    }
-    queue.feed.commit(0).unwrap();
+    queue.settle_all(&all[..3], 0);
     drop((queue.writer, queue.feed));
     let (mail, states) = (folder.path().join("00000001.mail"), folder.path().join("00000001.states"));
     let (whole, whole_states) = (std::fs::read(&mail).unwrap(), std::fs::read(&states).unwrap());
@@ -227,10 +229,7 @@ fn a_damaged_state_sends_to_its_recipient_again_and_to_no_other() {
     let mut queue = Queue::open(folder.path());
     queue.accept(4, "\r\na\r\n");
     let all = queue.take_all();
-    for one in &all[..3] {
-        queue.settle(one, State::Done);
-    }
-    queue.feed.commit(0).unwrap();
+    queue.settle_all(&all[..3], 0);
     drop((queue.writer, queue.feed));
     let (mail, states) = (folder.path().join("00000001.mail"), folder.path().join("00000001.states"));
     let whole = std::fs::read(&states).unwrap();
@@ -292,10 +291,7 @@ fn a_mostly_empty_segment_is_moved_and_its_states_with_it() {
     queue.feed.commit(5 * SECOND).unwrap();
     assert!(queue.shared.bytes() < before - SEGMENT_BYTES / 2, "{before} {}", queue.shared.bytes());
     assert!(!queue.files().contains("00000001.mail"), "{:?}", queue.files());
-    for one in all.iter().filter(|one| one.0.number >> 32 == last) {
-        queue.settle(one, State::Done);
-    }
-    queue.feed.commit(6 * SECOND).unwrap();
+    queue.settle_all(all.iter().filter(|one| one.0.number >> 32 == last), 6 * SECOND);
     drop((queue.writer, queue.feed));
     let mut queue = Queue::open(folder.path());
     assert_eq!(addresses(&queue.take_all()), ["r1@d"]);
@@ -312,10 +308,7 @@ fn a_message_in_two_segments_is_one() {
     let mut queue = Queue::open(folder.path());
     let all = queue.take_all();
     assert_eq!(addresses(&all), ["r0@d", "r1@d"]);
-    for one in &all {
-        queue.settle(one, State::Done);
-    }
-    queue.feed.commit(2 * SECOND).unwrap();
+    queue.settle_all(&all, 2 * SECOND);
     assert_eq!(queue.files(), BTreeSet::new());
 }
 
