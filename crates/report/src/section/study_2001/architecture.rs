@@ -1,7 +1,7 @@
 //! The architecture test of 2001 redrawn: its published ratios as bars, beside the replies a second measured now.
 
 use super::drawing::{Bar, LETTERS, Mark, bars, legend, lines};
-use super::{Figure, curves, others, scrolling};
+use super::{Figure, curves, others, published_table, scrolling};
 use crate::CaseStudy;
 use crate::page::View;
 use crate::quantity::{count, digits, duration};
@@ -74,21 +74,12 @@ fn architecture<'a>(study: &'a CaseStudy<'_>) -> &'a str {
 }
 
 fn published() -> Markup {
-    let table = html! {
-        table.published-2001 {
-            thead { tr {
-                @for name in ["2001, published by others", "Relative throughput", "Words of the source"] {
-                    th scope="col" { (name) }
-                }
-            } }
-            tbody {
-                @for claim in &CLAIMS {
-                    tr { td { (claim.name) } td.number { (digits(claim.value)) } td { (claim.basis) } }
-                }
-            }
+    let rows = html! {
+        @for claim in &CLAIMS {
+            tr { td { (claim.name) } td.number { (digits(claim.value)) } td { (claim.basis) } }
         }
     };
-    scrolling("Published figures of 2001, architecture", &table)
+    published_table("architecture", &["2001, published by others", "Relative throughput", "Words of the source"], &rows)
 }
 
 /// A case's costs of a reply relative to those of the event loop.

@@ -1,7 +1,7 @@
 //! The file test of 2001 redrawn: its published times as bars, beside the time of a file measured now, pass by pass.
 
 use super::drawing::{Bar, Curve, bars, dots};
-use super::{Figure, scrolling};
+use super::{Figure, published_table};
 use crate::page::View;
 use crate::quantity::{count, digits};
 use landau_record::schema::Fact;
@@ -84,26 +84,21 @@ fn passes(view: &View<'_>) -> Vec<(String, Vec<f64>)> {
 }
 
 fn published() -> Markup {
-    let table = html! {
-        table.published-2001 {
-            thead { tr {
-                @for name in ["2001, published by others", "Seconds", "Milliseconds per file", "Words of the source"] {
-                    th scope="col" { (name) }
-                }
-            } }
-            tbody {
-                @for system in &SYSTEMS {
-                    tr {
-                        td { (system.name) }
-                        td.number { (count(system.value)) }
-                        td.number { (digits(system.value * 1e3 / FILES)) }
-                        td { (system.basis) }
-                    }
-                }
+    let rows = html! {
+        @for system in &SYSTEMS {
+            tr {
+                td { (system.name) }
+                td.number { (count(system.value)) }
+                td.number { (digits(system.value * 1e3 / FILES)) }
+                td { (system.basis) }
             }
         }
     };
-    scrolling("Published figures of 2001, files", &table)
+    published_table(
+        "files",
+        &["2001, published by others", "Seconds", "Milliseconds per file", "Words of the source"],
+        &rows,
+    )
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! nothing says how many recipients a second either axis would be in the other's terms.
 
 use super::drawing::{Bar, LETTERS, Mark, bars, legend, lines};
-use super::{Figure, curves, others, scrolling};
+use super::{Figure, curves, others, published_table};
 use crate::page::View;
 use crate::quantity::{count, digits};
 use maud::{Markup, html};
@@ -84,42 +84,37 @@ pub(super) fn render(view: &View<'_>) -> Option<Figure> {
 }
 
 fn published() -> Markup {
-    let table = html! {
-        table.published-2001 {
-            thead { tr {
-                @for name in ["2001, published by others", "Value", "Words of the source, or how the value follows"] {
-                    th scope="col" { (name) }
-                }
-            } }
-            tbody {
-                @for system in &SYSTEMS {
-                    tr {
-                        td { (system.name) }
-                        td.number { (digits(system.value)) }
-                        td { (system.basis) }
-                    }
-                }
-                tr {
-                    td { "Windows 2000" }
-                    td.number { "not published" }
-                    td { "between Solaris and FreeBSD" }
-                }
-                @for (n, short, words) in &MARKS {
-                    tr {
-                        td { (short) }
-                        td.number { (count(*n)) " connections" }
-                        td { (words) }
-                    }
-                }
-                tr {
-                    td { "recipients, domains" }
-                    td.number { "200,000, 9,113" }
-                    td { "one message in memory; RSET instead of DATA, then QUIT" }
-                }
+    let rows = html! {
+        @for system in &SYSTEMS {
+            tr {
+                td { (system.name) }
+                td.number { (digits(system.value)) }
+                td { (system.basis) }
             }
         }
+        tr {
+            td { "Windows 2000" }
+            td.number { "not published" }
+            td { "between Solaris and FreeBSD" }
+        }
+        @for (n, short, words) in &MARKS {
+            tr {
+                td { (short) }
+                td.number { (count(*n)) " connections" }
+                td { (words) }
+            }
+        }
+        tr {
+            td { "recipients, domains" }
+            td.number { "200,000, 9,113" }
+            td { "one message in memory; RSET instead of DATA, then QUIT" }
+        }
     };
-    scrolling("Published figures of 2001, mail", &table)
+    published_table(
+        "mail",
+        &["2001, published by others", "Value", "Words of the source, or how the value follows"],
+        &rows,
+    )
 }
 
 #[cfg(test)]

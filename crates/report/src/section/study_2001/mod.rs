@@ -94,6 +94,17 @@ fn rates(phase: &PhaseStudy<'_>) -> Vec<(f64, f64)> {
     points.map(|point| (point.n, 1e9 / point.cost.value)).collect()
 }
 
+/// The published figures of a test as a table; `rows` have a cell for each name.
+fn published_table(test: &str, names: &[&str], rows: &Markup) -> Markup {
+    let table = html! {
+        table.published-2001 {
+            thead { tr { @for name in names { th scope="col" { (name) } } } }
+            tbody { (rows) }
+        }
+    };
+    scrolling(&format!("Published figures of 2001, {test}"), &table)
+}
+
 /// Every point that is drawn, which scripts offer as CSV.
 fn measured(benchmark: &str, curves: &[Curve], columns: [&str; 3]) -> Markup {
     let id = format!("study-2001-{benchmark}");
