@@ -137,29 +137,24 @@ fn commands(modules: &[Module]) -> Result<String> {
 }
 
 fn architectures(modules: &[Module]) -> Result<String> {
-    let mut text = String::new();
-    for module in modules {
-        writeln!(text, "mod {};", module.name)?;
-    }
-    text.push_str("\n/// Every architecture, by name.\npub const ALL: &[&Architecture] = &[\n");
-    for module in modules {
-        if !module.text.contains("const ARCHITECTURE: Architecture") {
-            bail!("{}.rs does not define `const ARCHITECTURE: Architecture`", module.name);
-        }
-        writeln!(text, "    &{}::ARCHITECTURE,", module.name)?;
-    }
-    text.push_str("];\n");
-    Ok(text)
+    let list = "/// Every architecture, by name.\npub const ALL: &[&Architecture]";
+    constants(modules, list, "ARCHITECTURE: Architecture", "&")
 }
 
 fn gates(modules: &[Module]) -> Result<String> {
+    constants(modules, "/// Every gate, by name.\nstatic REGISTRY: &[Gate]", "GATE: Gate", "")
+}
+
+/// Declares the modules, and lists the constant that each of them defines, with `prefix` before its path.
+fn constants(modules: &[Module], list: &str, constant: &str, prefix: &str) -> Result<String> {
     let mut text = commands(modules)?;
-    text.push_str("\n/// Every gate, by name.\nstatic REGISTRY: &[Gate] = &[\n");
+    let name = constant.split(':').next().unwrap_or_default();
+    writeln!(text, "\n{list} = &[")?;
     for module in modules {
-        if !module.text.contains("const GATE: Gate") {
-            bail!("{}.rs does not define `const GATE: Gate`", module.name);
+        if !module.text.contains(&format!("const {constant}")) {
+            bail!("{}.rs does not define `const {constant}`", module.name);
         }
-        writeln!(text, "    {}::GATE,", module.name)?;
+        writeln!(text, "    {prefix}{}::{name},", module.name)?;
     }
     text.push_str("];\n");
     Ok(text)
