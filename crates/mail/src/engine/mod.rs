@@ -488,12 +488,14 @@ impl<N: Network, I: Input> Engine<N, I> {
         }
     }
 
-    /// Closes what is open at the end of the run: nothing that is needed, unless the run ends before its time.
+    /// Closes what is open at the end of the run: nothing that is needed, unless the run ends before its time. Then
+    /// what was not greeted is lost to nobody, and what was greeted had [`GRACE_NS`] to end.
     fn close_all(&mut self) {
-        let end = if self.has_nothing_left() { End::Quit } else { End::TimedOut };
+        let has_nothing_left = self.has_nothing_left();
         for id in 0..self.connections.len() {
             if let Some(mut connection) = self.connections[id].take() {
-                self.end(id as u32, &mut connection, end);
+                let is_needed = !has_nothing_left && connection.phase >= Phase::Greeted;
+                self.end(id as u32, &mut connection, if is_needed { End::TimedOut } else { End::Quit });
             }
         }
     }

@@ -77,3 +77,15 @@ fn a_connection_that_nobody_needs_is_not_waited_for() {
     assert!((1..8).contains(&outcome.connections), "some were greeted: {}", outcome.connections);
     assert_eq!((outcome.recipients.done, outcome.lost), (50, Vec::new()));
 }
+
+/// They were counted as lost by a timeout, although nothing had waited for long.
+#[test]
+fn connections_without_a_greeting_are_not_lost_when_the_run_is_stopped() {
+    let (sink, room) = (Running::profile("[default]\nsilent = 1.0\n"), tempfile::tempdir().unwrap());
+    let mut run = Run::start(&delivery(sink.address.to_string(), room.path())).unwrap();
+    while run.progress().open < 3 {
+        run.turn().unwrap();
+    }
+    let outcome = run.finish().unwrap();
+    assert_eq!((outcome.connections, outcome.recipients.done, outcome.lost), (0, 0, Vec::new()));
+}
