@@ -5,6 +5,10 @@
 //! processes. Each server writes its queue to the same disk, with its own defaults for syncing: all of them sync a
 //! message before they acknowledge it. The servers alternate within a round, in an order that turns from round to
 //! round; each begins with an empty queue.
+//!
+//! OpenSMTPD sends 20 messages a second and is idle meanwhile, also with all its delays between connections at 0: it
+//! uses one connection, and sends the final dot in a segment of its own, which Nagle's algorithm holds back until the
+//! text is acknowledged. Linux delays that acknowledgement by 40 ms, whatever the receiver.
 
 use super::super::median::median;
 use super::Bench;
@@ -16,8 +20,8 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-/// How long the messages may take to arrive.
-const LONGEST: Duration = Duration::from_secs(600);
+/// How long the messages may take to arrive: OpenSMTPD needs 500 s for 10,000.
+const LONGEST: Duration = Duration::from_secs(1_200);
 
 /// What ours is called.
 const OURS: &str = "landau";
