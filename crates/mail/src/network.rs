@@ -54,6 +54,9 @@ pub(crate) trait Network {
     /// Sets or moves the deadline of a connection.
     fn set_deadline(&mut self, id: u32, delay: Duration);
 
+    /// Clears the deadline of a connection.
+    fn clear_deadline(&mut self, id: u32);
+
     /// Closes a connection.
     fn close(&mut self, id: u32);
 
@@ -184,6 +187,12 @@ impl Network for Sockets {
     fn set_deadline(&mut self, id: u32, delay: Duration) {
         if let Some(socket) = self.sockets.get(id as usize).and_then(Option::as_ref) {
             self.reactor.set_deadline(socket, delay);
+        }
+    }
+
+    fn clear_deadline(&mut self, id: u32) {
+        if let Some(socket) = self.sockets.get(id as usize).and_then(Option::as_ref) {
+            self.reactor.clear_deadline(socket);
         }
     }
 

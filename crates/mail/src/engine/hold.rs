@@ -51,11 +51,12 @@ impl Hold {
 }
 
 impl<N: Network, I: Input> Engine<N, I> {
-    /// Keeps a connection after an event.
+    /// Keeps a connection after an event. One that waits has all the time of the run.
     #[inline]
     pub(super) fn keep(&mut self, id: u32, connection: Box<Connection>) {
         if connection.work == Work::Held {
             self.hold.held.push(id);
+            self.network.clear_deadline(id);
         }
         self.connections[id as usize] = Some(connection);
     }

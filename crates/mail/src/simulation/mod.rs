@@ -20,6 +20,7 @@ mod storage;
 use crate::client::Timeouts;
 use crate::engine::{Engine, Observer, Plan, Progress};
 use crate::envelope::{Envelope, Mode};
+use crate::error::Result;
 use crate::input::{Letter, Listed};
 use crate::ledger::{self, Sync};
 use crate::list::List;
@@ -207,15 +208,19 @@ impl Scenario {
         panic!("seed {}: not finished after {MOST_RUNS} runs", self.seed);
     }
 
-    /// Runs an engine until it ends or is killed. Returns whether it ended.
-    fn run_once(&self, world: &Rc<RefCell<World>>, bytes: &Rc<RefCell<Vec<u8>>>, kill: f64, run: u32) -> bool {
-        let message = self.message();
-        let storage = Memory::new(Rc::clone(bytes), kill, self.seed.wrapping_mul(1_000).wrapping_add(u64::from(run)));
-        let Ok(opened) = ledger::open_storage(storage, self.mode, &message, Sync::Never) else { return false };
-        let plan = self.plan();
+    /// Returns an engine with the list, the ledger and the network.
+    fn engine(&self, world: &Rc<RefCell<World>>, storage: Memory) -> Result<Engine<Virtual, Listed<Memory>>> {
+        let (plan, message) = (self.plan(), self.message());
+        let opened = ledger::open_storage(storage, self.mode, &message, Sync::Never)?;
         let input = Listed::new(self.list(), Letter::new(plan.envelope.clone(), message), opened);
         let network = Virtual::new(Rc::clone(world));
-        let mut engine = Engine::new(network, input, self.routes(), plan, Schedule::new(self.limits()));
+        Ok(Engine::new(network, input, self.routes(), plan, Schedule::new(self.limits())))
+    }
+
+    /// Runs an engine until it ends or is killed. Returns whether it ended.
+    fn run_once(&self, world: &Rc<RefCell<World>>, bytes: &Rc<RefCell<Vec<u8>>>, kill: f64, run: u32) -> bool {
+        let storage = Memory::new(Rc::clone(bytes), kill, self.seed.wrapping_mul(1_000).wrapping_add(u64::from(run)));
+        let Ok(mut engine) = self.engine(world, storage) else { return false };
         let outcome = engine.run(&mut Silent, &|| false);
         assert!(world.borrow().most_open <= 6, "seed {}: {} connections", self.seed, world.borrow().most_open);
         if outcome.is_ok() && !engine.has_given_up() {
@@ -273,4 +278,24 @@ fn without_faults_every_recipient_is_sent_to_once() {
         let scenario = Scenario { fault: 0.0, kill: 0.0, ..Scenario::of_seed(seed) };
         assert_eq!(scenario.run(), (1, 0), "seed {seed}");
     }
+}
+
+/// The deadline of EHLO's reply stayed in force: with 19,000 connections, those opened ahead of time were lost by a
+/// timeout before they had work.
+#[test]
+fn a_connection_that_is_held_does_not_time_out() {
+    let scenario = Scenario { recipients: 20, fault: 0.0, is_by_domain: false, ..Scenario::of_seed(0) };
+    let world = Rc::new(RefCell::new(scenario.world()));
+    let mut engine = scenario.engine(&world, Memory::new(Rc::default(), 0.0, 0)).unwrap();
+    engine.set_busy(0);
+    for second in 1..=1_000 {
+        while world.borrow().now_ns < second * SECOND {
+            engine.turn(second * SECOND).unwrap();
+        }
+    }
+    assert!(engine.progress().greeted > 0);
+    assert_eq!(engine.progress().recipients.done, 0);
+    engine.set_busy(u32::MAX);
+    engine.run(&mut Silent, &|| false).unwrap();
+    assert_eq!((engine.progress().recipients.done, engine.stats.lost.sorted()), (20, Vec::new()));
 }

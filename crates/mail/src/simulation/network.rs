@@ -211,6 +211,10 @@ impl Network for Virtual {
         self.link(id).deadline_ns = at_ns;
     }
 
+    fn clear_deadline(&mut self, id: u32) {
+        self.link(id).deadline_ns = u64::MAX;
+    }
+
     fn close(&mut self, id: u32) {
         if self.links.get_mut(id as usize).and_then(Option::take).is_some() {
             self.world.borrow_mut().open -= 1;
