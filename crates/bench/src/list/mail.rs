@@ -385,8 +385,9 @@ impl Benchmark for Mail {
         facts.count("domains", outcome.domain_count);
         facts.number("sends_per_recipient", share(outcome.calls.0, outcome.recipients.done), FactUnit::Share);
         facts.number("receives_per_recipient", share(outcome.calls.1, outcome.recipients.done), FactUnit::Share);
-        let reason = outcome.reasons.first().or(outcome.lost.first());
-        Stop::unless(reason.is_none(), || format!("not everything was accepted: {reason:?}"))?;
+        if let Some((reason, count)) = outcome.reasons.first().or(outcome.lost.first()) {
+            return Err(Stop::Wrong(format!("not everything was accepted: {count} times {reason}")));
+        }
         let wanted = steps * self.grows.recipients_each();
         Stop::unless(done >= wanted, || format!("{done} of {wanted} recipients are done"))?;
         let counters = receiver.end()?;
