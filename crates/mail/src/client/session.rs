@@ -8,6 +8,7 @@ use super::{Content, Outgoing};
 use crate::envelope::{Envelope, Mode};
 use crate::stats::Phases;
 use landau_wire::smtp::data::Transfer;
+use landau_wire::smtp::parameter::OriginalRecipient;
 use landau_wire::smtp::reply::{Malformed, Parsed, Scan};
 use landau_wire::smtp::{Capabilities, Class, Code, Command, Extension, Host, Mail, Mailbox, Rcpt, ReversePath};
 use std::collections::VecDeque;
@@ -550,6 +551,10 @@ impl Session {
         for (id, mut rcpt) in recipients {
             if !has_dsn {
                 (rcpt.notify, rcpt.orcpt) = (None, None);
+            }
+            let ascii = rcpt.orcpt.filter(|orcpt| orcpt.needs_utf8() && !is_utf8).map(|orcpt| orcpt.to_ascii());
+            if let Some(ascii) = &ascii {
+                rcpt.orcpt = ascii.as_deref().and_then(OriginalRecipient::new);
             }
             self.plan(&Command::Rcpt(rcpt), Stage::Rcpt);
             self.recipients.push_back((id, Standing::Open));

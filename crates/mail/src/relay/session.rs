@@ -17,8 +17,12 @@ use std::time::Duration;
 /// After so many errors without a message between them, the session ends.
 const MOST_ERRORS: u32 = 20;
 
-/// The bytes that a message needs in the queue besides its content, at most: envelope, `Received:`, head of the record.
+/// The bytes that a message needs in the queue besides its content and its recipients, at most: sender, parameters of
+/// MAIL, `Received:`, head of the record.
 const RECORD_BYTES: u64 = 4096;
+
+/// The bytes that a recipient needs in the queue besides its text, at most: quotes, commas, and what it asks for.
+const RECIPIENT_BYTES: usize = 64;
 
 /// What the next bytes are.
 #[derive(Debug)]
@@ -75,6 +79,8 @@ struct Transaction {
     requests: Vec<Request>,
     content: Vec<u8>,
     chunks: Option<Received>,
+    /// The bytes that its recipients need in the queue, at most.
+    recipient_bytes: u64,
     /// The bytes that its addresses and content take of the memory for messages.
     held: u64,
     /// Whether the content did not fit in the memory for such, and was dropped.
@@ -254,7 +260,8 @@ impl Session {
         if self.transaction.recipients.len() >= relay.limits.recipients {
             return say(out, b"452 4.5.3 too many recipients\r\n", Effect::Failed);
         }
-        if rcpt.to.needs_utf8() && !self.transaction.is_utf8 {
+        let needs_utf8 = rcpt.to.needs_utf8() || rcpt.orcpt.is_some_and(|orcpt| orcpt.needs_utf8());
+        if needs_utf8 && !self.transaction.is_utf8 {
             return refuse(&Reject::RECIPIENT_NEEDS_UTF8, out);
         }
         let address = rcpt
@@ -267,6 +274,8 @@ impl Session {
             relay.counters.queue_full.add(1);
             return say(out, b"452 4.3.1 insufficient storage\r\n", Effect::Failed);
         }
+        // A quote or a backslash takes two bytes in the queue.
+        self.transaction.recipient_bytes += (RECIPIENT_BYTES + 2 * (address.len() + orcpt_bytes)) as u64;
         self.transaction.recipients.push(address);
         self.transaction.requests.push(Request::of(rcpt));
         say(out, b"250 2.1.5 Ok\r\n", Effect::Succeeded)
@@ -341,7 +350,8 @@ impl Session {
         if shape.bytes > relay.limits.size_limit {
             return reply(&Reject::TOO_LARGE);
         }
-        let is_full = !relay.shared.has_room(shape.bytes.saturating_add(RECORD_BYTES));
+        let needed = shape.bytes.saturating_add(self.transaction.recipient_bytes + RECORD_BYTES);
+        let is_full = !relay.shared.has_room(needed);
         if self.transaction.is_dropped || is_full {
             relay.counters.queue_full.add(1);
             return Some(b"452 4.3.1 insufficient storage\r\n".to_vec());

@@ -2,6 +2,7 @@
 
 use super::bytes::{self, ALNUM, ATOM, LDH, VALUE, XTEXT};
 use super::reject::Reject;
+use core::fmt::Write;
 use core::str;
 use memchr::memchr;
 
@@ -185,6 +186,26 @@ impl<'a> OriginalRecipient<'a> {
         self.0
     }
 
+    /// Returns whether it has characters beyond ASCII, so that it needs SMTPUTF8.
+    pub const fn needs_utf8(&self) -> bool {
+        !self.0.is_ascii()
+    }
+
+    /// Returns the text for a server without SMTPUTF8: characters beyond ASCII are written as `\x{E9}` (RFC 6533
+    /// section 3). `None` if it is too long then.
+    pub fn to_ascii(&self) -> Option<String> {
+        let mut text = String::with_capacity(self.0.len());
+        for one in self.0.chars() {
+            if one.is_ascii() {
+                text.push(one);
+            } else {
+                // Writing to a string cannot fail.
+                let _ = write!(text, "\\x{{{:02X}}}", u32::from(one));
+            }
+        }
+        (text.len() <= ORCPT_BYTES).then_some(text)
+    }
+
     /// Returns the type of the address, as `rfc822`.
     pub fn kind(&self) -> &'a str {
         self.0.split_once(';').map_or("", |(kind, _)| kind)
@@ -307,6 +328,17 @@ mod tests {
         }
         assert!(OriginalRecipient::new(&format!("a;{}", "b".repeat(498))).is_some());
         assert!(OriginalRecipient::new(&format!("a;{}", "b".repeat(499))).is_none());
+    }
+
+    #[test]
+    fn original_recipients_beyond_ascii_have_a_form_in_ascii() {
+        let one = OriginalRecipient::new("utf-8;a\\x{2B}\u{e9}\u{4f8b}@c").unwrap();
+        let ascii = one.to_ascii().unwrap();
+        assert_eq!((one.needs_utf8(), ascii.as_str()), (true, "utf-8;a\\x{2B}\\x{E9}\\x{4F8B}@c"));
+        let again = OriginalRecipient::new(&ascii).unwrap();
+        assert_eq!((again.needs_utf8(), again.to_ascii().as_ref()), (false, Some(&ascii)));
+        let long = format!("utf-8;{}", "\u{e9}".repeat(200));
+        assert_eq!(OriginalRecipient::new(&long).unwrap().to_ascii(), None);
     }
 
     #[test]
