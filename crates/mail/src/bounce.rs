@@ -22,6 +22,21 @@ use std::path::{Path, PathBuf};
 /// The bytes of a reply that are reported.
 pub(crate) const REPLY_BYTES: usize = 512;
 
+/// The bytes of a header that are returned.
+const HEADER_BYTES: usize = 64 << 10;
+
+/// The begin of every report.
+const FROM: &str = "From: Mail Delivery System <MAILER-DAEMON@";
+
+/// What precedes the boundary in the header of a report.
+const BOUNDARY: &str = " boundary=\"";
+
+/// What the sender reads above the recipients.
+const EXPLAINED: [(Action, &str); 2] = [
+    (Action::Failed, "The message could not be delivered to these recipients. It will not be tried again."),
+    (Action::Relayed, "The message was passed on to these recipients' servers, which do not report on its delivery."),
+];
+
 /// What is reported about a recipient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
@@ -47,6 +62,18 @@ pub(crate) struct Failure<'a> {
     pub(crate) text: &'a [u8],
 }
 
+impl<'a> Failure<'a> {
+    /// Returns the type and the address of the recipient that the sender gave.
+    fn original(&self) -> Option<(&'a str, Vec<u8>)> {
+        let orcpt = OriginalRecipient::new(self.orcpt?)?;
+        let address = match Xtext::new(orcpt.address()) {
+            Some(address) => address.decode().collect(),
+            None => orcpt.address().as_bytes().to_vec(),
+        };
+        Some((orcpt.kind(), address))
+    }
+}
+
 /// What a report is about besides its recipients.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Subject<'a> {
@@ -57,6 +84,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) name: &'a str,
     /// Milliseconds since 1970.
     pub(crate) at_ms: u64,
+    /// The largest message that is returned as a whole; of a larger one the header is.
+    pub(crate) most_returned: usize,
 }
 
 /// The Maildir of the reports.
@@ -87,8 +116,14 @@ impl Bounces {
         let Letter { envelope, message, .. } = letter;
         let digest = message.digest();
         let content = rendered(message, record);
-        let report =
-            report(&Subject { envelope, content: &content, name: &format!("{digest}.{number}"), at_ms }, &[*failure]);
+        let subject = Subject {
+            envelope,
+            content: &content,
+            name: &format!("{digest}.{number}"),
+            at_ms,
+            most_returned: usize::MAX,
+        };
+        let report = report(&subject, &[*failure]);
         let name = format!("{digest:.16}.R{number}.landau");
         let (written, delivered) = (self.folder.join("tmp").join(&name), self.folder.join("new").join(&name));
         fs::write(&written, report)?;
@@ -107,30 +142,32 @@ fn rendered<'a>(message: &'a Message, record: &Record) -> Cow<'a, [u8]> {
 
 /// Returns the report about some recipients of a message, with CR LF at its line ends.
 pub(crate) fn report(subject: &Subject<'_>, failures: &[Failure<'_>]) -> Vec<u8> {
-    let Subject { envelope, content, name, at_ms } = *subject;
+    let Subject { envelope, content, name, at_ms, most_returned } = *subject;
     let Envelope { helo, from, .. } = envelope;
-    let is_utf8 = !from.is_ascii() || failures.iter().any(|one| !one.address.is_ascii());
+    let envid = envelope.envid.as_deref().and_then(Xtext::new).map(|envid| envid.decode().collect::<Vec<_>>());
+    let is_utf8 = !from.is_ascii()
+        || envid.as_ref().is_some_and(|envid| !envid.is_ascii())
+        || failures.iter().any(|one| !one.address.is_ascii() || one.original().is_some_and(|(_, to)| !to.is_ascii()));
     let (date, boundary) = (date(at_ms), format!("=_{name}"));
     let has_failed = failures.iter().any(|one| one.action == Action::Failed);
-    let (title, explained) = if has_failed {
-        ("Undelivered mail", "The message could not be delivered to these recipients. It will not be tried again.")
-    } else {
-        ("Relayed mail", "The message was passed on to servers that do not report on its delivery.")
-    };
+    let title = if has_failed { "Undelivered mail" } else { "Relayed mail" };
     // An address beyond ASCII would make the header need SMTPUTF8, which the sender's server may not offer.
     let about = match failures {
-        [one] if one.address.is_ascii() => format!(": {}", one_line(one.address.as_bytes())),
+        [one] if one.address.is_ascii() => format!(": {}", short_line(one.address.as_bytes())),
         _ => String::new(),
     };
     let mut body = String::new();
     // Writing to a string cannot fail.
-    let _ = write!(
-        body,
-        "--{boundary}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: 8bit\r\n\r\n\
-         {explained}\r\n"
-    );
-    for failure in failures {
-        let _ = write!(body, "\r\n<{}>:\r\n    {}\r\n", one_line(failure.address.as_bytes()), reason(failure));
+    let _ =
+        write!(body, "--{boundary}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: 8bit\r\n");
+    for (action, explained) in EXPLAINED {
+        let mut these = failures.iter().filter(|one| one.action == action).peekable();
+        if these.peek().is_some() {
+            let _ = write!(body, "\r\n{explained}\r\n");
+        }
+        for one in these {
+            let _ = write!(body, "\r\n<{}>:\r\n    {}\r\n", short_line(one.address.as_bytes()), reason(one));
+        }
     }
     let status_type = if is_utf8 { "message/global-delivery-status" } else { "message/delivery-status" };
     let _ = write!(body, "\r\n--{boundary}\r\nContent-Type: {status_type}\r\n");
@@ -138,22 +175,23 @@ pub(crate) fn report(subject: &Subject<'_>, failures: &[Failure<'_>]) -> Vec<u8>
         body.push_str("Content-Transfer-Encoding: 8bit\r\n");
     }
     let _ = write!(body, "\r\nReporting-MTA: dns; {helo}\r\n");
-    if let Some(envid) = envelope.envid.as_deref().and_then(Xtext::new) {
-        let _ = write!(body, "Original-Envelope-Id: {}\r\n", one_line(&envid.decode().collect::<Vec<_>>()));
+    if let Some(envid) = envid {
+        let _ = write!(body, "Original-Envelope-Id: {}\r\n", short_line(&envid));
     }
     for failure in failures {
         write_status(&mut body, failure, is_utf8, &date);
     }
     let _ = write!(body, "\r\n--{boundary}\r\n");
     let mut body = body.into_bytes();
-    body.extend_from_slice(&returned(envelope, content, has_failed));
+    let is_full = has_failed && envelope.ret == Some(Ret::Full) && content.len() <= most_returned;
+    body.extend_from_slice(&returned(content, is_full));
     body.extend_from_slice(format!("\r\n--{boundary}--\r\n").as_bytes());
     let encoding = if body.is_ascii() { "" } else { "Content-Transfer-Encoding: 8bit\r\n" };
     let mut out = format!(
-        "From: Mail Delivery System <MAILER-DAEMON@{helo}>\r\nTo: <{from}>\r\nSubject: {title}{about}\r\n\
+        "{FROM}{helo}>\r\nTo: <{from}>\r\nSubject: {title}{about}\r\n\
          Date: {date}\r\nMessage-ID: <{name}.{at_ms}@{helo}>\r\nAuto-Submitted: auto-replied\r\n\
-         MIME-Version: 1.0\r\nContent-Type: multipart/report; report-type=delivery-status;\r\n \
-         boundary=\"{boundary}\"\r\n{encoding}\r\n"
+         MIME-Version: 1.0\r\nContent-Type: multipart/report; report-type=delivery-status;\r\n\
+         {BOUNDARY}{boundary}\"\r\n{encoding}\r\n"
     )
     .into_bytes();
     out.extend_from_slice(&body);
@@ -164,12 +202,8 @@ pub(crate) fn report(subject: &Subject<'_>, failures: &[Failure<'_>]) -> Vec<u8>
 fn write_status(out: &mut String, failure: &Failure<'_>, is_utf8: bool, date: &str) {
     // Writing to a string cannot fail.
     out.push_str("\r\n");
-    if let Some(orcpt) = failure.orcpt.and_then(OriginalRecipient::new) {
-        let decoded: Cow<'_, [u8]> = match Xtext::new(orcpt.address()) {
-            Some(address) => Cow::Owned(address.decode().collect()),
-            None => Cow::Borrowed(orcpt.address().as_bytes()),
-        };
-        let _ = write!(out, "Original-Recipient: {}; {}\r\n", orcpt.kind(), one_line(&decoded));
+    if let Some((kind, address)) = failure.original() {
+        let _ = write!(out, "Original-Recipient: {kind}; {}\r\n", short_line(&address));
     }
     let (action, class) = match failure.action {
         Action::Failed => ("failed", 5),
@@ -179,7 +213,7 @@ fn write_status(out: &mut String, failure: &Failure<'_>, is_utf8: bool, date: &s
         out,
         "Final-Recipient: {}; {}\r\nAction: {action}\r\nStatus: {}\r\n",
         if is_utf8 { "utf-8" } else { "rfc822" },
-        one_line(failure.address.as_bytes()),
+        short_line(failure.address.as_bytes()),
         status(failure.text, class)
     );
     if let (Some(host), Some(code)) = (failure.host, failure.code) {
@@ -189,11 +223,27 @@ fn write_status(out: &mut String, failure: &Failure<'_>, is_utf8: bool, date: &s
     let _ = write!(out, "Last-Attempt-Date: {date}\r\n");
 }
 
-/// Returns the part with the message, or with its header unless it failed and the sender asked for all of it.
-fn returned(envelope: &Envelope, content: &[u8], has_failed: bool) -> Vec<u8> {
+/// Returns a report without the body of the message that it returns; `None` if it has none. What precedes the report is
+/// dropped: a signature, which would no longer be valid.
+pub(crate) fn shortened(report: &[u8]) -> Option<Vec<u8>> {
+    let find = |text: &[u8], what: &[u8]| text.windows(what.len()).position(|window| window == what);
+    let report = &report[find(report, FROM.as_bytes())?..];
+    let (_, rest) = report.split_at(find(report, BOUNDARY.as_bytes())? + BOUNDARY.len());
+    let boundary = rest.split(|&byte| byte == b'"').next()?;
+    let begin = [b"\r\n--", boundary, b"\r\n"].concat();
+    let at = report.windows(begin.len()).rposition(|window| window == begin)? + begin.len();
+    let (before, part) = report.split_at(at);
+    let is_full =
+        part.starts_with(b"Content-Type: message/rfc822\r\n") || part.starts_with(b"Content-Type: message/global\r\n");
+    let content = &part[is_full.then(|| find(part, b"\r\n\r\n"))?? + 4..];
+    Some([before, &returned(content, false), b"\r\n--", boundary, b"--\r\n"].concat())
+}
+
+/// Returns the part with the message, or with its header.
+fn returned(content: &[u8], is_full: bool) -> Vec<u8> {
     let header_end = content.windows(4).position(|four| four == b"\r\n\r\n").map_or(content.len(), |at| at + 2);
-    let (header, is_full) = (&content[..header_end], has_failed && envelope.ret == Some(Ret::Full));
-    let shown = if is_full { content } else { header };
+    let header = &content[..header_end];
+    let shown = if is_full { content } else { some_lines(header) };
     let kind = match (is_full, header.is_ascii()) {
         (true, true) => "message/rfc822",
         (true, false) => "message/global",
@@ -204,16 +254,24 @@ fn returned(envelope: &Envelope, content: &[u8], has_failed: bool) -> Vec<u8> {
     [format!("Content-Type: {kind}\r\n{encoding}\r\n").as_bytes(), shown].concat()
 }
 
+/// Returns the lines of a header as far as they are returned.
+fn some_lines(header: &[u8]) -> &[u8] {
+    match header.get(..HEADER_BYTES) {
+        None => header,
+        Some(begin) => &begin[..begin.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1)],
+    }
+}
+
 /// Returns the reply as one line.
-fn reply<'a>(failure: &Failure<'a>) -> Cow<'a, str> {
-    one_line(&failure.text[..failure.text.len().min(REPLY_BYTES)])
+fn reply(failure: &Failure<'_>) -> String {
+    short_line(failure.text)
 }
 
 /// Returns what became of a recipient and why, as a sentence.
 fn reason(failure: &Failure<'_>) -> String {
     match (failure.host, failure.code) {
         (Some(host), Some(code)) => format!("{host} said: {code} {}", reply(failure)),
-        _ => reply(failure).into_owned(),
+        _ => reply(failure),
     }
 }
 
@@ -227,12 +285,17 @@ fn status(text: &[u8], class: u8) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Returns a text without line ends and other control characters, which would begin another field.
-fn one_line(text: &[u8]) -> Cow<'_, str> {
-    match String::from_utf8_lossy(text) {
-        Cow::Borrowed(text) if !text.chars().any(char::is_control) => Cow::Borrowed(text),
-        text => Cow::Owned(text.chars().map(|one| if one.is_control() { ' ' } else { one }).collect()),
+/// Returns the begin of a text, without line ends and other control characters, which would begin another field. With a
+/// name and the name of a host it fits in a line of 998 bytes (RFC 5322 section 2.1.1).
+fn short_line(text: &[u8]) -> String {
+    let mut line = String::new();
+    for one in String::from_utf8_lossy(text).chars() {
+        if line.len() + one.len_utf8() > REPLY_BYTES {
+            break;
+        }
+        line.push(if one.is_control() { ' ' } else { one });
     }
+    line
 }
 
 /// Returns a date as RFC 5322 section 3.3 writes it.
@@ -254,7 +317,7 @@ mod tests {
 
     fn text(envelope: &Envelope, failures: &[Failure<'_>]) -> String {
         let content = b"Subject: caf\r\n\r\nthe body\r\n";
-        let subject = Subject { envelope, content, name: "n", at_ms: 1_000_000_000_000 };
+        let subject = Subject { envelope, content, name: "n", at_ms: 1_000_000_000_000, most_returned: 100 };
         String::from_utf8(report(&subject, failures)).unwrap()
     }
 
@@ -324,6 +387,66 @@ mod tests {
             utf8.contains("Final-Recipient: utf-8; \u{e9}@b.test\r\n")
                 && utf8.contains("message/global-delivery-status")
         );
+    }
+
+    #[test]
+    fn no_line_of_a_report_is_too_long() {
+        let envelope = Envelope { helo: "a".repeat(255), ..Envelope::new("s@a.test", Mode::Data) };
+        let (host, orcpt) = ("h".repeat(255), format!("rfc822;{}", "+FF".repeat(160)));
+        let address = "\u{e9}".repeat(2000);
+        let failure = Failure { host: Some(&host), orcpt: Some(&orcpt), ..failure(&address, Some(550), &[0xff; 5000]) };
+        let text = text(&envelope, &[failure]);
+        let longest = text.lines().map(str::len).max().unwrap();
+        assert!(longest <= 998 && text.contains("550 \u{fffd}"), "{longest}");
+    }
+
+    #[test]
+    fn recipients_whose_mail_was_passed_on_are_not_among_those_that_failed() {
+        let envelope = Envelope::new("s@a.test", Mode::Data);
+        let relayed = Failure { action: Action::Relayed, ..failure("r@b.test", Some(250), b"2.0.0 Ok") };
+        let text = text(&envelope, &[relayed, failure("f@b.test", Some(550), b"5.1.1 no")]);
+        let (failed, passed_on) = text.split_once("could not be").unwrap().1.split_once("was passed on").unwrap();
+        assert!(failed.contains("<f@b.test>") && !failed.contains("<r@b.test>"), "{text}");
+        assert!(passed_on.split("--=_n").next().unwrap().contains("<r@b.test>"), "{text}");
+    }
+
+    #[test]
+    fn what_the_sender_wrote_beyond_ascii_makes_the_report_utf_8() {
+        for (orcpt, envid) in [(Some("utf-8;\u{e9}@a.test"), None), (None, Some("+C3+A9".to_owned()))] {
+            let envelope = Envelope { envid, ..Envelope::new("s@a.test", Mode::Data) };
+            let text = text(&envelope, &[Failure { orcpt, ..failure("u@b.test", Some(550), b"no") }]);
+            assert!(text.contains(": message/global-delivery-status\r\nContent-Transfer-Encoding: 8bit\r\n"), "{text}");
+            assert!(text.contains("\u{e9}") && text.contains("Final-Recipient: utf-8; u@b.test\r\n"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_report_that_is_too_large_can_do_without_the_body_of_the_message() {
+        let envelope = Envelope { ret: Some(Ret::Full), ..Envelope::new("s@a.test", Mode::Data) };
+        let full = text(&envelope, &[failure("u@b.test", Some(550), b"no")]);
+        assert!(full.contains("the body"));
+        let signed = format!("DKIM-Signature: v=1\r\n{full}");
+        let short = shortened(signed.as_bytes()).unwrap();
+        let envelope = Envelope { ret: None, ..envelope };
+        assert_eq!(
+            String::from_utf8(short.clone()).unwrap(),
+            text(&envelope, &[failure("u@b.test", Some(550), b"no")])
+        );
+        assert_eq!(shortened(&short), None);
+        assert_eq!(shortened(b"Subject: no report\r\n\r\n"), None);
+    }
+
+    #[test]
+    fn large_messages_are_returned_without_their_body_and_large_headers_in_part() {
+        let envelope = Envelope { ret: Some(Ret::Full), ..Envelope::new("s@a.test", Mode::Data) };
+        let content = format!("{}\r\nthe body\r\n", "X: line of a header\r\n".repeat(10_000));
+        let subject =
+            Subject { envelope: &envelope, content: content.as_bytes(), name: "n", at_ms: 1, most_returned: 300_000 };
+        let full = report(&subject, &[failure("u@b.test", None, b"no")]);
+        assert!(full.len() > content.len());
+        let part = report(&Subject { most_returned: 200_000, ..subject }, &[failure("u@b.test", None, b"no")]);
+        assert!((HEADER_BYTES..HEADER_BYTES + 2000).contains(&part.len()), "{}", part.len());
+        assert!(String::from_utf8(part).unwrap().contains("X: line of a header\r\n\r\n--=_n--\r\n"));
     }
 
     #[test]

@@ -60,13 +60,17 @@ pub(crate) enum Next {
     End,
 }
 
+/// Returns whether a site has its share of the recipients in memory.
+pub(crate) type IsCrowded<'a> = &'a dyn Fn(u32) -> bool;
+
 /// An input of the engine.
 pub(crate) trait Input {
     /// Whether recipients that are released come back in this run.
     const RETRIES: bool;
 
     /// Hands out the next recipient, whose address and fields are written to `record`.
-    fn next(&mut self, record: &mut Record, now_ns: u64) -> Result<Next>;
+    /// `is_crowded` says which sites have their share of the recipients in memory.
+    fn next(&mut self, record: &mut Record, now_ns: u64, is_crowded: IsCrowded<'_>) -> Result<Next>;
 
     /// Records what became of a recipient. `now_ms` returns the milliseconds since 1970.
     fn record(&mut self, report: &Report<'_>, now_ms: impl FnOnce() -> u64);
@@ -75,8 +79,14 @@ pub(crate) trait Input {
     /// call of `next` may hand it out again.
     fn release(&mut self, number: u64, now_ns: u64);
 
-    /// Takes a recipient back that was not tried because its site has too many recipients in memory.
-    fn postpone(&mut self, number: u64, now_ns: u64) {
+    /// Notes that a recipient is at a site. Returns false if it cannot be, because the site has its share of the memory
+    /// for messages.
+    fn admit(&mut self, _number: u64, _site: u32) -> bool {
+        true
+    }
+
+    /// Takes a recipient back that was not tried because its site has its share of the memory.
+    fn postpone(&mut self, number: u64, _site: u32, now_ns: u64) {
         self.release(number, now_ns);
     }
 
@@ -112,7 +122,7 @@ impl<S: Storage> Input for Listed<S> {
     const RETRIES: bool = false;
 
     #[inline]
-    fn next(&mut self, record: &mut Record, _now_ns: u64) -> Result<Next> {
+    fn next(&mut self, record: &mut Record, _now_ns: u64, _: IsCrowded<'_>) -> Result<Next> {
         if !self.list.next(record)? {
             return Ok(Next::End);
         }

@@ -21,6 +21,13 @@ pub fn catch_interrupts() {
     }
 }
 
+/// Makes a write beyond the limit of a file's size (`ulimit -f`) fail with EFBIG. By default SIGXFSZ ends the process
+/// before it sees that error. Processes that this one starts ignore the signal too.
+pub fn ignore_file_size() {
+    // SAFETY: SIG_IGN is a valid disposition.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
 /// Returns the name of the signal that was caught, if one was.
 pub fn interrupted() -> Option<&'static str> {
     match CAUGHT.load(Ordering::Relaxed) {

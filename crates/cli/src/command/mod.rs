@@ -10,6 +10,7 @@ mod lab;
 mod list;
 mod load;
 mod mail;
+mod queue;
 mod report;
 mod run;
 mod serve;
@@ -54,6 +55,8 @@ enum Command {
     Load(load::Args),
     /// Deliver a message to a list of recipients over SMTP, and record what became of each
     Mail(Box<mail::Args>),
+    /// List, hold, release, delete or flush the messages in the queue of `landau mail --relay`
+    Queue(queue::Args),
     /// Print the verdicts of a record as a table, or compare several records
     Show(show::Args),
     /// Write an HTML report of one record, or of several for comparison
@@ -109,6 +112,7 @@ pub(crate) fn run(landau: Landau, words: &[String]) -> anyhow::Result<u8> {
         Some(Command::Explain(args)) => explain::run(&args, words),
         Some(Command::Load(args)) => load::run(&args, words),
         Some(Command::Mail(args)) => mail::run(&args),
+        Some(Command::Queue(args)) => queue::run(&args),
         Some(Command::Show(args)) => show::run(&args),
         Some(Command::Report(args)) => report::run(&args),
         Some(Command::Verify(args)) => verify::run(&args),

@@ -6,7 +6,7 @@ use anyhow::Context;
 use landau_mail::relay::{Listening, Monitor, Reception, Relay};
 use landau_mail::sink::{Exporting, Listen, Prefix, export};
 use landau_mail::{Delivery, Observer, Progress};
-use landau_sys::signal::{ServiceSignal, ServiceSignals};
+use landau_sys::signal::{ServiceSignal, ServiceSignals, ignore_file_size};
 use landau_units::{duration_in, size_in};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -66,8 +66,8 @@ impl RelayArgs {
     }
 }
 
-/// What ends a relay, and what makes it report.
-const SIGNALS: &[ServiceSignal] = &[ServiceSignal::Terminate, ServiceSignal::Report];
+/// What ends a relay, what makes it open its ledger again, and what makes it report.
+const SIGNALS: &[ServiceSignal] = &[ServiceSignal::Terminate, ServiceSignal::Reload, ServiceSignal::Report];
 
 struct Silent;
 
@@ -78,6 +78,8 @@ impl Observer for Silent {
 /// Runs a relay that delivers as `delivery` says.
 pub(crate) fn run(args: &RelayArgs, delivery: Delivery, ledger: Option<PathBuf>, json: bool) -> anyhow::Result<u8> {
     let signals = ServiceSignals::block(SIGNALS);
+    // A limit on the size of files is a full disk to the relay.
+    ignore_file_size();
     let queue = args.queue.clone().context("--relay requires --queue")?;
     let relay = Relay {
         listen: args.listen.clone(),
@@ -107,7 +109,12 @@ pub(crate) fn run(args: &RelayArgs, delivery: Delivery, ledger: Option<PathBuf>,
             match signals.wait() {
                 // A closed standard output is no reason to end.
                 ServiceSignal::Report => drop(print_totals(&watched, json)),
-                _ => return told.store(true, Ordering::Relaxed),
+                ServiceSignal::Reload => {
+                    if let Err(reason) = watched.reopen_ledger() {
+                        status::tell(&format!("cannot open the ledger again: {reason}"));
+                    }
+                }
+                ServiceSignal::Terminate => return told.store(true, Ordering::Relaxed),
             }
         }
     };

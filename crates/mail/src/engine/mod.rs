@@ -234,7 +234,9 @@ impl<N: Network, I: Input> Engine<N, I> {
                 self.input_ns = self.now_ns;
                 break;
             }
-            match self.input.next(&mut self.record, self.now_ns)? {
+            let Self { input, record, schedule, routes, plan, .. } = self;
+            let is_crowded = |site| routing::is_crowded::<I>(schedule, routes, plan.active, site);
+            match input.next(record, self.now_ns, &is_crowded)? {
                 Next::Recipient(offer) => self.admit(offer),
                 Next::Later(at_ns) => {
                     self.input_ns = at_ns;

@@ -3,8 +3,18 @@
 use super::connection::{Connection, End, Phase};
 use super::{Engine, Input, Network, Session, State, is_own_limit};
 use crate::client::Security;
-use crate::route::{Place, Refusal, RefusalKind, Released};
-use crate::schedule::NO_SITE;
+use crate::route::{Place, Refusal, RefusalKind, Released, Routes};
+use crate::schedule::{NO_SITE, Schedule};
+
+/// Returns whether a site has its share of the recipients in memory: as many as others may still have. So a site that
+/// is slow leaves room to the others. Only an input that hands recipients out again can take them back.
+pub(super) fn is_crowded<I: Input>(schedule: &Schedule, routes: &Routes, active: usize, site: u32) -> bool {
+    if !I::RETRIES || routes.is_fixed() {
+        return false;
+    }
+    let free = active.saturating_sub(schedule.recipients.len());
+    schedule.waiting_at(site) >= free.max(active / 100).max(1)
+}
 
 /// The sites whose end is noted by name; further ones are counted.
 const NAMED_SITES: u32 = 5;
@@ -43,12 +53,12 @@ impl<N: Network, I: Input> Engine<N, I> {
                 self.schedule.recipients.get_mut(id).site = *site;
                 if self.schedule.is_given_up(*site) {
                     self.forget(id);
-                } else if self.is_crowded(*site) {
+                } else if self.may_wait(id, *site) {
+                    self.schedule.queue(id);
+                } else {
                     self.postponed += 1;
                     let number = self.schedule.recipients.remove(id);
-                    self.input.postpone(number, self.now_ns);
-                } else {
-                    self.schedule.queue(id);
+                    self.input.postpone(number, *site, self.now_ns);
                 }
             }
             Place::Nowhere(Refusal { text, kind }) => {
@@ -62,14 +72,13 @@ impl<N: Network, I: Input> Engine<N, I> {
         }
     }
 
-    /// Returns whether a site has its share of the recipients in memory: as many as others may still have. So a site
-    /// that is slow leaves room to the others. Only an input that hands recipients out again can take them back.
-    fn is_crowded(&self, site: u32) -> bool {
+    /// Returns whether a recipient may wait at a site.
+    fn may_wait(&mut self, id: u32, site: u32) -> bool {
         if !I::RETRIES || self.routes.is_fixed() {
-            return false;
+            return true;
         }
-        let free = self.plan.active.saturating_sub(self.schedule.recipients.len());
-        self.schedule.waiting_at(site) >= free.max(self.plan.active / 100).max(1)
+        let number = self.schedule.recipients.get(id).number;
+        !is_crowded::<I>(&self.schedule, &self.routes, self.plan.active, site) && self.input.admit(number, site)
     }
 
     /// Opens connections for the recipients that wait.

@@ -1,26 +1,37 @@
 //! The ledger of a relay: a line for each thing that happened to a recipient. It is for the user: the queue has what
-//! the relay needs. It can be renamed or truncated while the relay runs.
+//! the relay needs. It can be truncated while the relay runs, and renamed: then it is opened again when the user asks
+//! for that.
 
 use super::{Report, State, write_report};
 use crate::envelope::Mode;
 use crate::error::{Error, Result};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The ledger of a relay.
 #[derive(Debug)]
 pub(crate) struct Journal {
+    path: PathBuf,
     file: File,
     batch: Vec<u8>,
+}
+
+fn append(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).open(path)
 }
 
 impl Journal {
     /// Opens a file, to whose end lines are appended.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let file = OpenOptions::new().append(true).create(true).open(path);
-        let file = file.map_err(|error| Error::file(path, error.to_string()))?;
-        Ok(Self { file, batch: Vec::new() })
+        let file = append(path).map_err(|error| Error::file(path, error.to_string()))?;
+        Ok(Self { path: path.to_owned(), file, batch: Vec::new() })
+    }
+
+    /// Opens the file by its name again, after it was renamed.
+    pub(crate) fn reopen(&mut self) -> io::Result<()> {
+        self.file = append(&self.path)?;
+        Ok(())
     }
 
     /// Adds a line about a recipient of a message.

@@ -21,7 +21,7 @@ impl Feed {
         let mut moved: Vec<&mut Waiting> = waiting.filter(|one| one.entry.segment == segment).collect();
         for one in &moved {
             if read(&self.shared, &one.entry, &mut self.buffer).is_err() {
-                self.writer.discard();
+                self.writer.take_batch();
                 self.unreadable_segments.insert(segment, now_ns + UNREADABLE_NS);
                 return Ok(());
             }
@@ -44,7 +44,7 @@ impl Feed {
         for (one, entry) in moved.iter().zip(&entries) {
             self.segments.add(entry, true);
             let left = one.left();
-            let is_left = |index: u32| left.iter().any(|(one, _)| *one == index);
+            let is_left = |index: u32| left.iter().any(|one| one.index == index);
             (0..entry.recipients).filter(|&index| !is_left(index)).for_each(|index| self.segments.settle(entry, index));
         }
         for (one, entry) in moved.iter_mut().zip(entries) {

@@ -10,7 +10,9 @@
 //! has a checksum, so a cut is recognised at any byte. A record that the device has damaged is skipped and noted; those
 //! after it are kept.
 
+mod attempt;
 mod compaction;
+pub(crate) mod control;
 #[cfg(test)]
 mod database;
 mod feed;
@@ -18,19 +20,25 @@ mod loaded;
 mod record;
 mod recover;
 mod reports;
+mod scan;
 mod segments;
+mod shares;
 #[cfg(test)]
 mod tests;
 mod writer;
 
+pub(crate) use control::addresses;
 pub(crate) use feed::{Feed, Handling, Patience, Published};
-pub(crate) use record::Meta;
-pub(crate) use recover::open;
+pub(crate) use record::{Message, Meta, parse};
+pub(crate) use recover::{LOCK, open};
 pub(crate) use writer::{Commit, Writer};
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+/// The file with the identifiers of the messages that wait until the user releases them, one a line.
+const HELD: &str = "held";
 
 /// A segment that has reached this length is closed; the next message begins another one.
 const SEGMENT_BYTES: u64 = 16 << 20;
@@ -59,13 +67,15 @@ pub(crate) struct Entry {
     pub(crate) at_ms: u64,
 }
 
-/// What the receiver tells the engine.
+/// What other threads tell the engine.
 #[derive(Debug)]
 pub(crate) enum Notice {
     /// A message was accepted.
     Accepted(Entry),
     /// Nothing more is appended to this segment.
     Closed(u32),
+    /// The user asks for something.
+    Asked(control::Request, std::sync::mpsc::Sender<control::Answer>),
 }
 
 /// What the receiver and the engine share.
@@ -82,7 +92,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    fn new(directory: &Path, limit: u64, next_id: u64, next_segment: u32) -> Self {
+    pub(crate) fn new(directory: &Path, limit: u64, next_id: u64, next_segment: u32) -> Self {
         Self {
             directory: directory.to_owned(),
             limit,
@@ -105,7 +115,12 @@ impl Shared {
 
     /// Returns whether a message of this length may be added.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
-        !self.is_blocked.load(Ordering::Relaxed) && self.bytes().saturating_add(bytes) <= self.limit
+        !self.is_blocked.load(Ordering::Relaxed) && self.is_within_limit(bytes)
+    }
+
+    /// Returns whether bytes may be added without exceeding the limit.
+    pub(super) fn is_within_limit(&self, bytes: u64) -> bool {
+        self.bytes().saturating_add(bytes) <= self.limit
     }
 
     /// Returns an identifier that no other message has.
@@ -123,6 +138,11 @@ impl Shared {
 
     fn shrink(&self, bytes: u64) {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns the file with the identifiers of the messages that are held.
+    fn held(&self) -> PathBuf {
+        self.directory.join(HELD)
     }
 
     /// Returns the file of a segment's messages.

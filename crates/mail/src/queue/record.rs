@@ -4,7 +4,9 @@ use crate::envelope::Request;
 use crc32fast::Hasher;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
 
 /// The first bytes of a message's record; the last one is the version.
 const MAGIC: [u8; 4] = *b"LQM\x01";
@@ -58,9 +60,9 @@ impl<'a> Meta<'a> {
 
 /// A message's record, as it is read.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Message<'a> {
-    pub(super) meta: Meta<'a>,
-    pub(super) content: &'a [u8],
+pub(crate) struct Message<'a> {
+    pub(crate) meta: Meta<'a>,
+    pub(crate) content: &'a [u8],
 }
 
 /// Appends the record of a message, whose content is the sum of its parts. Returns its length.
@@ -93,7 +95,7 @@ pub(super) fn is_head(bytes: &[u8]) -> bool {
 }
 
 /// Parses the record at the start of bytes; `None` if it is not whole or damaged.
-pub(super) fn parse(bytes: &[u8]) -> Option<Message<'_>> {
+pub(crate) fn parse(bytes: &[u8]) -> Option<Message<'_>> {
     let (head, body) = bytes.split_at_checked(HEAD_BYTES)?;
     let number = |at: usize| Some(u32::from_le_bytes(head.get(at..at + 4)?.try_into().ok()?));
     let (crc, meta_bytes, content_bytes) = (number(4)?, number(8)? as usize, number(12)? as usize);
@@ -103,6 +105,16 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Message<'_>> {
     }
     let (meta, content) = body.split_at(meta_bytes);
     Some(Message { meta: serde_json::from_slice(meta).ok()?, content })
+}
+
+/// Reads the envelope of the record at an offset, as it is written.
+pub(super) fn envelope(file: &File, offset: u64) -> io::Result<Vec<u8>> {
+    let mut head = [0; HEAD_BYTES];
+    file.read_exact_at(&mut head, offset)?;
+    let length = u32::from_le_bytes([head[8], head[9], head[10], head[11]]) as usize;
+    let mut bytes = vec![0; length.min(MOST_META_BYTES)];
+    file.read_exact_at(&mut bytes, offset + HEAD_BYTES as u64)?;
+    Ok(bytes)
 }
 
 /// Reads the next record into `bytes`. Returns whether there is a whole one.

@@ -1,14 +1,21 @@
 //! Opens a queue: reads what is there, skips what the device has damaged, and cuts off what a crash left unfinished.
+//! Both are copied to files of their own, which count as part of the queue.
 
-use super::record::{self, About, Final, STATE_BYTES};
-use super::{Entry, Shared};
+use super::record::{self, About, Final};
+use super::scan::{self, States};
+use super::{Entry, Shared, control};
 use crate::error::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom};
-use std::os::unix::fs::FileExt;
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// The file that a relay locks.
+pub(crate) const LOCK: &str = "lock";
+
+/// What is set aside takes at most this part of the queue's limit.
+const ASIDE_SHARE: u64 = 8;
 
 /// A message that is left, and the recipients that are.
 #[derive(Debug)]
@@ -30,16 +37,20 @@ pub(crate) struct Found {
     pub(super) segments: BTreeMap<u32, u64>,
     /// What the user should know.
     pub(crate) notes: Vec<String>,
+    /// The bytes of messages that are damaged, and of the ends that a crash cut off.
+    pub(crate) damaged_bytes: u64,
+    /// The messages that wait until the user releases them.
+    pub(super) held: BTreeSet<u64>,
     /// Locked, because two relays with one queue would send everything twice.
     pub(super) lock: File,
 }
 
 /// Opens the queue in a directory, which is made if it does not exist. The files take at most `limit` bytes.
 pub(crate) fn open(directory: &Path, limit: u64) -> Result<Found> {
-    let wrong = |path: &Path, error: std::io::Error| Error::file(path, error.to_string());
+    let wrong = |path: &Path, error: io::Error| Error::file(path, error.to_string());
     std::fs::create_dir_all(directory).map_err(|error| wrong(directory, error))?;
     let lock = lock(directory)?;
-    let mut notes = Vec::new();
+    let mut review = Review { notes: Vec::new(), damaged_bytes: 0, aside_bytes: 0, aside_limit: limit / ASIDE_SHARE };
     let (mut mails, mut states) = (BTreeMap::new(), BTreeMap::new());
     for name in std::fs::read_dir(directory).map_err(|error| wrong(directory, error))? {
         let path = name.map_err(|error| wrong(directory, error))?.path();
@@ -47,6 +58,9 @@ pub(crate) fn open(directory: &Path, limit: u64) -> Result<Found> {
         match (number, path.extension().and_then(|extension| extension.to_str())) {
             (Some(number), Some("mail")) => drop(mails.insert(number, path)),
             (Some(number), Some("states")) => drop(states.insert(number, path)),
+            (Some(_), Some(extension)) if extension.starts_with("cut") => {
+                review.aside_bytes += std::fs::metadata(&path).map_err(|error| wrong(&path, error))?.len();
+            }
             _ => {}
         }
     }
@@ -58,12 +72,12 @@ pub(crate) fn open(directory: &Path, limit: u64) -> Result<Found> {
             std::fs::remove_file(path).map_err(|error| wrong(path, error))?;
             continue;
         };
-        *bytes += read_states(path, &mut notes, &mut finals).map_err(|error| wrong(path, error))?;
+        *bytes += review.read_states(path, &mut finals).map_err(|error| wrong(path, error))?;
     }
     let (mut entries, mut reported, mut next_id) = (BTreeMap::<u64, Entry>::new(), Vec::new(), 1);
     let mut copies = Vec::new();
     for (&number, path) in &mails {
-        let bytes = read_mail(path, &mut notes, |offset, bytes, message| {
+        let bytes = review.read_mail(path, |offset, bytes, message| {
             let record::Message { meta, .. } = message;
             reported.extend(meta.about);
             next_id = next_id.max(meta.id + 1);
@@ -88,13 +102,17 @@ pub(crate) fn open(directory: &Path, limit: u64) -> Result<Found> {
         let recipients: Vec<u32> = (0..entry.recipients).filter(is_left).collect();
         (!recipients.is_empty()).then_some(Left { entry, recipients })
     });
-    let left = left.collect();
+    let left: Vec<Left> = left.collect();
+    let ids: HashSet<u64> = left.iter().map(|one| one.entry.id).collect();
     // Identifiers of messages that are gone are not used again within a second.
     let next_id = next_id.max(first_id());
     let next_segment = segments.last_key_value().map_or(1, |(&last, _)| last + 1);
     let shared = Shared::new(directory, limit, next_id, next_segment);
-    shared.grow(segments.values().sum());
-    Ok(Found { shared: Arc::new(shared), left, unrecorded, moved, segments, notes, lock })
+    let Review { notes, damaged_bytes, aside_bytes, .. } = review;
+    shared.grow(segments.values().sum::<u64>() + aside_bytes);
+    let mut held = control::read_held(&shared).map_err(|error| wrong(&shared.held(), error))?;
+    held.retain(|id| ids.contains(id));
+    Ok(Found { shared: Arc::new(shared), left, unrecorded, moved, segments, notes, damaged_bytes, held, lock })
 }
 
 /// Adds what reports say to the states. Returns the recipients whose state no file of states has: a crash came between
@@ -120,7 +138,7 @@ fn first_id() -> u64 {
 }
 
 fn lock(directory: &Path) -> Result<File> {
-    let path = directory.join("lock");
+    let path = directory.join(LOCK);
     let wrong = |reason: String| Error::file(&path, reason);
     let mut options = OpenOptions::new();
     let file =
@@ -132,103 +150,106 @@ fn lock(directory: &Path) -> Result<File> {
     }
 }
 
-/// Reads states, and cuts off one that is not whole. Returns the length of the file.
-fn read_states(path: &Path, notes: &mut Vec<String>, finals: &mut HashMap<u64, HashSet<u32>>) -> std::io::Result<u64> {
-    let file = OpenOptions::new().read(true).write(true).open(path)?;
-    let mut input = BufReader::with_capacity(64 << 10, &file);
-    let (mut bytes, mut damaged, mut record) = (0, 0, [0; STATE_BYTES]);
-    loop {
-        match input.read_exact(&mut record) {
-            Ok(()) => bytes += STATE_BYTES as u64,
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => break,
-            Err(error) => return Err(error),
-        }
-        match Final::parse(&record) {
-            Some(state) => drop(finals.entry(state.id).or_default().insert(state.recipient)),
-            // It says nothing: its recipient is sent to again rather than forgotten.
-            None => damaged += 1,
-        }
-    }
-    if damaged > 0 {
-        notes.push(format!("{}: {damaged} records are damaged; their recipients may be sent to again", path.display()));
-    }
-    file.set_len(bytes)?;
-    Ok(bytes)
+/// What is said about the files, and the room for what they have besides messages.
+#[derive(Debug)]
+struct Review {
+    notes: Vec<String>,
+    /// The bytes of messages that are damaged, and of the ends that a crash cut off.
+    damaged_bytes: u64,
+    /// The bytes of the files that were set aside, at this start or an earlier one.
+    aside_bytes: u64,
+    /// The most bytes of these files.
+    aside_limit: u64,
 }
 
-/// Reads the messages of a segment. A damaged record is skipped; what follows the last whole one is moved to another
-/// file. Returns the length of the segment.
-fn read_mail(
-    path: &Path,
-    notes: &mut Vec<String>,
-    mut found: impl FnMut(u64, &[u8], record::Message<'_>),
-) -> std::io::Result<u64> {
-    let file = OpenOptions::new().read(true).write(true).open(path)?;
-    let length = file.metadata()?.len();
-    let (mut offset, mut bytes) = (0, Vec::new());
-    let mut input = BufReader::with_capacity(256 << 10, &file);
-    while offset < length {
-        if record::read(&mut input, &mut bytes)?
-            && let Some(message) = record::parse(&bytes)
-        {
-            found(offset, &bytes, message);
-            offset += bytes.len() as u64;
-            continue;
+impl Review {
+    /// Reads states, and cuts off one that is not whole. Returns the length of the file.
+    fn read_states(&mut self, path: &Path, finals: &mut HashMap<u64, HashSet<u32>>) -> io::Result<u64> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        let States { whole, damaged, end } = scan::states(&file)?;
+        for Final { id, recipient } in whole {
+            finals.entry(id).or_default().insert(recipient);
         }
-        let Some(next) = next_record(&file, offset, length)? else { break };
-        notes.push(format!(
-            "{}: {} bytes from byte {offset} on are damaged; they are not delivered, and the messages after them are",
-            path.display(),
-            next - offset
-        ));
-        offset = next;
-        input.seek(SeekFrom::Start(offset))?;
-    }
-    drop(input);
-    if offset < length {
-        let aside = set_aside(&file, path, offset)?;
-        file.set_len(offset)?;
-        file.sync_all()?;
-        notes.push(format!(
-            "{}: the last {} bytes are not a whole message; they were moved to {}",
-            path.display(),
-            length - offset,
-            aside.display()
-        ));
-    }
-    Ok(offset)
-}
-
-/// Returns where the first whole record after a damaged one begins.
-///
-/// Its head is searched for byte by byte, because the length in the head of the damaged record may be what is damaged.
-/// No message can pretend to be a record: heads have NUL bytes, and the relay accepts no message that has one.
-fn next_record(file: &File, damaged: u64, length: u64) -> std::io::Result<Option<u64>> {
-    let rest = usize::try_from(length - damaged).map_err(|_| std::io::Error::other("a segment beyond memory"))?;
-    let mut bytes = vec![0; rest];
-    file.read_exact_at(&mut bytes, damaged)?;
-    let next = (1..rest).find(|&at| record::is_head(&bytes[at..]) && record::parse(&bytes[at..]).is_some());
-    Ok(next.map(|at| damaged + at as u64))
-}
-
-/// Copies the end of a segment to a file of its own, and syncs it. Returns its path.
-fn set_aside(mut file: &File, path: &Path, offset: u64) -> std::io::Result<PathBuf> {
-    let mut number = 0;
-    let (aside, mut copy) = loop {
-        let extension = if number == 0 { "cut".to_owned() } else { format!("cut{number}") };
-        let aside = path.with_extension(extension);
-        match OpenOptions::new().write(true).create_new(true).open(&aside) {
-            Ok(copy) => break (aside, copy),
-            // An earlier crash has left one.
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
-            Err(error) => return Err(error),
+        if damaged > 0 {
+            self.notes.push(format!(
+                "{}: {damaged} records are damaged; their recipients may be sent to again",
+                path.display()
+            ));
         }
-    };
-    file.seek(SeekFrom::Start(offset))?;
-    std::io::copy(&mut file, &mut copy)?;
-    copy.sync_all()?;
-    if let Some(directory) = path.parent() {
-        File::open(directory)?.sync_all()?;
+        if file.metadata()?.len() > end {
+            file.set_len(end)?;
+        }
+        Ok(end)
     }
-    Ok(aside)
+
+    /// Reads the messages of a segment. What is damaged is copied to another file; what follows the last whole record
+    /// is moved there. Returns the length of the segment.
+    fn read_mail(&mut self, path: &Path, found: impl FnMut(u64, &[u8], record::Message<'_>)) -> io::Result<u64> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        let mut length = file.metadata()?.len();
+        for range in scan::messages(&file, found)? {
+            let (bytes, is_end) = (scan::range(&file, range.clone())?, range.end == length);
+            self.damaged_bytes += bytes.len() as u64;
+            let what = if is_end {
+                format!("the last {} bytes are not a whole message", bytes.len())
+            } else {
+                format!(
+                    "{} bytes from byte {} on are damaged, and the messages after them are not",
+                    bytes.len(),
+                    range.start
+                )
+            };
+            let kept = match self.set_aside(path, &bytes) {
+                Ok(aside) if is_end => {
+                    file.set_len(range.start)?;
+                    file.sync_all()?;
+                    length = range.start;
+                    format!("they were moved to {}", aside.display())
+                }
+                Ok(aside) => format!("they are not delivered; a copy is in {}", aside.display()),
+                // The relay must start without room, too. Nothing is appended to a segment that was found.
+                Err(error) => format!(
+                    "they are not delivered, could not be copied to another file ({error}), and are deleted with the \
+                     segment when its other messages are delivered"
+                ),
+            };
+            self.notes.push(format!("{}: {what}; {kept}", path.display()));
+        }
+        Ok(length)
+    }
+
+    /// Copies bytes of a segment to a file of their own, and syncs it. Returns its path.
+    fn set_aside(&mut self, path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
+        for number in 0_u32.. {
+            let aside = path.with_extension(if number == 0 { "cut".to_owned() } else { format!("cut{number}") });
+            let copy = match OpenOptions::new().write(true).create_new(true).open(&aside) {
+                Ok(copy) => copy,
+                // It may be of this damage, which an earlier start found, or of other bytes.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => match std::fs::read(&aside) {
+                    Ok(known) if known == bytes => return Ok(aside),
+                    _ => continue,
+                },
+                Err(error) => return Err(error),
+            };
+            let written = self.fill(copy, path, bytes);
+            if let Err(error) = written {
+                // If this fails too, a part of the bytes stays, which does no harm.
+                let _ = std::fs::remove_file(&aside);
+                return Err(error);
+            }
+            self.aside_bytes += bytes.len() as u64;
+            return Ok(aside);
+        }
+        Err(io::Error::other("no name is free for another file"))
+    }
+
+    fn fill(&self, mut copy: File, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        if self.aside_bytes + bytes.len() as u64 > self.aside_limit {
+            let reason = "files with the extension cut have an eighth of --queue-limit; move them elsewhere";
+            return Err(io::Error::new(ErrorKind::QuotaExceeded, reason));
+        }
+        copy.write_all(bytes)?;
+        copy.sync_all()?;
+        path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
+    }
 }

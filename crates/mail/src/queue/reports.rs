@@ -1,8 +1,11 @@
 //! Reports to senders about recipients that failed: messages of the queue that the relay itself writes.
 //!
 //! A report enters the queue before the failures are recorded, and its record says which failures it reports. So after
-//! a crash between the two, a start takes the failures from the report: it is neither lost nor written again. The
-//! failures of a message that come in one batch of events have one report.
+//! a crash between the two, a start takes the failures from the report: it is neither lost nor written again. An
+//! attempt to deliver a message has one report of its failures, at its end. That a server took a message which makes no
+//! reports is told at once: a recipient that has the message must not get it again after a crash.
+//!
+//! A report that is too large for the sender's server is replaced by one with the header of the message.
 
 use super::Entry;
 use super::feed::{Feed, unix_ms};
@@ -12,10 +15,17 @@ use super::writer::Commit;
 use crate::bounce::{self, Action, Failure, REPLY_BYTES, Subject};
 use crate::input::Letter;
 use crate::ledger::{Report, State};
+use landau_wire::smtp::code::Enhanced;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::io;
 use std::rc::Rc;
+
+/// The largest message that a report returns as a whole. Postfix returns 50,000 bytes (`bounce_size_limit`).
+const RETURNED_BYTES: usize = 1 << 20;
+
+/// The bytes of reports that are written together.
+const BATCH_BYTES: usize = 8 << 20;
 
 /// What is to be reported about a recipient.
 #[derive(Debug)]
@@ -34,6 +44,10 @@ pub(super) struct Unreported {
     entry: Entry,
     letter: Rc<Letter>,
     pending: Vec<Pending>,
+    /// The report that replaces the message, if that is a report which was too large, and its recipient.
+    shorter: Option<(Vec<u8>, Box<str>)>,
+    /// Whether the attempt in which they failed is over.
+    pub(super) is_ended: bool,
     /// Whether the relay is done with the message once they are recorded.
     pub(super) is_over: bool,
 }
@@ -54,17 +68,28 @@ fn action(letter: &Letter, report: &Report<'_>) -> Option<Action> {
     }
 }
 
+/// Returns whether a message failed because it is larger than the server accepts.
+fn is_too_large(report: &Report<'_>) -> bool {
+    let status = Enhanced::parse(report.text).map(|(code, _)| code.parts());
+    report.state == State::Failed && (report.code == Some(552) || status == Some((5, 3, 4)))
+}
+
 impl Unreported {
-    /// Returns the report.
-    fn text(&self, id: u64) -> Vec<u8> {
+    /// Returns what is to be reported now.
+    fn ready(&self, is_end: bool) -> impl Iterator<Item = &Pending> {
+        let is_ended = is_end || self.is_ended;
+        self.pending.iter().filter(move |one| is_ended || one.action == Action::Relayed)
+    }
+
+    /// Returns a report, with a message of at most so many bytes.
+    fn text(&self, id: u64, is_end: bool, most_returned: usize) -> Vec<u8> {
         let Letter { envelope, message, requests } = &*self.letter;
         let content = message.content();
         // Nobody can guess it, so no message can contain the boundary that it becomes.
         let digest = Sha256::digest(&content).iter().take(8).fold(0, |sum: u64, &byte| sum << 8 | u64::from(byte));
         let name = format!("{id:X}.{digest:016X}");
         let failures: Vec<Failure<'_>> = self
-            .pending
-            .iter()
+            .ready(is_end)
             .map(|one| Failure {
                 address: &one.address,
                 orcpt: requests.get(one.index as usize).and_then(|request| request.orcpt.as_deref()),
@@ -74,18 +99,30 @@ impl Unreported {
                 text: &one.text,
             })
             .collect();
-        bounce::report(&Subject { envelope, content: &content, name: &name, at_ms: unix_ms() }, &failures)
+        let subject = Subject { envelope, content: &content, name: &name, at_ms: unix_ms(), most_returned };
+        bounce::report(&subject, &failures)
     }
 }
 
 impl Feed {
     /// Notes what is to be reported about a recipient, if anything is. Its state is then recorded with the report.
     pub(super) fn note_report(&mut self, loaded: &Loaded, report: &Report<'_>) -> bool {
-        let Some(action) = action(&loaded.letter, report) else { return false };
+        let mut shorter = None;
+        let action = match action(&loaded.letter, report) {
+            Some(action) => action,
+            None if loaded.is_report && is_too_large(report) => {
+                let Some(text) = bounce::shortened(&loaded.letter.message.content()) else { return false };
+                shorter = Some((text, report.address.into()));
+                Action::Failed
+            }
+            None => return false,
+        };
         let unreported = self.unreported.entry(loaded.waiting.entry.id).or_insert_with(|| Unreported {
             entry: loaded.waiting.entry.clone(),
             letter: Rc::clone(&loaded.letter),
             pending: Vec::new(),
+            shorter,
+            is_ended: false,
             is_over: false,
         });
         unreported.pending.push(Pending {
@@ -99,19 +136,50 @@ impl Feed {
         true
     }
 
-    /// Adds the reports to the queue, and with them the states of their recipients to what is to be written.
-    pub(super) fn write_reports(&mut self, now_ns: u64) -> io::Result<()> {
-        if self.unreported.is_empty() {
-            return Ok(());
+    /// Returns whether a report is to be written now.
+    pub(super) fn has_reports(&self) -> bool {
+        self.unreported.values().any(|one| one.ready(false).next().is_some())
+    }
+
+    /// Adds the reports that are due to the queue, and with them the states of their recipients to what is to be
+    /// written. At the end of the run all are due.
+    pub(super) fn write_reports(&mut self, now_ns: u64, is_end: bool) -> io::Result<()> {
+        let due = |one: &Unreported| one.ready(is_end).next().is_some();
+        let mut ids: Vec<u64> = self.unreported.iter().filter(|(_, one)| due(one)).map(|(&id, _)| id).collect();
+        while !ids.is_empty() {
+            let (mut bytes, mut count) = (0, 0);
+            while bytes < BATCH_BYTES && count < ids.len() {
+                bytes += self.add_report(ids[count], is_end, bytes)?;
+                count += 1;
+            }
+            let batch: Vec<u64> = ids.drain(..count).collect();
+            self.commit_reports(&batch, now_ns, is_end)?;
         }
-        for one in self.unreported.values() {
-            let id = self.shared.next_id();
-            let meta = Meta {
-                about: Some(About { id: one.entry.id, recipients: one.pending.iter().map(|one| one.index).collect() }),
-                ..Meta::new(id, unix_ms(), "", vec![Cow::Borrowed(one.letter.envelope.from.as_str())])
-            };
-            self.writer.add(&meta, &[&one.text(id)])?;
-        }
+        Ok(())
+    }
+
+    /// Adds the report about a message to the batch, which has so many bytes. Returns the length of the report.
+    fn add_report(&mut self, about: u64, is_end: bool, batch_bytes: usize) -> io::Result<usize> {
+        let Some(one) = self.unreported.get(&about) else { return Ok(0) };
+        let id = self.shared.next_id();
+        // Where the queue is full, a report has a header only: it makes room for the message itself.
+        let has_room = self.shared.is_within_limit(batch_bytes as u64 + one.entry.bytes);
+        let most_returned = if has_room { RETURNED_BYTES } else { 0 };
+        let (text, to) = match &one.shorter {
+            Some((text, to)) => (Cow::Borrowed(text.as_slice()), &**to),
+            None => (Cow::Owned(one.text(id, is_end, most_returned)), one.letter.envelope.from.as_str()),
+        };
+        let recipients = one.ready(is_end).map(|one| one.index).collect();
+        let meta = Meta {
+            about: Some(About { id: one.entry.id, recipients }),
+            ..Meta::new(id, unix_ms(), "", vec![Cow::Borrowed(to)])
+        };
+        self.writer.add(&meta, &[&text])?;
+        Ok(text.len())
+    }
+
+    /// Writes the batch of the reports about some messages.
+    fn commit_reports(&mut self, about: &[u64], now_ns: u64, is_end: bool) -> io::Result<()> {
         let committed = self.writer.commit(now_ns);
         for closed in self.writer.take_closed() {
             self.segments.close(closed);
@@ -124,10 +192,16 @@ impl Feed {
             let waiting = self.waiting(entry, None, now_ns);
             self.fresh.push_back(waiting);
         }
-        for one in std::mem::take(&mut self.unreported).into_values() {
-            one.pending.iter().for_each(|pending| self.segments.settle(&one.entry, pending.index));
+        for id in about {
+            let Some(mut one) = self.unreported.remove(id) else { continue };
+            one.ready(is_end).for_each(|pending| self.segments.settle(&one.entry, pending.index));
             if one.is_over {
                 self.segments.remove(&one.entry);
+            } else if !(is_end || one.is_ended) {
+                one.pending.retain(|pending| pending.action != Action::Relayed);
+                if !one.pending.is_empty() {
+                    self.unreported.insert(*id, one);
+                }
             }
         }
         for closed in closed {

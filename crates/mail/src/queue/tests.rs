@@ -1,9 +1,13 @@
 //! Tests of the queue over files.
 
+mod attempts;
+mod control;
+mod disk;
+
 use super::feed::LOADED_BYTES;
 use super::record::Meta;
 use super::segments::MOST_OPEN;
-use super::{Commit, Feed, Handling, Notice, Patience, SEGMENT_BYTES, Shared, Writer, is_full, open};
+use super::{Commit, Feed, Handling, Notice, Patience, SEGMENT_BYTES, Shared, Writer, open};
 use crate::envelope::{Envelope, Mode, Request};
 use crate::input::{Input, Next, Offer};
 use crate::ledger::{Host, Report, State, Sync};
@@ -74,7 +78,7 @@ impl Queue {
 
     fn next(&mut self) -> Option<(Offer, String)> {
         let mut record = Record::default();
-        match self.feed.next(&mut record, self.now_ns).unwrap() {
+        match self.feed.next(&mut record, self.now_ns, &|_| false).unwrap() {
             Next::Recipient(offer) => Some((offer, record.address().to_owned())),
             Next::Later(_) => None,
             Next::End => panic!("a queue has no end"),
@@ -207,8 +211,9 @@ fn a_damaged_record_loses_no_other_message() {
         drop(found);
         let mut queue = Queue::open(copy.path());
         assert_eq!(queue.take_all().len(), 3, "{at}");
-        // What is not followed by a whole record may be a torn one.
-        assert_eq!(queue.files().contains("00000001.cut"), lost == 3, "{at}");
+        // What is not delivered is kept, and once however often the queue is opened.
+        let kept = std::fs::read(copy.path().join("00000001.cut")).unwrap();
+        assert!(kept == damaged[ends[lost]..ends[lost + 1]] && !queue.files().contains("00000001.cut1"), "{at}");
     }
     // Two damaged records in a row, and nothing but noise at the end.
     let mut damaged = whole.clone();
@@ -220,7 +225,35 @@ fn a_damaged_record_loses_no_other_message() {
     let mut queue = Queue::open(folder.path());
     assert_eq!(queue.take_all().iter().map(|(offer, _)| Queue::content(offer)).collect::<Vec<_>>().len(), 2);
     let read = |name: &str| std::fs::read(folder.path().join(name)).unwrap();
-    assert_eq!((read("00000001.cut"), read("00000001.cut1")), (b"an earlier one".to_vec(), b"LQM\x01LQM\x01".to_vec()));
+    assert_eq!([read("00000001.cut"), read("00000001.cut2")], [b"an earlier one".to_vec(), b"LQM\x01LQM\x01".to_vec()]);
+    assert_eq!(read("00000001.cut1"), damaged[ends[1]..ends[3]]);
+    // What is set aside is a part of the queue.
+    let files = queue.files().iter().map(|name| read(name).len() as u64).sum::<u64>();
+    assert_eq!(queue.shared.bytes(), files);
+}
+
+/// What is set aside has an eighth of the queue's limit. Beyond it a torn end stays where it is.
+#[test]
+fn what_is_set_aside_has_a_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut queue = Queue::open(folder.path());
+    queue.accept(1, "\r\na\r\n");
+    drop((queue.writer, queue.feed));
+    let mail = folder.path().join("00000001.mail");
+    let whole = std::fs::read(&mail).unwrap();
+    let torn = [&whole[..], &[b'x'; 200]].concat();
+    std::fs::write(&mail, &torn).unwrap();
+    for _ in 0..2 {
+        let found = open(folder.path(), 8 * 199).unwrap();
+        assert!(found.notes.len() == 1 && found.notes[0].contains("--queue-limit"), "{:?}", found.notes);
+        assert_eq!((found.left.len(), found.damaged_bytes, std::fs::read(&mail).unwrap()), (1, 200, torn.clone()));
+    }
+    let found = open(folder.path(), 8 * 200).unwrap();
+    assert_eq!((found.left.len(), std::fs::read(&mail).unwrap()), (1, whole));
+    drop(found);
+    // The one file is at the limit.
+    std::fs::write(&mail, [&torn[..], b"y"].concat()).unwrap();
+    assert!(open(folder.path(), 8 * 200).unwrap().notes[0].contains("--queue-limit"));
 }
 
 #[test]
@@ -331,7 +364,7 @@ fn a_directory_that_cannot_be_written_loses_no_message() {
 
 /// Returns when the feed wants to be asked again.
 fn later(queue: &mut Queue) -> u64 {
-    match queue.feed.next(&mut Record::default(), queue.now_ns).unwrap() {
+    match queue.feed.next(&mut Record::default(), queue.now_ns, &|_| false).unwrap() {
         Next::Later(at_ns) => at_ns,
         other => panic!("{other:?}"),
     }
@@ -345,9 +378,9 @@ fn a_message_that_is_due_and_does_not_fit_in_memory_keeps_no_processor_busy() {
     let one = queue.take_all();
     queue.settle(&one[0], State::Deferred);
     queue.now_ns = 200 * SECOND;
-    queue.feed.loaded_bytes = LOADED_BYTES;
+    queue.feed.shares.set_all(LOADED_BYTES);
     assert!(later(&mut queue) > queue.now_ns + SECOND);
-    queue.feed.loaded_bytes = 0;
+    queue.feed.shares.set_all(0);
     assert_eq!(queue.take_all().len(), 1);
 }
 
@@ -500,96 +533,6 @@ fn a_message_that_is_given_up_is_returned_with_the_last_reason() {
         report.contains("Status: 5.4.7\r\n") && report.contains("the last attempt: 450 4.2.0 later\r\n"),
         "{report}"
     );
-}
-
-/// The directory of the queue in a test that another test starts in a mount namespace.
-const SMALL_DISK: &str = "LANDAU_SMALL_DISK";
-
-/// Runs `on_a_small_disk` on a disk of 8 MiB.
-#[test]
-fn a_full_disk_loses_nothing_and_ends_no_relay() {
-    if landau_sys::process::effective_user() != 0 {
-        eprintln!("skipped: a disk of its own needs root");
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let script = "mount -t tmpfs -o size=8m none \"$1\" && exec \"$2\" --exact queue::tests::on_a_small_disk --ignored";
-    let mut command = std::process::Command::new("unshare");
-    command.args(["--mount", "sh", "-c", script, "sh"]).arg(folder.path()).arg(std::env::current_exe().unwrap());
-    let ran = command.env(SMALL_DISK, folder.path()).output().unwrap();
-    let text = String::from_utf8_lossy(&ran.stdout);
-    if String::from_utf8_lossy(&ran.stderr).contains("unshare failed") {
-        eprintln!("skipped: this system permits no mount namespace");
-        return;
-    }
-    assert!(ran.status.success() && text.contains("1 passed"), "{text}{}", String::from_utf8_lossy(&ran.stderr));
-}
-
-/// Fills what is left of the disk. Returns the file.
-fn fill(folder: &Path) -> std::path::PathBuf {
-    let path = folder.join("filler");
-    let mut file = std::fs::File::create(&path).unwrap();
-    for size in [1 << 16, 1 << 12, 1] {
-        while std::io::Write::write_all(&mut file, &vec![0; size]).is_ok() {}
-    }
-    path
-}
-
-#[test]
-#[ignore = "a_full_disk_loses_nothing_and_ends_no_relay starts it on a disk of its own"]
-fn on_a_small_disk() {
-    let disk = std::path::PathBuf::from(std::env::var_os(SMALL_DISK).unwrap());
-    let folder = disk.join("queue");
-    let mut queue = Queue::limited(&folder, 8 << 20);
-    let content = format!("Subject: a\r\n\r\n{}", format!("{}\r\n", "x".repeat(98)).repeat(1000));
-    // Five segments of eleven messages: the last one is open.
-    for _ in 0..50 {
-        queue.accept(1, &content);
-    }
-    let filler = fill(&disk);
-    let id = queue.shared.next_id();
-    let meta = Meta::new(id, 1, "", vec!["lost@d".into()]);
-    queue.writer.add(&meta, &[content.as_bytes()]).unwrap();
-    assert!(is_full(&queue.writer.commit(0).unwrap_err()));
-    let all = queue.take_all();
-    assert_eq!(all.len(), 50);
-    // In each segment one message stays; the first of them fails, which is to be reported.
-    for (number, one) in all.iter().enumerate() {
-        let state = match number {
-            1 => State::Failed,
-            _ if number % 11 == 0 => State::Deferred,
-            _ => State::Done,
-        };
-        queue.settle(one, state);
-    }
-    let files = queue.files();
-    for second in 1..20 {
-        // Nothing can be written: not the states, not the report, and nothing is moved.
-        queue.feed.commit(second * SECOND).unwrap();
-        assert!(matches!(queue.feed.next(&mut Record::default(), second * SECOND), Ok(Next::Later(_))));
-    }
-    assert!(!queue.shared.has_room(1), "nothing is accepted");
-    let new: Vec<String> = queue.files().difference(&files).cloned().collect();
-    assert!(new.iter().all(|name| name.ends_with(".states")) && new.len() <= 1, "{new:?}");
-    std::fs::remove_file(&filler).unwrap();
-    let before = queue.shared.bytes();
-    // Room for the states, and then little again: what is left cannot be moved, and goes on.
-    queue.feed.commit(20 * SECOND).unwrap();
-    assert!(queue.shared.has_room(1));
-    let filler = fill(&disk);
-    for second in 21..40 {
-        queue.feed.commit(second * SECOND).unwrap();
-    }
-    std::fs::remove_file(&filler).unwrap();
-    for second in 40..60 {
-        queue.feed.commit(second * SECOND).unwrap();
-    }
-    assert!(queue.shared.bytes() < before / 4, "{} of {before}", queue.shared.bytes());
-    drop((queue.writer, queue.feed));
-    let mut queue = Queue::open(&folder);
-    let all = queue.take_all();
-    let (reports, left) = (reports(&all).len(), all.iter().filter(|one| one.1 == "r0@d").count());
-    assert_eq!((reports, left, all.len()), (1, 5, 6));
 }
 
 /// A crash comes after a move has copied messages and before it has written their states. The first start uses the

@@ -68,10 +68,9 @@ impl Writer {
         Ok(())
     }
 
-    /// Drops the batch.
-    pub(super) fn discard(&mut self) {
-        self.entries.clear();
-        self.batch.clear();
+    /// Takes the batch, which is not written. The offsets are those in the bytes that are returned.
+    pub(crate) fn take_batch(&mut self) -> (Vec<Entry>, Vec<u8>) {
+        (std::mem::take(&mut self.entries), std::mem::take(&mut self.batch))
     }
 
     /// Adds a message that is in another segment to the batch, by its record.

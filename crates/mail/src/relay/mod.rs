@@ -3,12 +3,15 @@
 //! One thread receives, another delivers. A message is acknowledged after the queue has it; all messages that arrive
 //! while the disk is busy are written together.
 
+mod control;
 mod receiver;
 mod session;
 #[cfg(test)]
 mod tests;
 mod trace;
 
+pub use crate::queue::control::{Action, Condition, Request};
+pub use control::{Queued, ask};
 pub use receiver::Reception;
 
 use crate::delivery::{self, Delivery, Outcome};
@@ -17,12 +20,14 @@ use crate::envelope::Mode;
 use crate::error::{Error, Result};
 use crate::ledger::Journal;
 use crate::network::Sockets;
+use crate::queue::control::Answer;
 use crate::queue::{self, Feed, Handling, Patience, Published, Writer};
 use crate::schedule::{Limits, Schedule};
 use crate::sink::counters::Reading;
 use crate::sink::{Config, Listen, Remote, Sink};
 use crate::stats::Tally;
 use crate::tls::ServerTls;
+use control::{Control, Desk};
 use landau_reactor::Backend;
 use landau_sys::clock::monotonic_ns;
 use landau_sys::process::thread_time;
@@ -57,6 +62,8 @@ pub struct Listening {
     /// What the user should know.
     pub notes: Vec<String>,
     tally: Arc<Mutex<Published>>,
+    desk: Desk,
+    _control: Control,
 }
 
 impl std::fmt::Debug for Listening {
@@ -70,6 +77,7 @@ impl std::fmt::Debug for Listening {
 pub struct Monitor {
     remote: Remote,
     tally: Arc<Mutex<Published>>,
+    desk: Desk,
 }
 
 impl Monitor {
@@ -81,10 +89,23 @@ impl Monitor {
         tally
     }
 
+    /// Opens the ledger again, after it was renamed.
+    ///
+    /// # Errors
+    ///
+    /// The relay is ending, or the file cannot be opened; the old one is used.
+    pub fn reopen_ledger(&self) -> std::result::Result<(), String> {
+        match self.desk.ask(Request { action: Action::Reopen, ids: Vec::new() })? {
+            Answer::Failed(reason) => Err(reason),
+            Answer::Found(_) | Answer::Items(_) => Ok(()),
+        }
+    }
+
     /// Returns all counters.
     pub fn totals(&self) -> Vec<Reading> {
         let Tally { done, deferred, failed, left } = self.tally();
-        let Published { unreadable, reports, .. } = *self.tally.lock().unwrap_or_else(PoisonError::into_inner);
+        let Published { unreadable, reports, damaged_bytes, held, .. } =
+            *self.tally.lock().unwrap_or_else(PoisonError::into_inner);
         let reading = |name, about, value| Reading { name, about, value };
         let mut all = self.remote.totals();
         all.extend([
@@ -94,6 +115,8 @@ impl Monitor {
             reading("recipients_left", "recipients who have not been tried", left),
             reading("reports", "reports to senders about recipients that failed, added to the queue", reports),
             reading("reads_failed", "attempts to read a message of the queue that failed", unreadable),
+            reading("damaged_bytes", "bytes of the queue that were damaged or cut off at the start", damaged_bytes),
+            reading("messages_held", "messages that wait until they are released", held),
         ]);
         all
     }
@@ -117,7 +140,11 @@ impl Relay {
         let writer = Writer::new(Arc::clone(&found.shared), sync);
         let tls = self.reception.certificate.as_ref().map(|one| ServerTls::new(one, &self.reception.name));
         let tls = tls.transpose().map_err(|reason| Error::Spec(format!("cannot offer STARTTLS: {reason}")))?;
-        let receiver = Receiver::new(self.reception, tls, Arc::clone(&found.shared), writer, sender, network.waker()?);
+        let desk = Desk { notices: sender.clone(), waker: network.waker()? };
+        let control = Control::start(&self.queue, Arc::clone(&found.shared), desk.clone());
+        let control = control.map_err(|error| Error::file(&self.queue.join("control"), error.to_string()))?;
+        let waker = desk.waker.clone();
+        let receiver = Receiver::new(self.reception, tls, Arc::clone(&found.shared), writer, sender, waker);
         let sink = Sink::bind(receiver, Config::new(self.listen))?;
         let patience = Patience { backoff: limits.backoff, lifetime: self.lifetime };
         let envelope = plan.envelope.clone();
@@ -126,7 +153,8 @@ impl Relay {
         let tally = feed.published();
         // The queue knows when a message is tried again; the engine has a recipient for one attempt.
         let schedule = Schedule::new(Limits { attempts: 1, ..limits });
-        Ok(Listening { sink, engine: Engine::new(network, feed, routes, plan, schedule), notes, tally })
+        let engine = Engine::new(network, feed, routes, plan, schedule);
+        Ok(Listening { sink, engine, notes, tally, desk, _control: control })
     }
 }
 
@@ -138,7 +166,7 @@ impl Listening {
 
     /// Returns a handle for other threads.
     pub fn monitor(&self) -> Monitor {
-        Monitor { remote: self.sink.remote(), tally: Arc::clone(&self.tally) }
+        Monitor { remote: self.sink.remote(), tally: Arc::clone(&self.tally), desk: self.desk.clone() }
     }
 
     /// Receives and delivers until `should_stop`. Then the transactions in progress end.

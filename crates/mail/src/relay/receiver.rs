@@ -1,7 +1,7 @@
 //! What the sessions of a relay share: its limits, the clients it accepts, and the queue they write to.
 
 use super::session::{Outcome, Session};
-use crate::queue::{Commit, Meta, Notice, Shared, Writer};
+use crate::queue::{Commit, Entry, Meta, Notice, Shared, Writer};
 use crate::sink::Prefix;
 use crate::sink::conduct::Plan;
 use crate::sink::counters::{Counted, counters};
@@ -83,7 +83,7 @@ pub(super) struct Receiver {
     notices: Sender<Notice>,
     /// Wakes the engine.
     waker: Waker,
-    open: u32,
+    pub(super) open: u32,
     /// The bytes of messages that are being received, addresses of recipients included.
     pub(super) held: u64,
     /// The messages of the batch.
@@ -121,6 +121,12 @@ impl Receiver {
         self.writer.add(meta, parts)?;
         self.batch.push(meta.id);
         Ok(())
+    }
+
+    /// Takes the batch, which is not written.
+    pub(super) fn take_batch(&mut self) -> (Vec<Entry>, Vec<u8>) {
+        self.batch.clear();
+        self.writer.take_batch()
     }
 
     /// Returns what became of a message after the commit of its batch.

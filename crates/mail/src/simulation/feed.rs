@@ -6,7 +6,7 @@ use super::{SECOND, Scenario, Silent, World};
 use crate::engine::Engine;
 use crate::envelope::Mode;
 use crate::error::Result;
-use crate::input::{Input, Letter, Next, Offer};
+use crate::input::{Input, IsCrowded, Letter, Next, Offer};
 use crate::ledger::{Report, State};
 use crate::list::Record;
 use crate::message::Message;
@@ -55,7 +55,7 @@ impl Feed {
 impl Input for Rc<RefCell<Feed>> {
     const RETRIES: bool = true;
 
-    fn next(&mut self, record: &mut Record, now_ns: u64) -> Result<Next> {
+    fn next(&mut self, record: &mut Record, now_ns: u64, _: IsCrowded<'_>) -> Result<Next> {
         let mut feed = self.borrow_mut();
         let Some(&(number, at_ns)) = feed.waiting.front() else {
             return Ok(if feed.is_held.contains(&true) { Next::Later(u64::MAX) } else { Next::End });

@@ -1,0 +1,123 @@
+//! `landau queue`: lists the queue of a relay, and holds, releases, deletes or flushes its messages.
+
+use crate::status;
+use clap::ValueEnum;
+use landau_mail::relay::{Action, Condition, Queued, Request, ask};
+use landau_report::quantity::{bytes, count, duration};
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The recipients of a message that are printed; `--json` has all.
+const PRINTED_RECIPIENTS: usize = 10;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ActionWord {
+    /// Print the messages
+    List,
+    /// Do not try messages until they are released; a restart of the relay does not change that
+    Hold,
+    /// Try messages again that were held
+    Release,
+    /// Delete messages; their senders are not told
+    Delete,
+    /// Try messages now that wait for their next attempt
+    Flush,
+}
+
+impl ActionWord {
+    const fn action(self) -> Action {
+        match self {
+            Self::List => Action::List,
+            Self::Hold => Action::Hold,
+            Self::Release => Action::Release,
+            Self::Delete => Action::Delete,
+            Self::Flush => Action::Flush,
+        }
+    }
+
+    const fn past(self) -> &'static str {
+        match self {
+            Self::List => "in the queue",
+            Self::Hold => "held",
+            Self::Release => "released",
+            Self::Delete => "deleted",
+            Self::Flush => "due now",
+        }
+    }
+}
+
+const AFTER_HELP: &str = "A message has an identifier, which is in the reply to its sender and in its Received field.
+
+The command asks the relay that uses the queue. If none is running, it reads and changes the files itself.
+
+Examples:
+  landau queue /var/spool/landau                      list the queue
+  landau queue /var/spool/landau hold 6A6F4C9D000003  keep a message from being sent
+  landau queue /var/spool/landau flush --all          try everything now
+
+Exit status: 0 success, 1 an identifier was not found, 2 could not run.";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Args {
+    /// Directory of the queue: --queue of landau mail
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// What to do
+    #[arg(value_enum, default_value = "list")]
+    action: ActionWord,
+    /// Identifiers of messages, in hexadecimal
+    #[arg(value_name = "ID", value_parser = identifier, conflicts_with = "all")]
+    ids: Vec<u64>,
+    /// Choose all messages; only list does so without this option
+    #[arg(long)]
+    all: bool,
+    /// Print messages as JSON, one a line
+    #[arg(long)]
+    json: bool,
+}
+
+fn identifier(text: &str) -> Result<u64, String> {
+    u64::from_str_radix(text, 16).map_err(|_| "must be hexadecimal, as `landau queue DIR` prints it".to_owned())
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
+    let is_list = args.action == ActionWord::List;
+    anyhow::ensure!(
+        is_list || args.all || !args.ids.is_empty(),
+        "name the messages by their identifiers, or use --all"
+    );
+    let request = Request { action: args.action.action(), ids: args.ids.clone() };
+    let mut messages = Vec::new();
+    let (found, _) = ask(&args.directory, &request, &mut |message| messages.push(message))?;
+    for message in &messages {
+        let text = if args.json { serde_json::to_string(message)? } else { describe(message) };
+        status::print(&text)?;
+    }
+    if !args.json {
+        let noun = if found == 1 { "message" } else { "messages" };
+        status::print(&format!("{} {noun} {}", count(found as f64), args.action.past()))?;
+    }
+    let is_complete = args.ids.len() as u64 <= found;
+    Ok(if is_complete { status::DONE } else { status::FAILED })
+}
+
+fn describe(message: &Queued) -> String {
+    let Queued { id, condition, accepted_ms, bytes: size, from, to, due_in_ms, reason } = message;
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64);
+    let age = duration(now_ms.saturating_sub(*accepted_ms) as f64 * 1e6);
+    let condition = match (condition, due_in_ms) {
+        (Condition::New, _) => "new".to_owned(),
+        (Condition::Active, _) => "active".to_owned(),
+        (Condition::Held, _) => "held".to_owned(),
+        (Condition::Deferred, None) => "deferred".to_owned(),
+        (Condition::Deferred, Some(ms)) => format!("deferred, next attempt in {}", duration(*ms as f64 * 1e6)),
+    };
+    let mut lines = vec![format!("{id}  {}  age {age}  from <{from}>  {condition}", bytes(*size))];
+    lines.extend(reason.iter().map(|reason| format!("    ({})", reason.escape_debug())));
+    lines.extend(to.iter().take(PRINTED_RECIPIENTS).map(|address| format!("    <{address}>")));
+    if to.len() > PRINTED_RECIPIENTS {
+        lines.push(format!("    and {} more", to.len() - PRINTED_RECIPIENTS));
+    }
+    lines.join("\n")
+}

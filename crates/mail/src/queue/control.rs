@@ -1,0 +1,276 @@
+//! What the user asks of a queue: what is in it, and to hold, release, delete or flush messages.
+
+use super::feed::{Feed, unix_ms};
+use super::loaded::{Left, Loaded, Waiting};
+use super::record::{self, Meta};
+use super::{Entry, Shared};
+use crate::ledger::{Journal, Report, State};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+
+/// What is to be done with messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// They are listed.
+    List,
+    /// They are not tried until they are released. A restart does not change that.
+    Hold,
+    /// They are tried again if they were held.
+    Release,
+    /// They are deleted, and their senders are not told.
+    Delete,
+    /// They are tried now.
+    Flush,
+    /// None; the ledger is opened again, because it was renamed.
+    Reopen,
+}
+
+/// What the user asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// What is to be done.
+    pub action: Action,
+    /// With these messages; with all if there are none.
+    pub ids: Vec<u64>,
+}
+
+/// What a message does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Condition {
+    /// It was not tried in this run.
+    New,
+    /// It is being sent.
+    Active,
+    /// It waits for its next attempt.
+    Deferred,
+    /// It waits until the user releases it.
+    Held,
+}
+
+/// A message of the queue.
+#[derive(Debug, Clone)]
+pub(crate) struct Item {
+    pub(crate) entry: Entry,
+    pub(crate) condition: Condition,
+    /// The indices of the recipients that are left.
+    pub(crate) left: Vec<u32>,
+    /// The milliseconds until it is tried again, if it waits for that.
+    pub(crate) due_in_ms: Option<u64>,
+    /// Why a recipient was deferred last.
+    pub(crate) reason: Option<Box<str>>,
+}
+
+/// The answer to a request.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// The messages.
+    Items(Vec<Item>),
+    /// So many messages were found.
+    Found(u64),
+    /// It could not be done.
+    Failed(String),
+}
+
+impl Request {
+    fn chooses(&self, id: u64) -> bool {
+        self.ids.is_empty() || self.ids.contains(&id)
+    }
+}
+
+impl Feed {
+    /// Does what the user asks for.
+    pub(crate) fn control(&mut self, request: &Request, now_ns: u64) -> Answer {
+        match request.action {
+            Action::List => Answer::Items(self.items(request, now_ns)),
+            Action::Hold | Action::Release => {
+                let is_held = request.action == Action::Hold;
+                let found = self.hold(request, is_held);
+                match write_held(&self.shared, &self.held) {
+                    Ok(()) => Answer::Found(found),
+                    Err(error) => Answer::Failed(format!(
+                        "{found} messages are changed until the relay ends: cannot write {}: {error}",
+                        self.shared.held().display()
+                    )),
+                }
+            }
+            Action::Delete => Answer::Found(self.delete(request, now_ns)),
+            Action::Flush => Answer::Found(self.flush(request)),
+            Action::Reopen => match self.journal.as_mut().map_or(Ok(()), Journal::reopen) {
+                Ok(()) => Answer::Found(0),
+                Err(error) => Answer::Failed(format!("the old ledger is used: {error}")),
+            },
+        }
+    }
+
+    fn items(&self, request: &Request, now_ns: u64) -> Vec<Item> {
+        let item = |waiting: &Waiting, left: Vec<u32>, condition| Item {
+            entry: waiting.entry.clone(),
+            condition,
+            left,
+            due_in_ms: (condition == Condition::Deferred).then(|| waiting.wake_ns.saturating_sub(now_ns) / 1_000_000),
+            reason: waiting.reason.clone(),
+        };
+        let active = self.slots.iter().flatten().map(|loaded| {
+            let is_left = |state: Option<State>| !matches!(state, Some(State::Done | State::Failed));
+            let left = loaded.recipients.iter().zip(0..).filter(|(one, _)| is_left(one.state));
+            item(&loaded.waiting, left.map(|(_, index)| index).collect(), Condition::Active)
+        });
+        let waiting = self.fresh.iter().chain(self.parked.iter().flatten()).map(|waiting| {
+            let condition = match waiting {
+                Waiting { is_held: true, .. } => Condition::Held,
+                Waiting { is_again: false, failed_reads: 0, .. } => Condition::New,
+                _ => Condition::Deferred,
+            };
+            item(waiting, waiting.left().iter().map(|one| one.index).collect(), condition)
+        });
+        let mut items: Vec<Item> = active.chain(waiting).filter(|item| request.chooses(item.entry.id)).collect();
+        items.sort_by_key(|item| item.entry.id);
+        items
+    }
+
+    /// Returns the messages that are chosen, wherever they are.
+    fn chosen<'a>(&'a mut self, request: &'a Request) -> impl Iterator<Item = &'a mut Waiting> {
+        let active = self.slots.iter_mut().flatten().map(|loaded| &mut loaded.waiting);
+        let waiting = self.fresh.iter_mut().chain(self.parked.iter_mut().flatten());
+        active.chain(waiting).filter(|waiting| request.chooses(waiting.entry.id))
+    }
+
+    fn hold(&mut self, request: &Request, is_held: bool) -> u64 {
+        let mut ids = Vec::new();
+        for waiting in self.chosen(request).filter(|waiting| waiting.is_held != is_held) {
+            waiting.is_held = is_held;
+            ids.push(waiting.entry.id);
+        }
+        for id in &ids {
+            if is_held {
+                self.held.insert(*id)
+            } else {
+                self.held.remove(id)
+            };
+        }
+        self.reorder();
+        ids.len() as u64
+    }
+
+    fn flush(&mut self, request: &Request) -> u64 {
+        let mut count = 0;
+        for waiting in self.fresh.iter_mut().chain(self.parked.iter_mut().flatten()) {
+            if request.chooses(waiting.entry.id) && !waiting.is_held {
+                waiting.recipients.iter_mut().flatten().for_each(|one| one.due_ns = 0);
+                waiting.passed_over = 0;
+                count += 1;
+            }
+        }
+        self.reorder();
+        count
+    }
+
+    /// Sets when parked messages are looked at again, after the user has changed that.
+    fn reorder(&mut self) {
+        self.deferred.clear();
+        for (waiting, place) in self.parked.iter_mut().zip(0..) {
+            let Some(waiting) = waiting else { continue };
+            waiting.wake_ns = if waiting.is_held { u64::MAX } else { waiting.due_ns() };
+            self.deferred.push(Reverse((waiting.wake_ns, place)));
+        }
+    }
+
+    /// Deletes messages: those that are active when the engine has given back the recipients that it has.
+    fn delete(&mut self, request: &Request, now_ns: u64) -> u64 {
+        let mut count = 0;
+        for loaded in self.slots.iter_mut().flatten().filter(|loaded| request.chooses(loaded.waiting.entry.id)) {
+            count += u64::from(!std::mem::replace(&mut loaded.waiting.is_deleted, true));
+            let unsent = std::mem::take(&mut loaded.next);
+            let recipients = &loaded.recipients;
+            loaded.kept.extend(unsent.into_iter().map(|index| Left {
+                attempts: recipients[index as usize].attempts,
+                is_deferred: recipients[index as usize].state == Some(State::Deferred),
+                ..Left::new(index)
+            }));
+        }
+        // The engine may have given back all that it has had so far.
+        let is_over = |slot: &Option<Loaded>| slot.as_ref().is_some_and(|one| one.waiting.is_deleted && one.is_over());
+        let over: Vec<u32> = (0..).zip(&self.slots).filter(|(_, slot)| is_over(slot)).map(|(at, _)| at).collect();
+        for slot in over {
+            self.end(slot, now_ns);
+        }
+        let mut deleted = Vec::new();
+        let (fresh, parked) = (std::mem::take(&mut self.fresh), &mut self.parked);
+        for waiting in fresh {
+            if request.chooses(waiting.entry.id) {
+                deleted.push(waiting);
+            } else {
+                self.fresh.push_back(waiting);
+            }
+        }
+        for (place, one) in (0..).zip(parked) {
+            if let Some(waiting) = one.take_if(|waiting| request.chooses(waiting.entry.id)) {
+                self.postponed -= u64::from(waiting.is_postponed);
+                self.free.push(place);
+                deleted.push(waiting);
+            }
+        }
+        self.reorder();
+        count += deleted.len() as u64;
+        for waiting in deleted {
+            self.held.remove(&waiting.entry.id);
+            for one in waiting.left().iter() {
+                self.settle_deleted(&waiting.entry, *one);
+            }
+            self.segments.remove(&waiting.entry);
+        }
+        count
+    }
+
+    /// Records that the user has deleted a recipient.
+    pub(super) fn settle_deleted(&mut self, entry: &Entry, one: Left) {
+        let before = one.is_deferred.then_some(State::Deferred);
+        *self.tally.of(before) -= 1;
+        *self.tally.of(Some(State::Failed)) += 1;
+        self.segments.settle(entry, one.index);
+        if let Some(journal) = &mut self.journal {
+            let (number, text) = (u64::from(one.index), &b"deleted by the user"[..]);
+            let report = Report { number, address: "", state: State::Failed, code: None, text, host: None };
+            journal.add(entry.id, &report, unix_ms());
+        }
+    }
+}
+
+/// Returns the sender and the recipients of a message; `None` if it is no longer there.
+pub(crate) fn addresses(shared: &Shared, entry: &Entry) -> io::Result<Option<(String, Vec<String>)>> {
+    let file = match File::open(shared.mail(entry.segment)) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let envelope = record::envelope(&file, entry.offset)?;
+    Ok(serde_json::from_slice(&envelope).ok().map(|meta: Meta<'_>| {
+        let Meta { from, to, .. } = meta;
+        (from.into_owned(), to.into_iter().map(Cow::into_owned).collect())
+    }))
+}
+
+/// Reads the identifiers of the messages that are held.
+pub(super) fn read_held(shared: &Shared) -> io::Result<BTreeSet<u64>> {
+    match fs::read_to_string(shared.held()) {
+        Ok(text) => text.lines().map(|line| u64::from_str_radix(line, 16).map_err(io::Error::other)).collect(),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(BTreeSet::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes the identifiers of the messages that are held; the file changes as a whole, or not.
+fn write_held(shared: &Shared, held: &BTreeSet<u64>) -> io::Result<()> {
+    let (path, new) = (shared.held(), shared.held().with_extension("new"));
+    let mut file = File::create(&new)?;
+    file.write_all(held.iter().map(|id| format!("{id:X}\n")).collect::<Vec<_>>().concat().as_bytes())?;
+    file.sync_all()?;
+    fs::rename(new, path)?;
+    File::open(&shared.directory)?.sync_all()
+}

@@ -1,0 +1,192 @@
+//! Reads the files of a queue, of which a crash may have cut off the end, and the device may have damaged a part or
+//! fail to read it.
+
+use super::record::{self, Final, STATE_BYTES};
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+/// The unit in which devices fail.
+const BLOCK_BYTES: u64 = 4096;
+
+/// The bytes that are read at a time.
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// What is read: a file, or in tests a device that fails.
+pub(super) trait Source {
+    fn length(&self) -> io::Result<u64>;
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize>;
+}
+
+impl Source for File {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+        FileExt::read_at(self, bytes, offset)
+    }
+}
+
+/// A source from an offset on.
+struct Cursor<'a, S> {
+    source: &'a S,
+    offset: u64,
+}
+
+impl<S: Source> Read for Cursor<'_, S> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let count = self.source.read_at(bytes, self.offset)?;
+        self.offset += count as u64;
+        Ok(count)
+    }
+}
+
+/// Finds the messages of a segment. Returns the ranges that are none: damaged ones, and at the end what follows the
+/// last whole record.
+pub(super) fn messages<S: Source>(
+    source: &S,
+    mut found: impl FnMut(u64, &[u8], record::Message<'_>),
+) -> io::Result<Vec<Range<u64>>> {
+    let length = source.length()?;
+    let (mut offset, mut bytes, mut others) = (0, Vec::new(), Vec::new());
+    let from = |offset| BufReader::with_capacity(BUFFER_BYTES, Cursor { source, offset });
+    let mut input = from(0);
+    while offset < length {
+        let mut is_whole = record::read(&mut input, &mut bytes);
+        if is_whole.is_err() {
+            // The device may have failed further on, where the buffer ends.
+            is_whole = record::read(&mut Cursor { source, offset }, &mut bytes);
+            input = from(offset + bytes.len() as u64);
+        }
+        if let (Ok(true), Some(message)) = (is_whole, record::parse(&bytes)) {
+            found(offset, &bytes, message);
+            offset += bytes.len() as u64;
+            continue;
+        }
+        let next = next_record(source, offset..length)?.unwrap_or(length);
+        others.push(offset..next);
+        offset = next;
+        input = from(offset);
+    }
+    Ok(others)
+}
+
+/// Returns where the first whole record after a damaged one begins.
+///
+/// Its head is searched for byte by byte, because the length in the head of the damaged record may be what is damaged.
+/// No message can pretend to be a record: heads have NUL bytes, and the relay accepts no message that has one.
+fn next_record(source: &impl Source, damaged: Range<u64>) -> io::Result<Option<u64>> {
+    let bytes = range(source, damaged.clone())?;
+    let next = (1..bytes.len()).find(|&at| record::is_head(&bytes[at..]) && record::parse(&bytes[at..]).is_some());
+    Ok(next.map(|at| damaged.start + at as u64))
+}
+
+/// Reads a range; blocks that cannot be read are zero.
+pub(super) fn range(source: &impl Source, range: Range<u64>) -> io::Result<Vec<u8>> {
+    let length = usize::try_from(range.end - range.start).map_err(|_| io::Error::other("a segment beyond memory"))?;
+    let mut bytes = vec![0; length];
+    if read_exact_at(source, &mut bytes, range.start).is_ok() {
+        return Ok(bytes);
+    }
+    let mut offset = range.start;
+    while offset < range.end {
+        let end = (offset / BLOCK_BYTES + 1).saturating_mul(BLOCK_BYTES).min(range.end);
+        let block = &mut bytes[(offset - range.start) as usize..(end - range.start) as usize];
+        if read_exact_at(source, block, offset).is_err() {
+            block.fill(0);
+        }
+        offset = end;
+    }
+    Ok(bytes)
+}
+
+fn read_exact_at(source: &impl Source, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+    Cursor { source, offset }.read_exact(bytes)
+}
+
+/// The states of a segment.
+#[derive(Debug, Default)]
+pub(super) struct States {
+    pub(super) whole: Vec<Final>,
+    /// The number of records that are damaged.
+    pub(super) damaged: u64,
+    /// Where the last record ends that is not cut off.
+    pub(super) end: u64,
+}
+
+/// Reads the states of a segment.
+pub(super) fn states(source: &impl Source) -> io::Result<States> {
+    let length = source.length()?;
+    let mut states = States { end: length - length % STATE_BYTES as u64, ..States::default() };
+    for bytes in range(source, 0..states.end)?.as_chunks::<STATE_BYTES>().0 {
+        match Final::parse(bytes) {
+            Some(state) => states.whole.push(state),
+            // It says nothing: its recipient is sent to again rather than forgotten.
+            None => states.damaged += 1,
+        }
+    }
+    Ok(states)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::record::Meta;
+
+    /// A file on a device that cannot read a block.
+    struct Failing {
+        bytes: Vec<u8>,
+        block: u64,
+    }
+
+    impl Source for Failing {
+        fn length(&self) -> io::Result<u64> {
+            Ok(self.bytes.len() as u64)
+        }
+
+        fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+            let bad = self.block * BLOCK_BYTES..(self.block + 1) * BLOCK_BYTES;
+            if bad.contains(&offset) {
+                return Err(io::Error::other("EIO"));
+            }
+            // Like the kernel, it returns what comes before the bad block.
+            let end = if offset < bad.start { bad.start.min(self.length()?) } else { self.length()? };
+            let count = ((end - offset) as usize).min(bytes.len());
+            bytes[..count].copy_from_slice(&self.bytes[offset as usize..][..count]);
+            Ok(count)
+        }
+    }
+
+    #[test]
+    fn a_block_that_cannot_be_read_loses_the_messages_in_it_and_no_other() {
+        let (mut bytes, mut ends) = (Vec::new(), vec![0]);
+        for id in 0..40 {
+            let meta = Meta::new(id, 1, "s@x", vec!["r@d".into()]);
+            record::append(&mut bytes, &meta, &[&vec![b'x'; 100 * id as usize]]).unwrap();
+            ends.push(bytes.len() as u64);
+        }
+        let blocks = bytes.len() as u64 / BLOCK_BYTES;
+        for block in 0..=blocks + 1 {
+            let source = Failing { bytes: bytes.clone(), block };
+            let mut left = Vec::new();
+            let others = messages(&source, |_, _, message| left.push(message.meta.id)).unwrap();
+            let bad = block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES;
+            let is_hit = |id: &u64| ends[*id as usize] < bad.end && ends[*id as usize + 1] > bad.start;
+            assert_eq!(left, (0..40).filter(|id| !is_hit(id)).collect::<Vec<_>>(), "{block}");
+            assert_eq!(others.len(), usize::from(block <= blocks), "{block}: {others:?}");
+        }
+    }
+
+    #[test]
+    fn states_that_cannot_be_read_say_nothing() {
+        let count = 3 * BLOCK_BYTES / STATE_BYTES as u64;
+        let all: Vec<Final> = (0..count).map(|id| Final { id, recipient: 0 }).collect();
+        let bytes: Vec<u8> = all.iter().flat_map(|state| state.bytes()).chain(*b"cut off").collect();
+        let found = states(&Failing { bytes, block: 1 }).unwrap();
+        assert_eq!((found.damaged, found.end), (count / 3, count * STATE_BYTES as u64));
+        let (first, last) = (&all[..(count / 3) as usize], &all[(2 * count / 3) as usize..]);
+        assert_eq!(found.whole, [first, last].concat());
+    }
+}

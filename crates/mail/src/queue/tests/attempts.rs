@@ -1,0 +1,256 @@
+//! Tests of what decides when a recipient is tried, and of the reports about attempts.
+
+use super::{Queue, SECOND, addresses, later, reports};
+use crate::envelope::Request;
+use crate::input::{Input, Next, Offer};
+use crate::ledger::{Report, State};
+use crate::list::Record;
+use crate::queue::feed::LOADED_BYTES;
+use landau_wire::smtp::parameter::Notify;
+
+/// Returns the addresses that are handed out while sites are crowded.
+fn take(queue: &mut Queue, is_crowded: bool) -> Vec<(Offer, String)> {
+    let mut all = Vec::new();
+    let mut record = Record::default();
+    loop {
+        match queue.feed.next(&mut record, queue.now_ns, &|_| is_crowded).unwrap() {
+            Next::Recipient(offer) => all.push((offer, record.address().to_owned())),
+            Next::Later(_) => return all,
+            Next::End => panic!("a queue has no end"),
+        }
+    }
+}
+
+#[test]
+fn large_messages_of_a_site_leave_memory_to_other_sites() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut queue = Queue::open(folder.path());
+    let large = format!("\r\n{}", format!("{}\r\n", "x".repeat(998)).repeat(10_000));
+    for _ in 0..9 {
+        queue.accept(2, &large);
+    }
+    // The first site takes no mail: what it has stays in memory, twice 10 MB each.
+    let (mut at_first, mut at_second) = (0, 0);
+    while let Some((offer, address)) = queue.next() {
+        let site = u32::from(address == "r1@d");
+        if queue.feed.admit(offer.number, site) {
+            if site == 0 {
+                at_first += 1;
+            } else {
+                at_second += 1;
+                queue.settle(&(offer, address), State::Done);
+            }
+        } else {
+            assert_eq!(site, 0, "the second site has none in memory");
+            queue.feed.postpone(offer.number, site, 0);
+        }
+    }
+    assert_eq!(at_second, 9);
+    assert!((2..6).contains(&at_first), "{at_first} of the first site");
+    assert!(!queue.feed.shares.is_full());
+}
+
+#[test]
+fn a_message_whose_site_is_crowded_is_not_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut queue = Queue::open(folder.path());
+    queue.accept(2, "\r\na\r\n");
+    for one in queue.take_all() {
+        queue.feed.postpone(one.0.number, 7, 0);
+    }
+    // Another message to the domain is not even made ready.
+    queue.accept(1, "\r\nb\r\n");
+    assert_eq!(take(&mut queue, true).len(), 0);
+    let (mail, aside) = (folder.path().join("00000001.mail"), folder.path().join("aside"));
+    std::fs::rename(&mail, &aside).unwrap();
+    for _ in 0..5 {
+        queue.now_ns += 5 * SECOND;
+        assert_eq!(take(&mut queue, true).len(), 0);
+    }
+    assert_eq!(queue.feed.unreadable, 0, "it was read");
+    std::fs::rename(&aside, &mail).unwrap();
+    queue.now_ns += 5 * SECOND;
+    assert_eq!(addresses(&take(&mut queue, false)), ["r0@d", "r1@d", "r0@d"]);
+}
+
+/// Its domain may have other servers by now.
+#[test]
+fn a_crowded_message_is_looked_up_again_at_times() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut queue = Queue::open(folder.path());
+    queue.accept(1, "\r\na\r\n");
+    let one = queue.take_all();
+    queue.feed.postpone(one[0].0.number, 7, 0);
+    let seconds = (0..200).find(|_| {
+        queue.now_ns += 2 * SECOND;
+        !take(&mut queue, true).is_empty()
+    });
+    assert!(seconds.is_some_and(|seconds| seconds > 20), "{seconds:?}");
+}
+
+#[test]
+fn recipients_that_were_not_tried_do_not_wait_for_those_that_failed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut queue = Queue::open(folder.path());
+    queue.accept(2, "\r\na\r\n");
+    let all = queue.take_all();
+    queue.settle(&all[0], State::Deferred);
+    queue.feed.postpone(all[1].0.number, 7, 0);
+    queue.now_ns = 3 * SECOND;
+    let all = take(&mut queue, false);
+    assert_eq!(addresses(&all), ["r1@d"]);
+    queue.settle(&all[0], State::Deferred);
+    queue.now_ns = 40 * SECOND;
+    assert_eq!(queue.take_all().len(), 0, "each waits for half of its time at least");
+    queue.now_ns = 103 * SECOND;
+    assert_eq!(queue.take_all().len(), 2);
+}
+
+#[test]
+fn a_recipient_that_was_never_tried_is_not_returned() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut queue = Queue::open(folder.path());
+    queue.accept(2, "Subject: a\r\n\r\nb\r\n");
+    let all = queue.take_all();
+    queue.now_ns = 2000 * SECOND;
+    queue.settle(&all[0], State::Deferred);
+    queue.feed.postpone(all[1].0.number, 7, queue.now_ns);
+    queue.feed.commit(queue.now_ns).unwrap();
+    queue.now_ns += 10 * SECOND;
+    let all = take(&mut queue, false);
+    assert_eq!(addresses(&all), ["r1@d", "s@x"]);
+    let report = &reports(&all)[0];
+    assert!(report.contains("r0@d") && !report.contains("r1@d"), "{report}");
+    queue.settle(&all[0], State::Deferred);
+    queue.feed.commit(queue.now_ns).unwrap();
+    assert!(reports(&queue.take_all())[0].contains("r1@d"), "now it was tried");
+}
+
+#[test]
+fn a_message_that_can_be_read_again_has_no_failed_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut queue = Queue::open(folder.path());
+    queue.accept(1, "\r\na\r\n");
+    let (mail, aside) = (folder.path().join("00000001.mail"), folder.path().join("aside"));
+    for round in 1..4 {
+        std::fs::rename(&mail, &aside).unwrap();
+        assert!(later(&mut queue) > queue.now_ns);
+        let failed: Vec<u32> = queue.feed.parked.iter().flatten().map(|waiting| waiting.failed_reads).collect();
+        assert_eq!(failed, [1], "{round}");
+        std::fs::rename(&aside, &mail).unwrap();
+        queue.now_ns += 200 * SECOND;
+        let one = queue.take_all();
+        queue.settle(&one[0], State::Deferred);
+        queue.now_ns += 200 * SECOND;
+    }
+}
+
+#[test]
+fn an_attempt_has_one_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut queue = Queue::open(folder.path());
+    queue.accept(4, "Subject: a\r\n\r\nb\r\n");
+    let all = queue.take_all();
+    for (one, state) in all.iter().zip([State::Failed, State::Failed, State::Done, State::Failed]) {
+        assert_eq!(queue.feed.reports, 0);
+        queue.settle(one, state);
+        queue.feed.commit(0).unwrap();
+    }
+    let all = queue.take_all();
+    let report = &reports(&all)[0];
+    assert_eq!((all.len(), report.matches("Action: failed\r\n").count()), (1, 3), "{report}");
+    assert_eq!(queue.feed.reports, 1);
+}
+
+/// A crash must not send again to somebody who has the message, even if others of it are still tried.
+#[test]
+fn that_mail_was_passed_on_is_told_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut queue = Queue::open(folder.path());
+    queue.accept_with(3, "Subject: a\r\n\r\nb\r\n", |meta| {
+        let notify = Some(Notify { success: true, failure: true, delay: false });
+        meta.requests = vec![Request { notify, orcpt: None }; 3];
+    });
+    let all = queue.take_all();
+    queue.settle(&all[0], State::Done);
+    queue.settle(&all[1], State::Failed);
+    queue.feed.commit(0).unwrap();
+    let reported = queue.take_all();
+    let report = &reports(&reported)[0];
+    assert!(report.contains("Action: relayed") && !report.contains("Action: failed"), "{report}");
+    drop((queue.writer, queue.feed));
+    let mut queue = Queue::open(folder.path());
+    let all = queue.take_all();
+    assert_eq!(addresses(&all), ["r1@d", "r2@d", "s@x"]);
+    queue.settle(&all[0], State::Failed);
+    queue.settle(&all[1], State::Done);
+    queue.feed.commit(0).unwrap();
+    let report = &reports(&queue.take_all())[0];
+    assert!(report.contains("Action: relayed") && report.contains("Action: failed"), "{report}");
+}
+
+/// Accepts a message whose sender wants all of it back, and lets it fail. Returns the report.
+fn returned(queue: &mut Queue, content: &str) -> (Offer, String) {
+    queue.accept_with(1, content, |meta| meta.ret = Some("FULL".into()));
+    let all = queue.take_all();
+    queue.settle(&all[0], State::Failed);
+    queue.feed.commit(queue.now_ns).unwrap();
+    queue.take_all().remove(0)
+}
+
+#[test]
+fn a_report_has_a_header_only_if_there_is_no_room_or_the_message_is_large() {
+    let content = format!("Subject: a\r\n\r\n{}", format!("{}\r\n", "x".repeat(98)).repeat(1000));
+    for (limit, messages, is_whole) in [(1 << 20, 1, true), (150_000, 1, false), (64 << 20, 20, false)] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut queue = Queue::limited(folder.path(), limit);
+        let report = Queue::content(&returned(&mut queue, &content.repeat(messages)).0);
+        assert_eq!(report.contains("xxxx"), is_whole, "{limit} {messages}");
+        assert!(report.contains("Subject: a\r\n"));
+    }
+}
+
+#[test]
+fn a_report_that_is_too_large_comes_back_without_the_message() {
+    for (code, text) in [(Some(552), "5.3.4 too large"), (None, "5.3.4 the message has 2000 bytes")] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut queue = Queue::open(folder.path());
+        let (offer, address) = returned(&mut queue, "Subject: a\r\n\r\nthe body\r\n");
+        assert!(Queue::content(&offer).contains("the body"));
+        let refuse = |queue: &mut Queue, offer: &Offer| {
+            let state = State::Failed;
+            let report =
+                Report { number: offer.number, address: &address, state, code, text: text.as_bytes(), host: None };
+            queue.feed.record(&report, || 0);
+            queue.feed.release(offer.number, 0);
+            queue.feed.commit(0).unwrap();
+        };
+        refuse(&mut queue, &offer);
+        // A crash between the report and the states.
+        drop((queue.writer, queue.feed));
+        let mut queue = Queue::open(folder.path());
+        let all = queue.take_all();
+        assert_eq!(addresses(&all), ["s@x"]);
+        let short = Queue::content(&all[0].0);
+        assert!(short.contains("Subject: a\r\n") && !short.contains("the body"), "{short}");
+        refuse(&mut queue, &all[0].0);
+        assert_eq!(queue.take_all().len(), 0, "nobody is told about a report");
+        queue.feed.commit(0).unwrap();
+        drop((queue.writer, queue.feed));
+        assert_eq!(Queue::open(folder.path()).take_all().len(), 0);
+    }
+}
+
+#[test]
+fn the_memory_of_loaded_messages_is_bounded_by_what_each_takes() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut queue = Queue::open(folder.path());
+    queue.accept(1, "\r\na\r\n");
+    queue.accept(1, "\r\nb\r\n");
+    let one = queue.next().unwrap();
+    queue.feed.shares.set_all(LOADED_BYTES);
+    assert!(queue.next().is_none());
+    queue.feed.shares.set_all(LOADED_BYTES - 1);
+    assert!(queue.next().is_some());
+    queue.settle(&one, State::Done);
+}

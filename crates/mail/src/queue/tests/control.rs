@@ -1,0 +1,118 @@
+//! Tests of what the user does with the messages of a queue.
+
+use super::{Queue, SECOND, addresses};
+use crate::input::Input;
+use crate::ledger::State;
+use crate::queue::control::{Action, Answer, Condition, Item, Request};
+use std::collections::BTreeSet;
+
+fn found(queue: &mut Queue, action: Action, ids: &[u64]) -> u64 {
+    match queue.feed.control(&Request { action, ids: ids.to_vec() }, queue.now_ns) {
+        Answer::Found(count) => count,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn list(queue: &mut Queue) -> Vec<Item> {
+    match queue.feed.control(&Request { action: Action::List, ids: Vec::new() }, queue.now_ns) {
+        Answer::Items(items) => items,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn conditions(queue: &mut Queue) -> Vec<(u64, Condition, usize)> {
+    list(queue).iter().map(|item| (item.entry.id, item.condition, item.left.len())).collect()
+}
+
+#[test]
+fn the_list_has_every_message_and_what_it_waits_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut queue = Queue::open(folder.path());
+    let ids = [1, 2, 3].map(|recipients| queue.accept(recipients, "\r\na\r\n"));
+    let all = queue.take_all();
+    queue.settle(&all[0], State::Deferred);
+    queue.settle(&all[1], State::Done);
+    let last = queue.accept(1, "\r\nb\r\n");
+    queue.feed.commit(0).unwrap();
+    let expected = [
+        (ids[0], Condition::Deferred, 1),
+        (ids[1], Condition::Active, 1),
+        (ids[2], Condition::Active, 3),
+        (last, Condition::New, 1),
+    ];
+    assert_eq!(conditions(&mut queue), expected);
+    let items = list(&mut queue);
+    assert_eq!(items[0].reason.as_deref(), Some("450 4.2.0 later"));
+    assert!(items[0].due_in_ms.is_some_and(|ms| (50_000..=100_000).contains(&ms)) && items[1].due_in_ms.is_none());
+}
+
+#[test]
+fn held_messages_wait_until_they_are_released_whatever_happens() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut queue = Queue::open(folder.path());
+    let ids = [1, 1, 1].map(|recipients| queue.accept(recipients, "\r\na\r\n"));
+    let first = queue.next().unwrap();
+    // One that is being sent is held when it comes back; one that was not tried, at once.
+    assert_eq!(found(&mut queue, Action::Hold, &[ids[0], ids[1], 99]), 2);
+    queue.settle(&first, State::Deferred);
+    assert_eq!(queue.take_all().len(), 1);
+    queue.now_ns = 500 * SECOND;
+    assert_eq!(found(&mut queue, Action::Flush, &[]), 0);
+    assert_eq!(queue.take_all().len(), 0);
+    let held = [(ids[0], Condition::Held, 1), (ids[1], Condition::Held, 1)];
+    assert_eq!(conditions(&mut queue)[..2], held);
+    drop((queue.writer, queue.feed));
+    let mut queue = Queue::open(folder.path());
+    assert_eq!(queue.take_all().len(), 1);
+    assert_eq!(conditions(&mut queue)[..2], held);
+    assert_eq!(found(&mut queue, Action::Release, &[ids[1]]), 1);
+    assert_eq!(addresses(&queue.take_all()), ["r0@d"]);
+    drop((queue.writer, queue.feed));
+    let mut queue = Queue::open(folder.path());
+    assert_eq!(conditions(&mut queue)[0], held[0]);
+    assert_eq!(found(&mut queue, Action::Release, &[]), 1);
+    assert_eq!(queue.take_all().len(), 3);
+}
+
+#[test]
+fn a_deleted_message_is_gone_and_its_sender_not_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut queue = Queue::open(folder.path());
+    let ids = [3, 1, 1].map(|recipients| queue.accept(recipients, "\r\na\r\n"));
+    // The engine has the first recipient, and then none: it must not wait for more.
+    let first = queue.next().unwrap();
+    queue.settle(&first, State::Deferred);
+    assert_eq!(found(&mut queue, Action::Delete, &[ids[0], ids[2]]), 2);
+    let all = queue.take_all();
+    assert_eq!(addresses(&all), ["r0@d"]);
+    queue.feed.commit(0).unwrap();
+    let tally = queue.feed.published().lock().unwrap().tally;
+    assert_eq!((tally.failed, tally.left, tally.deferred), (4, 1, 0));
+    assert_eq!(found(&mut queue, Action::Delete, &[ids[1]]), 1);
+    // This one is being sent: what the engine has goes on.
+    assert_eq!(conditions(&mut queue), [(ids[1], Condition::Active, 1)]);
+    queue.settle(&all[0], State::Deferred);
+    queue.feed.commit(0).unwrap();
+    assert_eq!((list(&mut queue).len(), queue.feed.reports), (0, 0));
+    drop((queue.writer, queue.feed));
+    let mut queue = Queue::open(folder.path());
+    queue.feed.commit(0).unwrap();
+    assert_eq!((queue.take_all().len(), queue.files()), (0, BTreeSet::new()));
+}
+
+#[test]
+fn flushed_messages_are_due_now() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut queue = Queue::open(folder.path());
+    let ids = [1, 1].map(|recipients| queue.accept(recipients, "\r\na\r\n"));
+    for one in queue.take_all() {
+        queue.settle(&one, State::Deferred);
+    }
+    assert_eq!(queue.take_all().len(), 0);
+    assert_eq!(found(&mut queue, Action::Flush, &[ids[1]]), 1);
+    let all = queue.take_all();
+    assert_eq!(all.len(), 1);
+    queue.settle(&all[0], State::Deferred);
+    assert_eq!(found(&mut queue, Action::Flush, &[]), 2);
+    assert_eq!(queue.take_all().len(), 2);
+}
