@@ -1,4 +1,5 @@
 //! Whole sessions against bytes from a hostile other side. No part of the interface: fuzz targets and tests use it.
 
 pub use crate::client::hostile::client;
+pub use crate::relay::hostile::relay;
 pub use crate::sink::smtp::hostile::sink;

@@ -4,6 +4,7 @@
 //! while the disk is busy are written together.
 
 mod control;
+pub(crate) mod hostile;
 mod receiver;
 mod session;
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! the protocol, in pieces of several sizes.
 
 use crate::smuggling::{self, PROLOGUE};
-use landau_mail::hostile::{client, sink};
+use landau_mail::hostile::{client, relay, sink};
 use proptest::prelude::*;
 
 /// Sizes of pieces.
@@ -43,6 +43,16 @@ fn a_sink_session_survives_any_client() {
     }
 }
 
+#[test]
+fn a_relay_session_survives_any_client() {
+    for seed in seeds("mail_relay") {
+        play(relay, 16, &seed[2..]);
+    }
+    for attempt in smuggling::attempts() {
+        play(relay, 2, &[PROLOGUE, &attempt.bytes].concat());
+    }
+}
+
 /// Replies and commands in any order.
 fn lines(words: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(prop::sample::select(words), 0..40).prop_map(|all| all.concat().into_bytes())
@@ -70,6 +80,7 @@ const COMMANDS: &[&str] = &[
     "MAIL FROM:<a@b> SIZE=9 SMTPUTF8\r\n",
     "RCPT TO:<c@d>\r\n",
     "RCPT TO:<Postmaster>\r\n",
+    "RCPT TO:<\u{e9}@d> NOTIFY=DELAY ORCPT=utf-8;\u{e9}@d\r\n",
     "DATA\r\n",
     "x\r\n.\r\n",
     "..\r\n",
@@ -94,5 +105,6 @@ proptest! {
     #[test]
     fn commands_in_any_order_are_survived(bytes in lines(COMMANDS), options: u8, size in 1usize..40) {
         sink(options, &bytes, size);
+        relay(options, &bytes, size);
     }
 }
