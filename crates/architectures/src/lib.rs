@@ -15,11 +15,13 @@ mod room;
 mod service;
 
 use landau_reactor::Backend;
+use landau_sys::shared::Number;
 use landau_sys::socket::{Address, Family, bind};
 use landau_sys::stream;
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::process::Command;
 
 pub use list::ALL;
@@ -58,6 +60,8 @@ pub struct Architecture {
     pub about: &'static str,
     /// Whether it serves at most as many connections at a time as its pool has members.
     pub has_pool: bool,
+    /// Whether child processes do its work.
+    pub has_children: bool,
     /// Whether its event loop has a choice of backends.
     pub has_backends: bool,
     /// Serves the connections of the listener until something fails.
@@ -76,6 +80,8 @@ pub struct Start {
     /// Processes or threads that may exist at a time.
     most: u32,
     backend: Backend,
+    /// Receives the processor time of the children that have been reaped, in nanoseconds.
+    reaped: Number,
 }
 
 impl Start {
@@ -108,12 +114,18 @@ pub fn named(name: &str) -> Option<&'static Architecture> {
     ALL.iter().copied().find(|one| one.name == name)
 }
 
-/// Returns the command that starts a server. When the server listens, it prints its port and the end of the line.
+/// Returns the command that starts a server. When the server listens, it prints its port and the end of the line. To its
+/// standard input, if that is a [`Number`], it writes the processor time of the children that it has reaped.
 pub fn command(arguments: &Arguments) -> Result<Command> {
+    Ok(command_of(&landau_sys::process::this_program()?, arguments))
+}
+
+/// Returns the command that starts a server of another build of landau.
+pub fn command_of(program: &Path, arguments: &Arguments) -> Command {
     let Arguments { architecture, workload, pool, most, backend } = arguments;
-    let mut command = Command::new(landau_sys::process::this_program()?);
+    let mut command = Command::new(program);
     command.args([ARGUMENT, architecture.name, workload.name(), &pool.to_string(), &most.to_string(), backend.name()]);
-    Ok(command)
+    command
 }
 
 /// Runs a server if the program was started as one, and returns its exit status. It returns only if the server fails.
@@ -156,7 +168,9 @@ fn serve(arguments: &Arguments) -> Result<()> {
         .and_then(|()| out.flush())
         .map_err(|error| landau_sys::Error::from_io("write", &error))?;
     drop(out);
-    (architecture.serve)(&Start { listener, address, workload, pool, most, backend })
+    let input = std::io::stdin().as_fd().try_clone_to_owned();
+    let reaped = Number::of(input.map_err(|error| landau_sys::Error::from_io("dup", &error))?);
+    (architecture.serve)(&Start { listener, address, workload, pool, most, backend, reaped })
 }
 
 /// Returns a nonblocking listener at an address, beside others at the same address.

@@ -1,30 +1,46 @@
 //! Bounds on what a server starts, so that no number of connections endangers the host.
 
+use crate::Start;
 use landau_sys::child;
+use landau_sys::process::reaped_time_ns;
+use landau_sys::shared::Number;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// The children of a server with a process for each connection.
 #[derive(Debug)]
-pub(crate) struct Children {
+pub(crate) struct Children<'a> {
     count: u32,
     most: u32,
+    reaped: &'a Number,
 }
 
-impl Children {
-    /// Allows so many children at a time.
-    pub(crate) fn new(most: u32) -> Self {
-        Self { count: 0, most: most.max(1) }
+impl<'a> Children<'a> {
+    /// Allows as many children at a time as the server may have.
+    pub(crate) fn new(start: &'a Start) -> Self {
+        Self { count: 0, most: start.most.max(1), reaped: &start.reaped }
     }
 
     /// Reaps the children that have ended, and waits for one if there are as many as may be.
     pub(crate) fn make_room(&mut self) {
+        let before = self.count;
         while self.count > 0 {
             match child::reap_any(self.count >= self.most) {
                 Ok(true) => self.count -= 1,
-                Ok(false) => return,
+                Ok(false) => break,
                 // No child is left, whatever was counted.
                 Err(_) => self.count = 0,
             }
+        }
+        if self.count < before {
+            self.publish_time();
+        }
+    }
+
+    /// Writes what the reaped children have used, for the client: only their parent knows it to a microsecond.
+    fn publish_time(&self) {
+        if let Ok(ns) = reaped_time_ns() {
+            // Standard input is something else if the server was not started by the benchmark.
+            let _ = self.reaped.set(ns);
         }
     }
 

@@ -3,7 +3,7 @@
 //! A benchmark describes an experiment; the engine plans, drives and records it. `cargo xtask registry` generates the
 //! list from the directory, and CI checks it.
 
-mod architecture;
+pub mod architecture;
 mod backend;
 mod extents;
 mod files;

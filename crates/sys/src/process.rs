@@ -110,6 +110,17 @@ pub fn time_of_ns(_: u32) -> Option<u64> {
     None
 }
 
+/// Returns the processor time of the children that this process has reaped, and of theirs, in nanoseconds, to a
+/// microsecond.
+pub fn reaped_time_ns() -> Result<u64> {
+    // SAFETY: `rusage` is plain data for which all zeroes is a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: `usage` is writable.
+    check("getrusage", unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) })?;
+    let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000;
+    Ok(ns(usage.ru_utime) + ns(usage.ru_stime))
+}
+
 /// Returns the identifier of the parent process. It is the cheapest call that enters the kernel, and used as the
 /// canary.
 #[inline(always)]

@@ -5,7 +5,9 @@
 //! measurements survive it.
 
 use crate::error::{Error, Result, check};
+use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The words of a lane's counter: a cache line. The counters precede the lanes.
@@ -100,6 +102,44 @@ impl Drop for Lanes {
     }
 }
 
+/// A number that one process writes and another reads.
+#[derive(Debug)]
+pub struct Number(File);
+
+impl Number {
+    /// Creates a number, which is 0. Its descriptor is not inherited, unless it becomes a standard stream.
+    pub fn create() -> Result<Self> {
+        let file = File::from(anonymous_file()?);
+        // The copy is closed when a program is executed; the original is not.
+        let copy = file.try_clone().map_err(|error| Error::from_io("dup", &error))?;
+        let number = Self(copy);
+        number.set(0)?;
+        Ok(number)
+    }
+
+    /// Returns the number that a descriptor refers to.
+    pub fn of(fd: OwnedFd) -> Self {
+        Self(File::from(fd))
+    }
+
+    /// Returns another descriptor of it, for the process that writes.
+    pub fn descriptor(&self) -> Result<OwnedFd> {
+        Ok(self.0.try_clone().map_err(|error| Error::from_io("dup", &error))?.into())
+    }
+
+    /// Writes it.
+    pub fn set(&self, value: u64) -> Result<()> {
+        self.0.write_all_at(&value.to_ne_bytes(), 0).map_err(|error| Error::from_io("pwrite", &error))
+    }
+
+    /// Reads it.
+    pub fn get(&self) -> Result<u64> {
+        let mut bytes = [0; 8];
+        self.0.read_exact_at(&mut bytes, 0).map_err(|error| Error::from_io("pread", &error))?;
+        Ok(u64::from_ne_bytes(bytes))
+    }
+}
+
 fn bases(capacities: &[usize]) -> Vec<usize> {
     let mut next = capacities.len() * COUNTER_STRIDE;
     capacities
@@ -151,6 +191,15 @@ mod tests {
         writer.push(1, 7);
         assert_eq!(reader.read(0, 1, usize::MAX), [20, 30]);
         assert_eq!(reader.read(1, 0, usize::MAX), [7]);
+    }
+
+    #[test]
+    fn a_number_is_read_through_another_descriptor() {
+        let number = Number::create().unwrap();
+        let other = Number::of(number.descriptor().unwrap());
+        assert_eq!(number.get().unwrap(), 0);
+        other.set(u64::MAX - 7).unwrap();
+        assert_eq!(number.get().unwrap(), u64::MAX - 7);
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "event-loop",
     about: "one thread serves all connections with nonblocking calls",
     has_pool: false,
+    has_children: false,
     has_backends: true,
     serve: |start| run(&start.listener, start.workload, start.backend),
 };

@@ -9,6 +9,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "event-loops",
     about: "an event loop on each processor, with a listener of its own",
     has_pool: false,
+    has_children: false,
     has_backends: true,
     serve,
 };

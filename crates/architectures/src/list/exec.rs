@@ -13,13 +13,14 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "exec",
     about: "a program is executed for each connection",
     has_pool: false,
+    has_children: true,
     has_backends: false,
     serve,
 };
 
 fn serve(start: &Start) -> Result<()> {
     let responder = Responder::new("dynamic").map_err(Error::Unsupported)?;
-    let (listener, mut children) = (start.blocking_listener()?, Children::new(start.most));
+    let (listener, mut children) = (start.blocking_listener()?, Children::new(start));
     loop {
         let Ok((connection, _)) = listener.accept() else { continue };
         children.make_room();

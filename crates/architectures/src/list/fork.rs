@@ -8,12 +8,13 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "fork",
     about: "the server forks a child for each connection",
     has_pool: false,
+    has_children: true,
     has_backends: false,
     serve,
 };
 
 fn serve(start: &Start) -> Result<()> {
-    let (listener, mut children) = (start.blocking_listener()?, Children::new(start.most));
+    let (listener, mut children) = (start.blocking_listener()?, Children::new(start));
     let forker = Forker::new()?;
     loop {
         let Ok((connection, _)) = listener.accept() else { continue };

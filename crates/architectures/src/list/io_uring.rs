@@ -6,6 +6,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "io_uring",
     about: "one thread submits accept, receive, send and close to a completion ring",
     has_pool: false,
+    has_children: false,
     has_backends: false,
     serve,
 };

@@ -8,6 +8,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "prefork",
     about: "a pool of processes, each of which accepts and serves one connection after the other",
     has_pool: true,
+    has_children: true,
     has_backends: false,
     serve,
 };

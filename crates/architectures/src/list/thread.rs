@@ -7,6 +7,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "thread",
     about: "the server creates a thread for each connection",
     has_pool: false,
+    has_children: false,
     has_backends: false,
     serve,
 };

@@ -8,6 +8,7 @@ pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "thread-pool",
     about: "a pool of threads, each of which accepts and serves one connection after the other",
     has_pool: true,
+    has_children: false,
     has_backends: false,
     serve,
 };

@@ -6,7 +6,7 @@
 
 use crate::backend::stop;
 use landau_architectures::{REPLY, Workload};
-use landau_engine::{FactUnit, Facts, Stop};
+use landau_engine::{Facts, Stop};
 use landau_reactor::{Backend, Interest, Reactor, Token};
 use landau_sys::clock::monotonic_ns;
 use landau_sys::socket::{Address, Family};
@@ -32,9 +32,9 @@ const SILENT: Error = Error { call: "reply", errno: libc::ETIMEDOUT };
 /// What a request carries: any segment is one.
 const REQUEST: &[u8] = b"work\r\n";
 
-/// A client.
+/// A client that keeps a number of connections to a server, and counts the replies that it receives whole.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub struct Client {
     address: Address,
     workload: Workload,
     reactor: Reactor,
@@ -43,13 +43,15 @@ pub(crate) struct Client {
     free: Vec<u32>,
     /// The number of connections to keep open. A connection that ends is replaced if fewer are open.
     target: u64,
+    /// Connections that stay have sent nothing since their last reply.
+    is_drained: bool,
     open: u64,
     /// Connections that were attempted.
     opened: u64,
     /// Open connections that wait for a reply.
     waiting: u64,
     /// The replies that were received whole.
-    pub(crate) replies: u64,
+    pub replies: u64,
     /// Connections that ended without a whole reply, by the reason.
     failures: BTreeMap<&'static str, u64>,
     failures_in_a_row: u64,
@@ -61,8 +63,6 @@ pub(crate) struct Client {
     /// from the beginning of its connection, or of its request, to its end.
     each_ns: u64,
     latencies_ns: VecDeque<u64>,
-    /// Those of all replies.
-    all_latencies_ns: Vec<u64>,
 }
 
 #[derive(Debug)]
@@ -75,11 +75,11 @@ struct Connection {
 
 /// What the replies of a step cost.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Round {
-    /// Time for each reply.
-    pub(crate) each_ns: u64,
-    /// The latency of the last one.
-    pub(crate) latency_ns: u64,
+pub struct Round {
+    /// Time for each reply, in nanoseconds.
+    pub each_ns: u64,
+    /// The latency of the last one, in nanoseconds.
+    pub latency_ns: u64,
 }
 
 /// How a connection stands after an event.
@@ -91,7 +91,7 @@ enum State {
 
 impl Client {
     /// Returns a client without connections.
-    pub(crate) fn new(address: SocketAddr, workload: Workload) -> Result<Self, Stop> {
+    pub fn new(address: SocketAddr, workload: Workload) -> Result<Self, Stop> {
         let now_ns = monotonic_ns();
         Ok(Self {
             address: address.into(),
@@ -100,6 +100,7 @@ impl Client {
             connections: Vec::new(),
             free: Vec::new(),
             target: 0,
+            is_drained: false,
             open: 0,
             opened: 0,
             waiting: 0,
@@ -111,16 +112,16 @@ impl Client {
             batch_ended_ns: now_ns,
             each_ns: 0,
             latencies_ns: VecDeque::new(),
-            all_latencies_ns: Vec::new(),
         })
     }
 
     /// Keeps so many connections open, and returns what so many further replies cost. A wait may bring many replies at
     /// once. They are a batch, which lasts from the end of the batch before, with the connections that were opened
     /// meanwhile: each reply has the mean, and those that are left over are the next rounds'.
-    pub(crate) fn round(&mut self, connections: u64, replies: u64) -> Result<Round, Stop> {
+    pub fn round(&mut self, connections: u64, replies: u64) -> Result<Round, Stop> {
         self.target = connections;
         self.last_reply_ns = monotonic_ns();
+        self.resume()?;
         self.fill()?;
         let (before, left_over) = (self.replies, self.latencies_ns.len() as u64);
         if left_over < replies {
@@ -140,18 +141,47 @@ impl Client {
 
     /// Receives the replies that open connections wait for, and sends nothing more: what the server has done for them
     /// is then counted. Connections that the server keeps stay open.
-    pub(crate) fn drain(&mut self) -> Result<(), Stop> {
+    pub fn drain(&mut self) -> Result<(), Stop> {
         self.target = 0;
         self.last_reply_ns = monotonic_ns();
         while self.waiting > 0 {
             self.wait()?;
         }
+        self.is_drained = true;
         Ok(())
     }
 
-    /// Returns the number of open connections.
-    pub(crate) fn open(&self) -> u64 {
-        self.open
+    /// Sends a request on each connection that was drained.
+    fn resume(&mut self) -> Result<(), Stop> {
+        if !std::mem::take(&mut self.is_drained) {
+            return Ok(());
+        }
+        for place in 0..self.connections.len() as u32 {
+            if let Some(Some(connection)) = self.connections.get_mut(place as usize)
+                && !connection.is_waiting
+            {
+                connection.began_ns = monotonic_ns();
+                self.await_reply(place);
+                self.request(place)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens so many connections again after [`Client::drain`] and begins a new batch, so that what happened since the
+    /// last one is no part of any reply's time. Replies that no round has had yet are counted, but not their times.
+    pub(crate) fn begin_batch(&mut self, connections: u64) -> Result<(), Stop> {
+        self.target = connections;
+        self.resume()?;
+        self.fill()?;
+        self.latencies_ns.clear();
+        self.batch_ended_ns = monotonic_ns();
+        Ok(())
+    }
+
+    /// Returns the connections that have failed so far, by the reason.
+    pub(crate) fn failures(&self) -> &BTreeMap<&'static str, u64> {
+        &self.failures
     }
 
     /// Opens connections until there are as many as there should be.
@@ -225,7 +255,6 @@ impl Client {
                 self.failures_in_a_row = 0;
                 self.last_reply_ns = now_ns;
                 self.latencies_ns.push_back(latency_ns);
-                self.all_latencies_ns.push(latency_ns);
                 match self.workload {
                     // Its successor is opened at once: the others of this batch should not find fewer beside them.
                     Workload::Busy => self.forget(place).and_then(|()| self.fill()),
@@ -289,8 +318,7 @@ impl Client {
         silent.into_iter().try_for_each(|place| self.close(place, "silent for 30 s"))
     }
 
-    /// Adds the numbers of replies and failures, and the latency of all replies, to the facts. Fails if a connection
-    /// is unaccounted for.
+    /// Adds the numbers of replies and failures to the facts. Fails if a connection is unaccounted for.
     pub(crate) fn report(&mut self, facts: &mut Facts) -> Result<(), Stop> {
         let failures = self.failures.values().sum::<u64>();
         facts.count("replies", self.replies);
@@ -298,13 +326,6 @@ impl Client {
         if failures > 0 {
             let kinds: Vec<String> = self.failures.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
             facts.text("failures_by_kind", kinds.join(", "));
-        }
-        self.all_latencies_ns.sort_unstable();
-        for (name, share) in [("latency_p50", 0.5), ("latency_p90", 0.9), ("latency_p99", 0.99)] {
-            let at = (self.all_latencies_ns.len() as f64 * share) as usize;
-            if let Some(&latency_ns) = self.all_latencies_ns.get(at) {
-                facts.number(name, latency_ns as f64, FactUnit::Ns);
-            }
         }
         let ended = failures + if self.workload == Workload::Busy { self.replies } else { 0 };
         Stop::unless(self.opened == ended + self.open, || {

@@ -5,6 +5,7 @@
 //! started ends with it.
 
 mod client;
+mod meter;
 
 use crate::backend;
 use crate::server::{Usage, on_other_processors};
@@ -12,6 +13,7 @@ use landau_architectures::{Architecture, Arguments, Workload};
 use landau_engine::{Context, Facts, Settings, Stop};
 use landau_sys::clock::monotonic_ns;
 use landau_sys::process::{OwnedChild, time_of_ns};
+use landau_sys::shared::Number;
 use landau_sys::system;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -20,10 +22,14 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-pub(crate) use client::Client;
+pub use client::{Client, Round};
+pub(crate) use meter::Meter;
 
 /// The longest wait for a pool of processes.
 const POOL_NS: u64 = 20_000_000_000;
+
+/// The members of a pool that answers and closes.
+const POOL: u64 = 16;
 
 /// A server.
 #[derive(Debug)]
@@ -34,7 +40,11 @@ pub(crate) struct Server {
     /// The processors on which it may run.
     pub(crate) processors: Vec<u32>,
     baseline: Usage,
+    /// Its private memory before the first connection, in bytes.
     memory_before: Option<u64>,
+    /// The processor time of the children that it has reaped.
+    reaped: Number,
+    architecture: &'static Architecture,
     log: PathBuf,
 }
 
@@ -49,6 +59,15 @@ pub(crate) fn workload(settings: &Settings) -> Workload {
     Workload::named(settings.text("workload")).unwrap_or(Workload::Busy)
 }
 
+/// The members of a pool where the settings do not say: with `workload=work` as many as connections, which they keep.
+pub(crate) fn pool(settings: &Settings, n: u64) -> u64 {
+    match (settings.count("pool"), workload(settings)) {
+        (0, Workload::Work) => n,
+        (0, Workload::Busy) => POOL,
+        (count, _) => count,
+    }
+}
+
 impl Server {
     /// Starts the server that the settings select. Returns when it listens.
     pub(crate) fn start(context: &Context) -> Result<Self, Stop> {
@@ -56,7 +75,7 @@ impl Server {
         let arguments = Arguments {
             architecture: of(settings)?,
             workload: workload(settings),
-            pool: u32::try_from(settings.count("pool")).unwrap_or(u32::MAX),
+            pool: u32::try_from(pool(settings, context.n)).unwrap_or(u32::MAX),
             // A thread or process may still be ending when its connection is replaced.
             most: u32::try_from(2 * context.n + 16).unwrap_or(u32::MAX),
             backend: backend::named(settings, "backend"),
@@ -64,7 +83,8 @@ impl Server {
         let failed = |reason: String| Stop::Wrong(format!("cannot start the server: {reason}"));
         let log = context.scratch.join("architecture.log");
         let mut command = landau_architectures::command(&arguments).map_err(|error| failed(error.to_string()))?;
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let reaped = Number::create()?;
+        command.stdin(Stdio::from(reaped.descriptor()?)).stdout(Stdio::piped());
         command.stderr(File::create(&log).map_err(|error| Stop::io("open", &error))?);
         let spawn = || OwnedChild::spawn(&mut command);
         let (spawned, processors) = if settings.is("processors", "all") {
@@ -84,7 +104,16 @@ impl Server {
         if arguments.architecture.name == "prefork" {
             wait_for_pool(child.id(), arguments.pool).map_err(failed)?;
         }
-        Ok(Self { child, address, processors, baseline: Usage::default(), memory_before: None, log })
+        Ok(Self {
+            child,
+            address,
+            processors,
+            baseline: Usage::default(),
+            memory_before: None,
+            reaped,
+            architecture: arguments.architecture,
+            log,
+        })
     }
 
     /// Begins to count processor time, memory and dropped connections.
@@ -94,10 +123,24 @@ impl Server {
     }
 
     /// Returns the processor time of the server, its threads and its children, those that have ended too.
-    fn time_ns(&self) -> Option<u64> {
+    pub(crate) fn time_ns(&self) -> Option<u64> {
         let pid = self.child.id();
-        let living: u64 = system::process_tree(pid).into_iter().filter_map(time_of_ns).sum();
-        Some(living + system::reaped_time_ns(pid)?)
+        let own_ns = time_of_ns(pid)?;
+        if !self.architecture.has_children {
+            return Some(own_ns);
+        }
+        // In this order a child that is reaped meanwhile is counted by the next reading, and never twice.
+        let reaped_ns = self.reaped.get().ok()?;
+        let living_ns: u64 = system::children(pid).into_iter().filter_map(time_of_ns).sum();
+        Some(own_ns + reaped_ns + living_ns)
+    }
+
+    /// Returns the private memory of the server and its children for each of so many connections, in bytes, less what
+    /// it had before the first. The members of a pool are there before, and count as a whole.
+    pub(crate) fn memory_each(&self, connections: u64) -> Option<u64> {
+        let before = if self.architecture.has_pool { 0 } else { self.memory_before? };
+        let now = system::private_bytes(self.child.id())?;
+        Some(now.saturating_sub(before) / connections.max(1))
     }
 
     /// Returns why a pass ended: if the server has ended, that.
@@ -112,9 +155,9 @@ impl Server {
         vec![self.child.id()]
     }
 
-    /// Adds what was used since [`Server::begin`], for so many replies and so many connections that the server keeps
-    /// now, to the facts. Returns the processor time for each reply, in nanoseconds.
-    pub(crate) fn report(&self, client: Option<u32>, replies: u64, kept: u64, facts: &mut Facts) -> Option<u64> {
+    /// Adds what was used since [`Server::begin`], for so many replies, to the facts. Returns the processor time for
+    /// each reply, in nanoseconds.
+    pub(crate) fn report(&self, client: Option<u32>, replies: u64, facts: &mut Facts) -> Option<u64> {
         let time_ns = self.time_ns();
         let end = Usage::with_server(time_ns);
         let numbers: Vec<String> = self.processors.iter().map(u32::to_string).collect();
@@ -122,10 +165,6 @@ impl Server {
         facts.text("client_processor", client.map_or("any".to_owned(), |number| number.to_string()));
         self.baseline.report(end, (replies, "reply"), facts);
         facts.count("server_processes", system::process_tree(self.child.id()).len() as u64);
-        if let (Some(before), Some(now), 1..) = (self.memory_before, system::private_bytes(self.child.id()), kept) {
-            let each = now.saturating_sub(before) / kept;
-            facts.number("server_memory_per_connection", each as f64, landau_engine::FactUnit::Bytes);
-        }
         Some((time_ns? - self.baseline.server_ns()?) / replies.max(1))
     }
 }

@@ -7,25 +7,26 @@
 //! server a millisecond of work.
 //!
 //! Not a measure of a network or of a real server: the reply is 14 bytes long and nothing is read before it. Client and
-//! server share the machine, and where the server needs less, `reply` is the time of the client: compare the server's
-//! processor time per reply, a fact of each pass.
+//! server share the machine, and where the server needs less, `reply` is the time of the client: compare `processor`,
+//! the server's processor time per reply.
 //!
 //! Source: J. Rothman and J. Buckman, "Which OS is Fastest for High-Performance Network Applications?", Sys Admin, July
 //! 2001: a C++ server in three architectures (a program executed, a thread, nonblocking calls), connected to from
 //! another machine by up to 1,000 connections at a time.
 
-use crate::architecture::{Client, Server, of, workload};
+use crate::architecture::{Client, Meter, Server, of, pool, workload};
 use crate::backend;
 use crate::idle_poll::IdlePoll;
 use crate::server::loopback_works;
 use landau_architectures::{WORK, Workload, list};
 use landau_engine::{
-    Annotation, AnnotationKind, Benchmark, Context, Cost, Facts, Host, Kind, Parameter, Phase, Settings, Stop, Study,
-    Support, Timer, Unit, Variant,
+    Annotation, AnnotationKind, Benchmark, Context, Cost, FactUnit, Facts, Host, Kind, Parameter, Phase, Settings,
+    Stop, Study, Support, Timer, Unit, Variant,
 };
 use landau_sys::clock::monotonic_ns;
 use landau_sys::fork_helper::image;
 use landau_sys::system::{headroom, setting};
+use std::collections::BTreeMap;
 
 /// Replies of a step.
 const REPLIES_EACH: u64 = 2;
@@ -35,6 +36,9 @@ const REPLIES_EACH: u64 = 2;
 pub struct Architecture {
     client: Client,
     server: Server,
+    meter: Option<Meter>,
+    observed: Vec<Observation>,
+    last_n: u64,
     began_ns: u64,
     processor: Option<u32>,
     idle: IdlePoll,
@@ -42,8 +46,28 @@ pub struct Architecture {
     is_kept: bool,
 }
 
+/// What a pass has seen up to a number of connections: none, each power of two, and the last.
+#[derive(Debug)]
+struct Observation {
+    n: u64,
+    /// The server's processor time and the replies so far.
+    time_ns: Option<u64>,
+    replies: u64,
+    /// The server's private memory for each connection, if it keeps them.
+    memory_each: Option<u64>,
+    /// All failures so far, by the reason.
+    failures: BTreeMap<&'static str, u64>,
+}
+
 const REPLY: usize = 0;
 const LATENCY: usize = 1;
+const PROCESSOR: usize = 2;
+
+/// The most connections that stay which a study asks for, each of which costs a millisecond of work a reply.
+const KEPT_QUICK: u64 = 200;
+const KEPT_FULL: u64 = 1_000;
+/// `select` watches descriptors below 1,024, of which the server has some of its own.
+const KEPT_SELECT: u64 = 400;
 
 impl Benchmark for Architecture {
     const NAME: &'static str = "architecture";
@@ -53,14 +77,19 @@ impl Benchmark for Architecture {
     const PHASES: &'static [Phase] = &[
         Phase::up("reply", "time per reply while all connections are open: the slower of client and server"),
         Phase::up("latency", "from connect(), or the request, to the end of its reply, of one connection in each step"),
+        Phase::up(
+            "processor",
+            "processor time of the server for each reply, with that of its children (workload=busy)",
+        ),
     ];
     const PARAMETERS: &'static [Parameter] = &[
         Parameter::auto_steps(
             "32",
-            "1000",
             "auto",
-            "simultaneous connections at the end; auto: a tenth more than may wait for accept() \
-             (net.core.somaxconn), but not more than 20,000 or 95% of RLIMIT_NOFILE",
+            "auto",
+            "simultaneous connections at the end; auto: quick: 1,000, with workload=work 200; full: a tenth more than \
+             may wait for accept() (net.core.somaxconn), but not more than 20,000 or 95% of RLIMIT_NOFILE; with \
+             workload=work 1,000",
         ),
         Parameter::fixed(
             "architecture",
@@ -85,9 +114,10 @@ impl Benchmark for Architecture {
         ),
         Parameter::fixed(
             "pool",
-            Kind::Count { min: 1, max: 10_000 },
-            "16",
-            "processes of prefork and threads of thread-pool; they serve as many connections at a time",
+            Kind::Count { min: 0, max: 10_000 },
+            "0",
+            "processes of prefork and threads of thread-pool; they serve as many connections at a time. 0: 16, and with \
+             workload=work as many as there are connections",
         ),
         Parameter::fixed(
             "processors",
@@ -112,22 +142,24 @@ impl Benchmark for Architecture {
         Variant::always(&[("architecture", "event-loops")]),
         Variant::always(&[("architecture", "io_uring")]),
         Variant::full(&[("architecture", "event-loops"), ("processors", "all")]),
-        Variant::full(&[("workload", "work"), ("n", "1000")]),
-        Variant::full(&[("workload", "work"), ("n", "1000"), ("backend", "poll")]),
-        Variant::full(&[("workload", "work"), ("n", "400"), ("backend", "select")]),
-        Variant::full(&[("workload", "work"), ("n", "1000"), ("architecture", "exec")]),
-        Variant::full(&[("workload", "work"), ("n", "1000"), ("architecture", "fork")]),
-        Variant::full(&[("workload", "work"), ("n", "1000"), ("architecture", "prefork"), ("pool", "1000")]),
-        Variant::full(&[("workload", "work"), ("n", "1000"), ("architecture", "thread")]),
-        Variant::full(&[("workload", "work"), ("n", "1000"), ("architecture", "thread-pool"), ("pool", "1000")]),
-        Variant::full(&[("workload", "work"), ("n", "1000"), ("architecture", "io_uring")]),
+        Variant { from: Study::Quick, settings: &[("workload", "work")] },
+        Variant { from: Study::Quick, settings: &[("workload", "work"), ("architecture", "exec")] },
+        Variant { from: Study::Quick, settings: &[("workload", "work"), ("architecture", "fork")] },
+        Variant { from: Study::Quick, settings: &[("workload", "work"), ("architecture", "prefork")] },
+        Variant { from: Study::Quick, settings: &[("workload", "work"), ("architecture", "thread")] },
+        Variant { from: Study::Quick, settings: &[("workload", "work"), ("architecture", "thread-pool")] },
+        Variant { from: Study::Quick, settings: &[("workload", "work"), ("architecture", "event-loops")] },
+        Variant { from: Study::Quick, settings: &[("workload", "work"), ("architecture", "io_uring")] },
+        Variant::full(&[("workload", "work"), ("backend", "poll")]),
+        Variant::full(&[("workload", "work"), ("backend", "select")]),
     ];
     const IN_QUICK: bool = false;
     const CAVEATS: &'static [&'static str] = &[
         "Client and server run on two processors of one machine. There is no network between them, and the kernel \
          completes the server's handshakes on the client's processor.",
-        "reply is the time of the slower of client and server. Compare architectures by the server's processor time \
-         per reply, under Checks and facts; there the times of processes that have ended are known to 10 ms a pass.",
+        "reply is the time of the slower of client and server. Compare architectures by processor, the server's time.",
+        "Replies that arrive together have the mean of their batch: neighbouring samples of reply and processor are not \
+         independent. Passes are.",
         "With workload=busy most of n connections wait to be accepted: the server has accepted few of them at a time. \
          With workload=work it has accepted all of them.",
         "exec executes a small program from memory. A larger one, or one from a disk, costs more.",
@@ -136,21 +168,28 @@ impl Benchmark for Architecture {
     const SOURCE: &'static str = "J. Rothman and J. Buckman, Which OS is Fastest for High-Performance Network \
                                   Applications? (2001), architecture test";
 
+    fn phases(settings: &Settings) -> Vec<Phase> {
+        Self::PHASES[..if has_meter(workload(settings)) { 3 } else { 2 }].to_vec()
+    }
+
     fn support(host: &Host, settings: &Settings) -> Support {
         if host.clock.unit != Unit::Ns {
             return Support::No("the server needs real time and a separate processor".to_owned());
         }
         let Ok(architecture) = of(settings) else { return Support::No("there is no such architecture".to_owned()) };
-        if architecture.has_pool && workload(settings) == Workload::Work && settings.count("pool") < settings.count("n")
+        if architecture.has_pool
+            && workload(settings) == Workload::Work
+            && (1..settings.count("n")).contains(&settings.count("pool"))
         {
             let (pool, n) = (settings.count("pool"), settings.count("n"));
-            return Support::No(format!("a pool of {pool} serves {pool} of {n} connections that stay; set pool={n}"));
+            return Support::No(format!("a pool of {pool} serves {pool} of {n} connections that stay; set pool=0"));
         }
         if architecture.name == "prefork"
             && let Some((room, why)) = headroom().processes
-            && settings.count("pool") > room / 2
+            && pool(settings, settings.count("n")) > room / 2
         {
-            return Support::No(format!("a pool of {} processes is too large: {why}", settings.count("pool")));
+            let members = pool(settings, settings.count("n"));
+            return Support::No(format!("a pool of {members} processes is too large: {why}"));
         }
         if architecture.name == "exec"
             && let Err(reason) = image("dynamic")
@@ -169,7 +208,14 @@ impl Benchmark for Architecture {
         }
     }
 
-    fn auto_n(host: &Host, _: &Settings, _: Study) -> u64 {
+    fn auto_n(host: &Host, settings: &Settings, study: Study) -> u64 {
+        match (workload(settings), study) {
+            (Workload::Work, Study::Full) if settings.is("backend", "select") => return KEPT_SELECT,
+            (Workload::Work, Study::Full) => return KEPT_FULL,
+            (Workload::Work, _) => return KEPT_QUICK,
+            (Workload::Busy, Study::Full) => {}
+            (Workload::Busy, _) => return 1_000,
+        }
         let queue = setting("net.core.somaxconn").and_then(|value| value.parse::<u64>().ok()).unwrap_or(4_096);
         let descriptors = host.limits.get("RLIMIT_NOFILE").map_or(20_000, |limit| limit / 20 * 19);
         (queue / 10 * 11).min(descriptors).clamp(16, 20_000)
@@ -193,8 +239,9 @@ impl Benchmark for Architecture {
     }
 
     fn cost(settings: &Settings) -> Cost {
-        let is_process = ends_processes(settings);
-        let is_each = is_process || settings.is("architecture", "thread");
+        let has_pool = of(settings).is_ok_and(|one| one.has_pool) && pool(settings, 0) == 0;
+        let is_process = ends_processes(settings) || (has_pool && settings.is("architecture", "prefork"));
+        let is_each = is_process || has_pool || settings.is("architecture", "thread");
         Cost {
             // Both ends of a connection; a process has a stack, page tables and pages that it writes to.
             memory_bytes_each: 8_000
@@ -230,7 +277,19 @@ impl Benchmark for Architecture {
         let idle = IdlePoll::start(processors);
         server.begin();
         let client = Client::new(server.address, workload(settings))?;
-        Ok(Self { client, server, began_ns: monotonic_ns(), processor: own, idle, is_kept })
+        let began =
+            Observation { n: 0, time_ns: server.time_ns(), replies: 0, memory_each: None, failures: BTreeMap::new() };
+        Ok(Self {
+            client,
+            meter: has_meter(workload(settings)).then(|| Meter::new(&server)),
+            server,
+            observed: vec![began],
+            last_n: context.n,
+            began_ns: monotonic_ns(),
+            processor: own,
+            idle,
+            is_kept,
+        })
     }
 
     fn measured_processes(&self) -> Vec<u32> {
@@ -241,6 +300,12 @@ impl Benchmark for Architecture {
         let round = self.client.round(n, REPLIES_EACH).map_err(|stop| self.server.explain(stop))?;
         timer.record_ns(REPLY, round.each_ns);
         timer.record_ns(LATENCY, round.latency_ns);
+        if let Some(meter) = &mut self.meter {
+            timer.record_ns(PROCESSOR, meter.each_ns(&self.server, self.client.replies));
+        }
+        if n.is_power_of_two() || n == self.last_n {
+            self.observe(n)?;
+        }
         Ok(())
     }
 
@@ -248,11 +313,10 @@ impl Benchmark for Architecture {
         let (elapsed_ns, in_time) = (monotonic_ns() - self.began_ns, self.client.replies);
         // The server has worked for the connections that are open: their replies count, too.
         self.client.drain().map_err(|stop| self.server.explain(stop))?;
-        // A connection that the server closes at once is in the accept queue, not in its memory.
-        let kept = if self.is_kept { self.client.open() } else { 0 };
-        let processor_ns = self.server.report(self.processor, self.client.replies, kept, facts);
+        let processor_ns = self.server.report(self.processor, self.client.replies, facts);
         facts.text("idle_processors", self.idle.describe());
         self.client.report(facts)?;
+        report_observations(&self.observed, facts);
         let per_second = in_time as f64 * 1e9 / elapsed_ns.max(1) as f64;
         facts.count("replies_per_second", per_second.round() as u64);
         // The clock of a process that is about to sleep may be a tick old, so half of the work must have been seen.
@@ -263,6 +327,53 @@ impl Benchmark for Architecture {
         Stop::unless(in_time >= steps * REPLIES_EACH, || {
             format!("{in_time} whole replies in {steps} steps of {REPLIES_EACH}")
         })
+    }
+}
+
+impl Architecture {
+    /// Keeps what the pass has seen so far. Meanwhile no reply is outstanding: the clock of a process that sleeps is
+    /// exact, and reading the memory delays no reply.
+    fn observe(&mut self, n: u64) -> Result<(), Stop> {
+        self.client.drain().map_err(|stop| self.server.explain(stop))?;
+        self.observed.push(Observation {
+            n,
+            time_ns: self.server.time_ns(),
+            replies: self.client.replies,
+            // A connection that the server closes at once is in the accept queue, not in its memory.
+            memory_each: if self.is_kept { self.server.memory_each(n) } else { None },
+            failures: self.client.failures().clone(),
+        });
+        self.client.begin_batch(n).map_err(|stop| self.server.explain(stop))
+    }
+}
+
+/// Returns whether the server's processor time is read in every step. With `workload=work` a server never sleeps, and the
+/// clock of a process that runs on another processor is up to a tick old, which is several replies. And only Linux has
+/// clocks of other processes.
+fn has_meter(workload: Workload) -> bool {
+    workload == Workload::Busy && cfg!(target_os = "linux")
+}
+
+/// Adds the memory at each n, and the processor time and the failures since the n before, to the facts:
+/// `failures_refused_at_512`.
+fn report_observations(observed: &[Observation], facts: &mut Facts) {
+    for (before, now) in observed.iter().zip(observed.iter().skip(1)) {
+        let n = now.n;
+        if let Some(bytes) = now.memory_each {
+            facts.number(&format!("server_memory_per_connection_at_{n}"), bytes as f64, FactUnit::Bytes);
+        }
+        if let (Some(from), Some(to)) = (before.time_ns, now.time_ns)
+            && now.replies > before.replies
+        {
+            let each_ns = to.saturating_sub(from) / (now.replies - before.replies);
+            facts.number(&format!("server_processor_time_per_reply_at_{n}"), each_ns as f64, FactUnit::Ns);
+        }
+        for (reason, count) in &now.failures {
+            let new = count - before.failures.get(reason).unwrap_or(&0);
+            if new > 0 {
+                facts.count(&format!("failures_{}_at_{n}", reason.replace([' ', '-'], "_")), new);
+            }
+        }
     }
 }
 
