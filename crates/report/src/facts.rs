@@ -1,7 +1,9 @@
 //! Facts of a case as a reader wants them: names in words, numbers in suitable units, one value for all passes.
 
+use crate::CaseStudy;
 use crate::quantity::{bytes, count, digits, duration, percent};
 use landau_record::schema::{Fact, FactUnit};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Facts whose name alone does not say what was counted.
 const NAMES: [(&str, &str); 16] = [
@@ -27,6 +29,31 @@ const NAMES: [(&str, &str); 16] = [
 pub fn name(name: &str) -> String {
     let own = NAMES.iter().find(|(other, _)| *other == name).map(|(_, words)| (*words).to_owned());
     own.unwrap_or_else(|| name.replace('_', " "))
+}
+
+/// Splits the name of a fact that holds at some n: `failures_refused_at_512`.
+fn at_n(name: &str) -> Option<(&str, u64)> {
+    let (name, n) = name.rsplit_once("_at_")?;
+    Some((name, n.parse().ok()?))
+}
+
+/// Returns whether a fact holds at some n, and so is a point of a curve.
+pub(crate) fn is_at_n(name: &str) -> bool {
+    at_n(name).is_some()
+}
+
+/// Returns the values of facts that hold at some n, by n: those of all passes that differ.
+pub(crate) fn by_n(study: &CaseStudy<'_>, name: &str) -> BTreeMap<u64, Vec<f64>> {
+    let of = |(full, values): (&&str, &Vec<&Fact>)| {
+        let (_, n) = at_n(full).filter(|(other, _)| *other == name)?;
+        Some((n, values.iter().filter_map(|fact| Some(number(fact)?.0)).collect()))
+    };
+    study.facts.iter().filter_map(of).collect()
+}
+
+/// Returns the names of the facts that hold at some n, without the n.
+pub(crate) fn names_by_n<'a>(study: &'a CaseStudy<'_>) -> BTreeSet<&'a str> {
+    study.facts.keys().filter_map(|name| Some(at_n(name)?.0)).collect()
 }
 
 /// Returns the values of all passes as one text: a number, a range of numbers, or the different texts.
@@ -90,5 +117,11 @@ mod tests {
         assert_eq!(value(&[&odd, &even]), "all odd or all even");
         assert_eq!(name("device_reads"), "device reads");
         assert_eq!(name("server_processor"), "CPU of the server");
+    }
+
+    #[test]
+    fn a_fact_at_some_n_is_a_point_of_a_curve() {
+        assert_eq!(at_n("failures_refused_at_512"), Some(("failures_refused", 512)));
+        assert!(!is_at_n("connections_at_the_end") && !is_at_n("server_processor"));
     }
 }

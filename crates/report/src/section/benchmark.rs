@@ -356,7 +356,7 @@ fn notes(study: &CaseStudy<'_>) -> Markup {
             details.facts-of-case {
                 summary { "Checks and facts of each pass; a range covers all passes" }
                 table.facts { tbody {
-                    @for (name, values) in &study.facts {
+                    @for (name, values) in study.facts.iter().filter(|(name, _)| !facts::is_at_n(name)) {
                         tr { th scope="row" { (facts::name(name)) } td { (facts::value(values)) } }
                     }
                 } }

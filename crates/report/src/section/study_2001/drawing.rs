@@ -7,7 +7,7 @@ use maud::{Markup, html};
 const HEIGHT: f64 = 260.0;
 const BARS_WIDTH: f64 = 320.0;
 const CURVES_WIDTH: f64 = 500.0;
-/// Their room above and below, and that of the curves at the left and right.
+/// The margins above and below, and those of the curves at the left and right.
 const ABOVE: f64 = 40.0;
 const BELOW: f64 = 40.0;
 const LEFT: f64 = 64.0;
@@ -77,27 +77,59 @@ pub(super) fn bars(title: &str, bars: &[Bar]) -> Markup {
     }
 }
 
+/// The vertical axis of a drawing: from zero, or logarithmic, with values as this function writes them.
+pub(super) enum Scale {
+    Linear(fn(f64) -> String),
+    Logarithmic(fn(f64) -> String),
+}
+
+impl Scale {
+    /// Returns the lowest and the highest value that the axis shows, and its ticks with their labels.
+    fn axis(&self, curves: &[Curve]) -> (f64, f64, Vec<(f64, String)>) {
+        let every = || curves.iter().flat_map(|curve| &curve.points).map(|point| point.1);
+        let highest = every().fold(0.0, f64::max).max(1e-9);
+        let labelled =
+            |ticks: Vec<f64>, write: fn(f64) -> String| ticks.into_iter().map(move |tick| (tick, write(tick)));
+        match self {
+            Self::Linear(write) => (0.0, highest * 1.1, labelled(ticks(highest * 1.1), *write).collect()),
+            Self::Logarithmic(write) => {
+                let lowest = every().filter(|value| *value > 0.0).fold(highest, f64::min) / 1.2;
+                let highest = highest * 1.2;
+                (lowest, highest, labelled(decimal_ticks(lowest, highest), *write).collect())
+            }
+        }
+    }
+
+    /// Returns the place of a value between the lowest, 0, and the highest, 1.
+    fn place(&self, value: f64, low: f64, high: f64) -> f64 {
+        match self {
+            Self::Linear(_) => value / high,
+            Self::Logarithmic(_) => (value.max(low) / low).ln() / (high / low).ln(),
+        }
+    }
+}
+
 /// What was measured, over n, with the numbers that were published marked.
-pub(super) fn lines(title: &str, axis: &str, curves: &[Curve], marks: &[Mark]) -> Markup {
+pub(super) fn lines(title: &str, axis: &str, curves: &[Curve], scale: &Scale, marks: &[Mark]) -> Markup {
     let (height, base, width) = (HEIGHT - ABOVE - BELOW, HEIGHT - BELOW, CURVES_WIDTH - LEFT - RIGHT);
     let every = || curves.iter().flat_map(|curve| &curve.points);
     let low = every().map(|point| point.0).fold(f64::INFINITY, f64::min).max(1.0);
     let marked = marks.iter().map(|mark| mark.0).fold(low * 2.0, f64::max);
     let high = every().map(|point| point.0).fold(marked, f64::max) * 1.1;
-    let top = every().map(|point| point.1).fold(0.0, f64::max).max(1e-9) * 1.1;
+    let (bottom, top, ticks) = scale.axis(curves);
     let x = |n: f64| LEFT + (n.max(low) / low).ln() / (high / low).ln() * width;
-    let y = |value: f64| ABOVE + height * (1.0 - value / top);
+    let y = |value: f64| ABOVE + height * (1.0 - scale.place(value, bottom, top));
     html! {
         svg.drawing viewBox={ "0 0 " (CURVES_WIDTH) " " (HEIGHT) } role="img"
             aria-label="curves of today; the table below has every figure"
         {
             text x="0" y="14" { (title) }
-            @for tick in ticks(top) {
-                @let at = format!("{:.1}", y(tick));
+            @for (tick, label) in &ticks {
+                @let at = format!("{:.1}", y(*tick));
                 line.axis x1=(LEFT) x2=(LEFT + width) y1=(at) y2=(at) {}
-                text x=(LEFT - 6.0) y=(format!("{:.1}", y(tick) + 4.0)) text-anchor="end" { (count(tick)) }
+                text x=(LEFT - 6.0) y=(format!("{:.1}", y(*tick) + 4.0)) text-anchor="end" { (label) }
             }
-            @for n in decades(low, high) {
+            @for n in decimal_ticks(low, high) {
                 text.n x=(format!("{:.1}", x(n))) y=(base + 14.0) text-anchor="middle" { (count(n)) }
             }
             text.n x=(format!("{:.1}", LEFT + width / 2.0)) y=(HEIGHT - 4.0) text-anchor="middle" { (axis) }
@@ -130,7 +162,7 @@ pub(super) fn dots(title: &str, rows: &[(String, Vec<f64>)]) -> Markup {
             aria-label="a dot for each pass; the table below has every figure"
         {
             text x="0" y="14" { (title) }
-            @for tick in (0..=13).map(|power| 10f64.powi(power)).filter(|tick| (low..=high).contains(tick)) {
+            @for tick in decimal_ticks(low, high) {
                 @let at = format!("{:.1}", x(tick));
                 line.axis x1=(at) x2=(at) y1=(ABOVE - 8.0) y2=(ABOVE + tall) {}
                 text.n x=(at) y=(ABOVE + tall + 14.0) text-anchor="middle" { (duration(tick)) }
@@ -159,9 +191,14 @@ fn ticks(top: f64) -> Vec<f64> {
     (0..=5).map(|index| f64::from(index) * step).take_while(|tick| *tick <= top).collect()
 }
 
-/// The powers of ten in a range.
-fn decades(low: f64, high: f64) -> Vec<f64> {
-    (0..=7).map(|power| 10f64.powi(power)).filter(|n| (low..=high).contains(n)).collect()
+/// Round values of a logarithmic axis: powers of ten, and between them 2 and 5 where there are fewer than three.
+fn decimal_ticks(low: f64, high: f64) -> Vec<f64> {
+    let times = |digits: &'static [f64]| {
+        let every = (0..=13).flat_map(move |power| digits.iter().map(move |digit| digit * 10f64.powi(power)));
+        every.filter(|tick| (low..=high).contains(tick)).collect::<Vec<f64>>()
+    };
+    let powers = times(&[1.0]);
+    if powers.len() >= 3 { powers } else { times(&[1.0, 2.0, 5.0]) }
 }
 
 #[cfg(test)]
@@ -171,6 +208,14 @@ mod tests {
     #[test]
     fn ticks_are_round_and_few() {
         assert_eq!(ticks(110_000.0), [0.0, 50_000.0, 100_000.0]);
-        assert!(ticks(1e-9).len() <= 6 && decades(2.0, 2_000.0) == [10.0, 100.0, 1_000.0]);
+        assert!(ticks(1e-9).len() <= 6 && decimal_ticks(2.0, 2_000.0) == [10.0, 100.0, 1_000.0]);
+    }
+
+    /// An axis from 90 to 900 would otherwise have one number.
+    #[test]
+    fn a_short_logarithmic_axis_has_ticks_between_the_powers_of_ten() {
+        assert_eq!(decimal_ticks(90.0, 900.0), [100.0, 200.0, 500.0]);
+        let scale = Scale::Logarithmic(count);
+        assert!((scale.place(30.0, 3.0, 300.0) - 0.5).abs() < 1e-9 && scale.place(0.0, 3.0, 300.0) == 0.0);
     }
 }

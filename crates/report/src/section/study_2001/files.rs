@@ -1,7 +1,7 @@
 //! The file test of 2001 redrawn: its published times as bars, beside the time of a file measured now, pass by pass.
 
 use super::drawing::{Bar, Curve, bars, dots};
-use super::{Figure, published_table};
+use super::{Figure, Measured, published_table};
 use crate::page::View;
 use crate::quantity::{count, digits};
 use landau_record::schema::Fact;
@@ -50,14 +50,15 @@ pub(super) fn render(view: &View<'_>) -> Option<Figure> {
         points: values.iter().zip(1..).map(|(value, pass)| (f64::from(pass), *value)).collect(),
     };
     let curves: Vec<Curve> = rows.iter().map(curve).collect();
-    (!curves.is_empty()).then(|| Figure {
+    let measured = vec![Measured { what: "time per file, ns", curves }];
+    (!rows.is_empty()).then(|| Figure {
         words: "Left: time to create, write and read 10,000 files of each size, as published in 2001. Right: time per \
                 file in every pass of this run. Rows with another durability guarantee something else.",
         drawings,
         doubts: &DOUBTS,
         published: published(),
-        curves,
-        columns: ["Case", "Number", "Nanoseconds per file"],
+        measured,
+        axis: "Pass",
     })
 }
 
@@ -94,11 +95,7 @@ fn published() -> Markup {
             }
         }
     };
-    published_table(
-        "files",
-        &["2001, published by others", "Seconds", "Milliseconds per file", "Words of the source"],
-        &rows,
-    )
+    published_table("files", &["2001, published by others", "Seconds", "Milliseconds per file", "Quotation"], &rows)
 }
 
 #[cfg(test)]

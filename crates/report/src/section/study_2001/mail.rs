@@ -4,8 +4,9 @@
 //! the article are known. So the bars are relative to the fastest system of 2001, and today's curve has its own axis:
 //! nothing says how many recipients a second either axis would be in the other's terms.
 
-use super::drawing::{Bar, LETTERS, Mark, bars, legend, lines};
-use super::{Figure, curves, others, published_table};
+use super::drawing::{Bar, LETTERS, Mark, Scale, bars, legend, lines};
+use super::{Figure, Measured, curves, others, published_table, rates};
+use crate::CaseStudy;
 use crate::page::View;
 use crate::quantity::{count, digits};
 use maud::{Markup, html};
@@ -55,14 +56,15 @@ const DOUBTS: [&str; 4] = [
 
 /// The figure, if the page has the benchmark by connections; otherwise nothing.
 pub(super) fn render(view: &View<'_>) -> Option<Figure> {
-    let curves = curves(view, "mail", PHASE, AXIS, |study| {
+    let name = |study: &CaseStudy<'_>| {
         let mode = study.case.settings.get("mode").map_or("", String::as_str);
         Some(format!("{mode}{}", others(study, "mode=")))
-    });
+    };
+    let curves = curves(view, "mail", AXIS, name, |study| rates(study, PHASE));
     let drawings = html! {
         div.pair {
             (bars("2001, as published: relative throughput", &SYSTEMS))
-            (lines("today, measured: recipients a second", AXIS, &curves, &MARKS))
+            (lines("today, measured: recipients a second", AXIS, &curves, &Scale::Linear(count), &MARKS))
         }
         p.note {
             (legend(&curves))
@@ -78,8 +80,8 @@ pub(super) fn render(view: &View<'_>) -> Option<Figure> {
         drawings,
         doubts: &DOUBTS,
         published: published(),
-        curves,
-        columns: ["Case", "Connections", "Recipients a second"],
+        measured: vec![Measured { what: "recipients a second", curves }],
+        axis: "Connections",
     })
 }
 
@@ -110,11 +112,7 @@ fn published() -> Markup {
             td { "one message in memory; RSET instead of DATA, then QUIT" }
         }
     };
-    published_table(
-        "mail",
-        &["2001, published by others", "Value", "Words of the source, or how the value follows"],
-        &rows,
-    )
+    published_table("mail", &["2001, published by others", "Value", "Quotation, or how the value follows"], &rows)
 }
 
 #[cfg(test)]

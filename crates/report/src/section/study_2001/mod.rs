@@ -27,9 +27,16 @@ struct Figure {
     doubts: &'static [&'static str],
     /// The published figures as a table.
     published: Markup,
-    /// What was measured, and the columns of its table: case, n, value.
+    /// What was measured, for the table, and what its curves are over.
+    measured: Vec<Measured>,
+    axis: &'static str,
+}
+
+/// Curves of one quantity.
+struct Measured {
+    /// The quantity and its unit.
+    what: &'static str,
     curves: Vec<Curve>,
-    columns: [&'static str; 3],
 }
 
 /// The figure of a benchmark that repeats a test of the study and was measured; otherwise nothing.
@@ -40,7 +47,7 @@ pub(crate) fn render(view: &View<'_>, benchmark: &str) -> Markup {
         "mail" => mail::render(view),
         _ => None,
     };
-    let Some(Figure { words, drawings, doubts, published, curves, columns }) = figure else { return html! {} };
+    let Some(Figure { words, drawings, doubts, published, measured, axis }) = figure else { return html! {} };
     html! {
         figure.chart.study-2001 {
             figcaption {
@@ -53,30 +60,34 @@ pub(crate) fn render(view: &View<'_>, benchmark: &str) -> Markup {
             details.points {
                 summary { "Figures as a table" }
                 (published)
-                (measured(benchmark, &curves, columns))
+                (measured_table(benchmark, &measured, axis))
             }
         } "\n"
     }
 }
 
-/// Today's rates by n, as `1e9 / cost`: of one record a line for each case that has a name, of several records a line
-/// for each.
+/// Today's values by n, a curve for each case that has a name; of several records a curve for each.
 fn curves(
     view: &View<'_>,
     benchmark: &str,
-    phase: &str,
     axis: &str,
     name: impl Fn(&CaseStudy<'_>) -> Option<String>,
+    points: impl Fn(&CaseStudy<'_>) -> Vec<(f64, f64)>,
 ) -> Vec<Curve> {
     let mut curves: Vec<Curve> = Vec::new();
     for (index, source) in view.sources.iter().enumerate() {
         let cases = source.analysis.cases.iter().filter(|study| study.case.benchmark == benchmark);
         for study in cases.filter(|study| study.case.axis == axis) {
-            let points = study.phases.iter().find(|one| one.phase.name == phase).map(rates).unwrap_or_default();
-            let Some(name) = name(study).filter(|_| points.len() > 1) else { continue };
-            let record = if view.sources.len() > 1 { format!("{}, ", view.names[index]) } else { String::new() };
+            let Some(name) = name(study) else { continue };
+            let points = points(study);
             let host = &source.analysis.record.host;
-            curves.push(Curve { name: format!("{record}{} {}, {name}", host.system, host.release), points });
+            let record = match view.sources.len() {
+                1 => String::new(),
+                _ => format!("{}, {} {}, ", view.names[index], host.system, host.release),
+            };
+            if points.len() > 1 {
+                curves.push(Curve { name: format!("{record}{name}"), points });
+            }
         }
     }
     curves
@@ -88,10 +99,20 @@ fn others(study: &CaseStudy<'_>, except: &str) -> String {
     words.fold(String::new(), |text, word| format!("{text}, {word}"))
 }
 
-/// Returns n, and how often a second a call of that cost can be made.
-fn rates(phase: &PhaseStudy<'_>) -> Vec<(f64, f64)> {
-    let points = phase.verdict.all.points.iter().filter(|point| point.cost.value > 0.0);
-    points.map(|point| (point.n, 1e9 / point.cost.value)).collect()
+/// Returns a phase of a case.
+fn phase<'a>(study: &'a CaseStudy<'a>, name: &str) -> Option<&'a PhaseStudy<'a>> {
+    study.phases.iter().find(|one| one.phase.name == name)
+}
+
+/// Returns n, and how often a second a call of that phase can be made.
+fn rates(study: &CaseStudy<'_>, name: &str) -> Vec<(f64, f64)> {
+    costs(study, name).into_iter().map(|(n, ns)| (n, 1e9 / ns)).collect()
+}
+
+/// Returns n, and the cost of that phase there in nanoseconds.
+fn costs(study: &CaseStudy<'_>, name: &str) -> Vec<(f64, f64)> {
+    let points = phase(study, name).into_iter().flat_map(|phase| &phase.verdict.all.points);
+    points.filter(|point| point.cost.value > 0.0).map(|point| (point.n, point.cost.value)).collect()
 }
 
 /// The published figures of a test as a table; `rows` have a cell for each name.
@@ -106,15 +127,22 @@ fn published_table(test: &str, names: &[&str], rows: &Markup) -> Markup {
 }
 
 /// Every point that is drawn, which scripts offer as CSV.
-fn measured(benchmark: &str, curves: &[Curve], columns: [&str; 3]) -> Markup {
+fn measured_table(benchmark: &str, measured: &[Measured], axis: &str) -> Markup {
     let id = format!("study-2001-{benchmark}");
     let table = html! {
         table id=(id) {
-            thead { tr { @for name in columns { th scope="col" { (name) } } } }
+            thead { tr { @for name in ["Case", "Quantity", axis, "Value"] { th scope="col" { (name) } } } }
             tbody {
-                @for curve in curves {
-                    @for (n, value) in &curve.points {
-                        tr { td { (curve.name) } td { (count(n.round())) } td { (count(value.round())) } }
+                @for Measured { what, curves } in measured {
+                    @for curve in curves {
+                        @for (n, value) in &curve.points {
+                            tr {
+                                td { (curve.name) }
+                                td { (what) }
+                                td { (count(n.round())) }
+                                td { (count(value.round())) }
+                            }
+                        }
                     }
                 }
             }
