@@ -120,6 +120,9 @@ pub trait Benchmark: Sized + 'static {
     /// Whether the quick study has it when no benchmark is named. One that takes long is measured when it is named, and
     /// in the other studies.
     const IN_QUICK: bool = true;
+    /// Whether it measures the file system of its scratch folder, so that the folder has to be the user's choice: then
+    /// the default is the current directory.
+    const MEASURES_FOLDER: bool = false;
     /// How the result can mislead, a sentence each.
     const CAVEATS: &'static [&'static str];
     /// Where the experiment comes from.

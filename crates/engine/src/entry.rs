@@ -30,6 +30,8 @@ pub struct Entry {
     pub timeline: Option<Timeline>,
     /// [`Benchmark::IN_QUICK`].
     pub in_quick: bool,
+    /// [`Benchmark::MEASURES_FOLDER`].
+    pub measures_folder: bool,
     /// [`Benchmark::CAVEATS`].
     pub caveats: &'static [&'static str],
     /// [`Benchmark::SOURCE`].
@@ -58,6 +60,7 @@ impl Entry {
             emulated: B::EMULATED,
             timeline: B::TIMELINE,
             in_quick: B::IN_QUICK,
+            measures_folder: B::MEASURES_FOLDER,
             caveats: B::CAVEATS,
             source: B::SOURCE,
             axis_of: B::axis,

@@ -37,6 +37,7 @@ mod observer;
 mod order;
 mod pass;
 mod plan;
+mod register;
 mod request;
 mod run;
 mod sample_writer;

@@ -1,6 +1,7 @@
 //! The folder for the benchmarks' files: created for a run and removed with it.
 
 use crate::Error;
+use crate::register::Register;
 use landau_sys::clock::monotonic_ns;
 use std::ffi::CString;
 use std::fs::File;
@@ -22,6 +23,7 @@ const UNLOCKED: Duration = Duration::from_secs(60);
 pub struct Scratch {
     path: PathBuf,
     _lock: File,
+    register: Option<Register>,
 }
 
 impl Scratch {
@@ -35,7 +37,22 @@ impl Scratch {
         let lock = File::create(path.join(LOCK)).map_err(refused)?;
         // Some file systems have no locks; there, the folder of a killed run must be removed by hand.
         let _ = lock.try_lock();
-        Ok(Self { path, _lock: lock })
+        Ok(Self { path, _lock: lock, register: None })
+    }
+
+    /// Creates the folder like [`Scratch::create`], and enters it in the user's register, so that a run in another
+    /// place finds it if this one is killed.
+    pub fn create_registered(parent: &Path) -> Result<Self, Error> {
+        let mut scratch = Self::create(parent)?;
+        // Only the register is missing where it cannot be written.
+        scratch.register = Register::of_user().filter(|register| register.add(&scratch.path).is_ok());
+        Ok(scratch)
+    }
+
+    /// Returns the folders in the user's register that runs have left behind anywhere when they were killed.
+    pub fn abandoned() -> Vec<PathBuf> {
+        let folders = Register::of_user().map(|register| register.folders()).unwrap_or_default();
+        folders.into_iter().filter(|folder| folder.is_dir() && is_abandoned(folder)).collect()
     }
 
     /// Returns the folder.
@@ -46,20 +63,28 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // The next run removes what cannot be removed now.
-        let _ = std::fs::remove_dir_all(&self.path);
+        // The next run removes what cannot be removed now. If its file system is gone, it may come back.
+        let removed = std::fs::remove_dir_all(&self.path);
+        if let (Ok(()), Some(register)) = (removed, &self.register) {
+            let _ = register.remove(&self.path);
+        }
     }
 }
 
 /// Removes the folders of runs that have ended: no process holds their locks.
 fn remove_abandoned(parent: &Path) {
+    let register = Register::of_user();
     let Ok(entries) = std::fs::read_dir(parent) else {
         return;
     };
     for entry in entries.flatten() {
         let is_ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
-        if is_ours && is_abandoned(&entry.path()) {
-            let _ = std::fs::remove_dir_all(entry.path());
+        if is_ours
+            && is_abandoned(&entry.path())
+            && std::fs::remove_dir_all(entry.path()).is_ok()
+            && let Some(register) = register.as_ref().filter(|register| register.folders().contains(&entry.path()))
+        {
+            let _ = register.remove(&entry.path());
         }
     }
 }

@@ -24,6 +24,7 @@ use landau_sys::clock::monotonic_ns;
 use landau_sys::descriptor::close;
 use landau_sys::disk::{cached_pages, drop_cached_pages, write_back};
 use landau_sys::file::{self, Listing};
+use landau_sys::process::thread_time_ns;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -181,6 +182,7 @@ pub struct Files {
     readdir_ns: u64,
     /// Time of the creation half, without what is not the benchmark's.
     elapsed_ns: u64,
+    processor_ns: u64,
     /// Whether the device had received what earlier passes wrote.
     written_back: &'static str,
 }
@@ -234,7 +236,7 @@ impl Benchmark for Files {
             "filesystem",
             Kind::Choice(&["folder", "ext4", "xfs", "btrfs", "tmpfs"]),
             "folder",
-            "folder: that of the folder of --dir; ext4, xfs, btrfs: in an image on a loop device; tmpfs: in memory \
+            "folder: that of the folder of --dir, by default the current directory; ext4, xfs, btrfs: in an image on a loop device; tmpfs: in memory \
              (all but folder need root)",
         ),
     ];
@@ -258,6 +260,7 @@ impl Benchmark for Files {
         Variant::full(&[("size", "0B"), ("n", "1000000")]),
     ];
     const IN_QUICK: bool = false;
+    const MEASURES_FOLDER: bool = true;
     const EMULATED: &'static [(&'static str, &'static str)] = &[("n", "300")];
     const CAVEATS: &'static [&'static str] = &[
         "Cases with different durability guarantee different things after a power failure: their costs do not say \
@@ -346,6 +349,7 @@ impl Benchmark for Files {
             listed_in_all: 0,
             readdir_ns: 0,
             elapsed_ns: 0,
+            processor_ns: 0,
             written_back: if settled { "yes" } else { "not within 10 s" },
         })
     }
@@ -356,11 +360,12 @@ impl Benchmark for Files {
         }
         let name = name(n)?;
         stamp(&mut self.content, n);
-        let began_ns = monotonic_ns();
+        let (began_ns, used_ns) = (monotonic_ns(), thread_time_ns());
         self.create(n, &name, timer)?;
         if self.is_by_file {
             self.read(&name, timer)?;
         }
+        self.processor_ns += thread_time_ns() - used_ns;
         self.elapsed_ns += monotonic_ns() - began_ns;
         self.compare(n, self.is_by_file)
     }
@@ -393,6 +398,7 @@ impl Benchmark for Files {
             facts.number("syncfs_time", syncfs_ns as f64, FactUnit::Ns);
             self.elapsed_ns += syncfs_ns;
         }
+        facts.number("processor_time_per_file", (self.processor_ns / steps.max(1)) as f64, FactUnit::Ns);
         facts.number("time_per_file", (self.elapsed_ns / steps.max(1)) as f64, FactUnit::Ns);
         // A call that met a limit may have left one more.
         let names = count_names(&self.directory)?;

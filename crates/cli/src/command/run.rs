@@ -8,7 +8,8 @@ use crate::status;
 use anyhow::{Context, bail};
 use landau_bench::REGISTRY;
 use landau_engine::{
-    Adaptive, Changes, Pinning, Plan, Request, Scratch, Session, check_space, describe_host, scratch_free_bytes,
+    Adaptive, Changes, Entry, Pinning, Plan, Request, Scratch, Session, Study, check_space, describe_host,
+    scratch_free_bytes,
 };
 use landau_record::schema::{End, EndOutcome, Line};
 use landau_record::{Record, Writer};
@@ -48,7 +49,8 @@ pub(crate) struct Args {
     /// Stop after this time, such as 90s or 30m (a whole number of seconds), and list the passes left out
     #[arg(long, value_name = "TIME", value_parser = whole_seconds)]
     time_limit: Option<Duration>,
-    /// Create the benchmarks' temporary files in this directory [default: $TMPDIR, else /tmp]
+    /// Create the benchmarks' temporary files in this directory [default: with `files`, which measures its file system,
+    /// the current directory; else $TMPDIR, else /tmp]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Pin the measuring processes to this CPU; `any` does not pin [default: the last CPU]
@@ -79,7 +81,12 @@ pub(crate) fn run(args: &Args, words: &[String]) -> anyhow::Result<u8> {
 fn start(args: &Args, words: &[String]) -> anyhow::Result<(PathBuf, EndOutcome)> {
     let path = args.output.clone().unwrap_or_else(default_path);
     args.measurement.check()?;
-    let scratch = Scratch::create(&scratch_directory(args))?;
+    let (named, study) = (&args.measurement.names, args.measurement.study.study());
+    let is_run = |entry: &&Entry| {
+        let is_in_study = entry.in_quick || study != Study::Quick;
+        named.iter().any(|name| name == entry.name) || (named.is_empty() && is_in_study)
+    };
+    let scratch = scratch(args, REGISTRY.iter().filter(is_run).any(|entry| entry.measures_folder))?;
     let (host, clock) = describe_host(args.cpu)?;
     let measurement = &args.measurement;
     let request = Request {
@@ -149,7 +156,8 @@ fn resume(args: &Args, path: &Path, words: &[String]) -> anyhow::Result<EndOutco
             record.pass_count()
         );
     }
-    let scratch = Scratch::create(&scratch_directory(args))?;
+    let is_run = |entry: &&Entry| record.cases.iter().any(|case| case.benchmark == entry.name);
+    let scratch = scratch(args, REGISTRY.iter().filter(is_run).any(|entry| entry.measures_folder))?;
     let mut writer = Writer::resume(path, &record)?;
     let changes = Changes {
         pass_count: passes,
@@ -216,8 +224,19 @@ fn resume_hint(path: &Path) -> String {
     format!("the samples so far are in {0}; continue with landau run --resume {0}", path.display())
 }
 
-fn scratch_directory(args: &Args) -> PathBuf {
-    args.dir.clone().unwrap_or_else(std::env::temp_dir)
+/// Creates the folder for the files of benchmarks, and says which folders earlier runs have left elsewhere.
+fn scratch(args: &Args, measures_folder: bool) -> anyhow::Result<Scratch> {
+    let parent = match &args.dir {
+        Some(directory) => std::path::absolute(directory)?,
+        None if measures_folder => std::env::current_dir().context("find the current directory; pass --dir")?,
+        None => std::env::temp_dir(),
+    };
+    let scratch = Scratch::create_registered(&parent)?;
+    for folder in Scratch::abandoned() {
+        let folder = folder.display();
+        status::tell(&format!("a run that was killed has left {folder}; remove it with: rm -r '{folder}'"));
+    }
+    Ok(scratch)
 }
 
 fn pinning(text: &str) -> Result<Pinning, String> {

@@ -30,7 +30,11 @@ impl Room {
     /// Returns the program with arguments, to be started in this directory.
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = landau();
-        command.args(words).current_dir(self.path()).env("TMPDIR", self.path());
+        command
+            .args(words)
+            .current_dir(self.path())
+            .env("TMPDIR", self.path())
+            .env("XDG_STATE_HOME", self.file("state"));
         command
     }
 
