@@ -63,9 +63,9 @@ impl FileSystem {
         }
     }
 
-    /// xfs with its defaults.
+    /// xfs with its defaults, but for sectors of the loop device's size: the program sees a file, and assumes 512 bytes.
     pub(crate) fn xfs() -> Self {
-        let arguments = ["-q", "-f", "-K"].map(str::to_owned).to_vec();
+        let arguments = ["-q", "-f", "-K", "-s", "size=4096"].map(str::to_owned).to_vec();
         Self { kind: c"xfs", program: "mkfs.xfs", package: "xfsprogs", arguments, smallest_bytes: 320 << 20 }
     }
 
@@ -338,7 +338,13 @@ mod tests {
         .join()
         .unwrap();
         assert!(!fs::exists(room.path().join("test.mount/file")).unwrap(), "the mount is private");
-        let backing = fs::read_to_string(format!("/sys/block/{device}/loop/backing_file")).unwrap_or_default();
-        assert!(!backing.contains(room.path().to_str().unwrap()), "{device} is still attached to {backing}");
+        // The kernel detaches the device when nobody has it open: a child that another test forks meanwhile does, until
+        // it ends.
+        let backing = || fs::read_to_string(format!("/sys/block/{device}/loop/backing_file")).unwrap_or_default();
+        let deadline = std::time::Instant::now() + Duration::from_secs(120);
+        while backing().contains(room.path().to_str().unwrap()) {
+            assert!(std::time::Instant::now() < deadline, "{device} is still attached to {}", backing());
+            std::thread::sleep(LOCK_PAUSE);
+        }
     }
 }

@@ -18,7 +18,7 @@ struct Need {
     is_installed: fn() -> bool,
 }
 
-const NEEDS: [Need; 15] = [
+const NEEDS: [Need; 17] = [
     Need { package: "gcc", purpose: "linking, and the fork helper", is_installed: || program::find("cc").is_some() },
     Need { package: "libc6-dev", purpose: "the fork helper in static glibc", is_installed: has_static_libc },
     Need {
@@ -50,6 +50,16 @@ const NEEDS: [Need; 15] = [
         package: "openssl",
         purpose: "a client of STARTTLS in sink and relay",
         is_installed: || program::find("openssl").is_some(),
+    },
+    Need {
+        package: "xfsprogs",
+        purpose: "files in an image with xfs",
+        is_installed: || program::find("mkfs.xfs").is_some(),
+    },
+    Need {
+        package: "btrfs-progs",
+        purpose: "files in an image with btrfs",
+        is_installed: || program::find("mkfs.btrfs").is_some(),
     },
     Need { package: "nodejs", purpose: "browser tests", is_installed: || program::find("node").is_some() },
     Need { package: "npm", purpose: "browser tests", is_installed: || program::find("npm").is_some() },
