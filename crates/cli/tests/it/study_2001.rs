@@ -1,7 +1,7 @@
 //! The benchmarks `architecture` and `files`: limits are results, and nothing is left behind.
 
 use crate::support::{LANDAU, Ran, Room, eventually, processes_with};
-use landau_record::schema::Outcome;
+use landau_record::schema::{EndOutcome, Outcome};
 use std::process::{Command, Stdio};
 
 /// The members of a pool, the server and the worker end with the run, however it ends.
@@ -22,20 +22,53 @@ fn a_killed_run_leaves_no_server() {
     assert!(eventually(|| servers().is_empty()), "a server outlived the run");
 }
 
-/// A file system without a free inode ends the curve with the exact n. Root mounts it in a namespace.
+/// The members of a pool, threads, forked and executed children: whatever the server is, nothing outlives its run.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_server_of_any_architecture_ends_with_its_run() {
+    for architecture in ["exec", "fork", "thread-pool", "event-loops", "io_uring"] {
+        let room = Room::new();
+        let setting = format!("architecture.architecture={architecture}");
+        let words = ["run", "architecture", "--study", "full", "--set", &setting, "--no-report", "--output", "r"];
+        let words = [&words[..], &["--set", "architecture.workload=work"]].concat();
+        let mut child = room.command(&words).stderr(Stdio::null()).spawn().unwrap();
+        let is_ours = |pid: &i32| std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == room.path());
+        let count =
+            || ["__architecture", "landau-fork-helper"].into_iter().flat_map(processes_with).filter(is_ours).count();
+        assert!(eventually(|| count() > 0), "no server of {architecture} was started");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(eventually(|| count() == 0), "a process of {architecture} outlived the run");
+    }
+}
+
+/// Runs a script in a mount namespace of its own, in which `small` is an empty folder; `None` if nothing can be mounted.
+#[cfg(target_os = "linux")]
+fn in_namespace(room: &Room, script: &str) -> Option<Ran> {
+    if landau_sys::process::effective_user() != 0 {
+        eprintln!("skipped: only root can mount a file system");
+        return None;
+    }
+    if let Err(error) = landau_sys::disk::probe_mount() {
+        eprintln!("skipped: root may not mount a file system here ({error})");
+        return None;
+    }
+    std::fs::create_dir(room.file("small")).unwrap();
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", script]).current_dir(room.path()).env("XDG_STATE_HOME", room.file("state"));
+    Some(Ran::of(command.output().unwrap()))
+}
+
+/// A file system without a free inode ends the curve with the exact n, and nothing is left in the folder.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_full_file_system_is_a_limit_of_files() {
-    if landau_sys::process::effective_user() != 0 {
-        return;
-    }
     let room = Room::new();
     let script = format!(
-        "mkdir small && mount -t tmpfs -o nr_inodes=40 none small && {LANDAU} run files --study smoke --dir small \
-         --set files.order=file --output r --no-report; echo status $?; ls -A small"
+        "mount -t tmpfs -o nr_inodes=40 none small && {LANDAU} run files --study smoke --dir small --set \
+         files.order=file --output r --no-report; echo status $?; ls -A small"
     );
-    let output = Command::new("unshare").args(["-m", "sh", "-c", &script]).current_dir(room.path()).output().unwrap();
-    let ran = Ran::of(output);
+    let Some(ran) = in_namespace(&room, &script) else { return };
     assert_eq!(ran.out.lines().last(), Some("status 0"), "nothing is left in the folder: {ran:?}");
     let record = room.record("r");
     assert!(!record.passes.is_empty());
@@ -45,6 +78,153 @@ fn a_full_file_system_is_a_limit_of_files() {
         let limit = end.limit.as_ref().unwrap();
         // The folder of the run, its lock and the directory of the files take inodes too.
         assert!(limit.call == "open" && limit.error == "ENOSPC" && (30..40).contains(&limit.n), "{limit:?}");
+    }
+}
+
+/// Files that do not fit are not begun.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_file_system_without_space_is_refused_by_files() {
+    let room = Room::new();
+    let script = format!(
+        "mount -t tmpfs -o size=160k none small && {LANDAU} run files --study smoke --dir small --output r \
+         --no-report; echo status $?; ls -A small"
+    );
+    let Some(ran) = in_namespace(&room, &script) else { return };
+    assert_eq!(ran.out.lines().last(), Some("status 2"), "nothing is left in the folder: {ran:?}");
+    assert!(ran.err.contains("its files need 1 MiB") && ran.err.contains("--dir"), "{}", ran.err);
+    assert!(!room.file("r").exists(), "a record of nothing");
+}
+
+/// Nothing is measured and no record is made where no file can be created.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_read_only_folder_is_an_error_of_files() {
+    let room = Room::new();
+    let script = format!(
+        "mount -t tmpfs -o ro none small && {LANDAU} run files --study smoke --dir small --output r --no-report; \
+         echo status $?"
+    );
+    let Some(ran) = in_namespace(&room, &script) else { return };
+    assert_eq!(ran.out.lines().last(), Some("status 2"), "{ran:?}");
+    assert!(ran.err.contains("small") && ran.err.contains("--dir"), "{}", ran.err);
+    assert!(!room.file("r").exists(), "a record of nothing");
+}
+
+/// A file system that is unmounted during the run: the passes after it fail with the call that did, the record is whole,
+/// and the register still names the folder, which may come back with its file system.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_vanished_mount_fails_the_passes_after_it() {
+    let room = Room::new();
+    // The run has hundreds of passes to go when the first has ended.
+    let script = format!(
+        "mount -t tmpfs none small; {LANDAU} run files --study smoke --passes 500 --dir small --output r --no-report \
+         --set files.order=file & pid=$!; until grep -q '\"kind\":\"pass_end\"' r 2>/dev/null; do sleep 0.05; done; \
+         umount -l small; wait $pid; echo status $?; ls -A small; cat state/landau/scratch"
+    );
+    let Some(ran) = in_namespace(&room, &script) else { return };
+    let lines: Vec<&str> = ran.out.lines().skip_while(|line| !line.starts_with("status")).collect();
+    assert_eq!(lines.first(), Some(&"status 1"), "{ran:?}");
+    assert!(lines.len() == 2 && lines[1].contains("/small/landau-scratch-"), "{lines:?}");
+    let record = room.record("r");
+    assert_eq!((&record.fault, &record.torn), (&None, &None));
+    assert_eq!(record.end.as_ref().unwrap().outcome, EndOutcome::Failed);
+    let last = record.passes.last().and_then(|pass| pass.end.as_ref()).unwrap();
+    assert_eq!(last.outcome, Outcome::Failed);
+    assert!(last.error.as_ref().is_some_and(|error| error.contains("mkdir")), "{last:?}");
+    assert_eq!(room.landau(&["verify", "r"]).status, Some(0));
+}
+
+/// Starts a run that fills a directory for a long time, and returns it when the directory has names.
+fn filling(room: &Room) -> std::process::Child {
+    let words = ["run", "files", "--study", "smoke", "--set", "files.size=0B", "--set", "files.n=1000000"];
+    let words = [&words[..], &["--set", "files.order=file", "--dir", "names", "--output", "r", "--no-report"]].concat();
+    std::fs::create_dir(room.file("names")).unwrap();
+    let child = room.command(&words).stderr(Stdio::null()).spawn().unwrap();
+    let has_names = || {
+        let folder = std::fs::read_dir(room.file("names")).unwrap().flatten().next();
+        folder.is_some_and(|folder| folder.path().join("files/file-00000500").exists())
+    };
+    assert!(eventually(has_names), "no file was created");
+    child
+}
+
+fn count_in(folder: &std::path::Path) -> usize {
+    std::fs::read_dir(folder).unwrap().count()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn an_interrupted_run_of_files_leaves_nothing() {
+    let room = Room::new();
+    let mut child = filling(&room);
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert_eq!(room.record("r").end.as_ref().unwrap().outcome, EndOutcome::Interrupted);
+    assert_eq!(count_in(&room.file("names")), 0, "files were left behind");
+    assert_eq!(std::fs::read_to_string(room.file("state/landau/scratch")).unwrap(), "");
+}
+
+/// The next run anywhere names what a killed one has left; the next in the same place removes it.
+#[test]
+#[cfg(target_os = "linux")]
+fn what_a_killed_run_of_files_leaves_is_named_and_removed() {
+    let room = Room::new();
+    let mut child = filling(&room);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(count_in(&room.file("names")), 1);
+    let elsewhere = |output| room.landau(&["run", "nop", "--study", "smoke", "--no-report", "--output", output]);
+    // The worker may take a moment to end.
+    let named = || {
+        let ran = elsewhere("other");
+        std::fs::remove_file(room.file("other")).unwrap();
+        ran.err.contains("remove it with: rm -r") && ran.err.contains("/names/landau-scratch-")
+    };
+    assert!(eventually(named), "the folder is not named");
+    let words = ["run", "nop", "--study", "smoke", "--no-report", "--dir", "names", "--output", "same"];
+    let ran = room.landau(&words);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert_eq!(count_in(&room.file("names")), 0, "the folder was not removed");
+    assert!(!elsewhere("last").err.contains("remove it with"), "a folder that is gone is named");
+}
+
+/// By default the files are in the folder in which the user is, whose file system is measured.
+#[test]
+fn files_are_in_the_current_directory() {
+    let room = Room::new();
+    let (words, temporary) = (["run", "files", "--study", "smoke", "--no-report", "--output", "r"], Room::new());
+    let mut child = room.command(&words).env("TMPDIR", temporary.path()).stderr(Stdio::null()).spawn().unwrap();
+    let is_there = eventually(|| !room.leftovers().is_empty() || child.try_wait().unwrap().is_some());
+    assert!(is_there && temporary.leftovers().is_empty());
+    assert!(child.wait().unwrap().success());
+    let register = std::fs::read_to_string(room.file("state/landau/scratch")).unwrap();
+    assert_eq!((register.as_str(), room.leftovers().len()), ("", 0));
+}
+
+/// Each file system that this system can mount holds the files, and reads them back cold where it has a device.
+#[test]
+#[cfg(target_os = "linux")]
+fn every_file_system_holds_the_files() {
+    for kind in ["ext4", "xfs", "btrfs", "tmpfs"] {
+        let room = Room::new();
+        let setting = format!("files.filesystem={kind}");
+        let words = ["files", "--set", &setting, "--set", "files.n=40"];
+        let fixed = ["run", "--study", "smoke", "--output", "run.ndjson", "--no-report"];
+        let ran = room.landau(&[&fixed[..], &words].concat());
+        if !room.file("run.ndjson").exists() {
+            assert!(ran.err.contains("skipped, because"), "{ran:?}");
+            eprintln!("skipped: {}", ran.err);
+            continue;
+        }
+        assert_eq!(ran.status, Some(0), "{kind}: {ran:?}");
+        for pass in &room.record("run.ndjson").passes {
+            let end = pass.end.as_ref().unwrap();
+            assert_eq!((end.outcome, end.steps), (Outcome::Done, 40), "{kind}: {end:?}");
+            assert_eq!(end.facts.get("file_system").map(ToString::to_string).as_deref(), Some(kind));
+        }
+        assert_eq!(room.leftovers(), Vec::<String>::new());
     }
 }
 
