@@ -2,7 +2,9 @@
 //! speed.
 
 mod aa;
+mod architecture;
 mod crash;
+mod files;
 mod instrument;
 mod judge;
 mod load;
@@ -24,8 +26,12 @@ pub(crate) enum Bench {
     Instrument(instrument::Words),
     /// Count false differences between runs on one machine
     Aa(aa::Words),
+    /// Compare the CPU time per reply of the architectures of a server with that of C programs and of nginx
+    Architecture(architecture::Words),
     /// Kill runs at random times, and check the loss, leftover processes and resumption
     Crash(crash::Words),
+    /// Compare the calls of the benchmark `files` with those of a bare loop in C and of `fs_mark`
+    Files(files::Words),
     /// Compare the CPU time per request and connection of `landau serve`, a bare loop, nginx, lighttpd and h2o
     Serve(serve::Words),
     /// Compare the CPU time per request of `landau load` and wrk, with each of those servers
@@ -49,7 +55,9 @@ impl Bench {
         match self {
             Self::Instrument(words) => instrument::run(words),
             Self::Aa(words) => aa::run(words),
+            Self::Architecture(words) => architecture::run(words),
             Self::Crash(words) => crash::run(words),
+            Self::Files(words) => files::run(words),
             Self::Serve(words) => serve::run(words),
             Self::Load(words) => load::run(words),
             Self::Mail(words) => mail::run(words),

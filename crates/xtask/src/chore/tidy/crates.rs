@@ -53,7 +53,7 @@ const BELOW: &[(&str, &[&str])] = &[
     ),
     // The chores measure the program as a process; they use its record reader, statistics and resource limits, and its
     // list of other servers.
-    ("xtask", &["landau-bench", "landau-record", "landau-stats", "landau-sys", "landau-units"]),
+    ("xtask", &["landau-architectures", "landau-bench", "landau-record", "landau-stats", "landau-sys", "landau-units"]),
 ];
 
 /// Names that a crate's source must not contain outside its tests: directory, names, reason. Printing is left to

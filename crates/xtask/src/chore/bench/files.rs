@@ -1,0 +1,242 @@
+//! `bench files`: what the frame adds to a file's calls, beside a bare loop in C; and the time of a file's calls beside
+//! `fs_mark`.
+//!
+//! All work in the same folder, on the same processor, in turns whose order alternates. The bare loop makes the calls of
+//! `landau run files` with order=file; compared is the processor time of a file, so that the disk has no part in it.
+//! `fs_mark` creates, writes and closes, as order=phase does, and removes; compared is the elapsed time of those calls.
+
+use super::median::median;
+use crate::program::{self, Program};
+use crate::workspace;
+use anyhow::{Context, Result, ensure};
+use landau_record::schema::Fact;
+use landau_record::{Pass, Record};
+use std::path::{Path, PathBuf};
+
+/// The most that the frame may add to the processor time of a file: 3%.
+const FRAME: f64 = 1.03;
+
+/// The ratio to `fs_mark` that needs no explanation.
+const SAME: std::ops::RangeInclusive<f64> = 0.9..=1.1;
+
+/// The words of `cargo xtask bench files`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Words {
+    /// Runs of each program
+    #[arg(long, default_value_t = 11)]
+    rounds: u32,
+    /// Files of a run
+    #[arg(long, default_value_t = 10_000)]
+    files: u32,
+    /// Bytes of a file
+    #[arg(long, default_value_t = 4_096)]
+    size: u32,
+    /// Work in this folder [default: the build directory of the workspace]
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// Measure this program instead of a release build
+    #[arg(long)]
+    landau: Option<PathBuf>,
+}
+
+/// The programs and their folder.
+struct Bench<'a> {
+    words: &'a Words,
+    landau: PathBuf,
+    bare: PathBuf,
+    folder: tempfile::TempDir,
+    processor: u32,
+}
+
+pub(crate) fn run(words: &Words) -> Result<bool> {
+    let mut bench = prepare(words)?;
+    let (_, record) = bench.by_landau("file")?;
+    bench.processor = record.host.pinned_processor.context("landau could not be pinned to a processor")?;
+    bench.by_c()?;
+    println!("{} files of {} bytes in {}", words.files, words.size, bench.folder.path().display());
+    let has_frame = bench.frame()?;
+    if program::find("fs_mark").is_none() {
+        println!("without fs_mark: it is not installed (apt-get install fsmark)");
+        return Ok(has_frame);
+    }
+    Ok(bench.beside_fs_mark()? & has_frame)
+}
+
+fn prepare(words: &Words) -> Result<Bench<'_>> {
+    let landau = words.landau.clone().map_or_else(workspace::landau, Ok)?;
+    let parent = words.dir.clone().map_or_else(workspace::target, Ok)?;
+    let folder = tempfile::tempdir_in(parent).context("create a folder")?;
+    let bare = folder.path().join("bare");
+    let source = workspace::root().join("crates/xtask/instrument/files.c");
+    Program::new("cc").args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&bare).arg(&source).run()?;
+    Ok(Bench { words, landau, bare, folder, processor: 0 })
+}
+
+impl Bench<'_> {
+    /// Compares the processor time of a file with the bare loop's.
+    fn frame(&self) -> Result<bool> {
+        println!("processor time of a file in ns:  Landau        C   ratio");
+        let mut ratios = Vec::new();
+        for round in 0..self.words.rounds {
+            let (ours, theirs) =
+                in_turn(round, || number(&self.by_landau("file")?.0, "processor_time_per_file"), || self.by_c())?;
+            println!("{:30} {ours:8.0} {theirs:8.0}  {:.3}", format!("round {}", round + 1), ours / theirs);
+            ratios.push(ours / theirs);
+        }
+        let ratio = median(ratios);
+        let is_good = ratio <= FRAME;
+        println!("{} frame: median ratio {ratio:.3}, at most {FRAME}", if is_good { "ok  " } else { "FAIL" });
+        Ok(is_good)
+    }
+
+    /// Compares the time of creating, writing and closing a file with `fs_mark`'s.
+    fn beside_fs_mark(&self) -> Result<bool> {
+        println!("create, write and close in us:   Landau  fs_mark   ratio");
+        let mut ratios = Vec::new();
+        for round in 0..self.words.rounds {
+            let (ours, theirs) = in_turn(round, || Ok(calls_us(&self.by_landau("phase")?.0)), || self.by_fs_mark())?;
+            println!("{:30} {ours:8.2} {theirs:8.2}  {:.3}", format!("round {}", round + 1), ours / theirs);
+            ratios.push(ours / theirs);
+        }
+        let ratio = median(ratios);
+        let is_good = SAME.contains(&ratio);
+        println!("{} fs_mark: median ratio {ratio:.3}, within 10%", if is_good { "ok  " } else { "FAIL" });
+        Ok(is_good)
+    }
+
+    /// Returns the pass of a run, and its record.
+    fn by_landau(&self, order: &str) -> Result<(Pass, Record)> {
+        let path = self.folder.path().join("files.landau.ndjson");
+        let Words { files, size, .. } = self.words;
+        let set = |setting: String| ["--set".to_owned(), format!("files.{setting}")];
+        Program::new(&self.landau)
+            .args(["run", "files", "--study", "smoke", "--quiet", "--no-report", "--passes", "1", "--seed", "1"])
+            .args(set(format!("order={order}")))
+            .args(set(format!("n={files}")))
+            .args(set(format!("size={size}B")))
+            .args(set("cache=warm".to_owned()))
+            .arg("--dir")
+            .arg(self.folder.path())
+            .arg("--output")
+            .arg(&path)
+            .run()?;
+        let record = Record::read(&path)?;
+        std::fs::remove_file(&path).with_context(|| format!("remove {}", path.display()))?;
+        let pass = record.passes.first().context("the record contains no pass")?.clone();
+        ensure!(pass.is_complete(), "the pass did not end");
+        Ok((pass, record))
+    }
+
+    /// Returns the processor time of a file in the bare loop, in nanoseconds.
+    fn by_c(&self) -> Result<f64> {
+        let folder = self.directory("bare-files")?;
+        let text = Program::new(&self.bare)
+            .arg(self.processor.to_string())
+            .arg(&folder)
+            .args([self.words.files.to_string(), self.words.size.to_string()])
+            .text()?;
+        std::fs::remove_dir(&folder).with_context(|| format!("remove {}", folder.display()))?;
+        text.trim().parse().with_context(|| format!("the bare loop printed {text:?}"))
+    }
+
+    /// Returns the time of creating, writing and closing a file in `fs_mark`, in microseconds.
+    fn by_fs_mark(&self) -> Result<f64> {
+        let folder = self.directory("marked")?;
+        let (files, size) = (self.words.files.to_string(), self.words.size.to_string());
+        // Names are as long as Landau's; the path is relative, as a name below an open directory.
+        let text = Program::new("taskset")
+            .args([
+                "-c",
+                &self.processor.to_string(),
+                "fs_mark",
+                "-d",
+                "marked",
+                "-n",
+                &files,
+                "-s",
+                &size,
+                "-w",
+                &size,
+            ])
+            .args(["-S", "0", "-t", "1", "-L", "1", "-v", "-p", "13", "-r", "5", "-l", "log"])
+            .within(self.folder.path())
+            .text()?;
+        std::fs::remove_dir_all(&folder).with_context(|| format!("remove {}", folder.display()))?;
+        marked_us(&text).with_context(|| format!("fs_mark printed {text:?}"))
+    }
+
+    fn directory(&self, name: &str) -> Result<PathBuf> {
+        let path: &Path = self.folder.path();
+        let path = path.join(name);
+        std::fs::create_dir(&path).with_context(|| format!("create {}", path.display()))?;
+        Ok(path)
+    }
+}
+
+/// Runs both, in an order that alternates (A B, B A, B A, A B) from round to round.
+pub(super) fn in_turn<A, B>(
+    round: u32,
+    ours: impl Fn() -> Result<A>,
+    theirs: impl Fn() -> Result<B>,
+) -> Result<(A, B)> {
+    if round.is_multiple_of(4) || round % 4 == 3 {
+        let first = ours()?;
+        Ok((first, theirs()?))
+    } else {
+        let first = theirs()?;
+        Ok((ours()?, first))
+    }
+}
+
+/// Returns a fact that is a number.
+fn number(pass: &Pass, name: &str) -> Result<f64> {
+    match pass.end.as_ref().and_then(|end| end.facts.get(name)) {
+        Some(Fact::Number { value, .. }) => Ok(*value),
+        _ => anyhow::bail!("the record has no fact `{name}`"),
+    }
+}
+
+/// Returns the mean time of creating, writing and closing a file.
+fn calls_us(pass: &Pass) -> f64 {
+    let mean = |name: &str| {
+        let costs = pass.series.get(name).map(|lane| lane.costs.as_slice()).unwrap_or_default();
+        costs.iter().sum::<u64>() as f64 / costs.len().max(1) as f64
+    };
+    ["create", "write", "close"].map(mean).iter().sum::<f64>() / 1e3
+}
+
+/// Reads the last line of `fs_mark -v`: percentage, count, size, files a second, overhead in us, and averages that are
+/// whole microseconds, too coarse. A file's share of the whole time less that of the overhead is what its calls took.
+fn marked_us(text: &str) -> Option<f64> {
+    let numbers: Vec<f64> =
+        text.lines().last()?.split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let [_, count, _, per_second, overhead_us, ..] = numbers[..] else { return None };
+    Some(1e6 / per_second - overhead_us / count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_of_fs_mark_is_read() {
+        let text =
+            "FSUse%  Count\n    84   2000   4096   8000.0   10000   47   117   8164   3   7   4119   0   0   0   0";
+        assert!((marked_us(text).unwrap() - 120.0).abs() < 1e-9);
+        assert_eq!(marked_us("84 2000"), None);
+    }
+
+    #[test]
+    fn the_order_alternates() {
+        let order = |round| {
+            let seen = std::cell::RefCell::new(String::new());
+            let note = |letter| {
+                seen.borrow_mut().push(letter);
+                Ok(())
+            };
+            in_turn(round, || note('a'), || note('b')).unwrap();
+            seen.into_inner()
+        };
+        assert_eq!((0..4).map(order).collect::<Vec<_>>().concat(), "abbabaab");
+    }
+}
