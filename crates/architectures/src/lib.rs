@@ -5,7 +5,7 @@
 //! closes it. With [`Workload::Work`] it keeps the connection instead, and does a millisecond of work for each request.
 //! An architecture is one file in [`list`] that defines an [`Architecture`]; `cargo xtask registry` generates the list.
 //!
-//! A server is a process of its own: `landau`, started again with an argument for this crate ([`main`]). It listens on
+//! A server is a separate process: `landau`, started again with an argument for this crate ([`main`]). It listens on
 //! a port of 127.0.0.1 and ends when it is killed. Whatever it has started ends with it: threads by themselves,
 //! children of a pool by the kernel (`PR_SET_PDEATHSIG`), and children that serve one connection when that connection
 //! ends.

@@ -1,4 +1,4 @@
-//! A file system of a benchmark's own, in an image file or in memory: nobody else uses it, and its kind is chosen.
+//! A file system for one benchmark alone, in an image file or in memory, of a chosen kind.
 //!
 //! An image is a file in the run's scratch directory, attached to a loop device with direct I/O and mounted in a
 //! private mount namespace. When the worker and its children end, for any reason, the kernel unmounts it and releases
@@ -199,7 +199,7 @@ impl Volume {
         let mounted = fs::metadata(&directory).map_err(io("stat"))?.dev();
         let number = fs::metadata(&device).map_err(io("stat"))?.rdev();
         let marker = format!("{} {}", path.display(), image.metadata().map_err(io("stat"))?.ino());
-        // A btrfs has a device number of its own.
+        // A btrfs has its own device number.
         let expected = if file_system.kind == c"btrfs" { mounted } else { number };
         if is_new {
             // There is no marker yet, so the device number alone has to suffice.
@@ -291,7 +291,7 @@ mod tests {
         let error = |identity: Identity| identity.verify().unwrap_err().to_string();
         assert!(error(identity(device)).contains("its device is"), "a plain directory with the right marker");
         assert!(error(identity(device + 1)).contains("its device is"), "another device");
-        // The thread has a mount namespace of its own; only root can make one.
+        // The thread has its own mount namespace; only root can make one.
         let directory = directory.clone();
         std::thread::spawn(move || {
             if unshare_mounts().is_err() || mount(c"none", &c_path(&directory).unwrap(), c"tmpfs").is_err() {

@@ -1,4 +1,4 @@
-//! `event-loops`: an event loop on each processor, each with a listener of its own (`SO_REUSEPORT`): the kernel
+//! `event-loops`: an event loop on each processor, each with its own listener (`SO_REUSEPORT`): the kernel
 //! distributes the connections over them.
 
 use super::{Architecture, Result, Start, event_loop};
@@ -7,7 +7,7 @@ use landau_sys::system;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture {
     name: "event-loops",
-    about: "an event loop on each processor, with a listener of its own",
+    about: "an event loop on each processor, with its own listener",
     has_pool: false,
     has_children: false,
     has_backends: true,

@@ -1,5 +1,5 @@
-//! The server that `architecture` measures: one of `landau-architectures`, a process of its own on other processors
-//! than the worker's.
+//! The server that `architecture` measures: one of `landau-architectures`, a separate process on other processors than
+//! the worker's.
 //!
 //! It belongs to the worker's process group, and the kernel kills it when the worker ends for any reason; what it has
 //! started ends with it.

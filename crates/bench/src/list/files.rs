@@ -270,7 +270,7 @@ impl Benchmark for Files {
         "A shared or virtual disk varies by a factor of thirty between passes. The curves show the median; look at \
          every pass.",
         "cache=cold drops the files' pages, not their names and inodes: open and stat stay warm. A device, or the host \
-         of a virtual machine, may have the data in a memory of its own.",
+         of a virtual machine, may have the data in its own memory.",
         "Loop images have the costs of two file systems, one in the other. Later passes use an image in which files \
          were created before.",
     ];
@@ -545,7 +545,7 @@ fn stamp(content: &mut [u8], n: u64) {
 }
 
 /// Returns whether the kernel reports the pages of a file that are in memory: one that was just written must have some.
-/// An older kernel does not report it, and a file system over another one, or with a cache of its own, reports none.
+/// An older kernel does not report it, and a file system over another one, or with its own cache, reports none.
 fn probe_residency(directory: &OwnedFd) -> Result<bool, Stop> {
     let probe = file::create(directory, c"probe", false)?;
     file::write_all(&probe, &[1; PAGE])?;

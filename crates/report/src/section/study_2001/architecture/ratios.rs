@@ -146,7 +146,7 @@ fn range(numbers: impl Iterator<Item = f64>) -> Option<String> {
 
 fn rows(cases: &[CaseStudy<'_>]) -> Vec<Row> {
     let busy: Vec<&CaseStudy<'_>> = cases.iter().filter(|study| is_of(study, "busy")).collect();
-    // Of several event loops, the one with the fewest settings of its own.
+    // Of several event loops, the one with the fewest other settings.
     let loops = busy.iter().filter(|study| architecture(study) == "event-loop");
     let Some(base) = loops.min_by_key(|study| study.case.label.len()) else { return Vec::new() };
     let row = |study: &CaseStudy<'_>| Row {
