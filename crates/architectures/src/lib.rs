@@ -114,8 +114,8 @@ pub fn named(name: &str) -> Option<&'static Architecture> {
     ALL.iter().copied().find(|one| one.name == name)
 }
 
-/// Returns the command that starts a server. When the server listens, it prints its port and the end of the line. To its
-/// standard input, if that is a [`Number`], it writes the processor time of the children that it has reaped.
+/// Returns the command that starts a server. When the server listens, it prints its port and the end of the line. If
+/// its standard input is a [`Number`], it writes the processor time of the children that it has reaped there.
 pub fn command(arguments: &Arguments) -> Result<Command> {
     Ok(command_of(&landau_sys::process::this_program()?, arguments))
 }

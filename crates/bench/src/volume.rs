@@ -63,7 +63,7 @@ impl FileSystem {
         }
     }
 
-    /// xfs with its defaults, but for sectors of the loop device's size: the program sees a file, and assumes 512 bytes.
+    /// xfs with its defaults, but for sectors of the loop device's size: mkfs.xfs sees a file, and assumes 512 bytes.
     pub(crate) fn xfs() -> Self {
         let arguments = ["-q", "-f", "-K", "-s", "size=4096"].map(str::to_owned).to_vec();
         Self { kind: c"xfs", program: "mkfs.xfs", package: "xfsprogs", arguments, smallest_bytes: 320 << 20 }

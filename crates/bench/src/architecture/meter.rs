@@ -3,8 +3,8 @@
 use super::Server;
 use landau_sys::clock::monotonic_ns;
 
-/// A reading is followed by a pause of so many times its own duration, so that readings take 2% of the time at most. One
-/// of a server with a thousand children takes a millisecond.
+/// A reading is followed by a pause of so many times its duration, so that readings take 2% of the time at most. One of
+/// a server with a thousand children takes a millisecond.
 const PAUSE: u64 = 50;
 
 /// Reads a server's processor time.

@@ -116,8 +116,8 @@ impl Benchmark for Architecture {
             "pool",
             Kind::Count { min: 0, max: 10_000 },
             "0",
-            "processes of prefork and threads of thread-pool; they serve as many connections at a time. 0: 16, and with \
-             workload=work as many as there are connections",
+            "processes of prefork and threads of thread-pool; they serve as many connections at a time. 0: 16, or \
+             with workload=work as many as there are connections",
         ),
         Parameter::fixed(
             "processors",
@@ -158,8 +158,8 @@ impl Benchmark for Architecture {
         "Client and server run on two processors of one machine. There is no network between them, and the kernel \
          completes the server's handshakes on the client's processor.",
         "reply is the time of the slower of client and server. Compare architectures by processor, the server's time.",
-        "Replies that arrive together have the mean of their batch: neighbouring samples of reply and processor are not \
-         independent. Passes are.",
+        "Replies that arrive together have the mean of their batch: neighbouring samples of reply and processor are \
+         not independent. Passes are.",
         "With workload=busy most of n connections wait to be accepted: the server has accepted few of them at a time. \
          With workload=work it has accepted all of them.",
         "exec executes a small program from memory. A larger one, or one from a disk, costs more.",
@@ -347,9 +347,9 @@ impl Architecture {
     }
 }
 
-/// Returns whether the server's processor time is read in every step. With `workload=work` a server never sleeps, and the
-/// clock of a process that runs on another processor is up to a tick old, which is several replies. And only Linux has
-/// clocks of other processes.
+/// Returns whether the server's processor time is read in every step. With `workload=work` a server never sleeps, and
+/// the clock of a process that runs on another processor is up to a tick old, which is several replies. And only Linux
+/// has clocks of other processes.
 fn has_meter(workload: Workload) -> bool {
     workload == Workload::Busy && cfg!(target_os = "linux")
 }

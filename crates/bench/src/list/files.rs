@@ -236,8 +236,8 @@ impl Benchmark for Files {
             "filesystem",
             Kind::Choice(&["folder", "ext4", "xfs", "btrfs", "tmpfs"]),
             "folder",
-            "folder: that of the folder of --dir, by default the current directory; ext4, xfs, btrfs: in an image on a loop device; tmpfs: in memory \
-             (all but folder need root)",
+            "folder: that of --dir, by default of the current directory; ext4, xfs, btrfs: in an image on a loop \
+             device; tmpfs: in memory (all but folder need root)",
         ),
     ];
     const VARIANTS: &'static [Variant] = &[

@@ -42,7 +42,7 @@ fn a_server_of_any_architecture_ends_with_its_run() {
     }
 }
 
-/// Runs a script in a mount namespace of its own, in which `small` is an empty folder; `None` if nothing can be mounted.
+/// Runs a script in a new mount namespace, in which `small` is an empty folder; `None` if nothing can be mounted.
 #[cfg(target_os = "linux")]
 fn in_namespace(room: &Room, script: &str) -> Option<Ran> {
     if landau_sys::process::effective_user() != 0 {
@@ -111,8 +111,8 @@ fn a_read_only_folder_is_an_error_of_files() {
     assert!(!room.file("r").exists(), "a record of nothing");
 }
 
-/// A file system that is unmounted during the run: the passes after it fail with the call that did, the record is whole,
-/// and the register still names the folder, which may come back with its file system.
+/// A file system is unmounted during the run: the passes after that fail and name the call, the record is whole, and
+/// the register still names the folder, which may come back with its file system.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_vanished_mount_fails_the_passes_after_it() {

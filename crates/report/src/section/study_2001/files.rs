@@ -20,19 +20,19 @@ const SYSTEMS: [Bar; 5] = [
     Bar { name: "Solaris UFS", value: 3_990.0, basis: "\"Solaris: 3990 seconds\"; metadata at once" },
 ];
 
-/// Files of the study, if the sizes were 4, 8, 16, 32, 64 and 128 KB: the article names the smallest and the largest, the
-/// follow-up 8, 16 and 128 KB.
+/// Files of the study, if the sizes were 4, 8, 16, 32, 64 and 128 KB: the article names the smallest and the largest,
+/// the follow-up 8, 16 and 128 KB.
 const FILES: f64 = 60_000.0;
 
 const DOUBTS: [&str; 4] = [
     "The file systems were compared with their defaults, which promise different things about a power failure: the \
-     test measured that promise. FreeBSD became 3.8 times faster with metadata \
-     written later and 16 other changes of settings.",
+     test measured that promise. FreeBSD became 3.8 times faster with metadata written later and 16 other changes of \
+     settings.",
     "2,398 s and 3,990 s are 4.4 and 7.4 times 542 s; the article says \"6x\" and \"10x\", perhaps of another size.",
     "The article does not say whether each file was read back at once or all of them at the end, nor the number of \
      sizes. The times per file in the table assume six sizes, 60,000 files.",
-    "Each bar is one figure; neither a spread nor the number of runs is stated. Today each dot is a pass: on a disk that others use, passes differ by \
-     up to thirty times.",
+    "Each bar is one figure; neither a spread nor the number of runs is stated. Today each dot is a pass: on a disk \
+     that others use, passes differ by up to thirty times.",
 ];
 
 /// The figure, if the page has the benchmark; otherwise nothing.

@@ -1,9 +1,10 @@
 //! `bench files`: what the frame adds to a file's calls, beside a bare loop in C; and the time of a file's calls beside
 //! `fs_mark`.
 //!
-//! All work in the same folder, on the same processor, in turns whose order alternates. The bare loop makes the calls of
-//! `landau run files` with order=file; compared is the processor time of a file, so that the disk has no part in it.
-//! `fs_mark` creates, writes and closes, as order=phase does, and removes; compared is the elapsed time of those calls.
+//! All work in the same folder, on the same processor, in turns whose order alternates. The bare loop makes the calls
+//! of `landau run files` with order=file; compared is the processor time of a file, so that the disk has no part in it.
+//! `fs_mark` creates, writes and closes, as order=phase does, and removes; compared is the elapsed time of the first
+//! three.
 
 use super::median::median;
 use crate::program::{self, Program};

@@ -75,7 +75,12 @@ pub(super) fn failures(view: &View<'_>) -> Markup {
             } } }
             tbody {
                 @for (label, reason, n, failed) in &rows {
-                    tr { td { (label) } td { (reason) } td.number { (count(*n as f64)) } td.number { (count(*failed)) } }
+                    tr {
+                        td { (label) }
+                        td { (reason) }
+                        td.number { (count(*n as f64)) }
+                        td.number { (count(*failed)) }
+                    }
                 }
             }
         }
