@@ -78,10 +78,17 @@ pub fn judge(curve: &Curve, canary: Option<&Curve>, options: &Options) -> Verdic
     let (mut all, branches) =
         judged.map_or_else(|| (Judgement::empty(options.unit), None), |judged| (judged.judgement, judged.bimodality));
     let mut clean = judge.clean(curve, branches.is_some(), options).map(|judged| judged.judgement);
+    let mut p99 = judge.tail(curve, &all, branches.is_some(), options);
     let canary = canary.and_then(|canary| canary_of(canary, &all, options));
     if canary.is_some_and(|canary| canary.vetoes) {
         for judgement in std::iter::once(&mut all).chain(clean.as_mut()) {
             veto(judgement);
+        }
+    }
+    if let (Some(canary), Some(tail)) = (canary, &mut p99) {
+        // A tail may be explained by the canary where the median is not resolved.
+        if canary.moved && explains(canary.growth, &tail.outcome, tail.growth, options) {
+            tail.outcome = REVOKED;
         }
     }
     let passes = curve.passes.iter().filter(|pass| !pass.costs.is_empty()).count();
@@ -89,7 +96,7 @@ pub fn judge(curve: &Curve, canary: Option<&Curve>, options: &Options) -> Verdic
         exact: judge.exact(curve, &all.cliffs),
         flags: flags(curve, &all, clean.as_ref(), canary, passes, options),
         outliers: judge.outliers(curve),
-        p99: judge.tail(curve, &all, branches.is_some(), options),
+        p99,
         bimodality: branches.or_else(|| bimodality::find(curve, &all.cliffs, options)),
         passes,
         calls: curve.passes.iter().map(|pass| pass.costs.len()).sum(),
@@ -100,26 +107,33 @@ pub fn judge(curve: &Curve, canary: Option<&Curve>, options: &Options) -> Verdic
 }
 
 /// Returns the change of the canary and whether it vetoes the verdict.
-///
-/// It vetoes growth if it grew significantly in the same direction by at least half as much (in logarithms): drift then
-/// explains too much of it. It vetoes "flat" if it changed by more than δ: drift may then have hidden growth.
 fn canary_of(canary: &Curve, all: &Judgement, options: &Options) -> Option<Canary> {
     let growth = growth_of(canary, options)?;
     let tolerated = options.judge().canary_tolerance();
     let moved = growth.low > tolerated || growth.high < 1.0 / tolerated;
-    let (own, measured) = (growth.value.ln(), all.growth.map_or(0.0, |g| g.value.ln()));
-    let vetoes = moved
-        && match all.outcome {
-            Outcome::Unresolved { .. } => false,
-            Outcome::Flat { .. } | Outcome::Small => own.abs() > options.delta.ln_1p(),
-            _ => own * measured > 0.0 && own.abs() >= 0.5 * measured.abs(),
-        };
+    let vetoes = moved && explains(growth, &all.outcome, all.growth, options);
     Some(Canary { growth, moved, vetoes })
 }
 
+/// Whether a canary that moved this much revokes an outcome.
+///
+/// It revokes growth if it grew in the same direction by at least half as much (in logarithms): drift then explains too
+/// much of it. It revokes "flat" if it changed by more than δ: drift may then have hidden growth.
+fn explains(canary: Estimate, outcome: &Outcome, growth: Option<Estimate>, options: &Options) -> bool {
+    let (own, measured) = (canary.value.ln(), growth.map_or(0.0, |growth| growth.value.ln()));
+    match outcome {
+        Outcome::Unresolved { .. } => false,
+        Outcome::Flat { .. } | Outcome::Small => own.abs() > options.delta.ln_1p(),
+        _ => own * measured > 0.0 && own.abs() >= 0.5 * measured.abs(),
+    }
+}
+
+/// What the canary explains is not resolved.
+const REVOKED: Outcome = Outcome::Unresolved { reason: Reason::CanaryMoved, more_passes: None };
+
 /// Revokes the outcome; the measured values stay.
 fn veto(judgement: &mut Judgement) {
-    judgement.outcome = Outcome::Unresolved { reason: Reason::CanaryMoved, more_passes: None };
+    judgement.outcome = REVOKED;
     judgement.at_ten_times = None;
     if matches!(judgement.one_million, Reach::Extrapolated { .. }) {
         judgement.one_million = Reach::Unknown;

@@ -2,7 +2,7 @@
 //! percentile, and where the uncertainty comes from.
 
 use super::class::word_of;
-use super::verdict::{growth_text, small};
+use super::verdict::{growth_text, reason_text, small};
 use crate::quantity::{FormatCost, Unit, count, percent};
 use landau_stats::{Class, Components, Estimate, Judgement, Outcome, Reason, Tail, Verdict};
 
@@ -44,20 +44,20 @@ fn at_ten_times(judged: &Judgement) -> Option<String> {
 
 /// The growth of the 99th percentile beside that of the median.
 fn tail_text(tail: &Tail, judged: &Judgement) -> String {
-    let Some(change) = tail_change(tail, judged) else {
-        let few = match tail.outcome {
-            Outcome::Unresolved { reason: Reason::TooFewPasses, .. } => "passes",
-            _ => "calls",
-        };
-        return format!("The growth of the 99th percentile is not resolved: too few {few}.");
+    let Outcome::Unresolved { reason, .. } = tail.outcome else {
+        let change = tail_change(tail, judged).unwrap_or_default();
+        return format!("The 99th percentile {change}; the median: {}.", word_of(&judged.outcome));
     };
-    match (&tail.outcome, tail.growth) {
-        (Outcome::Unresolved { .. }, Some(growth)) => format!(
-            "The growth of the 99th percentile is not resolved: {} from the first third of n to the last.",
-            growth_text(growth, false)
-        ),
-        _ => format!("The 99th percentile {change}; the median: {}.", word_of(&judged.outcome)),
-    }
+    let why = match (reason, tail.growth) {
+        (Reason::TooFewPasses, _) => "too few passes".to_owned(),
+        (Reason::TooFewCalls, _) => "too few calls".to_owned(),
+        (Reason::TooNoisy, Some(growth)) => {
+            format!("{} from the first third of n to the last", growth_text(growth, false))
+        }
+        (Reason::TooNoisy, None) => "bursts left too few calls".to_owned(),
+        (reason, _) => reason_text(reason),
+    };
+    format!("The growth of the 99th percentile is not resolved: {why}.")
 }
 
 /// How the 99th percentile changes: "grows ×1.8 (90% CI 1.3–2.4) from the first third of n to the last, from 1.2 to
@@ -151,8 +151,12 @@ mod tests {
             "The growth of the 99th percentile is not resolved: ×1.8 (90% CI 1.3–2.4) from the first third of n to \
              the last."
         );
-        let few = "The growth of the 99th percentile is not resolved: too few calls.";
-        assert_eq!(of(unresolved(Reason::TooFewCalls), None), few);
+        let open = |why| format!("The growth of the 99th percentile is not resolved: {why}.");
+        assert_eq!(of(unresolved(Reason::TooFewCalls), None), open("too few calls"));
+        assert_eq!(of(unresolved(Reason::TooFewPasses), None), open("too few passes"));
+        assert_eq!(of(unresolved(Reason::TooNoisy), None), open("bursts left too few calls"));
+        let moved = open("the canary changed as much as the measured call");
+        assert_eq!(of(unresolved(Reason::CanaryMoved), growth), moved);
     }
 
     #[test]
