@@ -117,9 +117,7 @@ fn calls(series: &[Series], window: &Window) -> Vec<f64> {
 }
 
 fn calls_of(one: &Series, window: &Window) -> Vec<f64> {
-    let from = one.n.partition_point(|n| f64::from(*n) < window.centre - window.half);
-    let to = one.n.partition_point(|n| f64::from(*n) <= window.centre + window.half);
-    one.costs[from..to].iter().map(|ns| (*ns as f64).max(0.5).ln()).collect()
+    one.calls_in(window).iter().map(|ns| (*ns as f64).max(0.5).ln()).collect()
 }
 
 /// Splits values into two modes, if there are two.

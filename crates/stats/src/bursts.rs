@@ -3,29 +3,28 @@
 //! A burst raises the median of a window a little and its upper calls much. Windows at small n are short, so one burst
 //! covers several of them; and where two or three passes have theirs at the same place, the points there rise together
 //! and look like the shape of a law. The calls of a window show a burst even then: their upper tenth is farther from
-//! their median than in the other passes, and above it. What most passes show at an n belongs to the call.
+//! their median than in the other passes, and above it. What four of five passes show at an n belongs to the call.
 
+use crate::judgement::passes_min;
 use crate::points::{Grid, Series, Window};
-use crate::quantile::median_of;
+use crate::quantile::{median_of, upper_tenth};
 
 /// Fewer passes do not show which of them was disturbed.
 const PASSES_MIN: usize = 3;
 /// Fewer calls have no upper tenth.
 const CALLS_MIN: usize = 9;
-/// The upper calls begin at this quantile.
-const UPPER: f64 = 0.9;
 /// A window is in a burst if its spread exceeds the usual one by so many standard deviations and so much more
 /// (logarithm): a burst of fewer calls hardly moves the median.
 const BURST: (f64, f64) = (4.0, 0.1);
-/// What this share of the passes shows at an n is usual there.
+/// What all passes but this share show at least at an n is usual there.
 const USUAL: f64 = 0.4;
 
-/// Leaves out the cells whose windows are in a burst.
-pub(crate) fn drop_cells(grid: &mut Grid, series: &[Series], windows: &[Window]) {
+/// Leaves out the cells whose windows are in a burst. `quantum` is the step of the clock in nanoseconds.
+pub(crate) fn drop_cells(grid: &mut Grid, series: &[Series], windows: &[Window], quantum: f64) {
     if series.len() < PASSES_MIN {
         return;
     }
-    let of_pass = |one: &Series| windows.iter().map(|window| Calls::of(one, window)).collect();
+    let of_pass = |one: &Series| windows.iter().map(|window| Calls::of(one, window, quantum)).collect();
     let mut rows: Vec<Vec<Option<Calls>>> = series.iter().map(of_pass).collect();
     level(&mut rows);
     let usual_of = |f: &dyn Fn(&Calls) -> f64| (0..windows.len()).map(|j| usual(&rows, j, f)).collect::<Vec<_>>();
@@ -35,23 +34,31 @@ pub(crate) fn drop_cells(grid: &mut Grid, series: &[Series], windows: &[Window])
         let calls = row.iter().enumerate().filter_map(|(j, calls)| Some((j, calls.as_ref()?)));
         calls.map(|(j, calls)| (excess(calls, j).0 * calls.count.sqrt()).abs()).collect::<Vec<f64>>()
     };
-    let deviation = 1.4826 * median_of(&mut rows.iter().flat_map(scaled).collect::<Vec<f64>>()).unwrap_or(0.0);
+    let passes = rows.len() as f64;
+    let distance = median_of(&mut rows.iter().flat_map(scaled).collect::<Vec<f64>>()).unwrap_or(0.0);
+    let deviation = NORMAL * passes / (passes - 0.8) * distance;
     let is_burst = |calls: &Calls, j: usize| {
         let (spread, upper) = excess(calls, j);
         // In a window with a step, the median of a pass may be on either side of it, but the upper calls are not.
-        spread > BURST.0 * deviation / calls.count.sqrt() + BURST.1 && upper > BURST.1
+        let limit = BURST.1 + calls.step;
+        spread > BURST.0 * deviation / calls.count.sqrt() + limit && upper > limit
     };
     for j in 0..windows.len() {
         let calls = |pass: usize| rows[pass][j].as_ref().filter(|calls| is_burst(calls, j));
         let mut bursts: Vec<(f64, usize)> =
             (0..rows.len()).filter_map(|pass| Some((calls(pass)?.spread(), pass))).collect();
         bursts.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
-        // A point without most of the passes would be lost.
-        for (_, pass) in bursts.into_iter().take(grid.passes_at(j) / 2) {
+        // A point with fewer passes would be lost.
+        let spare = grid.passes_at(j).saturating_sub(passes_min(rows.len()));
+        for (_, pass) in bursts.into_iter().take(spare) {
             grid.cells[pass][j] = None;
         }
     }
 }
+
+/// The standard deviation of normal errors over their median distance; distances within `k` passes are too short by
+/// about k / (k − 0.8).
+const NORMAL: f64 = 1.4826;
 
 /// Removes the level of each pass.
 fn level(rows: &mut [Vec<Option<Calls>>]) {
@@ -81,26 +88,25 @@ fn usual(rows: &[Vec<Option<Calls>>], j: usize, value: &dyn Fn(&Calls) -> f64) -
 /// The calls of a pass in a window, in logarithms.
 struct Calls {
     median: f64,
-    /// The quantile at which the upper calls begin.
+    /// The 90th percentile.
     upper: f64,
+    /// A step of the clock: a coarse clock reads one or two of them for equal costs.
+    step: f64,
     count: f64,
 }
 
 impl Calls {
     /// `None` for a few calls.
-    fn of(one: &Series, window: &Window) -> Option<Self> {
-        let from = one.n.partition_point(|n| f64::from(*n) < window.centre - window.half);
-        let to = one.n.partition_point(|n| f64::from(*n) <= window.centre + window.half);
-        let mut costs = one.costs[from..to].to_vec();
+    fn of(one: &Series, window: &Window, quantum: f64) -> Option<Self> {
+        let mut costs = one.calls_in(window).to_vec();
         let count = costs.len();
         if count < CALLS_MIN {
             return None;
         }
-        let upper = ((count as f64 - 1.0) * UPPER) as usize;
-        let (below, upper, _) = costs.select_nth_unstable(upper);
-        let log = |cost: u64| (cost.max(1) as f64).ln();
-        let upper = log(*upper);
-        Some(Self { median: log(*below.select_nth_unstable(count / 2).1), upper, count: count as f64 })
+        let (upper, below) = upper_tenth(&mut costs)?;
+        let median = (*below.select_nth_unstable(count / 2).1).max(1) as f64;
+        let (upper, step) = ((upper.max(1) as f64).ln(), (quantum / median).ln_1p());
+        Some(Self { median: median.ln(), upper, step, count: count as f64 })
     }
 
     fn spread(&self) -> f64 {
@@ -110,7 +116,9 @@ impl Calls {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::dense::{Noise, Truth, simulate, truths};
+    use crate::points::reduce;
     use crate::{Curve, Judgement, Options, judge};
 
     fn truth(group: &str, detail: &str) -> Truth {
@@ -140,6 +148,48 @@ mod tests {
         };
         let (quiet, disturbed) = (named(0), named(2));
         assert!(quiet >= 8 && disturbed >= 8, "{quiet} and {disturbed} of 9");
+    }
+
+    /// Guards against points that are lost where two passes end early and a third has a burst.
+    #[test]
+    fn a_point_of_few_passes_keeps_them() {
+        let quiet = Noise { bursts: 0.0, ..Noise::of_call(0.05) };
+        let mut curve: Curve = simulate(&truth("constant", ""), &quiet, 10_000, 5, 1);
+        for pass in &mut curve.passes[..2] {
+            let short: Vec<usize> = (0..pass.n.len()).filter(|i| pass.n[*i] < 8_000).collect();
+            pass.costs = short.iter().map(|i| pass.costs[*i]).collect();
+            pass.n = short.iter().map(|i| pass.n[*i]).collect();
+            pass.clean.truncate(short.len());
+        }
+        let last = &mut curve.passes[4];
+        for i in (0..last.costs.len()).filter(|i| last.n[*i] > 9_000 && i % 5 < 2) {
+            last.costs[i] *= 2;
+        }
+        let judged = judge(&curve, None, &Options::default()).all;
+        assert!(judged.range.unwrap().1 > 9_500.0, "{:?}", judged.range);
+    }
+
+    /// Guards against a coarse clock whose readings of one or two steps look like bursts.
+    #[test]
+    fn a_step_of_the_clock_is_no_burst() {
+        let windows: Vec<Window> =
+            (0..20).map(|j| Window { centre: 100.0 * f64::from(j) + 50.0, half: 49.0 }).collect();
+        let mut random = crate::random::Random::new(5);
+        let mut pass = |_| {
+            let read = |cost: f64| (cost / 10.0).floor() as u64 * 10;
+            let costs = (0..2_000).map(|_| read(26.5 + 2.5 * random.normal())).collect();
+            Series { n: (0..2_000).collect(), costs, is_down: false }
+        };
+        let series: Vec<Series> = (0..5).map(&mut pass).collect();
+        let options = Options { quantum_ns: Some(10.0), ..Options::default() };
+        let dropped = |quantum| {
+            let mut grid = reduce(&series, &windows, &options);
+            drop_cells(&mut grid, &series, &windows, quantum);
+            grid.cells.iter().flatten().filter(|cell| cell.is_none()).count()
+        };
+        assert_eq!(dropped(10.0), 0);
+        // The costs are such that the step matters.
+        assert!(dropped(0.0) > 0);
     }
 
     /// Guards against a point that is lost where most passes have a burst: the range would end there.

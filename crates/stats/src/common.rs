@@ -3,14 +3,14 @@
 
 use crate::cliffs;
 use crate::points::{
-    Layout, capacities_of, chosen_points, paired_series_of, reduce, series_of, start, start_of_chosen, windows,
+    Layout, Window, capacities_of, chosen_points, paired_series_of, reduce, series_of, start, start_of_chosen, windows,
 };
 use crate::polish::Level;
 use crate::{Curve, Options};
 
 /// Two curves reduced at the same points.
 pub(crate) struct Pair {
-    /// Cells of `a` as measured, with the offsets of passes.
+    /// Cells of `a` as measured: with the offsets of passes, and with those that a burst met.
     pub(crate) raw_a: Vec<Vec<Option<f64>>>,
     /// Cells of `b`.
     pub(crate) raw_b: Vec<Vec<Option<f64>>>,
@@ -69,7 +69,40 @@ pub(crate) fn pair(a: &Curve, b: &Curve, options: &Options) -> Option<Pair> {
     if grid.n.len() < POINTS_MIN {
         return None;
     }
-    let of_b = grid.split_off(count_a);
+    let kept: Vec<Window> = chosen.iter().zip(&keep).filter(|pair| *pair.1).map(|pair| *pair.0).collect();
+    let mut of_b = grid.split_off(count_a);
+    let (raw_a, raw_b) = (grid.cells.clone(), of_b.cells.clone());
+    // Laws and growths rest on the same cells as in a judgement of one curve.
+    let (series_a, series_b) = series.split_at(count_a);
     let judge = options.judge();
-    Some(Pair { a: judge.level(&grid), b: judge.level(&of_b), raw_a: grid.cells, raw_b: of_b.cells, capacities })
+    judge.drop_bursts(&mut grid, series_a, &kept, options);
+    judge.drop_bursts(&mut of_b, series_b, &kept, options);
+    Some(Pair { a: judge.level(&grid), b: judge.level(&of_b), raw_a, raw_b, capacities })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dense::{Noise, simulate, truths};
+
+    /// Guards against a comparison of laws by other cells than those that the verdicts rest on.
+    #[test]
+    fn bursts_are_left_out_of_laws_and_kept_in_costs() {
+        let quiet = Noise { bursts: 0.0, ..Noise::of_call(0.05) };
+        let curve = |seed| simulate(&truths(10_000)[0], &quiet, 10_000, 5, seed);
+        let (mut a, b) = (curve(1), curve(2));
+        let pass = &mut a.passes[0];
+        for i in (0..pass.costs.len()).filter(|i| (4_000..6_000).contains(&pass.n[*i]) && i % 5 < 2) {
+            pass.costs[i] *= 2;
+        }
+        let lost = |cells: &[Vec<Option<f64>>]| cells.iter().flatten().filter(|cell| cell.is_none()).count();
+        let pair = pair(&a, &b, &Options::default()).unwrap();
+        assert!(
+            lost(&pair.a.cells) >= 2 && lost(&pair.b.cells) == 0,
+            "{} {}",
+            lost(&pair.a.cells),
+            lost(&pair.b.cells)
+        );
+        assert_eq!(lost(&pair.raw_a), 0);
+    }
 }

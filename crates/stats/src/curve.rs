@@ -14,6 +14,29 @@ pub struct Curve {
     pub annotations: Vec<Annotation>,
 }
 
+/// A smaller share of clean calls is not judged by itself.
+const CLEAN_MIN: f64 = 0.5;
+
+impl Curve {
+    /// The calls without interference, and all.
+    fn clean_and_all(&self) -> (usize, usize) {
+        let tags = self.passes.iter().flat_map(|pass| &pass.clean);
+        tags.fold((0, 0), |(clean, all), is_clean| (clean + usize::from(*is_clean), all + 1))
+    }
+
+    /// Returns whether enough calls had no interference to be judged by themselves.
+    pub(crate) fn is_mostly_clean(&self) -> bool {
+        let (clean, all) = self.clean_and_all();
+        clean as f64 >= CLEAN_MIN * all as f64
+    }
+
+    /// Returns whether any call had interference.
+    pub(crate) fn is_disturbed(&self) -> bool {
+        let (clean, all) = self.clean_and_all();
+        clean < all
+    }
+}
+
 /// The timed calls of one process. If the three columns differ in length, the excess is ignored.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pass {

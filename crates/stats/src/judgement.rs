@@ -311,12 +311,12 @@ fn reduce_curve(
     let layout = Layout { series: &series, cliff, capacities: &capacities, first: None };
     let windows = windows(&layout, options);
     let mut grid = reduce(&series, &windows, options);
-    options.judge().drop_bursts(&mut grid, &series, &windows);
+    options.judge().drop_bursts(&mut grid, &series, &windows, options);
     let passes = series.len();
     let present: Vec<bool> = (0..windows.len()).map(|j| grid.passes_at(j) > 0).collect();
     let ends: Vec<f64> = windows.iter().map(|w| w.centre + w.half).collect();
     let judge = options.judge();
-    let enough = passes.div_ceil(2).max(passes.min(2));
+    let enough = passes_min(passes);
     let first = first_judged(&grid, &layout, options);
     let judged: Vec<bool> = (0..windows.len())
         .map(|j| {
@@ -331,6 +331,11 @@ fn reduce_curve(
     let flags: Vec<bool> = judged.iter().zip(&present).filter(|p| *p.1).map(|p| *p.0).collect();
     let judged = level.unwrap_or_else(|| judge.level(&grid.filtered(&judged)));
     Some(Reduced { points: points_of(&drawn, &flags, options), judged, cliffs, capacities })
+}
+
+/// The passes, of so many, that a point must have.
+pub(crate) fn passes_min(passes: usize) -> usize {
+    passes.div_ceil(2).max(passes.min(2))
 }
 
 /// Smallest judged n. Of few chosen n, those below it are dropped only if enough remain.

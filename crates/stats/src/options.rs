@@ -60,6 +60,11 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Returns the step of the clock in nanoseconds; costs are integers.
+    pub(crate) fn quantum(&self) -> f64 {
+        self.quantum_ns.unwrap_or(1.0)
+    }
+
     /// Returns the change, as a fraction, that must certainly be exceeded for the outcome "small change": half of δ.
     ///
     /// If every interval that excludes 1 gave that outcome, studies of one machine would disagree on most flat curves:

@@ -28,6 +28,17 @@ impl Series {
         }
     }
 
+    /// The costs of the calls from the first of two n up to, but without, the second.
+    pub(crate) fn between(&self, from: f64, to: f64) -> &[u64] {
+        let at = |n: f64| self.n.partition_point(|x| f64::from(*x) < n);
+        &self.costs[at(from)..at(to).max(at(from))]
+    }
+
+    /// The costs of the calls in a window.
+    pub(crate) fn calls_in(&self, window: &Window) -> &[u64] {
+        self.between(window.centre - window.half, (window.centre + window.half).floor() + 1.0)
+    }
+
     /// A key that equal sets of calls share, whatever their order: the number of calls, their total cost, and the sum
     /// of their hashes. Another unit does not change the order by the first two.
     fn fingerprint(&self) -> (usize, u128, u64) {
@@ -329,15 +340,13 @@ const CELL_MIN: usize = 5;
 
 /// Reduces the calls in the windows to cells.
 pub(crate) fn reduce(series: &[Series], windows: &[Window], options: &Options) -> Grid {
-    let quantum = options.quantum_ns.unwrap_or(1.0);
+    let quantum = options.quantum();
     let judge = options.judge();
     let mut calls: Vec<u64> = Vec::new();
     let mut cell = |one: &Series, window: &Window| {
         let half = judge.half_width(window, one);
-        let from = one.n.partition_point(|n| f64::from(*n) < window.centre - half);
-        let to = one.n.partition_point(|n| f64::from(*n) <= window.centre + half);
         calls.clear();
-        calls.extend_from_slice(&one.costs[from..to]);
+        calls.extend_from_slice(one.calls_in(&Window { half, ..*window }));
         // The end of a stay in a branch is no cell.
         if calls.len() < CELL_MIN.min((2.0 * half) as usize) {
             return None;

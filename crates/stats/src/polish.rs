@@ -96,10 +96,10 @@ pub(crate) fn trimmed(values: &mut [f64]) -> Option<(f64, Option<f64>)> {
 }
 
 /// Removes the offsets of the passes from the cells; returns both.
-pub(crate) fn polish(grid: &Grid) -> (Vec<Vec<Option<f64>>>, Vec<f64>) {
-    let mut cells = grid.cells.clone();
+pub(crate) fn polish(cells: &[Vec<Option<f64>>]) -> (Vec<Vec<Option<f64>>>, Vec<f64>) {
+    let mut cells = cells.to_vec();
     let mut offsets = vec![0.0; cells.len()];
-    let points = grid.n.len();
+    let points = cells.first().map_or(0, Vec::len);
     let mut column_effect = vec![0.0; points];
     // Medians settle after a few rounds; the bound guards against two values that alternate for ever.
     for _ in 0..12 {
@@ -259,7 +259,7 @@ pub(crate) fn costs(grid: &Grid) -> Level {
 }
 
 fn reduced(grid: &Grid, has_walk: bool) -> Level {
-    let (mut cells, offsets) = polish(grid);
+    let (mut cells, offsets) = polish(&grid.cells);
     let passes = cells.len();
     let variance = within(grid);
     let along = along(&grid.n);

@@ -59,6 +59,13 @@ pub(crate) fn median_of_block<const N: usize>(mut costs: [u64; N]) -> f64 {
     f64::midpoint(costs[(N - 1) / 2] as f64, costs[N / 2] as f64)
 }
 
+/// The 90th percentile of costs, a value that occurred, and the cheaper costs in any order. `None` if empty.
+pub(crate) fn upper_tenth(costs: &mut [u64]) -> Option<(u64, &mut [u64])> {
+    let place = (0.9 * costs.len().checked_sub(1)? as f64) as usize;
+    let (below, upper, _) = costs.select_nth_unstable(place);
+    Some((*upper, below))
+}
+
 /// The median, or the lower of the two middle values: a value that occurred.
 pub(crate) fn lower_median<T: Copy + PartialOrd>(values: &mut [T]) -> Option<T> {
     let middle = values.len().checked_sub(1)? / 2;

@@ -81,7 +81,7 @@ impl Judge for Counted {
         0
     }
 
-    fn drop_bursts(&self, _: &mut Grid, _: &[Series], _: &[Window]) {}
+    fn drop_bursts(&self, _: &mut Grid, _: &[Series], _: &[Window], _: &Options) {}
 
     fn drop_warm_up(&self, _: &Reduced<'_>, _: &mut [bool], _: &Options) -> Option<Level> {
         None

@@ -48,7 +48,7 @@ pub(crate) trait Judge: Sync {
     fn cold_calls(&self, series: &[Series]) -> usize;
 
     /// Leaves out the cells of windows in which a pass was disturbed.
-    fn drop_bursts(&self, grid: &mut Grid, series: &[Series], windows: &[Window]);
+    fn drop_bursts(&self, grid: &mut Grid, series: &[Series], windows: &[Window], options: &Options);
 
     /// Removes the points of further calls at the start of each pass that exceed the law of the rest. Returns the level
     /// of the judged points if none was removed and it is known.

@@ -21,8 +21,6 @@ pub(super) struct Timed;
 
 /// Fewer passes give no useful interval for a median.
 const PASSES_MIN: usize = 5;
-/// A smaller share of clean calls gives no judgement of their own.
-const CLEAN_MIN: f64 = 0.5;
 /// A misfit below this (root mean square, in logarithms) is not held against a law: no kernel path is perfectly smooth.
 const LACK_MIN: f64 = 0.01;
 /// A law that misses by less than this share of the whole rise (in logarithms) is named even where the errors are so
@@ -78,8 +76,8 @@ impl Judge for Timed {
         warm_up::cold_calls(series)
     }
 
-    fn drop_bursts(&self, grid: &mut Grid, series: &[Series], windows: &[Window]) {
-        bursts::drop_cells(grid, series, windows);
+    fn drop_bursts(&self, grid: &mut Grid, series: &[Series], windows: &[Window], options: &Options) {
+        bursts::drop_cells(grid, series, windows, options.quantum());
     }
 
     fn drop_warm_up(&self, reduced: &Reduced<'_>, judged: &mut [bool], options: &Options) -> Option<Level> {
@@ -131,10 +129,7 @@ impl Judge for Timed {
     fn refine(&self, _fit: &mut Fit, _level: &Level) {}
 
     fn clean(&self, curve: &Curve, has_branches: bool, options: &Options) -> Option<Judged> {
-        let tags = curve.passes.iter().flat_map(|pass| &pass.clean);
-        let (count, clean) =
-            tags.fold((0_usize, 0_usize), |(count, clean), tag| (count + 1, clean + usize::from(*tag)));
-        let is_useful = clean < count && clean as f64 >= CLEAN_MIN * count as f64;
+        let is_useful = curve.is_disturbed() && curve.is_mostly_clean();
         is_useful.then(|| judge_samples(curve, Samples::Clean { has_branches }, options)).flatten()
     }
 
