@@ -175,7 +175,7 @@ pub fn calibrate_drawn(plan: &Plan, filter: &str) -> Vec<Row> {
 }
 
 /// The seeds of the rows are far apart, so that no two rows share a series.
-const SEEDS_APART: u64 = 1_000_003;
+pub(crate) const SEEDS_APART: u64 = 1_000_003;
 
 fn judge_all(mut jobs: Vec<Job>, plan: &Plan, filter: &str) -> Vec<Row> {
     jobs.retain(|job| format!("{:?} {} {}", job.truth, job.calls, job.noise).contains(filter));

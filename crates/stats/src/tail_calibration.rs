@@ -1,6 +1,6 @@
 //! Measures how often the judgement of the 99th percentile is right, on series whose tail is known.
 
-use crate::confusion::{CALL_NOISES, LENGTHS, in_parallel};
+use crate::confusion::{CALL_NOISES, LENGTHS, SEEDS_APART, in_parallel};
 use crate::dense::{Noise, Truth, simulate, tails};
 use crate::{Class, Options, Outcome, judge};
 
@@ -48,13 +48,14 @@ impl TailTally {
 
 /// Judges `trials` series of every truth with a known tail, at each noise and length.
 pub fn tally(trials: usize, seed: u64) -> Vec<TailTally> {
-    let truths = LENGTHS.map(|calls| tails(calls).into_iter().map(move |truth| (truth, calls)));
-    let jobs: Vec<(usize, (Truth, u32))> = truths.into_iter().flatten().enumerate().collect();
-    let of_truth = |(number, (truth, calls)): &(usize, (Truth, u32))| {
+    let jobs = LENGTHS.into_iter().flat_map(|calls| CALL_NOISES.map(|noise| (calls, noise)));
+    let jobs = jobs.flat_map(|(calls, noise)| tails(calls).into_iter().map(move |truth| (truth, calls, noise)));
+    let jobs: Vec<(usize, (Truth, u32, f64))> = jobs.enumerate().collect();
+    let of_truth = |(number, (truth, calls, noise)): &(usize, (Truth, u32, f64))| {
         let mut tally = TailTally { truth: name_of(truth), ..TailTally::default() };
-        for (noise, trial) in CALL_NOISES.iter().flat_map(|noise| (0..trials).map(move |trial| (noise, trial))) {
-            let seed = seed.wrapping_add(1_000_003 * *number as u64).wrapping_add(trial as u64);
-            one(truth, &Noise::of_call(*noise), *calls, seed, &mut tally);
+        let seed = seed.wrapping_add(SEEDS_APART * (*number as u64 + 1));
+        for trial in 0..trials as u64 {
+            one(truth, &Noise::of_call(*noise), *calls, seed.wrapping_add(trial), &mut tally);
         }
         tally
     };

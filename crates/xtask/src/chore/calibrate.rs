@@ -6,6 +6,7 @@
 use crate::program::Program;
 use crate::workspace;
 use anyhow::{Context, Result};
+use landau_stats::Class;
 use landau_stats::confusion::{Plan, Row, Score, Tally, calibrate, calibrate_drawn, groups, markdown};
 use landau_stats::promises::{Promises, promises};
 use landau_stats::tail_calibration::{self, TailTally};
@@ -57,6 +58,11 @@ const FLAGGED: f64 = 99.0;
 const FALSE_CHANGES_MAX: f64 = 1.0;
 /// Limits of the share of the intervals of the growth that hold the truth, over all, in percent.
 const COVERAGE: (f64, f64) = (87.0, 93.0);
+
+/// The 99th percentiles that change much, and the smallest share of them that must be said to change, in percent.
+const FOUND: (&[&str], f64) = (&["flat, tail ×2", "flat, tail ×3", "flat, tail ×2 by a step", "×3, tail ×3"], 60.0);
+/// Smallest share of the intervals of one row of 99th percentiles that hold the truth, in percent: a row has few series.
+const ROW_COVERAGE_MIN: f64 = 75.0;
 
 /// Series of each truth near the margin, noise and length, whose promised passes are made.
 const PROMISE_TRIALS: usize = 20;
@@ -200,6 +206,17 @@ fn misses_of_tails(tallies: &[TailTally]) -> Vec<String> {
         if flat > FALSE_CHANGES_MAX {
             found.push(format!("{}: {flat:.1}% are falsely flat, at most {FALSE_CHANGES_MAX}%", one.truth));
         }
+        let changes = 100.0 * one.share(one.classes[Class::Material as usize]);
+        if one.judged > 0 && FOUND.0.contains(&one.truth.as_str()) && changes < FOUND.1 {
+            found.push(format!("{}: {changes:.1}% are said to change, at least {}%", one.truth, FOUND.1));
+        }
+        let covered = 100.0 * one.share(one.covered);
+        if one.judged > 0 && covered < ROW_COVERAGE_MIN {
+            found.push(format!(
+                "{}: {covered:.1}% of the intervals hold the truth, at least {ROW_COVERAGE_MIN}%",
+                one.truth
+            ));
+        }
     }
     let sum = |f: &dyn Fn(&TailTally) -> usize| tallies.iter().map(f).sum::<usize>();
     let (judged, covered) = (sum(&|one| one.judged), sum(&|one| one.covered));
@@ -307,7 +324,11 @@ mod tests {
         assert_eq!(of(good.clone()), 0);
         assert_eq!(of(TailTally { false_changes: 3, ..good.clone() }), 1);
         assert_eq!(of(TailTally { false_flat: 3, ..good.clone() }), 1);
-        assert_eq!(of(TailTally { covered: 160, ..good }), 1);
+        // Over all rows, and in one of them.
+        assert_eq!(of(TailTally { covered: 160, ..good.clone() }), 1);
+        assert_eq!(of(TailTally { covered: 140, ..good.clone() }), 2);
+        let double = |classes| of(TailTally { truth: "flat, tail ×2".to_owned(), classes, ..good.clone() });
+        assert_eq!((double([0, 0, 130, 0, 70]), double([0, 0, 110, 0, 90])), (0, 1));
     }
 
     #[test]
