@@ -37,14 +37,20 @@ pub(crate) fn drop_cells(grid: &mut Grid, series: &[Series], windows: &[Window],
     let passes = rows.len() as f64;
     let distance = median_of(&mut rows.iter().flat_map(scaled).collect::<Vec<f64>>()).unwrap_or(0.0);
     let deviation = NORMAL * passes / (passes - 0.8) * distance;
-    let is_burst = |calls: &Calls, j: usize| {
+    let is_wide = |calls: &Calls, j: usize| {
         let (spread, upper) = excess(calls, j);
         // In a window with a step, the median of a pass may be on either side of it, but the upper calls are not.
         let limit = BURST.1 + calls.step;
         spread > BURST.0 * deviation / calls.count.sqrt() + limit && upper > limit
     };
+    // A pass that is disturbed nearly throughout has no burst. The few cells that it would keep show nothing.
+    let has_bursts = |row: &Vec<Option<Calls>>| {
+        let wide = row.iter().enumerate().filter(|(j, calls)| calls.as_ref().is_some_and(|calls| is_wide(calls, *j)));
+        2 * wide.count() <= row.iter().flatten().count()
+    };
+    let may_burst: Vec<bool> = rows.iter().map(has_bursts).collect();
     for j in 0..windows.len() {
-        let calls = |pass: usize| rows[pass][j].as_ref().filter(|calls| is_burst(calls, j));
+        let calls = |pass: usize| rows[pass][j].as_ref().filter(|calls| may_burst[pass] && is_wide(calls, j));
         let mut bursts: Vec<(f64, usize)> =
             (0..rows.len()).filter_map(|pass| Some((calls(pass)?.spread(), pass))).collect();
         bursts.sort_unstable_by(|a, b| b.0.total_cmp(&a.0));
@@ -167,6 +173,22 @@ mod tests {
         }
         let judged = judge(&curve, None, &Options::default()).all;
         assert!(judged.range.unwrap().1 > 9_500.0, "{:?}", judged.range);
+    }
+
+    /// Guards against a pass that loses nearly all of its cells: the slope of the rest along the pass was ten, and the
+    /// growth not known within a factor of two.
+    #[test]
+    fn a_pass_that_is_disturbed_throughout_keeps_its_cells() {
+        let quiet = Noise { bursts: 0.0, ..Noise::of_call(0.05) };
+        let mut curve: Curve = simulate(&truth("constant", ""), &quiet, 10_000, 5, 1);
+        let pass = &mut curve.passes[2];
+        for i in (0..pass.costs.len()).filter(|i| pass.n[*i] > 450 && i % 6 == 0) {
+            pass.costs[i] *= 2;
+        }
+        let judged = judge(&curve, None, &Options::default()).all;
+        let growth = judged.growth.unwrap();
+        assert!(growth.high / growth.low < 1.1, "{growth:?}");
+        assert!(judged.points.iter().all(|point| point.passes == 5), "{:?}", judged.points);
     }
 
     /// Guards against a coarse clock whose readings of one or two steps look like bursts.

@@ -97,12 +97,7 @@ mod tests {
         }
         let lost = |cells: &[Vec<Option<f64>>]| cells.iter().flatten().filter(|cell| cell.is_none()).count();
         let pair = pair(&a, &b, &Options::default()).unwrap();
-        assert!(
-            lost(&pair.a.cells) >= 2 && lost(&pair.b.cells) == 0,
-            "{} {}",
-            lost(&pair.a.cells),
-            lost(&pair.b.cells)
-        );
-        assert_eq!(lost(&pair.raw_a), 0);
+        assert!(lost(&pair.a.cells) >= 5, "{}", lost(&pair.a.cells));
+        assert_eq!((lost(&pair.raw_a), lost(&pair.raw_b)), (0, 0));
     }
 }
