@@ -304,10 +304,13 @@ pub fn score(truth: &Truth, judged: &Judgement, options: &Options) -> (Score, St
     let costs: Vec<f64> = steps.map(|n| truth.at(n)).collect();
     let (low, high) = (costs.iter().copied().fold(f64::MAX, f64::min), costs.iter().copied().fold(0.0, f64::max));
     let is_flat = high / low <= within.1 / within.0 && is_inside(growth);
+    let most = options.small_change().1;
+    let is_small = is_small_change(growth, options) && high / low <= (1.0 + most) / (1.0 - most);
     let wrong = |said: String| (Score::Wrong, format!("{said} where ×{growth:.3} is true"));
     match (&judged.outcome, class) {
         (_, Class::Unresolved) => (Score::Open, said),
-        (_, Class::Flat | Class::Small) if is_flat => (Score::Right, said),
+        (_, Class::Flat) if is_flat => (Score::Right, said),
+        (_, Class::Small) if is_small => (Score::Right, said),
         (Outcome::Grows { law: Some(name) }, _) if growth > within.1 => law(truth, judged, name, said),
         (Outcome::Grows { law: None }, _) if growth > within.1 => match truth.expected {
             Expected::NoLaw => (Score::Right, said),
@@ -317,6 +320,12 @@ pub fn score(truth: &Truth, judged: &Judgement, options: &Options) -> (Score, St
         (Outcome::Varies, _) if truth.expected == Expected::NoLaw && !is_flat => (Score::Right, said),
         _ => wrong(said),
     }
+}
+
+/// Whether a true growth is one of the outcome "small change".
+pub(crate) fn is_small_change(growth: f64, options: &Options) -> bool {
+    let (least, most) = options.small_change();
+    (least..=most).contains(&(growth - 1.0).abs())
 }
 
 /// A named law against the truth.
@@ -347,7 +356,7 @@ fn mixture(truth: &Truth, judged: &Judgement, said: String) -> (Score, String) {
     let is_flat = truth.expected == Expected::Branches;
     match (&judged.outcome, judged.outcome.class()) {
         (_, Class::Unresolved) => (Score::Open, said),
-        (_, Class::Flat | Class::Small) if is_flat => (Score::Right, said),
+        (_, Class::Flat) if is_flat => (Score::Right, said),
         (Outcome::Grows { law: Some(name) }, _) if !is_flat && truth.expected != Expected::NoLaw => {
             law(truth, judged, name, said)
         }

@@ -17,7 +17,7 @@ pub use drawn::drawn;
 /// What a verdict on a truth must say.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Expected {
-    /// This law of the dictionary, where the cost changes beyond δ; otherwise flat or a small change.
+    /// This law of the dictionary, where the cost changes beyond δ; flat or a small change where it changes as much.
     Law(&'static str),
     /// A change by no law: falls, varies, or grows by none.
     NoLaw,

@@ -68,7 +68,8 @@ pub enum Outcome {
         /// The margin that was shown.
         within: f64,
     },
-    /// The cost certainly changes by more than half of δ, and by less than δ.
+    /// The cost certainly changes, by δ/2 to 3δ/2; whether by more than δ is not shown. See
+    /// [`Options::small_change`].
     #[serde(rename = "small_change")]
     Small,
     /// The cost grows beyond δ.
@@ -180,7 +181,7 @@ const MILLION: f64 = 1e6;
 pub enum Class {
     /// Constant within δ.
     Flat,
-    /// Certainly changes, by more than half of δ and less than δ.
+    /// Certainly changes, by δ/2 to 3δ/2.
     Small,
     /// Grows, falls or varies beyond δ.
     Material,

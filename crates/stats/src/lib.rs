@@ -34,6 +34,7 @@ mod growth;
 mod judgement;
 mod judges;
 mod law;
+mod margin;
 mod mixture;
 mod options;
 mod outliers;

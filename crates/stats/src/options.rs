@@ -1,6 +1,6 @@
 //! The thresholds of a verdict with their defaults.
 
-use crate::Unit;
+use crate::{Unit, margin};
 use serde::{Deserialize, Serialize};
 
 /// The parameters of a verdict. The defaults are those of the published calibration.
@@ -65,11 +65,18 @@ impl Options {
         self.quantum_ns.unwrap_or(1.0)
     }
 
-    /// Returns the change, as a fraction, that must certainly be exceeded for the outcome "small change": half of δ.
+    /// Returns the smallest and the largest change, as fractions, of the outcome "small change": half of δ, and one and a
+    /// half.
     ///
     /// If every interval that excludes 1 gave that outcome, studies of one machine would disagree on most flat curves:
-    /// on which side of 1 the interval of a change by 1% ends is chance.
-    pub fn small_change(&self) -> f64 {
-        self.delta / 2.0
+    /// on which side of 1 the interval of a change by 1% ends is chance. If it ended at δ, a change by δ were never
+    /// resolved.
+    pub fn small_change(&self) -> (f64, f64) {
+        (0.5 * self.delta, 1.5 * self.delta)
+    }
+
+    /// Returns the half width, in logarithms, below which an interval about this growth (a logarithm) resolves it.
+    pub fn room(&self, growth: f64) -> f64 {
+        margin::room(growth, self)
     }
 }

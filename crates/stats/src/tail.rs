@@ -10,6 +10,7 @@
 
 use crate::growth::student;
 use crate::judgement::{Judgement, Outcome, Reason};
+use crate::margin::{Place, place};
 use crate::points::{Series, chosen_points, series_of};
 use crate::polish::polish;
 use crate::quantile::{median_of, upper_tenth};
@@ -76,15 +77,12 @@ pub(crate) fn judge(curve: &Curve, median: &Judgement, has_branches: bool, optio
 }
 
 fn outcome(growth: &Estimate, options: &Options) -> Outcome {
-    let (lowest, highest, least) = (1.0 - options.delta, 1.0 + options.delta, options.small_change());
-    match () {
-        () if growth.low > highest => Outcome::Grows { law: None },
-        () if growth.high < lowest => Outcome::Falls,
-        () if growth.low < lowest || growth.high > highest => {
-            Outcome::Unresolved { reason: Reason::TooNoisy, more_passes: None }
-        }
-        () if growth.high < 1.0 - least || growth.low > 1.0 + least => Outcome::Small,
-        () => Outcome::Flat { within: options.delta },
+    match place(growth, options) {
+        Place::Above => Outcome::Grows { law: None },
+        Place::Below => Outcome::Falls,
+        Place::Small => Outcome::Small,
+        Place::Inside => Outcome::Flat { within: options.delta },
+        Place::Open => Outcome::Unresolved { reason: Reason::TooNoisy, more_passes: None },
     }
 }
 

@@ -1,6 +1,6 @@
 //! Measures how often the judgement of the 99th percentile is right, on series whose tail is known.
 
-use crate::confusion::{CALL_NOISES, LENGTHS, SEEDS_APART, in_parallel};
+use crate::confusion::{CALL_NOISES, LENGTHS, SEEDS_APART, in_parallel, is_small_change};
 use crate::dense::{Noise, Truth, simulate, tails};
 use crate::{Class, Options, Outcome, judge};
 
@@ -22,7 +22,7 @@ pub struct TailTally {
     pub classes: [usize; 5],
     /// Tails that are said to change by more than δ where they change by less, or in the wrong direction.
     pub false_changes: usize,
-    /// Tails that are said to change by less than δ where they change by more.
+    /// Tails that are said to be flat where they change by more than δ, or to change a little where they do not.
     pub false_flat: usize,
     /// Intervals of the growth that hold the true one.
     pub covered: usize,
@@ -86,15 +86,20 @@ fn one(truth: &Truth, noise: &Noise, calls: u32, seed: u64, tally: &mut TailTall
     tally.judged += 1;
     tally.classes[tail.outcome.class() as usize] += 1;
     let truth = true_growth(truth, range);
-    let is_small = ((1.0 - options.delta)..=(1.0 + options.delta)).contains(&truth);
+    let is_flat = ((1.0 - options.delta)..=(1.0 + options.delta)).contains(&truth);
     let is_opposite = match tail.outcome {
         Outcome::Grows { .. } => truth < 1.0,
         Outcome::Falls => truth > 1.0,
         _ => false,
     };
     let class = tail.outcome.class();
-    tally.false_changes += usize::from(class == Class::Material && (is_small || is_opposite));
-    tally.false_flat += usize::from(matches!(class, Class::Flat | Class::Small) && !is_small);
+    tally.false_changes += usize::from(class == Class::Material && (is_flat || is_opposite));
+    let is_false = match class {
+        Class::Flat => !is_flat,
+        Class::Small => !is_small_change(truth, &options),
+        _ => false,
+    };
+    tally.false_flat += usize::from(is_false);
     tally.covered += usize::from(growth.holds(truth));
 }
 

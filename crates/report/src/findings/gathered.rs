@@ -31,7 +31,7 @@ pub(super) fn flat(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
     }
 }
 
-/// All curves that certainly change, by less than δ, in one finding.
+/// All curves that certainly change, by about δ, in one finding.
 pub(super) fn small(analysis: &Analysis<'_>, found: &mut Vec<Finding>) {
     let items = every(analysis).filter_map(|(study, phase)| {
         let judged = &phase.verdict.all;

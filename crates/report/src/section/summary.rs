@@ -71,9 +71,15 @@ fn answer(view: &View<'_>) -> String {
 fn outcomes(analysis: &Analysis<'_>) -> String {
     let phases = || analysis.cases.iter().flat_map(|study| &study.phases);
     let number = |class: Class| phases().filter(|phase| phase.verdict.class() == class).count();
-    let (all, same) = (phases().count(), number(Class::Flat) + number(Class::Small));
-    let delta = percent(Options::default().delta);
-    let parts = [(number(Class::Limit), "jump at a cliff"), (number(Class::Material), "grow, fall or vary")];
+    let (all, same) = (phases().count(), number(Class::Flat));
+    let options = Options::default();
+    let (delta, (least, most)) = (percent(options.delta), options.small_change());
+    let little = format!("change by {} to {}", percent(least), percent(most));
+    let parts = [
+        (number(Class::Limit), "jump at a cliff"),
+        (number(Class::Material), "grow, fall or vary"),
+        (number(Class::Small), &little),
+    ];
     let parts: Vec<String> =
         parts.iter().filter(|part| part.0 > 0).map(|part| format!("{} {}", part.0, part.1)).collect();
     let others = if parts.is_empty() { String::new() } else { format!(" {}.", parts.join(", ")) };

@@ -35,7 +35,7 @@ pub(crate) fn class_about(class: Class, is_exact: bool) -> &'static str {
             "the cost at every n is shown to be within 10% of the cost at small n: the whole 90% interval of its \
              growth is in the band, and no point between leaves it"
         }
-        Class::Small => "the cost is shown to change with n by more than 5% and less than 10%",
+        Class::Small => "the cost is shown to change with n by 5% to 15%; whether by more than 10% is not shown",
         Class::Material => "the cost is shown to change by more than 10%, by a named law or by no simple one",
         Class::Limit => {
             "the cost jumps abruptly to a multiple and stays there; × beside a cliff is the cost after it relative to \
@@ -85,6 +85,6 @@ pub(crate) const SIGNS: [(&str, &str); 7] = [
     ("↘", "falls"),
     ("∿", "varies"),
     ("?", "not resolved"),
-    ("≈", "changes by 5% to 10%"),
+    ("≈", "changes by 5% to 15%"),
     ("→", "flat"),
 ];

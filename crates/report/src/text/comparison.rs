@@ -4,7 +4,7 @@
 use super::law::symbol_of;
 use crate::Shown;
 use crate::quantity::{change, count, digits, factor, percent};
-use landau_stats::{Agreement, Comparison, Estimate, Nature, Outcome, Unit};
+use landau_stats::{Agreement, Comparison, Estimate, Nature, Unit};
 
 /// The result with the names of both sides: "new costs 12% less than old at n = 980 (95% CI 10%–14%), by a constant
 /// factor". `proven` is the ratio of `other` to `base` if a difference is proven.
@@ -80,10 +80,9 @@ fn difference(comparison: &Comparison) -> Difference {
     }
 }
 
-/// The law of the base or of the other. A cost that changes by less than δ counts as constant.
+/// The law of the base or of the other.
 fn named(comparison: &Comparison, is_other: bool) -> Option<&'static str> {
-    let judged = if is_other { &comparison.b.all } else { &comparison.a.all };
-    if judged.outcome == Outcome::Small { Some(super::symbol("constant")) } else { symbol_of(judged) }
+    symbol_of(if is_other { &comparison.b.all } else { &comparison.a.all })
 }
 
 /// Law or constant, after the result: ", by a constant factor", "; the law differs: O(1) in old, O(n) in new". Empty if
@@ -149,6 +148,7 @@ fn no_difference(comparison: &Comparison) -> String {
 mod tests {
     use super::super::fixture::{fit, interval, verdict};
     use super::*;
+    use landau_stats::Outcome;
 
     fn compared(unit: Unit, ratio: Option<Estimate>, detectable: Option<f64>) -> Comparison {
         let blank = Comparison::undecided(verdict(unit, &[]), verdict(unit, &[]));

@@ -59,10 +59,10 @@ pub(crate) fn law_text(judged: &Judgement) -> String {
     }
 }
 
-/// The outcome of a cost that certainly changes, by δ/2 to δ: "changes by 5% to 10%".
+/// The outcome of a cost that certainly changes, by about δ: "changes by 5% to 15%".
 pub(crate) fn small() -> String {
-    let options = Options::default();
-    format!("changes by {} to {}", percent(options.small_change()), percent(options.delta))
+    let (least, most) = Options::default().small_change();
+    format!("changes by {} to {}", percent(least), percent(most))
 }
 
 fn local(judged: &Judgement, is_exact: bool) -> String {
@@ -205,7 +205,7 @@ mod tests {
             ),
             (
                 judgement(time, Outcome::Small),
-                "changes by 5% to 10% for n = 16–4,096: growth ×1.3 (90% CI 1.2–1.4)".to_owned(),
+                "changes by 5% to 15% for n = 16–4,096: growth ×1.3 (90% CI 1.2–1.4)".to_owned(),
             ),
             (
                 judgement(time, Outcome::Falls),

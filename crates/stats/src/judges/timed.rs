@@ -8,6 +8,7 @@ use crate::compare::{Effect, paired, unpaired};
 use crate::growth::{Growth, by_ends, by_laws, by_slope, contrast, student};
 use crate::judgement::{Judgement, Outcome, POINTS_MIN, Reason, Samples, judge_samples};
 use crate::law::{Fit, Law};
+use crate::margin::{Place, place};
 use crate::mixture::Judged;
 use crate::points::{Cell, Grid, Series, Window};
 use crate::polish::{Level, costs, level};
@@ -180,7 +181,7 @@ const SLOPE_MISFIT_MAX: f64 = 2.0;
 
 /// How a curve deviates from its mean level.
 enum Band {
-    /// No part of the range deviates by more than δ.
+    /// No part of the range deviates by more than the margin.
     Inside,
     /// A part does, but not for certain.
     Open,
@@ -205,28 +206,20 @@ fn assess(level: &Level, selection: &Selection, options: &Options) -> Option<(Es
     if level.passes < 2 {
         return Some(unresolved(Reason::TooFewPasses, Some(4)));
     }
-    let (lowest, highest) = (1.0 - options.delta, 1.0 + options.delta);
-    let mut band = self::band(level, PARTS, options);
+    let mut band = self::band(level, PARTS, options.delta);
     if is_misfit && matches!(band, Band::Open) {
         // Teeth and dips are narrower than an eighth of the range. A window alone may be hit by bursts.
-        band = self::band(level, level.n.len() / 2, options);
+        band = self::band(level, level.n.len() / 2, options.delta);
     }
-    let outcome = match band {
-        _ if interval.low > highest => Outcome::Grows { law: (!is_misfit).then(|| best.law.clone()) },
-        _ if interval.high < lowest => Outcome::Falls,
-        Band::Inside if interval.low >= lowest && interval.high <= highest => {
-            let least = options.small_change();
-            if interval.high < 1.0 - least || interval.low > 1.0 + least {
-                Outcome::Small
-            } else {
-                Outcome::Flat { within: options.delta }
-            }
-        }
-        Band::Outside if is_misfit => Outcome::Varies,
-        Band::Open | Band::Outside if interval.low >= lowest && interval.high <= highest => {
-            return Some(unresolved(Reason::PointDeviates, None));
-        }
-        _ => return Some(unresolved(Reason::TooNoisy, more_passes(&growth, level.passes, options.delta))),
+    let is_small = || matches!(self::band(level, PARTS, options.small_change().1), Band::Inside);
+    let outcome = match (place(&interval, options), band) {
+        (Place::Above, _) => Outcome::Grows { law: (!is_misfit).then(|| best.law.clone()) },
+        (Place::Below, _) => Outcome::Falls,
+        (_, Band::Outside) if is_misfit => Outcome::Varies,
+        (Place::Small, _) if is_small() => Outcome::Small,
+        (Place::Inside, Band::Inside) => Outcome::Flat { within: options.delta },
+        (Place::Small | Place::Inside, _) => return Some(unresolved(Reason::PointDeviates, None)),
+        (Place::Open, _) => return Some(unresolved(Reason::TooNoisy, more_passes(&growth, level.passes, options))),
     };
     Some((interval, outcome))
 }
@@ -249,8 +242,8 @@ fn height(level: &Level) -> f64 {
     level.mean.iter().copied().fold(f64::MIN, f64::max) - low
 }
 
-/// Compares so many parts of the range with the mean of the curve.
-fn band(level: &Level, parts: usize, options: &Options) -> Band {
+/// Compares so many parts of the range with the mean of the curve; they may deviate by `margin`, a fraction.
+fn band(level: &Level, parts: usize, margin: f64) -> Band {
     let points = level.n.len();
     let precision: Vec<f64> = level.error.iter().map(|error| 1.0 / (error * error + 1e-6)).collect();
     let covariance = level.covariance();
@@ -258,7 +251,7 @@ fn band(level: &Level, parts: usize, options: &Options) -> Band {
         let total: f64 = precision[part.clone()].iter().sum();
         if part.contains(&j) { precision[j] / total } else { 0.0 }
     };
-    let (lowest, highest) = ((1.0 - options.delta).ln(), options.delta.ln_1p());
+    let (lowest, highest) = ((1.0 - margin).ln(), margin.ln_1p());
     let count = parts.min(points);
     let mut found = Band::Inside;
     for part in 0..count {
@@ -286,18 +279,16 @@ const HIDDEN_DEVIATION: f64 = 0.03;
 /// mostly error. With these three numbers, found by calibration, about four of five promises are kept.
 const MORE_MAX: usize = 15;
 
-/// Number of further passes after which the interval is beyond or within the nearer bound of the margin, if the growth
-/// is what it seems.
-fn more_passes(growth: &Growth, passes: usize, delta: f64) -> Option<u32> {
-    let bounds = [(1.0 - delta).ln(), delta.ln_1p()];
-    let distance = bounds.map(|bound| (growth.centre - bound).abs()).into_iter().fold(f64::MAX, f64::min);
+/// Number of further passes after which the interval is resolved, if the growth is what it seems.
+fn more_passes(growth: &Growth, passes: usize, options: &Options) -> Option<u32> {
+    let room = options.room(growth.centre);
     let deviation = (growth.error * (passes as f64).sqrt()).hypot(HIDDEN_DEVIATION);
     let settles = |more: &usize| {
         let all = (passes + more) as f64;
         let half = student(0.5 + CONFIDENCE / 2.0, growth.freedom + *more as f64) * deviation / all.sqrt();
         // Where the estimate will be then.
         let shift = deviation * (1.0 / passes as f64 - 1.0 / all).sqrt();
-        distance > half + MOVES * shift
+        room > half + MOVES * shift
     };
     (1..=MORE_MAX).find(settles).map(|more| more as u32)
 }

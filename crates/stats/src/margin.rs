@@ -1,0 +1,106 @@
+//! Where the interval of a growth lies, relative to the margin of equivalence.
+//!
+//! The regions overlap, so that every growth is well inside one of them: at the margin itself lies the middle of the
+//! small changes. With regions that only touch, a growth at an end of the margin is resolved by no number of passes.
+
+use crate::{Estimate, Options};
+
+/// The place of an interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Above 1 + δ.
+    Above,
+    /// Below 1 − δ.
+    Below,
+    /// A change that is certain, and as large as δ within a half of it.
+    Small,
+    /// Within δ.
+    Inside,
+    /// In none of these.
+    Open,
+}
+
+/// Returns the place of an interval. A certain change is told as such before it is told to be within δ.
+pub(crate) fn place(growth: &Estimate, options: &Options) -> Place {
+    let (least, most) = options.small_change();
+    match () {
+        () if growth.low > 1.0 + options.delta => Place::Above,
+        () if growth.high < 1.0 - options.delta => Place::Below,
+        () if growth.low > 1.0 + least && growth.high < 1.0 + most => Place::Small,
+        () if growth.high < 1.0 - least && growth.low > 1.0 - most => Place::Small,
+        () if growth.low >= 1.0 - options.delta && growth.high <= 1.0 + options.delta => Place::Inside,
+        () => Place::Open,
+    }
+}
+
+/// Returns the half width below which an interval about this growth is not open, in logarithms.
+pub(crate) fn room(growth: f64, options: &Options) -> f64 {
+    let (least, most) = options.small_change();
+    // Distances to the ends of a region; negative outside of it.
+    let within = |low: f64, high: f64| (growth - (1.0 + low).ln()).min((1.0 + high).ln() - growth);
+    let regions = [
+        growth - options.delta.ln_1p(),
+        (1.0 - options.delta).ln() - growth,
+        within(least, most),
+        within(-most, -least),
+        within(-options.delta, options.delta),
+    ];
+    regions.into_iter().fold(f64::MIN, f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn around(log: f64, half: f64) -> Estimate {
+        Estimate { value: log, low: log - half, high: log + half }.map(f64::exp)
+    }
+
+    #[test]
+    fn each_interval_has_its_place() {
+        let of = |low, high| place(&Estimate { value: f64::midpoint(low, high), low, high }, &Options::default());
+        assert_eq!([of(1.11, 1.5), of(0.5, 0.89)], [Place::Above, Place::Below]);
+        assert_eq!([of(0.97, 1.03), of(0.91, 0.97), of(1.0, 1.1)], [Place::Inside; 3]);
+        // Within δ, and on both sides of its end.
+        assert_eq!([of(0.91, 0.94), of(0.88, 0.94), of(1.06, 1.14)], [Place::Small; 3]);
+        assert_eq!([of(0.84, 0.94), of(0.88, 0.96), of(0.85, 1.2), of(1.04, 1.11)], [Place::Open; 4]);
+    }
+
+    /// Guards against a growth that no number of passes resolves.
+    #[test]
+    fn a_narrow_interval_is_resolved_wherever_it_lies() {
+        let options = Options::default();
+        for i in -400..400 {
+            let log = 0.001 * f64::from(i);
+            let room = room(log, &options);
+            assert!(room > options.delta / 5.0, "{log}: {room}");
+            assert_ne!(place(&around(log, 0.999 * room), &options), Place::Open, "{log}: {room}");
+            assert_eq!(place(&around(log, 1.001 * room), &options), Place::Open, "{log}: {room}");
+        }
+    }
+
+    /// Guards against an outcome that further passes take back: what an interval within another says is never the
+    /// contrary of what that says.
+    #[test]
+    fn narrower_intervals_take_nothing_back() {
+        let options = Options::default();
+        let ends: Vec<f64> = (0..60).map(|i| 0.7 + 0.01 * f64::from(i) + 0.003).collect();
+        for (i, low) in ends.iter().enumerate() {
+            for high in &ends[i..] {
+                let of = |low: f64, high: f64| place(&Estimate { value: low, low, high }, &options);
+                let outer = of(*low, *high);
+                for inner in ends[i..].iter().filter(|end| *end <= high).map(|end| of(*low, *end)) {
+                    let may_follow: &[Place] = match outer {
+                        Place::Above => &[Place::Above],
+                        Place::Below => &[Place::Below],
+                        // It is then known on which side of the margin the change is.
+                        Place::Small => &[Place::Small, Place::Above, Place::Below],
+                        Place::Inside => &[Place::Inside, Place::Small],
+                        Place::Open => continue,
+                    };
+                    assert!(may_follow.contains(&inner), "{low} to {high}: {outer:?}, then {inner:?}");
+                }
+            }
+        }
+    }
+}
