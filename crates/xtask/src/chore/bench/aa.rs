@@ -8,13 +8,13 @@
 //! It also prints in how many rows the records agree on the outcome, and how much each benchmark differs from run to
 //! run, in the form of `crates/report/src/between_runs.rs`.
 
+use super::agreement::{Said, agreement};
 use crate::program::Program;
 use crate::workspace;
 use anyhow::{Context, Result, ensure};
-use landau_stats::{Class, Verdict};
+use landau_stats::Verdict;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 /// One report in so many may name a winner.
@@ -137,57 +137,20 @@ fn components(reports: &[Report]) -> String {
     squares.into_iter().map(row).collect()
 }
 
-/// The class of each row of a record, by case and phase.
-fn outcomes(landau: &Path, record: &Path) -> Result<BTreeMap<String, Class>> {
-    classes(&show(landau, &[record])?)
+/// What the verdict on each row of a record says, by case and phase.
+fn outcomes(landau: &Path, record: &Path) -> Result<BTreeMap<String, Said>> {
+    said(&show(landau, &[record])?)
 }
 
-/// Reads the classes of the verdicts from the output of `landau show --json` for one record.
-fn classes(answer: &Value) -> Result<BTreeMap<String, Class>> {
+/// Reads the verdicts from the output of `landau show --json` for one record.
+fn said(answer: &Value) -> Result<BTreeMap<String, Said>> {
     let results = answer["results"].as_array().context("`landau show --json` printed no results")?;
-    let class = |result: &Value| {
+    let one = |result: &Value| {
         let phase = result["phase"].as_str().context("a result has no `phase`")?;
         let verdict = serde_json::from_value::<Verdict>(result["verdict"].clone()).context("read a verdict")?;
-        Ok((format!("case {} {phase}", result["case"]), verdict.class()))
+        Ok((format!("case {} {phase}", result["case"]), Said::of(&verdict)))
     };
-    results.iter().map(class).collect()
-}
-
-/// In how many rows the records agree.
-fn agreement(outcomes: &[BTreeMap<String, Class>]) -> String {
-    let Some(first) = outcomes.first() else { return String::new() };
-    let mut text = String::new();
-    let (mut rows, mut unanimous, mut contradictory) = (0, 0, 0);
-    let (mut verdicts, mut usual, mut unresolved, mut agreeing, mut pairs) = (0, 0, 0, 0, 0);
-    for place in first.keys() {
-        let of_row: Vec<Class> = outcomes.iter().filter_map(|record| record.get(place)).copied().collect();
-        let alike = |class: &Class| of_row.iter().filter(|other| *other == class).count();
-        let ordered: usize = of_row.iter().map(|class| alike(class) - 1).sum();
-        (agreeing, pairs) = (agreeing + ordered / 2, pairs + of_row.len() * (of_row.len() - 1) / 2);
-        rows += 1;
-        verdicts += of_row.len();
-        usual += of_row.iter().map(alike).max().unwrap_or(0);
-        unresolved += alike(&Class::Unresolved);
-        let resolved: Vec<&Class> = of_row.iter().filter(|class| **class != Class::Unresolved).collect();
-        contradictory += usize::from(resolved.windows(2).any(|pair| pair[0] != pair[1]));
-        if of_row.iter().all(|class| *class == of_row[0]) {
-            unanimous += 1;
-        } else {
-            let _ = writeln!(text, "  {place}: {of_row:?}");
-        }
-    }
-    let share = |part: usize, of: usize| 100.0 * part as f64 / of.max(1) as f64;
-    format!(
-        "rows on whose outcome not all {} records agree:\n{text}all records agree in {unanimous} of {rows} rows \
-         ({:.1}%); two records agree in {:.1}%; {:.1}% of the verdicts are the usual one of their row; two resolved \
-         outcomes contradict each other in {contradictory} rows ({:.1}%); not resolved: {:.1}%",
-        outcomes.len(),
-        share(unanimous, rows),
-        share(agreeing, pairs),
-        share(usual, verdicts),
-        share(contradictory, rows),
-        share(unresolved, verdicts)
-    )
+    results.iter().map(one).collect()
 }
 
 #[cfg(test)]
@@ -215,22 +178,5 @@ mod tests {
         let report = |ratio| read(&json!({"comparisons": [comparison(&Value::Null, ratio)]})).unwrap();
         assert_eq!(components(&[report(1.01)]), "    (\"bind\", \"close\", 0.02),\n");
         assert_eq!(components(&[report(2.0), report(0.5)]), "    (\"bind\", \"close\", 0.50),\n");
-    }
-
-    #[test]
-    fn agreement_counts_rows_and_pairs() {
-        let record = |a, b| BTreeMap::from([("x".to_owned(), a), ("y".to_owned(), b)]);
-        let all = [
-            record(Class::Flat, Class::Flat),
-            record(Class::Flat, Class::Unresolved),
-            record(Class::Flat, Class::Flat),
-        ];
-        let text = agreement(&all);
-        assert!(text.contains("y: [Flat, Unresolved, Flat]") && !text.contains("x:"), "{text}");
-        // Of six pairs, four agree.
-        let expected = "all records agree in 1 of 2 rows (50.0%); two records agree in 66.7%; 83.3% of the \
-                        verdicts are the usual one of their row; two resolved outcomes contradict each other in 0 \
-                        rows (0.0%); not resolved: 16.7%";
-        assert!(text.ends_with(expected), "{text}");
     }
 }

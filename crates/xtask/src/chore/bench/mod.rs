@@ -2,6 +2,7 @@
 //! speed.
 
 mod aa;
+mod agreement;
 mod architecture;
 mod crash;
 mod files;
