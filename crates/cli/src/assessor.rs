@@ -29,7 +29,8 @@ impl Assessor for RecordAssessor {
                 Need::Passes(count) => Some(count),
                 Need::Other => None,
             };
-            Some(OpenCurve { case: curve.case, phase: curve.phase.clone(), more_passes })
+            let is_resolved = curve.is_resolved;
+            Some(OpenCurve { case: curve.case, phase: curve.phase.clone(), more_passes, is_resolved })
         });
         let unresolved_count = self.curves.iter().filter(|curve| !curve.is_resolved).count();
         Ok(Assessment { curve_count: self.curves.iter().count(), unresolved_count, open: open.collect() })

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 /// A study's adaptive passes may bring a case to this many times its planned passes. The time is the tighter bound for
 /// all but the cheapest cases.
-const BOUNDED_FACTOR: u32 = 6;
+const BOUNDED_FACTOR: u32 = 20;
 
-/// With [`Adaptive::UntilResolved`] a case gets at most this many passes, or six times the planned ones.
+/// With [`Adaptive::UntilResolved`] a case gets at most this many passes, or 20 times the planned ones.
 const UNTIL_RESOLVED_CAP: u32 = 100;
 
 /// A curve that needs further passes.
@@ -24,6 +24,8 @@ pub struct OpenCurve {
     pub phase: String,
     /// About how many further passes it needs; none if passes do not help.
     pub more_passes: Option<u32>,
+    /// Whether it is resolved, and only its interval is wide.
+    pub is_resolved: bool,
 }
 
 /// The state of a run's curves between two rounds.
@@ -33,8 +35,7 @@ pub struct Assessment {
     pub curve_count: usize,
     /// The number of curves that are not resolved.
     pub unresolved_count: usize,
-    /// The curves that need further passes: those that are not resolved, and those whose interval is still wide after
-    /// they got some.
+    /// The curves that need further passes, and those that are not resolved and that passes do not help.
     pub open: Vec<OpenCurve>,
 }
 
@@ -70,12 +71,13 @@ impl Limits {
 
     /// Chooses the cases of the next round.
     ///
-    /// A curve that needs more passes than the cap allows gets none: they would be wasted. Of the other cases, those
-    /// whose next curve settles soonest come first, as long as what they need fits into the time that is `left`. If
-    /// none fits, the first one of which a single pass fits is tried, because the estimate may be too high.
+    /// A curve that needs more passes than the cap allows gets none: they would be wasted. Of the other cases, those with
+    /// a curve that is not resolved come first, then those whose next curve settles soonest, as long as what they need
+    /// fits into the time that is `left`. If none fits, the first one of which a single pass fits is tried, because the
+    /// estimate may be too high.
     pub(crate) fn choose(&self, assessment: &Assessment, cases: &Progress, left: Option<Duration>) -> Choice {
         let mut choice = Choice::default();
-        let mut wanted: BTreeMap<u32, (u32, Vec<String>)> = BTreeMap::new();
+        let mut wanted: BTreeMap<u32, Wanted> = BTreeMap::new();
         for curve in &assessment.open {
             let passes = cases.passes.get(&curve.case).copied().unwrap_or(0);
             match curve.more_passes {
@@ -83,17 +85,18 @@ impl Limits {
                 Some(_) if cases.failed.contains(&curve.case) => choice.hopeless += 1,
                 Some(more) if passes.saturating_add(more) > self.pass_cap => choice.above_cap += 1,
                 Some(more) => {
-                    let entry = wanted.entry(curve.case).or_insert((more, Vec::new()));
-                    entry.0 = entry.0.min(more);
-                    entry.1.push(curve.phase.clone());
+                    let entry = wanted.entry(curve.case).or_insert_with(|| Wanted::by(curve, more));
+                    // The next curve of the case is the one that is not resolved and needs the fewest passes.
+                    (entry.is_resolved, entry.more) = (entry.is_resolved, entry.more).min((curve.is_resolved, more));
+                    entry.phases.push(curve.phase.clone());
                 }
             }
         }
         let duration = |case: u32| cases.durations.get(&case).copied().unwrap_or_default();
         let mut order: Vec<_> = wanted.into_iter().collect();
-        order.sort_by_key(|(case, (more, _))| (duration(*case).saturating_mul(*more), *case));
+        order.sort_by_key(|(case, one)| (one.is_resolved, duration(*case).saturating_mul(one.more), *case));
         let mut needed = Duration::ZERO;
-        for (case, (more, phases)) in order {
+        for (case, Wanted { more, phases, .. }) in order {
             let with_it = needed.saturating_add(duration(case).saturating_mul(more));
             let is_first = choice.cases.is_empty() && left.is_none_or(|left| duration(case) <= left);
             if is_first || left.is_none_or(|left| with_it <= left) {
@@ -104,6 +107,21 @@ impl Limits {
             }
         }
         choice
+    }
+}
+
+/// What the curves of a case want.
+struct Wanted {
+    /// Whether all of them are resolved.
+    is_resolved: bool,
+    /// The passes that its next curve needs.
+    more: u32,
+    phases: Vec<String>,
+}
+
+impl Wanted {
+    fn by(curve: &OpenCurve, more: u32) -> Self {
+        Self { is_resolved: curve.is_resolved, more, phases: Vec::new() }
     }
 }
 
@@ -169,7 +187,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn open(case: u32, phase: &str, more_passes: Option<u32>) -> OpenCurve {
-        OpenCurve { case, phase: phase.to_owned(), more_passes }
+        OpenCurve { case, phase: phase.to_owned(), more_passes, is_resolved: false }
     }
 
     /// Three cases with five passes each; a pass of case k took k + 1 seconds.
@@ -211,6 +229,17 @@ mod tests {
         assert_eq!(chosen(all(), Some(Duration::ZERO)).out_of_time, 4, "no pass would end in time");
     }
 
+    /// Guards against time that is spent on narrower intervals while curves are not resolved.
+    #[test]
+    fn curves_that_are_not_resolved_come_first() {
+        let wide = |case, more| OpenCurve { is_resolved: true, ..open(case, "a", Some(more)) };
+        // Case 0 is resolved and takes 1 s, case 2 takes 6 s.
+        let all = || vec![wide(0, 1), open(2, "b", Some(2)), wide(2, 1)];
+        let at = |seconds: u32| chosen(all(), Some(SECOND * seconds)).cases.into_keys().collect::<Vec<_>>();
+        assert_eq!((at(7), at(6)), (vec![0, 2], vec![2]));
+        assert_eq!(chosen(all(), Some(SECOND * 6)).cases[&2], ["b", "a"]);
+    }
+
     /// The estimate of the passes needed may be too high, so time that is left is used.
     #[test]
     fn one_case_is_tried_where_no_estimate_fits() {
@@ -231,7 +260,7 @@ mod tests {
     fn limits_follow_from_mode_study_and_planned_passes() {
         let of = |adaptive, planned| Limits::of(adaptive, Study::Quick, planned).map(|limits| limits.pass_cap);
         assert_eq!(of(Adaptive::Off, 5), None);
-        assert_eq!(of(Adaptive::Bounded, 5), Some(30));
-        assert_eq!((of(Adaptive::UntilResolved, 5), of(Adaptive::UntilResolved, 50)), (Some(100), Some(300)));
+        assert_eq!(of(Adaptive::Bounded, 5), Some(100));
+        assert_eq!((of(Adaptive::UntilResolved, 5), of(Adaptive::UntilResolved, 50)), (Some(100), Some(1000)));
     }
 }
