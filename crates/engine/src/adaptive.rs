@@ -71,9 +71,9 @@ impl Limits {
 
     /// Chooses the cases of the next round.
     ///
-    /// A curve that needs more passes than the cap allows gets none: they would be wasted. Of the other cases, those with
-    /// a curve that is not resolved come first, then those whose next curve settles soonest, as long as what they need
-    /// fits into the time that is `left`. If none fits, the first one of which a single pass fits is tried, because the
+    /// A curve that needs more passes than the cap allows gets none: they would be wasted. Of the other cases, those
+    /// with a curve that is not resolved come first, then those whose next curve settles soonest, as long as what they
+    /// need fits into the time that is `left`. If none fits, the first one of which a single pass fits is tried: the
     /// estimate may be too high.
     pub(crate) fn choose(&self, assessment: &Assessment, cases: &Progress, left: Option<Duration>) -> Choice {
         let mut choice = Choice::default();

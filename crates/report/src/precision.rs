@@ -82,8 +82,8 @@ impl Curves {
     }
 }
 
-/// Returns what a curve needs. Whether it is resolved does not matter for whether its interval is narrow: its passes have
-/// to end by the same rule by which they begin.
+/// Returns what a curve needs. Whether it is resolved does not matter for whether its interval is narrow: its passes
+/// have to end by the same rule by which they begin.
 fn need(verdict: &Verdict, until_resolved: bool, options: &Options) -> Need {
     let judgement = &verdict.all;
     let is_resolved = judgement.class() != Class::Unresolved;
@@ -250,9 +250,9 @@ mod tests {
         (share(wrong), share(open), share(passes))
     }
 
-    /// At an end of an outcome, the worst case, one of two verdicts is wrong whatever the rule. Stopping at significance,
-    /// as the second rule does, lets repeated looks find it up to three times as often as a single look; the width does
-    /// not ask for it. Where the first look is narrow enough, the rules are as good as each other.
+    /// At an end of an outcome, the worst case, one of two verdicts is wrong whatever the rule. Stopping at
+    /// significance, as the second rule does, lets repeated looks find it up to three times as often as a single look;
+    /// the width does not ask for it. Where the first look is narrow enough, the rules are as good as each other.
     #[test]
     fn stopping_on_width_is_wrong_less_often_than_stopping_on_significance() {
         let mut errors = Errors(1);

@@ -65,8 +65,8 @@ impl Options {
         self.quantum_ns.unwrap_or(1.0)
     }
 
-    /// Returns the smallest and the largest change, as fractions, of the outcome "small change": half of δ, and one and a
-    /// half.
+    /// Returns the smallest and the largest change, as fractions, of the outcome "small change": half of δ, and one and
+    /// a half.
     ///
     /// If every interval that excludes 1 gave that outcome, studies of one machine would disagree on most flat curves:
     /// on which side of 1 the interval of a change by 1% ends is chance. If it ended at δ, a change by δ were never

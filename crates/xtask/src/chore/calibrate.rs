@@ -61,7 +61,7 @@ const COVERAGE: (f64, f64) = (87.0, 93.0);
 
 /// The 99th percentiles that change much, and the smallest share of them that must be said to change, in percent.
 const FOUND: (&[&str], f64) = (&["flat, tail ×2", "flat, tail ×3", "flat, tail ×2 by a step", "×3, tail ×3"], 60.0);
-/// Smallest share of the intervals of one row of 99th percentiles that hold the truth, in percent: a row has few series.
+/// Smallest share of the intervals of a row of 99th percentiles that hold the truth, in percent: a row has few series.
 const ROW_COVERAGE_MIN: f64 = 75.0;
 
 /// Series of each truth near the margin, noise and length, whose promised passes are made.

@@ -1,8 +1,8 @@
 //! How well the verdicts of several records of one machine agree.
 //!
-//! Two records agree on a row if both have the same outcome. Where they do not, three cases differ in weight: one is not
-//! resolved; one says less than the other, and both can be true, as "flat within 10%" and "changes by 5% to 15%"; or they
-//! contradict each other.
+//! Two records agree on a row if both have the same outcome. Where they do not, three cases differ in weight: one is
+//! not resolved; one says less than the other, and both can be true, as "flat within 10%" and "changes by 5% to 15%";
+//! or they contradict each other.
 
 use landau_stats::{Class, Outcome, Verdict};
 use std::collections::BTreeMap;
@@ -90,8 +90,8 @@ pub(super) fn agreement(records: &[BTreeMap<String, Said>]) -> String {
     let [same, open, compatible, contradiction] = pairs.map(|count| share(count, pairs.iter().sum()));
     format!(
         "rows on whose outcome not all {} records agree:\n{text}all records agree in {unanimous} of {rows} rows \
-         ({:.1}%), and contradict each other in {contradictory} ({:.1}%)\ntwo records agree in {same:.1}% of the pairs; in \
-         {open:.1}% one is not resolved, in {compatible:.1}% both can be true, in {contradiction:.1}% they \
+         ({:.1}%), and contradict each other in {contradictory} ({:.1}%)\ntwo records agree in {same:.1}% of the \
+         pairs; in {open:.1}% one is not resolved, in {compatible:.1}% both can be true, in {contradiction:.1}% they \
          contradict each other\n{:.1}% of the verdicts are the usual one of their row; not resolved: {:.1}%",
         records.len(),
         share(unanimous, rows),
@@ -119,8 +119,8 @@ mod tests {
         // Of the six pairs of y, three have one that is not resolved; flat and falls contradict each other.
         let expected = "all records agree in 1 of 2 rows (50.0%), and contradict each other in 1 (50.0%)\ntwo records \
                         agree in 50.0% of the pairs; in 25.0% one is not resolved, in 16.7% both can be true, in 8.3% \
-                        they contradict each other\n62.5% of the verdicts are the usual one of their row; not resolved: \
-                        12.5%";
+                        they contradict each other\n62.5% of the verdicts are the usual one of their row; not \
+                        resolved: 12.5%";
         assert!(text.ends_with(expected), "{text}");
     }
 
