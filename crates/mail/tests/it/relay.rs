@@ -226,8 +226,8 @@ fn mail_beyond_ascii_fails_where_it_is_not_offered() {
     assert!(reports.len() == 1 && reports[0].contains("\r\nStatus: 5.6.3\r\n"), "{reports:?}");
 }
 
-/// What a server hears, which offers DSN.
-fn heard(listener: TcpListener) -> std::sync::mpsc::Receiver<String> {
+/// What a server hears, whose answer to EHLO is given.
+fn heard(listener: TcpListener, offer: &'static str) -> std::sync::mpsc::Receiver<String> {
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let (stream, _) = listener.accept().unwrap();
@@ -235,7 +235,7 @@ fn heard(listener: TcpListener) -> std::sync::mpsc::Receiver<String> {
         (&stream).write_all(b"220 a\r\n").unwrap();
         while let Some(Ok(line)) = lines.next() {
             let reply = match &line[..4] {
-                "EHLO" => "250-a\r\n250-SMTPUTF8\r\n250 DSN\r\n",
+                "EHLO" => offer,
                 "DATA" => "354 go\r\n",
                 "MAIL" | "RCPT" | "RSET" | "QUIT" => "250 ok\r\n",
                 _ if line == "." => "250 ok\r\n",
@@ -255,7 +255,7 @@ fn what_the_sender_asks_for_is_passed_on() {
     let room = tempfile::tempdir().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let server = listener.local_addr().unwrap();
-    let lines = heard(listener);
+    let lines = heard(listener, "250-a\r\n250-SMTPUTF8\r\n250 DSN\r\n");
     let relay = Relaying::start(&room.path().join("queue"), |relay| {
         relay.delivery.via = Some(server.to_string());
         relay.delivery.limits.initial = 1;
@@ -303,4 +303,46 @@ fn the_relay_signs_for_its_domain_only() {
     let [own, other] = ["own.example@y", "other.example@y"].map(|address| mailbox(&mail, address).remove(0));
     assert!(own.starts_with("DKIM-Signature: v=1; a=ed25519-sha256; s=s1; d=own.example;"), "{own}");
     assert!(other.starts_with("Received: ") && own.ends_with("\r\n\r\n.b\r\n"), "{other}{own}");
+}
+
+/// A recipient that the sender gave beyond ASCII needs SMTPUTF8, or has another form (RFC 6533).
+#[test]
+fn an_original_recipient_beyond_ascii_is_passed_on_in_ascii() {
+    let room = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = listener.local_addr().unwrap();
+    let lines = heard(listener, "250-a\r\n250 DSN\r\n");
+    let relay = Relaying::start(&room.path().join("queue"), |relay| relay.delivery.via = Some(server.to_string()));
+    let mut client = Client::connect(relay.address);
+    assert_eq!([client.reply(), client.command("EHLO c")], [220, 250]);
+    let rcpt = "RCPT TO:<b@y> ORCPT=utf-8;\u{e9}@y";
+    assert_eq!([client.command("MAIL FROM:<a@x>"), client.command(rcpt)], [250, 553]);
+    assert_eq!([client.command("RSET"), client.command("MAIL FROM:<a@x> SMTPUTF8"), client.command(rcpt)], [250; 3]);
+    assert_eq!([client.command("DATA"), client.command("Subject: a\r\n\r\nb\r\n.")], [354, 250]);
+    let found = lines.iter().find(|line| line.starts_with("RCPT")).unwrap();
+    assert_eq!(found, "RCPT TO:<b@y> ORCPT=utf-8;\\x{E9}@y");
+}
+
+/// The envelope of a message takes room in the queue as its content does.
+#[test]
+fn recipients_count_as_room_in_the_queue() {
+    let room = tempfile::tempdir().unwrap();
+    let queue = room.path().join("queue");
+    let relay = Relaying::start(&queue, |relay| {
+        relay.delivery.via = Some("127.0.0.1:1".to_owned());
+        (relay.queue_limit, relay.reception.recipients) = (1 << 20, 1000);
+    });
+    let mut client = Client::connect(relay.address);
+    assert_eq!([client.reply(), client.command("EHLO c")], [220, 250]);
+    let rcpt = format!("RCPT TO:<u@d> ORCPT=rfc822;{}\r\n", "x".repeat(400));
+    let mut codes = Vec::new();
+    for _ in 0..4 {
+        client.send(format!("MAIL FROM:<>\r\n{}DATA\r\n", rcpt.repeat(1000)).as_bytes());
+        let replies: Vec<i32> = (0..1002).map(|_| client.reply()).collect();
+        assert!(replies[..1001].iter().all(|code| *code == 250) && replies[1001] == 354, "{replies:?}");
+        codes.push(client.command("Subject: a\r\n\r\nb\r\n."));
+    }
+    assert!(codes[0] == 250 && codes[3] == 452, "{codes:?}");
+    let files = std::fs::read_dir(queue).unwrap().map(|file| file.unwrap().metadata().unwrap().len());
+    assert!(files.sum::<u64>() <= 1 << 20);
 }

@@ -1,0 +1,111 @@
+//! `landau queue`: what an operator does with the queue of a relay, while that runs and when it does not.
+
+use crate::relay::{Client, Running, mailbox};
+use crate::support::{Room, eventually};
+use std::process::Command;
+
+/// Returns the messages that `landau queue` lists.
+fn list(room: &Room) -> Vec<serde_json::Value> {
+    let ran = room.landau(&["queue", "queue", "--json"]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Runs `landau queue` on messages. Returns its last line.
+fn change(room: &Room, words: &[&str]) -> String {
+    let ran = room.landau(&[&["queue", "queue"], words].concat());
+    assert_eq!(ran.status, Some(0), "{words:?}: {ran:?}");
+    ran.out.trim_end().to_owned()
+}
+
+fn connect(relay: &Running) -> Client {
+    let mut client = Client::connect(relay.address).unwrap();
+    client.reply().unwrap();
+    client.command("EHLO c").unwrap();
+    client
+}
+
+#[test]
+fn messages_are_listed_held_deleted_and_released() {
+    let room = Room::new();
+    assert!(room.landau(&["queue", "queue"]).err.contains("no queue of a relay is here"));
+    let nowhere = "127.0.0.1:1".parse().unwrap();
+    let mut relay = Running::relay(&room, nowhere, &[]);
+    let mut client = connect(&relay);
+    for number in 0..3 {
+        let from = format!("s{number}@x");
+        client.deliver(&from, &["a@d", "b@d"], &format!("Subject: {number}\r\n\r\nx")).unwrap();
+    }
+    assert!(eventually(|| list(&room).iter().all(|message| message["reason"].is_string())));
+    let messages = list(&room);
+    let ids: Vec<&str> = messages.iter().map(|message| message["id"].as_str().unwrap()).collect();
+    assert_eq!((&messages[1]["from"], &messages[1]["to"]), (&"s1@x".into(), &serde_json::json!(["a@d", "b@d"])));
+    assert_eq!(room.landau(&["queue", "queue", "hold"]).status, Some(2), "it must name messages");
+    assert_eq!(room.landau(&["queue", "queue", "hold", "1"]).status, Some(1), "there is no such message");
+    assert_eq!(change(&room, &["hold", ids[0]]), "1 message held");
+    assert_eq!(change(&room, &["delete", ids[1]]), "1 message deleted");
+    let text = change(&room, &[]);
+    assert!(text.contains("from <s0@x>  held\n") && text.ends_with("2 messages in the queue"), "{text}");
+    assert!(eventually(|| relay.totals()["recipients_failed"] == 2), "the deleted ones");
+    relay.end();
+    // Without a relay, the files are changed.
+    let left: Vec<String> = list(&room).iter().map(|message| message["condition"].to_string()).collect();
+    assert_eq!(left, ["\"held\"", "\"new\""]);
+    assert_eq!(change(&room, &["delete", ids[2]]), "1 message deleted");
+    let sink = Running::sink(&room, &[]);
+    let mut relay = Running::relay(&room, sink.address, &[]);
+    connect(&relay).deliver("s3@x", &["a@d"], "Subject: 3\r\n\r\nx").unwrap();
+    assert!(eventually(|| relay.totals()["recipients_sent"] == 1));
+    assert_eq!(relay.totals()["messages_held"], 1);
+    assert_eq!(change(&room, &["release", "--all"]), "1 message released");
+    let totals = relay.drain();
+    assert_eq!((&totals["recipients_sent"], &totals["messages_held"]), (&3.into(), &0.into()), "{totals}");
+    relay.end();
+    sink.end();
+    let mut subjects: Vec<bool> =
+        mailbox(&room, "a@d").iter().map(|text| text.contains("\r\nSubject: 0\r\n")).collect();
+    subjects.sort_unstable();
+    assert_eq!(subjects, [false, true]);
+}
+
+#[test]
+fn a_renamed_ledger_is_begun_again_at_sighup() {
+    let room = Room::new();
+    let sink = Running::sink(&room, &[]);
+    let mut relay = Running::relay(&room, sink.address, &["--ledger", "ledger"]);
+    let mut client = connect(&relay);
+    client.deliver("s@x", &["a@d"], "Subject: 1\r\n\r\nx").unwrap();
+    relay.drain();
+    std::fs::rename(room.file("ledger"), room.file("ledger.1")).unwrap();
+    relay.signal("-HUP");
+    assert!(eventually(|| room.file("ledger").exists()));
+    client.deliver("s@x", &["b@d"], "Subject: 2\r\n\r\nx").unwrap();
+    relay.drain();
+    relay.end();
+    sink.end();
+    let [old, new] = ["ledger.1", "ledger"].map(|name| std::fs::read_to_string(room.file(name)).unwrap());
+    assert!(old.contains("a@d") && !old.contains("b@d") && new.contains("b@d"), "{old}{new}");
+}
+
+/// SIGXFSZ would end the relay at the first write beyond the limit.
+#[test]
+fn a_limit_on_the_size_of_files_is_a_full_disk() {
+    let room = Room::new();
+    let sink = Running::sink(&room, &[]);
+    let via = sink.address.to_string();
+    let words = ["mail", "--relay", "--queue", "queue", "--via", &via, "--listen", "127.0.0.1:0", "--json"];
+    let landau = room.command(&words);
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -f 64; exec \"$@\"", "sh"]).arg(landau.get_program()).args(landau.get_args());
+    let mut relay = Running::start(limited.current_dir(room.path()));
+    let mut client = connect(&relay);
+    let content = format!("Subject: a\r\n\r\n{}", ("x".repeat(78) + "\r\n").repeat(200));
+    let replies: Vec<String> = (0..10).map(|_| client.deliver("s@x", &["a@d"], &content).unwrap()).collect();
+    let accepted = replies.iter().filter(|reply| reply.starts_with("250 ")).count();
+    assert!(replies.iter().all(|reply| reply.starts_with("250 ") || reply.starts_with("452 ")), "{replies:?}");
+    assert!((1..10).contains(&accepted), "{replies:?}");
+    relay.drain();
+    relay.end();
+    sink.end();
+    assert_eq!(mailbox(&room, "a@d").len(), accepted);
+}
