@@ -1,4 +1,4 @@
-# Postfix in the foreground, at 127.0.0.1:$PORT. It stores mail for everybody in the Maildir /var/mailboxes/all, or with
+# Postfix in the foreground, at 127.0.0.1:$PORT, by the name $NAME. It stores mail for everybody in the Maildir /var/mailboxes/all, or with
 # RELAY=PORT sends all mail on to 127.0.0.1:RELAY. With /shared/key.pem and /shared/cert.pem it offers STARTTLS.
 groupadd --system postfix
 groupadd --system postdrop
@@ -15,7 +15,7 @@ mail_owner = postfix
 setgid_group = postdrop
 inet_interfaces = 127.0.0.1
 inet_protocols = ipv4
-myhostname = postfix.test
+myhostname = ${NAME:-postfix.test}
 mydestination =
 mynetworks = 127.0.0.0/8
 alias_maps =
