@@ -13,6 +13,8 @@ const LOG_RETRY: Duration = Duration::from_millis(10);
 #[derive(Debug, Default)]
 pub(crate) struct Control {
     pub(crate) drain: AtomicBool,
+    /// Whether busy connections have all the time they need: set before `drain`.
+    pub(crate) is_patient: AtomicBool,
     pub(crate) end: AtomicBool,
     pub(crate) is_released: Gate,
 }
@@ -35,7 +37,8 @@ impl Gate {
     }
 }
 
-/// The end of a worker: it stops accepting, closes idle connections, and waits for busy ones within a limit.
+/// The end of a worker: it stops accepting, closes idle connections, and waits for busy ones, within a limit unless the
+/// server is patient.
 #[derive(Debug)]
 pub(crate) struct Drain {
     control: Arc<Control>,
@@ -73,13 +76,19 @@ impl Drain {
 
     /// Returns whether the worker can end, with so many connections left.
     pub(crate) fn is_over(&self, left: usize) -> bool {
-        left == 0 || self.since.is_some_and(|since| since.elapsed() >= self.limit)
+        left == 0 || self.left().is_some_and(|left| left.is_zero())
+    }
+
+    /// Returns how much time busy connections have left, if the end has begun and has a limit.
+    fn left(&self) -> Option<Duration> {
+        let since = self.since.filter(|_| !self.control.is_patient.load(Ordering::Relaxed))?;
+        Some(self.limit.saturating_sub(since.elapsed()))
     }
 
     /// Returns how long the next wait may be: until the drain limit, or until log lines can be handed over.
     #[inline]
     pub(crate) fn max_wait(&self, log: Option<&Feed>) -> Option<Duration> {
-        let drain = self.since.map(|since| self.limit.saturating_sub(since.elapsed()));
+        let drain = self.left();
         match log {
             Some(log) if log.is_waiting() => Some(drain.map_or(LOG_RETRY, |drain| drain.min(LOG_RETRY))),
             _ => drain,

@@ -54,6 +54,12 @@ impl Remote {
         self.wake();
     }
 
+    /// Ends the server as [`Remote::drain`] does, and gives busy connections all the time they need.
+    pub fn finish(&self) {
+        self.control.is_patient.store(true, Ordering::Release);
+        self.drain();
+    }
+
     /// Ends the server at once.
     pub fn end_now(&self) {
         self.control.end.store(true, Ordering::Release);

@@ -45,8 +45,12 @@ pub enum ServiceSignal {
     Terminate,
     /// Reload the configuration: SIGHUP.
     Reload,
-    /// Report what was counted so far: SIGUSR1.
+    /// Report what was counted so far: SIGUSR1, with a server that has no log.
     Report,
+    /// Reopen the log: SIGUSR1, with a server that has one.
+    ReopenLog,
+    /// End when the last connection has ended: SIGQUIT.
+    Finish,
 }
 
 impl ServiceSignal {
@@ -54,7 +58,8 @@ impl ServiceSignal {
         match self {
             Self::Terminate => &[libc::SIGTERM, libc::SIGINT],
             Self::Reload => &[libc::SIGHUP],
-            Self::Report => &[libc::SIGUSR1],
+            Self::Report | Self::ReopenLog => &[libc::SIGUSR1],
+            Self::Finish => &[libc::SIGQUIT],
         }
     }
 }

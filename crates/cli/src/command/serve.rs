@@ -159,7 +159,7 @@ fn file_name(text: &str) -> Result<String, String> {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     // Before any thread exists: all of them must block the signals.
-    let signals = ServiceSignals::block(&[ServiceSignal::Terminate, ServiceSignal::Reload]);
+    let signals = ServiceSignals::block(SIGNALS);
     let notifier = Notifier::from_environment();
     let user = user(args)?;
     let mut config = config(args)?;
@@ -241,6 +241,10 @@ fn print_banner(args: &Args, server: &Server, user: Option<&User>) -> anyhow::Re
     }
 }
 
+/// The signals that the server acts on: those of nginx, without the upgrade in place.
+const SIGNALS: &[ServiceSignal] =
+    &[ServiceSignal::Terminate, ServiceSignal::Finish, ServiceSignal::Reload, ServiceSignal::ReopenLog];
+
 /// Two signals within this time count as one: a shell or a service manager that ends a group may signal a process
 /// twice.
 const ONE_SIGNAL: Duration = Duration::from_millis(200);
@@ -256,14 +260,20 @@ fn handle_signals(signals: ServiceSignals, remote: &Remote, notifier: &Notifier,
                 remote.reload_certificates();
                 notifier.tell("READY=1");
             }
-            (ServiceSignal::Terminate, None) => {
+            (ServiceSignal::ReopenLog, _) => remote.reopen_log(),
+            (signal @ (ServiceSignal::Terminate | ServiceSignal::Finish), None) => {
                 notifier.tell("STOPPING=1");
-                let limit = landau_units::format_duration(drain_timeout);
-                report(&format!("ending: busy connections have {limit}; signal again to end at once"));
-                remote.drain();
+                if signal == ServiceSignal::Finish {
+                    report("ending when the last busy connection has ended; SIGTERM ends at once");
+                    remote.finish();
+                } else {
+                    let limit = landau_units::format_duration(drain_timeout);
+                    report(&format!("ending: busy connections have {limit}; signal again to end at once"));
+                    remote.drain();
+                }
                 ending_since = Some(Instant::now());
             }
-            (ServiceSignal::Report, _) => {}
+            (ServiceSignal::Finish | ServiceSignal::Report, _) => {}
             (ServiceSignal::Terminate, Some(since)) if since.elapsed() < ONE_SIGNAL => {}
             (ServiceSignal::Terminate, Some(_)) => {
                 report("ending at once");

@@ -114,7 +114,7 @@ pub(crate) fn run(args: &RelayArgs, delivery: Delivery, ledger: Option<PathBuf>,
                         status::tell(&format!("cannot open the ledger again: {reason}"));
                     }
                 }
-                ServiceSignal::Terminate => return told.store(true, Ordering::Relaxed),
+                _ => return told.store(true, Ordering::Relaxed),
             }
         }
     };

@@ -207,6 +207,31 @@ fn the_second_signal_ends_at_once() {
     assert_eq!(line, "landau: ending at once\n");
 }
 
+/// nginx drains at SIGQUIT, and so do the scripts and service files that were written for it.
+#[test]
+fn a_quit_waits_for_busy_connections_without_a_limit() {
+    let room = room();
+    let words = ["serve", "www", "--listen", "127.0.0.1:0", "--head-timeout", "1000s", "--drain-timeout", "1ms"];
+    let mut serving = Serving::new(&mut room.command(&words));
+    let mut busy = TcpStream::connect(serving.address).unwrap();
+    busy.set_read_timeout(Some(LONG)).unwrap();
+    busy.write_all(b"GET /a HTTP/1.1\r\nHost: x\r\n\r\nGET ").unwrap();
+    busy.read_exact(&mut [0; 16]).unwrap();
+    serving.signal("-QUIT");
+    let mut said = BufReader::new(serving.child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.starts_with("landau: ending when the last busy connection has ended") {
+        line.clear();
+        assert!(said.read_line(&mut line).unwrap() > 0, "it ended without a word");
+    }
+    assert!(eventually(|| TcpStream::connect(serving.address).is_err()), "it accepts connections");
+    busy.write_all(b"/a HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut rest = Vec::new();
+    busy.read_to_end(&mut rest).unwrap();
+    assert_eq!(String::from_utf8_lossy(&rest).matches("hello").count(), 2);
+    assert_eq!(serving.child.wait().unwrap().code(), Some(0));
+}
+
 #[test]
 fn systemd_passes_sockets_and_is_notified() {
     let room = room();
@@ -244,6 +269,12 @@ fn systemd_passes_sockets_and_is_notified() {
 
 #[test]
 fn a_rotated_log_is_reopened() {
+    for signal in ["-HUP", "-USR1"] {
+        a_log_is_reopened_at(signal);
+    }
+}
+
+fn a_log_is_reopened_at(signal: &str) {
     let room = room();
     std::fs::create_dir(room.file("log")).unwrap();
     std::fs::set_permissions(room.file("log"), std::fs::Permissions::from_mode(0o777)).unwrap();
@@ -252,7 +283,7 @@ fn a_rotated_log_is_reopened() {
     let lines = |name: &str| std::fs::read_to_string(room.file(name)).map_or(0, |text| text.lines().count());
     assert!(eventually(|| lines("log/access") == 1));
     std::fs::rename(room.file("log/access"), room.file("log/access.1")).unwrap();
-    serving.signal("-HUP");
+    serving.signal(signal);
     assert!(eventually(|| room.file("log/access").exists()));
     serving.get("/a");
     serving.get("/a");

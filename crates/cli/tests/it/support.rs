@@ -63,13 +63,13 @@ impl Room {
     }
 }
 
-/// Returns the program with SIGINT, SIGHUP and SIGTERM at their defaults.
+/// Returns the program with SIGINT, SIGHUP, SIGTERM and SIGQUIT at their defaults.
 ///
 /// A process started by `nohup` or in the background of a script ignores SIGINT or SIGHUP, its children inherit that,
 /// and the program rightly keeps ignoring them. Tests that send these signals must pass there too. `env` resets them
 /// and then becomes the program, so the process id is the program's.
 fn landau() -> Command {
-    const RESET: &str = "--default-signal=INT,HUP,TERM";
+    const RESET: &str = "--default-signal=INT,HUP,TERM,QUIT";
     static CAN_RESET: OnceLock<bool> = OnceLock::new();
     let can_reset = || Command::new("/usr/bin/env").args([RESET, "true"]).status().is_ok_and(|status| status.success());
     if *CAN_RESET.get_or_init(can_reset) {
