@@ -3,7 +3,10 @@
 use crate::descriptor::own;
 use crate::error::{Error, Result, check};
 use std::ffi::CStr;
+use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 /// Which symbolic links are followed below a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -51,6 +54,12 @@ pub fn open_directory(path: &CStr) -> Result<OwnedFd> {
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
     // SAFETY: the path is a C string.
     check("open", unsafe { libc::open(path.as_ptr(), flags) }).map(own)
+}
+
+/// Opens a regular file for reading. Anything else is an error, and a pipe without a writer is not waited for.
+pub fn open_regular(path: &Path) -> std::io::Result<File> {
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(std::io::Error::other("this is not a regular file")) }
 }
 
 /// How often a path is resolved again if the kernel gave up.

@@ -16,6 +16,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use std::fmt::Display;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -79,8 +80,23 @@ fn read(files: &[TlsFiles]) -> Result<ServerConfig, Error> {
     Ok(config)
 }
 
+/// The largest certificate or key file. Chains have a few kilobytes.
+const LARGEST_PEM: u64 = 1 << 20;
+
+/// Reads a PEM file. A FIFO or a device would block a reload, and SIGTERM after it.
+fn pem(path: &Path) -> Result<Vec<u8>, Error> {
+    let file = landau_sys::path::open_regular(path).map_err(|error| wrong(path, error))?;
+    let mut bytes = Vec::new();
+    file.take(LARGEST_PEM + 1).read_to_end(&mut bytes).map_err(|error| wrong(path, error))?;
+    if bytes.len() as u64 > LARGEST_PEM {
+        return Err(wrong(path, "the file is larger than 1 MiB"));
+    }
+    Ok(bytes)
+}
+
 fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
-    let items = CertificateDer::pem_file_iter(path).map_err(|error| wrong(path, error))?;
+    let bytes = pem(path)?;
+    let items = CertificateDer::pem_slice_iter(&bytes);
     let chain: Vec<_> = items.collect::<Result<_, _>>().map_err(|error| wrong(path, error))?;
     if chain.is_empty() {
         return Err(wrong(path, "no certificate in this file; it must be PEM: -----BEGIN CERTIFICATE-----"));
@@ -98,10 +114,19 @@ fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
 }
 
 fn key(path: &Path) -> Result<PrivateKeyDer<'static>, Error> {
-    PrivateKeyDer::from_pem_file(path).map_err(|error| match error {
+    let bytes = pem(path)?;
+    PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| match error {
+        // RFC 5958 and, with a field that is no base64, RFC 1421 and OpenSSL.
+        _ if [&b"BEGIN ENCRYPTED PRIVATE KEY"[..], b"Proc-Type: 4,ENCRYPTED"].iter().any(|mark| has(&bytes, mark)) => {
+            wrong(path, "the key is encrypted; write a copy without a password: openssl pkey -in KEY -out COPY")
+        }
         rustls::pki_types::pem::Error::NoItemsFound => {
-            wrong(path, "no private key in this file; it must be PEM without a password")
+            wrong(path, "no private key in this file; it must be PEM: -----BEGIN PRIVATE KEY-----")
         }
         error => wrong(path, error),
     })
+}
+
+fn has(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
 }

@@ -339,12 +339,22 @@ fn unusable_certificates_are_errors() {
     let room = tempfile::tempdir().unwrap();
     let empty: PathBuf = room.path().join("empty.pem");
     std::fs::write(&empty, "").unwrap();
+    let (encrypted, old, pipe) = (room.path().join("enc.pem"), room.path().join("old.pem"), room.path().join("pipe"));
+    std::fs::write(&encrypted, "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIIB\n-----END ENCRYPTED PRIVATE KEY-----\n")
+        .unwrap();
+    let head = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\nAAAA\n";
+    std::fs::write(&old, format!("{head}-----END RSA PRIVATE KEY-----\n")).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let pair = |certificate: &Path, key: &Path| TlsFiles { certificate: certificate.into(), key: key.into() };
     let (one, two) = (files("one"), files("two"));
     let cases = [
         (vec![], "cannot listen at tls:127.0.0.1:0: no certificate; add --tls"),
         (vec![pair(&empty, &one.key)], "no certificate in this file"),
         (vec![pair(&one.certificate, &empty)], "no private key in this file"),
+        (vec![pair(&one.certificate, &encrypted)], "the key is encrypted; write a copy without a password: openssl"),
+        (vec![pair(&one.certificate, &old)], "the key is encrypted"),
+        // Nobody writes to it: opening it once waited for ever.
+        (vec![pair(&one.certificate, &pipe)], "this is not a regular file"),
         (vec![pair(&one.certificate, &two.key)], "the key does not belong to the certificate"),
         (vec![pair(Path::new("/nowhere"), &two.key)], "tls /nowhere: "),
         (
