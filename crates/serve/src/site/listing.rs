@@ -3,11 +3,14 @@
 use landau_sys::Error;
 use landau_sys::path::{Kind, Status as FileStatus};
 use landau_wire::http::{date, target};
+use std::collections::BinaryHeap;
+use std::ffi::OsStr;
 use std::fmt::Write;
 use std::fs::DirEntry;
 use std::io::Error as IoError;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
@@ -15,7 +18,7 @@ use std::time::UNIX_EPOCH;
 /// 50 ms and 2 MB).
 pub(super) const MOST: usize = 10_000;
 
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug)]
 struct Row {
     is_file: bool,
     name: Vec<u8>,
@@ -34,7 +37,7 @@ pub(crate) struct Listing {
 
 /// Lists an open directory with the given clean path. `follow` returns the metadata of a link's target if the link may
 /// be followed. Of other links, and of what cannot be opened, a client learns nothing, not even the size. If there are
-/// more than `most` entries, the first ones that the file system returns are listed, and the listing says so.
+/// more than `most` entries, the first ones in the order of the listing are listed, and the listing says so.
 pub(super) fn list(
     folder: &OwnedFd,
     path: &[u8],
@@ -45,39 +48,59 @@ pub(super) fn list(
     // The directory is read through its descriptor, because its name may lead elsewhere by now.
     let place = format!("/proc/thread-self/fd/{}", folder.as_raw_fd());
     let place = if cfg!(target_os = "linux") { place } else { format!("/dev/fd/{}", folder.as_raw_fd()) };
-    let mut rows = Vec::new();
-    let mut entries = std::fs::read_dir(place).map_err(failed)?;
-    for entry in entries.by_ref().take(most) {
-        rows.extend(row(&entry.map_err(failed)?, &follow));
+    // The first entries so far, the last of them on top: of a million names, `most` are in memory and looked at.
+    let (mut first, mut cut) = (BinaryHeap::new(), None);
+    for entry in std::fs::read_dir(&place).map_err(failed)? {
+        first.extend(candidate(&entry.map_err(failed)?, &follow));
+        if first.len() > most {
+            first.pop();
+            cut = Some(most);
+        }
     }
-    let cut = entries.next().is_some().then_some(most);
-    rows.sort();
+    let rows: Vec<Row> = first.into_sorted_vec().into_iter().filter_map(|one| row(one, Path::new(&place))).collect();
     Ok(Listing { html: html(&rows, path, cut).into_bytes().into(), json: json(&rows, cut).into_bytes().into() })
 }
 
-/// Returns the row of an entry; `None` if it is hidden, neither file nor directory, gone by now, or a link that is not
-/// followed.
-fn row(entry: &DirEntry, follow: impl Fn(&[u8]) -> Option<FileStatus>) -> Option<Row> {
+/// An entry of the directory that may be listed. They are ordered as in the listing.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Candidate {
+    is_file: bool,
+    name: Vec<u8>,
+    /// The size and the time of a link's target.
+    target: Option<(u64, u64)>,
+}
+
+/// Returns an entry; `None` if it is hidden, neither file nor directory, gone by now, or a link that is not followed.
+fn candidate(entry: &DirEntry, follow: impl Fn(&[u8]) -> Option<FileStatus>) -> Option<Candidate> {
     let name = entry.file_name().as_bytes().to_vec();
     if name.starts_with(b".") {
         return None;
     }
-    // The entry's own metadata: this follows no link.
-    let metadata = entry.metadata().ok()?;
-    if metadata.is_symlink() {
+    // The entry's own type: this follows no link.
+    let kind = entry.file_type().ok()?;
+    if kind.is_symlink() {
         let status = follow(&name)?;
         let modified_s = u64::try_from(status.modified_s).unwrap_or(0);
         return match status.kind {
-            Kind::File => Some(Row { is_file: true, name, size: status.size, modified_s }),
-            Kind::Directory => Some(Row { is_file: false, name, size: 0, modified_s }),
+            Kind::File => Some(Candidate { is_file: true, name, target: Some((status.size, modified_s)) }),
+            Kind::Directory => Some(Candidate { is_file: false, name, target: Some((0, modified_s)) }),
             Kind::Other => None,
         };
     }
-    let modified = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    let modified_s = modified.map_or(0, |since| since.as_secs());
-    let is_file = metadata.is_file();
-    let size = if is_file { metadata.len() } else { 0 };
-    (is_file || metadata.is_dir()).then_some(Row { is_file, name, size, modified_s })
+    (kind.is_file() || kind.is_dir()).then(|| Candidate { is_file: kind.is_file(), name, target: None })
+}
+
+/// Returns the row of an entry of the directory at `place`; `None` if it has changed its type or is gone by now.
+fn row(entry: Candidate, place: &Path) -> Option<Row> {
+    let Candidate { is_file, name, target } = entry;
+    let (size, modified_s) = target.or_else(|| {
+        let metadata = std::fs::symlink_metadata(place.join(OsStr::from_bytes(&name))).ok()?;
+        let is_same = if is_file { metadata.is_file() } else { metadata.is_dir() };
+        let modified = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let size = if is_file { metadata.len() } else { 0 };
+        is_same.then(|| (size, modified.map_or(0, |since| since.as_secs())))
+    })?;
+    Some(Row { is_file, name, size, modified_s })
 }
 
 fn link(row: &Row) -> String {
@@ -105,7 +128,7 @@ fn html(rows: &[Row], path: &[u8], cut: Option<usize>) -> String {
     );
     if let Some(most) = cut {
         // Writing to a string cannot fail.
-        let _ = writeln!(page, "<p>This list was cut: there are more than {most} entries, and these came first.</p>");
+        let _ = writeln!(page, "<p>This list was cut: there are more than {most} entries, and these come first.</p>");
     }
     page.push_str("<table><thead><tr><th>Name</th><th>Size</th><th>Modified</th></tr></thead><tbody>\n");
     if path != b"/" {
@@ -131,8 +154,9 @@ fn json(rows: &[Row], cut: Option<usize>) -> String {
         let kind = if row.is_file { "file" } else { "folder" };
         let _ = write!(
             text,
-            "{comma}\n{{\"name\":{},\"type\":\"{kind}\",\"size\":{},\"modified_s\":{}}}",
+            "{comma}\n{{\"name\":{},\"link\":{},\"type\":\"{kind}\",\"size\":{},\"modified_s\":{}}}",
             quoted(&String::from_utf8_lossy(&row.name)),
+            quoted(&link(row)),
             row.size,
             row.modified_s
         );
@@ -179,8 +203,20 @@ mod tests {
         assert!(html.contains("./a:b") || html.contains("./a%3Ab"), "{html}");
         assert!(!html.contains("hidden") && html.contains("href=\"../\""), "{html}");
         assert!(html.find("z%20folder/").unwrap() < html.find("plain").unwrap(), "folders first: {html}");
-        assert!(json.contains(r#""name":"<b>\"&.html","type":"file","size":1"#), "{json}");
+        assert!(
+            json.contains(r#""name":"<b>\"&.html","link":"./%3Cb%3E%22%26.html","type":"file","size":1"#),
+            "{json}"
+        );
         assert!(!html.contains("cut") && !json.contains("cut"));
+    }
+
+    #[test]
+    fn a_name_that_is_not_utf_8_has_a_link() {
+        let room = tempfile::tempdir().unwrap();
+        std::fs::write(room.path().join(OsStr::from_bytes(b"\xff\xfe")), "x").unwrap();
+        let folder = OwnedFd::from(std::fs::File::open(room.path()).unwrap());
+        let json = list(&folder, b"/", MOST, |_| None).unwrap().json;
+        assert!(String::from_utf8_lossy(&json).contains(r#""link":"./%FF%FE""#), "{json:?}");
     }
 
     #[test]
@@ -191,13 +227,16 @@ mod tests {
             let Listing { html, json } = list(&folder, b"/", most, |_| None).unwrap();
             (String::from_utf8_lossy(&html).into_owned(), String::from_utf8_lossy(&json).into_owned())
         };
-        for name in ["a", "b", "c"] {
+        // The file system returns them in another order; what is hidden does not count.
+        for name in ["c", "b", ".hidden", "a", ".also"] {
             std::fs::write(room.path().join(name), "x").unwrap();
         }
+        std::fs::create_dir(room.path().join("z")).unwrap();
         let (html, json) = lists(2);
         assert!(html.contains("more than 2 entries") && html.matches("href=\"./").count() == 2, "{html}");
+        assert!(html.find("./z/").unwrap() < html.find("./a\"").unwrap(), "folders first: {html}");
         assert!(json.ends_with("},\n{\"name\":\"\",\"type\":\"cut\",\"most\":2}\n]\n"), "{json}");
-        let (html, json) = lists(3);
+        let (html, json) = lists(4);
         assert!(!html.contains("cut") && !json.contains("cut"), "{html}");
     }
 }
