@@ -258,5 +258,6 @@ impl<'a> Answer<'a> {
 fn is_plain(request: &Request<'_>) -> bool {
     const OTHERS: [Field; 5] =
         [Field::Range, Field::IfNoneMatch, Field::IfModifiedSince, Field::IfMatch, Field::IfUnmodifiedSince];
-    OTHERS.iter().all(|&field| request.field(field).is_none())
+    // A repeated field has no single value, and is there nonetheless.
+    !OTHERS.iter().any(|&field| request.has(field))
 }

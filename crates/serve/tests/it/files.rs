@@ -15,6 +15,11 @@ fn conditional_requests_get_304() {
     let tag = got.field("ETag").unwrap();
     assert_eq!(site.get("/f.html", &format!("If-None-Match: {tag}\r\n")).status, 304);
     assert_eq!(site.get("/f.html", "If-None-Match: \"other\"\r\n").status, 200);
+    // Repeated fields are one list (RFC 9110 section 5.3). They were ignored.
+    let twice = |name: &str, tag: &str| format!("{name}: \"x\"\r\n{name}: {tag}\r\n");
+    assert_eq!(site.get("/f.html", &twice("If-None-Match", tag)).status, 304);
+    assert_eq!(site.get("/f.html", &twice("If-Match", "\"y\"")).status, 412);
+    assert_eq!(site.get("/f.html", &twice("If-Match", tag)).status, 200);
     assert_eq!(site.get("/f.html", "If-Match: \"other\"\r\n").status, 412);
     let modified = got.field("Last-Modified").unwrap();
     assert_eq!(site.get("/f.html", &format!("If-Modified-Since: {modified}\r\n")).status, 304);
