@@ -5,7 +5,7 @@ use crate::error::{Error, Result, check};
 use std::ffi::CStr;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Which symbolic links are followed below a directory.
@@ -72,19 +72,24 @@ const ATTEMPTS: u32 = 64;
 /// cannot tell.
 #[cfg(target_os = "linux")]
 pub fn open_below(folder: &impl AsFd, path: &CStr, links: Links) -> Result<OwnedFd> {
-    let opened = resolve(folder, path, libc::O_RDONLY, confinement(links));
-    match opened {
-        Err(error) if error.errno == libc::EXDEV && links == Links::Inside => {
-            resolve(folder, &inside(folder, path)?, libc::O_RDONLY, confinement(links))
-        }
-        opened => opened,
-    }
+    resolve_below(folder, path, libc::O_RDONLY, links)
 }
 
 /// Returns the metadata of what is at a path below a directory, which need not be readable. Fails as [`open_below`].
 #[cfg(target_os = "linux")]
 pub fn status_below(folder: &impl AsFd, path: &CStr, links: Links) -> Result<Status> {
-    status(&resolve(folder, path, libc::O_PATH, confinement(links))?)
+    status(&resolve_below(folder, path, libc::O_PATH, links)?)
+}
+
+/// Opens a path below a directory, also over absolute links that stay inside.
+#[cfg(target_os = "linux")]
+fn resolve_below(folder: &impl AsFd, path: &CStr, flags: libc::c_int, links: Links) -> Result<OwnedFd> {
+    match resolve(folder, path, flags, confinement(links)) {
+        Err(error) if error.errno == libc::EXDEV && links == Links::Inside => {
+            resolve(folder, &inside(folder, path)?, flags, confinement(links))
+        }
+        opened => opened,
+    }
 }
 
 #[cfg(target_os = "linux")]
@@ -118,12 +123,14 @@ fn resolve(folder: &impl AsFd, path: &CStr, flags: libc::c_int, resolve: u64) ->
 }
 
 /// Returns the path, without links and relative to the directory, of what a path leads to over absolute links. Fails
-/// with EXDEV if that is outside. `RESOLVE_BENEATH` refuses every absolute link, also one that stays inside.
+/// with EXDEV if that is outside, whether or not it exists: the error must not say what is there. `RESOLVE_BENEATH`
+/// refuses every absolute link, also one that stays inside.
 #[cfg(target_os = "linux")]
 fn inside(folder: &impl AsFd, path: &CStr) -> Result<std::ffi::CString> {
     use std::os::unix::ffi::OsStrExt;
     let outside = Error { call: "openat2", errno: libc::EXDEV };
-    let found = resolve(folder, path, libc::O_PATH, libc::RESOLVE_NO_MAGICLINKS)?;
+    let found = resolve(folder, path, libc::O_PATH, libc::RESOLVE_NO_MAGICLINKS)
+        .map_err(|error| if error.is_out_of_descriptors() { error } else { outside })?;
     // Of this thread, which may have a descriptor table of its own.
     let real = |fd: i32| {
         let link = std::fs::read_link(format!("/proc/thread-self/fd/{fd}"));
@@ -161,6 +168,13 @@ pub fn open_below(folder: &impl AsFd, path: &CStr, links: Links) -> Result<Owned
 #[cfg(not(target_os = "linux"))]
 pub fn status_below(folder: &impl AsFd, path: &CStr, links: Links) -> Result<Status> {
     status(&open_below(folder, path, links)?)
+}
+
+/// Returns whether an open directory was removed: it then has no entry, and never will.
+pub fn is_removed(folder: &impl AsFd) -> Result<bool> {
+    let metadata = File::from(folder.as_fd().try_clone_to_owned().map_err(|error| Error::from_io("dup", &error))?);
+    let metadata = metadata.metadata().map_err(|error| Error::from_io("fstat", &error))?;
+    Ok(metadata.nlink() == 0)
 }
 
 /// Returns the metadata of an open file.
