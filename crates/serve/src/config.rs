@@ -176,7 +176,8 @@ pub struct Config {
     pub metrics: Option<Listen>,
     /// Whether threads set `PR_SET_NO_NEW_PRIVS`.
     pub sets_no_new_privileges: bool,
-    /// Whether threads enter a sandbox in which they can open only the served directory and the log's.
+    /// Whether threads enter a sandbox in which they can open only the served directory, those that may take its place,
+    /// and those of the log and the certificates.
     pub sandbox: SandboxMode,
     /// Directories that may also be opened in the sandbox, so that a replaced directory can be followed to them.
     pub sandbox_read: Vec<PathBuf>,

@@ -60,6 +60,14 @@ pub enum Error {
         /// Why.
         cause: landau_sys::Error,
     },
+    /// A directory that the sandbox should permit cannot be opened.
+    #[error("cannot open {} (--sandbox-read): {cause}", .path.display())]
+    Permitted {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        cause: landau_sys::Error,
+    },
     /// There is no sandbox although one was required.
     #[error("--sandbox always: {0}")]
     Sandbox(String),

@@ -86,6 +86,11 @@ impl Sandbox {
         if config.sandbox == SandboxMode::Never {
             return Ok(Self { sets_no_new_privileges, ..Self::default() });
         }
+        for folder in &config.sandbox_read {
+            // Without it the sandbox could not be made, and a server without one is not what was asked for.
+            landau_sys::path::open_directory(&c_path(folder)?)
+                .map_err(|cause| Error::Permitted { path: folder.clone(), cause })?;
+        }
         let made = if config.links == Links::Anywhere {
             Err("--symlinks anywhere lets links point outside of any sandbox".to_owned())
         } else {
@@ -158,16 +163,19 @@ fn worker_rules(config: &Config) -> landau_sys::Result<SandboxRules> {
     Ok(rules)
 }
 
-/// Returns the folders that contain the served directory, and what its path leads to if that is a link. Another
-/// directory that is moved to its place can then be opened. The root of the file system is none of them: permitting
-/// everything would be no sandbox. Neither is what contains the working directory: its path always means the same one.
+/// Returns the folder that contains the served directory, and for each link in its path the folder that contains the
+/// link's target: a directory that is moved there later can then be opened. The root of the file system is left out,
+/// because permitting everything would be no sandbox. So is the folder above the working directory: a server of `.`
+/// stays with the directory that it was started in.
 fn containers(root: &Path) -> Vec<PathBuf> {
+    // Components have no slash at the end, over which a link would be followed.
+    let root: PathBuf = root.components().collect();
     let is_named = root.components().next_back().is_some_and(|last| matches!(last, Component::Normal(_)));
-    let own = if is_named { Some(folder_of(root)) } else { None };
-    let is_link = root.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink());
-    let of_target = root.canonicalize().ok().filter(|_| is_link).map(|real| folder_of(&real));
+    let own = is_named.then(|| folder_of(&root));
+    let links = root.ancestors().filter(|path| path.is_symlink());
+    let of_targets = links.filter_map(|link| Some(folder_of(&link.canonicalize().ok()?)));
     let is_root = |folder: &PathBuf| folder.canonicalize().is_ok_and(|folder| folder == Path::new("/"));
-    own.into_iter().chain(of_target).filter(|folder| !is_root(folder)).collect()
+    own.into_iter().chain(of_targets).filter(|folder| !is_root(folder)).collect()
 }
 
 /// Returns the folder that contains a file.
