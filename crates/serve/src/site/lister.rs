@@ -10,6 +10,7 @@ use crate::fetch::Ticket;
 use foldhash::fast::RandomState;
 use landau_reactor::Waker;
 use std::collections::HashMap;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 /// A listing to be made.
@@ -25,6 +26,8 @@ struct Order {
 #[derive(Debug)]
 pub(super) struct Made {
     pub(super) key: Box<[u8]>,
+    /// The served directory that it was made of.
+    pub(super) root: Arc<OwnedFd>,
     pub(super) list: Result<Listing, landau_sys::Error>,
 }
 
@@ -95,8 +98,8 @@ impl Lister {
         let (folder, made, waker) = (self.folder.clone(), self.made.clone(), self.waker.clone());
         let life = move || {
             for Order { key, site, path } in orders {
-                let list = folder.list(site.as_deref(), &path);
-                made.lock().unwrap_or_else(PoisonError::into_inner).push(Made { key, list });
+                let (root, list) = folder.list(site.as_deref(), &path);
+                made.lock().unwrap_or_else(PoisonError::into_inner).push(Made { key, root, list });
                 // Waking fails only if the worker has ended.
                 let _ = waker.wake();
             }

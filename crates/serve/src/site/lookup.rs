@@ -27,6 +27,9 @@ pub(crate) struct Folder {
     listings: bool,
 }
 
+/// ENOENT, whose number all systems share.
+const NO_ENTRY: i32 = 2;
+
 /// An open file.
 type Opened = (OwnedFd, FileStatus);
 
@@ -44,7 +47,9 @@ impl Folder {
 
     /// Returns whether a host has a directory; if that cannot be found out, the status for the client.
     pub(crate) fn has_host(&self, name: &str) -> Result<bool, Status> {
-        self.open(&self.root.get(), name.as_bytes()).map(|(_, status)| status.kind == Kind::Directory).or_else(absent)
+        // It need not be readable.
+        let status = c_name(name.as_bytes()).and_then(|name| path::status_below(&self.root.get(), &name, self.links));
+        status.map(|status| status.kind == Kind::Directory).or_else(absent)
     }
 
     /// Looks up a clean path that starts with a slash; `None` if it is a directory to be listed, which takes longer
@@ -88,12 +93,27 @@ impl Folder {
         }
     }
 
-    /// Lists a directory.
-    pub(super) fn list(&self, site: Option<&str>, path: &[u8]) -> Result<Listing, landau_sys::Error> {
-        let (root, name) = (self.root.get(), name_of(site, path));
-        let (fd, _) = self.open(&root, &name)?;
+    /// Lists a directory. Also returns the root that it is below.
+    pub(super) fn list(&self, site: Option<&str>, path: &[u8]) -> (Arc<OwnedFd>, Result<Listing, landau_sys::Error>) {
+        let root = self.root.get();
+        let list = self.list_below(&root, site, path);
+        (root, list)
+    }
+
+    /// Returns whether this is still the root.
+    pub(super) fn is_root(&self, root: &Arc<OwnedFd>) -> bool {
+        Arc::ptr_eq(root, &self.root.get())
+    }
+
+    fn list_below(&self, root: &OwnedFd, site: Option<&str>, path: &[u8]) -> Result<Listing, landau_sys::Error> {
+        let name = name_of(site, path);
+        let (fd, _) = self.open(root, &name)?;
+        if path::is_removed(&fd)? {
+            // It could be opened, because the descriptor of the root keeps it.
+            return Err(landau_sys::Error { call: "openat2", errno: NO_ENTRY });
+        }
         // Relative to the root, as a request for this name would be, because a link may lead up to it.
-        let follow = |link: &[u8]| self.open(&root, &[&name, link].concat()).ok().map(|(_, status)| status);
+        let follow = |link: &[u8]| self.open(root, &[&name, link].concat()).ok().map(|(_, status)| status);
         listing::list(&fd, path, listing::MOST, follow)
     }
 

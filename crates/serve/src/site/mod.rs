@@ -32,6 +32,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// The deployments that one look-up follows.
 const DEPLOYMENTS: u32 = 16;
 
+/// What a look-up found.
+#[derive(Debug)]
+enum Found {
+    Entry(Rc<Entry>),
+    /// A listing that is being made.
+    Ordered,
+    /// The served directory was replaced: the look-up must be repeated.
+    Replaced,
+}
+
 /// The served directory, as one worker sees it.
 #[derive(Debug)]
 pub(crate) struct Site {
@@ -152,10 +162,15 @@ impl Site {
     #[inline]
     pub(crate) fn take_list(&mut self) -> Option<Vec<Ticket>> {
         self.fresh = None;
-        let (Made { key, list }, waiting) = self.lister.take()?;
+        let (Made { key, root, list }, waiting) = self.lister.take()?;
         let entry = Rc::new(list.map_or_else(lookup::failure, Entry::Listing));
-        self.cache.put(&key, entry.clone(), self.now_ms);
-        self.fresh = Some((key, entry));
+        // The root was replaced meanwhile: those that wait look the path up again.
+        if self.folder.is_root(&root) {
+            if !entry.is_passing() {
+                self.cache.put(&key, entry.clone(), self.root_checked_ms);
+            }
+            self.fresh = Some((key, entry));
+        }
         Some(waiting)
     }
 
@@ -204,7 +219,7 @@ impl Site {
     fn find(&mut self, request: &Request<'_>) -> Result<Option<Rc<Entry>>, Status> {
         let raw = request.path();
         let raw = raw.split(|&byte| byte == b'?').next().unwrap_or_default();
-        let site = if self.hosts.is_some() { self.host(request)? } else { None };
+        let mut site = self.site(request)?;
         // Keys in the cache are clean paths; a path with an escape might equal another's key.
         if !raw.contains(&b'%') {
             let key = key_of(&mut self.key, site.as_deref(), raw);
@@ -215,55 +230,76 @@ impl Site {
                 return Ok(Some(entry));
             }
         }
-        self.look_up(raw, site.as_deref())
+        for _ in 0..DEPLOYMENTS {
+            match self.look_up(raw, site.as_deref())? {
+                Found::Entry(entry) => return Ok(Some(entry)),
+                Found::Ordered => return Ok(None),
+                // The host may have got a directory, or lost it.
+                Found::Replaced => site = self.site(request)?,
+            }
+        }
+        Err(Status::SERVICE_UNAVAILABLE)
     }
 
-    fn look_up(&mut self, raw: &[u8], site: Option<&str>) -> Result<Option<Rc<Entry>>, Status> {
+    fn look_up(&mut self, raw: &[u8], site: Option<&str>) -> Result<Found, Status> {
+        if self.follow_root_if_due() {
+            return Ok(Found::Replaced);
+        }
         let target = target::clean(raw, &mut self.buffer).map_err(|reject| reject.status)?;
         if target.is_hidden() {
             self.counters.cache_misses.add(1);
             return Err(Status::NOT_FOUND);
         }
-        if self.now_ms.wrapping_sub(self.root_checked_ms) >= self.cache_for_ms {
-            follow_root(&self.folder, &mut self.cache, &mut self.hosts);
-            self.root_checked_ms = self.now_ms;
-        }
         let key = key_of(&mut self.key, site, target.path);
         let known = match self.cache.get(key, self.now_ms) {
             Some((entry, checked_ms)) if self.now_ms.wrapping_sub(checked_ms) < self.cache_for_ms => {
                 self.counters.cache_hits.add(1);
-                return Ok(Some(entry));
+                return Ok(Found::Entry(entry));
             }
             known => known.map(|(entry, _)| entry),
         };
         if let Some((_, entry)) = self.fresh.as_ref().filter(|(fresh, _)| **fresh == *key) {
             self.counters.cache_misses.add(1);
-            return Ok(Some(entry.clone()));
+            return Ok(Found::Entry(entry.clone()));
         }
         if self.lister.is_making(key) {
-            return Ok(None);
+            return Ok(Found::Ordered);
         }
         let mut found = self.folder.look_up(site, target.path, known);
         if found.as_ref().is_some_and(|entry| entry.is_passing()) && self.cache.let_go_of_files() {
             found = self.folder.look_up(site, target.path, None);
         }
-        // What is missing, also an index file, may be in a new directory: the previous one may be half removed by now.
-        for _ in 0..DEPLOYMENTS {
-            let is_missing = found.as_ref().is_none_or(|entry| entry.is_failure());
-            if !is_missing || !follow_root(&self.folder, &mut self.cache, &mut self.hosts) {
-                break;
-            }
-            found = self.folder.look_up(site, target.path, None);
+        // What is missing, an index file included, may be in a new directory: the previous one may be half removed.
+        let is_missing = found.as_ref().is_none_or(|entry| entry.is_failure());
+        if is_missing && follow_root(&self.folder, &mut self.cache, &mut self.hosts) {
+            return Ok(Found::Replaced);
         }
         let Some(entry) = found else {
             let is_ordered = self.lister.order(key, site, target.path);
-            return if is_ordered { Ok(None) } else { Err(Status::SERVICE_UNAVAILABLE) };
+            return if is_ordered { Ok(Found::Ordered) } else { Err(Status::SERVICE_UNAVAILABLE) };
         };
         self.counters.cache_misses.add(1);
         if !entry.is_passing() {
-            self.cache.put(key, entry.clone(), self.now_ms);
+            // It is as old as the knowledge of which directory is served.
+            self.cache.put(key, entry.clone(), self.root_checked_ms);
         }
-        Ok(Some(entry))
+        Ok(Found::Entry(entry))
+    }
+
+    /// Follows the served directory unless that was done recently: twice in the time for which entries are trusted, so
+    /// that each of them is for half of it at least. Returns whether the directory was replaced.
+    fn follow_root_if_due(&mut self) -> bool {
+        if self.now_ms.wrapping_sub(self.root_checked_ms) < self.cache_for_ms.div_ceil(2) {
+            return false;
+        }
+        self.root_checked_ms = self.now_ms;
+        follow_root(&self.folder, &mut self.cache, &mut self.hosts)
+    }
+
+    /// With virtual hosts, returns the directory of the requested host.
+    #[inline]
+    fn site(&mut self, request: &Request<'_>) -> Result<Option<String>, Status> {
+        if self.hosts.is_some() { self.host(request) } else { Ok(None) }
     }
 
     /// Returns the directory of the requested host, or the default one.
@@ -277,11 +313,15 @@ impl Site {
         let has_folder = if let Some(known) = known {
             known
         } else {
-            let has_folder = self.folder.has_host(name)?;
-            if let Some(hosts) = &mut self.hosts {
-                hosts.put(name, has_folder, self.now_ms);
+            self.follow_root_if_due();
+            let mut has_folder = self.folder.has_host(name);
+            if has_folder != Ok(true) && follow_root(&self.folder, &mut self.cache, &mut self.hosts) {
+                has_folder = self.folder.has_host(name);
             }
-            has_folder
+            if let (Some(hosts), Ok(has_folder)) = (&mut self.hosts, has_folder) {
+                hosts.put(name, has_folder, self.root_checked_ms);
+            }
+            has_folder?
         };
         Ok(Some(if has_folder { name } else { "default" }.to_owned()))
     }

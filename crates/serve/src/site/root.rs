@@ -31,6 +31,12 @@ impl Notices {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         last.replace(notice) != Some(notice)
     }
+
+    /// Notes that the path leads to the served directory. Returns whether it could not be opened before.
+    fn is_back(&self) -> bool {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.take_if(|last| matches!(last, Notice::Failed(_))).is_some()
+    }
 }
 
 /// The served directory.
@@ -90,7 +96,8 @@ impl Root {
             Err(error) => {
                 if !is_passing(error) && self.notices.is_new(Notice::Failed(error.errno)) {
                     (self.report)(&format!(
-                        "{path}: {error}; the previous directory is still served{}",
+                        "{path}: {error}; what was opened there before is still served, and a new directory is not \
+                         seen{}",
                         self.hint(error)
                     ));
                 }
@@ -98,11 +105,16 @@ impl Root {
             }
         };
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if current.identity == opened.identity {
+        let identity = opened.identity;
+        if current.identity == identity {
+            drop(current);
+            if self.notices.is_back() {
+                (self.report)(&format!("{path} can be opened again"));
+            }
             return false;
         }
-        let identity = opened.identity;
         *current = opened;
+        drop(current);
         if self.notices.is_new(Notice::Replaced(identity)) {
             (self.report)(&format!("{path} was replaced; the new directory is served"));
         }
@@ -112,9 +124,10 @@ impl Root {
     fn hint(&self, error: landau_sys::Error) -> &'static str {
         match error.kind() {
             ErrorKind::PermissionDenied if self.is_sandboxed => {
-                "; the sandbox permits only the directory that was there at the start: restart the server, or pass \
-                 --sandbox-read with the directory that contains the new ones"
+                "; the server's user must be able to enter every directory of the path, and the sandbox must permit \
+                 the new one: restart the server, or pass --sandbox-read with the directory that contains it"
             }
+            ErrorKind::PermissionDenied => "; the server's user must be able to enter every directory of the path",
             _ => "",
         }
     }

@@ -1,7 +1,8 @@
 //! Deployments: directories, links and files that are replaced while the server runs.
 
 use crate::support::{Site, kinds};
-use landau_serve::{Config, SandboxMode};
+use landau_reactor::ManualClock;
+use landau_serve::{Config, SandboxMode, Server};
 use landau_sys::path::Links;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -72,7 +73,7 @@ static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
 #[test]
 fn the_operator_is_told_once() {
     let elsewhere = tempfile::tempdir().unwrap();
-    release(elsewhere.path(), "2", "v2");
+    release(elsewhere.path(), "2", "v3");
     let make = |folder: &Path| release(folder, "dist", "v1");
     let site = site_of("dist", make, |config| {
         config.workers = 2;
@@ -92,16 +93,102 @@ fn the_operator_is_told_once() {
     }
     let told = of_site();
     assert!(told.len() == 1 && told[0].ends_with("was replaced; the new directory is served"), "{told:?}");
-    // Where the sandbox permits nothing.
-    fs::rename(site.path().join("dist"), site.path().join("older")).unwrap();
-    symlink(elsewhere.path().join("2"), site.path().join("dist")).unwrap();
-    for _ in 0..20 {
-        assert_eq!(index(&site), (200, "v2".to_owned()));
+    // To a place that the sandbox does not permit, twice.
+    let expected = if site.server().is_sandboxed() { "v2" } else { "v3" };
+    for _ in 0..2 {
+        fs::rename(site.path().join("dist"), site.path().join("older")).unwrap();
+        symlink(elsewhere.path().join("2"), site.path().join("dist")).unwrap();
+        for _ in 0..20 {
+            assert_eq!(index(&site), (200, expected.to_owned()));
+        }
+        fs::remove_file(site.path().join("dist")).unwrap();
+        fs::rename(site.path().join("older"), site.path().join("dist")).unwrap();
+        for _ in 0..20 {
+            assert_eq!(index(&site), (200, "v2".to_owned()));
+        }
     }
     let told = of_site();
     if site.server().is_sandboxed() {
-        assert!(told.len() == 2 && told[1].contains("pass --sandbox-read with"), "{told:?}");
+        let is_refused = |message: &&String| message.contains("pass --sandbox-read with");
+        let is_back = |message: &&String| message.ends_with("can be opened again");
+        assert_eq!((told.iter().filter(is_refused).count(), told.iter().filter(is_back).count()), (2, 2), "{told:?}");
     }
+}
+
+/// The host was looked up in the previous release: its clients got the default host's page.
+#[test]
+fn virtual_hosts_are_those_of_the_new_release() {
+    for cache_ms in [0, 500] {
+        let make = |folder: &Path| {
+            for host in ["releases/1/a", "releases/1/default"] {
+                release(folder, host, "v1");
+            }
+            symlink("releases/1", folder.join("current")).unwrap();
+        };
+        let clock = ManualClock::default();
+        let site = site_of("current", make, |config| {
+            config.virtual_hosts = true;
+            config.cache_for = Duration::from_millis(cache_ms);
+            config.clock = Some(clock.clone());
+        });
+        let page = |host: &str| {
+            let mut client = site.connect();
+            client.send(format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes());
+            String::from_utf8(client.answer().unwrap().body).unwrap()
+        };
+        assert_eq!(page("a"), "v1");
+        for (host, text) in [("a", "a of v2"), ("b", "b of v2"), ("default", "default of v2")] {
+            release(site.path(), &format!("releases/2/{host}"), text);
+        }
+        symlink("releases/2", site.path().join("new")).unwrap();
+        fs::rename(site.path().join("new"), site.path().join("current")).unwrap();
+        fs::remove_dir_all(site.path().join("releases/1")).unwrap();
+        clock.advance(Duration::from_secs(1));
+        let pages = ["a", "b", "c"].map(page);
+        assert_eq!(pages, ["a of v2", "b of v2", "default of v2"], "{cache_ms}");
+    }
+}
+
+/// Capistrano's layout: the link is not the last component, or has a slash after it.
+#[test]
+fn a_link_anywhere_in_the_path_is_followed() {
+    for root in ["app/current/public", "app/current/"] {
+        let make = |folder: &Path| {
+            release(folder, "releases/1/public", "v1");
+            release(folder, "releases/1", "v1");
+            fs::create_dir(folder.join("app")).unwrap();
+            symlink("../releases/1", folder.join("app/current")).unwrap();
+        };
+        let site = site_of(root, make, |config| config.sandbox = SandboxMode::IfPossible);
+        assert_eq!(index(&site), (200, "v1".to_owned()), "{root}");
+        release(site.path(), "releases/2/public", "v2");
+        release(site.path(), "releases/2", "v2");
+        symlink("../releases/2", site.path().join("app/new")).unwrap();
+        fs::rename(site.path().join("app/new"), site.path().join("app/current")).unwrap();
+        assert_eq!(index(&site), (200, "v2".to_owned()), "{root}");
+    }
+}
+
+/// The server ran without a sandbox, and said that Landlock was refused.
+#[test]
+fn a_permitted_directory_that_is_missing_is_an_error() {
+    let room = tempfile::tempdir().unwrap();
+    let mut config = Config::new(room.path());
+    config.listen = vec!["127.0.0.1:0".parse().unwrap()];
+    config.sandbox = SandboxMode::IfPossible;
+    config.sandbox_read = vec![room.path().join("missing")];
+    let error = Server::start(config).unwrap_err().to_string();
+    assert!(error.starts_with("cannot open ") && error.contains("missing (--sandbox-read): "), "{error}");
+}
+
+/// The descriptor of the root keeps a removed directory, which is empty.
+#[test]
+fn a_removed_directory_has_no_listing() {
+    let site = site_of("dist", |folder| release(folder, "dist", "v1"), |_| {});
+    fs::remove_dir_all(site.path().join("dist")).unwrap();
+    assert_eq!(site.get("/", "").status, 404);
+    release(site.path(), "dist", "v2");
+    assert_eq!(index(&site), (200, "v2".to_owned()));
 }
 
 #[test]
