@@ -7,7 +7,7 @@ use super::drawing::{Bar, Curve, LETTERS, Mark, Scale, bars, legend, lines};
 use super::{Figure, Measured, curves, others, published_table, rates};
 use crate::CaseStudy;
 use crate::page::View;
-use crate::quantity::{bytes, count, digits, duration};
+use crate::quantity::{count, digits, duration};
 use maud::{Markup, html};
 
 /// The phases and the axis of the curves.
@@ -112,7 +112,7 @@ fn panels(view: &View<'_>, workload: &str) -> Vec<Panel> {
         Panel {
             title: "server's private memory per connection",
             what: title("busy: memory per connection, bytes", "work: memory per connection, bytes"),
-            scale: Scale::Logarithmic(|value| bytes(value.round() as u64)),
+            scale: Scale::Logarithmic(decimal_bytes),
             curves: of(&series::memory),
         },
         Panel {
@@ -135,6 +135,16 @@ fn panels(view: &View<'_>, workload: &str) -> Vec<Panel> {
         },
     ];
     panels.into_iter().filter(|panel| !panel.curves.is_empty()).collect()
+}
+
+/// Writes the bytes at a tick, a power of ten or 2 or 5 times one: 200 kB.
+fn decimal_bytes(value: f64) -> String {
+    let (value, unit) = match value {
+        1e6.. => (value / 1e6, "MB"),
+        1e3.. => (value / 1e3, "kB"),
+        _ => (value, "B"),
+    };
+    format!("{} {unit}", digits(value))
 }
 
 /// The drawings of a workload, two beside each other.
@@ -179,6 +189,11 @@ fn published() -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_at_ticks_are_round() {
+        assert_eq!([50.0, 2e5, 1e6].map(decimal_bytes), ["50 B", "200 kB", "1 MB"]);
+    }
 
     #[test]
     fn both_contradicting_claims_have_a_bar() {
