@@ -109,8 +109,8 @@ fn rates(study: &CaseStudy<'_>, name: &str) -> Vec<(f64, f64)> {
     costs(study, name).into_iter().map(|(n, ns)| (n, 1e9 / ns)).collect()
 }
 
-/// Returns n, and the cost of that phase there in nanoseconds. The fit of passes that differ widely can end at its floor
-/// of 1 ns, which is the cost of nothing that is drawn here.
+/// Returns n, and the cost of that phase there in nanoseconds. The fit of passes that differ widely can end at its
+/// floor of 1 ns, which is the cost of nothing that is drawn here.
 fn costs(study: &CaseStudy<'_>, name: &str) -> Vec<(f64, f64)> {
     let points = phase(study, name).into_iter().flat_map(|phase| &phase.verdict.all.points);
     points.filter(|point| point.cost.value > 1.0).map(|point| (point.n, point.cost.value)).collect()

@@ -159,7 +159,7 @@ impl Bench<'_> {
                 "-w",
                 &size,
             ])
-            .args(["-S", "0", "-t", "1", "-L", "1", "-v", "-p", "13", "-r", "5", "-l", "log"])
+            .args(["-S", "0", "-t", "1", "-L", "1", "-v", "-k", "-p", "13", "-r", "5", "-l", "log"])
             .within(self.folder.path())
             .text()?;
         std::fs::remove_dir_all(&folder).with_context(|| format!("remove {}", folder.display()))?;
