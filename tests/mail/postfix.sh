@@ -1,5 +1,6 @@
-# Postfix in the foreground, at 127.0.0.1:$PORT, by the name $NAME. It stores mail for everybody in the Maildir /var/mailboxes/all, or with
-# RELAY=PORT sends all mail on to 127.0.0.1:RELAY. With /shared/key.pem and /shared/cert.pem it offers STARTTLS.
+# Postfix in the foreground, at 127.0.0.1:$PORT, by the name $NAME. It stores mail for everybody in the Maildir
+# /var/mailboxes/all, or with RELAY=PORT sends all mail on to 127.0.0.1:RELAY. With /shared/key.pem and /shared/cert.pem
+# it offers STARTTLS.
 groupadd --system postfix
 groupadd --system postdrop
 useradd --system --gid postfix --home-dir /var/spool/postfix --shell /usr/sbin/nologin postfix

@@ -9,8 +9,9 @@ use crate::queue::{self, Feed, Handling, Notice, Patience, Shared};
 use crate::schedule::Backoff;
 use landau_reactor::Waker;
 use serde::{Deserialize, Serialize};
-use std::fs::Permissions;
+use std::fs::{File, Permissions};
 use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -85,7 +86,7 @@ impl Desk {
 /// Answers users in a thread of its own until it is dropped.
 #[derive(Debug)]
 pub(super) struct Control {
-    path: PathBuf,
+    directory: PathBuf,
     must_end: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -100,7 +101,7 @@ impl Control {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
-        let listener = UnixListener::bind(&path)?;
+        let listener = reach(directory, |socket| UnixListener::bind(socket))?;
         // Nobody else may delete mail.
         std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
         let must_end = Arc::new(AtomicBool::new(false));
@@ -115,21 +116,31 @@ impl Control {
             }
         };
         let thread = std::thread::Builder::new().name("control".to_owned()).spawn(serve)?;
-        Ok(Self { path, must_end, thread: Some(thread) })
+        Ok(Self { directory: directory.to_owned(), must_end, thread: Some(thread) })
     }
 }
 
 impl Drop for Control {
     fn drop(&mut self) {
         self.must_end.store(true, Ordering::Relaxed);
-        let was_woken = UnixStream::connect(&self.path).is_ok();
+        let was_woken = reach(&self.directory, |socket| UnixStream::connect(socket)).is_ok();
         if let Some(thread) = self.thread.take().filter(|_| was_woken) {
             // It has told of its panic.
             let _ = thread.join();
         }
         // The next relay removes it otherwise.
-        let _ = std::fs::remove_file(&self.path);
+        let _ = std::fs::remove_file(self.directory.join(SOCKET));
     }
+}
+
+/// Calls `use_it` with a path of the socket in a directory that fits in an address: unix(7) allows 108 bytes.
+fn reach<T>(directory: &Path, use_it: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
+    let path = directory.join(SOCKET);
+    if path.as_os_str().len() < 100 {
+        return use_it(&path);
+    }
+    let directory = File::open(directory)?;
+    use_it(&PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", directory.as_raw_fd())))
 }
 
 fn serve(stream: &UnixStream, shared: &Shared, desk: &Desk) -> io::Result<()> {
@@ -200,7 +211,7 @@ pub fn ask(directory: &Path, request: &Request, each: &mut dyn FnMut(Queued)) ->
     if !directory.join(queue::LOCK).exists() {
         return Err(wrong("no queue of a relay is here".to_owned()));
     }
-    match UnixStream::connect(directory.join(SOCKET)) {
+    match reach(directory, |socket| UnixStream::connect(socket)) {
         Ok(stream) => ask_relay(&stream, request, each)
             .map_err(|error| wrong(format!("cannot ask the relay: {error}")))?
             .map(|count| (count, true))
