@@ -83,11 +83,14 @@ impl Limits {
             match curve.more_passes {
                 None => choice.hopeless += 1,
                 Some(_) if cases.failed.contains(&curve.case) => choice.hopeless += 1,
-                Some(more) if passes.saturating_add(more) > self.pass_cap => choice.above_cap += 1,
+                Some(more) if passes.saturating_add(more) > self.pass_cap => {
+                    choice.above_cap += usize::from(!curve.is_resolved);
+                }
                 Some(more) => {
                     let entry = wanted.entry(curve.case).or_insert_with(|| Wanted::by(curve, more));
                     // The next curve of the case is the one that is not resolved and needs the fewest passes.
                     (entry.is_resolved, entry.more) = (entry.is_resolved, entry.more).min((curve.is_resolved, more));
+                    entry.open += usize::from(!curve.is_resolved);
                     entry.phases.push(curve.phase.clone());
                 }
             }
@@ -96,14 +99,14 @@ impl Limits {
         let mut order: Vec<_> = wanted.into_iter().collect();
         order.sort_by_key(|(case, one)| (one.is_resolved, duration(*case).saturating_mul(one.more), *case));
         let mut needed = Duration::ZERO;
-        for (case, Wanted { more, phases, .. }) in order {
+        for (case, Wanted { more, open, phases, .. }) in order {
             let with_it = needed.saturating_add(duration(case).saturating_mul(more));
             let is_first = choice.cases.is_empty() && left.is_none_or(|left| duration(case) <= left);
             if is_first || left.is_none_or(|left| with_it <= left) {
                 needed = with_it;
                 choice.cases.insert(case, phases);
             } else {
-                choice.out_of_time += phases.len();
+                choice.out_of_time += open;
             }
         }
         choice
@@ -116,12 +119,14 @@ struct Wanted {
     is_resolved: bool,
     /// The passes that its next curve needs.
     more: u32,
+    /// The number of those that are not resolved.
+    open: usize,
     phases: Vec<String>,
 }
 
 impl Wanted {
     fn by(curve: &OpenCurve, more: u32) -> Self {
-        Self { is_resolved: curve.is_resolved, more, phases: Vec::new() }
+        Self { is_resolved: curve.is_resolved, more, open: 0, phases: Vec::new() }
     }
 }
 
@@ -153,7 +158,7 @@ impl Progress {
     }
 }
 
-/// The cases of an adaptive round, and why curves were left out.
+/// The cases of an adaptive round, and why curves that are not resolved were left out.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Choice {
     /// The chosen cases, each with its phases that are not resolved.
@@ -237,7 +242,10 @@ mod tests {
         let all = || vec![wide(0, 1), open(2, "b", Some(2)), wide(2, 1)];
         let at = |seconds: u32| chosen(all(), Some(SECOND * seconds)).cases.into_keys().collect::<Vec<_>>();
         assert_eq!((at(7), at(6)), (vec![0, 2], vec![2]));
-        assert_eq!(chosen(all(), Some(SECOND * 6)).cases[&2], ["b", "a"]);
+        let choice = chosen(all(), Some(SECOND * 6));
+        assert_eq!(choice.cases[&2], ["b", "a"]);
+        // A curve that is resolved is not missed.
+        assert_eq!((choice.out_of_time, chosen(vec![wide(0, 99)], None).above_cap), (0, 0));
     }
 
     /// The estimate of the passes needed may be too high, so time that is left is used.
