@@ -270,13 +270,11 @@ fn band(level: &Level, parts: usize, margin: f64) -> Band {
     found
 }
 
-/// How far, in standard deviations, the estimate may still move towards the margin while the promised passes are made.
-const MOVES: f64 = 0.75;
 /// The growth of one pass deviates by this (logarithm) besides what the passes show: five of them sometimes agree by
 /// chance.
 const HIDDEN_DEVIATION: f64 = 0.03;
-/// More passes than this are not promised: the growth is then so near the margin that the estimate of the distance is
-/// mostly error. With these three numbers, found by calibration, about four of five promises are kept.
+/// More passes than this are not promised: the growth is then so near the end of an outcome that the estimate of the
+/// distance is mostly error. With these two numbers, found by calibration, about six of seven promises are kept.
 const MORE_MAX: usize = 15;
 
 /// Number of further passes after which the interval is resolved, if the growth is what it seems.
@@ -285,10 +283,8 @@ fn more_passes(growth: &Growth, passes: usize, options: &Options) -> Option<u32>
     let deviation = (growth.error * (passes as f64).sqrt()).hypot(HIDDEN_DEVIATION);
     let settles = |more: &usize| {
         let all = (passes + more) as f64;
-        let half = student(0.5 + CONFIDENCE / 2.0, growth.freedom + *more as f64) * deviation / all.sqrt();
-        // Where the estimate will be then.
-        let shift = deviation * (1.0 / passes as f64 - 1.0 / all).sqrt();
-        room > half + MOVES * shift
+        // Where the estimate moves meanwhile, it moves towards the middle of the next outcome.
+        room > student(0.5 + CONFIDENCE / 2.0, growth.freedom + *more as f64) * deviation / all.sqrt()
     };
     (1..=MORE_MAX).find(settles).map(|more| more as u32)
 }
