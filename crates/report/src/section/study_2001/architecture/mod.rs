@@ -13,7 +13,6 @@ use maud::{Markup, html};
 /// The phases and the axis of the curves.
 const REPLY: &str = "reply";
 const LATENCY: &str = "latency";
-const PROCESSOR: &str = "processor";
 const AXIS: &str = "simultaneous connections";
 
 /// The ratios that the article names.

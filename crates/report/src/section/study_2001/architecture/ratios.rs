@@ -1,11 +1,11 @@
 //! The claims of 2001 beside ours: what each architecture costs relative to the event loop of the same record.
 
-use super::{PROCESSOR, PROGRAM_SHARE, PROGRAM_TIMES, REPLY, THREAD_TIMES, architecture, is_of, label};
-use crate::CaseStudy;
+use super::{PROGRAM_SHARE, PROGRAM_TIMES, REPLY, THREAD_TIMES, architecture, is_of, label, series};
 use crate::page::View;
 use crate::quantity::{count, digits, duration};
 use crate::section::scrolling;
 use crate::section::study_2001::phase;
+use crate::{CaseStudy, facts};
 use landau_record::schema::Fact;
 use landau_stats::{Estimate, Point};
 use maud::{Markup, html};
@@ -26,6 +26,16 @@ struct Ratio {
 }
 
 impl Ratio {
+    /// The ratio of the means of two cases' passes, and the range of the ratios of every pair of passes; none without
+    /// passes.
+    fn of_passes(n: u64, own: &[f64], base: &[f64]) -> Option<Self> {
+        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+        let pairs = || own.iter().flat_map(|one| base.iter().map(move |other| one / other));
+        let (low, high) = pairs().fold((f64::INFINITY, 0.0_f64), |(low, high), one| (low.min(one), high.max(one)));
+        let is_known = low.is_finite() && high.is_finite();
+        is_known.then(|| Self { n: n as f64, value: mean(own) / mean(base), low, high })
+    }
+
     /// The ratio of two estimates: its interval holds every ratio of values in theirs.
     fn of(n: f64, one: Estimate, other: Estimate) -> Self {
         let (low, high) = (one.low / other.high.max(1e-9), one.high / other.low.max(1e-9));
@@ -36,7 +46,7 @@ impl Ratio {
 /// A row of the table.
 struct Row {
     label: String,
-    /// The server's processor time per reply, relative, at every n that both curves have.
+    /// The server's processor time per reply, relative, from each n to the next.
     processor: Vec<Ratio>,
     /// The time of a reply at [`N`].
     time: Option<Ratio>,
@@ -79,8 +89,9 @@ pub(super) fn render(view: &View<'_>) -> Markup {
     };
     html! {
         p {
-            "Costs relative to the event loop with 95% intervals, sorted by processor time. An interval holds every \
-             quotient of the two costs' intervals; rows whose intervals overlap have no proven order."
+            "Costs relative to the event loop, sorted by processor time. Processor time: from half of n on, in \
+             brackets the range over every pair of passes. Time per reply: at n, in brackets every quotient of the \
+             two 95% intervals. Rows whose ranges overlap have no order."
         }
         (scrolling("Architectures relative to the event loop", &table))
     }
@@ -110,7 +121,8 @@ fn claims(architecture: &str) -> &'static [f64] {
     }
 }
 
-/// Returns where the architecture is proven cheaper than the event loop, and where it costs less than was claimed.
+/// Returns where the architecture is cheaper than the event loop, and where it costs less than was claimed, in every
+/// pair of passes.
 fn turns(ratios: &[Ratio], claims: &[f64]) -> String {
     if ratios.is_empty() {
         return String::new();
@@ -122,12 +134,12 @@ fn turns(ratios: &[Ratio], claims: &[f64]) -> String {
         (Some(cheaper), Some(dearer)) => parts.push(format!("cheaper at {cheaper}, more expensive at {dearer}")),
         (Some(cheaper), None) => parts.push(format!("cheaper at {cheaper}")),
         (None, Some(dearer)) => parts.push(format!("more expensive at {dearer}")),
-        (None, None) => parts.push("no proven difference".to_owned()),
+        (None, None) => parts.push("passes overlap at every n".to_owned()),
     }
     for &claim in claims {
         match range(below(claim)) {
             Some(at) => parts.push(format!("less than ×{} at {at}", digits(claim))),
-            None => parts.push(format!("nowhere proven less than ×{}", digits(claim))),
+            None => parts.push(format!("nowhere less than ×{}", digits(claim))),
         }
     }
     parts.join("; ")
@@ -151,12 +163,20 @@ fn rows(cases: &[CaseStudy<'_>]) -> Vec<Row> {
     let Some(base) = loops.min_by_key(|study| study.case.label.len()) else { return Vec::new() };
     let row = |study: &CaseStudy<'_>| Row {
         label: label(study),
-        processor: ratios(points(study, PROCESSOR), points(base, PROCESSOR)),
+        processor: by_n(study, base),
         time: nearest(&ratios(points(study, REPLY), points(base, REPLY))).copied(),
         client: number(study, "client_processor_time_per_reply"),
         claims: claims(architecture(study)),
     };
     busy.iter().filter(|study| study.case.case != base.case.case).map(|study| row(study)).collect()
+}
+
+/// Returns the ratios of the server's processor time at the n that both cases have. At fewer than 16 connections a
+/// reading covers a few replies.
+fn by_n(study: &CaseStudy<'_>, base: &CaseStudy<'_>) -> Vec<Ratio> {
+    let (own, based) = (facts::by_n(study, series::TIME), facts::by_n(base, series::TIME));
+    let ratio = |(n, values): (&u64, &Vec<f64>)| Ratio::of_passes(*n, values, based.get(n)?);
+    own.iter().filter(|(n, _)| **n >= 16).filter_map(ratio).collect()
 }
 
 fn points<'a>(study: &'a CaseStudy<'a>, name: &str) -> &'a [Point] {
@@ -210,9 +230,16 @@ mod tests {
     fn the_turning_points_are_proven_ones() {
         let curve = [ratio(10.0, 0.8, 0.9), ratio(100.0, 0.95, 1.1), ratio(1_000.0, 1.2, 1.3)];
         assert_eq!(turns(&curve, &[]), "cheaper at n = 10, more expensive at n = 1,000");
-        assert_eq!(turns(&curve[1..2], &[]), "no proven difference");
+        assert_eq!(turns(&curve[1..2], &[]), "passes overlap at every n");
         let thread = [ratio(10.0, 1.1, 1.2), ratio(50.0, 1.2, 1.3), ratio(1_000.0, 3.0, 4.0)];
         assert_eq!(turns(&thread, &[1.35]), "more expensive at n = 10 to 1,000; less than ×1.35 at n = 10 to 50");
-        assert_eq!(turns(&thread[2..], &[1.35]), "more expensive at n = 1,000; nowhere proven less than ×1.35");
+        assert_eq!(turns(&thread[2..], &[1.35]), "more expensive at n = 1,000; nowhere less than ×1.35");
+    }
+
+    #[test]
+    fn the_range_covers_every_pair_of_passes() {
+        let ratio = Ratio::of_passes(1_000, &[600.0, 630.0], &[15.0, 20.0]).unwrap();
+        assert_eq!(times(&ratio), "×35.1 (30–42) at 1,000");
+        assert_eq!(Ratio::of_passes(1_000, &[], &[15.0]), None);
     }
 }

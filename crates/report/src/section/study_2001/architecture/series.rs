@@ -8,6 +8,9 @@ use crate::section::study_2001::phase;
 use crate::{CaseStudy, facts};
 use maud::{Markup, html};
 
+/// The fact that has the server's processor time for each reply, at some n.
+pub(super) const TIME: &str = "server_processor_time_per_reply";
+
 /// Samples that a percentile needs beyond it.
 const BEYOND: f64 = 2.0;
 
@@ -39,7 +42,7 @@ pub(super) fn latency(study: &CaseStudy<'_>, share: f64) -> Vec<(f64, f64)> {
 
 /// Returns the server's processor time for each reply from the n before, the mean of the passes, in nanoseconds.
 pub(super) fn processor_time(study: &CaseStudy<'_>) -> Vec<(f64, f64)> {
-    means(study, "server_processor_time_per_reply")
+    means(study, TIME)
 }
 
 /// Returns the server's private memory for each connection by n, the mean of the passes, in bytes.
