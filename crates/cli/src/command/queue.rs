@@ -87,18 +87,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
         is_list || args.all || !args.ids.is_empty(),
         "name the messages by their identifiers, or use --all"
     );
-    let request = Request { action: args.action.action(), ids: args.ids.clone() };
+    let request = Request { action: args.action.action(), ids: args.ids.iter().copied().collect() };
     let mut messages = Vec::new();
-    let (found, _) = ask(&args.directory, &request, &mut |message| messages.push(message))?;
+    let (found, changed) = ask(&args.directory, &request, &mut |message| messages.push(message))?;
     for message in &messages {
         let text = if args.json { serde_json::to_string(message)? } else { describe(message) };
         status::print(&text)?;
     }
     if !args.json {
-        let noun = if found == 1 { "message" } else { "messages" };
-        status::print(&format!("{} {noun} {}", count(found as f64), args.action.past()))?;
+        let noun = if changed == 1 { "message" } else { "messages" };
+        status::print(&format!("{} {noun} {}", count(changed as f64), args.action.past()))?;
     }
-    let is_complete = args.ids.len() as u64 <= found;
+    let is_complete = request.ids.len() as u64 <= found;
     Ok(if is_complete { status::DONE } else { status::FAILED })
 }
 

@@ -182,6 +182,12 @@ impl Feed {
         self.shares.unload(loaded.memory());
         self.give_up(&mut loaded, now_ns);
         let id = loaded.waiting.entry.id;
+        if loaded.waiting.is_deleted {
+            self.drop_report(id);
+        }
+        if loaded.kept.is_empty() {
+            self.held.remove(&id);
+        }
         if let Some(unreported) = self.unreported.get_mut(&id) {
             unreported.is_ended = true;
             unreported.is_over = loaded.kept.is_empty();

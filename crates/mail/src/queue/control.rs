@@ -8,9 +8,10 @@ use crate::ledger::{Journal, Report, State};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
 
 /// What is to be done with messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,7 +37,7 @@ pub struct Request {
     /// What is to be done.
     pub action: Action,
     /// With these messages; with all if there are none.
-    pub ids: Vec<u64>,
+    pub ids: HashSet<u64>,
 }
 
 /// What a message does.
@@ -71,8 +72,8 @@ pub(crate) struct Item {
 pub(crate) enum Answer {
     /// The messages.
     Items(Vec<Item>),
-    /// So many messages were found.
-    Found(u64),
+    /// So many messages were found, and so many of them changed.
+    Done { found: u64, changed: u64 },
     /// It could not be done.
     Failed(String),
 }
@@ -90,19 +91,25 @@ impl Feed {
             Action::List => Answer::Items(self.items(request, now_ns)),
             Action::Hold | Action::Release => {
                 let is_held = request.action == Action::Hold;
-                let found = self.hold(request, is_held);
+                let (found, changed) = self.hold(request, is_held, now_ns);
                 match write_held(&self.shared, &self.held) {
-                    Ok(()) => Answer::Found(found),
+                    Ok(()) => Answer::Done { found, changed },
                     Err(error) => Answer::Failed(format!(
-                        "{found} messages are changed until the relay ends: cannot write {}: {error}",
+                        "{changed} messages are changed until the relay ends: cannot write {}: {error}",
                         self.shared.held().display()
                     )),
                 }
             }
-            Action::Delete => Answer::Found(self.delete(request, now_ns)),
-            Action::Flush => Answer::Found(self.flush(request)),
+            Action::Delete => {
+                let count = self.delete(request, now_ns);
+                Answer::Done { found: count, changed: count }
+            }
+            Action::Flush => {
+                let (found, changed) = self.flush(request);
+                Answer::Done { found, changed }
+            }
             Action::Reopen => match self.journal.as_mut().map_or(Ok(()), Journal::reopen) {
-                Ok(()) => Answer::Found(0),
+                Ok(()) => Answer::Done { found: 0, changed: 0 },
                 Err(error) => Answer::Failed(format!("the old ledger is used: {error}")),
             },
         }
@@ -141,11 +148,14 @@ impl Feed {
         active.chain(waiting).filter(|waiting| request.chooses(waiting.entry.id))
     }
 
-    fn hold(&mut self, request: &Request, is_held: bool) -> u64 {
-        let mut ids = Vec::new();
-        for waiting in self.chosen(request).filter(|waiting| waiting.is_held != is_held) {
-            waiting.is_held = is_held;
-            ids.push(waiting.entry.id);
+    fn hold(&mut self, request: &Request, is_held: bool, now_ns: u64) -> (u64, u64) {
+        let (mut found, mut ids) = (0, Vec::new());
+        for waiting in self.chosen(request) {
+            found += 1;
+            if waiting.is_held != is_held {
+                waiting.is_held = is_held;
+                ids.push(waiting.entry.id);
+            }
         }
         for id in &ids {
             if is_held {
@@ -154,21 +164,47 @@ impl Feed {
                 self.held.remove(id)
             };
         }
+        if is_held {
+            self.withdraw(request, now_ns);
+        }
         self.reorder();
-        ids.len() as u64
+        (found, ids.len() as u64)
     }
 
-    fn flush(&mut self, request: &Request) -> u64 {
-        let mut count = 0;
+    fn flush(&mut self, request: &Request) -> (u64, u64) {
+        let active = self.slots.iter().flatten().filter(|loaded| request.chooses(loaded.waiting.entry.id)).count();
+        let (mut found, mut changed) = (active as u64, 0);
         for waiting in self.fresh.iter_mut().chain(self.parked.iter_mut().flatten()) {
-            if request.chooses(waiting.entry.id) && !waiting.is_held {
+            if request.chooses(waiting.entry.id) {
+                found += 1;
+                changed += u64::from(!waiting.is_held);
                 waiting.recipients.iter_mut().flatten().for_each(|one| one.due_ns = 0);
                 waiting.passed_over = 0;
-                count += 1;
             }
         }
         self.reorder();
-        count
+        (found, changed)
+    }
+
+    /// Hands out no further recipients of active messages. The engine goes on with those that it has.
+    fn withdraw(&mut self, request: &Request, now_ns: u64) {
+        let mut over = Vec::new();
+        for (slot, loaded) in (0..).zip(&mut self.slots) {
+            let Some(loaded) = loaded.as_mut().filter(|loaded| request.chooses(loaded.waiting.entry.id)) else {
+                continue;
+            };
+            let Loaded { next, recipients, kept, .. } = loaded;
+            kept.extend(next.drain(..).map(|index| Left {
+                attempts: recipients[index as usize].attempts,
+                is_deferred: recipients[index as usize].state == Some(State::Deferred),
+                ..Left::new(index)
+            }));
+            // It may have given back all that it has had so far.
+            over.extend(loaded.is_over().then_some(slot));
+        }
+        for slot in over {
+            self.end(slot, now_ns);
+        }
     }
 
     /// Sets when parked messages are looked at again, after the user has changed that.
@@ -186,20 +222,8 @@ impl Feed {
         let mut count = 0;
         for loaded in self.slots.iter_mut().flatten().filter(|loaded| request.chooses(loaded.waiting.entry.id)) {
             count += u64::from(!std::mem::replace(&mut loaded.waiting.is_deleted, true));
-            let unsent = std::mem::take(&mut loaded.next);
-            let recipients = &loaded.recipients;
-            loaded.kept.extend(unsent.into_iter().map(|index| Left {
-                attempts: recipients[index as usize].attempts,
-                is_deferred: recipients[index as usize].state == Some(State::Deferred),
-                ..Left::new(index)
-            }));
         }
-        // The engine may have given back all that it has had so far.
-        let is_over = |slot: &Option<Loaded>| slot.as_ref().is_some_and(|one| one.waiting.is_deleted && one.is_over());
-        let over: Vec<u32> = (0..).zip(&self.slots).filter(|(_, slot)| is_over(slot)).map(|(at, _)| at).collect();
-        for slot in over {
-            self.end(slot, now_ns);
-        }
+        self.withdraw(request, now_ns);
         let mut deleted = Vec::new();
         let (fresh, parked) = (std::mem::take(&mut self.fresh), &mut self.parked);
         for waiting in fresh {
@@ -268,7 +292,8 @@ pub(super) fn read_held(shared: &Shared) -> io::Result<BTreeSet<u64>> {
 /// Writes the identifiers of the messages that are held; the file changes as a whole, or not.
 fn write_held(shared: &Shared, held: &BTreeSet<u64>) -> io::Result<()> {
     let (path, new) = (shared.held(), shared.held().with_extension("new"));
-    let mut file = File::create(&new)?;
+    let mut options = File::options();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
     file.write_all(held.iter().map(|id| format!("{id:X}\n")).collect::<Vec<_>>().concat().as_bytes())?;
     file.sync_all()?;
     fs::rename(new, path)?;

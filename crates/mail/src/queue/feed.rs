@@ -1,6 +1,7 @@
 //! The engine's side of the queue: hands out the recipients of messages that are new or due again, and records what
 //! became of them.
 
+use super::control::Answer;
 use super::loaded::{Left, Loaded, Waiting};
 use super::recover::Found;
 use super::reports::Unreported;
@@ -8,6 +9,7 @@ use super::segments::Segments;
 use super::shares::Shares;
 use super::writer::Writer;
 use super::{Entry, Notice, Shared, is_full};
+use crate::bounce::REPLY_BYTES;
 use crate::dkim::Signer;
 use crate::envelope::Envelope;
 use crate::error::{Error, Result};
@@ -22,7 +24,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::fs::File;
 use std::rc::Rc;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -119,6 +121,8 @@ pub(crate) struct Feed {
     pub(super) postponed: u64,
     /// The messages that wait until the user releases them.
     pub(super) held: BTreeSet<u64>,
+    /// What the user is told once it is recorded.
+    answers: Vec<(Sender<Answer>, Answer)>,
     /// When writing is tried again after it failed.
     blocked_ns: Option<u64>,
     /// When messages are read again after no descriptor was free.
@@ -139,7 +143,7 @@ impl Feed {
         journal: Option<Journal>,
         now_ns: u64,
     ) -> Self {
-        let Found { shared, left, unrecorded, moved, segments, damaged_bytes, held, lock, .. } = found;
+        let Found { shared, left, unrecorded, moved, segments, kept, damaged_bytes, held, lock, .. } = found;
         let sync = handling.sync;
         let mut feed = Self {
             segments: Segments::new(Arc::clone(&shared), sync, &segments, moved),
@@ -167,12 +171,14 @@ impl Feed {
             reports: 0,
             postponed: 0,
             held,
+            answers: Vec::new(),
             blocked_ns: None,
             resume_ns: 0,
             unreadable_segments: BTreeMap::new(),
             compact_ns: 0,
             _lock: lock,
         };
+        feed.segments.keep(kept);
         for one in left {
             feed.segments.add(&one.entry, false);
             feed.tally.left += one.recipients.len() as u64;
@@ -229,8 +235,7 @@ impl Feed {
                 Notice::Closed(segment) => self.segments.close(segment),
                 Notice::Asked(request, answer) => {
                     let reply = self.control(&request, now_ns);
-                    // The user may have gone.
-                    let _ = answer.send(reply);
+                    self.answers.push((answer, reply));
                 }
             }
         }
@@ -253,7 +258,9 @@ impl Feed {
         recipient.state = Some(report.state);
         if report.state == State::Deferred {
             let code = report.code.map_or(String::new(), |code| format!("{code} "));
-            recipient.reason = Some(format!("{code}{}", String::from_utf8_lossy(report.text)).into());
+            // Every message that waits keeps one.
+            let text = String::from_utf8_lossy(&report.text[..report.text.len().min(REPLY_BYTES)]);
+            recipient.reason = Some(format!("{code}{text}").into());
         } else if !self.note_report(loaded, report) {
             self.segments.settle(&loaded.waiting.entry, index);
         }
@@ -275,6 +282,10 @@ impl Feed {
             Ok(()) => {
                 self.blocked_ns = None;
                 self.shared.block(false);
+                for (answer, reply) in self.answers.drain(..) {
+                    // The user may have gone.
+                    let _ = answer.send(reply);
+                }
                 Ok(())
             }
             Err(error) if !is_end && is_full(&error) => {

@@ -2,12 +2,13 @@
 //! Both are copied to files of their own, which count as part of the queue.
 
 use super::record::{self, About, Final};
-use super::scan::{self, States};
+use super::scan::{self, Source, States};
 use super::{Entry, Shared, control};
 use crate::error::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -35,6 +36,8 @@ pub(crate) struct Found {
     pub(super) moved: BTreeSet<(u32, u32)>,
     /// The lengths of the segments' files.
     pub(super) segments: BTreeMap<u32, u64>,
+    /// The segments that are not deleted, because the device cannot read a part of them.
+    pub(super) kept: BTreeSet<u32>,
     /// What the user should know.
     pub(crate) notes: Vec<String>,
     /// The bytes of messages that are damaged, and of the ends that a crash cut off.
@@ -48,7 +51,9 @@ pub(crate) struct Found {
 /// Opens the queue in a directory, which is made if it does not exist. The files take at most `limit` bytes.
 pub(crate) fn open(directory: &Path, limit: u64) -> Result<Found> {
     let wrong = |path: &Path, error: io::Error| Error::file(path, error.to_string());
-    std::fs::create_dir_all(directory).map_err(|error| wrong(directory, error))?;
+    // What others send is nobody else's business.
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+    made.map_err(|error| wrong(directory, error))?;
     let lock = lock(directory)?;
     let mut review = Review { notes: Vec::new(), damaged_bytes: 0, aside_bytes: 0, aside_limit: limit / ASIDE_SHARE };
     let (mut mails, mut states) = (BTreeMap::new(), BTreeMap::new());
@@ -75,7 +80,7 @@ pub(crate) fn open(directory: &Path, limit: u64) -> Result<Found> {
         *bytes += review.read_states(path, &mut finals).map_err(|error| wrong(path, error))?;
     }
     let (mut entries, mut reported, mut next_id) = (BTreeMap::<u64, Entry>::new(), Vec::new(), 1);
-    let mut copies = Vec::new();
+    let (mut copies, mut kept) = (Vec::new(), BTreeSet::new());
     for (&number, path) in &mails {
         let bytes = review.read_mail(path, |offset, bytes, message| {
             let record::Message { meta, .. } = message;
@@ -87,7 +92,9 @@ pub(crate) fn open(directory: &Path, limit: u64) -> Result<Found> {
             let (id, to) = (entry.id, entry.segment);
             copies.extend(entries.insert(id, entry).map(|old| (id, old.segment, to)));
         });
-        *segments.entry(number).or_default() += bytes.map_err(|error| wrong(path, error))?;
+        let (bytes, is_kept) = bytes.map_err(|error| wrong(path, error))?;
+        *segments.entry(number).or_default() += bytes;
+        kept.extend(is_kept.then_some(number));
     }
     let mut unrecorded = record_reported(reported, &entries, &mut finals);
     for (id, ..) in &copies {
@@ -112,7 +119,13 @@ pub(crate) fn open(directory: &Path, limit: u64) -> Result<Found> {
     shared.grow(segments.values().sum::<u64>() + aside_bytes);
     let mut held = control::read_held(&shared).map_err(|error| wrong(&shared.held(), error))?;
     held.retain(|id| ids.contains(id));
-    Ok(Found { shared: Arc::new(shared), left, unrecorded, moved, segments, notes, damaged_bytes, held, lock })
+    Ok(Found { shared: Arc::new(shared), left, unrecorded, moved, segments, kept, notes, damaged_bytes, held, lock })
+}
+
+/// Returns what the user should know if others can use the directory of a queue.
+pub(crate) fn exposure(directory: &Path) -> Option<String> {
+    let (mode, path) = (std::fs::metadata(directory).ok()?.permissions().mode() & 0o777, directory.display());
+    (mode & 0o077 != 0).then(|| format!("{path}: others can use the directory (mode {mode:o}); run chmod 700 {path}"))
 }
 
 /// Adds what reports say to the states. Returns the recipients whose state no file of states has: a crash came between
@@ -141,13 +154,28 @@ fn lock(directory: &Path) -> Result<File> {
     let path = directory.join(LOCK);
     let wrong = |reason: String| Error::file(&path, reason);
     let mut options = OpenOptions::new();
-    let file =
-        options.write(true).create(true).truncate(false).open(&path).map_err(|error| wrong(error.to_string()))?;
+    let file = options
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&path)
+        .map_err(|error| wrong(error.to_string()))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(wrong("another relay uses this queue; name another directory".to_owned())),
         Err(TryLockError::Error(error)) => Err(wrong(error.to_string())),
     }
+}
+
+/// What is to be done with a segment.
+#[derive(Debug)]
+struct Segment {
+    length: u64,
+    /// Where its end is cut off.
+    cut_at: Option<u64>,
+    /// Whether it is not deleted in this run.
+    is_kept: bool,
 }
 
 /// What is said about the files, and the room for what they have besides messages.
@@ -183,46 +211,66 @@ impl Review {
     }
 
     /// Reads the messages of a segment. What is damaged is copied to another file; what follows the last whole record
-    /// is moved there. Returns the length of the segment.
-    fn read_mail(&mut self, path: &Path, found: impl FnMut(u64, &[u8], record::Message<'_>)) -> io::Result<u64> {
+    /// is moved there. Returns the length of the segment, and whether it must be kept.
+    fn read_mail(
+        &mut self,
+        path: &Path,
+        found: impl FnMut(u64, &[u8], record::Message<'_>),
+    ) -> io::Result<(u64, bool)> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
-        let mut length = file.metadata()?.len();
-        for range in scan::messages(&file, found)? {
-            let (bytes, is_end) = (scan::range(&file, range.clone())?, range.end == length);
+        let Segment { length, cut_at, is_kept } = self.review(path, &file, found)?;
+        if let Some(cut_at) = cut_at {
+            file.set_len(cut_at)?;
+            file.sync_all()?;
+        }
+        Ok((cut_at.unwrap_or(length), is_kept))
+    }
+
+    /// Reads the messages of a segment, copies what is damaged, and says what is to be done with the segment.
+    fn review(
+        &mut self,
+        path: &Path,
+        source: &impl Source,
+        found: impl FnMut(u64, &[u8], record::Message<'_>),
+    ) -> io::Result<Segment> {
+        let mut segment = Segment { length: source.length()?, cut_at: None, is_kept: false };
+        for range in scan::messages(source, found)? {
+            let ((bytes, is_readable), is_end) = (scan::range(source, range.clone())?, range.end == segment.length);
             self.damaged_bytes += bytes.len() as u64;
+            let (count, start) = (bytes.len(), range.start);
             let what = if is_end {
-                format!("the last {} bytes are not a whole message", bytes.len())
+                format!("the last {count} bytes are not a whole message")
             } else {
-                format!(
-                    "{} bytes from byte {} on are damaged, and the messages after them are not",
-                    bytes.len(),
-                    range.start
-                )
+                format!("{count} bytes from byte {start} on are damaged, and the messages after them are not")
             };
-            let kept = match self.set_aside(path, &bytes) {
-                Ok(aside) if is_end => {
-                    file.set_len(range.start)?;
-                    file.sync_all()?;
-                    length = range.start;
-                    format!("they were moved to {}", aside.display())
+            let kept = if is_readable {
+                match self.set_aside(path, &bytes) {
+                    Ok(aside) if is_end => {
+                        segment.cut_at = Some(range.start);
+                        format!("they were moved to {}", aside.display())
+                    }
+                    Ok(aside) => format!("they are not delivered; a copy is in {}", aside.display()),
+                    // The relay must start without room, too. Nothing is appended to a segment that was found.
+                    Err(error) => format!(
+                        "they are not delivered, could not be copied to another file ({error}), and are deleted with \
+                         the segment when its other messages are delivered"
+                    ),
                 }
-                Ok(aside) => format!("they are not delivered; a copy is in {}", aside.display()),
-                // The relay must start without room, too. Nothing is appended to a segment that was found.
-                Err(error) => format!(
-                    "they are not delivered, could not be copied to another file ({error}), and are deleted with the \
-                     segment when its other messages are delivered"
-                ),
+            } else {
+                // What cannot be read now may be readable later, or by others.
+                segment.is_kept = true;
+                "the device cannot read all of them: they are not delivered, and the segment is not deleted".to_owned()
             };
             self.notes.push(format!("{}: {what}; {kept}", path.display()));
         }
-        Ok(length)
+        Ok(segment)
     }
 
     /// Copies bytes of a segment to a file of their own, and syncs it. Returns its path.
     fn set_aside(&mut self, path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
         for number in 0_u32.. {
             let aside = path.with_extension(if number == 0 { "cut".to_owned() } else { format!("cut{number}") });
-            let copy = match OpenOptions::new().write(true).create_new(true).open(&aside) {
+            let copy = match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside) {
                 Ok(copy) => copy,
                 // It may be of this damage, which an earlier start found, or of other bytes.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => match std::fs::read(&aside) {
@@ -251,5 +299,30 @@ impl Review {
         copy.write_all(bytes)?;
         copy.sync_all()?;
         path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::record::Meta;
+    use crate::queue::scan::tests::Failing;
+
+    /// The end of a segment that the device cannot read is not what a crash cut off: it stays.
+    #[test]
+    fn what_cannot_be_read_is_neither_cut_off_nor_deleted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("00000001.mail");
+        let mut bytes = Vec::new();
+        for id in 0..2 {
+            record::append(&mut bytes, &Meta::new(id, 1, "s@x", vec!["r@d".into()]), &[&[b'x'; 6000]]).unwrap();
+        }
+        for (block, left) in [(0, 1), (2, 1), (9, 2)] {
+            let mut review = Review { notes: Vec::new(), damaged_bytes: 0, aside_bytes: 0, aside_limit: u64::MAX };
+            let (source, mut found) = (Failing { bytes: bytes.clone(), block }, 0);
+            let segment = review.review(&path, &source, |_, _, _| found += 1).unwrap();
+            assert_eq!((found, segment.cut_at, segment.is_kept), (left, None, left == 1), "{block}");
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "zeros are no copy");
     }
 }

@@ -136,6 +136,12 @@ impl Feed {
         true
     }
 
+    /// Records the failures of a message that the user has deleted without a report.
+    pub(super) fn drop_report(&mut self, id: u64) {
+        let Some(one) = self.unreported.remove(&id) else { return };
+        one.pending.iter().for_each(|pending| self.segments.settle(&one.entry, pending.index));
+    }
+
     /// Returns whether a report is to be written now.
     pub(super) fn has_reports(&self) -> bool {
         self.unreported.values().any(|one| one.ready(false).next().is_some())

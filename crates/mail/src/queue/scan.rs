@@ -78,17 +78,17 @@ pub(super) fn messages<S: Source>(
 /// Its head is searched for byte by byte, because the length in the head of the damaged record may be what is damaged.
 /// No message can pretend to be a record: heads have NUL bytes, and the relay accepts no message that has one.
 fn next_record(source: &impl Source, damaged: Range<u64>) -> io::Result<Option<u64>> {
-    let bytes = range(source, damaged.clone())?;
+    let (bytes, _) = range(source, damaged.clone())?;
     let next = (1..bytes.len()).find(|&at| record::is_head(&bytes[at..]) && record::parse(&bytes[at..]).is_some());
     Ok(next.map(|at| damaged.start + at as u64))
 }
 
-/// Reads a range; blocks that cannot be read are zero.
-pub(super) fn range(source: &impl Source, range: Range<u64>) -> io::Result<Vec<u8>> {
+/// Reads a range. Returns it, and whether all of it could be read; blocks that cannot be read are zero.
+pub(super) fn range(source: &impl Source, range: Range<u64>) -> io::Result<(Vec<u8>, bool)> {
     let length = usize::try_from(range.end - range.start).map_err(|_| io::Error::other("a segment beyond memory"))?;
     let mut bytes = vec![0; length];
     if read_exact_at(source, &mut bytes, range.start).is_ok() {
-        return Ok(bytes);
+        return Ok((bytes, true));
     }
     let mut offset = range.start;
     while offset < range.end {
@@ -99,7 +99,7 @@ pub(super) fn range(source: &impl Source, range: Range<u64>) -> io::Result<Vec<u
         }
         offset = end;
     }
-    Ok(bytes)
+    Ok((bytes, false))
 }
 
 fn read_exact_at(source: &impl Source, bytes: &mut [u8], offset: u64) -> io::Result<()> {
@@ -120,7 +120,7 @@ pub(super) struct States {
 pub(super) fn states(source: &impl Source) -> io::Result<States> {
     let length = source.length()?;
     let mut states = States { end: length - length % STATE_BYTES as u64, ..States::default() };
-    for bytes in range(source, 0..states.end)?.as_chunks::<STATE_BYTES>().0 {
+    for bytes in range(source, 0..states.end)?.0.as_chunks::<STATE_BYTES>().0 {
         match Final::parse(bytes) {
             Some(state) => states.whole.push(state),
             // It says nothing: its recipient is sent to again rather than forgotten.
@@ -131,14 +131,14 @@ pub(super) fn states(source: &impl Source) -> io::Result<States> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::queue::record::Meta;
 
     /// A file on a device that cannot read a block.
-    struct Failing {
-        bytes: Vec<u8>,
-        block: u64,
+    pub(in crate::queue) struct Failing {
+        pub(in crate::queue) bytes: Vec<u8>,
+        pub(in crate::queue) block: u64,
     }
 
     impl Source for Failing {

@@ -7,7 +7,7 @@ use crate::ledger::Sync;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::Arc;
 
 /// The files of states that are open at most. A queue may have more segments than a process may have descriptors.
@@ -44,6 +44,8 @@ pub(super) struct Segments {
     /// Pairs of a segment and one that has copies of its messages: the first is deleted when the second has their
     /// states, and before the second is.
     moved: BTreeSet<(u32, u32)>,
+    /// Segments that are not deleted in this run.
+    kept: BTreeSet<u32>,
     /// Segments whose files of states are open, the one that was opened first at the front.
     open: VecDeque<u32>,
     synced_ns: u64,
@@ -66,6 +68,7 @@ impl Segments {
             unwritten: BTreeSet::new(),
             unsynced: BTreeSet::new(),
             moved,
+            kept: BTreeSet::new(),
             open: VecDeque::new(),
             synced_ns: 0,
         }
@@ -117,6 +120,11 @@ impl Segments {
         Ok(())
     }
 
+    /// Keeps segments until the end of the run, whatever is left in them.
+    pub(super) fn keep(&mut self, segments: BTreeSet<u32>) {
+        self.kept = segments;
+    }
+
     /// Notes that the messages of a segment were copied to another one.
     pub(super) fn note_move(&mut self, from: u32, to: u32) {
         self.moved.insert((from, to));
@@ -125,7 +133,7 @@ impl Segments {
     /// Returns whether a segment may not be deleted yet: a start would find one of two copies of a message without the
     /// states that the other has, and send it again.
     fn is_held(&mut self, number: u32) -> io::Result<bool> {
-        if self.moved.iter().any(|&(_, to)| to == number) {
+        if self.kept.contains(&number) || self.moved.iter().any(|&(_, to)| to == number) {
             return Ok(true);
         }
         for (_, to) in self.moved.range((number, 0)..=(number, u32::MAX)).copied().collect::<Vec<_>>() {
@@ -214,7 +222,8 @@ impl Segments {
             self.unsynced.remove(&oldest);
             self.open.pop_front();
         }
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(self.shared.states(number))?;
+        let file =
+            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(self.shared.states(number))?;
         let length = file.metadata()?.len();
         if length == 0 && self.sync != Sync::Never {
             // The name must survive a crash of the system, too.

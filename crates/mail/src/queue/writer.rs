@@ -5,7 +5,7 @@ use super::{Entry, Shared};
 use crate::ledger::Sync;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -176,7 +176,7 @@ impl Writer {
 fn begin(shared: &Shared, sync: Sync) -> io::Result<Open> {
     let number = shared.next_segment();
     let path = shared.mail(number);
-    let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
     if sync != Sync::Never {
         // The name must survive a crash of the system, too.
         let synced = File::open(&shared.directory).and_then(|directory| directory.sync_all());

@@ -27,6 +27,9 @@ const SOCKET: &str = "control";
 /// How long the other side may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The pause after a connection could not be accepted.
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// The longest request in bytes.
 const REQUEST_BYTES: u64 = 16 << 20;
 
@@ -58,7 +61,7 @@ pub struct Queued {
 #[serde(rename_all = "snake_case")]
 enum Line {
     Message(Queued),
-    Found(u64),
+    Done { found: u64, changed: u64 },
     Error(String),
 }
 
@@ -107,12 +110,14 @@ impl Control {
         let must_end = Arc::new(AtomicBool::new(false));
         let is_end = Arc::clone(&must_end);
         let serve = move || {
-            while let Ok((stream, _)) = listener.accept() {
-                if is_end.load(Ordering::Relaxed) {
-                    return;
+            while !is_end.load(Ordering::Relaxed) {
+                match listener.accept() {
+                    Ok(_) if is_end.load(Ordering::Relaxed) => {}
+                    // The user has gone, or is told.
+                    Ok((stream, _)) => drop(serve(&stream, &shared, &desk)),
+                    // No descriptor was free, or the user has gone already.
+                    Err(_) => std::thread::sleep(PAUSE),
                 }
-                // The user has gone, or is told.
-                let _ = serve(&stream, &shared, &desk);
             }
         };
         let thread = std::thread::Builder::new().name("control".to_owned()).spawn(serve)?;
@@ -177,9 +182,9 @@ fn describe(
                 count += 1;
                 each(message)?;
             }
-            Line::Found(count)
+            Line::Done { found: count, changed: count }
         }
-        Ok(Answer::Found(count)) => Line::Found(count),
+        Ok(Answer::Done { found, changed }) => Line::Done { found, changed },
         Ok(Answer::Failed(reason)) | Err(reason) => Line::Error(reason),
     })
 }
@@ -201,12 +206,12 @@ fn queued(shared: &Shared, item: Item) -> io::Result<Option<Queued>> {
 }
 
 /// Does what the user asks of the queue in a directory: through its relay if one is running, otherwise here. Returns
-/// how many messages were found, and whether a relay is running. `each` gets those of a list.
+/// how many messages were found, and how many of them were changed. `each` gets those of a list.
 ///
 /// # Errors
 ///
 /// There is no queue, it cannot be read or written, or the relay does not answer.
-pub fn ask(directory: &Path, request: &Request, each: &mut dyn FnMut(Queued)) -> Result<(u64, bool)> {
+pub fn ask(directory: &Path, request: &Request, each: &mut dyn FnMut(Queued)) -> Result<(u64, u64)> {
     let wrong = |reason: String| Error::file(directory, reason);
     if !directory.join(queue::LOCK).exists() {
         return Err(wrong("no queue of a relay is here".to_owned()));
@@ -214,10 +219,9 @@ pub fn ask(directory: &Path, request: &Request, each: &mut dyn FnMut(Queued)) ->
     match reach(directory, |socket| UnixStream::connect(socket)) {
         Ok(stream) => ask_relay(&stream, request, each)
             .map_err(|error| wrong(format!("cannot ask the relay: {error}")))?
-            .map(|count| (count, true))
             .map_err(wrong),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
-            ask_files(directory, request, each).map(|count| (count, false))
+            ask_files(directory, request, each)
         }
         Err(error) => Err(wrong(format!("cannot ask the relay: {error}"))),
     }
@@ -227,14 +231,14 @@ fn ask_relay(
     mut stream: &UnixStream,
     request: &Request,
     each: &mut dyn FnMut(Queued),
-) -> io::Result<std::result::Result<u64, String>> {
+) -> io::Result<std::result::Result<(u64, u64), String>> {
     stream.set_read_timeout(Some(2 * PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     stream.write_all(format!("{}\n", serde_json::to_string(request)?).as_bytes())?;
     for line in BufReader::new(stream).lines() {
         match serde_json::from_str(&line?)? {
             Line::Message(message) => each(message),
-            Line::Found(count) => return Ok(Ok(count)),
+            Line::Done { found, changed } => return Ok(Ok((found, changed))),
             Line::Error(reason) => return Ok(Err(reason)),
         }
     }
@@ -242,7 +246,7 @@ fn ask_relay(
 }
 
 /// Does what the user asks of the files of a queue that no relay uses.
-fn ask_files(directory: &Path, request: &Request, each: &mut dyn FnMut(Queued)) -> Result<u64> {
+fn ask_files(directory: &Path, request: &Request, each: &mut dyn FnMut(Queued)) -> Result<(u64, u64)> {
     let found = queue::open(directory, u64::MAX)?;
     let shared = Arc::clone(&found.shared);
     let patience =
@@ -257,7 +261,7 @@ fn ask_files(directory: &Path, request: &Request, each: &mut dyn FnMut(Queued)) 
     });
     match last.map_err(Error::Queue)? {
         Line::Error(reason) => Err(Error::file(directory, reason)),
-        Line::Found(count) => Ok(count),
-        Line::Message(_) => Ok(0),
+        Line::Done { found, changed } => Ok((found, changed)),
+        Line::Message(_) => Ok((0, 0)),
     }
 }

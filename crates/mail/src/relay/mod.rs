@@ -33,6 +33,7 @@ use landau_reactor::Backend;
 use landau_sys::clock::monotonic_ns;
 use landau_sys::process::thread_time;
 use receiver::Receiver;
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
@@ -96,9 +97,9 @@ impl Monitor {
     ///
     /// The relay is ending, or the file cannot be opened; the old one is used.
     pub fn reopen_ledger(&self) -> std::result::Result<(), String> {
-        match self.desk.ask(Request { action: Action::Reopen, ids: Vec::new() })? {
+        match self.desk.ask(Request { action: Action::Reopen, ids: HashSet::new() })? {
             Answer::Failed(reason) => Err(reason),
-            Answer::Found(_) | Answer::Items(_) => Ok(()),
+            Answer::Done { .. } | Answer::Items(_) => Ok(()),
         }
     }
 
@@ -133,6 +134,7 @@ impl Relay {
         let (routes, plan) = (self.delivery.routes()?, self.delivery.plan()?);
         let mut found = queue::open(&self.queue, self.queue_limit)?;
         let mut notes = std::mem::take(&mut found.notes);
+        notes.extend(queue::exposure(&self.queue));
         let others = self.reception.sessions.saturating_add(queue::DESCRIPTORS);
         let limits = delivery::limits(limits, others, &mut notes);
         let journal = self.ledger.as_deref().map(Journal::open).transpose()?;

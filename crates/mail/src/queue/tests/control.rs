@@ -4,17 +4,24 @@ use super::{Queue, SECOND, addresses};
 use crate::input::Input;
 use crate::ledger::State;
 use crate::queue::control::{Action, Answer, Condition, Item, Request};
-use std::collections::BTreeSet;
+use crate::queue::{Notice, exposure};
+use std::collections::{BTreeSet, HashSet};
 
+/// Returns how many messages were changed.
 fn found(queue: &mut Queue, action: Action, ids: &[u64]) -> u64 {
-    match queue.feed.control(&Request { action, ids: ids.to_vec() }, queue.now_ns) {
-        Answer::Found(count) => count,
+    both(queue, action, ids).1
+}
+
+/// Returns how many messages were found, and how many of them were changed.
+fn both(queue: &mut Queue, action: Action, ids: &[u64]) -> (u64, u64) {
+    match queue.feed.control(&Request { action, ids: ids.iter().copied().collect() }, queue.now_ns) {
+        Answer::Done { found, changed } => (found, changed),
         other => panic!("{other:?}"),
     }
 }
 
 fn list(queue: &mut Queue) -> Vec<Item> {
-    match queue.feed.control(&Request { action: Action::List, ids: Vec::new() }, queue.now_ns) {
+    match queue.feed.control(&Request { action: Action::List, ids: HashSet::new() }, queue.now_ns) {
         Answer::Items(items) => items,
         other => panic!("{other:?}"),
     }
@@ -115,4 +122,85 @@ fn flushed_messages_are_due_now() {
     queue.settle(&all[0], State::Deferred);
     assert_eq!(found(&mut queue, Action::Flush, &[]), 2);
     assert_eq!(queue.take_all().len(), 2);
+}
+
+#[test]
+fn what_is_found_need_not_change() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut queue = Queue::open(folder.path());
+    let id = queue.accept(1, "\r\na\r\n");
+    let one = queue.take_all();
+    assert_eq!(both(&mut queue, Action::Flush, &[id]), (1, 0), "it is being sent");
+    assert_eq!(both(&mut queue, Action::Hold, &[id]), (1, 1));
+    assert_eq!(both(&mut queue, Action::Hold, &[id, id, 7]), (1, 0));
+    // The engine delivers what it has. Then nothing is held.
+    queue.settle(&one[0], State::Done);
+    queue.feed.commit(0).unwrap();
+    assert_eq!((queue.feed.held.len(), both(&mut queue, Action::Release, &[id])), (0, (0, 0)));
+}
+
+#[test]
+fn no_further_recipient_of_a_held_message_is_handed_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut queue = Queue::open(folder.path());
+    let id = queue.accept(3, "\r\na\r\n");
+    let first = queue.next().unwrap();
+    assert_eq!(found(&mut queue, Action::Hold, &[id]), 1);
+    assert_eq!(queue.take_all().len(), 0);
+    queue.settle(&first, State::Done);
+    queue.now_ns = 500 * SECOND;
+    assert_eq!(queue.take_all().len(), 0);
+    assert_eq!(conditions(&mut queue), [(id, Condition::Held, 2)]);
+    assert_eq!(found(&mut queue, Action::Release, &[id]), 1);
+    assert_eq!(addresses(&queue.take_all()), ["r1@d", "r2@d"]);
+}
+
+#[test]
+fn a_failure_of_a_deleted_message_is_not_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut queue = Queue::open(folder.path());
+    let id = queue.accept(2, "Subject: a\r\n\r\na\r\n");
+    let all = queue.take_all();
+    queue.settle(&all[0], State::Failed);
+    assert_eq!(found(&mut queue, Action::Delete, &[id]), 1);
+    queue.settle(&all[1], State::Failed);
+    queue.feed.commit(0).unwrap();
+    assert_eq!((queue.take_all().len(), queue.feed.reports), (0, 0));
+    drop((queue.writer, queue.feed));
+    assert_eq!(Queue::open(folder.path()).take_all().len(), 0, "it is recorded");
+}
+
+/// After kill -9 the user must find what was confirmed.
+#[test]
+fn an_answer_comes_when_the_change_is_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut queue = Queue::open(folder.path());
+    let id = queue.accept(1, "\r\na\r\n");
+    let (sender, answer) = std::sync::mpsc::channel();
+    let request = Request { action: Action::Delete, ids: HashSet::from([id]) };
+    queue.sender.send(Notice::Asked(request, sender)).unwrap();
+    assert!(queue.next().is_none() && answer.try_recv().is_err(), "nothing is written yet");
+    queue.feed.commit(0).unwrap();
+    assert!(matches!(answer.try_recv(), Ok(Answer::Done { found: 1, changed: 1 })));
+    drop((queue.writer, queue.feed));
+    assert_eq!(Queue::open(folder.path()).take_all().len(), 0);
+}
+
+#[test]
+fn the_queue_is_for_its_owner() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("queue");
+    let mut queue = Queue::open(&path);
+    let id = queue.accept(2, "\r\na\r\n");
+    let all = queue.take_all();
+    queue.settle_all(&all[..1], 0);
+    found(&mut queue, Action::Hold, &[id]);
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&path), exposure(&path)), (0o700, None));
+    let files: Vec<u32> = std::fs::read_dir(&path).unwrap().map(|file| mode(&file.unwrap().path())).collect();
+    assert_eq!(files, [0o600; 4], "lock, messages, states, held");
+    drop((queue.writer, queue.feed));
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+    assert!(exposure(&path).is_some_and(|note| note.contains("chmod 700")));
 }
