@@ -25,7 +25,7 @@ pub(crate) const REPLY_BYTES: usize = 512;
 /// The bytes of a header that are returned.
 const HEADER_BYTES: usize = 64 << 10;
 
-/// The begin of every report.
+/// The beginning of every report.
 const FROM: &str = "From: Mail Delivery System <MAILER-DAEMON@";
 
 /// What precedes the boundary in the header of a report.
@@ -285,8 +285,8 @@ fn status(text: &[u8], class: u8) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Returns the begin of a text, without line ends and other control characters, which would begin another field. With a
-/// name and the name of a host it fits in a line of 998 bytes (RFC 5322 section 2.1.1).
+/// Returns the beginning of a text, without line ends and other control characters, which would begin another field.
+/// With a name and the name of a host it fits in a line of 998 bytes (RFC 5322 section 2.1.1).
 fn short_line(text: &[u8]) -> String {
     let mut line = String::new();
     for one in String::from_utf8_lossy(text).chars() {

@@ -89,7 +89,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     );
     let request = Request { action: args.action.action(), ids: args.ids.iter().copied().collect() };
     let mut messages = Vec::new();
-    let (found, changed) = ask(&args.directory, &request, &mut |message| messages.push(message))?;
+    let (found, changed) = ask(&args.directory, &request, &mut |message| messages.push(message), &mut status::tell)?;
     for message in &messages {
         let text = if args.json { serde_json::to_string(message)? } else { describe(message) };
         status::print(&text)?;
@@ -113,11 +113,33 @@ fn describe(message: &Queued) -> String {
         (Condition::Deferred, None) => "deferred".to_owned(),
         (Condition::Deferred, Some(ms)) => format!("deferred, next attempt in {}", duration(*ms as f64 * 1e6)),
     };
-    let mut lines = vec![format!("{id}  {}  age {age}  from <{from}>  {condition}", bytes(*size))];
-    lines.extend(reason.iter().map(|reason| format!("    ({})", reason.escape_debug())));
-    lines.extend(to.iter().take(PRINTED_RECIPIENTS).map(|address| format!("    <{address}>")));
+    let mut lines = vec![format!("{id}  {}  age {age}  from <{}>  {condition}", bytes(*size), printable(from))];
+    lines.extend(reason.iter().map(|reason| format!("    ({})", printable(reason))));
+    lines.extend(to.iter().take(PRINTED_RECIPIENTS).map(|address| format!("    <{}>", printable(address))));
     if to.len() > PRINTED_RECIPIENTS {
         lines.push(format!("    and {} more", to.len() - PRINTED_RECIPIENTS));
     }
     lines.join("\n")
+}
+
+/// Returns a text that changes nothing of the terminal: others have written it.
+fn printable(text: &str) -> String {
+    text.chars().fold(String::new(), |mut shown, one| {
+        match one {
+            '"' | '\'' | '\\' => shown.push(one),
+            _ => shown.extend(one.escape_debug()),
+        }
+        shown
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_do_not_control_the_terminal() {
+        assert_eq!(printable("\"a'b\\\"@b\u{fc}.test"), "\"a'b\\\"@b\u{fc}.test");
+        assert_eq!(printable("a\u{1b}[2J\u{202e}b"), "a\\u{1b}[2J\\u{202e}b");
+    }
 }

@@ -69,6 +69,27 @@ fn messages_are_listed_held_deleted_and_released() {
     assert_eq!(subjects, [false, true]);
 }
 
+/// One message that cannot be read must not hide the others.
+#[test]
+fn a_message_that_cannot_be_read_is_listed() {
+    let room = Room::new();
+    let mut relay = Running::relay(&room, "127.0.0.1:1".parse().unwrap(), &["--retry-at-most", "1h"]);
+    let mut client = connect(&relay);
+    for number in 0..2 {
+        client.deliver("s@x", &["a@d"], &format!("Subject: {number}\r\n\r\nx")).unwrap();
+    }
+    assert!(eventually(|| relay.totals()["recipients_deferred"] == 2));
+    let mail = room.file("queue/00000001.mail");
+    let mut bytes = std::fs::read(&mail).unwrap();
+    // The first byte of the first envelope.
+    bytes[16] ^= 0x55;
+    std::fs::write(&mail, bytes).unwrap();
+    let messages = list(&room);
+    assert!(messages.len() == 2 && messages[0]["reason"].as_str().unwrap().contains("cannot be read"), "{messages:?}");
+    assert_eq!(messages[1]["from"], "s@x");
+    relay.end();
+}
+
 /// The address of a Unix socket has 108 bytes; a directory may have a longer name.
 #[test]
 fn a_queue_may_have_a_long_name() {

@@ -220,7 +220,7 @@ impl Feed {
             let recipient = &mut loaded.recipients[one.index as usize];
             let reason = recipient.reason.take().or_else(|| loaded.waiting.reason.clone());
             if is_deleted {
-                self.settle_deleted(&loaded.waiting.entry, one);
+                self.settle_deleted(&loaded.waiting.entry, one, &recipient.address);
                 continue;
             }
             if one.attempts == 0 && !one.is_deferred {

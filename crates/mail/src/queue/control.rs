@@ -244,8 +244,10 @@ impl Feed {
         count += deleted.len() as u64;
         for waiting in deleted {
             self.held.remove(&waiting.entry.id);
+            let known = addresses(&self.shared, &waiting.entry).ok().flatten().map_or(Vec::new(), |(_, to)| to);
             for one in waiting.left().iter() {
-                self.settle_deleted(&waiting.entry, *one);
+                let address = known.get(one.index as usize).map_or("", String::as_str);
+                self.settle_deleted(&waiting.entry, *one, address);
             }
             self.segments.remove(&waiting.entry);
         }
@@ -253,14 +255,14 @@ impl Feed {
     }
 
     /// Records that the user has deleted a recipient.
-    pub(super) fn settle_deleted(&mut self, entry: &Entry, one: Left) {
+    pub(super) fn settle_deleted(&mut self, entry: &Entry, one: Left, address: &str) {
         let before = one.is_deferred.then_some(State::Deferred);
         *self.tally.of(before) -= 1;
         *self.tally.of(Some(State::Failed)) += 1;
         self.segments.settle(entry, one.index);
         if let Some(journal) = &mut self.journal {
             let (number, text) = (u64::from(one.index), &b"deleted by the user"[..]);
-            let report = Report { number, address: "", state: State::Failed, code: None, text, host: None };
+            let report = Report { number, address, state: State::Failed, code: None, text, host: None };
             journal.add(entry.id, &report, unix_ms());
         }
     }
@@ -274,19 +276,25 @@ pub(crate) fn addresses(shared: &Shared, entry: &Entry) -> io::Result<Option<(St
         Err(error) => return Err(error),
     };
     let envelope = record::envelope(&file, entry.offset)?;
-    Ok(serde_json::from_slice(&envelope).ok().map(|meta: Meta<'_>| {
-        let Meta { from, to, .. } = meta;
-        (from.into_owned(), to.into_iter().map(Cow::into_owned).collect())
-    }))
+    let Meta { from, to, .. } = serde_json::from_slice(&envelope)?;
+    Ok(Some((from.into_owned(), to.into_iter().map(Cow::into_owned).collect())))
 }
 
 /// Reads the identifiers of the messages that are held.
 pub(super) fn read_held(shared: &Shared) -> io::Result<BTreeSet<u64>> {
     match fs::read_to_string(shared.held()) {
-        Ok(text) => text.lines().map(|line| u64::from_str_radix(line, 16).map_err(io::Error::other)).collect(),
+        Ok(text) => text.lines().zip(1..).map(|(line, number)| held_id(line, number)).collect(),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(BTreeSet::new()),
         Err(error) => Err(error),
     }
+}
+
+fn held_id(line: &str, number: u32) -> io::Result<u64> {
+    u64::from_str_radix(line, 16).map_err(|_| {
+        io::Error::other(format!(
+            "line {number} is no identifier; remove the line, or the file to release all messages"
+        ))
+    })
 }
 
 /// Writes the identifiers of the messages that are held; the file changes as a whole, or not.

@@ -1,5 +1,5 @@
 //! Opens a queue: reads what is there, skips what the device has damaged, and cuts off what a crash left unfinished.
-//! Both are copied to files of their own, which count as part of the queue.
+//! Both are copied to other files, which count as part of the queue.
 
 use super::record::{self, About, Final};
 use super::scan::{self, Source, States};
@@ -11,9 +11,14 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The file that a relay locks.
 pub(crate) const LOCK: &str = "lock";
+
+/// How often a relay looks whether the queue is free, and the time between.
+const LOCK_LOOKS: u32 = 20;
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 /// What is set aside takes at most this part of the queue's limit.
 const ASIDE_SHARE: u64 = 8;
@@ -161,7 +166,16 @@ fn lock(directory: &Path) -> Result<File> {
         .mode(0o600)
         .open(&path)
         .map_err(|error| wrong(error.to_string()))?;
-    match file.try_lock() {
+    // `landau queue` may have it for a moment.
+    let mut locked = file.try_lock();
+    for _ in 0..LOCK_LOOKS {
+        if !matches!(locked, Err(TryLockError::WouldBlock)) {
+            break;
+        }
+        std::thread::sleep(LOCK_PAUSE);
+        locked = file.try_lock();
+    }
+    match locked {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(wrong("another relay uses this queue; name another directory".to_owned())),
         Err(TryLockError::Error(error)) => Err(wrong(error.to_string())),
@@ -266,7 +280,7 @@ impl Review {
         Ok(segment)
     }
 
-    /// Copies bytes of a segment to a file of their own, and syncs it. Returns its path.
+    /// Copies bytes of a segment to another file, and syncs it. Returns its path.
     fn set_aside(&mut self, path: &Path, bytes: &[u8]) -> io::Result<PathBuf> {
         for number in 0_u32.. {
             let aside = path.with_extension(if number == 0 { "cut".to_owned() } else { format!("cut{number}") });

@@ -2,7 +2,7 @@
 //! large messages leaves room to the others.
 //!
 //! It also knows to which domains recently nothing could be handed out because their site had its share, so that their
-//! next messages are neither encoded nor signed in vain.
+//! next messages are neither encoded nor signed before they can be sent.
 
 use super::feed::LOADED_BYTES;
 use std::collections::HashMap;

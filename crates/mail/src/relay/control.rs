@@ -11,21 +11,28 @@ use landau_reactor::Waker;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, Permissions};
 use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Read, Write};
+use std::net::Shutdown;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The name of the socket.
 const SOCKET: &str = "control";
 
 /// How long the other side may take.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The limit of a queue that no relay uses, for what is set aside: the default of `--queue-limit`.
+const LIMIT: u64 = 1 << 30;
+
+/// How often the engine's answer is looked for, and whether the relay ends.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// The pause after a connection could not be accepted.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -70,6 +77,8 @@ enum Line {
 pub(super) struct Desk {
     pub(super) notices: Sender<Notice>,
     pub(super) waker: Waker,
+    /// Whether the relay ends.
+    pub(super) is_ending: Arc<AtomicBool>,
 }
 
 impl Desk {
@@ -79,18 +88,26 @@ impl Desk {
         let is_gone = || "the relay is ending".to_owned();
         self.notices.send(Notice::Asked(request, sender)).map_err(|_| is_gone())?;
         self.waker.wake().map_err(|error| error.to_string())?;
-        answer.recv_timeout(PATIENCE).map_err(|error| match error {
-            mpsc::RecvTimeoutError::Timeout => "the relay is busy and does not answer".to_owned(),
-            mpsc::RecvTimeoutError::Disconnected => is_gone(),
-        })
+        let began = Instant::now();
+        while began.elapsed() < PATIENCE && !self.is_ending.load(Ordering::Relaxed) {
+            match answer.recv_timeout(LOOK) {
+                Ok(answer) => return Ok(answer),
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => return Err(is_gone()),
+            }
+        }
+        let is_ending = self.is_ending.load(Ordering::Relaxed);
+        Err(if is_ending { is_gone() } else { "the relay is busy and does not answer".to_owned() })
     }
 }
 
-/// Answers users in a thread of its own until it is dropped.
+/// Answers users in another thread until it is dropped.
 #[derive(Debug)]
 pub(super) struct Control {
     directory: PathBuf,
-    must_end: Arc<AtomicBool>,
+    is_ending: Arc<AtomicBool>,
+    /// The user who is being served.
+    current: Arc<Mutex<Option<UnixStream>>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -107,27 +124,36 @@ impl Control {
         let listener = reach(directory, |socket| UnixListener::bind(socket))?;
         // Nobody else may delete mail.
         std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
-        let must_end = Arc::new(AtomicBool::new(false));
-        let is_end = Arc::clone(&must_end);
+        let (is_ending, is_end) = (Arc::clone(&desk.is_ending), Arc::clone(&desk.is_ending));
+        let current: Arc<Mutex<Option<UnixStream>>> = Arc::default();
+        let served = Arc::clone(&current);
         let serve = move || {
             while !is_end.load(Ordering::Relaxed) {
                 match listener.accept() {
                     Ok(_) if is_end.load(Ordering::Relaxed) => {}
                     // The user has gone, or is told.
-                    Ok((stream, _)) => drop(serve(&stream, &shared, &desk)),
+                    Ok((stream, _)) => {
+                        *served.lock().unwrap_or_else(PoisonError::into_inner) = stream.try_clone().ok();
+                        drop(serve(&stream, &shared, &desk));
+                        *served.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                    }
                     // No descriptor was free, or the user has gone already.
                     Err(_) => std::thread::sleep(PAUSE),
                 }
             }
         };
         let thread = std::thread::Builder::new().name("control".to_owned()).spawn(serve)?;
-        Ok(Self { directory: directory.to_owned(), must_end, thread: Some(thread) })
+        Ok(Self { directory: directory.to_owned(), is_ending, current, thread: Some(thread) })
     }
 }
 
 impl Drop for Control {
     fn drop(&mut self) {
-        self.must_end.store(true, Ordering::Relaxed);
+        self.is_ending.store(true, Ordering::Relaxed);
+        if let Some(stream) = self.current.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            // It may have ended already.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
         let was_woken = reach(&self.directory, |socket| UnixStream::connect(socket)).is_ok();
         if let Some(thread) = self.thread.take().filter(|_| was_woken) {
             // It has told of its panic.
@@ -178,7 +204,7 @@ fn describe(
             let mut count = 0;
             for item in items {
                 // A message that has moved or gone since is not listed.
-                let Some(message) = queued(shared, item)? else { continue };
+                let Some(message) = queued(shared, item) else { continue };
                 count += 1;
                 each(message)?;
             }
@@ -189,11 +215,15 @@ fn describe(
     })
 }
 
-fn queued(shared: &Shared, item: Item) -> io::Result<Option<Queued>> {
+fn queued(shared: &Shared, item: Item) -> Option<Queued> {
     let Item { entry, condition, left, due_in_ms, reason } = item;
-    let Some((from, mut to)) = queue::addresses(shared, &entry)? else { return Ok(None) };
+    let (from, mut to, reason) = match queue::addresses(shared, &entry) {
+        Ok(found) => found.map(|(from, to)| (from, to, reason.map(String::from)))?,
+        // The others are listed all the same.
+        Err(error) => (String::new(), Vec::new(), Some(format!("the message cannot be read: {error}"))),
+    };
     let to = left.iter().filter_map(|&index| to.get_mut(index as usize).map(std::mem::take)).collect();
-    Ok(Some(Queued {
+    Some(Queued {
         id: format!("{:X}", entry.id),
         condition,
         accepted_ms: entry.at_ms,
@@ -201,17 +231,23 @@ fn queued(shared: &Shared, item: Item) -> io::Result<Option<Queued>> {
         from,
         to,
         due_in_ms,
-        reason: reason.map(String::from),
-    }))
+        reason,
+    })
 }
 
 /// Does what the user asks of the queue in a directory: through its relay if one is running, otherwise here. Returns
-/// how many messages were found, and how many of them were changed. `each` gets those of a list.
+/// how many messages were found, and how many of them were changed. `each` gets those of a list, and `note` what the
+/// user should know about the files.
 ///
 /// # Errors
 ///
 /// There is no queue, it cannot be read or written, or the relay does not answer.
-pub fn ask(directory: &Path, request: &Request, each: &mut dyn FnMut(Queued)) -> Result<(u64, u64)> {
+pub fn ask(
+    directory: &Path,
+    request: &Request,
+    each: &mut dyn FnMut(Queued),
+    note: &mut dyn FnMut(&str),
+) -> Result<(u64, u64)> {
     let wrong = |reason: String| Error::file(directory, reason);
     if !directory.join(queue::LOCK).exists() {
         return Err(wrong("no queue of a relay is here".to_owned()));
@@ -221,7 +257,7 @@ pub fn ask(directory: &Path, request: &Request, each: &mut dyn FnMut(Queued)) ->
             .map_err(|error| wrong(format!("cannot ask the relay: {error}")))?
             .map_err(wrong),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
-            ask_files(directory, request, each)
+            ask_files(directory, request, each, note)
         }
         Err(error) => Err(wrong(format!("cannot ask the relay: {error}"))),
     }
@@ -246,8 +282,21 @@ fn ask_relay(
 }
 
 /// Does what the user asks of the files of a queue that no relay uses.
-fn ask_files(directory: &Path, request: &Request, each: &mut dyn FnMut(Queued)) -> Result<(u64, u64)> {
-    let found = queue::open(directory, u64::MAX)?;
+fn ask_files(
+    directory: &Path,
+    request: &Request,
+    each: &mut dyn FnMut(Queued),
+    note: &mut dyn FnMut(&str),
+) -> Result<(u64, u64)> {
+    let owner = std::fs::metadata(directory).map_err(|error| Error::file(directory, error.to_string()))?.uid();
+    if owner != landau_sys::process::effective_user() {
+        // A relay of the owner could not use files that another user has made.
+        let reason =
+            format!("user {owner} owns the queue, and no relay is running; run sudo -u '#{owner}' landau queue");
+        return Err(Error::file(directory, reason));
+    }
+    let found = queue::open(directory, LIMIT)?;
+    found.notes.iter().for_each(|one| note(one));
     let shared = Arc::clone(&found.shared);
     let patience =
         Patience { backoff: Backoff { first: Duration::ZERO, longest: Duration::ZERO }, lifetime: Duration::MAX };

@@ -143,7 +143,7 @@ impl Relay {
         let writer = Writer::new(Arc::clone(&found.shared), sync);
         let tls = self.reception.certificate.as_ref().map(|one| ServerTls::new(one, &self.reception.name));
         let tls = tls.transpose().map_err(|reason| Error::Spec(format!("cannot offer STARTTLS: {reason}")))?;
-        let desk = Desk { notices: sender.clone(), waker: network.waker()? };
+        let desk = Desk { notices: sender.clone(), waker: network.waker()?, is_ending: Arc::default() };
         let control = Control::start(&self.queue, Arc::clone(&found.shared), desk.clone());
         let control = control.map_err(|error| Error::file(&self.queue.join("control"), error.to_string()))?;
         let waker = desk.waker.clone();
@@ -174,7 +174,7 @@ impl Listening {
 
     /// Receives and delivers until `should_stop`. Then the transactions in progress end.
     pub fn run(self, observer: &mut dyn Observer, should_stop: &dyn Fn() -> bool) -> Result<Outcome> {
-        let Self { sink, mut engine, .. } = self;
+        let Self { sink, mut engine, _control: control, .. } = self;
         let remote = sink.remote();
         let receiving = std::thread::Builder::new().name("receiver".to_owned()).spawn(move || sink.run());
         let receiving = receiving.map_err(Error::Queue)?;
@@ -193,6 +193,8 @@ impl Listening {
             Ok(result) => result?,
             Err(panic) => std::panic::resume_unwind(panic),
         }
+        // While the queue is locked: the next relay makes a socket by the same name.
+        drop(control);
         let outcome = engine.into_outcome();
         Ok(Outcome { elapsed_ns: monotonic_ns() - begin_ns, cpu: thread_time().since(cpu), ..outcome })
     }
