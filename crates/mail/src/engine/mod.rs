@@ -490,8 +490,8 @@ impl<N: Network, I: Input> Engine<N, I> {
         }
     }
 
-    /// Closes what is open at the end of the run: nothing that is needed, unless the run ends before its time. Then
-    /// what was not greeted is lost to nobody, and what was greeted had [`GRACE_NS`] to end.
+    /// Closes what is open at the end of the run: nothing that is needed, unless the run ends before its time. In that
+    /// case a connection without a greeting is not counted as lost; one that was greeted had [`GRACE_NS`] to end.
     fn close_all(&mut self) {
         let has_nothing_left = self.has_nothing_left();
         for id in 0..self.connections.len() {
