@@ -326,8 +326,11 @@ mod tests {
             assert_eq!(errno(name, Links::Inside), 0, "{name}");
             assert_eq!(errno(name, Links::Never), libc::ELOOP, "{name}");
         }
-        assert_eq!(["beside", "out"].map(|name| errno(name, Links::Inside)), [libc::EXDEV; 2]);
-        assert_eq!(errno("dangling", Links::Inside), libc::ENOENT);
+        // Whether there is something outside is not told.
+        assert_eq!(["beside", "out", "dangling"].map(|name| errno(name, Links::Inside)), [libc::EXDEV; 3]);
+        let kind = |name: &str| status_below(&folder, &c(name), Links::Inside).map(|status| status.kind);
+        assert_eq!((kind("folder"), kind("in")), (Ok(Kind::Directory), Ok(Kind::File)));
+        assert_eq!(kind("beside").map_err(|error| error.errno), Err(libc::EXDEV));
     }
 
     #[test]
