@@ -387,7 +387,7 @@ for (const colorScheme of ["light", "dark"]) {
       }));
       for (let i = 0; i < await figures.count(); i += 1) {
         assert.ok(await figures.nth(i).locator("rect.published").count() >= 2, "no published bars");
-        assert.equal(await figures.nth(i).locator("svg.drawing").count(), 2, "not drawn beside today's");
+        assert.ok(await figures.nth(i).locator("svg.drawing").count() >= 2, "not drawn beside today's");
       }
       assert.ok(await page.locator("figure.over-time polyline").count() >= 1, "no throughput over time");
       const [needed, there] = await widths(page);

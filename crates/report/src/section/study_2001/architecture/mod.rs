@@ -150,7 +150,7 @@ fn decimal_bytes(value: f64) -> String {
 fn drawn(heading: &str, panels: &[Panel]) -> Markup {
     let Some(first) = panels.first() else { return html! {} };
     html! {
-        h5 { (heading) }
+        p { strong { (heading) } }
         div.pair.even {
             @for panel in panels { (lines(panel.title, AXIS, &panel.curves, &panel.scale, &[])) }
         }
