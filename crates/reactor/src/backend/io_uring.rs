@@ -33,6 +33,8 @@ struct Watch {
     is_watched: bool,
     /// Whether a poll request is in flight.
     is_polled: bool,
+    /// Which wait submits that request, if none did.
+    submitted_by: u64,
 }
 
 impl Watch {
@@ -48,6 +50,8 @@ pub(crate) struct IoUring {
     watches: Vec<Watch>,
     /// Descriptors whose poll request has completed and is to be submitted again.
     again: Vec<RawFd>,
+    /// The number of the next wait.
+    wait: u64,
     /// How often the kernel ended a multishot request.
     ended_count: u64,
 }
@@ -56,7 +60,7 @@ impl IoUring {
     pub(crate) fn new(backend: Backend) -> Result<Self> {
         let ring = Ring::new(SUBMISSIONS, COMPLETIONS).map_err(|error| unavailable(backend, error))?;
         let is_multishot = backend == Backend::IoUring && ring.has_multishot_poll();
-        Ok(Self { ring, is_multishot, watches: Vec::new(), again: Vec::new(), ended_count: 0 })
+        Ok(Self { ring, is_multishot, watches: Vec::new(), again: Vec::new(), wait: 0, ended_count: 0 })
     }
 
     fn events(interest: Interest) -> u32 {
@@ -76,7 +80,7 @@ impl IoUring {
         if watch.is_polled || !watch.is_watched || watch.interest.is_empty() {
             return Ok(());
         }
-        watch.is_polled = true;
+        (watch.is_polled, watch.submitted_by) = (true, self.wait);
         watch.serial = watch.serial.wrapping_add(1);
         let (user_data, events) = (watch.user_data(fd), Self::events(watch.interest));
         Ok(self.ring.poll_add(fd, events, user_data, self.is_multishot)?)
@@ -95,6 +99,11 @@ impl IoUring {
         let key = Key(entry.user_data);
         let watch = self.watches.get_mut(key.fd() as usize)?;
         if !watch.is_watched || !watch.is_polled || watch.serial != key.generation() {
+            // It was removed while it completed: then the kernel refuses the removal (EALREADY), and a multishot
+            // request would hold its file for ever. If there is no room, the next completion comes here again.
+            if entry.has_more() {
+                let _ = self.ring.poll_remove(entry.user_data);
+            }
             return None;
         }
         let found = |ready| Some(Found { key: Key::new(key.fd(), watch.generation), ready });
@@ -156,7 +165,7 @@ impl Selector for IoUring {
         }
         let serial = self.watches[index].serial;
         let generation = key.generation();
-        self.watches[index] = Watch { generation, serial, interest, is_watched: true, is_polled: false };
+        self.watches[index] = Watch { generation, serial, interest, is_watched: true, ..Watch::default() };
         self.poll_add(key.fd())
     }
 
@@ -167,17 +176,19 @@ impl Selector for IoUring {
     }
 
     fn remove(&mut self, key: Key, closing: bool) -> Result<()> {
-        let was_polled = self.watches[key.fd() as usize].is_polled;
+        let Watch { is_polled, submitted_by, .. } = self.watches[key.fd() as usize];
         self.poll_remove(key.fd())?;
         self.watches[key.fd() as usize].is_watched = false;
-        // A deregistered descriptor may be closed at any time, which must then close the file.
-        if was_polled && !closing { Ok(self.ring.submit()?) } else { Ok(()) }
+        // A deregistered descriptor may be closed at any time, which must then close the file. A request that is not
+        // submitted yet would poll the next owner of the number.
+        if is_polled && (!closing || submitted_by == self.wait) { Ok(self.ring.submit()?) } else { Ok(()) }
     }
 
     fn wait(&mut self, found: &mut Vec<Found>, timeout_ms: i32) -> Result<()> {
         while let Some(fd) = self.again.pop() {
             self.poll_add(fd)?;
         }
+        self.wait += 1;
         self.ring.wait(timeout_ms)?;
         while found.len() < MAX_EVENTS {
             let Some(entry) = self.ring.next_completion() else { break };

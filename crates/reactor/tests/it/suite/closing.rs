@@ -328,3 +328,23 @@ fn a_descriptor_closed_without_deregistering_does_not_affect_others() {
         assert!(is_null(reactor) || events(reactor, LONG).len() <= 2);
     });
 }
+
+/// With `io_uring` the request was submitted after the close, polled the number's next owner, here the peer of another
+/// connection, and held it open: the kernel refuses to remove a request that completes at this moment.
+#[test]
+fn a_descriptor_that_is_closed_before_any_wait_holds_no_other() {
+    each_alone(|reactor| {
+        let (first, _peer) = pair();
+        let first = at(NUMBER, first);
+        reactor.register(&first, Token(0), Interest::WRITABLE).unwrap();
+        reactor.close(first).unwrap();
+        let (here, peer) = pair();
+        let peer = at(NUMBER, peer);
+        reactor.register(&here, Token(1), Interest::READABLE).unwrap();
+        no_events(reactor);
+        no_events(reactor);
+        drop(peer);
+        let found = events(reactor, LONG);
+        assert!(found.iter().any(|event| event.token == Token(1) && event.ready.is_readable()), "{found:?}");
+    });
+}
