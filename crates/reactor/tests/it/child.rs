@@ -1,9 +1,25 @@
 //! Tests in another process, under limits or under `strace`: this test program is started again for one test.
 
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 /// The variable that names a child's role.
 const ROLE: &str = "LANDAU_REACTOR_CHILD";
+
+/// Held exclusively while a child starts: between its fork and its exec it has a copy of each descriptor.
+static STARTS: RwLock<()> = RwLock::new(());
+
+/// While the guard is held no child starts, so a descriptor that is closed has no copy that keeps its file open.
+pub(crate) fn none_starts() -> RwLockReadGuard<'static, ()> {
+    STARTS.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn output(command: &mut Command) -> std::io::Result<Output> {
+    let guard = STARTS.write().unwrap_or_else(PoisonError::into_inner);
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    drop(guard);
+    child?.wait_with_output()
+}
 
 /// Returns whether this process is a child with that role.
 pub(crate) fn is(role: &str) -> bool {
@@ -22,7 +38,7 @@ pub(crate) fn command(before: &str, test: &str, role: &str) -> Command {
 
 /// Runs one test of this program in a role, and fails if it does.
 pub(crate) fn run(before: &str, test: &str, role: &str) {
-    let output = command(before, test, role).output().unwrap();
+    let output = output(&mut command(before, test, role)).unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}: {text}{}", output.status, String::from_utf8_lossy(&output.stderr));
     assert!(text.contains("1 passed"), "no such test: {text}");
@@ -31,8 +47,8 @@ pub(crate) fn run(before: &str, test: &str, role: &str) {
 /// Runs one test of this program in a role under `strace` and returns its output for the named calls; `None` if there
 /// is no `strace` or it may not trace. Further arguments for it may follow the names.
 pub(crate) fn calls(test: &str, role: &str, calls: &str, variables: &[(&str, &str)]) -> Option<String> {
-    let works = Command::new("strace").args(["-o", "/dev/null", "true"]).status();
-    if !works.is_ok_and(|status| status.success()) {
+    let works = output(Command::new("strace").args(["-o", "/dev/null", "true"]));
+    if !works.is_ok_and(|output| output.status.success()) {
         return None;
     }
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -40,7 +56,7 @@ pub(crate) fn calls(test: &str, role: &str, calls: &str, variables: &[(&str, &st
     let mut command = command(&before, test, role);
     // The leak sanitizer cannot work in a traced program.
     command.env("ASAN_OPTIONS", "detect_leaks=0").env("LSAN_OPTIONS", "detect_leaks=0");
-    let output = command.envs(variables.iter().copied()).output().unwrap();
+    let output = output(command.envs(variables.iter().copied())).unwrap();
     assert!(output.status.success(), "{role}: {}", String::from_utf8_lossy(&output.stderr));
     Some(std::fs::read_to_string(file.path()).unwrap())
 }

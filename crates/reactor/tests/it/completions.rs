@@ -98,6 +98,7 @@ fn listener() -> (TcpListener, std::net::SocketAddr) {
 #[test]
 fn connections_are_accepted_as_they_arrive() {
     each(|ring| {
+        let _closes = child::none_starts();
         let (listener, address) = listener();
         ring.accept(&listener, Token(9)).unwrap();
         let mut clients = Vec::new();

@@ -1,5 +1,6 @@
 //! Kinds of descriptors: listeners, connecting sockets, pipes, files.
 
+use crate::child;
 use crate::common::{LONG, drain, each, events, fill, fill_and_empty, no_events, only};
 use landau_reactor::{Interest, Token};
 use landau_sys::socket::{Address, Family};
@@ -37,6 +38,7 @@ fn an_address_is_free_after_its_reactor_was_dropped() {
     let _guard = crate::common::among_others();
     for backend in landau_reactor::backends() {
         println!("with {backend}");
+        let _closes = child::none_starts();
         let listener = TcpListener::bind(crate::common::own_address()).unwrap();
         let address = listener.local_addr().unwrap();
         let others: Vec<_> = (0..50).map(|_| crate::common::pair()).collect();
@@ -93,9 +95,11 @@ fn a_connecting_socket_is_writable_when_connected() {
 fn a_refused_connection_is_writable() {
     each(|reactor| {
         for interest in [Interest::WRITABLE, Interest::BOTH] {
+            let closes = child::none_starts();
             let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
             let (socket, begun) = begin(address);
             assert!(begun.is_err());
+            drop(closes);
             reactor.register_nonblocking(&socket, Token(1), interest).unwrap();
             let found = events(reactor, LONG);
             assert!(found.iter().any(|event| event.ready.is_writable()), "{found:?}");
