@@ -176,23 +176,35 @@ fn json_has_the_addresses_and_the_counters() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
-/// A connection in the middle of a head is busy: the first signal waits for it, the second does not.
+/// Returns a connection in the middle of a head, which makes it busy, after its first answer.
+fn busy(serving: &Serving) -> TcpStream {
+    let mut busy = TcpStream::connect(serving.address).unwrap();
+    busy.set_read_timeout(Some(LONG)).unwrap();
+    busy.write_all(b"GET /a HTTP/1.1\r\nHost: x\r\n\r\nGET ").unwrap();
+    busy.read_exact(&mut [0; 16]).unwrap();
+    busy
+}
+
+/// Reads what the server says until a line begins with `expected`.
+fn heard(serving: &mut Serving, expected: &str) -> BufReader<std::process::ChildStderr> {
+    let mut said = BufReader::new(serving.child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.starts_with(expected) {
+        line.clear();
+        assert!(said.read_line(&mut line).unwrap() > 0, "it ended without a word");
+    }
+    said
+}
+
+/// The first signal waits for a busy connection, the second does not.
 #[test]
 fn the_second_signal_ends_at_once() {
     let room = room();
     let words = ["serve", "www", "--listen", "127.0.0.1:0", "--head-timeout", "1000s", "--drain-timeout", "1000s"];
     let mut serving = Serving::new(&mut room.command(&words));
-    let mut busy = TcpStream::connect(serving.address).unwrap();
-    busy.write_all(b"GET /a HTTP/1.1\r\nHost: x\r\n\r\nGET ").unwrap();
-    let mut answer = [0; 16];
-    busy.read_exact(&mut answer).unwrap();
+    let _busy = busy(&serving);
     serving.signal("-TERM");
-    let mut said = BufReader::new(serving.child.stderr.take().unwrap());
-    let mut line = String::new();
-    while !line.starts_with("landau: ending: busy connections have 16m40s") {
-        line.clear();
-        assert!(said.read_line(&mut line).unwrap() > 0, "it ended without a word");
-    }
+    let mut said = heard(&mut serving, "landau: ending: busy connections have 16m40s");
     assert!(serving.child.try_wait().unwrap().is_none(), "a busy connection was not waited for");
     // One that follows at once is the same signal, told twice.
     let mut status = None;
@@ -202,7 +214,7 @@ fn the_second_signal_ends_at_once() {
         status.is_some()
     });
     assert!(has_ended && status.unwrap().code() == Some(0), "{status:?}");
-    line.clear();
+    let mut line = String::new();
     said.read_line(&mut line).unwrap();
     assert_eq!(line, "landau: ending at once\n");
 }
@@ -213,17 +225,9 @@ fn a_quit_waits_for_busy_connections_without_a_limit() {
     let room = room();
     let words = ["serve", "www", "--listen", "127.0.0.1:0", "--head-timeout", "1000s", "--drain-timeout", "1ms"];
     let mut serving = Serving::new(&mut room.command(&words));
-    let mut busy = TcpStream::connect(serving.address).unwrap();
-    busy.set_read_timeout(Some(LONG)).unwrap();
-    busy.write_all(b"GET /a HTTP/1.1\r\nHost: x\r\n\r\nGET ").unwrap();
-    busy.read_exact(&mut [0; 16]).unwrap();
+    let mut busy = busy(&serving);
     serving.signal("-QUIT");
-    let mut said = BufReader::new(serving.child.stderr.take().unwrap());
-    let mut line = String::new();
-    while !line.starts_with("landau: ending when the last busy connection has ended") {
-        line.clear();
-        assert!(said.read_line(&mut line).unwrap() > 0, "it ended without a word");
-    }
+    let _said = heard(&mut serving, "landau: ending when the last busy connection has ended");
     assert!(eventually(|| TcpStream::connect(serving.address).is_err()), "it accepts connections");
     busy.write_all(b"/a HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     let mut rest = Vec::new();
@@ -573,10 +577,7 @@ fn two_signals_at_once_are_one() {
     let room = room();
     let words = ["serve", "www", "--listen", "127.0.0.1:0", "--head-timeout", "1000s", "--drain-timeout", "1000s"];
     let serving = Serving::new(&mut room.command(&words));
-    let mut busy = TcpStream::connect(serving.address).unwrap();
-    busy.set_read_timeout(Some(LONG)).unwrap();
-    busy.write_all(b"GET /a HTTP/1.1\r\nHost: x\r\n\r\nGET ").unwrap();
-    busy.read_exact(&mut [0; 16]).unwrap();
+    let mut busy = busy(&serving);
     let pid = serving.child.id();
     let status = |name: &str, value: &str| {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
